@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The registry: one name per algorithm. A file `algorithms/NAME.rs` (or a folder) with a constant `ALGORITHM`, and its
+//! name here, and it exists everywhere: command line, simulator, runtime, conformance suite, documentation.
+
+macro_rules! algorithms {
+    ($($name:ident),* $(,)?) => {
+        $(pub(crate) mod $name;)*
+        pub(crate) const BUILTIN: &[crate::Algorithm] = &[$($name::ALGORITHM),*];
+    };
+}
+
+algorithms! { fixed }

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The trait, the events it receives and the allowance it answers with.
+use crate::EventSink;
+use alcc_units::{Bytes, Rate, Span, Time};
+
+/// Transmission number. Every transmission gets a new one, a retransmission too, so that RTT samples are unambiguous.
+pub type Pn = u64;
+
+/// Eight bytes that belong to the controller: returned by [`Controller::on_sent`], given back with the packet when it is
+/// acknowledged or lost (Verus keeps its sending window there).
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Tag(pub u64);
+
+/// What a controller answers: how much may leave, how fast, and whether a probe is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Allowance {
+    /// Bytes in flight must not exceed this. At least one segment; [`Bytes::MAX`]: no window.
+    pub window: Bytes,
+    /// Bytes that may be released now, whatever is in flight. May be zero; [`Bytes::MAX`]: no quota.
+    pub quota: Bytes,
+    /// Pacing rate, 8 kbit/s to 1 Tbit/s; `None`: not paced.
+    pub rate: Option<Rate>,
+    /// Pacing credit: how much may leave back to back.
+    pub burst: Bytes,
+    /// One packet, empty if need be, should leave now, exempt from window and quota.
+    pub ping: bool,
+}
+
+impl Allowance {
+    /// No limit of any kind.
+    pub const UNLIMITED: Self = Self {
+        window: Bytes::MAX,
+        quota: Bytes::MAX,
+        rate: None,
+        burst: Bytes::ZERO,
+        ping: false,
+    };
+
+    /// A window and nothing else.
+    pub const fn window(window: Bytes) -> Self {
+        Self {
+            window,
+            ..Self::UNLIMITED
+        }
+    }
+}
+
+/// What comes with every event: the time and the place for log events.
+pub struct Cx<'a> {
+    /// Now. Never decreases from call to call, may be late.
+    pub now: Time,
+    /// Where the controller reports what it did.
+    pub log: &'a mut dyn EventSink,
+}
+
+/// What is known about the path when a flow starts or changes route.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Path {
+    /// Largest segment, at least 1 byte.
+    pub mss: Bytes,
+    /// RTT seen already, by the handshake for example.
+    pub rtt_hint: Option<Span>,
+    /// Seed of the controller's own generator.
+    pub seed: u64,
+}
+
+/// How the host shapes sending during loss recovery.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Recovery {
+    /// The published window holds at once.
+    #[default]
+    AtOnce,
+    /// Proportional rate reduction (RFC 6937).
+    Prr,
+}
+
+/// What a controller needs of its host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Needs {
+    /// Delayed or aggregated acknowledgements hurt (Verus, Copa).
+    pub per_packet_ack: bool,
+    /// How the host shapes sending during recovery.
+    pub recovery: Recovery,
+    /// Over TCP: how often acknowledgement progress should be read. Shorter costs wake-ups, longer blurs RTT samples.
+    pub feedback_period: Span,
+}
+
+impl Default for Needs {
+    fn default() -> Self {
+        Self {
+            per_packet_ack: false,
+            recovery: Recovery::AtOnce,
+            feedback_period: Span::from_millis(5),
+        }
+    }
+}
+
+/// Why a packet was sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Kind {
+    /// New data.
+    #[default]
+    New,
+    /// Data sent before.
+    Retransmit,
+    /// A probe after silence.
+    Probe,
+}
+
+/// A packet leaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sent {
+    /// Its transmission number.
+    pub pn: Pn,
+    /// Its length. Over TCP one record may stand for several segments: divide by the mss to count packets.
+    pub len: Bytes,
+    /// In flight before it.
+    pub in_flight_before: Bytes,
+    /// Why it was sent.
+    pub kind: Kind,
+    /// The application had no more to send.
+    pub app_limited: bool,
+}
+
+/// State of the connection when a packet was sent (delivery-rate estimation draft, section 3.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stamp {
+    /// Delivered in total when it was sent.
+    pub delivered: Bytes,
+    /// When that total was reached.
+    pub delivered_at: Time,
+    /// In flight, this packet included.
+    pub in_flight: Bytes,
+    /// The application had no more to send.
+    pub app_limited: bool,
+}
+
+/// A packet given back, on acknowledgement or loss.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Packet {
+    /// Its transmission number.
+    pub pn: Pn,
+    /// Its length.
+    pub len: Bytes,
+    /// When it was sent.
+    pub sent_at: Time,
+    /// What the controller attached to it.
+    pub tag: Tag,
+    /// The connection's state when it was sent.
+    pub stamp: Stamp,
+    /// Time from sending to acknowledgement; `None` on loss or when ambiguous (waited behind a hole).
+    pub rtt: Option<Span>,
+    /// Why it was sent.
+    pub kind: Kind,
+}
+
+/// The host's RTT estimate (RFC 6298).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RttView {
+    /// Newest sample.
+    pub latest: Span,
+    /// Smoothed, weight 1/8.
+    pub smoothed: Span,
+    /// Mean deviation, weight 1/4.
+    pub variance: Span,
+    /// Smallest ever.
+    pub min: Span,
+}
+
+/// What kept the sender from sending more since the last acknowledgement. A set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LimitedBy {
+    /// The controller's window.
+    pub window: bool,
+    /// The controller's quota.
+    pub quota: bool,
+    /// Pacing.
+    pub pacer: bool,
+    /// The application had no more to send.
+    pub app: bool,
+    /// Something below us: the kernel's own window, the receiver's window.
+    pub peer: bool,
+}
+
+/// Where acknowledgements are learned from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Source {
+    /// Acknowledgement packets themselves.
+    #[default]
+    Wire,
+    /// Kernel counters read at a tick.
+    TcpInfo,
+}
+
+/// Acknowledged packets, ascending, never empty.
+#[derive(Clone, Copy, Debug)]
+pub struct AckBatch<'a> {
+    /// The packets.
+    pub acked: &'a [Packet],
+    /// In flight before them.
+    pub in_flight_before: Bytes,
+    /// In flight after them.
+    pub in_flight: Bytes,
+    /// Delivered in total.
+    pub delivered: Bytes,
+    /// Round-trip times.
+    pub rtt: RttView,
+    /// Delivery rate over the flight of the newest packet.
+    pub rate: Option<Rate>,
+    /// A packet-timed round trip has just begun.
+    pub round_start: bool,
+    /// What limited the sender since the last batch.
+    pub limited: LimitedBy,
+    /// The host is repairing a loss.
+    pub in_recovery: bool,
+    /// Where this was learned from.
+    pub source: Source,
+    /// Bound on the error of the RTT samples; zero on the wire, the tick over TCP.
+    pub rtt_error: Span,
+}
+
+/// Lost packets, never empty. Reported before the acknowledgement that disclosed them.
+#[derive(Clone, Copy, Debug)]
+pub struct LossBatch<'a> {
+    /// The packets.
+    pub lost: &'a [Packet],
+    /// The first loss of a recovery episode: windows are reduced once per episode.
+    pub new_episode: bool,
+    /// In flight after removing them.
+    pub in_flight: Bytes,
+    /// Round-trip times.
+    pub rtt: RttView,
+}
+
+/// The retransmission timer expired.
+#[derive(Clone, Copy, Debug)]
+pub struct Rto {
+    /// 1 on the first expiry for the same data, then 2, 3, ...
+    pub backoff: u32,
+    /// The oldest outstanding packet.
+    pub oldest: Packet,
+    /// In flight.
+    pub in_flight: Bytes,
+    /// Time since the last acknowledgement.
+    pub silence: Span,
+}
+
+/// A loss episode or timeout turned out to be a mistake.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Spurious {
+    /// All packets reported lost arrived after all.
+    Loss,
+    /// The timer was too early.
+    Rto,
+}
+
+/// Recovery ended.
+#[derive(Clone, Copy, Debug)]
+pub struct RecoveryEnd {
+    /// In flight.
+    pub in_flight: Bytes,
+    /// Round-trip times.
+    pub rtt: RttView,
+}
+
+/// Over TCP: the socket holds data that the kernel has not sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Backpressure {
+    /// Bytes handed to the kernel and not yet sent.
+    pub unsent: Bytes,
+    /// The socket refused bytes.
+    pub blocked: bool,
+}
+
+/// A congestion control algorithm for one flow.
+///
+/// Contract, checked for every registered algorithm by the conformance suite:
+///
+/// * **Order at one instant**: `on_feedback`, `on_loss`, `on_ack`, `on_recovery_end`, `on_timer`, then sending.
+/// * **Time**: `cx.now` never decreases; calls may be late. After `on_timer` at `now`, [`Controller::next_timer`] is `None`
+///   or later than `now`. Timers are idempotent deadlines: a late one counts once, with the true time.
+/// * **Quota**: the controller takes what was sent off its own quota, and clears `ping`, in `on_sent`.
+/// * **Numbers**: window at least one mss, rate 8 kbit/s to 1 Tbit/s, no NaN or infinity in the state.
+/// * **Determinism**: the same events give the same allowances, bit for bit, on every platform.
+/// * No allocation that grows with time, no panic, no error: every sequence of events is valid.
+pub trait Controller: Send {
+    /// What the host should arrange.
+    fn needs(&self) -> Needs {
+        Needs::default()
+    }
+
+    /// Once, before everything else.
+    fn on_start(&mut self, _cx: &mut Cx<'_>, _path: &Path) {}
+
+    /// A packet leaves. The returned tag comes back with it.
+    fn on_sent(&mut self, _cx: &mut Cx<'_>, _sent: &Sent) -> Tag {
+        Tag::default()
+    }
+
+    /// Packets were acknowledged.
+    fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>);
+
+    /// Packets were lost.
+    fn on_loss(&mut self, _cx: &mut Cx<'_>, _loss: &LossBatch<'_>) {}
+
+    /// The retransmission timer expired; what is outstanding will be reported lost if the host gives it up.
+    fn on_rto(&mut self, _cx: &mut Cx<'_>, _rto: &Rto) {}
+
+    /// An earlier loss or timeout was no loss.
+    fn on_spurious(&mut self, _cx: &mut Cx<'_>, _what: Spurious) {}
+
+    /// Everything lost has been repaired.
+    fn on_recovery_end(&mut self, _cx: &mut Cx<'_>, _end: &RecoveryEnd) {}
+
+    /// A report of the receiver. Untrusted bytes.
+    fn on_feedback(&mut self, _cx: &mut Cx<'_>, _report: &[u8]) {}
+
+    /// Over TCP: the kernel holds unsent data or refused some.
+    fn on_backpressure(&mut self, _cx: &mut Cx<'_>, _state: &Backpressure) {}
+
+    /// Sending resumes after `idle` without anything in flight.
+    fn on_idle_restart(&mut self, _cx: &mut Cx<'_>, _idle: Span) {}
+
+    /// The mss or the route changed.
+    fn on_path_change(&mut self, _cx: &mut Cx<'_>, _path: &Path) {}
+
+    /// [`Controller::next_timer`] is due.
+    fn on_timer(&mut self, _cx: &mut Cx<'_>) {}
+
+    /// What may leave now.
+    fn allowance(&self) -> Allowance;
+
+    /// When [`Controller::on_timer`] wants to be called; `None`: not at all.
+    fn next_timer(&self) -> Option<Time> {
+        None
+    }
+
+    /// Named internal values for plots, in the units of the source paper.
+    fn gauges(&self, _put: &mut dyn FnMut(&'static str, f64)) {}
+
+    /// A complete snapshot.
+    fn clone_box(&self) -> Box<dyn Controller>;
+}

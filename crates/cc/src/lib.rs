@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Congestion control algorithms as pure state machines.
+//!
+//! An algorithm is a [`Controller`]: the host tells it what was sent, acknowledged and lost, with the time of each event as
+//! an argument; it answers with an [`Allowance`] and the next time it wants to be called. It reads no clock, does no I/O,
+//! has no threads, and never learns whether it runs in a simulator, over TCP or over UDP.
+//!
+//! * to write one: copy `algorithms/fixed.rs`, add its name to the line in `algorithms.rs`;
+//! * to choose one by name: [`Registry::builtin`] and [`Spec`] (`verus:r=4,profile=paper`);
+//! * to bring one from another crate: [`Registry::with`].
+#![forbid(unsafe_code)]
+
+mod algorithms;
+mod controller;
+mod event;
+pub mod parts;
+mod registry;
+
+pub use controller::{
+    AckBatch, Allowance, Backpressure, Controller, Cx, Kind, LimitedBy, LossBatch, Needs, Packet,
+    Path, Pn, Recovery, RecoveryEnd, Rto, RttView, Sent, Source, Spurious, Stamp, Tag,
+};
+pub use event::{Discard, Event, EventSink};
+pub use registry::{Algorithm, OptionDoc, Options, Registry, Spec, SpecError};

@@ -1,0 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One module per command: its arguments (which are also its help, man page and completions) and its `run`.
+pub(crate) mod generate;
+pub(crate) mod list;

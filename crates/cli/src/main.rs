@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The `alcc` program. A command is one file in `commands/` and one line in [`Command`].
+mod commands;
+mod failure;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use failure::Failure;
+use std::process::ExitCode;
+
+/// Better congestion control for ordinary TCP connections, run from user space.
+#[derive(Parser)]
+#[command(
+    name = "alcc",
+    version,
+    max_term_width = 100,
+    after_help = "Exit status: 0 done, 1 a check or transfer failed, 2 bad usage or the machine cannot do it."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    List(commands::list::Args),
+    #[command(hide = true)]
+    Generate(commands::generate::Args),
+}
+
+fn run(command: Command) -> Result<ExitCode, Failure> {
+    match command {
+        Command::List(args) => commands::list::run(&args),
+        Command::Generate(args) => commands::generate::run(&args, Cli::command()),
+    }
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("alcc: {failure}");
+            failure.exit_code()
+        }
+    }
+}

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The units that every crate of this workspace speaks, and a seeded generator.
+//!
+//! All are integers underneath, so that a computation gives the same bits on every platform.
+//! Arithmetic saturates: no input can make it panic or wrap.
+//!
+//! | type | unit | range |
+//! |---|---|---|
+//! | [`Time`] | ns since an origin that the host chooses | 584 years |
+//! | [`Span`] | ns | 584 years |
+//! | [`Bytes`] | bytes | 2^64 - 1 |
+//! | [`Rate`] | bit/s | 2^64 - 1 |
+#![forbid(unsafe_code)]
+
+mod bytes;
+mod parse;
+mod rate;
+mod rng;
+mod time;
+
+pub use bytes::Bytes;
+pub use parse::UnitError;
+pub use rate::Rate;
+pub use rng::Rng;
+pub use time::{Span, Time};

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Reading units as people type them: `20ms`, `12mbit`, `2000000`, `64k`, `1%`.
+use crate::{Bytes, Rate, Span};
+use std::str::FromStr;
+
+/// Why a quantity could not be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UnitError {
+    what: &'static str,
+    found: String,
+    want: &'static str,
+}
+
+impl std::fmt::Display for UnitError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "'{}' is not a {}: write {}",
+            self.found, self.what, self.want
+        )
+    }
+}
+
+impl std::error::Error for UnitError {}
+
+/// A number and its unit, scaled; `None` if either can't be read or the result is not a whole in-range number.
+fn scaled(text: &str, units: &[(&str, f64)]) -> Option<u64> {
+    let split = text
+        .find(|c: char| c.is_ascii_alphabetic())
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let factor = units.iter().find(|(name, _)| *name == unit)?.1;
+    let number: f64 = number.parse().ok()?;
+    let value = number * factor;
+    (value.is_finite() && (0.0..1.8e19).contains(&value)).then_some(value.round() as u64)
+}
+
+impl FromStr for Span {
+    type Err = UnitError;
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        scaled(
+            text,
+            &[
+                ("ns", 1.0),
+                ("us", 1e3),
+                ("ms", 1e6),
+                ("s", 1e9),
+                ("min", 60e9),
+            ],
+        )
+        .map(Self::from_nanos)
+        .ok_or_else(|| UnitError {
+            what: "length of time",
+            found: text.to_owned(),
+            want: "a number and ns, us, ms, s or min, such as 20ms",
+        })
+    }
+}
+
+impl FromStr for Rate {
+    type Err = UnitError;
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        scaled(
+            text,
+            &[("bit", 1.0), ("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9)],
+        )
+        .map(Self::bps)
+        .ok_or_else(|| UnitError {
+            what: "rate",
+            found: text.to_owned(),
+            want: "a number and bit, kbit, mbit or gbit, such as 12mbit",
+        })
+    }
+}
+
+impl FromStr for Bytes {
+    type Err = UnitError;
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        scaled(
+            text,
+            &[
+                ("", 1.0),
+                ("B", 1.0),
+                ("k", 1e3),
+                ("K", 1e3),
+                ("kB", 1e3),
+                ("M", 1e6),
+                ("MB", 1e6),
+                ("KiB", 1024.0),
+                ("MiB", 1048576.0),
+            ],
+        )
+        .map(Self::new)
+        .ok_or_else(|| UnitError {
+            what: "number of bytes",
+            found: text.to_owned(),
+            want: "a number, with k, M, KiB or MiB if you like, such as 2000000 or 64k",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_as_people_type_them() {
+        assert_eq!("20ms".parse(), Ok(Span::from_millis(20)));
+        assert_eq!("1.5s".parse(), Ok(Span::from_millis(1500)));
+        assert_eq!("12mbit".parse(), Ok(Rate::mbps(12)));
+        assert_eq!("1gbit".parse(), Ok(Rate::mbps(1000)));
+        assert_eq!("2000000".parse(), Ok(Bytes::new(2_000_000)));
+        assert_eq!("64k".parse(), Ok(Bytes::new(64_000)));
+    }
+
+    #[test]
+    fn a_bad_quantity_says_what_to_write() {
+        let error = "20".parse::<Span>().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "'20' is not a length of time: write a number and ns, us, ms, s or min, such as 20ms"
+        );
+        for bad in ["", "-1ms", "ms", "1e999s", "NaNms", "infs", "10 ms"] {
+            assert!(bad.parse::<Span>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn display_reads_back() {
+        for span in [
+            Span::ZERO,
+            Span::from_millis(20),
+            Span::from_secs(3),
+            Span::from_nanos(7),
+        ] {
+            assert_eq!(span.to_string().parse(), Ok(span));
+        }
+        for rate in [Rate::ZERO, Rate::mbps(12), Rate::bps(1234)] {
+            assert_eq!(rate.to_string().parse(), Ok(rate));
+        }
+    }
+}
