@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! From cumulative byte counters to packets.
+use alcc_cc::{Kind, Packet, Pn, Stamp, Tag};
+use alcc_units::{Bytes, Span, Time};
+use std::collections::VecDeque;
+
+/// Turns what a TCP socket knows (bytes written, bytes acknowledged) into the per-packet history that algorithms want.
+///
+/// A record is a run of whole segments of one write: one segment each for small writes, several for large ones, so that the
+/// cost per write is bounded. Offsets are 64-bit stream positions. The ledger holds what is written and not yet
+/// acknowledged, so its memory is bounded by the send buffer.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    records: VecDeque<Record>,
+    written: u64,
+    acked: u64,
+    acked_at: Time,
+    next_pn: Pn,
+    /// Records that end at or before this offset have ambiguous acknowledgement times.
+    ambiguous_to: u64,
+    returned: Vec<Packet>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    packet: Packet,
+    end: u64,
+}
+
+/// No write is split into more records than this.
+const RECORDS_PER_WRITE: u64 = 32;
+
+impl Ledger {
+    /// A ledger for a stream of which `written` bytes were written and `acked` acknowledged before we came.
+    pub fn new(now: Time, written: u64, acked: u64) -> Self {
+        let mut ledger = Self {
+            records: VecDeque::new(),
+            written: acked.min(written),
+            acked: acked.min(written),
+            acked_at: now,
+            next_pn: 0,
+            ambiguous_to: 0,
+            returned: Vec::new(),
+        };
+        ledger.adopt(now, written);
+        ledger
+    }
+
+    /// Bytes written and not acknowledged, as far as the ledger knows.
+    pub fn in_flight(&self) -> Bytes {
+        Bytes::new(self.written - self.acked)
+    }
+
+    /// Stream position up to which all is written.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Stream position up to which all is acknowledged.
+    pub fn acked(&self) -> u64 {
+        self.acked
+    }
+
+    /// `len` bytes were written at `now`; `tag` is asked once per record, with its number, length and the bytes in
+    /// flight before it.
+    pub fn wrote(
+        &mut self,
+        now: Time,
+        len: Bytes,
+        mss: Bytes,
+        app_limited: bool,
+        mut tag: impl FnMut(Pn, Bytes, Bytes) -> Tag,
+    ) {
+        let mss = mss.get().max(1);
+        let segments = len.get().div_ceil(mss);
+        let step = segments.div_ceil(RECORDS_PER_WRITE).max(1) * mss;
+        let mut left = len.get();
+        while left > 0 {
+            let len = Bytes::new(left.min(step));
+            left -= len.get();
+            let before = self.in_flight();
+            let tag = tag(self.next_pn, len, before);
+            let stamp = Stamp {
+                delivered: Bytes::new(self.acked),
+                delivered_at: if before == Bytes::ZERO {
+                    now
+                } else {
+                    self.acked_at
+                },
+                in_flight: before + len,
+                app_limited,
+            };
+            self.push(Packet {
+                pn: self.next_pn,
+                len,
+                sent_at: now,
+                tag,
+                stamp,
+                rtt: None,
+                kind: Kind::New,
+            });
+        }
+    }
+
+    fn push(&mut self, packet: Packet) {
+        self.next_pn += 1;
+        self.written = self.written.saturating_add(packet.len.get());
+        self.records.push_back(Record {
+            packet,
+            end: self.written,
+        });
+    }
+
+    /// The kernel says that the stream is written up to `written`: bytes that went past us become one record without an
+    /// RTT sample.
+    pub fn adopt(&mut self, now: Time, written: u64) {
+        if written > self.written {
+            let len = Bytes::new(written - self.written);
+            let stamp = Stamp {
+                delivered: Bytes::new(self.acked),
+                delivered_at: self.acked_at,
+                in_flight: self.in_flight() + len,
+                app_limited: true,
+            };
+            self.push(Packet {
+                pn: self.next_pn,
+                len,
+                sent_at: now,
+                tag: Tag::default(),
+                stamp,
+                rtt: None,
+                kind: Kind::New,
+            });
+            self.ambiguous_to = self.written;
+        }
+    }
+
+    /// All that is outstanding may have waited behind a hole: its acknowledgement times say nothing about the path.
+    pub fn mark_ambiguous(&mut self) {
+        self.ambiguous_to = self.written;
+    }
+
+    /// The stream is acknowledged up to `acked`, some time after `since` and not later than `now`. Returns the packets
+    /// covered, oldest first.
+    ///
+    /// Acknowledgement times between the two readings are taken to be evenly spread over the bytes; `floor` is the smallest
+    /// RTT the path can have. So a sample is wrong by at most `now - since`.
+    pub fn acknowledged(&mut self, since: Time, now: Time, acked: u64, floor: Span) -> &[Packet] {
+        self.returned.clear();
+        let acked = acked.min(self.written);
+        if acked <= self.acked {
+            return &self.returned;
+        }
+        // Nothing can be acknowledged sooner than one smallest RTT after it was sent.
+        let oldest = self
+            .records
+            .front()
+            .map_or(since, |r| r.packet.sent_at + floor);
+        let since = since.max(oldest).min(now);
+        let (from, interval) = (self.acked, now.since(since));
+        let bytes = (acked - from) as f64;
+        while let Some(record) = self.records.front().filter(|r| r.end <= acked) {
+            let mut packet = record.packet;
+            if record.end > self.ambiguous_to {
+                let share = record.end.saturating_sub(from) as f64 / bytes;
+                let at = since + interval.mul_f64(share);
+                packet.rtt = Some(at.since(packet.sent_at).max(floor).max(Span::from_nanos(1)));
+            }
+            self.returned.push(packet);
+            self.records.pop_front();
+        }
+        self.acked = acked;
+        self.acked_at = now;
+        &self.returned
+    }
+
+    /// What the last call of [`Ledger::acknowledged`] returned.
+    pub fn returned(&self) -> &[Packet] {
+        &self.returned
+    }
+
+    /// When the stream last advanced.
+    pub fn acked_at(&self) -> Time {
+        self.acked_at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MSS: Bytes = Bytes::new(1448);
+
+    fn wrote(ledger: &mut Ledger, ms: u64, len: u64) {
+        ledger.wrote(
+            Time::from_millis(ms),
+            Bytes::new(len),
+            MSS,
+            false,
+            |pn, _, _| Tag(pn),
+        );
+    }
+
+    #[test]
+    fn acknowledgements_cover_whole_packets_and_fractions_wait() {
+        // Acknowledgements that do not fall on packet boundaries: the original loses the fraction.
+        let mut ledger = Ledger::new(Time::ZERO, 1000, 1000);
+        wrote(&mut ledger, 0, 1448);
+        wrote(&mut ledger, 0, 1448);
+        let ends = |packets: &[Packet]| packets.iter().map(|p| p.tag.0).collect::<Vec<_>>();
+        let at = |ms| (Time::from_millis(ms - 5), Time::from_millis(ms));
+        let (a, b) = at(40);
+        assert_eq!(ends(ledger.acknowledged(a, b, 2448, Span::ZERO)), [0]);
+        let (a, b) = at(45);
+        assert_eq!(ends(ledger.acknowledged(a, b, 3000, Span::ZERO)), []);
+        let (a, b) = at(50);
+        assert_eq!(ends(ledger.acknowledged(a, b, 3896, Span::ZERO)), [1]);
+        assert_eq!(ledger.in_flight(), Bytes::ZERO);
+    }
+
+    #[test]
+    fn small_writes_leave_nothing_in_flight() {
+        // Twenty writes of 100 bytes: the original counts each as a packet of 1448 and leaks 19 of them.
+        let mut ledger = Ledger::new(Time::ZERO, 0, 0);
+        (0..20).for_each(|_| wrote(&mut ledger, 0, 100));
+        assert_eq!(
+            ledger
+                .acknowledged(Time::ZERO, Time::from_millis(40), 2000, Span::ZERO)
+                .len(),
+            20
+        );
+        assert_eq!(ledger.in_flight(), Bytes::ZERO);
+    }
+
+    #[test]
+    fn rtt_samples_are_spread_over_the_reading_interval() {
+        let mut ledger = Ledger::new(Time::ZERO, 0, 0);
+        wrote(&mut ledger, 10, 2 * 1448);
+        let rtt = |p: &Packet| p.rtt.unwrap().as_millis_f64();
+        let got = ledger.acknowledged(
+            Time::from_millis(50),
+            Time::from_millis(54),
+            2 * 1448,
+            Span::ZERO,
+        );
+        assert_eq!(got.iter().map(rtt).collect::<Vec<_>>(), [42.0, 44.0]);
+    }
+
+    #[test]
+    fn a_sample_is_never_below_the_floor_and_repair_gives_none() {
+        let mut ledger = Ledger::new(Time::ZERO, 0, 0);
+        wrote(&mut ledger, 0, 1448);
+        let got = ledger.acknowledged(
+            Time::ZERO,
+            Time::from_millis(40),
+            1448,
+            Span::from_millis(41),
+        );
+        assert_eq!(got[0].rtt, Some(Span::from_millis(41)));
+        wrote(&mut ledger, 50, 1448);
+        ledger.mark_ambiguous();
+        wrote(&mut ledger, 60, 1448);
+        let got = ledger.acknowledged(
+            Time::from_millis(300),
+            Time::from_millis(301),
+            3 * 1448,
+            Span::ZERO,
+        );
+        assert_eq!(
+            got.iter().map(|p| p.rtt.is_some()).collect::<Vec<_>>(),
+            [false, true]
+        );
+    }
+
+    #[test]
+    fn bytes_that_went_past_us_are_adopted() {
+        let mut ledger = Ledger::new(Time::ZERO, 500, 100);
+        assert_eq!(ledger.in_flight(), Bytes::new(400));
+        ledger.adopt(Time::from_millis(1), 900);
+        assert_eq!(ledger.in_flight(), Bytes::new(800));
+        let got = ledger.acknowledged(Time::ZERO, Time::from_millis(40), 900, Span::ZERO);
+        assert!(got.iter().all(|p| p.rtt.is_none()) && got.len() == 2);
+    }
+
+    #[test]
+    fn nine_gigabytes_are_acknowledged_once_each() {
+        let mut ledger = Ledger::new(Time::ZERO, 0, 0);
+        let (mut sent, mut back) = (0u64, 0u64);
+        while sent < 9 << 30 {
+            wrote(&mut ledger, 0, 64 << 20);
+            sent += 64 << 20;
+            back += ledger
+                .acknowledged(Time::ZERO, Time::from_millis(1), sent, Span::ZERO)
+                .iter()
+                .map(|p| p.len.get())
+                .sum::<u64>();
+        }
+        assert_eq!((back, ledger.in_flight()), (sent, Bytes::ZERO));
+    }
+
+    proptest! {
+        /// Whatever is written and acknowledged in whatever steps: every byte comes back at most once, in order, never
+        /// before it was sent, and what has not come back is in flight.
+        #[test]
+        fn bytes_are_conserved(steps in prop::collection::vec((0u64..200_000, 0u64..300_000, 0u64..50), 1..200)) {
+            let mut ledger = Ledger::new(Time::ZERO, 0, 0);
+            let (mut now, mut back, mut next_pn, mut acked) = (Time::ZERO, 0u64, 0, 0u64);
+            for (write, ack, ms) in steps {
+                let since = now;
+                now += Span::from_millis(ms);
+                ledger.wrote(now, Bytes::new(write), MSS, false, |pn, _, _| Tag(pn));
+                acked += ack;
+                for packet in ledger.acknowledged(since, now, acked, Span::ZERO) {
+                    prop_assert_eq!(packet.pn, next_pn);
+                    prop_assert_eq!(packet.tag, Tag(packet.pn));
+                    prop_assert!(packet.rtt.unwrap() <= now.since(packet.sent_at).max(Span::from_nanos(1)));
+                    next_pn += 1;
+                    back += packet.len.get();
+                }
+                acked = acked.min(ledger.written());
+                prop_assert_eq!(ledger.acked(), acked);
+                prop_assert!(back <= acked && acked - back < 200_000);
+                prop_assert_eq!(ledger.in_flight().get(), ledger.written() - acked);
+            }
+        }
+    }
+}

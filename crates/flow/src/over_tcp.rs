@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! An algorithm above a TCP connection.
+use crate::{Ledger, RttEstimator, room};
+use alcc_cc::{
+    AckBatch, Allowance, Backpressure, Controller, Cx, EventSink, LimitedBy, Path, RttView, Sent,
+    Source, Stamp,
+};
+use alcc_units::{Bytes, Rate, Span, Time};
+
+/// What the kernel says of a connection at one instant (`TCP_INFO`; all fields of one reading belong together).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TcpProgress {
+    /// Bytes of the stream acknowledged in total.
+    pub acked: u64,
+    /// Bytes of the stream written in total.
+    pub written: u64,
+    /// Written and not yet sent.
+    pub unsent: Bytes,
+    /// Segments retransmitted in total.
+    pub retransmits: u64,
+    /// Something is lost, selectively acknowledged or being repaired.
+    pub repairing: bool,
+    /// Smallest RTT the kernel has seen; zero if none.
+    pub min_rtt: Span,
+    /// Current segment size.
+    pub mss: Bytes,
+}
+
+/// What a connection did, for reports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// How often a write was refused or cut short by the algorithm's limit.
+    pub gate_closed: u64,
+    /// Bytes that passed.
+    pub bytes: u64,
+}
+
+/// One algorithm in charge of one TCP connection, without I/O.
+///
+/// The host calls [`OverTcp::room`] before each write of the program and [`OverTcp::wrote`] after it; reads the kernel's
+/// counters when [`OverTcp::deadline`] says so and hands them to [`OverTcp::progress`]. TCP keeps retransmitting, ordering and
+/// its own window; the algorithm decides when bytes are handed to it, so at any time the smaller of both windows holds.
+pub struct OverTcp {
+    cc: Box<dyn Controller>,
+    ledger: Ledger,
+    rtt: RttEstimator,
+    mss: Bytes,
+    read_at: Time,
+    last_write: Time,
+    retransmits: u64,
+    /// A write was refused or cut short: the program waits for room.
+    shut: bool,
+    shut_since_ack: LimitedBy,
+    last_shut: Option<Time>,
+    started: bool,
+    round_ends: u64,
+    acked_before: u64,
+    period: Span,
+    counters: Counters,
+}
+
+impl OverTcp {
+    /// Takes charge of a connection on which `progress` was read at `now`. `seed` feeds the controller's generator.
+    pub fn new(
+        mut cc: Box<dyn Controller>,
+        now: Time,
+        progress: &TcpProgress,
+        seed: u64,
+        log: &mut dyn EventSink,
+    ) -> Self {
+        let mss = progress.mss.max(Bytes::new(1));
+        let rtt_hint = (!progress.min_rtt.is_zero()).then_some(progress.min_rtt);
+        cc.on_start(
+            &mut Cx { now, log },
+            &Path {
+                mss,
+                rtt_hint,
+                seed,
+            },
+        );
+        let period = cc.needs().feedback_period.max(Span::from_micros(100));
+        Self {
+            cc,
+            ledger: Ledger::new(now, progress.written, progress.acked),
+            rtt: RttEstimator::default(),
+            mss,
+            read_at: now,
+            last_write: now,
+            retransmits: progress.retransmits,
+            shut: false,
+            shut_since_ack: LimitedBy::default(),
+            last_shut: None,
+            started: false,
+            round_ends: 0,
+            acked_before: progress.acked,
+            period,
+            counters: Counters::default(),
+        }
+    }
+
+    /// How many of `wanted` bytes may be written now, with `queued` bytes in the kernel (written and not acknowledged). Less
+    /// than `wanted` shuts the gate: the program waits until [`OverTcp::opens`].
+    pub fn room(
+        &mut self,
+        now: Time,
+        wanted: Bytes,
+        queued: Bytes,
+        log: &mut dyn EventSink,
+    ) -> Bytes {
+        if self.is_idle() {
+            // The first write after a pause: what was due in between counts once, and readings start afresh.
+            let idle = now.since(self.ledger.acked_at().max(self.last_write));
+            if self.started && idle > self.rtt.view().smoothed {
+                self.cc.on_idle_restart(&mut Cx { now, log }, idle);
+            }
+            self.read_at = now;
+            self.run_timer(now, log);
+        }
+        let allowance = self.cc.allowance();
+        let room = room(&allowance, queued, self.mss);
+        if room >= wanted {
+            return wanted;
+        }
+        self.shut(now, &allowance, queued);
+        room
+    }
+
+    fn shut(&mut self, now: Time, allowance: &Allowance, queued: Bytes) {
+        self.counters.gate_closed += 1;
+        self.shut = true;
+        self.last_shut = Some(now);
+        let window_full = allowance.window.saturating_sub(queued) < allowance.quota;
+        self.shut_since_ack.window |= window_full;
+        self.shut_since_ack.quota |= !window_full;
+    }
+
+    /// `len` bytes were written.
+    pub fn wrote(&mut self, now: Time, len: Bytes, log: &mut dyn EventSink) {
+        self.started = true;
+        self.last_write = now;
+        self.counters.bytes += len.get();
+        // Limited by the application: the gate has not been reached for a round trip.
+        let patience = self.rtt.view().smoothed.max(Span::from_millis(100));
+        let app_limited = !self.shut && self.last_shut.is_none_or(|at| now.since(at) > patience);
+        let cc = &mut self.cc;
+        self.ledger.wrote(
+            now,
+            len,
+            self.mss,
+            app_limited,
+            |pn, len, in_flight_before| {
+                let sent = Sent {
+                    pn,
+                    len,
+                    in_flight_before,
+                    kind: alcc_cc::Kind::New,
+                    app_limited,
+                };
+                cc.on_sent(&mut Cx { now, log }, &sent)
+            },
+        );
+    }
+
+    /// The kernel's counters, read at `now`.
+    pub fn progress(&mut self, now: Time, tcp: &TcpProgress, log: &mut dyn EventSink) {
+        if tcp.mss != self.mss && tcp.mss > Bytes::ZERO {
+            self.mss = tcp.mss;
+            self.cc.on_path_change(
+                &mut Cx { now, log },
+                &Path {
+                    mss: tcp.mss,
+                    rtt_hint: None,
+                    seed: 0,
+                },
+            );
+        }
+        if tcp.repairing || tcp.retransmits > self.retransmits {
+            self.ledger.mark_ambiguous();
+            self.retransmits = tcp.retransmits;
+        }
+        self.ledger.adopt(now, tcp.written);
+        if tcp.unsent > Bytes::ZERO {
+            self.cc.on_backpressure(
+                &mut Cx { now, log },
+                &Backpressure {
+                    unsent: tcp.unsent,
+                    blocked: false,
+                },
+            );
+        }
+        self.acknowledge(now, tcp, log);
+        self.read_at = now;
+        self.run_timer(now, log);
+    }
+
+    fn acknowledge(&mut self, now: Time, tcp: &TcpProgress, log: &mut dyn EventSink) {
+        let in_flight_before = self.ledger.in_flight();
+        let since = self.read_at;
+        let Some(newest) = self
+            .ledger
+            .acknowledged(since, now, tcp.acked, tcp.min_rtt)
+            .last()
+            .copied()
+        else {
+            return;
+        };
+        let acked = self.ledger.returned();
+        for rtt in acked.iter().filter_map(|p| p.rtt) {
+            self.rtt.sample(rtt);
+        }
+        // A round trip, counted in packets: over when data written after it began is acknowledged.
+        let round_start = newest.stamp.delivered.get() >= self.round_ends;
+        if round_start {
+            self.round_ends = self.ledger.acked();
+        }
+        let limited = LimitedBy {
+            peer: tcp.unsent > Bytes::ZERO,
+            app: !self.shut && self.shut_since_ack == LimitedBy::default(),
+            ..self.shut_since_ack
+        };
+        let batch = AckBatch {
+            acked,
+            in_flight_before,
+            in_flight: self.ledger.in_flight(),
+            delivered: Bytes::new(self.ledger.acked() - self.acked_before),
+            rtt: self.rtt.view(),
+            rate: delivery_rate(&newest.stamp, self.ledger.acked(), now),
+            round_start,
+            limited,
+            in_recovery: tcp.repairing,
+            source: Source::TcpInfo,
+            rtt_error: now.since(since),
+        };
+        self.cc.on_ack(&mut Cx { now, log }, &batch);
+        self.shut_since_ack = LimitedBy::default();
+    }
+
+    fn run_timer(&mut self, now: Time, log: &mut dyn EventSink) {
+        if self.cc.next_timer().is_some_and(|due| due <= now) {
+            self.cc.on_timer(&mut Cx { now, log });
+        }
+    }
+
+    /// Nothing in flight and nobody waiting: no reading, no timer, no wake-up.
+    pub fn is_idle(&self) -> bool {
+        !self.shut && self.ledger.in_flight() == Bytes::ZERO
+    }
+
+    /// When the counters should be read next; `None` while idle.
+    pub fn deadline(&self) -> Option<Time> {
+        if self.is_idle() {
+            return None;
+        }
+        let reading = self.read_at + self.period;
+        let due = self
+            .cc
+            .next_timer()
+            .map_or(reading, |timer| timer.min(reading));
+        // A peer that has fallen silent (outage, a client that stopped reading) is watched less closely the longer it lasts.
+        let silence = self
+            .read_at
+            .since(self.ledger.acked_at().max(self.last_write));
+        Some(due.max(self.read_at + (silence / 64).min(Span::from_millis(20))))
+    }
+
+    /// The program waits and there is room for a worthwhile write. The caller wakes the program and calls
+    /// [`OverTcp::opened`].
+    pub fn opens(&self, queued: Bytes) -> bool {
+        if !self.shut {
+            return false;
+        }
+        let allowance = self.cc.allowance();
+        let segments = (allowance.window.get() / self.mss.get() / 16)
+            .clamp(1, 4)
+            .min((allowance.quota.get() / self.mss.get()).max(1));
+        room(&allowance, queued, self.mss) >= self.mss * segments
+    }
+
+    /// The program has been told to write again.
+    pub fn opened(&mut self) {
+        self.shut = false;
+    }
+
+    /// True while the program waits for room.
+    pub fn is_shut(&self) -> bool {
+        self.shut
+    }
+
+    /// Pacing rate wanted, never below two segments per 20 ms: the departure of the next segment is fixed when the rate is
+    /// set, so a lower rate would stall the connection long after it was raised again.
+    pub fn pacing_rate(&self) -> Option<Rate> {
+        let floor = Rate::of(self.mss * 2, Span::from_millis(20));
+        self.cc.allowance().rate.map(|rate| rate.max(floor))
+    }
+
+    /// In flight as of the last reading.
+    pub fn in_flight(&self) -> Bytes {
+        self.ledger.in_flight()
+    }
+
+    /// Round-trip times as of the last reading.
+    pub fn rtt(&self) -> RttView {
+        self.rtt.view()
+    }
+
+    /// What the algorithm allows now.
+    pub fn allowance(&self) -> Allowance {
+        self.cc.allowance()
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// The algorithm's internal values.
+    pub fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
+        self.cc.gauges(put);
+    }
+}
+
+/// Delivered since the packet was sent, over the time that took (delivery-rate estimation draft, section 3.1).
+fn delivery_rate(stamp: &Stamp, acked: u64, now: Time) -> Option<Rate> {
+    let (bytes, span) = (
+        acked.checked_sub(stamp.delivered.get())?,
+        now.since(stamp.delivered_at),
+    );
+    (!span.is_zero()).then(|| Rate::of(Bytes::new(bytes), span))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alcc_cc::{Discard, Registry, Spec};
+
+    const MSS: u64 = 1000;
+
+    fn connection(spec: &str) -> OverTcp {
+        let spec: Spec = spec.parse().unwrap();
+        let cc = Registry::builtin().build(&spec).unwrap();
+        let progress = TcpProgress {
+            mss: Bytes::new(MSS),
+            ..TcpProgress::default()
+        };
+        OverTcp::new(cc, Time::ZERO, &progress, 1, &mut Discard)
+    }
+
+    fn at(ms: u64) -> Time {
+        Time::from_millis(ms)
+    }
+
+    fn read(acked: u64, written: u64) -> TcpProgress {
+        TcpProgress {
+            acked,
+            written,
+            mss: Bytes::new(MSS),
+            min_rtt: Span::from_millis(40),
+            ..TcpProgress::default()
+        }
+    }
+
+    #[test]
+    fn a_window_of_five_lets_five_segments_out_and_opens_as_they_arrive() {
+        let mut c = connection("fixed:window=5");
+        assert_eq!(c.deadline(), None, "an idle connection wants no wake-up");
+        assert_eq!(
+            c.room(at(0), Bytes::new(9_000), Bytes::ZERO, &mut Discard),
+            Bytes::new(5_000)
+        );
+        c.wrote(at(0), Bytes::new(5_000), &mut Discard);
+        assert!(c.is_shut() && !c.opens(Bytes::new(5_000)));
+        assert!(c.deadline().unwrap() <= at(5));
+        c.progress(at(42), &read(2_000, 5_000), &mut Discard);
+        assert!(c.opens(Bytes::new(3_000)));
+        c.opened();
+        assert_eq!(
+            c.room(at(42), Bytes::new(1_500), Bytes::new(3_000), &mut Discard),
+            Bytes::new(1_500),
+            "it fits: the gate stays open"
+        );
+        assert!(!c.is_shut());
+        assert_eq!(c.counters().gate_closed, 1);
+    }
+
+    #[test]
+    fn everything_acknowledged_and_nobody_waiting_is_idle() {
+        let mut c = connection("fixed:window=5");
+        assert_eq!(
+            c.room(at(0), Bytes::new(3_000), Bytes::ZERO, &mut Discard),
+            Bytes::new(3_000)
+        );
+        c.wrote(at(0), Bytes::new(3_000), &mut Discard);
+        assert!(c.deadline().is_some());
+        c.progress(at(40), &read(3_000, 3_000), &mut Discard);
+        assert!(c.is_idle() && c.deadline().is_none());
+    }
+
+    #[test]
+    fn a_silent_peer_is_watched_less_and_less_closely() {
+        let mut c = connection("fixed:window=5");
+        c.room(at(0), Bytes::new(9_000), Bytes::ZERO, &mut Discard);
+        c.wrote(at(0), Bytes::new(5_000), &mut Discard);
+        c.progress(at(40), &read(0, 5_000), &mut Discard);
+        assert!(c.deadline().unwrap() <= at(45));
+        c.progress(at(10_000), &read(0, 5_000), &mut Discard);
+        assert_eq!(c.deadline(), Some(at(10_020)));
+    }
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use alcc_cc::Allowance;
+use alcc_units::Bytes;
+
+/// How many bytes may leave now under `allowance`, in whole segments of `mss`.
+///
+/// The window is counted in segments: the last segment in flight may be a partial one (Nagle, TCP_CORK, the end of a
+/// response), and counting its bytes instead would leave room for less than one segment and stall the flow. When nothing
+/// is in flight one segment may always leave under a window, but not under a quota: a quota of zero means stop.
+pub fn room(allowance: &Allowance, in_flight: Bytes, mss: Bytes) -> Bytes {
+    let mss = mss.get().max(1);
+    let quota = allowance.quota.get() / mss;
+    let window = (allowance.window.get() / mss).max(1);
+    let segments = window.saturating_sub(in_flight.get() / mss).min(quota);
+    Bytes::new(segments.max(u64::from(allowance.ping)).saturating_mul(mss))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(bytes: u64) -> Allowance {
+        Allowance::window(Bytes::new(bytes))
+    }
+
+    fn leaves(allowance: &Allowance, in_flight: u64) -> u64 {
+        room(allowance, Bytes::new(in_flight), Bytes::new(1500)).get()
+    }
+
+    #[test]
+    fn vectors_of_the_send_rule() {
+        assert_eq!(leaves(&window(15_000), 15_000), 0);
+        assert_eq!(leaves(&window(15_000), 13_500), 1_500);
+        assert_eq!(
+            leaves(&window(1_000), 0),
+            1_500,
+            "a window below one segment does not deadlock"
+        );
+        let quota = |bytes| Allowance {
+            quota: Bytes::new(bytes),
+            ..Allowance::UNLIMITED
+        };
+        assert_eq!(leaves(&quota(1_000), 0), 0, "a quota can stop the flow");
+        assert_eq!(leaves(&quota(3_100), 1_000_000), 3_000);
+        assert_eq!(
+            leaves(
+                &Allowance {
+                    ping: true,
+                    ..quota(0)
+                },
+                0
+            ),
+            1_500
+        );
+    }
+
+    #[test]
+    fn a_partial_segment_in_flight_does_not_stall() {
+        // Half a segment is corked in the kernel and the window is one segment: without the rule nothing could follow it.
+        assert_eq!(leaves(&window(1_500), 700), 1_500);
+    }
+
+    #[test]
+    fn no_limit_is_no_overflow() {
+        assert!(leaves(&Allowance::UNLIMITED, u64::MAX / 2) > 1 << 40);
+        assert_eq!(
+            room(&Allowance::UNLIMITED, Bytes::ZERO, Bytes::ZERO),
+            Bytes::MAX
+        );
+    }
+}
