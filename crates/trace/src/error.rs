@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::MAX_OPPORTUNITIES;
+
+/// Why a trace could not be read or made. Lines count from 1.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TraceError {
+    /// A line is not a whole number of milliseconds in `0..=u32::MAX`.
+    #[error(
+        "read trace: line {line}: '{found}' is not a time: each line holds one whole number of milliseconds, at most 4294967295"
+    )]
+    NotANumber {
+        /// Where.
+        line: u64,
+        /// The line's text, shortened.
+        found: String,
+    },
+    /// A line with nothing on it before the last opportunity.
+    #[error(
+        "read trace: line {line}: the line is empty: each line holds one whole number of milliseconds"
+    )]
+    EmptyLine {
+        /// Where.
+        line: u64,
+    },
+    /// A time below that of the line before.
+    #[error(
+        "read trace: line {line}: time goes back from {before} ms to {found} ms: sort the file (sort -n)"
+    )]
+    GoesBack {
+        /// Where.
+        line: u64,
+        /// The time on the line before, ms.
+        before: u32,
+        /// The time on this line, ms.
+        found: u32,
+    },
+    /// No opportunity at all.
+    #[error(
+        "read trace: it holds no delivery opportunity: write one time in milliseconds per line"
+    )]
+    Empty,
+    /// All opportunities are at 0 ms, so that the trace would repeat without any time passing.
+    #[error(
+        "read trace: line {line}: the last time is 0 ms, so the trace has no length: it must end later than it starts"
+    )]
+    NoLength {
+        /// The last line.
+        line: u64,
+    },
+    /// More opportunities than are kept in memory.
+    #[error(
+        "read trace: line {line}: more than {MAX_OPPORTUNITIES} opportunities: cut the trace into shorter ones"
+    )]
+    TooLong {
+        /// Where.
+        line: u64,
+    },
+    /// The reader failed.
+    #[error("read trace: line {line}: {source}")]
+    Read {
+        /// The line that was being read.
+        line: u64,
+        /// What the reader said.
+        source: std::io::Error,
+    },
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Reading and writing the Mahimahi form. Stricter than needed nowhere, looser than Mahimahi in two places: white
+//! space around a number (so that CRLF files can be read) and empty lines at the very end.
+use crate::{MAX_OPPORTUNITIES, Trace, TraceError};
+use std::io::{BufRead, Read, Write};
+
+/// No number needs more; longer lines are refused before they fill memory.
+const LONGEST_LINE: usize = 64;
+
+impl Trace {
+    /// Reads a trace from memory.
+    ///
+    /// # Errors
+    /// Every way in which the text is not a trace, with line and reason; never panics.
+    pub fn parse(text: &[u8]) -> Result<Self, TraceError> {
+        Self::read(text)
+    }
+
+    /// Reads a trace from a reader, to its end. Memory is bounded by [`MAX_OPPORTUNITIES`], whatever the input.
+    ///
+    /// # Errors
+    /// As [`Trace::parse`], and what the reader says.
+    pub fn read(mut reader: impl BufRead) -> Result<Self, TraceError> {
+        let mut opportunities: Vec<u32> = Vec::new();
+        let mut text = Vec::with_capacity(LONGEST_LINE + 1);
+        let (mut line, mut empty_since) = (0u64, None);
+        loop {
+            line += 1;
+            text.clear();
+            let mut limited = (&mut reader).take(LONGEST_LINE as u64 + 1);
+            let got = limited
+                .read_until(b'\n', &mut text)
+                .map_err(|source| TraceError::Read { line, source })?;
+            if got == 0 {
+                break;
+            }
+            let number = text.trim_ascii();
+            if number.is_empty() && got <= LONGEST_LINE {
+                empty_since.get_or_insert(line);
+                continue;
+            }
+            let Some(found) = milliseconds(number).filter(|_| got <= LONGEST_LINE) else {
+                return Err(TraceError::NotANumber {
+                    line,
+                    found: excerpt(number),
+                });
+            };
+            if let Some(line) = empty_since {
+                return Err(TraceError::EmptyLine { line });
+            }
+            if let Some(&before) = opportunities.last()
+                && found < before
+            {
+                return Err(TraceError::GoesBack {
+                    line,
+                    before,
+                    found,
+                });
+            }
+            if opportunities.len() == MAX_OPPORTUNITIES {
+                return Err(TraceError::TooLong { line });
+            }
+            opportunities.push(found);
+        }
+        Self::new(opportunities)
+    }
+
+    /// Writes the trace in the form that [`Trace::read`] reads. Wrap a file in a `BufWriter`.
+    ///
+    /// # Errors
+    /// What the writer says.
+    pub fn write(&self, mut to: impl Write) -> std::io::Result<()> {
+        for ms in self.opportunities() {
+            writeln!(to, "{ms}")?;
+        }
+        to.flush()
+    }
+}
+
+/// Digits only: no sign, no fraction.
+fn milliseconds(text: &[u8]) -> Option<u32> {
+    if text.is_empty() {
+        return None;
+    }
+    text.iter().try_fold(0u32, |n, &c| {
+        let digit = c.is_ascii_digit().then(|| u32::from(c - b'0'))?;
+        n.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+/// The start of a line, fit to stand in a message of one line.
+fn excerpt(text: &[u8]) -> String {
+    const SHOWN: usize = 24;
+    let mut shown: String = text
+        .iter()
+        .take(SHOWN)
+        .map(|&c| match c {
+            b' '..=b'~' => char::from(c),
+            _ => '?',
+        })
+        .collect();
+    if text.len() > SHOWN {
+        shown.push_str("...");
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        Trace::parse(text.as_bytes()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn reads_what_mahimahi_reads_and_crlf() {
+        for text in [
+            "0\n5\n5\n9\n",
+            "0\n5\n5\n9",
+            "0\r\n5\r\n5 \r\n9\r\n\r\n",
+            " 0\n5\n5\n9\n\n \n",
+        ] {
+            let trace = Trace::parse(text.as_bytes()).unwrap();
+            assert_eq!(trace.opportunities(), [0, 5, 5, 9], "{text:?}");
+        }
+    }
+
+    #[test]
+    fn an_error_names_line_and_reason() {
+        assert_eq!(
+            error("1\n2\n12a\n"),
+            "read trace: line 3: '12a' is not a time: each line holds one whole number of milliseconds, at most 4294967295"
+        );
+        assert_eq!(
+            error("1\n7\n3\n"),
+            "read trace: line 3: time goes back from 7 ms to 3 ms: sort the file (sort -n)"
+        );
+        assert_eq!(
+            error("1\n\n3\n"),
+            "read trace: line 2: the line is empty: each line holds one whole number of milliseconds"
+        );
+        assert_eq!(
+            error("0\n0\n"),
+            "read trace: line 2: the last time is 0 ms, so the trace has no length: it must end later than it starts"
+        );
+        for none in ["", "\n", "\r\n \n"] {
+            assert_eq!(
+                error(none),
+                "read trace: it holds no delivery opportunity: write one time in milliseconds per line"
+            );
+        }
+        for bad in ["-1\n", "1.5\n", "4294967296\n", "+3\n", "1 2\n", "\u{fffd}"] {
+            assert!(error(bad).starts_with("read trace: line 1: '"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_line_without_end_is_refused_early() {
+        // a reader that never ends: only a bound on the line lets this return
+        let endless = std::io::BufReader::new(std::io::repeat(b' '));
+        assert!(matches!(
+            Trace::read(endless),
+            Err(TraceError::NotANumber { line: 1, .. })
+        ));
+        let endless = std::io::BufReader::new(std::io::repeat(b'0'));
+        let error = Trace::read(endless).unwrap_err().to_string();
+        assert!(error.len() < 200, "{error}");
+    }
+}
