@@ -172,7 +172,7 @@ impl Options<'_> {
     /// The chosen profile; the algorithm's first if none was.
     pub fn profile(&self) -> &str {
         self.text("profile")
-            .or(self.algorithm.profiles.first().copied())
+            .or_else(|| self.algorithm.profiles.first().copied())
             .unwrap_or_default()
     }
 

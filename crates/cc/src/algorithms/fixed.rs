@@ -13,8 +13,16 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     summary: "a window that never changes, or one drawn at random at intervals",
     profiles: &[],
     options: &[
-        OptionDoc { name: "window", default: "20", help: "packets in flight, 1 to 1000000; or 'random': 1 to 2*20, drawn anew" },
-        OptionDoc { name: "every", default: "1s", help: "with window=random: how often to draw" },
+        OptionDoc {
+            name: "window",
+            default: "20",
+            help: "packets in flight, 1 to 1000000; or 'random': 1 to 2*20, drawn anew",
+        },
+        OptionDoc {
+            name: "every",
+            default: "1s",
+            help: "with window=random: how often to draw",
+        },
     ],
     build,
 };
@@ -36,11 +44,27 @@ struct Draw {
 }
 
 fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
-    let every = options.span("every", Span::from_secs(1), Span::from_millis(1)..=Span::from_secs(3600))?;
+    let every = options.span(
+        "every",
+        Span::from_secs(1),
+        Span::from_millis(1)..=Span::from_secs(3600),
+    )?;
     let random = options.text("window") == Some("random");
-    let packets = if random { DEFAULT_WINDOW } else { options.whole("window", DEFAULT_WINDOW, 1..=1_000_000)? };
-    let draw = random.then(|| Draw { every, next: Time::ZERO, rng: Rng::new(0) });
-    Ok(Box::new(Fixed { packets, mss: Bytes::new(1), draw }))
+    let packets = if random {
+        DEFAULT_WINDOW
+    } else {
+        options.whole("window", DEFAULT_WINDOW, 1..=1_000_000)?
+    };
+    let draw = random.then(|| Draw {
+        every,
+        next: Time::ZERO,
+        rng: Rng::new(0),
+    });
+    Ok(Box::new(Fixed {
+        packets,
+        mss: Bytes::new(1),
+        draw,
+    }))
 }
 
 impl Controller for Fixed {
@@ -89,18 +113,35 @@ mod tests {
             let spec: Spec = "fixed:window=random,every=1s".parse().unwrap();
             let mut cc = Registry::builtin().build(&spec).unwrap();
             let mut log = Discard;
-            let path = Path { mss: Bytes::new(1000), rtt_hint: None, seed };
-            cc.on_start(&mut Cx { now: Time::ZERO, log: &mut log }, &path);
+            let path = Path {
+                mss: Bytes::new(1000),
+                rtt_hint: None,
+                seed,
+            };
+            cc.on_start(
+                &mut Cx {
+                    now: Time::ZERO,
+                    log: &mut log,
+                },
+                &path,
+            );
             (1..=5)
                 .map(|s| {
                     assert_eq!(cc.next_timer(), Some(Time::from_millis(s * 1000)));
-                    cc.on_timer(&mut Cx { now: Time::from_millis(s * 1000), log: &mut log });
+                    cc.on_timer(&mut Cx {
+                        now: Time::from_millis(s * 1000),
+                        log: &mut log,
+                    });
                     cc.allowance().window
                 })
                 .collect::<Vec<_>>()
         };
         assert_eq!(draws(1), draws(1));
         assert_ne!(draws(1), draws(2));
-        assert!(draws(3).iter().all(|w| (1..=40).contains(&(w.get() / 1000))));
+        assert!(
+            draws(3)
+                .iter()
+                .all(|w| (1..=40).contains(&(w.get() / 1000)))
+        );
     }
 }

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+CARGO  ?= cargo
+PREFIX ?= /usr/local
+DESTDIR ?=
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+ALCC   := $(TARGET)/release/alcc
+# Where scripts/setup put what this machine lacked.
+WITH_DEPS = set -a; [ ! -f target/deps/env ] || . target/deps/env; set +a; PATH=$$PATH$${ALCC_DEPS_BIN:+:$$ALCC_DEPS_BIN}:/usr/sbin:/sbin;
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test lint fuzz bench compare doc install uninstall
+
+help: ## Show these targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+
+setup: ## Look for what is needed and get what is missing (never starts a service)
+	@scripts/setup build test
+
+build: ## Build the release binary and the preload library
+	@scripts/setup build
+	$(CARGO) build --release --locked --workspace
+
+demo: build ## The main job: nginx under cubic, bbr, verus and copa on an emulated LTE link (ARGS="--trace FILE")
+	@$(WITH_DEPS) $(ALCC) demo $(ARGS)
+
+test: ## Everything a pull request must pass
+	@scripts/setup build test
+	@$(WITH_DEPS) scripts/test all
+
+lint: ## Formatting and clippy only
+	@scripts/setup test
+	@scripts/test lint
+
+doc: ## The API documentation, into target/doc
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
+
+fuzz: ## Fuzz every parser and the algorithms (SECONDS=30 each, TARGETS="units trace")
+	@scripts/setup build fuzz
+	@scripts/fuzz
+
+bench: ## Speed of the pure crates and the cost of the runtime
+	@scripts/setup build
+	@$(WITH_DEPS) $(CARGO) bench --locked --workspace
+
+compare: build ## Five recorded traces, every scheme, in the emulator (ALCC_TRACES=DIR, ARGS="--schemes cubic,verus")
+	@$(WITH_DEPS) $(ALCC) compare --emu --traces "$${ALCC_TRACES:?set ALCC_TRACES to the folder of the recorded traces, see docs/traces.md}" $(ARGS)
+
+install: ## Program, preload library, man pages and completions below PREFIX (/usr/local), as built by 'make build'
+	@[ -x $(ALCC) ] || { echo "make install: $(ALCC) is not there: run 'make build' first (not as root)" >&2; exit 2; }
+	$(ALCC) generate --out $(TARGET)/generated
+	install -D -m 755 $(ALCC) $(DESTDIR)$(PREFIX)/bin/alcc
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/alcc $(TARGET)/release/libalcc_preload.so
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(TARGET)/generated/*.1
+	install -D -m 644 $(TARGET)/generated/alcc.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/alcc
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(TARGET)/generated/_alcc
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d $(TARGET)/generated/alcc.fish
+
+uninstall: ## Remove what 'make install' put below PREFIX
+	rm -f $(DESTDIR)$(PREFIX)/bin/alcc $(DESTDIR)$(PREFIX)/lib/alcc/libalcc_preload.so
+	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/alcc.1 $(DESTDIR)$(PREFIX)/share/man/man1/alcc-*.1
+	rm -f $(DESTDIR)$(PREFIX)/share/bash-completion/completions/alcc
+	rm -f $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_alcc $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/alcc.fish
