@@ -9,4 +9,4 @@ macro_rules! algorithms {
     };
 }
 
-algorithms! { fixed }
+algorithms! { fixed, verus }
