@@ -9,4 +9,9 @@ macro_rules! algorithms {
     };
 }
 
-algorithms! { fixed, verus }
+algorithms! {
+    fixed,
+    reno,
+    cubic,
+    verus,
+}

@@ -15,6 +15,8 @@ mod controller;
 mod event;
 pub mod parts;
 mod registry;
+#[cfg(test)]
+mod testing;
 
 pub use controller::{
     AckBatch, Allowance, Backpressure, Controller, Cx, Kind, LimitedBy, LossBatch, Needs, Packet,

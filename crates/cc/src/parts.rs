@@ -1,2 +1,71 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Pieces that several algorithms share.
+mod loss_based;
+mod windowed;
+
+pub use loss_based::{restart_window, rto, window_used};
+pub use windowed::{WindowedMax, WindowedMin};
+
+use alcc_units::{Bytes, Rate};
+
+/// No window exceeds this many bytes: 2^40, more than any path holds.
+pub const LARGEST_WINDOW: Bytes = Bytes::new(1 << 40);
+/// Slowest pacing rate of the controller contract.
+pub const SLOWEST: Rate = Rate::bps(8_000);
+/// Fastest pacing rate of the controller contract.
+pub const FASTEST: Rate = Rate::bps(1_000_000_000_000);
+
+/// How many segments one record stands for: its length over `mss`, rounded, at least 1. Capped at 65536, so that a loop over
+/// segments is bounded whatever a host reports.
+pub fn segments(len: Bytes, mss: Bytes) -> u64 {
+    let mss = mss.get().max(1);
+    (len.get().saturating_add(mss / 2) / mss).clamp(1, 1 << 16)
+}
+
+/// A window of so many packets in bytes: whole bytes, at least one segment, at most [`LARGEST_WINDOW`].
+pub fn window_bytes(packets: f64, mss: Bytes) -> Bytes {
+    mss.mul_f64(packets)
+        .min(LARGEST_WINDOW)
+        .max(mss)
+        .max(Bytes::new(1))
+}
+
+/// A pacing rate from packets per second, held in the range of the contract.
+pub fn pacing_rate(packets_per_second: f64, mss: Bytes) -> Rate {
+    Rate::bps_f64(packets_per_second * mss.get() as f64 * 8.0).clamp(SLOWEST, FASTEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_counts_as_the_segments_it_stands_for() {
+        let mss = Bytes::new(1448);
+        let counts = |len| segments(Bytes::new(len), mss);
+        assert_eq!(
+            [
+                counts(0),
+                counts(100),
+                counts(1448),
+                counts(14480),
+                counts(u64::MAX)
+            ],
+            [1, 1, 1, 10, 65536]
+        );
+        assert_eq!(segments(Bytes::new(5), Bytes::ZERO), 5);
+    }
+
+    #[test]
+    fn allowances_stay_in_the_range_of_the_contract() {
+        let mss = Bytes::new(1500);
+        for w in [f64::NAN, -1.0, 0.0, 0.5] {
+            assert_eq!(window_bytes(w, mss), mss);
+        }
+        assert_eq!(window_bytes(2.5, mss), Bytes::new(3750));
+        assert_eq!(window_bytes(f64::INFINITY, mss), LARGEST_WINDOW);
+        assert_eq!(pacing_rate(f64::NAN, mss), SLOWEST);
+        assert_eq!(pacing_rate(f64::INFINITY, mss), FASTEST);
+        assert_eq!(pacing_rate(1000.0, mss), Rate::mbps(12));
+    }
+}

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A bench for window rules: whole rounds of packets at a constant RTT, nothing simulated.
+use crate::{
+    AckBatch, Controller, Cx, Discard, Kind, LimitedBy, LossBatch, Packet, Path, RecoveryEnd,
+    Registry, Rto, RttView, Sent, Source, Spec, Spurious, Stamp, Tag,
+};
+use alcc_units::{Bytes, Span, Time};
+
+pub(crate) const MSS: Bytes = Bytes::new(1000);
+
+pub(crate) struct Bench {
+    pub(crate) cc: Box<dyn Controller>,
+    pub(crate) now: Time,
+    pub(crate) rtt: Span,
+    pn: u64,
+    in_recovery: bool,
+}
+
+impl Bench {
+    pub(crate) fn of(spec: &str) -> Self {
+        let spec: Spec = spec.parse().unwrap();
+        let mut cc = Registry::builtin().build(&spec).unwrap();
+        let path = Path {
+            mss: MSS,
+            rtt_hint: None,
+            seed: 1,
+        };
+        cc.on_start(
+            &mut Cx {
+                now: Time::ZERO,
+                log: &mut Discard,
+            },
+            &path,
+        );
+        Self {
+            cc,
+            now: Time::ZERO,
+            rtt: Span::from_millis(100),
+            pn: 0,
+            in_recovery: false,
+        }
+    }
+
+    /// The window in packets.
+    pub(crate) fn window(&self) -> f64 {
+        self.cc.allowance().window.packets(MSS)
+    }
+
+    pub(crate) fn gauge(&self, name: &str) -> f64 {
+        let mut found = f64::NAN;
+        self.cc.gauges(&mut |n, v| {
+            if n == name {
+                found = v;
+            }
+        });
+        found
+    }
+
+    pub(crate) fn wait(&mut self, span: Span) {
+        self.now = self.now + span;
+    }
+
+    pub(crate) fn view(&self) -> RttView {
+        RttView {
+            latest: self.rtt,
+            smoothed: self.rtt,
+            variance: self.rtt / 8,
+            min: self.rtt,
+        }
+    }
+
+    fn in_flight(&self) -> Bytes {
+        MSS * (self.cc.allowance().window.get() / MSS.get())
+    }
+
+    pub(crate) fn packet(&mut self, sent_at: Time, rtt: Option<Span>) -> Packet {
+        self.pn += 1;
+        let sent = Sent {
+            pn: self.pn,
+            len: MSS,
+            in_flight_before: Bytes::ZERO,
+            kind: Kind::New,
+            app_limited: false,
+        };
+        let tag = self.cc.on_sent(
+            &mut Cx {
+                now: sent_at,
+                log: &mut Discard,
+            },
+            &sent,
+        );
+        Packet {
+            pn: self.pn,
+            len: MSS,
+            sent_at,
+            tag,
+            stamp: Stamp::default(),
+            rtt,
+            kind: Kind::New,
+        }
+    }
+
+    /// One packet is acknowledged now, after `rtt`.
+    #[allow(dead_code, reason = "for algorithms that answer to delay")]
+    pub(crate) fn ack(&mut self, rtt: Span) {
+        self.rtt = rtt;
+        let packet = self.packet(self.now - rtt, Some(rtt));
+        self.ack_batch(
+            &[packet],
+            LimitedBy {
+                window: true,
+                ..LimitedBy::default()
+            },
+        );
+    }
+
+    pub(crate) fn ack_batch(&mut self, acked: &[Packet], limited: LimitedBy) {
+        let in_flight_before = if limited.app {
+            MSS
+        } else {
+            self.in_flight().max(MSS)
+        };
+        let batch = AckBatch {
+            acked,
+            in_flight_before,
+            in_flight: in_flight_before - acked.iter().map(|p| p.len).sum(),
+            delivered: Bytes::ZERO,
+            rtt: self.view(),
+            rate: None,
+            round_start: false,
+            limited,
+            in_recovery: self.in_recovery,
+            source: Source::Wire,
+            rtt_error: Span::ZERO,
+        };
+        self.cc.on_ack(
+            &mut Cx {
+                now: self.now,
+                log: &mut Discard,
+            },
+            &batch,
+        );
+    }
+
+    /// As many acknowledgements as the window has packets, one RTT later.
+    pub(crate) fn round(&mut self) {
+        self.wait(self.rtt);
+        let sent_at = self.now - self.rtt;
+        let packets: Vec<Packet> = (0..self.window() as u64)
+            .map(|_| self.packet(sent_at, Some(self.rtt)))
+            .collect();
+        for packet in packets {
+            self.ack_batch(
+                &[packet],
+                LimitedBy {
+                    window: true,
+                    ..LimitedBy::default()
+                },
+            );
+        }
+    }
+
+    pub(crate) fn application_limited_round(&mut self, packets: u64) {
+        self.wait(self.rtt);
+        for _ in 0..packets {
+            let packet = self.packet(self.now - self.rtt, Some(self.rtt));
+            self.ack_batch(
+                &[packet],
+                LimitedBy {
+                    app: true,
+                    ..LimitedBy::default()
+                },
+            );
+        }
+    }
+
+    pub(crate) fn lose(&mut self, packets: u64, new_episode: bool) {
+        let flight = self.in_flight();
+        let lost: Vec<Packet> = (0..packets).map(|_| self.packet(self.now, None)).collect();
+        let loss = LossBatch {
+            lost: &lost,
+            new_episode,
+            in_flight: flight - MSS * packets,
+            rtt: self.view(),
+        };
+        self.in_recovery = true;
+        self.cc.on_loss(
+            &mut Cx {
+                now: self.now,
+                log: &mut Discard,
+            },
+            &loss,
+        );
+    }
+
+    pub(crate) fn lose_one(&mut self) {
+        self.lose(1, true);
+    }
+
+    pub(crate) fn lose_more(&mut self) {
+        self.lose(1, false);
+    }
+
+    pub(crate) fn recovered(&mut self) {
+        self.in_recovery = false;
+        let end = RecoveryEnd {
+            in_flight: self.in_flight(),
+            rtt: self.view(),
+        };
+        self.cc.on_recovery_end(
+            &mut Cx {
+                now: self.now,
+                log: &mut Discard,
+            },
+            &end,
+        );
+    }
+
+    pub(crate) fn timeout(&mut self, backoff: u32) {
+        let in_flight = self.in_flight();
+        let oldest = Packet {
+            pn: self.pn,
+            len: MSS,
+            sent_at: self.now,
+            tag: Tag::default(),
+            stamp: Stamp::default(),
+            rtt: None,
+            kind: Kind::New,
+        };
+        let rto = Rto {
+            backoff,
+            oldest,
+            in_flight,
+            silence: Span::from_secs(1),
+        };
+        self.cc.on_rto(
+            &mut Cx {
+                now: self.now,
+                log: &mut Discard,
+            },
+            &rto,
+        );
+    }
+
+    pub(crate) fn spurious(&mut self) {
+        self.in_recovery = false;
+        self.cc.on_spurious(
+            &mut Cx {
+                now: self.now,
+                log: &mut Discard,
+            },
+            Spurious::Loss,
+        );
+    }
+}
