@@ -79,6 +79,8 @@ pub enum Recovery {
 pub struct Needs {
     /// Delayed or aggregated acknowledgements hurt (Verus, Copa).
     pub per_packet_ack: bool,
+    /// The allowance has a pacing rate.
+    pub paced: bool,
     /// How the host shapes sending during recovery.
     pub recovery: Recovery,
     /// Over TCP: how often acknowledgement progress should be read. Shorter costs wake-ups, longer blurs RTT samples.
@@ -89,6 +91,7 @@ impl Default for Needs {
     fn default() -> Self {
         Self {
             per_packet_ack: false,
+            paced: false,
             recovery: Recovery::AtOnce,
             feedback_period: Span::from_millis(5),
         }

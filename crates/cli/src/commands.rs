@@ -2,3 +2,4 @@
 //! One module per command: its arguments (which are also its help, man page and completions) and its `run`.
 pub(crate) mod generate;
 pub(crate) mod list;
+pub(crate) mod run;

@@ -2,6 +2,7 @@
 //! The `alcc` program. A command is one file in `commands/` and one line in [`Command`].
 mod commands;
 mod failure;
+mod supervise;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use failure::Failure;
@@ -22,6 +23,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Run(commands::run::Args),
     List(commands::list::Args),
     #[command(hide = true)]
     Generate(commands::generate::Args),
@@ -29,6 +31,7 @@ enum Command {
 
 fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
+        Command::Run(args) => commands::run::run(&args),
         Command::List(args) => commands::list::run(&args),
         Command::Generate(args) => commands::generate::run(&args, Cli::command()),
     }

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::failure::Failure;
+use crate::supervise;
+use alcc_cc::{Registry, Spec};
+use alcc_socket::{Pattern, Report, Selection, Settings, Totals, Triple};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// What the project's own comparison recommends (docs/measurements.md).
+const RECOMMENDED: &str = "verus";
+
+/// Run an unmodified server with another congestion control on the connections it accepts
+///
+/// The library libalcc_preload.so is put under CMD and the processes it starts. Writes on accepted TCP connections then pass
+/// only as far as the algorithm allows. The clients need nothing. When CMD and all its processes have ended, a line on
+/// standard error says how many connections were controlled.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  alcc run -- nginx -g 'daemon off;'\n  alcc run --cc verus:r=4 -- nginx -g 'daemon off;'\n  alcc run --cc copa --only 443 --json=report.json -- nginx"
+)]
+pub(crate) struct Args {
+    /// The algorithm with its options, see 'alcc list'
+    #[arg(long, value_name = "A", default_value = RECOMMENDED)]
+    cc: Spec,
+    /// The kernel's congestion control below, such as cubic, reno or bbr [default: what the system uses]
+    #[arg(long, value_name = "TCPCC")]
+    under: Option<String>,
+    /// How acknowledgements are learned, see 'alcc list'
+    #[arg(long, value_name = "F", default_value = "auto")]
+    feedback: String,
+    /// How the limit is kept, see 'alcc list'
+    #[arg(long, value_name = "E", default_value = "auto")]
+    enforce: String,
+    /// Only connections to this port of ours or from this address range; may be repeated
+    #[arg(long, value_name = "PORT|CIDR")]
+    only: Vec<Pattern>,
+    /// Not these; may be repeated
+    #[arg(long, value_name = "PORT|CIDR")]
+    except: Vec<Pattern>,
+    /// Also connections from this machine itself
+    #[arg(long)]
+    loopback: bool,
+    /// Seed of the algorithms' generators
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Write a CSV file per process into this folder: one line per reading of a connection's counters
+    #[arg(long, value_name = "DIR")]
+    log: Option<PathBuf>,
+    /// Write the report to FILE as one JSON object
+    #[arg(long, value_name = "FILE", require_equals = true)]
+    json: Option<PathBuf>,
+    /// Say nothing at exit
+    #[arg(long)]
+    quiet: bool,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let registry = Registry::builtin();
+    registry.build(&args.cc).map_err(Failure::usage)?;
+    let triple = Triple::choose(args.cc.to_string(), &args.feedback, &args.enforce)
+        .map_err(Failure::usage)?;
+    check_pacing(&triple, &registry, &args.cc)?;
+    if let Some(under) = &args.under {
+        check_under(under)?;
+    }
+    let library = library()?;
+    let scratch = Scratch::new()?;
+    let path = scratch.0.join("report");
+    let report = Report::create(&path)
+        .map_err(|e| Failure::usage(format!("make the report {}: {e}", path.display())))?;
+    if let Some(folder) = &args.log {
+        std::fs::create_dir_all(folder).map_err(|e| {
+            Failure::usage(format!("make the log folder {}: {e}", folder.display()))
+        })?;
+    }
+    let settings = Settings {
+        cc: args.cc.clone(),
+        feedback: triple.feedback,
+        enforcement: triple.enforcement,
+        under: args.under.clone(),
+        selection: Selection {
+            loopback: args.loopback,
+            outbound: false,
+            only: args.only.clone(),
+            except: args.except.clone(),
+        },
+        report: Some(path),
+        log: args
+            .log
+            .clone()
+            .map(|folder| std::path::absolute(&folder).unwrap_or(folder)),
+        seed: args.seed,
+        fault: std::env::var("ALCC_FAULT")
+            .ok()
+            .and_then(|n| n.parse().ok()),
+    };
+    let ended = supervise::run(&mut prepared(&args.command, &settings, &library))?;
+    conclude(args, &triple, &report.totals())?;
+    Ok(ended)
+}
+
+/// Pacing alone needs an algorithm that has a rate.
+fn check_pacing(triple: &Triple, registry: &Registry, spec: &Spec) -> Result<(), Failure> {
+    if triple.enforcement.gate || paces(registry, spec)? {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "enforcement '{}' needs an algorithm that has a pacing rate, and {} has only a window: use gate+pacing, or copa",
+        triple.enforcement.name, spec.name
+    )))
+}
+
+/// Does the algorithm ask for pacing once it has seen an acknowledgement?
+fn paces(registry: &Registry, spec: &Spec) -> Result<bool, Failure> {
+    let cc = registry.build(spec).map_err(Failure::usage)?;
+    Ok(cc.needs().paced)
+}
+
+fn check_under(name: &str) -> Result<(), Failure> {
+    let list = |file: &str| {
+        std::fs::read_to_string(format!("/proc/sys/net/ipv4/{file}")).unwrap_or_default()
+    };
+    let available = list("tcp_available_congestion_control");
+    if available.is_empty() || available.split_whitespace().any(|a| a == name) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "--under {name}: this kernel has {}; another may need its module loaded",
+        available.trim()
+    )))
+}
+
+/// The library to preload: named by ALCC_PRELOAD, beside the program, or where `make install` puts it.
+fn library() -> Result<PathBuf, Failure> {
+    const NAME: &str = "libalcc_preload.so";
+    if let Some(named) = std::env::var_os("ALCC_PRELOAD").map(PathBuf::from) {
+        return if named.is_file() {
+            Ok(named)
+        } else {
+            Err(Failure::usage(format!(
+                "ALCC_PRELOAD names {}, which is not there",
+                named.display()
+            )))
+        };
+    }
+    let program = std::env::current_exe()
+        .map_err(|e| Failure::usage(format!("find our own program: {e}")))?;
+    let beside = program.parent().unwrap_or(Path::new("/"));
+    let places = [
+        beside.join(NAME),
+        beside.join("../lib/alcc").join(NAME),
+        beside.join("../lib").join(NAME),
+    ];
+    places.iter().find(|p| p.is_file()).cloned().ok_or_else(|| {
+        Failure::usage(format!("{NAME} is not beside {} nor in ../lib/alcc: build it with 'make', or name it in ALCC_PRELOAD", program.display()))
+    })
+}
+
+/// A folder of our own, removed at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Result<Self, Failure> {
+        let path = std::env::temp_dir().join(format!("alcc-run-{}", std::process::id()));
+        std::fs::create_dir(&path)
+            .map_err(|e| Failure::usage(format!("make {}: {e}", path.display())))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+fn prepared(command: &[OsString], settings: &Settings, library: &Path) -> Command {
+    let mut prepared = Command::new(&command[0]);
+    prepared.args(&command[1..]);
+    for (name, value) in settings.to_env() {
+        match value {
+            Some(value) => prepared.env(name, value),
+            None => prepared.env_remove(name),
+        };
+    }
+    let mut preload = library.as_os_str().to_owned();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|v| !v.is_empty()) {
+        preload.push(":");
+        preload.push(others);
+    }
+    prepared.env("LD_PRELOAD", preload);
+    prepared
+}
+
+fn conclude(args: &Args, triple: &Triple, totals: &Totals) -> Result<(), Failure> {
+    if let Some(file) = &args.json {
+        let report = serde_json::json!({
+            "algorithm": args.cc.name,
+            "options": args.cc.options_text(),
+            "feedback": triple.feedback.name,
+            "enforcement": triple.enforcement.name,
+            "under": args.under,
+            "processes": totals.processes,
+            "connections": totals.connections,
+            "left_alone": totals.left_alone,
+            "gate_closed": totals.gate_closed,
+            "bytes": totals.bytes,
+            "readings": totals.readings,
+            "runtime_cpu_s": totals.runtime_cpu_ns as f64 / 1e9,
+            "failures": totals.failures,
+            "under_refused": totals.under_refused,
+        });
+        std::fs::write(file, format!("{report}\n"))
+            .map_err(|e| Failure::failed(format!("write the report {}: {e}", file.display())))?;
+    }
+    if args.quiet {
+        return Ok(());
+    }
+    if totals.processes == 0 {
+        eprintln!(
+            "alcc: nothing was controlled: {} did not load the library (a static or set-user-id program?)",
+            args.command[0].to_string_lossy()
+        );
+        return Ok(());
+    }
+    eprintln!(
+        "alcc: {} connections controlled by {triple}; the gate closed {} times; {:.1} MB passed; {} left alone; runtime {:.3} CPU s",
+        totals.connections,
+        totals.gate_closed,
+        totals.bytes as f64 / 1e6,
+        totals.left_alone,
+        totals.runtime_cpu_ns as f64 / 1e9,
+    );
+    if totals.under_refused > 0 {
+        eprintln!(
+            "alcc: {} connections kept the kernel's own congestion control: --under {} was refused (not in net.ipv4.tcp_allowed_congestion_control?)",
+            totals.under_refused,
+            args.under.as_deref().unwrap_or_default()
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Telling a program that waits in epoll that it may write again.
+//!
+//! The socket itself is nearly always writable: the kernel's buffer is far from full. So while the gate is shut the
+//! registration that the kernel has lacks EPOLLOUT, and when it opens the program's own is put back, which reports the
+//! event afresh, edge-triggered or not.
+use crate::real::real;
+use alcc_socket::Waker;
+use libc::{c_int, epoll_event};
+use std::os::fd::RawFd;
+
+const OUT: u32 = libc::EPOLLOUT as u32;
+const EDGE: u32 = libc::EPOLLET as u32;
+
+/// A program's epoll registrations of one descriptor.
+#[derive(Default)]
+pub(crate) struct Epoll {
+    registrations: Vec<Registration>,
+}
+
+struct Registration {
+    epfd: RawFd,
+    events: u32,
+    data: u64,
+}
+
+impl Registration {
+    fn apply(&self, fd: RawFd, events: u32) -> c_int {
+        let mut event = epoll_event {
+            events,
+            u64: self.data,
+        };
+        // SAFETY: `event` is valid; a descriptor that is gone gives an error, which is the program's doing.
+        unsafe { (real().epoll_ctl)(self.epfd, libc::EPOLL_CTL_MOD, fd, &raw mut event) }
+    }
+}
+
+impl Epoll {
+    /// What the kernel should be told when the program asks for `events`.
+    pub(crate) fn masked(events: u32, shut: bool) -> u32 {
+        if shut { events & !OUT } else { events }
+    }
+
+    /// The program's registration was accepted by the kernel.
+    pub(crate) fn record(&mut self, epfd: RawFd, op: c_int, event: Option<epoll_event>) {
+        self.registrations.retain(|r| r.epfd != epfd);
+        if let Some(event) = event.filter(|_| op != libc::EPOLL_CTL_DEL) {
+            self.registrations.push(Registration {
+                epfd,
+                events: event.events,
+                data: event.u64,
+            });
+        }
+    }
+}
+
+impl Waker for Epoll {
+    fn reaches(&self) -> bool {
+        !self.registrations.is_empty()
+    }
+
+    fn shut(&mut self, fd: RawFd) {
+        // An edge-triggered registration reports nothing more by itself; a level-triggered one would for ever.
+        for r in self
+            .registrations
+            .iter()
+            .filter(|r| r.events & OUT != 0 && r.events & EDGE == 0)
+        {
+            r.apply(fd, Self::masked(r.events, true));
+        }
+    }
+
+    fn open(&mut self, fd: RawFd) {
+        for r in self.registrations.iter().filter(|r| r.events & OUT != 0) {
+            r.apply(fd, r.events);
+        }
+    }
+}

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The few things we ask of the kernel.
+use crate::Peer;
+use alcc_flow::TcpProgress;
+use alcc_units::{Bytes, Span, Time};
+use libc::{c_int, c_void, socklen_t};
+use std::ffi::CString;
+use std::mem::{size_of, zeroed};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::RawFd;
+
+/// The monotonic clock.
+pub fn now() -> Time {
+    let mut ts = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `ts` is a valid out pointer; this clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut ts) };
+    Time::from_nanos(ts.tv_sec as u64 * 1_000_000_000 + ts.tv_nsec as u64)
+}
+
+/// CPU time of the calling thread.
+pub(crate) fn thread_cpu() -> Span {
+    let mut ts = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: as above.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut ts) };
+    Span::from_nanos(ts.tv_sec as u64 * 1_000_000_000 + ts.tv_nsec as u64)
+}
+
+/// The calling thread's errno.
+pub fn errno() -> c_int {
+    // SAFETY: the location is valid for the calling thread.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Sets the calling thread's errno.
+pub fn set_errno(value: c_int) {
+    // SAFETY: the location is valid for the calling thread.
+    unsafe { *libc::__errno_location() = value }
+}
+
+/// `struct tcp_info` as far as we read it (linux/tcp.h; grows at the end).
+#[repr(C)]
+struct TcpInfo {
+    state: u8,
+    ca_state: u8,
+    retransmits: u8,
+    probes: u8,
+    backoff: u8,
+    options: u8,
+    wscale: u8,
+    flags: u8,
+    rto: u32,
+    ato: u32,
+    snd_mss: u32,
+    rcv_mss: u32,
+    unacked: u32,
+    sacked: u32,
+    lost: u32,
+    retrans: u32,
+    fackets: u32,
+    last_data_sent: u32,
+    last_ack_sent: u32,
+    last_data_recv: u32,
+    last_ack_recv: u32,
+    pmtu: u32,
+    rcv_ssthresh: u32,
+    rtt: u32,
+    rttvar: u32,
+    snd_ssthresh: u32,
+    snd_cwnd: u32,
+    advmss: u32,
+    reordering: u32,
+    rcv_rtt: u32,
+    rcv_space: u32,
+    total_retrans: u32,
+    pacing_rate: u64,
+    max_pacing_rate: u64,
+    bytes_acked: u64,
+    bytes_received: u64,
+    segs_out: u32,
+    segs_in: u32,
+    notsent_bytes: u32,
+    min_rtt: u32,
+    data_segs_in: u32,
+    data_segs_out: u32,
+    delivery_rate: u64,
+    busy_time: u64,
+    rwnd_limited: u64,
+    sndbuf_limited: u64,
+    delivered: u32,
+    delivered_ce: u32,
+    bytes_sent: u64,
+    bytes_retrans: u64,
+}
+
+/// One consistent reading of a connection's counters; `None` if the descriptor is no TCP socket, or the kernel is older than
+/// 4.19 and does not count bytes sent.
+pub(crate) fn tcp_progress(fd: RawFd) -> Option<TcpProgress> {
+    // SAFETY: all fields are integers, zero is valid.
+    let mut info: TcpInfo = unsafe { zeroed() };
+    if option(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)? < size_of::<TcpInfo>() {
+        return None;
+    }
+    let min_rtt = if info.min_rtt == u32::MAX {
+        0
+    } else {
+        info.min_rtt
+    };
+    let sent = info.bytes_sent.saturating_sub(info.bytes_retrans);
+    Some(TcpProgress {
+        acked: info.bytes_acked,
+        written: sent
+            .max(info.bytes_acked)
+            .saturating_add(u64::from(info.notsent_bytes)),
+        unsent: Bytes::new(u64::from(info.notsent_bytes)),
+        retransmits: u64::from(info.total_retrans),
+        repairing: info.lost > 0 || info.sacked > 0 || info.retrans > 0,
+        min_rtt: Span::from_micros(u64::from(min_rtt)),
+        mss: Bytes::new(u64::from(info.snd_mss)),
+    })
+}
+
+/// Bytes written and not acknowledged.
+pub(crate) fn queued(fd: RawFd) -> Bytes {
+    let mut n: c_int = 0;
+    // SAFETY: SIOCOUTQ (= TIOCOUTQ) stores an int.
+    let rc = unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut n) };
+    Bytes::new(if rc == 0 {
+        u64::try_from(n).unwrap_or(0)
+    } else {
+        0
+    })
+}
+
+/// Lets the kernel pace at `rate` bytes per second; `u64::MAX`: unpaced.
+pub(crate) fn set_pacing(fd: RawFd, rate: u64) {
+    // SAFETY: the value outlives the call; a refusal leaves the connection unpaced, which is only less smooth.
+    unsafe {
+        libc::setsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_MAX_PACING_RATE,
+            (&raw const rate).cast::<c_void>(),
+            size_of::<u64>() as socklen_t,
+        );
+    }
+}
+
+/// Selects the kernel's congestion control; the errno on refusal.
+pub(crate) fn set_under(fd: RawFd, name: &str) -> Result<(), c_int> {
+    let name = CString::new(name).map_err(|_| libc::EINVAL)?;
+    // SAFETY: pointer and length describe `name`.
+    let rc = unsafe {
+        libc::setsockopt(
+            fd,
+            libc::IPPROTO_TCP,
+            libc::TCP_CONGESTION,
+            name.as_ptr().cast(),
+            name.as_bytes().len() as socklen_t,
+        )
+    };
+    if rc == 0 { Ok(()) } else { Err(errno()) }
+}
+
+/// The kernel's congestion control of this socket.
+pub(crate) fn under(fd: RawFd) -> Option<String> {
+    let mut name = [0u8; 16];
+    let len = option(fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut name)?;
+    let name = name.get(..len)?.split(|b| *b == 0).next()?;
+    String::from_utf8(name.to_vec()).ok()
+}
+
+/// The two ends of a connected TCP socket; `None` for anything else (UNIX, UDP, MPTCP sockets).
+pub fn peer_of(fd: RawFd, outbound: bool) -> Option<Peer> {
+    let mut protocol: c_int = 0;
+    option(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL, &mut protocol)?;
+    if protocol != libc::IPPROTO_TCP {
+        return None;
+    }
+    let remote = address(|addr, len| {
+        // SAFETY: `address` passes a buffer and its length.
+        unsafe { libc::getpeername(fd, addr, len) }
+    })?;
+    let local = address(|addr, len| {
+        // SAFETY: as above.
+        unsafe { libc::getsockname(fd, addr, len) }
+    })?;
+    Some(Peer {
+        remote,
+        local_port: local.port(),
+        outbound,
+    })
+}
+
+fn address(get: impl FnOnce(*mut libc::sockaddr, *mut socklen_t) -> c_int) -> Option<SocketAddr> {
+    // SAFETY: zero is a valid sockaddr_storage.
+    let mut storage: libc::sockaddr_storage = unsafe { zeroed() };
+    let mut len = size_of::<libc::sockaddr_storage>() as socklen_t;
+    let at = &raw mut storage;
+    if get(at.cast(), &raw mut len) != 0 {
+        return None;
+    }
+    match c_int::from(storage.ss_family) {
+        libc::AF_INET => {
+            // SAFETY: the family says that a sockaddr_in was stored, and the storage is large and aligned enough.
+            let a = unsafe { &*at.cast::<libc::sockaddr_in>() };
+            let ip = Ipv4Addr::from_bits(u32::from_be(a.sin_addr.s_addr));
+            Some(SocketAddr::new(IpAddr::V4(ip), u16::from_be(a.sin_port)))
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above, for sockaddr_in6.
+            let a = unsafe { &*at.cast::<libc::sockaddr_in6>() };
+            Some(SocketAddr::new(
+                IpAddr::V6(Ipv6Addr::from(a.sin6_addr.s6_addr)),
+                u16::from_be(a.sin6_port),
+            ))
+        }
+        _ => None,
+    }
+}
+
+fn option<T>(fd: RawFd, level: c_int, name: c_int, value: &mut T) -> Option<usize> {
+    let mut len = size_of::<T>() as socklen_t;
+    // SAFETY: pointer and length describe `value`, which consists of integers only.
+    let rc = unsafe {
+        libc::getsockopt(
+            fd,
+            level,
+            name,
+            std::ptr::from_mut(value).cast(),
+            &raw mut len,
+        )
+    };
+    (rc == 0).then_some(len as usize)
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The runtime: one loop for all controlled TCP connections of a process. No thread per connection, no spinning, no
+//! wake-up for an idle connection.
+//!
+//! ```text
+//!   program's write ──► Conn::write ──► room? ──► real write ──► OverTcp::wrote
+//!                            ▲                                       │
+//!      gate opens: Waker ────┤                                       ▼ becomes active
+//!                       Runtime thread ◄── deadline ── TCP_INFO ── OverTcp::progress
+//! ```
+//!
+//! [`Settings`] is what `alcc run` passes to the processes it starts, [`Report`] what they tell back.
+
+mod conn;
+mod kernel;
+mod log;
+mod report;
+mod runtime;
+mod selection;
+mod settings;
+mod triple;
+
+pub use conn::{Conn, Waker, Write};
+pub use kernel::{errno, now, peer_of, set_errno};
+pub use report::{Report, Totals};
+pub use runtime::Runtime;
+pub use selection::{Pattern, Peer, Selection};
+pub use settings::{Settings, SettingsError};
+pub use triple::{Enforcement, Feedback, Triple, TripleError};

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Which connections are controlled.
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+/// The two ends of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// The other end.
+    pub remote: SocketAddr,
+    /// Our port.
+    pub local_port: u16,
+    /// Connected by us, not accepted.
+    pub outbound: bool,
+}
+
+/// A port of ours, or an address range of the other end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pattern {
+    /// Our port (accepted) or the other end's port (outbound).
+    Port(u16),
+    /// The other end's address and how many leading bits count.
+    Cidr(IpAddr, u8),
+}
+
+/// Which connections are controlled: accepted ones whose peer is not loopback, unless widened or narrowed.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Selection {
+    /// Loopback peers too.
+    pub loopback: bool,
+    /// Connections that the program opens, too.
+    pub outbound: bool,
+    /// If not empty: only these.
+    pub only: Vec<Pattern>,
+    /// Never these.
+    pub except: Vec<Pattern>,
+}
+
+impl Selection {
+    /// True if this connection is to be controlled.
+    pub fn covers(&self, peer: &Peer) -> bool {
+        let matches = |patterns: &[Pattern]| patterns.iter().any(|p| p.matches(peer));
+        (self.loopback || !peer.remote.ip().to_canonical().is_loopback())
+            && (self.outbound || !peer.outbound)
+            && (self.only.is_empty() || matches(&self.only))
+            && !matches(&self.except)
+    }
+}
+
+impl Pattern {
+    fn matches(&self, peer: &Peer) -> bool {
+        match *self {
+            Self::Port(port) => {
+                port == if peer.outbound {
+                    peer.remote.port()
+                } else {
+                    peer.local_port
+                }
+            }
+            Self::Cidr(net, bits) => match (net.to_canonical(), peer.remote.ip().to_canonical()) {
+                (IpAddr::V4(a), IpAddr::V4(b)) => prefix(
+                    u128::from(a.to_bits()) << 96,
+                    u128::from(b.to_bits()) << 96,
+                    bits,
+                ),
+                (IpAddr::V6(a), IpAddr::V6(b)) => prefix(a.to_bits(), b.to_bits(), bits),
+                _ => false,
+            },
+        }
+    }
+}
+
+fn prefix(a: u128, b: u128, bits: u8) -> bool {
+    (a ^ b).leading_zeros() >= u32::from(bits)
+}
+
+impl FromStr for Pattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || {
+            format!(
+                "'{text}' is neither a port nor an address range: write 443, 10.0.0.0/8 or 2001:db8::/32"
+            )
+        };
+        if let Ok(port) = text.parse() {
+            return Ok(Self::Port(port));
+        }
+        let (address, bits) = text
+            .split_once('/')
+            .map_or((text, None), |(a, b)| (a, Some(b)));
+        let address: IpAddr = address.parse().map_err(|_| bad())?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let bits = bits.map_or(Ok(most), str::parse).map_err(|_| bad())?;
+        if bits > most {
+            Err(bad())
+        } else {
+            Ok(Self::Cidr(address, bits))
+        }
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Port(port) => write!(f, "{port}"),
+            Self::Cidr(address, bits) => write!(f, "{address}/{bits}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accepted(remote: &str) -> Peer {
+        Peer {
+            remote: remote.parse().unwrap(),
+            local_port: 443,
+            outbound: false,
+        }
+    }
+
+    #[test]
+    fn loopback_and_outbound_are_off_unless_asked_for() {
+        let plain = Selection::default();
+        assert!(plain.covers(&accepted("192.0.2.1:999")));
+        for loopback in ["127.0.0.1:1", "[::1]:1", "[::ffff:127.0.0.1]:1"] {
+            assert!(!plain.covers(&accepted(loopback)), "{loopback}");
+            assert!(
+                Selection {
+                    loopback: true,
+                    ..Selection::default()
+                }
+                .covers(&accepted(loopback))
+            );
+        }
+        let outbound = Peer {
+            outbound: true,
+            ..accepted("192.0.2.1:999")
+        };
+        assert!(!plain.covers(&outbound));
+        assert!(
+            Selection {
+                outbound: true,
+                ..Selection::default()
+            }
+            .covers(&outbound)
+        );
+    }
+
+    #[test]
+    fn only_and_except_by_port_and_range() {
+        let of = |only: &[&str], except: &[&str]| {
+            let read = |list: &[&str]| list.iter().map(|p| p.parse().unwrap()).collect();
+            Selection {
+                only: read(only),
+                except: read(except),
+                ..Selection::default()
+            }
+        };
+        assert!(of(&["443"], &[]).covers(&accepted("192.0.2.1:1")));
+        assert!(!of(&["80"], &[]).covers(&accepted("192.0.2.1:1")));
+        assert!(of(&["192.0.0.0/8"], &[]).covers(&accepted("[::ffff:192.0.2.1]:1")));
+        assert!(!of(&[], &["192.0.2.0/24"]).covers(&accepted("192.0.2.1:1")));
+        assert!(of(&["2001:db8::/32"], &[]).covers(&accepted("[2001:db8::5]:1")));
+        assert!(!of(&["0.0.0.0/0"], &[]).covers(&accepted("[2001:db8::5]:1")));
+    }
+
+    #[test]
+    fn a_bad_pattern_says_what_to_write() {
+        for bad in ["", "http", "10.0.0.0/33", "10.0.0/8", "70000"] {
+            assert!(
+                bad.parse::<Pattern>().unwrap_err().contains("write 443"),
+                "{bad}"
+            );
+        }
+    }
+}

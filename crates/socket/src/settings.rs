@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What `alcc run` tells the processes it starts, through the environment.
+use crate::{Enforcement, Feedback, Pattern, Selection, Triple};
+use alcc_cc::{Registry, Spec};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// What a process should do with its connections.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// The algorithm.
+    pub cc: Spec,
+    /// Where acknowledgements are learned from.
+    pub feedback: Feedback,
+    /// How the limit is kept.
+    pub enforcement: Enforcement,
+    /// The kernel's congestion control to select below; `None`: leave what the socket has.
+    pub under: Option<String>,
+    /// Which connections.
+    pub selection: Selection,
+    /// Shared file for the report.
+    pub report: Option<PathBuf>,
+    /// Folder for one CSV file per process: a line for each reading of each connection.
+    pub log: Option<PathBuf>,
+    /// Seed of the controllers' generators.
+    pub seed: u64,
+    /// For tests: let the runtime fail after so many readings.
+    pub fault: Option<u64>,
+}
+
+/// An environment variable that can't be read.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{variable}: {why}")]
+pub struct SettingsError {
+    variable: &'static str,
+    why: String,
+}
+
+const CC: &str = "ALCC_CC";
+const FEEDBACK: &str = "ALCC_FEEDBACK";
+const ENFORCE: &str = "ALCC_ENFORCE";
+const UNDER: &str = "ALCC_UNDER";
+const LOOPBACK: &str = "ALCC_LOOPBACK";
+const OUTBOUND: &str = "ALCC_OUTBOUND";
+const ONLY: &str = "ALCC_ONLY";
+const EXCEPT: &str = "ALCC_EXCEPT";
+const REPORT: &str = "ALCC_REPORT";
+const LOG: &str = "ALCC_LOG";
+const SEED: &str = "ALCC_SEED";
+const FAULT: &str = "ALCC_FAULT";
+
+impl Settings {
+    /// Algorithm, feedback and enforcement.
+    pub fn triple(&self) -> Triple {
+        Triple {
+            algorithm: self.cc.to_string(),
+            feedback: self.feedback,
+            enforcement: self.enforcement,
+        }
+    }
+
+    /// As environment variables; `None` for those that must not be there.
+    pub fn to_env(&self) -> Vec<(&'static str, Option<OsString>)> {
+        let list = |patterns: &[Pattern]| {
+            (!patterns.is_empty()).then(|| {
+                patterns
+                    .iter()
+                    .map(Pattern::to_string)
+                    .collect::<Vec<_>>()
+                    .join(",")
+                    .into()
+            })
+        };
+        let flag = |on: bool| on.then(|| "1".into());
+        vec![
+            (CC, Some(self.cc.to_string().into())),
+            (FEEDBACK, Some(self.feedback.name.into())),
+            (ENFORCE, Some(self.enforcement.name.into())),
+            (UNDER, self.under.as_ref().map(Into::into)),
+            (LOOPBACK, flag(self.selection.loopback)),
+            (OUTBOUND, flag(self.selection.outbound)),
+            (ONLY, list(&self.selection.only)),
+            (EXCEPT, list(&self.selection.except)),
+            (REPORT, self.report.as_ref().map(Into::into)),
+            (LOG, self.log.as_ref().map(Into::into)),
+            (SEED, Some(self.seed.to_string().into())),
+            (FAULT, self.fault.map(|n| n.to_string().into())),
+        ]
+    }
+
+    /// From environment variables, checked against `registry`; `None` if there is no `ALCC_CC`.
+    ///
+    /// # Errors
+    /// The variable and what is wrong with it.
+    pub fn from_env(
+        registry: &Registry,
+        var: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Option<Self>, SettingsError> {
+        let text = |variable: &'static str| {
+            var(variable)
+                .map(|v| {
+                    v.into_string().map_err(|v| SettingsError {
+                        variable,
+                        why: format!("{v:?} is not text"),
+                    })
+                })
+                .transpose()
+        };
+        fn bad<E: ToString>(variable: &'static str) -> impl Fn(E) -> SettingsError {
+            move |why| SettingsError {
+                variable,
+                why: why.to_string(),
+            }
+        }
+        let Some(cc) = text(CC)? else { return Ok(None) };
+        let cc: Spec = cc.parse().map_err(bad(CC))?;
+        registry.build(&cc).map_err(bad(CC))?;
+        let auto = |value: Option<String>| value.unwrap_or_else(|| "auto".to_owned());
+        let triple = Triple::choose(
+            cc.to_string(),
+            &auto(text(FEEDBACK)?),
+            &auto(text(ENFORCE)?),
+        )
+        .map_err(bad(ENFORCE))?;
+        let patterns = |variable: &'static str| -> Result<Vec<Pattern>, SettingsError> {
+            let list = text(variable)?.unwrap_or_default();
+            list.split(',')
+                .filter(|p| !p.is_empty())
+                .map(|p| p.parse().map_err(bad(variable)))
+                .collect()
+        };
+        let number = |variable: &'static str| -> Result<Option<u64>, SettingsError> {
+            text(variable)?
+                .map(|n| n.parse().map_err(bad::<std::num::ParseIntError>(variable)))
+                .transpose()
+        };
+        Ok(Some(Self {
+            cc,
+            feedback: triple.feedback,
+            enforcement: triple.enforcement,
+            under: text(UNDER)?,
+            selection: Selection {
+                loopback: var(LOOPBACK).is_some(),
+                outbound: var(OUTBOUND).is_some(),
+                only: patterns(ONLY)?,
+                except: patterns(EXCEPT)?,
+            },
+            report: var(REPORT).map(PathBuf::from),
+            log: var(LOG).map(PathBuf::from),
+            seed: number(SEED)?.unwrap_or(0),
+            fault: number(FAULT)?,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn settings() -> Settings {
+        Settings {
+            cc: "fixed:window=7".parse().unwrap(),
+            feedback: Feedback::ALL[0],
+            enforcement: Enforcement::ALL[1],
+            under: Some("reno".to_owned()),
+            selection: Selection {
+                loopback: true,
+                only: vec!["443".parse().unwrap(), "10.0.0.0/8".parse().unwrap()],
+                ..Selection::default()
+            },
+            report: Some("/tmp/r".into()),
+            log: None,
+            seed: 9,
+            fault: None,
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let env: BTreeMap<_, _> = settings()
+            .to_env()
+            .into_iter()
+            .filter_map(|(k, v)| v.map(|v| (k, v)))
+            .collect();
+        let read = Settings::from_env(&Registry::builtin(), |k| env.get(k).cloned());
+        assert_eq!(read, Ok(Some(settings())));
+    }
+
+    #[test]
+    fn nothing_set_is_nothing_to_do_and_nonsense_is_named() {
+        let registry = Registry::builtin();
+        assert_eq!(Settings::from_env(&registry, |_| None), Ok(None));
+        let wrong = Settings::from_env(&registry, |k| (k == CC).then(|| "vrus".into()))
+            .unwrap_err()
+            .to_string();
+        assert!(wrong.starts_with("ALCC_CC: no algorithm 'vrus'"), "{wrong}");
+    }
+}
