@@ -10,16 +10,20 @@
 //! | [`Span`] | ns | 584 years |
 //! | [`Bytes`] | bytes | 2^64 - 1 |
 //! | [`Rate`] | bit/s | 2^64 - 1 |
+//!
+//! And [`Spec`], the form `name:option=value,...` in which people choose algorithms and queues.
 #![forbid(unsafe_code)]
 
 mod bytes;
 mod parse;
 mod rate;
 mod rng;
+mod spec;
 mod time;
 
 pub use bytes::Bytes;
 pub use parse::UnitError;
 pub use rate::Rate;
 pub use rng::Rng;
+pub use spec::{OptionDoc, Options, Spec, SpecError, nearest};
 pub use time::{Span, Time};

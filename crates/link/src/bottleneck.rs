@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A queue and what serves it.
+use crate::queue::{Enqueue, Queue, Queued};
+use crate::{DropReason, Outcome, Packet, RateSpec};
+use alcc_trace::{OPPORTUNITY, Opportunities};
+use alcc_units::{Bytes, Rate, Rng, Span, Time};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Bottleneck {
+    queue: Box<dyn Queue>,
+    server: Server,
+    rng: Rng,
+    // kept for its memory only
+    drops: Vec<Packet>,
+}
+
+#[derive(Clone, Debug)]
+enum Server {
+    Unlimited,
+    Fixed {
+        rate: Rate,
+        carrying: Option<(Queued, Instant)>,
+    },
+    Trace {
+        opportunities: Opportunities,
+        /// A packet of which a part has been carried, and what is left of it.
+        carrying: Option<(Queued, Bytes)>,
+    },
+}
+
+/// A moment between two nanoseconds: `ns + fraction / rate`. A busy link adds up such moments without error.
+#[derive(Clone, Copy, Debug)]
+struct Instant {
+    ns: u64,
+    fraction: u64,
+}
+
+impl Instant {
+    const fn at(time: Time) -> Self {
+        Self {
+            ns: time.as_nanos(),
+            fraction: 0,
+        }
+    }
+
+    /// When a packet of `len` is through that a link of `rate` (not zero) begins at `self`.
+    fn after(self, len: Bytes, rate: Rate) -> Self {
+        let rate = u128::from(rate.as_bps());
+        let bit_ns = u128::from(len.get()) * 8 * 1_000_000_000 + u128::from(self.fraction);
+        let ns = u64::try_from(bit_ns / rate).unwrap_or(u64::MAX);
+        Self {
+            ns: self.ns.saturating_add(ns),
+            fraction: (bit_ns % rate) as u64,
+        }
+    }
+
+    /// The first whole nanosecond at which it has come.
+    const fn time(self) -> Time {
+        Time::from_nanos(self.ns.saturating_add((self.fraction > 0) as u64))
+    }
+}
+
+impl Bottleneck {
+    pub(crate) fn new(rate: &RateSpec, queue: Box<dyn Queue>, rng: Rng) -> Self {
+        let server = match rate {
+            RateSpec::Unlimited => Server::Unlimited,
+            RateSpec::Fixed(rate) => Server::Fixed {
+                rate: *rate,
+                carrying: None,
+            },
+            RateSpec::Trace(trace) => Server::Trace {
+                opportunities: trace.cursor(),
+                carrying: None,
+            },
+        };
+        Self {
+            queue,
+            server,
+            rng,
+            drops: Vec::new(),
+        }
+    }
+
+    pub(crate) fn queue(&self) -> &dyn Queue {
+        &*self.queue
+    }
+
+    /// How many packets are here, the one being carried included.
+    pub(crate) fn inside(&self) -> usize {
+        let carrying = match &self.server {
+            Server::Unlimited => false,
+            Server::Fixed { carrying, .. } => carrying.is_some(),
+            Server::Trace { carrying, .. } => carrying.is_some(),
+        };
+        self.queue.len() + usize::from(carrying)
+    }
+
+    /// When `serve` has something to do; [`Time::MAX`] means never.
+    pub(crate) fn next(&self) -> Time {
+        match &self.server {
+            Server::Fixed {
+                carrying: Some((_, done)),
+                ..
+            } => done.time(),
+            Server::Trace {
+                opportunities,
+                carrying,
+            } if carrying.is_some() || !self.queue.is_empty() => opportunities.peek(),
+            _ => Time::MAX,
+        }
+    }
+
+    /// A packet arrives. What is due up to `now` has been served.
+    pub(crate) fn arrive(&mut self, now: Time, packet: Packet, out: &mut Vec<Outcome>) {
+        out.push(Outcome::Arrived { at: now, packet });
+        if let Server::Trace {
+            opportunities,
+            carrying: None,
+        } = &mut self.server
+            && self.queue.is_empty()
+        {
+            // The opportunities of an idle link pass unused, in one leap. The one of this very moment is over as well.
+            opportunities.seek(opportunities.count_before(now + Span::from_nanos(1)));
+        }
+        if let Enqueue::Refused(why) = self.queue.enqueue(now, packet, &mut self.rng) {
+            out.push(Outcome::Dropped {
+                at: now,
+                packet,
+                why,
+            });
+        }
+        match self.server {
+            Server::Unlimited => {
+                while let Some(queued) = self.dequeue(now, out) {
+                    depart(now, queued, out);
+                }
+            }
+            Server::Fixed { carrying: None, .. } => self.begin(Instant::at(now), out),
+            Server::Fixed { .. } | Server::Trace { .. } => {}
+        }
+    }
+
+    /// Does what is due at `now`, which is [`next`](Self::next).
+    pub(crate) fn serve(&mut self, now: Time, out: &mut Vec<Outcome>) {
+        match &mut self.server {
+            Server::Unlimited => {}
+            Server::Fixed { carrying, .. } => {
+                if let Some((queued, done)) = carrying.take() {
+                    depart(now, queued, out);
+                    // from the exact moment, not from the nanosecond after it: back to back means no gap at all
+                    self.begin(done, out);
+                }
+            }
+            Server::Trace {
+                opportunities,
+                carrying,
+            } => {
+                opportunities.next();
+                let mut current = carrying.take();
+                let mut room = OPPORTUNITY;
+                while room > Bytes::ZERO {
+                    let Some((queued, left)) = current
+                        .take()
+                        .or_else(|| self.dequeue(now, out).map(|q| (q, q.packet.len)))
+                    else {
+                        break;
+                    };
+                    if left <= room {
+                        depart(now, queued, out);
+                    } else {
+                        current = Some((queued, left - room));
+                    }
+                    room -= left;
+                }
+                if let Server::Trace { carrying, .. } = &mut self.server {
+                    *carrying = current;
+                }
+            }
+        }
+    }
+
+    /// A link of fixed rate is free at `start`: begins with the next packet if there is one.
+    fn begin(&mut self, start: Instant, out: &mut Vec<Outcome>) {
+        let next = self.dequeue(start.time(), out);
+        if let Server::Fixed { rate, carrying } = &mut self.server {
+            *carrying = next.map(|queued| {
+                let done = if *rate == Rate::ZERO {
+                    Instant::at(Time::MAX)
+                } else {
+                    start.after(queued.packet.len, *rate)
+                };
+                (queued, done)
+            });
+        }
+    }
+
+    fn dequeue(&mut self, now: Time, out: &mut Vec<Outcome>) -> Option<Queued> {
+        let queued = self.queue.dequeue(now, &mut self.drops);
+        out.extend(self.drops.drain(..).map(|packet| Outcome::Dropped {
+            at: now,
+            packet,
+            why: DropReason::Aqm,
+        }));
+        queued
+    }
+}
+
+fn depart(at: Time, Queued { packet, arrived }: Queued, out: &mut Vec<Outcome>) {
+    out.push(Outcome::Departed {
+        at,
+        packet,
+        arrived,
+    });
+}

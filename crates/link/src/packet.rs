@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use alcc_units::{Bytes, Span, Time};
+
+/// A packet as a model sees it; the host keeps the content under `id`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Packet {
+    /// The host's name for it. The models never look at it.
+    pub id: u64,
+    /// The flow it belongs to, for queues that tell flows apart.
+    pub flow: u32,
+    /// Its length in IP bytes: what the bottleneck has to carry.
+    pub len: Bytes,
+}
+
+/// Why a packet was dropped.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum DropReason {
+    /// Random loss of the path.
+    Loss,
+    /// The queue was full.
+    Overflow,
+    /// The queue's active management chose it.
+    Aqm,
+}
+
+/// What became of a packet. Times are those of the model, not of the call that learned of it: a late call tells the same.
+///
+/// Every packet that was pushed ends in exactly one `Delivered` or `Dropped`. On its way it gives one `Arrived` when it
+/// reaches the bottleneck and one `Departed` when it leaves it; these two are for logs and meters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// It reached the bottleneck. The queue may refuse it at once: then a `Dropped` follows at the same time.
+    Arrived {
+        /// When.
+        at: Time,
+        /// Which.
+        packet: Packet,
+    },
+    /// Its last byte left the bottleneck.
+    Departed {
+        /// When.
+        at: Time,
+        /// Which.
+        packet: Packet,
+        /// When it had reached the bottleneck.
+        arrived: Time,
+    },
+    /// It is through, delay and all.
+    Delivered {
+        /// When.
+        at: Time,
+        /// Which.
+        packet: Packet,
+        /// Time at the bottleneck, from `arrived` until its last byte left: waiting and, on a link of fixed rate, its own
+        /// serialisation.
+        queue_delay: Span,
+        /// When it had reached the bottleneck.
+        arrived: Time,
+    },
+    /// It is gone.
+    Dropped {
+        /// When.
+        at: Time,
+        /// Which.
+        packet: Packet,
+        /// Why.
+        why: DropReason,
+    },
+}

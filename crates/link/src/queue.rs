@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Queues by name. A file `queue/NAME.rs` with a constant `QUEUE`, and its name in the line below, and it exists everywhere:
+//! command line, simulator, emulator, conformance suite.
+use crate::{DropReason, Packet};
+use alcc_units::{Bytes, OptionDoc, Options, Rng, Spec, SpecError, Time};
+use std::fmt;
+use std::str::FromStr;
+
+macro_rules! queues {
+    ($($name:ident),* $(,)?) => {
+        $(mod $name;)*
+        const BUILTIN: &[QueueKind] = &[$($name::QUEUE),*];
+    };
+}
+
+queues! { droptail }
+
+/// Packets that wait for a bottleneck. First in, first out, unless its documentation says otherwise.
+///
+/// Time is an argument and never goes back. A packet that the bottleneck has begun to carry is out of the queue.
+pub trait Queue: fmt::Debug + Send + Sync {
+    /// A packet arrives: takes it, or says why not. `rng` is for queues that draw lots.
+    fn enqueue(&mut self, now: Time, packet: Packet, rng: &mut Rng) -> Enqueue;
+
+    /// The bottleneck is free: the packet to carry next, if any. Packets that the queue discards to find it go to `drops`.
+    fn dequeue(&mut self, now: Time, drops: &mut Vec<Packet>) -> Option<Queued>;
+
+    /// How many packets wait.
+    fn len(&self) -> usize;
+
+    /// How many bytes wait.
+    fn bytes(&self) -> Bytes;
+
+    /// True if nothing waits.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// A copy in the same state.
+    fn duplicate(&self) -> Box<dyn Queue>;
+}
+
+impl Clone for Box<dyn Queue> {
+    fn clone(&self) -> Self {
+        self.duplicate()
+    }
+}
+
+/// A packet that waits or has waited.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Queued {
+    /// The packet.
+    pub packet: Packet,
+    /// When it arrived.
+    pub arrived: Time,
+}
+
+/// The answer to an arriving packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Enqueue {
+    /// It waits now.
+    Taken,
+    /// It does not.
+    Refused(DropReason),
+}
+
+/// One queue that a user can name.
+#[derive(Clone, Copy)]
+pub struct QueueKind {
+    /// The name: lower case.
+    pub name: &'static str,
+    /// One line for `alcc list`.
+    pub summary: &'static str,
+    /// The options.
+    pub options: &'static [OptionDoc],
+    /// Makes an empty queue, or says which option is wrong.
+    pub build: fn(&Options<'_>) -> Result<Box<dyn Queue>, SpecError>,
+}
+
+impl QueueKind {
+    /// All queues of this crate.
+    pub fn all() -> impl Iterator<Item = &'static Self> + Clone {
+        BUILTIN.iter()
+    }
+}
+
+/// Which queue to use: checked, so that making one cannot fail. Reads `droptail:bytes=2000000` and prints it back.
+#[derive(Clone, Debug)]
+pub struct QueueSpec {
+    spec: Spec,
+    prototype: Box<dyn Queue>,
+}
+
+impl QueueSpec {
+    /// A queue from elsewhere under a name of its own; `prototype` is copied for every use.
+    pub fn new(spec: Spec, prototype: Box<dyn Queue>) -> Self {
+        Self { spec, prototype }
+    }
+
+    /// Drop-tail without a limit: nothing is ever dropped.
+    pub fn infinite() -> Self {
+        Self::new(Spec::named("droptail"), droptail::bounded(Bytes::MAX))
+    }
+
+    /// Drop-tail that holds so many bytes.
+    pub fn droptail(limit: Bytes) -> Self {
+        let mut spec = Spec::named("droptail");
+        spec.options
+            .push(("bytes".to_owned(), limit.get().to_string()));
+        Self::new(spec, droptail::bounded(limit))
+    }
+
+    /// An empty queue.
+    pub fn queue(&self) -> Box<dyn Queue> {
+        self.prototype.duplicate()
+    }
+
+    /// What was asked for.
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+}
+
+impl Default for QueueSpec {
+    /// That of the experiments: drop-tail of 2,000,000 bytes.
+    fn default() -> Self {
+        Self::droptail(Bytes::new(2_000_000))
+    }
+}
+
+impl fmt::Display for QueueSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.spec.fmt(f)
+    }
+}
+
+impl TryFrom<Spec> for QueueSpec {
+    type Error = SpecError;
+
+    fn try_from(spec: Spec) -> Result<Self, SpecError> {
+        let kind = QueueKind::all()
+            .find(|k| k.name == spec.name)
+            .ok_or_else(|| {
+                SpecError::unknown("queue", &spec.name, QueueKind::all().map(|k| k.name))
+            })?;
+        let prototype = (kind.build)(&Options::new("queue", &spec, kind.options, &[])?)?;
+        Ok(Self { spec, prototype })
+    }
+}
+
+impl FromStr for QueueSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        text.parse::<Spec>()?.try_into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> String {
+        match text.parse::<QueueSpec>() {
+            Ok(_) => panic!("{text} was taken"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn a_queue_prints_as_typed() {
+        for text in ["droptail", "droptail:bytes=2000000,packets=10"] {
+            assert_eq!(text.parse::<QueueSpec>().unwrap().to_string(), text);
+        }
+        assert_eq!(QueueSpec::default().to_string(), "droptail:bytes=2000000");
+        assert_eq!(QueueSpec::infinite().to_string(), "droptail");
+    }
+
+    #[test]
+    fn mistakes_are_named_with_what_would_be_right() {
+        assert!(refused("droptial").contains("no queue 'droptial' (did you mean droptail?)"));
+        assert!(refused("droptail:byte=3").contains("did you mean bytes?"));
+        assert_eq!(
+            refused("droptail:packets=0"),
+            "queue droptail: packets=0: want a whole number from 1 to 1000000000"
+        );
+        assert!(refused("droptail:bytes").contains("write name or name:option=value"));
+    }
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Drop-tail: a queue with a limit in bytes, in packets, in both or in neither; what does not fit is dropped at arrival.
+use super::{Enqueue, Queue, QueueKind, Queued};
+use crate::{DropReason, Packet};
+use alcc_units::{Bytes, OptionDoc, Rng, Time};
+use std::collections::VecDeque;
+
+pub(super) const QUEUE: QueueKind = QueueKind {
+    name: "droptail",
+    summary: "first in, first out; drops what arrives when full; without a limit nothing is dropped",
+    options: &[
+        OptionDoc {
+            name: "bytes",
+            default: "unlimited",
+            help: "the most IP bytes that may wait, 1 or more",
+        },
+        OptionDoc {
+            name: "packets",
+            default: "unlimited",
+            help: "the most packets that may wait, 1 to 1000000000",
+        },
+    ],
+    build: |options| {
+        Ok(Box::new(Droptail::new(
+            options.bytes("bytes", Bytes::MAX, Bytes::new(1)..=Bytes::MAX)?,
+            options.whole("packets", u64::MAX, 1..=1_000_000_000)?,
+        )))
+    },
+};
+
+/// Drop-tail of so many bytes.
+pub(super) fn bounded(limit: Bytes) -> Box<dyn Queue> {
+    Box::new(Droptail::new(limit, u64::MAX))
+}
+
+/// The waiting line itself; the managed queues keep theirs in it too.
+#[derive(Clone, Debug)]
+pub(super) struct Droptail {
+    waiting: VecDeque<Queued>,
+    bytes: Bytes,
+    max_bytes: Bytes,
+    max_packets: u64,
+}
+
+impl Droptail {
+    pub(super) const fn new(max_bytes: Bytes, max_packets: u64) -> Self {
+        Self {
+            waiting: VecDeque::new(),
+            bytes: Bytes::ZERO,
+            max_bytes,
+            max_packets,
+        }
+    }
+
+    /// True if `packet` may wait: the limits are what may wait at most, so a packet that just fills them is taken.
+    pub(super) fn fits(&self, packet: &Packet) -> bool {
+        self.bytes + packet.len <= self.max_bytes && (self.waiting.len() as u64) < self.max_packets
+    }
+
+    pub(super) fn push(&mut self, arrived: Time, packet: Packet) -> Enqueue {
+        if !self.fits(&packet) {
+            return Enqueue::Refused(DropReason::Overflow);
+        }
+        self.bytes += packet.len;
+        self.waiting.push_back(Queued { packet, arrived });
+        Enqueue::Taken
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Queued> {
+        let first = self.waiting.pop_front()?;
+        self.bytes -= first.packet.len;
+        Some(first)
+    }
+}
+
+impl Queue for Droptail {
+    fn enqueue(&mut self, now: Time, packet: Packet, _: &mut Rng) -> Enqueue {
+        self.push(now, packet)
+    }
+
+    fn dequeue(&mut self, _: Time, _: &mut Vec<Packet>) -> Option<Queued> {
+        self.pop()
+    }
+
+    fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    fn bytes(&self) -> Bytes {
+        self.bytes
+    }
+
+    fn duplicate(&self) -> Box<dyn Queue> {
+        Box::new(self.clone())
+    }
+}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Vectors worked out by hand from what the models promise, not from what they do.
+use alcc_link::{
+    Direction, DirectionSpec, DropReason, Order, Outcome, Packet, QueueSpec, RateSpec,
+};
+use alcc_trace::Trace;
+use alcc_units::{Bytes, Rate, Span, Time};
+
+fn packet(id: u64, len: u64) -> Packet {
+    Packet {
+        id,
+        flow: 0,
+        len: Bytes::new(len),
+    }
+}
+
+fn us(us: u64) -> Time {
+    Time::from_nanos(us * 1000)
+}
+
+fn link(rate: RateSpec, queue: &str) -> Direction {
+    let spec = DirectionSpec {
+        rate,
+        queue: queue.parse().unwrap(),
+        ..DirectionSpec::default()
+    };
+    Direction::new(&spec, Order::Down, 1)
+}
+
+fn trace(ms: &[u32]) -> RateSpec {
+    RateSpec::Trace(Trace::new(ms.to_vec()).unwrap())
+}
+
+/// (packet, delivered at, queueing delay), in ns.
+fn delivered(out: &[Outcome]) -> Vec<(u64, u64, u64)> {
+    out.iter()
+        .filter_map(|o| match o {
+            Outcome::Delivered {
+                at,
+                packet,
+                queue_delay,
+                ..
+            } => Some((packet.id, at.as_nanos(), queue_delay.as_nanos())),
+            _ => None,
+        })
+        .collect()
+}
+
+fn dropped(out: &[Outcome]) -> Vec<(u64, u64, DropReason)> {
+    out.iter()
+        .filter_map(|o| match o {
+            Outcome::Dropped { at, packet, why } => Some((packet.id, at.as_nanos(), *why)),
+            _ => None,
+        })
+        .collect()
+}
+
+fn run(mut link: Direction, pushes: &[(Time, u64, u64)]) -> Vec<Outcome> {
+    let mut out = Vec::new();
+    for &(at, id, len) in pushes {
+        link.push(at, packet(id, len), &mut out);
+    }
+    while let Some(at) = link.next_event() {
+        link.advance(at, &mut out);
+    }
+    assert_eq!(link.inside(), 0);
+    out
+}
+
+// ---- trace-driven: one opportunity of 1500 bytes per ms is 12 Mbit/s ----
+
+#[test]
+fn a_full_packet_takes_the_next_opportunity() {
+    let out = run(link(trace(&[1]), "droptail"), &[(us(300), 1, 1500)]);
+    assert_eq!(delivered(&out), [(1, 1_000_000, 700_000)]);
+}
+
+#[test]
+fn small_packets_share_an_opportunity() {
+    let pushes = [(us(100), 1, 750), (us(200), 2, 750), (us(300), 3, 40)];
+    let out = run(link(trace(&[1]), "droptail"), &pushes);
+    assert_eq!(
+        delivered(&out),
+        [
+            (1, 1_000_000, 900_000),
+            (2, 1_000_000, 800_000),
+            (3, 2_000_000, 1_700_000)
+        ]
+    );
+}
+
+#[test]
+fn what_is_left_of_a_packet_goes_on_in_the_next_opportunity() {
+    // 1000 + 1000: the second has 500 in the first opportunity and 500 in the next, where 1000 are left for the third
+    let pushes = [(us(0), 1, 1000), (us(0), 2, 1000), (us(0), 3, 1000)];
+    let out = run(link(trace(&[1]), "droptail"), &pushes);
+    let at: Vec<_> = delivered(&out).iter().map(|d| d.1 / 1_000_000).collect();
+    assert_eq!(at, [1, 2, 2]);
+    // 4000 bytes need three opportunities, and what the third has over is lost: the next packet comes after
+    let out = run(
+        link(trace(&[1]), "droptail"),
+        &[(us(0), 1, 4000), (us(3000), 2, 500)],
+    );
+    let at: Vec<_> = delivered(&out).iter().map(|d| d.1 / 1_000_000).collect();
+    assert_eq!(at, [3, 4]);
+}
+
+#[test]
+fn who_arrives_at_the_moment_of_an_opportunity_has_missed_it() {
+    let out = run(link(trace(&[1]), "droptail"), &[(us(1000), 1, 1500)]);
+    assert_eq!(delivered(&out), [(1, 2_000_000, 1_000_000)]);
+}
+
+#[test]
+fn opportunities_in_one_millisecond_serve_as_many_packets() {
+    let pushes: Vec<_> = (0..4).map(|id| (us(10), id, 1500)).collect();
+    // period 5 ms: 3 at 2 ms, 1 at 5 ms
+    let out = run(link(trace(&[2, 2, 2, 5]), "droptail"), &pushes);
+    let at: Vec<_> = delivered(&out).iter().map(|d| d.1 / 1_000_000).collect();
+    assert_eq!(at, [2, 2, 2, 5]);
+}
+
+#[test]
+fn a_trace_repeats_and_an_hour_of_silence_is_one_leap() {
+    // period 10 ms, opportunities at 3 and 10. 3,600,001 ms: next is 3,600,003.
+    let mut link = link(trace(&[3, 10]), "droptail");
+    assert_eq!(link.next_event(), None);
+    let mut out = Vec::new();
+    link.push(Time::from_millis(3_600_001), packet(1, 1500), &mut out);
+    assert_eq!(link.next_event(), Some(Time::from_millis(3_600_003)));
+    link.advance(Time::from_millis(7_200_000), &mut out);
+    link.push(Time::from_millis(7_200_004), packet(2, 1500), &mut out);
+    assert_eq!(link.next_event(), Some(Time::from_millis(7_200_010)));
+    // a hundred years in: an iteration over the opportunities would not come back
+    let far = Time::from_millis(3_155_760_000_000);
+    link.advance(far, &mut out);
+    link.push(far, packet(3, 1500), &mut out);
+    assert_eq!(link.next_event(), Some(far + Span::from_millis(3)));
+}
+
+#[test]
+fn opportunities_of_a_window_exclude_its_begin_and_include_its_end() {
+    let link = link(trace(&[3, 10]), "droptail");
+    let bytes = |from, to| {
+        link.opportunity_bytes(Time::from_millis(from), Time::from_millis(to))
+            .get()
+    };
+    assert_eq!(bytes(0, 10), 3000);
+    assert_eq!(bytes(3, 10), 1500);
+    assert_eq!(bytes(3, 13), 3000);
+    assert_eq!(bytes(0, 1000), 200 * 1500);
+    assert_eq!(bytes(13, 3), 0);
+}
+
+// ---- fixed rate ----
+
+#[test]
+fn twelve_megabit_serialise_a_full_packet_in_a_millisecond() {
+    let pushes = [(us(300), 1, 1500), (us(300), 2, 1500), (us(5000), 3, 750)];
+    let out = run(link(RateSpec::Fixed(Rate::mbps(12)), "droptail"), &pushes);
+    assert_eq!(
+        delivered(&out),
+        [
+            (1, 1_300_000, 1_000_000),
+            (2, 2_300_000, 2_000_000),
+            (3, 5_500_000, 500_000)
+        ]
+    );
+}
+
+#[test]
+fn back_to_back_packets_do_not_drift() {
+    // 100 bytes at 7 Mbit/s: 800/7 us = 114,285 + 5/7 ns each. 7,000 of them take 800 ms to the nanosecond, where rounding
+    // each one up would add 2 us.
+    let pushes: Vec<_> = (0..7000).map(|id| (us(0), id, 100)).collect();
+    let out = delivered(&run(
+        link(RateSpec::Fixed(Rate::mbps(7)), "droptail"),
+        &pushes,
+    ));
+    assert_eq!(out[0].1, 114_286);
+    assert_eq!(out[1].1, 228_572);
+    assert_eq!(out[6].1, 800_000);
+    assert_eq!(out[6999].1, 800_000_000);
+}
+
+#[test]
+fn a_link_at_standstill_never_delivers() {
+    let mut link = link(RateSpec::Fixed(Rate::ZERO), "droptail");
+    let mut out = Vec::new();
+    link.push(us(0), packet(1, 40), &mut out);
+    link.advance(Time::MAX, &mut out);
+    assert_eq!((link.next_event(), link.inside()), (None, 1));
+    assert!(delivered(&out).is_empty());
+}
+
+// ---- delay, loss, order ----
+
+#[test]
+fn both_orders_add_delay_and_queueing() {
+    let spec = DirectionSpec {
+        rate: trace(&[1]),
+        queue: QueueSpec::infinite(),
+        delay: Span::from_micros(20_300),
+        loss: 0.0,
+    };
+    // down: at the bottleneck at 20.4 ms, through at 21; up: through the bottleneck at 1 ms, there at 21.3
+    let down = run(Direction::new(&spec, Order::Down, 1), &[(us(100), 1, 1500)]);
+    assert_eq!(delivered(&down), [(1, 21_000_000, 600_000)]);
+    let up = run(Direction::new(&spec, Order::Up, 1), &[(us(100), 1, 1500)]);
+    assert_eq!(delivered(&up), [(1, 21_300_000, 900_000)]);
+    assert!(matches!(up[1], Outcome::Departed { at, .. } if at == us(1000)));
+}
+
+#[test]
+fn without_a_bottleneck_only_the_delay_remains() {
+    let spec = DirectionSpec {
+        delay: Span::from_millis(20),
+        ..DirectionSpec::default()
+    };
+    for order in [Order::Down, Order::Up] {
+        let out = run(
+            Direction::new(&spec, order, 1),
+            &[(us(5), 1, 9000), (us(6), 2, 1)],
+        );
+        assert_eq!(delivered(&out), [(1, 20_005_000, 0), (2, 20_006_000, 0)]);
+    }
+}
+
+#[test]
+fn loss_is_as_frequent_as_asked_and_repeats_with_the_seed() {
+    let spec = DirectionSpec {
+        loss: 0.02,
+        ..DirectionSpec::default()
+    };
+    let pushes: Vec<_> = (0..100_000).map(|id| (us(id), id, 1500)).collect();
+    for order in [Order::Down, Order::Up] {
+        let lost = |seed| dropped(&run(Direction::new(&spec, order, seed), &pushes));
+        let first = lost(7);
+        // binomial: 2000, standard deviation 44
+        assert!((1_800..2_200).contains(&first.len()), "{}", first.len());
+        assert!(first.iter().all(|d| d.2 == DropReason::Loss));
+        assert_eq!(first, lost(7));
+        assert_ne!(first, lost(8));
+    }
+    let all = DirectionSpec { loss: 1.0, ..spec };
+    let out = run(Direction::new(&all, Order::Down, 1), &pushes[..100]);
+    assert_eq!(dropped(&out).len(), 100);
+}
+
+// ---- drop-tail ----
+
+#[test]
+fn droptail_of_two_million_bytes_holds_1333_full_packets() {
+    // 1333 * 1500 = 1,999,500: 500 bytes are left for a small one, not for a full one. The first is waiting too, because on a
+    // trace nothing leaves the queue before an opportunity.
+    let mut pushes: Vec<_> = (1..=1335).map(|id| (us(10), id, 1500)).collect();
+    pushes.push((us(20), 1336, 500));
+    pushes.push((us(30), 1337, 1));
+    let out = run(link(trace(&[1]), "droptail:bytes=2000000"), &pushes);
+    let gone: Vec<_> = dropped(&out).iter().map(|d| d.0).collect();
+    assert_eq!(gone, [1334, 1335, 1337]);
+    assert!(dropped(&out).iter().all(|d| d.2 == DropReason::Overflow));
+}
+
+#[test]
+fn on_a_fixed_link_the_packet_in_service_has_left_the_queue() {
+    let pushes: Vec<_> = (1..=4).map(|id| (us(0), id, 1500)).collect();
+    let out = run(
+        link(RateSpec::Fixed(Rate::mbps(12)), "droptail:packets=2"),
+        &pushes,
+    );
+    assert_eq!(delivered(&out).len(), 3);
+    assert_eq!(dropped(&out), [(4, 0, DropReason::Overflow)]);
+}

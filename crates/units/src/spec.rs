@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Choices as people type them, `name:option=value,...`, for algorithms (`verus:r=4`) and queues (`codel:target=5ms`).
+use crate::{Bytes, Span};
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+/// One option of something that is chosen by name.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionDoc {
+    /// The name.
+    pub name: &'static str,
+    /// The default, as one would type it.
+    pub default: &'static str,
+    /// Meaning, unit, range.
+    pub help: &'static str,
+}
+
+/// What a user typed: a name and options.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Spec {
+    /// The name.
+    pub name: String,
+    /// Options in the order typed.
+    pub options: Vec<(String, String)>,
+}
+
+impl Spec {
+    /// A name without options.
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            options: Vec::new(),
+        }
+    }
+
+    /// The options as text, without the name: `r=4,profile=paper`.
+    pub fn options_text(&self) -> String {
+        self.options
+            .iter()
+            .map(|(k, v)| format!("{k}={v}"))
+            .collect::<Vec<_>>()
+            .join(",")
+    }
+}
+
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        if !self.options.is_empty() {
+            write!(f, ":{}", self.options_text())?;
+        }
+        Ok(())
+    }
+}
+
+/// What is wrong with a choice by name, and what would be right.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpecError {
+    /// Not `name:option=value,...`.
+    #[error("'{0}' is not a name with options: write name or name:option=value,option=value")]
+    Syntax(String),
+    /// No such thing.
+    #[error("no {kind} '{name}'{}: there are {known}", near(.nearest))]
+    Unknown {
+        /// What is chosen: `algorithm`, `queue`.
+        kind: &'static str,
+        /// What was asked for.
+        name: String,
+        /// The most similar name.
+        nearest: Option<String>,
+        /// All names.
+        known: String,
+    },
+    /// No such option.
+    #[error("{kind} {name} has no option '{option}'{}: it has {known}", near(.nearest))]
+    UnknownOption {
+        /// What is chosen: `algorithm`, `queue`.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+        /// What was asked for.
+        option: String,
+        /// The most similar option.
+        nearest: Option<String>,
+        /// All options.
+        known: String,
+    },
+    /// The same option twice.
+    #[error("option '{0}' is given twice")]
+    Twice(String),
+    /// A value out of range or of the wrong kind.
+    #[error("{kind} {name}: {option}={found}: want {want}")]
+    Value {
+        /// What is chosen: `algorithm`, `queue`.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+        /// The option.
+        option: String,
+        /// What was given.
+        found: String,
+        /// What would do.
+        want: String,
+    },
+}
+
+impl SpecError {
+    /// [`SpecError::Unknown`] with the most similar of the `known` names.
+    pub fn unknown<'a>(
+        kind: &'static str,
+        name: &str,
+        known: impl Iterator<Item = &'a str> + Clone,
+    ) -> Self {
+        Self::Unknown {
+            kind,
+            name: name.to_owned(),
+            nearest: nearest(name, known.clone()),
+            known: known.collect::<Vec<_>>().join(", "),
+        }
+    }
+}
+
+fn near(nearest: &Option<String>) -> String {
+    nearest
+        .as_ref()
+        .map(|n| format!(" (did you mean {n}?)"))
+        .unwrap_or_default()
+}
+
+impl FromStr for Spec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let syntax = || SpecError::Syntax(text.to_owned());
+        let is_word = |w: &str| {
+            !w.is_empty()
+                && w.chars()
+                    .all(|c| c.is_ascii_alphanumeric() || "-_".contains(c))
+        };
+        let (name, rest) = text
+            .split_once(':')
+            .map_or((text, None), |(name, rest)| (name, Some(rest)));
+        if !is_word(name) {
+            return Err(syntax());
+        }
+        let mut options: Vec<(String, String)> = Vec::new();
+        for part in rest.into_iter().flat_map(|rest| rest.split(',')) {
+            let (key, value) = part.split_once('=').ok_or_else(syntax)?;
+            if !is_word(key) || value.is_empty() {
+                return Err(syntax());
+            }
+            if options.iter().any(|(k, _)| k == key) {
+                return Err(SpecError::Twice(key.to_owned()));
+            }
+            options.push((key.to_owned(), value.to_owned()));
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            options,
+        })
+    }
+}
+
+/// The options of one [`Spec`], read by type.
+pub struct Options<'a> {
+    kind: &'static str,
+    spec: &'a Spec,
+    declared: &'a [OptionDoc],
+    profiles: &'a [&'static str],
+}
+
+impl<'a> Options<'a> {
+    /// The options of `spec`, which chooses a `kind` (`algorithm`, `queue`) that has the `declared` options, and
+    /// `profile=` if there are `profiles` (the default first).
+    ///
+    /// # Errors
+    /// [`SpecError`] for an option that is not declared and for a profile that does not exist.
+    pub fn new(
+        kind: &'static str,
+        spec: &'a Spec,
+        declared: &'a [OptionDoc],
+        profiles: &'a [&'static str],
+    ) -> Result<Self, SpecError> {
+        let profile = (!profiles.is_empty()).then_some("profile");
+        let known = || declared.iter().map(|o| o.name).chain(profile);
+        for (option, _) in &spec.options {
+            if !known().any(|name| name == option) {
+                return Err(SpecError::UnknownOption {
+                    kind,
+                    name: spec.name.clone(),
+                    option: option.clone(),
+                    nearest: nearest(option, known()),
+                    known: known().collect::<Vec<_>>().join(", "),
+                });
+            }
+        }
+        let options = Self {
+            kind,
+            spec,
+            declared,
+            profiles,
+        };
+        if !profiles.is_empty() {
+            options.choice("profile", profiles)?;
+        }
+        Ok(options)
+    }
+
+    /// The name that was chosen.
+    pub fn name(&self) -> &str {
+        &self.spec.name
+    }
+
+    /// An option as typed.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        debug_assert!(
+            name == "profile" || self.declared.iter().any(|o| o.name == name),
+            "{name} is not declared"
+        );
+        self.spec
+            .options
+            .iter()
+            .find(|(k, _)| k == name)
+            .map(|(_, v)| v.as_str())
+    }
+
+    /// The chosen profile; the first if none was.
+    pub fn profile(&self) -> &str {
+        self.text("profile")
+            .or(self.profiles.first().copied())
+            .unwrap_or_default()
+    }
+
+    /// That option `name`, as typed, does not do and what would.
+    pub fn wrong(&self, name: &str, want: impl Into<String>) -> SpecError {
+        SpecError::Value {
+            kind: self.kind,
+            name: self.spec.name.clone(),
+            option: name.to_owned(),
+            found: self.text(name).unwrap_or_default().to_owned(),
+            want: want.into(),
+        }
+    }
+
+    /// An option read as `T` and checked.
+    fn read<T: FromStr>(
+        &self,
+        name: &str,
+        default: T,
+        want: impl Fn() -> String,
+        ok: impl Fn(&T) -> bool,
+    ) -> Result<T, SpecError> {
+        let Some(found) = self.text(name) else {
+            return Ok(default);
+        };
+        found
+            .parse()
+            .ok()
+            .filter(ok)
+            .ok_or_else(|| self.wrong(name, want()))
+    }
+
+    /// A whole number.
+    ///
+    /// # Errors
+    /// [`SpecError::Value`] if it is none or out of range; so do all below.
+    pub fn whole(
+        &self,
+        name: &str,
+        default: u64,
+        range: RangeInclusive<u64>,
+    ) -> Result<u64, SpecError> {
+        let want = || format!("a whole number from {} to {}", range.start(), range.end());
+        self.read(name, default, want, |n| range.contains(n))
+    }
+
+    /// A real number.
+    pub fn real(
+        &self,
+        name: &str,
+        default: f64,
+        range: RangeInclusive<f64>,
+    ) -> Result<f64, SpecError> {
+        let want = || format!("a number from {} to {}", range.start(), range.end());
+        self.read(name, default, want, |x: &f64| range.contains(x))
+    }
+
+    /// A length of time.
+    pub fn span(
+        &self,
+        name: &str,
+        default: Span,
+        range: RangeInclusive<Span>,
+    ) -> Result<Span, SpecError> {
+        let want = || format!("a length of time from {} to {}", range.start(), range.end());
+        self.read(name, default, want, |s| range.contains(s))
+    }
+
+    /// A number of bytes.
+    pub fn bytes(
+        &self,
+        name: &str,
+        default: Bytes,
+        range: RangeInclusive<Bytes>,
+    ) -> Result<Bytes, SpecError> {
+        let want = || match *range.end() {
+            Bytes::MAX => format!("a number of bytes, {} or more", range.start().get()),
+            end => format!(
+                "a number of bytes from {} to {}",
+                range.start().get(),
+                end.get()
+            ),
+        };
+        self.read(name, default, want, |b| range.contains(b))
+    }
+
+    /// One of several words; the first is the default.
+    pub fn choice<'w>(&self, name: &str, words: &[&'w str]) -> Result<&'w str, SpecError> {
+        let Some(found) = self.text(name) else {
+            return Ok(words.first().copied().unwrap_or_default());
+        };
+        words
+            .iter()
+            .copied()
+            .find(|w| *w == found)
+            .ok_or_else(|| self.wrong(name, words.join(" or ")))
+    }
+}
+
+/// The most similar known word, if one is at most two edits away.
+pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
+    known
+        .map(|k| (edits(word, k), k))
+        .filter(|(distance, k)| *distance <= 2 && *distance < k.len())
+        .min()
+        .map(|(_, k)| k.to_owned())
+}
+
+/// Levenshtein distance.
+fn edits(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, ca) in a.chars().take(64).enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, cb) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(ca != *cb);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spec_prints_as_typed() {
+        for text in ["fixed", "fixed:window=random,every=1s", "a-b_2:x=."] {
+            assert_eq!(text.parse::<Spec>().unwrap().to_string(), text);
+        }
+        assert_eq!("a:b=1".parse::<Spec>().unwrap().options_text(), "b=1");
+    }
+
+    #[test]
+    fn what_is_no_spec_is_refused() {
+        for bad in ["", ":", "fixed:", "fixed:window", "fixed:window=", "a b"] {
+            let error = bad.parse::<Spec>().unwrap_err();
+            assert_eq!(error, SpecError::Syntax(bad.to_owned()), "{bad}");
+        }
+        assert_eq!(
+            "a:b=1,b=2".parse::<Spec>(),
+            Err(SpecError::Twice("b".to_owned()))
+        );
+    }
+
+    #[test]
+    fn options_are_read_by_type_and_range() {
+        const DECLARED: &[OptionDoc] = &[OptionDoc {
+            name: "bytes",
+            default: "none",
+            help: "",
+        }];
+        let read = |text: &str| {
+            let spec: Spec = text.parse().unwrap();
+            Options::new("queue", &spec, DECLARED, &[])?.bytes(
+                "bytes",
+                Bytes::MAX,
+                Bytes::new(1)..=Bytes::MAX,
+            )
+        };
+        assert_eq!(read("q"), Ok(Bytes::MAX));
+        assert_eq!(read("q:bytes=2M"), Ok(Bytes::new(2_000_000)));
+        assert_eq!(
+            read("q:bytes=0").unwrap_err().to_string(),
+            "queue q: bytes=0: want a number of bytes, 1 or more"
+        );
+        assert_eq!(
+            read("q:byte=0").unwrap_err().to_string(),
+            "queue q has no option 'byte' (did you mean bytes?): it has bytes"
+        );
+    }
+
+    #[test]
+    fn similar_means_at_most_two_edits() {
+        let known = || ["codel", "droptail", "red"].into_iter();
+        assert_eq!(nearest("codle", known()), Some("codel".to_owned()));
+        assert_eq!(nearest("drop-tail", known()), Some("droptail".to_owned()));
+        assert_eq!(nearest("fifo", known()), None);
+        // not "red": three edits would make any word of three letters similar
+        assert_eq!(nearest("xyz", known()), None);
+    }
+}
