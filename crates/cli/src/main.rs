@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The `alcc` program. A command is one file in `commands/` and one line in [`Command`].
 mod commands;
+#[cfg(test)]
+mod docs_tests;
 mod failure;
 mod supervise;
 
