@@ -14,4 +14,5 @@ algorithms! {
     reno,
     cubic,
     verus,
+    copa,
 }

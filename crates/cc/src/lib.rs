@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod algorithms;
+pub mod conformance;
 mod controller;
 mod event;
 pub mod parts;

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Copa: a window that aims at a few packets of its own in the queue. Arun and Balakrishnan, NSDI 2018.
+//!
+//! The queueing delay is the smallest RTT of the last moments above the smallest RTT of the last ten seconds. The target rate
+//! is 1/(delta * queueing delay); every acknowledgement moves the window by v/(delta * window) packets towards it, where the
+//! velocity v doubles while the direction holds. The queue empties every few round trips, and that keeps the minimum true.
+//!
+//! | constant | `tuned` | `paper` | `original` | `mvfst` | source |
+//! |---|---|---|---|---|---|
+//! | delta, 1/packets | see [`settings`] | 0.5 | 0.5 | 0.04 | section 2; genericCC; mvfst |
+//! | mode | fixed | auto | auto | fixed | section 2.2 |
+//! | minimum RTT over | 10 s or 20 minima | 10 s | 10 s or 20 minima | 10 s | section 2.1 |
+//! | standing RTT over | srtt/2, ACK period, at most srtt | srtt/2 | srtt/2 | srtt/2 | section 2.1 |
+//! | periods before v doubles | 3 | 3 | 1 | 3 | section 2.1; genericCC; mvfst |
+//! | pacing | 2 w / standing RTT | same | same | 2 w / srtt | section 2.1 |
+//! | initial, smallest window | 10, 2 packets | | | | genericCC |
+//!
+//! `original` is genericCC with `auto:0.5`. All values: [`settings`].
+//!
+//! **Differs from the paper** (all profiles): v is at most delta * w, so one packet moves the window by one packet at most;
+//! the window does not grow unless it limited the sender; more than 30 % loss takes 30 % off the window (genericCC).
+//! `tuned` besides: see [`settings::Settings::TUNED`].
+//!
+//! **Known weakness**: an error e of the queueing delay bounds the rate at 1/(delta * e) (Arun et al., SIGCOMM 2022); a
+//! path whose queue never empties is taken for a longer one after ten seconds; `auto` takes a drop of capacity for a competitor.
+mod controller;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+use crate::{Algorithm, Controller, OptionDoc, Options, SpecError};
+use alcc_units::Span;
+use settings::Settings;
+
+pub(crate) const ALGORITHM: Algorithm = Algorithm {
+    name: "copa",
+    summary: "Copa: a few packets of its own in the queue, by delay alone",
+    profiles: &["tuned", "paper", "original", "mvfst"],
+    options: &[
+        OptionDoc {
+            name: "delta",
+            default: "of the profile",
+            help: "1/packets aimed at in the queue, 0.001 to 1; fixes it in profile tuned",
+        },
+        OptionDoc {
+            name: "mode",
+            default: "of the profile",
+            help: "default: delta as it is; auto: more packets while others fill the buffer",
+        },
+        OptionDoc {
+            name: "target",
+            default: "of the profile",
+            help: "profile tuned: queueing delay that 1/delta stands for at the current rate, 1ms to 1s",
+        },
+    ],
+    build,
+};
+
+fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
+    let mut settings = match options.profile() {
+        "paper" => Settings::PAPER,
+        "original" => Settings::ORIGINAL,
+        "mvfst" => Settings::MVFST,
+        _ => Settings::TUNED,
+    };
+    if options.text("delta").is_some() {
+        settings.target = None;
+    }
+    settings.delta = options.real("delta", settings.delta, 0.001..=1.0)?;
+    if options.text("mode").is_some() {
+        settings.auto = options.choice("mode", &["default", "auto"])? == "auto";
+    }
+    if options.text("target").is_some() {
+        let range = Span::from_millis(1)..=Span::from_secs(1);
+        settings.target = Some(options.span("target", Span::from_millis(20), range)?);
+    }
+    #[cfg(test)]
+    settings.explore();
+    Ok(Box::new(controller::Copa::new(settings)))
+}

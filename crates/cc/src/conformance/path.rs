@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Flows over one bottleneck in virtual time: small enough to trust by reading, for tests of algorithms. Not the simulator.
+use super::sender::Sender;
+use crate::Controller;
+use alcc_units::{Bytes, Rate, Rng, Span, Time};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// What every packet of these flows occupies on the link, headers included.
+pub const PACKET: Bytes = Bytes::new(1500);
+
+/// When the bottleneck delivers.
+#[derive(Clone, Debug)]
+pub enum Service {
+    /// One packet after the other at this rate.
+    Constant(Rate),
+    /// One packet at each of these times (milliseconds, ascending, the last positive), repeated when they end.
+    Opportunities(Vec<u64>),
+}
+
+/// A path and how the host behaves.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// The bottleneck.
+    pub service: Service,
+    /// RTT without queueing.
+    pub rtt: Span,
+    /// Room at the bottleneck, in packets.
+    pub queue: usize,
+    /// How long to run.
+    pub duration: Span,
+    /// Acknowledgements are read at this tick, as over TCP; zero: as they arrive.
+    pub tick: Span,
+    /// Timers are up to so much late.
+    pub lateness: Span,
+    /// The link stands still from, to.
+    pub outage: Option<(Time, Time)>,
+    /// For the lateness.
+    pub seed: u64,
+}
+
+impl Scenario {
+    /// A constant link with a deep buffer.
+    pub fn constant(rate: Rate, rtt: Span, duration: Span) -> Self {
+        Self {
+            service: Service::Constant(rate),
+            rtt,
+            queue: 1333,
+            duration,
+            tick: Span::ZERO,
+            lateness: Span::ZERO,
+            outage: None,
+            seed: 1,
+        }
+    }
+}
+
+/// What became of one flow.
+#[derive(Clone, Debug, Default)]
+pub struct FlowResult {
+    /// Departure from the queue, and waiting time there, of every delivered packet.
+    pub delivered: Vec<(Time, Span)>,
+    /// Packets refused by a full queue.
+    pub dropped: u64,
+}
+
+impl FlowResult {
+    fn after(&self, from: Time) -> impl Iterator<Item = &(Time, Span)> {
+        self.delivered.iter().filter(move |(t, _)| *t >= from)
+    }
+
+    /// Packets delivered at or after `from`.
+    pub fn packets(&self, from: Time) -> usize {
+        self.after(from).count()
+    }
+
+    /// Mean waiting time in milliseconds of what was delivered at or after `from`; zero if nothing was.
+    pub fn mean_wait_ms(&self, from: Time) -> f64 {
+        let n = self.packets(from).max(1) as f64;
+        self.after(from)
+            .map(|(_, w)| w.as_millis_f64())
+            .sum::<f64>()
+            / n
+    }
+
+    /// A quantile (0 to 1) of the waiting time in milliseconds; zero if nothing was delivered.
+    pub fn wait_ms(&self, from: Time, quantile: f64) -> f64 {
+        let mut all: Vec<Span> = self.after(from).map(|(_, w)| *w).collect();
+        all.sort_unstable();
+        let at = (all.len().saturating_sub(1) as f64 * quantile) as usize;
+        all.get(at).map_or(0.0, |w| w.as_millis_f64())
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum What {
+    Ack { flow: usize, pn: u64 },
+    Wake { flow: usize },
+    Serve,
+}
+
+/// The bottleneck's clock.
+struct Server {
+    service: Service,
+    next: usize,
+    free: Time,
+    outage: Option<(Time, Time)>,
+}
+
+impl Server {
+    /// When a packet that is at the head now departs.
+    fn departure(&mut self, now: Time) -> Time {
+        let mut at = match &self.service {
+            Service::Constant(rate) => {
+                let start = self.free.max(now);
+                start + rate.time_for(PACKET)
+            }
+            Service::Opportunities(ms) => loop {
+                let (round, i) = (self.next / ms.len(), self.next % ms.len());
+                let t = Time::from_millis(round as u64 * ms[ms.len() - 1] + ms[i]);
+                self.next += 1;
+                if t >= now {
+                    break t;
+                }
+            },
+        };
+        if let Some((from, to)) = self.outage {
+            if at >= from && at < to {
+                at = to;
+            }
+        }
+        self.free = at;
+        at
+    }
+}
+
+/// Runs `controllers` beside each other.
+pub fn run(scenario: &Scenario, controllers: Vec<Box<dyn Controller>>) -> Vec<FlowResult> {
+    let mut events = BinaryHeap::new();
+    let mut number = 0u64;
+    let mut server = Server {
+        service: scenario.service.clone(),
+        next: 0,
+        free: Time::ZERO,
+        outage: scenario.outage,
+    };
+    let mut queue: VecDeque<(usize, u64, Time)> = VecDeque::new();
+    let mut results = vec![FlowResult::default(); controllers.len()];
+    let mut rng = Rng::new(scenario.seed);
+    let mut flows: Vec<Sender> = controllers
+        .into_iter()
+        .enumerate()
+        .map(|(i, cc)| Sender::new(cc, PACKET, PACKET, scenario.tick, i as u64))
+        .collect();
+    let mut armed = vec![Time::MAX; flows.len()];
+    let mut push = |events: &mut BinaryHeap<_>, at: Time, what: What| {
+        number += 1;
+        events.push(Reverse((at, what, number)));
+    };
+    for flow in 0..flows.len() {
+        push(&mut events, Time::ZERO, What::Wake { flow });
+    }
+    let end = Time::ZERO + scenario.duration;
+    while let Some(Reverse((now, what, _))) = events.pop() {
+        if now > end {
+            break;
+        }
+        let flow = match what {
+            What::Ack { flow, pn } => {
+                flows[flow].arrived(now, pn);
+                flow
+            }
+            What::Wake { flow } => {
+                if armed[flow] <= now {
+                    armed[flow] = Time::MAX;
+                }
+                flow
+            }
+            What::Serve => {
+                if let Some((flow, pn, since)) = queue.pop_front() {
+                    results[flow].delivered.push((now, now.since(since)));
+                    push(&mut events, now + scenario.rtt, What::Ack { flow, pn });
+                }
+                if !queue.is_empty() {
+                    let at = server.departure(now);
+                    push(&mut events, at, What::Serve);
+                }
+                continue;
+            }
+        };
+        flows[flow].wake(now);
+        while let Some(pn) = flows[flow].send(now) {
+            if queue.len() >= scenario.queue {
+                results[flow].dropped += 1;
+                continue;
+            }
+            queue.push_back((flow, pn, now));
+            if queue.len() == 1 {
+                let at = server.departure(now);
+                push(&mut events, at, What::Serve);
+            }
+        }
+        let next = flows[flow].next_wake(now);
+        if next < armed[flow] {
+            let late = scenario.lateness.mul_f64(if scenario.lateness.is_zero() {
+                0.0
+            } else {
+                rng.unit()
+            });
+            armed[flow] = next + late;
+            push(&mut events, next + late, What::Wake { flow });
+        }
+    }
+    results
+}
+
+/// Delivery opportunities up to `duration`.
+pub fn capacity(service: &Service, duration: Span) -> f64 {
+    match service {
+        Service::Constant(rate) => {
+            rate.as_bps() as f64 * duration.as_secs_f64() / (PACKET.get() as f64 * 8.0)
+        }
+        Service::Opportunities(ms) => {
+            let last = ms[ms.len() - 1].max(1);
+            let whole = duration.as_nanos() / 1_000_000;
+            (whole / last) as f64 * ms.len() as f64
+                + ms.iter().filter(|t| **t < whole % last).count() as f64
+        }
+    }
+}

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The reference host: what surrounds a controller in a sender, by the letter of the contract.
+use crate::parts::rto;
+use crate::{
+    AckBatch, Allowance, Controller, Cx, Discard, Kind, LimitedBy, LossBatch, Packet, Path, Pn,
+    RecoveryEnd, Rto, RttView, Sent, Source, Stamp,
+};
+use alcc_units::{Bytes, Rate, Span, Time};
+use std::collections::VecDeque;
+
+pub(super) struct Sender {
+    pub(super) cc: Box<dyn Controller>,
+    len: Bytes,
+    pub(super) outstanding: VecDeque<Packet>,
+    pub(super) in_flight: Bytes,
+    delivered: Bytes,
+    pub(super) next_pn: Pn,
+    rtt: RttView,
+    /// Acknowledgements not read yet.
+    inbox: Vec<Pn>,
+    tick: Span,
+    limited: LimitedBy,
+    /// The pacer's earliest departure, signed ns.
+    ready: i128,
+    progress: Time,
+    backoff: u32,
+    recover: Option<Pn>,
+}
+
+impl Sender {
+    pub(super) fn new(
+        mut cc: Box<dyn Controller>,
+        mss: Bytes,
+        len: Bytes,
+        tick: Span,
+        seed: u64,
+    ) -> Self {
+        let path = Path {
+            mss,
+            rtt_hint: None,
+            seed,
+        };
+        cc.on_start(
+            &mut Cx {
+                now: Time::ZERO,
+                log: &mut Discard,
+            },
+            &path,
+        );
+        Self {
+            cc,
+            len,
+            outstanding: VecDeque::new(),
+            in_flight: Bytes::ZERO,
+            delivered: Bytes::ZERO,
+            next_pn: 0,
+            rtt: RttView::default(),
+            inbox: Vec::new(),
+            tick,
+            limited: LimitedBy::default(),
+            ready: i128::MIN / 2,
+            progress: Time::ZERO,
+            backoff: 0,
+            recover: None,
+        }
+    }
+
+    /// An acknowledgement arrived; it is read at the next tick.
+    pub(super) fn arrived(&mut self, _now: Time, pn: Pn) {
+        self.inbox.push(pn);
+    }
+
+    fn on_tick(&self, now: Time) -> bool {
+        self.tick.is_zero() || now.as_nanos().is_multiple_of(self.tick.as_nanos())
+    }
+
+    /// Everything due at `now` but sending.
+    pub(super) fn wake(&mut self, now: Time) {
+        if !self.inbox.is_empty() && self.on_tick(now) {
+            let acked = std::mem::take(&mut self.inbox);
+            self.acknowledge(now, &acked);
+        }
+        if self.cc.next_timer().is_some_and(|t| t <= now) {
+            self.cc.on_timer(&mut Cx {
+                now,
+                log: &mut Discard,
+            });
+        }
+        if !self.outstanding.is_empty() && now >= self.timeout() {
+            self.time_out(now);
+        }
+    }
+
+    fn sampled(&mut self, rtt: Span) {
+        let r = &mut self.rtt;
+        if r.smoothed.is_zero() {
+            *r = RttView {
+                latest: rtt,
+                smoothed: rtt,
+                variance: rtt / 2,
+                min: rtt,
+            };
+            return;
+        }
+        let off = rtt.saturating_sub(r.smoothed) + r.smoothed.saturating_sub(rtt);
+        *r = RttView {
+            latest: rtt,
+            variance: r.variance.mul_f64(0.75) + off / 4,
+            smoothed: r.smoothed.mul_f64(0.875) + rtt / 8,
+            min: r.min.min(rtt),
+        };
+    }
+
+    /// In order: the link does not reorder, so what an acknowledgement passes over is lost.
+    pub(super) fn acknowledge(&mut self, now: Time, pns: &[Pn]) {
+        let (mut acked, mut lost) = (Vec::new(), Vec::new());
+        for pn in pns {
+            while self.outstanding.front().is_some_and(|p| p.pn < *pn) {
+                lost.extend(self.outstanding.pop_front());
+            }
+            if self.outstanding.front().is_some_and(|p| p.pn == *pn) {
+                let mut packet = self
+                    .outstanding
+                    .pop_front()
+                    .unwrap_or_else(|| unreachable!("just seen"));
+                packet.rtt = Some(now.since(packet.sent_at));
+                acked.push(packet);
+            }
+        }
+        self.lose(now, &lost, false);
+        let Some(last) = acked.last() else { return };
+        let newest = *last;
+        self.sampled(now.since(newest.sent_at));
+        self.progress = now;
+        self.backoff = 0;
+        let in_flight_before = self.in_flight;
+        let bytes: Bytes = acked.iter().map(|p| p.len).sum();
+        self.in_flight -= bytes;
+        self.delivered += bytes;
+        let ended = self.recover.is_some_and(|r| newest.pn >= r);
+        let batch = AckBatch {
+            acked: &acked,
+            in_flight_before,
+            in_flight: self.in_flight,
+            delivered: self.delivered,
+            rtt: self.rtt,
+            rate: Some(Rate::of(
+                self.delivered - newest.stamp.delivered,
+                now.since(newest.stamp.delivered_at)
+                    .max(Span::from_nanos(1)),
+            )),
+            round_start: false,
+            limited: self.limited,
+            in_recovery: self.recover.is_some() && !ended,
+            source: if self.tick.is_zero() {
+                Source::Wire
+            } else {
+                Source::TcpInfo
+            },
+            rtt_error: self.tick,
+        };
+        self.cc.on_ack(
+            &mut Cx {
+                now,
+                log: &mut Discard,
+            },
+            &batch,
+        );
+        self.limited = LimitedBy::default();
+        if ended {
+            self.recover = None;
+            let end = RecoveryEnd {
+                in_flight: self.in_flight,
+                rtt: self.rtt,
+            };
+            self.cc.on_recovery_end(
+                &mut Cx {
+                    now,
+                    log: &mut Discard,
+                },
+                &end,
+            );
+        }
+    }
+
+    pub(super) fn lose(&mut self, now: Time, lost: &[Packet], by_timeout: bool) {
+        let Some(last) = lost.last() else { return };
+        self.in_flight -= lost.iter().map(|p| p.len).sum();
+        let new_episode = !by_timeout && self.recover.is_none_or(|r| last.pn >= r);
+        if new_episode {
+            self.recover = Some(self.next_pn);
+        }
+        let loss = LossBatch {
+            lost,
+            new_episode,
+            in_flight: self.in_flight,
+            rtt: self.rtt,
+        };
+        self.cc.on_loss(
+            &mut Cx {
+                now,
+                log: &mut Discard,
+            },
+            &loss,
+        );
+    }
+
+    fn timeout(&self) -> Time {
+        self.progress + rto(&self.rtt) * (1 << self.backoff.min(6))
+    }
+
+    pub(super) fn time_out(&mut self, now: Time) {
+        let Some(oldest) = self.outstanding.front().copied() else {
+            return;
+        };
+        self.backoff += 1;
+        let silence = now.since(self.progress);
+        let event = Rto {
+            backoff: self.backoff,
+            oldest,
+            in_flight: self.in_flight,
+            silence,
+        };
+        self.cc.on_rto(
+            &mut Cx {
+                now,
+                log: &mut Discard,
+            },
+            &event,
+        );
+        let lost: Vec<Packet> = self.outstanding.drain(..).collect();
+        self.lose(now, &lost, true);
+        self.recover = None;
+        self.progress = now;
+    }
+
+    /// Would a packet of `len` be allowed now? Records what forbids it.
+    fn may_send(&mut self, now: Time, a: &Allowance) -> bool {
+        if a.ping {
+            return true;
+        }
+        if self.in_flight + self.len > a.window && self.in_flight != Bytes::ZERO {
+            self.limited.window = true;
+            return false;
+        }
+        if self.len > a.quota {
+            self.limited.quota = true;
+            return false;
+        }
+        if a.rate.is_some() && i128::from(now.as_nanos()) < self.ready {
+            self.limited.pacer = true;
+            return false;
+        }
+        true
+    }
+
+    /// Sends one packet if that is allowed.
+    pub(super) fn send(&mut self, now: Time) -> Option<Pn> {
+        let a = self.cc.allowance();
+        if !self.may_send(now, &a) {
+            return None;
+        }
+        if let Some(rate) = a.rate {
+            let burst = i128::from(rate.time_for(a.burst).as_nanos());
+            let gap = i128::from(rate.time_for(self.len).as_nanos());
+            self.ready = self.ready.max(i128::from(now.as_nanos()) - burst) + gap;
+        }
+        if self.outstanding.is_empty() {
+            self.progress = now;
+        }
+        let pn = self.next_pn;
+        self.next_pn += 1;
+        let sent = Sent {
+            pn,
+            len: self.len,
+            in_flight_before: self.in_flight,
+            kind: Kind::New,
+            app_limited: false,
+        };
+        let tag = self.cc.on_sent(
+            &mut Cx {
+                now,
+                log: &mut Discard,
+            },
+            &sent,
+        );
+        self.in_flight += self.len;
+        let stamp = Stamp {
+            delivered: self.delivered,
+            delivered_at: now,
+            in_flight: self.in_flight,
+            app_limited: false,
+        };
+        self.outstanding.push_back(Packet {
+            pn,
+            len: self.len,
+            sent_at: now,
+            tag,
+            stamp,
+            rtt: None,
+            kind: Kind::New,
+        });
+        Some(pn)
+    }
+
+    /// When something is due next.
+    pub(super) fn next_wake(&self, now: Time) -> Time {
+        let mut next = self.cc.next_timer().unwrap_or(Time::MAX);
+        if !self.outstanding.is_empty() {
+            next = next.min(self.timeout());
+        }
+        let a = self.cc.allowance();
+        let room = self.in_flight + self.len <= a.window || self.in_flight == Bytes::ZERO;
+        if a.rate.is_some() && room && self.len <= a.quota {
+            next = next.min(Time::from_nanos(
+                u64::try_from(self.ready.max(0)).unwrap_or(u64::MAX),
+            ));
+        }
+        if !self.inbox.is_empty() {
+            let tick = self.tick.as_nanos().max(1);
+            next = next.min(Time::from_nanos((now.as_nanos() / tick + 1) * tick));
+        }
+        next.max(now + Span::from_nanos(1))
+    }
+}
