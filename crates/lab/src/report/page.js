@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+'use strict';
+const R = JSON.parse(document.getElementById('results').textContent);
+const $ = id => document.getElementById(id);
+const links = [...new Set(R.flows.map(f => f.link))];
+const schemes = [...new Set(R.flows.map(f => f.scheme))];
+const known = { cubic: '#d1495b', bbr: '#e09f1f', reno: '#8d6e63', 'alcc-verus': '#00798c', 'alcc-copa': '#5b5bd6' };
+const spare = ['#3a7d44', '#b0439a', '#4a6fa5', '#7a8b00', '#c4622d', '#2f9c95', '#6d597a'];
+const colour = {};
+for (const s of schemes) colour[s] = known[s] || spare.shift() || '#666';
+const tint = (s, a) => colour[s] + Math.round(a * 255).toString(16).padStart(2, '0');
+const isNumber = v => v !== null && v !== undefined;
+const show = (v, digits) => isNumber(v) ? v.toFixed(digits) : '–';
+// Milliseconds: as many digits as help.
+const ms = v => !isNumber(v) ? '–' : v >= 100 ? v.toFixed(0) : v.toFixed(1);
+const escape = t => String(t).replace(/[&<>"]/g, c => ({ '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' })[c]);
+let link = links[0], scale = 'log';
+const hidden = new Set();
+
+const font = { family: 'system-ui, -apple-system, "Segoe UI", Roboto, sans-serif', size: 12.5, color: '#5d6b78' };
+const grid = '#eef1f4';
+const config = { responsive: true, displaylogo: false, showSendToCloud: false, modeBarButtonsToRemove: ['lasso2d', 'select2d'] };
+const hover = { bgcolor: '#fff', bordercolor: '#e3e8ed', font: { ...font, color: '#17212b' } };
+function layout(more) {
+  return { font, margin: { l: 58, r: 16, t: 8, b: 42 }, paper_bgcolor: '#fff', plot_bgcolor: '#fff', hoverlabel: hover,
+    showlegend: true, legend: { orientation: 'h', y: 1.02, yanchor: 'bottom', x: 0, xanchor: 'left', font: { ...font, color: '#17212b' } }, ...more };
+}
+const axis = (title, more) => ({ title: { text: title, standoff: 8 }, gridcolor: grid, zeroline: false, linecolor: '#c9d1d9', ticks: 'outside', tickcolor: '#c9d1d9', ...more });
+const logDelay = (title, more) => axis(title, { type: 'log', tickvals: [5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000], ticktext: ['5 ms', '10 ms', '20 ms', '50 ms', '100 ms', '200 ms', '0.5 s', '1 s', '2 s', '5 s', '10 s', '20 s'], ...more });
+
+// The series of a link: of the first repetition, which is the one that the time plots show.
+const shown = () => { const all = R.series.filter(s => s.link === link); const first = Math.min(...all.map(s => s.run)); return all.filter(s => s.run === first); };
+const times = s => s.throughput_mbps.map((_, i) => +((i + 0.5) * s.bin_s).toFixed(3));
+const rows = (l, s) => R.flows.filter(f => f.link === l && f.scheme === s);
+const group = (l, s) => R.summary.groups.find(g => g.link === l && g.scheme === s) || { fields: {}, runs: 0 };
+const median = (l, s, field) => { const f = group(l, s).fields[field]; return f ? f.median : null; };
+const visible = s => hidden.has(s) ? 'legendonly' : true;
+// Averages neighbours, so that the eye sees the course and not the grain of single packets.
+function smooth(values, n) {
+  return values.map((_, i) => { const w = values.slice(Math.max(0, i - n), i + n + 1).filter(isNumber); return w.length ? w.reduce((a, b) => a + b, 0) / w.length : null; });
+}
+const quantileLevels = (() => { const q = []; for (let i = 0; i <= 99; i++) q.push(i / 100); for (let i = 1; i < 10; i++) q.push(0.99 + i / 1000); q.push(1); return q; })();
+const at = (s, q) => s.delay_quantiles_ms[quantileLevels.findIndex(l => Math.abs(l - q) < 1e-9)];
+const seconds = s => { // throughput per second, for the spread of a run
+  const n = Math.max(1, Math.round(1 / s.bin_s)), out = [];
+  for (let i = 0; i + n <= s.throughput_mbps.length; i += n) out.push(s.throughput_mbps.slice(i, i + n).reduce((a, b) => a + b, 0) / n);
+  return out.sort((a, b) => a - b);
+};
+const pick = (sorted, q) => sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))];
+
+function header() {
+  document.title = 'alcc · ' + R.about.link;
+  $('title').textContent = R.about.link;
+  $('sentence').textContent = R.summary.sentence;
+  if (links.length > 1) {
+    $('links').hidden = false;
+    $('links').innerHTML = links.map(l => `<button data-link="${escape(l)}">${escape(l)}</button>`).join('');
+    $('links').onclick = e => { if (e.target.dataset.link) { link = e.target.dataset.link; draw(); } };
+  }
+  document.querySelector('.switch').onclick = e => { if (e.target.dataset.scale) { scale = e.target.dataset.scale; delay(); } };
+  const a = R.about, late = Math.max(...R.flows.map(f => f.lateness_p99_ms || 0));
+  $('about').innerHTML = `${escape(a.date)} · <code>${escape(a.command)}</code> · ${escape(a.program)} · seed ${a.seed} · kernel ${escape(a.kernel)}, ${a.cpus} processors · emulator late by at most ${late.toFixed(2)} ms in 99 % of its timers`;
+  $('notes').innerHTML = R.notes.map(n => `<li>${escape(n)}</li>`).join('');
+}
+function cards() {
+  const worst = Math.max(...schemes.map(s => median(link, s, 'delay_mean_ms') || 0));
+  $('cards').innerHTML = schemes.filter(s => rows(link, s).length).map(s => {
+    const r = rows(link, s)[0], d = median(link, s, 'delay_mean_ms');
+    const how = r.feedback === 'kernel' ? 'plain kernel TCP' : `${r.algorithm}${r.options ? ':' + r.options : ''} · ${r.feedback} · ${r.enforcement}${r.under ? ' · over ' + r.under : ''}`;
+    return `<div class="card" style="--c:${colour[s]}"><div class="name">${escape(s)}</div><div class="how">${escape(how)}</div>
+      <div class="big"><div><b>${ms(d)}</b><span>ms mean delay</span></div><div><b>${show(median(link, s, 'throughput_mbps'), 1)}</b><span>Mbit/s</span></div></div>
+      <div class="bar" title="mean delay"><i style="width:${worst ? Math.max(1.2, 100 * (d || 0) / worst) : 0}%"></i></div></div>`;
+  }).join('');
+}
+function throughput() {
+  const all = shown(), traces = [];
+  if (all.length) {
+    // One area for all: the schemes see the same trace from the same moment.
+    const c = all[0];
+    traces.push({ x: times(c), y: smooth(c.capacity_mbps, 1), name: 'link capacity', type: 'scatter', mode: 'lines', fill: 'tozeroy', fillcolor: '#e4e9ee', line: { color: '#c3ccd5', width: 1, shape: 'spline', smoothing: .4 }, hovertemplate: '%{y:.1f} Mbit/s' });
+  }
+  for (const s of all) traces.push({ x: times(s), y: smooth(s.throughput_mbps, 1), name: s.scheme, legendgroup: s.scheme, visible: visible(s.scheme), type: 'scatter', mode: 'lines', line: { color: colour[s.scheme], width: 2 }, hovertemplate: '%{y:.1f} Mbit/s' });
+  Plotly.react('throughput', traces, layout({ hovermode: 'x unified', xaxis: axis('', { ticksuffix: ' s', range: span(all) }), yaxis: axis('Mbit/s', { rangemode: 'tozero' }) }), config);
+}
+const span = all => all.length ? [0, all[0].bin_s * all[0].throughput_mbps.length] : [0, 1];
+function delay() {
+  document.querySelectorAll('.switch button').forEach(b => b.classList.toggle('on', b.dataset.scale === scale));
+  const all = shown();
+  const traces = all.map(s => ({ x: times(s), y: s.delay_ms, name: s.scheme, visible: visible(s.scheme), type: 'scatter', mode: 'lines', connectgaps: true, line: { color: colour[s.scheme], width: 2 }, hovertemplate: '%{y:.0f} ms' }));
+  const min = R.flows.find(f => f.link === link && isNumber(f.min_rtt_ms));
+  const shapes = min ? [{ type: 'line', xref: 'paper', x0: 0, x1: 1, y0: min.min_rtt_ms / 2, y1: min.min_rtt_ms / 2, line: { color: '#9aa6b2', width: 1, dash: 'dot' } }] : [];
+  const notes = min ? [{ xref: 'paper', x: 0.004, xanchor: 'left', y: scale === 'log' ? Math.log10(min.min_rtt_ms / 2) : min.min_rtt_ms / 2, yanchor: 'top', text: 'propagation alone', showarrow: false, font: { ...font, size: 11 } }] : [];
+  const y = scale === 'log' ? logDelay('', min ? { range: [Math.log10(min.min_rtt_ms / 2 * 0.6), Math.log10(Math.max(min.min_rtt_ms, ...all.flatMap(s => s.delay_ms.filter(isNumber))) * 1.3)] } : {}) : axis('ms', { rangemode: 'tozero' });
+  Plotly.react('delay', traces, layout({ hovermode: 'x unified', xaxis: axis('', { ticksuffix: ' s', range: span(all) }), yaxis: y, shapes, annotations: notes }), config);
+}
+function cdf() {
+  const traces = shown().map(s => ({ x: s.delay_quantiles_ms, y: quantileLevels.map(q => 100 * q), name: s.scheme, visible: visible(s.scheme), type: 'scatter', mode: 'lines', line: { color: colour[s.scheme], width: 2.5 }, hovertemplate: '%{y} % of packets within %{x:.0f} ms' }));
+  Plotly.react('cdf', traces, layout({ hovermode: 'closest', xaxis: logDelay(''), yaxis: axis('', { range: [0, 101], ticksuffix: ' %' }) }), config);
+}
+function plane() {
+  const traces = [], annotations = [];
+  for (const s of schemes) {
+    const runs = R.series.filter(x => x.link === link && x.scheme === s && x.delay_quantiles_ms.length);
+    if (!runs.length) continue;
+    const x = runs.map(r => at(r, .5)), y = rows(link, s).map(r => r.throughput_mbps), sec = runs.map(seconds);
+    traces.push({ x, y, name: s, visible: visible(s), type: 'scatter', mode: 'markers', marker: { color: colour[s], size: runs.length > 1 ? 10 : 15, line: { color: '#fff', width: 2 } },
+      error_x: { type: 'data', symmetric: false, array: runs.map((r, i) => at(r, .75) - x[i]), arrayminus: runs.map((r, i) => x[i] - at(r, .25)), color: tint(s, .55), thickness: 3, width: 0 },
+      error_y: { type: 'data', symmetric: false, array: sec.map((v, i) => Math.max(0, pick(v, .75) - y[i])), arrayminus: sec.map((v, i) => Math.max(0, y[i] - pick(v, .25))), color: tint(s, .55), thickness: 3, width: 0 },
+      hovertemplate: `${escape(s)}: %{y:.2f} Mbit/s, median %{x:.0f} ms<extra></extra>` });
+    annotations.push({ x: Math.log10(x[0]), y: y[0], text: `<b>${escape(s)}</b>`, showarrow: false, xanchor: 'left', yanchor: 'bottom', xshift: 9, yshift: 5, font: { ...font, color: colour[s] } });
+  }
+  annotations.push(better);
+  Plotly.react('plane', traces, layout({ showlegend: false, hovermode: 'closest', annotations, xaxis: logDelay('one-way delay'), yaxis: axis('Mbit/s', { rangemode: 'tozero' }) }), config);
+}
+const better = { xref: 'paper', yref: 'paper', x: 0.02, y: 0.02, xanchor: 'left', yanchor: 'bottom', showarrow: false, text: '↖ better', font: { ...font, size: 13 } };
+function overview() {
+  if (links.length < 2) return;
+  $('overview-panel').hidden = false;
+  const traces = [];
+  for (const s of schemes) {
+    const have = links.filter(l => isNumber(median(l, s, 'delay_mean_ms')) && isNumber(median(l, s, 'utilization')));
+    if (!have.length) continue;
+    const x = have.map(l => median(l, s, 'delay_mean_ms')), y = have.map(l => 100 * median(l, s, 'utilization'));
+    const mean = v => Math.exp(v.reduce((a, b) => a + Math.log(Math.max(b, 1e-6)), 0) / v.length);
+    traces.push({ x, y, text: have, name: s, legendgroup: s, visible: visible(s), type: 'scatter', mode: 'markers', marker: { color: tint(s, .45), size: 9 }, hovertemplate: `${escape(s)} on %{text}: %{y:.0f} %, %{x:.0f} ms<extra></extra>` });
+    traces.push({ x: [mean(x)], y: [mean(y)], name: s, legendgroup: s, showlegend: false, visible: visible(s), type: 'scatter', mode: 'markers+text', text: [`<b>${escape(s)}</b>`], textposition: 'top right', textfont: { color: colour[s] }, marker: { color: colour[s], size: 18, line: { color: '#fff', width: 2 } }, hovertemplate: `${escape(s)}, geometric mean: %{y:.0f} %, %{x:.0f} ms<extra></extra>` });
+  }
+  Plotly.react('overview', traces, layout({ hovermode: 'closest', annotations: [better], xaxis: logDelay('mean one-way delay'), yaxis: axis('utilization', { ticksuffix: ' %', rangemode: 'tozero' }) }), config);
+}
+function table() {
+  const percent = v => 100 * v;
+  const columns = [['throughput_mbps', 'Throughput<br>Mbit/s', v => show(v, 2)], ['utilization', 'Utilization<br>%', v => show(percent(v), 1)],
+    ['delay_mean_ms', 'Delay mean<br>ms', ms], ['delay_median_ms', 'median<br>ms', ms], ['delay_p95_ms', '95 %<br>ms', ms],
+    ['app_delay_median_ms', 'App to app<br>median ms', ms], ['app_delay_p95_ms', 'App to app<br>95 % ms', ms], ['rtt_mean_ms', 'RTT mean<br>ms', ms],
+    ['loss', 'Loss<br>%', v => show(percent(v), 2)], ['retransmits', 'Retransmits', v => show(v, 0)], ['timeouts', 'Timeouts', v => show(v, 0)], ['cpu_s_per_gbit', 'CPU<br>s/Gbit', v => show(v, 3)]]
+    .filter(c => R.flows.some(f => isNumber(f[c[0]])));
+  const many = R.summary.groups.some(g => g.runs > 1);
+  $('spread-note').textContent = many ? 'median of the repetitions, small: smallest to largest' : 'one run: no spread is known';
+  let html = `<tr><th class="text">Scheme</th>${columns.map(c => `<th>${c[1]}</th>`).join('')}</tr>`;
+  for (const l of links) {
+    if (links.length > 1) html += `<tr class="link"><td colspan="${columns.length + 1}">${escape(l)}</td></tr>`;
+    for (const s of schemes) {
+      const g = group(l, s);
+      if (!g.runs) continue;
+      html += `<tr style="--c:${colour[s]}"><td class="text"><span class="dot"></span>${escape(s)}</td>` + columns.map(([field, , format]) => {
+        const f = g.fields[field];
+        if (!f) return '<td>–</td>';
+        return `<td>${format(f.median)}${g.runs > 1 ? `<small>${format(f.min)} – ${format(f.max)}</small>` : ''}</td>`;
+      }).join('') + '</tr>';
+    }
+  }
+  $('table').innerHTML = html;
+}
+let linking = false;
+function draw() {
+  document.querySelectorAll('#links button').forEach(b => b.classList.toggle('on', b.dataset.link === link));
+  cards(); throughput(); delay(); cdf(); plane(); overview();
+}
+header(); table(); draw();
+// Zooming one time plot zooms the other; switching a scheme off in one plot switches it off in all.
+for (const [one, other] of [['throughput', 'delay'], ['delay', 'throughput']]) {
+  $(one).on('plotly_relayout', e => {
+    if (linking) return;
+    const range = e['xaxis.range[0]'] !== undefined ? { 'xaxis.range': [e['xaxis.range[0]'], e['xaxis.range[1]']] } : e['xaxis.autorange'] ? { 'xaxis.autorange': true } : null;
+    if (range) { linking = true; Plotly.relayout(other, range).then(() => { linking = false; }); }
+  });
+}
+for (const id of ['throughput', 'delay', 'cdf']) {
+  $(id).on('plotly_legendclick', e => {
+    const name = e.data[e.curveNumber].name;
+    if (!schemes.includes(name)) return true;
+    if (!hidden.delete(name)) hidden.add(name);
+    draw();
+    return false;
+  });
+}
