@@ -7,7 +7,7 @@
 //!
 //! | constant | `tuned` | `paper` | `original` | `mvfst` | source |
 //! |---|---|---|---|---|---|
-//! | delta, 1/packets | see [`settings`] | 0.5 | 0.5 | 0.04 | section 2; genericCC; mvfst |
+//! | delta, 1/packets | 0.2 | 0.5 | 0.5 | 0.04 | section 2; genericCC; mvfst |
 //! | mode | fixed | auto | auto | fixed | section 2.2 |
 //! | minimum RTT over | 10 s or 20 minima | 10 s | 10 s or 20 minima | 10 s | section 2.1 |
 //! | standing RTT over | srtt/2, ACK period, at most srtt | srtt/2 | srtt/2 | srtt/2 | section 2.1 |
@@ -29,7 +29,6 @@ mod settings;
 mod tests;
 
 use crate::{Algorithm, Controller, OptionDoc, Options, SpecError};
-use alcc_units::Span;
 use settings::Settings;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
@@ -40,17 +39,12 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
         OptionDoc {
             name: "delta",
             default: "of the profile",
-            help: "1/packets aimed at in the queue, 0.001 to 1; fixes it in profile tuned",
+            help: "1/packets aimed at in the queue, 0.001 to 1",
         },
         OptionDoc {
             name: "mode",
             default: "of the profile",
             help: "default: delta as it is; auto: more packets while others fill the buffer",
-        },
-        OptionDoc {
-            name: "target",
-            default: "of the profile",
-            help: "profile tuned: queueing delay that 1/delta stands for at the current rate, 1ms to 1s",
         },
     ],
     build,
@@ -63,18 +57,9 @@ fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
         "mvfst" => Settings::MVFST,
         _ => Settings::TUNED,
     };
-    if options.text("delta").is_some() {
-        settings.target = None;
-    }
     settings.delta = options.real("delta", settings.delta, 0.001..=1.0)?;
     if options.text("mode").is_some() {
         settings.auto = options.choice("mode", &["default", "auto"])? == "auto";
     }
-    if options.text("target").is_some() {
-        let range = Span::from_millis(1)..=Span::from_secs(1);
-        settings.target = Some(options.span("target", Span::from_millis(20), range)?);
-    }
-    #[cfg(test)]
-    settings.explore();
     Ok(Box::new(controller::Copa::new(settings)))
 }

@@ -210,16 +210,6 @@ impl Copa {
 
     /// Section 2.2: is somebody else filling the buffer? Then more packets of ours, as Reno would.
     fn adapt(&mut self, cx: &mut Cx<'_>) {
-        if let Some(target) = self.s.target.filter(|_| !self.s.auto) {
-            let rate = self.window / self.standing().as_secs_f64().max(1e-6);
-            let queue = rate * target.as_secs_f64();
-            self.delta = 1.0
-                / queue.clamp(
-                    1.0 / self.s.delta,
-                    self.s.largest_queue.max(1.0 / self.s.delta),
-                );
-            return;
-        }
         let (Some(low), Some(high), true) = (self.low.get(), self.high.get(), self.s.auto) else {
             return;
         };
@@ -518,3 +508,7 @@ impl Controller for Copa {
         Box::new(self.clone())
     }
 }
+
+#[cfg(test)]
+#[path = "vectors.rs"]
+mod vectors;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Everything in which the forms of Copa differ.
-use alcc_units::Span;
 
 /// How slow start goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,8 +16,6 @@ pub(super) enum SlowStart {
 pub(super) struct Settings {
     /// 1/packets in the queue.
     pub(super) delta: f64,
-    /// If given, 1/delta is what the current rate carries in this time, between 1/delta and `largest_queue`.
-    pub(super) target: Option<Span>,
     /// Upper bound of 1/delta where it adapts. Packets.
     pub(super) largest_queue: f64,
     /// Look for competitors that fill the buffer, and take part.
@@ -59,7 +56,6 @@ impl Settings {
     /// The text of the paper.
     pub(super) const PAPER: Self = Self {
         delta: 0.5,
-        target: None,
         largest_queue: f64::MAX,
         auto: true,
         strict: false,
@@ -104,10 +100,15 @@ impl Settings {
         ..Self::PAPER
     };
 
-    /// Ours.
+    /// Ours: as the paper, for links that serve in bunches and change their rate. Five packets in the queue (delta 0.2)
+    /// instead of two, because the queue must outlast the gaps between bunches; the standing RTT looks over a whole bunch; what
+    /// slow start or a drop of capacity left in the queue is taken off at once; a minimum learned does not expire under a queue
+    /// known to stand. No competitive mode: on a deep buffer of one's own it takes every fade for a competitor.
+    ///
+    /// delta is where recorded 3G channels (60 s, 40 ms) give the most throughput at 45 ms one way, with some to spare: 0.1 has
+    /// 51 ms on the worst of five, 0.2 has 42. `overload` below 5 triggers within the ordinary limit cycle.
     pub(super) const TUNED: Self = Self {
-        delta: 0.1,
-        target: None,
+        delta: 0.2,
         largest_queue: 25.0,
         auto: false,
         long_minimum: true,
@@ -117,31 +118,4 @@ impl Settings {
         keep_floor: true,
         ..Self::PAPER
     };
-
-    /// Values under trial, from the environment of an exploration test.
-    #[cfg(test)]
-    pub(super) fn explore(&mut self) {
-        let read = |name: &str| std::env::var(name).ok().and_then(|v| v.parse::<f64>().ok());
-        if !self.bunches {
-            return;
-        }
-        if let Some(v) = read("COPA_TARGET") {
-            self.target = (v > 0.0).then(|| Span::from_millis_f64(v));
-        }
-        if let Some(v) = read("COPA_DELTA") {
-            self.delta = v;
-        }
-        if let Some(v) = read("COPA_LARGEST") {
-            self.largest_queue = v;
-        }
-        if let Some(v) = read("COPA_OVERLOAD") {
-            self.overload = v;
-        }
-        if let Some(v) = read("COPA_STEP") {
-            self.drain_step = v;
-        }
-        if let Some(v) = read("COPA_HOLD") {
-            self.hold = v as u32;
-        }
-    }
 }

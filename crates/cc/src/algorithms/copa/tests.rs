@@ -106,3 +106,53 @@ fn equal_flows_share_equally_and_delta_weighs() {
     let weighed = share(half, "copa:profile=paper,mode=default,delta=0.25");
     assert!((0.425..=0.575).contains(&weighed), "{weighed}");
 }
+
+/// The targets of this project over recorded channels: utilization of genericCC as measured, and ours at 45 ms at most.
+#[test]
+#[allow(clippy::disallowed_macros, reason = "says that it was skipped")]
+fn recorded_channels() {
+    let published = [
+        ("CampusWalk", 0.67),
+        ("CityDrive", 0.73),
+        ("Corniche", 0.84),
+        ("highwayGold", 0.65),
+        ("rapidGold", 0.82),
+    ];
+    let traces = traces();
+    if traces.is_empty() {
+        println!("skipped: no recorded traces");
+    }
+    for (name, ms) in traces {
+        let duration = Span::from_secs(60);
+        let service = Service::Opportunities(ms);
+        let full = capacity(&service, duration);
+        let scenario = Scenario {
+            service,
+            tick: Span::from_millis(2),
+            ..Scenario::constant(Rate::mbps(1), Span::from_millis(40), duration)
+        };
+        let r = run(&scenario, vec![build("copa")]).remove(0);
+        let used = r.packets(Time::ZERO) as f64 / full;
+        let delay = 20.0 + r.mean_wait_ms(Time::ZERO);
+        let least = published
+            .iter()
+            .find(|(n, _)| *n == name)
+            .map_or(0.0, |(_, u)| *u);
+        assert!(
+            used >= least && delay <= 45.0,
+            "{name}: {used} of {least}, {delay} ms"
+        );
+        // CityDrive itself stands still for 368 ms.
+        let first_seconds: Vec<_> = r
+            .delivered
+            .iter()
+            .filter(|(t, _)| *t < Time::from_millis(2000))
+            .collect();
+        assert!(
+            first_seconds
+                .iter()
+                .all(|(_, w)| *w < Span::from_millis(500)),
+            "{name}: slow start overshoots"
+        );
+    }
+}
