@@ -9,12 +9,14 @@
 //! | [`row`] | the fields of a result and the JSON object |
 //! | [`meter`] | from what happens at the bottleneck to throughput, delay and loss |
 //! | [`report`] | one self-contained HTML page |
+//! | [`sampler`] | TCP connections seen from the outside |
 #![forbid(unsafe_code)]
 
 mod distribution;
 pub mod meter;
 pub mod report;
 pub mod row;
+pub mod sampler;
 
 pub use meter::{Meter, Observed};
 pub use row::{Results, Row};

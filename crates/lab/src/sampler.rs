@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Watching TCP connections from the outside: the kernel's socket diagnosis, the same for every scheme.
+//!
+//! Bytes acknowledged + bytes still in the send queue = bytes that the application has written. With the times at which the
+//! other application read them this gives the delay from application to application, wherever bytes are parked on the way.
+use crate::distribution::Distribution;
+use alcc_units::{Span, Time};
+use netlink_packet_core::{
+    NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_sock_diag::SockDiagMessage;
+use netlink_packet_sock_diag::constants::{AF_INET, IPPROTO_TCP};
+use netlink_packet_sock_diag::inet::nlas::Nla;
+use netlink_packet_sock_diag::inet::{
+    ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags,
+};
+use netlink_sys::protocols::NETLINK_SOCK_DIAG;
+use netlink_sys::{Socket, SocketAddr};
+use std::io;
+
+/// How often a connection is looked at: the error bound of write times.
+pub const PERIOD: Span = Span::from_millis(5);
+
+/// One look at one connection.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Connection {
+    /// The peer's port.
+    pub peer: u16,
+    /// Bytes the application has written so far.
+    pub written: u64,
+    /// Bytes the peer has acknowledged.
+    pub acked: u64,
+    /// Smoothed round trip; `None` before the first sample.
+    pub rtt: Option<Span>,
+    /// Segments sent again so far.
+    pub retransmits: u64,
+    /// Retransmission timeouts so far; `None` if the kernel (before 6.7) does not count them.
+    pub timeouts: Option<u64>,
+    /// Congestion window in segments.
+    pub cwnd: u32,
+    /// The kernel's congestion control.
+    pub congestion: String,
+}
+
+/// A socket to the kernel's diagnosis. It belongs to the network namespace in which it was opened.
+pub struct Diagnosis {
+    socket: Socket,
+    buffer: Vec<u8>,
+}
+
+impl Diagnosis {
+    /// Opens one in the network namespace of the calling thread.
+    ///
+    /// # Errors
+    /// What the kernel says: it was built without INET_DIAG, or no descriptor is left.
+    pub fn open() -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        Ok(Self {
+            socket,
+            buffer: vec![0; 32 * 1024],
+        })
+    }
+
+    /// All IPv4 connections whose port on our side is `port`.
+    ///
+    /// # Errors
+    /// What the kernel says, or [`io::ErrorKind::InvalidData`] for an answer that makes no sense.
+    pub fn connections(&mut self, port: u16) -> io::Result<Vec<Connection>> {
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+        let mut socket_id = SocketId::new_v4();
+        socket_id.source_port = port;
+        let request = InetRequest {
+            family: AF_INET,
+            protocol: IPPROTO_TCP,
+            extensions: ExtensionFlags::INFO | ExtensionFlags::CONG,
+            states: StateFlags::ESTABLISHED | StateFlags::FIN_WAIT1 | StateFlags::CLOSE_WAIT,
+            socket_id,
+        };
+        let mut message = NetlinkMessage::new(header, SockDiagMessage::InetRequest(request).into());
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        self.socket.send(&bytes, 0)?;
+
+        let mut found = Vec::new();
+        loop {
+            let size = self.socket.recv(&mut &mut self.buffer[..], 0)?;
+            let mut rest = self.buffer.get(..size).unwrap_or_default();
+            while !rest.is_empty() {
+                let message = NetlinkMessage::<SockDiagMessage>::deserialize(rest)
+                    .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))?;
+                match message.payload {
+                    NetlinkPayload::Done(_) => return Ok(found),
+                    NetlinkPayload::Error(e) => return Err(e.to_io()),
+                    NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(response)) => {
+                        found.extend(connection(&response, port));
+                    }
+                    _ => {}
+                }
+                let length = (message.header.length as usize).next_multiple_of(4);
+                rest = rest.get(length.max(16)..).unwrap_or_default();
+            }
+        }
+    }
+}
+
+fn connection(response: &InetResponse, port: u16) -> Option<Connection> {
+    let id = &response.header.socket_id;
+    if id.source_port != port {
+        return None;
+    }
+    let mut found = Connection {
+        peer: id.destination_port,
+        ..Connection::default()
+    };
+    let mut info = false;
+    for attribute in &response.nlas {
+        match attribute {
+            Nla::TcpInfo(bytes) => info = read_info(bytes, &mut found),
+            Nla::Congestion(name) => found.congestion.clone_from(name),
+            _ => {}
+        }
+    }
+    found.written = found.acked + u64::from(response.header.send_queue);
+    info.then_some(found)
+}
+
+/// Reads `struct tcp_info` (linux/tcp.h), which grows at its end with newer kernels. False if it is too short to be useful.
+fn read_info(info: &[u8], into: &mut Connection) -> bool {
+    let u32_at = |at: usize| {
+        info.get(at..at + 4)
+            .and_then(|b| b.try_into().ok())
+            .map(u32::from_ne_bytes)
+    };
+    let u64_at = |at: usize| {
+        info.get(at..at + 8)
+            .and_then(|b| b.try_into().ok())
+            .map(u64::from_ne_bytes)
+    };
+    let u16_at = |at: usize| {
+        info.get(at..at + 2)
+            .and_then(|b| b.try_into().ok())
+            .map(u16::from_ne_bytes)
+    };
+    let Some(acked) = u64_at(120) else {
+        return false;
+    };
+    into.acked = acked;
+    into.rtt = u32_at(68)
+        .filter(|us| *us > 0)
+        .map(|us| Span::from_micros(us.into()));
+    into.cwnd = u32_at(80).unwrap_or_default();
+    into.retransmits = u32_at(100).unwrap_or_default().into();
+    into.timeouts = u16_at(240).map(u64::from);
+    true
+}
+
+/// What looking at one connection again and again has told.
+#[derive(Default)]
+pub struct History {
+    /// Bytes written by then; both never go back.
+    written: Vec<(Time, u64)>,
+    rtts: Vec<(Time, Span)>,
+    last: Connection,
+}
+
+impl History {
+    /// Adds a look. The connection with the most bytes is the one that is meant: others are probes.
+    pub fn add(&mut self, at: Time, connections: Vec<Connection>) {
+        let Some(now) = connections.into_iter().max_by_key(|c| c.written) else {
+            return;
+        };
+        if self.written.last().is_none_or(|(_, n)| *n < now.written) {
+            self.written.push((at, now.written));
+        }
+        if let Some(rtt) = now.rtt {
+            self.rtts.push((at, rtt));
+        }
+        self.last = now;
+    }
+
+    /// The latest look.
+    pub fn last(&self) -> &Connection {
+        &self.last
+    }
+
+    /// When byte number `offset` (from 1) was written, to [`PERIOD`] at worst: between two looks it is taken to have been
+    /// written evenly. `None` if no look saw it.
+    fn written_at(&self, offset: u64) -> Option<Time> {
+        let after = self.written.partition_point(|(_, n)| *n < offset);
+        let (to, n) = *self.written.get(after)?;
+        let Some((mut from, m)) = after.checked_sub(1).map(|i| self.written[i]) else {
+            return Some(to);
+        };
+        // Nothing changed for long and then something did: it was written within the last period.
+        from = from.max(Time::from_nanos(
+            to.as_nanos().saturating_sub(PERIOD.as_nanos()),
+        ));
+        let share = (offset - m) as f64 / (n - m) as f64;
+        Some(from + to.since(from).mul_f64(share))
+    }
+
+    /// Median and 95th percentile, per byte, of the time from write to read, in ms. `reads` are (when, bytes read by then).
+    pub fn app_delay_ms(&self, reads: &[(Time, u64)], from: Time, to: Time) -> Option<[f64; 2]> {
+        let mut delays = Distribution::new();
+        let mut before = 0;
+        for (at, offset) in reads {
+            let bytes = offset - before;
+            before = *offset;
+            if *at < from || *at >= to {
+                continue;
+            }
+            if let Some(written) = self.written_at(*offset) {
+                delays.add(at.since(written), bytes);
+            }
+        }
+        Some([delays.quantile_ms(0.5)?, delays.quantile_ms(0.95)?])
+    }
+
+    /// Mean and 95th percentile of the smoothed round trip in `from..to`, in ms.
+    pub fn rtt_ms(&self, from: Time, to: Time) -> Option<[f64; 2]> {
+        let mut all = Distribution::new();
+        for (at, rtt) in &self.rtts {
+            if *at >= from && *at < to {
+                all.add(*rtt, 1);
+            }
+        }
+        Some([all.mean_ms()?, all.quantile_ms(0.95)?])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    fn ms(n: u64) -> Time {
+        Time::from_millis(n)
+    }
+
+    fn wrote(written: u64) -> Vec<Connection> {
+        vec![Connection {
+            written,
+            rtt: Some(Span::from_millis(40)),
+            ..Connection::default()
+        }]
+    }
+
+    #[test]
+    fn write_times_are_between_the_looks_that_enclose_them() {
+        let mut history = History::default();
+        history.add(ms(0), wrote(0));
+        history.add(ms(5), wrote(1_000));
+        history.add(ms(10), wrote(1_000));
+        history.add(ms(100), wrote(2_000));
+        assert_eq!(history.written_at(500), Some(Time::from_nanos(2_500_000)));
+        assert_eq!(history.written_at(1_000), Some(ms(5)));
+        // Quiet from 5 to 95 ms as far as anyone knows.
+        assert_eq!(
+            history.written_at(1_500),
+            Some(Time::from_nanos(97_500_000))
+        );
+        assert_eq!(history.written_at(2_001), None);
+        // 1000 bytes after 25 - 5 = 20 ms, 1000 after 200 - 100 = 100 ms; the read at 300 ms is outside.
+        let reads = [(ms(25), 1_000), (ms(200), 2_000), (ms(300), 2_000)];
+        let [median, p95] = history.app_delay_ms(&reads, ms(0), ms(250)).unwrap();
+        assert!(
+            (median - 20.0).abs() < 0.1 && (p95 - 100.0).abs() < 0.1,
+            "{median} {p95}"
+        );
+        assert_eq!(history.app_delay_ms(&reads, ms(0), ms(10)), None);
+        assert_eq!(history.rtt_ms(ms(0), ms(50)).map(|r| r[0]), Some(40.0));
+    }
+
+    #[test]
+    fn probes_beside_the_transfer_are_not_mistaken_for_it() {
+        let mut history = History::default();
+        let both = [wrote(10), wrote(5_000)].concat();
+        history.add(ms(1), both);
+        history.add(ms(2), Vec::new());
+        assert_eq!(history.last().written, 5_000);
+    }
+
+    /// The kernel itself: what we write is what it says was written.
+    #[test]
+    fn a_real_connection_shows_what_was_written() {
+        let Ok(mut diagnosis) = Diagnosis::open() else {
+            eprintln!("skipped: needs the kernel's socket diagnosis (INET_DIAG)");
+            return;
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        server.write_all(&[7; 50_000]).unwrap();
+        let mut back = vec![0; 50_000];
+        client.read_exact(&mut back).unwrap();
+        let Ok(found) = diagnosis.connections(port) else {
+            eprintln!("skipped: needs the kernel's socket diagnosis (INET_DIAG)");
+            return;
+        };
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].written, 50_000);
+        assert_eq!(found[0].peer, client.local_addr().unwrap().port());
+        assert!(
+            found[0].rtt.is_some() && found[0].cwnd > 0 && !found[0].congestion.is_empty(),
+            "{found:?}"
+        );
+    }
+}
