@@ -95,16 +95,7 @@ impl Curve {
         }
         if self.first > 2 && above(self.first) {
             // A rising straight line from 2 to the first data.
-            let (mut below, mut beyond) = (2, self.first);
-            while beyond - below > 1 {
-                let middle = below + (beyond - below) / 2;
-                if above(middle) {
-                    beyond = middle
-                } else {
-                    below = middle
-                }
-            }
-            return Some(below);
+            return Some(halve(2, self.first, above));
         }
         let cell = self.highest.partition_point(|highest| *highest <= d);
         if cell < self.highest.len() {
@@ -118,17 +109,21 @@ impl Curve {
         if !above(LARGEST) {
             return None;
         }
-        let (mut below, mut beyond) = (self.last.max(2), LARGEST);
-        while beyond > below + 1 {
-            let middle = below + (beyond - below) / 2;
-            if above(middle) {
-                beyond = middle
-            } else {
-                below = middle
-            }
-        }
-        Some(below)
+        Some(halve(self.last.max(2), LARGEST, above))
     }
+}
+
+/// The last window that is not `above`, between one that is not and one that is.
+fn halve(mut below: u32, mut beyond: u32, above: impl Fn(u32) -> bool) -> u32 {
+    while beyond > below + 1 {
+        let middle = below + (beyond - below) / 2;
+        if above(middle) {
+            beyond = middle;
+        } else {
+            below = middle;
+        }
+    }
+    below
 }
 
 #[cfg(test)]

@@ -117,6 +117,11 @@ impl Estimator {
         }
     }
 
+    /// Largest sample since the last epoch.
+    pub(super) fn newest(&self) -> Option<f64> {
+        self.newest
+    }
+
     /// Forgets the samples of the running epoch.
     pub(super) fn forget_epoch(&mut self) {
         self.newest = None;
@@ -150,6 +155,7 @@ impl Estimator {
         let tested = if settings.ratio_on_new { new } else { old };
         let floor = self.d_min.max(SMALLEST);
         let limit = settings.ratio * floor;
+        let quiet = settings.quiet * (limit - floor);
         if settings.sharp && raw > limit {
             if end.may_cut && !end.frozen {
                 self.d_est = floor.max(self.d_est.min(limit) * limit / raw);
@@ -166,7 +172,7 @@ impl Estimator {
                     }
                 }
             }
-        } else if raw - old > DEAD_BAND {
+        } else if raw - old > DEAD_BAND && raw - floor >= quiet {
             self.d_est = floor.max(self.d_est - settings.down);
         } else if !end.no_increase {
             self.d_est += settings.up;
@@ -204,4 +210,225 @@ pub(super) fn release_exact(window: f64, in_flight: f64, epochs: u64) -> f64 {
 /// Epochs in a round trip, rounded up, at least 1.
 pub(super) fn epochs_in(rtt_ms: f64, epoch_ms: f64) -> u64 {
     ((rtt_ms / epoch_ms.max(SMALLEST)).ceil() as u64).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CODE: Settings = Settings::ORIGINAL;
+
+    fn close(found: f64, want: f64) {
+        assert!((found - want).abs() < 1e-4, "{found} is not {want}");
+    }
+
+    fn state(d_est: f64, d_min: f64, d_max: f64) -> Estimator {
+        Estimator {
+            d_est,
+            d_min,
+            d_max: Some(d_max),
+            ..Estimator::new(&CODE)
+        }
+    }
+
+    fn end(in_flight: u64) -> EpochEnd {
+        EpochEnd {
+            silence: 0.0,
+            in_flight,
+            frozen: false,
+            no_increase: false,
+            may_cut: true,
+        }
+    }
+
+    fn with_ratio(ratio: f64) -> Settings {
+        Settings { ratio, ..CODE }
+    }
+
+    /// One epoch with one sample; the sample is not allowed to be a new minimum here.
+    fn step(e: &mut Estimator, raw: f64, end: &EpochEnd, settings: &Settings) -> Verdict {
+        e.newest = Some(raw);
+        e.epoch(end, settings)
+    }
+
+    #[test]
+    fn equations_2_and_3() {
+        let mut e = state(100.0, 10.0, 50.0);
+        let mut old = 50.0;
+        for (raw, d_max, change, of_averages) in [
+            (60.0, 58.0, 10.0, 8.0),
+            (60.0, 59.6, 2.0, 1.6),
+            (55.0, 55.92, -4.6, -3.68),
+            (55.0, 55.184, -0.92, -0.736),
+            (80.0, 75.0368, 24.816, 19.8528),
+        ] {
+            step(&mut e, raw, &end(5), &with_ratio(20.0));
+            let new = e.d_max.unwrap();
+            close(new, d_max);
+            close(raw - old, change);
+            close(new - old, of_averages);
+            old = new;
+        }
+    }
+
+    #[test]
+    fn the_programs_rtt_average_starts_at_zero() {
+        let mut e = Estimator::new(&CODE);
+        for (n, want) in (1..).zip([12.5, 23.4375, 33.007_812_5, 41.381_8]) {
+            e.sample(100.0, &CODE);
+            assert!((e.rtt() - want).abs() < 1e-3, "{n}: {}", e.rtt());
+        }
+        for (more, want) in [(4, 65.6391), (8, 88.1933), (8, 95.9431)] {
+            (0..more).for_each(|_| e.sample(100.0, &CODE));
+            close(e.rtt(), want);
+        }
+        let mut ours = Estimator::new(&Settings::TUNED);
+        ours.sample(100.0, &Settings::TUNED);
+        close(ours.rtt(), 100.0);
+    }
+
+    #[test]
+    fn equation_4_the_ratio_branch() {
+        let two = with_ratio(2.0);
+        // (D_est, in flight) -> (D_est, D_min, suppressed)
+        for ((d_est, in_flight), (want, d_min, suppressed)) in [
+            ((90.0, 5), (88.0, 40.0, false)),
+            ((41.0, 5), (40.0, 40.0, true)),
+            ((41.0, 1), (40.0, 50.0, false)),
+        ] {
+            let mut e = state(d_est, 40.0, 81.0);
+            let verdict = step(&mut e, 81.0, &end(in_flight), &two);
+            assert_eq!(
+                (e.d_est, e.d_min, verdict.suppress),
+                (want, d_min, suppressed)
+            );
+        }
+        // The paper's text would go to 39, below D_min; every profile has the floor.
+        let mut e = state(41.0, 40.0, 81.0);
+        step(
+            &mut e,
+            81.0,
+            &end(5),
+            &Settings {
+                ratio: 2.0,
+                ..Settings::PAPER
+            },
+        );
+        assert_eq!(e.d_est, 40.0);
+        // Exactly R is tolerated; the average of before counts.
+        let mut e = state(90.0, 40.0, 80.0);
+        step(&mut e, 80.0, &end(5), &two);
+        assert_eq!(e.d_est, 92.0);
+        let mut e = state(90.0, 40.0, 81.0);
+        step(
+            &mut e,
+            81.0,
+            &EpochEnd {
+                frozen: true,
+                ..end(5)
+            },
+            &two,
+        );
+        assert_eq!(e.d_est, 90.0);
+    }
+
+    #[test]
+    fn equation_4_rising_and_not_rising() {
+        for (d_est, raw, want) in [
+            (70.0, 60.00005, 72.0),
+            (70.0, 60.001, 69.0),
+            (40.5, 61.0, 40.0),
+        ] {
+            let mut e = state(d_est, 40.0, 60.0);
+            step(&mut e, raw, &end(5), &CODE);
+            assert_eq!(e.d_est, want, "{raw}");
+        }
+    }
+
+    #[test]
+    fn an_empty_epoch_probes_or_holds() {
+        for (silence, d_est, d_max) in [(12.0, 72.0, 60.0), (75.0, 69.0, 72.0)] {
+            let mut e = state(70.0, 40.0, 60.0);
+            e.epoch(&EpochEnd { silence, ..end(5) }, &CODE);
+            assert_eq!(e.d_est, d_est);
+            close(e.d_max.unwrap(), d_max);
+        }
+        let hold = Settings {
+            empty: Empty::Hold,
+            ..CODE
+        };
+        for (silence, d_est) in [(12.0, 70.0), (75.0, 69.0)] {
+            let mut e = state(70.0, 40.0, 60.0);
+            e.epoch(&EpochEnd { silence, ..end(5) }, &hold);
+            assert_eq!(e.d_est, d_est);
+        }
+    }
+
+    #[test]
+    fn equation_5_in_whole_packets() {
+        // (W, in flight, RTT ms) -> packets
+        for ((w, in_flight, rtt), want) in [
+            ((10, 10, 4.0), 0),
+            ((10, 10, 5.0), 0),
+            ((10, 10, 5.01), 10),
+            ((10, 10, 10.0), 10),
+            ((10, 10, 12.0), 5),
+            ((20, 20, 20.0), 7),
+            ((20, 19, 20.0), 8),
+            ((50, 50, 100.0), 3),
+            ((55, 50, 100.0), 8),
+            ((40, 50, 100.0), 0),
+            ((100, 0, 100.0), 100),
+        ] {
+            assert_eq!(
+                release_whole(w, in_flight, epochs_in(rtt, 5.0)),
+                want,
+                "{w} {in_flight} {rtt}"
+            );
+        }
+        close(release_exact(50.0, 50.0, 20), 2.6316);
+        close(release_exact(10.0, 10.0, 2), 0.0);
+        assert_eq!(release_whole(u64::MAX, u64::MAX, u64::MAX), 2);
+    }
+
+    #[test]
+    fn equation_5_settles_slightly_above_the_window() {
+        for n in [3_u64, 4, 10, 20] {
+            // An n-th of what is in flight comes home per epoch.
+            let mut in_flight = 0.0;
+            for _ in 0..2000 {
+                in_flight += release_exact(1000.0, in_flight, n) - in_flight / n as f64;
+            }
+            let n = n as f64;
+            close(in_flight / 1000.0, n * (n - 1.0) / (n * (n - 1.0) - 1.0));
+        }
+    }
+
+    #[test]
+    fn a_sample_far_above_the_limit_cuts_in_proportion_and_once() {
+        let mut e = state(200.0, 40.0, 150.0);
+        let verdict = step(&mut e, 480.0, &end(50), &Settings::TUNED);
+        // Limit 240, twice exceeded.
+        assert_eq!((e.d_est, verdict.cut), (100.0, true));
+        let again = EpochEnd {
+            may_cut: false,
+            ..end(50)
+        };
+        assert!(!step(&mut e, 480.0, &again, &Settings::TUNED).cut);
+        assert_eq!(e.d_est, 100.0);
+    }
+
+    #[test]
+    fn the_smallest_delay_grows_only_on_proof() {
+        let mut e = state(100.0, 40.0, 50.0);
+        (0..31).for_each(|_| e.clean_sample(90.0));
+        assert_eq!(e.d_min, 40.0);
+        e.clean_sample(41.0);
+        (0..31).for_each(|_| e.clean_sample(90.0));
+        assert_eq!(e.d_min, 40.0, "one short sample starts the proof over");
+        e.clean_sample(95.0);
+        assert_eq!(e.d_min, 90.0);
+        e.sample(42.0, &Settings::TUNED);
+        assert_eq!(e.d_min, 42.0);
+    }
 }

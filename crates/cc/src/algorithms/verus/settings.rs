@@ -8,7 +8,7 @@
 //! |---|---|---|---|---|---|
 //! | `epoch` (ε) | 5 | 5 | 5 | ms | P section 5 |
 //! | `ratio` (R) | 6 | 6 | 6 | – | P eq. 4 evaluates 2, 4, 6; C: 6 |
-//! | `soft` | 0.6 | 1 | 1 | share of (R-1) | ours: where equation 4 begins to push back |
+//! | `soft` | 0.8 | 1 | 1 | share of (R-1) | ours: where equation 4 begins to push back |
 //! | `alpha` | 0.2 | 0.2 | 0.2 | weight of the old | P eq. 2 gives no number; C |
 //! | `point_weight` | 0.875 | 0.875 | 0.875 | weight of the old | P no number; C |
 //! | `rtt_weight` | 0.875 | 0.875 | 0.875 | weight of the old | C |
@@ -16,9 +16,11 @@
 //! | `up` (δ2) | 2 | 2 | 2 | ms | P eq. 4; C |
 //! | `decrease` (M) | 0.7 | 0.7 | 0.7 | – | P eq. 6 no number; C |
 //! | `refit` | 1 | 1 | 1 | s | P section 5; C |
-//! | `rho` | 0 | 2 | 2 | – | C: the smoothing of its curve fit |
-//! | slow start ends at | `D_min (1 + (R-1)/3)` | `15 D_min` | 500 ms | RTT | P "e.g. 15"; C |
+//! | `rho` | 1 | 2 | 2 | – | C: the smoothing of its curve fit |
+//! | slow start ends at | `D_min (1 + 0.3 )` | `15 D_min` | 500 ms | RTT | P "e.g. 15"; C |
 //! | `start_window` | 10 | 1 | 1 | packets | RFC 6928 for ours; P, C |
+//! | `quiet` | 0.05 | – | – | share of (R-1) | ours: a queue below it is jitter |
+//! | `stale` | 4 | – | – | – | ours: D_est's queue over the queue seen that disproves the curve |
 //! | `flight_cap` | 1.25 | – | – | × W | ours |
 //! | `rate_cap` | yes | no | no | – | ours: `delivery rate × R × D_min` |
 //! | `sharp` | yes | no | no | – | ours: a sample above `R × D_min` cuts in proportion |
@@ -92,8 +94,11 @@ pub(super) struct Settings {
     pub(super) rate_cap: bool,
     /// A sample above `R × D_min` reduces D_est in proportion, once per round trip.
     pub(super) sharp: bool,
-    /// The label of a packet is what was in flight with it, if that is less than W.
-    pub(super) label_flight: bool,
+    /// A queue below this share of the tolerated one is jitter: the rising branch of equation 4 does not apply.
+    pub(super) quiet: f64,
+    /// The queue that D_est allows above this multiple of the queue seen, for two round trips: the curve is out of date,
+    /// learn it anew.
+    pub(super) stale: Option<f64>,
     /// Our care for idle, application-limited and re-routed flows.
     pub(super) careful: bool,
 }
@@ -126,7 +131,8 @@ impl Settings {
         flight_cap: None,
         rate_cap: false,
         sharp: false,
-        label_flight: false,
+        quiet: 0.0,
+        stale: None,
         careful: false,
     };
 
@@ -146,10 +152,10 @@ impl Settings {
 
     /// Ours. Numbers below are the ones to tune.
     pub(super) const TUNED: Self = Self {
-        soft: 0.6,
-        rho: 0.0,
+        soft: 0.8,
+        rho: 1.0,
         exit_at: ExitAt::Queue {
-            share: 1.0 / 3.0,
+            share: 0.3,
             floor: 5.0,
             cap: 250.0,
         },
@@ -158,7 +164,8 @@ impl Settings {
         flight_cap: Some(1.25),
         rate_cap: true,
         sharp: true,
-        label_flight: false,
+        quiet: 0.05,
+        stale: Some(4.0),
         careful: true,
         ..Self::PAPER
     };

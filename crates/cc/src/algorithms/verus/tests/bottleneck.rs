@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One sender, one bottleneck, virtual time: delivery opportunities of one packet each, a deep first-in first-out buffer,
+//! a constant base RTT. Acknowledgements are heard one by one, or at a tick as over TCP.
+use crate::{
+    AckBatch, Controller, Cx, Event, Kind, LimitedBy, Packet, Path, RttView, Sent, Source, Stamp,
+};
+use alcc_units::{Bytes, Rate, Span, Time};
+use std::collections::VecDeque;
+
+pub(super) const MSS: Bytes = Bytes::new(1500);
+
+/// What a run is made of.
+#[derive(Clone, Copy)]
+pub(super) struct Setup {
+    pub(super) base_rtt: Span,
+    /// `None`: each acknowledgement at its time; else all of a tick together at its end.
+    pub(super) tick: Option<Span>,
+    pub(super) duration: Time,
+}
+
+/// What came of it.
+#[derive(Default)]
+pub(super) struct Outcome {
+    /// Packets delivered per delivery opportunity.
+    pub(super) utilization: f64,
+    /// RTT by acknowledgement, with the time of the acknowledgement: (s, ms), true values.
+    pub(super) rtt: Vec<(f64, f64)>,
+    /// The gauges, about every 100 ms.
+    pub(super) gauges: Vec<(f64, Vec<f64>)>,
+    pub(super) story: Vec<(Time, Event)>,
+}
+
+impl Outcome {
+    /// Mean RTT from `from` seconds on, ms.
+    pub(super) fn mean(&self, from: f64) -> f64 {
+        let (sum, n) = self
+            .rtt
+            .iter()
+            .filter(|(t, _)| *t >= from)
+            .fold((0.0, 0.0), |(sum, n), (_, rtt)| (sum + rtt, n + 1.0));
+        sum / n
+    }
+
+    /// Quantile of the RTT from `from` seconds on, ms.
+    pub(super) fn quantile(&self, from: f64, q: f64) -> f64 {
+        let of = self.rtt.iter().filter(|(t, _)| *t >= from);
+        let mut sorted: Vec<f64> = of.map(|(_, rtt)| *rtt).collect();
+        sorted.sort_by(f64::total_cmp);
+        sorted[((sorted.len() - 1) as f64 * q) as usize]
+    }
+
+    /// Largest RTT up to `until` seconds, ms.
+    pub(super) fn peak(&self, until: f64) -> f64 {
+        let of = self.rtt.iter().filter(|(t, _)| *t <= until);
+        of.map(|(_, rtt)| *rtt).fold(0.0, f64::max)
+    }
+}
+
+/// Evenly spaced opportunities at a rate that `rate` gives for each second.
+pub(super) fn opportunities(
+    rate: impl Fn(u64) -> Rate + 'static,
+) -> Box<dyn Iterator<Item = Time>> {
+    Box::new(std::iter::successors(Some(Time::ZERO), move |at| {
+        Some(*at + rate(at.as_nanos() / 1_000_000_000).time_for(MSS))
+    }))
+}
+
+/// Runs `cc` over the opportunities.
+pub(super) fn run(
+    mut cc: Box<dyn Controller>,
+    setup: Setup,
+    mut link: Box<dyn Iterator<Item = Time>>,
+) -> Outcome {
+    let mut outcome = Outcome::default();
+    let mut log: Vec<(Time, Event)> = Vec::new();
+    let mut queue: VecDeque<Packet> = VecDeque::new();
+    let mut returning: VecDeque<(Time, Packet)> = VecDeque::new();
+    let mut heard: Vec<Packet> = Vec::new();
+    let (mut flight, mut delivered) = (Bytes::ZERO, Bytes::ZERO);
+    let (mut delivered_at, mut pn) = (Time::ZERO, 0);
+    let (mut offered, mut used) = (0.0, 0.0);
+    let mut view = RttView::default();
+    let mut opportunity = link.next().unwrap();
+    let mut now = Time::ZERO;
+    let path = Path {
+        mss: MSS,
+        rtt_hint: None,
+        seed: 1,
+    };
+    cc.on_start(&mut Cx { now, log: &mut log }, &path);
+    let mut next_tick = setup.tick.map(|tick| now + tick);
+    while now < setup.duration {
+        if outcome
+            .gauges
+            .last()
+            .is_none_or(|(at, _)| now.as_secs_f64() >= at + 0.1)
+        {
+            let mut values = Vec::new();
+            cc.gauges(&mut |_, value| values.push(value));
+            outcome.gauges.push((now.as_secs_f64(), values));
+        }
+        // Deliver.
+        while opportunity <= now {
+            offered += 1.0;
+            if let Some(packet) = queue.pop_front() {
+                used += 1.0;
+                returning.push_back((opportunity + setup.base_rtt, packet));
+            }
+            opportunity = link.next().unwrap();
+        }
+        // Hear.
+        if next_tick.is_none_or(|at| at <= now) {
+            while let Some((at, packet)) = returning.front().copied().filter(|(at, _)| *at <= now) {
+                returning.pop_front();
+                let truth = at.since(packet.sent_at).as_millis_f64();
+                outcome.rtt.push((now.as_secs_f64(), truth));
+                heard.push(Packet {
+                    rtt: Some(now.since(packet.sent_at)),
+                    ..packet
+                });
+            }
+            next_tick = setup.tick.map(|tick| now + tick);
+        }
+        if let Some(last) = heard.last().copied() {
+            let before = flight;
+            for packet in &heard {
+                flight -= packet.len;
+                delivered += packet.len;
+            }
+            delivered_at = now;
+            view.latest = last.rtt.unwrap();
+            view.smoothed = view.smoothed.mul_f64(0.875) + view.latest.mul_f64(0.125);
+            let took = now.since(last.stamp.delivered_at);
+            let ack = AckBatch {
+                acked: &heard,
+                in_flight_before: before,
+                in_flight: flight,
+                delivered,
+                rtt: view,
+                rate: Some(Rate::of(
+                    delivered.saturating_sub(last.stamp.delivered),
+                    took,
+                )),
+                round_start: false,
+                limited: LimitedBy {
+                    quota: true,
+                    ..LimitedBy::default()
+                },
+                in_recovery: false,
+                source: Source::Wire,
+                rtt_error: setup.tick.unwrap_or(Span::ZERO),
+            };
+            cc.on_ack(&mut Cx { now, log: &mut log }, &ack);
+            heard.clear();
+        }
+        if cc.next_timer().is_some_and(|at| at <= now) {
+            cc.on_timer(&mut Cx { now, log: &mut log });
+            assert!(
+                cc.next_timer().is_none_or(|at| at > now),
+                "timer in the past"
+            );
+        }
+        // Send.
+        loop {
+            let allowance = cc.allowance();
+            assert!(allowance.window >= MSS);
+            let fits = flight + MSS <= allowance.window || flight == Bytes::ZERO;
+            if !fits || allowance.quota < MSS {
+                break;
+            }
+            let sent = Sent {
+                pn,
+                len: MSS,
+                in_flight_before: flight,
+                kind: Kind::New,
+                app_limited: false,
+            };
+            let tag = cc.on_sent(&mut Cx { now, log: &mut log }, &sent);
+            if flight == Bytes::ZERO {
+                delivered_at = now;
+            }
+            flight += MSS;
+            let stamp = Stamp {
+                delivered,
+                delivered_at,
+                in_flight: flight,
+                app_limited: false,
+            };
+            queue.push_back(Packet {
+                pn,
+                len: MSS,
+                sent_at: now,
+                tag,
+                stamp,
+                rtt: None,
+                kind: Kind::New,
+            });
+            pn += 1;
+        }
+        let arrival = returning.front().map(|(at, _)| *at);
+        let hear = arrival.map(|at| next_tick.map_or(at, |tick| tick.max(at)));
+        let next = [Some(opportunity), hear, cc.next_timer(), next_tick];
+        now = next.into_iter().flatten().min().unwrap().max(now);
+    }
+    outcome.utilization = used / offered;
+    outcome.story = log;
+    outcome
+}
