@@ -70,7 +70,7 @@ pub(crate) fn run(command: &mut Command) -> Result<ExitCode, Failure> {
                 children()
             };
             for pid in targets {
-                drop(kill(pid, signal));
+                let _ = kill(pid, signal);
             }
         }
     }

@@ -247,7 +247,7 @@ impl<W: Waker> Work<W> {
         let readings = runtime.readings.fetch_add(1, Ordering::Relaxed);
         assert!(
             runtime.settings.fault.is_none_or(|n| readings < n),
-            "fault asked for by ALCC_FAULT"
+            "fault asked for"
         );
         match conn.visit(runtime, &mut self.log) {
             Next::At(at) => self.due.push(Reverse((at, id))),

@@ -50,6 +50,9 @@ pub(crate) struct Args {
     /// Write the report to FILE as one JSON object
     #[arg(long, value_name = "FILE", require_equals = true)]
     json: Option<PathBuf>,
+    /// For tests: let the runtime of each process fail after so many readings
+    #[arg(long, value_name = "N", hide = true)]
+    fault: Option<u64>,
     /// Say nothing at exit
     #[arg(long)]
     quiet: bool,

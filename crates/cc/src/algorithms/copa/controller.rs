@@ -387,6 +387,7 @@ impl Controller for Copa {
     fn needs(&self) -> Needs {
         Needs {
             per_packet_ack: true,
+            paced: true,
             feedback_period: Span::from_millis(1),
             ..Needs::default()
         }
