@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 CARGO  ?= cargo
 PREFIX ?= /usr/local
+SECONDS ?= 30
 DESTDIR ?=
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 ALCC   := $(TARGET)/release/alcc
@@ -36,7 +37,7 @@ doc: ## The API documentation, into target/doc
 
 fuzz: ## Fuzz every parser and the algorithms (SECONDS=30 each, TARGETS="units trace")
 	@scripts/setup build fuzz
-	@scripts/fuzz
+	@TARGETS="$(TARGETS)" SECONDS_EACH="$(SECONDS)" scripts/fuzz
 
 bench: ## Speed of the pure crates and the cost of the runtime
 	@scripts/setup build

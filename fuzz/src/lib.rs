@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What is fuzzed: one function of bytes per target, which panics if the code under test does what it must not.
+//!
+//! The fuzzer (`make fuzz`) calls them with inputs that it invents, `crates/cli/tests/corpus.rs` with those that are kept
+//! in `corpus/TARGET/`. To add a target: a function, its line in [`TARGETS`], and a folder with a few inputs.
+#![forbid(unsafe_code)]
+
+use alcc_cc::{Cx, Discard, Path, Registry, Spec};
+use alcc_link::{Direction, DirectionSpec, Order, Outcome, Packet, QueueSpec, RateSpec};
+use alcc_socket::{Pattern, Settings};
+use alcc_trace::Trace;
+use alcc_units::{Bytes, Rate, Span, Time};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+
+/// A target.
+pub type Target = fn(&[u8]);
+
+/// All targets by name.
+pub const TARGETS: &[(&str, Target)] = &[
+    ("units", units),
+    ("algorithm", algorithm),
+    ("queue", queue),
+    ("trace", trace),
+    ("link", link),
+    ("settings", settings),
+];
+
+/// The target of that name.
+pub fn target(name: &str) -> Option<Target> {
+    TARGETS.iter().find(|(n, _)| *n == name).map(|(_, t)| *t)
+}
+
+fn one_line(error: impl ToString) {
+    let message = error.to_string();
+    assert!(!message.trim().is_empty(), "an empty message");
+}
+
+/// Quantities: what is read prints as something that reads as the same.
+fn units(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    match text.parse::<Span>() {
+        Ok(v) => assert_eq!(v.to_string().parse(), Ok(v), "{text}"),
+        Err(e) => one_line(e),
+    }
+    match text.parse::<Rate>() {
+        Ok(v) => assert_eq!(v.to_string().parse(), Ok(v), "{text}"),
+        Err(e) => one_line(e),
+    }
+    match text.parse::<Bytes>() {
+        Ok(v) => assert_eq!(v.get().to_string().parse(), Ok(v), "{text}"),
+        Err(e) => one_line(e),
+    }
+}
+
+/// Names of algorithms with options: any text is an algorithm that starts, or an error.
+fn algorithm(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    let spec: Spec = match text.parse() {
+        Ok(spec) => spec,
+        Err(e) => return one_line(e),
+    };
+    assert_eq!(spec.to_string().parse().ok(), Some(spec.clone()));
+    let mut cc = match Registry::builtin().build(&spec) {
+        Ok(cc) => cc,
+        Err(e) => return one_line(e),
+    };
+    let mss = Bytes::new(1448);
+    let path = Path {
+        mss,
+        rtt_hint: Some(Span::from_millis(40)),
+        seed: 1,
+    };
+    let mut log = Discard;
+    for ms in 0..50 {
+        let now = Time::from_millis(ms * 20);
+        let mut cx = Cx { now, log: &mut log };
+        if ms == 0 {
+            cc.on_start(&mut cx, &path);
+        }
+        if cc.next_timer().is_some_and(|t| t <= now) {
+            cc.on_timer(&mut cx);
+            assert!(
+                cc.next_timer().is_none_or(|t| t > now),
+                "{text}: a timer in the past"
+            );
+        }
+        assert!(
+            cc.allowance().window >= mss,
+            "{text}: a window below one packet"
+        );
+    }
+}
+
+/// Names of queues with options.
+fn queue(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    match text.parse::<QueueSpec>() {
+        Ok(spec) => {
+            let again: QueueSpec = spec.to_string().parse().expect("a queue prints as typed");
+            assert_eq!(again.to_string(), spec.to_string());
+            assert!(spec.queue().is_empty());
+        }
+        Err(e) => one_line(e),
+    }
+}
+
+/// Trace files: any bytes are a trace that is written back as the same trace, or an error.
+fn trace(bytes: &[u8]) {
+    let trace = match Trace::parse(bytes) {
+        Ok(trace) => trace,
+        Err(e) => return one_line(e),
+    };
+    let mut written = Vec::new();
+    trace.write(&mut written).expect("memory takes it");
+    assert_eq!(
+        Trace::parse(&written).expect("what we write we read"),
+        trace
+    );
+    let cursor = trace.cursor();
+    let mut last = Time::ZERO;
+    for (n, at) in (0u64..).zip(trace.cursor().take(3 * trace.len().min(1000))) {
+        assert!(at >= last, "opportunity {n} goes back");
+        assert_eq!(cursor.time_of(n), at);
+        assert!(cursor.count_before(at) <= n);
+        last = at;
+    }
+}
+
+/// One direction of a path under arbitrary arrivals: packets are conserved, outcomes are in order, nothing travels in time.
+fn link(bytes: &[u8]) {
+    const QUEUES: &[&str] = &[
+        "droptail",
+        "droptail:packets=1",
+        "droptail:bytes=3000",
+        "codel",
+        "codel:target=1ms,interval=10ms",
+        "red",
+    ];
+    let [kind, queue, delay, loss, seed, events @ ..] = bytes else {
+        return;
+    };
+    let rate = match kind % 4 {
+        0 => RateSpec::Unlimited,
+        1 => RateSpec::Fixed(Rate::bps(u64::from(*kind) * 50_000)),
+        2 => RateSpec::Fixed(Rate::ZERO),
+        _ => RateSpec::Trace(Trace::new(vec![1, 1, u32::from(*kind), 300, 301]).expect("a trace")),
+    };
+    // A queue that this build does not have is left out.
+    let Ok(queue) = QUEUES[usize::from(*queue) % QUEUES.len()].parse() else {
+        return;
+    };
+    let order = if seed % 2 == 0 {
+        Order::Down
+    } else {
+        Order::Up
+    };
+    let spec = DirectionSpec {
+        rate,
+        queue,
+        delay: Span::from_millis(u64::from(*delay)),
+        loss: f64::from(*loss) / 255.0,
+    };
+    let mut direction = Direction::new(&spec, order, u64::from(*seed));
+    let mut now = Time::ZERO;
+    let (mut pushed, mut gone) = (0u64, 0u64);
+    let (mut out, mut seen) = (Vec::new(), BTreeSet::new());
+    let mut check = |now: Time, out: &mut Vec<Outcome>, gone: &mut u64| {
+        for outcome in out.drain(..) {
+            let (at, ended) = match outcome {
+                Outcome::Arrived { at, .. } => (at, None),
+                Outcome::Departed { at, arrived, .. } => {
+                    assert!(arrived <= at);
+                    (at, None)
+                }
+                Outcome::Delivered {
+                    at,
+                    packet,
+                    arrived,
+                    queue_delay,
+                } => {
+                    assert!(arrived + queue_delay <= at);
+                    (at, Some(packet.id))
+                }
+                Outcome::Dropped { at, packet, .. } => (at, Some(packet.id)),
+            };
+            assert!(at <= now, "an outcome of the future");
+            if let Some(id) = ended {
+                assert!(seen.insert(id), "packet {id} ends twice");
+                *gone += 1;
+            }
+        }
+    };
+    for event in events.chunks(2).take(2000) {
+        now += Span::from_micros(u64::from(event[0]) * 97);
+        let next = direction.next_event();
+        if event.len() == 2 && event[1] != 0 {
+            let packet = Packet {
+                id: pushed,
+                flow: u32::from(event[1] % 3),
+                len: Bytes::new(u64::from(event[1]) * 40),
+            };
+            pushed += 1;
+            direction.push(now, packet, &mut out);
+        } else {
+            direction.advance(now, &mut out);
+            assert!(
+                next.is_none_or(|t| t > now) || !out.is_empty() || direction.next_event() != next
+            );
+        }
+        check(now, &mut out, &mut gone);
+        assert_eq!(
+            pushed,
+            gone + direction.inside() as u64,
+            "packets are conserved"
+        );
+        assert!(
+            direction.next_event().is_none_or(|t| t > now),
+            "an event of the past is left"
+        );
+    }
+}
+
+/// What the preload library reads from its environment: it is never allowed to take a server down.
+fn settings(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    let lines: Vec<(&str, &str)> = text.lines().filter_map(|l| l.split_once('=')).collect();
+    for (_, value) in &lines {
+        for part in value.split(',') {
+            match part.parse::<Pattern>() {
+                Ok(pattern) => assert_eq!(pattern.to_string().parse(), Ok(pattern)),
+                Err(e) => one_line(e),
+            }
+        }
+    }
+    let variable = |name: &str| {
+        lines
+            .iter()
+            .find(|(n, _)| *n == name)
+            .map(|(_, v)| OsString::from(v))
+    };
+    let registry = Registry::builtin();
+    match Settings::from_env(&registry, variable) {
+        Ok(Some(settings)) => {
+            let environment = settings.to_env();
+            let again = Settings::from_env(&registry, |name| {
+                environment
+                    .iter()
+                    .find(|(n, _)| *n == name)
+                    .and_then(|(_, v)| v.clone())
+            });
+            let again = again
+                .expect("what we write we read")
+                .expect("there is an algorithm");
+            assert_eq!(again.to_env(), environment);
+        }
+        Ok(None) => {}
+        Err(e) => one_line(e),
+    }
+}
