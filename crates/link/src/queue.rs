@@ -13,7 +13,7 @@ macro_rules! queues {
     };
 }
 
-queues! { droptail }
+queues! { droptail, red, codel }
 
 /// Packets that wait for a bottleneck. First in, first out, unless its documentation says otherwise.
 ///

@@ -272,3 +272,35 @@ fn on_a_fixed_link_the_packet_in_service_has_left_the_queue() {
     assert_eq!(delivered(&out).len(), 3);
     assert_eq!(dropped(&out), [(4, 0, DropReason::Overflow)]);
 }
+
+// ---- CoDel (RFC 8289) ----
+
+#[test]
+fn codel_drops_at_the_times_of_its_control_law() {
+    // 1000 packets at once, one leaves per ms: the k-th millisecond finds a wait of k ms. It reaches the target at 5 ms, has been
+    // there for an interval at 105. Then 105 + 100 = 205, + 100/sqrt(2) = 275.71, + 100/sqrt(3) = 333.45, + 50 = 383.45,
+    // + 100/sqrt(5) = 428.17, + 100/sqrt(6) = 468.99; each takes effect at the next millisecond.
+    let pushes: Vec<_> = (1..=1000).map(|id| (us(0), id, 1500)).collect();
+    let out = run(link(trace(&[1]), "codel"), &pushes);
+    let at: Vec<_> = dropped(&out).iter().map(|d| d.1 / 1_000_000).collect();
+    assert_eq!(at[..7], [105, 205, 276, 334, 384, 429, 469]);
+    assert!(dropped(&out).iter().all(|d| d.2 == DropReason::Aqm));
+    // from the head: the packet that would have left then
+    assert_eq!(dropped(&out)[0].0, 105);
+    assert_eq!(dropped(&out)[1].0, 206);
+}
+
+#[test]
+fn codel_lets_a_burst_pass_that_is_gone_within_an_interval() {
+    let pushes: Vec<_> = (1..=100).map(|id| (us(0), id, 1500)).collect();
+    let out = run(link(trace(&[1]), "codel"), &pushes);
+    assert_eq!((delivered(&out).len(), dropped(&out).len()), (100, 0));
+}
+
+#[test]
+fn codel_never_drops_the_last_packet() {
+    // one packet waits 400 ms for each opportunity, far above target, but never another behind it
+    let pushes: Vec<_> = (0..20).map(|id| (us(id * 400_000), id, 1500)).collect();
+    let out = run(link(trace(&[400]), "codel"), &pushes);
+    assert_eq!(dropped(&out).len(), 0);
+}

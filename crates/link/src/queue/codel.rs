@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! CoDel (Nichols, Jacobson, McGregor, Iyengar: RFC 8289, 2018).
+//!
+//! Looks at how long each packet has waited when it leaves. If all of them waited at least `target` for an `interval`, the
+//! queue is a standing one: packets are dropped from its head, ever closer together, until one has waited less.
+//!
+//! | constant | value | where |
+//! |---|---|---|
+//! | target | 5 ms | section 4.4 |
+//! | interval | 100 ms | section 4.3 |
+//! | a queue of one packet is never a standing one | 1500 bytes | section 5.4, `maxpacket_` |
+//! | memory of the last episode | 16 intervals | section 5.5 |
+//!
+//! Differs from the RFC: an optional limit as for `droptail`, without which the queue is bounded by its control alone.
+use super::droptail::Droptail;
+use super::{Enqueue, Queue, QueueKind, Queued};
+use crate::Packet;
+use alcc_units::{Bytes, OptionDoc, Rng, Span, Time};
+
+pub(super) const QUEUE: QueueKind = QueueKind {
+    name: "codel",
+    summary: "drops from the head while packets wait too long for too long (RFC 8289)",
+    options: &[
+        OptionDoc {
+            name: "target",
+            default: "5ms",
+            help: "the wait that is acceptable for good, 1us to 10s",
+        },
+        OptionDoc {
+            name: "interval",
+            default: "100ms",
+            help: "how long the wait may be above target before the first drop, 1us to 100s",
+        },
+        OptionDoc {
+            name: "bytes",
+            default: "unlimited",
+            help: "the most IP bytes that may wait, 1 or more",
+        },
+        OptionDoc {
+            name: "packets",
+            default: "unlimited",
+            help: "the most packets that may wait, 1 to 1000000000",
+        },
+    ],
+    build: |options| {
+        let us = Span::from_micros(1);
+        Ok(Box::new(Codel {
+            line: Droptail::new(
+                options.bytes("bytes", Bytes::MAX, Bytes::new(1)..=Bytes::MAX)?,
+                options.whole("packets", u64::MAX, 1..=1_000_000_000)?,
+            ),
+            target: options.span("target", Span::from_millis(5), us..=Span::from_secs(10))?,
+            interval: options.span(
+                "interval",
+                Span::from_millis(100),
+                us..=Span::from_secs(100),
+            )?,
+            drop_from: None,
+            dropping: false,
+            next_drop: Time::ZERO,
+            count: 0,
+            last_count: 0,
+        }))
+    },
+};
+
+/// With no more than this in the queue there is nothing to control.
+const ONE_PACKET: Bytes = Bytes::new(1500);
+
+#[derive(Clone, Debug)]
+struct Codel {
+    line: Droptail,
+    target: Span,
+    interval: Span,
+    /// When the wait will have been above target for an interval; `None` while it is not above.
+    drop_from: Option<Time>,
+    dropping: bool,
+    next_drop: Time,
+    /// Drops of this episode, and what it began with.
+    count: u64,
+    last_count: u64,
+}
+
+impl Codel {
+    /// The next packet and whether it may be dropped (RFC 8289, section 5.4).
+    fn next(&mut self, now: Time) -> Option<(Queued, bool)> {
+        let Some(queued) = self.line.pop() else {
+            self.drop_from = None;
+            return None;
+        };
+        if now.since(queued.arrived) < self.target || self.line.bytes() <= ONE_PACKET {
+            self.drop_from = None;
+            return Some((queued, false));
+        }
+        let from = *self.drop_from.get_or_insert(now + self.interval);
+        Some((queued, now >= from))
+    }
+
+    /// The time of the drop after one at `at` (section 5.6).
+    fn control_law(&self, at: Time) -> Time {
+        at + control_gap(self.interval, self.count)
+    }
+}
+
+/// The gap after the `count`-th drop: interval / sqrt(count).
+fn control_gap(interval: Span, count: u64) -> Span {
+    // A square root is exact to the last bit on every platform, a reciprocal square root would not be.
+    interval.mul_f64(1.0 / (count.max(1) as f64).sqrt())
+}
+
+impl Queue for Codel {
+    fn enqueue(&mut self, now: Time, packet: Packet, _: &mut Rng) -> Enqueue {
+        self.line.push(now, packet)
+    }
+
+    // Section 5.5.
+    fn dequeue(&mut self, now: Time, drops: &mut Vec<Packet>) -> Option<Queued> {
+        let mut head = self.next(now);
+        if self.dropping {
+            while let Some((queued, true)) = head
+                && now >= self.next_drop
+            {
+                drops.push(queued.packet);
+                self.count += 1;
+                head = self.next(now);
+                if let Some((_, true)) = head {
+                    self.next_drop = self.control_law(self.next_drop);
+                }
+            }
+            self.dropping = matches!(head, Some((_, true)));
+        } else if let Some((queued, true)) = head {
+            drops.push(queued.packet);
+            head = self.next(now);
+            self.dropping = true;
+            // If the last episode is recent, go on at about the pace that had brought the queue under control.
+            let fresh = self.count.saturating_sub(self.last_count);
+            let recent = now.since(self.next_drop) < self.interval * 16;
+            self.count = if fresh > 1 && recent { fresh } else { 1 };
+            self.next_drop = self.control_law(now);
+            self.last_count = self.count;
+        }
+        head.map(|(queued, _)| queued)
+    }
+
+    fn len(&self) -> usize {
+        self.line.len()
+    }
+
+    fn bytes(&self) -> Bytes {
+        self.line.bytes()
+    }
+
+    fn duplicate(&self) -> Box<dyn Queue> {
+        Box::new(self.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_shrink_with_the_square_root_of_the_count() {
+        // 100 ms / sqrt(n), worked out by hand to the microsecond
+        let gaps = [100_000, 70_710, 57_735, 50_000, 44_721];
+        for (n, us) in (1..).zip(gaps) {
+            assert_eq!(control_gap(Span::from_millis(100), n).as_micros(), us);
+        }
+        assert_eq!(
+            control_gap(Span::from_millis(100), 100),
+            Span::from_millis(10)
+        );
+    }
+}
