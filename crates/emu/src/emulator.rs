@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::device::Device;
+use crate::relay::Relay;
+use crate::report::EmuReport;
+use crate::{EmuError, Namespace, Subnet};
+use alcc_link::{Direction, DirectionSpec, Order, Outcome};
+use alcc_units::Time;
+use nix::sys::eventfd::EventFd;
+use nix::sys::signal::{SigSet, SigmaskHow, pthread_sigmask};
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::OwnedFd;
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+/// Which way a packet goes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Dir {
+    /// From the outside (servers) to the inside (clients).
+    Down,
+    /// From the inside to the outside.
+    Up,
+}
+
+/// Both directions of an emulated link.
+#[derive(Clone, Default, Debug)]
+pub struct PathSpec {
+    /// From the outside to the inside.
+    pub down: DirectionSpec,
+    /// From the inside to the outside.
+    pub up: DirectionSpec,
+    /// For random loss and queues that draw lots.
+    pub seed: u64,
+}
+
+impl PathSpec {
+    /// The model of one direction at the link's start: what the relay runs, and what a simulated twin of a run starts from.
+    pub fn model(&self, dir: Dir) -> Direction {
+        match dir {
+            Dir::Down => Direction::new(&self.down, Order::Down, self.seed),
+            // Any constant: the directions must not draw the same lots.
+            Dir::Up => Direction::new(&self.up, Order::Up, !self.seed),
+        }
+    }
+}
+
+/// Sees everything that happens to packets, in the relay's thread: it must be quick. `now` is the relay's clock, which is
+/// later than the model's time in `outcome` by the lateness; both count from [`Emulator::started`].
+pub trait Observer {
+    /// Something happened to a packet.
+    fn event(&mut self, dir: Dir, outcome: &Outcome, now: Time);
+}
+
+/// Looks away.
+#[derive(Clone, Copy, Debug)]
+pub struct Silent;
+
+impl Observer for Silent {
+    fn event(&mut self, _: Dir, _: &Outcome, _: Time) {}
+}
+
+/// A link that works until it is stopped or dropped; its devices disappear with it.
+#[derive(Debug)]
+pub struct Emulator {
+    net: Subnet,
+    started: Instant,
+    stop: EventFd,
+    thread: Option<JoinHandle<io::Result<EmuReport>>>,
+}
+
+impl Emulator {
+    /// Makes a device in each namespace, gives them the addresses of `net`, and starts the relay between them.
+    ///
+    /// Inside, the link becomes the default route unless there is one.
+    ///
+    /// # Errors
+    /// [`EmuError::NoDevice`] where no device can be made, [`EmuError::SubnetTaken`] if `outside` has a route for the same
+    /// range (choose another of [`Subnet::candidates`]), [`EmuError::Os`] for what else the kernel refuses.
+    pub fn start(
+        outside: &Namespace,
+        inside: &Namespace,
+        net: Subnet,
+        spec: PathSpec,
+        observer: Box<dyn Observer + Send>,
+    ) -> Result<Self, EmuError> {
+        let (outer, inner) = Device::pair(outside, inside)?;
+        outer.configure_outside(net)?;
+        inner.configure_inside(net)?;
+        let stop = EventFd::new().map_err(EmuError::os("make an eventfd"))?;
+        let stopped: OwnedFd = std::os::fd::AsFd::as_fd(&stop)
+            .try_clone_to_owned()
+            .map_err(EmuError::os("duplicate an eventfd"))?;
+        let started = Instant::now();
+        let models = [Dir::Down, Dir::Up].map(|dir| (dir, spec.model(dir)));
+        let relay = Relay::new(models, outer, inner, observer, started);
+        // The thread inherits the mask: signals belong to the program's other threads.
+        let mut before = SigSet::empty();
+        pthread_sigmask(
+            SigmaskHow::SIG_BLOCK,
+            Some(&SigSet::all()),
+            Some(&mut before),
+        )
+        .map_err(EmuError::os("block signals"))?;
+        let thread = std::thread::Builder::new()
+            .name("alcc-relay".to_owned())
+            .spawn(move || relay.run(&stopped));
+        pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&before), None)
+            .map_err(EmuError::os("unblock signals"))?;
+        Ok(Self {
+            net,
+            started,
+            stop,
+            thread: Some(thread.map_err(EmuError::os("start the relay thread"))?),
+        })
+    }
+
+    /// The address of the link's end in the outside namespace.
+    pub const fn outside_addr(&self) -> Ipv4Addr {
+        self.net.outside()
+    }
+
+    /// The address of the link's end in the inside namespace.
+    pub const fn inside_addr(&self) -> Ipv4Addr {
+        self.net.inside()
+    }
+
+    /// The origin of all times of this link, on the monotonic clock.
+    pub const fn started(&self) -> Instant {
+        self.started
+    }
+
+    /// Takes the link down. Packets inside are gone.
+    ///
+    /// # Errors
+    /// [`EmuError::Os`] if the relay had failed meanwhile. A panic of the observer goes on in the caller.
+    pub fn stop(mut self) -> Result<EmuReport, EmuError> {
+        match self.end() {
+            Some(Ok(report)) => report.map_err(EmuError::os("relay packets of the emulated link")),
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+            None => Ok(EmuReport::default()),
+        }
+    }
+
+    fn end(&mut self) -> Option<std::thread::Result<io::Result<EmuReport>>> {
+        let thread = self.thread.take()?;
+        // Writing 1 to an eventfd that nobody else writes to cannot fail.
+        let _ = self.stop.write(1);
+        Some(thread.join())
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Emulated links in real time: two network namespaces, joined by a relay that runs the pure models of `alcc-link`.
+//!
+//! Programs in the namespaces are ordinary programs with the kernel's own TCP; only the wire between them is ours:
+//!
+//! ```text
+//! outside namespace │ device ──► relay thread: alcc_link::Direction (down) ──► device │ inside namespace
+//!   (servers)       │ device ◄── relay thread: alcc_link::Direction (up)   ◄── device │   (CMD, clients)
+//! ```
+//!
+//! A run is honest about itself: the relay records how late its deliveries were, and the report counts packets that were
+//! lost anywhere but in the model. Linux only; without root where user namespaces are permitted ([`prepare`]).
+//!
+//! ```no_run
+//! use alcc_emu::{Emulator, Namespace, PathSpec, Silent, Subnet};
+//! # fn main() -> Result<(), alcc_emu::EmuError> {
+//! alcc_emu::prepare()?; // before the first thread
+//! let (outside, inside) = (Namespace::new()?, Namespace::new()?);
+//! let spec = PathSpec::default();
+//! let link = Emulator::start(&outside, &inside, Subnet::default(), spec, Box::new(Silent))?;
+//! let server = format!("{}:80", link.outside_addr());
+//! let answer = inside.run(|| std::net::TcpStream::connect(server))?;
+//! # drop(answer);
+//! println!("{:?}", link.stop()?);
+//! # Ok(())
+//! # }
+//! ```
+mod device;
+mod emulator;
+mod error;
+mod flow;
+mod histogram;
+mod namespace;
+mod netlink;
+mod privilege;
+mod relay;
+mod report;
+mod store;
+mod subnet;
+
+pub use emulator::{Dir, Emulator, Observer, PathSpec, Silent};
+pub use error::EmuError;
+pub use flow::FlowKey;
+pub use namespace::Namespace;
+pub use privilege::{Privilege, available, prepare};
+pub use report::{DirectionReport, EmuReport};
+pub use subnet::Subnet;

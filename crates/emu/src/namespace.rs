@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::{EmuError, netlink};
+use nix::sched::{CloneFlags, setns, unshare};
+use std::fs::{self, File};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+use std::sync::Arc;
+
+/// A network namespace. One made by [`Namespace::new`] has no name and nothing on disk: it lasts as long as a process, a device's file
+/// descriptor or a value of this type uses it. Clones are the same namespace.
+#[derive(Clone, Debug)]
+pub struct Namespace {
+    fd: Arc<OwnedFd>,
+}
+
+fn of_this_thread() -> Result<OwnedFd, EmuError> {
+    File::open("/proc/thread-self/ns/net")
+        .map(OwnedFd::from)
+        .map_err(EmuError::os("open /proc/thread-self/ns/net"))
+}
+
+impl Namespace {
+    /// A new, empty network namespace: the loopback device is up, packets are forwarded between its devices.
+    ///
+    /// # Errors
+    /// [`EmuError::Os`] without the privilege that [`crate::prepare`] gets.
+    pub fn new() -> Result<Self, EmuError> {
+        let made = on_thread(|| {
+            unshare(CloneFlags::CLONE_NEWNET).map_err(EmuError::os("make a network namespace"))?;
+            netlink::loopback_up().map_err(EmuError::os("switch the loopback device on"))?;
+            // A nested emulator makes this namespace a router. The file shows the namespace of the thread that opens it; where /proc is
+            // read-only only nesting is lost.
+            let _ = fs::write("/proc/sys/net/ipv4/ip_forward", "1");
+            of_this_thread()
+        })?;
+        Ok(Self {
+            fd: Arc::new(made?),
+        })
+    }
+
+    /// The namespace of the calling thread.
+    ///
+    /// # Errors
+    /// [`EmuError::Os`] where /proc is missing.
+    pub fn current() -> Result<Self, EmuError> {
+        Ok(Self {
+            fd: Arc::new(of_this_thread()?),
+        })
+    }
+
+    /// Runs `f` on a thread of its own inside this namespace and waits for it. What `f` opens there (sockets, devices) stays in this
+    /// namespace and may be used anywhere afterwards.
+    ///
+    /// # Errors
+    /// [`EmuError::Os`] if the namespace cannot be entered or no thread be made. A panic of `f` goes on in the caller.
+    pub fn run<R: Send>(&self, f: impl FnOnce() -> R + Send) -> Result<R, EmuError> {
+        on_thread(|| {
+            self.enter()
+                .map_err(EmuError::os("enter a network namespace"))?;
+            Ok(f())
+        })?
+    }
+
+    /// Starts a program inside this namespace.
+    ///
+    /// # Errors
+    /// As [`Command::spawn`]: `NotFound` for a missing program.
+    pub fn spawn(&self, mut command: Command) -> std::io::Result<Child> {
+        let own = self.clone();
+        // SAFETY: between fork and exec only one system call is made.
+        unsafe { command.pre_exec(move || own.enter().map_err(Into::into)) };
+        command.spawn()
+    }
+
+    /// Moves the calling thread into this namespace.
+    pub(crate) fn enter(&self) -> nix::Result<()> {
+        setns(self.fd.as_fd(), CloneFlags::CLONE_NEWNET)
+    }
+
+    /// True if both are the same namespace.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let id = |ns: &Self| nix::sys::stat::fstat(ns.fd.as_fd()).map(|s| (s.st_dev, s.st_ino));
+        matches!((id(self), id(other)), (Ok(a), Ok(b)) if a == b)
+    }
+
+    pub(crate) fn raw_fd(&self) -> i32 {
+        self.fd.as_raw_fd()
+    }
+}
+
+impl AsFd for Namespace {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Namespaces belong to threads: work in one gets a thread, so that no caller's thread is left somewhere else.
+fn on_thread<R: Send>(f: impl FnOnce() -> R + Send) -> Result<R, EmuError> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new()
+            .name("alcc-namespace".to_owned())
+            .spawn_scoped(scope, f)
+            .map_err(EmuError::os("start a thread"))?;
+        Ok(thread
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The few requests to the kernel's routing socket that an emulated link needs.
+use crate::{EmuError, Namespace};
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::address::{AddressAttribute, AddressMessage, AddressScope};
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use std::io;
+use std::net::Ipv4Addr;
+
+/// A routing socket. It stays with the namespace it was opened in, whichever thread uses it.
+pub(crate) struct Netlink {
+    socket: Socket,
+}
+
+/// What the kernel tells about a device.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Link {
+    pub(crate) index: u32,
+    pub(crate) mac: Vec<u8>,
+    /// Packets that the kernel could not hand to the device's reader.
+    pub(crate) tx_dropped: u64,
+}
+
+impl Netlink {
+    /// In the calling thread's namespace.
+    pub(crate) fn here() -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        Ok(Self { socket })
+    }
+
+    pub(crate) fn open(namespace: &Namespace) -> Result<Self, EmuError> {
+        namespace
+            .run(Self::here)?
+            .map_err(EmuError::os("open a routing socket"))
+    }
+
+    fn request(
+        &self,
+        message: RouteNetlinkMessage,
+        flags: u16,
+    ) -> io::Result<Option<RouteNetlinkMessage>> {
+        let mut message = NetlinkMessage::from(message);
+        message.header.flags = NLM_F_REQUEST | flags;
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        self.socket.send(&bytes, 0)?;
+        let (answer, _) = self.socket.recv_from_full()?;
+        let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer)
+            .map_err(|e| io::Error::other(format!("unreadable answer of the kernel: {e}")))?;
+        match answer.payload {
+            NetlinkPayload::Error(e) if e.code.is_some() => Err(e.to_io()),
+            NetlinkPayload::InnerMessage(inner) => Ok(Some(inner)),
+            _ => Ok(None),
+        }
+    }
+
+    pub(crate) fn link(&self, name: &str) -> io::Result<Link> {
+        let mut message = LinkMessage::default();
+        message
+            .attributes
+            .push(LinkAttribute::IfName(name.to_owned()));
+        let Some(RouteNetlinkMessage::NewLink(found)) =
+            self.request(RouteNetlinkMessage::GetLink(message), 0)?
+        else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        let mut link = Link {
+            index: found.header.index,
+            ..Link::default()
+        };
+        for attribute in found.attributes {
+            match attribute {
+                LinkAttribute::Address(mac) => link.mac = mac,
+                LinkAttribute::Stats64(stats) => link.tx_dropped = stats.tx_dropped,
+                _ => {}
+            }
+        }
+        Ok(link)
+    }
+
+    /// Sets attributes and switches the device on; `noarp` for devices on which nobody answers ARP.
+    pub(crate) fn up(
+        &self,
+        index: u32,
+        noarp: bool,
+        attributes: Vec<LinkAttribute>,
+    ) -> io::Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        message.header.flags = LinkFlags::Up;
+        if noarp {
+            message.header.flags |= LinkFlags::Noarp;
+        }
+        message.header.change_mask = message.header.flags;
+        message.attributes = attributes;
+        self.request(RouteNetlinkMessage::SetLink(message), NLM_F_ACK)
+            .map(|_| ())
+    }
+
+    /// A pair of veth devices: `name` here, `peer` in the other namespace.
+    pub(crate) fn add_veth(&self, name: &str, peer: &str, peer_in: &Namespace) -> io::Result<()> {
+        let mut far = LinkMessage::default();
+        far.attributes = vec![
+            LinkAttribute::IfName(peer.to_owned()),
+            LinkAttribute::NetNsFd(peer_in.raw_fd()),
+        ];
+        let mut near = LinkMessage::default();
+        near.attributes = vec![
+            LinkAttribute::IfName(name.to_owned()),
+            LinkAttribute::LinkInfo(vec![
+                LinkInfo::Kind(InfoKind::Veth),
+                LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(far))),
+            ]),
+        ];
+        self.request(
+            RouteNetlinkMessage::NewLink(near),
+            NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL,
+        )
+        .map(|_| ())
+    }
+
+    pub(crate) fn delete_link(&self, index: u32) -> io::Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        self.request(RouteNetlinkMessage::DelLink(message), NLM_F_ACK)
+            .map(|_| ())
+    }
+
+    /// A point-to-point address pair.
+    pub(crate) fn add_address(&self, index: u32, own: Ipv4Addr, peer: Ipv4Addr) -> io::Result<()> {
+        let mut message = AddressMessage::default();
+        message.header.family = AddressFamily::Inet;
+        message.header.prefix_len = 32;
+        message.header.scope = AddressScope::Universe;
+        message.header.index = index;
+        message.attributes = vec![
+            AddressAttribute::Local(own.into()),
+            AddressAttribute::Address(peer.into()),
+        ];
+        self.request(
+            RouteNetlinkMessage::NewAddress(message),
+            NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL,
+        )
+        .map(|_| ())
+    }
+
+    /// A route through a device; an error of kind `AlreadyExists` if there is one for the same destinations.
+    pub(crate) fn add_route(&self, to: Ipv4Addr, prefix: u8, index: u32) -> io::Result<()> {
+        let mut message = RouteMessage::default();
+        message.header = RouteHeader {
+            address_family: AddressFamily::Inet,
+            destination_prefix_length: prefix,
+            table: RouteHeader::RT_TABLE_MAIN,
+            protocol: RouteProtocol::Boot,
+            scope: RouteScope::Link,
+            kind: RouteType::Unicast,
+            ..RouteHeader::default()
+        };
+        message.attributes.push(RouteAttribute::Oif(index));
+        if prefix > 0 {
+            message
+                .attributes
+                .push(RouteAttribute::Destination(RouteAddress::Inet(to)));
+        }
+        self.request(
+            RouteNetlinkMessage::NewRoute(message),
+            NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL,
+        )
+        .map(|_| ())
+    }
+}
+
+/// Switches on the loopback device of the calling thread's namespace.
+pub(crate) fn loopback_up() -> io::Result<()> {
+    let netlink = Netlink::here()?;
+    let index = netlink.link("lo")?.index;
+    netlink.up(index, false, Vec::new())
+}

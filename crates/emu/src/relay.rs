@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The thread that carries packets between the two devices at the times that the models say.
+use crate::device::Device;
+use crate::flow::{self, FlowTable};
+use crate::histogram::Histogram;
+use crate::report::{EmuReport, Meter};
+use crate::store::{MTU, Store};
+use crate::{Dir, Observer};
+use alcc_link::{Direction, Outcome, Packet};
+use alcc_units::{Bytes, Span, Time};
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::{TimeSpec, TimeValLike};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Instant;
+
+/// How many packets are read before deliveries are looked at again.
+const BATCH: usize = 64;
+
+/// Memory for packets in one direction: more than 100 s of 10 Mbit/s, so that only endless queues meet it.
+const STORE_LIMIT: usize = 128 << 20;
+
+struct Half {
+    dir: Dir,
+    model: Direction,
+    store: Store,
+    meter: Meter,
+}
+
+pub(crate) struct Relay {
+    halves: [Half; 2],
+    outside: Device,
+    inside: Device,
+    observer: Box<dyn Observer + Send>,
+    flows: FlowTable,
+    lateness: Histogram,
+    start: Instant,
+    outcomes: Vec<Outcome>,
+}
+
+impl Relay {
+    pub(crate) fn new(
+        models: [(Dir, Direction); 2],
+        outside: Device,
+        inside: Device,
+        observer: Box<dyn Observer + Send>,
+        start: Instant,
+    ) -> Self {
+        Self {
+            halves: models.map(|(dir, model)| Half {
+                dir,
+                model,
+                store: Store::new(STORE_LIMIT),
+                meter: Meter::new(),
+            }),
+            outside,
+            inside,
+            observer,
+            flows: FlowTable::new(),
+            lateness: Histogram::new(),
+            start,
+            outcomes: Vec::with_capacity(4 * BATCH),
+        }
+    }
+
+    fn now(&self) -> Time {
+        Time::ZERO + Span::from(self.start.elapsed())
+    }
+
+    /// Carries packets until `stop` can be read.
+    pub(crate) fn run(mut self, stop: &OwnedFd) -> io::Result<EmuReport> {
+        let realtime = become_punctual();
+        loop {
+            let now = self.now();
+            for i in 0..2 {
+                self.halves[i].model.advance(now, &mut self.outcomes);
+                self.carry_out(i);
+            }
+            let next = self
+                .halves
+                .iter()
+                .filter_map(|h| h.model.next_event())
+                .min();
+            let wait = next.map(|at| at.since(self.now()));
+            let mut fds = [
+                PollFd::new(self.outside.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.inside.as_fd(), PollFlags::POLLIN),
+                PollFd::new(stop.as_fd(), PollFlags::POLLIN),
+            ];
+            let timeout = wait
+                .map(|w| TimeSpec::nanoseconds(i64::try_from(w.as_nanos()).unwrap_or(i64::MAX)));
+            match ppoll(&mut fds, timeout, None) {
+                Ok(_) | Err(nix::Error::EINTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+            let ready = [0, 1, 2].map(|i: usize| fds[i].any().unwrap_or(false));
+            if ready[2] {
+                return Ok(self.finish(realtime));
+            }
+            for i in 0..2 {
+                if ready[i] {
+                    self.take_in(i)?;
+                }
+            }
+        }
+    }
+
+    /// Reads what waits at the sending end of half `i`.
+    fn take_in(&mut self, i: usize) -> io::Result<()> {
+        let now = self.now();
+        // What was due before these packets came happens before them.
+        self.halves[i].model.advance(now, &mut self.outcomes);
+        let mut scratch = [0; MTU];
+        for _ in 0..BATCH {
+            let half = &mut self.halves[i];
+            let from = match half.dir {
+                Dir::Down => &self.outside,
+                Dir::Up => &self.inside,
+            };
+            let (room, full) = match half.store.room() {
+                Some(room) => (room, false),
+                None => (&mut scratch[..], true),
+            };
+            let len = match from.recv(room) {
+                Ok(0) => break,
+                Ok(len) => len,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) => return Err(e),
+            };
+            let flow = flow::key(&room[..len], half.dir == Dir::Down)
+                .map_or(0, |key| self.flows.number(key));
+            half.meter.report.read += 1;
+            half.meter.report.read_bytes += Bytes::new(len as u64);
+            if full {
+                half.meter.report.store_full += 1;
+                continue;
+            }
+            let packet = Packet {
+                id: half.store.keep(len),
+                flow,
+                len: Bytes::new(len as u64),
+            };
+            half.model.push(now, packet, &mut self.outcomes);
+        }
+        self.carry_out(i);
+        Ok(())
+    }
+
+    /// Does to the packets what the model said.
+    fn carry_out(&mut self, i: usize) {
+        if self.outcomes.is_empty() {
+            return;
+        }
+        let now = self.now();
+        let half = &mut self.halves[i];
+        let to = match half.dir {
+            Dir::Down => &self.inside,
+            Dir::Up => &self.outside,
+        };
+        for outcome in &self.outcomes {
+            half.meter.count(outcome);
+            match outcome {
+                Outcome::Delivered { at, packet, .. } => {
+                    self.lateness.add(now.since(*at));
+                    let sent = half.store.bytes(packet.id).map(|bytes| to.send(bytes));
+                    if !matches!(sent, Some(Ok(()))) {
+                        half.meter.refused(packet.len);
+                    }
+                    half.store.free(packet.id);
+                }
+                Outcome::Dropped { packet, .. } => half.store.free(packet.id),
+                Outcome::Arrived { .. } | Outcome::Departed { .. } => {}
+            }
+            self.observer.event(half.dir, outcome, now);
+        }
+        self.outcomes.clear();
+    }
+
+    fn finish(self, realtime: bool) -> EmuReport {
+        let duration = self.now().since(Time::ZERO);
+        let device = self.outside.kind();
+        let drops = [&self.outside, &self.inside].map(|d| d.kernel_drops().unwrap_or(0));
+        let mut report = EmuReport {
+            duration,
+            lateness_p50: self.lateness.quantile(0.5),
+            lateness_p99: self.lateness.quantile(0.99),
+            lateness_max: self.lateness.max(),
+            realtime,
+            device,
+            flows: self.flows.keys(),
+            ..EmuReport::default()
+        };
+        for half in self.halves {
+            let mut meter = half.meter;
+            meter.report.inside = half.store.held();
+            let model = half.model;
+            let mut done = meter.finish(|from, to| model.opportunity_bytes(from, to));
+            match half.dir {
+                Dir::Down => {
+                    done.kernel_dropped = drops[0];
+                    report.down = done;
+                }
+                Dir::Up => {
+                    done.kernel_dropped = drops[1];
+                    report.up = done;
+                }
+            }
+        }
+        report
+    }
+}
+
+/// Asks the kernel to wake this thread when it should, not up to 50 us later with others, and before others where that is permitted.
+/// Returns whether it was.
+fn become_punctual() -> bool {
+    // SAFETY: prctl and sched_setscheduler take plain values and one struct that outlives the call; 0 is the calling thread.
+    unsafe {
+        libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong);
+        let priority = libc::sched_param { sched_priority: 1 };
+        libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) == 0
+    }
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::FlowKey;
+use crate::histogram::Histogram;
+use alcc_link::{DropReason, Outcome};
+use alcc_units::{Bytes, Rate, Span, Time};
+
+/// What one direction did, from start to stop. What was never measured is `None`.
+///
+/// Every packet that the relay read is in `delivered`, in one of the drop counters or in `inside`:
+/// `read = delivered + lost + overflowed + aqm_dropped + store_full + write_failed + inside`.
+#[derive(Clone, Default, Debug)]
+#[non_exhaustive]
+pub struct DirectionReport {
+    /// Packets that the relay took from the sending namespace.
+    pub read: u64,
+    /// Their IP bytes.
+    pub read_bytes: Bytes,
+    /// Packets handed to the receiving namespace.
+    pub delivered: u64,
+    /// Their IP bytes.
+    pub delivered_bytes: Bytes,
+    /// Packets lost at random, as asked for.
+    pub lost: u64,
+    /// Packets that found the model's queue full.
+    pub overflowed: u64,
+    /// Packets that the queue's active management dropped.
+    pub aqm_dropped: u64,
+    /// Packets that found the relay's memory full; not part of the model.
+    pub store_full: u64,
+    /// Packets that the receiving namespace did not take; not part of the model.
+    pub write_failed: u64,
+    /// Packets inside the model at the stop.
+    pub inside: u64,
+    /// Packets that the kernel dropped before the relay could read them; not part of the model, not in `read`.
+    pub kernel_dropped: u64,
+    /// Time at the bottleneck: mean.
+    pub queue_delay_mean: Option<Span>,
+    /// Time at the bottleneck: 95th percentile, to 1/32.
+    pub queue_delay_p95: Option<Span>,
+    /// Time at the bottleneck: maximum.
+    pub queue_delay_max: Option<Span>,
+    /// Deliveries in bytes per time, from the first packet at the bottleneck to the last one out of it.
+    pub throughput: Option<Rate>,
+    /// Bytes out of the bottleneck over what it offered in the same window, 0 to 1; none without a rate limit.
+    pub utilization: Option<f64>,
+}
+
+impl DirectionReport {
+    /// Packets that vanished outside the model: a run with any is not a faithful one.
+    pub fn hidden_drops(&self) -> u64 {
+        self.store_full + self.write_failed + self.kernel_dropped
+    }
+}
+
+/// What an emulated link did, and how well the machine kept up with it.
+#[derive(Clone, Default, Debug)]
+#[non_exhaustive]
+pub struct EmuReport {
+    /// From the outside to the inside.
+    pub down: DirectionReport,
+    /// From the inside to the outside.
+    pub up: DirectionReport,
+    /// How long the link was there.
+    pub duration: Span,
+    /// How much later than the model's time packets were handed over: median.
+    pub lateness_p50: Option<Span>,
+    /// The same: 99th percentile.
+    pub lateness_p99: Option<Span>,
+    /// The same: the worst.
+    pub lateness_max: Option<Span>,
+    /// Whether the relay ran with real-time priority (SCHED_FIFO), which root may ask for.
+    pub realtime: bool,
+    /// `tun` or `veth`.
+    pub device: &'static str,
+    /// The flows that were seen; the first has number 1 as [`alcc_link::Packet::flow`].
+    pub flows: Vec<FlowKey>,
+}
+
+/// The counters behind a [`DirectionReport`].
+pub(crate) struct Meter {
+    pub(crate) report: DirectionReport,
+    queue_delay: Histogram,
+    first_arrival: Option<Time>,
+    last_departure: Time,
+    departed: Bytes,
+}
+
+impl Meter {
+    pub(crate) fn new() -> Self {
+        Self {
+            report: DirectionReport::default(),
+            queue_delay: Histogram::new(),
+            first_arrival: None,
+            last_departure: Time::ZERO,
+            departed: Bytes::ZERO,
+        }
+    }
+
+    pub(crate) fn count(&mut self, outcome: &Outcome) {
+        let r = &mut self.report;
+        match *outcome {
+            Outcome::Arrived { at, .. } => {
+                self.first_arrival.get_or_insert(at);
+            }
+            Outcome::Departed {
+                at,
+                packet,
+                arrived,
+            } => {
+                self.queue_delay.add(at.since(arrived));
+                self.last_departure = at;
+                self.departed += packet.len;
+            }
+            Outcome::Delivered { packet, .. } => {
+                r.delivered += 1;
+                r.delivered_bytes += packet.len;
+            }
+            Outcome::Dropped { why, .. } => match why {
+                DropReason::Loss => r.lost += 1,
+                DropReason::Overflow => r.overflowed += 1,
+                DropReason::Aqm => r.aqm_dropped += 1,
+            },
+        }
+    }
+
+    /// A packet that was counted as delivered was refused by the kernel.
+    pub(crate) fn refused(&mut self, len: Bytes) {
+        let r = &mut self.report;
+        r.delivered -= 1;
+        r.delivered_bytes = r.delivered_bytes.saturating_sub(len);
+        r.write_failed += 1;
+    }
+
+    /// `offered` says what the bottleneck offered between two times.
+    pub(crate) fn finish(mut self, offered: impl Fn(Time, Time) -> Bytes) -> DirectionReport {
+        self.report.queue_delay_mean = self.queue_delay.mean();
+        self.report.queue_delay_p95 = self.queue_delay.quantile(0.95);
+        self.report.queue_delay_max = self.queue_delay.max();
+        if let Some(first) = self.first_arrival {
+            let window = self.last_departure.since(first);
+            if !window.is_zero() {
+                self.report.throughput = Some(Rate::of(self.departed, window));
+                let offered = offered(first, self.last_departure);
+                if offered < Bytes::MAX && offered > Bytes::ZERO {
+                    self.report.utilization =
+                        Some(self.departed.get() as f64 / offered.get() as f64);
+                }
+            }
+        }
+        self.report
+    }
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::EmuError;
+use std::fmt;
+use std::net::Ipv4Addr;
+
+/// The addresses of one emulated link: a /16 out of 100.64.0.0/10 (the range of RFC 6598, which home and office networks do not use)
+/// and the link's place in a chain of nested links.
+///
+/// Level `k` is 100.(64+n).k.1 outside and 100.(64+n).k.2 inside. Every namespace of a chain routes the whole /16 to the next deeper
+/// link and the /24s of its own and all upper levels to its uplink, so that all levels reach each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Subnet {
+    n: u8,
+    level: u8,
+}
+
+impl Default for Subnet {
+    /// The first one; free in every new namespace.
+    fn default() -> Self {
+        Self { n: 0, level: 1 }
+    }
+}
+
+impl Subnet {
+    /// The range number `n` (0 to 63) at nesting depth `level` (1 to 254).
+    ///
+    /// # Errors
+    /// [`EmuError::Spec`] outside those bounds.
+    pub fn new(n: u8, level: u8) -> Result<Self, EmuError> {
+        if n > 63 || level == 0 || level == 255 {
+            return Err(EmuError::Spec(format!(
+                "address range {n} at nesting level {level}: 0 to 63 at 1 to 254 exist; nest fewer emulated links"
+            )));
+        }
+        Ok(Self { n, level })
+    }
+
+    /// All ranges at the uppermost level, beginning with number `first` modulo 64: candidates for a namespace that others use too.
+    pub fn candidates(first: u32) -> impl Iterator<Item = Self> {
+        (0..64).map(move |i| Self {
+            n: (first.wrapping_add(i) % 64) as u8,
+            level: 1,
+        })
+    }
+
+    /// The number of the range, 0 to 63.
+    pub const fn number(self) -> u8 {
+        self.n
+    }
+
+    /// The nesting depth, from 1.
+    pub const fn level(self) -> u8 {
+        self.level
+    }
+
+    /// The address of the outer end.
+    pub const fn outside(self) -> Ipv4Addr {
+        Ipv4Addr::new(100, 64 + self.n, self.level, 1)
+    }
+
+    /// The address of the inner end.
+    pub const fn inside(self) -> Ipv4Addr {
+        Ipv4Addr::new(100, 64 + self.n, self.level, 2)
+    }
+
+    /// The first address of the /16.
+    pub(crate) const fn range(self) -> Ipv4Addr {
+        Ipv4Addr::new(100, 64 + self.n, 0, 0)
+    }
+
+    /// The /24s of this level and all upper ones.
+    pub(crate) fn up_to_here(self) -> impl Iterator<Item = Ipv4Addr> {
+        (1..=self.level).map(move |level| Ipv4Addr::new(100, 64 + self.n, level, 0))
+    }
+}
+
+impl fmt::Display for Subnet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/16", self.range())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_a_level() {
+        let net = Subnet::new(3, 2).unwrap();
+        assert_eq!(net.outside().to_string(), "100.67.2.1");
+        assert_eq!(net.inside().to_string(), "100.67.2.2");
+        assert_eq!(net.to_string(), "100.67.0.0/16");
+        let routes: Vec<String> = net.up_to_here().map(|a| a.to_string()).collect();
+        assert_eq!(routes, ["100.67.1.0", "100.67.2.0"]);
+    }
+
+    #[test]
+    fn there_are_64_ranges_and_254_levels() {
+        assert!(Subnet::new(64, 1).is_err());
+        assert!(Subnet::new(0, 0).is_err());
+        assert!(Subnet::new(0, 255).is_err());
+        let mut all: Vec<u8> = Subnet::candidates(u32::MAX - 3)
+            .map(Subnet::number)
+            .collect();
+        all.sort_unstable();
+        assert_eq!(all, (0..64).collect::<Vec<u8>>());
+    }
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Emulated links against sockets of the kernel. Needs namespaces: says "skipped" where they are not permitted.
+mod support;
+
+use alcc_emu::{Dir, Namespace, PathSpec, Silent};
+use alcc_link::{DirectionSpec, QueueSpec, RateSpec};
+use alcc_units::{Bytes, Rate, Span};
+use std::time::{Duration, Instant};
+use support::{Events, accounted, link, needs_namespaces, recorded};
+
+fn delay(ms: u64) -> DirectionSpec {
+    DirectionSpec {
+        delay: Span::from_millis(ms),
+        ..DirectionSpec::default()
+    }
+}
+
+fn fixed(rate: Rate, bytes: u64) -> DirectionSpec {
+    DirectionSpec {
+        rate: RateSpec::Fixed(rate),
+        queue: QueueSpec::droptail(Bytes::new(bytes)),
+        ..DirectionSpec::default()
+    }
+}
+
+#[test]
+fn round_trip_is_the_sum_of_both_delays() {
+    needs_namespaces!();
+    let spec = PathSpec {
+        down: delay(25),
+        up: delay(15),
+        seed: 1,
+    };
+    let (outside, inside, link) = link(spec, Box::new(Silent));
+    let best = support::best_round_trip(&outside, &inside, &link, 10);
+    // Never shorter; on a busy machine the best of ten is still near.
+    assert!(best >= Duration::from_millis(40), "{best:?}");
+    assert!(best < Duration::from_millis(46), "{best:?}");
+    let report = link.stop().unwrap();
+    assert_eq!((report.down.delivered, report.up.delivered), (10, 10));
+    accounted(&report);
+    assert_eq!(report.down.hidden_drops() + report.up.hidden_drops(), 0);
+}
+
+#[test]
+fn a_flood_gets_the_rate_and_the_rest_is_dropped_and_counted() {
+    needs_namespaces!();
+    let spec = PathSpec {
+        up: fixed(Rate::mbps(12), 30_000),
+        ..PathSpec::default()
+    };
+    let (outside, inside, link) = link(spec, Box::new(Silent));
+    let offered = support::flood_up(&outside, &inside, &link, Duration::from_secs(2));
+    let report = link.stop().unwrap();
+    accounted(&report);
+    let up = &report.up;
+    assert!(up.overflowed > 0, "the flood was no flood: {up:?}");
+    assert_eq!(up.read + up.kernel_dropped, offered);
+    let mbps = up.throughput.unwrap().as_mbps_f64();
+    assert!((11.76..=12.01).contains(&mbps), "{mbps} Mbit/s");
+    assert!((0.98..=1.0005).contains(&up.utilization.unwrap()), "{up:?}");
+    // A full queue of 30,000 bytes at 12 Mbit/s is 20 ms, and one packet more is being carried.
+    let p95 = up.queue_delay_p95.unwrap().as_millis_f64();
+    assert!((15.0..22.0).contains(&p95), "{p95} ms");
+}
+
+#[test]
+fn loss_has_the_asked_probability() {
+    needs_namespaces!();
+    let spec = PathSpec {
+        up: DirectionSpec {
+            loss: 0.1,
+            ..delay(1)
+        },
+        ..PathSpec::default()
+    };
+    let (outside, inside, link) = link(spec, Box::new(Silent));
+    let sent = support::send_up(&outside, &inside, &link, 5_000);
+    let report = link.stop().unwrap();
+    accounted(&report);
+    assert_eq!(report.up.read + report.up.kernel_dropped, sent);
+    // 5000 draws at 0.1: five standard deviations are 106.
+    assert!((394..=606).contains(&report.up.lost), "{:?}", report.up);
+}
+
+#[test]
+fn the_pure_model_fed_with_the_recorded_arrivals_gives_the_same_departures() {
+    needs_namespaces!();
+    let spec = PathSpec {
+        up: DirectionSpec {
+            delay: Span::from_millis(7),
+            loss: 0.02,
+            ..fixed(Rate::mbps(6), 20_000)
+        },
+        seed: 42,
+        ..PathSpec::default()
+    };
+    let events = Events::default();
+    let (outside, inside, link) = link(spec.clone(), Box::new(events.clone()));
+    support::flood_up(&outside, &inside, &link, Duration::from_millis(700));
+    let report = link.stop().unwrap();
+    let seen = recorded(&events, Dir::Up);
+    assert!(report.up.lost > 0 && report.up.overflowed > 0 && report.up.delivered > 100);
+    let twin = support::replay(spec.model(Dir::Up), &seen);
+    // The twin runs on after the last event of the live link, which was stopped with packets inside.
+    assert_eq!(twin[..seen.len()], seen[..]);
+}
+
+#[test]
+fn links_run_beside_each_other_and_leave_nothing() {
+    needs_namespaces!();
+    let before = support::threads();
+    let links: Vec<_> = (1..=4)
+        .map(|n| {
+            link(
+                PathSpec {
+                    down: delay(n * 10),
+                    ..PathSpec::default()
+                },
+                Box::new(Silent),
+            )
+        })
+        .collect();
+    for (n, (outside, inside, link)) in links.iter().enumerate() {
+        let best = support::best_round_trip(outside, inside, link, 5);
+        let want = Duration::from_millis(10 * (n as u64 + 1));
+        assert!(
+            best >= want && best < want + Duration::from_millis(6),
+            "{n}: {best:?}"
+        );
+    }
+    let inside = links[0].1.clone();
+    assert!(support::devices(&inside).contains("alcc0"));
+    drop(links);
+    assert!(
+        !support::devices(&inside).contains("alcc0"),
+        "the device stayed"
+    );
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while support::threads() > before && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_program_runs_inside_and_its_status_comes_back() {
+    needs_namespaces!();
+    let inside = Namespace::new().unwrap();
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "test $(wc -l < /proc/net/dev) = 3 && exit 7"]);
+    assert_eq!(
+        inside.spawn(command).unwrap().wait().unwrap().code(),
+        Some(7)
+    );
+    let missing = inside.spawn(std::process::Command::new("no-such-program-here"));
+    assert_eq!(missing.unwrap_err().kind(), std::io::ErrorKind::NotFound);
+}
+
+#[test]
+fn the_same_range_twice_is_refused() {
+    needs_namespaces!();
+    let (outside, _inside, link) = link(PathSpec::default(), Box::new(Silent));
+    let other = Namespace::new().unwrap();
+    let second = |net| {
+        alcc_emu::Emulator::start(&outside, &other, net, PathSpec::default(), Box::new(Silent))
+    };
+    let refused = second(alcc_emu::Subnet::default()).unwrap_err();
+    assert!(
+        matches!(refused, alcc_emu::EmuError::SubnetTaken { .. }),
+        "{refused}"
+    );
+    assert!(second(alcc_emu::Subnet::new(1, 1).unwrap()).is_ok());
+    drop(link);
+}

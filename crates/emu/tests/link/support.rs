@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use alcc_emu::{Dir, EmuReport, Emulator, Namespace, Observer, PathSpec, Subnet};
+use alcc_link::{Direction, Outcome, Packet};
+use alcc_units::Time;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Ends the test with a visible word where the machine cannot run it.
+macro_rules! needs_namespaces {
+    () => {
+        if let Err(why) = alcc_emu::available() {
+            eprintln!("skipped: {why}");
+            return;
+        }
+        if alcc_emu::prepare().is_err() {
+            eprintln!("skipped: run as root, or one test per process: namespaces need privileges");
+            return;
+        }
+    };
+}
+pub(crate) use needs_namespaces;
+
+pub(crate) fn link(
+    spec: PathSpec,
+    observer: Box<dyn Observer + Send>,
+) -> (Namespace, Namespace, Emulator) {
+    let (outside, inside) = (Namespace::new().unwrap(), Namespace::new().unwrap());
+    let link = Emulator::start(&outside, &inside, Subnet::default(), spec, observer).unwrap();
+    (outside, inside, link)
+}
+
+/// Every packet that was read is accounted for.
+pub(crate) fn accounted(report: &EmuReport) {
+    for d in [&report.down, &report.up] {
+        assert_eq!(
+            d.read,
+            d.delivered
+                + d.lost
+                + d.overflowed
+                + d.aqm_dropped
+                + d.store_full
+                + d.write_failed
+                + d.inside,
+            "{d:?}"
+        );
+    }
+}
+
+fn socket(ns: &Namespace, addr: impl Into<std::net::IpAddr>) -> UdpSocket {
+    let addr = SocketAddr::new(addr.into(), 0);
+    let socket = ns.run(|| UdpSocket::bind(addr)).unwrap().unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(5)))
+        .unwrap();
+    socket
+}
+
+/// The shortest of `n` round trips of a small datagram, from the inside.
+pub(crate) fn best_round_trip(
+    outside: &Namespace,
+    inside: &Namespace,
+    link: &Emulator,
+    n: usize,
+) -> Duration {
+    let (server, client) = (
+        socket(outside, link.outside_addr()),
+        socket(inside, link.inside_addr()),
+    );
+    let to = server.local_addr().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..n {
+                let mut buf = [0; 64];
+                let (len, from) = server.recv_from(&mut buf).unwrap();
+                server.send_to(&buf[..len], from).unwrap();
+            }
+        });
+        (0..n)
+            .map(|_| {
+                let start = Instant::now();
+                client.send_to(b"?", to).unwrap();
+                client.recv_from(&mut [0; 64]).unwrap();
+                start.elapsed()
+            })
+            .min()
+            .unwrap()
+    })
+}
+
+/// Datagrams of 1500 IP bytes from the inside, about 24 Mbit/s for so long; returns how many.
+pub(crate) fn flood_up(
+    outside: &Namespace,
+    inside: &Namespace,
+    link: &Emulator,
+    duration: Duration,
+) -> u64 {
+    send(
+        outside,
+        inside,
+        link,
+        2_000,
+        duration.as_millis() as u64 * 2,
+    )
+}
+
+/// `n` datagrams from the inside; returns after the last one had time to arrive.
+pub(crate) fn send_up(outside: &Namespace, inside: &Namespace, link: &Emulator, n: u64) -> u64 {
+    send(outside, inside, link, 10_000, n)
+}
+
+fn send(outside: &Namespace, inside: &Namespace, link: &Emulator, per_s: u64, n: u64) -> u64 {
+    let (server, client) = (
+        socket(outside, link.outside_addr()),
+        socket(inside, link.inside_addr()),
+    );
+    let to = server.local_addr().unwrap();
+    let start = Instant::now();
+    for i in 0..n {
+        let due = Duration::from_micros(i * 1_000_000 / per_s);
+        if let Some(wait) = due.checked_sub(start.elapsed()) {
+            std::thread::sleep(wait);
+        }
+        client.send_to(&[0; 1472], to).unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    n
+}
+
+/// Keeps all events.
+#[derive(Clone, Default)]
+pub(crate) struct Events(Arc<Mutex<Vec<(Dir, Outcome)>>>);
+
+impl Observer for Events {
+    fn event(&mut self, dir: Dir, outcome: &Outcome, _: Time) {
+        self.0.lock().unwrap().push((dir, *outcome));
+    }
+}
+
+pub(crate) fn recorded(events: &Events, dir: Dir) -> Vec<Outcome> {
+    let all = events.0.lock().unwrap();
+    all.iter().filter(|(d, _)| *d == dir).map(|e| e.1).collect()
+}
+
+/// What a model says to the arrivals among `seen`, each at its time, and then for a second.
+pub(crate) fn replay(mut model: Direction, seen: &[Outcome]) -> Vec<Outcome> {
+    let arrivals = seen.iter().filter_map(|o| match *o {
+        Outcome::Arrived { at, packet } => Some((at, packet)),
+        _ => None,
+    });
+    let mut out = Vec::new();
+    let mut last = Time::ZERO;
+    for (at, packet) in arrivals {
+        let packet: Packet = packet;
+        model.push(at, packet, &mut out);
+        last = at;
+    }
+    model.advance(last + alcc_units::Span::from_secs(1), &mut out);
+    out
+}
+
+pub(crate) fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
+}
+
+pub(crate) fn devices(ns: &Namespace) -> String {
+    ns.run(|| std::fs::read_to_string("/proc/thread-self/net/dev").unwrap())
+        .unwrap()
+}
