@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The delay estimator: the largest delay of an epoch, its average, and the running estimate D_est that equation 4 moves.
 //!
+//! The constants are in `settings.rs` and just below.
+//!
 //! Differs from the paper: the change of equation 3 is the sample against the old average (the same sign, since
 //! `new - old = (1 - α)(sample - old)`), with the program's dead band; D_est never falls below D_min, where the paper's
 //! third branch has no floor.
 //!
 //! Known weakness: steps of +2 and -1 ms drift upwards whenever rises and falls balance; only the ratio branch holds it.
-use super::settings::{Empty, Settings};
+use super::settings::{Empty, SMALLEST, Settings};
 
 /// A change below this many ms is none (program).
 const DEAD_BAND: f64 = 0.0001;
@@ -14,8 +16,6 @@ const DEAD_BAND: f64 = 0.0001;
 const D_MIN_START: f64 = 1000.0;
 /// How much D_min grows when the flow is pinned to it with nothing to lose, ms (program).
 const ESCAPE: f64 = 10.0;
-/// Guard of every division by a delay, ms.
-const SMALLEST: f64 = 1e-3;
 /// Longest delay believed, ms.
 const LONGEST: f64 = 60_000.0;
 
@@ -56,6 +56,8 @@ pub(super) struct Estimator {
     rtt: Option<f64>,
     /// Largest sample since the last epoch.
     newest: Option<f64>,
+    /// There was a sample.
+    sampled: bool,
     clean: Clean,
 }
 
@@ -86,12 +88,14 @@ impl Estimator {
             d_max: None,
             rtt: settings.rtt_from_zero.then_some(0.0),
             newest: None,
+            sampled: false,
             clean: Clean::default(),
         }
     }
 
     /// One delay sample in ms.
     pub(super) fn sample(&mut self, ms: f64, settings: &Settings) {
+        self.sampled = true;
         self.newest = Some(self.newest.map_or(ms, |old| old.max(ms)));
         let k = settings.rtt_weight;
         self.rtt = Some(self.rtt.map_or(ms, |old| k * old + (1.0 - k) * ms));
@@ -120,6 +124,11 @@ impl Estimator {
     /// Largest sample since the last epoch.
     pub(super) fn newest(&self) -> Option<f64> {
         self.newest
+    }
+
+    /// D_min; 0 before the first sample.
+    pub(super) fn least(&self) -> f64 {
+        if self.sampled { self.d_min } else { 0.0 }
     }
 
     /// Forgets the samples of the running epoch.
@@ -183,33 +192,6 @@ impl Estimator {
         self.d_max = Some(new);
         verdict
     }
-}
-
-/// Equation 5 in whole packets, as the program computes it: the in-flight term is truncated, and a round trip of at most
-/// one epoch releases what is missing.
-pub(super) fn release_whole(window: u64, in_flight: u64, epochs: u64) -> u64 {
-    let keep = if epochs <= 1 {
-        in_flight
-    } else {
-        (u128::from(in_flight) * u128::from(epochs - 2) / u128::from(epochs - 1)) as u64
-    };
-    window.saturating_sub(keep)
-}
-
-/// Equation 5 with its fraction; a round trip of at most two epochs releases what is missing (the formula would release a
-/// whole window each time).
-pub(super) fn release_exact(window: f64, in_flight: f64, epochs: u64) -> f64 {
-    let share = if epochs <= 2 {
-        1.0
-    } else {
-        (epochs - 2) as f64 / (epochs - 1) as f64
-    };
-    (window - in_flight * share).max(0.0)
-}
-
-/// Epochs in a round trip, rounded up, at least 1.
-pub(super) fn epochs_in(rtt_ms: f64, epoch_ms: f64) -> u64 {
-    ((rtt_ms / epoch_ms.max(SMALLEST)).ceil() as u64).max(1)
 }
 
 #[cfg(test)]
@@ -361,46 +343,6 @@ mod tests {
             let mut e = state(70.0, 40.0, 60.0);
             e.epoch(&EpochEnd { silence, ..end(5) }, &hold);
             assert_eq!(e.d_est, d_est);
-        }
-    }
-
-    #[test]
-    fn equation_5_in_whole_packets() {
-        // (W, in flight, RTT ms) -> packets
-        for ((w, in_flight, rtt), want) in [
-            ((10, 10, 4.0), 0),
-            ((10, 10, 5.0), 0),
-            ((10, 10, 5.01), 10),
-            ((10, 10, 10.0), 10),
-            ((10, 10, 12.0), 5),
-            ((20, 20, 20.0), 7),
-            ((20, 19, 20.0), 8),
-            ((50, 50, 100.0), 3),
-            ((55, 50, 100.0), 8),
-            ((40, 50, 100.0), 0),
-            ((100, 0, 100.0), 100),
-        ] {
-            assert_eq!(
-                release_whole(w, in_flight, epochs_in(rtt, 5.0)),
-                want,
-                "{w} {in_flight} {rtt}"
-            );
-        }
-        close(release_exact(50.0, 50.0, 20), 2.6316);
-        close(release_exact(10.0, 10.0, 2), 0.0);
-        assert_eq!(release_whole(u64::MAX, u64::MAX, u64::MAX), 2);
-    }
-
-    #[test]
-    fn equation_5_settles_slightly_above_the_window() {
-        for n in [3_u64, 4, 10, 20] {
-            // An n-th of what is in flight comes home per epoch.
-            let mut in_flight = 0.0;
-            for _ in 0..2000 {
-                in_flight += release_exact(1000.0, in_flight, n) - in_flight / n as f64;
-            }
-            let n = n as f64;
-            close(in_flight / 1000.0, n * (n - 1.0) / (n * (n - 1.0) - 1.0));
         }
     }
 

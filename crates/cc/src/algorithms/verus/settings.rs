@@ -26,6 +26,9 @@
 //! | `sharp` | yes | no | no | – | ours: a sample above `R × D_min` cuts in proportion |
 use alcc_units::Span;
 
+/// Guard of every division by a delay, ms.
+pub(super) const SMALLEST: f64 = 1e-3;
+
 /// What ends slow start besides a loss and a timeout.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum ExitAt {

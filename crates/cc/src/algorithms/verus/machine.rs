@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The state of one flow and what changes it: slow start, loss phase, epoch, refit. The paper's order of things; the
+//! program's where the paper has none.
+use super::curve::Curve;
+use super::estimator::{EpochEnd, Estimator, Verdict, plausible};
+use super::profile::Points;
+use super::release::{epochs_in, release_exact, release_whole};
+use super::settings::Settings;
+use super::{fit, profile};
+use crate::{Cx, Event, Packet, Pn};
+use alcc_units::{Bytes, Span, Time};
+
+/// In slow start after a loss, the program leaves only with more than this window, packets.
+pub(super) const LEAVE_SLOW_START_ABOVE: f64 = 20.0;
+/// A slow start ended by loss: slots from the lost packet's label on are forgotten, but never below this.
+pub(super) const FORGET_FROM: u32 = 100;
+/// In flight is never capped below this many packets (`tuned`).
+const CAP_FLOOR: f64 = 4.0;
+/// A packet with at most this many in flight sees the route and not our queue (`tuned`).
+const CLEAN_FLIGHT: f64 = 2.0;
+/// How fast the rate of the cap falls to a lower sample, per epoch (`tuned`).
+const RATE_FALL: f64 = 0.1;
+
+/// A queue this much longer than the one seen contradicts nothing, ms (`tuned`).
+const STALE_FLOOR: f64 = 10.0;
+
+/// The loss phase: the profile is frozen, acknowledgements add 1/W.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Repair {
+    /// Last packet sent when it began.
+    pub(super) point: Pn,
+    /// Slow start was left by delay: the ratio branch waits.
+    pub(super) frozen: bool,
+}
+
+#[derive(Clone)]
+pub(super) struct Verus {
+    pub(super) settings: Settings,
+    pub(super) mss: Bytes,
+    /// Origin of the epoch grid.
+    pub(super) started: Time,
+    pub(super) next_epoch: Time,
+    /// Last time something was acknowledged.
+    pub(super) heard: Time,
+    pub(super) slow_start: bool,
+    pub(super) repair: Option<Repair>,
+    pub(super) estimator: Estimator,
+    pub(super) points: Points,
+    pub(super) curve: Option<Curve>,
+    /// The curve's node divisor.
+    pub(super) divisor: u32,
+    pub(super) refit_at: Time,
+    /// Slots to forget at the first fit.
+    pub(super) forget_from: Option<u32>,
+    /// Target window W, packets.
+    pub(super) window: f64,
+    /// Fraction of a packet that equation 5 still owes.
+    pub(super) credit: f64,
+    pub(super) quota: Bytes,
+    pub(super) in_flight: Bytes,
+    /// Newest packet sent, and the first of this session (a restart begins a new one).
+    pub(super) newest: Pn,
+    pub(super) session: Pn,
+    /// The last proportional cut: nothing sent before it may cut again.
+    pub(super) cut_point: Option<Pn>,
+    pub(super) may_cut: bool,
+    /// Delivery rate for the cap, packets per ms; 0 before the first sample.
+    pub(super) rate: f64,
+    pub(super) newest_rate: f64,
+    /// Since when the path has been much faster than the curve says.
+    pub(super) contradicted: Option<Time>,
+    /// Slow start was entered again for a new profile.
+    pub(super) relearning: bool,
+    /// The application or the peer was the limit since the last epoch.
+    pub(super) idle_sender: bool,
+}
+
+impl Verus {
+    pub(super) fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            mss: Bytes::new(1),
+            started: Time::ZERO,
+            next_epoch: Time::ZERO,
+            heard: Time::ZERO,
+            slow_start: true,
+            repair: None,
+            estimator: Estimator::new(&settings),
+            points: Points::default(),
+            curve: None,
+            divisor: fit::DIVISOR,
+            refit_at: Time::ZERO,
+            forget_from: None,
+            window: settings.start_window,
+            credit: 0.0,
+            quota: Bytes::ZERO,
+            in_flight: Bytes::ZERO,
+            newest: 0,
+            session: 0,
+            cut_point: None,
+            may_cut: true,
+            rate: 0.0,
+            newest_rate: 0.0,
+            contradicted: None,
+            relearning: false,
+            idle_sender: false,
+        }
+    }
+
+    /// Packets that these bytes are, the last one perhaps short.
+    pub(super) fn packets(&self, bytes: Bytes) -> u64 {
+        bytes.get().div_ceil(self.mss.get().max(1))
+    }
+
+    /// The target in whole packets, as packets are labelled.
+    pub(super) fn label(&self) -> u32 {
+        self.window.clamp(1.0, f64::from(profile::LARGEST)) as u32
+    }
+
+    pub(super) fn label_of(packet: &Packet) -> u32 {
+        (packet.tag.0.min(u64::from(profile::LARGEST)) as u32).max(1)
+    }
+
+    /// Delay of a window by the curve, or by the raw table before the first curve; never below D_min.
+    pub(super) fn delay_of(&self, window: f64) -> f64 {
+        let delay = match &self.curve {
+            Some(curve) => curve.delay(window),
+            None => self.points.delay_at(window as u32).unwrap_or(0.0),
+        };
+        delay.max(self.estimator.least())
+    }
+
+    /// W for D_est; `None` if the profile does not reach it and the program would start over.
+    pub(super) fn window_for_estimate(&self) -> Option<f64> {
+        let d = self.estimator.d_est;
+        let Some(curve) = &self.curve else {
+            return Some(f64::from(self.points.window_for(d)));
+        };
+        let found = curve.window_for(d).map(f64::from);
+        if self.settings.restart_unmappable {
+            return found;
+        }
+        // Beyond the data the curve is a guess: go a little further than known, and learn.
+        let known = f64::from(curve.largest().max(self.points.largest()));
+        let most = known + (known / 8.0).max(2.0);
+        Some(found.map_or(most, |w| w.min(most)))
+    }
+
+    pub(super) fn restart(&mut self, cx: &mut Cx<'_>, why: &'static str) {
+        let mut points = std::mem::take(&mut self.points);
+        points.clear();
+        *self = Self {
+            mss: self.mss,
+            started: self.started,
+            next_epoch: self.next_epoch,
+            heard: cx.now,
+            in_flight: self.in_flight,
+            newest: self.newest,
+            session: self.newest + 1,
+            points,
+            ..Self::new(self.settings)
+        };
+        self.refill();
+        cx.log.event(cx.now, Event::SlowStartRestart { why });
+    }
+
+    pub(super) fn leave_slow_start(&mut self, cx: &mut Cx<'_>, why: &'static str) {
+        self.slow_start = false;
+        if std::mem::take(&mut self.relearning) {
+            // What was known beyond belongs to a slower path.
+            self.points.forget_from(self.label().saturating_add(1));
+        }
+        self.refit_at = cx.now;
+        self.estimator.forget_epoch();
+        cx.log.event(
+            cx.now,
+            Event::SlowStartExit {
+                why,
+                window: self.window.floor(),
+            },
+        );
+    }
+
+    /// A sample in slow start was long: the window that caused it is known, what it did since is still to come.
+    pub(super) fn leave_by_delay(&mut self, cx: &mut Cx<'_>, packet: &Packet, delay: f64) {
+        let label = f64::from(Self::label_of(packet));
+        if self.settings.careful {
+            // The label's delay is bearable: stay there. What is in flight beyond it drains first.
+            self.window = label;
+            self.estimator.d_est = delay.max(self.estimator.d_min);
+        } else {
+            self.window = (self.settings.decrease * label).max(1.0);
+            self.estimator.d_est = self.delay_of(self.window);
+            self.repair = Some(Repair {
+                point: self.newest,
+                frozen: true,
+            });
+        }
+        self.leave_slow_start(cx, "delay");
+    }
+
+    /// Equation 6.
+    pub(super) fn reduce(&mut self, cx: &mut Cx<'_>, why: &'static str, label: u32) {
+        let from = self.window;
+        let reduced = self.settings.decrease * f64::from(label);
+        self.window = from.min(reduced).max(1.0);
+        self.estimator.d_est = self.delay_of(self.window);
+        self.repair = Some(Repair {
+            point: self.newest,
+            frozen: false,
+        });
+        let event = Event::Decrease {
+            why,
+            from: from.floor(),
+            to: self.window.floor(),
+        };
+        cx.log.event(cx.now, event);
+    }
+
+    pub(super) fn acknowledged(&mut self, cx: &mut Cx<'_>, packet: &Packet, usable: bool) {
+        let label = Self::label_of(packet);
+        let count = self.packets(packet.len).max(1) as f64;
+        let delay = packet
+            .rtt
+            .map(Span::as_millis_f64)
+            .filter(|ms| plausible(*ms));
+        if self.slow_start
+            && let Some(ms) = delay
+            && ms > self.settings.exit_rtt(self.estimator.d_min)
+        {
+            self.leave_by_delay(cx, packet, ms);
+        }
+        if let Some(repair) = self.repair {
+            let past = !self.settings.recovery_point || packet.pn > repair.point;
+            if past && f64::from(label) <= self.window {
+                self.repair = None;
+                self.estimator.forget_epoch();
+            }
+        }
+        if let Some(ms) = delay {
+            self.estimator.sample(ms, &self.settings);
+            if self.settings.careful && packet.stamp.in_flight.packets(self.mss) <= CLEAN_FLIGHT {
+                self.estimator.clean_sample(ms);
+            }
+        }
+        if self.repair.is_some() {
+            self.window += count / self.window;
+            let delay = self.delay_of(self.window);
+            self.estimator.d_est = self.estimator.d_est.min(delay);
+        } else if let Some(ms) = delay.filter(|_| usable && !packet.stamp.app_limited) {
+            let weight = if self.relearning {
+                0.0
+            } else {
+                self.settings.point_weight
+            };
+            self.points.update(label, ms, weight);
+        }
+        if self.cut_point.is_none_or(|point| packet.pn > point) {
+            self.may_cut = true;
+        }
+        if self.slow_start {
+            let used = self.window <= 2.0 * packet.stamp.in_flight.packets(self.mss);
+            if used || !self.settings.careful {
+                self.window = (self.window + count).min(f64::from(profile::LARGEST));
+            }
+        }
+    }
+
+    /// In slow start: as much as the window lacks.
+    pub(super) fn refill(&mut self) {
+        let lacking = self.window - self.in_flight.packets(self.mss);
+        self.quota = self.mss.mul_f64(lacking.max(0.0).floor());
+    }
+
+    pub(super) fn fit_if_due(&mut self, cx: &mut Cx<'_>) -> bool {
+        if cx.now < self.refit_at {
+            return true;
+        }
+        self.refit_at = cx.now + self.settings.refit;
+        if let Some(from) = self.forget_from.take() {
+            self.points.forget_from(from);
+        }
+        let from = if self.settings.sticky_divisor {
+            self.divisor
+        } else {
+            fit::DIVISOR
+        };
+        let found = fit::nodes(self.points.largest(), from);
+        let curve =
+            found.and_then(|(_, nodes)| fit::fit(self.points.iter(), nodes, self.settings.rho));
+        let (Some((divisor, _)), Some(curve)) = (found, curve) else {
+            if self.settings.restart_unmappable {
+                self.restart(cx, "too few points for a profile");
+                return false;
+            }
+            return true;
+        };
+        self.divisor = divisor;
+        cx.log.event(
+            cx.now,
+            Event::ProfileFitted {
+                points: self.points.len(),
+                largest: curve.largest(),
+            },
+        );
+        self.curve = Some(curve);
+        true
+    }
+
+    pub(super) fn epoch(&mut self, cx: &mut Cx<'_>) {
+        let in_flight = self.packets(self.in_flight);
+        let silence = cx.now.since(self.heard).as_millis_f64();
+        if self.newest_rate > self.rate {
+            self.rate = self.newest_rate;
+        } else {
+            self.rate += RATE_FALL * (self.newest_rate - self.rate);
+        }
+        if self.slow_start {
+            self.refill();
+            return;
+        }
+        if !self.fit_if_due(cx) {
+            return;
+        }
+        if self.contradicted(cx) {
+            self.contradicted = None;
+            self.slow_start = true;
+            self.relearning = true;
+            cx.log.event(cx.now, Event::Mode { to: "relearn" });
+            self.refill();
+            return;
+        }
+        let end = EpochEnd {
+            silence,
+            in_flight,
+            frozen: self.repair.is_some_and(|repair| repair.frozen),
+            no_increase: self.settings.careful && std::mem::take(&mut self.idle_sender),
+            may_cut: self.may_cut,
+        };
+        let verdict = if self.settings.careful && in_flight == 0 {
+            Verdict::default()
+        } else {
+            self.estimator.epoch(&end, &self.settings)
+        };
+        if verdict.cut {
+            self.may_cut = false;
+            self.cut_point = Some(self.newest);
+        }
+        let Some(window) = self.window_for_estimate() else {
+            self.restart(cx, "the profile does not reach the delay");
+            return;
+        };
+        self.window = window.max(1.0);
+        self.quota = if verdict.suppress {
+            Bytes::ZERO
+        } else {
+            self.release(in_flight)
+        };
+    }
+
+    /// Whether the curve is out of date: D_est far above what the path does, for two round trips on end.
+    pub(super) fn contradicted(&mut self, cx: &Cx<'_>) -> bool {
+        let (Some(factor), Some(seen)) = (self.settings.stale, self.estimator.newest()) else {
+            return false;
+        };
+        let d_min = self.estimator.d_min;
+        let calm = seen < self.settings.exit_rtt(d_min)
+            && self.estimator.d_est - d_min > factor * (seen - d_min) + STALE_FLOOR
+            && !self.idle_sender;
+        if !calm || self.repair.is_some() {
+            self.contradicted = None;
+            return false;
+        }
+        let since = *self.contradicted.get_or_insert(cx.now);
+        cx.now.since(since).as_millis_f64() > 2.0 * self.estimator.rtt()
+    }
+
+    /// Equation 5.
+    pub(super) fn release(&mut self, in_flight: u64) -> Bytes {
+        let epochs = epochs_in(self.estimator.rtt(), self.settings.epoch.as_millis_f64());
+        if self.settings.whole_packets {
+            return self.mss * release_whole(self.window as u64, in_flight, epochs);
+        }
+        let exact = release_exact(self.window, in_flight as f64, epochs) + self.credit;
+        let whole = exact.floor();
+        self.credit = (exact - whole).clamp(0.0, 1.0);
+        self.mss.mul_f64(whole)
+    }
+
+    /// The bound on what is in flight, packets.
+    pub(super) fn cap(&self) -> Option<f64> {
+        let by_window = self.settings.flight_cap.map(|factor| factor * self.window);
+        let by_rate = (self.settings.rate_cap && self.rate > 0.0 && !self.slow_start)
+            .then_some(self.rate * self.settings.ratio * self.estimator.d_min);
+        let cap = by_window.into_iter().chain(by_rate).reduce(f64::min)?;
+        Some(cap.max(CAP_FLOOR))
+    }
+
+    pub(super) fn next_on_grid(&self, now: Time) -> Time {
+        let epoch = self.settings.epoch.as_nanos().max(1);
+        let passed = now.since(self.started).as_nanos() / epoch;
+        self.started + self.settings.epoch * (passed + 1)
+    }
+}
