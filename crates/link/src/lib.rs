@@ -5,12 +5,14 @@
 //! simulator and the real-time emulator run this same code, so that an emulated run has a simulated twin.
 //!
 //! * [`Direction`]: one direction of a path, built from a [`DirectionSpec`];
+//! * [`log`]: a text format for what happened to every packet;
 //! * [`Queue`]: what decides who waits and who is dropped; chosen by name with [`QueueSpec`] (`codel:target=5ms`). To add
 //!   one: a file `queue/NAME.rs`, its name in the registry line of `queue.rs`.
 #![forbid(unsafe_code)]
 
 mod bottleneck;
 mod direction;
+pub mod log;
 mod packet;
 pub mod queue;
 

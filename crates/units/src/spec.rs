@@ -229,7 +229,7 @@ impl<'a> Options<'a> {
     /// The chosen profile; the first if none was.
     pub fn profile(&self) -> &str {
         self.text("profile")
-            .or(self.profiles.first().copied())
+            .or_else(|| self.profiles.first().copied())
             .unwrap_or_default()
     }
 

@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | target | 5 ms | section 4.4 |
 //! | interval | 100 ms | section 4.3 |
-//! | a queue of one packet is never a standing one | 1500 bytes | section 5.4, `maxpacket_` |
+//! | a queue of one packet is never a standing one | 1500 bytes | section 5.6 |
 //! | memory of the last episode | 16 intervals | section 5.5 |
 //!
 //! Differs from the RFC: an optional limit as for `droptail`, without which the queue is bounded by its control alone.
@@ -82,7 +82,7 @@ struct Codel {
 }
 
 impl Codel {
-    /// The next packet and whether it may be dropped (RFC 8289, section 5.4).
+    /// The next packet and whether it may be dropped (RFC 8289, section 5.6).
     fn next(&mut self, now: Time) -> Option<(Queued, bool)> {
         let Some(queued) = self.line.pop() else {
             self.drop_from = None;

@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The per-packet log of one direction: text that explains itself and that a line of awk can plot.
+//!
+//! ```text
+//! # alcc packet log 1
+//! # command: alcc emulate --down city.down -- curl ...
+//! # link: trace city.down
+//! ...
+//! 12.345 + 1500 0 17
+//! 13.000 - 1500 0.655 0 17
+//! 13.002 d 1 1500 overflow 0 18
+//! ```
+//!
+//! The events and the order of their first columns are Mahimahi's. Times are milliseconds since the link's clock began, rounded
+//! down to the microsecond. The log comes from the outcomes at the bottleneck: propagation delay is not in it.
+use crate::{DropReason, Outcome, Packet};
+use alcc_units::{Bytes, Span, Time};
+use std::fmt::{self, Write};
+
+const FIRST_LINE: &str = "# alcc packet log 1";
+
+/// What a log says about itself. Texts may hold anything; line breaks are escaped.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Header {
+    /// What wrote it, with version: `alcc 0.1.0`.
+    pub program: String,
+    /// The command line.
+    pub command: String,
+    /// `down` or `up`.
+    pub direction: String,
+    /// The bottleneck: `trace NAME`, a rate, `unlimited`.
+    pub link: String,
+    /// The queue, as one would type it.
+    pub queue: String,
+    /// One-way propagation delay.
+    pub delay: Span,
+    /// Random loss as text: `0.01`.
+    pub loss: String,
+    /// The seed of this direction.
+    pub seed: u64,
+}
+
+/// One event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Line {
+    /// `TIME + LENGTH FLOW ID`: a packet reached the bottleneck.
+    Arrival {
+        /// When.
+        at: Time,
+        /// Which.
+        packet: Packet,
+    },
+    /// `TIME - LENGTH DELAY FLOW ID`: it left the bottleneck.
+    Departure {
+        /// When.
+        at: Time,
+        /// Which.
+        packet: Packet,
+        /// Since its arrival.
+        queue_delay: Span,
+    },
+    /// `TIME d 1 LENGTH REASON FLOW ID`: it was dropped.
+    Drop {
+        /// When.
+        at: Time,
+        /// Which.
+        packet: Packet,
+        /// Why.
+        why: DropReason,
+    },
+    /// `TIME # LENGTH`: an opportunity to deliver so much; hosts write it on trace-driven links.
+    Opportunity {
+        /// When.
+        at: Time,
+        /// How much.
+        len: Bytes,
+    },
+}
+
+impl Line {
+    /// What the log says of an outcome; nothing of a delivery, which is the departure some propagation delay later.
+    pub fn of(outcome: &Outcome) -> Option<Self> {
+        match *outcome {
+            Outcome::Arrived { at, packet } => Some(Self::Arrival { at, packet }),
+            Outcome::Departed {
+                at,
+                packet,
+                arrived,
+            } => Some(Self::Departure {
+                at,
+                packet,
+                queue_delay: at.since(arrived),
+            }),
+            Outcome::Dropped { at, packet, why } => Some(Self::Drop { at, packet, why }),
+            Outcome::Delivered { .. } => None,
+        }
+    }
+}
+
+/// Why a log could not be read.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("packet log, line {line}: {what}: found '{found}'")]
+pub struct LogError {
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong and what would be right.
+    pub what: &'static str,
+    /// What is there, shortened.
+    pub found: String,
+}
+
+/// Writes the header, a comment on every line.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_header(out: &mut impl Write, header: &Header) -> fmt::Result {
+    writeln!(out, "{FIRST_LINE}")?;
+    for (key, value) in [
+        ("program", header.program.as_str()),
+        ("command", &header.command),
+        ("direction", &header.direction),
+        ("link", &header.link),
+        ("queue", &header.queue),
+        ("delay", &header.delay.to_string()),
+        ("loss", &header.loss),
+        ("seed", &header.seed.to_string()),
+        // Mahimahi's plotting scripts want this one
+        ("base timestamp", "0"),
+        (
+            "units",
+            "TIME and DELAY in ms since the start, LENGTH in IP bytes",
+        ),
+        ("+", "TIME + LENGTH FLOW ID: arrived at the bottleneck"),
+        (
+            "-",
+            "TIME - LENGTH DELAY FLOW ID: left the bottleneck after DELAY there",
+        ),
+        (
+            "d",
+            "TIME d 1 LENGTH REASON FLOW ID: dropped, REASON loss, overflow or aqm",
+        ),
+        ("#", "TIME # LENGTH: delivery opportunity"),
+    ] {
+        writeln!(out, "# {key}: {}", escaped(value))?;
+    }
+    Ok(())
+}
+
+/// Writes one event and its line break.
+///
+/// # Errors
+/// Those of `out`.
+pub fn format_line(out: &mut impl Write, line: &Line) -> fmt::Result {
+    match line {
+        Line::Arrival { at, packet } => {
+            let Packet { id, flow, len } = packet;
+            writeln!(out, "{} + {} {flow} {id}", Ms(at.as_nanos()), len.get())
+        }
+        Line::Departure {
+            at,
+            packet,
+            queue_delay,
+        } => {
+            let Packet { id, flow, len } = packet;
+            let delay = Ms(queue_delay.as_nanos());
+            let at = Ms(at.as_nanos());
+            writeln!(out, "{at} - {} {delay} {flow} {id}", len.get())
+        }
+        Line::Drop { at, packet, why } => {
+            let Packet { id, flow, len } = packet;
+            let why = match why {
+                DropReason::Loss => "loss",
+                DropReason::Overflow => "overflow",
+                DropReason::Aqm => "aqm",
+            };
+            let at = Ms(at.as_nanos());
+            writeln!(out, "{at} d 1 {} {why} {flow} {id}", len.get())
+        }
+        Line::Opportunity { at, len } => {
+            writeln!(out, "{} # {}", Ms(at.as_nanos()), len.get())
+        }
+    }
+}
+
+/// Reads a whole log.
+///
+/// # Errors
+/// [`LogError`] for the first line that is none of a log's. Unknown header fields are skipped.
+pub fn parse(text: &str) -> Result<(Header, Vec<Line>), LogError> {
+    let mut header = Header::default();
+    let mut lines = Vec::new();
+    let mut first = true;
+    for (number, line) in (1..).zip(text.split_terminator('\n')) {
+        let fail = |what| LogError {
+            line: number,
+            what,
+            found: line.chars().take(60).collect(),
+        };
+        if first {
+            first = false;
+            if line != FIRST_LINE {
+                return Err(fail("not a packet log, which begins '# alcc packet log 1'"));
+            }
+        } else if let Some(comment) = line.strip_prefix("# ") {
+            header.read(comment).map_err(fail)?;
+        } else {
+            lines.push(parse_line(line).map_err(fail)?);
+        }
+    }
+    if first {
+        return Err(LogError {
+            line: 1,
+            what: "not a packet log, which begins '# alcc packet log 1'",
+            found: String::new(),
+        });
+    }
+    Ok((header, lines))
+}
+
+impl Header {
+    fn read(&mut self, comment: &str) -> Result<(), &'static str> {
+        let Some((key, value)) = comment.split_once(": ") else {
+            return Ok(());
+        };
+        let text = match key {
+            "program" => &mut self.program,
+            "command" => &mut self.command,
+            "direction" => &mut self.direction,
+            "link" => &mut self.link,
+            "queue" => &mut self.queue,
+            "loss" => &mut self.loss,
+            "delay" => {
+                self.delay = value.parse().map_err(|_| "delay is no length of time")?;
+                return Ok(());
+            }
+            "seed" => {
+                self.seed = value.parse().map_err(|_| "seed is no whole number")?;
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
+        *text = unescaped(value).ok_or("bad escape: want \\n, \\r or \\\\")?;
+        Ok(())
+    }
+}
+
+fn parse_line(line: &str) -> Result<Line, &'static str> {
+    let mut words = line.split(' ');
+    let mut word = || words.next().ok_or("the line is too short");
+    let at = Time::from_nanos(ms(word()?)?);
+    let event = word()?;
+    let parsed = match event {
+        "+" => {
+            let len = bytes(word()?)?;
+            let packet = packet(len, word()?, word()?)?;
+            Line::Arrival { at, packet }
+        }
+        "-" => {
+            let len = bytes(word()?)?;
+            let queue_delay = Span::from_nanos(ms(word()?)?);
+            let packet = packet(len, word()?, word()?)?;
+            Line::Departure {
+                at,
+                packet,
+                queue_delay,
+            }
+        }
+        "d" => {
+            if word()? != "1" {
+                return Err("a drop is of 1 packet");
+            }
+            let len = bytes(word()?)?;
+            let why = match word()? {
+                "loss" => DropReason::Loss,
+                "overflow" => DropReason::Overflow,
+                "aqm" => DropReason::Aqm,
+                _ => return Err("want loss, overflow or aqm as reason"),
+            };
+            let packet = packet(len, word()?, word()?)?;
+            Line::Drop { at, packet, why }
+        }
+        "#" => Line::Opportunity {
+            at,
+            len: bytes(word()?)?,
+        },
+        _ => return Err("no such event: want +, -, d or #"),
+    };
+    match words.next() {
+        None => Ok(parsed),
+        Some(_) => Err("the line is too long"),
+    }
+}
+
+fn bytes(word: &str) -> Result<Bytes, &'static str> {
+    whole(word).map(Bytes::new)
+}
+
+fn packet(len: Bytes, flow: &str, id: &str) -> Result<Packet, &'static str> {
+    Ok(Packet {
+        id: whole(id)?,
+        flow: u32::try_from(whole(flow)?).map_err(|_| "the flow is above 4294967295")?,
+        len,
+    })
+}
+
+fn whole(word: &str) -> Result<u64, &'static str> {
+    if !word.bytes().all(|b| b.is_ascii_digit()) {
+        return Err("want a whole number");
+    }
+    word.parse().map_err(|_| "want a whole number below 2^64")
+}
+
+/// Nanoseconds as milliseconds with three decimals.
+struct Ms(u64);
+
+impl fmt::Display for Ms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let us = self.0 / 1000;
+        write!(f, "{}.{:03}", us / 1000, us % 1000)
+    }
+}
+
+/// Milliseconds with three decimals as nanoseconds.
+fn ms(word: &str) -> Result<u64, &'static str> {
+    let want = "want milliseconds with three decimals";
+    let (ms, us) = word
+        .split_once('.')
+        .filter(|(_, us)| us.len() == 3)
+        .ok_or(want)?;
+    let (ms, us) = (whole(ms).map_err(|_| want)?, whole(us).map_err(|_| want)?);
+    ms.checked_mul(1_000_000)
+        .and_then(|ns| ns.checked_add(us * 1000))
+        .ok_or("the time is beyond 584 years")
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\")
+        .replace('\n', "\\n")
+        .replace('\r', "\\r")
+}
+
+fn unescaped(text: &str) -> Option<String> {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        out.push(match c {
+            '\\' => match chars.next()? {
+                'n' => '\n',
+                'r' => '\r',
+                '\\' => '\\',
+                _ => return None,
+            },
+            c => c,
+        });
+    }
+    Some(out)
+}

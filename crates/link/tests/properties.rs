@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What holds for every direction, whatever is pushed into it and however late it is called.
+use alcc_link::{Direction, DirectionSpec, Order, Outcome, Packet, QueueKind, RateSpec};
+use alcc_trace::Trace;
+use alcc_units::{Bytes, Rate, Span, Time};
+use proptest::prelude::*;
+
+#[derive(Clone, Debug)]
+struct Case {
+    spec: DirectionSpec,
+    order: Order,
+    seed: u64,
+    pushes: Vec<(Time, Packet)>,
+}
+
+fn rate() -> impl Strategy<Value = RateSpec> {
+    let trace = prop::collection::vec(0..40_u32, 1..30).prop_map(|mut ms| {
+        ms.sort_unstable();
+        ms.push(40);
+        RateSpec::Trace(Trace::new(ms).unwrap())
+    });
+    prop_oneof![
+        1 => Just(RateSpec::Unlimited),
+        3 => (10_000..100_000_000_u64).prop_map(|bps| RateSpec::Fixed(Rate::bps(bps))),
+        4 => trace,
+    ]
+}
+
+/// Every registered queue, with limits that bind and thresholds that are reached.
+fn queue() -> impl Strategy<Value = String> {
+    let mut specs: Vec<String> = QueueKind::all()
+        .flat_map(|k| {
+            [
+                k.name.to_owned(),
+                format!("{}:packets=4,bytes=5000", k.name),
+            ]
+        })
+        .collect();
+    specs.push("red:min=2000,max=8000,p=0.5,weight=0.3".to_owned());
+    specs.push("codel:target=1ms,interval=5ms".to_owned());
+    prop::sample::select(specs)
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    // gaps of nothing, of whole milliseconds (to meet opportunities exactly), and any
+    let gap = prop_oneof![
+        2 => Just(0),
+        1 => (0..50_u64).prop_map(|ms| ms * 1_000_000),
+        2 => 0..3_000_000_u64,
+    ];
+    let pushes = prop::collection::vec((gap, 0..3200_u64), 0..150);
+    let order = prop_oneof![Just(Order::Down), Just(Order::Up)];
+    let delay = prop_oneof![Just(0), Just(7_000_000), 0..30_000_000_u64];
+    let loss = prop_oneof![3 => Just(0.0), 1 => 0.0..0.5];
+    (rate(), queue(), order, delay, loss, any::<u64>(), pushes).prop_map(
+        |(rate, queue, order, delay, loss, seed, pushes)| {
+            let mut now = Time::ZERO;
+            let pushes = (0..)
+                .zip(pushes)
+                .map(|(id, (gap, len))| {
+                    now += Span::from_nanos(gap);
+                    let packet = Packet {
+                        id,
+                        flow: (id % 3) as u32,
+                        len: Bytes::new(len),
+                    };
+                    (now, packet)
+                })
+                .collect();
+            let spec = DirectionSpec {
+                rate,
+                queue: queue.parse().unwrap(),
+                delay: Span::from_nanos(delay),
+                loss,
+            };
+            Case {
+                spec,
+                order,
+                seed,
+                pushes,
+            }
+        },
+    )
+}
+
+impl Case {
+    fn direction(&self) -> Direction {
+        Direction::new(&self.spec, self.order, self.seed)
+    }
+
+    /// Called exactly when it asks to be.
+    fn punctual(&self) -> Vec<Outcome> {
+        let mut direction = self.direction();
+        let mut out = Vec::new();
+        for &(at, packet) in &self.pushes {
+            while let Some(next) = direction.next_event().filter(|n| *n <= at) {
+                direction.advance(next, &mut out);
+            }
+            direction.push(at, packet, &mut out);
+        }
+        while let Some(next) = direction.next_event() {
+            direction.advance(next, &mut out);
+        }
+        out
+    }
+}
+
+const END: Time = Time::from_millis(1 << 40);
+
+fn times(out: &[Outcome]) -> Vec<Time> {
+    out.iter()
+        .map(|o| match *o {
+            Outcome::Arrived { at, .. }
+            | Outcome::Departed { at, .. }
+            | Outcome::Delivered { at, .. }
+            | Outcome::Dropped { at, .. } => at,
+        })
+        .collect()
+}
+
+fn departed(out: &[Outcome]) -> Vec<(Time, Packet)> {
+    out.iter()
+        .filter_map(|o| match *o {
+            Outcome::Departed { at, packet, .. } => Some((at, packet)),
+            _ => None,
+        })
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn a_late_call_tells_the_same(case in case()) {
+        let punctual = case.punctual();
+        let mut direction = case.direction();
+        let mut late = Vec::new();
+        for &(at, packet) in &case.pushes {
+            direction.push(at, packet, &mut late);
+        }
+        direction.advance(END, &mut late);
+        prop_assert_eq!(punctual, late);
+    }
+
+    #[test]
+    fn calls_too_many_change_nothing(case in case()) {
+        let mut direction = case.direction();
+        let mut out = Vec::new();
+        for &(at, packet) in &case.pushes {
+            direction.advance(at - Span::from_micros(300), &mut out);
+            direction.advance(at, &mut out);
+            direction.advance(Time::ZERO, &mut out);
+            direction.push(at, packet, &mut out);
+            direction = direction.clone();
+        }
+        direction.advance(END, &mut out);
+        prop_assert_eq!(case.punctual(), out);
+    }
+
+    #[test]
+    fn packets_are_conserved_at_every_moment(case in case()) {
+        let mut direction = case.direction();
+        let mut out = Vec::new();
+        let ends = |out: &[Outcome]| {
+            let end = |o: &&Outcome| matches!(o, Outcome::Delivered { .. } | Outcome::Dropped { .. });
+            out.iter().filter(end).count()
+        };
+        for (pushed, &(at, packet)) in (1..).zip(&case.pushes) {
+            direction.push(at, packet, &mut out);
+            prop_assert_eq!(pushed, ends(&out) + direction.inside());
+        }
+        direction.advance(END, &mut out);
+        prop_assert_eq!(direction.inside(), 0);
+        prop_assert_eq!(direction.next_event(), None);
+        // and each ends once
+        let mut ids: Vec<u64> = out.iter().filter_map(|o| match o {
+            Outcome::Delivered { packet, .. } | Outcome::Dropped { packet, .. } => Some(packet.id),
+            _ => None,
+        }).collect();
+        ids.sort_unstable();
+        prop_assert_eq!(ids, (0..case.pushes.len() as u64).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn nothing_travels_in_time_or_overtakes(case in case()) {
+        let out = case.punctual();
+        prop_assert!(times(&out).is_sorted());
+        let mut last = None;
+        for outcome in &out {
+            if let Outcome::Delivered { at, packet, queue_delay, arrived } = *outcome {
+                let pushed = case.pushes[packet.id as usize].0;
+                prop_assert_eq!(at, pushed + case.spec.delay + queue_delay);
+                prop_assert!(arrived >= pushed && arrived + queue_delay <= at);
+                prop_assert!(last < Some(packet.id));
+                last = Some(packet.id);
+            }
+        }
+    }
+
+    #[test]
+    fn no_more_is_delivered_than_is_offered(case in case()) {
+        let direction = case.direction();
+        let mut sum = Bytes::ZERO;
+        for (at, packet) in departed(&case.punctual()) {
+            sum += packet.len;
+            let offered = direction.opportunity_bytes(Time::ZERO, at);
+            // an opportunity at the very start is before the first window
+            let at_start = match &case.spec.rate {
+                RateSpec::Trace(trace) => trace.opportunities().iter().filter(|ms| **ms == 0).count() as u64,
+                _ => 0,
+            };
+            prop_assert!(sum <= offered + Bytes::new(1500) * at_start, "{} > {}", sum, offered);
+        }
+    }
+
+    /// A second model, as plain as can be: every opportunity one after the other, none skipped.
+    #[test]
+    fn a_trace_link_is_as_one_that_walks_every_opportunity(case in case()) {
+        let RateSpec::Trace(trace) = &case.spec.rate else { return Ok(()) };
+        let mut plain = case.clone();
+        plain.spec.queue = alcc_link::QueueSpec::infinite();
+        plain.spec.delay = Span::ZERO;
+        plain.spec.loss = 0.0;
+        let mut want = Vec::new();
+        let mut waiting: Vec<(Packet, u64)> = Vec::new();
+        let mut pushes = plain.pushes.iter().peekable();
+        for at in trace.cursor() {
+            while let Some((_, packet)) = pushes.next_if(|(pushed, _)| *pushed < at) {
+                waiting.push((*packet, packet.len.get()));
+            }
+            let mut room = 1500;
+            while room > 0 && !waiting.is_empty() {
+                let part = waiting[0].1.min(room);
+                waiting[0].1 -= part;
+                room -= part;
+                if waiting[0].1 == 0 {
+                    want.push((at, waiting.remove(0).0));
+                }
+            }
+            if want.len() == plain.pushes.len() {
+                break;
+            }
+        }
+        prop_assert_eq!(departed(&plain.punctual()), want);
+    }
+
+    /// And one for a fixed rate: exact fractions, no events.
+    #[test]
+    fn a_fixed_link_is_as_the_sum_of_its_packets(case in case()) {
+        let RateSpec::Fixed(rate) = case.spec.rate else { return Ok(()) };
+        let mut plain = case.clone();
+        plain.spec.queue = alcc_link::QueueSpec::infinite();
+        plain.spec.delay = Span::ZERO;
+        plain.spec.loss = 0.0;
+        let rate = u128::from(rate.as_bps());
+        // in units of 1 / rate ns
+        let mut free = 0_u128;
+        let mut want = Vec::new();
+        for (pushed, packet) in &plain.pushes {
+            let pushed = u128::from(pushed.as_nanos()) * rate;
+            free = free.max(pushed) + u128::from(packet.len.get()) * 8_000_000_000;
+            want.push((Time::from_nanos(free.div_ceil(rate) as u64), *packet));
+        }
+        prop_assert_eq!(departed(&plain.punctual()), want);
+    }
+}
