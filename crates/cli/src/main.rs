@@ -26,6 +26,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Run(commands::run::Args),
+    Sim(commands::sim::Args),
     List(commands::list::Args),
     #[command(hide = true)]
     Generate(commands::generate::Args),
@@ -34,6 +35,7 @@ enum Command {
 fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Run(args) => commands::run::run(&args),
+        Command::Sim(args) => commands::sim::run(&args),
         Command::List(args) => commands::list::run(&args),
         Command::Generate(args) => commands::generate::run(&args, Cli::command()),
     }

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::failure::Failure;
+use alcc_cc::Registry;
+use alcc_lab::Row;
+use alcc_link::{DirectionSpec, QueueSpec, RateSpec};
+use alcc_sim::{FlowReport, FlowSpec, Report, Scenario, Timing, Under};
+use alcc_trace::Trace;
+use alcc_units::{Rate, Span};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Samples of `--series` are this far apart.
+const SAMPLE: Span = Span::from_millis(20);
+
+/// Simulate flows on one bottleneck link; the same arguments give the same result
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  alcc sim --flow verus\n  alcc sim --link 24mbit --rtt 80ms --flow copa --flow cubic/over=cubic\n  alcc sim --link 6mbit --flow 2*verus:r=4/over=cubic --json\n\nA FLOW is [N*]A[/over=reno|cubic]: N flows of algorithm A with its options, sending packets itself or above a simulated TCP."
+)]
+pub(crate) struct Args {
+    /// The bottleneck: a trace file or a rate
+    #[arg(long, value_name = "TRACE|RATE", default_value = "12mbit")]
+    link: String,
+    /// Round-trip time without queueing, half of it in each direction
+    #[arg(long, value_name = "T", default_value = "40ms")]
+    rtt: Span,
+    /// The queue before the bottleneck
+    #[arg(long, value_name = "Q", default_value = "droptail:bytes=2000000")]
+    queue: QueueSpec,
+    /// Who sends; may be repeated
+    #[arg(long, value_name = "FLOW", default_value = "verus/over=cubic")]
+    flow: Vec<String>,
+    /// Length of the measured window, which begins with the first full-size packet at the bottleneck
+    #[arg(long, value_name = "T", default_value = "60s")]
+    duration: Span,
+    /// Seed of everything random
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Above TCP: by how much each reading of the counters is late at least
+    #[arg(long, value_name = "T", default_value_t = Timing::default().lateness)]
+    lateness: Span,
+    /// Above TCP: by how much more a reading is late at most, evenly distributed
+    #[arg(long, value_name = "T", default_value_t = Timing::default().jitter)]
+    jitter: Span,
+    /// Above TCP: from the opening of the gate to the program's next write
+    #[arg(long, value_name = "T", default_value_t = Timing::default().wake)]
+    wake: Span,
+    /// Write a CSV file with a line per flow every 20 ms: throughput, delay, window, the algorithm's values
+    #[arg(long, value_name = "FILE")]
+    series: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let timing = Timing {
+        lateness: args.lateness,
+        jitter: args.jitter,
+        wake: args.wake,
+    };
+    let registry = Registry::builtin();
+    let mut flows = Vec::new();
+    for text in &args.flow {
+        flows.extend(FlowSpec::parse(text, &registry, timing).map_err(Failure::usage)?);
+    }
+    let delay = args.rtt / 2;
+    let scenario = Scenario {
+        down: DirectionSpec {
+            rate: rate(&args.link)?,
+            queue: args.queue.clone(),
+            delay,
+            loss: 0.0,
+        },
+        up: DirectionSpec {
+            delay,
+            ..DirectionSpec::default()
+        },
+        duration: args.duration,
+        seed: args.seed,
+        flows,
+        series: args.series.is_some().then_some(SAMPLE),
+    };
+    let report = alcc_sim::run(&scenario);
+    if let Some(path) = &args.series {
+        write_series(path, &report)
+            .map_err(|e| Failure::usage(format!("write series to {}: {e}", path.display())))?;
+    }
+    if args.json {
+        let rows: Vec<Row> = rows(args, &scenario, &report);
+        let summary = serde_json::json!({
+            "throughput_mbps": report.flows.iter().map(|f| f.throughput.as_mbps_f64()).sum::<f64>(),
+            "jain": jain(&report),
+        });
+        println!(
+            "{}",
+            serde_json::json!({ "flows": rows, "summary": summary })
+        );
+    } else {
+        table(&report);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn rate(text: &str) -> Result<RateSpec, Failure> {
+    if let Ok(rate) = text.parse::<Rate>() {
+        return Ok(RateSpec::Fixed(rate));
+    }
+    let bytes = std::fs::read(text).map_err(|e| {
+        Failure::usage(format!(
+            "read trace '{text}': {e}: --link wants a trace file or a rate such as 12mbit"
+        ))
+    })?;
+    let trace = Trace::parse(&bytes).map_err(|e| Failure::usage(format!("'{text}': {e}")))?;
+    Ok(RateSpec::Trace(trace))
+}
+
+/// Jain's index of fairness of the throughputs, 1 when all are equal.
+fn jain(report: &Report) -> Option<f64> {
+    let rates: Vec<f64> = report
+        .flows
+        .iter()
+        .map(|f| f.throughput.as_mbps_f64())
+        .collect();
+    let (sum, squares): (f64, f64) = (rates.iter().sum(), rates.iter().map(|r| r * r).sum());
+    (squares > 0.0).then(|| sum * sum / (rates.len() as f64 * squares))
+}
+
+fn table(report: &Report) {
+    println!(
+        "{:<16} {:>9} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>7} {:>5}",
+        "scheme",
+        "Mbit/s",
+        "util%",
+        "delay ms",
+        "median",
+        "p95",
+        "rtt ms",
+        "app med",
+        "loss%",
+        "rto"
+    );
+    for flow in &report.flows {
+        println!(
+            "{:<16} {:>9.3} {:>6} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>7.2} {:>5}",
+            flow.scheme,
+            flow.throughput.as_mbps_f64(),
+            flow.utilization
+                .map_or_else(|| "-".to_owned(), |u| format!("{:.1}", u * 100.0)),
+            flow.delay.mean.as_millis_f64(),
+            flow.delay.median.as_millis_f64(),
+            flow.delay.p95.as_millis_f64(),
+            flow.rtt.mean.as_millis_f64(),
+            flow.app_delay.median.as_millis_f64(),
+            flow.loss() * 100.0,
+            flow.timeouts,
+        );
+    }
+}
+
+fn rows(args: &Args, scenario: &Scenario, report: &Report) -> Vec<Row> {
+    let ms = |span: Span| Some(span.as_millis_f64());
+    let link = Path::new(&args.link).file_name().map_or_else(
+        || args.link.clone(),
+        |name| name.to_string_lossy().into_owned(),
+    );
+    let row = |(spec, flow): (&FlowSpec, &FlowReport)| {
+        let any = flow.packets > 0;
+        let goodput = Rate::of(flow.goodput_bytes, report.duration).as_mbps_f64();
+        Row {
+            scheme: flow.scheme.clone(),
+            algorithm: spec.algorithm.clone(),
+            options: spec.options.clone(),
+            feedback: "sim".to_owned(),
+            enforcement: "sim".to_owned(),
+            under: match spec.under {
+                Under::Native => None,
+                Under::Tcp { cc, .. } => Some(cc.name().to_owned()),
+            },
+            link: link.clone(),
+            queue: args.queue.to_string(),
+            min_rtt_ms: ms(args.rtt),
+            duration_s: report.duration.as_secs_f64(),
+            seed: args.seed,
+            run: 1,
+            started_s: Some(report.started.as_secs_f64()),
+            throughput_mbps: Some(flow.throughput.as_mbps_f64()),
+            goodput_mbps: Some(goodput),
+            bytes: Some(flow.goodput_bytes.get()),
+            utilization: flow.utilization,
+            delay_mean_ms: ms(flow.delay.mean).filter(|_| any),
+            delay_median_ms: ms(flow.delay.median).filter(|_| any),
+            delay_p95_ms: ms(flow.delay.p95).filter(|_| any),
+            queue_delay_mean_ms: ms(flow.queue_delay.mean).filter(|_| any),
+            queue_delay_median_ms: ms(flow.queue_delay.median).filter(|_| any),
+            queue_delay_p95_ms: ms(flow.queue_delay.p95).filter(|_| any),
+            app_delay_median_ms: ms(flow.app_delay.median).filter(|_| flow.app_delay.count > 0),
+            app_delay_p95_ms: ms(flow.app_delay.p95).filter(|_| flow.app_delay.count > 0),
+            rtt_mean_ms: ms(flow.rtt.mean).filter(|_| flow.rtt.count > 0),
+            rtt_p95_ms: ms(flow.rtt.p95).filter(|_| flow.rtt.count > 0),
+            loss: Some(flow.loss()),
+            retransmits: Some(flow.retransmits),
+            timeouts: Some(flow.timeouts),
+            ..Row::default()
+        }
+    };
+    scenario.flows.iter().zip(&report.flows).map(row).collect()
+}
+
+/// One line per flow and sample. Gauges of all algorithms are columns; what a flow does not have is empty.
+fn write_series(path: &Path, report: &Report) -> std::io::Result<()> {
+    let mut names: Vec<&str> = Vec::new();
+    for sample in report.flows.iter().flat_map(|f| f.series.iter()) {
+        for (name, _) in &sample.gauges {
+            if !names.contains(name) {
+                names.push(name);
+            }
+        }
+    }
+    let mut out = BufWriter::new(std::fs::File::create(path)?);
+    write!(
+        out,
+        "time_s,flow,scheme,capacity_mbps,throughput_mbps,queue_delay_ms,dropped,in_flight_bytes,kernel_cwnd"
+    )?;
+    for name in &names {
+        write!(out, ",{name}")?;
+    }
+    writeln!(out)?;
+    for (number, flow) in report.flows.iter().enumerate() {
+        for sample in &flow.series {
+            let known = |value: Option<f64>| value.map_or_else(String::new, |v| format!("{v:.3}"));
+            write!(
+                out,
+                "{:.3},{number},{},{:.3},{:.3},{},{},{},{}",
+                sample.at.as_secs_f64(),
+                flow.scheme,
+                sample.capacity.as_mbps_f64(),
+                sample.throughput.as_mbps_f64(),
+                known(sample.queue_delay.map(Span::as_millis_f64)),
+                sample.dropped,
+                sample.in_flight.get(),
+                known(sample.kernel_cwnd),
+            )?;
+            for name in &names {
+                let gauge = sample.gauges.iter().find(|(n, _)| n == name);
+                write!(out, ",{}", known(gauge.map(|(_, v)| *v)))?;
+            }
+            writeln!(out)?;
+        }
+    }
+    out.flush()
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The controller above a simulated TCP connection: a program that writes as much as it may, a gate in front of its
+//! writes, and counters that are read at the moments that [`OverTcp`] asks for, or a little later.
+use super::tcp::Tcp;
+use super::tcp_window::TcpCc;
+use super::{Host, TCP_HEADER, Tally, earlier};
+use crate::receiver::{AckPolicy, Data};
+use alcc_cc::{Controller, Discard, Pn};
+use alcc_flow::OverTcp;
+use alcc_units::{Bytes, Rng, Span, Time};
+
+/// What the program offers per write (nginx's `sendfile_max_chunk`).
+const CHUNK: Bytes = Bytes::new(2 << 20);
+
+/// How late things happen on the sending machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Timing {
+    /// A reading of the counters is at least this late.
+    pub lateness: Span,
+    /// And by up to this much later, evenly distributed.
+    pub jitter: Span,
+    /// From the opening of the gate or the socket to the program's next write.
+    pub wake: Span,
+}
+
+impl Default for Timing {
+    /// A timer of an otherwise idle machine, and a program in `epoll_wait`.
+    fn default() -> Self {
+        Self {
+            lateness: Span::from_micros(50),
+            jitter: Span::from_micros(100),
+            wake: Span::from_micros(200),
+        }
+    }
+}
+
+pub(crate) struct OverTcpHost {
+    over: Option<OverTcp>,
+    idle: Option<Box<dyn Controller>>,
+    tcp: Tcp,
+    timing: Timing,
+    rng: Rng,
+    seed: u64,
+    write_at: Option<Time>,
+    /// The socket is full: the program waits until it is writable.
+    full: bool,
+    /// What `OverTcp` asked for, and when it will happen.
+    reading: Option<(Time, Time)>,
+}
+
+impl OverTcpHost {
+    pub(crate) fn new(
+        cc: Box<dyn Controller>,
+        tcp: TcpCc,
+        timing: Timing,
+        now: Time,
+        handshake_rtt: Span,
+        seed: u64,
+    ) -> Self {
+        Self {
+            over: None,
+            idle: Some(cc),
+            tcp: Tcp::new(tcp, now, handshake_rtt),
+            timing,
+            rng: Rng::new(seed ^ 0x7469_6d69_6e67),
+            seed,
+            write_at: None,
+            full: false,
+            reading: None,
+        }
+    }
+
+    /// The program writes until the gate or the socket stops it.
+    fn write(&mut self, now: Time) {
+        let Some(over) = &mut self.over else { return };
+        loop {
+            let free = self.tcp.free();
+            if free == Bytes::ZERO {
+                self.full = true;
+                break;
+            }
+            let room = over.room(now, CHUNK, self.tcp.queued(), &mut Discard);
+            let len = room.min(free);
+            if len > Bytes::ZERO {
+                self.tcp.write(now, len);
+                over.wrote(now, len, &mut Discard);
+            }
+            if room < CHUNK {
+                break;
+            }
+        }
+        self.tcp.max_pacing = over.pacing_rate();
+    }
+
+    fn read(&mut self, now: Time) {
+        let Some(over) = &mut self.over else { return };
+        self.reading = None;
+        over.progress(now, &self.tcp.progress(), &mut Discard);
+        self.tcp.max_pacing = over.pacing_rate();
+        if over.opens(self.tcp.queued()) {
+            over.opened();
+            self.write_at = Some(now + self.timing.wake);
+        }
+    }
+
+    fn schedule_reading(&mut self, now: Time) {
+        let wanted = self.over.as_ref().and_then(OverTcp::deadline);
+        if self.reading.map(|(wanted, _)| wanted) == wanted {
+            return;
+        }
+        self.reading = wanted.map(|deadline| {
+            let jitter = self.rng.below(self.timing.jitter.as_nanos() + 1);
+            let late = self.timing.lateness + Span::from_nanos(jitter);
+            (deadline, deadline.max(now) + late.max(Span::from_nanos(1)))
+        });
+    }
+}
+
+impl Host for OverTcpHost {
+    fn header(&self) -> Bytes {
+        TCP_HEADER
+    }
+
+    fn ack_policy(&self) -> AckPolicy {
+        AckPolicy::Delayed
+    }
+
+    fn on_start(&mut self, now: Time) {
+        if let Some(cc) = self.idle.take() {
+            let progress = self.tcp.progress();
+            self.over = Some(OverTcp::new(cc, now, &progress, self.seed, &mut Discard));
+        }
+        self.write_at = Some(now);
+        self.on_wake(now);
+    }
+
+    fn on_ack(&mut self, now: Time, arrived: &[Pn], complete: u64) {
+        self.tcp.on_ack(now, arrived, complete);
+        if self.full && self.tcp.is_writable() {
+            self.full = false;
+            self.write_at = Some(now + self.timing.wake);
+        }
+    }
+
+    fn on_wake(&mut self, now: Time) {
+        self.tcp.on_wake(now);
+        if self.reading.is_some_and(|(_, at)| at <= now) {
+            self.read(now);
+        }
+        if self.write_at.is_some_and(|at| at <= now) {
+            self.write_at = None;
+            self.write(now);
+        }
+        self.schedule_reading(now);
+    }
+
+    fn send(&mut self, now: Time, out: &mut Vec<Data>) {
+        self.tcp.send(now, out);
+    }
+
+    fn next_wake(&self) -> Option<Time> {
+        let reading = self.reading.map(|(_, at)| at);
+        earlier(earlier(reading, self.write_at), self.tcp.next_wake())
+    }
+
+    fn in_flight(&self) -> Bytes {
+        self.tcp.in_flight()
+    }
+
+    fn kernel_window(&self) -> Option<f64> {
+        Some(self.tcp.window() as f64)
+    }
+
+    fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
+        if let Some(over) = &self.over {
+            over.gauges(put);
+        }
+    }
+
+    fn tally(&mut self) -> &mut Tally {
+        self.tcp.tally.gate_closed = self.over.as_ref().map_or(0, |o| o.counters().gate_closed);
+        &mut self.tcp.tally
+    }
+}
