@@ -1,6 +1,168 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What every algorithm has to keep, checked: call [`check`] from a test of your own crate.
+//! What every algorithm has to keep, checked. An algorithm of another crate is checked by one line in a test of that crate:
+//!
+//! ```
+//! # let algorithm = *alcc_cc::Registry::builtin().iter().next().unwrap();
+//! alcc_cc::conformance::check(&algorithm);
+//! ```
+//!
+//! * **Operations**: random sequences of everything that can happen, against a reference host, with the contract of
+//!   [`Controller`] checked after each: ranges, quotas, timers, never stuck, replay and snapshot bit for bit, batches split.
+//! * **Paths**: a constant link with late timers, outages of 2 s and 60 s.
+//!
+//! Functions here panic with the seed and what was violated, as tests do.
+mod model;
+mod operation;
 mod path;
 mod sender;
 
 pub use path::{FlowResult, PACKET, Scenario, Service, capacity, run};
+
+use crate::{Algorithm, Controller, Registry, Spec};
+use alcc_units::{Rate, Rng, Span, Time};
+use model::Model;
+use operation::Operation;
+
+/// Sequences of operations per profile.
+const SEQUENCES: u64 = 150;
+/// Bytes per sequence: about 150 operations.
+const LENGTH: usize = 400;
+/// Operations between looks at the costly properties.
+const LOOK_EVERY: usize = 16;
+
+/// The default of an algorithm and each of its profiles.
+fn specs(algorithm: &Algorithm) -> Vec<Spec> {
+    let spec = |options| Spec {
+        name: algorithm.name.to_owned(),
+        options,
+    };
+    let profile = |p: &&str| spec(vec![("profile".to_owned(), (*p).to_owned())]);
+    if algorithm.profiles.is_empty() {
+        return vec![spec(Vec::new())];
+    }
+    algorithm.profiles.iter().map(profile).collect()
+}
+
+fn build(algorithm: &Algorithm, spec: &Spec) -> Box<dyn Controller> {
+    match Registry::builtin().with(*algorithm).build(spec) {
+        Ok(cc) => cc,
+        Err(error) => panic!("{spec}: {error}"),
+    }
+}
+
+/// Everything in this module, for every profile of `algorithm`.
+///
+/// # Panics
+/// If a property does not hold; the message names profile, property, and for operations the seed for [`run_seed`].
+pub fn check(algorithm: &Algorithm) {
+    for spec in specs(algorithm) {
+        for seed in 0..SEQUENCES {
+            run_seed(algorithm, &spec, seed);
+        }
+    }
+    check_paths(algorithm);
+}
+
+/// One random sequence of operations.
+///
+/// # Panics
+/// If a property does not hold.
+pub fn run_seed(algorithm: &Algorithm, spec: &Spec, seed: u64) {
+    let mut rng = Rng::new(seed);
+    let bytes: Vec<u8> = (0..LENGTH).map(|_| rng.next_u64() as u8).collect();
+    let outcome = std::panic::catch_unwind(|| operations(algorithm, spec, &bytes));
+    match outcome {
+        Ok(Ok(())) => {}
+        Ok(Err(why)) => panic!("{spec}, seed {seed}: {why}"),
+        Err(_) => panic!("{spec}, seed {seed}: the controller panicked"),
+    }
+}
+
+/// The sequence of operations that `bytes` stand for; the first byte chooses the profile. For fuzz targets.
+///
+/// # Panics
+/// If a property does not hold.
+pub fn run_bytes(algorithm: &Algorithm, bytes: &[u8]) {
+    let specs = specs(algorithm);
+    let Some((first, rest)) = bytes.split_first() else {
+        return;
+    };
+    let spec = &specs[usize::from(*first) % specs.len()];
+    if let Err(why) = operations(algorithm, spec, rest) {
+        panic!("{spec}: {why}");
+    }
+}
+
+fn operations(algorithm: &Algorithm, spec: &Spec, bytes: &[u8]) -> Result<(), String> {
+    let mut bytes = bytes.iter().copied();
+    let first = bytes.next().unwrap_or(0);
+    let tick = Span::from_millis(u64::from(first % 3));
+    let list: Vec<Operation> = std::iter::from_fn(|| Operation::decode(&mut bytes)).collect();
+    let fresh = || Model::new(build(algorithm, spec), tick, u64::from(first));
+    let mut model = fresh();
+    let mut story = Vec::with_capacity(list.len());
+    for (i, operation) in list.iter().enumerate() {
+        let explain = |why| format!("operation {i}, {operation:?}: {why}");
+        model.apply(operation).map_err(explain)?;
+        story.push(model.allowance());
+        if i % LOOK_EVERY == 0 || i + 1 == list.len() {
+            model.not_stuck().map_err(explain)?;
+            model.split().map_err(explain)?;
+        }
+    }
+    let mut again = fresh();
+    let snapshot_at = usize::from(first) % list.len().max(1);
+    for (i, (operation, allowance)) in list.iter().zip(&story).enumerate() {
+        again.apply(operation)?;
+        if i == snapshot_at {
+            again.sender.cc = again.sender.cc.clone_box();
+        }
+        if again.allowance() != *allowance {
+            return Err(format!(
+                "operation {i} replayed: {:?} instead of {allowance:?}",
+                again.allowance()
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Late timers and outages on a constant link, for every profile of `algorithm`.
+///
+/// # Panics
+/// If timers up to 20 ms late change the throughput by 5 % or more, or if after an outage less than half of the former
+/// throughput returns.
+pub fn check_paths(algorithm: &Algorithm) {
+    for spec in specs(algorithm) {
+        let mut plain =
+            Scenario::constant(Rate::mbps(12), Span::from_millis(40), Span::from_secs(25));
+        let delivered = |scenario: &Scenario, from: u64, to: u64| {
+            let r = run(scenario, vec![build(algorithm, &spec)]).remove(0);
+            r.packets(Time::from_millis(from * 1000)) - r.packets(Time::from_millis(to * 1000))
+        };
+        let punctual = delivered(&plain, 5, 25);
+        assert!(punctual > 0, "{spec}: nothing delivered");
+        plain.lateness = Span::from_millis(20);
+        let late = delivered(&plain, 5, 25);
+        let ratio = late as f64 / punctual as f64;
+        assert!(
+            (0.95..1.05).contains(&ratio),
+            "{spec}: timers up to 20 ms late change the throughput by {ratio:.3}"
+        );
+        for outage in [2, 60] {
+            let (from, to) = (10, 10 + outage);
+            let mut scenario = Scenario::constant(
+                Rate::mbps(12),
+                Span::from_millis(40),
+                Span::from_secs(to + 40),
+            );
+            scenario.outage = Some((Time::from_millis(from * 1000), Time::from_millis(to * 1000)));
+            let before = delivered(&scenario, 5, 10) as f64 / 5.0;
+            let after = delivered(&scenario, to + 30, to + 40) as f64 / 10.0;
+            assert!(
+                after >= 0.5 * before,
+                "{spec}: {before} packets/s before {outage} s of outage, {after} after"
+            );
+        }
+    }
+}

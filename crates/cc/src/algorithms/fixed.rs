@@ -76,6 +76,10 @@ impl Controller for Fixed {
         }
     }
 
+    fn on_path_change(&mut self, _cx: &mut Cx<'_>, path: &Path) {
+        self.mss = path.mss;
+    }
+
     fn on_ack(&mut self, _cx: &mut Cx<'_>, _ack: &AckBatch<'_>) {}
 
     fn on_timer(&mut self, cx: &mut Cx<'_>) {

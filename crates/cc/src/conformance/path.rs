@@ -2,7 +2,7 @@
 //! Flows over one bottleneck in virtual time: small enough to trust by reading, for tests of algorithms. Not the simulator.
 use super::sender::Sender;
 use crate::Controller;
-use alcc_units::{Bytes, Rate, Rng, Span, Time};
+use alcc_units::{Bytes, Rate, Span, Time};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
@@ -31,7 +31,7 @@ pub struct Scenario {
     pub duration: Span,
     /// Acknowledgements are read at this tick, as over TCP; zero: as they arrive.
     pub tick: Span,
-    /// Timers are up to so much late.
+    /// The controllers' timers are up to so much late.
     pub lateness: Span,
     /// The link stands still from, to.
     pub outage: Option<(Time, Time)>,
@@ -146,11 +146,15 @@ pub fn run(scenario: &Scenario, controllers: Vec<Box<dyn Controller>>) -> Vec<Fl
     };
     let mut queue: VecDeque<(usize, u64, Time)> = VecDeque::new();
     let mut results = vec![FlowResult::default(); controllers.len()];
-    let mut rng = Rng::new(scenario.seed);
     let mut flows: Vec<Sender> = controllers
         .into_iter()
         .enumerate()
-        .map(|(i, cc)| Sender::new(cc, PACKET, PACKET, scenario.tick, i as u64))
+        .map(|(i, cc)| {
+            let mut sender =
+                Sender::new(cc, PACKET, PACKET, scenario.tick, scenario.seed + i as u64);
+            sender.lateness = scenario.lateness;
+            sender
+        })
         .collect();
     let mut armed = vec![Time::MAX; flows.len()];
     let mut push = |events: &mut BinaryHeap<_>, at: Time, what: What| {
@@ -202,13 +206,8 @@ pub fn run(scenario: &Scenario, controllers: Vec<Box<dyn Controller>>) -> Vec<Fl
         }
         let next = flows[flow].next_wake(now);
         if next < armed[flow] {
-            let late = scenario.lateness.mul_f64(if scenario.lateness.is_zero() {
-                0.0
-            } else {
-                rng.unit()
-            });
-            armed[flow] = next + late;
-            push(&mut events, next + late, What::Wake { flow });
+            armed[flow] = next;
+            push(&mut events, next, What::Wake { flow });
         }
     }
     results

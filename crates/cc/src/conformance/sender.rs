@@ -5,12 +5,13 @@ use crate::{
     AckBatch, Allowance, Controller, Cx, Discard, Kind, LimitedBy, LossBatch, Packet, Path, Pn,
     RecoveryEnd, Rto, RttView, Sent, Source, Stamp,
 };
-use alcc_units::{Bytes, Rate, Span, Time};
+use alcc_units::{Bytes, Rate, Rng, Span, Time};
 use std::collections::VecDeque;
 
 pub(super) struct Sender {
     pub(super) cc: Box<dyn Controller>,
-    len: Bytes,
+    /// Length of the next record.
+    pub(super) len: Bytes,
     pub(super) outstanding: VecDeque<Packet>,
     pub(super) in_flight: Bytes,
     delivered: Bytes,
@@ -18,10 +19,18 @@ pub(super) struct Sender {
     rtt: RttView,
     /// Acknowledgements not read yet.
     inbox: Vec<Pn>,
-    tick: Span,
-    limited: LimitedBy,
+    pub(super) tick: Span,
+    pub(super) limited: LimitedBy,
+    /// The next samples are ambiguous.
+    pub(super) ambiguous: bool,
+    /// What was reported lost last.
+    pub(super) given_up: Vec<Packet>,
+    /// Timers of the controller are up to so much late, the next one by `late`.
+    pub(super) lateness: Span,
+    late: Span,
+    rng: Rng,
     /// The pacer's earliest departure, signed ns.
-    ready: i128,
+    pub(super) ready: i128,
     progress: Time,
     backoff: u32,
     recover: Option<Pn>,
@@ -58,10 +67,27 @@ impl Sender {
             inbox: Vec::new(),
             tick,
             limited: LimitedBy::default(),
+            ambiguous: false,
+            given_up: Vec::new(),
+            lateness: Span::ZERO,
+            late: Span::ZERO,
+            rng: Rng::new(seed),
             ready: i128::MIN / 2,
             progress: Time::ZERO,
             backoff: 0,
             recover: None,
+        }
+    }
+
+    /// A complete copy.
+    pub(super) fn fork(&self) -> Self {
+        Self {
+            cc: self.cc.clone_box(),
+            outstanding: self.outstanding.clone(),
+            inbox: self.inbox.clone(),
+            given_up: self.given_up.clone(),
+            rng: self.rng.clone(),
+            ..*self
         }
     }
 
@@ -80,7 +106,8 @@ impl Sender {
             let acked = std::mem::take(&mut self.inbox);
             self.acknowledge(now, &acked);
         }
-        if self.cc.next_timer().is_some_and(|t| t <= now) {
+        if self.cc.next_timer().is_some_and(|t| t + self.late <= now) {
+            self.late = self.lateness.mul_f64(self.rng.unit());
             self.cc.on_timer(&mut Cx {
                 now,
                 log: &mut Discard,
@@ -123,13 +150,19 @@ impl Sender {
                     .outstanding
                     .pop_front()
                     .unwrap_or_else(|| unreachable!("just seen"));
-                packet.rtt = Some(now.since(packet.sent_at));
+                packet.rtt = (!self.ambiguous).then(|| now.since(packet.sent_at));
                 acked.push(packet);
             }
         }
         self.lose(now, &lost, false);
-        let Some(last) = acked.last() else { return };
-        let newest = *last;
+        self.deliver(now, &acked);
+    }
+
+    /// Reports packets that are no longer outstanding as arrived.
+    pub(super) fn deliver(&mut self, now: Time, acked: &[Packet]) {
+        let Some(newest) = acked.last().copied() else {
+            return;
+        };
         self.sampled(now.since(newest.sent_at));
         self.progress = now;
         self.backoff = 0;
@@ -139,7 +172,7 @@ impl Sender {
         self.delivered += bytes;
         let ended = self.recover.is_some_and(|r| newest.pn >= r);
         let batch = AckBatch {
-            acked: &acked,
+            acked,
             in_flight_before,
             in_flight: self.in_flight,
             delivered: self.delivered,
@@ -186,6 +219,7 @@ impl Sender {
     pub(super) fn lose(&mut self, now: Time, lost: &[Packet], by_timeout: bool) {
         let Some(last) = lost.last() else { return };
         self.in_flight -= lost.iter().map(|p| p.len).sum();
+        self.given_up = lost[..lost.len().min(16)].to_vec();
         let new_episode = !by_timeout && self.recover.is_none_or(|r| last.pn >= r);
         if new_episode {
             self.recover = Some(self.next_pn);
@@ -305,7 +339,7 @@ impl Sender {
 
     /// When something is due next.
     pub(super) fn next_wake(&self, now: Time) -> Time {
-        let mut next = self.cc.next_timer().unwrap_or(Time::MAX);
+        let mut next = self.cc.next_timer().map_or(Time::MAX, |t| t + self.late);
         if !self.outstanding.is_empty() {
             next = next.min(self.timeout());
         }

@@ -19,6 +19,8 @@ const SILENCE: Span = Span::from_secs(2);
 const LOSS: (f64, u64, f64) = (0.3, 20, 0.7);
 /// Round trips over which a competitor's queue must persist (section 2.2).
 const COMPETITOR_RTTS: u64 = 4;
+/// Pacing credit of profile `tuned`, within two to ten packets.
+const BURST: Span = Span::from_millis(1);
 /// Bunching of acknowledgements is remembered for so long.
 const BUNCHES_OVER: Span = Span::from_secs(1);
 
@@ -418,6 +420,7 @@ impl Controller for Copa {
         for packet in ack.acked {
             let n = segments(packet.len, self.mss);
             self.seen += n;
+            self.weigh_losses(cx);
             if let Some(rtt) = packet.rtt.filter(|r| !r.is_zero()) {
                 self.sample(cx.now, rtt);
             }
@@ -428,7 +431,6 @@ impl Controller for Copa {
                 }
             }
         }
-        self.weigh_losses(cx);
     }
 
     fn on_loss(&mut self, cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
@@ -487,10 +489,14 @@ impl Controller for Copa {
         };
         let rate =
             (self.updated && per > 0.0).then(|| pacing_rate(2.0 * self.window / per, self.mss));
+        // A host that wakes a little late must be able to catch up.
+        let burst = rate.filter(|_| self.s.bunches).map_or(self.mss, |r| {
+            r.bytes_in(BURST).clamp(self.mss * 2, self.mss * 10)
+        });
         Allowance {
             window: window_bytes(self.window, self.mss),
             rate,
-            burst: self.mss,
+            burst,
             ..Allowance::UNLIMITED
         }
     }

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Operations against the reference host, with the contract checked after each.
+use super::operation::Operation;
+use super::sender::Sender;
+use crate::parts::{FASTEST, SLOWEST};
+use crate::{Allowance, Backpressure, Controller, Cx, Discard, LimitedBy, Packet, Path, Spurious};
+use alcc_units::{Bytes, Span, Time};
+
+pub(super) struct Model {
+    pub(super) sender: Sender,
+    mss: Bytes,
+    now: Time,
+}
+
+impl Model {
+    pub(super) fn new(cc: Box<dyn Controller>, tick: Span, seed: u64) -> Self {
+        let mss = Bytes::new(1448);
+        Self {
+            sender: Sender::new(cc, mss, mss, tick, seed),
+            mss,
+            now: Time::ZERO,
+        }
+    }
+
+    pub(super) fn allowance(&self) -> Allowance {
+        self.sender.cc.allowance()
+    }
+
+    /// One operation and everything that must hold after it.
+    pub(super) fn apply(&mut self, operation: &Operation) -> Result<(), String> {
+        match operation {
+            Operation::Advance(span) => self.now = self.now + *span,
+            Operation::Send { n, segments } => {
+                self.sender.len = self.mss * *segments;
+                for _ in 0..*n {
+                    if !self.send()? {
+                        break;
+                    }
+                }
+            }
+            Operation::Ack {
+                share,
+                skip,
+                delay,
+                ambiguous,
+            } => self.acknowledge(*share, *skip, *delay, *ambiguous)?,
+            Operation::Lose(n) => {
+                let n = usize::from(*n).min(self.sender.outstanding.len());
+                let lost: Vec<Packet> = self.sender.outstanding.drain(..n).collect();
+                self.sender.lose(self.now, &lost, false);
+            }
+            Operation::Rto => self.sender.time_out(self.now),
+            Operation::Feedback(report) => self.call(|cc, cx| cc.on_feedback(cx, report)),
+            Operation::Spurious => self.spurious(),
+            Operation::PathChange(mss) => {
+                self.mss = Bytes::new(u64::from(*mss).max(1));
+                let path = Path {
+                    mss: self.mss,
+                    rtt_hint: None,
+                    seed: 1,
+                };
+                self.call(|cc, cx| cc.on_path_change(cx, &path));
+            }
+            Operation::Backpressure { unsent, blocked } => {
+                let state = Backpressure {
+                    unsent: Bytes::new(u64::from(*unsent)),
+                    blocked: *blocked,
+                };
+                self.call(|cc, cx| cc.on_backpressure(cx, &state));
+            }
+            Operation::Idle(span) => {
+                self.now = self.now + *span;
+                if self.sender.outstanding.is_empty() {
+                    self.call(|cc, cx| cc.on_idle_restart(cx, *span));
+                }
+            }
+            Operation::Timer => self.timer()?,
+            Operation::Limited(bits) => {
+                let bit = |n: u8| bits & (1 << n) != 0;
+                self.sender.limited = LimitedBy {
+                    window: bit(0),
+                    quota: bit(1),
+                    pacer: bit(2),
+                    app: bit(3),
+                    peer: bit(4),
+                };
+            }
+        }
+        self.invariants()
+    }
+
+    fn call(&mut self, f: impl FnOnce(&mut dyn Controller, &mut Cx<'_>)) {
+        f(
+            self.sender.cc.as_mut(),
+            &mut Cx {
+                now: self.now,
+                log: &mut Discard,
+            },
+        );
+    }
+
+    fn send(&mut self) -> Result<bool, String> {
+        let before = self.allowance();
+        if self.sender.send(self.now).is_none() {
+            return Ok(false);
+        }
+        let after = self.allowance();
+        let left = before.quota.saturating_sub(self.sender.len);
+        if before.quota != Bytes::MAX && after.quota > left {
+            return Err(format!(
+                "quota {} after sending {} of {}",
+                after.quota, self.sender.len, before.quota
+            ));
+        }
+        if before.ping && after.ping {
+            return Err("ping is not cleared by sending".into());
+        }
+        Ok(true)
+    }
+
+    fn acknowledge(
+        &mut self,
+        share: u8,
+        skip: u8,
+        delay: Span,
+        ambiguous: bool,
+    ) -> Result<(), String> {
+        if self.sender.outstanding.is_empty() {
+            return Ok(());
+        }
+        self.now = self.now + delay;
+        let n = (self.sender.outstanding.len() * usize::from(share) / 255).max(1);
+        let every = usize::from(skip / 16);
+        let pns: Vec<u64> = (self.sender.outstanding.iter().take(n).enumerate())
+            .filter(|(i, _)| every < 2 || i % every != 0 || n == 1)
+            .map(|(_, p)| p.pn)
+            .collect();
+        self.sender.ambiguous = ambiguous;
+        self.sender.acknowledge(self.now, &pns);
+        Ok(())
+    }
+
+    fn spurious(&mut self) {
+        let late = std::mem::take(&mut self.sender.given_up);
+        if late.is_empty() {
+            return;
+        }
+        let in_flight = self.sender.in_flight;
+        self.sender.deliver(self.now, &late);
+        self.sender.in_flight = in_flight;
+        self.call(|cc, cx| cc.on_spurious(cx, Spurious::Loss));
+    }
+
+    fn timer(&mut self) -> Result<(), String> {
+        let now = self.now;
+        if self.sender.cc.next_timer().is_some_and(|t| t <= now) {
+            self.call(|cc, cx| cc.on_timer(cx));
+            if let Some(t) = self.sender.cc.next_timer().filter(|t| *t <= now) {
+                return Err(format!("after on_timer at {now} the next timer is at {t}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn invariants(&self) -> Result<(), String> {
+        let a = self.allowance();
+        if a.window < self.mss {
+            return Err(format!(
+                "window {} is less than a segment of {}",
+                a.window, self.mss
+            ));
+        }
+        if let Some(rate) = a.rate.filter(|r| !(SLOWEST..=FASTEST).contains(r)) {
+            return Err(format!("rate {rate} is out of range"));
+        }
+        let mut bad = None;
+        self.sender.cc.gauges(&mut |name, value| {
+            if value.is_nan() {
+                bad = Some(name);
+            }
+        });
+        bad.map_or(Ok(()), |name| Err(format!("{name} is not a number")))
+    }
+
+    /// With everything acknowledged and the link open, something may leave within 60 s.
+    pub(super) fn not_stuck(&self) -> Result<(), String> {
+        let mut s = self.sender.fork();
+        s.len = self.mss;
+        let mut now = self.now + Span::from_millis(100);
+        let end = now + Span::from_secs(60);
+        let pns: Vec<u64> = s.outstanding.iter().map(|p| p.pn).collect();
+        s.acknowledge(now, &pns);
+        // What giant records owe the pacer is the host's affair.
+        s.ready = i128::from(now.as_nanos());
+        while now <= end {
+            s.wake(now);
+            if s.send(now).is_some() {
+                return Ok(());
+            }
+            now = s.next_wake(now);
+        }
+        Err(format!(
+            "nothing may leave for 60 s with nothing in flight: {:?}",
+            s.cc.allowance()
+        ))
+    }
+
+    /// Two packets in one batch, or one after the other at the same time: the same window but for aggregates.
+    pub(super) fn split(&self) -> Result<(), String> {
+        let pns: Vec<u64> = self
+            .sender
+            .outstanding
+            .iter()
+            .take(2)
+            .map(|p| p.pn)
+            .collect();
+        let [a, b] = pns[..] else { return Ok(()) };
+        let now = self.now + Span::from_millis(50);
+        let (mut together, mut apart) = (self.sender.fork(), self.sender.fork());
+        together.acknowledge(now, &pns);
+        apart.acknowledge(now, &[a]);
+        // What limited the sender between the two batches has not changed.
+        apart.limited = self.sender.limited;
+        apart.acknowledge(now, &[b]);
+        let (t, p) = (together.cc.allowance().window, apart.cc.allowance().window);
+        let steps: Bytes = self.sender.outstanding.iter().take(2).map(|p| p.len).sum();
+        if t.get().abs_diff(p.get()) > t.get() / 100 + 2 * steps.max(self.mss).get() {
+            return Err(format!("window {t} after [a,b], {p} after [a] and [b]"));
+        }
+        Ok(())
+    }
+}
