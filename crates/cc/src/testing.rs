@@ -57,7 +57,7 @@ impl Bench {
     }
 
     pub(crate) fn wait(&mut self, span: Span) {
-        self.now = self.now + span;
+        self.now += span;
     }
 
     pub(crate) fn view(&self) -> RttView {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Every algorithm of the registry, in every profile, keeps the contract.
-use alcc_cc::{Registry, conformance};
+use alcc_cc::{AckBatch, Algorithm, Allowance, Controller, Cx, Registry, conformance};
+use alcc_units::{Bytes, Time};
 
 /// All are run, so that one fault does not hide another.
 #[test]
@@ -11,4 +12,80 @@ fn every_registered_algorithm() {
         .map(|a| a.name)
         .collect();
     assert!(faulty.is_empty(), "see above: {faulty:?}");
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Fault {
+    NoWindow,
+    TimerInThePast,
+    QuotaNeverSpent,
+    QuotaNeverBack,
+    ForgetfulClone,
+}
+
+/// A controller with one fault each.
+struct Faulty(Fault, u64);
+
+impl Controller for Faulty {
+    fn on_ack(&mut self, _cx: &mut Cx<'_>, _ack: &AckBatch<'_>) {
+        self.1 += 1000;
+    }
+
+    fn allowance(&self) -> Allowance {
+        let window = Bytes::new(if self.0 == Fault::NoWindow {
+            1
+        } else {
+            100_000 + self.1
+        });
+        let quota = match self.0 {
+            Fault::QuotaNeverSpent => Bytes::new(10_000_000),
+            Fault::QuotaNeverBack => Bytes::ZERO,
+            _ => Bytes::MAX,
+        };
+        Allowance {
+            quota,
+            ..Allowance::window(window)
+        }
+    }
+
+    fn next_timer(&self) -> Option<Time> {
+        (self.0 == Fault::TimerInThePast).then_some(Time::ZERO)
+    }
+
+    fn clone_box(&self) -> Box<dyn Controller> {
+        let acks = if self.0 == Fault::ForgetfulClone {
+            0
+        } else {
+            self.1
+        };
+        Box::new(Self(self.0, acks))
+    }
+}
+
+fn says(algorithm: Algorithm) -> String {
+    let spec = algorithm.name.parse().unwrap();
+    let run = || (0..50).for_each(|seed| conformance::run_seed(&algorithm, &spec, seed));
+    let fault = std::panic::catch_unwind(run).expect_err("the fault was not found");
+    fault.downcast_ref::<String>().cloned().unwrap_or_default()
+}
+
+/// The suite itself can fail: it finds each of these.
+#[test]
+fn faults_are_found() {
+    macro_rules! faulty {
+        ($fault:ident) => {
+            says(Algorithm {
+                name: "faulty",
+                summary: "",
+                profiles: &[],
+                options: &[],
+                build: |_| Ok(Box::new(Faulty(Fault::$fault, 0))),
+            })
+        };
+    }
+    assert!(faulty!(NoWindow).contains("is less than a segment"));
+    assert!(faulty!(TimerInThePast).contains("the next timer is at"));
+    assert!(faulty!(QuotaNeverSpent).contains("after sending"));
+    assert!(faulty!(QuotaNeverBack).contains("nothing may leave for 60 s"));
+    assert!(faulty!(ForgetfulClone).contains("replayed"));
 }

@@ -29,7 +29,7 @@ impl Model {
     /// One operation and everything that must hold after it.
     pub(super) fn apply(&mut self, operation: &Operation) -> Result<(), String> {
         match operation {
-            Operation::Advance(span) => self.now = self.now + *span,
+            Operation::Advance(span) => self.now += *span,
             Operation::Send { n, segments } => {
                 self.sender.len = self.mss * *segments;
                 for _ in 0..*n {
@@ -69,7 +69,7 @@ impl Model {
                 self.call(|cc, cx| cc.on_backpressure(cx, &state));
             }
             Operation::Idle(span) => {
-                self.now = self.now + *span;
+                self.now += *span;
                 if self.sender.outstanding.is_empty() {
                     self.call(|cc, cx| cc.on_idle_restart(cx, *span));
                 }
@@ -128,7 +128,7 @@ impl Model {
         if self.sender.outstanding.is_empty() {
             return Ok(());
         }
-        self.now = self.now + delay;
+        self.now += delay;
         let n = (self.sender.outstanding.len() * usize::from(share) / 255).max(1);
         let every = usize::from(skip / 16);
         let pns: Vec<u64> = (self.sender.outstanding.iter().take(n).enumerate())

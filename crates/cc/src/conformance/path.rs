@@ -124,10 +124,11 @@ impl Server {
                 }
             },
         };
-        if let Some((from, to)) = self.outage {
-            if at >= from && at < to {
-                at = to;
-            }
+        if let Some((from, to)) = self.outage
+            && at >= from
+            && at < to
+        {
+            at = to;
         }
         self.free = at;
         at

@@ -135,7 +135,7 @@ mod tests {
             let (mut min, mut max) = (WindowedMin::new(), WindowedMax::new());
             let (mut now, mut all) = (Time::ZERO, Vec::new());
             for (dt, v) in steps {
-                now = now + Span::from_millis(dt);
+                now += Span::from_millis(dt);
                 all.push((now, v));
                 min.insert(now, v, window);
                 max.insert(now, v, window);
@@ -152,7 +152,7 @@ mod tests {
         fn memory_is_bounded_even_when_the_window_changes(steps in prop::collection::vec((0u64..1_000_000, 0u64..10), 1..600)) {
             let (mut f, mut now) = (WindowedMin::new(), Time::ZERO);
             for (i, (window, dt)) in steps.into_iter().enumerate() {
-                now = now + Span::from_micros(dt);
+                now += Span::from_micros(dt);
                 f.insert(now, i, Span::from_micros(window));
                 prop_assert!(f.entries.len() <= 129 && f.get().is_some());
             }

@@ -156,31 +156,3 @@ fn recorded_channels() {
         );
     }
 }
-
-#[test]
-#[ignore = "probe"]
-#[allow(clippy::disallowed_macros, reason = "probe")]
-fn probe_outage() {
-    for spec in [
-        "verus",
-        "verus:profile=paper",
-        "verus:profile=original",
-        "copa",
-        "reno",
-    ] {
-        let mut s = Scenario::constant(Rate::mbps(12), Span::from_millis(40), Span::from_secs(160));
-        s.outage = Some((Time::from_millis(10_000), Time::from_millis(70_000)));
-        let r = run(&s, vec![build(spec)]).remove(0);
-        let per: Vec<usize> = (0..16)
-            .map(|i| {
-                r.packets(Time::from_millis(i * 10_000))
-                    - r.packets(Time::from_millis((i + 1) * 10_000))
-            })
-            .collect();
-        println!(
-            "{spec} {per:?} dropped {} max wait {}",
-            r.dropped,
-            r.wait_ms(Time::from_millis(85_000), 1.0)
-        );
-    }
-}

@@ -250,17 +250,19 @@ impl Controller for Cubic {
                 self.sample(cx.now, rtt);
             }
             let slow = self.window < self.threshold;
-            if self.hystart.on && slow && self.window >= HYSTART_WINDOW {
-                if let Some(why) = self.hystart_found(cx.now, packet.pn, packet.rtt) {
-                    self.threshold = self.window;
-                    cx.log.event(
-                        cx.now,
-                        Event::SlowStartExit {
-                            why,
-                            window: self.window as f64,
-                        },
-                    );
-                }
+            if self.hystart.on
+                && slow
+                && self.window >= HYSTART_WINDOW
+                && let Some(why) = self.hystart_found(cx.now, packet.pn, packet.rtt)
+            {
+                self.threshold = self.window;
+                cx.log.event(
+                    cx.now,
+                    Event::SlowStartExit {
+                        why,
+                        window: self.window as f64,
+                    },
+                );
             }
             if self.recovering || !used {
                 continue;
