@@ -27,6 +27,7 @@ mod controller;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod velocity;
 
 use crate::{Algorithm, Controller, OptionDoc, Options, SpecError};
 use settings::Settings;

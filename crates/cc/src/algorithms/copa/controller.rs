@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::settings::{Settings, SlowStart};
+use super::velocity::{Velocity, Way};
 use crate::parts::{WindowedMax, WindowedMin, pacing_rate, segments, window_bytes, window_used};
 use crate::{AckBatch, Allowance, Controller, Cx, Event, LossBatch, Needs, Packet, Path, Rto};
 use alcc_units::{Bytes, Span, Time};
@@ -23,55 +24,6 @@ const COMPETITOR_RTTS: u64 = 4;
 const BURST: Span = Span::from_millis(1);
 /// Bunching of acknowledgements is remembered for so long.
 const BUNCHES_OVER: Span = Span::from_secs(1);
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Way {
-    Up,
-    Down,
-}
-
-/// Section 2.1: how fast the window moves.
-#[derive(Clone, Debug)]
-struct Velocity {
-    v: f64,
-    way: Option<Way>,
-    /// Periods in this direction.
-    same: u32,
-    since: Time,
-    /// Window at the begin of the period.
-    window: f64,
-    /// Verdicts up minus verdicts down in this period.
-    balance: i64,
-}
-
-impl Velocity {
-    fn new(now: Time, window: f64) -> Self {
-        Self {
-            v: 1.0,
-            way: None,
-            same: 0,
-            since: now,
-            window,
-            balance: 0,
-        }
-    }
-
-    fn restart_period(&mut self, now: Time, window: f64) {
-        (self.since, self.window, self.balance) = (now, window, 0);
-    }
-
-    /// A period ended that went `way`.
-    fn period(&mut self, way: Way, hold: u32) {
-        if self.way == Some(way) {
-            self.same += 1;
-            if self.same >= hold {
-                self.v = (self.v * 2.0).min(1e9);
-            }
-        } else {
-            (self.v, self.same, self.way) = (1.0, 0, Some(way));
-        }
-    }
-}
 
 #[derive(Clone)]
 pub(super) struct Copa {
