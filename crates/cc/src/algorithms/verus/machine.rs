@@ -21,6 +21,8 @@ const CLEAN_FLIGHT: f64 = 2.0;
 /// How fast the rate of the cap falls to a lower sample, per epoch (`tuned`).
 const RATE_FALL: f64 = 0.1;
 
+/// Growth of the ceiling that a loss leaves, per round trip, besides one packet (`tuned`).
+const CEILING_GROWTH: f64 = 0.02;
 /// A queue this much longer than the one seen contradicts nothing, ms (`tuned`).
 const STALE_FLOOR: f64 = 10.0;
 
@@ -69,6 +71,9 @@ pub(super) struct Verus {
     pub(super) newest_rate: f64,
     /// Since when the path has been much faster than the curve says.
     pub(super) contradicted: Option<Time>,
+    /// What a loss has shown the path to hold, packets; grows until it no longer matters. A buffer too short for the
+    /// delays that the profile allows shows in losses only.
+    pub(super) ceiling: Option<f64>,
     /// Slow start was entered again for a new profile.
     pub(super) relearning: bool,
     /// The application or the peer was the limit since the last epoch.
@@ -102,6 +107,7 @@ impl Verus {
             rate: 0.0,
             newest_rate: 0.0,
             contradicted: None,
+            ceiling: None,
             relearning: false,
             idle_sender: false,
         }
@@ -199,8 +205,29 @@ impl Verus {
         self.leave_slow_start(cx, "delay");
     }
 
-    /// Equation 6.
-    pub(super) fn reduce(&mut self, cx: &mut Cx<'_>, why: &'static str, label: u32) {
+    /// The window under the ceiling, which grows by a packet and a little per round trip.
+    fn under_ceiling(&mut self, window: f64) -> f64 {
+        let Some(ceiling) = self.ceiling else {
+            return window;
+        };
+        let epoch_ms = self.settings.epoch.as_millis_f64();
+        let grown = ceiling
+            + (1.0 + CEILING_GROWTH * ceiling) / epochs_in(self.estimator.rtt(), epoch_ms) as f64;
+        let forgotten = grown > f64::from(profile::LARGEST);
+        self.ceiling = (!forgotten).then_some(grown);
+        window.min(grown)
+    }
+
+    /// Equation 6. `packet`: the one lost.
+    pub(super) fn reduce(&mut self, cx: &mut Cx<'_>, why: &'static str, packet: &Packet) {
+        let mut label = Self::label_of(packet);
+        if self.settings.careful {
+            // A target that was not filled yet says nothing about what the path holds.
+            let flight = self.packets(packet.stamp.in_flight).max(1);
+            label = label.min(u32::try_from(flight).unwrap_or(u32::MAX));
+            let held = (self.settings.decrease * f64::from(label)).max(1.0);
+            self.ceiling = Some(held);
+        }
         let from = self.window;
         let reduced = self.settings.decrease * f64::from(label);
         self.window = from.min(reduced).max(1.0);
@@ -350,7 +377,7 @@ impl Verus {
             self.restart(cx, "the profile does not reach the delay");
             return;
         };
-        self.window = window.max(1.0);
+        self.window = self.under_ceiling(window).max(1.0);
         self.quota = if verdict.suppress {
             Bytes::ZERO
         } else {
@@ -366,7 +393,8 @@ impl Verus {
         let d_min = self.estimator.d_min;
         let calm = seen < self.settings.exit_rtt(d_min)
             && self.estimator.d_est - d_min > factor * (seen - d_min) + STALE_FLOOR
-            && !self.idle_sender;
+            && !self.idle_sender
+            && self.ceiling.is_none_or(|ceiling| self.window < ceiling);
         if !calm || self.repair.is_some() {
             self.contradicted = None;
             return false;

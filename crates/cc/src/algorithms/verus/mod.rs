@@ -22,7 +22,7 @@
 //!   in flight is bounded by W and by what the measured delivery rate brings home within `R × D_min`; empty epochs hold;
 //!   jitter near D_min does not count as a rising delay; a delay that cannot be mapped holds the window near the largest
 //!   one known; a curve that the path contradicts (D_est far above what is seen) is learned anew in a slow start that
-//!   keeps D_min; a longer route is noticed.
+//!   keeps D_min; a longer route is noticed; a loss leaves a ceiling on W that lifts slowly.
 //!
 //! # Known weakness
 //!
@@ -153,7 +153,7 @@ impl Controller for Verus {
             return;
         };
         let label = Self::label_of(lost);
-        self.reduce(cx, "loss", label);
+        self.reduce(cx, "loss", lost);
         if self.slow_start {
             if self.settings.restart_unmappable && self.window.floor() <= LEAVE_SLOW_START_ABOVE {
                 // The program stays: every acknowledgement then counts as in both phases.
@@ -177,7 +177,7 @@ impl Controller for Verus {
             }
             return;
         }
-        self.reduce(cx, "timeout", Self::label_of(&rto.oldest));
+        self.reduce(cx, "timeout", &rto.oldest);
         if self.settings.rto_to_floor {
             self.estimator.d_est = self.estimator.d_min;
         }

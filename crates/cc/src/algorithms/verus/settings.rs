@@ -23,6 +23,7 @@
 //! | `stale` | 4 | – | – | – | ours: D_est's queue over the queue seen that disproves the curve |
 //! | `flight_cap` | 1.25 | – | – | × W | ours |
 //! | `rate_cap` | yes | no | no | – | ours: `delivery rate × R × D_min` |
+//! | ceiling after a loss | M × in flight, +1 packet and 2 % per RTT | – | – | packets | ours |
 //! | `sharp` | yes | no | no | – | ours: a sample above `R × D_min` cuts in proportion |
 use alcc_units::Span;
 

@@ -2,12 +2,16 @@
 //! One sender, one bottleneck, virtual time: delivery opportunities of one packet each, a deep first-in first-out buffer,
 //! a constant base RTT. Acknowledgements are heard one by one, or at a tick as over TCP.
 use crate::{
-    AckBatch, Controller, Cx, Event, Kind, LimitedBy, Packet, Path, RttView, Sent, Source, Stamp,
+    AckBatch, Controller, Cx, Event, Kind, LimitedBy, LossBatch, Packet, Path, Rto, RttView, Sent,
+    Source, Stamp,
 };
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::collections::VecDeque;
 
 pub(super) const MSS: Bytes = Bytes::new(1500);
+
+/// Retransmission timeout.
+const TIMEOUT: Span = Span::from_millis(200);
 
 /// What a run is made of.
 #[derive(Clone, Copy)]
@@ -15,6 +19,8 @@ pub(super) struct Setup {
     pub(super) base_rtt: Span,
     /// `None`: each acknowledgement at its time; else all of a tick together at its end.
     pub(super) tick: Option<Span>,
+    /// Packets that find room in the queue.
+    pub(super) room: usize,
     pub(super) duration: Time,
 }
 
@@ -76,6 +82,10 @@ pub(super) fn run(
     let mut queue: VecDeque<Packet> = VecDeque::new();
     let mut returning: VecDeque<(Time, Packet)> = VecDeque::new();
     let mut heard: Vec<Packet> = Vec::new();
+    // Dropped and not yet noticed.
+    let mut dropped: Vec<Packet> = Vec::new();
+    let mut recovery_point = 0;
+    let mut silent: Option<Time> = None;
     let (mut flight, mut delivered) = (Bytes::ZERO, Bytes::ZERO);
     let (mut delivered_at, mut pn) = (Time::ZERO, 0);
     let (mut offered, mut used) = (0.0, 0.0);
@@ -122,6 +132,22 @@ pub(super) fn run(
             next_tick = setup.tick.map(|tick| now + tick);
         }
         if let Some(last) = heard.last().copied() {
+            let missing = dropped.partition_point(|packet: &Packet| packet.pn < last.pn);
+            if missing > 0 {
+                let lost: Vec<Packet> = dropped.drain(..missing).collect();
+                lost.iter().for_each(|packet| flight -= packet.len);
+                let new_episode = lost.iter().any(|packet| packet.pn >= recovery_point);
+                if new_episode {
+                    recovery_point = pn;
+                }
+                let loss = LossBatch {
+                    lost: &lost,
+                    new_episode,
+                    in_flight: flight,
+                    rtt: view,
+                };
+                cc.on_loss(&mut Cx { now, log: &mut log }, &loss);
+            }
             let before = flight;
             for packet in &heard {
                 flight -= packet.len;
@@ -152,6 +178,30 @@ pub(super) fn run(
             };
             cc.on_ack(&mut Cx { now, log: &mut log }, &ack);
             heard.clear();
+        }
+        // Nothing else is under way: the retransmission timer finds what was dropped.
+        if !dropped.is_empty() && queue.is_empty() && returning.is_empty() {
+            let since = *silent.get_or_insert(now);
+            if now.since(since) >= TIMEOUT {
+                let rto = Rto {
+                    backoff: 1,
+                    oldest: dropped[0],
+                    in_flight: flight,
+                    silence: now.since(since),
+                };
+                cc.on_rto(&mut Cx { now, log: &mut log }, &rto);
+                dropped.iter().for_each(|packet| flight -= packet.len);
+                let loss = LossBatch {
+                    lost: &dropped,
+                    new_episode: false,
+                    in_flight: flight,
+                    rtt: view,
+                };
+                cc.on_loss(&mut Cx { now, log: &mut log }, &loss);
+                dropped.clear();
+            }
+        } else {
+            silent = None;
         }
         if cc.next_timer().is_some_and(|at| at <= now) {
             cc.on_timer(&mut Cx { now, log: &mut log });
@@ -186,7 +236,7 @@ pub(super) fn run(
                 in_flight: flight,
                 app_limited: false,
             };
-            queue.push_back(Packet {
+            let packet = Packet {
                 pn,
                 len: MSS,
                 sent_at: now,
@@ -194,7 +244,12 @@ pub(super) fn run(
                 stamp,
                 rtt: None,
                 kind: Kind::New,
-            });
+            };
+            if queue.len() < setup.room {
+                queue.push_back(packet);
+            } else {
+                dropped.push(packet);
+            }
             pn += 1;
         }
         let arrival = returning.front().map(|(at, _)| *at);

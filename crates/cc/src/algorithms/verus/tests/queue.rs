@@ -9,6 +9,7 @@ use alcc_units::{Rate, Rng, Span, Time};
 const PATH: Setup = Setup {
     base_rtt: Span::from_millis(40),
     tick: None,
+    room: usize::MAX,
     duration: Time::from_millis(30_000),
 };
 /// As over kernel TCP: acknowledgements are read at a tick.
@@ -102,6 +103,16 @@ fn tuned_on_a_varying_link_keeps_the_throughput_at_less_delay() {
     );
     let (ours, theirs) = (tuned.quantile(0.0, 0.95), original.quantile(0.0, 0.95));
     assert!(ours < 0.75 * theirs, "{ours} {theirs}");
+}
+
+#[test]
+fn a_shallow_buffer_is_kept_busy_by_tuned() {
+    // Buffers of 13 and 50 packets: a third of the base delay at 12 Mbit/s, and more than it.
+    for (room, least) in [(13, 0.65), (50, 0.95)] {
+        let outcome = constant(Settings::TUNED, Setup { room, ..PATH }, 12);
+        let found = outcome.utilization;
+        assert!(found > least, "{room} packets: {found}");
+    }
 }
 
 #[test]
