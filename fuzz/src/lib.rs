@@ -5,8 +5,10 @@
 //! in `corpus/TARGET/`. To add a target: a function, its line in [`TARGETS`], and a folder with a few inputs.
 #![forbid(unsafe_code)]
 
-use alcc_cc::{Cx, Discard, Path, Registry, Spec};
-use alcc_link::{Direction, DirectionSpec, Order, Outcome, Packet, QueueSpec, RateSpec};
+use alcc_cc::{Cx, Discard, Path, Registry, Spec, conformance};
+use alcc_link::{
+    Direction, DirectionSpec, Order, Outcome, Packet, QueueSpec, RateSpec, log as packet_log,
+};
 use alcc_socket::{Pattern, Settings};
 use alcc_trace::Trace;
 use alcc_units::{Bytes, Rate, Span, Time};
@@ -23,6 +25,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("queue", queue),
     ("trace", trace),
     ("link", link),
+    ("log", log),
+    ("story", story),
     ("settings", settings),
 ];
 
@@ -224,6 +228,39 @@ fn link(bytes: &[u8]) {
             direction.next_event().is_none_or(|t| t > now),
             "an event of the past is left"
         );
+    }
+}
+
+/// Packet logs: what is read is written as what reads the same.
+fn log(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    let (header, lines) = match packet_log::parse(text) {
+        Ok(parsed) => parsed,
+        Err(e) => {
+            assert!(!e.to_string().contains('\n'), "a message of several lines");
+            return one_line(e);
+        }
+    };
+    let mut written = String::new();
+    packet_log::write_header(&mut written, &header).expect("memory takes it");
+    for line in &lines {
+        packet_log::format_line(&mut written, line).expect("memory takes it");
+    }
+    assert_eq!(packet_log::parse(&written), Ok((header, lines)));
+}
+
+/// An algorithm in a sequence of events; the first byte chooses it, the conformance suite checks it.
+fn story(bytes: &[u8]) {
+    let Some((first, rest)) = bytes.split_first() else {
+        return;
+    };
+    let registry = Registry::builtin();
+    let count = registry.iter().count();
+    if let Some(algorithm) = registry.iter().nth(usize::from(*first) % count) {
+        // Longer stories find nothing more and cost the fuzzer its speed.
+        conformance::run_bytes(algorithm, &rest[..rest.len().min(1500)]);
     }
 }
 
