@@ -4,3 +4,4 @@ pub(crate) mod generate;
 pub(crate) mod list;
 pub(crate) mod run;
 pub(crate) mod sim;
+pub(crate) mod trace;

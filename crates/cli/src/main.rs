@@ -5,6 +5,7 @@ mod commands;
 mod docs_tests;
 mod failure;
 mod supervise;
+mod trace_arg;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use failure::Failure;
@@ -27,6 +28,7 @@ struct Cli {
 enum Command {
     Run(commands::run::Args),
     Sim(commands::sim::Args),
+    Trace(commands::trace::Args),
     List(commands::list::Args),
     #[command(hide = true)]
     Generate(commands::generate::Args),
@@ -36,6 +38,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Run(args) => commands::run::run(&args),
         Command::Sim(args) => commands::sim::run(&args),
+        Command::Trace(args) => commands::trace::run(&args),
         Command::List(args) => commands::list::run(&args),
         Command::Generate(args) => commands::generate::run(&args, Cli::command()),
     }

@@ -26,7 +26,7 @@ pub fn html(results: &Results) -> String {
 }
 
 /// plotly.js alone: the crate's sources hold a second script (MathJax) that we have no formula for.
-fn plotting_script() -> String {
+pub fn plotting_script() -> String {
     let sources = Plot::offline_js_sources();
     let body = sources.split_once('>').map_or("", |(_, rest)| rest);
     body.split_once("</script>")

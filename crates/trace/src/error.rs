@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::MAX_OPPORTUNITIES;
+use alcc_units::Span;
 
 /// Why a trace could not be read or made. Lines count from 1.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +56,37 @@ pub enum TraceError {
     TooLong {
         /// Where.
         line: u64,
+    },
+    /// A field of another form than a Mahimahi trace.
+    #[error("read trace: line {line}: '{found}' is not {want}")]
+    BadField {
+        /// Where.
+        line: u64,
+        /// The field, shortened.
+        found: String,
+        /// What it should be.
+        want: &'static str,
+    },
+    /// A trace made from others or from another form would be too long or too large.
+    #[error(
+        "make trace: more than {MAX_OPPORTUNITIES} opportunities or longer than 2^32 ms: take less (--length) or a lower rate"
+    )]
+    TooManyMade,
+    /// A cut without an opportunity.
+    #[error("cut trace: no opportunity within {length} after {from}: take a longer piece")]
+    NothingLeft {
+        /// Where the cut begins.
+        from: Span,
+        /// How long it is.
+        length: Span,
+    },
+    /// A rate factor that gives no trace.
+    #[error(
+        "scale trace: factor {factor} is not possible: it must be above 0 and leave at most {MAX_OPPORTUNITIES} opportunities"
+    )]
+    BadFactor {
+        /// The factor.
+        factor: f64,
     },
     /// The reader failed.
     #[error("read trace: line {line}: {source}")]

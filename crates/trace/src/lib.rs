@@ -5,14 +5,25 @@
 //! [`OPPORTUNITY`] bytes. The file format is Mahimahi's: one line per opportunity, whole milliseconds since the start,
 //! never decreasing; the last line is also the length of the trace, which then repeats from the start.
 //!
-//! Start with [`Trace`]; [`Trace::cursor`] is what a link model walks along.
+//! Start with [`Trace`]; [`Trace::cursor`] is what a link model walks along. [`Trace::stats`]
+//! measures one, [`scenario`] names a synthetic one.
 #![forbid(unsafe_code)]
 
+mod calibration;
+mod convert;
 mod cursor;
+mod edit;
 mod error;
+mod model;
 mod parse;
+mod scenario;
+mod stats;
 mod trace;
 
+pub use calibration::{Agreement, Figure, compare};
 pub use cursor::Opportunities;
 pub use error::TraceError;
+pub use model::{BLOCK, Gaps, LONGEST, Level, Model, Outages, Swing};
+pub use scenario::{SCENARIOS, Scenario, scenario};
+pub use stats::{Distribution, OUTAGE, Stats};
 pub use trace::{MAX_OPPORTUNITIES, OPPORTUNITY, Trace};

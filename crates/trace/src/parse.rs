@@ -89,7 +89,7 @@ fn milliseconds(text: &[u8]) -> Option<u32> {
 }
 
 /// The start of a line, fit to stand in a message of one line.
-fn excerpt(text: &[u8]) -> String {
+pub(crate) fn excerpt(text: &[u8]) -> String {
     const SHOWN: usize = 24;
     let mut shown: String = text
         .iter()

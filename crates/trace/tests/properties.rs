@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What must hold for every trace.
 use alcc_trace::Trace;
-use alcc_units::Time;
+use alcc_units::{Bytes, Span, Time};
 use proptest::prelude::*;
 
 fn any_trace() -> impl Strategy<Value = Trace> {
@@ -67,5 +67,74 @@ proptest! {
         sought.seek(n);
         prop_assert_eq!(sought.position(), n);
         prop_assert_eq!(sought.next(), Some(time));
+    }
+
+    #[test]
+    fn combining_conserves_opportunities(traces in proptest::collection::vec(any_trace(), 1..5)) {
+        let sum = Trace::combine(&traces).expect("few");
+        prop_assert_eq!(sum.len(), traces.iter().map(Trace::len).sum::<usize>());
+        prop_assert_eq!(Some(sum.period()), traces.iter().map(Trace::period).max());
+        let mut all: Vec<u32> = traces.iter().flat_map(|t| t.opportunities().to_vec()).collect();
+        all.sort_unstable();
+        prop_assert_eq!(sum.opportunities(), &all[..]);
+    }
+
+    #[test]
+    fn neighbouring_cuts_share_only_the_seam(trace in any_trace(), split in 1u64..5_000) {
+        // both ends of a cut belong to it, so [0, split] and [split + 1, period] are a partition
+        let at = split.min(trace.period().as_nanos() / 1_000_000 - 1);
+        let ms = Span::from_millis;
+        let end = trace.period().as_nanos() / 1_000_000;
+        let left = trace.opportunities().iter().filter(|&&t| u64::from(t) <= at).count();
+        if let Ok(cut) = trace.cut(Span::ZERO, ms(at)) {
+            prop_assert_eq!(cut.len(), left);
+        }
+        if let Ok(cut) = trace.cut(ms(at + 1), ms(end - at - 1)) {
+            let seam = trace.opportunities().iter().filter(|&&t| t == 0).count();
+            prop_assert_eq!(cut.len(), trace.len() - left + seam);
+        }
+    }
+
+    #[test]
+    fn scaling_gives_the_factor(trace in any_trace(), factor in 0.01f64..8.0) {
+        let scaled = trace.scale(factor).expect("small");
+        prop_assert_eq!(scaled.period(), trace.period());
+        let want = trace.len() as f64 * factor;
+        prop_assert!((scaled.len() as f64 - want).abs() <= 1.0, "{} {want}", scaled.len());
+    }
+
+    #[test]
+    fn packets_of_a_trace_give_the_trace(trace in any_trace()) {
+        let first = trace.opportunities()[0];
+        let text: String = trace.opportunities().iter().rev().map(|t| format!("{t}.25, 1500\n")).collect();
+        match Trace::from_packets(&text, Span::from_millis(1), Bytes::new(40)) {
+            Ok(read) => {
+                let shifted: Vec<u32> = trace.opportunities().iter().map(|t| t - first).collect();
+                prop_assert_eq!(read.opportunities(), &shifted[..]);
+            }
+            Err(_) => prop_assert_eq!(trace.len(), 1),
+        }
+    }
+
+    #[test]
+    fn throughput_of_a_trace_carries_as_much(gaps in proptest::collection::vec(0u32..30, 50..400)) {
+        let mut at = 0;
+        let times: Vec<u32> = gaps.iter().map(|gap| { at += gap; at }).collect();
+        prop_assume!(at > 40);
+        let trace = Trace::new(times).expect("sorted");
+        let bin = Span::from_millis(20);
+        let mut text = Vec::new();
+        trace.write_rates(bin, &mut text).expect("memory takes it");
+        let inside: u32 = trace.windows(bin).sum();
+        match Trace::from_rates(std::str::from_utf8(&text).expect("text")) {
+            Ok(read) => prop_assert_eq!(read.len() as u32, inside),
+            Err(_) => prop_assert_eq!(inside, 0),
+        }
+    }
+
+    #[test]
+    fn no_text_makes_the_converters_panic(text in "([0-9.e#a,; -]{0,24}\n?){0,12}") {
+        let _ = Trace::from_packets(&text, Span::from_secs(1), Bytes::new(1500));
+        let _ = Trace::from_rates(&text);
     }
 }

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Traces: measure, convert, combine, generate, compare, draw.
+mod calibrate;
+mod combine;
+mod convert;
+mod output;
+mod plot;
+mod stats;
+mod synth;
+mod table;
+
+use crate::failure::Failure;
+use std::process::ExitCode;
+
+/// Measure, convert, combine, generate and draw traces of links
+#[derive(clap::Args)]
+#[command(after_help = crate::trace_arg::TRACE_HELP)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    Stats(stats::Args),
+    Convert(convert::Args),
+    Combine(combine::Args),
+    Synth(synth::Args),
+    Calibrate(calibrate::Args),
+    Plot(plot::Args),
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    match &args.command {
+        Command::Stats(args) => stats::run(args),
+        Command::Convert(args) => convert::run(args),
+        Command::Combine(args) => combine::run(args),
+        Command::Synth(args) => synth::run(args),
+        Command::Calibrate(args) => calibrate::run(args),
+        Command::Plot(args) => plot::run(args),
+    }
+}

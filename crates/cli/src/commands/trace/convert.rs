@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use super::output::Output;
+use crate::failure::Failure;
+use crate::trace_arg::load_link_trace;
+use alcc_trace::{OPPORTUNITY, Trace};
+use alcc_units::{Bytes, Span};
+use std::process::ExitCode;
+
+/// A form of input or output.
+#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
+enum Form {
+    /// One line per 1500-byte opportunity: milliseconds since the start
+    Mahimahi,
+    /// Throughput over time: seconds,mbps
+    Rates,
+    /// Packet arrivals: time[,bytes] in the unit of --unit
+    Packets,
+}
+
+/// Convert between Mahimahi traces, throughput over time and packet arrivals
+#[derive(clap::Args)]
+#[command(
+    after_help = "Lines of `rates` and `packets` may be separated by comma or white space; a header line and # comments are skipped.
+
+Examples:
+  alcc trace convert capture.txt --from packets --unit s --output link.trace
+  alcc trace convert rates.csv --from rates --output link.trace
+  alcc trace convert city-driving --to rates --bin 500ms"
+)]
+pub(crate) struct Args {
+    /// What to convert: a file, or (from mahimahi) any TRACE
+    #[arg(value_name = "INPUT")]
+    input: String,
+    /// Form of the input
+    #[arg(long, value_enum, default_value_t = Form::Mahimahi, value_name = "FORM")]
+    from: Form,
+    /// Form of the output: mahimahi or rates
+    #[arg(long, value_enum, default_value_t = Form::Mahimahi, value_name = "FORM")]
+    to: Form,
+    /// What the times of `packets` count
+    #[arg(long, default_value = "ns", value_name = "UNIT", value_parser = ["ns", "us", "ms", "s"])]
+    unit: String,
+    /// Size of packets that do not state theirs
+    #[arg(long, default_value_t = OPPORTUNITY.get(), value_name = "BYTES")]
+    size: u64,
+    /// Interval of `rates` that are written; whole milliseconds
+    #[arg(long, default_value = "100ms", value_name = "TIME")]
+    bin: Span,
+    #[command(flatten)]
+    output: Output,
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let trace = read(args)?;
+    match args.to {
+        Form::Mahimahi => args.output.write(|to| trace.write(to))?,
+        Form::Rates => args.output.write(|to| trace.write_rates(args.bin, to))?,
+        Form::Packets => {
+            return Err(Failure::usage(
+                "convert to packets: not possible, a trace holds opportunities: use --to mahimahi, which is their times in ms",
+            ));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(args: &Args) -> Result<Trace, Failure> {
+    if args.from == Form::Mahimahi {
+        return Ok(load_link_trace(&args.input, 1)?.trace);
+    }
+    let text = std::fs::read_to_string(&args.input)
+        .map_err(|e| Failure::usage(format!("open {}: {e}", args.input)))?;
+    let trace = if args.from == Form::Rates {
+        Trace::from_rates(&text)
+    } else {
+        let unit = match args.unit.as_str() {
+            "ns" => Span::from_nanos(1),
+            "us" => Span::from_micros(1),
+            "ms" => Span::from_millis(1),
+            _ => Span::from_secs(1),
+        };
+        Trace::from_packets(&text, unit, Bytes::new(args.size))
+    };
+    trace.map_err(|e| Failure::usage(format!("{}: {e}", args.input)))
+}

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Other people's forms: packet arrivals as a capture or log has them, and throughput over time.
+use crate::{MAX_OPPORTUNITIES, OPPORTUNITY, Trace, TraceError};
+use alcc_units::{Bytes, Span};
+use std::io::Write;
+
+impl Trace {
+    /// From packet arrivals: each line a time in `unit`s (fractions allowed) and, after a comma or white space, the
+    /// packet's bytes; without these it counts as `size`. A first line that begins with a letter is a header; lines that
+    /// begin with `#` are comments. Times count from the earliest; arrivals may be out of order. Bytes are gathered into
+    /// opportunities of 1500, each at the time of the packet that completes it.
+    ///
+    /// # Errors
+    /// Line and reason; also arrivals that last less than 1 ms or do not fill one opportunity.
+    pub fn from_packets(text: &str, unit: Span, size: Bytes) -> Result<Self, TraceError> {
+        let mut packets = Vec::new();
+        for (line, fields) in records(text) {
+            let time = decimal(line, fields.first().copied())?;
+            let bytes = match fields.get(1) {
+                None => size,
+                Some(field) => match field.parse() {
+                    Ok(n) if n <= u64::from(u32::MAX) => Bytes::new(n),
+                    _ => {
+                        return Err(TraceError::BadField {
+                            line,
+                            found: crate::parse::excerpt(field.as_bytes()),
+                            want: "a whole number of bytes",
+                        });
+                    }
+                },
+            };
+            packets.push((time, bytes));
+        }
+        packets.sort_unstable();
+        let mut out = Gather::default();
+        let first = packets.first().map_or(0, |p| p.0);
+        for (time, bytes) in packets {
+            let ns = (time - first).saturating_mul(u128::from(unit.as_nanos())) / DECIMALS;
+            out.add((ns / 1_000_000) as f64, bytes.get() as f64)?;
+        }
+        Self::new(out.times)
+    }
+
+    /// From throughput over time: each line the start of an interval in seconds and its rate in Mbit/s, separated by a
+    /// comma or white space. A rate holds until the next line's time, the last one as long as the one before it (1 s if
+    /// it is alone). Header and comments as in [`Trace::from_packets`].
+    ///
+    /// # Errors
+    /// Line and reason: not a number, negative, time goes back; too much, or nothing at all.
+    pub fn from_rates(text: &str) -> Result<Self, TraceError> {
+        let mut steps: Vec<(f64, f64)> = Vec::new();
+        for (line, fields) in records(text) {
+            let time = number(line, fields.first().copied(), "a time in seconds")? * 1e3;
+            let rate = number(line, fields.get(1).copied(), "a rate in Mbit/s")?;
+            if let Some(&(before, _)) = steps.last()
+                && time <= before
+            {
+                return Err(TraceError::BadField {
+                    line,
+                    found: crate::parse::excerpt(fields[0].as_bytes()),
+                    want: "a time later than that of the line before",
+                });
+            }
+            steps.push((time, rate));
+        }
+        let Some(&(first, _)) = steps.first() else {
+            return Err(TraceError::Empty);
+        };
+        let mut out = Gather::default();
+        let mut width = 1000.0;
+        for (n, &(start, rate)) in steps.iter().enumerate() {
+            if let Some(next) = steps.get(n + 1) {
+                width = next.0 - start;
+            }
+            out.fill(start - first, width, rate * 125.0)?;
+        }
+        Self::new(out.times)
+    }
+
+    /// Writes throughput over time as `seconds,mbps` with a header line, one line per complete `bin` (whole
+    /// milliseconds, at least 1). What stands at a bin's edge belongs to the later bin, but for the very last
+    /// opportunity, which would have none.
+    ///
+    /// # Errors
+    /// What the writer says.
+    pub fn write_rates(&self, bin: Span, mut to: impl Write) -> std::io::Result<()> {
+        let width = (bin.as_nanos() / 1_000_000).max(1);
+        let mbit = (OPPORTUNITY.get() * 8) as f64 / 1e3 / width as f64;
+        writeln!(to, "seconds,mbps")?;
+        for (n, count) in self.windows(Span::from_millis(width)).enumerate() {
+            let start = n as u64 * width;
+            writeln!(
+                to,
+                "{}.{:03},{:.6}",
+                start / 1000,
+                start % 1000,
+                f64::from(count) * mbit
+            )?;
+        }
+        to.flush()
+    }
+}
+
+/// Lines that hold data, with their number from 1.
+fn records(text: &str) -> impl Iterator<Item = (u64, Vec<&str>)> {
+    text.lines().zip(1u64..).filter_map(|(line, n)| {
+        let line = line.trim();
+        let header = n == 1 && line.starts_with(|c: char| c.is_ascii_alphabetic());
+        if line.is_empty() || line.starts_with('#') || header {
+            return None;
+        }
+        let fields = line.split([',', ';', ' ', '\t']).filter(|f| !f.is_empty());
+        Some((n, fields.take(3).collect()))
+    })
+}
+
+const DECIMALS: u128 = 1_000_000_000;
+
+/// A decimal number with at most nine decimals, exact: nanoseconds since 1970 do not fit into a float.
+fn decimal(line: u64, field: Option<&str>) -> Result<u128, TraceError> {
+    let field = field.unwrap_or("");
+    let exact = || {
+        let (whole, part) = field.split_once('.').unwrap_or((field, ""));
+        let digits = |text: &str| text.bytes().all(|c| c.is_ascii_digit());
+        if whole.is_empty() || whole.len() > 20 || part.len() > 9 || !digits(whole) || !digits(part)
+        {
+            return None;
+        }
+        let part: u128 = format!("{part:0<9}").parse().ok()?;
+        Some(whole.parse::<u128>().ok()? * DECIMALS + part)
+    };
+    exact().ok_or_else(|| TraceError::BadField {
+        line,
+        found: crate::parse::excerpt(field.as_bytes()),
+        want: "a time: a number with at most nine decimals",
+    })
+}
+
+/// A number, not negative, of sensible size.
+fn number(line: u64, field: Option<&str>, want: &'static str) -> Result<f64, TraceError> {
+    field
+        .and_then(|f| f.parse::<f64>().ok())
+        .filter(|n| (0.0..1e12).contains(n))
+        .ok_or_else(|| TraceError::BadField {
+            line,
+            found: crate::parse::excerpt(field.unwrap_or("").as_bytes()),
+            want,
+        })
+}
+
+/// Bytes over time, gathered into opportunities.
+#[derive(Default)]
+struct Gather {
+    bytes: f64,
+    times: Vec<u32>,
+}
+
+impl Gather {
+    fn add(&mut self, ms: f64, bytes: f64) -> Result<(), TraceError> {
+        let size = OPPORTUNITY.get() as f64;
+        if ms > f64::from(u32::MAX) {
+            return Err(TraceError::TooManyMade);
+        }
+        self.bytes += bytes;
+        while self.bytes >= size {
+            if self.times.len() == MAX_OPPORTUNITIES {
+                return Err(TraceError::TooManyMade);
+            }
+            self.bytes -= size;
+            self.times.push(ms as u32);
+        }
+        Ok(())
+    }
+
+    /// `rate` in bytes per ms, from `start` for `width` ms.
+    fn fill(&mut self, start: f64, width: f64, rate: f64) -> Result<(), TraceError> {
+        // A little slack, so that sums of fractions that make a whole packet are one.
+        const SLACK: f64 = 1e-6;
+        let size = OPPORTUNITY.get() as f64;
+        let have = self.bytes;
+        let whole = ((have + rate * width) / size + SLACK).floor();
+        if start + width > f64::from(u32::MAX) || whole > MAX_OPPORTUNITIES as f64 {
+            return Err(TraceError::TooManyMade);
+        }
+        for n in 1..=whole as u64 {
+            if self.times.len() == MAX_OPPORTUNITIES {
+                return Err(TraceError::TooManyMade);
+            }
+            let wait = ((n as f64 * size - have) / rate).clamp(0.0, width);
+            // The last bit of a sum of fractions may differ from the next interval's start.
+            let before = self.times.last().copied().unwrap_or(0);
+            self.times.push(((start + wait) as u32).max(before));
+        }
+        self.bytes = (have + rate * width - whole * size).max(0.0);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_in_any_unit_and_order() {
+        let size = Bytes::new(1500);
+        let ns = "time,bytes\n1700000000000000000\n1700000000004999999\n1700000000002000000\n";
+        let us = "# log\n10.5 1500\n\n2010.5 1500\n5010.4\t1500\n";
+        for (text, unit) in [(ns, Span::from_nanos(1)), (us, Span::from_micros(1))] {
+            let trace = Trace::from_packets(text, unit, size).unwrap();
+            assert_eq!(trace.opportunities(), [0, 2, 4], "{text}");
+        }
+        // 1000 + 1000 fill one opportunity and leave 500; the third fills the second exactly
+        let small = Trace::from_packets("0\n3\n7\n", Span::from_millis(1), Bytes::new(1000));
+        assert_eq!(small.unwrap().opportunities(), [3, 7]);
+    }
+
+    #[test]
+    fn throughput_becomes_evenly_spread_opportunities() {
+        // 12 Mbit/s is one opportunity per ms, 6 Mbit/s one per 2 ms; the second interval is as long as the first
+        let trace = Trace::from_rates("seconds,mbps\n5.000,12\n5.004,6\n").unwrap();
+        assert_eq!(trace.opportunities(), [1, 2, 3, 4, 6, 8]);
+        let zero = Trace::from_rates("0,0\n1,0\n");
+        assert!(matches!(zero, Err(TraceError::Empty)));
+    }
+
+    #[test]
+    fn throughput_by_hand() {
+        let trace = Trace::new(vec![0, 1, 9, 10, 25, 30]).unwrap();
+        let mut text = Vec::new();
+        trace.write_rates(Span::from_millis(10), &mut text).unwrap();
+        // 3, 1 and 1 opportunities of 12,000 bit in 10 ms
+        assert_eq!(
+            String::from_utf8(text).unwrap(),
+            "seconds,mbps\n0.000,3.600000\n0.010,1.200000\n0.020,1.200000\n"
+        );
+    }
+
+    #[test]
+    fn errors_name_the_line() {
+        let error = |text| Trace::from_rates(text).unwrap_err().to_string();
+        assert_eq!(
+            error("0,1\n1,x\n"),
+            "read trace: line 2: 'x' is not a rate in Mbit/s"
+        );
+        assert_eq!(
+            error("0\n"),
+            "read trace: line 1: '' is not a rate in Mbit/s"
+        );
+        assert_eq!(
+            error("0,1\n0,1\n"),
+            "read trace: line 2: '0' is not a time later than that of the line before"
+        );
+        assert!(error("0,1e11\n").contains("more than"));
+        assert!(Trace::from_packets("1,-5", Span::from_millis(1), OPPORTUNITY).is_err());
+    }
+}

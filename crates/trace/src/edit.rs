@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Making traces out of traces.
+use crate::{MAX_OPPORTUNITIES, Trace, TraceError};
+use alcc_units::{Rate, Span, Time};
+
+impl Trace {
+    /// All opportunities of several traces, as of one receiver: the sum of receivers that were recorded at once. Nothing
+    /// is repeated, so beyond the end of a shorter trace only the longer ones contribute.
+    ///
+    /// # Errors
+    /// No trace given, or more than [`MAX_OPPORTUNITIES`] together.
+    pub fn combine(traces: &[Self]) -> Result<Self, TraceError> {
+        let total: usize = traces.iter().map(Self::len).sum();
+        if total > MAX_OPPORTUNITIES {
+            return Err(TraceError::TooManyMade);
+        }
+        let mut all = Vec::with_capacity(total);
+        for trace in traces {
+            all.extend_from_slice(trace.opportunities());
+        }
+        all.sort_unstable();
+        Self::new(all)
+    }
+
+    /// The opportunities from `from` to `from + length`, both included and rounded down to milliseconds, as a trace of
+    /// its own that begins at 0. The trace repeats as often as that takes. The period is the last opportunity's time, so
+    /// it is shorter than `length` by the time that passes without one at the end.
+    ///
+    /// # Errors
+    /// There is no opportunity after `from` in that time, or there are more than [`MAX_OPPORTUNITIES`].
+    pub fn cut(&self, from: Span, length: Span) -> Result<Self, TraceError> {
+        let ms = |span: Span| span.as_nanos() / 1_000_000;
+        let (start, end) = (ms(from), ms(from).saturating_add(ms(length)));
+        let mut cursor = self.cursor();
+        let first = cursor.count_before(Time::from_millis(start));
+        let count = cursor.count_before(Time::from_millis(end.saturating_add(1))) - first;
+        if count > MAX_OPPORTUNITIES as u64 || ms(length) > u64::from(u32::MAX) {
+            return Err(TraceError::TooManyMade);
+        }
+        cursor.seek(first);
+        let times: Vec<u32> = cursor
+            .take(count as usize)
+            .map(|at| (ms(at.since(Time::ZERO)) - start) as u32)
+            .collect();
+        if times.last().is_none_or(|&last| last == 0) {
+            return Err(TraceError::NothingLeft { from, length });
+        }
+        Self::new(times)
+    }
+
+    /// The same course at `factor` times the rate: opportunities are left out or repeated evenly. The last one stays,
+    /// and with it the period.
+    ///
+    /// # Errors
+    /// More than [`MAX_OPPORTUNITIES`] would result, or the factor is not a positive number.
+    pub fn scale(&self, factor: f64) -> Result<Self, TraceError> {
+        let len = self.len() as f64;
+        if !(factor > 0.0 && factor * len <= MAX_OPPORTUNITIES as f64) {
+            return Err(TraceError::BadFactor { factor });
+        }
+        // Counted from the end, the n-th opportunity brings the total to ceil((n + 1) * factor): at least one at once.
+        let mut times = Vec::with_capacity((factor * len) as usize + 1);
+        let mut made = 0u64;
+        for (n, &at) in self.opportunities().iter().rev().enumerate() {
+            let due = ((n as f64 + 1.0) * factor).ceil() as u64;
+            times.extend((made..due).map(|_| at));
+            made = due;
+        }
+        times.reverse();
+        Self::new(times)
+    }
+
+    /// Scaled to this mean rate, as [`Trace::scale`] does it.
+    ///
+    /// # Errors
+    /// As [`Trace::scale`].
+    pub fn scale_to(&self, mean: Rate) -> Result<Self, TraceError> {
+        self.scale(mean.as_bps() as f64 / self.mean_rate().as_bps().max(1) as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trace(times: &[u32]) -> Trace {
+        Trace::new(times.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn combining_merges_in_order() {
+        let both = Trace::combine(&[trace(&[0, 4, 9]), trace(&[4, 5])]).unwrap();
+        assert_eq!(both.opportunities(), [0, 4, 4, 5, 9]);
+        assert!(matches!(Trace::combine(&[]), Err(TraceError::Empty)));
+    }
+
+    #[test]
+    fn cutting_shifts_and_repeats() {
+        let t = trace(&[0, 3, 3, 10]);
+        let cut = |from, length| t.cut(Span::from_millis(from), Span::from_millis(length));
+        assert_eq!(cut(3, 7).unwrap().opportunities(), [0, 0, 7, 7]);
+        assert_eq!(cut(4, 9).unwrap().opportunities(), [6, 6, 9, 9]);
+        assert!(matches!(cut(4, 5), Err(TraceError::NothingLeft { .. })));
+        assert!(matches!(
+            t.cut(Span::ZERO, Span::MAX),
+            Err(TraceError::TooManyMade)
+        ));
+    }
+
+    #[test]
+    fn scaling_keeps_the_period() {
+        let t = trace(&[1, 2, 3, 4]);
+        assert_eq!(t.scale(0.5).unwrap().opportunities(), [2, 4]);
+        assert_eq!(t.scale(2.0).unwrap().len(), 8);
+        assert_eq!(t.scale(1e-9).unwrap().opportunities(), [4]);
+        assert_eq!(t.scale_to(Rate::mbps(6)).unwrap().len(), 2);
+        for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert!(matches!(t.scale(bad), Err(TraceError::BadFactor { .. })));
+        }
+    }
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a trace is like: the figures by which recorded and synthetic traces are compared.
+use crate::Trace;
+use alcc_units::{Rate, Span};
+
+/// A gap longer than this counts as an outage.
+pub const OUTAGE: Span = Span::from_millis(100);
+
+/// Nearest-rank quantiles of a set of whole numbers; all 0 if the set is empty.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Distribution {
+    /// How many numbers there are.
+    pub count: u64,
+    /// Half of the numbers are at most this.
+    pub p50: u32,
+    /// 95 % are at most this.
+    pub p95: u32,
+    /// 99 % are at most this.
+    pub p99: u32,
+    /// The largest.
+    pub max: u32,
+}
+
+impl Distribution {
+    /// Of `numbers`, in any order.
+    pub fn of(mut numbers: Vec<u32>) -> Self {
+        numbers.sort_unstable();
+        let Some(&max) = numbers.last() else {
+            return Self::default();
+        };
+        let n = numbers.len();
+        let quantile = |percent: usize| numbers[(n * percent).div_ceil(100) - 1];
+        Self {
+            count: n as u64,
+            p50: quantile(50),
+            p95: quantile(95),
+            p99: quantile(99),
+            max,
+        }
+    }
+}
+
+/// The statistics of a trace, over one period. The wait before the first opportunity counts as no gap.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Stats {
+    /// Length of the trace.
+    pub period: Span,
+    /// How many packets of 1500 bytes it can carry.
+    pub opportunities: u64,
+    /// Capacity per time.
+    pub mean_rate: Rate,
+    /// Coefficient of variation of the capacity in windows of 20 ms; see [`Trace::variation`].
+    pub cv_20ms: Option<f64>,
+    /// The same in windows of 100 ms.
+    pub cv_100ms: Option<f64>,
+    /// The same in windows of 1 s.
+    pub cv_1s: Option<f64>,
+    /// From a millisecond with an opportunity to the next such millisecond, in ms.
+    pub gaps: Distribution,
+    /// Opportunities per burst. A burst is a run of opportunities in the same or adjacent milliseconds: what a receiver
+    /// sees of the base station's scheduler (Zaki et al., SIGCOMM 2015, section 3).
+    pub bursts: Distribution,
+    /// From the end of a burst to the start of the next, in ms.
+    pub between_bursts: Distribution,
+    /// How many gaps are longer than [`OUTAGE`].
+    pub outages: u64,
+    /// How long these are together.
+    pub outage_time: Span,
+}
+
+impl Stats {
+    /// Outages per minute of trace.
+    pub fn outages_per_minute(&self) -> f64 {
+        self.outages as f64 * 60.0 / self.period.as_secs_f64()
+    }
+}
+
+impl Trace {
+    /// Measures the trace.
+    pub fn stats(&self) -> Stats {
+        let (mut gaps, mut bursts, mut between) = (Vec::new(), Vec::new(), Vec::new());
+        let mut burst = 1;
+        for pair in self.opportunities().windows(2) {
+            let gap = pair[1] - pair[0];
+            if gap > 0 {
+                gaps.push(gap);
+            }
+            if gap > 1 {
+                bursts.push(burst);
+                between.push(gap);
+                burst = 0;
+            }
+            burst += 1;
+        }
+        bursts.push(burst);
+        let outage = |gap: &&u32| Span::from_millis(u64::from(**gap)) > OUTAGE;
+        Stats {
+            period: self.period(),
+            opportunities: self.len() as u64,
+            mean_rate: self.mean_rate(),
+            cv_20ms: self.variation(Span::from_millis(20)),
+            cv_100ms: self.variation(Span::from_millis(100)),
+            cv_1s: self.variation(Span::from_secs(1)),
+            outages: gaps.iter().filter(outage).count() as u64,
+            outage_time: Span::from_millis(
+                gaps.iter().filter(outage).map(|&gap| u64::from(gap)).sum(),
+            ),
+            gaps: Distribution::of(gaps),
+            bursts: Distribution::of(bursts),
+            between_bursts: Distribution::of(between),
+        }
+    }
+
+    /// Opportunities in each complete window of the period, from its start. Windows are whole milliseconds, at least 1.
+    pub fn windows(&self, window: Span) -> impl Iterator<Item = u32> + '_ {
+        let width = (window.as_nanos() / 1_000_000).max(1);
+        let complete = u64::from(self.period_ms()) / width;
+        let mut rest = self.opportunities();
+        (1..=complete).map(move |n| {
+            let inside = rest.partition_point(|&at| u64::from(at) < n * width);
+            rest = &rest[inside..];
+            inside as u32
+        })
+    }
+
+    /// Coefficient of variation (population standard deviation / mean) of the capacity in complete windows of this
+    /// length; `None` with fewer than two windows, or if they hold nothing.
+    pub fn variation(&self, window: Span) -> Option<f64> {
+        let (mut n, mut sum, mut squares) = (0u64, 0u128, 0u128);
+        for count in self.windows(window) {
+            n += 1;
+            sum += u128::from(count);
+            squares += u128::from(count) * u128::from(count);
+        }
+        if n < 2 || sum == 0 {
+            return None;
+        }
+        // n * squares >= sum^2 holds exactly in integers, so the root is of no negative number
+        let variance = (u128::from(n) * squares - sum * sum) as f64;
+        Some(variance.sqrt() / sum as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearest_rank_quantiles() {
+        let all = Distribution::of((1..=200).rev().collect());
+        assert_eq!((all.count, all.p50, all.p95), (200, 100, 190));
+        assert_eq!((all.p99, all.max), (198, 200));
+        assert_eq!(Distribution::of(vec![7]).p50, 7);
+        assert_eq!(Distribution::of(vec![]), Distribution::default());
+    }
+
+    #[test]
+    fn variation_by_hand() {
+        // windows of 10 ms hold 3, 1 and 2 (the opportunity at 30 is past the last): mean 2, variance 2/3
+        let trace = Trace::new(vec![0, 1, 9, 10, 25, 29, 30]).unwrap();
+        let windows: Vec<_> = trace.windows(Span::from_millis(10)).collect();
+        assert_eq!(windows, [3, 1, 2]);
+        let cv = trace.variation(Span::from_millis(10)).unwrap();
+        assert!((cv - (2.0f64 / 3.0).sqrt() / 2.0).abs() < 1e-12, "{cv}");
+        assert_eq!(trace.variation(Span::from_millis(20)), None);
+    }
+
+    #[test]
+    fn bursts_and_outages_by_hand() {
+        // bursts: 0 0 1 | 5 | 7 8 9 | 210 | 311; gaps between milliseconds: 1 4 2 1 1 201 101
+        let stats = Trace::new(vec![0, 0, 1, 5, 7, 8, 9, 210, 311])
+            .unwrap()
+            .stats();
+        assert_eq!(stats.gaps.count, 7);
+        assert_eq!((stats.gaps.p50, stats.gaps.max), (2, 201));
+        assert_eq!(
+            (stats.bursts.count, stats.bursts.p50, stats.bursts.max),
+            (5, 1, 3)
+        );
+        assert_eq!(
+            (stats.between_bursts.count, stats.between_bursts.p50),
+            (4, 4)
+        );
+        assert_eq!(stats.outages, 2);
+        assert_eq!(stats.outage_time, Span::from_millis(302));
+    }
+}
