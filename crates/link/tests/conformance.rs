@@ -119,6 +119,17 @@ proptest! {
     }
 
     #[test]
+    fn what_reads_as_a_queue_prints_back(
+        text in "(droptail|red|codel|[a-z]{0,5}):?((bytes|packets|min|max|p|idle|target|[a-z]{1,4})=[-0-9a-zM.%]{0,6},?){0,4}",
+        any: String,
+    ) {
+        drop(any.parse::<QueueSpec>());
+        if let Ok(spec) = text.parse::<QueueSpec>() {
+            prop_assert_eq!(spec.to_string(), text);
+        }
+    }
+
+    #[test]
     fn a_duplicate_goes_on_alike(before in ops(), after in ops()) {
         for (spec, ..) in specs() {
             let mut queue = spec.queue();

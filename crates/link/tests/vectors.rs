@@ -250,6 +250,24 @@ fn loss_is_as_frequent_as_asked_and_repeats_with_the_seed() {
 // ---- drop-tail ----
 
 #[test]
+fn an_opportunity_makes_room_for_who_arrives_at_its_moment() {
+    // Down, delay 1 ms, room for one. The first is there at 1.5 ms; the second arrives at 2 ms, when the first leaves: it
+    // finds the queue empty and has missed that opportunity.
+    let spec = DirectionSpec {
+        rate: trace(&[1]),
+        queue: "droptail:packets=1".parse().unwrap(),
+        delay: Span::from_millis(1),
+        loss: 0.0,
+    };
+    let pushes = [(us(500), 1, 1500), (us(1000), 2, 1500)];
+    let out = run(Direction::new(&spec, Order::Down, 1), &pushes);
+    assert_eq!(
+        delivered(&out),
+        [(1, 2_000_000, 500_000), (2, 3_000_000, 1_000_000)]
+    );
+}
+
+#[test]
 fn droptail_of_two_million_bytes_holds_1333_full_packets() {
     // 1333 * 1500 = 1,999,500: 500 bytes are left for a small one, not for a full one. The first is waiting too, because on a
     // trace nothing leaves the queue before an opportunity.

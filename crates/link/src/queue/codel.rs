@@ -44,23 +44,15 @@ pub(super) const QUEUE: QueueKind = QueueKind {
     ],
     build: |options| {
         let us = Span::from_micros(1);
-        Ok(Box::new(Codel {
-            line: Droptail::new(
+        let (target, interval) = (Span::from_millis(5), Span::from_millis(100));
+        Ok(Box::new(Codel::new(
+            Droptail::new(
                 options.bytes("bytes", Bytes::MAX, Bytes::new(1)..=Bytes::MAX)?,
                 options.whole("packets", u64::MAX, 1..=1_000_000_000)?,
             ),
-            target: options.span("target", Span::from_millis(5), us..=Span::from_secs(10))?,
-            interval: options.span(
-                "interval",
-                Span::from_millis(100),
-                us..=Span::from_secs(100),
-            )?,
-            drop_from: None,
-            dropping: false,
-            next_drop: Time::ZERO,
-            count: 0,
-            last_count: 0,
-        }))
+            options.span("target", target, us..=Span::from_secs(10))?,
+            options.span("interval", interval, us..=Span::from_secs(100))?,
+        )))
     },
 };
 
@@ -82,6 +74,19 @@ struct Codel {
 }
 
 impl Codel {
+    const fn new(line: Droptail, target: Span, interval: Span) -> Self {
+        Self {
+            line,
+            target,
+            interval,
+            drop_from: None,
+            dropping: false,
+            next_drop: Time::ZERO,
+            count: 0,
+            last_count: 0,
+        }
+    }
+
     /// The next packet and whether it may be dropped (RFC 8289, section 5.6).
     fn next(&mut self, now: Time) -> Option<(Queued, bool)> {
         let Some(queued) = self.line.pop() else {
@@ -170,5 +175,50 @@ mod tests {
             control_gap(Span::from_millis(100), 100),
             Span::from_millis(10)
         );
+    }
+
+    /// A queue after four drops, at 105, 205, 276 and 334 ms, which then was short for a moment.
+    fn after_an_episode() -> Codel {
+        let refill = |codel: &mut Codel, arrived| {
+            codel.line = Droptail::new(Bytes::MAX, u64::MAX);
+            for id in 0..20 {
+                let len = Bytes::new(1500);
+                codel.line.push(arrived, Packet { id, flow: 0, len });
+            }
+        };
+        let mut codel = Codel::new(
+            Droptail::new(Bytes::MAX, u64::MAX),
+            Span::from_millis(5),
+            Span::from_millis(100),
+        );
+        refill(&mut codel, Time::ZERO);
+        for (ms, dropped) in [(5, 0), (105, 1), (205, 1), (275, 0), (276, 1), (334, 1)] {
+            assert_eq!(drops_at(&mut codel, ms), dropped, "{ms}");
+        }
+        refill(&mut codel, Time::from_millis(340));
+        assert_eq!(drops_at(&mut codel, 341), 0);
+        codel
+    }
+
+    fn drops_at(codel: &mut Codel, ms: u64) -> usize {
+        let mut drops = Vec::new();
+        codel.dequeue(Time::from_millis(ms), &mut drops);
+        drops.len()
+    }
+
+    #[test]
+    fn a_recent_episode_is_gone_on_with() {
+        // Above target at 346, for an interval at 446. Three drops were added last time: the next comes 57.7 ms later.
+        let mut codel = after_an_episode();
+        let seen = [346, 445, 446, 503, 504].map(|ms| drops_at(&mut codel, ms));
+        assert_eq!(seen, [0, 0, 1, 0, 1]);
+    }
+
+    #[test]
+    fn an_episode_long_ago_is_forgotten() {
+        // The next drop was due at 383.4 ms; 16 intervals later, at 1983.4, the pace begins anew with 100 ms.
+        let mut codel = after_an_episode();
+        let seen = [1900, 2000, 2058, 2099, 2100].map(|ms| drops_at(&mut codel, ms));
+        assert_eq!(seen, [0, 1, 0, 0, 1]);
     }
 }
