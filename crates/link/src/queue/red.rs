@@ -7,13 +7,13 @@
 //! | constant | value | where |
 //! |---|---|---|
 //! | min, max, p | 375000 B, 1125000 B, 10 % | Zaki et al., "Adaptive Congestion Control for Unpredictable Cellular Networks" (Verus), SIGCOMM 2015, section 6.2 |
-//! | weight | 0.002 | Floyd and Jacobson, section 6 |
+//! | weight | 0.002 | Floyd and Jacobson's own simulations |
 //! | gentle | off | Floyd's recommendation of 2000; not in the paper |
 //! | idle | 1 ms | one packet of 1500 bytes at 12 Mbit/s; the paper wants the time of a typical small packet on the link |
 //! | packet size that has the probability as it is | 1500 B | section 4: p × size / maximum size |
 //!
-//! Differs from the paper: the count since the last drop is that of its section 7 (packets let through since), which makes
-//! the gaps uniform; its figure 2 counts the arriving packet as well.
+//! Where the paper has two readings: the count since the last drop is that of its section 7 (packets let through since), so
+//! that gaps are uniform from 1 to 1/p; its pseudo-code counts the arriving packet too, which ends them at 1/p - 1.
 use super::droptail::Droptail;
 use super::{Enqueue, Queue, QueueKind, Queued};
 use crate::{DropReason, Packet};
@@ -136,7 +136,7 @@ impl Red {
         }
     }
 
-    /// Probability of dropping a packet of `len`; the paper's p_b, then p_a (section 4, equations 2 and 3).
+    /// Probability of dropping a packet of `len`; the paper's p_b, then p_a (section 4).
     fn probability(&self, len: Bytes) -> f64 {
         if self.average < self.min {
             return 0.0;
