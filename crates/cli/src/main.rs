@@ -4,6 +4,7 @@ mod commands;
 #[cfg(test)]
 mod docs_tests;
 mod failure;
+mod progress;
 mod supervise;
 mod trace_arg;
 
@@ -26,9 +27,11 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Demo(commands::demo::Args),
     Run(commands::run::Args),
     Sim(commands::sim::Args),
     Trace(commands::trace::Args),
+    Compare(commands::compare::Args),
     List(commands::list::Args),
     #[command(hide = true)]
     Generate(commands::generate::Args),
@@ -36,6 +39,8 @@ enum Command {
 
 fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
+        Command::Demo(args) => commands::demo::run(&args),
+        Command::Compare(args) => commands::compare::run(&args),
         Command::Run(args) => commands::run::run(&args),
         Command::Sim(args) => commands::sim::run(&args),
         Command::Trace(args) => commands::trace::run(&args),

@@ -9,14 +9,31 @@
 //! | [`row`] | the fields of a result and the JSON object |
 //! | [`meter`] | from what happens at the bottleneck to throughput, delay and loss |
 //! | [`report`] | one self-contained HTML page |
+//! | [`live`] | runs the schemes beside each other, each on an emulated link of its own |
+//! | [`board`] | table, sentence and files of a comparison |
 //! | [`sampler`] | TCP connections seen from the outside |
 #![forbid(unsafe_code)]
 
+pub mod board;
+mod client;
+mod cpu;
 mod distribution;
+mod error;
+mod link;
+pub mod live;
 pub mod meter;
 pub mod report;
+mod route;
 pub mod row;
 pub mod sampler;
+mod scheme;
+mod server;
+mod tools;
 
+pub use error::LabError;
+pub use link::Link;
+pub use live::{Experiment, Measured};
 pub use meter::{Meter, Observed};
 pub use row::{Results, Row};
+pub use scheme::Scheme;
+pub use tools::Tools;

@@ -133,7 +133,7 @@ impl Meter {
     }
 
     /// Sums up. `opportunities` tells how many bytes the bottleneck could have passed on from one time up to (not
-    /// including) another. `None` if no full-size packet ever came.
+    /// including) another, [`Bytes::MAX`] without a limit. `None` if no full-size packet ever came.
     pub fn finish(&self, opportunities: impl Fn(Time, Time) -> Bytes) -> Option<Observed> {
         let start = self.start?;
         let offered = opportunities(start, start + self.window);
@@ -158,7 +158,9 @@ impl Meter {
             let to = (from + self.bin).min(start + self.window);
             let mbps = |bytes: Bytes| Rate::of(bytes, to.since(from)).as_mbps_f64();
             series.throughput_mbps.push(mbps(bin.bytes));
-            series.capacity_mbps.push(mbps(opportunities(from, to)));
+            if offered < Bytes::MAX {
+                series.capacity_mbps.push(mbps(opportunities(from, to)));
+            }
             let mean = (bin.packets > 0).then(|| bin.queueing.as_millis_f64() / bin.packets as f64);
             series.delay_ms.push(mean.map(with_propagation));
             from = to;
@@ -168,7 +170,8 @@ impl Meter {
             delivered: self.bytes,
             opportunities: offered,
             throughput_mbps: Rate::of(self.bytes, self.window).as_mbps_f64(),
-            utilization: (offered > Bytes::ZERO).then(|| self.bytes.packets(offered)),
+            utilization: (offered > Bytes::ZERO && offered < Bytes::MAX)
+                .then(|| self.bytes.packets(offered)),
             queue_delay_ms,
             delay_ms: queue_delay_ms.map(|all| all.map(with_propagation)),
             signal_delay_p95_ms: signal_delay_p95(&self.earliest).map(Span::as_millis_f64),

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::commands::compare;
+use crate::failure::Failure;
+use alcc_lab::board::Plan;
+use alcc_lab::{Link, Scheme};
+use alcc_units::Span;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Show what it is about: nginx and curl over an emulated LTE link, plain TCP beside ours
+///
+/// Starts the distribution's nginx once per scheme, each behind an emulated link of its own, downloads with curl from all of
+/// them at the same time, prints a table and writes a report to open in a browser.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  alcc demo\n  alcc demo --trace CampusWalk --duration 60s\n  alcc demo --schemes cubic,alcc-verus:r=2,alcc-verus:r=6"
+)]
+pub(crate) struct Args {
+    /// The link: a recorded trace in Mahimahi's format [default: a synthetic LTE link]
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Length of the measurement
+    #[arg(long, value_name = "SPAN", default_value = "30s")]
+    duration: Span,
+    /// What to compare: the kernel's (cubic) and ours above it (alcc-verus:r=4, alcc-copa/over=reno)
+    #[arg(
+        long,
+        value_name = "A,B",
+        default_value = "cubic,bbr,alcc-verus,alcc-copa"
+    )]
+    schemes: String,
+    /// Seed of the synthetic link
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Folder for report.html, results.json and flows.csv
+    #[arg(long, value_name = "DIR", default_value = "out/demo")]
+    out: PathBuf,
+    /// Print one JSON object instead of the table
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let link = match &args.trace {
+        Some(file) => Link::recorded(file, args.seed),
+        None => Ok(Link::synthetic(args.seed)),
+    };
+    let plan = Plan {
+        links: vec![link.map_err(Failure::usage)?],
+        schemes: Scheme::list(&args.schemes).map_err(Failure::usage)?,
+        duration: compare::checked(args.duration)?,
+        runs: 1,
+        tools: compare::tools()?,
+        command: compare::command_line(),
+    };
+    compare::carry_out(&plan, &args.out, args.json)
+}

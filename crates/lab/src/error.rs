@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use std::path::PathBuf;
+
+/// Why an experiment could not be run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LabError {
+    /// Not the name of a scheme.
+    #[error("scheme '{scheme}': {why}")]
+    Scheme {
+        /// As typed.
+        scheme: String,
+        /// What is wrong and what would be right.
+        why: String,
+    },
+    /// A program that the experiment needs is not on this machine.
+    #[error("find {program}: {looked}; {fix}")]
+    Missing {
+        /// Its name.
+        program: &'static str,
+        /// Where it was looked for.
+        looked: String,
+        /// How to get it.
+        fix: String,
+    },
+    /// The emulated link.
+    #[error(transparent)]
+    Emulator(#[from] alcc_emu::EmuError),
+    /// A call of the operating system failed.
+    #[error("{attempt}: {source}")]
+    Os {
+        /// What was attempted, on what.
+        attempt: String,
+        /// What the system answered.
+        source: std::io::Error,
+    },
+    /// A trace file cannot be read.
+    #[error("read the trace {}: {why}", path.display())]
+    Trace {
+        /// The file.
+        path: PathBuf,
+        /// The line and what is wrong with it.
+        why: String,
+    },
+    /// A program of the experiment did not do its part.
+    #[error("{scheme}: {why}")]
+    Run {
+        /// The scheme whose run it was.
+        scheme: String,
+        /// What was found, with the program's last words.
+        why: String,
+    },
+    /// The user stopped it.
+    #[error("stopped")]
+    Stopped,
+}
+
+impl LabError {
+    /// An operating system error with its attempt; for `map_err`.
+    pub(crate) fn os<E: Into<std::io::Error>>(
+        attempt: impl Into<String>,
+    ) -> impl FnOnce(E) -> Self {
+        let attempt = attempt.into();
+        move |source| Self::Os {
+            attempt,
+            source: source.into(),
+        }
+    }
+
+    /// True if the machine or the command line is the cause (exit status 2) and not the run itself (1).
+    pub fn is_environment(&self) -> bool {
+        !matches!(self, Self::Run { .. } | Self::Stopped)
+    }
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The distribution's nginx, unmodified, with a configuration of its own in a scratch folder.
+use crate::scheme::Scheme;
+use crate::tools::Tools;
+use crate::{LabError, cpu};
+use alcc_emu::Namespace;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Above the ports that need a privilege.
+pub(crate) const PORT: u16 = 8080;
+/// The file that is downloaded.
+pub(crate) const FILE: &str = "download";
+
+/// A running server; ended when dropped.
+pub(crate) struct Server {
+    child: Child,
+    folder: PathBuf,
+    scheme: String,
+}
+
+/// What `alcc run` says at its end.
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(default)]
+pub(crate) struct RuntimeReport {
+    pub(crate) feedback: String,
+    pub(crate) enforcement: String,
+    pub(crate) connections: u64,
+    pub(crate) gate_closed: u64,
+    pub(crate) failures: u64,
+}
+
+impl Server {
+    /// Starts nginx, below `alcc run` if the scheme is controlled, and waits until it answers. `folder` is the server's own and exists;
+    /// `files` holds [`FILE`].
+    pub(crate) fn start(
+        namespace: &Namespace,
+        scheme: &Scheme,
+        tools: &Tools,
+        folder: &Path,
+        files: &Path,
+    ) -> Result<Self, LabError> {
+        let configuration = folder.join("nginx.conf");
+        fs::write(&configuration, nginx_configuration(folder, files))
+            .map_err(LabError::os(format!("write {}", configuration.display())))?;
+        let mut command = match &scheme.controlled {
+            None => Command::new(&tools.nginx),
+            Some(spec) => {
+                let mut command = Command::new(&tools.alcc);
+                command
+                    .args(["run", "--cc", &spec.to_string(), "--under", &scheme.kernel])
+                    .arg(format!("--json={}", folder.join("runtime.json").display()))
+                    .arg("--")
+                    .arg(&tools.nginx);
+                command
+            }
+        };
+        command.arg("-p").arg(folder).arg("-c").arg(&configuration);
+        let says = File::create(folder.join("says"))
+            .map_err(LabError::os(format!("write into {}", folder.display())))?;
+        let says_too = says
+            .try_clone()
+            .map_err(LabError::os("duplicate a descriptor"))?;
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::from(says))
+            .stderr(Stdio::from(says_too));
+        let program = command.get_program().to_string_lossy().into_owned();
+        let child = namespace
+            .spawn(command)
+            .map_err(LabError::os(format!("start {program}")))?;
+        let mut server = Self {
+            child,
+            folder: folder.to_owned(),
+            scheme: scheme.name.clone(),
+        };
+        server.wait_until_it_answers(namespace)?;
+        Ok(server)
+    }
+
+    fn wait_until_it_answers(&mut self, namespace: &Namespace) -> Result<(), LabError> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
+        let began = Instant::now();
+        loop {
+            if namespace
+                .run(|| TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok())?
+            {
+                return Ok(());
+            }
+            if !self.is_alive() {
+                return Err(self.failure("the server ended before it answered"));
+            }
+            if began.elapsed() > Duration::from_secs(15) {
+                return Err(self.failure("the server did not answer within 15 s"));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    pub(crate) fn is_alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// An error with the last line that the server or the runtime said.
+    pub(crate) fn failure(&self, why: &str) -> LabError {
+        let last = ["says", "error.log"]
+            .iter()
+            .filter_map(|name| fs::read_to_string(self.folder.join(name)).ok())
+            .find_map(|text| {
+                text.lines()
+                    .rev()
+                    .find(|l| !l.trim().is_empty())
+                    .map(str::to_owned)
+            });
+        LabError::Run {
+            scheme: self.scheme.clone(),
+            why: match last {
+                Some(line) => format!("{why}: {line}"),
+                None => why.to_owned(),
+            },
+        }
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends the server and all its processes, and reads the runtime's report if there is one.
+    pub(crate) fn stop(mut self) -> Option<RuntimeReport> {
+        self.end();
+        let text = fs::read_to_string(self.folder.join("runtime.json")).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
+    fn end(&mut self) {
+        if !self.is_alive() {
+            return;
+        }
+        let everyone = cpu::tree(self.child.id());
+        let to = |process: u32, signal| {
+            // It may have ended meanwhile: that is what we want.
+            let _ = kill(Pid::from_raw(process.cast_signed()), signal);
+        };
+        to(self.child.id(), Signal::SIGTERM);
+        let began = Instant::now();
+        while self.is_alive() && began.elapsed() < Duration::from_secs(5) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        if self.is_alive() {
+            for process in everyone {
+                to(process, Signal::SIGKILL);
+            }
+            let _ = self.child.wait();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// What a distribution ships, with every path in our folder; nothing here is tuned for the experiment.
+fn nginx_configuration(folder: &Path, files: &Path) -> String {
+    let (folder, files) = (folder.display(), files.display());
+    // Only root's nginx changes its user, and then it must be able to read our folder, which is ours alone.
+    let user = if nix::unistd::geteuid().is_root() {
+        "user root;"
+    } else {
+        ""
+    };
+    format!(
+        "daemon off;
+{user}
+worker_processes 2;
+pid \"{folder}/pid\";
+error_log \"{folder}/error.log\" warn;
+events {{ worker_connections 256; }}
+http {{
+  access_log off;
+  default_type application/octet-stream;
+  sendfile on;
+  tcp_nopush on;
+  client_body_temp_path \"{folder}/t1\";
+  proxy_temp_path \"{folder}/t2\";
+  fastcgi_temp_path \"{folder}/t3\";
+  uwsgi_temp_path \"{folder}/t4\";
+  scgi_temp_path \"{folder}/t5\";
+  server {{
+    listen {PORT};
+    root \"{files}\";
+  }}
+}}
+"
+    )
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::LabError;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// The programs of an experiment: the distribution's, unmodified, and our own.
+#[derive(Clone, Debug)]
+pub struct Tools {
+    /// The server.
+    pub nginx: PathBuf,
+    /// The client.
+    pub curl: PathBuf,
+    /// Our program, for `alcc run`.
+    pub alcc: PathBuf,
+}
+
+impl Tools {
+    /// Looks for them: `ALCC_NGINX` names the server, else the search path, the sbin folders (often not in a user's path) and
+    /// `target/deps/bin`, where `make setup` puts it. `alcc` is our own program.
+    ///
+    /// # Errors
+    /// [`LabError::Missing`] with what would fix it.
+    pub fn find(alcc: PathBuf) -> Result<Self, LabError> {
+        let nginx = match std::env::var_os("ALCC_NGINX").map(PathBuf::from) {
+            Some(named) if is_program(&named) => named,
+            Some(named) => {
+                return Err(LabError::Missing {
+                    program: "nginx",
+                    looked: format!("ALCC_NGINX names {}, which is no program", named.display()),
+                    fix: "name another or unset it".to_owned(),
+                });
+            }
+            None => search("nginx").ok_or_else(|| LabError::Missing {
+                program: "nginx",
+                looked: "not in PATH, /usr/sbin, /usr/local/sbin or target/deps/bin".to_owned(),
+                fix: "run 'make setup' (it unpacks nginx without starting it), install it, or set ALCC_NGINX".to_owned(),
+            })?,
+        };
+        let curl = search("curl").ok_or_else(|| LabError::Missing {
+            program: "curl",
+            looked: "not in PATH".to_owned(),
+            fix: "install it (apt install curl) or run 'make setup'".to_owned(),
+        })?;
+        Ok(Self { nginx, curl, alcc })
+    }
+}
+
+fn search(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let more = ["/usr/sbin", "/usr/local/sbin", "/sbin", "target/deps/bin"].map(PathBuf::from);
+    std::env::split_paths(&path)
+        .chain(more)
+        .map(|folder| folder.join(name))
+        .find(|file| is_program(file))
+        .and_then(|file| std::path::absolute(file).ok())
+}
+
+fn is_program(file: &Path) -> bool {
+    file.metadata()
+        .is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_and_files_are_not() {
+        assert!(search("sh").is_some_and(|sh| sh.is_absolute()));
+        assert_eq!(search("no-such-program-anywhere"), None);
+        assert!(!is_program(Path::new("/etc/passwd")));
+        assert!(!is_program(Path::new("/usr")));
+    }
+}
