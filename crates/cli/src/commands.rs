@@ -2,6 +2,7 @@
 //! One module per command: its arguments (which are also its help, man page and completions) and its `run`.
 pub(crate) mod compare;
 pub(crate) mod demo;
+pub(crate) mod emulate;
 pub(crate) mod generate;
 pub(crate) mod list;
 pub(crate) mod run;

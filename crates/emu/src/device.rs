@@ -58,7 +58,8 @@ impl Device {
 
     /// Addresses and routes of the outer end. The route to the whole range reserves it: the kernel admits it once.
     pub(crate) fn configure_outside(&self, net: Subnet) -> Result<(), EmuError> {
-        match self.netlink.add_route(net.range(), 16, self.index) {
+        let (to, prefix) = net.downlink();
+        match self.netlink.add_route(to, prefix, self.index) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                 return Err(EmuError::SubnetTaken {
                     range: net.to_string(),
@@ -76,9 +77,9 @@ impl Device {
         self.netlink
             .add_address(self.index, net.inside(), net.outside())
             .map_err(self.os("set the address"))?;
-        for upper in net.up_to_here() {
+        for (upper, prefix) in net.uplinks() {
             self.netlink
-                .add_route(upper, 24, self.index)
+                .add_route(upper, prefix, self.index)
                 .map_err(self.os("set a route"))?;
         }
         match self.netlink.add_route(Ipv4Addr::UNSPECIFIED, 0, self.index) {

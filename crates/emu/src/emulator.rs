@@ -124,6 +124,11 @@ impl Emulator {
         self.net.inside()
     }
 
+    /// The addresses of the link.
+    pub const fn subnet(&self) -> Subnet {
+        self.net
+    }
+
     /// The origin of all times of this link, on the monotonic clock.
     pub const fn started(&self) -> Instant {
         self.started

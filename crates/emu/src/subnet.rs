@@ -12,12 +12,18 @@ use std::net::Ipv4Addr;
 pub struct Subnet {
     n: u8,
     level: u8,
+    /// Nothing nests inside: such a link stands beside another one in the same namespace.
+    leaf: bool,
 }
 
 impl Default for Subnet {
     /// The first one; free in every new namespace.
     fn default() -> Self {
-        Self { n: 0, level: 1 }
+        Self {
+            n: 0,
+            level: 1,
+            leaf: false,
+        }
     }
 }
 
@@ -32,7 +38,11 @@ impl Subnet {
                 "address range {n} at nesting level {level}: 0 to 63 at 1 to 254 exist; nest fewer emulated links"
             )));
         }
-        Ok(Self { n, level })
+        Ok(Self {
+            n,
+            level,
+            leaf: false,
+        })
     }
 
     /// All ranges at the uppermost level, beginning with number `first` modulo 64: candidates for a namespace that others use too.
@@ -40,7 +50,25 @@ impl Subnet {
         (0..64).map(move |i| Self {
             n: (first.wrapping_add(i) % 64) as u8,
             level: 1,
+            leaf: false,
         })
+    }
+
+    /// What a link inside this one takes, in order of preference: the next level, which may be nested further; and, where that is taken
+    /// by a link beside it, addresses for a link without further nesting.
+    pub fn nested(self) -> impl Iterator<Item = Self> {
+        let next = Self::new(self.n, self.level.saturating_add(1)).ok();
+        // Links beside each other at different depths must not meet: 15 for each of the first 14 depths.
+        let first = 254 - 16 * u16::from(self.level % 14);
+        let beside = (0..254)
+            .map(move |i| ((first + 253 - i) % 254 + 1) as u8)
+            .filter(move |level| *level > self.level)
+            .map(move |level| Self {
+                level,
+                leaf: true,
+                ..self
+            });
+        next.into_iter().chain(beside).filter(move |_| !self.leaf)
     }
 
     /// The number of the range, 0 to 63.
@@ -63,20 +91,40 @@ impl Subnet {
         Ipv4Addr::new(100, 64 + self.n, self.level, 2)
     }
 
-    /// The first address of the /16.
-    pub(crate) const fn range(self) -> Ipv4Addr {
+    /// Whether another emulated link can be nested inside.
+    pub const fn is_leaf(self) -> bool {
+        self.leaf
+    }
+
+    /// The same addresses without further nesting, as an inner process has to be told.
+    pub const fn leaf(self) -> Self {
+        Self { leaf: true, ..self }
+    }
+
+    const fn range(self) -> Ipv4Addr {
         Ipv4Addr::new(100, 64 + self.n, 0, 0)
     }
 
-    /// The /24s of this level and all upper ones.
-    pub(crate) fn up_to_here(self) -> impl Iterator<Item = Ipv4Addr> {
-        (1..=self.level).map(move |level| Ipv4Addr::new(100, 64 + self.n, level, 0))
+    /// What the outer end reaches through the link, as address and prefix length.
+    pub(crate) const fn downlink(self) -> (Ipv4Addr, u8) {
+        if self.leaf {
+            (Ipv4Addr::new(100, 64 + self.n, self.level, 0), 24)
+        } else {
+            (self.range(), 16)
+        }
+    }
+
+    /// What the inner end reaches through the link even if a link nested in it takes the whole range.
+    pub(crate) fn uplinks(self) -> impl Iterator<Item = (Ipv4Addr, u8)> {
+        let last = if self.leaf { 0 } else { self.level };
+        (1..=last).map(move |level| (Ipv4Addr::new(100, 64 + self.n, level, 0), 24))
     }
 }
 
 impl fmt::Display for Subnet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/16", self.range())
+        let (address, prefix) = self.downlink();
+        write!(f, "{address}/{prefix}")
     }
 }
 
@@ -90,8 +138,21 @@ mod tests {
         assert_eq!(net.outside().to_string(), "100.67.2.1");
         assert_eq!(net.inside().to_string(), "100.67.2.2");
         assert_eq!(net.to_string(), "100.67.0.0/16");
-        let routes: Vec<String> = net.up_to_here().map(|a| a.to_string()).collect();
+        let routes: Vec<String> = net.uplinks().map(|r| r.0.to_string()).collect();
         assert_eq!(routes, ["100.67.1.0", "100.67.2.0"]);
+    }
+
+    #[test]
+    fn a_nested_link_takes_the_next_level_or_stands_beside_it() {
+        let around = Subnet::new(3, 2).unwrap();
+        let found: Vec<Subnet> = around.nested().collect();
+        assert_eq!(found[0], Subnet::new(3, 3).unwrap());
+        assert_eq!(found[0].to_string(), "100.67.0.0/16");
+        assert_eq!(found[1].to_string(), "100.67.222.0/24");
+        let mut levels: Vec<u8> = found[1..].iter().map(|s| s.level()).collect();
+        levels.sort_unstable();
+        assert_eq!(levels, (3..=254).collect::<Vec<u8>>());
+        assert_eq!(found[1].nested().count(), 0);
     }
 
     #[test]

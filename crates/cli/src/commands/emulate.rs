@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+mod args;
+mod place;
+mod processes;
+mod summary;
+
+use crate::failure::Failure;
+use alcc_emu::{Emulator, Namespace, Observer, PathSpec, Silent};
+pub(crate) use args::Args;
+use place::Place;
+use processes::{Exit, Processes};
+use std::process::{Command, ExitCode};
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let spec = args.path_spec()?;
+    let place = Place::find()?;
+    if !place.shared && !args.quiet {
+        eprintln!(
+            "alcc emulate: no privileges here: the other end of the link is an empty network, not this machine's"
+        );
+    }
+    let inside = Namespace::new().map_err(Failure::usage)?;
+    let link = start(&place, &inside, &spec)?;
+    let report_of = |link: Emulator| link.stop().map_err(Failure::failed);
+
+    let processes = Processes::new()?;
+    let address = match &args.outside {
+        Some(_) => link.outside_addr(),
+        None => place.far_end.unwrap_or(link.outside_addr()),
+    };
+    let environment = place.environment(&link, address);
+    let server = match &args.outside {
+        Some(line) => {
+            let mut shell = Command::new("sh");
+            shell
+                .args(["-c", line])
+                .env("ALCC_INSIDE", link.inside_addr().to_string());
+            Some(processes.start_server(&place.outside, shell)?)
+        }
+        None => None,
+    };
+    let (program, rest) = args
+        .command
+        .split_first()
+        .ok_or_else(|| Failure::usage("what to run inside? write it after --"))?;
+    let mut command = Command::new(program);
+    command.args(rest).envs(environment);
+    let exit = processes
+        .start_command(&inside, command)
+        .and_then(|child| processes.wait(child));
+    processes.end(server);
+    let exit = exit?;
+
+    let report = report_of(link)?;
+    if !args.quiet {
+        eprint!("{}", summary::text(&report));
+    }
+    if let Some(path) = &args.json {
+        let json = summary::json(args, &spec, &report, exit);
+        std::fs::write(path, format!("{json:#}\n"))
+            .map_err(|e| Failure::failed(format!("write the report {}: {e}", path.display())))?;
+    }
+    Ok(ExitCode::from(match exit {
+        Exit::Status(code) => code,
+        Exit::Signal(signal) => 128 + signal,
+    }))
+}
+
+fn start(place: &Place, inside: &Namespace, spec: &PathSpec) -> Result<Emulator, Failure> {
+    let mut refused = None;
+    for net in place.subnets() {
+        let observer: Box<dyn Observer + Send> = Box::new(Silent);
+        match Emulator::start(&place.outside, inside, net, spec.clone(), observer) {
+            Ok(link) => return Ok(link),
+            Err(e @ alcc_emu::EmuError::SubnetTaken { .. }) => refused = Some(e),
+            Err(e) => return Err(Failure::usage(e)),
+        }
+    }
+    Err(refused.map_or_else(
+        || Failure::usage("nest an emulated link in one that shares its network with others: not supported; nest the others in it instead"),
+        Failure::usage,
+    ))
+}

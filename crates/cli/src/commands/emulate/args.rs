@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::failure::Failure;
+use alcc_emu::PathSpec;
+use alcc_link::{DirectionSpec, QueueSpec, RateSpec};
+use alcc_units::{Rate, Span};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Run a program behind an emulated link
+///
+/// CMD runs in a network namespace of its own that reaches the outside over the link only. Its environment has ALCC_OUTSIDE, the
+/// address of the other end. The other end is the network in which this command runs, or, without privileges, an empty one
+/// (then --outside starts a server there). Down is towards CMD. Links nest: CMD may be another alcc emulate.
+///
+/// When CMD ends, the processes that it or --outside left behind are ended too, and one line for each direction goes to
+/// standard error. The exit status is that of CMD, or 128 and the signal that ended it.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  alcc emulate --delay 20ms --down 12mbit --outside 'python3 -m http.server' -- sh -c 'curl -so out http://$ALCC_OUTSIDE:8000/file'\n  alcc emulate --delay 20ms -- alcc emulate --down lte.trace --queue codel -- bash\n\nTRACE is a Mahimahi trace file. RATE is 12mbit, 500kbit, 1gbit. Options without -up set both directions."
+)]
+pub(crate) struct Args {
+    /// Propagation delay of each direction; the round trip takes twice as long
+    #[arg(long, value_name = "TIME", default_value = "0s")]
+    delay: Span,
+    /// The bottleneck towards CMD [default: none]
+    #[arg(long, value_name = "TRACE|RATE")]
+    down: Option<String>,
+    /// The bottleneck from CMD [default: none]
+    #[arg(long, value_name = "TRACE|RATE")]
+    up: Option<String>,
+    /// The queue before the bottleneck, such as droptail:packets=100, red, codel
+    #[arg(long, value_name = "Q", default_value = "droptail:bytes=2000000")]
+    queue: QueueSpec,
+    /// The queue of the direction from CMD [default: as --queue]
+    #[arg(long, value_name = "Q")]
+    queue_up: Option<QueueSpec>,
+    /// Probability of random loss: 1% or 0.01
+    #[arg(long, value_name = "P", default_value = "0", value_parser = probability)]
+    loss: f64,
+    /// The same from CMD [default: as --loss]
+    #[arg(long, value_name = "P", value_parser = probability)]
+    loss_up: Option<f64>,
+    /// Seed of random loss, random queues and synthetic traces
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(super) seed: u64,
+    /// Write a log of every packet at the bottleneck to FILE.down and FILE.up
+    #[arg(long, value_name = "FILE")]
+    pub(super) log: Option<PathBuf>,
+    /// Write the report to FILE as one JSON object
+    #[arg(long, value_name = "FILE", require_equals = true)]
+    pub(super) json: Option<PathBuf>,
+    /// A shell command to run at the other end for the time of CMD; CMD starts as soon as it listens on a TCP port, or after 1 s
+    #[arg(long, value_name = "COMMAND")]
+    pub(super) outside: Option<String>,
+    /// Say nothing at exit
+    #[arg(long)]
+    pub(super) quiet: bool,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(super) command: Vec<OsString>,
+}
+
+impl Args {
+    /// The link that is asked for; reads trace files.
+    pub(super) fn path_spec(&self) -> Result<PathSpec, Failure> {
+        let queue_up = self.queue_up.as_ref().unwrap_or(&self.queue);
+        let direction = |rate: &Option<String>, queue: &QueueSpec, loss| {
+            Ok(DirectionSpec {
+                rate: self.bottleneck(rate.as_deref())?,
+                queue: queue.clone(),
+                delay: self.delay,
+                loss,
+            })
+        };
+        Ok(PathSpec {
+            down: direction(&self.down, &self.queue, self.loss)?,
+            up: direction(&self.up, queue_up, self.loss_up.unwrap_or(self.loss))?,
+            seed: self.seed,
+        })
+    }
+
+    fn bottleneck(&self, text: Option<&str>) -> Result<RateSpec, Failure> {
+        let Some(text) = text else {
+            return Ok(RateSpec::Unlimited);
+        };
+        // What begins like a number is meant as a rate, unless there is such a file.
+        let number = text.starts_with(|c: char| c.is_ascii_digit() || c == '.');
+        if number && !std::path::Path::new(text).exists() {
+            return text
+                .parse::<Rate>()
+                .map(RateSpec::Fixed)
+                .map_err(|e| Failure::usage(format!("bottleneck: {e}, or name a trace file")));
+        }
+        let file = std::fs::File::open(text)
+            .map_err(|e| Failure::usage(format!("open trace {text}: {e}")))?;
+        alcc_trace::Trace::read(std::io::BufReader::new(file))
+            .map(RateSpec::Trace)
+            .map_err(|e| Failure::usage(format!("trace {text}: {e}")))
+    }
+
+    /// What to call the bottlenecks in logs and reports.
+    pub(super) fn link_names(&self) -> [&str; 2] {
+        [&self.down, &self.up].map(|name| name.as_deref().unwrap_or("unlimited"))
+    }
+}
+
+fn probability(text: &str) -> Result<f64, String> {
+    let (number, scale) = match text.strip_suffix('%') {
+        Some(percent) => (percent, 0.01),
+        None => (text, 1.0),
+    };
+    number
+        .parse::<f64>()
+        .ok()
+        .map(|p| p * scale)
+        .filter(|p| (0.0..=1.0).contains(p))
+        .ok_or_else(|| "want a probability: 0% to 100%, or 0 to 1".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probabilities() {
+        assert_eq!(probability("1%"), Ok(0.01));
+        assert_eq!(probability("0.25"), Ok(0.25));
+        assert_eq!(probability("100%"), Ok(1.0));
+        for bad in ["", "%", "-1%", "2", "101%", "nan", "x"] {
+            assert!(probability(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Where the outer end of the link is, and what a nested emulator has to know about it.
+use crate::failure::Failure;
+use alcc_emu::{Emulator, Namespace, Privilege, Subnet, prepare};
+use std::net::Ipv4Addr;
+
+/// Number of the /16 and nesting depth of the link around a process.
+const NET: &str = "ALCC_EMULATE_NET";
+const LEVEL: &str = "ALCC_EMULATE_LEVEL";
+/// Set where no further link can be nested.
+const LEAF: &str = "ALCC_EMULATE_LEAF";
+/// Where servers are: the other end of the outermost link.
+const OUTSIDE: &str = "ALCC_OUTSIDE";
+
+pub(super) struct Place {
+    pub(super) outside: Namespace,
+    /// False if `outside` is an empty namespace that was just made.
+    pub(super) shared: bool,
+    /// The link around us.
+    around: Option<Subnet>,
+    /// The other end of the outermost link around us.
+    pub(super) far_end: Option<Ipv4Addr>,
+}
+
+impl Place {
+    /// Enters a user namespace where that is needed: the process must have one thread.
+    pub(super) fn find() -> Result<Self, Failure> {
+        let shared = prepare().map_err(Failure::usage)? == Privilege::Full;
+        let outside = Namespace::current().map_err(Failure::usage)?;
+        let number = |name: &str| std::env::var(name).ok()?.parse::<u8>().ok();
+        // In a namespace that we just made, what the environment says about the one before is of no use.
+        let around = number(NET)
+            .zip(number(LEVEL))
+            .filter(|_| shared)
+            .and_then(|(n, level)| Subnet::new(n, level).ok())
+            .map(|net| match std::env::var_os(LEAF) {
+                Some(_) => net.leaf(),
+                None => net,
+            });
+        let far_end = around.and_then(|_| std::env::var(OUTSIDE).ok()?.parse().ok());
+        Ok(Self {
+            outside,
+            shared,
+            around,
+            far_end,
+        })
+    }
+
+    /// The address ranges to try, best first.
+    pub(super) fn subnets(&self) -> Vec<Subnet> {
+        match self.around {
+            Some(around) => around.nested().collect(),
+            // Several emulators that start at once begin at different places.
+            None => Subnet::candidates(std::process::id()).collect(),
+        }
+    }
+
+    /// What CMD has to know.
+    pub(super) fn environment(
+        &self,
+        link: &Emulator,
+        far_end: Ipv4Addr,
+    ) -> Vec<(&'static str, String)> {
+        let net = link.subnet();
+        let mut told = vec![
+            (OUTSIDE, far_end.to_string()),
+            (NET, net.number().to_string()),
+            (LEVEL, net.level().to_string()),
+        ];
+        if net.is_leaf() {
+            told.push((LEAF, "1".to_owned()));
+        }
+        told
+    }
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The programs at both ends: signals to them, their end, and what they leave behind.
+use crate::failure::Failure;
+use alcc_emu::Namespace;
+use nix::errno::Errno;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use std::collections::BTreeSet;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Signals that are meant for CMD.
+const FORWARDED: [Signal; 6] = [
+    Signal::SIGINT,
+    Signal::SIGTERM,
+    Signal::SIGHUP,
+    Signal::SIGQUIT,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+];
+
+/// How long a server gets to listen, and everything to end after SIGTERM.
+const PATIENCE: Duration = Duration::from_secs(1);
+const TICK: Duration = Duration::from_millis(5);
+
+/// How CMD ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Exit {
+    Status(u8),
+    Signal(u8),
+}
+
+pub(super) struct Processes {
+    signals: SignalFd,
+    before: SigSet,
+}
+
+impl Processes {
+    /// From here on signals come through a descriptor, and orphans of our children become our children.
+    pub(super) fn new() -> Result<Self, Failure> {
+        let failed = |what: &'static str| move |e: Errno| Failure::usage(format!("{what}: {e}"));
+        nix::sys::prctl::set_child_subreaper(true).map_err(failed("adopt background processes"))?;
+        let mut wanted = SigSet::from_iter(FORWARDED);
+        wanted.add(Signal::SIGCHLD);
+        let before = wanted
+            .thread_swap_mask(SigmaskHow::SIG_BLOCK)
+            .map_err(failed("block signals"))?;
+        let signals = SignalFd::with_flags(&wanted, SfdFlags::SFD_CLOEXEC)
+            .map_err(failed("make a signalfd"))?;
+        Ok(Self { signals, before })
+    }
+
+    fn start(
+        &self,
+        namespace: &Namespace,
+        mut command: Command,
+        at_our_death: Signal,
+    ) -> Result<Pid, Failure> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let before = self.before;
+        // SAFETY: both are single system calls.
+        unsafe {
+            command.pre_exec(move || {
+                before.thread_set_mask()?;
+                nix::sys::prctl::set_pdeathsig(at_our_death).map_err(io::Error::from)
+            });
+        }
+        let child = namespace.spawn(command).map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound => {
+                Failure::usage(format!("start {name}: not found: install it or check PATH"))
+            }
+            io::ErrorKind::PermissionDenied => {
+                Failure::usage(format!("start {name}: no permission to run it"))
+            }
+            _ => Failure::usage(format!("start {name}: {e}")),
+        })?;
+        Ok(Pid::from_raw(child.id().cast_signed()))
+    }
+
+    /// Starts CMD, in our process group: the terminal is for it.
+    pub(super) fn start_command(
+        &self,
+        inside: &Namespace,
+        command: Command,
+    ) -> Result<Pid, Failure> {
+        self.start(inside, command, Signal::SIGTERM)
+    }
+
+    /// Starts a server, away from the terminal's signals, and waits until it listens.
+    pub(super) fn start_server(
+        &self,
+        outside: &Namespace,
+        mut command: Command,
+    ) -> Result<Pid, Failure> {
+        command
+            .process_group(0)
+            .stdin(std::process::Stdio::null())
+            // Standard output belongs to CMD.
+            .stdout(io::stderr());
+        let listening = || outside.run(listeners).map_err(Failure::usage);
+        let before = listening()?;
+        let pid = self.start(outside, command, Signal::SIGKILL)?;
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline && listening()?.is_subset(&before) {
+            std::thread::sleep(TICK);
+        }
+        Ok(pid)
+    }
+
+    /// Waits for CMD; passes signals on to it.
+    pub(super) fn wait(&self, child: Pid) -> Result<Exit, Failure> {
+        loop {
+            loop {
+                match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+                    Ok(WaitStatus::Exited(pid, code)) if pid == child => {
+                        return Ok(Exit::Status(code as u8));
+                    }
+                    Ok(WaitStatus::Signaled(pid, signal, _)) if pid == child => {
+                        return Ok(Exit::Signal(signal as u8));
+                    }
+                    Ok(WaitStatus::StillAlive) => break,
+                    Ok(_) | Err(Errno::EINTR) => {}
+                    Err(e) => return Err(Failure::failed(format!("wait for CMD: {e}"))),
+                }
+            }
+            let Ok(Some(info)) = self.signals.read_signal() else {
+                continue;
+            };
+            // What the terminal sends, it sends to the whole foreground group: CMD has it already.
+            let from_terminal = info.ssi_code == SI_KERNEL;
+            if let Ok(signal) = Signal::try_from(info.ssi_signo.cast_signed())
+                && signal != Signal::SIGCHLD
+                && !from_terminal
+            {
+                let _ = kill(child, signal);
+            }
+        }
+    }
+
+    /// Ends the server and everything that either side left behind: politely, then not.
+    pub(super) fn end(&self, server: Option<Pid>) {
+        if let Some(server) = server {
+            let _ = nix::sys::signal::killpg(server, Signal::SIGTERM);
+        }
+        for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+            let deadline = Instant::now() + PATIENCE;
+            let mut told = BTreeSet::new();
+            loop {
+                while matches!(
+                    waitpid(None, Some(WaitPidFlag::WNOHANG)),
+                    Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..))
+                ) {}
+                let left = children();
+                if left.is_empty() || Instant::now() > deadline {
+                    break;
+                }
+                // A process that ends leaves its own children to us: the list grows while we work.
+                for pid in left {
+                    if told.insert(pid) {
+                        let _ = kill(pid, signal);
+                    }
+                }
+                std::thread::sleep(TICK);
+            }
+        }
+    }
+}
+
+/// `SI_KERNEL` of asm-generic/siginfo.h: a signal that no process sent.
+const SI_KERNEL: i32 = 0x80;
+
+/// Our children, adopted ones included. From the list of all processes: the kernel's list of children is an option of its build.
+fn children() -> Vec<Pid> {
+    let us = std::process::id().to_string();
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let parent_is_us = |pid: &Pid| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // The name in parentheses may hold anything; the state and the parent follow the last one.
+        stat.rsplit_once(')')
+            .and_then(|(_, rest)| rest.split_whitespace().nth(1))
+            == Some(us.as_str())
+    };
+    entries
+        .flatten()
+        .filter_map(|e| e.file_name().to_str()?.parse().ok().map(Pid::from_raw))
+        .filter(parent_is_us)
+        .collect()
+}
+
+/// The TCP sockets that listen in the namespace of the calling thread.
+fn listeners() -> BTreeSet<String> {
+    ["tcp", "tcp6"]
+        .iter()
+        .flat_map(|table| {
+            let text = std::fs::read_to_string(format!("/proc/thread-self/net/{table}"))
+                .unwrap_or_default();
+            text.lines()
+                .filter_map(|line| {
+                    let mut words = line.split_whitespace().skip(1);
+                    let (local, state) = (words.next()?, words.nth(1)?);
+                    (state == "0A").then(|| local.to_owned())
+                })
+                .collect::<Vec<_>>()
+        })
+        .collect()
+}

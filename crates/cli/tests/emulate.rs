@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `alcc emulate` as people call it. Needs namespaces: says "skipped" where they are not permitted.
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+const ALCC: &str = env!("CARGO_BIN_EXE_alcc");
+
+macro_rules! needs_namespaces {
+    () => {
+        if let Err(why) = alcc_emu::available() {
+            eprintln!("skipped: {why}");
+            return;
+        }
+    };
+}
+
+fn emulate(args: &[&str]) -> Output {
+    Command::new(ALCC)
+        .arg("emulate")
+        .args(args)
+        .output()
+        .expect("alcc starts")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The program inside is this test's own executable, asked to run the test `inside` with this instruction.
+fn me(instruction: &str) -> [String; 5] {
+    let exe = std::env::current_exe().unwrap();
+    [
+        "env".to_owned(),
+        format!("EMULATE_TEST={instruction}"),
+        exe.display().to_string(),
+        "--exact".to_owned(),
+        "inside".to_owned(),
+    ]
+}
+
+/// Not a test by itself: the program that runs behind the link.
+#[test]
+fn inside() {
+    let Ok(instruction) = std::env::var("EMULATE_TEST") else {
+        return;
+    };
+    let outside: Ipv4Addr = std::env::var("ALCC_OUTSIDE").unwrap().parse().unwrap();
+    let (what, port) = instruction.split_once(' ').unwrap();
+    let server = (outside, port.parse::<u16>().unwrap());
+    match what {
+        "echo" => {
+            let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+            socket
+                .set_read_timeout(Some(Duration::from_secs(3)))
+                .unwrap();
+            let round_trip = || {
+                let start = Instant::now();
+                socket.send_to(b"?", server).unwrap();
+                socket.recv_from(&mut [0; 8]).unwrap();
+                start.elapsed()
+            };
+            let best = (0..5).map(|_| round_trip()).min().unwrap();
+            std::fs::write(
+                std::env::var("EMULATE_OUT").unwrap(),
+                best.as_micros().to_string(),
+            )
+            .unwrap();
+        }
+        "download" => {
+            let mut all = Vec::new();
+            TcpStream::connect(server)
+                .unwrap()
+                .read_to_end(&mut all)
+                .unwrap();
+            std::fs::write(std::env::var("EMULATE_OUT").unwrap(), all).unwrap();
+        }
+        other => panic!("{other}"),
+    }
+}
+
+/// Round trip in ms as a program behind these links sees it to a server in this test's namespace.
+fn round_trip(links: &[&[&str]], out: &std::path::Path) -> f64 {
+    let server = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+    let port = server.local_addr().unwrap().port();
+    server
+        .set_read_timeout(Some(Duration::from_millis(100)))
+        .unwrap();
+    let mut command: Vec<String> = Vec::new();
+    for link in links {
+        command.extend([ALCC, "emulate", "--quiet"].map(str::to_owned));
+        command.extend(link.iter().map(|&a| a.to_owned()));
+        command.push("--".to_owned());
+    }
+    command.extend(me(&format!("echo {port}")));
+    let mut child = Command::new(&command[0])
+        .args(&command[1..])
+        .env("EMULATE_OUT", out)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let status = loop {
+        if let Ok((len, from)) = server.recv_from(&mut [0; 8]) {
+            server.send_to(&[0; 8][..len], from).unwrap();
+        }
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+    };
+    assert!(status.success(), "{status}");
+    let text = std::fs::read_to_string(out).unwrap();
+    text.parse::<f64>().unwrap() / 1000.0
+}
+
+/// The outer end is our own namespace only with privileges.
+macro_rules! needs_root {
+    () => {
+        needs_namespaces!();
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("skipped: needs root: the servers of this test are outside the link");
+            return;
+        }
+    };
+}
+
+#[test]
+fn six_nested_links_add_up() {
+    needs_root!();
+    let dir = tempfile::tempdir().unwrap();
+    let link: &[&str] = &["--delay", "10ms"];
+    let ms = round_trip(&[link; 6], &dir.path().join("out"));
+    // Six round trips of 20 ms; relays on a busy machine may each add some.
+    assert!((120.0..139.0).contains(&ms), "{ms} ms");
+}
+
+#[test]
+fn links_beside_each_other_inside_a_shared_one() {
+    needs_root!();
+    let dir = tempfile::tempdir().unwrap();
+    let (a, b) = (dir.path().join("a"), dir.path().join("b"));
+    let server = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+    let port = server.local_addr().unwrap().port();
+    server
+        .set_read_timeout(Some(Duration::from_millis(100)))
+        .unwrap();
+    let own = me(&format!("echo {port}"))
+        .map(|w| format!("'{w}'"))
+        .join(" ");
+    let client = |delay: &str, out: &std::path::Path| {
+        format!(
+            "EMULATE_OUT={} {ALCC} emulate --quiet --delay {delay} -- {own} & p=\"$p $!\"",
+            out.display()
+        )
+    };
+    let script = format!(
+        "{}\n{}\nfor x in $p; do wait $x || exit 1; done",
+        client("10ms", &a),
+        client("30ms", &b)
+    );
+    let mut child = Command::new(ALCC)
+        .args([
+            "emulate", "--quiet", "--delay", "5ms", "--", "sh", "-c", &script,
+        ])
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    while child.try_wait().unwrap().is_none() {
+        if let Ok((len, from)) = server.recv_from(&mut [0; 8]) {
+            server.send_to(&[0; 8][..len], from).unwrap();
+        }
+    }
+    assert!(child.wait().unwrap().success());
+    let ms = |path| {
+        std::fs::read_to_string(path)
+            .unwrap()
+            .parse::<f64>()
+            .unwrap()
+            / 1000.0
+    };
+    let (a, b) = (ms(&a), ms(&b));
+    assert!(
+        (30.0..38.0).contains(&a) && (70.0..78.0).contains(&b),
+        "{a} {b}"
+    );
+}
+
+#[test]
+fn a_download_arrives_whole_at_the_links_rate_and_the_reports_agree() {
+    needs_root!();
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let contents: Vec<u8> = (0..2_000_000u32)
+        .map(|i| (i.wrapping_mul(i) >> 7) as u8)
+        .collect();
+    let server = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+    let port = server.local_addr().unwrap().port();
+    let sent = contents.clone();
+    let thread = std::thread::spawn(move || server.accept().unwrap().0.write_all(&sent).unwrap());
+    let json = format!("--json={}", path("json"));
+    let mut args = vec![
+        "--delay",
+        "10ms",
+        "--down",
+        "12mbit",
+        "--queue",
+        "droptail:bytes=60000",
+    ];
+    args.extend([json.as_str(), "--"]);
+    let own = me(&format!("download {port}"));
+    args.extend(own.iter().map(String::as_str));
+    let output = Command::new(ALCC)
+        .arg("emulate")
+        .args(&args)
+        .env("EMULATE_OUT", path("out"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    thread.join().unwrap();
+    assert!(
+        std::fs::read(path("out")).unwrap() == contents,
+        "the file changed on the way"
+    );
+    let said = stderr(&output);
+    assert_eq!(said.lines().count(), 2, "{said}");
+    assert!(said.starts_with("alcc emulate: down "), "{said}");
+    let report: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(path("json")).unwrap()).unwrap();
+    let down = &report["down"];
+    let mbps = down["throughput_mbps"].as_f64().unwrap();
+    assert!((6.0..=12.01).contains(&mbps), "{mbps}");
+    assert!(down["bytes"].as_u64().unwrap() > 2_000_000);
+    assert_eq!(report["exit"]["status"], 0);
+}
+
+#[test]
+fn the_exit_status_is_that_of_the_command() {
+    needs_namespaces!();
+    assert_eq!(
+        emulate(&["--", "sh", "-c", "exit 7"]).status.code(),
+        Some(7)
+    );
+    let killed = emulate(&["--", "sh", "-c", "kill -TERM $$"]);
+    assert_eq!(killed.status.code(), Some(128 + 15));
+    let output = emulate(&["--quiet", "--", "echo", "mine"]);
+    assert_eq!(output.stdout, b"mine\n");
+}
+
+#[test]
+fn signals_reach_the_command() {
+    needs_namespaces!();
+    let child = Command::new(ALCC)
+        .args([
+            "emulate",
+            "--quiet",
+            "--",
+            "sh",
+            "-c",
+            "trap 'exit 9' TERM; echo ready; while :; do sleep 0.05; done",
+        ])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = nix::unistd::Pid::from_raw(child.id().cast_signed());
+    let mut child = child;
+    let mut ready = [0; 6];
+    child.stdout.take().unwrap().read_exact(&mut ready).unwrap();
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(9));
+}
+
+#[test]
+fn what_either_side_leaves_behind_is_ended() {
+    needs_namespaces!();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("pids").display().to_string();
+    // A server that leaves its process group, a background process of CMD, and one that ignores SIGTERM.
+    let outside = format!("setsid sleep 1000 & echo $! >> {file}; sleep 1000");
+    let inside = format!(
+        "sleep 1000 & echo $! >> {file}; sh -c 'trap \"\" TERM; echo $$ >> {file}; sleep 1000' & sleep 0.3"
+    );
+    let output = emulate(&["--outside", &outside, "--", "sh", "-c", &inside]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let pids = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(pids.lines().count(), 3, "{pids}");
+    for pid in pids.lines() {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        assert!(
+            !["sleep\n", "sh\n"].contains(&name.as_str()),
+            "{pid} {name}"
+        );
+    }
+}
+
+#[test]
+fn mistakes_are_one_line_and_status_2() {
+    let dir = tempfile::tempdir().unwrap();
+    let bad = dir.path().join("bad.trace");
+    std::fs::write(&bad, "5\n3\n").unwrap();
+    let bad = bad.display().to_string();
+    let cases: [(&[&str], &str); 4] = [
+        (&["--down", "12", "--", "true"], "'12' is not a rate"),
+        (&["--down", "no/such", "--", "true"], "open trace no/such"),
+        (&["--up", &bad, "--", "true"], "line 2"),
+        (&["--loss", "200%", "--", "true"], "want a probability"),
+    ];
+    for (args, want) in cases {
+        let output = emulate(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(
+            stderr(&output).contains(want),
+            "{args:?}: {}",
+            stderr(&output)
+        );
+    }
+    needs_namespaces!();
+    let output = emulate(&["--", "no-such-program-here"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(
+        stderr(&output).lines().last().unwrap(),
+        "alcc: start no-such-program-here: not found: install it or check PATH"
+    );
+}
