@@ -384,5 +384,6 @@ mod tests {
                 "half", "ninth", "11th", "12th", "13th", "21st", "22nd", "23rd", "101st", "111th"
             ]
         );
+        assert_eq!([2, 8, 9].map(part_of), ["half", "an eighth", "a ninth"]);
     }
 }

@@ -95,7 +95,7 @@ function delay() {
 }
 function cdf() {
   const traces = shown().map(s => ({ x: s.delay_quantiles_ms, y: quantileLevels.map(q => 100 * q), name: s.scheme, visible: visible(s.scheme), type: 'scatter', mode: 'lines', line: { color: colour[s.scheme], width: 2.5 }, hovertemplate: '%{y} % of packets within %{x:.0f} ms' }));
-  Plotly.react('cdf', traces, layout({ hovermode: 'closest', xaxis: logDelay(''), yaxis: axis('', { range: [0, 101], ticksuffix: ' %' }) }), config);
+  Plotly.react('cdf', traces, layout({ showlegend: false, hovermode: 'closest', xaxis: logDelay(''), yaxis: axis('', { range: [0, 101], ticksuffix: ' %' }) }), config);
 }
 function plane() {
   const traces = [], annotations = [];
@@ -165,7 +165,7 @@ for (const [one, other] of [['throughput', 'delay'], ['delay', 'throughput']]) {
     if (range) { linking = true; Plotly.relayout(other, range).then(() => { linking = false; }); }
   });
 }
-for (const id of ['throughput', 'delay', 'cdf']) {
+for (const id of ['throughput', 'delay']) {
   $(id).on('plotly_legendclick', e => {
     const name = e.data[e.curveNumber].name;
     if (!schemes.includes(name)) return true;
