@@ -82,3 +82,30 @@ fn the_bytes_of_each_scenario_are_pinned() {
     let pinned: Vec<_> = include_str!("pinned-scenarios.txt").lines().collect();
     assert_eq!(seen, pinned, "now:\n{}", seen.join("\n"));
 }
+
+#[test]
+fn scenarios_of_one_seed_do_not_rise_and_fall_together() {
+    let second = Span::from_secs(1);
+    let courses: Vec<Vec<f64>> = SCENARIOS
+        .iter()
+        .map(|s| {
+            let trace = s.generate(1, Scenario::LENGTH);
+            let mean = trace.len() as f64 / 300.0;
+            let deviations: Vec<f64> = trace.windows(second).map(|n| f64::from(n) - mean).collect();
+            deviations
+        })
+        .collect();
+    let dot = |a: &[f64], b: &[f64]| -> f64 { a.iter().zip(b).map(|(x, y)| x * y).sum() };
+    for (n, a) in courses.iter().enumerate() {
+        for (m, b) in courses.iter().enumerate().skip(n + 1) {
+            let r = dot(a, b) / (dot(a, a) * dot(b, b)).sqrt();
+            // Slow processes of 300 s with a memory of up to 15 s have some tens of independent values.
+            assert!(
+                r.abs() < 0.6,
+                "{} and {}: {r}",
+                SCENARIOS[n].name,
+                SCENARIOS[m].name
+            );
+        }
+    }
+}

@@ -5,7 +5,7 @@ mod processes;
 mod summary;
 
 use crate::failure::Failure;
-use alcc_emu::{Emulator, Namespace, PacketLog, PathSpec};
+use alcc_emu::{Emulator, Namespace, Observer, PathSpec, Silent};
 pub(crate) use args::Args;
 use place::Place;
 use processes::{Exit, Processes};
@@ -20,7 +20,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         );
     }
     let inside = Namespace::new().map_err(Failure::usage)?;
-    let (link, log) = start(args, &place, &inside, &spec)?;
+    let link = start(&place, &inside, &spec)?;
+    let report_of = |link: Emulator| link.stop().map_err(Failure::failed);
 
     let processes = Processes::new()?;
     let address = match &args.outside {
@@ -50,9 +51,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     processes.end(server);
     let exit = exit?;
 
-    let report = link.stop().map_err(Failure::failed)?;
-    log.map_or(Ok(()), PacketLog::finish)
-        .map_err(Failure::failed)?;
+    let report = report_of(link)?;
     if !args.quiet {
         eprint!("{}", summary::text(&report));
     }
@@ -67,17 +66,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     }))
 }
 
-fn start(
-    args: &Args,
-    place: &Place,
-    inside: &Namespace,
-    spec: &PathSpec,
-) -> Result<(Emulator, Option<PacketLog>), Failure> {
+fn start(place: &Place, inside: &Namespace, spec: &PathSpec) -> Result<Emulator, Failure> {
     let mut refused = None;
     for net in place.subnets() {
-        let (log, observer) = args.observer(spec)?;
+        let observer: Box<dyn Observer + Send> = Box::new(Silent);
         match Emulator::start(&place.outside, inside, net, spec.clone(), observer) {
-            Ok(link) => return Ok((link, log)),
+            Ok(link) => return Ok(link),
             Err(e @ alcc_emu::EmuError::SubnetTaken { .. }) => refused = Some(e),
             Err(e) => return Err(Failure::usage(e)),
         }

@@ -97,7 +97,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             .clone()
             .map(|folder| std::path::absolute(&folder).unwrap_or(folder)),
         seed: args.seed,
-        fault: args.fault,
+        fault: std::env::var("ALCC_FAULT")
+            .ok()
+            .and_then(|n| n.parse().ok()),
     };
     let ended = supervise::run(&mut prepared(&args.command, &settings, &library))?;
     conclude(args, &triple, &report.totals())?;

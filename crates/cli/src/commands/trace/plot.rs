@@ -5,7 +5,7 @@ use alcc_lab::report::plotting_script;
 use alcc_trace::OPPORTUNITY;
 use alcc_units::Span;
 use plotly::color::NamedColor;
-use plotly::common::{Mode, Title};
+use plotly::common::{ExponentFormat, Mode, Title};
 use plotly::layout::{Axis, AxisType, Margin};
 use plotly::{Layout, Plot, Scatter};
 use std::path::PathBuf;
@@ -83,7 +83,7 @@ fn figure(traces: &[LinkTrace], bin: Span) -> Plot {
             .legend_group(name)
             .show_legend(false)
             .mode(Mode::Lines)
-            .line(line().shape(plotly::common::LineShape::Hv))
+            .line(line().shape(plotly::common::LineShape::Vh))
             .x_axis("x2")
             .y_axis("y2");
         plot.add_trace(capacity);
@@ -111,6 +111,7 @@ fn figure(traces: &[LinkTrace], bin: Span) -> Plot {
             .y_axis2(
                 axis("share of gaps at least as long")
                     .type_(AxisType::Log)
+                    .exponent_format(ExponentFormat::Power)
                     .domain(&[0.0, 0.36]),
             ),
     );
