@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `alcc emulate` as people call it. Needs namespaces: says "skipped" where they are not permitted.
+use alcc_link::log::Line;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Output};
@@ -206,7 +207,8 @@ fn a_download_arrives_whole_at_the_links_rate_and_the_reports_agree() {
         "--queue",
         "droptail:bytes=60000",
     ];
-    args.extend([json.as_str(), "--"]);
+    let log = path("log");
+    args.extend(["--log", &log, json.as_str(), "--"]);
     let own = me(&format!("download {port}"));
     args.extend(own.iter().map(String::as_str));
     let output = Command::new(ALCC)
@@ -231,6 +233,34 @@ fn a_download_arrives_whole_at_the_links_rate_and_the_reports_agree() {
     assert!((6.0..=12.01).contains(&mbps), "{mbps}");
     assert!(down["bytes"].as_u64().unwrap() > 2_000_000);
     assert_eq!(report["exit"]["status"], 0);
+
+    let text = std::fs::read_to_string(format!("{log}.down")).unwrap();
+    let (header, lines) = alcc_link::log::parse(&text).unwrap();
+    assert_eq!(
+        (header.link.as_str(), header.direction.as_str()),
+        ("12mbit", "down")
+    );
+    assert_eq!(header.delay, alcc_units::Span::from_millis(10));
+    let count = |want: fn(&Line) -> bool| lines.iter().filter(|l| want(l)).count() as u64;
+    assert_eq!(
+        down["packets"],
+        count(|l| matches!(l, Line::Departure { .. }))
+    );
+    assert_eq!(
+        down["overflowed"],
+        count(|l| matches!(l, Line::Drop { .. }))
+    );
+    let mut again = String::new();
+    alcc_link::log::write_header(&mut again, &header).unwrap();
+    for line in &lines {
+        alcc_link::log::format_line(&mut again, line).unwrap();
+    }
+    assert!(again == text, "the log does not read back as written");
+    assert!(
+        std::fs::read_to_string(format!("{log}.up"))
+            .unwrap()
+            .contains("# direction: up")
+    );
 }
 
 #[test]

@@ -37,9 +37,16 @@ impl PathSpec {
     /// The model of one direction at the link's start: what the relay runs, and what a simulated twin of a run starts from.
     pub fn model(&self, dir: Dir) -> Direction {
         match dir {
-            Dir::Down => Direction::new(&self.down, Order::Down, self.seed),
-            // Any constant: the directions must not draw the same lots.
-            Dir::Up => Direction::new(&self.up, Order::Up, !self.seed),
+            Dir::Down => Direction::new(&self.down, Order::Down, self.seed_of(dir)),
+            Dir::Up => Direction::new(&self.up, Order::Up, self.seed_of(dir)),
+        }
+    }
+
+    /// The seed of one direction: the two must not draw the same lots.
+    pub const fn seed_of(&self, dir: Dir) -> u64 {
+        match dir {
+            Dir::Down => self.seed,
+            Dir::Up => !self.seed,
         }
     }
 }

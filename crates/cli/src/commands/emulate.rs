@@ -5,7 +5,7 @@ mod processes;
 mod summary;
 
 use crate::failure::Failure;
-use alcc_emu::{Emulator, Namespace, Observer, PathSpec, Silent};
+use alcc_emu::{Emulator, Namespace, PacketLog, PathSpec};
 pub(crate) use args::Args;
 use place::Place;
 use processes::{Exit, Processes};
@@ -20,8 +20,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         );
     }
     let inside = Namespace::new().map_err(Failure::usage)?;
-    let link = start(&place, &inside, &spec)?;
-    let report_of = |link: Emulator| link.stop().map_err(Failure::failed);
+    let (link, log) = start(args, &place, &inside, &spec)?;
 
     let processes = Processes::new()?;
     let address = match &args.outside {
@@ -51,7 +50,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     processes.end(server);
     let exit = exit?;
 
-    let report = report_of(link)?;
+    let report = link.stop().map_err(Failure::failed)?;
+    log.map_or(Ok(()), PacketLog::finish)
+        .map_err(Failure::failed)?;
     if !args.quiet {
         eprint!("{}", summary::text(&report));
     }
@@ -66,12 +67,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     }))
 }
 
-fn start(place: &Place, inside: &Namespace, spec: &PathSpec) -> Result<Emulator, Failure> {
+fn start(
+    args: &Args,
+    place: &Place,
+    inside: &Namespace,
+    spec: &PathSpec,
+) -> Result<(Emulator, Option<PacketLog>), Failure> {
     let mut refused = None;
     for net in place.subnets() {
-        let observer: Box<dyn Observer + Send> = Box::new(Silent);
+        let (log, observer) = args.observer(spec)?;
         match Emulator::start(&place.outside, inside, net, spec.clone(), observer) {
-            Ok(link) => return Ok(link),
+            Ok(link) => return Ok((link, log)),
             Err(e @ alcc_emu::EmuError::SubnetTaken { .. }) => refused = Some(e),
             Err(e) => return Err(Failure::usage(e)),
         }

@@ -97,9 +97,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             .clone()
             .map(|folder| std::path::absolute(&folder).unwrap_or(folder)),
         seed: args.seed,
-        fault: std::env::var("ALCC_FAULT")
-            .ok()
-            .and_then(|n| n.parse().ok()),
+        fault: args.fault,
     };
     let ended = supervise::run(&mut prepared(&args.command, &settings, &library))?;
     conclude(args, &triple, &report.totals())?;

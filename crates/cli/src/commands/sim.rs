@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::failure::Failure;
+use crate::trace_arg::{LinkTrace, TRACE_HELP, load_link_trace};
 use alcc_cc::Registry;
 use alcc_lab::Row;
 use alcc_link::{DirectionSpec, QueueSpec, RateSpec};
 use alcc_sim::{FlowReport, FlowSpec, Report, Scenario, Timing, Under};
-use alcc_trace::Trace;
 use alcc_units::{Rate, Span};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -13,13 +13,18 @@ use std::process::ExitCode;
 /// Samples of `--series` are this far apart.
 const SAMPLE: Span = Span::from_millis(20);
 
+const EXAMPLES: &str = "Examples:
+  alcc sim --flow verus
+  alcc sim --link city-driving --flow copa --flow verus/over=cubic
+  alcc sim --link 6mbit --rtt 80ms --flow 2*verus:r=4/over=cubic --json
+
+A FLOW is [N*]A[/over=reno|cubic]: N flows of algorithm A with its options, sending packets itself or above a simulated TCP.";
+
 /// Simulate flows on one bottleneck link; the same arguments give the same result
 #[derive(clap::Args)]
-#[command(
-    after_help = "Examples:\n  alcc sim --flow verus\n  alcc sim --link 24mbit --rtt 80ms --flow copa --flow cubic/over=cubic\n  alcc sim --link 6mbit --flow 2*verus:r=4/over=cubic --json\n\nA FLOW is [N*]A[/over=reno|cubic]: N flows of algorithm A with its options, sending packets itself or above a simulated TCP."
-)]
+#[command(after_help = format!("{EXAMPLES}\n\n{TRACE_HELP}."))]
 pub(crate) struct Args {
-    /// The bottleneck: a trace file or a rate
+    /// The bottleneck: a trace or a rate such as 12mbit
     #[arg(long, value_name = "TRACE|RATE", default_value = "12mbit")]
     link: String,
     /// Round-trip time without queueing, half of it in each direction
@@ -65,10 +70,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     for text in &args.flow {
         flows.extend(FlowSpec::parse(text, &registry, timing).map_err(Failure::usage)?);
     }
+    let (rate, name) = link(&args.link, args.seed)?;
     let delay = args.rtt / 2;
     let scenario = Scenario {
         down: DirectionSpec {
-            rate: rate(&args.link)?,
+            rate,
             queue: args.queue.clone(),
             delay,
             loss: 0.0,
@@ -88,7 +94,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             .map_err(|e| Failure::usage(format!("write series to {}: {e}", path.display())))?;
     }
     if args.json {
-        let rows: Vec<Row> = rows(args, &scenario, &report);
+        let rows: Vec<Row> = rows(args, &name, &scenario, &report);
         let summary = serde_json::json!({
             "throughput_mbps": report.flows.iter().map(|f| f.throughput.as_mbps_f64()).sum::<f64>(),
             "jain": jain(&report),
@@ -103,17 +109,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn rate(text: &str) -> Result<RateSpec, Failure> {
+/// The rate of `--link`, and what to call it.
+fn link(text: &str, seed: u64) -> Result<(RateSpec, String), Failure> {
     if let Ok(rate) = text.parse::<Rate>() {
-        return Ok(RateSpec::Fixed(rate));
+        return Ok((RateSpec::Fixed(rate), rate.to_string()));
     }
-    let bytes = std::fs::read(text).map_err(|e| {
-        Failure::usage(format!(
-            "read trace '{text}': {e}: --link wants a trace file or a rate such as 12mbit"
-        ))
-    })?;
-    let trace = Trace::parse(&bytes).map_err(|e| Failure::usage(format!("'{text}': {e}")))?;
-    Ok(RateSpec::Trace(trace))
+    let LinkTrace { name, trace } = load_link_trace(text, seed)?;
+    Ok((RateSpec::Trace(trace), name))
 }
 
 /// Jain's index of fairness of the throughputs, 1 when all are equal.
@@ -159,12 +161,8 @@ fn table(report: &Report) {
     }
 }
 
-fn rows(args: &Args, scenario: &Scenario, report: &Report) -> Vec<Row> {
+fn rows(args: &Args, link: &str, scenario: &Scenario, report: &Report) -> Vec<Row> {
     let ms = |span: Span| Some(span.as_millis_f64());
-    let link = Path::new(&args.link).file_name().map_or_else(
-        || args.link.clone(),
-        |name| name.to_string_lossy().into_owned(),
-    );
     let row = |(spec, flow): (&FlowSpec, &FlowReport)| {
         let any = flow.packets > 0;
         let goodput = Rate::of(flow.goodput_bytes, report.duration).as_mbps_f64();
@@ -178,7 +176,7 @@ fn rows(args: &Args, scenario: &Scenario, report: &Report) -> Vec<Row> {
                 Under::Native => None,
                 Under::Tcp { cc, .. } => Some(cc.name().to_owned()),
             },
-            link: link.clone(),
+            link: link.to_owned(),
             queue: args.queue.to_string(),
             min_rtt_ms: ms(args.rtt),
             duration_s: report.duration.as_secs_f64(),

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::failure::Failure;
-use alcc_emu::PathSpec;
+use crate::trace_arg::load_link_trace;
+use alcc_emu::{Dir, LogSpec, Observer, PacketLog, PathSpec, Silent};
+use alcc_link::log::Header;
 use alcc_link::{DirectionSpec, QueueSpec, RateSpec};
 use alcc_units::{Rate, Span};
 use std::ffi::OsString;
@@ -16,7 +18,7 @@ use std::path::PathBuf;
 /// standard error. The exit status is that of CMD, or 128 and the signal that ended it.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  alcc emulate --delay 20ms --down 12mbit --outside 'python3 -m http.server' -- sh -c 'curl -so out http://$ALCC_OUTSIDE:8000/file'\n  alcc emulate --delay 20ms -- alcc emulate --down lte.trace --queue codel -- bash\n\nTRACE is a Mahimahi trace file. RATE is 12mbit, 500kbit, 1gbit. Options without -up set both directions."
+    after_help = "Examples:\n  alcc emulate --delay 20ms --down 12mbit --outside 'python3 -m http.server' -- sh -c 'curl -so out http://$ALCC_OUTSIDE:8000/file'\n  alcc emulate --delay 20ms -- alcc emulate --down lte.trace --queue codel -- bash\n\nTRACE is a Mahimahi file, or a synthetic scenario such as city-driving (alcc trace synth lists them). RATE is 12mbit, 500kbit, 1gbit. Options without -up set both directions."
 )]
 pub(crate) struct Args {
     /// Propagation delay of each direction; the round trip takes twice as long
@@ -45,7 +47,7 @@ pub(crate) struct Args {
     pub(super) seed: u64,
     /// Write a log of every packet at the bottleneck to FILE.down and FILE.up
     #[arg(long, value_name = "FILE")]
-    pub(super) log: Option<PathBuf>,
+    log: Option<PathBuf>,
     /// Write the report to FILE as one JSON object
     #[arg(long, value_name = "FILE", require_equals = true)]
     pub(super) json: Option<PathBuf>,
@@ -91,11 +93,54 @@ impl Args {
                 .map(RateSpec::Fixed)
                 .map_err(|e| Failure::usage(format!("bottleneck: {e}, or name a trace file")));
         }
-        let file = std::fs::File::open(text)
-            .map_err(|e| Failure::usage(format!("open trace {text}: {e}")))?;
-        alcc_trace::Trace::read(std::io::BufReader::new(file))
-            .map(RateSpec::Trace)
-            .map_err(|e| Failure::usage(format!("trace {text}: {e}")))
+        load_link_trace(text, self.seed).map(|loaded| RateSpec::Trace(loaded.trace))
+    }
+
+    /// The packet log of a direction; none if none is asked for.
+    fn log_spec(&self, dir: Dir, spec: &PathSpec) -> Option<LogSpec> {
+        let (name, direction, link) = match dir {
+            Dir::Down => ("down", &spec.down, &self.down),
+            Dir::Up => ("up", &spec.up, &self.up),
+        };
+        let mut path = self.log.clone()?.into_os_string();
+        path.push(".");
+        path.push(name);
+        let words: Vec<_> = std::env::args_os()
+            .map(|w| w.to_string_lossy().into_owned())
+            .collect();
+        let link = match direction.rate {
+            RateSpec::Trace(_) => format!("trace {}", link.as_deref().unwrap_or_default()),
+            RateSpec::Fixed(rate) => rate.to_string(),
+            RateSpec::Unlimited => "unlimited".to_owned(),
+        };
+        Some(LogSpec {
+            path: path.into(),
+            header: Header {
+                program: concat!("alcc ", env!("CARGO_PKG_VERSION")).to_owned(),
+                command: words.join(" "),
+                direction: name.to_owned(),
+                link,
+                queue: direction.queue.to_string(),
+                delay: direction.delay,
+                loss: direction.loss.to_string(),
+                seed: spec.seed_of(dir),
+            },
+            rate: direction.rate.clone(),
+        })
+    }
+
+    /// What looks at the packets.
+    pub(super) fn observer(
+        &self,
+        spec: &PathSpec,
+    ) -> Result<(Option<PacketLog>, Box<dyn Observer + Send>), Failure> {
+        match (self.log_spec(Dir::Down, spec), self.log_spec(Dir::Up, spec)) {
+            (Some(down), Some(up)) => {
+                let (log, observer) = PacketLog::create(down, up).map_err(Failure::usage)?;
+                Ok((Some(log), observer))
+            }
+            _ => Ok((None, Box::new(Silent))),
+        }
     }
 
     /// What to call the bottlenecks in logs and reports.

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Unmodified nginx under `alcc run`, over emulated links: what arrives is what was sent, connections are controlled, and
+//! whatever goes wrong the server goes on.
+mod support;
+
+use alcc_emu::PathSpec;
+use alcc_link::{DirectionSpec, RateSpec};
+use alcc_trace::Trace;
+use alcc_units::{Rate, Span};
+use support::{World, impossible};
+
+fn link(down: DirectionSpec) -> PathSpec {
+    let up = DirectionSpec {
+        delay: Span::from_millis(10),
+        rate: RateSpec::Fixed(Rate::mbps(50)),
+        ..DirectionSpec::default()
+    };
+    PathSpec {
+        down: DirectionSpec {
+            delay: Span::from_millis(10),
+            ..down
+        },
+        up,
+        seed: 1,
+    }
+}
+
+fn steady(mbps: u64) -> DirectionSpec {
+    DirectionSpec {
+        rate: RateSpec::Fixed(Rate::mbps(mbps)),
+        ..DirectionSpec::default()
+    }
+}
+
+fn number(report: &serde_json::Value, field: &str) -> u64 {
+    report[field]
+        .as_u64()
+        .unwrap_or_else(|| panic!("{field} in {report}"))
+}
+
+#[test]
+fn every_way_nginx_writes_arrives_whole_and_is_controlled() {
+    if impossible() {
+        return;
+    }
+    let world = World::new(link(steady(50)));
+    let hash = world.file("f", 3_000_000);
+    for cc in [
+        "verus",
+        "copa",
+        "cubic",
+        "reno",
+        "fixed:window=8",
+        "fixed:window=random,every=50ms",
+        "verus:profile=original",
+    ] {
+        let server = world.serve(Some(&["--cc", cc]));
+        for how in [
+            "http://$S:8080/f",
+            "http://$S:8081/f",
+            "-k --http1.1 https://$S:8443/f",
+            "-k --http2 https://$S:8443/f",
+        ] {
+            assert_eq!(world.fetch(how), hash, "{cc} {how}");
+        }
+        let (report, said) = server.stop();
+        assert_eq!(number(&report, "connections"), 4, "{cc}: {said}");
+        assert!(number(&report, "gate_closed") > 0, "{cc}: {said}");
+        assert!(number(&report, "bytes") >= 12_000_000, "{cc}: {said}");
+        assert_eq!(number(&report, "failures"), 0, "{cc}: {said}");
+        assert!(
+            said.contains("4 connections controlled by") && said.contains("tcp-info / gate+pacing"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_window_of_one_segment_gets_through_corked_writes_and_tls() {
+    if impossible() {
+        return;
+    }
+    let world = World::new(PathSpec::default());
+    let hash = world.file("f", 200_000);
+    let server = world.serve(Some(&["--cc", "fixed:window=1"]));
+    for how in ["http://$S:8080/f", "-k --http2 https://$S:8443/f"] {
+        assert_eq!(world.fetch(how), hash, "{how}");
+    }
+    assert!(number(&server.stop().0, "gate_closed") > 50);
+}
+
+#[test]
+fn many_connections_of_several_workers() {
+    if impossible() {
+        return;
+    }
+    let world = World::new(link(steady(50)));
+    let hash = world.file("f", 500_000);
+    let server = world.serve(Some(&["--cc", "verus"]));
+    let out = world.client("for i in 1 2 3 4 5 6 7 8 9 10 11 12; do (curl -sS --max-time 60 http://$S:8080/f | sha256sum) & done; wait");
+    let hashes = String::from_utf8(out.stdout).unwrap();
+    assert_eq!(
+        hashes
+            .lines()
+            .filter(|line| line.starts_with(&hash))
+            .count(),
+        12,
+        "{hashes}"
+    );
+    assert_eq!(number(&server.stop().0, "connections"), 12);
+}
+
+#[test]
+fn two_percent_loss() {
+    if impossible() {
+        return;
+    }
+    let world = World::new(link(DirectionSpec {
+        loss: 0.02,
+        ..steady(20)
+    }));
+    let hash = world.file("f", 2_000_000);
+    for cc in ["verus", "copa"] {
+        let server = world.serve(Some(&["--cc", cc]));
+        assert_eq!(world.fetch("http://$S:8080/f"), hash, "{cc}");
+        assert!(number(&server.stop().0, "gate_closed") > 0, "{cc}");
+    }
+}
+
+#[test]
+fn outages_of_four_seconds() {
+    if impossible() {
+        return;
+    }
+    // One second of 12 Mbit/s, then nothing for four, again and again.
+    let text: String = (1..=1000)
+        .map(|ms| format!("{ms}\n"))
+        .chain(["5000\n".to_owned()])
+        .collect();
+    let trace = Trace::parse(text.as_bytes()).unwrap();
+    let world = World::new(link(DirectionSpec {
+        rate: RateSpec::Trace(trace),
+        ..DirectionSpec::default()
+    }));
+    let hash = world.file("f", 2_500_000);
+    let server = world.serve(Some(&["--cc", "verus"]));
+    assert_eq!(world.fetch("http://$S:8080/f"), hash);
+    assert_eq!(number(&server.stop().0, "failures"), 0);
+}
+
+#[test]
+fn a_client_that_resets_and_one_that_stops_reading() {
+    if impossible() {
+        return;
+    }
+    let world = World::new(link(steady(50)));
+    let hash = world.file("f", 6_000_000);
+    let server = world.serve(Some(&["--cc", "verus"]));
+    // Killed in the middle with data unread: the kernel answers with a reset.
+    world.client(
+        "curl -s --limit-rate 300k http://$S:8080/f >/dev/null & sleep 1; kill -9 $!; wait",
+    );
+    let out =
+        world.client("curl -sS http://$S:8080/f | (head -c 100000; sleep 10; cat) | sha256sum");
+    assert!(
+        String::from_utf8(out.stdout).unwrap().starts_with(&hash),
+        "{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+    let (report, said) = server.stop();
+    assert_eq!(
+        (number(&report, "connections"), number(&report, "failures")),
+        (2, 0),
+        "{said}"
+    );
+}
+
+#[test]
+fn when_the_runtime_fails_the_server_goes_on_with_plain_tcp_and_says_so_once() {
+    if impossible() {
+        return;
+    }
+    let world = World::new(link(steady(50)));
+    let hash = world.file("f", 3_000_000);
+    // The thread's panic after 20 readings stands for any failure inside the runtime.
+    let server = world.serve(Some(&["--cc", "fixed:window=4", "--fault", "20"]));
+    for how in ["http://$S:8080/f", "-k --http2 https://$S:8443/f"] {
+        assert_eq!(world.fetch(how), hash, "{how}");
+    }
+    let (report, said) = server.stop();
+    let failures = number(&report, "failures");
+    assert!(failures >= 1, "{said}");
+    assert_eq!(
+        said.matches("go on as plain TCP").count() as u64,
+        failures,
+        "once per process: {said}"
+    );
+}
+
+#[test]
+fn loopback_is_left_alone_unless_asked_for() {
+    if impossible() {
+        return;
+    }
+    let world = World::new(PathSpec::default());
+    world.file("f", 10_000);
+    for (options, controlled) in [
+        (&["--cc", "fixed"][..], 0),
+        (&["--cc", "fixed", "--loopback"], 1),
+        (&["--cc", "fixed", "--loopback", "--except", "8080"], 0),
+    ] {
+        let server = world.serve(Some(options));
+        let mut curl = std::process::Command::new("curl");
+        curl.args(["-sS", "-o", "/dev/null", "http://127.0.0.1:8080/f"]);
+        assert!(world.outside.spawn(curl).unwrap().wait().unwrap().success());
+        let (report, said) = server.stop();
+        assert_eq!(
+            (
+                number(&report, "connections"),
+                number(&report, "left_alone")
+            ),
+            (controlled, 1 - controlled),
+            "{options:?}: {said}"
+        );
+    }
+}

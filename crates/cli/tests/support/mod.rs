@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A world for tests with real programs: the distribution's nginx on one side of an emulated link, curl on the other.
+use alcc_emu::{Emulator, Namespace, PathSpec, Silent, Subnet};
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Says "skipped" where something is missing; where nothing may be skipped (CI) it fails instead.
+pub(crate) fn lacks(what: &str) -> bool {
+    println!("skipped: needs {what}");
+    assert!(std::env::var_os("CI").is_none(), "CI must have {what}");
+    true
+}
+
+/// True, and said, if this machine cannot run the world.
+pub(crate) fn impossible() -> bool {
+    if let Err(why) = alcc_emu::available() {
+        return lacks(&format!("namespaces ({why})"));
+    }
+    if nginx().is_none() {
+        return lacks("nginx (run scripts/setup)");
+    }
+    ["curl", "openssl", "sha256sum"]
+        .iter()
+        .any(|tool| find(tool).is_none() && lacks(tool))
+}
+
+/// The distribution's nginx, where scripts/setup put it or on the PATH.
+fn nginx() -> Option<PathBuf> {
+    std::env::var_os("ALCC_NGINX")
+        .map(PathBuf::from)
+        .filter(|p| p.is_file())
+        .or_else(|| find("nginx"))
+}
+
+fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let sbin = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
+    std::env::split_paths(&path)
+        .chain(sbin)
+        .map(|dir| dir.join(program))
+        .find(|p| p.is_file())
+}
+
+/// Two namespaces, a link between them, and a folder.
+pub(crate) struct World {
+    pub(crate) outside: Namespace,
+    inside: Namespace,
+    dir: tempfile::TempDir,
+    _link: Emulator,
+    address: Ipv4Addr,
+}
+
+impl World {
+    pub(crate) fn new(link: PathSpec) -> Self {
+        alcc_emu::prepare().unwrap();
+        let (outside, inside) = (Namespace::new().unwrap(), Namespace::new().unwrap());
+        let emulator =
+            Emulator::start(&outside, &inside, Subnet::default(), link, Box::new(Silent)).unwrap();
+        let world = Self {
+            outside,
+            inside,
+            dir: tempfile::tempdir().unwrap(),
+            address: emulator.outside_addr(),
+            _link: emulator,
+        };
+        std::fs::create_dir(world.path("www")).unwrap();
+        // nginx's workers may run as another user.
+        let readable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(world.dir.path(), readable).unwrap();
+        world
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Puts a file of pseudo-random bytes on the server.
+    pub(crate) fn file(&self, name: &str, bytes: usize) -> String {
+        let mut rng = alcc_units::Rng::new(bytes as u64);
+        let content: Vec<u8> = (0..bytes.div_ceil(8))
+            .flat_map(|_| rng.next_u64().to_le_bytes())
+            .take(bytes)
+            .collect();
+        let path = self.path("www").join(name);
+        std::fs::write(&path, content).unwrap();
+        sha256(&path)
+    }
+
+    /// Starts nginx under `alcc run OPTIONS`, or plainly.
+    pub(crate) fn serve(&self, options: Option<&[&str]>) -> Server {
+        self.configure();
+        let nginx = nginx().unwrap();
+        let mut command = Command::new(if options.is_some() {
+            Path::new(env!("CARGO_BIN_EXE_alcc"))
+        } else {
+            &nginx
+        });
+        if let Some(options) = options {
+            command
+                .arg("run")
+                .args(options)
+                .arg(format!("--json={}", self.path("report.json").display()))
+                .arg("--")
+                .arg(&nginx);
+        }
+        command
+            .args(["-c", self.path("nginx.conf").to_str().unwrap()])
+            .arg("-e")
+            .arg(self.path("error.log"));
+        command
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(self.path("stderr")).unwrap());
+        let server = Server {
+            child: self.outside.spawn(command).unwrap(),
+            report: self.path("report.json"),
+            stderr: self.path("stderr"),
+        };
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !self.path("nginx.pid").exists() {
+            assert!(
+                Instant::now() < deadline,
+                "nginx did not start: {}",
+                std::fs::read_to_string(self.path("error.log")).unwrap_or_default()
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        server
+    }
+
+    fn configure(&self) {
+        if !self.path("key.pem").exists() {
+            let made = Command::new("openssl")
+                .args([
+                    "req",
+                    "-x509",
+                    "-newkey",
+                    "ec",
+                    "-pkeyopt",
+                    "ec_paramgen_curve:prime256v1",
+                    "-nodes",
+                    "-days",
+                    "2",
+                    "-subj",
+                    "/CN=test",
+                ])
+                .arg("-keyout")
+                .arg(self.path("key.pem"))
+                .arg("-out")
+                .arg(self.path("cert.pem"))
+                .stderr(Stdio::null())
+                .status()
+                .unwrap();
+            assert!(made.success());
+        }
+        let dir = self.dir.path().display();
+        let temp: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .iter()
+            .map(|n| format!("{n}_temp_path {dir}/{n};\n"))
+            .collect();
+        let config = format!(
+            "daemon off; user root; worker_processes 2; pid {dir}/nginx.pid; error_log {dir}/error.log;
+             events {{ worker_connections 256; }}
+             http {{ access_log off; sendfile on; tcp_nopush on; root {dir}/www; {temp}
+               server {{ listen 8080; }}
+               server {{ listen 8081; sendfile off; }}
+               server {{ listen 8443 ssl http2; ssl_certificate {dir}/cert.pem; ssl_certificate_key {dir}/key.pem; }} }}"
+        );
+        std::fs::write(self.path("nginx.conf"), config).unwrap();
+    }
+
+    /// Runs a shell command at the client's side; `$S` is the server's address.
+    pub(crate) fn client(&self, script: &str) -> Output {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", script])
+            .env("S", self.address.to_string())
+            .current_dir(self.dir.path());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        self.inside
+            .spawn(command)
+            .unwrap()
+            .wait_with_output()
+            .unwrap()
+    }
+
+    /// The hash of what curl fetches.
+    pub(crate) fn fetch(&self, curl: &str) -> String {
+        let out = self.client(&format!("curl -sS --fail --max-time 60 {curl} | sha256sum"));
+        assert!(
+            out.stderr.is_empty(),
+            "{curl}: {}",
+            String::from_utf8_lossy(&out.stderr)
+        );
+        String::from_utf8(out.stdout)
+            .unwrap()
+            .split_whitespace()
+            .next()
+            .unwrap()
+            .to_owned()
+    }
+}
+
+fn sha256(path: &Path) -> String {
+    let out = Command::new("sha256sum").arg(path).output().unwrap();
+    String::from_utf8(out.stdout)
+        .unwrap()
+        .split_whitespace()
+        .next()
+        .unwrap()
+        .to_owned()
+}
+
+/// nginx, under `alcc run` or not.
+pub(crate) struct Server {
+    child: Child,
+    report: PathBuf,
+    stderr: PathBuf,
+}
+
+impl Server {
+    /// Asks it to stop, as an init system would; the report of `alcc run` (null without) and what was said on standard error.
+    pub(crate) fn stop(mut self) -> (serde_json::Value, String) {
+        self.terminate();
+        let report = std::fs::read_to_string(&self.report)
+            .ok()
+            .and_then(|text| serde_json::from_str(&text).ok());
+        (
+            report.unwrap_or_default(),
+            std::fs::read_to_string(&self.stderr).unwrap(),
+        )
+    }
+
+    fn terminate(&mut self) {
+        let pid = nix::unistd::Pid::from_raw(self.child.id().cast_signed());
+        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
+        drop(self.child.wait());
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.terminate();
+    }
+}
