@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A network device in one namespace whose packets this process reads and writes.
 use crate::netlink::Netlink;
+use crate::packet_socket::PacketSocket;
 use crate::store::MTU;
 use crate::{EmuError, Namespace, Subnet};
 use netlink_packet_route::link::LinkAttribute;
@@ -13,22 +14,84 @@ use std::os::unix::fs::OpenOptionsExt;
 /// How many packets the kernel may keep for us while the relay does not run: 10,000 full packets are 120 ms at 1 Gbit/s.
 const READER_QUEUE: u32 = 10_000;
 
+enum Wire {
+    Tun(File),
+    Veth(PacketSocket),
+}
+
 pub(crate) struct Device {
-    tun: File,
+    wire: Wire,
     netlink: Netlink,
     name: String,
     index: u32,
 }
 
 impl Device {
-    /// A device in each namespace.
+    /// A device in each namespace: TUN, or veth where TUN devices cannot be made. `ALCC_EMULATE_DEVICE=tun|veth` decides otherwise.
     pub(crate) fn pair(outside: &Namespace, inside: &Namespace) -> Result<(Self, Self), EmuError> {
-        let tun = |ns| Self::tun(ns).map_err(EmuError::os("make a TUN device"));
-        Ok((tun(outside)?, tun(inside)?))
+        let asked = std::env::var("ALCC_EMULATE_DEVICE").ok();
+        let asked = asked.as_deref();
+        let tun = match asked {
+            Some("veth") => Err(io::Error::other("not asked for")),
+            _ => Self::tun(outside).and_then(|a| Ok((a, Self::tun(inside)?))),
+        };
+        let tun = match tun {
+            Ok(pair) => return Ok(pair),
+            Err(e) => e,
+        };
+        let veth = match asked {
+            Some("tun") => Err(io::Error::other("not asked for")),
+            _ => Self::veth_pair(outside, inside),
+        };
+        veth.map_err(|veth| {
+            let fix = match OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open("/dev/net/tun")
+            {
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                    "run it as root, or let everyone make TUN devices: chmod 0666 /dev/net/tun"
+                }
+                Err(_) => "load the kernel module tun: modprobe tun",
+                Ok(_) => "run it as root",
+            };
+            EmuError::NoDevice {
+                tun: format!("TUN: {tun}"),
+                packet: format!("veth: {veth}"),
+                fix: fix.to_owned(),
+            }
+        })
+    }
+
+    fn veth_pair(outside: &Namespace, inside: &Namespace) -> io::Result<(Self, Self)> {
+        let hidden = Namespace::new().map_err(io::Error::other)?;
+        Ok((
+            Self::veth(outside, &hidden, "outer")?,
+            Self::veth(inside, &hidden, "inner")?,
+        ))
+    }
+
+    fn veth(namespace: &Namespace, hidden: &Namespace, far_name: &str) -> io::Result<Self> {
+        let mut number = 0;
+        loop {
+            let name = format!("alcc{number}");
+            match PacketSocket::pair(namespace, &name, hidden, far_name) {
+                Ok((socket, netlink, index)) => {
+                    return Ok(Self {
+                        wire: Wire::Veth(socket),
+                        netlink,
+                        name,
+                        index,
+                    });
+                }
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists && number < 1000 => number += 1,
+                Err(e) => return Err(e),
+            }
+        }
     }
 
     /// A TUN device in `namespace`; it disappears with this value.
-    pub(crate) fn tun(namespace: &Namespace) -> io::Result<Self> {
+    fn tun(namespace: &Namespace) -> io::Result<Self> {
         let made = namespace.run(|| -> io::Result<_> {
             let (tun, name) = open_tun()?;
             silence_ipv6(&name);
@@ -45,7 +108,7 @@ impl Device {
             ],
         )?;
         Ok(Self {
-            tun,
+            wire: Wire::Tun(tun),
             netlink,
             name,
             index,
@@ -91,27 +154,60 @@ impl Device {
 
     /// Reads one packet; `WouldBlock` when there is none.
     pub(crate) fn recv(&self, into: &mut [u8]) -> io::Result<usize> {
-        (&self.tun).read(into)
+        match &self.wire {
+            Wire::Tun(tun) => (&*tun).read(into),
+            Wire::Veth(socket) => socket.recv(into),
+        }
     }
 
     pub(crate) fn send(&self, packet: &[u8]) -> io::Result<()> {
-        (&self.tun).write(packet).map(|_| ())
+        match &self.wire {
+            Wire::Tun(tun) => (&*tun).write(packet).map(|_| ()),
+            Wire::Veth(socket) => socket.send(packet),
+        }
     }
 
     /// What kind of device it is.
     pub(crate) const fn kind(&self) -> &'static str {
-        "tun"
+        match self.wire {
+            Wire::Tun(_) => "tun",
+            Wire::Veth(_) => "veth",
+        }
     }
 
     /// Packets that the kernel dropped because the relay did not read them in time.
-    pub(crate) fn kernel_drops(&self) -> io::Result<u64> {
-        self.netlink.link(&self.name).map(|l| l.tx_dropped)
+    pub(crate) fn unread(&self) -> u64 {
+        let device = self.netlink.link(&self.name).map_or(0, |l| l.tx_dropped);
+        match &self.wire {
+            Wire::Tun(_) => device,
+            Wire::Veth(socket) => device + socket.dropped(),
+        }
+    }
+
+    /// Packets that the kernel dropped after the relay had handed them over.
+    pub(crate) fn undelivered(&self) -> u64 {
+        match &self.wire {
+            Wire::Tun(_) => 0,
+            Wire::Veth(socket) => socket.undelivered(),
+        }
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        // A TUN device goes with its descriptor; the pair would go with the hidden namespace, but some time later.
+        if matches!(self.wire, Wire::Veth(_)) {
+            let _ = self.netlink.delete_link(self.index);
+        }
     }
 }
 
 impl AsFd for Device {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.tun.as_fd()
+        match &self.wire {
+            Wire::Tun(tun) => tun.as_fd(),
+            Wire::Veth(socket) => socket.as_fd(),
+        }
     }
 }
 
@@ -143,6 +239,6 @@ fn open_tun() -> io::Result<(File, String)> {
 
 /// Keeps the kernel's own IPv6 chatter (router solicitations, multicast reports) off the link, where it would take delivery
 /// opportunities. Without IPv6 in the kernel there is no such file.
-fn silence_ipv6(name: &str) {
+pub(crate) fn silence_ipv6(name: &str) {
     let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
 }

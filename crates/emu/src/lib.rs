@@ -33,6 +33,7 @@ mod histogram;
 mod namespace;
 mod netlink;
 mod packet_log;
+mod packet_socket;
 mod privilege;
 mod relay;
 mod report;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The few requests to the kernel's routing socket that an emulated link needs.
-use crate::{EmuError, Namespace};
+use crate::Namespace;
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
 };
@@ -37,12 +37,6 @@ impl Netlink {
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
         Ok(Self { socket })
-    }
-
-    pub(crate) fn open(namespace: &Namespace) -> Result<Self, EmuError> {
-        namespace
-            .run(Self::here)?
-            .map_err(EmuError::os("open a routing socket"))
     }
 
     fn request(

@@ -180,7 +180,10 @@ impl Relay {
     fn finish(self, realtime: bool) -> EmuReport {
         let duration = self.now().since(Time::ZERO);
         let device = self.outside.kind();
-        let drops = [&self.outside, &self.inside].map(|d| d.kernel_drops().unwrap_or(0));
+        let drops = [
+            self.outside.unread() + self.inside.undelivered(),
+            self.inside.unread() + self.outside.undelivered(),
+        ];
         let mut report = EmuReport {
             duration,
             lateness_p50: self.lateness.quantile(0.5),

@@ -31,7 +31,8 @@ pub struct DirectionReport {
     pub write_failed: u64,
     /// Packets inside the model at the stop.
     pub inside: u64,
-    /// Packets that the kernel dropped before the relay could read them; not part of the model, not in `read`.
+    /// Packets that the kernel dropped before the relay could read them (these are not in `read`) or, with `veth`, after it had handed them
+    /// over (these are in `delivered`); not part of the model.
     pub kernel_dropped: u64,
     /// Time at the bottleneck: mean.
     pub queue_delay_mean: Option<Span>,
