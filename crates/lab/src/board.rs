@@ -28,6 +28,8 @@ pub struct Plan {
     pub tools: Tools,
     /// The command line, for the report.
     pub command: String,
+    /// Folder for the runtime's logs: LINK/RUN/SCHEME/PROCESS.csv in it.
+    pub log: Option<PathBuf>,
 }
 
 /// Carries it out. `progress` gets the part that is done, 0 to 1, and what is being done.
@@ -60,9 +62,13 @@ pub fn compare(
                 duration: plan.duration,
                 run,
                 tools: &plan.tools,
+                log: plan
+                    .log
+                    .as_ref()
+                    .map(|log| log.join(&link.name).join(run.to_string())),
             };
             let measured = live::run(&experiment, stop, &mut |part| {
-                progress((done + part) / total, &what)
+                progress((done + part) / total, &what);
             })?;
             results.flows.extend(measured.rows);
             results.series.extend(measured.series);
@@ -135,7 +141,11 @@ fn sentence(rows: &[Row], groups: &[Group]) -> String {
     }
     let (plain, ours): (Vec<&Row>, Vec<&Row>) =
         schemes.into_iter().partition(|r| r.feedback == "kernel");
-    let Some(base) = plain.iter().find(|r| r.scheme == "cubic").or(plain.first()) else {
+    let Some(base) = plain
+        .iter()
+        .find(|r| r.scheme == "cubic")
+        .or_else(|| plain.first())
+    else {
         return String::new();
     };
     let Some([base_mbps, base_ms]) = standing(groups, &base.scheme) else {
@@ -229,14 +239,17 @@ pub fn table(results: &Results) -> String {
     for group in &results.summary.groups {
         let mut cells = vec![group.link.clone(), group.scheme.clone()];
         for (field, _, factor, digits) in COLUMNS {
-            cells.push(group.fields.get(*field).map_or("-".to_owned(), |s| {
-                let show = |v: f64| format!("{:.*}", *digits, v * factor);
-                if group.runs > 1 {
-                    format!("{} ({}-{})", show(s.median), show(s.min), show(s.max))
-                } else {
-                    show(s.median)
-                }
-            }));
+            cells.push(group.fields.get(*field).map_or_else(
+                || "-".to_owned(),
+                |s| {
+                    let show = |v: f64| format!("{:.*}", *digits, v * factor);
+                    if group.runs > 1 {
+                        format!("{} ({}-{})", show(s.median), show(s.min), show(s.max))
+                    } else {
+                        show(s.median)
+                    }
+                },
+            ));
         }
         lines.push(cells);
     }
@@ -362,7 +375,7 @@ mod tests {
         let text = table(&results);
         let at: Vec<usize> = text
             .lines()
-            .map(|l| l.rfind("1400").or(l.rfind(" 140")).unwrap_or(0))
+            .map(|l| l.rfind("1400").or_else(|| l.rfind(" 140")).unwrap_or(0))
             .collect();
         assert_eq!(text.lines().count(), 3);
         assert_eq!(at[1], at[2], "{text}");

@@ -13,7 +13,7 @@ use alcc_emu::{Dir, Emulator, Namespace, Observer, Subnet};
 use alcc_link::{DropReason, Outcome};
 use alcc_units::{Bytes, Span, Time};
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -35,6 +35,8 @@ pub struct Experiment<'a> {
     pub run: u32,
     /// The programs.
     pub tools: &'a Tools,
+    /// Folder for the runtime's own log of its readings, one folder in it per controlled scheme.
+    pub log: Option<PathBuf>,
 }
 
 /// What a run yielded, one element per scheme, in their order.
@@ -144,7 +146,14 @@ fn start(
         let folder = scratch.join(i.to_string());
         fs::create_dir(&folder).map_err(LabError::os(format!("make {}", folder.display())))?;
         let (outside, inside) = (Namespace::new()?, Namespace::new()?);
-        let server = Server::start(&outside, scheme, experiment.tools, &folder, files)?;
+        let server = Server::start(
+            &outside,
+            scheme,
+            experiment.tools,
+            &folder,
+            files,
+            experiment.log.as_deref(),
+        )?;
         servers.push((outside, inside, server));
     }
     let spaces: Vec<_> = servers

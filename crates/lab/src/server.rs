@@ -37,13 +37,14 @@ pub(crate) struct RuntimeReport {
 
 impl Server {
     /// Starts nginx, below `alcc run` if the scheme is controlled, and waits until it answers. `folder` is the server's own and exists;
-    /// `files` holds [`FILE`].
+    /// `files` holds [`FILE`]. The runtime writes its readings into a folder in `log`.
     pub(crate) fn start(
         namespace: &Namespace,
         scheme: &Scheme,
         tools: &Tools,
         folder: &Path,
         files: &Path,
+        log: Option<&Path>,
     ) -> Result<Self, LabError> {
         let configuration = folder.join("nginx.conf");
         fs::write(&configuration, nginx_configuration(folder, files))
@@ -54,9 +55,11 @@ impl Server {
                 let mut command = Command::new(&tools.alcc);
                 command
                     .args(["run", "--cc", &spec.to_string(), "--under", &scheme.kernel])
-                    .arg(format!("--json={}", folder.join("runtime.json").display()))
-                    .arg("--")
-                    .arg(&tools.nginx);
+                    .arg(format!("--json={}", folder.join("runtime.json").display()));
+                if let Some(log) = log {
+                    command.arg("--log").arg(log.join(&scheme.name));
+                }
+                command.arg("--").arg(&tools.nginx);
                 command
             }
         };

@@ -41,6 +41,9 @@ pub(crate) struct Args {
     /// Folder for report.html, results.json and flows.csv
     #[arg(long, value_name = "DIR", default_value = "out/compare")]
     out: PathBuf,
+    /// Folder for the runtime's readings of every controlled connection, as CSV
+    #[arg(long, value_name = "DIR")]
+    log: Option<PathBuf>,
     /// Print one JSON object instead of the table
     #[arg(long)]
     json: bool,
@@ -53,6 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         duration: checked(args.duration)?,
         runs: args.runs,
         tools: tools()?,
+        log: args.log.clone(),
         command: command_line(),
     };
     carry_out(&plan, &args.out, args.json)

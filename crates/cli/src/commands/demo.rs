@@ -35,6 +35,9 @@ pub(crate) struct Args {
     /// Folder for report.html, results.json and flows.csv
     #[arg(long, value_name = "DIR", default_value = "out/demo")]
     out: PathBuf,
+    /// Folder for the runtime's readings of every controlled connection, as CSV
+    #[arg(long, value_name = "DIR")]
+    log: Option<PathBuf>,
     /// Print one JSON object instead of the table
     #[arg(long)]
     json: bool,
@@ -51,6 +54,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         duration: compare::checked(args.duration)?,
         runs: 1,
         tools: compare::tools()?,
+        log: args.log.clone(),
         command: compare::command_line(),
     };
     compare::carry_out(&plan, &args.out, args.json)
