@@ -51,23 +51,31 @@ pub fn prepare() -> Result<Privilege, EmuError> {
     Ok(Privilege::UserNamespace)
 }
 
-/// Whether emulation can work here, tried in a child process: the caller stays as it is and may have threads.
+/// Whether emulation can work here: makes a link and drops it. Without privileges it asks a child process whether a user namespace can
+/// be had: the caller stays as it is and may have threads.
 ///
 /// # Errors
 /// What [`prepare`] and the making of a link would say.
 pub fn available() -> Result<(), EmuError> {
-    // A user namespace can be entered by a single thread only, so an unprivileged process with threads asks a child of its own. After
-    // fork() in a process with threads only the system calls below are made, besides small allocations that glibc keeps safe.
     if administers_current() {
-        return Namespace::new().map(|_| ());
+        let (outside, inside) = (Namespace::new()?, Namespace::new()?);
+        let net = crate::Subnet::default();
+        let spec = crate::PathSpec::default();
+        return crate::Emulator::start(&outside, &inside, net, spec, Box::new(crate::Silent))?
+            .stop()
+            .map(|_| ());
     }
-    // SAFETY: the child makes system calls only and leaves by _exit.
+    // Some systems admit the namespace and refuse to give it a user: both have to be tried.
+    let map = format!("{uid} {uid} 1", uid = geteuid());
+    // SAFETY: the child of a process with threads may make system calls only, and does; it leaves by _exit.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        // SAFETY: plain system calls.
+        // SAFETY: plain system calls; pointers and lengths are those of constants and of `map`.
         unsafe {
-            let ok = libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET) == 0;
-            libc::_exit(i32::from(!ok));
+            let entered = libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET) == 0;
+            let file = libc::open(c"/proc/self/uid_map".as_ptr(), libc::O_WRONLY);
+            let mapped = libc::write(file, map.as_ptr().cast(), map.len()) == map.len() as isize;
+            libc::_exit(i32::from(!(entered && mapped)));
         }
     }
     if pid < 0 {

@@ -97,10 +97,8 @@ impl Relay {
             if ready[2] {
                 return Ok(self.finish(realtime));
             }
-            for i in 0..2 {
-                if ready[i] {
-                    self.take_in(i)?;
-                }
+            for (i, _) in ready[..2].iter().enumerate().filter(|(_, ready)| **ready) {
+                self.take_in(i)?;
             }
         }
     }

@@ -36,7 +36,7 @@ pub struct DirectionReport {
     pub kernel_dropped: u64,
     /// Time at the bottleneck: mean.
     pub queue_delay_mean: Option<Span>,
-    /// Time at the bottleneck: 95th percentile, to 1/32.
+    /// Time at the bottleneck: 95th percentile, to 1 %.
     pub queue_delay_p95: Option<Span>,
     /// Time at the bottleneck: maximum.
     pub queue_delay_max: Option<Span>,
