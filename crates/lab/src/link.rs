@@ -44,8 +44,41 @@ impl Link {
     pub fn synthetic(seed: u64) -> Self {
         // A test asks for it: an unknown name would be a slip of ours, and the first scenario no worse a link.
         let scenario = scenario(DEMO).unwrap_or(&SCENARIOS[0]);
-        let name = format!("{} (synthetic)", scenario.name);
+        Self::of_scenario(scenario, seed)
+    }
+
+    /// [`Link::cellular`] around a scenario of the project's own generator.
+    fn of_scenario(scenario: &Scenario, seed: u64) -> Self {
+        let name = format!("synth:{}", scenario.name);
         Self::cellular(name, scenario.generate(seed, Scenario::LENGTH), seed)
+    }
+
+    /// What a user may call a link: a trace file, or a synthetic scenario as `synth:NAME` or, if there is no such file, as `NAME`.
+    ///
+    /// # Errors
+    /// As [`Link::recorded`]; [`LabError::Trace`] for `synth:` and a name that is none.
+    pub fn open(what: &Path, seed: u64) -> Result<Self, LabError> {
+        let text = what.to_string_lossy();
+        if let Some(name) = text.strip_prefix("synth:") {
+            let known = || {
+                SCENARIOS
+                    .iter()
+                    .map(|s| s.name)
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            };
+            return match scenario(name) {
+                Some(scenario) => Ok(Self::of_scenario(scenario, seed)),
+                None => Err(LabError::Trace {
+                    path: what.to_owned(),
+                    why: format!("no scenario has that name: there are {}", known()),
+                }),
+            };
+        }
+        match scenario(&text) {
+            Some(scenario) if !what.exists() => Ok(Self::of_scenario(scenario, seed)),
+            _ => Self::recorded(what, seed),
+        }
     }
 
     /// [`Link::cellular`] around a trace file.
@@ -67,11 +100,11 @@ impl Link {
         Ok(Self::cellular(name, trace, seed))
     }
 
-    /// One link per file; of a folder every file directly in it that is no hidden one and no text about traces (`.md`), by name.
+    /// One link for each that [`Link::open`] understands; of a folder every file directly in it that is no hidden one and no text about traces (`.md`), by name.
     ///
     /// # Errors
-    /// As [`Link::recorded`]; also if there is no file at all.
-    pub fn all_recorded(paths: &[PathBuf], seed: u64) -> Result<Vec<Self>, LabError> {
+    /// As [`Link::open`]; also if there is none at all.
+    pub fn open_all(paths: &[PathBuf], seed: u64) -> Result<Vec<Self>, LabError> {
         let mut files = Vec::new();
         for path in paths {
             if !path.is_dir() {
@@ -94,10 +127,7 @@ impl Link {
                 source: io::Error::new(io::ErrorKind::NotFound, "the folders hold none"),
             });
         }
-        files
-            .iter()
-            .map(|file| Self::recorded(file, seed))
-            .collect()
+        files.iter().map(|file| Self::open(file, seed)).collect()
     }
 
     /// Round trip without queueing.
@@ -129,7 +159,7 @@ mod tests {
     fn the_demo_link_is_the_scenario_that_it_says() {
         assert!(scenario(DEMO).is_some());
         let link = Link::synthetic(1);
-        assert_eq!(link.name, "lte (synthetic)");
+        assert_eq!(link.name, "synth:lte");
         let RateSpec::Trace(trace) = link.path.down.rate else {
             panic!("the downlink follows a trace");
         };
@@ -145,18 +175,23 @@ mod tests {
         file("a", "3\n");
         file("README.md", "no trace");
         let paths = [folder.path().to_owned()];
-        let links = Link::all_recorded(&paths, 1).unwrap();
+        let links = Link::open_all(&paths, 1).unwrap();
         let names: Vec<_> = links.iter().map(|l| l.name.as_str()).collect();
         assert_eq!(names, ["a", "b.down"]);
         assert_eq!(links[0].min_rtt(), Span::from_millis(40));
         file("c", "1\nx\n");
-        let error = Link::all_recorded(&paths, 1).unwrap_err();
+        let error = Link::open_all(&paths, 1).unwrap_err();
         assert!(
             error.to_string().contains("line 2") && error.is_environment(),
             "{error}"
         );
-        assert!(Link::all_recorded(&[tempfile::tempdir().unwrap().path().to_owned()], 1).is_err());
-        let gone = Link::recorded(Path::new("/no/such/trace"), 1)
+        assert!(Link::open_all(&[tempfile::tempdir().unwrap().path().to_owned()], 1).is_err());
+        let named = |name: &str| Link::open(Path::new(name), 1);
+        assert_eq!(named("city-driving").unwrap().name, "synth:city-driving");
+        assert_eq!(named("synth:rapid").unwrap().name, "synth:rapid");
+        let error = named("synth:city-drivin").unwrap_err().to_string();
+        assert!(error.contains("city-driving"), "{error}");
+        let gone = Link::open(Path::new("/no/such/trace"), 1)
             .unwrap_err()
             .to_string();
         assert!(gone.contains("/no/such/trace"), "{gone}");

@@ -19,7 +19,7 @@ pub(crate) struct Args {
     /// In the emulator, with real programs and the kernel's TCP
     #[arg(long, required = true)]
     emu: bool,
-    /// Trace files in Mahimahi's format, or folders of them; may be repeated
+    /// Trace files in Mahimahi's format, folders of them, or synthetic scenarios (synth:city-driving); may be repeated
     #[arg(long, value_name = "DIR|FILE", required = true, num_args = 1.., env = "ALCC_TRACES")]
     traces: Vec<PathBuf>,
     /// What to compare: the kernel's (cubic) and ours above it (alcc-verus:r=4, alcc-copa/over=reno)
@@ -51,7 +51,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let plan = Plan {
-        links: Link::all_recorded(&args.traces, args.seed).map_err(Failure::usage)?,
+        links: Link::open_all(&args.traces, args.seed).map_err(Failure::usage)?,
         schemes: Scheme::list(&args.schemes).map_err(Failure::usage)?,
         duration: checked(args.duration)?,
         runs: args.runs,

@@ -16,7 +16,7 @@ use std::process::ExitCode;
     after_help = "Examples:\n  alcc demo\n  alcc demo --trace CampusWalk --duration 60s\n  alcc demo --schemes cubic,alcc-verus:r=2,alcc-verus:r=6"
 )]
 pub(crate) struct Args {
-    /// The link: a recorded trace in Mahimahi's format [default: a synthetic LTE link]
+    /// The link: a recorded trace in Mahimahi's format, or a synthetic scenario such as city-driving [default: synth:lte]
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// Length of the measurement
@@ -45,7 +45,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let link = match &args.trace {
-        Some(file) => Link::recorded(file, args.seed),
+        Some(file) => Link::open(file, args.seed),
         None => Ok(Link::synthetic(args.seed)),
     };
     let plan = Plan {
