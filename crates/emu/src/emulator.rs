@@ -100,24 +100,12 @@ impl Emulator {
         let started = Instant::now();
         let models = [Dir::Down, Dir::Up].map(|dir| (dir, spec.model(dir)));
         let relay = Relay::new(models, outer, inner, observer, started);
-        // The thread inherits the mask: signals belong to the program's other threads.
-        let mut before = SigSet::empty();
-        pthread_sigmask(
-            SigmaskHow::SIG_BLOCK,
-            Some(&SigSet::all()),
-            Some(&mut before),
-        )
-        .map_err(EmuError::os("block signals"))?;
-        let thread = std::thread::Builder::new()
-            .name("alcc-relay".to_owned())
-            .spawn(move || relay.run(&stopped));
-        pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&before), None)
-            .map_err(EmuError::os("unblock signals"))?;
+        let thread = deaf_thread("alcc-relay", move || relay.run(&stopped))?;
         Ok(Self {
             net,
             started,
             stop,
-            thread: Some(thread.map_err(EmuError::os("start the relay thread"))?),
+            thread: Some(thread),
         })
     }
 
@@ -165,4 +153,25 @@ impl Drop for Emulator {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// A thread that gets no signals: they belong to the program's own threads.
+pub(crate) fn deaf_thread<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, EmuError> {
+    // The thread inherits the mask.
+    let mut before = SigSet::empty();
+    pthread_sigmask(
+        SigmaskHow::SIG_BLOCK,
+        Some(&SigSet::all()),
+        Some(&mut before),
+    )
+    .map_err(EmuError::os("block signals"))?;
+    let thread = std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(work);
+    pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&before), None)
+        .map_err(EmuError::os("unblock signals"))?;
+    thread.map_err(EmuError::os(format!("start the thread {name}")))
 }

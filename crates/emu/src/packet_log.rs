@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::emulator::deaf_thread;
 use crate::{Dir, EmuError, Observer};
 use alcc_link::log::{Header, Line, format_line, write_header};
 use alcc_link::{Outcome, RateSpec};
@@ -50,10 +51,7 @@ impl PacketLog {
         };
         let files = [make(&paths[0])?, make(&paths[1])?];
         let (sender, receiver) = channel();
-        let writer = std::thread::Builder::new()
-            .name("alcc-log".to_owned())
-            .spawn(move || write_all(files, &receiver))
-            .map_err(EmuError::os("start a thread"))?;
+        let writer = deaf_thread("alcc-log", move || write_all(files, &receiver))?;
         let observer = Formatter {
             halves: [down, up].map(|spec| {
                 let mut text = String::with_capacity(CHUNK + 256);

@@ -14,6 +14,8 @@ use std::process::{Command, ExitCode};
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let spec = args.path_spec()?;
     let place = Place::find()?;
+    // Before the first thread: one that does not block SIGCHLD too would swallow it.
+    let processes = Processes::new()?;
     if !place.shared && !args.quiet {
         eprintln!(
             "alcc emulate: no privileges here: the other end of the link is an empty network, not this machine's"
@@ -22,7 +24,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let inside = Namespace::new().map_err(Failure::usage)?;
     let (link, log) = start(args, &place, &inside, &spec)?;
 
-    let processes = Processes::new()?;
     let address = match &args.outside {
         Some(_) => link.outside_addr(),
         None => place.far_end.unwrap_or(link.outside_addr()),

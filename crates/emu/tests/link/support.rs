@@ -6,21 +6,6 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Ends the test with a visible word where the machine cannot run it.
-macro_rules! needs_namespaces {
-    () => {
-        if let Err(why) = alcc_emu::available() {
-            eprintln!("skipped: {why}");
-            return;
-        }
-        if alcc_emu::prepare().is_err() {
-            eprintln!("skipped: run as root, or one test per process: namespaces need privileges");
-            return;
-        }
-    };
-}
-pub(crate) use needs_namespaces;
-
 pub(crate) fn link(
     spec: PathSpec,
     observer: Box<dyn Observer + Send>,

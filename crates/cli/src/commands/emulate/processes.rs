@@ -73,9 +73,9 @@ impl Processes {
             io::ErrorKind::NotFound => {
                 Failure::usage(format!("start {name}: not found: install it or check PATH"))
             }
-            io::ErrorKind::PermissionDenied => {
-                Failure::usage(format!("start {name}: no permission to run it"))
-            }
+            io::ErrorKind::PermissionDenied => Failure::usage(format!(
+                "start {name}: no permission to run it, or to look into a folder of PATH"
+            )),
             _ => Failure::usage(format!("start {name}: {e}")),
         })?;
         Ok(Pid::from_raw(child.id().cast_signed()))
