@@ -189,7 +189,7 @@ fn a_program_runs_inside_and_its_status_comes_back() {
         inside.spawn(command).unwrap().wait().unwrap().code(),
         Some(7)
     );
-    let missing = inside.spawn(std::process::Command::new("no-such-program-here"));
+    let missing = inside.spawn(std::process::Command::new("/usr/bin/no-such-program-here"));
     assert_eq!(missing.unwrap_err().kind(), std::io::ErrorKind::NotFound);
 }
 
