@@ -98,13 +98,14 @@ impl OverTcp {
         }
     }
 
-    /// How many of `wanted` bytes may be written now, with `queued` bytes in the kernel (written and not acknowledged). Less
-    /// than `wanted` shuts the gate: the program waits until [`OverTcp::opens`].
+    /// How many of `wanted` bytes may be written now, with `queued` bytes in the kernel (written and not acknowledged), of
+    /// them `unsent` not yet sent. Less than `wanted` shuts the gate: the program waits until [`OverTcp::opens`].
     pub fn room(
         &mut self,
         now: Time,
         wanted: Bytes,
         queued: Bytes,
+        unsent: Bytes,
         log: &mut dyn EventSink,
     ) -> Bytes {
         if self.is_idle() {
@@ -117,7 +118,7 @@ impl OverTcp {
             self.run_timer(now, log);
         }
         let allowance = self.cc.allowance();
-        let room = room(&allowance, queued, self.mss);
+        let room = room(&allowance, queued, unsent, self.mss);
         if room >= wanted {
             return wanted;
         }
@@ -214,7 +215,8 @@ impl OverTcp {
             self.round_ends = self.ledger.acked();
         }
         let limited = LimitedBy {
-            peer: tcp.unsent > Bytes::ZERO,
+            // Less than a segment waits for more of the program's data, not for the kernel's window.
+            peer: tcp.unsent >= self.mss,
             app: !self.shut && self.shut_since_ack == LimitedBy::default(),
             ..self.shut_since_ack
         };
@@ -273,7 +275,7 @@ impl OverTcp {
         let segments = (allowance.window.get() / self.mss.get() / 16)
             .clamp(1, 4)
             .min((allowance.quota.get() / self.mss.get()).max(1));
-        room(&allowance, queued, self.mss) >= self.mss * segments
+        room(&allowance, queued, Bytes::ZERO, self.mss) >= self.mss * segments
     }
 
     /// The program has been told to write again.
@@ -364,7 +366,13 @@ mod tests {
         let mut c = connection("fixed:window=5");
         assert_eq!(c.deadline(), None, "an idle connection wants no wake-up");
         assert_eq!(
-            c.room(at(0), Bytes::new(9_000), Bytes::ZERO, &mut Discard),
+            c.room(
+                at(0),
+                Bytes::new(9_000),
+                Bytes::ZERO,
+                Bytes::ZERO,
+                &mut Discard
+            ),
             Bytes::new(5_000)
         );
         c.wrote(at(0), Bytes::new(5_000), &mut Discard);
@@ -374,7 +382,14 @@ mod tests {
         assert!(c.opens(Bytes::new(3_000)));
         c.opened();
         assert_eq!(
-            c.room(at(42), Bytes::new(1_500), Bytes::new(3_000), &mut Discard),
+            c.room(
+                at(42),
+                Bytes::new(1_500),
+                Bytes::new(3_000),
+                Bytes::ZERO,
+                Bytes::ZERO,
+                &mut Discard
+            ),
             Bytes::new(1_500),
             "it fits: the gate stays open"
         );
@@ -386,7 +401,13 @@ mod tests {
     fn everything_acknowledged_and_nobody_waiting_is_idle() {
         let mut c = connection("fixed:window=5");
         assert_eq!(
-            c.room(at(0), Bytes::new(3_000), Bytes::ZERO, &mut Discard),
+            c.room(
+                at(0),
+                Bytes::new(3_000),
+                Bytes::ZERO,
+                Bytes::ZERO,
+                &mut Discard
+            ),
             Bytes::new(3_000)
         );
         c.wrote(at(0), Bytes::new(3_000), &mut Discard);
@@ -398,7 +419,13 @@ mod tests {
     #[test]
     fn a_silent_peer_is_watched_less_and_less_closely() {
         let mut c = connection("fixed:window=5");
-        c.room(at(0), Bytes::new(9_000), Bytes::ZERO, &mut Discard);
+        c.room(
+            at(0),
+            Bytes::new(9_000),
+            Bytes::ZERO,
+            Bytes::ZERO,
+            &mut Discard,
+        );
         c.wrote(at(0), Bytes::new(5_000), &mut Discard);
         c.progress(at(40), &read(0, 5_000), &mut Discard);
         assert!(c.deadline().unwrap() <= at(45));

@@ -7,12 +7,17 @@ use alcc_units::Bytes;
 /// The window is counted in segments: the last segment in flight may be a partial one (Nagle, TCP_CORK, the end of a
 /// response), and counting its bytes instead would leave room for less than one segment and stall the flow. When nothing
 /// is in flight one segment may always leave under a window, but not under a quota: a quota of zero means stop.
-pub fn room(allowance: &Allowance, in_flight: Bytes, mss: Bytes) -> Bytes {
+///
+/// `unsent` is what the sender holds already and has not sent (over TCP: in the kernel). What may be added fills its last
+/// segment up: otherwise a partial segment stays behind, is held back for up to 200 ms, and its acknowledgement looks like
+/// a queue that is not there.
+pub fn room(allowance: &Allowance, in_flight: Bytes, unsent: Bytes, mss: Bytes) -> Bytes {
     let mss = mss.get().max(1);
     let quota = allowance.quota.get() / mss;
     let window = (allowance.window.get() / mss).max(1);
     let segments = window.saturating_sub(in_flight.get() / mss).min(quota);
-    Bytes::new(segments.max(u64::from(allowance.ping)).saturating_mul(mss))
+    let whole = segments.max(u64::from(allowance.ping)).saturating_mul(mss);
+    Bytes::new(whole.saturating_sub(unsent.get() % mss))
 }
 
 #[cfg(test)]
@@ -24,7 +29,13 @@ mod tests {
     }
 
     fn leaves(allowance: &Allowance, in_flight: u64) -> u64 {
-        room(allowance, Bytes::new(in_flight), Bytes::new(1500)).get()
+        room(
+            allowance,
+            Bytes::new(in_flight),
+            Bytes::ZERO,
+            Bytes::new(1500),
+        )
+        .get()
     }
 
     #[test]
@@ -61,10 +72,27 @@ mod tests {
     }
 
     #[test]
+    fn a_partial_segment_that_waits_is_filled_up() {
+        // 248 bytes of header wait in the kernel: three segments are those and 2 * 1500 + 1252 bytes of the file.
+        let room = |unsent| {
+            room(
+                &window(6_000),
+                Bytes::new(1_748),
+                Bytes::new(unsent),
+                Bytes::new(1500),
+            )
+            .get()
+        };
+        assert_eq!(room(248), 3 * 1500 - 248);
+        assert_eq!(room(1_748), 3 * 1500 - 248);
+        assert_eq!(room(1_500), 3 * 1500);
+    }
+
+    #[test]
     fn no_limit_is_no_overflow() {
         assert!(leaves(&Allowance::UNLIMITED, u64::MAX / 2) > 1 << 40);
         assert_eq!(
-            room(&Allowance::UNLIMITED, Bytes::ZERO, Bytes::ZERO),
+            room(&Allowance::UNLIMITED, Bytes::ZERO, Bytes::ZERO, Bytes::ZERO),
             Bytes::MAX
         );
     }

@@ -139,10 +139,10 @@ impl<W: Waker> Conn<W> {
             return wanted;
         }
         let was_shut = inner.flow.is_shut();
-        let queued = kernel::queued(self.fd);
+        let (queued, unsent) = (kernel::queued(self.fd), kernel::unsent(self.fd));
         let room = inner
             .flow
-            .room(now, Bytes::new(wanted as u64), queued, &mut Discard)
+            .room(now, Bytes::new(wanted as u64), queued, unsent, &mut Discard)
             .get();
         if inner.flow.is_shut() {
             if !was_shut {

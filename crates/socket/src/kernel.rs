@@ -125,11 +125,23 @@ pub(crate) fn tcp_progress(fd: RawFd) -> Option<TcpProgress> {
     })
 }
 
-/// Bytes written and not acknowledged.
+/// Linux's ioctl for bytes written and not sent (linux/sockios.h).
+const SIOCOUTQNSD: libc::c_ulong = 0x894B;
+
+/// Bytes written and not acknowledged (`SIOCOUTQ`, which is `TIOCOUTQ`).
 pub(crate) fn queued(fd: RawFd) -> Bytes {
+    count(fd, libc::TIOCOUTQ)
+}
+
+/// Bytes written and not sent.
+pub(crate) fn unsent(fd: RawFd) -> Bytes {
+    count(fd, SIOCOUTQNSD)
+}
+
+fn count(fd: RawFd, request: libc::c_ulong) -> Bytes {
     let mut n: c_int = 0;
-    // SAFETY: SIOCOUTQ (= TIOCOUTQ) stores an int.
-    let rc = unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut n) };
+    // SAFETY: both requests store an int.
+    let rc = unsafe { libc::ioctl(fd, request as _, &raw mut n) };
     Bytes::new(if rc == 0 {
         u64::try_from(n).unwrap_or(0)
     } else {

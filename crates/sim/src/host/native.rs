@@ -248,7 +248,7 @@ impl Host for Native {
                 self.limited.peer = true;
                 return;
             }
-            if room(&allowance, in_flight, MSS) < MSS {
+            if room(&allowance, in_flight, Bytes::ZERO, MSS) < MSS {
                 let window_full = allowance.window.saturating_sub(in_flight) < allowance.quota;
                 self.limited.window |= window_full;
                 self.limited.quota |= !window_full;

@@ -79,7 +79,13 @@ impl OverTcpHost {
                 self.full = true;
                 break;
             }
-            let room = over.room(now, CHUNK, self.tcp.queued(), &mut Discard);
+            let room = over.room(
+                now,
+                CHUNK,
+                self.tcp.queued(),
+                self.tcp.unsent(),
+                &mut Discard,
+            );
             let len = room.min(free);
             if len > Bytes::ZERO {
                 self.tcp.write(now, len);

@@ -75,6 +75,11 @@ impl Tcp {
         Bytes::new(self.written - self.complete)
     }
 
+    /// Written and not sent (`SIOCOUTQNSD`).
+    pub(super) fn unsent(&self) -> Bytes {
+        Bytes::new(self.written - self.next)
+    }
+
     /// What a write would take now.
     pub(super) fn free(&self) -> Bytes {
         Bytes::new(self.buffer).saturating_sub(self.queued())
@@ -99,7 +104,7 @@ impl Tcp {
         TcpProgress {
             acked: self.complete,
             written: self.written,
-            unsent: Bytes::new(self.written - self.next),
+            unsent: self.unsent(),
             retransmits: self.tally.retransmits,
             repairing: self.board.in_recovery(),
             min_rtt: if seen.is_zero() {

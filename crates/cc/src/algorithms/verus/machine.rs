@@ -377,7 +377,9 @@ impl Verus {
             self.restart(cx, "the profile does not reach the delay");
             return;
         };
-        self.window = self.under_ceiling(window).max(1.0);
+        // A single segment in flight waits for a delayed acknowledgement, and its delay would be learned as the path's.
+        let least = if self.settings.careful { 2.0 } else { 1.0 };
+        self.window = self.under_ceiling(window).max(least);
         self.quota = if verdict.suppress {
             Bytes::ZERO
         } else {

@@ -120,7 +120,12 @@ impl Controller for Verus {
         self.in_flight = sent.in_flight_before + sent.len;
         self.quota = self.quota.saturating_sub(sent.len);
         self.newest = self.newest.max(sent.pn);
-        Tag(u64::from(self.label()))
+        let label = u64::from(self.label());
+        if self.settings.careful {
+            Tag(label.min(self.packets(self.in_flight).max(1)))
+        } else {
+            Tag(label)
+        }
     }
 
     fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
@@ -130,9 +135,11 @@ impl Controller for Verus {
         if let Some(rate) = ack.rate {
             self.newest_rate = rate.as_bps() as f64 / 8e3 / self.mss.get() as f64;
         }
+        // What waited for a window below ours was not in flight under its label.
+        let usable = !ack.limited.app && !(self.settings.careful && ack.limited.peer);
         for packet in ack.acked {
             if packet.pn >= self.session {
-                self.acknowledged(cx, packet, !ack.limited.app);
+                self.acknowledged(cx, packet, usable);
             }
         }
         if self.slow_start {
