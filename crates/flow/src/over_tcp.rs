@@ -295,6 +295,11 @@ impl OverTcp {
         self.cc.allowance().rate.map(|rate| rate.max(floor))
     }
 
+    /// Stream position up to which we know what was written.
+    pub fn written(&self) -> u64 {
+        self.ledger.written()
+    }
+
     /// In flight as of the last reading.
     pub fn in_flight(&self) -> Bytes {
         self.ledger.in_flight()
@@ -386,7 +391,6 @@ mod tests {
                 at(42),
                 Bytes::new(1_500),
                 Bytes::new(3_000),
-                Bytes::ZERO,
                 Bytes::ZERO,
                 &mut Discard
             ),

@@ -46,6 +46,8 @@ struct Inner<W> {
     flow: OverTcp,
     waker: W,
     pacing: u64,
+    /// Writes that the kernel may have taken and we have not entered yet.
+    writing: u32,
     closed: bool,
     reported: Counters,
 }
@@ -64,6 +66,7 @@ impl<W: Waker> Conn<W> {
             flow,
             waker,
             pacing: u64::MAX,
+            writing: 0,
             closed: false,
             reported: Counters::default(),
         };
@@ -104,6 +107,7 @@ impl<W: Waker> Conn<W> {
                 .unwrap_or(left)
                 .min(left);
             if room == 0 && left > 0 {
+                runtime.guarded(|| self.wrote(runtime, 0));
                 if !(write.blocking)() {
                     kernel::set_errno(libc::EAGAIN);
                     return -1;
@@ -113,12 +117,11 @@ impl<W: Waker> Conn<W> {
             }
             let n = (write.real)(done, room);
             let errno = kernel::errno();
-            if n > 0 {
-                runtime.guarded(|| self.wrote(runtime, n as usize));
-                done += n as usize;
-            }
+            let written = usize::try_from(n).unwrap_or(0);
+            runtime.guarded(|| self.wrote(runtime, written));
+            done += written;
             // Cut short by the gate, a program that waits in the call is served until all is written, as without us.
-            let cut = n > 0 && n as usize == room && room < left;
+            let cut = written > 0 && written == room && room < left;
             if !(cut && (write.blocking)()) {
                 kernel::set_errno(errno);
                 return if done > 0 { done as isize } else { n };
@@ -135,6 +138,7 @@ impl<W: Waker> Conn<W> {
         let now = kernel::now();
         let mut inner = self.lock();
         let reaches = inner.waker.reaches();
+        inner.writing += 1;
         if inner.closed || !runtime.settings().enforcement.gate || !(reaches || blocking()) {
             return wanted;
         }
@@ -156,8 +160,11 @@ impl<W: Waker> Conn<W> {
     fn wrote(self: &Arc<Self>, runtime: &Runtime<W>, n: usize) {
         let now = kernel::now();
         let mut inner = self.lock();
-        inner.flow.wrote(now, Bytes::new(n as u64), &mut Discard);
-        self.activate(runtime);
+        inner.writing = inner.writing.saturating_sub(1);
+        if n > 0 {
+            inner.flow.wrote(now, Bytes::new(n as u64), &mut Discard);
+            self.activate(runtime);
+        }
     }
 
     /// Called with the connection locked, like the loop's decision to let it rest.
@@ -196,10 +203,14 @@ impl<W: Waker> Conn<W> {
         } else {
             kernel::tcp_progress(self.fd)
         };
-        let Some(tcp) = tcp else {
+        let Some(mut tcp) = tcp else {
             inner.closed = true;
             return self.rest();
         };
+        if inner.writing > 0 {
+            // The kernel may know of a write that we do not know yet: it would be counted twice.
+            tcp.written = tcp.written.min(inner.flow.written());
+        }
         inner.flow.progress(now, &tcp, &mut Discard);
         runtime.count(&Totals {
             readings: 1,

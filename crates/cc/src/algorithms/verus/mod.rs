@@ -96,7 +96,7 @@ impl Controller for Verus {
     fn needs(&self) -> Needs {
         Needs {
             per_packet_ack: true,
-            feedback_period: self.settings.epoch / 2,
+            feedback_period: self.settings.epoch,
             ..Needs::default()
         }
     }
