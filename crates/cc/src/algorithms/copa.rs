@@ -7,7 +7,7 @@
 //!
 //! | constant | `tuned` | `paper` | `original` | `mvfst` | source |
 //! |---|---|---|---|---|---|
-//! | delta, 1/packets | 0.2 | 0.5 | 0.5 | 0.04 | section 2; genericCC; mvfst |
+//! | delta, 1/packets | 0.18 | 0.5 | 0.5 | 0.04 | section 2; genericCC; mvfst |
 //! | mode | fixed | auto | auto | fixed | section 2.2 |
 //! | minimum RTT over | 10 s or 20 minima | 10 s | 10 s or 20 minima | 10 s | section 2.1 |
 //! | standing RTT over | srtt/2, ACK period, at most srtt | srtt/2 | srtt/2 | srtt/2 | section 2.1 |

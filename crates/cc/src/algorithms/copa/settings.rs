@@ -108,7 +108,7 @@ impl Settings {
     /// delta is where recorded 3G channels (60 s, 40 ms) give the most throughput at 45 ms one way, with some to spare: 0.1 has
     /// 51 ms on the worst of five, 0.2 has 42. `overload` below 5 triggers within the ordinary limit cycle.
     pub(super) const TUNED: Self = Self {
-        delta: 0.2,
+        delta: 0.18,
         largest_queue: 25.0,
         auto: false,
         long_minimum: true,

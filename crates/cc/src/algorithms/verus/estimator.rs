@@ -32,6 +32,8 @@ pub(super) struct EpochEnd {
     pub(super) no_increase: bool,
     /// A sample above the limit may cut now (once per round trip).
     pub(super) may_cut: bool,
+    /// Bound on the error of the samples, ms; 0 for the forms that do not ask.
+    pub(super) error: f64,
 }
 
 /// What the controller has to do about it.
@@ -163,14 +165,16 @@ impl Estimator {
         let new = settings.alpha * old + (1.0 - settings.alpha) * raw;
         let tested = if settings.ratio_on_new { new } else { old };
         let floor = self.d_min.max(SMALLEST);
-        let limit = settings.ratio * floor;
-        let quiet = settings.quiet * (limit - floor);
+        let base = settings.base(floor);
+        let limit = settings.ratio * base;
+        // A rise that the samples cannot show reliably is none.
+        let quiet = settings.quiet * (limit - base) + end.error;
         if settings.sharp && raw > limit {
             if end.may_cut && !end.frozen {
                 self.d_est = floor.max(self.d_est.min(limit) * limit / raw);
                 verdict.cut = true;
             }
-        } else if tested / floor > settings.soft_ratio() {
+        } else if tested / base > settings.soft_ratio() {
             if !end.frozen {
                 self.d_est = floor.max(self.d_est - settings.up);
                 if settings.suppress && self.d_est <= floor {
@@ -220,6 +224,7 @@ mod tests {
             frozen: false,
             no_increase: false,
             may_cut: true,
+            error: 0.0,
         }
     }
 

@@ -69,6 +69,8 @@ pub(super) struct Verus {
     /// Delivery rate for the cap, packets per ms; 0 before the first sample.
     pub(super) rate: f64,
     pub(super) newest_rate: f64,
+    /// Bound on the error of the newest samples, ms.
+    pub(super) error: f64,
     /// Since when the path has been much faster than the curve says.
     pub(super) contradicted: Option<Time>,
     /// What a loss has shown the path to hold, packets; grows until it no longer matters. A buffer too short for the
@@ -106,6 +108,7 @@ impl Verus {
             may_cut: true,
             rate: 0.0,
             newest_rate: 0.0,
+            error: 0.0,
             contradicted: None,
             ceiling: None,
             relearning: false,
@@ -363,8 +366,10 @@ impl Verus {
             frozen: self.repair.is_some_and(|repair| repair.frozen),
             no_increase: self.settings.careful && std::mem::take(&mut self.idle_sender),
             may_cut: self.may_cut,
+            error: if self.settings.careful { self.error } else { 0.0 },
         };
-        let verdict = if self.settings.careful && in_flight == 0 {
+        // Nothing in flight teaches nothing, unless the sender waits for us: on a short path all arrives within the epoch.
+        let verdict = if self.settings.careful && in_flight == 0 && end.no_increase {
             Verdict::default()
         } else {
             self.estimator.epoch(&end, &self.settings)
@@ -421,7 +426,7 @@ impl Verus {
     pub(super) fn cap(&self) -> Option<f64> {
         let by_window = self.settings.flight_cap.map(|factor| factor * self.window);
         let by_rate = (self.settings.rate_cap && self.rate > 0.0 && !self.slow_start)
-            .then_some(self.rate * self.settings.ratio * self.estimator.d_min);
+            .then_some(self.rate * self.settings.ratio * self.settings.base(self.estimator.d_min));
         let cap = by_window.into_iter().chain(by_rate).reduce(f64::min)?;
         Some(cap.max(CAP_FLOOR))
     }

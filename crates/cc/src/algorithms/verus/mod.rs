@@ -135,6 +135,7 @@ impl Controller for Verus {
         if let Some(rate) = ack.rate {
             self.newest_rate = rate.as_bps() as f64 / 8e3 / self.mss.get() as f64;
         }
+        self.error = ack.rtt_error.as_millis_f64();
         // What waited for a window below ours was not in flight under its label.
         let usable = !ack.limited.app && !(self.settings.careful && ack.limited.peer);
         for packet in ack.acked {

@@ -17,6 +17,7 @@
 //! | `decrease` (M) | 0.7 | 0.7 | 0.7 | – | P eq. 6 no number; C |
 //! | `refit` | 1 | 1 | 1 | s | P section 5; C |
 //! | `rho` | 1 | 2 | 2 | – | C: the smoothing of its curve fit |
+//! | `least_base` | 10 | – | – | ms | ours: the least base delay that R refers to |
 //! | slow start ends at | `D_min (1 + 0.3 )` | `15 D_min` | 500 ms | RTT | P "e.g. 15"; C |
 //! | `start_window` | 10 | 1 | 1 | packets | RFC 6928 for ours; P, C |
 //! | `quiet` | 0.05 | – | – | share of (R-1) | ours: a queue below it is jitter |
@@ -75,6 +76,8 @@ pub(super) struct Settings {
     pub(super) decrease: f64,
     pub(super) refit: Span,
     pub(super) rho: f64,
+    /// A smaller base delay counts as this many ms: on a short path the tolerated queue would be less than the jitter.
+    pub(super) least_base: f64,
     /// The curve's node divisor, once lowered, stays low until a restart.
     pub(super) sticky_divisor: bool,
     pub(super) exit_at: ExitAt,
@@ -122,6 +125,7 @@ impl Settings {
         decrease: 0.7,
         refit: Span::from_secs(1),
         rho: 2.0,
+        least_base: 0.0,
         sticky_divisor: true,
         exit_at: ExitAt::Fixed(500.0),
         start_window: 1.0,
@@ -174,6 +178,11 @@ impl Settings {
         ..Self::PAPER
     };
 
+    /// The base delay that ratios refer to, ms.
+    pub(super) fn base(&self, d_min: f64) -> f64 {
+        d_min.max(self.least_base)
+    }
+
     /// Where the ratio branch of equation 4 begins.
     pub(super) fn soft_ratio(&self) -> f64 {
         1.0 + self.soft * (self.ratio - 1.0)
@@ -185,7 +194,7 @@ impl Settings {
             ExitAt::Fixed(ms) => ms,
             ExitAt::Multiple(n) => n * d_min,
             ExitAt::Queue { share, floor, cap } => {
-                d_min + (share * (self.ratio - 1.0) * d_min).clamp(floor, cap)
+                d_min + (share * (self.ratio - 1.0) * self.base(d_min)).clamp(floor, cap)
             }
         }
     }

@@ -181,7 +181,7 @@ fn stories() {
             "305 fitted up to 103",
             "1305 fitted up to 205",
             "2305 fitted up to 205",
-            "3305 fitted up to 212",
+            "3305 fitted up to 217",
         ]
     );
 }
