@@ -137,7 +137,7 @@ impl Controller for Verus {
         }
         self.error = ack.rtt_error.as_millis_f64();
         // What waited for a window below ours was not in flight under its label.
-        let usable = !ack.limited.app && !(self.settings.careful && ack.limited.peer);
+        let usable = !(ack.limited.app || self.settings.careful && ack.limited.peer);
         for packet in ack.acked {
             if packet.pn >= self.session {
                 self.acknowledged(cx, packet, usable);
