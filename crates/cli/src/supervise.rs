@@ -50,7 +50,7 @@ pub(crate) fn run(command: &mut Command) -> Result<ExitCode, Failure> {
                 Ok(WaitStatus::StillAlive) => break,
                 Ok(WaitStatus::Exited(pid, code)) if pid == child => status = Some(code),
                 Ok(WaitStatus::Signaled(pid, signal, _)) if pid == child => {
-                    status = Some(128 + signal as i32)
+                    status = Some(128 + signal as i32);
                 }
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(_) => {

@@ -36,10 +36,10 @@ fn limited(
     let Some((conn, runtime)) = controlled(fd).zip(process::runtime()) else {
         return real(0, wanted);
     };
-    // SAFETY: fcntl(F_GETFL) takes no argument.
     let blocking = || {
-        flags & libc::MSG_DONTWAIT == 0
-            && unsafe { libc::fcntl(fd, libc::F_GETFL) } & libc::O_NONBLOCK == 0
+        // SAFETY: fcntl(F_GETFL) takes no argument.
+        let nonblocking = unsafe { libc::fcntl(fd, libc::F_GETFL) } & libc::O_NONBLOCK != 0;
+        !nonblocking && flags & libc::MSG_DONTWAIT == 0
     };
     conn.write(
         runtime,

@@ -26,7 +26,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 
     let address = match &args.outside {
         Some(_) => link.outside_addr(),
-        None => place.far_end.unwrap_or(link.outside_addr()),
+        None => place.far_end.unwrap_or_else(|| link.outside_addr()),
     };
     let environment = place.environment(&link, address);
     let server = match &args.outside {

@@ -150,7 +150,7 @@ fn library() -> Result<PathBuf, Failure> {
     }
     let program = std::env::current_exe()
         .map_err(|e| Failure::usage(format!("find our own program: {e}")))?;
-    let beside = program.parent().unwrap_or(Path::new("/"));
+    let beside = program.parent().unwrap_or_else(|| Path::new("/"));
     let places = [
         beside.join(NAME),
         beside.join("../lib/alcc").join(NAME),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 
 fn ms(span: Option<Span>) -> String {
-    span.map_or("-".to_owned(), |s| format!("{:.1}", s.as_millis_f64()))
+    span.map_or_else(|| "-".to_owned(), |s| format!("{:.1}", s.as_millis_f64()))
 }
 
 /// One line for each direction.
@@ -33,7 +33,7 @@ pub(super) fn text(report: &EmuReport) -> String {
         }
         let late = report
             .lateness_p99
-            .map_or("-".to_owned(), |s| format!("{:.2}", s.as_millis_f64()));
+            .map_or_else(|| "-".to_owned(), |s| format!("{:.2}", s.as_millis_f64()));
         let _ = write!(out, "; lateness p99 {late} ms");
         if d.hidden_drops() > 0 {
             let _ = write!(
