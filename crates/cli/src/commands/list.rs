@@ -2,10 +2,12 @@
 use crate::failure::Failure;
 use alcc_cc::Registry;
 use alcc_link::QueueKind;
+use alcc_socket::{Enforcement, Feedback};
+use alcc_trace::SCENARIOS;
 use alcc_units::OptionDoc;
 use std::process::ExitCode;
 
-/// Show the algorithms and queues with their options
+/// Show algorithms, queues, synthetic links, and which feedback and enforcement go together
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  alcc list")]
 pub(crate) struct Args {
@@ -30,7 +32,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             .collect();
         println!(
             "{}",
-            serde_json::json!({ "algorithms": algorithms, "queues": queues })
+            serde_json::json!({
+                "algorithms": algorithms, "queues": queues, "links": links(), "preloaded": pairs(),
+            })
         );
         return Ok(ExitCode::SUCCESS);
     }
@@ -47,7 +51,38 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         println!("  {:<8} {}", q.name, q.summary);
         print_options(q.options);
     }
+    println!("\nSynthetic links (--down, --link, --trace NAME)");
+    for s in SCENARIOS {
+        println!("  {:<18} {}", s.name, s.about);
+    }
+    println!(
+        "\nFeedback and enforcement of a preloaded program (alcc run --feedback F --enforce E), best first"
+    );
+    for (feedback, enforcement) in Feedback::ALL
+        .iter()
+        .flat_map(|f| Enforcement::ALL.iter().map(move |e| (f, e)))
+    {
+        println!(
+            "  {:<9} {:<12} {}; {}",
+            feedback.name, enforcement.name, feedback.summary, enforcement.summary
+        );
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+fn links() -> Vec<serde_json::Value> {
+    SCENARIOS
+        .iter()
+        .map(|s| serde_json::json!({"name": s.name, "summary": s.about}))
+        .collect()
+}
+
+fn pairs() -> Vec<serde_json::Value> {
+    let all = Feedback::ALL
+        .iter()
+        .flat_map(|f| Enforcement::ALL.iter().map(move |e| (f, e)));
+    all.map(|(f, e)| serde_json::json!({"feedback": f.name, "enforcement": e.name}))
+        .collect()
 }
 
 fn print_options(options: &[OptionDoc]) {
