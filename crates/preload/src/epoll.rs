@@ -11,6 +11,7 @@ use std::os::fd::RawFd;
 
 const OUT: u32 = libc::EPOLLOUT as u32;
 const EDGE: u32 = libc::EPOLLET as u32;
+const ONCE: u32 = libc::EPOLLONESHOT as u32;
 
 /// A program's epoll registrations of one descriptor.
 #[derive(Default)]
@@ -22,16 +23,24 @@ struct Registration {
     epfd: RawFd,
     events: u32,
     data: u64,
+    /// The kernel's registration lacks EPOLLOUT.
+    held: bool,
 }
 
 impl Registration {
-    fn apply(&self, fd: RawFd, events: u32) -> c_int {
+    /// Tells the kernel the program's events, without EPOLLOUT if `held`.
+    fn apply(&mut self, fd: RawFd, held: bool) {
+        self.held = held;
         let mut event = epoll_event {
-            events,
+            events: Epoll::masked(self.events, held),
             u64: self.data,
         };
         // SAFETY: `event` is valid; a descriptor that is gone gives an error, which is the program's doing.
-        unsafe { (real().epoll_ctl)(self.epfd, libc::EPOLL_CTL_MOD, fd, &raw mut event) }
+        unsafe { (real().epoll_ctl)(self.epfd, libc::EPOLL_CTL_MOD, fd, &raw mut event) };
+    }
+
+    fn is(&self, flags: u32) -> bool {
+        self.events & flags != 0
     }
 }
 
@@ -41,14 +50,21 @@ impl Epoll {
         if shut { events & !OUT } else { events }
     }
 
-    /// The program's registration was accepted by the kernel.
-    pub(crate) fn record(&mut self, epfd: RawFd, op: c_int, event: Option<epoll_event>) {
+    /// The program's registration was accepted by the kernel; `held`: without EPOLLOUT.
+    pub(crate) fn record(
+        &mut self,
+        epfd: RawFd,
+        op: c_int,
+        event: Option<epoll_event>,
+        held: bool,
+    ) {
         self.registrations.retain(|r| r.epfd != epfd);
         if let Some(event) = event.filter(|_| op != libc::EPOLL_CTL_DEL) {
             self.registrations.push(Registration {
                 epfd,
                 events: event.events,
                 data: event.u64,
+                held,
             });
         }
     }
@@ -60,19 +76,21 @@ impl Waker for Epoll {
     }
 
     fn shut(&mut self, fd: RawFd) {
-        // An edge-triggered registration reports nothing more by itself; a level-triggered one would for ever.
-        for r in self
-            .registrations
-            .iter()
-            .filter(|r| r.events & OUT != 0 && r.events & EDGE == 0)
-        {
-            r.apply(fd, Self::masked(r.events, true));
+        // Neither an edge-triggered registration nor one that reported once says anything more by itself; a level-triggered
+        // one would for ever.
+        for r in &mut self.registrations {
+            if r.is(OUT) && !r.is(EDGE | ONCE) {
+                r.apply(fd, true);
+            }
         }
     }
 
     fn open(&mut self, fd: RawFd) {
-        for r in self.registrations.iter().filter(|r| r.events & OUT != 0) {
-            r.apply(fd, r.events);
+        // One that reported once is the program's to arm again: we only complete what it armed while the gate was shut.
+        for r in &mut self.registrations {
+            if r.is(OUT) && (r.held || !r.is(ONCE)) {
+                r.apply(fd, false);
+            }
         }
     }
 }

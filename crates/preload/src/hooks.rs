@@ -120,7 +120,7 @@ pub unsafe extern "C" fn epoll_ctl(
         // SAFETY: the caller's arguments, with our copy of the event.
         let rc = unsafe { (real().epoll_ctl)(epfd, op, fd, told) };
         if rc == 0 {
-            waker.record(epfd, op, asked);
+            waker.record(epfd, op, asked, shut);
         }
         rc
     })

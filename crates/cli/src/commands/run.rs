@@ -236,6 +236,12 @@ fn conclude(args: &Args, triple: &Triple, totals: &Totals) -> Result<(), Failure
         totals.left_alone,
         totals.runtime_cpu_ns as f64 / 1e9,
     );
+    if totals.failures > 0 {
+        eprintln!(
+            "alcc: the runtime failed in {} processes, whose connections went on as plain TCP; the reason stands where each of them logs errors",
+            totals.failures
+        );
+    }
     if totals.under_refused > 0 {
         eprintln!(
             "alcc: {} connections kept the kernel's own congestion control: --under {} was refused (not in net.ipv4.tcp_allowed_congestion_control?)",

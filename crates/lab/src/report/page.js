@@ -19,7 +19,7 @@ const hidden = new Set();
 
 const font = { family: 'system-ui, -apple-system, "Segoe UI", Roboto, sans-serif', size: 12.5, color: '#5d6b78' };
 const grid = '#eef1f4';
-const config = { responsive: true, displaylogo: false, showSendToCloud: false, modeBarButtonsToRemove: ['lasso2d', 'select2d'] };
+const config = { responsive: true, displaylogo: false, displayModeBar: 'hover', showSendToCloud: false, modeBarButtonsToRemove: ['lasso2d', 'select2d'] };
 const hover = { bgcolor: '#fff', bordercolor: '#e3e8ed', font: { ...font, color: '#17212b' } };
 function layout(more) {
   return { font, margin: { l: 58, r: 16, t: 8, b: 42 }, paper_bgcolor: '#fff', plot_bgcolor: '#fff', hoverlabel: hover,

@@ -366,7 +366,11 @@ impl Verus {
             frozen: self.repair.is_some_and(|repair| repair.frozen),
             no_increase: self.settings.careful && std::mem::take(&mut self.idle_sender),
             may_cut: self.may_cut,
-            error: if self.settings.careful { self.error } else { 0.0 },
+            error: if self.settings.careful {
+                self.error
+            } else {
+                0.0
+            },
         };
         // Nothing in flight teaches nothing, unless the sender waits for us: on a short path all arrives within the epoch.
         let verdict = if self.settings.careful && in_flight == 0 && end.no_increase {
