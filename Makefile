@@ -39,8 +39,7 @@ fuzz: ## Fuzz every parser and the algorithms (SECONDS=30 each, TARGETS="units t
 	@scripts/setup build fuzz
 	@TARGETS="$(TARGETS)" SECONDS_EACH="$(SECONDS)" scripts/fuzz
 
-bench: ## Speed of the pure crates and the cost of the runtime
-	@scripts/setup build
+bench: build ## Speed of the pure crates and the cost of the runtime (docs/benchmarks.md)
 	@$(WITH_DEPS) $(CARGO) bench --locked --workspace
 
 compare: build ## Five recorded traces, every scheme, in the emulator (ALCC_TRACES=DIR, ARGS="--schemes cubic,verus")

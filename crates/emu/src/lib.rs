@@ -39,6 +39,7 @@ mod relay;
 mod report;
 mod store;
 mod subnet;
+mod veth;
 
 pub use emulator::{Dir, Emulator, Observer, PathSpec, Silent};
 pub use error::EmuError;
@@ -48,3 +49,4 @@ pub use packet_log::{LogSpec, PacketLog};
 pub use privilege::{Privilege, available, prepare};
 pub use report::{DirectionReport, EmuReport};
 pub use subnet::Subnet;
+pub use veth::veth;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a process and all that descend from it consumed.
 use alcc_units::Span;
 use std::fs;
 
 /// CPU time so far, user + system, of a process and all that descend from it, threads included. To the scheduler's
 /// nanosecond, but only of threads that still run. `None` if the kernel does not keep it.
-pub(crate) fn of_tree(root: u32) -> Option<Span> {
+pub fn of_tree(root: u32) -> Option<Span> {
     let mut total = None;
     for process in tree(root) {
         let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else {
@@ -23,7 +24,7 @@ pub(crate) fn of_tree(root: u32) -> Option<Span> {
 }
 
 /// A process and all that descend from it.
-pub(crate) fn tree(root: u32) -> Vec<u32> {
+pub fn tree(root: u32) -> Vec<u32> {
     let Ok(all) = fs::read_dir("/proc") else {
         return vec![root];
     };

@@ -12,11 +12,13 @@
 //! | [`live`] | runs the schemes beside each other, each on an emulated link of its own |
 //! | [`board`] | table, sentence and files of a comparison |
 //! | [`sampler`] | TCP connections seen from the outside |
+//! | [`server`] | an nginx with a configuration of its own, plain or controlled |
+//! | [`cpu`] | what a process and its descendants consumed |
 #![forbid(unsafe_code)]
 
 pub mod board;
 mod client;
-mod cpu;
+pub mod cpu;
 mod distribution;
 mod error;
 mod link;
@@ -27,7 +29,7 @@ mod route;
 pub mod row;
 pub mod sampler;
 mod scheme;
-mod server;
+pub mod server;
 mod tools;
 
 pub use error::LabError;

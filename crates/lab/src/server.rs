@@ -13,12 +13,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Above the ports that need a privilege.
-pub(crate) const PORT: u16 = 8080;
+pub const PORT: u16 = 8080;
 /// The file that is downloaded.
-pub(crate) const FILE: &str = "download";
+pub const FILE: &str = "download";
 
 /// A running server; ended when dropped.
-pub(crate) struct Server {
+pub struct Server {
     child: Child,
     folder: PathBuf,
     scheme: String,
@@ -27,18 +27,31 @@ pub(crate) struct Server {
 /// What `alcc run` says at its end.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(default)]
-pub(crate) struct RuntimeReport {
-    pub(crate) feedback: String,
-    pub(crate) enforcement: String,
-    pub(crate) connections: u64,
-    pub(crate) gate_closed: u64,
-    pub(crate) failures: u64,
+pub struct RuntimeReport {
+    /// How acknowledgements were learned.
+    pub feedback: String,
+    /// How the limit was kept.
+    pub enforcement: String,
+    /// Connections controlled.
+    pub connections: u64,
+    /// How often a write was refused or cut short.
+    pub gate_closed: u64,
+    /// Readings of the kernel's counters.
+    pub readings: u64,
+    /// CPU time of the runtime's threads, s.
+    pub runtime_cpu_s: f64,
+    /// Runtimes that failed.
+    pub failures: u64,
 }
 
 impl Server {
     /// Starts nginx, below `alcc run` if the scheme is controlled, and waits until it answers. `folder` is the server's own and exists;
-    /// `files` holds [`FILE`]. The runtime writes its readings into a folder in `log`.
-    pub(crate) fn start(
+    /// `files` holds [`FILE`]. The runtime writes its readings into a folder in `log`. The server inherits the CPU affinity of the
+    /// calling thread.
+    ///
+    /// # Errors
+    /// [`LabError::Os`] if a file or the process cannot be made, [`LabError::Run`] with its last words if it does not answer.
+    pub fn start(
         namespace: &Namespace,
         scheme: &Scheme,
         tools: &Tools,
@@ -105,7 +118,8 @@ impl Server {
         }
     }
 
-    pub(crate) fn is_alive(&mut self) -> bool {
+    /// False once it has ended.
+    pub fn is_alive(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
@@ -129,12 +143,13 @@ impl Server {
         }
     }
 
-    pub(crate) fn id(&self) -> u32 {
+    /// The process that was started: nginx's master, or `alcc run` above it.
+    pub fn id(&self) -> u32 {
         self.child.id()
     }
 
     /// Ends the server and all its processes, and reads the runtime's report if there is one.
-    pub(crate) fn stop(mut self) -> Option<RuntimeReport> {
+    pub fn stop(mut self) -> Option<RuntimeReport> {
         self.end();
         let text = fs::read_to_string(self.folder.join("runtime.json")).ok()?;
         serde_json::from_str(&text).ok()

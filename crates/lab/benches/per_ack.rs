@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the pure parts cost: every algorithm alone, every algorithm above TCP's counters, and the link models. One packet per
+//! millisecond, acknowledged after 40 to 60 ms, which is 12 Mbit/s with a queue that breathes. `ALCC_BENCH_PACKETS`: how many.
+#[path = "support/median.rs"]
+mod median;
+#[path = "support/table.rs"]
+mod table;
+
+use alcc_cc::{
+    AckBatch, Controller, Cx, Discard, Kind, LimitedBy, Packet, Path, Registry, RttView, Sent,
+    Source, Spec, Stamp,
+};
+use alcc_flow::{OverTcp, TcpProgress};
+use alcc_link::{Direction, DirectionSpec, Order, QueueSpec, RateSpec};
+use alcc_trace::Trace;
+use alcc_units::{Bytes, Rate, Rng, Span, Time};
+use std::error::Error;
+use std::hint::black_box;
+use table::{Case, table};
+
+const MSS: Bytes = Bytes::new(1448);
+const FLIGHT: usize = 40;
+/// Of a reading of the kernel's counters, in packets (milliseconds).
+const READING: u64 = 5;
+
+/// The round-trip times of all packets, the same for everybody.
+fn round_trips(packets: usize) -> Vec<Span> {
+    let mut rng = Rng::new(1);
+    (0..packets)
+        .map(|_| Span::from_micros(40_000 + rng.below(20_000)))
+        .collect()
+}
+
+fn alone(mut cc: Box<dyn Controller>, rtts: &[Span]) {
+    let log = &mut Discard;
+    let path = Path {
+        mss: MSS,
+        rtt_hint: None,
+        seed: 1,
+    };
+    cc.on_start(
+        &mut Cx {
+            now: Time::ZERO,
+            log,
+        },
+        &path,
+    );
+    let in_flight = MSS * FLIGHT as u64;
+    let mut flight: Vec<Packet> = Vec::with_capacity(FLIGHT);
+    for (i, &rtt) in rtts.iter().enumerate() {
+        let now = Time::from_millis(i as u64 + 1);
+        if let Some(oldest) = flight.get_mut(i % FLIGHT) {
+            oldest.rtt = Some(rtt);
+            let batch = AckBatch {
+                acked: std::slice::from_ref(oldest),
+                in_flight_before: in_flight,
+                in_flight: in_flight.saturating_sub(MSS),
+                delivered: MSS * (i - FLIGHT + 1) as u64,
+                rtt: RttView {
+                    latest: rtt,
+                    smoothed: Span::from_millis(50),
+                    variance: Span::from_millis(5),
+                    min: Span::from_millis(40),
+                },
+                rate: Some(Rate::mbps(12)),
+                round_start: i.is_multiple_of(FLIGHT),
+                limited: LimitedBy {
+                    window: true,
+                    ..LimitedBy::default()
+                },
+                in_recovery: false,
+                source: Source::Wire,
+                rtt_error: Span::ZERO,
+            };
+            cc.on_ack(&mut Cx { now, log }, &batch);
+        }
+        if cc.next_timer().is_some_and(|due| due <= now) {
+            cc.on_timer(&mut Cx { now, log });
+        }
+        black_box(cc.allowance());
+        let (pn, kind) = (i as u64, Kind::New);
+        let sent = Sent {
+            pn,
+            len: MSS,
+            in_flight_before: in_flight.saturating_sub(MSS),
+            kind,
+            app_limited: false,
+        };
+        let packet = Packet {
+            pn,
+            len: MSS,
+            sent_at: now,
+            tag: cc.on_sent(&mut Cx { now, log }, &sent),
+            stamp: Stamp::default(),
+            rtt: None,
+            kind,
+        };
+        match flight.get_mut(i % FLIGHT) {
+            Some(place) => *place = packet,
+            None => flight.push(packet),
+        }
+    }
+}
+
+fn over_tcp(cc: Box<dyn Controller>, packets: u64) {
+    let log = &mut Discard;
+    let mut tcp = TcpProgress {
+        mss: MSS,
+        min_rtt: Span::from_millis(40),
+        ..TcpProgress::default()
+    };
+    let mut connection = OverTcp::new(cc, Time::ZERO, &tcp, 1, log);
+    let queued = MSS * FLIGHT as u64;
+    for i in 1..=packets {
+        let now = Time::from_millis(i);
+        black_box(connection.room(now, MSS, queued, Bytes::ZERO, log));
+        // The pace is ours: a gate that has shut opens at once.
+        connection.opened();
+        connection.wrote(now, MSS, log);
+        if i.is_multiple_of(READING) {
+            tcp.written = i * MSS.get();
+            tcp.acked = i.saturating_sub(FLIGHT as u64) * MSS.get();
+            connection.progress(now, &tcp, log);
+            black_box(connection.deadline());
+        }
+    }
+}
+
+fn link(spec: &DirectionSpec, packets: u64) {
+    let mut direction = Direction::new(spec, Order::Down, 1);
+    let mut out = Vec::new();
+    for id in 0..packets {
+        let packet = alcc_link::Packet {
+            id,
+            flow: 0,
+            len: Bytes::new(1500),
+        };
+        direction.push(Time::from_millis(id), packet, &mut out);
+        black_box(&out);
+        out.clear();
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let packets: u64 = match std::env::var("ALCC_BENCH_PACKETS") {
+        Ok(text) => text.parse()?,
+        Err(_) => 200_000,
+    };
+    let registry = Registry::builtin();
+    let mut specs: Vec<Spec> = registry.iter().map(|a| Spec::named(a.name)).collect();
+    specs.sort_by_key(|s| s.name != "fixed");
+    let rtts = &round_trips(usize::try_from(packets)?);
+    let (mut single, mut above): (Vec<Case<'_>>, Vec<Case<'_>>) = Default::default();
+    for spec in &specs {
+        let cc = registry.build(spec)?;
+        let copy = cc.clone_box();
+        single.push((
+            spec.to_string(),
+            Box::new(move || alone(cc.clone_box(), rtts)),
+        ));
+        above.push((
+            spec.to_string(),
+            Box::new(move || over_tcp(copy.clone_box(), packets)),
+        ));
+    }
+    table(
+        "algorithm alone (sent, acknowledged, timers)",
+        packets,
+        &single,
+    );
+    table(
+        "algorithm over TCP's counters, a reading every 5 packets",
+        packets,
+        &above,
+    );
+
+    let fixed = RateSpec::Fixed(Rate::mbps(12));
+    let trace = Trace::constant(Rate::mbps(12)).ok_or("no trace of 12 Mbit/s")?;
+    let spec = |rate: &RateSpec, queue: QueueSpec| DirectionSpec {
+        rate: rate.clone(),
+        queue,
+        delay: Span::from_millis(20),
+        loss: 0.0,
+    };
+    let links = [
+        ("fixed rate", spec(&fixed, QueueSpec::default())),
+        ("trace", spec(&RateSpec::Trace(trace), QueueSpec::default())),
+        ("fixed rate, codel", spec(&fixed, "codel".parse()?)),
+    ];
+    let links: Vec<Case<'_>> = links
+        .iter()
+        .map(|(name, spec)| -> Case<'_> {
+            ((*name).to_owned(), Box::new(move || link(spec, packets)))
+        })
+        .collect();
+    table("link, one direction", packets, &links);
+    Ok(())
+}
