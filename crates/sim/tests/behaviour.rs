@@ -67,6 +67,18 @@ fn the_same_window_above_tcp_is_the_same_flow_but_for_the_readings() {
 }
 
 #[test]
+fn a_short_path_is_filled_too() {
+    // A client on the same network: 1 ms of round trip, a fifth of the interval at which the counters are read.
+    for flow in ["verus/over=cubic", "copa/over=cubic", "verus/over=reno"] {
+        let mut scenario = scenario(fixed(100), 10, &[flow]);
+        scenario.down.delay = Span::from_micros(500);
+        scenario.up.delay = Span::from_micros(500);
+        let utilization = run(&scenario).flows[0].utilization.unwrap();
+        assert!(utilization > 0.85, "{flow}: {utilization}");
+    }
+}
+
+#[test]
 fn an_unlimited_algorithm_above_tcp_is_plain_tcp() {
     // Drop-tail of 2,000,000 bytes at 12 Mbit/s: 1.33 s when full. Loss-based TCP fills it, and recovers from its losses.
     for under in ["reno", "cubic"] {

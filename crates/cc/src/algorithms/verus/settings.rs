@@ -17,7 +17,7 @@
 //! | `decrease` (M) | 0.7 | 0.7 | 0.7 | – | P eq. 6 no number; C |
 //! | `refit` | 1 | 1 | 1 | s | P section 5; C |
 //! | `rho` | 1 | 2 | 2 | – | C: the smoothing of its curve fit |
-//! | `least_base` | 10 | – | – | ms | ours: the least base delay that R refers to |
+//! | `least_base` | 20 | – | – | ms | ours: the least base delay that R refers to |
 //! | slow start ends at | `D_min (1 + 0.3 )` | `15 D_min` | 500 ms | RTT | P "e.g. 15"; C |
 //! | `start_window` | 10 | 1 | 1 | packets | RFC 6928 for ours; P, C |
 //! | `quiet` | 0.05 | – | – | share of (R-1) | ours: a queue below it is jitter |
@@ -162,6 +162,7 @@ impl Settings {
     pub(super) const TUNED: Self = Self {
         soft: 0.8,
         rho: 1.0,
+        least_base: 20.0,
         exit_at: ExitAt::Queue {
             share: 0.3,
             floor: 5.0,
