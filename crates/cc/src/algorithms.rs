@@ -15,4 +15,5 @@ algorithms! {
     cubic,
     verus,
     copa,
+    vegas,
 }
