@@ -13,7 +13,7 @@ use std::io::Read;
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use support::{Result, World, conclude, number, request};
+use support::{Result, World, conclude, number, request, under_cubic};
 
 const ALGORITHMS: [&str; 2] = ["alcc-verus", "alcc-copa"];
 const FILE_SIZE: usize = 64 << 20;
@@ -47,6 +47,7 @@ impl Lane {
         let server = world.serve(&outside, scheme)?;
         let net = Subnet::default();
         let link = Emulator::start(&outside, &inside, net, link(), Box::new(Silent))?;
+        under_cubic(&outside, link.outside_addr(), link.inside_addr())?;
         Ok(Self {
             server,
             inside,

@@ -13,6 +13,7 @@
 //! | [`board`] | table, sentence and files of a comparison |
 //! | [`sampler`] | TCP connections seen from the outside |
 //! | [`server`] | an nginx with a configuration of its own, plain or controlled |
+//! | [`route`] | the kernel's congestion control per destination |
 //! | [`cpu`] | what a process and its descendants consumed |
 #![forbid(unsafe_code)]
 
@@ -25,7 +26,7 @@ mod link;
 pub mod live;
 pub mod meter;
 pub mod report;
-mod route;
+pub mod route;
 pub mod row;
 pub mod sampler;
 mod scheme;

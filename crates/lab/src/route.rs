@@ -27,7 +27,7 @@ const AF_INET: u8 = 2;
 ///
 /// # Errors
 /// What the kernel says: no such algorithm, no permission; or that no device leads there.
-pub(crate) fn use_algorithm(local: Ipv4Addr, peer: Ipv4Addr, name: &str) -> io::Result<()> {
+pub fn use_algorithm(local: Ipv4Addr, peer: Ipv4Addr, name: &str) -> io::Result<()> {
     let table = std::fs::read_to_string("/proc/thread-self/net/route")?;
     let device = device_to(&table, peer)
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no route to {peer}")))?;

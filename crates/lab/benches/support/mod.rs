@@ -2,7 +2,7 @@
 //! What the benchmarks with real programs share.
 use alcc_emu::Namespace;
 use alcc_lab::server::{FILE, PORT, RuntimeReport, Server};
-use alcc_lab::{Scheme, Tools};
+use alcc_lab::{Scheme, Tools, route};
 use std::error::Error;
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -91,6 +91,11 @@ pub(crate) fn request(
     let one = format!("GET /{FILE} HTTP/1.1\r\nHost: bench\r\nRange: bytes=0-{last}\r\n\r\n");
     stream.write_all(one.repeat(requests).as_bytes())?;
     Ok(stream)
+}
+
+/// Both sides of a comparison send with the kernel's Cubic, whatever the machine's default is.
+pub(crate) fn under_cubic(outside: &Namespace, local: Ipv4Addr, peer: Ipv4Addr) -> Result<()> {
+    Ok(outside.run(|| route::use_algorithm(local, peer, "cubic"))??)
 }
 
 /// Ends a controlled server; an error unless it really was controlled to the end.
