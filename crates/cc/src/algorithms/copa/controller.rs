@@ -342,7 +342,7 @@ impl Controller for Copa {
         Needs {
             per_packet_ack: true,
             paced: true,
-            feedback_period: Span::from_millis(4),
+            feedback_period: Span::from_millis(6),
             ..Needs::default()
         }
     }

@@ -59,7 +59,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
         },
         OptionDoc {
             name: "epoch",
-            default: "5ms",
+            default: "10ms (tuned), 5ms (others)",
             help: "time between decisions, 1ms to 50ms",
         },
         OptionDoc {

@@ -305,7 +305,7 @@ fn an_idle_flow_wants_no_wake_up_and_winds_itself_up_again() {
     };
     bench.cc.on_idle_restart(&mut cx, Span::from_millis(1003));
     bench.send_one();
-    assert_eq!(bench.cc.next_timer(), Some(Time::from_millis(1005)));
+    assert_eq!(bench.cc.next_timer(), Some(Time::from_millis(1010)));
 }
 
 proptest! {

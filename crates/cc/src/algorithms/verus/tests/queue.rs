@@ -178,10 +178,10 @@ fn stories() {
         tell(Settings::TUNED),
         [
             "305 slow start ends by delay at 103",
-            "305 fitted up to 103",
-            "1305 fitted up to 205",
-            "2305 fitted up to 205",
-            "3305 fitted up to 217",
+            "310 fitted up to 105",
+            "1310 fitted up to 205",
+            "2310 fitted up to 205",
+            "3310 fitted up to 205",
         ]
     );
 }
