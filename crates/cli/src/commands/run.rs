@@ -41,6 +41,9 @@ pub(crate) struct Args {
     /// Also connections from this machine itself
     #[arg(long)]
     loopback: bool,
+    /// Also connections that the program opens itself
+    #[arg(long)]
+    outbound: bool,
     /// Seed of the algorithms' generators
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -87,7 +90,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         under: args.under.clone(),
         selection: Selection {
             loopback: args.loopback,
-            outbound: false,
+            outbound: args.outbound,
             only: args.only.clone(),
             except: args.except.clone(),
         },
