@@ -5,6 +5,7 @@ pub(crate) mod demo;
 pub(crate) mod emulate;
 pub(crate) mod generate;
 pub(crate) mod list;
+pub(crate) mod proxy;
 pub(crate) mod run;
 pub(crate) mod sim;
 pub(crate) mod trace;

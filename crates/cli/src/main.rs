@@ -29,6 +29,7 @@ struct Cli {
 enum Command {
     Demo(commands::demo::Args),
     Run(commands::run::Args),
+    Proxy(commands::proxy::Args),
     Emulate(commands::emulate::Args),
     Sim(commands::sim::Args),
     Trace(commands::trace::Args),
@@ -43,6 +44,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Demo(args) => commands::demo::run(&args),
         Command::Compare(args) => commands::compare::run(&args),
         Command::Run(args) => commands::run::run(&args),
+        Command::Proxy(args) => commands::proxy::run(&args),
         Command::Emulate(args) => commands::emulate::run(&args),
         Command::Sim(args) => commands::sim::run(&args),
         Command::Trace(args) => commands::trace::run(&args),

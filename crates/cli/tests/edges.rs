@@ -15,6 +15,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("emu", &["units", "link", "trace"]),
     ("socket", &["units", "cc", "flow"]),
     ("preload", &["units", "cc", "flow", "socket"]),
+    ("proxy", &["cc", "socket"]),
     (
         "lab",
         &[
@@ -24,7 +25,7 @@ const EDGES: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "units", "cc", "trace", "link", "flow", "sim", "emu", "socket", "lab",
+            "units", "cc", "trace", "link", "flow", "sim", "emu", "socket", "proxy", "lab",
         ],
     ),
 ];

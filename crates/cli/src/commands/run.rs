@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// What the project's own comparison recommends (docs/measurements.md).
-const RECOMMENDED: &str = "verus";
+pub(super) const RECOMMENDED: &str = "verus";
 
 /// Run an unmodified server with another congestion control on the connections it accepts
 ///
@@ -74,8 +74,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         check_under(under)?;
     }
     let library = library()?;
-    let scratch = Scratch::new()?;
-    let path = scratch.0.join("report");
+    let scratch = Scratch::new("run")?;
+    let path = scratch.path().join("report");
     let report = Report::create(&path)
         .map_err(|e| Failure::usage(format!("make the report {}: {e}", path.display())))?;
     if let Some(folder) = &args.log {
@@ -108,7 +108,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 /// Pacing alone needs an algorithm that has a rate.
-fn check_pacing(triple: &Triple, registry: &Registry, spec: &Spec) -> Result<(), Failure> {
+pub(super) fn check_pacing(
+    triple: &Triple,
+    registry: &Registry,
+    spec: &Spec,
+) -> Result<(), Failure> {
     if triple.enforcement.gate || paces(registry, spec)? {
         return Ok(());
     }
@@ -124,7 +128,7 @@ fn paces(registry: &Registry, spec: &Spec) -> Result<bool, Failure> {
     Ok(cc.needs().paced)
 }
 
-fn check_under(name: &str) -> Result<(), Failure> {
+pub(super) fn check_under(name: &str) -> Result<(), Failure> {
     let list = |file: &str| {
         std::fs::read_to_string(format!("/proc/sys/net/ipv4/{file}")).unwrap_or_default()
     };
@@ -165,14 +169,18 @@ fn library() -> Result<PathBuf, Failure> {
 }
 
 /// A folder of our own, removed at the end.
-struct Scratch(PathBuf);
+pub(super) struct Scratch(PathBuf);
 
 impl Scratch {
-    fn new() -> Result<Self, Failure> {
-        let path = std::env::temp_dir().join(format!("alcc-run-{}", std::process::id()));
+    pub(super) fn new(command: &str) -> Result<Self, Failure> {
+        let path = std::env::temp_dir().join(format!("alcc-{command}-{}", std::process::id()));
         std::fs::create_dir(&path)
             .map_err(|e| Failure::usage(format!("make {}: {e}", path.display())))?;
         Ok(Self(path))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
     }
 }
 

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use super::run::{RECOMMENDED, Scratch, check_pacing, check_under};
+use crate::failure::Failure;
+use alcc_cc::{Registry, Spec};
+use alcc_proxy::{Config, Listen, Proxy, ProxyProtocol, StartError, Target, Totals};
+use alcc_socket::{Pattern, Report, Selection, Settings, Triple};
+use alcc_units::Span;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use nix::time::{ClockId, clock_gettime};
+use std::io::ErrorKind;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Relay TCP connections to a server that cannot be preloaded, with another congestion control towards the clients
+///
+/// For what 'alcc run' cannot reach: static programs, servers in containers or on other machines. Clients connect to the
+/// proxy, the proxy to the server. What goes to the clients passes as far as the algorithm allows. The server can learn the
+/// client's address from a PROXY protocol header. SIGTERM or SIGINT ends it: no new connections, and those there are
+/// may finish; a second signal ends them too.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  alcc proxy --listen :8443 --to 127.0.0.1:443\n  alcc proxy --listen :80 --listen :443 --to [2001:db8::5]:8443 --proxy-protocol v2\n  alcc proxy --listen :8443 --to app.internal:443 --cc copa --json=report.json"
+)]
+pub(crate) struct Args {
+    /// Where to listen: :PORT (every address), ADDRESS:PORT or [IPV6]:PORT; may be repeated
+    #[arg(long, value_name = "ADDRESS", required = true)]
+    listen: Vec<Listen>,
+    /// The server. A name is looked up at the start, and again when none of its addresses answers
+    #[arg(long, value_name = "HOST:PORT")]
+    to: Target,
+    /// Tell the server the client's address first: v1 (text) or v2 (binary); the server must expect it
+    #[arg(long, value_name = "v1|v2")]
+    proxy_protocol: Option<ProxyProtocol>,
+    /// Loops that relay, each a thread [default: one per core]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+    /// Clients that may wait for us to take them; the kernel's net.core.somaxconn limits it
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(i32).range(1..))]
+    backlog: i32,
+    /// How long to wait for each address of the server
+    #[arg(long, value_name = "TIME", default_value = "5s")]
+    connect_timeout: Span,
+    /// How long connections may take to finish after SIGTERM
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    grace: Span,
+    /// The algorithm with its options, see 'alcc list'
+    #[arg(long, value_name = "A", default_value = RECOMMENDED)]
+    cc: Spec,
+    /// The kernel's congestion control below, such as cubic, reno or bbr [default: what the system uses]
+    #[arg(long, value_name = "TCPCC")]
+    under: Option<String>,
+    /// How acknowledgements are learned, see 'alcc list'
+    #[arg(long, value_name = "F", default_value = "auto")]
+    feedback: String,
+    /// How the limit is kept, see 'alcc list'
+    #[arg(long, value_name = "E", default_value = "auto")]
+    enforce: String,
+    /// Control only connections to this port of ours or from this address range, relay the others plainly; may be repeated
+    #[arg(long, value_name = "PORT|CIDR")]
+    only: Vec<Pattern>,
+    /// Not these; may be repeated
+    #[arg(long, value_name = "PORT|CIDR")]
+    except: Vec<Pattern>,
+    /// Also connections from this machine itself
+    #[arg(long)]
+    loopback: bool,
+    /// Control what goes to the server too
+    #[arg(long)]
+    outbound: bool,
+    /// Seed of the algorithms' generators
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Write a CSV file into this folder: one line per reading of a connection's counters
+    #[arg(long, value_name = "DIR")]
+    log: Option<PathBuf>,
+    /// Write a summary to FILE at the end, as one JSON object
+    #[arg(long, value_name = "FILE", require_equals = true)]
+    json: Option<PathBuf>,
+    /// For tests: let the runtime fail after so many readings
+    #[arg(long, value_name = "N", hide = true)]
+    fault: Option<u64>,
+    /// Say nothing at start and end
+    #[arg(long)]
+    quiet: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let registry = Registry::builtin();
+    registry.build(&args.cc).map_err(Failure::usage)?;
+    let triple = Triple::choose(args.cc.to_string(), &args.feedback, &args.enforce)
+        .map_err(Failure::usage)?;
+    check_pacing(&triple, &registry, &args.cc)?;
+    if let Some(under) = &args.under {
+        check_under(under)?;
+    }
+    if let Some(folder) = &args.log {
+        std::fs::create_dir_all(folder).map_err(|e| {
+            Failure::usage(format!("make the log folder {}: {e}", folder.display()))
+        })?;
+    }
+    let scratch = Scratch::new("proxy")?;
+    let path = scratch.path().join("report");
+    let report = |made: std::io::Result<Report>| {
+        made.map_err(|e| Failure::usage(format!("make the report {}: {e}", path.display())))
+    };
+    let (ours, runtimes) = (report(Report::create(&path))?, report(Report::open(&path))?);
+    // Before the first thread: all of them leave these signals to us.
+    let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
+    signals
+        .thread_swap_mask(SigmaskHow::SIG_BLOCK)
+        .map_err(|e| Failure::usage(format!("block signals: {e}")))?;
+    let proxy = Proxy::start(
+        &config(args),
+        settings(args, &triple),
+        registry,
+        Some(runtimes),
+    )
+    .map_err(|e| start_failure(args, &e))?;
+    if !args.quiet {
+        let at: Vec<_> = proxy.addresses().iter().map(ToString::to_string).collect();
+        eprintln!(
+            "alcc: relaying {} to {}, controlled by {triple}; at most {} connections at a time",
+            at.join(" and "),
+            args.to,
+            proxy.most_connections(),
+        );
+    }
+    let stopper = proxy.stopper();
+    let grace = Duration::from_nanos(args.grace.as_nanos());
+    std::thread::spawn(move || {
+        for grace in [grace, Duration::ZERO] {
+            while signals.wait().is_err() {}
+            stopper.stop(grace);
+        }
+    });
+    let totals = proxy.join().map_err(Failure::failed)?;
+    conclude(args, &triple, &totals, &ours.totals())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn config(args: &Args) -> Config {
+    let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    Config {
+        listen: args.listen.clone(),
+        to: args.to.clone(),
+        proxy_protocol: args.proxy_protocol,
+        threads: args.threads.unwrap_or(cores),
+        backlog: args.backlog,
+        connect_timeout: Duration::from_nanos(args.connect_timeout.as_nanos()),
+    }
+}
+
+fn settings(args: &Args, triple: &Triple) -> Settings {
+    Settings {
+        cc: args.cc.clone(),
+        feedback: triple.feedback,
+        enforcement: triple.enforcement,
+        under: args.under.clone(),
+        selection: Selection {
+            loopback: args.loopback,
+            outbound: args.outbound,
+            only: args.only.clone(),
+            except: args.except.clone(),
+        },
+        report: None,
+        log: args.log.clone(),
+        seed: args.seed,
+        fault: args.fault,
+    }
+}
+
+fn start_failure(args: &Args, error: &StartError) -> Failure {
+    Failure::usage(match error {
+        StartError::Listen(_, e) => match e.kind() {
+            ErrorKind::AddrInUse => {
+                format!("{error}: stop what listens there, or choose another port")
+            }
+            ErrorKind::AddrNotAvailable => format!("{error}: no address of this machine"),
+            ErrorKind::PermissionDenied => format!(
+                "{error}: ports below 1024 need privileges; choose another, or give the program CAP_NET_BIND_SERVICE"
+            ),
+            _ => error.to_string(),
+        },
+        StartError::Resolve(..) => format!(
+            "{error}: check the name in --to {}, or give its address",
+            args.to
+        ),
+        StartError::System(_) => error.to_string(),
+    })
+}
+
+fn conclude(
+    args: &Args,
+    triple: &Triple,
+    relayed: &Totals,
+    controlled: &alcc_socket::Totals,
+) -> Result<(), Failure> {
+    let cpu = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)
+        .map(|t| t.tv_sec() as f64 + t.tv_nsec() as f64 / 1e9)
+        .map_err(|e| Failure::failed(format!("read the CPU time: {e}")))?;
+    if let Some(file) = &args.json {
+        let report = serde_json::json!({
+            "algorithm": args.cc.name,
+            "options": args.cc.options_text(),
+            "feedback": triple.feedback.name,
+            "enforcement": triple.enforcement.name,
+            "under": args.under,
+            "connections": relayed.connections,
+            "peak": relayed.peak,
+            "connect_failed": relayed.connect_failed,
+            "resets": relayed.resets,
+            "accept_pauses": relayed.accept_pauses,
+            "bytes_up": relayed.bytes_up,
+            "bytes_down": relayed.bytes_down,
+            "controlled": controlled.connections,
+            "left_alone": controlled.left_alone,
+            "gate_closed": controlled.gate_closed,
+            "controlled_bytes": controlled.bytes,
+            "readings": controlled.readings,
+            "cpu_s": cpu,
+            "runtime_cpu_s": controlled.runtime_cpu_ns as f64 / 1e9,
+            "failures": controlled.failures,
+            "under_refused": controlled.under_refused,
+        });
+        std::fs::write(file, format!("{report}\n"))
+            .map_err(|e| Failure::failed(format!("write the report {}: {e}", file.display())))?;
+    }
+    if args.quiet {
+        return Ok(());
+    }
+    eprintln!(
+        "alcc: {} connections relayed, {:.1} MB down, {:.1} MB up; {} controlled by {triple}; the gate closed {} times; {cpu:.3} CPU s",
+        relayed.connections,
+        relayed.bytes_down as f64 / 1e6,
+        relayed.bytes_up as f64 / 1e6,
+        controlled.connections,
+        controlled.gate_closed,
+    );
+    if relayed.connect_failed > 0 {
+        eprintln!(
+            "alcc: for {} connections {} did not answer",
+            relayed.connect_failed, args.to
+        );
+    }
+    if controlled.under_refused > 0 {
+        eprintln!(
+            "alcc: {} connections kept the kernel's own congestion control: --under {} was refused (not in net.ipv4.tcp_allowed_congestion_control?)",
+            controlled.under_refused,
+            args.under.as_deref().unwrap_or_default()
+        );
+    }
+    Ok(())
+}

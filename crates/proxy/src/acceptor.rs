@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Takes connections and hands each to the loop that has the fewest.
+use crate::Listen;
+use crate::stats::Stats;
+use crate::worker::{Mailbox, Shared};
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+const MAIL: Token = Token(usize::MAX);
+/// How long to leave clients in the kernel's backlog when descriptors or memory have run out.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Opens a listening socket; for every address it serves IPv4 and IPv6, or IPv4 where there is no IPv6.
+pub(crate) fn listen(at: Listen, backlog: i32) -> io::Result<std::net::TcpListener> {
+    let open = |addr: SocketAddr| -> io::Result<std::net::TcpListener> {
+        let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
+        // Lets a new proxy take the port while connections of the old one linger; two that listen are still refused.
+        socket.set_reuse_address(true)?;
+        if addr.is_ipv6() {
+            socket.set_only_v6(at.ip.is_some())?;
+        }
+        socket.bind(&addr.into())?;
+        socket.listen(backlog)?;
+        socket.set_nonblocking(true)?;
+        Ok(socket.into())
+    };
+    match at.ip {
+        Some(ip) => open((ip, at.port).into()),
+        None => match open((Ipv6Addr::UNSPECIFIED, at.port).into()) {
+            Err(e)
+                if matches!(
+                    e.raw_os_error(),
+                    Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)
+                ) =>
+            {
+                open((Ipv4Addr::UNSPECIFIED, at.port).into())
+            }
+            other => other,
+        },
+    }
+}
+
+/// Ends a proxy, from any thread.
+pub struct Stopper {
+    /// When the connections must have finished.
+    deadline: Mutex<Option<Instant>>,
+    waker: mio::Waker,
+    loops: Vec<Arc<Mailbox>>,
+}
+
+impl Stopper {
+    /// Listens no more, lets the connections finish, and resets those left after `grace`. Called again it may shorten the
+    /// time.
+    pub fn stop(&self, grace: Duration) {
+        let until = Instant::now() + grace;
+        let mut deadline = self.lock();
+        let again = deadline.is_some();
+        *deadline = Some(deadline.map_or(until, |at| at.min(until)));
+        if again {
+            self.stop_loops(until);
+        }
+        // It fails only if the acceptor is gone.
+        drop(self.waker.wake());
+    }
+
+    fn stop_loops(&self, deadline: Instant) {
+        self.loops.iter().for_each(|l| l.stop(deadline));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.deadline.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(crate) struct Acceptor {
+    poll: Poll,
+    listeners: Vec<TcpListener>,
+    /// Which of them may have a client waiting.
+    waiting: Vec<bool>,
+    stopper: Arc<Stopper>,
+    shared: Arc<Shared>,
+    /// More would leave no descriptor for their connections to the server.
+    most: u64,
+    paused: Option<Instant>,
+}
+
+impl Acceptor {
+    pub(crate) fn new(
+        listeners: Vec<std::net::TcpListener>,
+        shared: Arc<Shared>,
+        loops: Vec<Arc<Mailbox>>,
+        most: u64,
+    ) -> io::Result<Self> {
+        let poll = Poll::new()?;
+        let mut listeners: Vec<_> = listeners.into_iter().map(TcpListener::from_std).collect();
+        for (i, listener) in listeners.iter_mut().enumerate() {
+            poll.registry()
+                .register(listener, Token(i), Interest::READABLE)?;
+        }
+        let stopper = Arc::new(Stopper {
+            deadline: Mutex::new(None),
+            waker: mio::Waker::new(poll.registry(), MAIL)?,
+            loops,
+        });
+        Ok(Self {
+            poll,
+            waiting: vec![false; listeners.len()],
+            listeners,
+            stopper,
+            shared,
+            most,
+            paused: None,
+        })
+    }
+
+    pub(crate) fn stopper(&self) -> Arc<Stopper> {
+        Arc::clone(&self.stopper)
+    }
+
+    /// Until it is told to stop; what waits in the backlog then is still taken. Stops the loops in turn.
+    pub(crate) fn run(&mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(64);
+        loop {
+            let timeout = self
+                .paused
+                .map(|at| at.saturating_duration_since(Instant::now()));
+            match self.poll.poll(&mut events, timeout) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                other => other?,
+            }
+            for event in &events {
+                if let Some(waiting) = self.waiting.get_mut(event.token().0) {
+                    *waiting = true;
+                }
+            }
+            if self.paused.is_some_and(|at| at <= Instant::now()) {
+                self.paused = None;
+            }
+            for i in 0..self.listeners.len() {
+                self.accept(i);
+            }
+            let stop = *self.stopper.lock();
+            if let Some(deadline) = stop {
+                self.stopper.stop_loops(deadline);
+                return Ok(());
+            }
+        }
+    }
+
+    fn accept(&mut self, i: usize) {
+        while self.waiting[i] && self.paused.is_none() {
+            if self.shared.stats.open.load(Ordering::Relaxed) >= self.most {
+                self.pause();
+                return;
+            }
+            match self.listeners[i].accept() {
+                Ok((stream, _)) => self.hand_over(stream),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.waiting[i] = false,
+                Err(e) if is_shortage(&e) => self.pause(),
+                // The client's own failure, before we had taken it: accept(2) says to go on.
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn pause(&mut self) {
+        Stats::one(&self.shared.stats.accept_pauses);
+        self.paused = Some(Instant::now() + PAUSE);
+    }
+
+    fn hand_over(&self, stream: TcpStream) {
+        self.shared.stats.opened();
+        let least = self
+            .stopper
+            .loops
+            .iter()
+            .min_by_key(|l| l.load.load(Ordering::Relaxed));
+        if let Some(mailbox) = least {
+            mailbox.hand_over(stream);
+        }
+    }
+}
+
+fn is_shortage(e: &io::Error) -> bool {
+    matches!(
+        e.raw_os_error(),
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
+    )
+}

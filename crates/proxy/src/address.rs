@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Addresses as typed: where to listen, and the server behind us.
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::str::FromStr;
+
+/// Where to listen: `:8443` (every address of this machine, IPv4 and IPv6), `192.0.2.1:8443`, `[2001:db8::1]:8443`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Listen {
+    /// `None`: every address.
+    pub ip: Option<IpAddr>,
+    /// Zero: one that is free.
+    pub port: u16,
+}
+
+impl FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(port) = text.strip_prefix(':').and_then(|p| p.parse().ok()) {
+            return Ok(Self { ip: None, port });
+        }
+        text.parse::<SocketAddr>()
+            .map(|a| Self {
+                ip: Some(a.ip()),
+                port: a.port(),
+            })
+            .map_err(|_| {
+                format!("'{text}' is no address to listen on: write :8443, 192.0.2.1:8443 or [2001:db8::1]:8443")
+            })
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.ip {
+            None => write!(f, ":{}", self.port),
+            Some(ip) => SocketAddr::new(ip, self.port).fmt(f),
+        }
+    }
+}
+
+/// The server: a name or an address, and a port.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Target {
+    host: String,
+    port: u16,
+}
+
+impl Target {
+    /// Every address that the name has now, in the resolver's order. Waits for the resolver.
+    ///
+    /// # Errors
+    /// The resolver's; `NotFound` if the name has no address.
+    pub fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
+        let found: Vec<_> = (self.host.as_str(), self.port).to_socket_addrs()?.collect();
+        if found.is_empty() {
+            return Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                "the name has no address",
+            ));
+        }
+        Ok(found)
+    }
+
+    /// True for an address, which nothing needs to be looked up for.
+    pub fn is_literal(&self) -> bool {
+        self.host.parse::<IpAddr>().is_ok()
+    }
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || {
+            format!("'{text}' is no server: write host:port, 192.0.2.1:443 or [2001:db8::1]:443")
+        };
+        let (host, port) = text.rsplit_once(':').ok_or_else(bad)?;
+        let port: u16 = port.parse().map_err(|_| bad())?;
+        let host = match host.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
+            Some(v6) if v6.parse::<std::net::Ipv6Addr>().is_ok() => v6,
+            Some(_) => return Err(bad()),
+            None if host.contains(':') || host.is_empty() => return Err(bad()),
+            None => host,
+        };
+        if port == 0 || host.chars().any(char::is_whitespace) {
+            return Err(bad());
+        }
+        Ok(Self {
+            host: host.to_owned(),
+            port,
+        })
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_written_back() {
+        for text in [":8443", "192.0.2.1:80", "[2001:db8::1]:443", "0.0.0.0:0"] {
+            assert_eq!(text.parse::<Listen>().unwrap().to_string(), text);
+        }
+        for text in ["host:80", "192.0.2.1:80", "[2001:db8::1]:443"] {
+            assert_eq!(text.parse::<Target>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn bad_ones_say_what_to_write() {
+        for bad in [
+            "",
+            "8443",
+            ":",
+            ":70000",
+            "host:80",
+            "2001:db8::1",
+            "1.2.3.4",
+        ] {
+            assert!(
+                bad.parse::<Listen>().unwrap_err().contains("write :8443"),
+                "{bad}"
+            );
+        }
+        for bad in [
+            "",
+            "host",
+            ":80",
+            "host:",
+            "host:0",
+            "2001:db8::1:80",
+            "[host]:80",
+            "a b:80",
+        ] {
+            assert!(
+                bad.parse::<Target>()
+                    .unwrap_err()
+                    .contains("write host:port"),
+                "{bad}"
+            );
+        }
+    }
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A TCP relay for servers that cannot load the preload library. The runtime of `alcc-socket` controls what it sends to the
+//! clients.
+//!
+//! ```text
+//!             ┌─ acceptor ──► the loop with the fewest connections
+//!   client ◄──┤                                                        server
+//!             └─ loop 1..N:  read server ─► write client (controlled)
+//!                            read client ─► write server (plain)
+//! ```
+//!
+//! One thread per loop, none per connection. A connection that waits holds no buffer: what is read goes through one buffer
+//! of its loop, and only what the other side does not take at once is kept, after which nothing more is read.
+//!
+//! Start reading at [`Proxy::start`]; `session.rs` has the rules for half-closed and reset connections.
+
+mod acceptor;
+mod address;
+mod header;
+mod proxy;
+mod route;
+mod session;
+mod stats;
+mod sys;
+mod worker;
+
+pub use acceptor::Stopper;
+pub use address::{Listen, Target};
+pub use header::ProxyProtocol;
+pub use proxy::{Config, Proxy, StartError};
+pub use stats::Totals;

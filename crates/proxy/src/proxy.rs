@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Starting and stopping.
+use crate::acceptor::{Acceptor, Stopper, listen};
+use crate::route::Route;
+use crate::stats::Stats;
+use crate::worker::{Bell, Shared, Worker};
+use crate::{Listen, ProxyProtocol, Target, Totals, sys};
+use alcc_cc::Registry;
+use alcc_socket::{Report, Runtime, Settings};
+use std::io;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Descriptors that are not connections: standard streams, listeners, the loops' own, the report, a resolver at work.
+const OTHER_DESCRIPTORS: u64 = 32;
+const DESCRIPTORS_PER_LOOP: u64 = 4;
+
+/// What to relay and how.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where to listen.
+    pub listen: Vec<Listen>,
+    /// The server.
+    pub to: Target,
+    /// The header for the server, if any.
+    pub proxy_protocol: Option<ProxyProtocol>,
+    /// Loops; usually one per core.
+    pub threads: NonZeroUsize,
+    /// Clients that may wait in the kernel for us to take them, per listening socket.
+    pub backlog: i32,
+    /// For each address of the server.
+    pub connect_timeout: Duration,
+}
+
+/// Why a proxy did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A listening socket could not be had.
+    #[error("listen on {0}: {1}")]
+    Listen(Listen, io::Error),
+    /// The server's name has no address now.
+    #[error("look up {0}: {1}")]
+    Resolve(Target, io::Error),
+    /// The machine is short of something.
+    #[error("start the proxy: {0}")]
+    System(#[from] io::Error),
+}
+
+/// A running relay.
+pub struct Proxy {
+    shared: Arc<Shared>,
+    addresses: Vec<SocketAddr>,
+    stopper: Arc<Stopper>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+    most: u64,
+}
+
+impl Proxy {
+    /// Listens, looks the server up (waits for the resolver) and starts the loops.
+    ///
+    /// Raises the process's limit of open descriptors to the hard limit. Signals should be blocked in the calling
+    /// thread if they are to be waited for: the threads inherit its mask.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn start(
+        config: &Config,
+        settings: Settings,
+        registry: Registry,
+        report: Option<Report>,
+    ) -> Result<Self, StartError> {
+        let descriptors = sys::raise_descriptor_limit()?;
+        let listeners = config
+            .listen
+            .iter()
+            .map(|at| listen(*at, config.backlog).map_err(|e| StartError::Listen(*at, e)))
+            .collect::<Result<Vec<_>, _>>()?;
+        let addresses = listeners
+            .iter()
+            .map(std::net::TcpListener::local_addr)
+            .collect::<io::Result<_>>()?;
+        let to = config
+            .to
+            .resolve()
+            .map_err(|e| StartError::Resolve(config.to.clone(), e))?;
+        let shared = Arc::new(Shared {
+            runtime: Arc::new(Runtime::<Bell>::new(settings, registry, report)?),
+            route: Arc::new(Route::new(config.to.clone(), to)),
+            stats: Stats::default(),
+            proxy_protocol: config.proxy_protocol,
+            connect_timeout: config.connect_timeout,
+        });
+        let workers = (0..config.threads.get())
+            .map(|_| Worker::new(Arc::clone(&shared)))
+            .collect::<io::Result<Vec<_>>>()?;
+        let loops: Vec<_> = workers.iter().map(Worker::mailbox).collect();
+        let others = OTHER_DESCRIPTORS + loops.len() as u64 * DESCRIPTORS_PER_LOOP;
+        let most = (descriptors.saturating_sub(others) / 2).max(1);
+        let mut acceptor = Acceptor::new(listeners, Arc::clone(&shared), loops, most)?;
+        let stopper = acceptor.stopper();
+        let mut threads = vec![spawn("acceptor", Arc::clone(&stopper), move || {
+            acceptor.run()
+        })?];
+        for (i, mut worker) in workers.into_iter().enumerate() {
+            let stopper = Arc::clone(&stopper);
+            threads.push(spawn(&format!("loop {i}"), stopper, move || worker.run())?);
+        }
+        Ok(Self {
+            shared,
+            addresses,
+            stopper,
+            threads,
+            most,
+        })
+    }
+
+    /// Where it listens, with the ports that were free.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// How many connections there can be at a time: each takes two descriptors. More wait in the kernel's backlog.
+    pub fn most_connections(&self) -> u64 {
+        self.most
+    }
+
+    /// The counters now.
+    pub fn totals(&self) -> Totals {
+        self.shared.stats.totals()
+    }
+
+    /// What ends it.
+    pub fn stopper(&self) -> Arc<Stopper> {
+        Arc::clone(&self.stopper)
+    }
+
+    /// Waits until it was stopped and its connections have ended; the final counters.
+    ///
+    /// # Errors
+    /// A thread that failed, which ends the others too: a bug, or want of kernel memory.
+    pub fn join(self) -> io::Result<Totals> {
+        let ended: Vec<_> = self.threads.into_iter().map(JoinHandle::join).collect();
+        for result in ended {
+            result
+                .map_err(|_| io::Error::other("a thread of the proxy failed: internal error"))??;
+        }
+        Ok(self.shared.stats.totals())
+    }
+}
+
+/// Should the thread fail, the others end too: connections of a loop that is gone would wait for ever.
+fn spawn(
+    name: &str,
+    stopper: Arc<Stopper>,
+    run: impl FnOnce() -> io::Result<()> + Send + 'static,
+) -> io::Result<JoinHandle<io::Result<()>>> {
+    struct Alarm(Option<Arc<Stopper>>);
+    impl Drop for Alarm {
+        fn drop(&mut self) {
+            if let Some(stopper) = &self.0 {
+                stopper.stop(Duration::ZERO);
+            }
+        }
+    }
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(move || {
+            let mut alarm = Alarm(Some(stopper));
+            run().inspect(|()| alarm.0 = None)
+        })
+}

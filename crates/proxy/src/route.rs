@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The way to the server: its name and the addresses that the name has.
+use crate::Target;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// A server that is down must not make us ask the resolver for every client.
+const BETWEEN_LOOKUPS: Duration = Duration::from_secs(1);
+
+pub(crate) struct Route {
+    target: Target,
+    addresses: Mutex<Arc<[SocketAddr]>>,
+    /// The one that answered last.
+    good: AtomicUsize,
+    looking_up: AtomicBool,
+}
+
+impl Route {
+    pub(crate) fn new(target: Target, addresses: Vec<SocketAddr>) -> Self {
+        Self {
+            target,
+            addresses: Mutex::new(addresses.into()),
+            good: AtomicUsize::new(0),
+            looking_up: AtomicBool::new(false),
+        }
+    }
+
+    /// All addresses, and which one to try first.
+    pub(crate) fn addresses(&self) -> (Arc<[SocketAddr]>, usize) {
+        let addresses = Arc::clone(
+            &self
+                .addresses
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        );
+        (addresses, self.good.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn answered(&self, index: usize) {
+        self.good.store(index, Ordering::Relaxed);
+    }
+
+    /// No address answered: looks the name up again, beside the loops, for the connections still to come.
+    pub(crate) fn failed(self: &Arc<Self>) {
+        if self.target.is_literal() || self.looking_up.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let route = Arc::clone(self);
+        let spawned = std::thread::Builder::new()
+            .name("resolver".to_owned())
+            .spawn(move || {
+                if let Ok(found) = route.target.resolve() {
+                    *route
+                        .addresses
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner) = found.into();
+                    route.good.store(0, Ordering::Relaxed);
+                }
+                std::thread::sleep(BETWEEN_LOOKUPS);
+                route.looking_up.store(false, Ordering::Release);
+            });
+        if spawned.is_err() {
+            self.looking_up.store(false, Ordering::Release);
+        }
+    }
+}

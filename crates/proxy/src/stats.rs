@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the relay has done so far.
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counters since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Totals {
+    /// Connections accepted.
+    pub connections: u64,
+    /// Connections open now.
+    pub open: u64,
+    /// The most that were open at a time.
+    pub peak: u64,
+    /// Connections for which no address of the server answered.
+    pub connect_failed: u64,
+    /// Payload bytes from clients to the server; the PROXY header is not payload.
+    pub bytes_up: u64,
+    /// Payload bytes from the server to clients.
+    pub bytes_down: u64,
+    /// Connections that a reset ended, ours included.
+    pub resets: u64,
+    /// How often accepting paused because descriptors or memory had run out.
+    pub accept_pauses: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Stats {
+    pub(crate) connections: AtomicU64,
+    pub(crate) open: AtomicU64,
+    pub(crate) peak: AtomicU64,
+    pub(crate) connect_failed: AtomicU64,
+    /// By direction: up, down.
+    pub(crate) bytes: [AtomicU64; 2],
+    pub(crate) resets: AtomicU64,
+    pub(crate) accept_pauses: AtomicU64,
+}
+
+impl Stats {
+    pub(crate) fn opened(&self) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
+        self.peak.fetch_max(open, Ordering::Relaxed);
+    }
+
+    pub(crate) fn closed(&self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn one(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn totals(&self) -> Totals {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Totals {
+            connections: get(&self.connections),
+            open: get(&self.open),
+            peak: get(&self.peak),
+            connect_failed: get(&self.connect_failed),
+            bytes_up: get(&self.bytes[0]),
+            bytes_down: get(&self.bytes[1]),
+            resets: get(&self.resets),
+            accept_pauses: get(&self.accept_pauses),
+        }
+    }
+}
