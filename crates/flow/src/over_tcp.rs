@@ -126,6 +126,11 @@ impl OverTcp {
         room
     }
 
+    /// What [`OverTcp::room`] would say, without consequences.
+    pub fn allows(&self, wanted: Bytes, queued: Bytes, unsent: Bytes) -> Bytes {
+        room(&self.cc.allowance(), queued, unsent, self.mss).min(wanted)
+    }
+
     fn shut(&mut self, now: Time, allowance: &Allowance, queued: Bytes) {
         self.counters.gate_closed += 1;
         self.shut = true;

@@ -4,16 +4,18 @@
 //! The socket itself is nearly always writable: the kernel's buffer is far from full. So while the gate is shut the
 //! registration that the kernel has lacks EPOLLOUT, and when it opens the program's own is put back, which reports the
 //! event afresh, edge-triggered or not.
+use crate::process;
 use crate::real::real;
 use alcc_socket::Waker;
 use libc::{c_int, epoll_event};
 use std::os::fd::RawFd;
+use std::sync::atomic::Ordering;
 
 const OUT: u32 = libc::EPOLLOUT as u32;
 const EDGE: u32 = libc::EPOLLET as u32;
 const ONCE: u32 = libc::EPOLLONESHOT as u32;
 
-/// A program's epoll registrations of one descriptor.
+/// A program's epoll registrations of one connection.
 #[derive(Default)]
 pub(crate) struct Epoll {
     registrations: Vec<Registration>,
@@ -21,6 +23,7 @@ pub(crate) struct Epoll {
 
 struct Registration {
     epfd: RawFd,
+    fd: RawFd,
     events: u32,
     data: u64,
     /// The kernel's registration lacks EPOLLOUT.
@@ -29,14 +32,14 @@ struct Registration {
 
 impl Registration {
     /// Tells the kernel the program's events, without EPOLLOUT if `held`.
-    fn apply(&mut self, fd: RawFd, held: bool) {
+    fn apply(&mut self, held: bool) {
         self.held = held;
         let mut event = epoll_event {
             events: Epoll::masked(self.events, held),
             u64: self.data,
         };
         // SAFETY: `event` is valid; a descriptor that is gone gives an error, which is the program's doing.
-        unsafe { (real().epoll_ctl)(self.epfd, libc::EPOLL_CTL_MOD, fd, &raw mut event) };
+        unsafe { (real().epoll_ctl)(self.epfd, libc::EPOLL_CTL_MOD, self.fd, &raw mut event) };
     }
 
     fn is(&self, flags: u32) -> bool {
@@ -47,7 +50,13 @@ impl Registration {
 impl Epoll {
     /// What the kernel should be told when the program asks for `events`.
     pub(crate) fn masked(events: u32, shut: bool) -> u32 {
-        if shut { events & !OUT } else { events }
+        // The kernel lets nobody change an exclusive registration: that one keeps EPOLLOUT, and the program meets EAGAIN.
+        let exclusive = events & libc::EPOLLEXCLUSIVE as u32 != 0;
+        if shut && !exclusive {
+            events & !OUT
+        } else {
+            events
+        }
     }
 
     /// The program's registration was accepted by the kernel; `held`: without EPOLLOUT.
@@ -55,13 +64,15 @@ impl Epoll {
         &mut self,
         epfd: RawFd,
         op: c_int,
+        fd: RawFd,
         event: Option<epoll_event>,
         held: bool,
     ) {
-        self.registrations.retain(|r| r.epfd != epfd);
+        self.registrations.retain(|r| (r.epfd, r.fd) != (epfd, fd));
         if let Some(event) = event.filter(|_| op != libc::EPOLL_CTL_DEL) {
             self.registrations.push(Registration {
                 epfd,
+                fd,
                 events: event.events,
                 data: event.u64,
                 held,
@@ -73,24 +84,33 @@ impl Epoll {
 impl Waker for Epoll {
     fn reaches(&self) -> bool {
         !self.registrations.is_empty()
+            || process::current().is_some_and(|p| p.polls.load(Ordering::Relaxed))
     }
 
-    fn shut(&mut self, fd: RawFd) {
+    fn shut(&mut self) {
         // Neither an edge-triggered registration nor one that reported once says anything more by itself; a level-triggered
         // one would for ever.
         for r in &mut self.registrations {
             if r.is(OUT) && !r.is(EDGE | ONCE) {
-                r.apply(fd, true);
+                r.apply(true);
             }
         }
     }
 
-    fn open(&mut self, fd: RawFd) {
+    fn open(&mut self) {
         // One that reported once is the program's to arm again: we only complete what it armed while the gate was shut.
         for r in &mut self.registrations {
             if r.is(OUT) && (r.held || !r.is(ONCE)) {
-                r.apply(fd, false);
+                r.apply(false);
             }
         }
+    }
+
+    fn join(&mut self, other: Self) {
+        self.registrations.extend(other.registrations);
+    }
+
+    fn closed(&mut self, fd: RawFd) {
+        self.registrations.retain(|r| r.fd != fd);
     }
 }

@@ -5,6 +5,7 @@
 //! Rules of this crate: whatever is not a controlled connection goes straight through; a child process that inherited a
 //! connection is not in control of it; when the runtime fails everything is plain TCP.
 
+mod alloc;
 mod epoll;
 #[expect(
     unreachable_pub,
@@ -14,3 +15,4 @@ mod hooks;
 mod process;
 mod real;
 mod table;
+mod vector;

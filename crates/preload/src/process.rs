@@ -1,20 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What this process knows of itself: its settings, and the runtime once it has accepted a connection.
+//! What this process knows of itself: its settings, the descriptors it uses, and the runtime once it has a connection.
+use crate::alloc::OURS;
 use crate::epoll::Epoll;
+use crate::table::Table;
 use alcc_cc::Registry;
 use alcc_socket::{Report, Runtime, Settings, Totals};
+use std::cell::Cell;
+use std::hint::spin_loop;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-struct Process {
-    pid: u32,
-    runtime: Arc<Runtime<Epoll>>,
+/// Belongs to one process: a child has a copy of this memory, but not of the threads that may have been changing it.
+pub(crate) struct Process {
+    pub(crate) table: Table,
+    runtime: OnceLock<Arc<Runtime<Epoll>>>,
+    /// Whose child this is, for what it knew of the descriptors.
+    pub(crate) parent: Option<&'static Self>,
+    /// It has waited in poll or select: after EAGAIN it will again.
+    pub(crate) polls: AtomicBool,
+    /// It has taken system calls from itself (seccomp), perhaps ones that we need: left alone from then on.
+    locked_up: AtomicBool,
 }
 
-/// The runtime belongs to one process: a child has a copy of this memory but not of the thread. Never freed: a reader may
-/// hold it.
+/// Never freed: a reader may hold it, and a child must not free what its parent allocated.
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(null_mut());
+
+/// A page that the kernel empties in every child that has memory of its own, however it was made: 0 a new process, 1 being
+/// set up, 2 ready.
+static STATE: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
+
+thread_local! {
+    /// Between vfork and exec the child runs in its parent's memory, on this thread's stack. Holds the parent's process id.
+    static VFORKED: Cell<u32> = const { Cell::new(0) };
+}
 
 fn settings() -> Option<&'static Settings> {
     static SETTINGS: OnceLock<Option<Settings>> = OnceLock::new();
@@ -33,46 +52,121 @@ fn settings() -> Option<&'static Settings> {
         .as_ref()
 }
 
-fn report() -> Option<Report> {
-    Report::open(settings()?.report.as_deref()?).ok()
+/// Mapped at the program's start, while it still has the rights and the files it was started with; a child inherits it.
+fn report() -> Option<Arc<Report>> {
+    static REPORT: OnceLock<Option<Arc<Report>>> = OnceLock::new();
+    REPORT
+        .get_or_init(|| {
+            Report::open(settings()?.report.as_deref()?)
+                .ok()
+                .map(Arc::new)
+        })
+        .clone()
 }
 
-/// The runtime of this process, made at its first accepted connection.
-pub(crate) fn runtime() -> Option<&'static Arc<Runtime<Epoll>>> {
-    let settings = settings()?;
-    let pid = std::process::id();
-    let now = PROCESS.load(Ordering::Acquire);
-    // SAFETY: null or leaked below.
-    if let Some(process) = unsafe { now.as_ref() }.filter(|process| process.pid == pid) {
-        return Some(&process.runtime);
-    }
-    let runtime = Arc::new(Runtime::new(settings.clone(), Registry::builtin(), report()).ok()?);
-    let fresh = Box::into_raw(Box::new(Process { pid, runtime }));
-    let kept = match PROCESS.compare_exchange(now, fresh, Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) => fresh,
-        Err(other) => {
-            // SAFETY: nobody else has seen `fresh`.
-            drop(unsafe { Box::from_raw(fresh) });
-            other
+/// Calls that come from a child between vfork and exec are not ours to look at.
+pub(crate) fn vforking(pid: u32) {
+    VFORKED.set(pid);
+}
+
+/// This process, if its connections are to be controlled at all.
+pub(crate) fn current() -> Option<&'static Process> {
+    // SAFETY: null, or the page, which is never unmapped.
+    let state = unsafe { STATE.load(Ordering::Acquire).as_ref() }?;
+    let vforked = VFORKED.get();
+    if vforked != 0 {
+        if vforked != std::process::id() {
+            return None;
         }
+        VFORKED.set(0);
+    }
+    while state.load(Ordering::Acquire) != 2 {
+        if state
+            .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+        {
+            renew();
+            state.store(2, Ordering::Release);
+        }
+        spin_loop();
+    }
+    // SAFETY: leaked by `renew`.
+    unsafe { PROCESS.load(Ordering::Acquire).as_ref() }
+        .filter(|process| !process.locked_up.load(Ordering::Relaxed))
+}
+
+/// In a child: nothing of the parent's is touched, locks may be held for ever and the heap may be half changed.
+fn renew() {
+    let parent = PROCESS.load(Ordering::Acquire);
+    if !parent.is_null() {
+        // SAFETY: a new process has one thread, this one, until it makes another, which waits in `current`.
+        unsafe { OURS.renew() };
+    }
+    let fresh = Process {
+        table: Table::new(),
+        runtime: OnceLock::new(),
+        // SAFETY: never freed.
+        parent: unsafe { parent.as_ref() },
+        polls: AtomicBool::new(false),
+        locked_up: AtomicBool::new(false),
     };
-    // SAFETY: never freed.
-    unsafe { kept.as_ref() }.map(|process| &process.runtime)
+    PROCESS.store(Box::into_raw(Box::new(fresh)), Ordering::Release);
+}
+
+impl Process {
+    /// The runtime of this process, made at its first connection.
+    pub(crate) fn runtime(&self) -> Option<&Arc<Runtime<Epoll>>> {
+        let settings = settings()?;
+        Some(self.runtime.get_or_init(|| {
+            Arc::new(Runtime::new(
+                settings.clone(),
+                Registry::builtin(),
+                report(),
+            ))
+        }))
+    }
+
+    /// The runtime, if there is one already.
+    pub(crate) fn running(&self) -> Option<&Arc<Runtime<Epoll>>> {
+        self.runtime.get()
+    }
+
+    /// The program gives up system calls.
+    pub(crate) fn lock_up(&self) {
+        self.locked_up.store(true, Ordering::Relaxed);
+    }
 }
 
 /// The environment is read before the program can change it, and the report is opened while the program still has the
 /// rights it was started with.
 extern "C" fn start() {
-    if settings().is_some() {
-        // A panic of ours is reported by the runtime in one line; the default hook would print a second, longer one.
-        std::panic::set_hook(Box::new(|_| ()));
-        if let Some(report) = report() {
-            report.add(&Totals {
-                processes: 1,
-                ..Totals::default()
-            });
+    if settings().is_none() {
+        return;
+    }
+    // A panic of ours is reported by the runtime in one line; the default hook would print a second, longer one.
+    std::panic::set_hook(Box::new(|_| ()));
+    if let Some(report) = report() {
+        report.add(&Totals {
+            processes: 1,
+            ..Totals::default()
+        });
+    }
+    crate::real::real();
+    // SAFETY: a fresh anonymous page; it stays.
+    unsafe {
+        let page = libc::mmap(
+            null_mut(),
+            4096,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        );
+        if page != libc::MAP_FAILED && libc::madvise(page, 4096, libc::MADV_WIPEONFORK) == 0 {
+            STATE.store(page.cast(), Ordering::Release);
         }
     }
+    current();
 }
 
 #[used]

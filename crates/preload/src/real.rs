@@ -1,28 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The calls that ours stand in front of: the next in line by dlsym, so that other preloaded libraries keep working.
 use libc::{
-    c_int, c_void, epoll_event, iovec, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t,
+    c_int, c_long, c_uint, c_void, epoll_event, fd_set, iovec, loff_t, mmsghdr, msghdr, nfds_t,
+    off_t, pid_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec, timeval,
 };
 use std::sync::OnceLock;
+
+/// For a function that an older C library does not have.
+extern "C-unwind" fn missing() -> c_long {
+    alcc_socket::set_errno(libc::ENOSYS);
+    -1
+}
 
 macro_rules! real {
     ($($name:ident: fn($($arg:ty),*) -> $ret:ty;)*) => {
         pub(crate) struct Real {
-            $(pub(crate) $name: unsafe extern "C" fn($($arg),*) -> $ret,)*
+            $(pub(crate) $name: unsafe extern "C-unwind" fn($($arg),*) -> $ret,)*
         }
 
         /// The real calls.
         pub(crate) fn real() -> &'static Real {
             static REAL: OnceLock<Real> = OnceLock::new();
             REAL.get_or_init(|| Real {
-                // SAFETY: dlsym returns the address of the C library's function of this name and type. Every C library
-                // has them; without them the program could not run, and there is nobody to report to.
+                // SAFETY: dlsym returns the address of the C library's function of this name and type; all return an
+                // integer, as `missing` does.
                 $($name: unsafe {
                     let symbol = libc::dlsym(libc::RTLD_NEXT, concat!(stringify!($name), "\0").as_ptr().cast());
-                    if symbol.is_null() {
-                        libc::abort();
-                    }
-                    std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($arg),*) -> $ret>(symbol)
+                    let symbol = if symbol.is_null() { missing as *mut c_void } else { symbol };
+                    std::mem::transmute::<*mut c_void, unsafe extern "C-unwind" fn($($arg),*) -> $ret>(symbol)
                 },)*
             })
         }
@@ -33,12 +38,34 @@ real! {
     accept: fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;
     accept4: fn(c_int, *mut sockaddr, *mut socklen_t, c_int) -> c_int;
     close: fn(c_int) -> c_int;
+    close_range: fn(c_uint, c_uint, c_int) -> c_int;
+    connect: fn(c_int, *const sockaddr, socklen_t) -> c_int;
+    dup: fn(c_int) -> c_int;
+    dup2: fn(c_int, c_int) -> c_int;
+    dup3: fn(c_int, c_int, c_int) -> c_int;
     epoll_ctl: fn(c_int, c_int, c_int, *mut epoll_event) -> c_int;
-    write: fn(c_int, *const c_void, size_t) -> ssize_t;
-    writev: fn(c_int, *const iovec, c_int) -> ssize_t;
+    epoll_pwait: fn(c_int, *mut epoll_event, c_int, c_int, *const sigset_t) -> c_int;
+    epoll_pwait2: fn(c_int, *mut epoll_event, c_int, *const timespec, *const sigset_t) -> c_int;
+    epoll_wait: fn(c_int, *mut epoll_event, c_int, c_int) -> c_int;
+    fcntl: fn(c_int, c_int, usize) -> c_int;
+    fcntl64: fn(c_int, c_int, usize) -> c_int;
+    poll: fn(*mut pollfd, nfds_t, c_int) -> c_int;
+    ppoll: fn(*mut pollfd, nfds_t, *const timespec, *const sigset_t) -> c_int;
+    prctl: fn(c_int, usize, usize, usize, usize) -> c_int;
+    pselect: fn(c_int, *mut fd_set, *mut fd_set, *mut fd_set, *const timespec, *const sigset_t) -> c_int;
+    recvmmsg: fn(c_int, *mut mmsghdr, c_uint, c_int, *mut timespec) -> c_int;
+    recvmsg: fn(c_int, *mut msghdr, c_int) -> ssize_t;
+    select: fn(c_int, *mut fd_set, *mut fd_set, *mut fd_set, *mut timeval) -> c_int;
     send: fn(c_int, *const c_void, size_t, c_int) -> ssize_t;
-    sendto: fn(c_int, *const c_void, size_t, c_int, *const sockaddr, socklen_t) -> ssize_t;
-    sendmsg: fn(c_int, *const msghdr, c_int) -> ssize_t;
     sendfile: fn(c_int, c_int, *mut off_t, size_t) -> ssize_t;
     sendfile64: fn(c_int, c_int, *mut off_t, size_t) -> ssize_t;
+    sendmmsg: fn(c_int, *mut mmsghdr, c_uint, c_int) -> c_int;
+    sendmsg: fn(c_int, *const msghdr, c_int) -> ssize_t;
+    sendto: fn(c_int, *const c_void, size_t, c_int, *const sockaddr, socklen_t) -> ssize_t;
+    socket: fn(c_int, c_int, c_int) -> c_int;
+    splice: fn(c_int, *mut loff_t, c_int, *mut loff_t, size_t, c_uint) -> ssize_t;
+    syscall: fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long;
+    vfork: fn() -> pid_t;
+    write: fn(c_int, *const c_void, size_t) -> ssize_t;
+    writev: fn(c_int, *const iovec, c_int) -> ssize_t;
 }

@@ -1,61 +1,101 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Descriptor to connection. A look-up of a descriptor that is nothing to us costs two loads.
+//! Descriptor to connection. A look-up of a descriptor that is nothing to us costs three loads.
 use crate::epoll::Epoll;
 use alcc_socket::Conn;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, RwLock};
 
+/// What we know of a descriptor.
+#[derive(Default)]
+pub(crate) enum Known {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Not to be controlled, whatever it is.
+    Other,
+    /// A socket, perhaps not yet connected, and nothing was written so far.
+    Socket {
+        /// Connected by this program and not accepted; `None`: it was handed to us.
+        outbound: Option<bool>,
+        /// Registrations made so far.
+        epoll: Epoll,
+    },
+    /// A controlled connection.
+    Controlled(Arc<Conn<Epoll>>),
+}
+
 const PAGE: usize = 1024;
 const PAGES: usize = 1024;
 
-type Slot = RwLock<Option<Arc<Conn<Epoll>>>>;
-type Page = [Slot; PAGE];
+type Page = [RwLock<Known>; PAGE];
 
-/// Pages are made when a descriptor in their range is first controlled, and stay.
-static TABLE: [AtomicPtr<Page>; PAGES] = [const { AtomicPtr::new(std::ptr::null_mut()) }; PAGES];
+/// Pages are made when a descriptor in their range is first of interest, and stay.
+pub(crate) struct Table([AtomicPtr<Page>; PAGES]);
 
-fn page(fd: RawFd) -> Option<(&'static AtomicPtr<Page>, usize)> {
+fn place(fd: RawFd) -> Option<(usize, usize)> {
     let fd = usize::try_from(fd).ok()?;
-    Some((TABLE.get(fd / PAGE)?, fd % PAGE))
+    (fd < PAGE * PAGES).then_some((fd / PAGE, fd % PAGE))
 }
 
-fn slot(fd: RawFd) -> Option<&'static Slot> {
-    let (page, index) = page(fd)?;
-    // SAFETY: null or a page that was leaked by `make`.
-    unsafe { page.load(Ordering::Acquire).as_ref() }.map(|page| &page[index])
-}
-
-fn make(fd: RawFd) -> Option<&'static Slot> {
-    let (page, _) = page(fd)?;
-    if page.load(Ordering::Acquire).is_null() {
-        let fresh = Box::into_raw(Box::new([const { RwLock::new(None) }; PAGE]));
-        if page
-            .compare_exchange(
-                std::ptr::null_mut(),
-                fresh,
-                Ordering::AcqRel,
-                Ordering::Acquire,
-            )
-            .is_err()
-        {
-            // SAFETY: nobody else has seen `fresh`.
-            drop(unsafe { Box::from_raw(fresh) });
-        }
+impl Table {
+    pub(crate) fn new() -> Self {
+        Self([const { AtomicPtr::new(std::ptr::null_mut()) }; PAGES])
     }
-    slot(fd)
-}
 
-/// The connection behind a descriptor. A slot that is being changed (the descriptor is being closed or accepted by another
-/// thread, or was when this process was forked) counts as none.
-pub(crate) fn find(fd: RawFd) -> Option<Arc<Conn<Epoll>>> {
-    slot(fd)?.try_read().ok()?.clone()
-}
+    fn slot(&self, fd: RawFd) -> Option<&RwLock<Known>> {
+        let (page, index) = place(fd)?;
+        // SAFETY: null or a page that was leaked by `make`.
+        unsafe { self.0[page].load(Ordering::Acquire).as_ref() }.map(|page| &page[index])
+    }
 
-/// Puts a connection behind a descriptor, or takes it away.
-pub(crate) fn set(fd: RawFd, conn: Option<Arc<Conn<Epoll>>>) {
-    let slot = if conn.is_some() { make(fd) } else { slot(fd) };
-    if let Some(mut slot) = slot.and_then(|slot| slot.try_write().ok()) {
-        *slot = conn;
+    fn make(&self, fd: RawFd) -> Option<&RwLock<Known>> {
+        let page = &self.0[place(fd)?.0];
+        if page.load(Ordering::Acquire).is_null() {
+            let fresh = Box::into_raw(Box::new([const { RwLock::new(Known::Nothing) }; PAGE]));
+            let (old, ok) = (std::ptr::null_mut(), Ordering::AcqRel);
+            if page
+                .compare_exchange(old, fresh, ok, Ordering::Acquire)
+                .is_err()
+            {
+                // SAFETY: nobody else has seen `fresh`.
+                drop(unsafe { Box::from_raw(fresh) });
+            }
+        }
+        self.slot(fd)
+    }
+
+    /// Looks. A slot that is just being changed (closed or accepted by another thread, or we are a signal handler) has
+    /// nothing to say: `None`.
+    pub(crate) fn look<T>(&self, fd: RawFd, f: impl FnOnce(&Known) -> T) -> Option<T> {
+        self.slot(fd)?.try_read().ok().map(|known| f(&known))
+    }
+
+    /// Changes. `None` as above.
+    pub(crate) fn change<T>(&self, fd: RawFd, f: impl FnOnce(&mut Known) -> T) -> Option<T> {
+        self.make(fd)?
+            .try_write()
+            .ok()
+            .map(|mut known| f(&mut known))
+    }
+
+    /// Sets, and returns what was known before.
+    pub(crate) fn set(&self, fd: RawFd, known: Known) -> Known {
+        let slot = if matches!(known, Known::Nothing) {
+            self.slot(fd)
+        } else {
+            self.make(fd)
+        };
+        slot.and_then(|slot| slot.try_write().ok())
+            .map(|mut slot| std::mem::replace(&mut *slot, known))
+            .unwrap_or_default()
+    }
+
+    /// Every descriptor about which something is known.
+    pub(crate) fn all(&self) -> impl Iterator<Item = RawFd> + '_ {
+        (0..PAGES).flat_map(move |page| {
+            let made = !self.0[page].load(Ordering::Acquire).is_null();
+            (0..if made { PAGE } else { 0 }).map(move |index| (page * PAGE + index) as RawFd)
+        })
     }
 }

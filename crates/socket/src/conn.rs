@@ -4,38 +4,51 @@ use crate::runtime::Runtime;
 use crate::{Totals, kernel};
 use alcc_cc::Discard;
 use alcc_flow::{Counters, OverTcp};
-use alcc_units::{Bytes, Time};
+use alcc_units::{Bytes, Span, Time};
+use libc::c_int;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How the program learns that it may write again. Called with the connection locked.
 pub trait Waker: Send + 'static {
-    /// True if [`Waker::open`] will reach the program; otherwise writes of a non-blocking program pass unlimited.
+    /// True if the program will come back after EAGAIN; otherwise writes of a non-blocking program pass unlimited.
     fn reaches(&self) -> bool;
     /// The gate shut: hide that the socket is writable.
-    fn shut(&mut self, fd: RawFd);
+    fn shut(&mut self);
     /// The gate opened: tell the program.
-    fn open(&mut self, fd: RawFd);
+    fn open(&mut self);
+    /// Another descriptor of the same connection has become known.
+    fn join(&mut self, other: Self);
+    /// The program closes this descriptor.
+    fn closed(&mut self, fd: RawFd);
+}
+
+/// Does the program wait inside the call?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wait {
+    /// It takes EAGAIN.
+    No,
+    /// It does not even expect EAGAIN to end: nothing may be refused.
+    Unreachable,
+    /// It waits, at most so long.
+    Yes(Option<Span>),
 }
 
 /// A write of the program.
 pub struct Write<'a> {
     /// Bytes that the program wants to write.
     pub wanted: usize,
-    /// Asked only if the gate is in the way: does the program wait inside the call?
-    pub blocking: &'a dyn Fn() -> bool,
+    /// Asked only if the gate is in the way.
+    pub wait: &'a dyn Fn() -> Wait,
     /// The real call: skip the first so many bytes, write at most so many; returns as write(2) does.
     pub real: &'a mut dyn FnMut(usize, usize) -> isize,
 }
 
-/// One controlled connection. The descriptor stays the program's.
+/// One controlled connection. Its descriptors stay the program's.
 pub struct Conn<W> {
-    fd: RawFd,
-    pid: u32,
+    cookie: u64,
     inner: Mutex<Inner<W>>,
-    opened: Condvar,
     /// The loop knows of it and reads its counters.
     pub(crate) active: AtomicBool,
     /// Key of the loop.
@@ -43,13 +56,16 @@ pub struct Conn<W> {
 }
 
 struct Inner<W> {
+    /// The program's descriptors for it that we know; the first is the one we ask by. None: we are done with it.
+    fds: Vec<RawFd>,
     flow: OverTcp,
     waker: W,
     pacing: u64,
     /// Writes that the kernel may have taken and we have not entered yet.
     writing: u32,
-    closed: bool,
     reported: Counters,
+    /// Until then a waiting thread of the program does the readings.
+    driven: Time,
 }
 
 /// What the loop should do with a connection it has just visited.
@@ -60,29 +76,32 @@ pub(crate) enum Next {
     Rest,
 }
 
+/// A waiting thread that is late gets this much before the loop reads in its place.
+const GRACE: Span = Span::from_millis(3);
+
 impl<W: Waker> Conn<W> {
-    pub(crate) fn new(fd: RawFd, id: u64, flow: OverTcp, waker: W) -> Self {
+    pub(crate) fn new(fd: RawFd, cookie: u64, id: u64, flow: OverTcp, waker: W) -> Self {
         let inner = Inner {
+            fds: vec![fd],
             flow,
             waker,
             pacing: u64::MAX,
             writing: 0,
-            closed: false,
             reported: Counters::default(),
+            driven: Time::ZERO,
         };
         Self {
-            fd,
-            pid: std::process::id(),
+            cookie,
             inner: Mutex::new(inner),
-            opened: Condvar::new(),
             active: AtomicBool::new(false),
             id,
         }
     }
 
-    /// True in the process that accepted the connection; a child has a descriptor but no loop.
-    pub fn is_ours(&self) -> bool {
-        self.pid == std::process::id()
+    /// True if the descriptor still is this connection: it may have been closed, and its number given again, in ways that
+    /// nobody saw.
+    pub fn is_behind(&self, fd: RawFd) -> bool {
+        kernel::cookie(fd) == Some(self.cookie)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner<W>> {
@@ -95,24 +114,47 @@ impl<W: Waker> Conn<W> {
         f(&mut inner.waker, inner.flow.is_shut())
     }
 
+    /// Another descriptor of the same connection.
+    pub fn also(&self, fd: RawFd, waker: W) {
+        let inner = &mut *self.lock();
+        inner.waker.join(waker);
+        if !inner.fds.contains(&fd) {
+            inner.fds.push(fd);
+        }
+        if inner.flow.is_shut() {
+            inner.waker.shut();
+        }
+    }
+
     /// Carries out a write of the program as far as the algorithm allows. Returns and sets errno as write(2) does:
     /// -1 with EAGAIN while the gate is shut and the program does not want to wait.
-    pub fn write(self: &Arc<Self>, runtime: &Runtime<W>, write: &mut Write<'_>) -> isize {
+    pub fn write(self: &Arc<Self>, runtime: &Arc<Runtime<W>>, write: &mut Write<'_>) -> isize {
         let mut done = 0;
+        let mut patience = None;
+        let ended = |done: usize, why: c_int| {
+            kernel::set_errno(why);
+            if done > 0 { done as isize } else { -1 }
+        };
         loop {
             let left = write.wanted - done;
             // A runtime that has failed limits nothing.
             let room = runtime
-                .guarded(|| self.room(runtime, left, write.blocking))
+                .guarded(|| self.room(runtime, left, write.wait))
                 .unwrap_or(left)
                 .min(left);
             if room == 0 && left > 0 {
                 runtime.guarded(|| self.wrote(runtime, 0));
-                if !(write.blocking)() {
-                    kernel::set_errno(libc::EAGAIN);
-                    return -1;
+                let Wait::Yes(limit) = (write.wait)() else {
+                    if runtime.failed() {
+                        self.release();
+                        continue;
+                    }
+                    return ended(done, libc::EAGAIN);
+                };
+                let until = *patience.get_or_insert_with(|| limit.map(|l| kernel::now() + l));
+                if let Err(why) = self.wait(runtime, until) {
+                    return ended(done, why);
                 }
-                self.wait(runtime);
                 continue;
             }
             let n = (write.real)(done, room);
@@ -122,7 +164,7 @@ impl<W: Waker> Conn<W> {
             done += written;
             // Cut short by the gate, a program that waits in the call is served until all is written, as without us.
             let cut = written > 0 && written == room && room < left;
-            if !(cut && (write.blocking)()) {
+            if !(cut && matches!((write.wait)(), Wait::Yes(_))) {
                 kernel::set_errno(errno);
                 return if done > 0 { done as isize } else { n };
             }
@@ -131,128 +173,211 @@ impl<W: Waker> Conn<W> {
 
     fn room(
         self: &Arc<Self>,
-        runtime: &Runtime<W>,
+        runtime: &Arc<Runtime<W>>,
         wanted: usize,
-        blocking: &dyn Fn() -> bool,
+        wait: &dyn Fn() -> Wait,
     ) -> usize {
         let now = kernel::now();
         let mut inner = self.lock();
-        let reaches = inner.waker.reaches();
         inner.writing += 1;
-        if inner.closed || !runtime.settings().enforcement.gate || !(reaches || blocking()) {
+        let Some(fd) = inner.fd(self.cookie) else {
+            return wanted;
+        };
+        if !runtime.settings().enforcement.gate {
             return wanted;
         }
         let was_shut = inner.flow.is_shut();
-        let (queued, unsent) = (kernel::queued(self.fd), kernel::unsent(self.fd));
+        let (queued, unsent) = (kernel::queued(fd), kernel::unsent(fd));
+        let (wanted, counted) = (wanted as u64, Bytes::new(wanted as u64));
+        // Whether the program can be refused matters only if there is too little room, and costs a call.
+        if inner.flow.allows(counted, queued, unsent) < counted
+            && match wait() {
+                Wait::Unreachable => true,
+                Wait::No => !inner.waker.reaches(),
+                Wait::Yes(_) => false,
+            }
+        {
+            return usize::try_from(wanted).unwrap_or(usize::MAX);
+        }
         let room = inner
             .flow
-            .room(now, Bytes::new(wanted as u64), queued, unsent, &mut Discard)
+            .room(now, counted, queued, unsent, &mut Discard)
             .get();
         if inner.flow.is_shut() {
             if !was_shut {
-                inner.waker.shut(self.fd);
+                inner.waker.shut();
             }
             self.activate(runtime);
         }
         usize::try_from(room).unwrap_or(usize::MAX)
     }
 
-    fn wrote(self: &Arc<Self>, runtime: &Runtime<W>, n: usize) {
+    fn wrote(self: &Arc<Self>, runtime: &Arc<Runtime<W>>, n: usize) {
         let now = kernel::now();
         let mut inner = self.lock();
         inner.writing = inner.writing.saturating_sub(1);
         if n > 0 {
             inner.flow.wrote(now, Bytes::new(n as u64), &mut Discard);
+            // At once: the process may end with its next call.
+            inner.report(runtime);
             self.activate(runtime);
         }
     }
 
     /// Called with the connection locked, like the loop's decision to let it rest.
-    fn activate(self: &Arc<Self>, runtime: &Runtime<W>) {
+    fn activate(self: &Arc<Self>, runtime: &Arc<Runtime<W>>) {
         if !self.active.swap(true, Ordering::AcqRel) {
             runtime.adopt(Arc::clone(self));
         }
     }
 
-    fn wait(&self, runtime: &Runtime<W>) {
-        let mut inner = self.lock();
-        while inner.flow.is_shut() && !inner.closed && !runtime.failed() {
-            let patience = Duration::from_millis(100);
-            inner = self
-                .opened
-                .wait_timeout(inner, patience)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+    /// Waits in the program's own thread until there is room.
+    fn wait(&self, runtime: &Arc<Runtime<W>>, until: Option<Time>) -> Result<(), c_int> {
+        while let Some(next) = self.shut_until(runtime) {
+            if until.is_some_and(|until| until <= kernel::now()) {
+                return Err(libc::EAGAIN);
+            }
+            kernel::sleep(until.map_or(next, |until| until.min(next)), until.is_none())?;
         }
+        Ok(())
     }
 
-    /// The program is about to close the descriptor: after this we never touch it again.
-    pub fn close(&self, runtime: &Runtime<W>) {
-        let mut inner = self.lock();
-        inner.closed = true;
-        inner.report(runtime);
-        self.opened.notify_all();
+    /// For a thread of the program that waits for room, in a write, poll or select: reads the counters if that is due. `None`:
+    /// there is room. Else when to ask again.
+    pub fn shut_until(&self, runtime: &Arc<Runtime<W>>) -> Option<Time> {
+        runtime.guarded(|| {
+            let now = kernel::now();
+            let inner = &mut *self.lock();
+            if inner.fds.is_empty() || !runtime.settings().enforcement.gate {
+                return None;
+            }
+            if inner.is_full(self.cookie) && inner.flow.deadline().is_none_or(|due| due <= now) {
+                inner.read(runtime, now, self, &mut None);
+            }
+            if !inner.is_full(self.cookie) {
+                return None;
+            }
+            let next = inner
+                .flow
+                .deadline()
+                .map_or(now + GRACE, |due| due.max(now + Span::from_micros(50)));
+            inner.driven = next + GRACE;
+            Some(next)
+        })?
+    }
+
+    /// The program is about to close a descriptor: after this we never touch it again.
+    pub fn close(&self, runtime: &Arc<Runtime<W>>, fd: RawFd) {
+        let inner = &mut *self.lock();
+        inner.fds.retain(|known| *known != fd);
+        inner.waker.closed(fd);
+        if inner.fds.is_empty() {
+            inner.report(runtime);
+            runtime.forget(self.cookie);
+        }
     }
 
     /// Reads the counters and lets the algorithm act on them.
     pub(crate) fn visit(&self, runtime: &Runtime<W>, log: &mut Option<crate::log::Log>) -> Next {
         let now = kernel::now();
         let inner = &mut *self.lock();
-        let tcp = if inner.closed {
-            None
-        } else {
-            kernel::tcp_progress(self.fd)
-        };
-        let Some(mut tcp) = tcp else {
-            inner.closed = true;
-            return self.rest();
-        };
-        if inner.writing > 0 {
-            // The kernel may know of a write that we do not know yet: it would be counted twice.
-            tcp.written = tcp.written.min(inner.flow.written());
+        if inner.driven > now {
+            return Next::At(inner.driven);
         }
-        inner.flow.progress(now, &tcp, &mut Discard);
-        runtime.count(&Totals {
-            readings: 1,
-            ..Totals::default()
-        });
-        if let Some(log) = log {
-            log.reading(now, self.id, &tcp, &inner.flow);
+        inner.read(runtime, now, self, log);
+        match inner.flow.deadline().filter(|_| !inner.fds.is_empty()) {
+            Some(due) => Next::At(due),
+            None => {
+                self.active.store(false, Ordering::Release);
+                Next::Rest
+            }
         }
-        if runtime.settings().enforcement.pacing {
-            inner.pace(self.fd);
-        }
-        let queued = Bytes::new(tcp.written.saturating_sub(tcp.acked));
-        if inner.flow.opens(queued) {
-            inner.open(self.fd);
-            self.opened.notify_all();
-        }
-        inner.report(runtime);
-        inner.flow.deadline().map_or_else(|| self.rest(), Next::At)
-    }
-
-    fn rest(&self) -> Next {
-        self.active.store(false, Ordering::Release);
-        Next::Rest
     }
 
     /// The runtime failed: back to plain TCP.
     pub(crate) fn release(&self) {
         let inner = &mut *self.lock();
-        if !inner.closed {
-            kernel::set_pacing(self.fd, u64::MAX);
+        if let Some(fd) = inner.fd(self.cookie) {
+            kernel::set_pacing(fd, u64::MAX);
             if inner.flow.is_shut() {
-                inner.open(self.fd);
+                inner.open();
             }
         }
-        self.opened.notify_all();
     }
 }
 
 impl<W: Waker> Inner<W> {
-    fn open(&mut self, fd: RawFd) {
+    /// A descriptor that is still ours to ask by.
+    fn fd(&mut self, cookie: u64) -> Option<RawFd> {
+        while let Some(&fd) = self.fds.first() {
+            if kernel::cookie(fd) == Some(cookie) {
+                return Some(fd);
+            }
+            self.fds.remove(0);
+            self.waker.closed(fd);
+        }
+        None
+    }
+
+    /// True while a write of a segment would be refused.
+    fn is_full(&mut self, cookie: u64) -> bool {
+        let Some(fd) = self.fd(cookie) else {
+            return false;
+        };
+        if self.flow.is_shut() {
+            return !self.flow.opens(kernel::queued(fd));
+        }
+        let one = Bytes::new(1);
+        self.flow
+            .allows(one, kernel::queued(fd), kernel::unsent(fd))
+            < one
+    }
+
+    fn read(
+        &mut self,
+        runtime: &Runtime<W>,
+        now: Time,
+        conn: &Conn<W>,
+        log: &mut Option<crate::log::Log>,
+    ) {
+        let reading = self
+            .fd(conn.cookie)
+            .and_then(|fd| Some((fd, kernel::read(fd)?)));
+        let Some((fd, mut reading)) = reading else {
+            self.fds.clear();
+            runtime.forget(conn.cookie);
+            return;
+        };
+        let tcp = &mut reading.progress;
+        if self.writing > 0 {
+            // The kernel may know of a write that we do not know yet: it would be counted twice.
+            tcp.written = tcp.written.min(self.flow.written());
+        }
+        self.flow.progress(now, tcp, &mut Discard);
+        runtime.count(&Totals {
+            readings: 1,
+            ..Totals::default()
+        });
+        if let Some(log) = log {
+            log.reading(now, conn.id, tcp, &self.flow);
+        }
+        if runtime.settings().enforcement.pacing {
+            self.pace(fd);
+        }
+        let queued = Bytes::new(tcp.written.saturating_sub(tcp.acked));
+        if self.flow.opens(queued) || (self.flow.is_shut() && !reading.alive) {
+            self.open();
+        }
+        self.report(runtime);
+        if !reading.alive {
+            self.fds.clear();
+            runtime.forget(conn.cookie);
+        }
+    }
+
+    fn open(&mut self) {
         self.flow.opened();
-        self.waker.open(fd);
+        self.waker.open();
     }
 
     /// Follows the algorithm's rate; small changes are not worth a system call.

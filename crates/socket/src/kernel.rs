@@ -4,6 +4,7 @@ use crate::Peer;
 use alcc_flow::TcpProgress;
 use alcc_units::{Bytes, Span, Time};
 use libc::{c_int, c_void, socklen_t};
+use std::cmp::Ordering;
 use std::ffi::CString;
 use std::mem::{size_of, zeroed};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -98,9 +99,22 @@ struct TcpInfo {
     bytes_retrans: u64,
 }
 
+/// A reading of a connection's counters.
+pub(crate) struct Reading {
+    pub(crate) progress: TcpProgress,
+    /// What is written may still reach the peer; else only the kernel's own answer to a write can tell the program why not.
+    pub(crate) alive: bool,
+    /// Acknowledged and sent, as the kernel has them: on the side that connected the SYN counts as acknowledged.
+    acked: u64,
+    sent: u64,
+}
+
+const TCP_ESTABLISHED: u8 = 1;
+const TCP_CLOSE_WAIT: u8 = 8;
+
 /// One consistent reading of a connection's counters; `None` if the descriptor is no TCP socket, or the kernel is older than
 /// 4.19 and does not count bytes sent.
-pub(crate) fn tcp_progress(fd: RawFd) -> Option<TcpProgress> {
+pub(crate) fn read(fd: RawFd) -> Option<Reading> {
     // SAFETY: all fields are integers, zero is valid.
     let mut info: TcpInfo = unsafe { zeroed() };
     if option(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)? < size_of::<TcpInfo>() {
@@ -112,7 +126,7 @@ pub(crate) fn tcp_progress(fd: RawFd) -> Option<TcpProgress> {
         info.min_rtt
     };
     let sent = info.bytes_sent.saturating_sub(info.bytes_retrans);
-    Some(TcpProgress {
+    let progress = TcpProgress {
         acked: info.bytes_acked,
         written: sent
             .max(info.bytes_acked)
@@ -122,7 +136,128 @@ pub(crate) fn tcp_progress(fd: RawFd) -> Option<TcpProgress> {
         repairing: info.lost > 0 || info.sacked > 0 || info.retrans > 0,
         min_rtt: Span::from_micros(u64::from(min_rtt)),
         mss: Bytes::new(u64::from(info.snd_mss)),
+    };
+    Some(Reading {
+        progress,
+        alive: matches!(info.state, TCP_ESTABLISHED | TCP_CLOSE_WAIT),
+        acked: info.bytes_acked,
+        sent,
     })
+}
+
+/// The kernel's number of this socket, the same for all its descriptors and never given again.
+pub(crate) fn cookie(fd: RawFd) -> Option<u64> {
+    let mut cookie = 0u64;
+    option(fd, libc::SOL_SOCKET, libc::SO_COOKIE, &mut cookie)?;
+    Some(cookie)
+}
+
+/// How long a blocking write may wait; `None`: for ever.
+pub fn send_timeout(fd: RawFd) -> Option<Span> {
+    let mut time = libc::timeval {
+        tv_sec: 0,
+        tv_usec: 0,
+    };
+    option(fd, libc::SOL_SOCKET, libc::SO_SNDTIMEO, &mut time)?;
+    let span =
+        Span::from_micros(time.tv_sec.unsigned_abs() * 1_000_000 + time.tv_usec.unsigned_abs());
+    (!span.is_zero()).then_some(span)
+}
+
+/// Sleeps until `until` as a blocking write would: a signal handler ends it with EINTR, unless `restarts` and the handler was
+/// installed with SA_RESTART.
+///
+/// # Errors
+/// `EINTR`.
+pub(crate) fn sleep(until: Time, restarts: bool) -> Result<(), c_int> {
+    let left = until.since(now()).as_nanos();
+    if left == 0 {
+        return Ok(());
+    }
+    let time = libc::timespec {
+        tv_sec: (left / 1_000_000_000) as _,
+        tv_nsec: (left % 1_000_000_000) as _,
+    };
+    if restarts && let Some(result) = restartable(time) {
+        return result;
+    }
+    // SAFETY: no descriptors, and a timeout that outlives the call.
+    let rc = unsafe { libc::ppoll(std::ptr::null_mut(), 0, &raw const time, std::ptr::null()) };
+    if rc < 0 { Err(errno()) } else { Ok(()) }
+}
+
+/// Of all calls that wait for a time, reading a timer is the one that the kernel restarts after a handler with SA_RESTART,
+/// as it restarts a write. `None` if there is no descriptor to be had.
+fn restartable(time: libc::timespec) -> Option<Result<(), c_int>> {
+    let zero = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let value = libc::itimerspec {
+        it_interval: zero,
+        it_value: time,
+    };
+    let mut count = 0u64;
+    // SAFETY: a descriptor of our own, closed again; by system call, because the functions may be interposed by ourselves.
+    unsafe {
+        let fd = libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC);
+        if fd < 0 {
+            return None;
+        }
+        let armed = libc::timerfd_settime(fd, 0, &raw const value, std::ptr::null_mut());
+        let read = if armed == 0 {
+            libc::read(fd, (&raw mut count).cast(), 8)
+        } else {
+            0
+        };
+        let why = errno();
+        libc::syscall(libc::SYS_close, fd);
+        match read {
+            8 => Some(Ok(())),
+            -1 if why == libc::EINTR => Some(Err(why)),
+            _ => None,
+        }
+    }
+}
+
+/// Does the socket signal its readiness (O_ASYNC), or does a call wait in it?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Flags {
+    /// Calls do not wait.
+    pub nonblocking: bool,
+    /// The program waits for SIGIO.
+    pub signals: bool,
+}
+
+/// The flags of an open descriptor.
+pub fn flags(fd: RawFd) -> Flags {
+    // SAFETY: F_GETFL takes no argument; by system call, because fcntl may be interposed by ourselves.
+    let flags = unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFL, 0) } as c_int;
+    Flags {
+        nonblocking: flags & libc::O_NONBLOCK != 0,
+        signals: flags & libc::O_ASYNC != 0,
+    }
+}
+
+/// What a descriptor is to us.
+pub enum Socket {
+    /// Not a TCP socket, and never will be.
+    Other,
+    /// A TCP socket without a peer: it listens, or is not yet connected.
+    Unconnected,
+    /// A connected TCP socket.
+    Connected(Peer),
+}
+
+/// Looks at a descriptor. `outbound`: what is known about who opened the connection.
+pub fn look(fd: RawFd, outbound: Option<bool>) -> Socket {
+    let mut protocol: c_int = 0;
+    let tcp = option(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL, &mut protocol).is_some()
+        && protocol == libc::IPPROTO_TCP;
+    if !tcp {
+        return Socket::Other;
+    }
+    peer_of(fd, outbound).map_or(Socket::Unconnected, Socket::Connected)
 }
 
 /// Linux's ioctl for bytes written and not sent (linux/sockios.h).
@@ -187,13 +322,7 @@ pub(crate) fn under(fd: RawFd) -> Option<String> {
     String::from_utf8(name.to_vec()).ok()
 }
 
-/// The two ends of a connected TCP socket; `None` for anything else (UNIX, UDP, MPTCP sockets).
-pub fn peer_of(fd: RawFd, outbound: bool) -> Option<Peer> {
-    let mut protocol: c_int = 0;
-    option(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL, &mut protocol)?;
-    if protocol != libc::IPPROTO_TCP {
-        return None;
-    }
+fn peer_of(fd: RawFd, outbound: Option<bool>) -> Option<Peer> {
     let remote = address(|addr, len| {
         // SAFETY: `address` passes a buffer and its length.
         unsafe { libc::getpeername(fd, addr, len) }
@@ -205,8 +334,24 @@ pub fn peer_of(fd: RawFd, outbound: bool) -> Option<Peer> {
     Some(Peer {
         remote,
         local_port: local.port(),
-        outbound,
+        outbound: outbound.unwrap_or_else(|| opened_here(fd, local.port(), remote.port())),
     })
+}
+
+/// First port that Linux gives to connecting sockets (net.ipv4.ip_local_port_range).
+const EPHEMERAL: u16 = 32_768;
+
+/// Who opened a connection that was handed to us? The side that connects counts its SYN among the acknowledged bytes; while
+/// data is in flight that does not show, and the ports have to do.
+fn opened_here(fd: RawFd, local: u16, remote: u16) -> bool {
+    let Some(reading) = read(fd) else {
+        return false;
+    };
+    match reading.acked.cmp(&reading.sent) {
+        Ordering::Greater => true,
+        Ordering::Equal => false,
+        Ordering::Less => local >= EPHEMERAL && remote < EPHEMERAL,
+    }
 }
 
 fn address(get: impl FnOnce(*mut libc::sockaddr, *mut socklen_t) -> c_int) -> Option<SocketAddr> {

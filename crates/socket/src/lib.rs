@@ -12,6 +12,7 @@
 //! [`Settings`] is what `alcc run` passes to the processes it starts, [`Report`] what they tell back.
 
 mod conn;
+mod inside;
 mod kernel;
 mod log;
 mod report;
@@ -20,10 +21,11 @@ mod selection;
 mod settings;
 mod triple;
 
-pub use conn::{Conn, Waker, Write};
-pub use kernel::{errno, now, peer_of, set_errno};
+pub use conn::{Conn, Wait, Waker, Write};
+pub use inside::Inside;
+pub use kernel::{Flags, Socket, errno, flags, look, now, send_timeout, set_errno};
 pub use report::{Report, Totals};
-pub use runtime::Runtime;
+pub use runtime::{Attached, Runtime};
 pub use selection::{Pattern, Peer, Selection};
 pub use settings::{Settings, SettingsError};
 pub use triple::{Enforcement, Feedback, Triple, TripleError};

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The loop.
 use crate::conn::{Conn, Next, Waker};
+use crate::inside::Inside;
 use crate::log::Log;
-use crate::{Report, Settings, Totals, kernel};
+use crate::{Report, Settings, Socket, Totals, kernel};
 use alcc_cc::{Discard, Registry};
 use alcc_flow::OverTcp;
 use alcc_units::{Span, Time};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-use std::io;
 use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError, Weak};
+use std::time::Duration;
 
 /// The loop wakes at most once in this time, however many connections there are.
 const SHORTEST_SLEEP: Span = Span::from_micros(250);
@@ -21,38 +22,61 @@ const SHORTEST_SLEEP: Span = Span::from_micros(250);
 pub struct Runtime<W: Waker> {
     settings: Settings,
     registry: Registry,
-    report: Option<Report>,
-    /// Connections that became active since the loop last looked.
-    inbox: Mutex<Vec<Arc<Conn<W>>>>,
-    bell: RawFd,
+    report: Option<Arc<Report>>,
+    inbox: Mutex<Inbox<W>>,
+    bell: Condvar,
+    work: Mutex<Work<W>>,
+    /// All connections by the kernel's number of the socket: one connection may have several descriptors.
+    known: Mutex<BTreeMap<u64, Weak<Conn<W>>>>,
     failed: AtomicBool,
+    /// No thread could be made: the program's own threads turn the loop.
+    inline: AtomicBool,
     next_id: AtomicU64,
     readings: AtomicU64,
     start: Once,
 }
 
+/// What the loop has not seen yet.
+struct Inbox<W> {
+    /// Connections that became active.
+    fresh: Vec<Arc<Conn<W>>>,
+    rung: bool,
+}
+
+/// What became of a descriptor that was to be controlled.
+pub enum Attached<W> {
+    /// It is.
+    Controlled(Arc<Conn<W>>),
+    /// Not covered by the selection, no TCP socket, or the runtime has failed: it never will be.
+    LeftAlone,
+    /// Not connected yet; the waker is given back.
+    TooEarly(W),
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl<W: Waker> Runtime<W> {
     /// A runtime without connections and, so far, without a thread.
-    ///
-    /// # Errors
-    /// When the kernel gives no event descriptor.
-    pub fn new(settings: Settings, registry: Registry, report: Option<Report>) -> io::Result<Self> {
-        // SAFETY: no pointers.
-        let bell = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if bell < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Self {
+    pub fn new(settings: Settings, registry: Registry, report: Option<Arc<Report>>) -> Self {
+        Self {
             settings,
             registry,
             report,
-            inbox: Mutex::new(Vec::new()),
-            bell,
+            inbox: Mutex::new(Inbox {
+                fresh: Vec::new(),
+                rung: false,
+            }),
+            bell: Condvar::new(),
+            work: Mutex::new(Work::new()),
+            known: Mutex::new(BTreeMap::new()),
             failed: AtomicBool::new(false),
+            inline: AtomicBool::new(false),
             next_id: AtomicU64::new(1),
             readings: AtomicU64::new(0),
             start: Once::new(),
-        })
+        }
     }
 
     /// What this process was told to do.
@@ -72,14 +96,16 @@ impl<W: Waker> Runtime<W> {
         }
     }
 
-    /// Runs `f`; if it panics, or the runtime has failed already, the connection is plain TCP: `None`.
+    /// Runs `f`; `None` if it panics, if the runtime has failed already, or if this is a signal handler that interrupted the
+    /// runtime: then the connection is plain TCP.
     pub fn guarded<T>(&self, f: impl FnOnce() -> T) -> Option<T> {
         if self.failed() {
             return None;
         }
-        catch_unwind(AssertUnwindSafe(f))
-            .map_err(|_| self.fail("internal error"))
-            .ok()
+        let inside = Inside::enter()?;
+        let result = catch_unwind(AssertUnwindSafe(f));
+        drop(inside);
+        result.map_err(|_| self.fail("internal error")).ok()
     }
 
     /// Gives up, and says so once.
@@ -95,20 +121,82 @@ impl<W: Waker> Runtime<W> {
             );
             // SAFETY: pointer and length describe `line`. One write, so that lines of several processes do not mix.
             unsafe { libc::write(2, line.as_ptr().cast(), line.len()) };
-            self.ring();
+            self.release();
         }
     }
 
-    /// Takes control of a connected socket, if the selection covers it.
-    pub fn attach(self: &Arc<Self>, fd: RawFd, outbound: bool, waker: W) -> Option<Arc<Conn<W>>> {
-        let peer = kernel::peer_of(fd, outbound)?;
+    /// Gives up without a word: the program has forbidden itself what we need.
+    pub fn retire(&self) {
+        if !self.failed.swap(true, Ordering::AcqRel) {
+            self.release();
+        }
+    }
+
+    fn release(&self) {
+        let known: Vec<_> = locked(&self.known)
+            .values()
+            .filter_map(Weak::upgrade)
+            .collect();
+        known.iter().for_each(|conn| conn.release());
+        self.ring();
+    }
+
+    /// Takes control of a connected socket, if the selection covers it. `outbound`: what is known about who opened it.
+    pub fn attach(self: &Arc<Self>, fd: RawFd, outbound: Option<bool>, waker: W) -> Attached<W> {
+        let mut waker = Some(waker);
+        self.guarded(|| self.try_attach(fd, outbound, &mut waker))
+            .unwrap_or(Attached::LeftAlone)
+    }
+
+    fn try_attach(
+        self: &Arc<Self>,
+        fd: RawFd,
+        outbound: Option<bool>,
+        waker: &mut Option<W>,
+    ) -> Attached<W> {
+        let (peer, waker) = match (kernel::look(fd, outbound), waker.take()) {
+            (Socket::Connected(peer), Some(waker)) => (peer, waker),
+            (Socket::Unconnected, Some(waker)) => return Attached::TooEarly(waker),
+            _ => return Attached::LeftAlone,
+        };
+        let Some(cookie) = kernel::cookie(fd) else {
+            return Attached::LeftAlone;
+        };
+        let known = locked(&self.known).get(&cookie).and_then(Weak::upgrade);
+        if let Some(conn) = known {
+            conn.also(fd, waker);
+            return Attached::Controlled(conn);
+        }
         if !self.settings.selection.covers(&peer) {
             self.count(&Totals {
                 left_alone: 1,
                 ..Totals::default()
             });
-            return None;
+            return Attached::LeftAlone;
         }
+        let Some(reading) = kernel::read(fd) else {
+            self.fail("this kernel's TCP_INFO lacks bytes_sent: Linux 4.19 or later is needed");
+            return Attached::LeftAlone;
+        };
+        self.select_under(fd);
+        self.start.call_once(|| self.spawn());
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let seed = self.settings.seed ^ id.rotate_left(32);
+        let Ok(cc) = self.registry.build(&self.settings.cc) else {
+            return Attached::LeftAlone;
+        };
+        let flow = OverTcp::new(cc, kernel::now(), &reading.progress, seed, &mut Discard);
+        let conn = Arc::new(Conn::new(fd, cookie, id, flow, waker));
+        locked(&self.known).insert(cookie, Arc::downgrade(&conn));
+        self.count(&Totals {
+            connections: 1,
+            ..Totals::default()
+        });
+        Attached::Controlled(conn)
+    }
+
+    /// The kernel's congestion control below, if one was asked for.
+    fn select_under(&self, fd: RawFd) {
         if let Some(name) = &self.settings.under {
             let same = kernel::under(fd).is_some_and(|now| now == *name);
             if !same && kernel::set_under(fd, name).is_err() {
@@ -118,42 +206,22 @@ impl<W: Waker> Runtime<W> {
                 });
             }
         }
-        let Some(progress) = kernel::tcp_progress(fd) else {
-            self.fail("this kernel's TCP_INFO lacks bytes_sent: Linux 4.19 or later is needed");
-            return None;
-        };
-        self.start.call_once(|| self.spawn());
-        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let seed = self.settings.seed ^ id.rotate_left(32);
-        let conn = self.guarded(|| {
-            let cc = self.registry.build(&self.settings.cc).ok()?;
-            Some(Conn::new(
-                fd,
-                id,
-                OverTcp::new(cc, kernel::now(), &progress, seed, &mut Discard),
-                waker,
-            ))
-        })??;
-        self.count(&Totals {
-            connections: 1,
-            ..Totals::default()
-        });
-        Some(Arc::new(conn))
+    }
+
+    /// The last descriptor of a connection is gone.
+    pub(crate) fn forget(&self, cookie: u64) {
+        locked(&self.known).remove(&cookie);
     }
 
     /// A resting connection has something to do.
     pub(crate) fn adopt(&self, conn: Arc<Conn<W>>) {
-        self.inbox
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(conn);
+        locked(&self.inbox).fresh.push(conn);
         self.ring();
     }
 
     fn ring(&self) {
-        let one = 1u64;
-        // SAFETY: eight bytes, as an eventfd wants. Full means that it is ringing already.
-        unsafe { libc::write(self.bell, (&raw const one).cast(), 8) };
+        locked(&self.inbox).rung = true;
+        self.bell.notify_one();
     }
 
     /// Signals belong to the program: the loop's thread takes none.
@@ -171,65 +239,94 @@ impl<W: Waker> Runtime<W> {
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
             spawned
         };
-        if let Err(error) = spawned {
-            self.fail(&format!("no thread could be started: {error}"));
+        if spawned.is_err() {
+            self.inline.store(true, Ordering::Release);
         }
     }
 
     fn run(&self) {
         // SAFETY: sets this thread's timer slack to 1 ns; without it every sleep is 50 us late.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
-        let mut work = Work::new(self);
-        if catch_unwind(AssertUnwindSafe(|| {
-            while !self.failed() {
-                work.turn(self);
-            }
-        }))
-        .is_err()
-        {
-            self.fail("internal error");
+        while let Some(woke) = self.guarded(|| (kernel::now(), self.turn())) {
+            let (at, next) = woke;
+            self.sleep(next.map(|next| next.max(at + SHORTEST_SLEEP)));
         }
-        // Plain TCP from here on: every gate opens, for connections we know and those still to come.
-        loop {
-            work.take_inbox(self);
-            work.release();
-            work.sleep(self, None);
+    }
+
+    /// No thread could be made: the program's own threads have to call [`Runtime::turn_inline`].
+    pub fn is_inline(&self) -> bool {
+        self.inline.load(Ordering::Acquire)
+    }
+
+    /// For a process without the loop's thread, before it waits and whenever it writes: does what is due. When to come back.
+    pub fn turn_inline(&self) -> Option<Time> {
+        if !self.is_inline() {
+            return None;
+        }
+        self.guarded(|| self.turn())?
+    }
+
+    /// Everything that is due; when the next is.
+    fn turn(&self) -> Option<Time> {
+        let work = &mut *locked(&self.work);
+        let fresh = {
+            let mut inbox = locked(&self.inbox);
+            inbox.rung = false;
+            std::mem::take(&mut inbox.fresh)
+        };
+        work.turn(self, fresh)
+    }
+
+    fn sleep(&self, until: Option<Time>) {
+        let inbox = locked(&self.inbox);
+        if inbox.rung {
+            return;
+        }
+        match until.map(|at| Duration::from_nanos(at.since(kernel::now()).as_nanos())) {
+            Some(Duration::ZERO) => {}
+            Some(left) => drop(self.bell.wait_timeout(inbox, left)),
+            None => drop(self.bell.wait(inbox)),
         }
     }
 }
 
-/// What only the loop's thread touches.
+/// What a turn of the loop works on.
 struct Work<W: Waker> {
     conns: BTreeMap<u64, Arc<Conn<W>>>,
     due: BinaryHeap<Reverse<(Time, u64)>>,
     log: Option<Log>,
+    started: bool,
     cpu: Span,
     cpu_read: Time,
 }
 
 impl<W: Waker> Work<W> {
-    fn new(runtime: &Runtime<W>) -> Self {
-        let now = kernel::now();
-        let log = runtime
-            .settings
-            .log
-            .as_deref()
-            .and_then(|folder| Log::open(folder, now));
+    fn new() -> Self {
         Self {
             conns: BTreeMap::new(),
             due: BinaryHeap::new(),
-            log,
+            log: None,
+            started: false,
             cpu: Span::ZERO,
-            cpu_read: now,
+            cpu_read: Time::ZERO,
         }
     }
 
-    /// One wake-up: everything that is due, then sleep.
-    fn turn(&mut self, runtime: &Runtime<W>) {
-        self.take_inbox(runtime);
-        let woke = kernel::now();
+    fn turn(&mut self, runtime: &Runtime<W>, fresh: Vec<Arc<Conn<W>>>) -> Option<Time> {
+        let now = kernel::now();
+        if !self.started {
+            self.started = true;
+            let folder = runtime.settings.log.as_deref();
+            self.log = folder.and_then(|folder| Log::open(folder, now));
+        }
+        for conn in fresh {
+            // The first reading comes when there may be something to read.
+            self.due
+                .push(Reverse((now + Span::from_millis(1), conn.id)));
+            self.conns.insert(conn.id, conn);
+        }
         while let Some(&Reverse((at, id))) = self.due.peek() {
-            if at > woke {
+            if at > now {
                 break;
             }
             self.due.pop();
@@ -237,7 +334,7 @@ impl<W: Waker> Work<W> {
         }
         let next = self.due.peek().map(|Reverse((at, _))| *at);
         self.account(runtime, next.is_none());
-        self.sleep(runtime, next.map(|at| at.max(woke + SHORTEST_SLEEP)));
+        next
     }
 
     fn visit(&mut self, runtime: &Runtime<W>, id: u64) {
@@ -255,59 +352,21 @@ impl<W: Waker> Work<W> {
         }
     }
 
-    fn take_inbox(&mut self, runtime: &Runtime<W>) {
-        let mut inbox = runtime.inbox.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = kernel::now();
-        for conn in inbox.drain(..) {
-            // The first reading comes when there may be something to read.
-            self.due
-                .push(Reverse((now + Span::from_millis(1), conn.id)));
-            self.conns.insert(conn.id, conn);
-        }
-    }
-
-    fn release(&mut self) {
-        self.conns.values().for_each(|conn| conn.release());
-        self.conns.clear();
-    }
-
     fn account(&mut self, runtime: &Runtime<W>, resting: bool) {
         let now = kernel::now();
         if resting || now.since(self.cpu_read) > Span::from_millis(200) {
-            let cpu = kernel::thread_cpu();
-            runtime.count(&Totals {
-                runtime_cpu_ns: cpu.saturating_sub(self.cpu).as_nanos(),
-                ..Totals::default()
-            });
-            (self.cpu, self.cpu_read) = (cpu, now);
+            // In the program's own threads the time is the program's.
+            if !runtime.inline.load(Ordering::Relaxed) {
+                let cpu = kernel::thread_cpu();
+                runtime.count(&Totals {
+                    runtime_cpu_ns: cpu.saturating_sub(self.cpu).as_nanos(),
+                    ..Totals::default()
+                });
+                self.cpu = cpu;
+            }
+            self.cpu_read = now;
             if let Some(log) = &mut self.log {
                 log.flush();
-            }
-        }
-    }
-
-    fn sleep(&self, runtime: &Runtime<W>, until: Option<Time>) {
-        let left = until.map(|at| at.since(kernel::now()).as_nanos());
-        if left == Some(0) {
-            return;
-        }
-        let timeout = left.map(|ns| libc::timespec {
-            tv_sec: (ns / 1_000_000_000) as _,
-            tv_nsec: (ns % 1_000_000_000) as _,
-        });
-        let timeout = timeout
-            .as_ref()
-            .map_or(std::ptr::null(), std::ptr::from_ref);
-        let mut bell = libc::pollfd {
-            fd: runtime.bell,
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        let mut count = 0u64;
-        // SAFETY: one pollfd, an optional timeout that outlives the call, and an eight-byte buffer for the eventfd.
-        unsafe {
-            if libc::ppoll(&raw mut bell, 1, timeout, std::ptr::null()) > 0 {
-                libc::read(runtime.bell, (&raw mut count).cast(), 8);
             }
         }
     }

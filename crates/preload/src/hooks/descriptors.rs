@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Calls that duplicate and close descriptors.
+use super::{Glance, appeared, aside, forget, glance};
+use crate::epoll::Epoll;
+use crate::process::{self, Process};
+use crate::real::real;
+use crate::table::Known;
+use libc::{c_int, c_uint};
+use std::sync::Arc;
+
+/// What we know of a descriptor ends before the number can be given again.
+fn closing(fd: c_int) {
+    if let Some(process) = process::current() {
+        aside(|| forget(process, fd, Known::Nothing));
+    }
+}
+
+/// `new` is another name for what `old` is.
+fn duplicated(old: c_int, new: c_int) -> c_int {
+    if new < 0 || old == new {
+        return new;
+    }
+    if let Some(process) = process::current() {
+        aside(|| {
+            let copy = copy_of(process, old);
+            if let (Known::Controlled(conn), Some(runtime)) = (&copy, process.running()) {
+                runtime.guarded(|| conn.also(new, Epoll::default()));
+            }
+            forget(process, new, copy);
+        });
+    }
+    new
+}
+
+fn copy_of(process: &Process, fd: c_int) -> Known {
+    match glance(process, fd) {
+        Some(Glance::Controlled(conn)) if conn.is_behind(fd) => {
+            Known::Controlled(Arc::clone(&conn))
+        }
+        Some(Glance::Socket) => {
+            let outbound = process.table.look(fd, |known| match known {
+                Known::Socket { outbound, .. } => *outbound,
+                _ => None,
+            });
+            Known::Socket {
+                outbound: outbound.flatten(),
+                epoll: Epoll::default(),
+            }
+        }
+        _ => Known::Nothing,
+    }
+}
+
+/// close(2)
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
+    closing(fd);
+    // SAFETY: the caller's arguments, unchanged.
+    unsafe { (real().close)(fd) }
+}
+
+/// close_range(2)
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    if flags as c_uint & libc::CLOSE_RANGE_CLOEXEC == 0 {
+        close_all(first, last);
+    }
+    // SAFETY: the caller's arguments, unchanged.
+    unsafe { (real().close_range)(first, last, flags) }
+}
+
+/// closefrom(3)
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn closefrom(first: c_int) {
+    let first = c_uint::try_from(first).unwrap_or(0);
+    close_all(first, c_uint::MAX);
+    // SAFETY: no pointers. Where the kernel lacks close_range there is no closefrom either that could have been called.
+    unsafe { (real().close_range)(first, c_uint::MAX, 0) };
+}
+
+fn close_all(first: c_uint, last: c_uint) {
+    if let Some(process) = process::current() {
+        let range = first..=last;
+        for fd in process
+            .table
+            .all()
+            .filter(|fd| range.contains(&fd.cast_unsigned()))
+        {
+            closing(fd);
+        }
+    }
+}
+
+/// dup(2)
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn dup(old: c_int) -> c_int {
+    // SAFETY: the caller's arguments, unchanged.
+    duplicated(old, unsafe { (real().dup)(old) })
+}
+
+/// dup2(2)
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn dup2(old: c_int, new: c_int) -> c_int {
+    // SAFETY: the caller's arguments, unchanged.
+    duplicated(old, unsafe { (real().dup2)(old, new) })
+}
+
+/// dup3(2)
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
+    // SAFETY: the caller's arguments, unchanged.
+    duplicated(old, unsafe { (real().dup3)(old, new, flags) })
+}
+
+/// fcntl(2). The third argument is an integer or a pointer, or not there: a register either way.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+    // SAFETY: the caller's arguments, unchanged.
+    let rc = unsafe { (real().fcntl)(fd, command, argument) };
+    if_duplicated(fd, command, rc)
+}
+
+/// fcntl64, as programs with large files call it.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
+    // SAFETY: the caller's arguments, unchanged.
+    let rc = unsafe { (real().fcntl64)(fd, command, argument) };
+    if_duplicated(fd, command, rc)
+}
+
+fn if_duplicated(fd: c_int, command: c_int, rc: c_int) -> c_int {
+    if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
+        duplicated(fd, rc);
+    }
+    rc
+}
+
+/// fclose(3) and other closing inside the C library is not seen; nor is a descriptor from another process, which comes by
+/// pidfd_getfd(2). Its wrapper is a system call by number.
+pub(super) fn handed_over(fd: c_int) {
+    appeared(fd, None);
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Calls that make processes and take rights away.
+use super::descriptors::handed_over;
+use crate::process;
+use crate::real::real;
+use libc::{c_int, c_long};
+
+/// vfork(2): the child runs on the caller's stack frame, so this one must be gone when the real call returns: a jump.
+///
+/// # Safety
+/// As the C function.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn vfork() -> libc::pid_t {
+    core::arch::naked_asm!(
+        "sub rsp, 8",
+        "call {before}",
+        "add rsp, 8",
+        "jmp rax",
+        before = sym before_vfork,
+    )
+}
+
+/// vfork(2), as above.
+///
+/// # Safety
+/// As the C function.
+#[cfg(target_arch = "aarch64")]
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn vfork() -> libc::pid_t {
+    core::arch::naked_asm!(
+        "stp x29, x30, [sp, #-16]!",
+        "bl {before}",
+        "mov x16, x0",
+        "ldp x29, x30, [sp], #16",
+        "br x16",
+        before = sym before_vfork,
+    )
+}
+
+/// The child shares this memory until it calls exec: what it closes and duplicates are its own descriptors.
+extern "C" fn before_vfork() -> usize {
+    process::vforking(std::process::id());
+    real().vfork as usize
+}
+
+/// prctl(2): a program that takes system calls from itself may take ours too.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn prctl(
+    option: c_int,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+) -> c_int {
+    if option == libc::PR_SET_SECCOMP {
+        locked_up();
+    }
+    // SAFETY: the caller's arguments, unchanged.
+    unsafe { (real().prctl)(option, a, b, c, d) }
+}
+
+/// syscall(2): seccomp(2) and pidfd_getfd(2) have no function of their own.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn syscall(
+    number: c_long,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> c_long {
+    const SECCOMP_SET_MODE_FILTER: usize = 1;
+    if number == libc::SYS_seccomp && a <= SECCOMP_SET_MODE_FILTER {
+        locked_up();
+    }
+    // SAFETY: the caller's arguments, unchanged; what was not passed is not looked at by the kernel.
+    let rc = unsafe { (real().syscall)(number, a, b, c, d, e, f) };
+    if number == libc::SYS_pidfd_getfd {
+        handed_over(c_int::try_from(rc).unwrap_or(-1));
+    }
+    rc
+}
+
+fn locked_up() {
+    if let Some(process) = process::current() {
+        if let Some(runtime) = process.running() {
+            runtime.retire();
+        }
+        process.lock_up();
+    }
+}

@@ -1,0 +1,498 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Calls that wait for readiness. A socket whose gate is shut is not writable, whatever the kernel says: in poll and select
+//! the waiting thread itself watches for the gate to open, so that this needs no descriptor and no other thread; what epoll
+//! is told stands in `epoll.rs`.
+use super::{Controlled, already, controlled};
+use crate::epoll::Epoll;
+use crate::process;
+use crate::real::real;
+use alcc_socket::now;
+use alcc_units::{Span, Time};
+use libc::{c_int, epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
+use std::ptr::{from_mut, null, null_mut};
+use std::sync::atomic::Ordering;
+
+const OUT: i16 = libc::POLLOUT | libc::POLLWRNORM | libc::POLLWRBAND;
+
+/// How long the program wants to wait.
+#[derive(Clone, Copy)]
+enum Patience {
+    For(Time),
+    Ever,
+}
+
+impl Patience {
+    fn of_timespec(time: Option<&timespec>) -> Self {
+        time.map_or(Self::Ever, |t| {
+            let secs = u64::try_from(t.tv_sec).unwrap_or(0).min(1 << 32);
+            Self::For(now() + Span::from_nanos(secs * 1_000_000_000 + t.tv_nsec as u64))
+        })
+    }
+
+    fn of_millis(ms: c_int) -> Self {
+        u64::try_from(ms).map_or(Self::Ever, |ms| Self::For(now() + Span::from_millis(ms)))
+    }
+
+    fn is_over(self) -> bool {
+        matches!(self, Self::For(at) if at <= now())
+    }
+
+    /// The kernel's timeout if it should come back at `next` at the latest.
+    fn until(self, next: Option<Time>) -> Option<timespec> {
+        let at = match (self, next) {
+            (Self::For(at), Some(next)) => at.min(next),
+            (Self::For(at), None) | (Self::Ever, Some(at)) => at,
+            (Self::Ever, None) => return None,
+        };
+        Some(timespec_of(at.since(now())))
+    }
+}
+
+fn timespec_of(span: Span) -> timespec {
+    timespec {
+        tv_sec: (span.as_nanos() / 1_000_000_000) as _,
+        tv_nsec: (span.as_nanos() % 1_000_000_000) as _,
+    }
+}
+
+fn optional<T>(value: Option<&T>) -> *const T {
+    value.map_or(null(), std::ptr::from_ref)
+}
+
+/// The process waits in poll or select: EAGAIN is not the end for it.
+fn polls() {
+    if let Some(process) = process::current() {
+        process.polls.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What is due in a process without the runtime's thread; when to come back.
+fn turn() -> Option<Time> {
+    process::current()?.running()?.turn_inline()
+}
+
+fn sooner(a: Option<Time>, b: Option<Time>) -> Option<Time> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+/// Waits as `real` does, in as many turns as the gates of `watched` need. `hide(i, true)` takes the interest in writing to
+/// the i-th from what the kernel is asked, `hide(i, false)` puts it back; `real` waits once.
+fn wait(
+    patience: Patience,
+    watched: &[Controlled],
+    hide: &mut dyn FnMut(usize, bool),
+    real: &mut dyn FnMut(*const timespec) -> c_int,
+) -> c_int {
+    loop {
+        let mut next = turn();
+        for (i, (conn, runtime)) in watched.iter().enumerate() {
+            let shut = conn.shut_until(runtime);
+            hide(i, shut.is_some());
+            next = sooner(next, shut);
+        }
+        let timeout = patience.until(next);
+        let rc = real(optional(timeout.as_ref()));
+        if rc != 0 || patience.is_over() {
+            return rc;
+        }
+    }
+}
+
+/// poll(2)
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
+    let real = |fds, count, time: *const timespec| {
+        // SAFETY: as the caller's.
+        unsafe { (real().ppoll)(fds, count, time, null()) }
+    };
+    // SAFETY: the caller's array.
+    unsafe { polled(fds, count, || Patience::of_millis(timeout), &real) }.unwrap_or_else(|| {
+        // SAFETY: the caller's arguments, unchanged.
+        unsafe { (crate::real::real().poll)(fds, count, timeout) }
+    })
+}
+
+/// ppoll(2)
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn ppoll(
+    fds: *mut pollfd,
+    count: nfds_t,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    let real = |fds, count, time: *const timespec| {
+        // SAFETY: as the caller's.
+        unsafe { (real().ppoll)(fds, count, time, mask) }
+    };
+    // SAFETY: the caller's array and timeout.
+    unsafe {
+        polled(
+            fds,
+            count,
+            || Patience::of_timespec(timeout.as_ref()),
+            &real,
+        )
+    }
+    .unwrap_or_else(|| {
+        // SAFETY: the caller's arguments, unchanged.
+        unsafe { (crate::real::real().ppoll)(fds, count, timeout, mask) }
+    })
+}
+
+/// `None`: nothing here concerns us.
+///
+/// # Safety
+/// `fds` is null or points to `count` elements.
+unsafe fn polled(
+    fds: *mut pollfd,
+    count: nfds_t,
+    patience: impl FnOnce() -> Patience,
+    real: &dyn Fn(*mut pollfd, nfds_t, *const timespec) -> c_int,
+) -> Option<c_int> {
+    polls();
+    let len = usize::try_from(count).ok().filter(|_| !fds.is_null())?;
+    let at = |i: usize| fds.wrapping_add(i);
+    let mut places = Vec::new();
+    let mut watched = Vec::new();
+    for i in 0..len {
+        // SAFETY: within the caller's array.
+        let (fd, events) = unsafe { ((*at(i)).fd, (*at(i)).events) };
+        if events & OUT != 0
+            && let Some(found) = controlled(fd)
+        {
+            places.push((i, events));
+            watched.push(found);
+        }
+    }
+    if watched.is_empty() && !inline() {
+        return None;
+    }
+    let mut hide = |i: usize, hidden: bool| {
+        let (place, events) = places[i];
+        // SAFETY: within the caller's array.
+        unsafe { (*at(place)).events = if hidden { events & !OUT } else { events } };
+    };
+    let rc = wait(patience(), &watched, &mut hide, &mut |time| {
+        real(fds, count, time)
+    });
+    (0..places.len()).for_each(|i| hide(i, false));
+    Some(rc)
+}
+
+/// There is no thread of ours: waits have to be cut up.
+fn inline() -> bool {
+    process::current()
+        .and_then(|process| process.running())
+        .is_some_and(|runtime| runtime.is_inline())
+}
+
+/// __poll_chk: poll as fortified programs call it.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __poll_chk(
+    fds: *mut pollfd,
+    count: nfds_t,
+    timeout: c_int,
+    size: usize,
+) -> c_int {
+    assert_fits(count, size);
+    // SAFETY: as the caller's.
+    unsafe { poll(fds, count, timeout) }
+}
+
+/// __ppoll_chk: ppoll as fortified programs call it.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __ppoll_chk(
+    fds: *mut pollfd,
+    count: nfds_t,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+    size: usize,
+) -> c_int {
+    assert_fits(count, size);
+    // SAFETY: as the caller's.
+    unsafe { ppoll(fds, count, timeout, mask) }
+}
+
+/// The program's array is too short for what it says: the C library ends it, and so do we.
+fn assert_fits(count: nfds_t, size: usize) {
+    if (size / size_of::<pollfd>()) < usize::try_from(count).unwrap_or(usize::MAX) {
+        // SAFETY: ends the process.
+        unsafe { libc::abort() }
+    }
+}
+
+/// select(2)
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn select(
+    count: c_int,
+    read: *mut fd_set,
+    write: *mut fd_set,
+    except: *mut fd_set,
+    timeout: *mut timeval,
+) -> c_int {
+    // SAFETY: null or the caller's timeout.
+    let given = unsafe { timeout.as_ref() };
+    let time = given.map(|t| timespec {
+        tv_sec: t.tv_sec,
+        tv_nsec: t.tv_usec * 1000,
+    });
+    let valid = given.is_none_or(|t| t.tv_sec >= 0 && (0..1_000_000).contains(&t.tv_usec));
+    let patience = || Patience::of_timespec(time.as_ref());
+    let until = patience();
+    // SAFETY: the caller's sets.
+    let done = valid
+        .then(|| unsafe { selected(count, [read, write, except], patience, null()) })
+        .flatten();
+    let Some(rc) = done else {
+        // SAFETY: the caller's arguments, unchanged.
+        return unsafe { (real().select)(count, read, write, except, timeout) };
+    };
+    // Linux tells how much time was left.
+    if let (Patience::For(at), false) = (until, timeout.is_null()) {
+        let left = timespec_of(at.since(now()));
+        // SAFETY: the caller's timeout.
+        unsafe {
+            (*timeout).tv_sec = left.tv_sec;
+            (*timeout).tv_usec = left.tv_nsec / 1000;
+        }
+    }
+    rc
+}
+
+/// pselect(2)
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn pselect(
+    count: c_int,
+    read: *mut fd_set,
+    write: *mut fd_set,
+    except: *mut fd_set,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    // SAFETY: null or the caller's timeout.
+    let given = unsafe { timeout.as_ref() };
+    let valid = given.is_none_or(|t| t.tv_sec >= 0 && (0..1_000_000_000).contains(&t.tv_nsec));
+    // SAFETY: the caller's sets.
+    valid
+        .then(|| unsafe {
+            selected(
+                count,
+                [read, write, except],
+                || Patience::of_timespec(given),
+                mask,
+            )
+        })
+        .flatten()
+        .unwrap_or_else(|| {
+            // SAFETY: the caller's arguments, unchanged.
+            unsafe { (real().pselect)(count, read, write, except, timeout, mask) }
+        })
+}
+
+/// Programs with their own, larger sets exist: words, not the C library's type.
+const WORD: usize = usize::BITS as usize;
+
+/// `None`: nothing here concerns us.
+///
+/// # Safety
+/// The sets are null or hold `count` bits.
+unsafe fn selected(
+    count: c_int,
+    sets: [*mut fd_set; 3],
+    patience: impl FnOnce() -> Patience,
+    mask: *const sigset_t,
+) -> Option<c_int> {
+    polls();
+    let bits = usize::try_from(count).ok()?;
+    let words = bits.div_ceil(WORD);
+    let asked = sets.map(|set| {
+        let at = set.cast::<usize>();
+        // SAFETY: by contract; the kernel, too, reads whole words.
+        (0..if set.is_null() { 0 } else { words })
+            .map(|i| unsafe { at.add(i).read_unaligned() })
+            .collect::<Vec<_>>()
+    });
+    let wanted = |bit: &usize| {
+        asked[1]
+            .get(bit / WORD)
+            .is_some_and(|word| word >> (bit % WORD) & 1 == 1)
+    };
+    let (places, watched): (Vec<_>, Vec<_>) = (0..bits)
+        .filter(wanted)
+        .filter_map(|bit| Some((bit, controlled(bit as c_int)?)))
+        .unzip();
+    if watched.is_empty() && !inline() {
+        return None;
+    }
+    // Both closures change the set to ask for.
+    let writable = std::cell::RefCell::new(asked[1].clone());
+    let mut hide = |i: usize, hidden: bool| {
+        let bit = places[i];
+        let word = &mut writable.borrow_mut()[bit / WORD];
+        *word = *word & !(1 << (bit % WORD)) | usize::from(!hidden) << (bit % WORD);
+    };
+    let mut ask = |time: *const timespec| {
+        let writable = writable.borrow();
+        for (set, words) in sets.iter().zip([&asked[0], &*writable, &asked[2]]) {
+            for (i, word) in words.iter().enumerate() {
+                // SAFETY: by contract.
+                unsafe { set.cast::<usize>().add(i).write_unaligned(*word) };
+            }
+        }
+        // SAFETY: the caller's sets.
+        unsafe { (real().pselect)(count, sets[0], sets[1], sets[2], time, mask) }
+    };
+    Some(wait(patience(), &watched, &mut hide, &mut ask))
+}
+
+/// epoll_ctl(2)
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn epoll_ctl(
+    epfd: c_int,
+    op: c_int,
+    fd: c_int,
+    event: *mut epoll_event,
+) -> c_int {
+    // SAFETY: null, or the caller's event.
+    let asked = unsafe { event.as_ref() }.copied();
+    let writes = asked.is_some_and(|e| e.events & libc::EPOLLOUT as u32 != 0);
+    let found = if writes { controlled(fd) } else { already(fd) };
+    let guarded = found.and_then(|(conn, runtime)| {
+        runtime.guarded(|| {
+            conn.with_waker(|waker, shut| {
+                let mut told = asked.map(|e| epoll_event {
+                    events: Epoll::masked(e.events, shut),
+                    u64: e.u64,
+                });
+                let told = told.as_mut().map_or(null_mut(), from_mut);
+                // SAFETY: the caller's arguments, with our copy of the event.
+                let rc = unsafe { (real().epoll_ctl)(epfd, op, fd, told) };
+                if rc == 0 {
+                    waker.record(epfd, op, fd, asked, shut);
+                }
+                rc
+            })
+        })
+    });
+    guarded.unwrap_or_else(|| {
+        // SAFETY: the caller's arguments, unchanged.
+        let rc = unsafe { (real().epoll_ctl)(epfd, op, fd, event) };
+        if rc == 0 {
+            super::registered(epfd, op, fd, asked);
+        }
+        rc
+    })
+}
+
+/// Waits in epoll, in as many turns as a process without our thread needs.
+fn epolled(
+    patience: impl FnOnce() -> Patience,
+    real: &mut dyn FnMut(*const timespec) -> c_int,
+) -> Option<c_int> {
+    inline().then(|| wait(patience(), &[], &mut |_, _| {}, real))
+}
+
+/// epoll_wait(2)
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn epoll_wait(
+    epfd: c_int,
+    events: *mut epoll_event,
+    count: c_int,
+    timeout: c_int,
+) -> c_int {
+    // SAFETY: the caller's array.
+    epolled(|| Patience::of_millis(timeout), &mut |time| unsafe {
+        (real().epoll_pwait)(epfd, events, count, millis(time), null())
+    })
+    .unwrap_or_else(|| {
+        // SAFETY: the caller's arguments, unchanged.
+        unsafe { (real().epoll_wait)(epfd, events, count, timeout) }
+    })
+}
+
+/// epoll_pwait(2)
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn epoll_pwait(
+    epfd: c_int,
+    events: *mut epoll_event,
+    count: c_int,
+    timeout: c_int,
+    mask: *const sigset_t,
+) -> c_int {
+    // SAFETY: the caller's array and mask.
+    epolled(|| Patience::of_millis(timeout), &mut |time| unsafe {
+        (real().epoll_pwait)(epfd, events, count, millis(time), mask)
+    })
+    .unwrap_or_else(|| {
+        // SAFETY: the caller's arguments, unchanged.
+        unsafe { (real().epoll_pwait)(epfd, events, count, timeout, mask) }
+    })
+}
+
+/// epoll_pwait2(2)
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn epoll_pwait2(
+    epfd: c_int,
+    events: *mut epoll_event,
+    count: c_int,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    // SAFETY: the caller's array, timeout and mask.
+    epolled(
+        || Patience::of_timespec(unsafe { timeout.as_ref() }),
+        &mut |time| unsafe { (real().epoll_pwait2)(epfd, events, count, time, mask) },
+    )
+    .unwrap_or_else(|| {
+        // SAFETY: the caller's arguments, unchanged.
+        unsafe { (real().epoll_pwait2)(epfd, events, count, timeout, mask) }
+    })
+}
+
+/// As epoll takes it; rounded up, so that a wait is never cut short.
+///
+/// # Safety
+/// Null or valid.
+unsafe fn millis(time: *const timespec) -> c_int {
+    // SAFETY: by contract.
+    unsafe { time.as_ref() }.map_or(-1, |t| {
+        let ms = t
+            .tv_sec
+            .saturating_mul(1000)
+            .saturating_add((t.tv_nsec + 999_999) / 1_000_000);
+        c_int::try_from(ms).unwrap_or(c_int::MAX)
+    })
+}

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Calls that send.
+use super::controlled;
+use crate::real::real;
+use crate::vector::{Part, total, vector_of};
+use alcc_socket::{Wait, Write, flags, send_timeout};
+use libc::{
+    c_int, c_uint, c_void, iovec, loff_t, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t,
+    ssize_t,
+};
+
+/// A write of `wanted` bytes: `real` skips and limits.
+fn limited(
+    fd: c_int,
+    options: c_int,
+    wanted: size_t,
+    real: &mut dyn FnMut(usize, usize) -> ssize_t,
+) -> ssize_t {
+    // Urgent data points at the last byte of the call: it is not cut.
+    if options & libc::MSG_OOB != 0 {
+        return real(0, wanted);
+    }
+    let Some((conn, runtime)) = controlled(fd) else {
+        return real(0, wanted);
+    };
+    runtime.turn_inline();
+    let wait = || {
+        let flags = flags(fd);
+        if flags.signals {
+            Wait::Unreachable
+        } else if flags.nonblocking || options & libc::MSG_DONTWAIT != 0 {
+            Wait::No
+        } else {
+            Wait::Yes(send_timeout(fd))
+        }
+    };
+    conn.write(
+        runtime,
+        &mut Write {
+            wanted,
+            wait: &wait,
+            real,
+        },
+    )
+}
+
+/// write(2)
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn write(fd: c_int, buf: *const c_void, count: size_t) -> ssize_t {
+    // SAFETY: within the caller's buffer, as `skip + limit <= count`.
+    limited(fd, 0, count, &mut |skip, limit| unsafe {
+        (real().write)(fd, buf.wrapping_byte_add(skip), limit)
+    })
+}
+
+/// send(2)
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn send(
+    fd: c_int,
+    buf: *const c_void,
+    count: size_t,
+    flags: c_int,
+) -> ssize_t {
+    // SAFETY: within the caller's buffer, as `skip + limit <= count`.
+    limited(fd, flags, count, &mut |skip, limit| unsafe {
+        (real().send)(fd, buf.wrapping_byte_add(skip), limit, flags)
+    })
+}
+
+/// sendto(2)
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn sendto(
+    fd: c_int,
+    buf: *const c_void,
+    count: size_t,
+    flags: c_int,
+    addr: *const sockaddr,
+    len: socklen_t,
+) -> ssize_t {
+    // SAFETY: within the caller's buffer, as `skip + limit <= count`.
+    limited(fd, flags, count, &mut |skip, limit| unsafe {
+        (real().sendto)(fd, buf.wrapping_byte_add(skip), limit, flags, addr, len)
+    })
+}
+
+/// sendfile(2)
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn sendfile(
+    out: c_int,
+    input: c_int,
+    offset: *mut off_t,
+    count: size_t,
+) -> ssize_t {
+    // SAFETY: the caller's arguments; the kernel itself advances the offset past what is skipped.
+    limited(out, 0, count, &mut |_, limit| unsafe {
+        (real().sendfile)(out, input, offset, limit)
+    })
+}
+
+/// sendfile64(2)
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn sendfile64(
+    out: c_int,
+    input: c_int,
+    offset: *mut off_t,
+    count: size_t,
+) -> ssize_t {
+    // SAFETY: the caller's arguments; the kernel itself advances the offset past what is skipped.
+    limited(out, 0, count, &mut |_, limit| unsafe {
+        (real().sendfile64)(out, input, offset, limit)
+    })
+}
+
+/// splice(2)
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn splice(
+    input: c_int,
+    input_offset: *mut loff_t,
+    out: c_int,
+    out_offset: *mut loff_t,
+    count: size_t,
+    flags: c_uint,
+) -> ssize_t {
+    let dont_wait = if flags & libc::SPLICE_F_NONBLOCK == 0 {
+        0
+    } else {
+        libc::MSG_DONTWAIT
+    };
+    let mut first = true;
+    // SAFETY: the caller's arguments; a pipe gives what comes next. The rest after a part is taken only if it is there:
+    // the program would have had the part by now.
+    limited(out, dont_wait, count, &mut |_, limit| unsafe {
+        let flags = if std::mem::take(&mut first) {
+            flags
+        } else {
+            flags | libc::SPLICE_F_NONBLOCK
+        };
+        (real().splice)(input, input_offset, out, out_offset, limit, flags)
+    })
+}
+
+/// writev(2)
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn writev(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t {
+    // SAFETY: the caller's vector.
+    let Some(vector) = (unsafe { vector_of(iov, usize::try_from(count).unwrap_or(usize::MAX)) })
+    else {
+        // SAFETY: the caller's arguments, unchanged: the kernel says what is wrong with them.
+        return unsafe { (real().writev)(fd, iov, count) };
+    };
+    limited(fd, 0, total(vector), &mut |skip, limit| {
+        let part = Part::of(vector, skip, limit);
+        // SAFETY: a part of the caller's vector.
+        unsafe { (real().writev)(fd, part.as_ptr(), part.len() as c_int) }
+    })
+}
+
+/// sendmsg(2)
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn sendmsg(fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: null, or the caller's header and vector.
+    let found = unsafe {
+        msg.as_ref()
+            .and_then(|m| Some((m, vector_of(m.msg_iov, m.msg_iovlen)?)))
+    };
+    let Some((header, vector)) = found else {
+        // SAFETY: the caller's arguments, unchanged.
+        return unsafe { (real().sendmsg)(fd, msg, flags) };
+    };
+    limited(fd, flags, total(vector), &mut |skip, limit| {
+        let part = Part::of(vector, skip, limit);
+        let header = msghdr {
+            msg_iov: part.as_ptr().cast_mut(),
+            msg_iovlen: part.len(),
+            ..*header
+        };
+        // SAFETY: the caller's header with a part of its vector.
+        unsafe { (real().sendmsg)(fd, &raw const header, flags) }
+    })
+}
+
+/// sendmmsg(2): one message after the other, as the kernel does it.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn sendmmsg(
+    fd: c_int,
+    messages: *mut mmsghdr,
+    count: c_uint,
+    flags: c_int,
+) -> c_int {
+    if messages.is_null() || controlled(fd).is_none() {
+        // SAFETY: the caller's arguments, unchanged.
+        return unsafe { (real().sendmmsg)(fd, messages, count, flags) };
+    }
+    let mut done = 0;
+    while done < count.min(libc::UIO_MAXIOV as c_uint) {
+        // SAFETY: one of the caller's `count` messages.
+        let sent = unsafe {
+            let message = messages.add(done as usize);
+            let wanted =
+                vector_of((*message).msg_hdr.msg_iov, (*message).msg_hdr.msg_iovlen).map(total);
+            let n = sendmsg(fd, &raw const (*message).msg_hdr, flags);
+            (*message).msg_len = c_uint::try_from(n).unwrap_or(0);
+            (n >= 0).then_some(wanted == usize::try_from(n).ok())
+        };
+        match sent {
+            None if done == 0 => return -1,
+            None => break,
+            Some(whole) => {
+                done += 1;
+                // A message that was cut short must not be followed by the next.
+                if !whole {
+                    break;
+                }
+            }
+        }
+    }
+    c_int::try_from(done).unwrap_or(c_int::MAX)
+}
