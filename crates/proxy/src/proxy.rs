@@ -87,7 +87,11 @@ impl Proxy {
             .resolve()
             .map_err(|e| StartError::Resolve(config.to.clone(), e))?;
         let shared = Arc::new(Shared {
-            runtime: Arc::new(Runtime::<Bell>::new(settings, registry, report)?),
+            runtime: Arc::new(Runtime::<Bell>::new(
+                settings,
+                registry,
+                report.map(Arc::new),
+            )),
             route: Arc::new(Route::new(config.to.clone(), to)),
             stats: Stats::default(),
             proxy_protocol: config.proxy_protocol,

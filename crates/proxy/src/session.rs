@@ -6,7 +6,7 @@
 //! [`RESET_PATIENCE`].
 use crate::sys;
 use crate::worker::Bell;
-use alcc_socket::{Conn, Runtime, Write};
+use alcc_socket::{Conn, Runtime, Wait, Write};
 use mio::event::Event;
 use mio::net::TcpStream;
 use socket2::SockRef;
@@ -70,7 +70,7 @@ impl End {
         }
     }
 
-    fn send(&self, runtime: &Runtime<Bell>, data: &[u8]) -> io::Result<usize> {
+    fn send(&self, runtime: &Arc<Runtime<Bell>>, data: &[u8]) -> io::Result<usize> {
         let fd = self.stream.as_raw_fd();
         let n = match &self.conn {
             None => sys::send(fd, data),
@@ -78,7 +78,7 @@ impl End {
                 runtime,
                 &mut Write {
                     wanted: data.len(),
-                    blocking: &|| false,
+                    wait: &|| Wait::No,
                     real: &mut |skip, most| sys::send(fd, &data[skip..skip + most]),
                 },
             ),
@@ -121,7 +121,7 @@ impl Pipe {
 
 /// What a session needs while it works.
 pub(crate) struct Tools<'a> {
-    pub(crate) runtime: &'a Runtime<Bell>,
+    pub(crate) runtime: &'a Arc<Runtime<Bell>>,
     pub(crate) scratch: &'a mut [u8],
     /// Payload moved, by direction.
     pub(crate) moved: [u64; 2],
@@ -266,9 +266,11 @@ impl Session {
     }
 
     /// The sockets are about to be closed: the runtime must not touch them afterwards.
-    pub(crate) fn release(&self, runtime: &Runtime<Bell>) {
-        for conn in self.ends.iter().filter_map(|end| end.conn.as_ref()) {
-            conn.close(runtime);
+    pub(crate) fn release(&self, runtime: &Arc<Runtime<Bell>>) {
+        for end in &self.ends {
+            if let Some(conn) = &end.conn {
+                conn.close(runtime, end.stream.as_raw_fd());
+            }
         }
     }
 
@@ -282,7 +284,7 @@ impl Session {
 }
 
 /// How much `sink` took; less than all means that it has to say when it can take more, or is broken.
-fn write(sink: &mut End, runtime: &Runtime<Bell>, data: &[u8]) -> usize {
+fn write(sink: &mut End, runtime: &Arc<Runtime<Bell>>, data: &[u8]) -> usize {
     match sink.send(runtime, data) {
         Ok(n) => {
             sink.writable = n == data.len();

@@ -4,7 +4,7 @@ use crate::ProxyProtocol;
 use crate::route::Route;
 use crate::session::{CLIENT, End, Fate, SERVER, Session, Tools};
 use crate::stats::Stats;
-use alcc_socket::{Runtime, Waker};
+use alcc_socket::{Attached, Runtime, Waker};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Registry, Token};
 use slab::Slab;
@@ -87,11 +87,16 @@ impl Waker for Bell {
     }
 
     // A loop that was refused waits for `open`; the kernel's own readiness only makes it try once in vain.
-    fn shut(&mut self, _: RawFd) {}
+    fn shut(&mut self) {}
 
-    fn open(&mut self, _: RawFd) {
+    fn open(&mut self) {
         self.mailbox.post(|letters| letters.opened.push(self.token));
     }
+
+    // A connection of ours has one descriptor.
+    fn join(&mut self, _: Self) {}
+
+    fn closed(&mut self, _: RawFd) {}
 }
 
 /// A connection to the server that is being made.
@@ -334,7 +339,11 @@ impl Worker {
                 mailbox: Arc::clone(&self.mailbox),
                 token: Token(key * 2 + side),
             };
-            end.conn = runtime.attach(end.stream.as_raw_fd(), side == SERVER, bell);
+            let attached = runtime.attach(end.stream.as_raw_fd(), Some(side == SERVER), bell);
+            end.conn = match attached {
+                Attached::Controlled(conn) => Some(conn),
+                Attached::LeftAlone | Attached::TooEarly(_) => None,
+            };
         }
     }
 
