@@ -4,6 +4,7 @@
 mod descriptors;
 mod open;
 mod processes;
+pub(crate) mod stdio;
 mod wait;
 mod write;
 

@@ -166,7 +166,9 @@ extern "C" fn start() {
             STATE.store(page.cast(), Ordering::Release);
         }
     }
-    current();
+    // inetd and its like hand over a connection as standard output.
+    crate::hooks::stdio::standard(libc::STDOUT_FILENO);
+    crate::hooks::stdio::standard(libc::STDERR_FILENO);
 }
 
 #[used]

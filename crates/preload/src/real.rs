@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The calls that ours stand in front of: the next in line by dlsym, so that other preloaded libraries keep working.
 use libc::{
-    c_int, c_long, c_uint, c_void, epoll_event, fd_set, iovec, loff_t, mmsghdr, msghdr, nfds_t,
-    off_t, pid_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec, timeval,
+    FILE, c_char, c_int, c_long, c_uint, c_void, epoll_event, fd_set, iovec, loff_t, mmsghdr,
+    msghdr, nfds_t, off_t, pid_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec,
+    timeval,
 };
 use std::sync::OnceLock;
 
@@ -49,6 +50,7 @@ real! {
     epoll_wait: fn(c_int, *mut epoll_event, c_int, c_int) -> c_int;
     fcntl: fn(c_int, c_int, usize) -> c_int;
     fcntl64: fn(c_int, c_int, usize) -> c_int;
+    fdopen: fn(c_int, *const c_char) -> *mut FILE;
     poll: fn(*mut pollfd, nfds_t, c_int) -> c_int;
     ppoll: fn(*mut pollfd, nfds_t, *const timespec, *const sigset_t) -> c_int;
     prctl: fn(c_int, usize, usize, usize, usize) -> c_int;

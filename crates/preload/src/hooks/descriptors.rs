@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Calls that duplicate and close descriptors.
+use super::stdio::standard;
 use super::{Glance, appeared, aside, forget, glance};
 use crate::epoll::Epoll;
 use crate::process::{self, Process};
@@ -28,6 +29,7 @@ fn duplicated(old: c_int, new: c_int) -> c_int {
             }
             forget(process, new, copy);
         });
+        standard(new);
     }
     new
 }
