@@ -104,6 +104,16 @@ pub enum SpecError {
         /// What would do.
         want: String,
     },
+    /// The chosen thing itself refuses its options.
+    #[error("{kind} {name}: {why}")]
+    Refused {
+        /// What is chosen: `algorithm`, `queue`.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+        /// What it says.
+        why: String,
+    },
 }
 
 impl SpecError {

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What an algorithm in C sees. These types become `alcc.h`: the comments here are the comments there.
+//!
+//! How it can grow: structures of events and answers begin with their size as the host has it, and grow at the end; the
+//! table of callbacks begins with its size as the plug-in has it, and what it does not have is NULL. `alcc_packet` and
+//! `alcc_rtt` stand inside others and stay as they are as long as [`ALCC_PLUGIN_ABI`] does.
+use std::ffi::{c_char, c_void};
+
+/// The version of this interface, the first member of `struct alcc_algorithm`.
+pub const ALCC_PLUGIN_ABI: u32 = 1;
+
+/// "None" for every 64-bit number here: no limit, no pacing rate, no timer, no sample.
+pub const ALCC_NONE: u64 = 0xFFFF_FFFF_FFFF_FFFF;
+
+/// Flag of a packet: sent before and sent again.
+pub const ALCC_PACKET_RETRANSMIT: u32 = 1;
+/// Flag of a packet: a probe after silence.
+pub const ALCC_PACKET_PROBE: u32 = 2;
+/// Flag of a packet: the application had no more to send.
+pub const ALCC_PACKET_APP_LIMITED: u32 = 4;
+
+/// Flag of an acknowledgement: your window held the sender back since the last one.
+pub const ALCC_ACK_LIMITED_BY_WINDOW: u32 = 1;
+/// Flag of an acknowledgement: your quota held it back.
+pub const ALCC_ACK_LIMITED_BY_QUOTA: u32 = 2;
+/// Flag of an acknowledgement: pacing held it back.
+pub const ALCC_ACK_LIMITED_BY_PACING: u32 = 4;
+/// Flag of an acknowledgement: the application had no more to send.
+pub const ALCC_ACK_LIMITED_BY_APP: u32 = 8;
+/// Flag of an acknowledgement: something below held it back, such as the receiver's window.
+pub const ALCC_ACK_LIMITED_BY_PEER: u32 = 16;
+/// Flag of an acknowledgement: a round trip, counted in packets, has just begun.
+pub const ALCC_ACK_ROUND_START: u32 = 32;
+/// Flag of an acknowledgement: a loss is being repaired.
+pub const ALCC_ACK_IN_RECOVERY: u32 = 64;
+/// Flag of an acknowledgement: learned from kernel counters at a tick, not from packets.
+pub const ALCC_ACK_FROM_COUNTERS: u32 = 128;
+
+/// `alcc_needs.flags`: delayed or aggregated acknowledgements hurt.
+pub const ALCC_NEEDS_PER_PACKET_ACK: u32 = 1;
+/// `alcc_needs.flags`: the allowance has a pacing rate.
+pub const ALCC_NEEDS_PACING: u32 = 2;
+/// `alcc_needs.flags`: proportional rate reduction (RFC 6937) during recovery.
+pub const ALCC_NEEDS_PRR: u32 = 4;
+
+/// Kind of an option: any text, in `text`.
+pub const ALCC_OPTION_TEXT: u32 = 0;
+/// Kind of an option: a whole number, in `whole`.
+pub const ALCC_OPTION_WHOLE: u32 = 1;
+/// Kind of an option: a real number, in `real`.
+pub const ALCC_OPTION_REAL: u32 = 2;
+/// Kind of an option: a length of time such as `5ms`, nanoseconds in `whole`.
+pub const ALCC_OPTION_TIME: u32 = 3;
+/// Kind of an option: a number of bytes such as `2M`, in `whole`.
+pub const ALCC_OPTION_BYTES: u32 = 4;
+
+/// One option of an algorithm: `aimd:beta=0.7`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct alcc_option {
+    /// Its name: letters, digits, `-` and `_`.
+    pub name: *const c_char,
+    /// The default, as one would type it.
+    pub default_text: *const c_char,
+    /// Meaning, unit and range, for `alcc list`.
+    pub help: *const c_char,
+    /// `ALCC_OPTION_...`.
+    pub kind: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Smallest value, in the unit of the kind. Both zero: no bounds.
+    pub least: f64,
+    /// Largest value, in the unit of the kind.
+    pub most: f64,
+}
+
+/// The value of one option: as typed, or the default; within its bounds.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct alcc_value {
+    /// As typed.
+    pub text: *const c_char,
+    /// A whole number, nanoseconds or bytes, by its kind; else 0.
+    pub whole: u64,
+    /// Any number, as a real number; else 0.
+    pub real: f64,
+}
+
+/// What `create` gets.
+#[repr(C)]
+pub struct alcc_create {
+    /// Size of this structure.
+    pub size: u32,
+    /// How many values there are: as many as the algorithm has options.
+    pub value_count: u32,
+    /// The values, in the order of the algorithm's options.
+    pub values: *const alcc_value,
+    /// Room for one line that says what is wrong with the values, if `create` returns NULL.
+    pub error: *mut c_char,
+    /// Size of that room in bytes.
+    pub error_size: u64,
+}
+
+/// What an algorithm wants of its host. Comes filled with the defaults.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct alcc_needs {
+    /// Size of this structure.
+    pub size: u32,
+    /// `ALCC_NEEDS_...`
+    pub flags: u32,
+    /// Over TCP: how often acknowledgements should be looked for, 1 ms to 100 ms. Shorter costs wake-ups.
+    pub feedback_period_ns: u64,
+}
+
+/// The path, when a connection starts or its route changes.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct alcc_path {
+    /// Size of this structure.
+    pub size: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Largest segment in bytes, at least 1.
+    pub mss: u64,
+    /// RTT seen already, or ALCC_NONE.
+    pub rtt_hint_ns: u64,
+    /// For a generator of random numbers of your own: the same seed has to give the same answers.
+    pub seed: u64,
+}
+
+/// A packet leaves.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct alcc_sent {
+    /// Size of this structure.
+    pub size: u32,
+    /// `ALCC_PACKET_...`
+    pub flags: u32,
+    /// Transmission number: a new one for every transmission.
+    pub number: u64,
+    /// Bytes. Over TCP one record may stand for several segments.
+    pub length: u64,
+    /// Bytes in flight before it.
+    pub in_flight_before: u64,
+}
+
+/// A packet that was acknowledged or lost.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct alcc_packet {
+    /// Its transmission number.
+    pub number: u64,
+    /// Bytes.
+    pub length: u64,
+    /// When it was sent.
+    pub sent_at_ns: u64,
+    /// What you returned when it was sent.
+    pub tag: u64,
+    /// From sending to acknowledgement; ALCC_NONE if lost or not known for certain.
+    pub rtt_ns: u64,
+    /// When it was sent: bytes delivered in total.
+    pub delivered: u64,
+    /// When it was sent: the time at which that total was reached.
+    pub delivered_at_ns: u64,
+    /// When it was sent: bytes in flight, this packet included.
+    pub in_flight: u64,
+    /// `ALCC_PACKET_...`, when it was sent.
+    pub flags: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// Round-trip times (RFC 6298); zero before the first sample.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct alcc_rtt {
+    /// The newest sample.
+    pub latest_ns: u64,
+    /// Smoothed, weight 1/8.
+    pub smoothed_ns: u64,
+    /// Mean deviation, weight 1/4.
+    pub variance_ns: u64,
+    /// The smallest ever.
+    pub min_ns: u64,
+}
+
+/// Packets were acknowledged: at least one, in the order sent.
+#[repr(C)]
+pub struct alcc_ack {
+    /// Size of this structure.
+    pub size: u32,
+    /// `ALCC_ACK_...`
+    pub flags: u32,
+    /// The packets.
+    pub packets: *const alcc_packet,
+    /// How many.
+    pub packet_count: u64,
+    /// Bytes in flight before them.
+    pub in_flight_before: u64,
+    /// Bytes in flight after them.
+    pub in_flight: u64,
+    /// Bytes delivered in total.
+    pub delivered: u64,
+    /// Round-trip times.
+    pub rtt: alcc_rtt,
+    /// Delivery rate over the flight of the newest packet in bit/s, or ALCC_NONE.
+    pub rate_bps: u64,
+    /// Bound on the error of the RTT samples.
+    pub rtt_error_ns: u64,
+}
+
+/// Packets were lost: at least one. Comes before the acknowledgement that disclosed them.
+#[repr(C)]
+pub struct alcc_loss {
+    /// Size of this structure.
+    pub size: u32,
+    /// Not 0: the first loss of a recovery. Reduce the window once per recovery.
+    pub new_episode: u32,
+    /// The packets.
+    pub packets: *const alcc_packet,
+    /// How many.
+    pub packet_count: u64,
+    /// Bytes in flight after removing them.
+    pub in_flight: u64,
+    /// Round-trip times.
+    pub rtt: alcc_rtt,
+}
+
+/// The retransmission timer expired.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct alcc_rto {
+    /// Size of this structure.
+    pub size: u32,
+    /// 1 on the first expiry for the same data, then 2, 3, ...
+    pub backoff: u32,
+    /// The oldest packet in flight.
+    pub oldest: alcc_packet,
+    /// Bytes in flight.
+    pub in_flight: u64,
+    /// Time since the last acknowledgement.
+    pub silence_ns: u64,
+}
+
+/// Everything lost has been repaired.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct alcc_recovery_end {
+    /// Size of this structure.
+    pub size: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Bytes in flight.
+    pub in_flight: u64,
+    /// Round-trip times.
+    pub rtt: alcc_rtt,
+}
+
+/// Over TCP: the socket holds data that the kernel has not sent.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct alcc_backpressure {
+    /// Size of this structure.
+    pub size: u32,
+    /// Not 0: the socket refused bytes.
+    pub blocked: u32,
+    /// Bytes handed to the kernel and not yet sent.
+    pub unsent: u64,
+}
+
+/// What may leave. Comes filled with "no limit".
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct alcc_allowance {
+    /// Size of this structure.
+    pub size: u32,
+    /// Not 0: one packet should leave now, whatever window and quota say. Cleared by sending.
+    pub ping: u32,
+    /// Bytes in flight must not exceed this; at least one mss, or ALCC_NONE.
+    pub window: u64,
+    /// Bytes that may leave now, whatever is in flight, or ALCC_NONE. Take off it what `on_sent` reports.
+    pub quota: u64,
+    /// Pacing rate in bit/s, 8000 to 10^12, or ALCC_NONE.
+    pub rate_bps: u64,
+    /// How much may leave back to back when paced, in bytes.
+    pub burst: u64,
+}
+
+/// An algorithm. A plug-in is a shared object that defines one constant of this type, named `alcc_algorithm_v1`.
+///
+/// `state` is what `create` or `clone` returned: the state of one connection. Callbacks of one `state` never run at the same time,
+/// those of different ones may: keep no variables outside of it. Callbacks do not wait, do no I/O, do not unwind.
+/// Times are nanoseconds since an origin of the host and never decrease; calls may be late. The same events must give the
+/// same answers. NULL is allowed where it says so.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct alcc_algorithm {
+    /// ALCC_PLUGIN_ABI.
+    pub abi: u32,
+    /// sizeof(struct alcc_algorithm).
+    pub size: u32,
+    /// Its name: lower-case letters, digits, `-` and `_`, at most 32.
+    pub name: *const c_char,
+    /// One line for `alcc list`.
+    pub summary: *const c_char,
+    /// Its options; NULL: none.
+    pub options: *const alcc_option,
+    /// How many options, at most 64.
+    pub option_count: u64,
+    /// Names of its internal values for logs and plots; NULL: none.
+    pub gauge_names: *const *const c_char,
+    /// How many such names, at most 64.
+    pub gauge_count: u64,
+    /// The state of a new connection. NULL: refused, with the reason in `settings->error`.
+    pub create: Option<unsafe extern "C" fn(settings: *const alcc_create) -> *mut c_void>,
+    /// A complete copy, independent of the first.
+    pub clone: Option<unsafe extern "C" fn(state: *const c_void) -> *mut c_void>,
+    /// Frees what `create` or `clone` made.
+    pub destroy: Option<unsafe extern "C" fn(state: *mut c_void)>,
+    /// What may leave now. Asked often.
+    pub allowance: Option<unsafe extern "C" fn(state: *const c_void, out: *mut alcc_allowance)>,
+    /// Packets were acknowledged.
+    pub on_ack: Option<unsafe extern "C" fn(state: *mut c_void, now_ns: u64, ack: *const alcc_ack)>,
+    /// What the host should arrange. NULL: the defaults.
+    pub needs: Option<unsafe extern "C" fn(state: *const c_void, out: *mut alcc_needs)>,
+    /// Once, before every other event. NULL: not of interest; so for all that follow.
+    pub on_start:
+        Option<unsafe extern "C" fn(state: *mut c_void, now_ns: u64, path: *const alcc_path)>,
+    /// A packet leaves. What is returned comes back with the packet as its tag.
+    pub on_sent: Option<
+        unsafe extern "C" fn(state: *mut c_void, now_ns: u64, sent: *const alcc_sent) -> u64,
+    >,
+    /// Packets were lost.
+    pub on_loss:
+        Option<unsafe extern "C" fn(state: *mut c_void, now_ns: u64, loss: *const alcc_loss)>,
+    /// The retransmission timer expired.
+    pub on_rto: Option<unsafe extern "C" fn(state: *mut c_void, now_ns: u64, rto: *const alcc_rto)>,
+    /// The last reduction was a mistake: the packets reported lost arrived (0), or the timer was too early (1).
+    pub on_spurious: Option<unsafe extern "C" fn(state: *mut c_void, now_ns: u64, timeout: u32)>,
+    /// Everything lost has been repaired.
+    pub on_recovery_end: Option<
+        unsafe extern "C" fn(state: *mut c_void, now_ns: u64, end: *const alcc_recovery_end),
+    >,
+    /// A report of the receiver: bytes from outside, not to be trusted.
+    pub on_feedback: Option<
+        unsafe extern "C" fn(state: *mut c_void, now_ns: u64, report: *const u8, length: u64),
+    >,
+    /// Over TCP: the kernel holds unsent data or refused some.
+    pub on_backpressure: Option<
+        unsafe extern "C" fn(state: *mut c_void, now_ns: u64, pressure: *const alcc_backpressure),
+    >,
+    /// Sending begins again after `idle_ns` with nothing in flight.
+    pub on_idle_restart:
+        Option<unsafe extern "C" fn(state: *mut c_void, now_ns: u64, idle_ns: u64)>,
+    /// The mss or the route changed.
+    pub on_path_change:
+        Option<unsafe extern "C" fn(state: *mut c_void, now_ns: u64, path: *const alcc_path)>,
+    /// The time of `next_timer` has come.
+    pub on_timer: Option<unsafe extern "C" fn(state: *mut c_void, now_ns: u64)>,
+    /// When `on_timer` wants to be called, or ALCC_NONE; later than the time of the last `on_timer`. NULL: never.
+    pub next_timer: Option<unsafe extern "C" fn(state: *const c_void) -> u64>,
+    /// Fills in the internal values, in the order of `gauge_names`.
+    pub gauges: Option<unsafe extern "C" fn(state: *const c_void, values: *mut f64)>,
+}

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A plug-in as a [`Controller`]: events go out as C structures, answers come back and are held in the range that the contract
+//! of [`Controller`] promises to the host.
+use crate::abi::*;
+use crate::events;
+use crate::table::{Table, Value};
+use alcc_cc::parts::{FASTEST, LARGEST_WINDOW, SLOWEST};
+use alcc_cc::{
+    AckBatch, Allowance, Backpressure, Controller, Cx, LossBatch, Needs, Packet, Path, Recovery,
+    RecoveryEnd, Rto, Sent, Spurious, Tag,
+};
+use alcc_units::{Bytes, Options, Rate, Span, Spec, SpecError, Time};
+use std::ffi::{CStr, CString, c_void};
+use std::ptr::NonNull;
+
+/// Timers come no closer than this after the last one: a plug-in that asks for "now" forever must not stop the host.
+const SHORTEST_TIMER: Span = Span::from_micros(100);
+/// How often acknowledgements may be looked for.
+const FEEDBACK: std::ops::RangeInclusive<Span> = Span::from_millis(1)..=Span::from_millis(100);
+/// A quota of nothing, nothing in flight, and no timer in this time: nothing would ever leave again.
+const PATIENCE: Span = Span::from_secs(60);
+/// Window of a copy that could not be made.
+const FALLBACK_SEGMENTS: u64 = 10;
+const ERROR_ROOM: usize = 256;
+
+/// One connection's state in a plug-in.
+pub(crate) struct Plugged {
+    table: &'static Table,
+    /// `None`: the plug-in had no memory for a copy.
+    state: Option<NonNull<c_void>>,
+    mss: Bytes,
+    in_flight: Bytes,
+    now: Time,
+    /// When `on_timer` was last called.
+    timer: Option<Time>,
+    /// After a packet has left, and until something else happens: no more quota than it left, and no ping.
+    left: Option<Bytes>,
+    /// The packets of a batch, for the time of a call.
+    packets: Vec<alcc_packet>,
+}
+
+// SAFETY: the interface lets the host move a state between threads; it is never used by two at a time.
+unsafe impl Send for Plugged {}
+
+/// Calls a callback with the state, if both are there.
+macro_rules! call {
+    ($self:ident . $name:ident ( $($argument:expr),* )) => {
+        match ($self.table.calls.$name, $self.state) {
+            // SAFETY: the function is the plug-in's for this state, and the arguments are as the interface says and outlive
+            // the call.
+            (Some(f), Some(state)) => Some(unsafe { f(state.as_ptr(), $($argument),*) }),
+            _ => None,
+        }
+    };
+}
+
+impl Plugged {
+    /// A controller with the options as typed and the defaults for the rest.
+    pub(crate) fn new(table: &'static Table, options: &Options<'_>) -> Result<Self, SpecError> {
+        let text = |name, default| options.text(name).unwrap_or(default).to_owned();
+        let whole = Spec {
+            name: table.name.to_owned(),
+            options: (table.docs.iter())
+                .map(|doc| (doc.name.to_owned(), text(doc.name, doc.default)))
+                .collect(),
+        };
+        let whole = Options::new("algorithm", &whole, table.docs, &[])?;
+        let values = (table.options.iter())
+            .map(|option| option.read(&whole))
+            .collect::<Result<Vec<Value>, _>>()?;
+        let state = create(table, &values).map_err(|why| SpecError::Refused {
+            kind: "algorithm",
+            name: table.name.to_owned(),
+            why,
+        })?;
+        Ok(Self {
+            table,
+            state: Some(state),
+            mss: Bytes::new(1),
+            in_flight: Bytes::ZERO,
+            now: Time::ZERO,
+            timer: None,
+            left: None,
+            packets: Vec::new(),
+        })
+    }
+
+    /// Every event but sending: the plug-in may give a new quota.
+    fn event(&mut self, cx: &Cx<'_>) -> u64 {
+        self.left = None;
+        self.now = cx.now;
+        cx.now.as_nanos()
+    }
+
+    fn quota(&self) -> Bytes {
+        let mut answer = events::unlimited();
+        call!(self.allowance(&raw mut answer));
+        Bytes::new(answer.quota).min(self.left.unwrap_or(Bytes::MAX))
+    }
+
+    fn fill(&mut self, packets: &[Packet]) {
+        self.packets.clear();
+        self.packets.extend(packets.iter().map(events::packet));
+    }
+
+    /// Would nothing ever leave again?
+    fn stuck(&self, quota: Bytes) -> bool {
+        quota < self.mss
+            && self.left.is_none()
+            && self.in_flight == Bytes::ZERO
+            && self
+                .next_timer()
+                .is_none_or(|at| at.since(self.now) > PATIENCE)
+    }
+}
+
+fn create(table: &Table, values: &[Value]) -> Result<NonNull<c_void>, String> {
+    // Options come from the command line or the environment: no zero bytes.
+    let texts: Vec<CString> = (values.iter())
+        .map(|value| CString::new(value.text.as_str()).unwrap_or_default())
+        .collect();
+    let list: Vec<alcc_value> = (values.iter().zip(&texts))
+        .map(|(value, text)| alcc_value {
+            text: text.as_ptr(),
+            whole: value.whole,
+            real: value.real,
+        })
+        .collect();
+    let mut error = [0u8; ERROR_ROOM];
+    let settings = alcc_create {
+        size: size_of::<alcc_create>() as u32,
+        value_count: list.len() as u32,
+        values: list.as_ptr(),
+        error: error.as_mut_ptr().cast(),
+        error_size: ERROR_ROOM as u64,
+    };
+    // SAFETY: a table has `create`; the settings and all they point at outlive the call.
+    let state = table
+        .calls
+        .create
+        .and_then(|create| NonNull::new(unsafe { create(&raw const settings) }));
+    state.ok_or_else(|| {
+        error[ERROR_ROOM - 1] = 0;
+        let said = CStr::from_bytes_until_nul(&error).unwrap_or_default();
+        let said = said.to_string_lossy().replace(char::is_control, " ");
+        if said.trim().is_empty() {
+            "the plug-in did not take its options and did not say why".to_owned()
+        } else {
+            said.trim().to_owned()
+        }
+    })
+}
+
+impl Drop for Plugged {
+    fn drop(&mut self) {
+        call!(self.destroy());
+    }
+}
+
+impl Controller for Plugged {
+    fn needs(&self) -> Needs {
+        let mut answer = events::needs();
+        call!(self.needs(&raw mut answer));
+        let has = |flag| answer.flags & flag != 0;
+        Needs {
+            per_packet_ack: has(ALCC_NEEDS_PER_PACKET_ACK),
+            paced: has(ALCC_NEEDS_PACING),
+            recovery: if has(ALCC_NEEDS_PRR) {
+                Recovery::Prr
+            } else {
+                Recovery::AtOnce
+            },
+            feedback_period: Span::from_nanos(answer.feedback_period_ns)
+                .clamp(*FEEDBACK.start(), *FEEDBACK.end()),
+        }
+    }
+
+    fn on_start(&mut self, cx: &mut Cx<'_>, path: &Path) {
+        let now = self.event(cx);
+        self.mss = path.mss;
+        let path = events::path(path);
+        call!(self.on_start(now, &raw const path));
+    }
+
+    fn on_sent(&mut self, cx: &mut Cx<'_>, sent: &Sent) -> Tag {
+        let before = self.quota();
+        self.now = cx.now;
+        self.in_flight = sent.in_flight_before + sent.len;
+        let event = events::sent(sent);
+        let tag = call!(self.on_sent(cx.now.as_nanos(), &raw const event));
+        self.left = Some(match before {
+            Bytes::MAX => Bytes::MAX,
+            before => before.saturating_sub(sent.len),
+        });
+        Tag(tag.unwrap_or_default())
+    }
+
+    fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
+        let now = self.event(cx);
+        self.in_flight = ack.in_flight;
+        self.fill(ack.acked);
+        let event = events::ack(ack, &self.packets);
+        call!(self.on_ack(now, &raw const event));
+    }
+
+    fn on_loss(&mut self, cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
+        let now = self.event(cx);
+        self.in_flight = loss.in_flight;
+        self.fill(loss.lost);
+        let event = events::loss(loss, &self.packets);
+        call!(self.on_loss(now, &raw const event));
+    }
+
+    fn on_rto(&mut self, cx: &mut Cx<'_>, rto: &Rto) {
+        let now = self.event(cx);
+        let event = events::rto(rto);
+        call!(self.on_rto(now, &raw const event));
+    }
+
+    fn on_spurious(&mut self, cx: &mut Cx<'_>, what: Spurious) {
+        let now = self.event(cx);
+        call!(self.on_spurious(now, (what == Spurious::Rto).into()));
+    }
+
+    fn on_recovery_end(&mut self, cx: &mut Cx<'_>, end: &RecoveryEnd) {
+        let now = self.event(cx);
+        let event = events::recovery_end(end);
+        call!(self.on_recovery_end(now, &raw const event));
+    }
+
+    fn on_feedback(&mut self, cx: &mut Cx<'_>, report: &[u8]) {
+        let now = self.event(cx);
+        call!(self.on_feedback(now, report.as_ptr(), report.len() as u64));
+    }
+
+    fn on_backpressure(&mut self, cx: &mut Cx<'_>, state: &Backpressure) {
+        let now = self.event(cx);
+        let event = events::backpressure(state);
+        call!(self.on_backpressure(now, &raw const event));
+    }
+
+    fn on_idle_restart(&mut self, cx: &mut Cx<'_>, idle: Span) {
+        let now = self.event(cx);
+        call!(self.on_idle_restart(now, idle.as_nanos()));
+    }
+
+    fn on_path_change(&mut self, cx: &mut Cx<'_>, path: &Path) {
+        let now = self.event(cx);
+        self.mss = path.mss;
+        let path = events::path(path);
+        call!(self.on_path_change(now, &raw const path));
+    }
+
+    fn on_timer(&mut self, cx: &mut Cx<'_>) {
+        let now = self.event(cx);
+        self.timer = Some(cx.now);
+        call!(self.on_timer(now));
+    }
+
+    fn allowance(&self) -> Allowance {
+        let mut answer = events::unlimited();
+        if call!(self.allowance(&raw mut answer)).is_none() {
+            return Allowance::window(self.mss * FALLBACK_SEGMENTS);
+        }
+        let window = match answer.window {
+            ALCC_NONE => Bytes::MAX,
+            window => Bytes::new(window).min(LARGEST_WINDOW),
+        };
+        let quota = Bytes::new(answer.quota).min(self.left.unwrap_or(Bytes::MAX));
+        Allowance {
+            window: window.max(self.mss),
+            quota: if self.stuck(quota) { self.mss } else { quota },
+            rate: (answer.rate_bps != ALCC_NONE)
+                .then(|| Rate::bps(answer.rate_bps).clamp(SLOWEST, FASTEST)),
+            burst: Bytes::new(answer.burst).min(LARGEST_WINDOW),
+            ping: answer.ping != 0 && self.left.is_none(),
+        }
+    }
+
+    fn next_timer(&self) -> Option<Time> {
+        let at = call!(self.next_timer()).filter(|at| *at != ALCC_NONE)?;
+        let earliest = self.timer.map_or(Time::ZERO, |last| last + SHORTEST_TIMER);
+        Some(Time::from_nanos(at).max(earliest))
+    }
+
+    fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
+        // What the plug-in leaves out is not a number, and not passed on.
+        let mut values = vec![f64::NAN; self.table.gauges.len()];
+        if values.is_empty() || call!(self.gauges(values.as_mut_ptr())).is_none() {
+            return;
+        }
+        for (name, value) in self.table.gauges.iter().zip(values) {
+            if value.is_finite() {
+                put(name, value);
+            }
+        }
+    }
+
+    fn clone_box(&self) -> Box<dyn Controller> {
+        Box::new(Self {
+            state: call!(self.clone()).and_then(NonNull::new),
+            packets: Vec::new(),
+            ..*self
+        })
+    }
+}

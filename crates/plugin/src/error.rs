@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use std::path::PathBuf;
+
+/// Why a plug-in can't be used, and what would help.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PluginError {
+    /// The dynamic linker does not take it.
+    #[error("plug-in {}: {why}: build it with 'cc -shared -fPIC'", .file.display())]
+    Open {
+        /// The file.
+        file: PathBuf,
+        /// What the system or the dynamic linker says.
+        why: String,
+    },
+    /// It is not there.
+    #[error("plug-in {}: {why}: give the path of a shared object", .file.display())]
+    Missing {
+        /// The file.
+        file: PathBuf,
+        /// What the system says.
+        why: String,
+    },
+    /// A shared object, but no plug-in.
+    #[error("plug-in {}: it exports no alcc_algorithm_v1: define 'const struct alcc_algorithm alcc_algorithm_v1' as alcc.h declares it", .file.display())]
+    Symbol {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Made for another version.
+    #[error("plug-in {}: it is built for plug-in ABI {found}, this is ABI {want}: build it with this version's alcc.h", .file.display())]
+    Abi {
+        /// The file.
+        file: PathBuf,
+        /// What it says.
+        found: u32,
+        /// What would do.
+        want: u32,
+    },
+    /// The table contains something that does not do.
+    #[error("plug-in {}: {what}: {remedy}", .file.display())]
+    Table {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong.
+        what: String,
+        /// What would be right.
+        remedy: &'static str,
+    },
+    /// Another algorithm has its name.
+    #[error("plug-in {}: there is already an algorithm '{name}' ({owner}): give it another name", .file.display())]
+    Taken {
+        /// The file.
+        file: PathBuf,
+        /// The name.
+        name: String,
+        /// Whose it is.
+        owner: String,
+    },
+}

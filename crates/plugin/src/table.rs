@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The table of a plug-in, checked and copied: nothing of the plug-in's memory but its functions is used afterwards.
+use crate::PluginError;
+use crate::abi::{self, alcc_algorithm, alcc_option};
+use alcc_units::{Bytes, OptionDoc, Options, Span, Spec, SpecError};
+use std::ffi::{CStr, c_char};
+use std::mem::offset_of;
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+const MOST: u64 = 64;
+const LONGEST_NAME: usize = 32;
+
+/// One option: what `alcc list` shows, and how it is read.
+pub(crate) struct Declared {
+    pub(crate) doc: OptionDoc,
+    kind: u32,
+    range: RangeInclusive<f64>,
+}
+
+/// The value of an option.
+pub(crate) struct Value {
+    pub(crate) text: String,
+    pub(crate) whole: u64,
+    pub(crate) real: f64,
+}
+
+/// A plug-in as we keep it, for the life of the process.
+pub(crate) struct Table {
+    pub(crate) name: &'static str,
+    pub(crate) summary: &'static str,
+    pub(crate) options: Vec<Declared>,
+    /// The same for the registry.
+    pub(crate) docs: &'static [OptionDoc],
+    pub(crate) gauges: Vec<&'static str>,
+    /// The callbacks; those that a plug-in must have are there.
+    pub(crate) calls: alcc_algorithm,
+}
+
+// SAFETY: the pointers in `calls` besides the functions are not used after the table has been read.
+unsafe impl Send for Table {}
+// SAFETY: as above; the functions may be called from any thread, which the interface tells the author.
+unsafe impl Sync for Table {}
+
+/// Text that lives as long as the process: the registry's names are of that kind.
+fn keep(text: String) -> &'static str {
+    Box::leak(text.into_boxed_str())
+}
+
+struct Reader<'a> {
+    file: &'a Path,
+}
+
+impl Reader<'_> {
+    fn wrong(&self, what: impl Into<String>, remedy: &'static str) -> PluginError {
+        PluginError::Table {
+            file: self.file.to_owned(),
+            what: what.into(),
+            remedy,
+        }
+    }
+
+    /// # Safety
+    /// `text` is NULL or a C string.
+    unsafe fn text(&self, text: *const c_char, what: &str) -> Result<String, PluginError> {
+        if text.is_null() {
+            return Err(self.wrong(format!("{what} is NULL"), "give a string"));
+        }
+        // SAFETY: the caller's promise.
+        let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
+        if text.is_empty() || text.chars().any(char::is_control) {
+            return Err(self.wrong(format!("{what} is {text:?}"), "give one line of text"));
+        }
+        Ok(text.into_owned())
+    }
+
+    /// # Safety
+    /// As [`Reader::text`].
+    unsafe fn word(&self, word: *const c_char, what: &str) -> Result<String, PluginError> {
+        // SAFETY: the caller's promise.
+        let word = unsafe { self.text(word, what) }?;
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c);
+        if word.len() > LONGEST_NAME || !word.chars().all(plain) {
+            return Err(self.wrong(
+                format!("{what} is '{word}'"),
+                "use at most 32 lower-case letters, digits, '-' and '_'",
+            ));
+        }
+        Ok(word)
+    }
+
+    fn counted<'a, T>(
+        &self,
+        list: *const T,
+        count: u64,
+        what: &str,
+    ) -> Result<&'a [T], PluginError> {
+        if count == 0 {
+            return Ok(&[]);
+        }
+        if count > MOST || list.is_null() {
+            let list = if list.is_null() { "NULL" } else { "a list" };
+            return Err(self.wrong(
+                format!("{what} is {list} of {count}"),
+                "give a list and its length, at most 64",
+            ));
+        }
+        // SAFETY: the plug-in says that there are so many; a table is trusted as far as its pointers go.
+        Ok(unsafe { std::slice::from_raw_parts(list, count as usize) })
+    }
+
+    /// # Safety
+    /// The strings of `option` are NULL or C strings.
+    unsafe fn option(&self, option: &alcc_option) -> Result<Declared, PluginError> {
+        // SAFETY: the caller's promise.
+        let (name, default, help) = unsafe {
+            let name = self.word(option.name, "the name of an option")?;
+            let default = self.text(option.default_text, &format!("the default of {name}"))?;
+            let help = self.text(option.help, &format!("the help of {name}"))?;
+            (name, default, help)
+        };
+        let unbounded = option.least == 0.0 && option.most == 0.0;
+        let declared = Declared {
+            doc: OptionDoc {
+                name: keep(name),
+                default: keep(default),
+                help: keep(help),
+            },
+            kind: option.kind,
+            range: if unbounded {
+                f64::MIN..=f64::MAX
+            } else {
+                option.least..=option.most
+            },
+        };
+        if declared.kind > abi::ALCC_OPTION_BYTES {
+            return Err(self.wrong(
+                format!("option {} is of kind {}", declared.doc.name, declared.kind),
+                "use one of ALCC_OPTION_TEXT, _WHOLE, _REAL, _TIME and _BYTES",
+            ));
+        }
+        // The default is read as a user's value would be, so that it cannot be wrong later.
+        let docs = [declared.doc];
+        let spec = Spec {
+            name: "plug-in".to_owned(),
+            options: vec![(
+                declared.doc.name.to_owned(),
+                declared.doc.default.to_owned(),
+            )],
+        };
+        let read = Options::new("algorithm", &spec, &docs, &[]);
+        if let Err(error) = read.and_then(|options| declared.read(&options)) {
+            return Err(self.wrong(
+                format!("the default of option {}: {error}", declared.doc.name),
+                "give a default that is in range",
+            ));
+        }
+        Ok(declared)
+    }
+}
+
+impl Declared {
+    /// The value that `options` have; all options have one.
+    pub(crate) fn read(&self, options: &Options<'_>) -> Result<Value, SpecError> {
+        let name = self.doc.name;
+        let (least, most) = (*self.range.start(), *self.range.end());
+        // A float cast to an integer saturates.
+        let (whole_least, whole_most) = (least as u64, most as u64);
+        let whole = match self.kind {
+            abi::ALCC_OPTION_WHOLE => options.whole(name, 0, whole_least..=whole_most)?,
+            abi::ALCC_OPTION_TIME => {
+                let range = Span::from_nanos(whole_least)..=Span::from_nanos(whole_most);
+                options.span(name, Span::ZERO, range)?.as_nanos()
+            }
+            abi::ALCC_OPTION_BYTES => {
+                let range = Bytes::new(whole_least)..=Bytes::new(whole_most);
+                options.bytes(name, Bytes::ZERO, range)?.get()
+            }
+            _ => 0,
+        };
+        let real = match self.kind {
+            abi::ALCC_OPTION_REAL => options.real(name, 0.0, self.range.clone())?,
+            _ => whole as f64,
+        };
+        Ok(Value {
+            text: options.text(name).unwrap_or_default().to_owned(),
+            whole,
+            real,
+        })
+    }
+}
+
+impl Table {
+    /// Reads what a plug-in exports.
+    ///
+    /// # Safety
+    /// `exported` points at what the plug-in in `file` defines as `alcc_algorithm_v1`, which stays loaded.
+    pub(crate) unsafe fn read(
+        exported: *const alcc_algorithm,
+        file: &Path,
+    ) -> Result<Self, PluginError> {
+        let reader = Reader { file };
+        // SAFETY: every version begins with these two; nothing more is read before they are checked.
+        let (found, size) = unsafe { ((*exported).abi, (*exported).size as usize) };
+        if found != abi::ALCC_PLUGIN_ABI {
+            return Err(PluginError::Abi {
+                file: file.to_owned(),
+                found,
+                want: abi::ALCC_PLUGIN_ABI,
+            });
+        }
+        if size < offset_of!(alcc_algorithm, needs) {
+            return Err(reader.wrong(
+                format!("its size is {size}"),
+                "set .size = sizeof(struct alcc_algorithm)",
+            ));
+        }
+        // SAFETY: all zero is a valid table: NULL everywhere. Of ours we fill as much as both sides know.
+        let calls = unsafe {
+            let mut calls: alcc_algorithm = std::mem::zeroed();
+            let known = size.min(size_of::<alcc_algorithm>());
+            let to = (&raw mut calls).cast::<u8>();
+            std::ptr::copy_nonoverlapping(exported.cast::<u8>(), to, known);
+            calls
+        };
+        for (name, there) in [
+            ("create", calls.create.is_some()),
+            ("clone", calls.clone.is_some()),
+            ("destroy", calls.destroy.is_some()),
+            ("allowance", calls.allowance.is_some()),
+            ("on_ack", calls.on_ack.is_some()),
+        ] {
+            if !there {
+                return Err(reader.wrong(
+                    format!("{name} is NULL"),
+                    "an algorithm has create, clone, destroy, allowance and on_ack",
+                ));
+            }
+        }
+        // SAFETY: strings and lists are what the plug-in declares them to be.
+        unsafe {
+            let name = reader.word(calls.name, "its name")?;
+            let summary = reader.text(calls.summary, "its summary")?;
+            let mut options: Vec<Declared> = Vec::new();
+            for option in reader.counted(calls.options, calls.option_count, "its options")? {
+                let option = reader.option(option)?;
+                if options.iter().any(|o| o.doc.name == option.doc.name) {
+                    return Err(reader.wrong(
+                        format!("option {} is there twice", option.doc.name),
+                        "give each its own name",
+                    ));
+                }
+                options.push(option);
+            }
+            let names =
+                reader.counted(calls.gauge_names, calls.gauge_count, "its list of gauges")?;
+            let gauges = names
+                .iter()
+                .map(|name| reader.text(*name, "the name of a gauge").map(keep))
+                .collect::<Result<_, _>>()?;
+            Ok(Self {
+                name: keep(name),
+                summary: keep(summary),
+                docs: Vec::leak(options.iter().map(|o| o.doc).collect()),
+                options,
+                gauges,
+                calls,
+            })
+        }
+    }
+}
