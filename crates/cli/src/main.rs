@@ -4,6 +4,7 @@ mod commands;
 #[cfg(test)]
 mod docs_tests;
 mod failure;
+mod plugin_arg;
 mod progress;
 mod supervise;
 mod trace_arg;

@@ -8,13 +8,14 @@ use std::process::Command;
 const EDGES: &[(&str, &[&str])] = &[
     ("units", &[]),
     ("cc", &["units"]),
+    ("plugin", &["units", "cc"]),
     ("trace", &["units"]),
     ("link", &["units", "trace"]),
     ("flow", &["units", "cc"]),
     ("sim", &["units", "cc", "flow", "link", "trace"]),
     ("emu", &["units", "link", "trace"]),
     ("socket", &["units", "cc", "flow"]),
-    ("preload", &["units", "cc", "flow", "socket"]),
+    ("preload", &["units", "cc", "flow", "socket", "plugin"]),
     ("proxy", &["cc", "socket"]),
     (
         "lab",
@@ -25,7 +26,8 @@ const EDGES: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "units", "cc", "trace", "link", "flow", "sim", "emu", "socket", "proxy", "lab",
+            "units", "cc", "trace", "link", "flow", "sim", "emu", "socket", "plugin", "proxy",
+            "lab",
         ],
     ),
 ];

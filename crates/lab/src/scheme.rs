@@ -23,6 +23,16 @@ impl FromStr for Scheme {
     type Err = LabError;
 
     fn from_str(text: &str) -> Result<Self, LabError> {
+        Self::parse(text, &Registry::builtin())
+    }
+}
+
+impl Scheme {
+    /// Reads one scheme, with the algorithms of `registry`.
+    ///
+    /// # Errors
+    /// [`LabError::Scheme`] with what would be right.
+    pub fn parse(text: &str, registry: &Registry) -> Result<Self, LabError> {
         let wrong = |why: String| LabError::Scheme {
             scheme: text.to_owned(),
             why,
@@ -54,23 +64,19 @@ impl FromStr for Scheme {
         let spec: Spec = ours
             .parse()
             .map_err(|e: alcc_cc::SpecError| wrong(e.to_string()))?;
-        Registry::builtin()
-            .build(&spec)
-            .map_err(|e| wrong(e.to_string()))?;
+        registry.build(&spec).map_err(|e| wrong(e.to_string()))?;
         Ok(Self {
             name: text.to_owned(),
             controlled: Some(spec),
             kernel: kernel.to_owned(),
         })
     }
-}
 
-impl Scheme {
     /// Reads `cubic,alcc-verus:r=4,profile=paper,bbr`: a part with `=` before any `:` continues the options before it.
     ///
     /// # Errors
     /// [`LabError::Scheme`] for the first that is none, or if there is none at all or one twice.
-    pub fn list(text: &str) -> Result<Vec<Self>, LabError> {
+    pub fn list(text: &str, registry: &Registry) -> Result<Vec<Self>, LabError> {
         let mut parts: Vec<String> = Vec::new();
         for part in text.split(',') {
             let continues = part
@@ -92,7 +98,7 @@ impl Scheme {
                 });
             }
         }
-        parts.iter().map(|p| p.parse()).collect()
+        parts.iter().map(|p| Self::parse(p, registry)).collect()
     }
 
     /// The row's fields that the scheme alone decides. For a controlled scheme feedback and enforcement come from the
@@ -132,8 +138,11 @@ mod tests {
 
     #[test]
     fn a_list_knows_options_from_schemes() {
-        let list = Scheme::list("cubic,alcc-fixed:window=20,alcc-fixed:window=random,every=1s,bbr")
-            .unwrap();
+        let list = Scheme::list(
+            "cubic,alcc-fixed:window=20,alcc-fixed:window=random,every=1s,bbr",
+            &Registry::builtin(),
+        )
+        .unwrap();
         let names: Vec<_> = list.iter().map(|s| s.name.as_str()).collect();
         assert_eq!(
             names,
@@ -157,7 +166,9 @@ mod tests {
             ("cubic,cubic", "twice"),
             ("$(reboot)", "cubic"),
         ] {
-            let error = Scheme::list(text).unwrap_err().to_string();
+            let error = Scheme::list(text, &Registry::builtin())
+                .unwrap_err()
+                .to_string();
             assert!(error.contains(part), "{text}: {error}");
             assert!(!error.contains('\n'));
         }

@@ -69,6 +69,9 @@ impl Server {
                 command
                     .args(["run", "--cc", &spec.to_string(), "--under", &scheme.kernel])
                     .arg(format!("--json={}", folder.join("runtime.json").display()));
+                for file in &tools.plugins {
+                    command.arg("--plugin").arg(file);
+                }
                 if let Some(log) = log {
                     command.arg("--log").arg(log.join(&scheme.name));
                 }

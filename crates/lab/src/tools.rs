@@ -12,6 +12,8 @@ pub struct Tools {
     pub curl: PathBuf,
     /// Our program, for `alcc run`.
     pub alcc: PathBuf,
+    /// Plug-ins with algorithms, for `alcc run`.
+    pub plugins: Vec<PathBuf>,
 }
 
 impl Tools {
@@ -41,7 +43,12 @@ impl Tools {
             looked: "not in PATH".to_owned(),
             fix: "install it (apt install curl) or run 'make setup'".to_owned(),
         })?;
-        Ok(Self { nginx, curl, alcc })
+        Ok(Self {
+            nginx,
+            curl,
+            alcc,
+            plugins: Vec::new(),
+        })
     }
 }
 

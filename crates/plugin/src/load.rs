@@ -10,6 +10,8 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// The environment variable that names plug-ins, separated by `:`.
@@ -19,14 +21,21 @@ const SYMBOL: &[u8] = b"alcc_algorithm_v1\0";
 
 struct Loaded {
     file: PathBuf,
-    table: &'static Table,
+    table: Table,
+    next: Option<&'static Self>,
 }
 
-/// Everything this process has loaded. The registry's `build` is a plain function: it finds its table here by name.
-static LOADED: Mutex<Vec<Loaded>> = Mutex::new(Vec::new());
+/// Everything this process has loaded. The registry's `build` is a plain function: it finds its table here by name. A list
+/// that only grows, read without a lock: a child of `fork` might find a lock held for ever.
+static LOADED: AtomicPtr<Loaded> = AtomicPtr::new(null_mut());
 
-fn loaded<T>(f: impl FnOnce(&mut Vec<Loaded>) -> T) -> T {
-    f(&mut LOADED.lock().unwrap_or_else(PoisonError::into_inner))
+/// One load at a time.
+static LOADING: Mutex<()> = Mutex::new(());
+
+fn loaded() -> impl Iterator<Item = &'static Loaded> {
+    // SAFETY: null or leaked by `load`.
+    let first = unsafe { LOADED.load(Ordering::Acquire).as_ref() };
+    std::iter::successors(first, |entry| entry.next)
 }
 
 /// Loads the plug-in `file`, which from then on runs in this process with all its rights. Loading a file again gives the
@@ -40,26 +49,25 @@ pub fn load(file: &Path) -> Result<Algorithm, PluginError> {
         file: file.to_owned(),
         why: error.to_string(),
     })?;
-    // Held while loading: two threads that load the same file get the same table.
-    loaded(|list| {
-        if let Some(known) = list.iter().find(|l| l.file == *file) {
-            return Ok(algorithm(known.table));
-        }
-        let table = open(file)?;
-        if let Some(other) = list.iter().find(|l| l.table.name == table.name) {
-            return Err(PluginError::Taken {
-                file: file.to_owned(),
-                name: table.name.to_owned(),
-                owner: format!("of {}", other.file.display()),
-            });
-        }
-        let table: &'static Table = Box::leak(Box::new(table));
-        list.push(Loaded {
-            file: file.clone(),
-            table,
+    let _alone = LOADING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = loaded().find(|l| l.file == *file) {
+        return Ok(algorithm(&known.table));
+    }
+    let table = open(file)?;
+    if let Some(other) = loaded().find(|l| l.table.name == table.name) {
+        return Err(PluginError::Taken {
+            file: file.to_owned(),
+            name: table.name.to_owned(),
+            owner: format!("of {}", other.file.display()),
         });
-        Ok(algorithm(table))
-    })
+    }
+    let entry = Box::leak(Box::new(Loaded {
+        file: file.clone(),
+        table,
+        next: loaded().next(),
+    }));
+    LOADED.store(entry, Ordering::Release);
+    Ok(algorithm(&entry.table))
 }
 
 fn open(file: &Path) -> Result<Table, PluginError> {
@@ -110,9 +118,8 @@ fn algorithm(table: &'static Table) -> Algorithm {
 
 fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
     let name = options.name();
-    let table = loaded(|list| list.iter().map(|l| l.table).find(|t| t.name == name));
-    match table {
-        Some(table) => Ok(Box::new(Plugged::new(table, options)?)),
+    match loaded().find(|l| l.table.name == name) {
+        Some(entry) => Ok(Box::new(Plugged::new(&entry.table, options)?)),
         None => Err(SpecError::unknown("plug-in", name, std::iter::empty())),
     }
 }

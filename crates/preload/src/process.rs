@@ -35,11 +35,26 @@ thread_local! {
     static VFORKED: Cell<u32> = const { Cell::new(0) };
 }
 
+/// The algorithms of this process: ours and those of plug-ins, which are loaded when the process starts, before the program
+/// can change its root.
+fn registry() -> Result<&'static Registry, String> {
+    static REGISTRY: OnceLock<Result<Registry, String>> = OnceLock::new();
+    let registry = REGISTRY.get_or_init(|| {
+        let files = std::env::var_os(alcc_plugin::ENV);
+        alcc_plugin::with_env(Registry::builtin(), files.as_deref()).map_err(|e| e.to_string())
+    });
+    registry.as_ref().map_err(Clone::clone)
+}
+
 fn settings() -> Option<&'static Settings> {
     static SETTINGS: OnceLock<Option<Settings>> = OnceLock::new();
     SETTINGS
         .get_or_init(|| {
-            match Settings::from_env(&Registry::builtin(), |name| std::env::var_os(name)) {
+            let read = registry().and_then(|registry| {
+                Settings::from_env(registry, |name| std::env::var_os(name))
+                    .map_err(|error| error.to_string())
+            });
+            match read {
                 Ok(settings) => settings,
                 Err(error) => {
                     let line = format!("alcc: {error}; connections stay plain TCP\n");
@@ -116,14 +131,12 @@ fn renew() {
 impl Process {
     /// The runtime of this process, made at its first connection.
     pub(crate) fn runtime(&self) -> Option<&Arc<Runtime<Epoll>>> {
-        let settings = settings()?;
-        Some(self.runtime.get_or_init(|| {
-            Arc::new(Runtime::new(
-                settings.clone(),
-                Registry::builtin(),
-                report(),
-            ))
-        }))
+        let (settings, registry) = (settings()?, registry().ok()?);
+        Some(
+            self.runtime.get_or_init(|| {
+                Arc::new(Runtime::new(settings.clone(), registry.clone(), report()))
+            }),
+        )
     }
 
     /// The runtime, if there is one already.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::failure::Failure;
+use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
 use alcc_lab::board::{self, Plan};
 use alcc_lab::{LabError, Link, Scheme, Tools};
@@ -29,6 +30,8 @@ pub(crate) struct Args {
         default_value = "cubic,bbr,alcc-verus,alcc-copa"
     )]
     schemes: String,
+    #[command(flatten)]
+    plugins: Plugins,
     /// Length of each measurement
     #[arg(long, value_name = "SPAN", default_value = "60s")]
     duration: Span,
@@ -52,10 +55,13 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let plan = Plan {
         links: Link::open_all(&args.traces, args.seed).map_err(Failure::usage)?,
-        schemes: Scheme::list(&args.schemes).map_err(Failure::usage)?,
+        schemes: Scheme::list(&args.schemes, &args.plugins.registry()?).map_err(Failure::usage)?,
         duration: checked(args.duration)?,
         runs: args.runs,
-        tools: tools()?,
+        tools: Tools {
+            plugins: args.plugins.files().to_vec(),
+            ..tools()?
+        },
         log: args.log.clone(),
         command: command_line(),
     };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::commands::compare;
 use crate::failure::Failure;
+use alcc_cc::Registry;
 use alcc_lab::board::Plan;
 use alcc_lab::{Link, Scheme};
 use alcc_units::Span;
@@ -50,7 +51,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     };
     let plan = Plan {
         links: vec![link.map_err(Failure::usage)?],
-        schemes: Scheme::list(&args.schemes).map_err(Failure::usage)?,
+        schemes: Scheme::list(&args.schemes, &Registry::builtin()).map_err(Failure::usage)?,
         duration: compare::checked(args.duration)?,
         runs: 1,
         tools: compare::tools()?,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::failure::Failure;
-use alcc_cc::Registry;
+use crate::plugin_arg::Plugins;
 use alcc_link::QueueKind;
 use alcc_socket::{Enforcement, Feedback};
 use alcc_trace::SCENARIOS;
@@ -11,13 +11,15 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  alcc list")]
 pub(crate) struct Args {
+    #[command(flatten)]
+    plugins: Plugins,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let registry = Registry::builtin();
+    let registry = args.plugins.registry()?;
     if args.json {
         let algorithms: Vec<_> = registry
             .iter()

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::run::{RECOMMENDED, Scratch, check_pacing, check_under};
 use crate::failure::Failure;
-use alcc_cc::{Registry, Spec};
+use crate::plugin_arg::Plugins;
+use alcc_cc::Spec;
 use alcc_proxy::{Config, Listen, Proxy, ProxyProtocol, StartError, Target, Totals};
 use alcc_socket::{Pattern, Report, Selection, Settings, Triple};
 use alcc_units::Span;
@@ -48,6 +49,8 @@ pub(crate) struct Args {
     /// The algorithm with its options, see 'alcc list'
     #[arg(long, value_name = "A", default_value = RECOMMENDED)]
     cc: Spec,
+    #[command(flatten)]
+    plugins: Plugins,
     /// The kernel's congestion control below, such as cubic, reno or bbr [default: what the system uses]
     #[arg(long, value_name = "TCPCC")]
     under: Option<String>,
@@ -87,7 +90,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let registry = Registry::builtin();
+    let registry = args.plugins.registry()?;
     registry.build(&args.cc).map_err(Failure::usage)?;
     let triple = Triple::choose(args.cc.to_string(), &args.feedback, &args.enforce)
         .map_err(Failure::usage)?;

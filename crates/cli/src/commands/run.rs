@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::failure::Failure;
+use crate::plugin_arg::Plugins;
 use crate::supervise;
 use alcc_cc::{Registry, Spec};
 use alcc_socket::{Pattern, Report, Selection, Settings, Totals, Triple};
@@ -23,6 +24,8 @@ pub(crate) struct Args {
     /// The algorithm with its options, see 'alcc list'
     #[arg(long, value_name = "A", default_value = RECOMMENDED)]
     cc: Spec,
+    #[command(flatten)]
+    plugins: Plugins,
     /// The kernel's congestion control below, such as cubic, reno or bbr [default: what the system uses]
     #[arg(long, value_name = "TCPCC")]
     under: Option<String>,
@@ -65,7 +68,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let registry = Registry::builtin();
+    let registry = args.plugins.registry()?;
     registry.build(&args.cc).map_err(Failure::usage)?;
     let triple = Triple::choose(args.cc.to_string(), &args.feedback, &args.enforce)
         .map_err(Failure::usage)?;
@@ -102,7 +105,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         seed: args.seed,
         fault: args.fault,
     };
-    let ended = supervise::run(&mut prepared(&args.command, &settings, &library))?;
+    let mut command = prepared(&args.command, &settings, &library);
+    if let Some(files) = args.plugins.env_value() {
+        command.env(alcc_plugin::ENV, files);
+    }
+    let ended = supervise::run(&mut command)?;
     conclude(args, &triple, &report.totals())?;
     Ok(ended)
 }

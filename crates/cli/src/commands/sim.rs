@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::failure::Failure;
+use crate::plugin_arg::Plugins;
 use crate::trace_arg::{LinkTrace, TRACE_HELP, load_link_trace};
-use alcc_cc::Registry;
 use alcc_lab::Row;
 use alcc_link::{DirectionSpec, QueueSpec, RateSpec};
 use alcc_sim::{FlowReport, FlowSpec, Report, Scenario, Timing, Under};
@@ -36,6 +36,8 @@ pub(crate) struct Args {
     /// Who sends; may be repeated
     #[arg(long, value_name = "FLOW", default_value = "verus/over=cubic")]
     flow: Vec<String>,
+    #[command(flatten)]
+    plugins: Plugins,
     /// Length of the measured window, which begins with the first full-size packet at the bottleneck
     #[arg(long, value_name = "T", default_value = "60s")]
     duration: Span,
@@ -65,7 +67,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         jitter: args.jitter,
         wake: args.wake,
     };
-    let registry = Registry::builtin();
+    let registry = args.plugins.registry()?;
     let mut flows = Vec::new();
     for text in &args.flow {
         flows.extend(FlowSpec::parse(text, &registry, timing).map_err(Failure::usage)?);

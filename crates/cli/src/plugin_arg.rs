@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The `--plugin` of a command line: algorithms written in C.
+use crate::failure::Failure;
+use alcc_cc::Registry;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Flattened into every command that takes algorithms.
+#[derive(clap::Args)]
+pub(crate) struct Plugins {
+    /// Also the algorithm in this shared object, see docs/writing-an-algorithm-in-c.md; may be repeated
+    #[arg(
+        long = "plugin",
+        value_name = "FILE.so",
+        env = alcc_plugin::ENV,
+        hide_env_values = true,
+        value_delimiter = ':'
+    )]
+    files: Vec<PathBuf>,
+}
+
+impl Plugins {
+    /// Our own algorithms and these.
+    pub(crate) fn registry(&self) -> Result<Registry, Failure> {
+        alcc_plugin::with_files(Registry::builtin(), &self.files).map_err(Failure::usage)
+    }
+
+    /// For `ALCC_PLUGIN` of the processes that `alcc run` starts.
+    pub(crate) fn env_value(&self) -> Option<OsString> {
+        alcc_plugin::env_value(&self.files)
+    }
+
+    pub(crate) fn files(&self) -> &[PathBuf] {
+        &self.files
+    }
+}
