@@ -3,7 +3,7 @@
 //! descriptor and, if there is none, is the real call.
 mod descriptors;
 mod open;
-mod processes;
+pub(crate) mod processes;
 pub(crate) mod stdio;
 mod wait;
 mod write;

@@ -4,7 +4,7 @@ use crate::alloc::OURS;
 use crate::epoll::Epoll;
 use crate::table::Table;
 use alcc_cc::Registry;
-use alcc_socket::{Report, Runtime, Settings, Totals};
+use alcc_socket::{Inside, Report, Runtime, Settings, Totals};
 use std::cell::Cell;
 use std::hint::spin_loop;
 use std::ptr::null_mut;
@@ -96,11 +96,17 @@ pub(crate) fn current() -> Option<&'static Process> {
         VFORKED.set(0);
     }
     while state.load(Ordering::Acquire) != 2 {
+        if Inside::here() {
+            // A signal handler that interrupted this very thread in `renew`.
+            return None;
+        }
         if state
             .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire)
             .is_ok()
         {
+            let inside = Inside::mark();
             renew();
+            Inside::restore(inside);
             state.store(2, Ordering::Release);
         }
         spin_loop();
@@ -164,7 +170,8 @@ extern "C" fn start() {
             ..Totals::default()
         });
     }
-    crate::real::real();
+    let real = crate::real::real();
+    crate::hooks::processes::REAL_SYSCALL.store(real.syscall as usize, Ordering::Release);
     // SAFETY: a fresh anonymous page; it stays.
     unsafe {
         let page = libc::mmap(

@@ -4,6 +4,7 @@ use super::descriptors::handed_over;
 use crate::process;
 use crate::real::real;
 use libc::{c_int, c_long};
+use std::sync::atomic::AtomicUsize;
 
 /// vfork(2): the child runs on the caller's stack frame, so this one must be gone when the real call returns: a jump.
 ///
@@ -65,12 +66,40 @@ pub unsafe extern "C-unwind" fn prctl(
     unsafe { (real().prctl)(option, a, b, c, d) }
 }
 
-/// syscall(2): seccomp(2) and pidfd_getfd(2) have no function of their own.
+/// syscall(2): seccomp(2) and pidfd_getfd(2) have no function of their own. Everything else, a clone among them, goes on by a
+/// jump: its child may share this stack.
 ///
 /// # Safety
 /// As the C function.
+#[cfg(target_arch = "x86_64")]
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn syscall(
+#[unsafe(naked)]
+pub unsafe extern "C" fn syscall() {
+    core::arch::naked_asm!(
+        "cmp rdi, {seccomp}",
+        "je {ours}",
+        "cmp rdi, {getfd}",
+        "je {ours}",
+        "mov rax, [rip + {real}]",
+        "test rax, rax",
+        "je {ours}",
+        "jmp rax",
+        seccomp = const libc::SYS_seccomp,
+        getfd = const libc::SYS_pidfd_getfd,
+        real = sym REAL_SYSCALL,
+        ours = sym watched_syscall,
+    )
+}
+
+/// Set at the program's start; zero before.
+pub(crate) static REAL_SYSCALL: AtomicUsize = AtomicUsize::new(0);
+
+/// The calls that we watch.
+///
+/// # Safety
+/// As syscall(2).
+#[cfg_attr(not(target_arch = "x86_64"), unsafe(export_name = "syscall"))]
+unsafe extern "C-unwind" fn watched_syscall(
     number: c_long,
     a: usize,
     b: usize,
