@@ -21,6 +21,15 @@ pub struct Ledger {
     returned: Vec<Packet>,
 }
 
+/// The time at which the stream was acknowledged up to a position (Linux: a TX_ACK time stamp).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AckStamp {
+    /// Position in the stream.
+    pub acked: u64,
+    /// When it was reached.
+    pub at: Time,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Record {
     packet: Packet,
@@ -146,18 +155,59 @@ impl Ledger {
     /// Acknowledgement times between the two readings are taken to be evenly spread over the bytes; `floor` is the smallest
     /// RTT the path can have. So a sample is wrong by at most `now - since`.
     pub fn acknowledged(&mut self, since: Time, now: Time, acked: u64, floor: Span) -> &[Packet] {
+        self.stamped(since, &[], now, acked, floor);
+        &self.returned
+    }
+
+    /// As [`Ledger::acknowledged`], when some positions have the time of their acknowledgement, ascending: a packet that ends at
+    /// one has an exact sample, others lie between their neighbours. Returns the bound on the error of the samples; the packets are in
+    /// [`Ledger::returned`].
+    pub fn stamped(
+        &mut self,
+        mut since: Time,
+        stamps: &[AckStamp],
+        now: Time,
+        acked: u64,
+        floor: Span,
+    ) -> Span {
         self.returned.clear();
+        let mut error = Span::ZERO;
+        for stamp in stamps {
+            let (before, at) = (self.returned.len(), stamp.at.max(since).min(now));
+            self.advance(since, at, stamp.acked, floor);
+            let exact = self.returned.len() == before + 1 && self.ends_here(stamp.acked);
+            if self.returned.len() > before && !exact {
+                error = error.max(at.since(since));
+            }
+            since = at;
+        }
+        let before = self.returned.len();
+        self.advance(since, now, acked, floor);
+        if self.returned.len() > before {
+            error = error.max(now.since(since));
+        }
+        error
+    }
+
+    /// No packet is partly acknowledged at this position.
+    fn ends_here(&self, position: u64) -> bool {
+        self.records
+            .front()
+            .is_none_or(|r| r.end - r.packet.len.get() == position)
+    }
+
+    fn advance(&mut self, since: Time, at: Time, acked: u64, floor: Span) {
         let acked = acked.min(self.written);
         if acked <= self.acked {
-            return &self.returned;
+            return;
         }
         // Nothing can be acknowledged sooner than one smallest RTT after it was sent.
         let oldest = self
             .records
             .front()
             .map_or(since, |r| r.packet.sent_at + floor);
-        let since = since.max(oldest).min(now);
-        let (from, interval) = (self.acked, now.since(since));
+        let since = since.max(oldest).min(at);
+        let (from, interval) = (self.acked, at.since(since));
         let bytes = (acked - from) as f64;
         while let Some(record) = self.records.front().filter(|r| r.end <= acked) {
             let mut packet = record.packet;
@@ -170,8 +220,7 @@ impl Ledger {
             self.records.pop_front();
         }
         self.acked = acked;
-        self.acked_at = now;
-        &self.returned
+        self.acked_at = at;
     }
 
     /// What the last call of [`Ledger::acknowledged`] returned.
@@ -271,6 +320,73 @@ mod tests {
             got.iter().map(|p| p.rtt.is_some()).collect::<Vec<_>>(),
             [false, true]
         );
+    }
+
+    fn stamps(list: &[(u64, u64)]) -> Vec<AckStamp> {
+        list.iter()
+            .map(|&(acked, ms)| AckStamp {
+                acked,
+                at: Time::from_millis(ms),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_packet_that_ends_at_a_stamp_has_its_time() {
+        // Four packets sent at 10 ms; the reading at 60 ms brings the times of three positions, and the counter covers all.
+        let mut ledger = Ledger::new(Time::ZERO, 0, 0);
+        wrote(&mut ledger, 10, 4 * 1448);
+        let known = stamps(&[(1448, 51), (2896, 53), (4344, 58)]);
+        let (since, now) = (Time::from_millis(50), Time::from_millis(60));
+        let error = ledger.stamped(since, &known, now, 4344, Span::ZERO);
+        let rtt = |p: &Packet| p.rtt.unwrap().as_millis_f64();
+        assert_eq!(
+            ledger.returned().iter().map(rtt).collect::<Vec<_>>(),
+            [41.0, 43.0, 48.0]
+        );
+        assert_eq!(error, Span::ZERO);
+        // The fourth is known by the counter alone: somewhere between two readings.
+        let error = ledger.stamped(now, &[], Time::from_millis(64), 4 * 1448, Span::ZERO);
+        assert_eq!(
+            (rtt(&ledger.returned()[0]), error),
+            (54.0, Span::from_millis(4))
+        );
+    }
+
+    #[test]
+    fn a_lost_stamp_is_covered_by_the_next() {
+        // Two packets behind one stamp: the first lies half way, and the bound says so.
+        let mut ledger = Ledger::new(Time::ZERO, 0, 0);
+        wrote(&mut ledger, 0, 2 * 1448);
+        let error = ledger.stamped(
+            Time::from_millis(40),
+            &stamps(&[(2896, 44)]),
+            Time::from_millis(50),
+            2896,
+            Span::ZERO,
+        );
+        let rtt = |p: &Packet| p.rtt.unwrap().as_millis_f64();
+        assert_eq!(
+            ledger.returned().iter().map(rtt).collect::<Vec<_>>(),
+            [42.0, 44.0]
+        );
+        assert_eq!(error, Span::from_millis(4));
+    }
+
+    #[test]
+    fn stamps_from_outside_the_interval_or_out_of_order_travel_no_time() {
+        let mut ledger = Ledger::new(Time::ZERO, 0, 0);
+        wrote(&mut ledger, 30, 3 * 1448);
+        // Before the last reading, after now, and one that goes back.
+        let known = stamps(&[(1448, 5), (2896, 99), (1000, 45)]);
+        let (since, now) = (Time::from_millis(50), Time::from_millis(60));
+        ledger.stamped(since, &known, now, 3 * 1448, Span::ZERO);
+        let rtt = |p: &Packet| p.rtt.unwrap().as_millis_f64();
+        assert_eq!(
+            ledger.returned().iter().map(rtt).collect::<Vec<_>>(),
+            [20.0, 30.0, 30.0]
+        );
+        assert_eq!(ledger.in_flight(), Bytes::ZERO);
     }
 
     #[test]

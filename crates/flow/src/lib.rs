@@ -9,7 +9,7 @@ mod over_tcp;
 mod rtt;
 mod send_rule;
 
-pub use ledger::Ledger;
+pub use ledger::{AckStamp, Ledger};
 pub use over_tcp::{Counters, OverTcp, TcpProgress};
 pub use rtt::RttEstimator;
 pub use send_rule::room;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! An algorithm above a TCP connection.
-use crate::{Ledger, RttEstimator, room};
+use crate::{AckStamp, Ledger, RttEstimator, room};
 use alcc_cc::{
     AckBatch, Allowance, Backpressure, Controller, Cx, EventSink, LimitedBy, Path, RttView, Sent,
     Source, Stamp,
@@ -169,6 +169,18 @@ impl OverTcp {
 
     /// The kernel's counters, read at `now`.
     pub fn progress(&mut self, now: Time, tcp: &TcpProgress, log: &mut dyn EventSink) {
+        self.progress_stamped(now, tcp, &[], log);
+    }
+
+    /// The kernel's counters, read at `now`, and the times at which positions of the stream were acknowledged, ascending: RTT
+    /// samples are exact there instead of spread over the time since the last reading.
+    pub fn progress_stamped(
+        &mut self,
+        now: Time,
+        tcp: &TcpProgress,
+        stamps: &[AckStamp],
+        log: &mut dyn EventSink,
+    ) {
         if tcp.mss != self.mss && tcp.mss > Bytes::ZERO {
             self.mss = tcp.mss;
             self.cc.on_path_change(
@@ -194,20 +206,23 @@ impl OverTcp {
                 },
             );
         }
-        self.acknowledge(now, tcp, log);
+        self.acknowledge(now, tcp, stamps, log);
         self.read_at = now;
         self.run_timer(now, log);
     }
 
-    fn acknowledge(&mut self, now: Time, tcp: &TcpProgress, log: &mut dyn EventSink) {
+    fn acknowledge(
+        &mut self,
+        now: Time,
+        tcp: &TcpProgress,
+        stamps: &[AckStamp],
+        log: &mut dyn EventSink,
+    ) {
         let in_flight_before = self.ledger.in_flight();
-        let since = self.read_at;
-        let Some(newest) = self
+        let rtt_error = self
             .ledger
-            .acknowledged(since, now, tcp.acked, tcp.min_rtt)
-            .last()
-            .copied()
-        else {
+            .stamped(self.read_at, stamps, now, tcp.acked, tcp.min_rtt);
+        let Some(newest) = self.ledger.returned().last().copied() else {
             return;
         };
         let acked = self.ledger.returned();
@@ -231,12 +246,12 @@ impl OverTcp {
             in_flight: self.ledger.in_flight(),
             delivered: Bytes::new(self.ledger.acked() - self.acked_before),
             rtt: self.rtt.view(),
-            rate: delivery_rate(&newest.stamp, self.ledger.acked(), now),
+            rate: delivery_rate(&newest.stamp, self.ledger.acked(), self.ledger.acked_at()),
             round_start,
             limited,
             in_recovery: tcp.repairing,
             source: Source::TcpInfo,
-            rtt_error: now.since(since),
+            rtt_error,
         };
         self.cc.on_ack(&mut Cx { now, log }, &batch);
         self.shut_since_ack = LimitedBy::default();
@@ -404,6 +419,37 @@ mod tests {
         );
         assert!(!c.is_shut());
         assert_eq!(c.counters().gate_closed, 1);
+    }
+
+    #[test]
+    fn stamps_give_the_smoothed_rtt_what_the_reading_would_blur() {
+        // Sent at 0, acknowledged at 41 and 42 ms, read at 49 ms after a reading at 40 ms.
+        let written = |c: &mut OverTcp| {
+            c.room(
+                at(0),
+                Bytes::new(2_000),
+                Bytes::ZERO,
+                Bytes::ZERO,
+                &mut Discard,
+            );
+            c.wrote(at(0), Bytes::new(2_000), &mut Discard);
+            c.progress(at(40), &read(0, 2_000), &mut Discard);
+        };
+        let stamp = |acked, ms| AckStamp { acked, at: at(ms) };
+        let mut exact = connection("fixed:window=5");
+        written(&mut exact);
+        exact.progress_stamped(
+            at(49),
+            &read(2_000, 2_000),
+            &[stamp(1_000, 41), stamp(2_000, 42)],
+            &mut Discard,
+        );
+        assert_eq!(exact.rtt().latest, Span::from_millis(42));
+        assert_eq!(exact.rtt().min, Span::from_millis(41));
+        let mut blurred = connection("fixed:window=5");
+        written(&mut blurred);
+        blurred.progress(at(49), &read(2_000, 2_000), &mut Discard);
+        assert_eq!(blurred.rtt().latest, Span::from_millis(49));
     }
 
     #[test]
