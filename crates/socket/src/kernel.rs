@@ -381,6 +381,77 @@ fn address(get: impl FnOnce(*mut libc::sockaddr, *mut socklen_t) -> c_int) -> Op
     }
 }
 
+/// Signals belong to the program: a thread made in `spawn` takes none.
+pub(crate) fn without_signals<T>(spawn: impl FnOnce() -> T) -> T {
+    // SAFETY: plain signal-set calls on local, initialised sets; the mask is restored.
+    unsafe {
+        let (mut all, mut before) = (zeroed(), zeroed());
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let made = spawn();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        made
+    }
+}
+
+/// True if calls on the descriptor do not wait.
+pub(crate) fn nonblocking(fd: RawFd) -> bool {
+    // SAFETY: F_GETFL takes no argument.
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+    flags >= 0 && flags & libc::O_NONBLOCK != 0
+}
+
+/// True if the connection is over in both directions: reset, or closed by both ends.
+pub(crate) fn is_dead(fd: RawFd) -> bool {
+    let mut poll = libc::pollfd {
+        fd,
+        events: 0,
+        revents: 0,
+    };
+    // SAFETY: one pollfd; does not wait.
+    unsafe { libc::poll(&raw mut poll, 1, 0) > 0 && poll.revents & libc::POLLHUP != 0 }
+}
+
+/// Sends the pieces without waiting and without SIGPIPE; how much was taken, or errno.
+pub(crate) fn send(fd: RawFd, pieces: [&[u8]; 3], flags: c_int) -> Result<usize, c_int> {
+    let vector = pieces.map(|piece| libc::iovec {
+        iov_base: piece.as_ptr().cast_mut().cast(),
+        iov_len: piece.len(),
+    });
+    // SAFETY: zero is a valid msghdr.
+    let mut msg: libc::msghdr = unsafe { zeroed() };
+    msg.msg_iov = vector.as_ptr().cast_mut();
+    msg.msg_iovlen = vector.iter().filter(|v| v.iov_len > 0).count() as _;
+    let flags = flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: the vector describes borrowed bytes, which are only read.
+    let n = unsafe { libc::sendmsg(fd, &raw const msg, flags) };
+    usize::try_from(n).map_err(|_| errno())
+}
+
+/// Sends FIN after what is written.
+pub(crate) fn shutdown_write(fd: RawFd) {
+    // SAFETY: no pointers; an error means that there is nothing to end.
+    unsafe { libc::shutdown(fd, libc::SHUT_WR) };
+}
+
+/// Lets the next close throw away what is written, and send RST.
+pub(crate) fn reset_on_close(fd: RawFd) {
+    let linger = libc::linger {
+        l_onoff: 1,
+        l_linger: 0,
+    };
+    // SAFETY: the value outlives the call.
+    unsafe {
+        libc::setsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_LINGER,
+            (&raw const linger).cast(),
+            size_of::<libc::linger>() as socklen_t,
+        );
+    }
+}
+
 fn option<T>(fd: RawFd, level: c_int, name: c_int, value: &mut T) -> Option<usize> {
     let mut len = size_of::<T>() as socklen_t;
     // SAFETY: pointer and length describe `value`, which consists of integers only.

@@ -161,8 +161,10 @@ mod tests {
     fn settings() -> Settings {
         Settings {
             cc: "fixed:window=7".parse().unwrap(),
-            feedback: Feedback::ALL[0],
-            enforcement: Enforcement::ALL[1],
+            feedback: Triple::choose(String::new(), "auto", "gate")
+                .unwrap()
+                .feedback,
+            enforcement: Enforcement::choose(crate::Host::Preloaded, "gate").unwrap(),
             under: Some("reno".to_owned()),
             selection: Selection {
                 loopback: true,

@@ -2,7 +2,7 @@
 use crate::failure::Failure;
 use crate::plugin_arg::Plugins;
 use alcc_link::QueueKind;
-use alcc_socket::{Enforcement, Feedback};
+use alcc_socket::{Enforcement, Feedback, Host};
 use alcc_trace::SCENARIOS;
 use alcc_units::OptionDoc;
 use std::process::ExitCode;
@@ -35,7 +35,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         println!(
             "{}",
             serde_json::json!({
-                "algorithms": algorithms, "queues": queues, "links": links(), "preloaded": pairs(),
+                "algorithms": algorithms, "queues": queues, "links": links(), "preloaded": pairs_json(Host::Preloaded),
+                "own": pairs_json(Host::Own),
             })
         );
         return Ok(ExitCode::SUCCESS);
@@ -57,17 +58,21 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     for s in SCENARIOS {
         println!("  {:<18} {}", s.name, s.about);
     }
-    println!(
-        "\nFeedback and enforcement of a preloaded program (alcc run --feedback F --enforce E), best first"
-    );
-    for (feedback, enforcement) in Feedback::ALL
-        .iter()
-        .flat_map(|f| Enforcement::ALL.iter().map(move |e| (f, e)))
-    {
+    for host in Host::ALL {
+        let how = match host {
+            Host::Preloaded => " (alcc run --feedback F --enforce E)",
+            Host::Own => " (ALCC_FEEDBACK, ALCC_ENFORCE)",
+        };
         println!(
-            "  {:<9} {:<12} {}; {}",
-            feedback.name, enforcement.name, feedback.summary, enforcement.summary
+            "\nFeedback and enforcement of {}{how}, best first",
+            host.about()
         );
+        for (feedback, enforcement) in pairs(host) {
+            println!(
+                "  {:<10} {:<12} {}; {}",
+                feedback.name, enforcement.name, feedback.summary, enforcement.summary
+            );
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -79,11 +84,13 @@ fn links() -> Vec<serde_json::Value> {
         .collect()
 }
 
-fn pairs() -> Vec<serde_json::Value> {
-    let all = Feedback::ALL
-        .iter()
-        .flat_map(|f| Enforcement::ALL.iter().map(move |e| (f, e)));
-    all.map(|(f, e)| serde_json::json!({"feedback": f.name, "enforcement": e.name}))
+fn pairs(host: Host) -> impl Iterator<Item = (&'static Feedback, &'static Enforcement)> {
+    Feedback::of(host).flat_map(move |f| Enforcement::of(host).map(move |e| (f, e)))
+}
+
+fn pairs_json(host: Host) -> Vec<serde_json::Value> {
+    pairs(host)
+        .map(|(f, e)| serde_json::json!({"feedback": f.name, "enforcement": e.name}))
         .collect()
 }
 

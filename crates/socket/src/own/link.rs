@@ -1,0 +1,535 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a stream and the runtime's thread share.
+use super::Runtime;
+use super::notice::Notice;
+use super::queue::Queue;
+use super::stamps::Stamps;
+use super::stream::Info;
+use crate::kernel;
+use crate::log::Log;
+use crate::triple::Enforcement;
+use alcc_cc::{Controller, Discard};
+use alcc_flow::{Counters, OverTcp};
+use alcc_units::{Bytes, Span, Time};
+use libc::c_int;
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Largest batch, bytes: what the kernel puts into one super-packet.
+const LARGEST_BATCH: u64 = 64 * 1024;
+/// With time stamps a window is written in so many batches: each gives one notification.
+const BATCHES_PER_WINDOW: u64 = 8;
+/// When bytes wait and nothing tells when to try again: the kernel had no memory, or the algorithm has failed.
+const RETRY: Span = Span::from_millis(5);
+
+/// Name, instance and seed of an algorithm.
+pub(super) type Named = (String, Box<dyn Controller>, u64);
+
+pub(super) struct Link {
+    pub(super) id: u64,
+    pub(super) notice: Notice,
+    inner: Mutex<Inner>,
+    /// The loop knows of it and reads its counters.
+    active: AtomicBool,
+}
+
+pub(super) struct Inner {
+    fd: Option<OwnedFd>,
+    cc: String,
+    enforcement: Enforcement,
+    flow: OverTcp,
+    queue: Queue,
+    stamps: Option<Stamps>,
+    mss: u64,
+    /// Acknowledged as of the last reading.
+    acked: u64,
+    /// Bytes beyond the last whole segment that was written.
+    tail: u64,
+    pacing: u64,
+    error: Option<c_int>,
+    /// Bytes that had been taken were thrown away, for this reason.
+    lost: Option<c_int>,
+    ending: Ending,
+    /// Somebody was refused and waits for a notice.
+    hungry: bool,
+    /// The algorithm failed, or the connection is dead: the kernel alone decides.
+    plain: bool,
+    reported: Counters,
+    /// The runtime counts it among those it drains after their close.
+    lingers: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    No,
+    /// FIN when drained.
+    Write,
+    /// FIN is sent.
+    Written,
+    /// Closed by the program; drained until then.
+    Close(Time),
+}
+
+impl Link {
+    pub(super) fn new(
+        fd: RawFd,
+        id: u64,
+        (cc, controller, seed): Named,
+        stamped: bool,
+        enforcement: Enforcement,
+        capacity: usize,
+    ) -> Option<Self> {
+        let progress = kernel::tcp_progress(fd)?;
+        let flow = OverTcp::new(controller, kernel::now(), &progress, seed, &mut Discard);
+        let inner = Inner {
+            // SAFETY: the caller owns it and gives it to us.
+            fd: Some(unsafe { OwnedFd::from_raw_fd(fd) }),
+            cc,
+            enforcement,
+            flow,
+            queue: Queue::new(capacity),
+            stamps: stamped
+                .then(|| Stamps::enable(fd, progress.written))
+                .flatten(),
+            mss: progress.mss.get().max(1),
+            acked: progress.acked,
+            tail: 0,
+            pacing: u64::MAX,
+            error: None,
+            lost: None,
+            ending: Ending::No,
+            hungry: false,
+            plain: false,
+            reported: Counters::default(),
+            lingers: false,
+        };
+        Some(Self {
+            id,
+            notice: Notice::default(),
+            inner: Mutex::new(inner),
+            active: AtomicBool::new(false),
+        })
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what fits; zero if nothing does.
+    pub(super) fn put(self: &Arc<Self>, runtime: &Runtime, bytes: &[u8]) -> Result<usize, c_int> {
+        let inner = &mut *self.lock();
+        inner.check()?;
+        let now = kernel::now();
+        let mut taken = 0;
+        if inner.queue.len() == 0 && !inner.is_shut() {
+            taken = inner.guarded(|inner| inner.pump(now, bytes)).unwrap_or(0);
+            if taken == 0 {
+                inner.check()?;
+            }
+        }
+        taken += inner.queue.put(&bytes[taken..]);
+        if taken < bytes.len() && inner.error.is_none() {
+            inner.hungry = true;
+            self.notice.shut();
+        }
+        self.settle(runtime, inner);
+        Ok(taken)
+    }
+
+    pub(super) fn set_capacity(&self, capacity: usize) {
+        let inner = &mut *self.lock();
+        inner.queue.set_capacity(capacity);
+        inner.tell(&self.notice);
+    }
+
+    pub(super) fn shutdown_write(self: &Arc<Self>, runtime: &Runtime) {
+        let inner = &mut *self.lock();
+        if inner.ending == Ending::No {
+            inner.ending = Ending::Write;
+            inner.end(kernel::now());
+            self.settle(runtime, inner);
+        }
+    }
+
+    /// Begins the end; what was lost already.
+    pub(super) fn close(self: &Arc<Self>, runtime: &Runtime, until: Time) -> Option<c_int> {
+        let inner = &mut *self.lock();
+        let lost = inner.lost.take();
+        inner.ending = Ending::Close(until);
+        inner.hungry = false;
+        inner.end(kernel::now());
+        if inner.fd.is_some() {
+            runtime.lingers();
+            inner.lingers = true;
+            self.settle(runtime, inner);
+        }
+        lost
+    }
+
+    /// After whatever the program did: the loop has to know of a stream that is not idle. Called with the stream locked, like the
+    /// loop's decision to let it rest.
+    fn settle(self: &Arc<Self>, runtime: &Runtime, inner: &mut Inner) {
+        inner.report(runtime);
+        let busy = inner.queue.len() > 0 || (!inner.plain && !inner.flow.is_idle());
+        if busy && !self.active.swap(true, Ordering::AcqRel) {
+            runtime.adopt(Arc::clone(self));
+        }
+    }
+
+    /// Reads the counters, lets the algorithm act on them and hands over what it allows. Returns when to come back.
+    pub(super) fn visit(&self, runtime: &Runtime, log: &mut Option<Log>) -> Option<Time> {
+        let inner = &mut *self.lock();
+        let now = kernel::now();
+        let fault = runtime.settings_fault();
+        let reading = runtime.reading();
+        inner.guarded(|inner| {
+            assert!(fault.is_none_or(|n| reading < n), "fault asked for");
+            inner.read(now, log, self.id);
+        });
+        if inner.queue.len() > 0 && !inner.is_shut() && inner.error.is_none() {
+            inner.guarded(|inner| inner.pump(now, &[]));
+        }
+        inner.end(now);
+        inner.tell(&self.notice);
+        inner.report(runtime);
+        if inner.lingers && inner.fd.is_none() {
+            inner.lingers = false;
+            runtime.lingered();
+        }
+        let next = inner.next(now);
+        if next.is_none() {
+            self.active.store(false, Ordering::Release);
+        }
+        next
+    }
+}
+
+impl Inner {
+    pub(super) fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(super) fn hungry(&self) -> bool {
+        self.hungry
+    }
+
+    pub(super) fn error(&self) -> Option<c_int> {
+        self.error
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.fd.is_none()
+    }
+
+    pub(super) fn lost(&mut self) -> Option<c_int> {
+        self.lost.take()
+    }
+
+    pub(super) fn set_cc(&mut self, (cc, controller, seed): Named) {
+        let Some(progress) = self.raw().and_then(kernel::tcp_progress) else {
+            return;
+        };
+        self.flow = OverTcp::new(controller, kernel::now(), &progress, seed, &mut Discard);
+        self.reported = Counters::default();
+        self.cc = cc;
+        self.plain = false;
+    }
+
+    pub(super) fn info(&self) -> Info {
+        let allowance = self.flow.allowance();
+        let rtt = self.flow.rtt();
+        let counters = self.flow.counters();
+        Info {
+            cc: self.cc.clone(),
+            feedback: if self.stamps.is_some() {
+                "timestamps"
+            } else {
+                "tcp-info"
+            },
+            enforcement: self.enforcement.name,
+            queued: self.queue.len(),
+            capacity: self.queue.capacity(),
+            in_flight: self.flow.in_flight(),
+            sent: counters.bytes,
+            gate_closed: counters.gate_closed,
+            window: allowance.window,
+            rate: allowance.rate,
+            rtt: rtt.latest,
+            smoothed_rtt: rtt.smoothed,
+            min_rtt: rtt.min,
+            plain: self.plain,
+            error: self.error,
+        }
+    }
+
+    fn raw(&self) -> Option<RawFd> {
+        self.fd.as_ref().map(AsRawFd::as_raw_fd)
+    }
+
+    fn check(&self) -> Result<(), c_int> {
+        match (self.error, self.ending) {
+            (Some(why), _) => Err(why),
+            (None, Ending::No) => Ok(()),
+            (None, Ending::Write | Ending::Written) => Err(libc::EPIPE),
+            (None, Ending::Close(_)) => Err(libc::EBADF),
+        }
+    }
+
+    /// Runs what concerns the algorithm; if that panics the connection is plain TCP from then on.
+    fn guarded<T>(&mut self, f: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        let result = catch_unwind(AssertUnwindSafe(|| f(self)));
+        if result.is_err() {
+            self.release();
+        }
+        result.ok()
+    }
+
+    fn release(&mut self) {
+        self.plain = true;
+        if let Some(fd) = self.raw() {
+            kernel::set_pacing(fd, u64::MAX);
+            if self.stamps.take().is_some() {
+                Stamps::disable(fd);
+            }
+        }
+    }
+
+    /// The algorithm holds bytes back.
+    fn is_shut(&self) -> bool {
+        !self.plain && self.flow.is_shut()
+    }
+
+    fn read(&mut self, now: Time, log: &mut Option<Log>, id: u64) {
+        let Some(fd) = self.raw().filter(|_| !self.plain) else {
+            return;
+        };
+        let Some(tcp) = kernel::tcp_progress(fd).filter(|_| !kernel::is_dead(fd)) else {
+            // Only the kernel's answer to a write can say why.
+            self.plain = true;
+            return;
+        };
+        // After the counters: so every position they have reached has its notification, unless that was dropped.
+        let stamps = match &mut self.stamps {
+            Some(stamps) if tcp.acked != self.acked => stamps.drain(fd, tcp.acked),
+            _ => &[],
+        };
+        self.flow.progress_stamped(now, &tcp, stamps, &mut Discard);
+        self.acked = tcp.acked;
+        self.mss = tcp.mss.get().max(1);
+        if self.enforcement.pacing {
+            self.pace(fd);
+        }
+        if let Some(log) = log {
+            log.reading(now, id, &tcp, &self.flow);
+        }
+        if self.flow.opens(self.flow.in_flight()) {
+            self.flow.opened();
+        }
+    }
+
+    /// Follows the algorithm's rate; small changes are not worth a system call.
+    fn pace(&mut self, fd: RawFd) {
+        let rate = self
+            .flow
+            .pacing_rate()
+            .map_or(u64::MAX, |rate| rate.as_bps() / 8);
+        if rate.abs_diff(self.pacing) > self.pacing / 16 {
+            kernel::set_pacing(fd, rate);
+            self.pacing = rate;
+        }
+    }
+
+    /// Hands to the kernel what the algorithm allows: the queue, or `direct` if that is empty. Returns how much of `direct`.
+    fn pump(&mut self, now: Time, direct: &[u8]) -> usize {
+        let Some(fd) = self.raw() else { return 0 };
+        let queued = self.queue.len() > 0;
+        let wanted = if queued {
+            self.queue.len()
+        } else {
+            direct.len()
+        };
+        let mut room = self.room(now, fd, wanted);
+        let mut taken = 0;
+        while room > 0 {
+            let (len, whole) = self.batch(room);
+            let flags = if whole && self.stamps.is_some() {
+                libc::MSG_EOR
+            } else {
+                0
+            };
+            let sent = if queued {
+                kernel::send(fd, self.queue.front(len), flags)
+            } else {
+                kernel::send(fd, [&direct[taken..taken + len], &[], &[]], flags)
+            };
+            let n = match sent {
+                Ok(n) => n,
+                Err(libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM) => break,
+                Err(why) => {
+                    self.fail(why);
+                    break;
+                }
+            };
+            // First what must not be done twice, whatever the algorithm does with the news.
+            if queued {
+                self.queue.consume(n);
+            } else {
+                taken += n;
+            }
+            self.tail = (self.tail + n as u64) % self.mss;
+            if !self.plain {
+                let news = catch_unwind(AssertUnwindSafe(|| {
+                    self.flow.wrote(now, Bytes::new(n as u64), &mut Discard);
+                }));
+                if news.is_err() {
+                    self.release();
+                    break;
+                }
+            }
+            if n < len {
+                break;
+            }
+            room -= n;
+        }
+        taken
+    }
+
+    fn room(&mut self, now: Time, fd: RawFd, wanted: usize) -> usize {
+        if self.plain {
+            return wanted;
+        }
+        // A partial segment is filled up, if it still waits.
+        let unsent = if self.tail > 0 {
+            kernel::unsent(fd)
+        } else {
+            Bytes::ZERO
+        };
+        if unsent == Bytes::ZERO {
+            self.tail = 0;
+        }
+        // Acknowledged since the last reading: worth a call only if it makes a difference, but then it is cheaper than a pause.
+        let mut in_flight = self.flow.in_flight();
+        if in_flight > Bytes::ZERO {
+            in_flight = kernel::queued(fd);
+        }
+        let wanted = Bytes::new(wanted as u64);
+        let room = self.flow.room(now, wanted, in_flight, unsent, &mut Discard);
+        usize::try_from(room.get()).unwrap_or(usize::MAX)
+    }
+
+    /// How much of `room` goes into the next call, and whether it ends with a whole segment.
+    fn batch(&self, room: usize) -> (usize, bool) {
+        let mss = self.mss;
+        let segments = if self.plain || self.stamps.is_none() {
+            u64::MAX
+        } else {
+            self.flow.allowance().window.get() / mss / BATCHES_PER_WINDOW
+        };
+        let largest = (LARGEST_BATCH / mss).max(1);
+        let len = (segments.clamp(1, largest) * mss - self.tail).min(room as u64);
+        let over = (self.tail + len) % mss;
+        // The end of what there is goes alone: without the mark of a whole batch, so that more may join it.
+        let (len, whole) = if over == 0 {
+            (len, true)
+        } else if len > over {
+            (len - over, true)
+        } else {
+            (len, false)
+        };
+        (len as usize, whole)
+    }
+
+    fn fail(&mut self, why: c_int) {
+        self.error = self.error.or(Some(why));
+        self.drop_queue(why);
+    }
+
+    fn drop_queue(&mut self, why: c_int) {
+        if self.queue.len() > 0 {
+            self.lost = self.lost.or(Some(why));
+            self.queue.clear();
+        }
+        if self.flow.is_shut() {
+            self.flow.opened();
+        }
+    }
+
+    /// Ends what is to be ended, once it can.
+    fn end(&mut self, now: Time) {
+        let drained = self.queue.len() == 0;
+        match self.ending {
+            Ending::Write if drained => {
+                if let Some(fd) = self.raw() {
+                    kernel::shutdown_write(fd);
+                }
+                self.ending = Ending::Written;
+            }
+            Ending::Close(_) if drained => self.fd = None,
+            Ending::Close(until) if until <= now => {
+                self.drop_queue(libc::ETIMEDOUT);
+                self.abort();
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn abort(&mut self) {
+        if let Some(fd) = self.raw() {
+            kernel::reset_on_close(fd);
+        }
+        self.drop_queue(libc::ECONNABORTED);
+        self.fd = None;
+    }
+
+    pub(super) fn give_back(&mut self) -> Option<RawFd> {
+        if self.queue.len() > 0 {
+            return None;
+        }
+        self.release();
+        self.fd.take().map(IntoRawFd::into_raw_fd)
+    }
+
+    pub(super) fn forget(&mut self) {
+        self.drop_queue(libc::EBADF);
+        self.error = Some(libc::EBADF);
+        if let Some(fd) = self.fd.take() {
+            let _ = fd.into_raw_fd();
+        }
+    }
+
+    /// Tells whoever was refused that a quarter of the queue is free, or that there is an error to fetch.
+    fn tell(&mut self, notice: &Notice) {
+        let room = self.queue.free() >= (self.queue.capacity() / 4).max(1);
+        if self.fd.is_none() || (self.hungry && (room || self.error.is_some())) {
+            self.hungry = false;
+            notice.open();
+        }
+    }
+
+    fn report(&mut self, runtime: &Runtime) {
+        let now = self.flow.counters();
+        runtime.count(
+            now.gate_closed - self.reported.gate_closed,
+            now.bytes - self.reported.bytes,
+        );
+        self.reported = now;
+    }
+
+    /// When to come back; `None`: nothing to do.
+    fn next(&self, now: Time) -> Option<Time> {
+        self.fd.as_ref()?;
+        let waits = self.queue.len() > 0;
+        let flow = if self.plain {
+            None
+        } else {
+            self.flow.deadline()
+        };
+        let next = flow.or_else(|| waits.then_some(now + RETRY))?;
+        match self.ending {
+            Ending::Close(until) => Some(next.min(until)),
+            _ => Some(next),
+        }
+    }
+}

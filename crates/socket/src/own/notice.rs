@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How a program learns that a stream takes bytes again, or is broken, or closed.
+use crate::kernel;
+use alcc_units::Time;
+use libc::c_int;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// An eventfd that holds this is not writable; one more is the most it can hold.
+const SHUT: u64 = u64::MAX - 1;
+
+#[derive(Default)]
+pub(crate) struct Notice {
+    /// Changes with every notice; what sleepers wait for.
+    turn: AtomicU32,
+    sleepers: AtomicU32,
+    /// Writable (`POLLOUT`) while the stream is.
+    fd: OnceLock<OwnedFd>,
+    /// The descriptor says "not writable".
+    fd_shut: AtomicBool,
+    callback: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl Notice {
+    /// To be read before looking whether there is room; see [`Notice::wait`].
+    pub(crate) fn turn(&self) -> u32 {
+        self.turn.load(Ordering::SeqCst)
+    }
+
+    /// Sleeps until there has been a notice since `turn` was read.
+    ///
+    /// # Errors
+    /// `EINTR` when a signal handler ran, unless it was installed with SA_RESTART and there is no time limit, as in send(2);
+    /// `EAGAIN` when the time is up.
+    pub(crate) fn wait(&self, turn: u32, until: Option<Time>) -> Result<(), c_int> {
+        let left = until.map(|until| until.since(kernel::now()).as_nanos());
+        if left == Some(0) {
+            return Err(libc::EAGAIN);
+        }
+        let left = left.map(|ns| libc::timespec {
+            tv_sec: (ns / 1_000_000_000) as _,
+            tv_nsec: (ns % 1_000_000_000) as _,
+        });
+        let limit = left.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        // SAFETY: the word outlives the call, the time limit too. A futex because std's waits hide signals from us.
+        let rc = unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                self.turn.as_ptr(),
+                libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+                turn,
+                limit,
+            )
+        };
+        let why = kernel::errno();
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        match why {
+            libc::EINTR if rc < 0 => Err(libc::EINTR),
+            libc::ETIMEDOUT if rc < 0 => Err(libc::EAGAIN),
+            _ => Ok(()),
+        }
+    }
+
+    /// There is room, or something that only the next call can tell.
+    pub(crate) fn open(&self) {
+        self.turn.fetch_add(1, Ordering::SeqCst);
+        if self.sleepers.load(Ordering::SeqCst) > 0 {
+            // SAFETY: wakes whoever waits on the word.
+            unsafe {
+                libc::syscall(
+                    libc::SYS_futex,
+                    self.turn.as_ptr(),
+                    libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
+                    c_int::MAX,
+                );
+            }
+        }
+        if let Some(fd) = self.fd.get()
+            && self.fd_shut.swap(false, Ordering::SeqCst)
+        {
+            let mut held = 0u64;
+            // SAFETY: eight bytes, as an eventfd wants. Emptying it makes it writable, which is an edge for epoll.
+            unsafe { libc::read(fd.as_raw_fd(), (&raw mut held).cast(), 8) };
+        }
+        if let Some(callback) = self.callback.get() {
+            callback();
+        }
+    }
+
+    /// A write was refused or cut short.
+    pub(crate) fn shut(&self) {
+        if let Some(fd) = self.fd.get()
+            && !self.fd_shut.swap(true, Ordering::SeqCst)
+        {
+            let shut = SHUT;
+            // SAFETY: eight bytes, as an eventfd wants.
+            unsafe { libc::write(fd.as_raw_fd(), (&raw const shut).cast(), 8) };
+        }
+    }
+
+    /// The descriptor that is writable while the stream is. `shut`: how it starts.
+    pub(crate) fn descriptor(&self, shut: bool) -> io::Result<RawFd> {
+        if let Some(fd) = self.fd.get() {
+            return Ok(fd.as_raw_fd());
+        }
+        // SAFETY: no pointers.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: just made, and nobody else's.
+        let kept = self.fd.get_or_init(|| unsafe { OwnedFd::from_raw_fd(fd) });
+        let kept = kept.as_raw_fd();
+        if shut {
+            self.shut();
+        }
+        Ok(kept)
+    }
+
+    /// Called at every notice; the first one set stays.
+    pub(crate) fn call(&self, callback: Box<dyn Fn() + Send + Sync>) -> bool {
+        self.callback.set(callback).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alcc_units::Span;
+
+    fn writable(fd: RawFd) -> bool {
+        let mut p = libc::pollfd {
+            fd,
+            events: libc::POLLOUT,
+            revents: 0,
+        };
+        // SAFETY: one pollfd.
+        unsafe { libc::poll(&raw mut p, 1, 0) == 1 && p.revents == libc::POLLOUT }
+    }
+
+    #[test]
+    fn the_descriptor_is_writable_while_the_stream_is() {
+        let notice = Notice::default();
+        let fd = notice.descriptor(false).unwrap();
+        assert!(writable(fd));
+        notice.shut();
+        notice.shut();
+        assert!(!writable(fd));
+        notice.open();
+        assert!(writable(fd));
+        assert_eq!(notice.descriptor(true).unwrap(), fd);
+    }
+
+    #[test]
+    fn a_notice_between_looking_and_sleeping_is_not_lost_and_time_runs_out() {
+        let notice = Notice::default();
+        let turn = notice.turn();
+        notice.open();
+        assert_eq!(notice.wait(turn, None), Ok(()));
+        let soon = kernel::now() + Span::from_millis(5);
+        assert_eq!(notice.wait(notice.turn(), Some(soon)), Err(libc::EAGAIN));
+    }
+}

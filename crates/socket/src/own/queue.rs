@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Bytes that wait for the algorithm.
+use std::collections::VecDeque;
+
+/// Bytes are kept in blocks of this size: large enough for the largest batch to touch two of them.
+const BLOCK: usize = 64 * 1024;
+
+/// A bounded byte queue. An empty one holds no memory.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    blocks: VecDeque<Vec<u8>>,
+    /// Bytes of the first block that have left already.
+    head: usize,
+    len: usize,
+    capacity: usize,
+}
+
+impl Queue {
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self {
+            blocks: VecDeque::new(),
+            head: 0,
+            len: 0,
+            capacity: capacity.max(1),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// What is in it stays, even beyond a smaller capacity.
+    pub(crate) fn set_capacity(&mut self, capacity: usize) {
+        self.capacity = capacity.max(1);
+    }
+
+    pub(crate) fn free(&self) -> usize {
+        self.capacity.saturating_sub(self.len)
+    }
+
+    /// Takes as much as fits; returns how much.
+    pub(crate) fn put(&mut self, bytes: &[u8]) -> usize {
+        let fits = self.free().min(bytes.len());
+        let mut rest = &bytes[..fits];
+        while !rest.is_empty() {
+            if self.blocks.back().is_none_or(|b| b.len() == b.capacity()) {
+                self.blocks
+                    .push_back(Vec::with_capacity(BLOCK.min(self.capacity)));
+            }
+            let Some(block) = self.blocks.back_mut() else {
+                break;
+            };
+            let n = rest.len().min(block.capacity() - block.len());
+            block.extend_from_slice(&rest[..n]);
+            rest = &rest[n..];
+        }
+        self.len += fits;
+        fits
+    }
+
+    /// The first bytes, at most `limit`, as up to three pieces.
+    pub(crate) fn front(&self, limit: usize) -> [&[u8]; 3] {
+        let mut pieces: [&[u8]; 3] = [&[]; 3];
+        let (mut skip, mut left) = (self.head, limit);
+        for (piece, block) in pieces.iter_mut().zip(&self.blocks) {
+            let bytes = &block[skip..];
+            *piece = &bytes[..bytes.len().min(left)];
+            left -= piece.len();
+            skip = 0;
+        }
+        pieces
+    }
+
+    /// The first `n` bytes have left.
+    pub(crate) fn consume(&mut self, n: usize) {
+        let mut n = n.min(self.len);
+        self.len -= n;
+        while let Some(block) = self.blocks.front() {
+            let here = block.len() - self.head;
+            if n < here {
+                self.head += n;
+                return;
+            }
+            n -= here;
+            self.head = 0;
+            self.blocks.pop_front();
+        }
+        self.blocks = VecDeque::new();
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.consume(self.len);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alcc_units::Rng;
+
+    fn all(queue: &Queue, limit: usize) -> Vec<u8> {
+        queue.front(limit).concat()
+    }
+
+    #[test]
+    fn filled_to_capacity_and_drained_all_bytes_come_back() {
+        // The original's ring buffer is empty when it is exactly full.
+        for capacity in [1, 1000, BLOCK, BLOCK + 1, 3 * BLOCK] {
+            let mut queue = Queue::new(capacity);
+            let bytes: Vec<u8> = (0..capacity).map(|i| (i % 251) as u8).collect();
+            assert_eq!(queue.put(&bytes), capacity);
+            assert_eq!((queue.free(), queue.put(b"x")), (0, 0));
+            let mut back = Vec::new();
+            while queue.len() > 0 {
+                let part = all(&queue, 1448);
+                queue.consume(part.len());
+                back.extend(part);
+            }
+            assert_eq!(back, bytes);
+            assert_eq!(queue.blocks.capacity(), 0, "an empty queue holds memory");
+        }
+    }
+
+    #[test]
+    fn whatever_is_put_and_taken_comes_out_in_order() {
+        let mut rng = Rng::new(3);
+        let mut queue = Queue::new(200_000);
+        let (mut next_in, mut next_out) = (0u64, 0u64);
+        for _ in 0..3000 {
+            let n = rng.next_u64() % 60_000;
+            let bytes: Vec<u8> = (next_in..next_in + n).map(|i| (i % 253) as u8).collect();
+            next_in += queue.put(&bytes) as u64;
+            let limit = (rng.next_u64() % 64_000) as usize;
+            let part = all(&queue, limit);
+            assert_eq!(part.len(), limit.min(queue.len()).min(part.len()));
+            assert!(!part.is_empty() || limit == 0 || queue.len() == 0);
+            for byte in &part {
+                assert_eq!(*byte, (next_out % 253) as u8);
+                next_out += 1;
+            }
+            queue.consume(part.len());
+            assert_eq!(queue.len() as u64, next_in - next_out);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! When the kernel saw bytes acknowledged: `SO_TIMESTAMPING` with `TX_ACK`, read from the socket's error queue.
+//!
+//! A notification comes when the last byte of a write is acknowledged, with the number of that byte (32 bits, counted from where
+//! the option was set) and the wall-clock time. Notifications are dropped when the receive buffer is full, so a number is taken
+//! as cumulative. Numbers wrap after 4 GiB.
+use alcc_flow::AckStamp;
+use alcc_units::{Span, Time};
+use libc::{c_int, c_void};
+use std::mem::{size_of, zeroed};
+use std::os::fd::RawFd;
+
+/// `SOF_TIMESTAMPING_OPT_ID_TCP` (linux/net_tstamp.h, Linux 6.2): numbers count from the stream position at which the option was set,
+/// not from what happened to be unacknowledged then.
+const OPT_ID_TCP: u32 = 1 << 16;
+/// `SCM_TSTAMP_ACK` (linux/errqueue.h).
+const TSTAMP_ACK: u32 = 2;
+/// More are left for the next reading.
+const MOST_PER_READING: usize = 4096;
+/// The wall clock moved by more than this against the monotonic clock between two readings: it was set.
+const STEP: Span = Span::from_millis(2);
+
+pub(crate) struct Stamps {
+    /// Stream position of the kernel's number 0.
+    base: u64,
+    /// Wall clock minus monotonic clock at the last reading, ns.
+    offset: Option<i64>,
+    list: Vec<AckStamp>,
+}
+
+impl Stamps {
+    /// Asks the kernel for notifications on a connection of which `written` bytes are written; `None` if it refuses.
+    pub(crate) fn enable(fd: RawFd, written: u64) -> Option<Self> {
+        let flags = libc::SOF_TIMESTAMPING_SOFTWARE
+            | libc::SOF_TIMESTAMPING_TX_ACK
+            | libc::SOF_TIMESTAMPING_OPT_ID
+            | libc::SOF_TIMESTAMPING_OPT_TSONLY
+            | OPT_ID_TCP;
+        set(fd, flags).then_some(Self {
+            base: written,
+            offset: None,
+            list: Vec::new(),
+        })
+    }
+
+    /// No more notifications.
+    pub(crate) fn disable(fd: RawFd) {
+        set(fd, 0);
+    }
+
+    /// Takes what the kernel has noted since the last reading; all positions lie near `acked`.
+    pub(crate) fn drain(&mut self, fd: RawFd, acked: u64) -> &[AckStamp] {
+        self.list.clear();
+        let offset = wall_minus_monotonic();
+        let stepped = self
+            .offset
+            .is_some_and(|before| before.abs_diff(offset) > STEP.as_nanos());
+        self.offset = Some(offset);
+        for _ in 0..MOST_PER_READING {
+            let Some((key, wall)) = next(fd) else { break };
+            let position = unwrap(self.base, key, acked);
+            let at = Time::from_nanos(u64::try_from(wall - offset).unwrap_or(0));
+            // Out of order or from before a step of the clock: the counter will do.
+            if !stepped && self.list.last().is_none_or(|last| last.acked < position) {
+                self.list.push(AckStamp {
+                    acked: position,
+                    at,
+                });
+            }
+        }
+        if self.list.capacity() > 256 && self.list.len() < 64 {
+            self.list.shrink_to(64);
+        }
+        &self.list
+    }
+}
+
+/// The position after byte number `key`, of all those with this number in 32 bits the one nearest to `acked`.
+fn unwrap(base: u64, key: u32, acked: u64) -> u64 {
+    let end = (base as u32).wrapping_add(key).wrapping_add(1);
+    let ahead = end.wrapping_sub(acked as u32) as i32;
+    acked.saturating_add_signed(i64::from(ahead))
+}
+
+fn set(fd: RawFd, flags: u32) -> bool {
+    // SAFETY: the value outlives the call.
+    unsafe {
+        libc::setsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_TIMESTAMPING,
+            (&raw const flags).cast(),
+            size_of::<u32>() as _,
+        ) == 0
+    }
+}
+
+fn wall_minus_monotonic() -> i64 {
+    let read = |clock| {
+        let mut ts = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: a valid out pointer; both clocks exist.
+        unsafe { libc::clock_gettime(clock, &raw mut ts) };
+        ts.tv_sec * 1_000_000_000 + ts.tv_nsec
+    };
+    // Between two readings of one clock lies the other: being interrupted in between costs half as much.
+    let before = read(libc::CLOCK_MONOTONIC);
+    let wall = read(libc::CLOCK_REALTIME);
+    let after = read(libc::CLOCK_MONOTONIC);
+    wall - (before + (after - before) / 2)
+}
+
+/// The next notification: the number and the wall-clock time in ns. `None` if there is none.
+fn next(fd: RawFd) -> Option<(u32, i64)> {
+    #[repr(align(8))]
+    struct Control([u8; 256]);
+    loop {
+        let mut control = Control([0; 256]);
+        // SAFETY: all-zero is a valid msghdr.
+        let mut msg: libc::msghdr = unsafe { zeroed() };
+        msg.msg_control = control.0.as_mut_ptr().cast::<c_void>();
+        msg.msg_controllen = control.0.len() as _;
+        // SAFETY: no data buffer, and a control buffer with its length.
+        let n = unsafe { libc::recvmsg(fd, &raw mut msg, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) };
+        if n < 0 {
+            return None;
+        }
+        if let Some(found) = notification(&msg) {
+            return Some(found);
+        }
+        // Something else that the program asked for (IP_RECVERR): not ours, and gone with the reading.
+    }
+}
+
+fn notification(msg: &libc::msghdr) -> Option<(u32, i64)> {
+    let (mut key, mut wall) = (None, None);
+    // SAFETY: the kernel filled the control buffer; the macros stay within `msg_controllen`, and data is read unaligned within
+    // the length that its header gives.
+    unsafe {
+        let mut at = libc::CMSG_FIRSTHDR(msg);
+        while let Some(header) = at.as_ref() {
+            let (data, len) = (
+                libc::CMSG_DATA(at),
+                header.cmsg_len - libc::CMSG_LEN(0) as usize,
+            );
+            match (header.cmsg_level, header.cmsg_type) {
+                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING)
+                    if len >= size_of::<libc::timespec>() =>
+                {
+                    let ts = data.cast::<libc::timespec>().read_unaligned();
+                    wall = Some(ts.tv_sec * 1_000_000_000 + ts.tv_nsec);
+                }
+                (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR)
+                    if len >= size_of::<libc::sock_extended_err>() =>
+                {
+                    let e = data.cast::<libc::sock_extended_err>().read_unaligned();
+                    let ours = e.ee_errno == libc::ENOMSG as u32
+                        && c_int::from(e.ee_origin) == c_int::from(libc::SO_EE_ORIGIN_TIMESTAMPING)
+                        && e.ee_info == TSTAMP_ACK;
+                    key = ours.then_some(e.ee_data);
+                }
+                _ => {}
+            }
+            at = libc::CMSG_NXTHDR(msg, at);
+        }
+    }
+    key.zip(wall)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_32_bits_are_unwrapped_near_what_is_acknowledged() {
+        assert_eq!(unwrap(0, 1447, 0), 1448);
+        assert_eq!(unwrap(500, 1447, 600), 1948);
+        // The last byte before the wrap, and the first after it.
+        let wrap = 1u64 << 32;
+        assert_eq!(unwrap(0, u32::MAX, wrap - 1448), wrap);
+        assert_eq!(unwrap(0, 0, wrap - 1448), wrap + 1);
+        // Two wraps: 9 GiB.
+        assert_eq!(unwrap(1, 1447, 2 * wrap + 1), 2 * wrap + 1449);
+        // A stamp that is behind what the counter says.
+        assert_eq!(unwrap(0, u32::MAX, wrap + 10), wrap);
+    }
+}

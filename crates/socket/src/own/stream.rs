@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One own socket.
+use super::{Runtime, link::Link};
+use crate::triple::{Feedback, Host};
+use crate::{errno, kernel};
+use alcc_cc::{Controller, Spec};
+use alcc_units::{Bytes, Rate, Span, Time};
+use std::io;
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a dropped stream is given to drain.
+const DROPPED: Duration = Duration::from_secs(10);
+
+/// What one stream wants differently from its runtime's [`Settings`](super::Settings).
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Options {
+    /// The algorithm.
+    pub cc: Option<Spec>,
+    /// Where acknowledgements are learned from.
+    pub feedback: Option<Feedback>,
+    /// Capacity of the queue, bytes.
+    pub queue: Option<usize>,
+}
+
+/// What [`Stream::send`] does when the queue is full.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wait {
+    /// Returns `WouldBlock`.
+    No,
+    /// Waits until everything is in the queue, at most so long.
+    Yes(Option<Duration>),
+}
+
+/// A connection as its algorithm sees it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Info {
+    /// The algorithm.
+    pub cc: String,
+    /// Where acknowledgements are learned from.
+    pub feedback: &'static str,
+    /// How the limit is kept.
+    pub enforcement: &'static str,
+    /// In the queue, and its capacity.
+    pub queued: usize,
+    /// Capacity of the queue.
+    pub capacity: usize,
+    /// Handed to the kernel and not acknowledged, as of the last reading.
+    pub in_flight: Bytes,
+    /// Handed to the kernel in total.
+    pub sent: u64,
+    /// How often the algorithm held bytes back.
+    pub gate_closed: u64,
+    /// cwnd; [`Bytes::MAX`]: none.
+    pub window: Bytes,
+    /// Pacing rate.
+    pub rate: Option<Rate>,
+    /// Newest RTT sample; zero before the first.
+    pub rtt: Span,
+    /// Smoothed RTT.
+    pub smoothed_rtt: Span,
+    /// Smallest RTT.
+    pub min_rtt: Span,
+    /// The algorithm failed, and the connection goes on as plain TCP.
+    pub plain: bool,
+    /// The error that broke the connection, as errno.
+    pub error: Option<i32>,
+}
+
+/// A connected TCP socket whose bytes wait in a queue until the algorithm lets them go. See [the module](super).
+pub struct Stream {
+    link: Arc<Link>,
+    runtime: Arc<Runtime>,
+    raw: RawFd,
+    open: bool,
+}
+
+impl Stream {
+    /// Takes a connected TCP socket over.
+    ///
+    /// # Errors
+    /// `ENOTCONN` or `EOPNOTSUPP` if it is no connected TCP socket of Linux 4.19 or later; `EINVAL` if there is no such algorithm; what
+    /// starting a thread says. The socket is closed then.
+    pub fn new(runtime: &Arc<Runtime>, socket: OwnedFd, options: &Options) -> io::Result<Self> {
+        let stream = Self::adopt(runtime, socket.as_raw_fd(), options)?;
+        // Owned by the stream now.
+        let _ = socket.into_raw_fd();
+        Ok(stream)
+    }
+
+    /// As [`Stream::new`], but the descriptor stays the caller's on error.
+    ///
+    /// # Errors
+    /// As [`Stream::new`].
+    pub fn adopt(runtime: &Arc<Runtime>, fd: RawFd, options: &Options) -> io::Result<Self> {
+        kernel::peer_of(fd, false).ok_or_else(|| match errno() {
+            libc::EBADF | libc::ENOTSOCK | libc::ENOTCONN => io::Error::last_os_error(),
+            _ => io::Error::from_raw_os_error(libc::EOPNOTSUPP),
+        })?;
+        let settings = runtime.settings();
+        if let Some(name) = &settings.under
+            && kernel::under(fd).is_none_or(|now| now != *name)
+        {
+            // Refused: what the socket has will do.
+            let _ = kernel::set_under(fd, name);
+        }
+        let spec = options.cc.as_ref().unwrap_or(&settings.cc);
+        let cc = Self::build(runtime, spec)?;
+        runtime.start()?;
+        let feedback = options.feedback.or(settings.feedback).or_else(|| {
+            let auto = |name| Feedback::of(Host::Own).find(|f| f.name == name).copied();
+            auto(if kernel::nonblocking(fd) {
+                "tcp-info"
+            } else {
+                "timestamps"
+            })
+        });
+        let id = runtime.next_id();
+        let seed = settings.seed ^ id.rotate_left(32);
+        let link = Link::new(
+            fd,
+            id,
+            (spec.to_string(), cc, seed),
+            feedback.is_some_and(|f| f.name == "timestamps"),
+            settings.enforcement,
+            options.queue.unwrap_or(settings.queue),
+        )
+        .ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
+        Ok(Self {
+            link: Arc::new(link),
+            runtime: Arc::clone(runtime),
+            raw: fd,
+            open: true,
+        })
+    }
+
+    fn build(runtime: &Runtime, spec: &Spec) -> io::Result<Box<dyn Controller>> {
+        runtime
+            .registry()
+            .build(spec)
+            .map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why.to_string()))
+    }
+
+    /// Sends. Waiting, it returns when everything is in the queue or with the kernel; otherwise how much is.
+    ///
+    /// # Errors
+    /// `WouldBlock` when nothing fits now, or not in time; `Interrupted` when a signal handler ran before anything was taken (as in
+    /// send(2): not if it was installed with SA_RESTART and there is no time limit); `EPIPE` after [`Stream::shutdown_write`]; the error
+    /// that broke the connection, again and again. Never raises SIGPIPE.
+    pub fn send(&self, bytes: &[u8], wait: Wait) -> io::Result<usize> {
+        let mut done = 0;
+        let mut until = None;
+        loop {
+            let turn = self.link.notice.turn();
+            match self.link.put(&self.runtime, &bytes[done..]) {
+                Ok(n) => done += n,
+                Err(_) if done > 0 => return Ok(done),
+                Err(why) => return Err(io::Error::from_raw_os_error(why)),
+            }
+            if done == bytes.len() {
+                return Ok(done);
+            }
+            let why = match wait {
+                Wait::No => libc::EAGAIN,
+                Wait::Yes(limit) => {
+                    let until = *until.get_or_insert_with(|| limit.map(after));
+                    match self.link.notice.wait(turn, until) {
+                        Ok(()) => continue,
+                        Err(why) => why,
+                    }
+                }
+            };
+            return if done > 0 {
+                Ok(done)
+            } else {
+                Err(io::Error::from_raw_os_error(why))
+            };
+        }
+    }
+
+    /// Bytes in the queue.
+    pub fn queued(&self) -> usize {
+        self.link.lock().queued()
+    }
+
+    /// Changes the capacity of the queue, bytes. What is in it stays.
+    pub fn set_queue(&self, capacity: usize) {
+        self.link.set_capacity(capacity);
+    }
+
+    /// Changes the algorithm. The new one starts afresh; what is in flight gives it no RTT samples.
+    ///
+    /// # Errors
+    /// `EINVAL` if there is none of this name or it does not take these options.
+    pub fn set_cc(&self, spec: &Spec) -> io::Result<()> {
+        let cc = Self::build(&self.runtime, spec)?;
+        let seed = self.runtime.settings().seed ^ self.link.id.rotate_left(32);
+        self.link.lock().set_cc((spec.to_string(), cc, seed));
+        Ok(())
+    }
+
+    /// A descriptor that is writable (`POLLOUT`, `EPOLLOUT`) while the stream takes bytes or has an error to tell. Only for waiting:
+    /// do not read or write it. Closed with the stream.
+    ///
+    /// # Errors
+    /// When there is no descriptor to be had.
+    pub fn writable_fd(&self) -> io::Result<RawFd> {
+        let inner = self.link.lock();
+        self.link.notice.descriptor(inner.hungry())
+    }
+
+    /// Has `callback` called at every notice: room again after a refusal, a broken connection, a finished close. It runs in the
+    /// runtime's thread (or within a call of the program) with the stream locked: it may wake somebody, not call the stream.
+    /// Only the first one set is kept; false for others.
+    pub fn on_notice(&self, callback: impl Fn() + Send + Sync + 'static) -> bool {
+        self.link.notice.call(Box::new(callback))
+    }
+
+    /// Drains the queue in the background, then sends FIN. Reading goes on.
+    pub fn shutdown_write(&self) {
+        self.link.shutdown_write(&self.runtime);
+    }
+
+    /// The error that broke the connection.
+    pub fn error(&self) -> Option<io::Error> {
+        self.link.lock().error().map(io::Error::from_raw_os_error)
+    }
+
+    /// What the algorithm sees and does.
+    pub fn info(&self) -> Info {
+        self.link.lock().info()
+    }
+
+    /// Drains the queue in the background and closes the socket; what is left after `patience` is thrown away, and the peer gets
+    /// RST. The descriptor number stays taken until then. [`Runtime::drained`] waits for all of them.
+    pub fn close(mut self, patience: Duration) {
+        self.open = false;
+        self.link.close(&self.runtime, after(patience));
+    }
+
+    /// As [`Stream::close`], and waits for it.
+    ///
+    /// # Errors
+    /// What kept bytes from being sent: `ETIMEDOUT` when `patience` was too short, or the connection's error. The socket is closed in any
+    /// case.
+    pub fn close_and_wait(mut self, patience: Duration) -> io::Result<()> {
+        self.open = false;
+        let until = after(patience);
+        let lost = self.link.close(&self.runtime, until);
+        loop {
+            let turn = self.link.notice.turn();
+            let mut inner = self.link.lock();
+            if inner.is_closed() {
+                let why = inner.lost().or(lost);
+                return why.map_or(Ok(()), |why| Err(io::Error::from_raw_os_error(why)));
+            }
+            if kernel::now() >= until + Span::from_secs(1) {
+                // The runtime's thread is gone or stuck.
+                inner.abort();
+                continue;
+            }
+            drop(inner);
+            // A signal handler may run; the wait goes on, as the descriptor is gone for the program whatever we return.
+            let _ = self
+                .link
+                .notice
+                .wait(turn, Some(until + Span::from_secs(1)));
+        }
+    }
+
+    /// Throws the queue away, closes, and the peer gets RST.
+    pub fn abort(mut self) {
+        self.open = false;
+        self.link.lock().abort();
+    }
+
+    /// Gives the socket back as it is, with whatever the kernel holds; the queue must be empty.
+    ///
+    /// # Errors
+    /// The stream, if bytes wait.
+    pub fn into_plain(mut self) -> Result<RawFd, Self> {
+        let given = self.link.lock().give_back();
+        match given {
+            Some(fd) => {
+                self.open = false;
+                Ok(fd)
+            }
+            None => Err(self),
+        }
+    }
+
+    /// The descriptor is not ours any more (closed behind our back): never touch it again.
+    pub fn forget(mut self) {
+        self.open = false;
+        self.link.lock().forget();
+    }
+}
+
+impl AsRawFd for Stream {
+    fn as_raw_fd(&self) -> RawFd {
+        self.raw
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if self.open {
+            self.link.close(&self.runtime, after(DROPPED));
+        }
+    }
+}
+
+fn after(patience: Duration) -> Time {
+    let nanos = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX);
+    let now = kernel::now();
+    Time::from_nanos(now.as_nanos().saturating_add(nanos))
+}
