@@ -394,24 +394,6 @@ pub(crate) fn without_signals<T>(spawn: impl FnOnce() -> T) -> T {
     }
 }
 
-/// True if calls on the descriptor do not wait.
-pub(crate) fn nonblocking(fd: RawFd) -> bool {
-    // SAFETY: F_GETFL takes no argument.
-    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
-    flags >= 0 && flags & libc::O_NONBLOCK != 0
-}
-
-/// True if the connection is over in both directions: reset, or closed by both ends.
-pub(crate) fn is_dead(fd: RawFd) -> bool {
-    let mut poll = libc::pollfd {
-        fd,
-        events: 0,
-        revents: 0,
-    };
-    // SAFETY: one pollfd; does not wait.
-    unsafe { libc::poll(&raw mut poll, 1, 0) > 0 && poll.revents & libc::POLLHUP != 0 }
-}
-
 /// Sends the pieces without waiting and without SIGPIPE; how much was taken, or errno.
 pub(crate) fn send(fd: RawFd, pieces: [&[u8]; 3], flags: c_int) -> Result<usize, c_int> {
     let vector = pieces.map(|piece| libc::iovec {

@@ -227,18 +227,12 @@ impl<W: Waker> Runtime<W> {
     /// Signals belong to the program: the loop's thread takes none.
     fn spawn(self: &Arc<Self>) {
         let runtime = Arc::clone(self);
-        // SAFETY: plain signal-set calls on local, initialised sets; the mask is restored.
-        let spawned = unsafe {
-            let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
-            libc::sigfillset(&raw mut all);
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-            let spawned = std::thread::Builder::new()
+        let spawned = kernel::without_signals(|| {
+            std::thread::Builder::new()
                 .name("alcc".to_owned())
                 .stack_size(256 * 1024)
-                .spawn(move || runtime.run());
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
-            spawned
-        };
+                .spawn(move || runtime.run())
+        });
         if spawned.is_err() {
             self.inline.store(true, Ordering::Release);
         }

@@ -54,8 +54,9 @@ pub(super) struct Inner {
     ending: Ending,
     /// Somebody was refused and waits for a notice.
     hungry: bool,
-    /// The algorithm failed, or the connection is dead: the kernel alone decides.
+    /// The algorithm failed, or has nothing more to decide: the kernel alone does.
     plain: bool,
+    failed: bool,
     reported: Counters,
     /// The runtime counts it among those it drains after their close.
     lingers: bool,
@@ -81,7 +82,7 @@ impl Link {
         enforcement: Enforcement,
         capacity: usize,
     ) -> Option<Self> {
-        let progress = kernel::tcp_progress(fd)?;
+        let progress = kernel::read(fd)?.progress;
         let flow = OverTcp::new(controller, kernel::now(), &progress, seed, &mut Discard);
         let inner = Inner {
             // SAFETY: the caller owns it and gives it to us.
@@ -102,6 +103,7 @@ impl Link {
             ending: Ending::No,
             hungry: false,
             plain: false,
+            failed: false,
             reported: Counters::default(),
             lingers: false,
         };
@@ -228,13 +230,15 @@ impl Inner {
     }
 
     pub(super) fn set_cc(&mut self, (cc, controller, seed): Named) {
-        let Some(progress) = self.raw().and_then(kernel::tcp_progress) else {
+        let Some(reading) = self.raw().and_then(kernel::read) else {
             return;
         };
-        self.flow = OverTcp::new(controller, kernel::now(), &progress, seed, &mut Discard);
+        let now = kernel::now();
+        self.flow = OverTcp::new(controller, now, &reading.progress, seed, &mut Discard);
         self.reported = Counters::default();
         self.cc = cc;
         self.plain = false;
+        self.failed = false;
     }
 
     pub(super) fn info(&self) -> Info {
@@ -259,7 +263,7 @@ impl Inner {
             rtt: rtt.latest,
             smoothed_rtt: rtt.smoothed,
             min_rtt: rtt.min,
-            plain: self.plain,
+            plain: self.failed,
             error: self.error,
         }
     }
@@ -281,6 +285,7 @@ impl Inner {
     fn guarded<T>(&mut self, f: impl FnOnce(&mut Self) -> T) -> Option<T> {
         let result = catch_unwind(AssertUnwindSafe(|| f(self)));
         if result.is_err() {
+            self.failed = true;
             self.release();
         }
         result.ok()
@@ -305,11 +310,12 @@ impl Inner {
         let Some(fd) = self.raw().filter(|_| !self.plain) else {
             return;
         };
-        let Some(tcp) = kernel::tcp_progress(fd).filter(|_| !kernel::is_dead(fd)) else {
-            // Only the kernel's answer to a write can say why.
+        let Some(reading) = kernel::read(fd).filter(|reading| reading.alive) else {
+            // FIN is sent, or the connection is dead and only the kernel's answer to a write can say why.
             self.plain = true;
             return;
         };
+        let tcp = reading.progress;
         // After the counters: so every position they have reached has its notification, unless that was dropped.
         let stamps = match &mut self.stamps {
             Some(stamps) if tcp.acked != self.acked => stamps.drain(fd, tcp.acked),
@@ -384,6 +390,7 @@ impl Inner {
                     self.flow.wrote(now, Bytes::new(n as u64), &mut Discard);
                 }));
                 if news.is_err() {
+                    self.failed = true;
                     self.release();
                     break;
                 }

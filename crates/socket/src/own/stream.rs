@@ -2,7 +2,7 @@
 //! One own socket.
 use super::{Runtime, link::Link};
 use crate::triple::{Feedback, Host};
-use crate::{errno, kernel};
+use crate::{Socket, errno, kernel};
 use alcc_cc::{Controller, Spec};
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::io;
@@ -94,10 +94,13 @@ impl Stream {
     /// # Errors
     /// As [`Stream::new`].
     pub fn adopt(runtime: &Arc<Runtime>, fd: RawFd, options: &Options) -> io::Result<Self> {
-        kernel::peer_of(fd, false).ok_or_else(|| match errno() {
-            libc::EBADF | libc::ENOTSOCK | libc::ENOTCONN => io::Error::last_os_error(),
-            _ => io::Error::from_raw_os_error(libc::EOPNOTSUPP),
-        })?;
+        kernel::set_errno(0);
+        if !matches!(kernel::look(fd, None), Socket::Connected(_)) {
+            return Err(match errno() {
+                libc::EBADF | libc::ENOTSOCK | libc::ENOTCONN => io::Error::last_os_error(),
+                _ => io::Error::from_raw_os_error(libc::EOPNOTSUPP),
+            });
+        }
         let settings = runtime.settings();
         if let Some(name) = &settings.under
             && kernel::under(fd).is_none_or(|now| now != *name)
@@ -110,7 +113,7 @@ impl Stream {
         runtime.start()?;
         let feedback = options.feedback.or(settings.feedback).or_else(|| {
             let auto = |name| Feedback::of(Host::Own).find(|f| f.name == name).copied();
-            auto(if kernel::nonblocking(fd) {
+            auto(if kernel::flags(fd).nonblocking {
                 "tcp-info"
             } else {
                 "timestamps"
