@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Real programs under `alcc run`, over an emulated link: what arrives is what was sent, the connections are controlled, and the
+//! program says and returns what it does without us. A plain run of the same program is the oracle.
+mod place;
+mod recipes;
+
+use place::{Place, Run};
+use recipes::Recipe;
+use std::time::Duration;
+
+/// Enough for every algorithm to fill the link and shut the gate.
+const LARGE: usize = 3_000_000;
+/// For a window of two segments, which is slow.
+const SMALL: usize = 300_000;
+const WINDOW: f64 = 2.0 * 1448.0;
+
+fn check(recipe: &Recipe) {
+    if place::lacking(recipe) {
+        return;
+    }
+    let place = Place::new();
+    let (large, small) = (place.file("large", LARGE), place.file("small", SMALL));
+
+    let plain = place.run(recipe, None, "large");
+    plain.assert_arrived(&large, recipe.copies);
+
+    let verus = place.run(recipe, Some("verus"), "large");
+    verus.assert_arrived(&large, recipe.copies);
+    verus.assert_controlled(LARGE * recipe.copies);
+    verus.assert_like(&plain);
+
+    let fixed = place.run(recipe, Some("fixed:window=2"), "small");
+    fixed.assert_arrived(&small, recipe.copies);
+    fixed.assert_controlled(SMALL * recipe.copies);
+    fixed.assert_like(&plain);
+    // Plain TCP would be done in a tenth of this. A busy machine makes it longer, never shorter.
+    let least = place::RTT.mul_f64((SMALL * recipe.copies) as f64 / WINDOW);
+    assert!(
+        fixed.took > least.mul_f64(0.5),
+        "two segments per round trip take {least:?}, and it took {:?}",
+        fixed.took
+    );
+}
+
+macro_rules! programs {
+    ($($name:ident)*) => {
+        $(#[test]
+        fn $name() {
+            check(&recipes::$name());
+        })*
+    };
+    (not yet: $($name:ident)*) => {
+        $(#[test]
+        #[ignore = "the preload library does not reach it yet"]
+        fn $name() {
+            check(&recipes::$name());
+        })*
+    };
+}
+
+programs! {
+    nginx
+    lighttpd
+    haproxy
+    python_http_server
+    python_asyncio
+    gunicorn
+    gunicorn_threads
+    node
+}
+programs! { not yet:
+    apache_event apache_prefork haproxy_splicing vsftpd rsync_daemon sshd iperf3 curl_upload
+}
+
+impl Run {
+    fn assert_arrived(&self, hash: &str, copies: usize) {
+        let found = self.fetched.matches(hash).count();
+        assert_eq!(found, copies, "whole copies of the file: {self:#?}");
+    }
+
+    fn assert_controlled(&self, bytes: usize) {
+        let number = |field: &str| self.report[field].as_u64().unwrap_or(0);
+        assert!(number("connections") > 0, "connections: {self:#?}");
+        assert!(number("gate_closed") > 0, "gate closures: {self:#?}");
+        assert!(number("bytes") >= bytes as u64, "bytes: {self:#?}");
+        assert_eq!(number("failures"), 0, "failures: {self:#?}");
+    }
+
+    fn assert_like(&self, plain: &Self) {
+        assert_eq!(self.client, plain.client, "{self:#?} {plain:#?}");
+        assert_eq!(self.said, plain.said, "{self:#?} {plain:#?}");
+        assert_eq!(self.status, plain.status, "{self:#?} {plain:#?}");
+        assert!(self.took < Duration::from_secs(60), "{self:#?}");
+    }
+}
