@@ -49,13 +49,6 @@ macro_rules! programs {
             check(&recipes::$name());
         })*
     };
-    (not yet: $($name:ident)*) => {
-        $(#[test]
-        #[ignore = "the preload library does not reach it yet"]
-        fn $name() {
-            check(&recipes::$name());
-        })*
-    };
 }
 
 programs! {
@@ -67,9 +60,14 @@ programs! {
     gunicorn
     gunicorn_threads
     node
-}
-programs! { not yet:
-    apache_event apache_prefork haproxy_splicing vsftpd rsync_daemon sshd iperf3 curl_upload
+    apache_event
+    apache_prefork
+    haproxy_splicing
+    vsftpd
+    rsync_daemon
+    sshd
+    iperf3
+    curl_upload
 }
 
 impl Run {
