@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A program under `alcc run` behaves as it does over plain TCP: every way to write, wait, duplicate, pass, fork and close.
+//!
+//! The program is `crates/preload/tests/c`; a plain run of each case is the oracle. `ALCC_CASE=NAME` runs one case,
+//! `ALCC_ORACLE=1` compares two plain runs instead, to see whether the oracle itself is steady.
+mod case;
+mod client;
+mod program;
+#[path = "../support/lacks.rs"]
+mod support;
+
+use case::Case;
+use program::{How, Program};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A window of two segments shuts at nearly every write; the recommended algorithm is what users run.
+const ALGORITHMS: [&str; 2] = ["fixed:window=2", "verus"];
+
+/// What differs between the case run plainly and under control.
+fn differences(program: &Program, case: &Case) -> Vec<String> {
+    let plain = program.run(case, &How::Plain { hardened: false });
+    let mut wrong = Vec::new();
+    if let Some(why) = plain.broken(case) {
+        return vec![format!("plainly (so the test is wrong): {why}")];
+    }
+    if std::env::var_os("ALCC_ORACLE").is_some() {
+        let again = program.run(case, &How::Plain { hardened: true });
+        return again.unlike(&plain, case);
+    }
+    for (cc, hardened) in ALGORITHMS.into_iter().zip([false, true]) {
+        let under = program.run(case, &How::Under { cc, hardened });
+        wrong.extend(
+            under
+                .unlike(&plain, case)
+                .into_iter()
+                .chain(under.uncontrolled(case))
+                .map(|why| format!("{why}\n    {}", under.command)),
+        );
+    }
+    wrong
+}
+
+fn group(name: &str) {
+    let Some(program) = program::built() else {
+        return;
+    };
+    let only = std::env::var("ALCC_CASE").ok();
+    let cases: Vec<Case> = program
+        .cases()
+        .into_iter()
+        .filter(|case| case.group == name && only.as_ref().is_none_or(|n| *n == case.name))
+        .collect();
+    assert!(only.is_some() || !cases.is_empty(), "no group {name}");
+    let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    for why in differences(program, case) {
+                        wrong
+                            .lock()
+                            .unwrap()
+                            .push(format!("{name} / {}: {why}", case.name));
+                    }
+                }
+            });
+        }
+    });
+    let mut wrong = wrong.into_inner().unwrap();
+    wrong.sort();
+    assert!(
+        wrong.is_empty(),
+        "{} differences:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
+
+macro_rules! groups {
+    ($($name:ident)*) => { $(#[test] fn $name() { group(stringify!($name).trim_end_matches('_')); })* };
+}
+
+groups! { write edge wait epoll block descriptor close process exec thread connect limit }

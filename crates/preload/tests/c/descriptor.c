@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// Duplicating and passing descriptors.
+#include "peer.h"
+
+static int half_and_half(int a, int b) {
+    for (size_t at = 0; at < TOTAL; at += 20000) put(at / 20000 % 2 ? a : b, at, at + 20000);
+    return 0;
+}
+
+static int by_dup(void) {
+    int fd = accepted(), other = dup(fd);
+    CHECK(other >= 0);
+    half_and_half(fd, other);
+    CHECK(close(fd) == 0);
+    put(other, 0, TOTAL);
+    return close(other);
+}
+
+static int by_dup2(void) {
+    int fd = accepted(), other = 50;
+    CHECK(dup2(fd, other) == other && dup2(fd, fd) == fd);
+    half_and_half(fd, other);
+    CHECK(close(other) == 0);
+    put(fd, 0, TOTAL);
+    expect(write(other, data, 10), -1, "write");
+    say("%s", name_of(errno));
+    return close(fd);
+}
+
+static int by_dup3(void) {
+    int fd = accepted(), other = dup3(fd, 60, O_CLOEXEC);
+    CHECK(other == 60 && fcntl(other, F_GETFD) == FD_CLOEXEC);
+    expect(dup3(fd, fd, 0), -1, "dup3");
+    say("%s", name_of(errno));
+    CHECK(close(fd) == 0);
+    put(other, 0, TOTAL);
+    return close(other);
+}
+
+static int by_fcntl(void) {
+    int fd = accepted(), a = fcntl(fd, F_DUPFD, 30), b = fcntl(fd, F_DUPFD_CLOEXEC, 40);
+    CHECK(a == 30 && b == 40 && fcntl(a, F_GETFD) == 0 && fcntl(b, F_GETFD) == FD_CLOEXEC);
+    half_and_half(fd, a);
+    half_and_half(a, b);
+    CHECK(close(fd) == 0 && close(b) == 0);
+    put(a, 0, TOTAL);
+    return close(a);
+}
+
+// One connection's descriptor put over another's: the other one ends.
+static int over_another(void) {
+    int first = accepted(), second = accepted();
+    put(first, 0, 100000);
+    put(second, 0, 150000);
+    CHECK(dup2(first, second) == second);
+    put(second, 100000, 120000);
+    put(first, 120000, TOTAL);
+    CHECK(close(first) == 0);
+    return close(second);
+}
+
+static int shared_flags(void) {
+    int fd = accepted(), other = dup(fd);
+    set_nonblocking(other, 1);
+    size_t at = 0;
+    while (at < TOTAL) {
+        ssize_t n = write(fd, data + at, TOTAL - at);
+        if (n > 0) at += n;
+        else CHECK(errno == EAGAIN && poll(&(struct pollfd){other, POLLOUT, 0}, 1, 10000) == 1);
+    }
+    CHECK(close(fd) == 0);
+    return close(other);
+}
+
+static void give(int to, int fd) {
+    union {
+        char bytes[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control = {0};
+    struct iovec v = {"x", 1};
+    struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(c), &fd, sizeof fd);
+    expect(sendmsg(to, &m, 0), 1, "sendmsg of a descriptor");
+}
+
+static int take(int from) {
+    char control[CMSG_SPACE(sizeof(int))], byte;
+    struct iovec v = {&byte, 1};
+    struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    expect(recvmsg(from, &m, 0), 1, "recvmsg of a descriptor");
+    int fd;
+    CHECK(CMSG_FIRSTHDR(&m));
+    memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof fd);
+    return fd;
+}
+
+// Accepted in one process, served in another that was there before: as HAProxy or vsftpd pass connections on.
+static int passed(void) {
+    int pair[2];
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+    listener();
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        close(pair[0]);
+        int fd = take(pair[1]);
+        put(fd, 0, TOTAL);
+        _exit(close(fd));
+    }
+    close(pair[1]);
+    int fd = accepted();
+    give(pair[0], fd);
+    CHECK(close(fd) == 0);
+    reap(child);
+    return 0;
+}
+
+static int passed_while_writing(void) {
+    int pair[2];
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+    int fd = accepted();
+    put(fd, 0, 80000);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        // Not the inherited one, the passed one.
+        close(fd);
+        int got = take(pair[1]);
+        put(got, 80000, TOTAL);
+        _exit(close(got));
+    }
+    give(pair[0], fd);
+    CHECK(close(fd) == 0);
+    reap(child);
+    return 0;
+}
+
+static int passed_to_itself(void) {
+    int pair[2], fd = accepted();
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+    give(pair[0], fd);
+    CHECK(close(fd) == 0);
+    fd = take(pair[1]);
+    put(fd, 0, TOTAL);
+    return close(fd);
+}
+
+const struct peer_case descriptor_cases[] = {
+    {"dup", "", by_dup},
+    {"dup2", "", by_dup2},
+    {"dup3", "", by_dup3},
+    {"fcntl-dup", "", by_fcntl},
+    {"dup2-over-another", "clients=2", over_another},
+    {"shared-flags", "", shared_flags},
+    {"passed", "gate=maybe", passed},
+    {"passed-while-writing", "", passed_while_writing},
+    {"passed-to-itself", "", passed_to_itself},
+    {0},
+};

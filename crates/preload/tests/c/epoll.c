@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// Every way to wait in epoll.
+#include "peer.h"
+#include <sys/eventfd.h>
+
+static void control(int epfd, int op, int fd, uint32_t events, uint64_t word) {
+    struct epoll_event event = {.events = events, .data.u64 = word};
+    if (epoll_ctl(epfd, op, fd, &event) == 0) return;
+    say("epoll_ctl: %s", name_of(errno));
+    _exit(3);
+}
+
+static uint32_t next(int epfd, uint64_t word) {
+    struct epoll_event got[4];
+    int n = epoll_wait(epfd, got, 4, 10000);
+    if (n != 1) say("epoll_wait returned %d", n), _exit(3);
+    CHECK(got[0].data.u64 == word);
+    return got[0].events;
+}
+
+static int pump(int fd, int epfd, void (*waits)(int, int)) {
+    size_t at = 0, waited = 0;
+    while (at < TOTAL) {
+        ssize_t wrote = write(fd, data + at, TOTAL - at < 20000 ? TOTAL - at : 20000);
+        if (wrote > 0) {
+            at += wrote;
+        } else {
+            CHECK(wrote < 0 && errno == EAGAIN);
+            waits(fd, epfd);
+            waited++;
+        }
+    }
+    if (waited > 2000) say("a busy loop");
+    return close(fd);
+}
+
+static void out(int fd, int epfd) {
+    (void)fd;
+    CHECK(next(epfd, 77) & EPOLLOUT);
+}
+
+static int level(void) {
+    int fd = accepted_nonblocking(), epfd = epoll_create1(0);
+    control(epfd, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLOUT, 77);
+    return pump(fd, epfd, out);
+}
+
+static int edge(void) {
+    int fd = accepted_nonblocking(), epfd = epoll_create1(0);
+    control(epfd, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLOUT | EPOLLET | EPOLLRDHUP, 77);
+    return pump(fd, epfd, out);
+}
+
+// A short count is as good as EAGAIN, says epoll(7).
+static int edge_short(void) {
+    int fd = accepted_nonblocking(), epfd = epoll_create(1);
+    control(epfd, EPOLL_CTL_ADD, fd, EPOLLOUT | EPOLLET, 77);
+    for (size_t at = 0; at < TOTAL;) {
+        size_t n = TOTAL - at < 60000 ? TOTAL - at : 60000;
+        ssize_t wrote = write(fd, data + at, n);
+        CHECK(wrote > 0 || errno == EAGAIN);
+        if (wrote > 0) at += wrote;
+        if (wrote < (ssize_t)n) out(fd, epfd);
+    }
+    return close(fd);
+}
+
+static void rearm(int fd, int epfd) {
+    control(epfd, EPOLL_CTL_MOD, fd, EPOLLOUT | EPOLLONESHOT, 77);
+    out(fd, epfd);
+}
+
+static int oneshot(void) {
+    int fd = accepted_nonblocking(), epfd = epoll_create1(0);
+    control(epfd, EPOLL_CTL_ADD, fd, EPOLLOUT | EPOLLONESHOT, 77);
+    CHECK(next(epfd, 77) & EPOLLOUT);
+    struct epoll_event got;
+    expect(epoll_wait(epfd, &got, 1, 50), 0, "epoll_wait after one shot");
+    return pump(fd, epfd, rearm);
+}
+
+static void rearm_edge(int fd, int epfd) {
+    control(epfd, EPOLL_CTL_MOD, fd, EPOLLOUT | EPOLLONESHOT | EPOLLET, 77);
+    out(fd, epfd);
+}
+
+static int oneshot_edge(void) {
+    int fd = accepted_nonblocking(), epfd = epoll_create1(0);
+    control(epfd, EPOLL_CTL_ADD, fd, EPOLLOUT | EPOLLONESHOT | EPOLLET, 77);
+    return pump(fd, epfd, rearm_edge);
+}
+
+static int exclusive(void) {
+    int fd = accepted_nonblocking(), epfd = epoll_create1(0);
+    control(epfd, EPOLL_CTL_ADD, fd, EPOLLOUT | EPOLLEXCLUSIVE, 77);
+    return pump(fd, epfd, out);
+}
+
+static int exclusive_edge(void) {
+    int fd = accepted_nonblocking(), epfd = epoll_create1(0);
+    control(epfd, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLOUT | EPOLLET | EPOLLEXCLUSIVE, 77);
+    return pump(fd, epfd, out);
+}
+
+// As libevent does it: registered only while there is something to wait for.
+static void added(int fd, int epfd) {
+    control(epfd, EPOLL_CTL_ADD, fd, EPOLLOUT, 77);
+    out(fd, epfd);
+    control(epfd, EPOLL_CTL_DEL, fd, 0, 0);
+}
+static int add_and_delete(void) { return pump(accepted_nonblocking(), epoll_create1(0), added); }
+
+static void modified(int fd, int epfd) {
+    control(epfd, EPOLL_CTL_MOD, fd, EPOLLIN | EPOLLOUT, 77);
+    out(fd, epfd);
+    control(epfd, EPOLL_CTL_MOD, fd, EPOLLIN, 78);
+}
+static int modify(void) {
+    int fd = accepted_nonblocking(), epfd = epoll_create1(0);
+    control(epfd, EPOLL_CTL_ADD, fd, EPOLLIN, 78);
+    return pump(fd, epfd, modified);
+}
+
+static void modified_edge(int fd, int epfd) {
+    control(epfd, EPOLL_CTL_MOD, fd, EPOLLIN | EPOLLOUT | EPOLLET, 77);
+    out(fd, epfd);
+    control(epfd, EPOLL_CTL_MOD, fd, EPOLLIN | EPOLLET, 78);
+}
+static int modify_edge(void) {
+    int fd = accepted_nonblocking(), epfd = epoll_create1(0);
+    control(epfd, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLET, 78);
+    return pump(fd, epfd, modified_edge);
+}
+
+// An epoll within an epoll.
+static int inner;
+static void out_of_inner(int fd, int outer) {
+    (void)fd;
+    next(outer, 99);
+    CHECK(next(inner, 77) & EPOLLOUT);
+}
+static int nest(uint32_t within, uint32_t around) {
+    int fd = accepted_nonblocking(), outer = epoll_create1(0);
+    inner = epoll_create1(0);
+    control(inner, EPOLL_CTL_ADD, fd, EPOLLOUT | within, 77);
+    control(outer, EPOLL_CTL_ADD, inner, EPOLLIN | around, 99);
+    return pump(fd, outer, out_of_inner);
+}
+static int nested(void) { return nest(0, 0); }
+static int nested_edge(void) { return nest(EPOLLET, 0); }
+
+static void polled(int fd, int epfd) {
+    struct pollfd p = {epfd, POLLIN, 0};
+    expect(poll(&p, 1, 10000), 1, "poll");
+    out(fd, epfd);
+}
+static int poll_of_epoll(void) {
+    int fd = accepted_nonblocking(), epfd = epoll_create1(0);
+    control(epfd, EPOLL_CTL_ADD, fd, EPOLLOUT, 77);
+    return pump(fd, epfd, polled);
+}
+
+static void pwaited(int fd, int epfd) {
+    (void)fd;
+    struct epoll_event got;
+    sigset_t none;
+    sigemptyset(&none);
+    expect(epoll_pwait(epfd, &got, 1, 10000, &none), 1, "epoll_pwait");
+    CHECK(got.events & EPOLLOUT);
+}
+static int pwait(void) {
+    int fd = accepted_nonblocking(), epfd = epoll_create1(0);
+    control(epfd, EPOLL_CTL_ADD, fd, EPOLLOUT | EPOLLET, 77);
+    return pump(fd, epfd, pwaited);
+}
+
+static void pwaited2(int fd, int epfd) {
+    (void)fd;
+    struct epoll_event got;
+    expect(epoll_pwait2(epfd, &got, 1, &(struct timespec){10, 0}, NULL), 1, "epoll_pwait2");
+    CHECK(got.events & EPOLLOUT);
+}
+static int pwait2(void) {
+    int fd = accepted_nonblocking(), epfd = epoll_create1(0);
+    control(epfd, EPOLL_CTL_ADD, fd, EPOLLOUT, 77);
+    return pump(fd, epfd, pwaited2);
+}
+
+// The descriptor and its duplicate in one epoll, and in another.
+static int second;
+static void out_of_both(int fd, int epfd) {
+    (void)fd;
+    struct epoll_event got[4];
+    expect(epoll_wait(second, got, 4, 10000), 1, "epoll_wait");
+    uint64_t seen = 0;
+    int n = epoll_wait(epfd, got, 4, 10000);
+    for (int i = 0; i < n; i++) seen |= got[i].data.u64;
+    CHECK(n > 0 && (seen & ~3ull) == 0);
+}
+static int several(void) {
+    int fd = accepted_nonblocking(), epfd = epoll_create1(0), other = dup(fd);
+    second = epoll_create1(0);
+    control(epfd, EPOLL_CTL_ADD, fd, EPOLLOUT, 1);
+    control(epfd, EPOLL_CTL_ADD, other, EPOLLOUT, 2);
+    control(second, EPOLL_CTL_ADD, fd, EPOLLOUT, 4);
+    pump(fd, epfd, out_of_both);
+    return close(other);
+}
+
+// Waits on one thread, writes on another.
+static int handover;
+static void *waiter(void *epfd) {
+    for (uint64_t one_ = 1;;) {
+        struct epoll_event got;
+        int n = epoll_wait(*(int *)epfd, &got, 1, 10000);
+        if (n != 1) return NULL;
+        if (got.data.u64 == 5) return NULL;
+        CHECK(write(handover, &one_, 8) == 8);
+    }
+}
+static void told(int fd, int epfd) {
+    (void)fd, (void)epfd;
+    uint64_t count;
+    CHECK(poll(&(struct pollfd){handover, POLLIN, 0}, 1, 10000) == 1 && read(handover, &count, 8) == 8);
+}
+static int by_another_thread(void) {
+    int fd = accepted_nonblocking(), epfd = epoll_create1(0), stop = eventfd(1, 0);
+    pthread_t thread;
+    handover = eventfd(0, 0);
+    control(epfd, EPOLL_CTL_ADD, fd, EPOLLOUT | EPOLLET, 77);
+    CHECK(pthread_create(&thread, NULL, waiter, &epfd) == 0);
+    int status = pump(fd, epfd, told);
+    control(epfd, EPOLL_CTL_ADD, stop, EPOLLIN, 5);
+    CHECK(pthread_join(thread, NULL) == 0);
+    return status;
+}
+
+static int errors(void) {
+    int fd = accepted_nonblocking(), epfd = epoll_create1(0);
+    struct epoll_event event = {.events = EPOLLOUT};
+    expect(epoll_ctl(epfd, EPOLL_CTL_MOD, fd, &event), -1, "epoll_ctl");
+    say("%s", name_of(errno));
+    expect(epoll_ctl(epfd, EPOLL_CTL_DEL, fd, NULL), -1, "epoll_ctl");
+    say("%s", name_of(errno));
+    control(epfd, EPOLL_CTL_ADD, fd, EPOLLOUT | EPOLLET, 77);
+    expect(epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &event), -1, "epoll_ctl");
+    say("%s", name_of(errno));
+    expect(epoll_ctl(epfd, 9, fd, &event), -1, "epoll_ctl");
+    say("%s", name_of(errno));
+    expect(epoll_ctl(epfd, EPOLL_CTL_MOD, fd, NULL), -1, "epoll_ctl");
+    say("%s", name_of(errno));
+    expect(epoll_ctl(987, EPOLL_CTL_ADD, fd, &event), -1, "epoll_ctl");
+    say("%s", name_of(errno));
+    expect(epoll_ctl(fd, EPOLL_CTL_ADD, epfd, &event), -1, "epoll_ctl");
+    say("%s", name_of(errno));
+    event.events = EPOLLOUT | EPOLLONESHOT | EPOLLEXCLUSIVE;
+    int other = epoll_create1(0);
+    expect(epoll_ctl(other, EPOLL_CTL_ADD, fd, &event), -1, "epoll_ctl");
+    say("%s", name_of(errno));
+    expect(epoll_wait(epfd, &event, 0, 0), -1, "epoll_wait");
+    say("%s", name_of(errno));
+    expect(epoll_wait(fd, &event, 1, 0), -1, "epoll_wait");
+    say("%s", name_of(errno));
+    return pump(fd, epfd, out);
+}
+
+// Nothing to write to, for a client that does not read; its reset still comes through.
+static int reset_meanwhile(void) {
+    int fd = accepted_nonblocking(), epfd = epoll_create1(0);
+    on_signal(SIGPIPE, SIG_IGN, 0);
+    control(epfd, EPOLL_CTL_ADD, fd, EPOLLOUT | EPOLLET, 77);
+    uint32_t events;
+    do {
+        while (write(fd, data, 50000) > 0) {}
+        events = next(epfd, 77);
+    } while (!(events & (EPOLLERR | EPOLLHUP)));
+    say("%d %d", !!(events & EPOLLERR), !!(events & EPOLLHUP));
+    return 0;
+}
+
+static int talk_meanwhile(void) {
+    int fd = accepted_nonblocking(), epfd = epoll_create1(0);
+    control(epfd, EPOLL_CTL_ADD, fd, EPOLLOUT | EPOLLIN, 77);
+    uint32_t events;
+    do {
+        while (write(fd, data, 50000) > 0) {}
+        events = next(epfd, 77);
+    } while (!(events & EPOLLIN));
+    char got[16];
+    ssize_t n = read(fd, got, sizeof got);
+    say("%.*s", (int)n, got);
+    return 0;
+}
+
+static int timeouts(void) {
+    int fd = accepted_nonblocking(), epfd = epoll_create1(0), n;
+    struct epoll_event got;
+    control(epfd, EPOLL_CTL_ADD, fd, EPOLLOUT, 77);
+    double since;
+    do {
+        while (write(fd, data, 50000) > 0) {}
+        since = now();
+    } while ((n = epoll_wait(epfd, &got, 1, 400)) > 0);
+    CHECK(n == 0 && now() - since > 0.39 && now() - since < 5);
+    say("timed out");
+    return 0;
+}
+
+const struct peer_case epoll_cases[] = {
+    {"epoll", "", level},
+    {"epoll-edge", "", edge},
+    {"epoll-edge-short", "", edge_short},
+    {"epoll-oneshot", "", oneshot},
+    {"epoll-oneshot-edge", "", oneshot_edge},
+    {"epoll-exclusive", "", exclusive},
+    {"epoll-exclusive-edge", "", exclusive_edge},
+    {"epoll-add-and-delete", "", add_and_delete},
+    {"epoll-modify", "", modify},
+    {"epoll-modify-edge", "", modify_edge},
+    {"epoll-nested", "", nested},
+    {"epoll-nested-edge", "", nested_edge},
+    {"epoll-polled", "", poll_of_epoll},
+    {"epoll-pwait", "", pwait},
+    {"epoll-pwait2", "", pwait2},
+    {"epoll-several", "", several},
+    {"epoll-by-another-thread", "", by_another_thread},
+    {"epoll-errors", "", errors},
+    {"epoll-reset-meanwhile", "client=hold-and-reset sndbuf=100000", reset_meanwhile},
+    {"epoll-talk-meanwhile", "client=hold-and-talk sndbuf=100000", talk_meanwhile},
+    {"epoll-timeouts", "client=hold sndbuf=100000", timeouts},
+    {0},
+};

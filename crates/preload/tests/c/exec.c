@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// Connections handed to another program: inetd, sshd, CGI.
+#include "peer.h"
+#include <spawn.h>
+
+extern char **environ;
+static char fd_text[16];
+static char *self[] = {"/proc/self/exe", "--inherited", fd_text, NULL};
+
+static int prepared(void) {
+    int fd = accepted();
+    snprintf(fd_text, sizeof fd_text, "%d", fd);
+    return fd;
+}
+
+static int by_exec(void) {
+    prepared();
+    execv(self[0], self);
+    return 9;
+}
+
+static int exec_after_writing(void) {
+    put(prepared(), 0, 100000);
+    execv(self[0], self);
+    return 9;
+}
+
+static int fork_and_exec(void) {
+    int fd = prepared();
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        execv(self[0], self);
+        _exit(9);
+    }
+    CHECK(close(fd) == 0);
+    reap(child);
+    return 0;
+}
+
+static int vfork_and_exec(void) {
+    int fd = prepared();
+    put(fd, 0, 50000);
+    pid_t child = vfork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        execv(self[0], self);
+        _exit(9);
+    }
+    reap(child);
+    // The parent's descriptors are as they were.
+    put(fd, 0, 100000);
+    return close(fd);
+}
+
+// What a vfork child closes it closes for itself, although it writes in the parent's memory.
+static int vfork_and_close(void) {
+    int fd = prepared(), other = dup(fd);
+    put(fd, 0, 50000);
+    pid_t child = vfork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        close(fd);
+        dup2(0, other);
+        execv("/bin/true", (char *[]){"true", NULL});
+        _exit(9);
+    }
+    reap(child);
+    put(fd, 50000, 100000);
+    put(other, 100000, TOTAL);
+    CHECK(close(other) == 0);
+    return close(fd);
+}
+
+static int by_posix_spawn(void) {
+    int fd = prepared();
+    put(fd, 0, 50000);
+    pid_t child;
+    posix_spawn_file_actions_t actions;
+    CHECK(posix_spawn_file_actions_init(&actions) == 0);
+    CHECK(posix_spawn_file_actions_adddup2(&actions, fd, 70) == 0 && posix_spawn_file_actions_addclose(&actions, fd) == 0);
+    snprintf(fd_text, sizeof fd_text, "70");
+    CHECK(posix_spawn(&child, self[0], &actions, NULL, self, environ) == 0);
+    reap(child);
+    put(fd, 50000, 100000);
+    return close(fd);
+}
+
+// As inetd does it, with programs that know nothing of networks.
+static int inetd(const char *script) {
+    int fd = accepted();
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        dup2(fd, 0);
+        dup2(fd, 1);
+        dup2(fd, 2);
+        close(fd);
+        execl("/bin/sh", "sh", "-c", script, NULL);
+        _exit(9);
+    }
+    CHECK(close(fd) == 0);
+    reap(child);
+    return 0;
+}
+
+static int inetd_shell(void) { return inetd("i=0; while [ $i -lt 3000 ]; do echo \"line $i of the shell\"; i=$((i+1)); done"); }
+static int inetd_cat(void) { return inetd("head -c 300000 /dev/zero | cat; head -c 100000 /dev/zero; seq 20000; ls /nowhere 2>/dev/null; printf end"); }
+static int inetd_reads(void) { return inetd("read what; echo \"you said $what\"; head -c 200000 /dev/zero"); }
+
+static int system_meanwhile(void) {
+    int fd = accepted();
+    put(fd, 0, 100000);
+    CHECK(system("exit 3") == 3 << 8);
+    FILE *f = popen("echo from a pipe", "r");
+    char line[100];
+    CHECK(f && fgets(line, sizeof line, f) && pclose(f) == 0);
+    say("%.*s", (int)strcspn(line, "\n"), line);
+    put(fd, 100000, TOTAL);
+    return close(fd);
+}
+
+// Without the environment the new program is not ours: the connection goes on as plain TCP.
+static int bare_environment(void) {
+    int fd = prepared();
+    put(fd, 0, 100000);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        execve(self[0], self, (char *[]){NULL});
+        _exit(9);
+    }
+    CHECK(close(fd) == 0);
+    reap(child);
+    return 0;
+}
+
+static int failed_exec(void) {
+    int fd = prepared();
+    put(fd, 0, 50000);
+    expect(execl("/no/such/program", "x", NULL), -1, "execl");
+    say("%s", name_of(errno));
+    put(fd, 50000, TOTAL);
+    return close(fd);
+}
+
+const struct peer_case exec_cases[] = {
+    {"exec", "", by_exec},
+    {"exec-after-writing", "", exec_after_writing},
+    {"fork-and-exec", "", fork_and_exec},
+    {"vfork-and-exec", "", vfork_and_exec},
+    {"vfork-and-close", "", vfork_and_close},
+    {"posix-spawn", "", by_posix_spawn},
+    {"inetd-shell", "", inetd_shell},
+    {"inetd-cat", "", inetd_cat},
+    {"inetd-reads", "client=ask", inetd_reads},
+    {"system-meanwhile", "", system_meanwhile},
+    {"bare-environment", "", bare_environment},
+    {"failed-exec", "", failed_exec},
+    {0},
+};

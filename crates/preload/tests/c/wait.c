@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// Non-blocking writes, and every way but epoll to wait until one may write again.
+#include "peer.h"
+
+// The compiler must not know how many, or a hardened build would not check.
+static volatile nfds_t one = 1;
+
+// Writes TOTAL bytes; `waits` returns when one may write. A wait that returns at once without cause would be a busy loop.
+static int pump(int fd, void (*waits)(int)) {
+    size_t at = 0, waited = 0;
+    while (at < TOTAL) {
+        size_t n = TOTAL - at < 20000 ? TOTAL - at : 20000;
+        ssize_t wrote = write(fd, data + at, n);
+        if (wrote > 0) {
+            at += wrote;
+        } else {
+            CHECK(wrote < 0 && errno == EAGAIN);
+            waits(fd);
+            waited++;
+        }
+    }
+    if (waited > 2000) say("a busy loop");
+    return close(fd);
+}
+
+static void in_poll(int fd) {
+    struct pollfd p[3] = {{-1, POLLOUT, 7}, {fd, POLLIN | POLLOUT, 0}, {0, 0, 0}};
+    nfds_t n = one + 1;
+    expect(poll(p, n, 10000), 1, "poll");
+    CHECK(p[0].revents == 0 && p[1].revents & POLLOUT);
+}
+
+static void in_ppoll(int fd) {
+    struct pollfd p = {fd, POLLOUT, 0};
+    sigset_t none;
+    sigemptyset(&none);
+    expect(ppoll(&p, one, &(struct timespec){10, 0}, &none), 1, "ppoll");
+    CHECK(p.revents == POLLOUT);
+}
+
+static void in_select(int fd) {
+    fd_set in, out;
+    FD_ZERO(&in);
+    FD_ZERO(&out);
+    FD_SET(fd, &in);
+    FD_SET(fd, &out);
+    expect(select(fd + 1, &in, &out, NULL, &(struct timeval){10, 0}), 1, "select");
+    CHECK(FD_ISSET(fd, &out) && !FD_ISSET(fd, &in));
+}
+
+static void in_pselect(int fd) {
+    fd_set out;
+    FD_ZERO(&out);
+    FD_SET(fd, &out);
+    struct timespec limit = {10, 0};
+    expect(pselect(fd + 1, NULL, &out, NULL, &limit, NULL), 1, "pselect");
+    CHECK(FD_ISSET(fd, &out) && limit.tv_sec == 10);
+}
+
+static int by_poll(void) { return pump(accepted_nonblocking(), in_poll); }
+static int by_ppoll(void) { return pump(accepted_nonblocking(), in_ppoll); }
+static int by_select(void) { return pump(accepted_nonblocking(), in_select); }
+static int by_pselect(void) { return pump(accepted_nonblocking(), in_pselect); }
+
+// Looks again and again without waiting, as some event loops do.
+static void in_turns(int fd) {
+    for (int i = 0; i < 10000; i++) {
+        struct pollfd p = {fd, POLLOUT, 0};
+        if (poll(&p, one, 0) == 1) return;
+        nap(0.001);
+    }
+    CHECK(!"writable");
+}
+static int by_turns(void) { return pump(accepted_nonblocking(), in_turns); }
+
+// A blocking connection, written to without waiting.
+static int by_dontwait(void) {
+    int fd = accepted();
+    for (size_t at = 0; at < TOTAL;) {
+        struct iovec v = {data + at, TOTAL - at};
+        struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1};
+        ssize_t n = sendmsg(fd, &m, MSG_DONTWAIT);
+        if (n < 0) {
+            CHECK(errno == EAGAIN);
+            in_poll(fd);
+        } else {
+            at += n;
+        }
+    }
+    return close(fd);
+}
+
+static int by_ioctl(void) {
+    int fd = accepted(), on = 1;
+    CHECK(ioctl(fd, FIONBIO, &on) == 0);
+    return pump(fd, in_poll);
+}
+
+// Every call that writes, without waiting: partly, or EAGAIN.
+static int by_every_call(void) {
+    int fd = accepted_nonblocking(), from = file_of(TOTAL), pipe_[2];
+    size_t at = 0, piped = 0;
+    CHECK(pipe(pipe_) == 0);
+    for (int turn = 0; at < TOTAL; turn++) {
+        size_t n = TOTAL - at < 9000 ? TOTAL - at : 9000, part = n / 3;
+        struct iovec v[3] = {{data + at, part}, {data + at + part, part}, {data + at + 2 * part, n - 2 * part}};
+        struct msghdr m = {.msg_iov = v, .msg_iovlen = 3};
+        struct mmsghdr two[2] = {{{.msg_iov = v, .msg_iovlen = 1}, 0}, {{.msg_iov = v + 1, .msg_iovlen = 2}, 0}};
+        off_t offset = at;
+        ssize_t wrote;
+        switch (piped ? 7 : turn % 8) {
+        case 0: wrote = write(fd, data + at, n); break;
+        case 1: wrote = writev(fd, v, 3); break;
+        case 2: wrote = send(fd, data + at, n, 0); break;
+        case 3: wrote = sendto(fd, data + at, n, 0, NULL, 0); break;
+        case 4: wrote = sendmsg(fd, &m, 0); break;
+        case 5:
+            wrote = sendmmsg(fd, two, 2, 0);
+            // How many messages, and of each how much; after one that is short there is no next.
+            if (wrote > 0) {
+                size_t first = two[0].msg_len, second = wrote == 2 ? two[1].msg_len : 0;
+                CHECK(first == part || wrote == 1);
+                wrote = first + second;
+            }
+            break;
+        case 6:
+            wrote = sendfile(fd, from, &offset, n);
+            CHECK(wrote < 0 || offset == (off_t)at + wrote);
+            break;
+        default:
+            if (!piped) expect(piped = write(pipe_[1], data + at, n), n, "write to the pipe");
+            wrote = splice(pipe_[0], NULL, fd, NULL, piped, SPLICE_F_NONBLOCK);
+            if (wrote > 0) piped -= wrote;
+        }
+        if (wrote < 0) {
+            CHECK(errno == EAGAIN);
+            in_poll(fd);
+        } else {
+            at += wrote;
+        }
+    }
+    return close(fd);
+}
+
+static void fill(int fd) {
+    while (write(fd, data, 50000) > 0) {}
+    CHECK(errno == EAGAIN);
+}
+
+// The client does not read: nothing may be writable for ever, and a wait has to end in time.
+static int timeouts(void) {
+    int fd = accepted_nonblocking();
+    double since;
+    do {
+        fill(fd);
+        since = now();
+    } while (poll(&(struct pollfd){fd, POLLOUT, 0}, one, 400) != 0);
+    CHECK(now() - since > 0.39 && now() - since < 5);
+    fd_set out;
+    do {
+        fill(fd);
+        FD_ZERO(&out);
+        FD_SET(fd, &out);
+        since = now();
+    } while (select(fd + 1, NULL, &out, NULL, &(struct timeval){0, 400000}) != 0);
+    CHECK(now() - since > 0.39 && now() - since < 5 && !FD_ISSET(fd, &out));
+    say("timed out");
+    return 0;
+}
+
+static volatile sig_atomic_t rang;
+static void ring(int signal) {
+    (void)signal;
+    rang++;
+}
+
+static int interrupted(void) {
+    int fd = accepted_nonblocking();
+    sigset_t alarm_, none;
+    sigemptyset(&none);
+    sigemptyset(&alarm_);
+    sigaddset(&alarm_, SIGALRM);
+    on_signal(SIGALRM, ring, SA_RESTART);
+    struct pollfd p = {fd, POLLOUT, 0};
+    do fill(fd);
+    while (poll(&p, one, 400) != 0);
+    alarm_every(200);
+    // Waiting calls are never restarted.
+    expect(poll(&p, one, 10000), -1, "poll");
+    say("%s", name_of(errno));
+    CHECK(sigprocmask(SIG_BLOCK, &alarm_, NULL) == 0);
+    nap(0.3);
+    rang = 0;
+    // Pending outside, let in inside.
+    expect(ppoll(&p, one, &(struct timespec){10, 0}, &none), -1, "ppoll");
+    say("%s %d", name_of(errno), rang > 0);
+    fd_set out;
+    FD_ZERO(&out);
+    FD_SET(fd, &out);
+    expect(pselect(fd + 1, NULL, &out, NULL, &(struct timespec){10, 0}, &none), -1, "pselect");
+    say("%s %d", name_of(errno), rang > 1);
+    return 0;
+}
+
+// While there is no room to write the client says something.
+static int readable_meanwhile(void) {
+    int fd = accepted_nonblocking();
+    struct pollfd p = {fd, POLLIN | POLLOUT, 0};
+    do {
+        fill(fd);
+        p.revents = 0;
+        expect(poll(&p, one, 10000), 1, "poll");
+    } while (!(p.revents & POLLIN));
+    char got[16];
+    ssize_t n = read(fd, got, sizeof got);
+    say("%.*s", (int)n, got);
+    return 0;
+}
+
+static int reset_meanwhile(void) {
+    int fd = accepted_nonblocking();
+    on_signal(SIGPIPE, SIG_IGN, 0);
+    struct pollfd p = {fd, POLLOUT, 0};
+    do {
+        while (write(fd, data, 50000) > 0) {}
+        p.revents = 0;
+        expect(poll(&p, one, 10000), 1, "poll");
+    } while (!(p.revents & (POLLERR | POLLHUP)));
+    say("%d %d", !!(p.revents & POLLERR), !!(p.revents & POLLHUP));
+    return 0;
+}
+
+static int errors_of_poll(void) {
+    int fd = accepted_nonblocking();
+    struct pollfd p[2] = {{fd, POLLIN, 0}, {987, POLLOUT, 0}};
+    expect(poll(p, one + 1, 1000), 1, "poll");
+    say("%d", p[1].revents == POLLNVAL);
+    expect(poll(NULL, 0, 10), 0, "poll");
+    expect(poll((struct pollfd *)8, one, 10), -1, "poll");
+    say("%s", name_of(errno));
+    expect(select(-1, NULL, NULL, NULL, NULL), -1, "select");
+    say("%s", name_of(errno));
+    fd_set out;
+    FD_ZERO(&out);
+    FD_SET(fd, &out);
+    FD_SET(40, &out);
+    expect(select(41, NULL, &out, NULL, NULL), -1, "select");
+    say("%s", name_of(errno));
+    return pump(fd, in_select);
+}
+
+// Signal-driven: told by SIGIO when there is room again.
+static int by_sigio(void) {
+    int fd = accepted_nonblocking();
+    sigset_t io;
+    sigemptyset(&io);
+    sigaddset(&io, SIGIO);
+    CHECK(sigprocmask(SIG_BLOCK, &io, NULL) == 0);
+    CHECK(fcntl(fd, F_SETOWN, getpid()) == 0 && fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_ASYNC) == 0);
+    for (size_t at = 0; at < BIG;) {
+        ssize_t n = write(fd, data + at, BIG - at);
+        if (n > 0) at += n;
+        else if (errno == EAGAIN) CHECK(sigtimedwait(&io, NULL, &(struct timespec){10, 0}) == SIGIO);
+        else CHECK(!"written");
+    }
+    return close(fd);
+}
+
+const struct peer_case wait_cases[] = {
+    {"poll", "", by_poll},
+    {"ppoll", "", by_ppoll},
+    {"select", "", by_select},
+    {"pselect", "", by_pselect},
+    {"poll-in-turns", "", by_turns},
+    {"dontwait", "", by_dontwait},
+    {"fionbio", "", by_ioctl},
+    {"every-call", "", by_every_call},
+    {"timeouts", "client=hold sndbuf=100000", timeouts},
+    {"interrupted-waits", "client=hold sndbuf=100000", interrupted},
+    {"readable-meanwhile", "client=hold-and-talk sndbuf=100000", readable_meanwhile},
+    {"reset-meanwhile", "client=hold-and-reset sndbuf=100000", reset_meanwhile},
+    {"errors-of-poll", "", errors_of_poll},
+    {"sigio", "gate=maybe", by_sigio},
+    {0},
+};

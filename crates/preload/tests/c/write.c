@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// Every call that writes, on a blocking connection: each must take all it is given, as under plain TCP.
+#include "peer.h"
+#include <linux/errqueue.h>
+
+static int by_write(void) {
+    int fd = accepted();
+    static const size_t sizes[] = {1, 10, 100, 1447, 1448, 1449, 10000, 60000};
+    size_t at = 0;
+    for (int i = 0; at < TOTAL; i++) {
+        size_t n = sizes[i % 8];
+        if (n > TOTAL - at) n = TOTAL - at;
+        expect(write(fd, data + at, n), n, "write");
+        at += n;
+    }
+    return close(fd);
+}
+
+static int by_small_writes(void) {
+    int fd = accepted();
+    for (size_t at = 0; at < 30000; at += 30) expect(write(fd, data + at, 30), 30, "write");
+    return close(fd);
+}
+
+static int pieces(struct iovec *v, int count, size_t from, size_t each) {
+    for (int i = 0; i < count; i++) v[i] = (struct iovec){data + from + i * each, each};
+    return count;
+}
+
+static int by_writev(void) {
+    int fd = accepted();
+    struct iovec v[8];
+    for (size_t at = 0; at < TOTAL; at += 8 * 5000) expect(writev(fd, v, pieces(v, 8, at, 5000)), 8 * 5000, "writev");
+    return close(fd);
+}
+
+static int by_long_writev(void) {
+    int fd = accepted();
+    static struct iovec v[1024];
+    for (size_t at = 0; at < TOTAL; at += 100000) {
+        pieces(v, 1000, at, 100);
+        // Empty pieces are allowed, also without an address.
+        for (int i = 1000; i < 1024; i++) v[i] = (struct iovec){NULL, 0};
+        expect(writev(fd, v, 1024), 100000, "writev");
+    }
+    return close(fd);
+}
+
+static int by_send(void) {
+    int fd = accepted();
+    for (size_t at = 0; at < TOTAL; at += 20000) expect(send(fd, data + at, 20000, 0), 20000, "send");
+    return close(fd);
+}
+
+static int by_sendto(void) {
+    int fd = accepted();
+    struct sockaddr_in to;
+    socklen_t len = sizeof to;
+    CHECK(getpeername(fd, (struct sockaddr *)&to, &len) == 0);
+    // On a stream the address is ignored, with or without one.
+    for (size_t at = 0; at < TOTAL; at += 40000) {
+        expect(sendto(fd, data + at, 20000, 0, NULL, 0), 20000, "sendto");
+        expect(sendto(fd, data + at + 20000, 20000, MSG_NOSIGNAL, (struct sockaddr *)&to, len), 20000, "sendto");
+    }
+    return close(fd);
+}
+
+static int by_sendmsg(void) {
+    int fd = accepted();
+    static struct iovec v[200];
+    for (size_t at = 0; at < TOTAL; at += 40000) {
+        struct msghdr m = {.msg_iov = v, .msg_iovlen = pieces(v, 200, at, 200)};
+        expect(sendmsg(fd, &m, 0), 40000, "sendmsg");
+        CHECK(m.msg_iov == v && m.msg_iovlen == 200 && v[0].iov_base == data + at && v[199].iov_len == 200);
+    }
+    return close(fd);
+}
+
+static int by_sendmmsg(void) {
+    int fd = accepted();
+    struct iovec v[8][3];
+    struct mmsghdr m[8];
+    for (size_t at = 0; at < TOTAL; at += 8 * 5000) {
+        memset(m, 0, sizeof m);
+        for (int i = 0; i < 8; i++) {
+            char *from = data + at + i * 5000;
+            v[i][0] = (struct iovec){from, 1000};
+            v[i][1] = (struct iovec){from + 1000, 1500};
+            v[i][2] = (struct iovec){from + 2500, 2500};
+            m[i].msg_hdr.msg_iov = v[i];
+            m[i].msg_hdr.msg_iovlen = 3;
+        }
+        expect(sendmmsg(fd, m, 8, 0), 8, "sendmmsg");
+        for (int i = 0; i < 8; i++) expect(m[i].msg_len, 5000, "a message of sendmmsg");
+    }
+    return close(fd);
+}
+
+static int by_sendfile(void) {
+    int fd = accepted(), from = file_of(TOTAL);
+    expect(sendfile(fd, from, NULL, 150000), 150000, "sendfile");
+    expect(lseek(from, 0, SEEK_CUR), 150000, "the file's position");
+    // More than there is: what there is.
+    expect(sendfile(fd, from, NULL, 150000), TOTAL - 150000, "sendfile");
+    expect(sendfile(fd, from, NULL, 10), 0, "sendfile at the end");
+    return close(fd);
+}
+
+static int by_sendfile_offset(void) {
+    int fd = accepted(), from = file_of(TOTAL);
+    off_t at = 0;
+    expect(sendfile(fd, from, &at, 1000), 1000, "sendfile");
+    expect(at, 1000, "the offset");
+    expect(sendfile(fd, from, &at, TOTAL), TOTAL - 1000, "sendfile");
+    expect(at, TOTAL, "the offset");
+    expect(lseek(from, 0, SEEK_CUR), 0, "the file's position");
+    return close(fd);
+}
+
+static int by_splice(void) {
+    int fd = accepted(), pipe_[2];
+    CHECK(pipe(pipe_) == 0);
+    for (size_t at = 0; at < TOTAL; at += 50000) {
+        expect(write(pipe_[1], data + at, 50000), 50000, "write to the pipe");
+        for (size_t left = 50000; left > 0;) {
+            ssize_t n = splice(pipe_[0], NULL, fd, NULL, left, SPLICE_F_MOVE | SPLICE_F_MORE);
+            CHECK(n > 0);
+            left -= n;
+        }
+    }
+    return close(fd);
+}
+
+static int by_splice_of_a_file(void) {
+    int fd = accepted(), from = file_of(TOTAL), pipe_[2];
+    CHECK(pipe(pipe_) == 0);
+    ssize_t in;
+    while ((in = splice(from, NULL, pipe_[1], NULL, 65536, 0)) > 0)
+        while (in > 0) {
+            ssize_t n = splice(pipe_[0], NULL, fd, NULL, in, 0);
+            CHECK(n > 0);
+            in -= n;
+        }
+    CHECK(in == 0);
+    return close(fd);
+}
+
+static int by_fprintf(void) {
+    FILE *f = fdopen(accepted(), "w");
+    CHECK(f);
+    for (int i = 0; i < 10000; i++) CHECK(fprintf(f, "line %d of many\n", i) > 0);
+    CHECK(fflush(f) == 0);
+    for (int i = 0; i < 10000; i++) CHECK(fputs("more\n", f) >= 0 && putc('.', f) == '.');
+    return fclose(f);
+}
+
+static int by_fwrite(void) {
+    FILE *f = fdopen(accepted(), "w");
+    CHECK(f);
+    expect(fwrite(data, 1, 100, f), 100, "fwrite");
+    expect(fwrite(data + 100, 1, TOTAL - 100, f), TOTAL - 100, "fwrite");
+    return fclose(f);
+}
+
+static int by_unbuffered_stdio(void) {
+    FILE *f = fdopen(accepted(), "w");
+    CHECK(f && setvbuf(f, NULL, _IONBF, 0) == 0);
+    for (size_t at = 0; at < TOTAL; at += 20000) expect(fwrite(data + at, 1, 20000, f), 20000, "fwrite");
+    return fclose(f);
+}
+
+static int by_stdio_both_ways(void) {
+    int fd = accepted();
+    FILE *in = fdopen(fd, "r"), *out = fdopen(dup(fd), "w");
+    char line[100];
+    CHECK(in && out && fgets(line, sizeof line, in));
+    line[strcspn(line, "\n")] = 0;
+    say("asked for %s", line);
+    for (int i = 0; i < 10000; i++) CHECK(fprintf(out, "answer %d\n", i) > 0);
+    CHECK(fclose(out) == 0);
+    return fclose(in);
+}
+
+static int by_stdio_for_both(void) {
+    FILE *f = fdopen(accepted(), "r+");
+    char line[100];
+    CHECK(f && fgets(line, sizeof line, f));
+    for (int i = 0; i < 10000; i++) CHECK(fprintf(f, "answer %d\n", i) > 0);
+    return fclose(f);
+}
+
+// As under inetd: the connection is standard output. What is left in stdio's buffer is written by exit().
+static int by_printf(void) {
+    int fd = accepted(), out = dup(1);
+    char number[16];
+    snprintf(number, sizeof number, "%d", out);
+    setenv("PEER_OUT", number, 1);
+    CHECK(dup2(fd, 1) == 1 && close(fd) == 0);
+    for (int i = 0; i < 5000; i++) {
+        printf("line %d\n", i);
+        puts("puts");
+        putchar('c');
+        fwrite(data, 1, 11, stdout);
+    }
+    return 0;
+}
+
+static int by_stderr(void) {
+    int fd = accepted();
+    CHECK(dup2(fd, 2) == 2 && close(fd) == 0);
+    errno = ENOENT;
+    for (int i = 0; i < 2000; i++) {
+        fprintf(stderr, "line %d\n", i);
+        perror("perror");
+    }
+    return 0;
+}
+
+static int by_dprintf(void) {
+    int fd = accepted();
+    for (int i = 0; i < 5000; i++) CHECK(dprintf(fd, "line %d of dprintf\n", i) > 0);
+    return close(fd);
+}
+
+static int by_send_more(void) {
+    int fd = accepted();
+    for (size_t at = 0; at < TOTAL; at += 2000) {
+        expect(send(fd, data + at, 700, MSG_MORE), 700, "send");
+        expect(send(fd, data + at + 700, 1300, at + 2000 < TOTAL ? MSG_MORE : 0), 1300, "send");
+    }
+    return close(fd);
+}
+
+static int by_cork(void) {
+    int fd = accepted(), on = 1, off = 0;
+    for (size_t at = 0; at < TOTAL; at += 20000) {
+        CHECK(setsockopt(fd, IPPROTO_TCP, TCP_CORK, &on, sizeof on) == 0);
+        for (int i = 0; i < 20; i++) expect(write(fd, data + at + i * 1000, 1000), 1000, "write");
+        CHECK(setsockopt(fd, IPPROTO_TCP, TCP_CORK, &off, sizeof off) == 0);
+    }
+    return close(fd);
+}
+
+static int by_nodelay(void) {
+    int fd = accepted(), on = 1;
+    CHECK(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0);
+    for (size_t at = 0; at < TOTAL; at += 100) expect(write(fd, data + at, 100), 100, "write");
+    return close(fd);
+}
+
+static int by_oob(void) {
+    int fd = accepted();
+    put(fd, 0, 50000);
+    expect(send(fd, "!", 1, MSG_OOB), 1, "send");
+    put(fd, 50000, TOTAL);
+    return close(fd);
+}
+
+// Each call has a number, and the kernel says when its memory may be used again: a call that became two would mislead.
+static int by_zerocopy(void) {
+    int fd = accepted(), on = 1;
+    if (setsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &on, sizeof on) != 0) return say("no SO_ZEROCOPY here"), put(fd, 0, TOTAL), 0;
+    uint32_t calls = 0, done = 0;
+    for (size_t at = 0; at < TOTAL; at += 20000, calls++) expect(send(fd, data + at, 20000, MSG_ZEROCOPY), 20000, "send");
+    while (done < calls) {
+        struct pollfd p = {fd, 0, 0};
+        CHECK(poll(&p, 1, 10000) == 1);
+        char control[128];
+        struct msghdr m = {.msg_control = control, .msg_controllen = sizeof control};
+        if (recvmsg(fd, &m, MSG_ERRQUEUE) < 0) {
+            CHECK(errno == EAGAIN);
+            continue;
+        }
+        struct sock_extended_err *e = (void *)CMSG_DATA(CMSG_FIRSTHDR(&m));
+        CHECK(e->ee_origin == SO_EE_ORIGIN_ZEROCOPY && e->ee_info == done);
+        done = e->ee_data + 1;
+    }
+    expect(done, calls, "the number of notifications");
+    return close(fd);
+}
+
+static int over_v6(void) {
+    struct sockaddr_in6 from;
+    socklen_t len = sizeof from;
+    char text[64];
+    int fd = accept(listener(), (struct sockaddr *)&from, &len);
+    CHECK(fd >= 0 && inet_ntop(AF_INET6, &from.sin6_addr, text, sizeof text));
+    say("from %s", text);
+    put(fd, 0, TOTAL);
+    return close(fd);
+}
+
+const struct peer_case write_cases[] = {
+    {"write", "", by_write},
+    {"small-writes", "", by_small_writes},
+    {"writev", "", by_writev},
+    {"long-writev", "", by_long_writev},
+    {"send", "", by_send},
+    {"sendto", "", by_sendto},
+    {"sendmsg", "", by_sendmsg},
+    {"sendmmsg", "", by_sendmmsg},
+    {"sendfile", "", by_sendfile},
+    {"sendfile-offset", "", by_sendfile_offset},
+    {"splice", "", by_splice},
+    {"splice-of-a-file", "", by_splice_of_a_file},
+    {"fprintf", "", by_fprintf},
+    {"fwrite", "", by_fwrite},
+    {"unbuffered-stdio", "", by_unbuffered_stdio},
+    {"stdio-both-ways", "client=ask", by_stdio_both_ways},
+    {"stdio-for-both", "client=ask", by_stdio_for_both},
+    {"printf", "", by_printf},
+    {"stderr", "", by_stderr},
+    {"dprintf", "", by_dprintf},
+    {"send-more", "", by_send_more},
+    {"cork", "", by_cork},
+    {"nodelay", "", by_nodelay},
+    {"oob", "", by_oob},
+    {"zerocopy", "", by_zerocopy},
+    {"ipv6", "address=::1", over_v6},
+    {"ipv4-mapped", "address=::", over_v6},
+    {0},
+};
