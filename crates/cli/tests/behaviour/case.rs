@@ -13,8 +13,8 @@ pub(crate) struct Case {
     pub(crate) send_buffer: Option<String>,
     /// The gate has to shut at least once; where a program can only be left alone it need not.
     pub(crate) gated: bool,
-    /// Connections have to be controlled.
-    pub(crate) controlled: bool,
+    /// So many connections have to be controlled at least; otherwise one for each client.
+    pub(crate) controlled: Option<u64>,
 }
 
 /// What the other end does.
@@ -95,7 +95,7 @@ impl Case {
             address: "127.0.0.1".to_owned(),
             send_buffer: None,
             gated: true,
-            controlled: true,
+            controlled: None,
         };
         for word in words {
             match word.split_once('=').unwrap() {
@@ -104,7 +104,8 @@ impl Case {
                 ("address", address) => address.clone_into(&mut case.address),
                 ("sndbuf", bytes) => case.send_buffer = Some(bytes.to_owned()),
                 ("gate", "maybe") => case.gated = false,
-                ("connections", "maybe") => case.controlled = false,
+                ("connections", "maybe") => case.controlled = Some(0),
+                ("connections", n) => case.controlled = Some(n.parse().unwrap()),
                 other => panic!("{other:?} in {line}"),
             }
         }

@@ -335,7 +335,8 @@ impl Outcome {
         };
         let number = |field: &str| report[field].as_u64().unwrap_or(0);
         let mut wrong = Vec::new();
-        if case.controlled && number("connections") < case.clients as u64 {
+        let least = case.controlled.unwrap_or(case.clients as u64);
+        if number("connections") < least {
             wrong.push(format!("{} connections controlled", number("connections")));
         }
         if case.gated && number("gate_closed") == 0 {

@@ -145,7 +145,7 @@ const struct peer_case connect_cases[] = {
     {"connect-refused", "client=sink", refused},
     {"connect-again", "client=sink", reconnected},
     {"connect-and-accept", "client=both", both_roles},
-    {"connect-fast-open", "client=sink gate=maybe", fast_open},
+    {"connect-fast-open", "client=sink connections=maybe gate=maybe", fast_open},
     {"connect-in-a-child", "client=sink", in_a_child},
     {0},
 };

@@ -60,7 +60,8 @@ static int over_another(void) {
 }
 
 static int shared_flags(void) {
-    int fd = accepted(), other = dup(fd);
+    int fd = accepted_nonblocking(), other = dup(fd);
+    set_nonblocking(fd, 0);
     set_nonblocking(other, 1);
     size_t at = 0;
     while (at < TOTAL) {

@@ -104,7 +104,7 @@ static int inetd(const char *script) {
     return 0;
 }
 
-static int inetd_shell(void) { return inetd("i=0; while [ $i -lt 3000 ]; do echo \"line $i of the shell\"; i=$((i+1)); done"); }
+static int inetd_shell(void) { return inetd("i=0; while [ $i -lt 6000 ]; do echo \"line $i of the shell\"; i=$((i+1)); done"); }
 static int inetd_cat(void) { return inetd("head -c 300000 /dev/zero | cat; head -c 100000 /dev/zero; seq 20000; ls /nowhere 2>/dev/null; printf end"); }
 static int inetd_reads(void) { return inetd("read what; echo \"you said $what\"; head -c 200000 /dev/zero"); }
 
@@ -151,7 +151,7 @@ const struct peer_case exec_cases[] = {
     {"vfork-and-exec", "", vfork_and_exec},
     {"vfork-and-close", "", vfork_and_close},
     {"posix-spawn", "", by_posix_spawn},
-    {"inetd-shell", "", inetd_shell},
+    {"inetd-shell", "gate=maybe", inetd_shell},
     {"inetd-cat", "", inetd_cat},
     {"inetd-reads", "client=ask", inetd_reads},
     {"system-meanwhile", "", system_meanwhile},

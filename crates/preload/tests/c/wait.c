@@ -75,7 +75,8 @@ static int by_turns(void) { return pump(accepted_nonblocking(), in_turns); }
 
 // A blocking connection, written to without waiting.
 static int by_dontwait(void) {
-    int fd = accepted();
+    int fd = accepted_nonblocking();
+    set_nonblocking(fd, 0);
     for (size_t at = 0; at < TOTAL;) {
         struct iovec v = {data + at, TOTAL - at};
         struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1};
@@ -91,7 +92,8 @@ static int by_dontwait(void) {
 }
 
 static int by_ioctl(void) {
-    int fd = accepted(), on = 1;
+    int fd = accepted_nonblocking(), on = 1;
+    set_nonblocking(fd, 0);
     CHECK(ioctl(fd, FIONBIO, &on) == 0);
     return pump(fd, in_poll);
 }
