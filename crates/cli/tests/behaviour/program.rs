@@ -294,7 +294,7 @@ impl Outcome {
         let mut wrong = Vec::new();
         if self.status != plain.status {
             let said = |status: Option<i32>| {
-                status.map_or("a hang".to_owned(), |n| format!("exit status {n}"))
+                status.map_or_else(|| "a hang".to_owned(), |n| format!("exit status {n}"))
             };
             wrong.push(format!(
                 "{} instead of {}",

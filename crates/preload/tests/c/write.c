@@ -209,7 +209,7 @@ static int by_stderr(void) {
     int fd = accepted();
     CHECK(dup2(fd, 2) == 2 && close(fd) == 0);
     errno = ENOENT;
-    for (int i = 0; i < 2000; i++) {
+    for (int i = 0; i < 4000; i++) {
         fprintf(stderr, "line %d\n", i);
         perror("perror");
     }
