@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A careless plug-in is refused in one line, or its answers are held in the range of the contract.
+mod support;
+
+use alcc_cc::parts::{FASTEST, LARGEST_WINDOW, SLOWEST};
+use alcc_cc::{Allowance, Controller, Cx, Discard, Path, Registry, Spec, conformance};
+use alcc_plugin::{PluginError, load, with_env, with_files};
+use alcc_units::{Bytes, Span, Time};
+use std::path::PathBuf;
+use support::{built, example, wrapped};
+
+fn careless() -> PathBuf {
+    // One file for all tests of this process: the name is taken by the first that loads it.
+    static FILE: std::sync::LazyLock<PathBuf> =
+        std::sync::LazyLock::new(|| built("careless", include_str!("careless.c"), &[]));
+    FILE.clone()
+}
+
+fn built_with(options: &str) -> Result<Box<dyn Controller>, String> {
+    let registry = with_files(Registry::builtin(), [careless()]).unwrap();
+    let spec: Spec = format!("careless:{options}").parse().unwrap();
+    registry.build(&spec).map_err(|error| error.to_string())
+}
+
+fn started(fault: &str) -> Box<dyn Controller> {
+    let mut cc = built_with(&format!("fault={fault}")).unwrap();
+    let path = Path {
+        mss: Bytes::new(1000),
+        rtt_hint: None,
+        seed: 1,
+    };
+    cc.on_start(&mut at(0), &path);
+    cc
+}
+
+fn at(ms: u64) -> Cx<'static> {
+    Cx {
+        now: Time::from_millis(ms),
+        log: Box::leak(Box::new(Discard)),
+    }
+}
+
+/// Whatever it answers, the host sees the contract kept, for random stories of everything that can happen.
+#[test]
+fn the_contract_is_kept_for_it() {
+    let algorithm = load(&careless()).unwrap();
+    for fault in [
+        "none",
+        "no-window",
+        "not-a-number",
+        "huge",
+        "no-rate",
+        "quota-never-spent",
+        "no-quota",
+        "ping",
+        "timer-in-the-past",
+        "never-look",
+    ] {
+        let spec = format!("careless:fault={fault}").parse().unwrap();
+        for seed in 0..40 {
+            conformance::run_seed(&algorithm, &spec, seed);
+        }
+    }
+}
+
+#[test]
+fn answers_are_held_in_range() {
+    let mss = Bytes::new(1000);
+    assert_eq!(started("none").allowance(), Allowance::window(mss * 100));
+    assert_eq!(started("no-window").allowance().window, mss);
+    let huge = started("huge").allowance();
+    assert_eq!((huge.window, huge.burst), (LARGEST_WINDOW, LARGEST_WINDOW));
+    assert_eq!(huge.rate, Some(FASTEST));
+    assert_eq!(started("no-rate").allowance().rate, Some(SLOWEST));
+    // Nothing in flight, no quota, no timer: else nothing would ever leave.
+    assert_eq!(started("no-quota").allowance().quota, mss);
+    let looks = |fault| started(fault).needs().feedback_period;
+    assert_eq!(looks("none"), Span::from_millis(1));
+    assert_eq!(looks("never-look"), Span::from_millis(100));
+    let mut cc = started("timer-in-the-past");
+    assert_eq!(cc.next_timer(), Some(Time::ZERO));
+    cc.on_timer(&mut at(50));
+    let soon = Time::from_millis(50) + Span::from_micros(100);
+    assert_eq!(cc.next_timer(), Some(soon));
+}
+
+#[test]
+fn a_copy_that_cannot_be_made_sends_ten_segments() {
+    let copy = started("no-memory").clone_box();
+    assert_eq!(copy.allowance(), Allowance::window(Bytes::new(10_000)));
+    assert_eq!(copy.clone_box().next_timer(), None);
+}
+
+#[test]
+fn options_arrive_by_kind_and_gauges_without_what_is_no_number() {
+    let values = |options: &str| {
+        let mut list = Vec::new();
+        let cc = built_with(options).unwrap();
+        cc.gauges(&mut |name, value| list.push((name, value)));
+        list
+    };
+    assert_eq!(
+        values("fault=none"),
+        [
+            ("whole", 7.0),
+            ("time", 5e6),
+            ("bytes", 2000.0),
+            ("real", -0.5)
+        ]
+    );
+    assert_eq!(
+        values("whole=10,time=1s,bytes=3M,real=1e3"),
+        [
+            ("whole", 10.0),
+            ("time", 1e9),
+            ("bytes", 3e6),
+            ("real", 1e3)
+        ]
+    );
+    let refused = |options| built_with(options).err().unwrap();
+    for (options, want) in [
+        ("whole=11", "whole=11: want a whole number from 1 to 10"),
+        ("time=2s", "time=2s: want a length of time from 1ms to 1s"),
+        ("bytes=x", "bytes=x: want a number of bytes"),
+        ("real=x", "real=x: want a number"),
+        (
+            "fault=refuse",
+            "algorithm careless: fault=refuse: not today",
+        ),
+        ("fault=silent", "did not say why"),
+        ("falt=none", "did you mean fault?"),
+    ] {
+        let text = refused(options);
+        assert!(text.contains(want) && !text.contains('\n'), "{text}");
+    }
+}
+
+/// A table that is smaller than ours (made for an earlier header) or larger (made for a later one).
+#[test]
+fn older_and_newer_tables_are_taken() {
+    let mss = Path {
+        mss: Bytes::new(500),
+        rtt_hint: None,
+        seed: 1,
+    };
+    for (name, size, window) in [
+        // Its on_start is not in an older table and not called: it keeps the mss it began with.
+        (
+            "older",
+            "__builtin_offsetof(struct alcc_algorithm, needs)",
+            10 * 1448,
+        ),
+        ("newer", "sizeof(struct alcc_algorithm) + 64", 10 * 500),
+    ] {
+        let file = wrapped(name, "", &format!(".size = {size},"));
+        let algorithm = load(&file).unwrap();
+        let registry = Registry::builtin().with(algorithm);
+        let mut cc = registry.build(&Spec::named(name)).unwrap();
+        cc.on_start(&mut at(0), &mss);
+        assert_eq!(cc.allowance().window, Bytes::new(window), "{name}");
+    }
+}
+
+#[test]
+fn what_is_no_plug_in_is_refused_in_one_line() {
+    let refused = |file: &PathBuf, want: &str| {
+        let text = load(file).err().unwrap().to_string();
+        let name = file.file_name().unwrap().to_str().unwrap();
+        assert!(text.contains(want) && text.contains(name), "{text}");
+        assert!(!text.contains('\n'), "{text}");
+    };
+    let table = |name: &str, fields: &str, want: &str| refused(&wrapped(name, "", fields), want);
+    table(
+        "abi",
+        ".abi = 2,",
+        "built for plug-in ABI 2, this is ABI 1: build it with this version's alcc.h",
+    );
+    table(
+        "size",
+        ".size = 0,",
+        "its size is 0: set .size = sizeof(struct alcc_algorithm)",
+    );
+    table("lacking", ".on_ack = 0,", "on_ack is NULL");
+    table(
+        "Name",
+        "",
+        "its name is 'Name': use at most 32 lower-case letters",
+    );
+    table("summary", ".summary = 0,", "its summary is NULL");
+    table("lines", ".summary = \"a\\nb\",", "give one line of text");
+    table("many", ".option_count = 65,", "its options is a list of 65");
+    table("none", ".options = 0,", "its options is NULL of 2");
+    let option = |name: &str, option: &str, want: &str| {
+        let code = format!("static const struct alcc_option wrong[] = {{{option}}};");
+        refused(
+            &wrapped(
+                name,
+                &code,
+                ".options = wrong, .option_count = sizeof wrong / sizeof wrong[0],",
+            ),
+            want,
+        );
+    };
+    option(
+        "default",
+        "{\"x\", \"12\", \"h\", ALCC_OPTION_WHOLE, 0, 1, 10}",
+        "the default of option x",
+    );
+    option(
+        "kind",
+        "{\"x\", \"1\", \"h\", 9, 0, 1, 10}",
+        "option x is of kind 9",
+    );
+    option(
+        "twice",
+        "{\"x\", \"1\", \"h\", 0, 0, 0, 0}, {\"x\", \"1\", \"h\", 0, 0, 0, 0}",
+        "option x is there twice",
+    );
+    refused(
+        &built("empty", "int nothing;", &[]),
+        "it exports no alcc_algorithm_v1",
+    );
+    refused(
+        &built(
+            "lost",
+            "int missing(void); int f(void) { return missing(); }",
+            &[],
+        ),
+        "undefined symbol: missing",
+    );
+    let text = example().with_extension("c");
+    refused(&text, "cc -shared -fPIC");
+    refused(
+        &text.with_extension("nothing"),
+        "give the path of a shared object",
+    );
+}
+
+#[test]
+fn a_name_belongs_to_one() {
+    let built_in = with_files(Registry::builtin(), [wrapped("reno", "", "")]);
+    let text = built_in.err().unwrap().to_string();
+    assert!(
+        text.contains("already an algorithm 'reno' (built in): give it another name"),
+        "{text}"
+    );
+    let (first, second) = (wrapped("same", "", ""), wrapped("same", "", ""));
+    let list = std::env::join_paths([&first, &first]).unwrap();
+    let registry = with_env(Registry::builtin(), Some(&list)).unwrap();
+    assert_eq!(registry.iter().filter(|a| a.name == "same").count(), 1);
+    let error = with_files(registry, [&second]).err().unwrap();
+    assert!(matches!(error, PluginError::Taken { owner, .. } if owner.contains("same.so")));
+}
