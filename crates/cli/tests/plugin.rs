@@ -48,12 +48,12 @@ fn alcc(arguments: &[&str], plugin: &Path) -> Output {
         .unwrap()
 }
 
-fn simulated(flow: &str, plugin: &Path) -> (Value, Vec<u8>) {
+fn simulated(flow: &str, plugin: &Path, duration: &str) -> (Value, Vec<u8>) {
     let arguments = [
         "sim",
         "--json",
         "--duration",
-        "30s",
+        duration,
         "--queue",
         "droptail:bytes=100000",
     ];
@@ -83,10 +83,10 @@ fn the_simulator_gives_the_same_bytes_twice_and_what_reno_gives() {
     let folder = tempfile::tempdir().unwrap();
     let plugin = example(folder.path());
     for over in ["", "/over=cubic"] {
-        let ours = simulated(&format!("aimd{over}"), &plugin);
-        assert_eq!(ours.1, simulated(&format!("aimd{over}"), &plugin).1);
+        let ours = simulated(&format!("aimd{over}"), &plugin, "30s");
+        assert_eq!(ours.1, simulated(&format!("aimd{over}"), &plugin, "30s").1);
         // The same rule in the same window: reno halves, beta=0.5 halves.
-        let reno = simulated(&format!("reno{over}"), &plugin).0;
+        let reno = simulated(&format!("reno{over}"), &plugin, "30s").0;
         let mbps = |row: &Value| row["throughput_mbps"].as_f64().unwrap();
         let ratio = mbps(&ours.0) / mbps(&reno);
         assert!(
@@ -98,11 +98,38 @@ fn the_simulator_gives_the_same_bytes_twice_and_what_reno_gives() {
     }
     // An option changes something: a loss that leaves more keeps the queue fuller.
     let delay = |flow| {
-        simulated(flow, &plugin).0["delay_mean_ms"]
+        simulated(flow, &plugin, "30s").0["delay_mean_ms"]
             .as_f64()
             .unwrap()
     };
     assert!(delay("aimd:beta=0.9") > delay("aimd:beta=0.3"));
+}
+
+#[test]
+fn a_careless_algorithm_does_not_stop_the_simulator() {
+    let folder = tempfile::tempdir().unwrap();
+    let plugin = built(
+        folder.path(),
+        &root().join("crates/plugin/tests/careless.c"),
+    );
+    for fault in [
+        "no-window",
+        "not-a-number",
+        "huge",
+        "no-rate",
+        "quota-never-spent",
+        "no-quota",
+        "ping",
+        "timer-in-the-past",
+        "never-look",
+        "no-memory",
+    ] {
+        for over in ["", "/over=cubic"] {
+            let flow = format!("careless:fault={fault}{over}");
+            let row = simulated(&flow, &plugin, "4s").0;
+            assert!(row["bytes"].as_u64().unwrap() > 10_000, "{flow}: {row}");
+        }
+    }
 }
 
 #[test]

@@ -127,7 +127,7 @@ struct alcc_allowance {
   uint32_t size;
   // Not 0: one packet should leave now, whatever window and quota say. Cleared by sending.
   uint32_t ping;
-  // Bytes in flight must not exceed this; at least one mss, or ALCC_NONE.
+  // Bytes in flight must not exceed this; from one mss to 2^30, the largest window of TCP.
   uint64_t window;
   // Bytes that may leave now, whatever is in flight, or ALCC_NONE. Take off it what `on_sent` reports.
   uint64_t quota;

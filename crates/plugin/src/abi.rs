@@ -277,7 +277,7 @@ pub struct alcc_allowance {
     pub size: u32,
     /// Not 0: one packet should leave now, whatever window and quota say. Cleared by sending.
     pub ping: u32,
-    /// Bytes in flight must not exceed this; at least one mss, or ALCC_NONE.
+    /// Bytes in flight must not exceed this; from one mss to 2^30, the largest window of TCP.
     pub window: u64,
     /// Bytes that may leave now, whatever is in flight, or ALCC_NONE. Take off it what `on_sent` reports.
     pub quota: u64,

@@ -4,7 +4,7 @@
 use crate::abi::*;
 use crate::events;
 use crate::table::{Table, Value};
-use alcc_cc::parts::{FASTEST, LARGEST_WINDOW, SLOWEST};
+use alcc_cc::parts::{FASTEST, SLOWEST};
 use alcc_cc::{
     AckBatch, Allowance, Backpressure, Controller, Cx, LossBatch, Needs, Packet, Path, Recovery,
     RecoveryEnd, Rto, Sent, Spurious, Tag,
@@ -21,6 +21,8 @@ const FEEDBACK: std::ops::RangeInclusive<Span> = Span::from_millis(1)..=Span::fr
 const PATIENCE: Span = Span::from_secs(60);
 /// Window of a copy that could not be made.
 const FALLBACK_SEGMENTS: u64 = 10;
+/// The largest window of TCP (RFC 7323). A window without any limit would let a host that is not paced send for ever.
+const LARGEST: Bytes = Bytes::new(1 << 30);
 const ERROR_ROOM: usize = 256;
 
 /// One connection's state in a plug-in.
@@ -262,17 +264,13 @@ impl Controller for Plugged {
         if call!(self.allowance(&raw mut answer)).is_none() {
             return Allowance::window(self.mss * FALLBACK_SEGMENTS);
         }
-        let window = match answer.window {
-            ALCC_NONE => Bytes::MAX,
-            window => Bytes::new(window).min(LARGEST_WINDOW),
-        };
         let quota = Bytes::new(answer.quota).min(self.left.unwrap_or(Bytes::MAX));
         Allowance {
-            window: window.max(self.mss),
+            window: Bytes::new(answer.window).min(LARGEST).max(self.mss),
             quota: if self.stuck(quota) { self.mss } else { quota },
             rate: (answer.rate_bps != ALCC_NONE)
                 .then(|| Rate::bps(answer.rate_bps).clamp(SLOWEST, FASTEST)),
-            burst: Bytes::new(answer.burst).min(LARGEST_WINDOW),
+            burst: Bytes::new(answer.burst).min(LARGEST),
             ping: answer.ping != 0 && self.left.is_none(),
         }
     }
