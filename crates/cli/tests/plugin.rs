@@ -127,7 +127,8 @@ fn a_careless_algorithm_does_not_stop_the_simulator() {
         for over in ["", "/over=cubic"] {
             let flow = format!("careless:fault={fault}{over}");
             let row = simulated(&flow, &plugin, "4s").0;
-            assert!(row["bytes"].as_u64().unwrap() > 10_000, "{flow}: {row}");
+            // The slowest pacing rate is 8 kbit/s: 4000 bytes.
+            assert!(row["bytes"].as_u64().unwrap() > 3_000, "{flow}: {row}");
         }
     }
 }
