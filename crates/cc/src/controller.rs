@@ -324,6 +324,10 @@ pub trait Controller: Send {
     /// Sending resumes after `idle` without anything in flight.
     fn on_idle_restart(&mut self, _cx: &mut Cx<'_>, _idle: Span) {}
 
+    /// Nothing is in flight and nobody waits to send, perhaps for long and with thousands of others: memory that is not needed
+    /// until then should be given back. Changes no answer.
+    fn on_rest(&mut self) {}
+
     /// The mss or the route changed.
     fn on_path_change(&mut self, _cx: &mut Cx<'_>, _path: &Path) {}
 

@@ -8,13 +8,15 @@ use std::collections::VecDeque;
 ///
 /// A record is a run of whole segments of one write: one segment each for small writes, several for large ones, so that the
 /// cost per write is bounded. Offsets are 64-bit stream positions. The ledger holds what is written and not yet
-/// acknowledged, so its memory is bounded by the send buffer.
+/// acknowledged; beyond some thousand records small writes share one, so its memory is bounded whatever a program does.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     records: VecDeque<Record>,
     written: u64,
     acked: u64,
     acked_at: Time,
+    /// End of the last packet that is acknowledged as a whole: where the oldest record begins.
+    complete: u64,
     next_pn: Pn,
     /// Records that end at or before this offset have ambiguous acknowledgement times.
     ambiguous_to: u64,
@@ -30,14 +32,24 @@ pub struct AckStamp {
     pub at: Time,
 }
 
+/// A packet, without what follows from its neighbours: its length (where the one before it ends), its number (they are
+/// consecutive) and what was in flight with it.
 #[derive(Clone, Copy, Debug)]
 struct Record {
-    packet: Packet,
     end: u64,
+    /// Acknowledged when it was written, and since when.
+    acked: u64,
+    acked_at: Time,
+    sent_at: Time,
+    tag: Tag,
+    app_limited: bool,
 }
 
 /// No write is split into more records than this.
 const RECORDS_PER_WRITE: u64 = 32;
+/// With more records than this, a record of less than four such parts of what is in flight takes up what follows it: their number
+/// then grows with the logarithm of what is in flight.
+const MOST_RECORDS: u64 = 8192;
 
 impl Ledger {
     /// A ledger for a stream of which `written` bytes were written and `acked` acknowledged before we came.
@@ -47,6 +59,7 @@ impl Ledger {
             written: acked.min(written),
             acked: acked.min(written),
             acked_at: now,
+            complete: acked.min(written),
             next_pn: 0,
             ambiguous_to: 0,
             returned: Vec::new(),
@@ -85,38 +98,51 @@ impl Ledger {
         let step = segments.div_ceil(RECORDS_PER_WRITE).max(1) * mss;
         let mut left = len.get();
         while left > 0 {
-            let len = Bytes::new(left.min(step));
-            left -= len.get();
+            let len = left.min(step);
+            left -= len;
             let before = self.in_flight();
-            let tag = tag(self.next_pn, len, before);
-            let stamp = Stamp {
-                delivered: Bytes::new(self.acked),
-                delivered_at: if before == Bytes::ZERO {
-                    now
-                } else {
-                    self.acked_at
-                },
-                in_flight: before + len,
-                app_limited,
+            if let Some(shared) = self.shared() {
+                let tag = tag(self.next_pn - 1, Bytes::new(len), before);
+                let ambiguous = self.records[shared].end <= self.ambiguous_to;
+                self.written = self.written.saturating_add(len);
+                self.records[shared].tag = tag;
+                self.records[shared].end = self.written;
+                if ambiguous {
+                    self.ambiguous_to = self.written;
+                }
+                continue;
+            }
+            let tag = tag(self.next_pn, Bytes::new(len), before);
+            let acked_at = if before == Bytes::ZERO {
+                now
+            } else {
+                self.acked_at
             };
-            self.push(Packet {
-                pn: self.next_pn,
-                len,
-                sent_at: now,
-                tag,
-                stamp,
-                rtt: None,
-                kind: Kind::New,
-            });
+            self.push(len, now, acked_at, tag, app_limited);
         }
     }
 
-    fn push(&mut self, packet: Packet) {
+    /// The record that takes up what is written, if there are too many.
+    fn shared(&self) -> Option<usize> {
+        let count = self.records.len();
+        if (count as u64) < MOST_RECORDS {
+            return None;
+        }
+        let last = count - 1;
+        let len = self.records[last].end - self.records[last - 1].end;
+        (len < 4 * self.in_flight().get() / MOST_RECORDS).then_some(last)
+    }
+
+    fn push(&mut self, len: u64, sent_at: Time, acked_at: Time, tag: Tag, app_limited: bool) {
         self.next_pn += 1;
-        self.written = self.written.saturating_add(packet.len.get());
+        self.written = self.written.saturating_add(len);
         self.records.push_back(Record {
-            packet,
             end: self.written,
+            acked: self.acked,
+            acked_at,
+            sent_at,
+            tag,
+            app_limited,
         });
     }
 
@@ -124,22 +150,8 @@ impl Ledger {
     /// RTT sample.
     pub fn adopt(&mut self, now: Time, written: u64) {
         if written > self.written {
-            let len = Bytes::new(written - self.written);
-            let stamp = Stamp {
-                delivered: Bytes::new(self.acked),
-                delivered_at: self.acked_at,
-                in_flight: self.in_flight() + len,
-                app_limited: true,
-            };
-            self.push(Packet {
-                pn: self.next_pn,
-                len,
-                sent_at: now,
-                tag: Tag::default(),
-                stamp,
-                rtt: None,
-                kind: Kind::New,
-            });
+            let len = written - self.written;
+            self.push(len, now, self.acked_at, Tag::default(), true);
             self.ambiguous_to = self.written;
         }
     }
@@ -191,9 +203,7 @@ impl Ledger {
 
     /// No packet is partly acknowledged at this position.
     fn ends_here(&self, position: u64) -> bool {
-        self.records
-            .front()
-            .is_none_or(|r| r.end - r.packet.len.get() == position)
+        self.records.is_empty() || self.complete == position
     }
 
     fn advance(&mut self, since: Time, at: Time, acked: u64, floor: Span) {
@@ -202,21 +212,31 @@ impl Ledger {
             return;
         }
         // Nothing can be acknowledged sooner than one smallest RTT after it was sent.
-        let oldest = self
-            .records
-            .front()
-            .map_or(since, |r| r.packet.sent_at + floor);
+        let oldest = self.records.front().map_or(since, |r| r.sent_at + floor);
         let since = since.max(oldest).min(at);
         let (from, interval) = (self.acked, at.since(since));
         let bytes = (acked - from) as f64;
-        while let Some(record) = self.records.front().filter(|r| r.end <= acked) {
-            let mut packet = record.packet;
-            if record.end > self.ambiguous_to {
+        while let Some(record) = self.records.front().filter(|r| r.end <= acked).copied() {
+            let rtt = (record.end > self.ambiguous_to).then(|| {
                 let share = record.end.saturating_sub(from) as f64 / bytes;
                 let at = since + interval.mul_f64(share);
-                packet.rtt = Some(at.since(packet.sent_at).max(floor).max(Span::from_nanos(1)));
-            }
-            self.returned.push(packet);
+                at.since(record.sent_at).max(floor).max(Span::from_nanos(1))
+            });
+            self.returned.push(Packet {
+                pn: self.next_pn - self.records.len() as u64,
+                len: Bytes::new(record.end - self.complete),
+                sent_at: record.sent_at,
+                tag: record.tag,
+                stamp: Stamp {
+                    delivered: Bytes::new(record.acked),
+                    delivered_at: record.acked_at,
+                    in_flight: Bytes::new(record.end - record.acked),
+                    app_limited: record.app_limited,
+                },
+                rtt,
+                kind: Kind::New,
+            });
+            self.complete = record.end;
             self.records.pop_front();
         }
         self.acked = acked;
@@ -226,6 +246,12 @@ impl Ledger {
     /// What the last call of [`Ledger::acknowledged`] returned.
     pub fn returned(&self) -> &[Packet] {
         &self.returned
+    }
+
+    /// Gives the memory back: nothing is in flight, perhaps for long. [`Ledger::returned`] is empty afterwards.
+    pub fn rest(&mut self) {
+        self.records.shrink_to_fit();
+        self.returned = Vec::new();
     }
 
     /// When the stream last advanced.
@@ -413,6 +439,27 @@ mod tests {
                 .sum::<u64>();
         }
         assert_eq!((back, ledger.in_flight()), (sent, Bytes::ZERO));
+    }
+
+    #[test]
+    fn a_program_that_writes_byte_by_byte_does_not_fill_the_memory() {
+        let mut ledger = Ledger::new(Time::ZERO, 0, 0);
+        let (mut back, mut pn) = (0, 0);
+        for round in 1..=3u64 {
+            for i in 0..1_000_000 {
+                wrote(&mut ledger, i / 1000, 1);
+            }
+            assert!(ledger.records.len() < 4 * MOST_RECORDS as usize);
+            assert!(size_of::<Record>() <= 48);
+            // A third stays in flight.
+            let acked = round * 1_000_000 - 333_333;
+            let at = Time::from_millis(1000 + round);
+            for packet in ledger.acknowledged(Time::ZERO, at, acked, Span::ZERO) {
+                assert_eq!((packet.pn, packet.tag), (pn, Tag(pn)));
+                (back, pn) = (back + packet.len.get(), pn + 1);
+            }
+            assert!(back <= acked && back + 333_333 > acked, "{back} of {acked}");
+        }
     }
 
     proptest! {

@@ -209,6 +209,10 @@ impl OverTcp {
         self.acknowledge(now, tcp, stamps, log);
         self.read_at = now;
         self.run_timer(now, log);
+        if self.is_idle() {
+            self.ledger.rest();
+            self.cc.on_rest();
+        }
     }
 
     fn acknowledge(

@@ -17,10 +17,10 @@ pub struct WindowedMin<T> {
 }
 
 impl<T: Copy + Ord> WindowedMin<T> {
-    /// An empty filter. Allocates all it will ever need.
+    /// An empty filter.
     pub fn new() -> Self {
         Self {
-            entries: VecDeque::with_capacity(BUCKETS as usize + 2),
+            entries: VecDeque::new(),
         }
     }
 
@@ -55,6 +55,11 @@ impl<T: Copy + Ord> WindowedMin<T> {
     pub fn clear(&mut self) {
         self.entries.clear();
     }
+
+    /// Takes no more memory than it needs until the next value.
+    pub fn shrink(&mut self) {
+        self.entries.shrink_to_fit();
+    }
 }
 
 impl<T: Copy + Ord> Default for WindowedMin<T> {
@@ -86,6 +91,11 @@ impl<T: Copy + Ord> WindowedMax<T> {
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.0.clear();
+    }
+
+    /// Takes no more memory than it needs until the next value.
+    pub fn shrink(&mut self) {
+        self.0.shrink();
     }
 }
 

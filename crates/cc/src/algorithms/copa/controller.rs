@@ -433,6 +433,14 @@ impl Controller for Copa {
         self.last_ack = None;
     }
 
+    fn on_rest(&mut self) {
+        self.minimum.shrink();
+        self.standing.shrink();
+        self.low.shrink();
+        self.high.shrink();
+        self.gaps.shrink();
+    }
+
     fn allowance(&self) -> Allowance {
         let per = if self.s.latest {
             self.srtt

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The delay profile's points: one delay per window, learned packet by packet (paper, section 4; program: 40 000 slots).
 //!
-//! Differs from both sources: memory is taken a page of 256 windows at a time, at the first packet sent under one of them.
+//! Differs from both sources: memory is taken a page of 32 windows at a time, at the first packet sent under one of them.
 //! Known weakness, shared with the original: a window that is not visited keeps its old delay.
 
 /// Largest window that has a slot.
 pub(super) const LARGEST: u32 = 39_999;
-const PAGE: usize = 256;
+const PAGE: usize = 32;
 /// Value of a slot that has seen nothing; real delays are positive.
 const UNSET: f64 = -1.0;
 
