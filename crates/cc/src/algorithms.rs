@@ -16,4 +16,6 @@ algorithms! {
     verus,
     copa,
     vegas,
+    bic,
+    westwood,
 }

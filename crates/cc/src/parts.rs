@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Pieces that several algorithms share.
 mod loss_based;
+mod window;
 mod windowed;
 
 pub use loss_based::{restart_window, rto, window_used};
+pub use window::{Growth, INITIAL_WINDOW, LossBased, SMALLEST_THRESHOLD, UNLIMITED, Window};
 pub use windowed::{WindowedMax, WindowedMin};
 
 use alcc_units::{Bytes, Rate};

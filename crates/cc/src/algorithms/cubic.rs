@@ -22,6 +22,7 @@
 mod linux;
 mod rfc9438;
 
+use crate::parts::LossBased;
 use crate::{Algorithm, Controller, OptionDoc, Options, SpecError};
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
@@ -36,14 +37,10 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     build,
 };
 
-const INITIAL: f64 = 10.0;
-const SMALLEST_THRESHOLD: f64 = 2.0;
-const LARGEST: f64 = 1e9;
-
 fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
     let hystart = options.choice("hystart", &["on", "off"])? == "on";
     Ok(match options.profile() {
-        "rfc9438" => Box::new(rfc9438::Cubic::new()),
-        _ => Box::new(linux::Cubic::new(hystart)),
+        "rfc9438" => Box::new(LossBased::new(rfc9438::Cubic::new())),
+        _ => Box::new(LossBased::new(linux::Cubic::new(hystart))),
     })
 }

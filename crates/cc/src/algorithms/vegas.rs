@@ -21,12 +21,9 @@
 //!
 //! **Known weakness**: a base RTT caught in a quiet moment of a jittery radio link, or before the path became longer, makes
 //! jitter look like a queue: it starves. Beside Reno or Cubic, and with traffic in the other direction, it yields.
-use crate::parts::{restart_window, rto, segments, window_bytes, window_used};
-use crate::{
-    AckBatch, Algorithm, Allowance, Controller, Cx, Event, LossBatch, Needs, Options, Path, Pn,
-    Recovery, Rto, RttView, Sent, SpecError, Spurious, Tag,
-};
-use alcc_units::{Bytes, Span};
+use crate::parts::{Growth, LossBased, SMALLEST_THRESHOLD, Window, segments};
+use crate::{AckBatch, Algorithm, Controller, Cx, Event, Options, Packet, Pn, SpecError};
+use alcc_units::Span;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "vegas",
@@ -36,48 +33,37 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     build,
 };
 
-const ALPHA: u64 = 2;
-const BETA: u64 = 4;
-const GAMMA: u64 = 1;
-const INITIAL: u64 = 10;
-const SMALLEST: u64 = 2;
-/// Also the threshold before anything is known: no window reaches it.
-const LARGEST: u64 = 1 << 30;
+const ALPHA: f64 = 2.0;
+const BETA: f64 = 4.0;
+const GAMMA: f64 = 1.0;
 const SAMPLES: u32 = 3;
 
 #[derive(Clone, Default)]
 struct Vegas {
-    mss: Bytes,
-    /// Packets.
-    window: u64,
-    threshold: u64,
     /// Acknowledged segments not yet turned into Reno's growth.
-    credit: u64,
-    /// Between a loss and its repair the window holds still; after a timeout it grows.
-    recovering: bool,
+    credit: f64,
     base: Option<Span>,
     /// Smallest RTT and samples of this round; it ends when something sent after `round_end` is acknowledged.
     least: Option<Span>,
     samples: u32,
     round_end: Pn,
-    sent: Pn,
     /// Packets in the queue at the end of the last round, for plots.
-    queued: u64,
-    undo: Option<(u64, u64)>,
-    rtt: RttView,
+    queued: f64,
+    /// Between a loss and its repair delay does not count.
+    repairing: bool,
+    /// The window was what limited the sender.
+    used: bool,
+    /// The packet that ended the last round: it has had its effect.
+    decided: Pn,
 }
 
 fn build(_: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
-    Ok(Box::new(Vegas {
-        window: INITIAL,
-        threshold: LARGEST,
-        ..Vegas::default()
-    }))
+    Ok(Box::new(LossBased::new(Vegas::default())))
 }
 
 impl Vegas {
-    fn begin_round(&mut self) {
-        (self.round_end, self.samples, self.least) = (self.sent, 0, None);
+    fn begin_round(&mut self, w: &Window) {
+        (self.round_end, self.samples, self.least) = (w.sent, 0, None);
     }
 
     fn sample(&mut self, rtt: Span) {
@@ -87,179 +73,142 @@ impl Vegas {
         self.samples = self.samples.saturating_add(1);
     }
 
-    /// Returns the segments that the threshold left over.
-    fn slow_start(&mut self, segments: u64) -> u64 {
-        let fast = segments.min(self.threshold.saturating_sub(self.window));
-        self.window += fast;
-        segments - fast
-    }
-
-    fn reno(&mut self, segments: u64) {
-        self.credit += self.slow_start(segments);
-        let gained = self.credit / self.window;
-        self.credit %= self.window;
-        self.window = (self.window + gained).min(LARGEST);
-    }
-
-    /// The paper's decision at the end of a round, with `segments` to grow by. Returns whether slow start ended.
-    fn end_round(&mut self, segments: u64) -> bool {
-        let (samples, least, w) = (self.samples, self.least, self.window);
-        self.begin_round();
+    /// The paper's decision at the end of a round, with `segments` to grow by; zero if the window may not. Returns whether slow
+    /// start ended.
+    fn end_round(&mut self, w: &mut Window, segments: f64) -> bool {
+        let (samples, least, cwnd) = (self.samples, self.least, w.cwnd);
+        self.begin_round(w);
         let (Some(base), Some(least), SAMPLES..) = (self.base, least, samples) else {
-            self.reno(segments);
+            self.reno(w, segments);
             return false;
         };
         let (base, least) = (base.as_nanos() as f64, least.as_nanos() as f64);
-        self.queued = (w as f64 * (least - base) / base) as u64;
-        let slow = w < self.threshold;
+        self.queued = libm::trunc(cwnd * (least - base) / base);
+        let slow = w.in_slow_start();
         let ends = slow && self.queued > GAMMA;
         if ends {
-            self.window = w.min((w as f64 * base / least) as u64 + 1);
-            self.threshold = self.window;
+            w.cwnd = cwnd.min(libm::trunc(cwnd * base / least) + 1.0);
+            w.threshold = w.cwnd;
         } else if slow {
-            self.slow_start(segments);
+            w.slow_start(segments);
         } else if self.queued > BETA {
-            self.window = w.saturating_sub(1);
-            self.threshold = self.threshold.min(self.window);
-        } else if self.queued < ALPHA && segments > 0 {
-            self.window = w + 1;
+            w.cwnd = cwnd - 1.0;
+            w.threshold = w.threshold.min(w.cwnd);
+        } else if self.queued < ALPHA && segments > 0.0 {
+            w.cwnd = cwnd + 1.0;
         }
-        self.window = self.window.clamp(SMALLEST, LARGEST);
-        self.threshold = self.threshold.max(self.window * 3 / 4);
+        w.cwnd = w.cwnd.max(SMALLEST_THRESHOLD);
+        w.threshold = w.threshold.max(libm::trunc(w.cwnd * 0.75));
         ends
     }
 
-    fn reduce(&mut self, cx: &mut Cx<'_>, why: &'static str, first: bool, to: Option<u64>) {
-        let from = self.window;
-        if first {
-            self.undo = Some((from, self.threshold));
-            self.threshold = (from / 2).max(2);
-        }
-        self.window = to.unwrap_or(self.threshold);
-        self.credit = 0;
-        let (from, to) = (from as f64, self.window as f64);
-        cx.log.event(cx.now, Event::Decrease { why, from, to });
+    fn reno(&mut self, w: &mut Window, segments: f64) {
+        self.credit += w.slow_start(segments);
+        w.cwnd += libm::trunc(self.credit / w.cwnd);
+        self.credit %= w.cwnd;
     }
 }
 
-impl Controller for Vegas {
-    fn needs(&self) -> Needs {
-        Needs {
-            recovery: Recovery::Prr,
-            ..Needs::default()
+impl Growth for Vegas {
+    fn acknowledged(&mut self, _cx: &mut Cx<'_>, _w: &mut Window, _ack: &AckBatch<'_>, used: bool) {
+        self.used = used;
+    }
+
+    fn arrived(&mut self, cx: &mut Cx<'_>, w: &mut Window, packet: &Packet) {
+        if let Some(rtt) = packet.rtt {
+            self.sample(rtt);
+        }
+        if self.repairing || packet.pn <= self.round_end {
+            return;
+        }
+        self.decided = packet.pn;
+        let n = if self.used {
+            segments(packet.len, w.mss)
+        } else {
+            0
+        };
+        if self.end_round(w, n as f64) {
+            let (why, window) = ("delay", w.cwnd);
+            cx.log.event(cx.now, Event::SlowStartExit { why, window });
         }
     }
 
-    fn on_start(&mut self, _cx: &mut Cx<'_>, path: &Path) {
-        self.mss = path.mss;
-    }
-
-    fn on_path_change(&mut self, _cx: &mut Cx<'_>, path: &Path) {
-        self.mss = path.mss;
-    }
-
-    fn on_sent(&mut self, _cx: &mut Cx<'_>, sent: &Sent) -> Tag {
-        self.sent = sent.pn;
-        Tag::default()
-    }
-
-    fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
-        self.rtt = ack.rtt;
-        if self.recovering && !ack.in_recovery {
-            self.recovering = false;
-            self.begin_round();
-        }
-        let used = window_used(ack, window_bytes(self.window as f64, self.mss));
-        for packet in ack.acked {
-            if let Some(rtt) = packet.rtt {
-                self.sample(rtt);
-            }
-            let n = u64::from(used && !self.recovering) * segments(packet.len, self.mss);
-            if self.recovering || packet.pn <= self.round_end {
-                self.slow_start(n);
-            } else if self.end_round(n) {
-                let (why, window) = ("delay", self.window as f64);
-                cx.log.event(cx.now, Event::SlowStartExit { why, window });
-            }
+    fn grow(&mut self, _cx: &mut Cx<'_>, w: &mut Window, packet: &Packet, segments: f64) {
+        if packet.pn != self.decided {
+            w.slow_start(segments);
         }
     }
 
-    fn on_loss(&mut self, cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
-        if loss.new_episode {
-            self.reduce(cx, "loss", true, None);
-            self.recovering = true;
-        }
+    /// Once per round, in `end_round`.
+    fn avoid(&mut self, _cx: &mut Cx<'_>, _w: &mut Window, _segments: f64) {}
+
+    fn reduce(&mut self, w: &Window, _flight: f64) -> f64 {
+        self.repairing = true;
+        self.credit = 0.0;
+        libm::trunc(w.cwnd / 2.0)
     }
 
-    fn on_rto(&mut self, cx: &mut Cx<'_>, rto: &Rto) {
-        self.reduce(cx, "timeout", rto.backoff <= 1, Some(1));
-        self.recovering = false;
-        self.begin_round();
-        let restart = Event::SlowStartRestart { why: "timeout" };
-        cx.log.event(cx.now, restart);
+    fn timeout(&mut self, cx: &mut Cx<'_>, w: &mut Window) {
+        self.repaired(cx, w);
     }
 
-    fn on_spurious(&mut self, _cx: &mut Cx<'_>, _what: Spurious) {
-        if let Some((window, threshold)) = self.undo.take() {
-            (self.window, self.threshold) = (self.window.max(window), threshold);
-            self.recovering = false;
-        }
+    fn repaired(&mut self, _cx: &mut Cx<'_>, w: &mut Window) {
+        self.repairing = false;
+        self.begin_round(w);
     }
 
-    fn on_idle_restart(&mut self, _cx: &mut Cx<'_>, idle: Span) {
+    fn undo(&mut self, _before: Self) {
+        self.repairing = false;
+    }
+
+    fn idle(&mut self, _cx: &mut Cx<'_>, w: &mut Window, _idle: Span, _restarted: bool) {
         self.base = None;
-        self.begin_round();
-        self.threshold = self.threshold.max(self.window * 3 / 4);
-        let window = self.window as f64;
-        self.window = restart_window(window, INITIAL as f64, idle, rto(&self.rtt)) as u64;
-    }
-
-    fn allowance(&self) -> Allowance {
-        Allowance::window(window_bytes(self.window as f64, self.mss))
+        self.begin_round(w);
     }
 
     fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
-        put("cwnd", self.window as f64);
-        put("ssthresh", self.threshold as f64);
         put("rtt_min_ms", self.base.unwrap_or_default().as_millis_f64());
-        put("queue", self.queued as f64);
-    }
-
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
+        put("queue", self.queued);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::parts::UNLIMITED;
     use crate::testing::Bench;
 
     /// Base RTT 50 ms; a round of so many samples of `rtt` ms ends with the acknowledgement of one segment.
-    fn round(window: u64, threshold: u64, rtt: u64, samples: u32) -> (u64, u64) {
+    fn round(window: f64, threshold: f64, rtt: u64, samples: u32) -> (f64, f64) {
         let mut c = Vegas::default();
-        (c.window, c.threshold) = (window, threshold);
+        let mut w = Window {
+            cwnd: window,
+            threshold,
+            mss: crate::testing::MSS,
+            rtt: crate::RttView::default(),
+            sent: 0,
+        };
         c.sample(Span::from_millis(50));
-        c.begin_round();
+        c.begin_round(&w);
         (0..samples).for_each(|_| c.sample(Span::from_millis(rtt)));
-        c.end_round(1);
-        (c.window, c.threshold)
+        c.end_round(&mut w, 1.0);
+        (w.cwnd, w.threshold)
     }
 
     #[test]
     fn packets_in_the_queue_decide_once_per_round() {
-        let after = [9, 10, 20, 24, 26].map(|w| round(w, 2, 60, 3).0);
+        let after = [9.0, 10.0, 20.0, 24.0, 26.0].map(|w| round(w, 2.0, 60, 3).0);
         // w * 10/50, rounded down: 1, 2, 4, 4, 5. The threshold follows to 3/4.
-        assert_eq!(after, [10, 10, 20, 24, 25]);
-        assert_eq!(round(26, 26, 60, 3), (25, 25));
-        assert_eq!(round(26, 2, 60, 3), (25, 18));
-        assert_eq!(round(2, 2, 500, 3).0, 2);
+        assert_eq!(after, [10.0, 10.0, 20.0, 24.0, 25.0]);
+        assert_eq!(round(26.0, 26.0, 60, 3), (25.0, 25.0));
+        assert_eq!(round(26.0, 2.0, 60, 3), (25.0, 18.0));
+        assert_eq!(round(2.0, 2.0, 500, 3).0, 2.0);
         // In slow start 8 * 10/50 = 1 goes on; from 10 to 10 * 50/60 = 8, and one; from 40 to 40 * 50/200 = 10, and one.
-        assert_eq!(round(8, LARGEST, 60, 3), (9, LARGEST));
-        assert_eq!(round(10, LARGEST, 60, 3), (9, 9));
-        assert_eq!(round(40, LARGEST, 200, 3), (11, 11));
-        assert_eq!(round(8, 2, 500, 2), (8, 2)); // Two samples are too few: Reno.
-        assert_eq!(round(8, LARGEST, 500, 2), (9, LARGEST));
+        assert_eq!(round(8.0, UNLIMITED, 60, 3), (9.0, UNLIMITED));
+        assert_eq!(round(10.0, UNLIMITED, 60, 3), (9.0, 9.0));
+        assert_eq!(round(40.0, UNLIMITED, 200, 3), (11.0, 11.0));
+        assert_eq!(round(8.0, 2.0, 500, 2), (8.0, 2.0)); // Two samples are too few: Reno.
+        assert_eq!(round(8.0, UNLIMITED, 500, 2), (9.0, UNLIMITED));
     }
 
     #[test]

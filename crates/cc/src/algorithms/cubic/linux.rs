@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Integers throughout; time in 1/1024 s where the kernel has it so.
-use super::{INITIAL, LARGEST};
-use crate::parts::{restart_window, rto, segments, window_bytes, window_used};
-use crate::{
-    AckBatch, Allowance, Controller, Cx, Event, LossBatch, Needs, Path, Pn, Recovery, RecoveryEnd,
-    Rto, RttView, Sent, Spurious, Tag,
-};
-use alcc_units::{Bytes, Span, Time};
+use crate::parts::{Growth, UNLIMITED, Window};
+use crate::{Cx, Event, Packet, Pn};
+use alcc_units::{Span, Time};
 
 /// 1024 times C.
 const C: u128 = 410;
@@ -15,12 +11,12 @@ const BETA: u64 = 717;
 /// Acknowledged windows in Reno's clock: 8 * (1024 + 717) / 3 / (1024 - 717), as the kernel computes it.
 const RENO_SCALE: u64 = 15;
 /// HyStart: smallest window, samples per round, spacing of a train, bounds of the delay threshold.
-const HYSTART_WINDOW: u64 = 16;
+const HYSTART_WINDOW: f64 = 16.0;
 const HYSTART_SAMPLES: u32 = 8;
 const HYSTART_SPACING: Span = Span::from_millis(2);
 const HYSTART_DELAY: (Span, Span) = (Span::from_millis(4), Span::from_millis(16));
 
-const UNLIMITED: u64 = LARGEST as u64;
+const LARGEST: u64 = UNLIMITED as u64;
 
 #[derive(Clone)]
 struct HyStart {
@@ -34,9 +30,6 @@ struct HyStart {
 
 #[derive(Clone)]
 pub(super) struct Cubic {
-    mss: Bytes,
-    window: u64,
-    threshold: u64,
     credit: u64,
     /// One packet more per so many acknowledged.
     period: u64,
@@ -50,10 +43,6 @@ pub(super) struct Cubic {
     reno: u64,
     min_rtt: Option<Span>,
     hystart: HyStart,
-    sent: Pn,
-    recovering: bool,
-    undo: Option<(u64, u64)>,
-    rtt: RttView,
 }
 
 /// 1/1024 s.
@@ -78,9 +67,6 @@ impl Cubic {
             least: Span::MAX,
         };
         Self {
-            mss: Bytes::new(1448),
-            window: INITIAL as u64,
-            threshold: UNLIMITED,
             credit: 0,
             period: 1,
             last_max: 0,
@@ -93,16 +79,11 @@ impl Cubic {
             reno: 0,
             min_rtt: None,
             hystart,
-            sent: 0,
-            recovering: false,
-            undo: None,
-            rtt: RttView::default(),
         }
     }
 
     /// Sets the period of additive increase.
-    fn update(&mut self, now: Time, acked: u64) {
-        let w = self.window;
+    fn update(&mut self, now: Time, w: u64, acked: u64) {
         self.acked = self.acked.saturating_add(acked);
         let recent = now.since(self.last_update) <= Span::from_nanos(1_000_000_000 / 32);
         if self.epoch.is_some() && self.last_window == w && recent {
@@ -125,7 +106,7 @@ impl Cubic {
             });
             let t = ticks(now.since(epoch) + self.min_rtt.unwrap_or_default());
             let off = u128::from(t.abs_diff(self.k).min(1 << 28));
-            let delta = u64::try_from((C * off * off * off) >> 40).unwrap_or(UNLIMITED);
+            let delta = u64::try_from((C * off * off * off) >> 40).unwrap_or(LARGEST);
             let target = if t < self.k {
                 self.origin.saturating_sub(delta)
             } else {
@@ -144,50 +125,25 @@ impl Cubic {
         let per_packet = (w * RENO_SCALE / 8).max(1);
         let gained = self.acked / per_packet;
         self.acked -= gained * per_packet;
-        self.reno = self.reno.saturating_add(gained).min(UNLIMITED);
+        self.reno = self.reno.saturating_add(gained).min(LARGEST);
         if self.reno > w {
             self.period = self.period.min(w / (self.reno - w));
         }
         self.period = self.period.max(2);
     }
 
-    fn avoid(&mut self, now: Time, acked: u64) {
-        self.update(now, acked);
-        // A credit gathered under a longer period is worth one packet at most.
-        if self.credit >= self.period {
-            self.credit = 0;
-            self.window += 1;
-        }
-        self.credit += acked;
-        self.window += self.credit / self.period;
-        self.credit %= self.period;
-        self.window = self.window.min(UNLIMITED);
-    }
-
-    fn reduce(&mut self) {
-        self.undo = Some((self.window, self.threshold));
-        let w = self.window;
-        self.last_max = if w < self.last_max {
-            w * (1024 + BETA) / 2048
-        } else {
-            w
-        };
-        self.threshold = (w * BETA / 1024).max(2);
-        self.epoch = None;
-        self.credit = 0;
-    }
-
-    fn hystart_round(&mut self, now: Time) {
+    fn hystart_round(&mut self, now: Time, sent: Pn) {
         let h = &mut self.hystart;
         (h.round_start, h.round_end, h.last_ack, h.samples, h.least) =
-            (now, self.sent, now, 0, Span::MAX);
+            (now, sent, now, 0, Span::MAX);
     }
 
     /// Why slow start should end, if it should.
-    fn hystart_found(&mut self, now: Time, pn: Pn, rtt: Option<Span>) -> Option<&'static str> {
+    fn hystart_found(&mut self, now: Time, sent: Pn, packet: &Packet) -> Option<&'static str> {
+        let (pn, rtt) = (packet.pn, packet.rtt);
         let min_rtt = self.min_rtt?;
         if pn > self.hystart.round_end {
-            self.hystart_round(now);
+            self.hystart_round(now, sent);
         }
         let h = &mut self.hystart;
         if now.since(h.last_ack) <= HYSTART_SPACING {
@@ -217,171 +173,102 @@ impl Cubic {
     }
 }
 
-impl Controller for Cubic {
-    fn needs(&self) -> Needs {
-        Needs {
-            recovery: Recovery::Prr,
-            ..Needs::default()
+impl Growth for Cubic {
+    fn start(&mut self, cx: &mut Cx<'_>, w: &Window) {
+        self.hystart_round(cx.now, w.sent);
+    }
+
+    fn arrived(&mut self, cx: &mut Cx<'_>, w: &mut Window, packet: &Packet) {
+        if let Some(rtt) = packet.rtt {
+            self.sample(cx.now, rtt);
+        }
+        if self.hystart.on
+            && w.in_slow_start()
+            && w.cwnd >= HYSTART_WINDOW
+            && let Some(why) = self.hystart_found(cx.now, w.sent, packet)
+        {
+            w.threshold = w.cwnd;
+            let window = w.cwnd;
+            cx.log.event(cx.now, Event::SlowStartExit { why, window });
         }
     }
 
-    fn on_start(&mut self, cx: &mut Cx<'_>, path: &Path) {
-        self.mss = path.mss;
-        self.hystart_round(cx.now);
-    }
-
-    fn on_path_change(&mut self, _cx: &mut Cx<'_>, path: &Path) {
-        self.mss = path.mss;
-    }
-
-    fn on_sent(&mut self, _cx: &mut Cx<'_>, sent: &Sent) -> Tag {
-        self.sent = sent.pn;
-        Tag::default()
-    }
-
-    fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
-        self.rtt = ack.rtt;
-        if !ack.in_recovery {
-            self.recovering = false;
+    fn avoid(&mut self, cx: &mut Cx<'_>, w: &mut Window, segments: f64) {
+        // Whole packets all along, so nothing is lost here.
+        let (mut window, acked) = (w.cwnd as u64, segments as u64);
+        self.update(cx.now, window, acked);
+        // A credit gathered under a longer period is worth one packet at most.
+        if self.credit >= self.period {
+            self.credit = 0;
+            window += 1;
         }
-        let used = window_used(ack, window_bytes(self.window as f64, self.mss));
-        for packet in ack.acked {
-            if let Some(rtt) = packet.rtt {
-                self.sample(cx.now, rtt);
-            }
-            let slow = self.window < self.threshold;
-            if self.hystart.on
-                && slow
-                && self.window >= HYSTART_WINDOW
-                && let Some(why) = self.hystart_found(cx.now, packet.pn, packet.rtt)
-            {
-                self.threshold = self.window;
-                cx.log.event(
-                    cx.now,
-                    Event::SlowStartExit {
-                        why,
-                        window: self.window as f64,
-                    },
-                );
-            }
-            if self.recovering || !used {
-                continue;
-            }
-            let n = segments(packet.len, self.mss);
-            let fast = n.min(self.threshold.saturating_sub(self.window));
-            self.window += fast;
-            if n > fast {
-                self.avoid(cx.now, n - fast);
-            }
-        }
+        self.credit += acked;
+        window += self.credit / self.period;
+        self.credit %= self.period;
+        w.cwnd = window as f64;
     }
 
-    fn on_loss(&mut self, cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
-        if !loss.new_episode {
-            return;
-        }
-        let from = self.window as f64;
-        self.reduce();
-        self.window = self.threshold;
-        self.recovering = true;
-        cx.log.event(
-            cx.now,
-            Event::Decrease {
-                why: "loss",
-                from,
-                to: self.window as f64,
-            },
-        );
+    fn reduce(&mut self, w: &Window, _flight: f64) -> f64 {
+        let w = w.cwnd as u64;
+        self.last_max = if w < self.last_max {
+            w * (1024 + BETA) / 2048
+        } else {
+            w
+        };
+        self.epoch = None;
+        self.credit = 0;
+        (w * BETA / 1024) as f64
     }
 
-    fn on_rto(&mut self, cx: &mut Cx<'_>, rto: &Rto) {
-        let from = self.window as f64;
-        if rto.backoff <= 1 {
-            self.reduce();
-        }
-        // The kernel forgets the curve and the minimum RTT on a timeout.
+    /// The kernel forgets the curve and the minimum RTT.
+    fn timeout(&mut self, cx: &mut Cx<'_>, w: &mut Window) {
         (self.last_max, self.epoch, self.min_rtt, self.credit) = (0, None, None, 0);
-        self.window = 1;
-        self.recovering = false;
-        self.hystart_round(cx.now);
-        cx.log.event(
-            cx.now,
-            Event::Decrease {
-                why: "timeout",
-                from,
-                to: 1.0,
-            },
-        );
-        cx.log
-            .event(cx.now, Event::SlowStartRestart { why: "timeout" });
+        self.hystart_round(cx.now, w.sent);
     }
 
-    fn on_spurious(&mut self, _cx: &mut Cx<'_>, _what: Spurious) {
-        if let Some((window, threshold)) = self.undo.take() {
-            self.window = self.window.max(window);
-            self.threshold = threshold;
-            self.recovering = false;
-        }
-    }
-
-    fn on_recovery_end(&mut self, _cx: &mut Cx<'_>, _end: &RecoveryEnd) {
-        self.recovering = false;
-    }
-
-    fn on_idle_restart(&mut self, _cx: &mut Cx<'_>, idle: Span) {
+    fn idle(&mut self, _cx: &mut Cx<'_>, _w: &mut Window, idle: Span, _restarted: bool) {
         self.epoch = self.epoch.map(|e| e + idle);
-        let timeout = rto(&self.rtt);
-        if idle >= timeout {
-            self.threshold = self.threshold.max(self.window * 3 / 4);
-            self.window = restart_window(self.window as f64, INITIAL, idle, timeout) as u64;
-        }
-    }
-
-    fn allowance(&self) -> Allowance {
-        Allowance::window(window_bytes(self.window as f64, self.mss))
     }
 
     fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
-        put("cwnd", self.window as f64);
-        put("ssthresh", self.threshold as f64);
         put("w_max", self.last_max as f64);
         put("cnt", self.period as f64);
-    }
-
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::RttView;
     use crate::testing::Bench;
+    use alcc_units::Bytes;
 
-    fn after_loss_at_100() -> Cubic {
-        let mut c = Cubic::new(false);
-        c.window = 100;
-        c.reduce();
-        c.window = c.threshold;
-        c
+    fn at(cwnd: f64) -> Window {
+        Window {
+            cwnd,
+            threshold: UNLIMITED,
+            mss: Bytes::new(1000),
+            rtt: RttView::default(),
+            sent: 0,
+        }
     }
 
     #[test]
     fn reduction_and_fast_convergence() {
-        let mut c = after_loss_at_100();
-        assert_eq!((c.last_max, c.threshold), (100, 70));
-        c.window = 80;
-        c.reduce();
+        let mut c = Cubic::new(false);
+        assert_eq!((c.reduce(&at(100.0), 100.0), c.last_max), (70.0, 100));
+        c.reduce(&at(80.0), 80.0);
         assert_eq!(c.last_max, 68);
     }
 
     #[test]
     fn periods_along_the_curve() {
         assert_eq!(cube_root_period(30), 4317);
-        let mut c = after_loss_at_100();
+        let mut c = Cubic::new(false);
+        c.reduce(&at(100.0), 100.0);
         for (t, period) in [(0, 7000), (1, 4), (2, 2), (3, 2)] {
             // One acknowledgement only: Reno's clock stands still.
-            c.update(Time::from_millis(t * 1000), 1);
+            c.update(Time::from_millis(t * 1000), 70, 1);
             assert_eq!(c.period, period, "at {t} s");
         }
     }

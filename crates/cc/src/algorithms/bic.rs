@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! BIC: a binary search for the window of the last loss, then probing beyond it. Xu, Harfoush and Rhee, INFOCOM 2004, in the
+//! form of Linux (`tcp_bic`, the same constants from 2.6.24 on).
+//!
+//! Below the window of the last loss the step is a quarter of the distance to it, above it the steps grow again; both are at
+//! most 16 packets per round trip. Small windows grow as Reno's.
+//!
+//! | constant | value | source |
+//! |---|---|---|
+//! | B: part of the distance per round | 1/4 | tcp_bic, BICTCP_B |
+//! | largest step | 16 packets per round | max_increment |
+//! | near the old window | 4 packets in 20 rounds | smooth_part |
+//! | Reno's up to | 14 packets | low_window |
+//! | decrease | 819/1024 | beta |
+//! | fast convergence | (1024+819)/2048 | tcp_bic |
+//! | the step is computed anew | every 1/32 s, or when the window has changed | tcp_bic |
+//! | segments per acknowledgement, 1/16ths | moving average, weight 1/16, from 32 | ACK_RATIO_SHIFT |
+//!
+//! **Differs from the paper**: as Linux does, in integers. **Differs from Linux**: the window does not grow unless it was what
+//! limited the sender.
+//!
+//! **Known weakness**: fills every buffer and takes more than its share beside Reno; CUBIC replaced it for that.
+use crate::parts::{Growth, LossBased, UNLIMITED, Window, segments};
+use crate::{AckBatch, Algorithm, Controller, Cx, Options, SpecError};
+use alcc_units::{Span, Time};
+
+pub(crate) const ALGORITHM: Algorithm = Algorithm {
+    name: "bic",
+    summary: "BIC: a binary search for the window of the last loss",
+    profiles: &[],
+    options: &[],
+    build,
+};
+
+const PART: u64 = 4;
+const LARGEST_STEP: u64 = 16;
+const SMOOTH: u64 = 20;
+const LOW_WINDOW: u64 = 14;
+const BETA: u64 = 819;
+const PERIOD: Span = Span::from_nanos(1_000_000_000 / 32);
+/// Before the first loss the window grows by a packet per so many at least.
+const FIRST_PERIOD: u64 = 20;
+
+#[derive(Clone)]
+struct Bic {
+    last_max: u64,
+    /// One packet more per so many acknowledged, when and for which window that was found.
+    period: u64,
+    found: Option<(Time, u64)>,
+    credit: u64,
+    /// Segments per acknowledgement, times 16.
+    ratio: u64,
+}
+
+fn build(_: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
+    Ok(Box::new(LossBased::new(Bic::NEW)))
+}
+
+impl Bic {
+    const NEW: Self = Self {
+        last_max: 0,
+        period: 1,
+        found: None,
+        credit: 0,
+        ratio: 32,
+    };
+
+    fn period(&self, w: u64) -> u64 {
+        if w <= LOW_WINDOW {
+            return w.max(1);
+        }
+        let period = if w < self.last_max {
+            match (self.last_max - w) / PART {
+                0 | 1 => w * SMOOTH / PART,
+                step if step > LARGEST_STEP => w / LARGEST_STEP,
+                step => w / step,
+            }
+        } else if w < self.last_max + PART {
+            w * SMOOTH / PART
+        } else if w < self.last_max + LARGEST_STEP * (PART - 1) {
+            w * (PART - 1) / (w - self.last_max)
+        } else {
+            w / LARGEST_STEP
+        };
+        let period = if self.last_max == 0 {
+            period.min(FIRST_PERIOD)
+        } else {
+            period
+        };
+        (period * 16 / self.ratio.max(1)).max(1)
+    }
+}
+
+impl Growth for Bic {
+    fn acknowledged(&mut self, _cx: &mut Cx<'_>, w: &mut Window, ack: &AckBatch<'_>, _used: bool) {
+        if !ack.in_recovery {
+            let n: u64 = ack.acked.iter().map(|p| segments(p.len, w.mss)).sum();
+            self.ratio = (self.ratio - self.ratio / 16).saturating_add(n);
+        }
+    }
+
+    fn avoid(&mut self, cx: &mut Cx<'_>, w: &mut Window, segments: f64) {
+        let window = w.cwnd as u64;
+        let stale = |(at, for_window)| for_window != window || cx.now.since(at) > PERIOD;
+        if self.found.is_none_or(stale) {
+            self.found = Some((cx.now, window));
+            self.period = self.period(window);
+        }
+        // A credit gathered under a longer period is worth one packet at most.
+        let mut grown = 0;
+        if self.credit >= self.period {
+            self.credit = 0;
+            grown = 1;
+        }
+        self.credit += segments as u64;
+        grown += self.credit / self.period;
+        self.credit %= self.period;
+        w.cwnd = (w.cwnd + grown as f64).min(UNLIMITED);
+    }
+
+    fn reduce(&mut self, w: &Window, _flight: f64) -> f64 {
+        let w = w.cwnd as u64;
+        self.last_max = if w < self.last_max {
+            w * (1024 + BETA) / 2048
+        } else {
+            w
+        };
+        (self.found, self.credit) = (None, 0);
+        let left = if w <= LOW_WINDOW {
+            w / 2
+        } else {
+            w * BETA / 1024
+        };
+        left as f64
+    }
+
+    fn timeout(&mut self, _cx: &mut Cx<'_>, _w: &mut Window) {
+        *self = Self::NEW;
+    }
+
+    fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
+        put("w_max", self.last_max as f64);
+        put("cnt", self.period as f64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Bench;
+
+    #[test]
+    fn periods_of_the_search_and_of_the_probing() {
+        let of = |last_max, ratio, w| {
+            Bic {
+                last_max,
+                ratio,
+                ..Bic::NEW
+            }
+            .period(w)
+        };
+        // Every second segment acknowledged, every one acknowledged. At 79: 79 / (21 / 4) = 15, halved 7.
+        let expected = [
+            (10, 10, 10),
+            (20, 1, 1),
+            (79, 7, 15),
+            (97, 242, 485),
+            (100, 250, 500),
+            (103, 257, 515),
+            (110, 16, 33),
+            (140, 5, 10),
+            (160, 5, 10),
+            (200, 6, 12),
+        ];
+        for (w, delayed, each) in expected {
+            assert_eq!((of(100, 32, w), of(100, 16, w)), (delayed, each), "at {w}");
+        }
+        assert_eq!(of(0, 32, 200), 6);
+    }
+
+    #[test]
+    fn a_loss_leaves_four_fifths_and_a_small_window_half() {
+        let mut b = Bench::of("bic");
+        b.round();
+        b.round();
+        assert_eq!(b.window(), 40.0);
+        b.lose_one();
+        // 40 * 819 / 1024 = 31.99
+        assert_eq!((b.window(), b.gauge("w_max")), (31.0, 40.0));
+        b.recovered();
+        b.lose_one();
+        // 31 * 1843 / 2048 = 27.9
+        assert_eq!((b.window(), b.gauge("w_max")), (24.0, 27.0));
+        let mut b = Bench::of("bic");
+        b.lose_one();
+        assert_eq!(b.window(), 5.0);
+    }
+
+    #[test]
+    fn the_search_returns_to_the_old_window_and_lingers() {
+        let mut b = Bench::of("bic");
+        (0..4).for_each(|_| b.round());
+        b.lose_one();
+        b.recovered();
+        let after = b.window();
+        assert_eq!(after, 127.0);
+        (0..8).for_each(|_| b.round());
+        let found = b.window();
+        assert!(found > 150.0 && found < 164.0, "{found}");
+    }
+}

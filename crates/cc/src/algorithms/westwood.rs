@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Westwood+: Reno that measures, and after a loss resumes with what the empty path would hold. Grieco and Mascolo, ACM CCR
+//! 2004, in the form of Linux (`tcp_westwood`).
+//!
+//! The delivery rate is measured once per round trip and filtered twice; times the smallest RTT it is the window that needs no
+//! queue. It becomes the window and the threshold when a loss has been repaired, and the threshold after a timeout.
+//!
+//! | constant | value | source |
+//! |---|---|---|
+//! | interval of a sample | one RTT, at least 50 ms | tcp_westwood, TCP_WESTWOOD_RTT_MIN |
+//! | filters | two in a row, weight 1/8 | westwood_do_filter |
+//! | smallest window after a loss | 2 packets | tcp_westwood_bw_rttmin |
+//! | during recovery; growth | 1/2 of what was in flight; as Reno | RFC 5681 |
+//!
+//! **Differs from the paper**: as Linux does, the first sample sets both filters, and a timeout makes the smallest RTT be
+//! learned anew. **Differs from Linux**: bytes are counted as the host delivers them (selective acknowledgements included); the
+//! window does not grow unless it was what limited the sender.
+//!
+//! **Known weakness**: between losses it fills every buffer, like Reno; on a path whose rate has just dropped, the filters remember
+//! the old one.
+use super::reno::Reno;
+use crate::parts::{Growth, LossBased, SMALLEST_THRESHOLD, Window};
+use crate::{AckBatch, Algorithm, Controller, Cx, Options, Packet, SpecError};
+use alcc_units::{Span, Time};
+
+pub(crate) const ALGORITHM: Algorithm = Algorithm {
+    name: "westwood",
+    summary: "Westwood+: Reno that resumes with the measured bandwidth-delay product",
+    profiles: &[],
+    options: &[],
+    build,
+};
+
+const SHORTEST_SAMPLE: Span = Span::from_millis(50);
+
+#[derive(Clone, Default)]
+struct Westwood {
+    reno: Reno,
+    /// The two filters, bytes per second.
+    filters: Option<(f64, f64)>,
+    least: Option<Span>,
+    since: Option<Time>,
+    bytes: u64,
+}
+
+fn build(_: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
+    Ok(Box::new(LossBased::new(Westwood::default())))
+}
+
+impl Westwood {
+    fn sample(&mut self, rate: f64) {
+        self.filters = Some(self.filters.map_or((rate, rate), |(first, second)| {
+            let first = (7.0 * first + rate) / 8.0;
+            (first, (7.0 * second + first) / 8.0)
+        }));
+    }
+
+    /// Packets.
+    fn bdp(&self, w: &Window) -> f64 {
+        let rate = self.filters.map_or(0.0, |(_, rate)| rate);
+        let least = self.least.unwrap_or_default().as_secs_f64();
+        libm::trunc(rate * least / w.mss.get().max(1) as f64).max(SMALLEST_THRESHOLD)
+    }
+}
+
+impl Growth for Westwood {
+    fn acknowledged(&mut self, cx: &mut Cx<'_>, _w: &mut Window, ack: &AckBatch<'_>, _used: bool) {
+        let since = *self.since.get_or_insert(cx.now);
+        let span = cx.now.since(since);
+        if span > ack.rtt.latest.max(SHORTEST_SAMPLE) {
+            self.sample(self.bytes as f64 / span.as_secs_f64());
+            (self.since, self.bytes) = (Some(cx.now), 0);
+        }
+        let bytes: u64 = ack.acked.iter().map(|p| p.len.get()).sum();
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    fn arrived(&mut self, _cx: &mut Cx<'_>, _w: &mut Window, packet: &Packet) {
+        if let Some(rtt) = packet.rtt {
+            self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
+        }
+    }
+
+    fn avoid(&mut self, cx: &mut Cx<'_>, w: &mut Window, segments: f64) {
+        self.reno.avoid(cx, w, segments);
+    }
+
+    fn reduce(&mut self, w: &Window, flight: f64) -> f64 {
+        self.reno.reduce(w, flight)
+    }
+
+    fn repaired(&mut self, _cx: &mut Cx<'_>, w: &mut Window) {
+        w.cwnd = self.bdp(w);
+        w.threshold = w.cwnd;
+    }
+
+    fn timeout(&mut self, _cx: &mut Cx<'_>, w: &mut Window) {
+        w.threshold = self.bdp(w);
+        self.least = None;
+    }
+
+    fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
+        let rate = self.filters.map_or(0.0, |(_, rate)| rate);
+        put("rate_mbps", rate * 8.0 / 1e6);
+        put("rtt_min_ms", self.least.unwrap_or_default().as_millis_f64());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Bench;
+    use alcc_units::Bytes;
+
+    #[test]
+    fn two_filters_and_the_window_of_the_empty_path() {
+        let mut c = Westwood {
+            least: Some(Span::from_millis(50)),
+            ..Westwood::default()
+        };
+        let w = Window {
+            cwnd: 10.0,
+            threshold: 10.0,
+            mss: Bytes::new(1460),
+            rtt: crate::RttView::default(),
+            sent: 0,
+        };
+        assert_eq!(c.bdp(&w), 2.0);
+        c.sample(100e3);
+        c.sample(150e3);
+        // 7/8 * 100 + 150/8 = 106.25, and that filtered again; 100.78 kB/s * 50 ms = 3.45 packets.
+        assert_eq!(c.filters, Some((106.25e3, 100.781_25e3)));
+        assert_eq!(c.bdp(&w), 3.0);
+        (c.filters, c.least) = (Some((0.0, 180e3)), Some(Span::from_millis(100)));
+        assert_eq!(c.bdp(&w), 12.0);
+    }
+
+    #[test]
+    fn after_a_loss_the_window_is_what_the_path_holds() {
+        let mut b = Bench::of("westwood");
+        for _ in 0..3 {
+            b.round();
+        }
+        b.lose_one();
+        assert_eq!(b.window(), 40.0);
+        b.recovered();
+        // The last round's rate is 40 packets in 100 ms at most; filtered, less.
+        let w = b.window();
+        assert!((2.0..=40.0).contains(&w), "{w}");
+        assert_eq!(b.gauge("ssthresh"), w);
+        b.timeout(1);
+        assert_eq!(b.window(), 1.0);
+        assert_eq!(b.gauge("rtt_min_ms"), 0.0);
+    }
+}

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the loss-based algorithms have in common: slow start, one reduction per loss episode, timeouts, undoing a mistake,
+//! and resuming after a pause. An algorithm adds how the window grows and how much of it a loss leaves: [`Growth`].
+use super::{restart_window, rto, segments, window_bytes, window_used};
+use crate::{
+    AckBatch, Allowance, Controller, Cx, Event, LossBatch, Needs, Packet, Path, Pn, Recovery,
+    RecoveryEnd, Rto, RttView, Sent, Spurious, Tag,
+};
+use alcc_units::{Bytes, Span};
+
+/// Initial window, packets (RFC 6928).
+pub const INITIAL_WINDOW: f64 = 10.0;
+/// Smallest slow start threshold, packets (RFC 5681, eq. 4).
+pub const SMALLEST_THRESHOLD: f64 = 2.0;
+/// The threshold before anything is known, and what no window exceeds, packets.
+pub const UNLIMITED: f64 = 1e9;
+
+/// A congestion window, in packets.
+#[derive(Clone, Debug)]
+pub struct Window {
+    /// Congestion window, at least 1.
+    pub cwnd: f64,
+    /// Slow start threshold.
+    pub threshold: f64,
+    /// Segment size.
+    pub mss: Bytes,
+    /// The host's RTT estimate as of the last acknowledgement.
+    pub rtt: RttView,
+    /// Newest transmission number.
+    pub sent: Pn,
+}
+
+impl Window {
+    /// Grows by a packet per acknowledged segment up to the threshold; returns the segments that it left over.
+    pub fn slow_start(&mut self, segments: f64) -> f64 {
+        let fast = segments.min((self.threshold - self.cwnd).max(0.0));
+        self.cwnd += fast;
+        segments - fast
+    }
+
+    /// True below the threshold.
+    pub fn in_slow_start(&self) -> bool {
+        self.cwnd < self.threshold
+    }
+}
+
+/// How a loss-based window grows and what a loss leaves of it. A clone is kept with every reduction, in case it was a mistake.
+pub trait Growth: Clone + Send + 'static {
+    /// The flow begins.
+    fn start(&mut self, _cx: &mut Cx<'_>, _w: &Window) {}
+
+    /// Acknowledgements came; `used`: the window was what limited the sender. Before the packets.
+    fn acknowledged(
+        &mut self,
+        _cx: &mut Cx<'_>,
+        _w: &mut Window,
+        _ack: &AckBatch<'_>,
+        _used: bool,
+    ) {
+    }
+
+    /// A packet arrived. Before the window grows, and also while it may not.
+    fn arrived(&mut self, _cx: &mut Cx<'_>, _w: &mut Window, _packet: &Packet) {}
+
+    /// `segments` were acknowledged and may make the window grow.
+    fn grow(&mut self, cx: &mut Cx<'_>, w: &mut Window, _packet: &Packet, segments: f64) {
+        let rest = w.slow_start(segments);
+        if rest > 0.0 {
+            self.avoid(cx, w, rest);
+        }
+    }
+
+    /// Congestion avoidance: `segments` beyond slow start.
+    fn avoid(&mut self, cx: &mut Cx<'_>, w: &mut Window, segments: f64);
+
+    /// Packets were lost with so many in flight, at most the window: the new threshold.
+    fn reduce(&mut self, w: &Window, flight: f64) -> f64;
+
+    /// A timeout: the window is one packet now. After [`Growth::reduce`], which only a first timeout calls.
+    fn timeout(&mut self, _cx: &mut Cx<'_>, _w: &mut Window) {}
+
+    /// All is repaired.
+    fn repaired(&mut self, _cx: &mut Cx<'_>, _w: &mut Window) {}
+
+    /// The last reduction was a mistake; this is what there was before it.
+    fn undo(&mut self, _before: Self) {}
+
+    /// Sending resumes after `idle`; `restarted`: so long that the window was taken back.
+    fn idle(&mut self, _cx: &mut Cx<'_>, _w: &mut Window, _idle: Span, _restarted: bool) {}
+
+    /// For plots, besides the window and the threshold.
+    fn gauges(&self, _put: &mut dyn FnMut(&'static str, f64)) {}
+}
+
+/// A controller out of a [`Growth`].
+#[derive(Clone)]
+pub struct LossBased<G> {
+    w: Window,
+    growth: G,
+    /// Between a loss and its repair the window holds still; after a timeout it grows.
+    recovering: bool,
+    /// Window, threshold and growth before the last reduction.
+    undo: Option<(f64, f64, G)>,
+}
+
+impl<G: Growth> LossBased<G> {
+    /// With the initial window of RFC 6928.
+    pub fn new(growth: G) -> Self {
+        Self {
+            w: Window {
+                cwnd: INITIAL_WINDOW,
+                threshold: UNLIMITED,
+                mss: Bytes::new(1448),
+                rtt: RttView::default(),
+                sent: 0,
+            },
+            growth,
+            recovering: false,
+            undo: None,
+        }
+    }
+
+    fn reduce(&mut self, in_flight: Bytes) {
+        self.undo = Some((self.w.cwnd, self.w.threshold, self.growth.clone()));
+        // What is in flight may exceed a window that has just shrunk.
+        let flight = in_flight.packets(self.w.mss).min(self.w.cwnd);
+        self.w.threshold = self.growth.reduce(&self.w, flight).max(SMALLEST_THRESHOLD);
+    }
+
+    fn repaired(&mut self, cx: &mut Cx<'_>) {
+        if self.recovering {
+            self.recovering = false;
+            self.growth.repaired(cx, &mut self.w);
+        }
+    }
+}
+
+fn decreased(cx: &mut Cx<'_>, why: &'static str, from: f64, to: f64) {
+    cx.log.event(cx.now, Event::Decrease { why, from, to });
+}
+
+impl<G: Growth> Controller for LossBased<G> {
+    fn needs(&self) -> Needs {
+        Needs {
+            recovery: Recovery::Prr,
+            ..Needs::default()
+        }
+    }
+
+    fn on_start(&mut self, cx: &mut Cx<'_>, path: &Path) {
+        self.w.mss = path.mss;
+        self.growth.start(cx, &self.w);
+    }
+
+    fn on_path_change(&mut self, _cx: &mut Cx<'_>, path: &Path) {
+        self.w.mss = path.mss;
+    }
+
+    fn on_sent(&mut self, _cx: &mut Cx<'_>, sent: &Sent) -> Tag {
+        self.w.sent = sent.pn;
+        Tag::default()
+    }
+
+    fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
+        self.w.rtt = ack.rtt;
+        if !ack.in_recovery {
+            self.repaired(cx);
+        }
+        let used = window_used(ack, window_bytes(self.w.cwnd, self.w.mss));
+        self.growth.acknowledged(cx, &mut self.w, ack, used);
+        for packet in ack.acked {
+            self.growth.arrived(cx, &mut self.w, packet);
+            if used && !self.recovering {
+                let n = segments(packet.len, self.w.mss) as f64;
+                self.growth.grow(cx, &mut self.w, packet, n);
+                self.w.cwnd = self.w.cwnd.min(UNLIMITED);
+            }
+        }
+    }
+
+    fn on_loss(&mut self, cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
+        if !loss.new_episode {
+            return;
+        }
+        let from = self.w.cwnd;
+        self.reduce(loss.in_flight + loss.lost.iter().map(|p| p.len).sum());
+        self.w.cwnd = self.w.threshold;
+        self.recovering = true;
+        decreased(cx, "loss", from, self.w.cwnd);
+    }
+
+    fn on_rto(&mut self, cx: &mut Cx<'_>, rto: &Rto) {
+        let from = self.w.cwnd;
+        // Only the first expiry for the same data tells something about the path.
+        if rto.backoff <= 1 {
+            self.reduce(rto.in_flight);
+        }
+        self.w.cwnd = 1.0;
+        self.recovering = false;
+        self.growth.timeout(cx, &mut self.w);
+        decreased(cx, "timeout", from, 1.0);
+        cx.log
+            .event(cx.now, Event::SlowStartRestart { why: "timeout" });
+    }
+
+    fn on_spurious(&mut self, _cx: &mut Cx<'_>, _what: Spurious) {
+        if let Some((cwnd, threshold, growth)) = self.undo.take() {
+            self.w.cwnd = self.w.cwnd.max(cwnd);
+            self.w.threshold = threshold;
+            self.growth.undo(growth);
+            self.recovering = false;
+        }
+    }
+
+    fn on_recovery_end(&mut self, cx: &mut Cx<'_>, _end: &RecoveryEnd) {
+        self.repaired(cx);
+    }
+
+    fn on_idle_restart(&mut self, cx: &mut Cx<'_>, idle: Span) {
+        let timeout = rto(&self.w.rtt);
+        let restarted = idle >= timeout;
+        if restarted {
+            self.w.threshold = self.w.threshold.max(0.75 * self.w.cwnd);
+            self.w.cwnd = restart_window(self.w.cwnd, INITIAL_WINDOW, idle, timeout);
+        }
+        self.growth.idle(cx, &mut self.w, idle, restarted);
+    }
+
+    fn allowance(&self) -> Allowance {
+        Allowance::window(window_bytes(self.w.cwnd, self.w.mss))
+    }
+
+    fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
+        put("cwnd", self.w.cwnd);
+        put("ssthresh", self.w.threshold);
+        self.growth.gauges(put);
+    }
+
+    fn clone_box(&self) -> Box<dyn Controller> {
+        Box::new(self.clone())
+    }
+}
