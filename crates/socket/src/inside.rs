@@ -14,7 +14,8 @@ impl Inside {
     /// `None` if the thread is inside already, which can only be a signal handler, or the runtime's own use of a function
     /// that it replaces.
     pub fn enter() -> Option<Self> {
-        (!INSIDE.replace(true)).then_some(Self(()))
+        // Made only if it is to live: its end is the end of being inside.
+        (!INSIDE.replace(true)).then(|| Self(()))
     }
 
     /// For an allocator that must not be interrupted: inside until the returned value is given to [`Inside::restore`].

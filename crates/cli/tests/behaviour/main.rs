@@ -34,8 +34,6 @@ const PENDING: &[&str] = &[
     "zerocopy",
     "closed-under-a-writer",
     "main-thread-ends",
-    "storm-nonblocking",
-    "storm-within",
     "threads-on-one",
     "threads-on-one-nonblocking",
 ];
