@@ -9,7 +9,7 @@ ALCC   := $(TARGET)/release/alcc
 WITH_DEPS = set -a; [ ! -f target/deps/env ] || . target/deps/env; set +a; PATH=$$PATH$${ALCC_DEPS_BIN:+:$$ALCC_DEPS_BIN}:/usr/sbin:/sbin;
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint fuzz bench compare doc install uninstall
+.PHONY: help setup build demo test lint fuzz bench compare programs doc install uninstall
 
 help: ## Show these targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -45,6 +45,11 @@ bench: build ## Speed of the pure crates and the cost of the runtime (docs/bench
 compare: build ## Five recorded traces, every scheme, in the emulator (ALCC_TRACES=DIR, ARGS="--schemes cubic,verus")
 	@$(WITH_DEPS) $(ALCC) compare --emu --traces "$${ALCC_TRACES:?set ALCC_TRACES to the folder of the recorded traces, see docs/traces.md}" $(ARGS)
 
+programs: build ## Delay of every program of docs/compatibility.md on a recorded channel, beside nginx (ALCC_TRACES=DIR, ARGS="vsftpd sshd")
+	@scripts/setup test
+	@: "$${ALCC_TRACES:?set ALCC_TRACES to the folder of the recorded traces, see docs/traces.md}"
+	@$(WITH_DEPS) ALCC_BENCH_PROGRAMS=1 $(CARGO) bench --locked -p alcc-cli --bench programs -- $(ARGS)
+
 install: ## Program, preload library, man pages and completions below PREFIX (/usr/local), as built by 'make build'
 	@[ -x $(ALCC) ] || { echo "make install: $(ALCC) is not there: run 'make build' first (not as root)" >&2; exit 2; }
 	$(ALCC) generate --out $(TARGET)/generated
@@ -55,7 +60,12 @@ install: ## Program, preload library, man pages and completions below PREFIX (/u
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(TARGET)/generated/_alcc
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d $(TARGET)/generated/alcc.fish
 
-uninstall: ## Remove what 'make install' put below PREFIX
+unprograms: build ## Delay of every program of docs/compatibility.md on a recorded channel, beside nginx (ALCC_TRACES=DIR, ARGS="vsftpd sshd")
+	@scripts/setup test
+	@: "$${ALCC_TRACES:?set ALCC_TRACES to the folder of the recorded traces, see docs/traces.md}"
+	@$(WITH_DEPS) ALCC_BENCH_PROGRAMS=1 $(CARGO) bench --locked -p alcc-cli --bench programs -- $(ARGS)
+
+install: ## Remove what 'make install' put below PREFIX
 	rm -f $(DESTDIR)$(PREFIX)/bin/alcc $(DESTDIR)$(PREFIX)/lib/alcc/libalcc_preload.so
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/alcc.1 $(DESTDIR)$(PREFIX)/share/man/man1/alcc-*.1
 	rm -f $(DESTDIR)$(PREFIX)/share/bash-completion/completions/alcc

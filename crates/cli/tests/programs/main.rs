@@ -2,10 +2,13 @@
 //! Real programs under `alcc run`, over an emulated link: what arrives is what was sent, the connections are controlled, and the
 //! program says and returns what it does without us. A plain run of the same program is the oracle.
 mod place;
+mod process;
 mod recipes;
+mod run;
 
-use place::{Place, Run};
+use place::Place;
 use recipes::Recipe;
+use run::Run;
 use std::time::Duration;
 
 /// Enough for every algorithm to fill the link and shut the gate.
@@ -21,15 +24,15 @@ fn check(recipe: &Recipe) {
     let place = Place::new();
     let (large, small) = (place.file("large", LARGE), place.file("small", SMALL));
 
-    let plain = place.run(recipe, None, "large");
+    let plain = Run::of(&place, recipe, None, "large");
     plain.assert_arrived(&large, recipe.copies);
 
-    let verus = place.run(recipe, Some("verus"), "large");
+    let verus = Run::of(&place, recipe, Some("verus"), "large");
     verus.assert_arrived(&large, recipe.copies);
     verus.assert_controlled(LARGE * recipe.copies);
     verus.assert_like(&plain);
 
-    let fixed = place.run(recipe, Some("fixed:window=2"), "small");
+    let fixed = Run::of(&place, recipe, Some("fixed:window=2"), "small");
     fixed.assert_arrived(&small, recipe.copies);
     fixed.assert_controlled(SMALL * recipe.copies);
     fixed.assert_like(&plain);
@@ -48,6 +51,14 @@ macro_rules! programs {
         fn $name() {
             check(&recipes::$name());
         })*
+
+        #[test]
+        fn every_recipe_is_tested() {
+            let tested = [$(stringify!($name)),*];
+            for (name, _) in recipes::ALL {
+                assert!(tested.contains(name), "{name}");
+            }
+        }
     };
 }
 

@@ -38,6 +38,18 @@ const WEB: Recipe = Recipe {
     mounts: None,
 };
 
+macro_rules! all {
+    ($($name:ident)*) => {
+        /// Every recipe with its name.
+        pub(crate) const ALL: &[(&str, fn() -> Recipe)] = &[$((stringify!($name), $name)),*];
+    };
+}
+
+all! {
+    nginx apache_event apache_prefork lighttpd haproxy haproxy_splicing python_http_server python_asyncio gunicorn gunicorn_threads node vsftpd
+    rsync_daemon sshd iperf3 curl_upload
+}
+
 fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
@@ -189,7 +201,8 @@ const TWO_WAYS: &str = "curl -sS --fail http://$S:8080/$F | sha256sum; curl -sS 
 
 fn gunicorn_with(place: &Place, options: &[&str]) -> Command {
     place.write("application.py", include_str!("application.py"));
-    let mut command = command("python3", &["-m", "gunicorn", "-b"]);
+    // Without the timeout a worker is ended that has sent for half a minute.
+    let mut command = command("python3", &["-m", "gunicorn", "-t", "300", "-b"]);
     command.arg(format!("0.0.0.0:{PORT}")).args(options);
     command
         .arg("--chdir")
@@ -344,7 +357,7 @@ pub(crate) fn iperf3() -> Recipe {
             command
         },
         fetch: Some(
-            "iperf3 -c $S -p 8080 -R -t 5 -F got -i 0 -f m; [ $(wc -c <got) = $(wc -c <www/$F) ] && sha256sum www/$F; rm -f got",
+            "iperf3 -c $S -p 8080 -R -t $T -F got -i 0 -f m; [ $(wc -c <got) = $(wc -c <www/$F) ] && sha256sum www/$F; rm -f got",
         ),
         ..WEB
     }
@@ -358,7 +371,7 @@ pub(crate) fn curl_upload() -> Recipe {
         program: |place, name| {
             let mut command = command("curl", &["-sS", "--fail", "-T"]);
             command.arg(place.path("www").join(name));
-            command.arg(format!("http://{}:8082/got", place.client));
+            command.arg(format!("http://{}:8082/got", place.client()));
             command
         },
         fetch: None,
