@@ -566,7 +566,7 @@ fn when_the_runtime_fails_relaying_goes_on() {
     let (status, report, said) = relay.stop();
     assert!(status.success(), "{said}");
     assert_eq!(number(&report, "failures"), 1, "{said}");
-    assert!(said.contains("go on as plain TCP"), "{said}");
+    assert!(said.contains("went on as plain TCP"), "{said}");
 }
 
 #[test]

@@ -16,6 +16,7 @@
 
 mod acceptor;
 mod address;
+mod end;
 mod header;
 mod proxy;
 mod route;

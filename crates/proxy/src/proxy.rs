@@ -3,10 +3,11 @@
 use crate::acceptor::{Acceptor, Stopper, listen};
 use crate::route::Route;
 use crate::stats::Stats;
-use crate::worker::{Bell, Shared, Worker};
+use crate::worker::{Shared, Worker};
 use crate::{Listen, ProxyProtocol, Target, Totals, sys};
 use alcc_cc::Registry;
-use alcc_socket::{Report, Runtime, Settings};
+use alcc_socket::Selection;
+use alcc_socket::own::{Runtime, Settings};
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -33,6 +34,8 @@ pub struct Config {
     pub backlog: i32,
     /// For each address of the server.
     pub connect_timeout: Duration,
+    /// Which connections are controlled; the others are relayed plainly.
+    pub selection: Selection,
 }
 
 /// Why a proxy did not start.
@@ -52,6 +55,7 @@ pub enum StartError {
 /// A running relay.
 pub struct Proxy {
     shared: Arc<Shared>,
+    runtimes: Vec<Arc<Runtime>>,
     addresses: Vec<SocketAddr>,
     stopper: Arc<Stopper>,
     threads: Vec<JoinHandle<io::Result<()>>>,
@@ -68,9 +72,8 @@ impl Proxy {
     /// See [`StartError`].
     pub fn start(
         config: &Config,
-        settings: Settings,
-        registry: Registry,
-        report: Option<Report>,
+        mut settings: Settings,
+        registry: &Registry,
     ) -> Result<Self, StartError> {
         let descriptors = sys::raise_descriptor_limit()?;
         let listeners = config
@@ -87,18 +90,34 @@ impl Proxy {
             .resolve()
             .map_err(|e| StartError::Resolve(config.to.clone(), e))?;
         let shared = Arc::new(Shared {
-            runtime: Arc::new(Runtime::<Bell>::new(
-                settings,
-                registry,
-                report.map(Arc::new),
-            )),
+            selection: config.selection.clone(),
+            under: settings.under.take(),
             route: Arc::new(Route::new(config.to.clone(), to)),
             stats: Stats::default(),
             proxy_protocol: config.proxy_protocol,
             connect_timeout: config.connect_timeout,
         });
-        let workers = (0..config.threads.get())
-            .map(|_| Worker::new(Arc::clone(&shared)))
+        // One for each loop, so that no thread sends for all; a log is one file, which one thread writes.
+        let several = if settings.log.is_some() {
+            1
+        } else {
+            config.threads.get()
+        };
+        let runtimes: Vec<_> = (0..several as u64)
+            .map(|i| {
+                let seed = settings.seed ^ i.rotate_left(48);
+                let settings = Settings {
+                    seed,
+                    ..settings.clone()
+                };
+                Runtime::new(settings, registry.clone())
+            })
+            .collect();
+        let workers = runtimes
+            .iter()
+            .cycle()
+            .take(config.threads.get())
+            .map(|runtime| Worker::new(Arc::clone(&shared), Arc::clone(runtime)))
             .collect::<io::Result<Vec<_>>>()?;
         let loops: Vec<_> = workers.iter().map(Worker::mailbox).collect();
         let others = OTHER_DESCRIPTORS + loops.len() as u64 * DESCRIPTORS_PER_LOOP;
@@ -114,6 +133,7 @@ impl Proxy {
         }
         Ok(Self {
             shared,
+            runtimes,
             addresses,
             stopper,
             threads,
@@ -133,7 +153,7 @@ impl Proxy {
 
     /// The counters now.
     pub fn totals(&self) -> Totals {
-        self.shared.stats.totals()
+        self.shared.stats.totals(&self.runtimes)
     }
 
     /// What ends it.
@@ -151,7 +171,7 @@ impl Proxy {
             result
                 .map_err(|_| io::Error::other("a thread of the proxy failed: internal error"))??;
         }
-        Ok(self.shared.stats.totals())
+        Ok(self.shared.stats.totals(&self.runtimes))
     }
 }
 

@@ -4,16 +4,8 @@
 //! What one end says is passed on when what came before has been: an end of data (FIN) once all before it is written, a
 //! reset (RST) once the other end has acknowledged what we had taken, as it would without us; but not for longer than
 //! [`RESET_PATIENCE`].
-use crate::sys;
-use crate::worker::Bell;
-use alcc_socket::{Conn, Runtime, Wait, Write};
-use mio::event::Event;
-use mio::net::TcpStream;
-use socket2::SockRef;
-use std::io::{self, ErrorKind, Read};
-use std::net::Shutdown;
-use std::os::fd::AsRawFd;
-use std::sync::Arc;
+use crate::end::End;
+use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 /// Index of the client's end, and of the pipe that leads from it to the server.
@@ -27,65 +19,6 @@ const RESET_PATIENCE: Duration = Duration::from_secs(5);
 const RESET_LOOK: Duration = Duration::from_millis(50);
 /// Reads in a row for one direction before the others have their turn.
 const READS: usize = 4;
-
-/// One of the two sockets.
-pub(crate) struct End {
-    pub(crate) stream: TcpStream,
-    /// Present if the runtime controls what we write here.
-    pub(crate) conn: Option<Arc<Conn<Bell>>>,
-    /// What edge-triggered readiness has told and no call has denied since.
-    pub(crate) readable: bool,
-    pub(crate) writable: bool,
-    /// The other side has sent its last: short reads no longer mean that nothing is left.
-    read_closed: bool,
-    /// The connection is broken.
-    reset: bool,
-}
-
-impl End {
-    pub(crate) fn new(stream: TcpStream) -> Self {
-        Self {
-            stream,
-            conn: None,
-            readable: false,
-            writable: false,
-            read_closed: false,
-            reset: false,
-        }
-    }
-
-    /// The connection is broken.
-    pub(crate) fn is_broken(&self) -> bool {
-        self.reset
-    }
-
-    pub(crate) fn happened(&mut self, event: &Event) {
-        self.readable |= event.is_readable();
-        self.writable |= event.is_writable();
-        self.read_closed |= event.is_read_closed();
-        if event.is_error() && !matches!(self.stream.take_error(), Ok(None)) {
-            // What came before the reset can still be read.
-            self.reset = true;
-            self.readable = true;
-        }
-    }
-
-    fn send(&self, runtime: &Arc<Runtime<Bell>>, data: &[u8]) -> io::Result<usize> {
-        let fd = self.stream.as_raw_fd();
-        let n = match &self.conn {
-            None => sys::send(fd, data),
-            Some(conn) => conn.write(
-                runtime,
-                &mut Write {
-                    wanted: data.len(),
-                    wait: &|| Wait::No,
-                    real: &mut |skip, most| sys::send(fd, &data[skip..skip + most]),
-                },
-            ),
-        };
-        usize::try_from(n).map_err(|_| io::Error::last_os_error())
-    }
-}
 
 /// One direction.
 #[derive(Default)]
@@ -121,7 +54,6 @@ impl Pipe {
 
 /// What a session needs while it works.
 pub(crate) struct Tools<'a> {
-    pub(crate) runtime: &'a Arc<Runtime<Bell>>,
     pub(crate) scratch: &'a mut [u8],
     /// Payload moved, by direction.
     pub(crate) moved: [u64; 2],
@@ -164,11 +96,6 @@ impl Session {
         }
     }
 
-    /// The client is gone before there is a server to tell.
-    pub(crate) fn abandoned(&self) -> bool {
-        self.ends[CLIENT].reset
-    }
-
     /// Moves what can be moved.
     pub(crate) fn drive(&mut self, tools: &mut Tools<'_>) -> Fate {
         let again = [CLIENT, SERVER].map(|from| self.pump(from, tools)) != [false; 2];
@@ -183,11 +110,8 @@ impl Session {
 
     fn after_reset(&mut self, again: bool) -> Fate {
         let delivered = |from: usize| {
-            let to = &self.ends[1 - from];
-            to.reset
-                || self.pipes[from].ended
-                    && self.pipes[from].is_empty()
-                    && sys::unacknowledged(to.stream.as_raw_fd()) == 0
+            let (pipe, to) = (&self.pipes[from], &self.ends[1 - from]);
+            to.reset || pipe.ended && pipe.is_empty() && to.is_delivered()
         };
         let waiting = [CLIENT, SERVER]
             .into_iter()
@@ -226,78 +150,48 @@ impl Session {
                 if !sink.writable {
                     return false;
                 }
-                let n = write(sink, tools.runtime, &pipe.kept[pipe.at..]);
+                let n = sink.write(&pipe.kept[pipe.at..]);
                 tools.moved[from] += pipe.advance(n) as u64;
             }
             if pipe.ended {
                 if !pipe.done && !source.reset {
                     pipe.done = true;
-                    // An error is a reset, of which we will hear.
-                    drop(sink.stream.shutdown(Shutdown::Write));
+                    sink.finish();
                 }
                 return false;
             }
             if !source.readable || !sink.writable {
                 return false;
             }
-            match source.stream.read(tools.scratch) {
+            let most = sink.room().min(tools.scratch.len());
+            match source.read(&mut tools.scratch[..most]) {
                 Ok(0) => pipe.ended = true,
                 Ok(n) => {
-                    if n < tools.scratch.len() && !source.read_closed && !source.reset {
-                        source.readable = false;
-                    }
-                    let written = write(sink, tools.runtime, &tools.scratch[..n]);
+                    let written = sink.write(&tools.scratch[..n]);
                     tools.moved[from] += written as u64;
                     pipe.kept = tools.scratch[written..n].to_vec();
                 }
-                Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                    source.readable = false;
-                    // Nothing follows a reset.
-                    pipe.ended |= source.reset;
-                }
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                Err(_) => {
-                    source.reset = true;
-                    pipe.ended = true;
-                }
+                // Nothing follows a reset.
+                Err(_) => pipe.ended |= source.reset,
             }
         }
         source.readable || !pipe.is_empty()
     }
 
-    /// The sockets are about to be closed: the runtime must not touch them afterwards.
-    pub(crate) fn release(&self, runtime: &Arc<Runtime<Bell>>) {
-        for end in &self.ends {
-            if let Some(conn) = &end.conn {
-                conn.close(runtime, end.stream.as_raw_fd());
-            }
-        }
+    /// Closes both sockets; false if bytes that are still queued keep one of them open: a notice will come. After this the
+    /// session may only be asked whether it is drained, or aborted.
+    pub(crate) fn close(&mut self) -> bool {
+        self.ends.iter_mut().for_each(End::close);
+        self.is_drained()
     }
 
-    /// Closing the sockets will send a reset.
-    pub(crate) fn abort(&self) {
-        for end in &self.ends {
-            // On a broken connection this fails, and there is nobody to tell.
-            drop(SockRef::from(&end.stream).set_linger(Some(Duration::ZERO)));
-        }
+    pub(crate) fn is_drained(&self) -> bool {
+        self.ends.iter().all(End::is_drained)
     }
-}
 
-/// How much `sink` took; less than all means that it has to say when it can take more, or is broken.
-fn write(sink: &mut End, runtime: &Arc<Runtime<Bell>>, data: &[u8]) -> usize {
-    match sink.send(runtime, data) {
-        Ok(n) => {
-            sink.writable = n == data.len();
-            n
-        }
-        Err(e) if e.kind() == ErrorKind::Interrupted => 0,
-        Err(e) => {
-            sink.writable = false;
-            if e.kind() != ErrorKind::WouldBlock {
-                // What it said before can still be read.
-                (sink.reset, sink.readable) = (true, true);
-            }
-            0
-        }
+    /// Closes both sockets with a reset, and throws away what is queued.
+    pub(crate) fn abort(&mut self) {
+        self.ends.iter_mut().for_each(End::abort);
     }
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the relay has done so far.
+use alcc_socket::own::Runtime;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counters since the start.
@@ -21,6 +23,22 @@ pub struct Totals {
     pub resets: u64,
     /// How often accepting paused because descriptors or memory had run out.
     pub accept_pauses: u64,
+    /// Ends controlled: clients, and with [`outbound`](alcc_socket::Selection::outbound) servers.
+    pub controlled: u64,
+    /// Ends relayed plainly, by the selection.
+    pub left_alone: u64,
+    /// How often the algorithm held bytes back.
+    pub gate_closed: u64,
+    /// Bytes that left under control.
+    pub controlled_bytes: u64,
+    /// Readings of the kernel's counters.
+    pub readings: u64,
+    /// CPU time of the runtime's threads, ns.
+    pub runtime_cpu_ns: u64,
+    /// Connections whose algorithm failed; they went on as plain TCP.
+    pub failures: u64,
+    /// Ends for which the kernel refused the congestion control asked for below.
+    pub under_refused: u64,
 }
 
 #[derive(Default)]
@@ -33,6 +51,9 @@ pub(crate) struct Stats {
     pub(crate) bytes: [AtomicU64; 2],
     pub(crate) resets: AtomicU64,
     pub(crate) accept_pauses: AtomicU64,
+    pub(crate) left_alone: AtomicU64,
+    pub(crate) failures: AtomicU64,
+    pub(crate) under_refused: AtomicU64,
 }
 
 impl Stats {
@@ -50,7 +71,10 @@ impl Stats {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn totals(&self) -> Totals {
+    /// With what the runtimes have counted.
+    pub(crate) fn totals(&self, runtimes: &[Arc<Runtime>]) -> Totals {
+        let theirs: Vec<_> = runtimes.iter().map(|r| r.totals()).collect();
+        let sum = |field: fn(&alcc_socket::Totals) -> u64| theirs.iter().map(field).sum();
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Totals {
             connections: get(&self.connections),
@@ -61,6 +85,14 @@ impl Stats {
             bytes_down: get(&self.bytes[1]),
             resets: get(&self.resets),
             accept_pauses: get(&self.accept_pauses),
+            controlled: sum(|t| t.connections),
+            left_alone: get(&self.left_alone),
+            gate_closed: sum(|t| t.gate_closed),
+            controlled_bytes: sum(|t| t.bytes),
+            readings: sum(|t| t.readings),
+            runtime_cpu_ns: sum(|t| t.runtime_cpu_ns),
+            failures: get(&self.failures),
+            under_refused: get(&self.under_refused),
         }
     }
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A loop: one thread that relays its share of the connections.
 use crate::ProxyProtocol;
+use crate::end::End;
 use crate::route::Route;
-use crate::session::{CLIENT, End, Fate, SERVER, Session, Tools};
+use crate::session::{CLIENT, Fate, SERVER, Session, Tools};
 use crate::stats::Stats;
-use alcc_socket::{Attached, Runtime, Waker};
+use alcc_socket::own::Runtime;
+use alcc_socket::{Selection, Socket, look};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Registry, Token};
 use slab::Slab;
@@ -14,7 +16,7 @@ use std::collections::BinaryHeap;
 use std::io;
 use std::mem::take;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -26,7 +28,9 @@ const MAIL: Token = Token(usize::MAX);
 
 /// What all loops share.
 pub(crate) struct Shared {
-    pub(crate) runtime: Arc<Runtime<Bell>>,
+    pub(crate) selection: Selection,
+    /// The kernel's congestion control to select for connections to be controlled.
+    pub(crate) under: Option<String>,
     pub(crate) route: Arc<Route>,
     pub(crate) stats: Stats,
     pub(crate) proxy_protocol: Option<ProxyProtocol>,
@@ -75,30 +79,6 @@ impl Mailbox {
     }
 }
 
-/// Tells a loop that the algorithm allows more for one of its connections.
-pub(crate) struct Bell {
-    mailbox: Arc<Mailbox>,
-    token: Token,
-}
-
-impl Waker for Bell {
-    fn reaches(&self) -> bool {
-        true
-    }
-
-    // A loop that was refused waits for `open`; the kernel's own readiness only makes it try once in vain.
-    fn shut(&mut self) {}
-
-    fn open(&mut self) {
-        self.mailbox.post(|letters| letters.opened.push(self.token));
-    }
-
-    // A connection of ours has one descriptor.
-    fn join(&mut self, _: Self) {}
-
-    fn closed(&mut self, _: RawFd) {}
-}
-
 /// A connection to the server that is being made.
 struct Attempt {
     addresses: Arc<[SocketAddr]>,
@@ -112,12 +92,16 @@ struct Slot {
     attempt: Option<Box<Attempt>>,
     /// In the list of those that have something to do.
     ready: bool,
+    /// Both sides have ended, and a queue is still being drained.
+    draining: bool,
 }
 
 pub(crate) struct Worker {
     poll: Poll,
     mailbox: Arc<Mailbox>,
     shared: Arc<Shared>,
+    /// Its thread drains the queues of this loop's connections.
+    runtime: Arc<Runtime>,
     slots: Slab<Slot>,
     ready: Vec<usize>,
     timers: BinaryHeap<Reverse<(Instant, usize)>>,
@@ -126,7 +110,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    pub(crate) fn new(shared: Arc<Shared>) -> io::Result<Self> {
+    pub(crate) fn new(shared: Arc<Shared>, runtime: Arc<Runtime>) -> io::Result<Self> {
         let poll = Poll::new()?;
         let mailbox = Arc::new(Mailbox {
             letters: Mutex::default(),
@@ -137,6 +121,7 @@ impl Worker {
             poll,
             mailbox,
             shared,
+            runtime,
             slots: Slab::new(),
             ready: Vec::new(),
             timers: BinaryHeap::new(),
@@ -197,13 +182,13 @@ impl Worker {
         let letters = take(&mut *self.mailbox.lock());
         for token in letters.opened {
             if let Some(slot) = self.slots.get_mut(token.0 / 2) {
-                slot.session.ends[token.0 % 2].writable = true;
+                slot.session.ends[token.0 % 2].noticed();
                 self.ready(token.0 / 2);
             }
         }
         for stream in letters.accepted {
             if self.welcome(stream).is_none() {
-                self.left();
+                self.gone();
             }
         }
         self.stop = self.stop.into_iter().chain(letters.stop).min();
@@ -220,7 +205,7 @@ impl Worker {
         }
         if self.stop.is_some_and(|at| at <= now) {
             let left: Vec<_> = self.slots.iter().map(|(key, _)| key).collect();
-            left.into_iter().for_each(|key| self.end(key, true));
+            left.into_iter().for_each(|key| self.reset(key));
         }
     }
 
@@ -242,7 +227,8 @@ impl Worker {
         let header = self.shared.proxy_protocol.map(|v| v.header(peer, local));
         let Some(mut server) = server else {
             self.unreachable();
-            reset(&client);
+            // It fails on a connection that is broken already.
+            drop(SockRef::from(&client).set_linger(Some(Duration::ZERO)));
             return None;
         };
         register(self.poll.registry(), &mut server, key, SERVER).ok()?;
@@ -255,6 +241,7 @@ impl Worker {
             ),
             attempt: Some(Box::new(attempt)),
             ready: false,
+            draining: false,
         });
         Some(())
     }
@@ -269,12 +256,17 @@ impl Worker {
             return;
         };
         slot.ready = false;
+        if slot.draining {
+            if slot.session.is_drained() {
+                self.left(key);
+            }
+            return;
+        }
         if slot.attempt.is_some() && !self.connect(key) {
             return;
         }
         let slot = &mut self.slots[key];
         let mut tools = Tools {
-            runtime: &self.shared.runtime,
             scratch: &mut self.scratch,
             moved: [0; 2],
         };
@@ -288,8 +280,8 @@ impl Worker {
             Fate::Wait => {}
             Fate::Again => self.ready(key),
             Fate::At(when) => self.timers.push(Reverse((when, key))),
-            Fate::Done => self.end(key, false),
-            Fate::Reset => self.end(key, true),
+            Fate::Done => self.close(key),
+            Fate::Reset => self.reset(key),
         }
     }
 
@@ -299,70 +291,109 @@ impl Worker {
         let Some(attempt) = &mut slot.attempt else {
             return true;
         };
-        if slot.session.abandoned() {
-            self.end(key, true);
+        if slot.session.ends[CLIENT].reset {
+            self.reset(key);
             return false;
         }
         let server = &mut slot.session.ends[SERVER];
-        let failed = server.is_broken() || Instant::now() >= attempt.until;
+        let failed = server.reset || Instant::now() >= attempt.until;
         if !failed {
-            if !server.writable || server.stream.peer_addr().is_err() {
+            if !server.writable || server.stream().peer_addr().is_err() {
                 return false;
             }
             self.shared.route.answered(attempt.index());
             slot.attempt = None;
-            prepare(&server.stream);
+            prepare(server.stream());
             self.control(key);
             return true;
         }
         if let Some(stream) = attempt.next(self.shared.connect_timeout) {
             *server = End::new(stream);
-            let registered = register(self.poll.registry(), &mut server.stream, key, SERVER);
+            let registered = register(self.poll.registry(), server.stream(), key, SERVER);
             self.timers.push(Reverse((attempt.until, key)));
             if registered.is_ok() {
                 return false;
             }
         }
         self.unreachable();
-        self.end(key, true);
+        self.reset(key);
         false
     }
 
     /// Both ends are there: the runtime takes those that the selection covers.
     fn control(&mut self, key: usize) {
-        let runtime = &self.shared.runtime;
+        let Shared {
+            selection, stats, ..
+        } = &*self.shared;
         for (side, end) in self.slots[key].session.ends.iter_mut().enumerate() {
-            if side == SERVER && !runtime.settings().selection.outbound {
+            let outbound = side == SERVER;
+            if outbound && !selection.outbound {
                 continue;
             }
-            let bell = Bell {
-                mailbox: Arc::clone(&self.mailbox),
-                token: Token(key * 2 + side),
-            };
-            let attached = runtime.attach(end.stream.as_raw_fd(), Some(side == SERVER), bell);
-            end.conn = match attached {
-                Attached::Controlled(conn) => Some(conn),
-                Attached::LeftAlone | Attached::TooEarly(_) => None,
-            };
+            let fd = end.stream().as_raw_fd();
+            match look(fd, Some(outbound)) {
+                Socket::Connected(peer) if selection.covers(&peer) => {}
+                _ => {
+                    Stats::one(&stats.left_alone);
+                    continue;
+                }
+            }
+            if let Some(under) = &self.shared.under
+                && SockRef::from(&*end.stream())
+                    .set_tcp_congestion(under.as_bytes())
+                    .is_err()
+            {
+                Stats::one(&stats.under_refused);
+            }
+            let (mailbox, token) = (Arc::clone(&self.mailbox), Token(key * 2 + side));
+            end.control(&self.runtime, move || {
+                mailbox.post(|letters| letters.opened.push(token));
+            });
         }
     }
 
-    fn end(&mut self, key: usize, reset: bool) {
+    /// Both sides have said their last.
+    fn close(&mut self, key: usize) {
+        let slot = &mut self.slots[key];
+        for end in &mut slot.session.ends {
+            deregister(self.poll.registry(), end);
+        }
+        slot.draining = true;
+        if slot.session.close() {
+            self.left(key);
+        }
+    }
+
+    fn reset(&mut self, key: usize) {
+        let slot = &mut self.slots[key];
+        for end in slot.session.ends.iter_mut().filter(|_| !slot.draining) {
+            deregister(self.poll.registry(), end);
+        }
+        Stats::one(&self.shared.stats.resets);
+        slot.session.abort();
+        self.left(key);
+    }
+
+    fn left(&mut self, key: usize) {
         let slot = self.slots.remove(key);
-        slot.session.release(&self.shared.runtime);
-        if reset {
-            Stats::one(&self.shared.stats.resets);
-            slot.session.abort();
+        if slot.session.ends.iter().any(End::failed) {
+            Stats::one(&self.shared.stats.failures);
         }
         // The descriptors first: those who count connections count descriptors.
         drop(slot);
-        self.left();
+        self.gone();
     }
 
-    fn left(&self) {
+    fn gone(&self) {
         self.mailbox.load.fetch_sub(1, Ordering::Relaxed);
         self.shared.stats.closed();
     }
+}
+
+/// The runtime may close the descriptor later than we forget the connection; nothing about it must reach another by then.
+fn deregister(registry: &Registry, end: &mut End) {
+    // It fails only for what was never registered.
+    drop(registry.deregister(end.stream()));
 }
 
 impl Attempt {
@@ -402,8 +433,4 @@ fn prepare(stream: &TcpStream) {
     // Refused only where the connection is broken already.
     drop(stream.set_nodelay(true));
     drop(SockRef::from(stream).set_keepalive(true));
-}
-
-fn reset(stream: &TcpStream) {
-    drop(SockRef::from(stream).set_linger(Some(Duration::ZERO)));
 }

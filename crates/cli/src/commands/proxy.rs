@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use super::run::{RECOMMENDED, Scratch, check_pacing, check_under};
+use super::run::{RECOMMENDED, check_under};
 use crate::failure::Failure;
 use crate::plugin_arg::Plugins;
 use alcc_cc::Spec;
 use alcc_proxy::{Config, Listen, Proxy, ProxyProtocol, StartError, Target, Totals};
-use alcc_socket::{Pattern, Report, Selection, Settings, Triple};
+use alcc_socket::own::Settings;
+use alcc_socket::{Enforcement, Feedback, Host, Pattern, Selection, Triple};
 use alcc_units::Span;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::time::{ClockId, clock_gettime};
@@ -72,6 +73,9 @@ pub(crate) struct Args {
     /// Control what goes to the server too
     #[arg(long)]
     outbound: bool,
+    /// Bytes that may wait for the algorithm, per connection
+    #[arg(long, value_name = "BYTES", default_value = "131072")]
+    queue: NonZeroUsize,
     /// Seed of the algorithms' generators
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -92,9 +96,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let registry = args.plugins.registry()?;
     registry.build(&args.cc).map_err(Failure::usage)?;
-    let triple = Triple::choose(args.cc.to_string(), &args.feedback, &args.enforce)
-        .map_err(Failure::usage)?;
-    check_pacing(&triple, &registry, &args.cc)?;
+    let triple = triple(args)?;
     if let Some(under) = &args.under {
         check_under(under)?;
     }
@@ -103,24 +105,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             Failure::usage(format!("make the log folder {}: {e}", folder.display()))
         })?;
     }
-    let scratch = Scratch::new("proxy")?;
-    let path = scratch.path().join("report");
-    let report = |made: std::io::Result<Report>| {
-        made.map_err(|e| Failure::usage(format!("make the report {}: {e}", path.display())))
-    };
-    let (ours, runtimes) = (report(Report::create(&path))?, report(Report::open(&path))?);
     // Before the first thread: all of them leave these signals to us.
     let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
     signals
         .thread_swap_mask(SigmaskHow::SIG_BLOCK)
         .map_err(|e| Failure::usage(format!("block signals: {e}")))?;
-    let proxy = Proxy::start(
-        &config(args),
-        settings(args, &triple),
-        registry,
-        Some(runtimes),
-    )
-    .map_err(|e| start_failure(args, &e))?;
+    let proxy = Proxy::start(&config(args), settings(args, &triple), &registry)
+        .map_err(|e| start_failure(args, &e))?;
     if !args.quiet {
         let at: Vec<_> = proxy.addresses().iter().map(ToString::to_string).collect();
         eprintln!(
@@ -139,7 +130,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         }
     });
     let totals = proxy.join().map_err(Failure::failed)?;
-    conclude(args, &triple, &totals, &ours.totals())?;
+    conclude(args, &triple, &totals)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -152,25 +143,42 @@ fn config(args: &Args) -> Config {
         threads: args.threads.unwrap_or(cores),
         backlog: args.backlog,
         connect_timeout: Duration::from_nanos(args.connect_timeout.as_nanos()),
-    }
-}
-
-fn settings(args: &Args, triple: &Triple) -> Settings {
-    Settings {
-        cc: args.cc.clone(),
-        feedback: triple.feedback,
-        enforcement: triple.enforcement,
-        under: args.under.clone(),
         selection: Selection {
             loopback: args.loopback,
             outbound: args.outbound,
             only: args.only.clone(),
             except: args.except.clone(),
         },
-        report: None,
-        log: args.log.clone(),
+    }
+}
+
+/// Time stamps would wake our own loops: `auto` does without.
+const AUTO_FEEDBACK: &str = "tcp-info";
+
+fn triple(args: &Args) -> Result<Triple, Failure> {
+    let feedback = match args.feedback.as_str() {
+        "auto" => AUTO_FEEDBACK,
+        name => name,
+    };
+    Ok(Triple {
+        algorithm: args.cc.to_string(),
+        feedback: Feedback::choose(Host::Own, feedback)
+            .map_err(Failure::usage)?
+            .ok_or_else(|| Failure::usage("no feedback"))?,
+        enforcement: Enforcement::choose(Host::Own, &args.enforce).map_err(Failure::usage)?,
+    })
+}
+
+fn settings(args: &Args, triple: &Triple) -> Settings {
+    Settings {
+        feedback: Some(triple.feedback),
+        enforcement: triple.enforcement,
+        under: args.under.clone(),
+        queue: args.queue.get(),
         seed: args.seed,
+        log: args.log.clone(),
         fault: args.fault,
+        ..Settings::new(args.cc.clone())
     }
 }
 
@@ -194,12 +202,7 @@ fn start_failure(args: &Args, error: &StartError) -> Failure {
     })
 }
 
-fn conclude(
-    args: &Args,
-    triple: &Triple,
-    relayed: &Totals,
-    controlled: &alcc_socket::Totals,
-) -> Result<(), Failure> {
+fn conclude(args: &Args, triple: &Triple, totals: &Totals) -> Result<(), Failure> {
     let cpu = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)
         .map(|t| t.tv_sec() as f64 + t.tv_nsec() as f64 / 1e9)
         .map_err(|e| Failure::failed(format!("read the CPU time: {e}")))?;
@@ -210,22 +213,22 @@ fn conclude(
             "feedback": triple.feedback.name,
             "enforcement": triple.enforcement.name,
             "under": args.under,
-            "connections": relayed.connections,
-            "peak": relayed.peak,
-            "connect_failed": relayed.connect_failed,
-            "resets": relayed.resets,
-            "accept_pauses": relayed.accept_pauses,
-            "bytes_up": relayed.bytes_up,
-            "bytes_down": relayed.bytes_down,
-            "controlled": controlled.connections,
-            "left_alone": controlled.left_alone,
-            "gate_closed": controlled.gate_closed,
-            "controlled_bytes": controlled.bytes,
-            "readings": controlled.readings,
+            "connections": totals.connections,
+            "peak": totals.peak,
+            "connect_failed": totals.connect_failed,
+            "resets": totals.resets,
+            "accept_pauses": totals.accept_pauses,
+            "bytes_up": totals.bytes_up,
+            "bytes_down": totals.bytes_down,
+            "controlled": totals.controlled,
+            "left_alone": totals.left_alone,
+            "gate_closed": totals.gate_closed,
+            "controlled_bytes": totals.controlled_bytes,
+            "readings": totals.readings,
             "cpu_s": cpu,
-            "runtime_cpu_s": controlled.runtime_cpu_ns as f64 / 1e9,
-            "failures": controlled.failures,
-            "under_refused": controlled.under_refused,
+            "runtime_cpu_s": totals.runtime_cpu_ns as f64 / 1e9,
+            "failures": totals.failures,
+            "under_refused": totals.under_refused,
         });
         std::fs::write(file, format!("{report}\n"))
             .map_err(|e| Failure::failed(format!("write the report {}: {e}", file.display())))?;
@@ -235,22 +238,28 @@ fn conclude(
     }
     eprintln!(
         "alcc: {} connections relayed, {:.1} MB down, {:.1} MB up; {} controlled by {triple}; the gate closed {} times; {cpu:.3} CPU s",
-        relayed.connections,
-        relayed.bytes_down as f64 / 1e6,
-        relayed.bytes_up as f64 / 1e6,
-        controlled.connections,
-        controlled.gate_closed,
+        totals.connections,
+        totals.bytes_down as f64 / 1e6,
+        totals.bytes_up as f64 / 1e6,
+        totals.controlled,
+        totals.gate_closed,
     );
-    if relayed.connect_failed > 0 {
+    if totals.failures > 0 {
         eprintln!(
-            "alcc: for {} connections {} did not answer",
-            relayed.connect_failed, args.to
+            "alcc: the algorithm failed on {} connections, which went on as plain TCP",
+            totals.failures
         );
     }
-    if controlled.under_refused > 0 {
+    if totals.connect_failed > 0 {
+        eprintln!(
+            "alcc: for {} connections {} did not answer",
+            totals.connect_failed, args.to
+        );
+    }
+    if totals.under_refused > 0 {
         eprintln!(
             "alcc: {} connections kept the kernel's own congestion control: --under {} was refused (not in net.ipv4.tcp_allowed_congestion_control?)",
-            controlled.under_refused,
+            totals.under_refused,
             args.under.as_deref().unwrap_or_default()
         );
     }

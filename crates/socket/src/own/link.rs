@@ -213,6 +213,10 @@ impl Inner {
         self.queue.len()
     }
 
+    pub(super) fn room_in_queue(&self) -> usize {
+        self.queue.free()
+    }
+
     pub(super) fn hungry(&self) -> bool {
         self.hungry
     }

@@ -187,6 +187,11 @@ impl Stream {
         self.link.lock().queued()
     }
 
+    /// Bytes that fit into the queue now.
+    pub fn room(&self) -> usize {
+        self.link.lock().room_in_queue()
+    }
+
     /// Changes the capacity of the queue, bytes. What is in it stays.
     pub fn set_queue(&self, capacity: usize) {
         self.link.set_capacity(capacity);
