@@ -245,6 +245,19 @@ impl Inner {
         self.failed = false;
     }
 
+    pub(super) fn set_stamped(&mut self, stamped: bool) {
+        let Some(fd) = self.raw().filter(|_| !self.plain) else {
+            return;
+        };
+        if !stamped {
+            if self.stamps.take().is_some() {
+                Stamps::disable(fd);
+            }
+        } else if self.stamps.is_none() {
+            self.stamps = Stamps::enable(fd, self.flow.written());
+        }
+    }
+
     pub(super) fn info(&self) -> Info {
         let allowance = self.flow.allowance();
         let rtt = self.flow.rtt();

@@ -8,6 +8,7 @@ use alcc_units::{Bytes, Rate, Span, Time};
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// What a dropped stream is given to drain.
@@ -73,7 +74,7 @@ pub struct Stream {
     link: Arc<Link>,
     runtime: Arc<Runtime>,
     raw: RawFd,
-    open: bool,
+    open: AtomicBool,
 }
 
 impl Stream {
@@ -134,7 +135,7 @@ impl Stream {
             link: Arc::new(link),
             runtime: Arc::clone(runtime),
             raw: fd,
-            open: true,
+            open: AtomicBool::new(true),
         })
     }
 
@@ -152,6 +153,14 @@ impl Stream {
     /// send(2): not if it was installed with SA_RESTART and there is no time limit); `EPIPE` after [`Stream::shutdown_write`]; the error
     /// that broke the connection, again and again. Never raises SIGPIPE.
     pub fn send(&self, bytes: &[u8], wait: Wait) -> io::Result<usize> {
+        self.send_as(bytes, &mut || wait)
+    }
+
+    /// As [`Stream::send`]; whether to wait is asked only when not all fits.
+    ///
+    /// # Errors
+    /// As [`Stream::send`].
+    pub fn send_as(&self, bytes: &[u8], wait: &mut dyn FnMut() -> Wait) -> io::Result<usize> {
         let mut done = 0;
         let mut until = None;
         loop {
@@ -164,7 +173,7 @@ impl Stream {
             if done == bytes.len() {
                 return Ok(done);
             }
-            let why = match wait {
+            let why = match wait() {
                 Wait::No => libc::EAGAIN,
                 Wait::Yes(limit) => {
                     let until = *until.get_or_insert_with(|| limit.map(after));
@@ -208,6 +217,13 @@ impl Stream {
         Ok(())
     }
 
+    /// Changes where acknowledgements are learned from; a kernel that refuses time stamps leaves `tcp-info`.
+    pub fn set_feedback(&self, feedback: Feedback) {
+        self.link
+            .lock()
+            .set_stamped(feedback.name == "timestamps");
+    }
+
     /// A descriptor that is writable (`POLLOUT`, `EPOLLOUT`) while the stream takes bytes or has an error to tell. Only for waiting:
     /// do not read or write it. Closed with the stream.
     ///
@@ -242,8 +258,8 @@ impl Stream {
 
     /// Drains the queue in the background and closes the socket; what is left after `patience` is thrown away, and the peer gets
     /// RST. The descriptor number stays taken until then. [`Runtime::drained`] waits for all of them.
-    pub fn close(mut self, patience: Duration) {
-        self.open = false;
+    pub fn close(&self, patience: Duration) {
+        self.open.store(false, Ordering::Relaxed);
         self.link.close(&self.runtime, after(patience));
     }
 
@@ -252,8 +268,8 @@ impl Stream {
     /// # Errors
     /// What kept bytes from being sent: `ETIMEDOUT` when `patience` was too short, or the connection's error. The socket is closed in any
     /// case.
-    pub fn close_and_wait(mut self, patience: Duration) -> io::Result<()> {
-        self.open = false;
+    pub fn close_and_wait(&self, patience: Duration) -> io::Result<()> {
+        self.open.store(false, Ordering::Relaxed);
         let until = after(patience);
         let lost = self.link.close(&self.runtime, until);
         loop {
@@ -278,29 +294,21 @@ impl Stream {
     }
 
     /// Throws the queue away, closes, and the peer gets RST.
-    pub fn abort(mut self) {
-        self.open = false;
+    pub fn abort(&self) {
+        self.open.store(false, Ordering::Relaxed);
         self.link.lock().abort();
     }
 
-    /// Gives the socket back as it is, with whatever the kernel holds; the queue must be empty.
-    ///
-    /// # Errors
-    /// The stream, if bytes wait.
-    pub fn into_plain(mut self) -> Result<RawFd, Self> {
-        let given = self.link.lock().give_back();
-        match given {
-            Some(fd) => {
-                self.open = false;
-                Ok(fd)
-            }
-            None => Err(self),
-        }
+    /// Gives the socket back, with whatever the kernel holds; `None` while bytes wait in the queue.
+    pub fn give_back(&self) -> Option<RawFd> {
+        let fd = self.link.lock().give_back()?;
+        self.open.store(false, Ordering::Relaxed);
+        Some(fd)
     }
 
     /// The descriptor is not ours any more (closed behind our back): never touch it again.
-    pub fn forget(mut self) {
-        self.open = false;
+    pub fn forget(&self) {
+        self.open.store(false, Ordering::Relaxed);
         self.link.lock().forget();
     }
 }
@@ -313,7 +321,7 @@ impl AsRawFd for Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        if self.open {
+        if self.open.load(Ordering::Relaxed) {
             self.link.close(&self.runtime, after(DROPPED));
         }
     }
