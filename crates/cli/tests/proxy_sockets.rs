@@ -396,8 +396,8 @@ fn two_hundred_clients_that_read_nothing_take_a_bounded_memory() {
     let (after, _) = resources(relay.pid());
     let each = after.saturating_sub(before) / COUNT as u64;
     println!("{each} bytes per stalled connection");
-    // What is kept, 64 KiB, once more for what the allocator may hold, and the connection.
-    assert!(each < 160 * 1024, "{each} bytes each");
+    // The queue's 128 KiB, a block of 64 KiB that is half empty, and the connection.
+    assert!(each < 208 * 1024, "{each} bytes each");
     let (_, cpu) = resources(relay.pid());
     std::thread::sleep(Duration::from_secs(1));
     let (_, now) = resources(relay.pid());
