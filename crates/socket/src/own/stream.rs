@@ -219,9 +219,7 @@ impl Stream {
 
     /// Changes where acknowledgements are learned from; a kernel that refuses time stamps leaves `tcp-info`.
     pub fn set_feedback(&self, feedback: Feedback) {
-        self.link
-            .lock()
-            .set_stamped(feedback.name == "timestamps");
+        self.link.lock().set_stamped(feedback.name == "timestamps");
     }
 
     /// A descriptor that is writable (`POLLOUT`, `EPOLLOUT`) while the stream takes bytes or has an error to tell. Only for waiting:
