@@ -1,0 +1,582 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Every function of the library. The header `include/alcc.h` is generated from this file: see `tests/header.rs`.
+use crate::message;
+use crate::process::{self, Process, errno_of};
+use crate::table::{self, What};
+use alcc_cc::Spec;
+use alcc_socket::own::{Info, Wait};
+use alcc_socket::{Feedback, Host, errno, flags, send_timeout, set_errno};
+use alcc_units::{Bytes, Rate};
+use libc::{c_char, c_int, c_void, size_t, sockaddr, socklen_t, ssize_t};
+use std::ffi::CStr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+/// As descriptor in `alcc_set_cc` and the like: what new streams of this process start from.
+pub const ALCC_DEFAULTS: c_int = -1;
+
+/// A stream as its algorithm sees it. Grows at the end: say how large yours is.
+#[repr(C)]
+#[allow(non_camel_case_types, reason = "the name in C")]
+#[derive(Clone, Copy)]
+pub struct alcc_info {
+    /// Bytes in the queue.
+    pub queued: u64,
+    /// Capacity of the queue, bytes.
+    pub queue_capacity: u64,
+    /// Bytes handed to the kernel and not acknowledged, as of the last reading.
+    pub in_flight: u64,
+    /// Bytes handed to the kernel in total.
+    pub sent: u64,
+    /// How often the algorithm held bytes back.
+    pub gate_closed: u64,
+    /// The algorithm's cwnd, bytes; UINT64_MAX: none.
+    pub cwnd: u64,
+    /// Pacing rate, bits per second; 0: not paced.
+    pub pacing_bps: u64,
+    /// Newest RTT sample, microseconds; 0 before the first.
+    pub rtt_us: u64,
+    /// Smoothed RTT, microseconds.
+    pub smoothed_rtt_us: u64,
+    /// Smallest RTT, microseconds.
+    pub min_rtt_us: u64,
+    /// The error that broke the connection, as errno; 0: none.
+    pub error: i32,
+    /// 1: the algorithm failed, and the connection goes on as plain TCP.
+    pub plain: i32,
+    /// The algorithm as it was asked for, cut to fit.
+    pub cc: [c_char; 64],
+    /// Where acknowledgements are learned from: "timestamps" or "tcp-info".
+    pub feedback: [c_char; 16],
+    /// How the limit is kept: "queue+pacing" or "queue".
+    pub enforcement: [c_char; 16],
+}
+
+/// No panic crosses the boundary.
+fn boundary<T: From<i8>>(f: impl FnOnce() -> Result<T, c_int>) -> T {
+    let why = match catch_unwind(AssertUnwindSafe(f)) {
+        Ok(Ok(value)) => return value,
+        Ok(Err(why)) => why,
+        Err(_) => libc::EIO,
+    };
+    set_errno(why);
+    T::from(-1)
+}
+
+fn process() -> Result<&'static Process, c_int> {
+    process::current().ok_or(libc::ENOMEM)
+}
+
+/// What the namesake says.
+fn plain<T: PartialOrd + From<i8>>(result: T) -> Result<T, c_int> {
+    if result < T::from(0) {
+        Err(errno())
+    } else {
+        Ok(result)
+    }
+}
+
+/// As accept(2); the connection's bytes go through a queue from then on. What cannot be controlled (a UNIX socket, say) is accepted
+/// all the same and stays plain.
+///
+/// # Safety
+/// As the namesake.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alcc_accept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
+    // SAFETY: the caller's arguments, unchanged.
+    unsafe { alcc_accept4(fd, addr, len, 0) }
+}
+
+/// As accept4(2).
+///
+/// # Safety
+/// As the namesake.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alcc_accept4(
+    fd: c_int,
+    addr: *mut sockaddr,
+    len: *mut socklen_t,
+    flags: c_int,
+) -> c_int {
+    boundary(|| {
+        // SAFETY: the caller's arguments, unchanged.
+        let made = plain(unsafe { libc::accept4(fd, addr, len, flags) })?;
+        take_over(made);
+        Ok(made)
+    })
+}
+
+/// A new descriptor becomes a stream, if it can.
+fn take_over(fd: c_int) {
+    let made = catch_unwind(|| process().is_ok_and(|process| process.adopt(fd, None).is_ok()));
+    if !made.unwrap_or(false) {
+        forget(fd);
+    }
+}
+
+/// What we knew of this number was of a descriptor that was closed without us.
+fn forget(fd: c_int) {
+    let (_, before) = table::set(fd, None);
+    if let Ok(process) = process() {
+        process.disown(before);
+    }
+}
+
+/// As connect(2). Where that returns before the connection is made (`EINPROGRESS`, a signal), it is taken over at the first
+/// `alcc_send` after; wait for it with `poll` on the socket itself, as ever.
+///
+/// # Safety
+/// As the namesake.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alcc_connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
+    boundary(|| {
+        // SAFETY: the caller's arguments, unchanged.
+        match plain(unsafe { libc::connect(fd, addr, len) }) {
+            Ok(done) => {
+                take_over(fd);
+                Ok(done)
+            }
+            Err(why) => {
+                if matches!(why, libc::EINPROGRESS | libc::EINTR) {
+                    process()?.pend(fd);
+                }
+                Err(why)
+            }
+        }
+    })
+}
+
+/// Takes over a connected TCP socket that was made elsewhere. 0, or -1 and errno.
+#[unsafe(no_mangle)]
+pub extern "C" fn alcc_adopt(fd: c_int) -> c_int {
+    boundary(|| {
+        let process = process()?;
+        match process.stream(fd) {
+            Some(_) => Ok(0),
+            None => process.adopt(fd, None).map(|_| 0),
+        }
+    })
+}
+
+/// As send(2): returns how much was taken. Blocking, it waits until all is in the queue (SO_SNDTIMEO and signal handlers end that
+/// as they end send); with O_NONBLOCK or MSG_DONTWAIT it takes what fits, or fails with EAGAIN: then wait for
+/// `alcc_writable_fd`. An error that broke the connection is returned by every later call. Never raises SIGPIPE. MSG_MORE,
+/// MSG_EOR and MSG_NOSIGNAL are allowed and change nothing; MSG_OOB is EOPNOTSUPP. On what is no stream of ours it is
+/// send(2). Not for signal handlers.
+///
+/// # Safety
+/// `buf` is readable for `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alcc_send(
+    fd: c_int,
+    buf: *const c_void,
+    len: size_t,
+    send_flags: c_int,
+) -> ssize_t {
+    boundary(|| {
+        let Some(stream) = process()?.stream(fd) else {
+            // SAFETY: the caller's arguments.
+            return plain(unsafe { libc::send(fd, buf, len, send_flags | libc::MSG_NOSIGNAL) });
+        };
+        if send_flags & (libc::MSG_OOB | libc::MSG_FASTOPEN) != 0 {
+            return Err(libc::EOPNOTSUPP);
+        }
+        if buf.is_null() && len > 0 {
+            return Err(libc::EFAULT);
+        }
+        let len = len.min(isize::MAX as usize);
+        let bytes = if len == 0 {
+            &[]
+        } else {
+            // SAFETY: by contract.
+            unsafe { std::slice::from_raw_parts(buf.cast::<u8>(), len) }
+        };
+        let mut wait = || {
+            if send_flags & libc::MSG_DONTWAIT != 0 || flags(fd).nonblocking {
+                Wait::No
+            } else {
+                Wait::Yes(send_timeout(fd).map(|limit| Duration::from_nanos(limit.as_nanos())))
+            }
+        };
+        stream
+            .send_as(bytes, &mut wait)
+            .map(|n| n as ssize_t)
+            .map_err(|why| errno_of(&why))
+    })
+}
+
+/// As recv(2). After a reset that a send has met, the end of the stream is that error.
+///
+/// # Safety
+/// `buf` is writable for `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alcc_recv(
+    fd: c_int,
+    buf: *mut c_void,
+    len: size_t,
+    flags: c_int,
+) -> ssize_t {
+    boundary(|| {
+        // SAFETY: the caller's arguments, unchanged.
+        let n = plain(unsafe { libc::recv(fd, buf, len, flags) })?;
+        if n == 0 && len > 0 {
+            let error = process()?.stream(fd).and_then(|stream| stream.error());
+            // EPIPE concerns our direction only.
+            if let Some(why) = error
+                .map(|why| errno_of(&why))
+                .filter(|why| *why != libc::EPIPE)
+            {
+                return Err(why);
+            }
+        }
+        Ok(n)
+    })
+}
+
+/// As shutdown(2); what waits in the queue is sent before FIN.
+#[unsafe(no_mangle)]
+pub extern "C" fn alcc_shutdown(fd: c_int, how: c_int) -> c_int {
+    boundary(|| {
+        let Some(stream) = process()?.stream(fd) else {
+            // SAFETY: no pointers.
+            return plain(unsafe { libc::shutdown(fd, how) });
+        };
+        if !matches!(how, libc::SHUT_RD | libc::SHUT_WR | libc::SHUT_RDWR) {
+            return Err(libc::EINVAL);
+        }
+        if how != libc::SHUT_WR {
+            // SAFETY: no pointers.
+            plain(unsafe { libc::shutdown(fd, libc::SHUT_RD) })?;
+        }
+        if how != libc::SHUT_RD {
+            stream.shutdown_write();
+        }
+        Ok(0)
+    })
+}
+
+/// As close(2); what waits in the queue is sent before. A blocking descriptor waits for that, at most until the close deadline
+/// (`alcc_set_close_deadline`; ten seconds): then what is left is thrown away, the peer gets RST, and it returns -1 with ETIMEDOUT, or with the error
+/// that broke the connection before all was sent. A non-blocking one returns at once and is drained in the background, until the
+/// same deadline and also while the process exits. SO_LINGER: with a time, that is the deadline and is waited for; with 0
+/// it is `alcc_abort`. The descriptor is closed in any case.
+#[unsafe(no_mangle)]
+pub extern "C" fn alcc_close(fd: c_int) -> c_int {
+    boundary(|| {
+        let process = process()?;
+        let Some(entry) = process.take(fd) else {
+            // SAFETY: no pointers.
+            return plain(unsafe { libc::close(fd) });
+        };
+        let What::Stream(stream) = entry.what else {
+            // SAFETY: no pointers.
+            return plain(unsafe { libc::close(fd) });
+        };
+        let patience = entry.patience.unwrap_or_else(|| process.patience());
+        let (waits, patience) = match linger(fd) {
+            Some(Duration::ZERO) => {
+                stream.abort();
+                return Ok(0);
+            }
+            Some(time) => (true, time),
+            None => (!flags(fd).nonblocking, patience),
+        };
+        if waits {
+            stream
+                .close_and_wait(patience)
+                .map(|()| 0)
+                .map_err(|why| errno_of(&why))
+        } else {
+            process.drain_at_exit();
+            stream.close(patience);
+            Ok(0)
+        }
+    })
+}
+
+/// SO_LINGER, if it is on.
+fn linger(fd: c_int) -> Option<Duration> {
+    let mut linger = libc::linger {
+        l_onoff: 0,
+        l_linger: 0,
+    };
+    let mut len = size_of::<libc::linger>() as socklen_t;
+    // SAFETY: pointer and length describe `linger`.
+    let rc = unsafe {
+        libc::getsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_LINGER,
+            (&raw mut linger).cast(),
+            &raw mut len,
+        )
+    };
+    (rc == 0 && linger.l_onoff != 0)
+        .then(|| Duration::from_secs(u64::try_from(linger.l_linger).unwrap_or(0)))
+}
+
+/// Throws away what waits, closes, and the peer gets RST. 0, or -1 and errno.
+#[unsafe(no_mangle)]
+pub extern "C" fn alcc_abort(fd: c_int) -> c_int {
+    boundary(|| {
+        let process = process()?;
+        match process.stream(fd) {
+            Some(stream) => {
+                process.take(fd);
+                stream.abort();
+                Ok(0)
+            }
+            None => Err(unknown(fd)),
+        }
+    })
+}
+
+/// EBADF for what is not open, ENOTSOCK for what is no socket, EINVAL for a socket that is no stream of ours.
+fn unknown(fd: c_int) -> c_int {
+    let (mut kind, mut len) = (0 as c_int, size_of::<c_int>() as socklen_t);
+    // SAFETY: pointer and length describe `kind`.
+    let rc = unsafe {
+        libc::getsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_TYPE,
+            (&raw mut kind).cast(),
+            &raw mut len,
+        )
+    };
+    if rc == 0 { libc::EINVAL } else { errno() }
+}
+
+/// A descriptor that is writable (POLLOUT, EPOLLOUT; level and edge triggered) while `alcc_send` on `fd` takes bytes or has an error to
+/// tell. After EAGAIN or a short count it becomes so when a quarter of the queue is free. Only for waiting; closed with the stream, so
+/// take it out of an epoll set before. -1 and errno if there is none to be had.
+///
+/// Wait for incoming bytes on `fd` itself. With time stamps as feedback, poll also reports POLLERR there while acknowledgement
+/// times wait to be read, which means nothing to you; descriptors that are non-blocking when they become a stream get
+/// "tcp-info" for that reason, unless `alcc_set_feedback` or ALCC_FEEDBACK says otherwise.
+#[unsafe(no_mangle)]
+pub extern "C" fn alcc_writable_fd(fd: c_int) -> c_int {
+    boundary(|| {
+        let stream = process()?.stream(fd).ok_or_else(|| unknown(fd))?;
+        stream.writable_fd().map_err(|why| errno_of(&why))
+    })
+}
+
+/// A C string as text.
+///
+/// # Safety
+/// Null, or a C string.
+unsafe fn text<'a>(pointer: *const c_char) -> Result<&'a str, c_int> {
+    if pointer.is_null() {
+        return Err(libc::EFAULT);
+    }
+    // SAFETY: by contract.
+    unsafe { CStr::from_ptr(pointer) }.to_str().map_err(|_| {
+        message::set("not text");
+        libc::EINVAL
+    })
+}
+
+/// The algorithm of a stream, also in mid-connection, or of all new ones (`ALCC_DEFAULTS`): "verus", "copa:profile=paper", ... as `alcc
+/// list` shows them. 0, or -1 with EINVAL: `alcc_message` says what is wrong with it.
+///
+/// # Safety
+/// `spec` is a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alcc_set_cc(fd: c_int, spec: *const c_char) -> c_int {
+    boundary(|| {
+        // SAFETY: by contract.
+        let name = unsafe { text(spec) }?;
+        let process = process()?;
+        let bad = |why: &dyn std::fmt::Display| {
+            message::set(&why.to_string());
+            libc::EINVAL
+        };
+        let spec: Spec = name.parse().map_err(|why| bad(&why))?;
+        let registry = process.runtime.registry();
+        registry.build(&spec).map_err(|why| bad(&why))?;
+        if fd == ALCC_DEFAULTS {
+            process.runtime.set_settings(|settings| settings.cc = spec);
+            return Ok(0);
+        }
+        if change(process, fd, |entry| entry.options.cc = Some(spec.clone())) {
+            return Ok(0);
+        }
+        let stream = process.stream(fd).ok_or_else(|| unknown(fd))?;
+        stream.set_cc(&spec).map_err(|why| errno_of(&why))?;
+        Ok(0)
+    })
+}
+
+/// Changes what is remembered of a socket that is still being connected; false if it is none.
+fn change(process: &Process, fd: c_int, change: impl FnOnce(&mut table::Entry)) -> bool {
+    match process.entry(fd) {
+        Some(mut entry) if matches!(entry.what, What::Pending) && process.stream(fd).is_none() => {
+            change(&mut entry);
+            table::set(fd, Some(entry));
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Where a stream, or all new ones (`ALCC_DEFAULTS`), learn of acknowledgements: "timestamps", "tcp-info", or, for new ones, "auto".
+/// 0, or -1 with EINVAL.
+///
+/// # Safety
+/// `name` is a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alcc_set_feedback(fd: c_int, name: *const c_char) -> c_int {
+    boundary(|| {
+        // SAFETY: by contract.
+        let name = unsafe { text(name) }?;
+        let process = process()?;
+        let feedback = Feedback::choose(Host::Own, name).map_err(|why| {
+            message::set(&why.to_string());
+            libc::EINVAL
+        })?;
+        if fd == ALCC_DEFAULTS {
+            process
+                .runtime
+                .set_settings(|settings| settings.feedback = feedback);
+            return Ok(0);
+        }
+        if change(process, fd, |entry| entry.options.feedback = feedback) {
+            return Ok(0);
+        }
+        let stream = process.stream(fd).ok_or_else(|| unknown(fd))?;
+        if let Some(feedback) = feedback {
+            stream.set_feedback(feedback);
+        }
+        Ok(0)
+    })
+}
+
+/// Capacity of the queue of a stream, or of all new ones (`ALCC_DEFAULTS`), in bytes; 1 MiB unless set here or by ALCC_QUEUE. Memory is
+/// used only while bytes wait. 0, or -1 and errno.
+#[unsafe(no_mangle)]
+pub extern "C" fn alcc_set_queue(fd: c_int, bytes: size_t) -> c_int {
+    boundary(|| {
+        if bytes == 0 {
+            return Err(libc::EINVAL);
+        }
+        let process = process()?;
+        if fd == ALCC_DEFAULTS {
+            process
+                .runtime
+                .set_settings(|settings| settings.queue = bytes);
+            return Ok(0);
+        }
+        if change(process, fd, |entry| entry.options.queue = Some(bytes)) {
+            return Ok(0);
+        }
+        let stream = process.stream(fd).ok_or_else(|| unknown(fd))?;
+        stream.set_queue(bytes);
+        Ok(0)
+    })
+}
+
+/// How long `alcc_close` of a stream, or of all without one of their own (`ALCC_DEFAULTS`), may take to send what waits, in milliseconds; 10 000
+/// unless set. 0, or -1 and errno.
+#[unsafe(no_mangle)]
+pub extern "C" fn alcc_set_close_deadline(fd: c_int, milliseconds: c_int) -> c_int {
+    boundary(|| {
+        let patience =
+            Duration::from_millis(u64::try_from(milliseconds).map_err(|_| libc::EINVAL)?);
+        let process = process()?;
+        if fd == ALCC_DEFAULTS {
+            process.set_patience(patience);
+            return Ok(0);
+        }
+        let mut entry = process.entry(fd).ok_or_else(|| unknown(fd))?;
+        entry.patience = Some(patience);
+        table::set(fd, Some(entry));
+        Ok(0)
+    })
+}
+
+/// What the algorithm of a stream sees and does. `size` is that of your `struct alcc_info`. 0, or -1 and errno.
+///
+/// # Safety
+/// `info` is writable for `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alcc_get_info(fd: c_int, info: *mut alcc_info, size: size_t) -> c_int {
+    boundary(|| {
+        if info.is_null() {
+            return Err(libc::EFAULT);
+        }
+        let stream = process()?.stream(fd).ok_or_else(|| unknown(fd))?;
+        let made = alcc_info::of(&stream.info());
+        let len = size.min(size_of::<alcc_info>());
+        // SAFETY: `len` bytes of ours into at least as many of the caller's; what the caller has beyond is zero.
+        unsafe {
+            std::ptr::write_bytes(info.cast::<u8>(), 0, size);
+            std::ptr::copy_nonoverlapping((&raw const made).cast::<u8>(), info.cast(), len);
+        }
+        Ok(0)
+    })
+}
+
+impl alcc_info {
+    fn of(info: &Info) -> Self {
+        Self {
+            queued: info.queued as u64,
+            queue_capacity: info.capacity as u64,
+            in_flight: info.in_flight.get(),
+            sent: info.sent,
+            gate_closed: info.gate_closed,
+            cwnd: if info.window == Bytes::MAX {
+                u64::MAX
+            } else {
+                info.window.get()
+            },
+            pacing_bps: info.rate.map_or(0, Rate::as_bps),
+            rtt_us: info.rtt.as_micros(),
+            smoothed_rtt_us: info.smoothed_rtt.as_micros(),
+            min_rtt_us: info.min_rtt.as_micros(),
+            error: info.error.unwrap_or(0),
+            plain: i32::from(info.plain),
+            cc: array(&info.cc),
+            feedback: array(info.feedback),
+            enforcement: array(info.enforcement),
+        }
+    }
+}
+
+/// A C string in an array, cut to fit.
+fn array<const N: usize>(text: &str) -> [c_char; N] {
+    let mut array = [0; N];
+    for (to, from) in array.iter_mut().take(N - 1).zip(text.bytes()) {
+        *to = from as c_char;
+    }
+    array
+}
+
+/// Waits until everything that was closed without waiting is sent, at most so many milliseconds. 0, or -1 with ETIMEDOUT. The end of the
+/// process by exit() does so by itself.
+#[unsafe(no_mangle)]
+pub extern "C" fn alcc_drain(milliseconds: c_int) -> c_int {
+    boundary(|| {
+        let patience =
+            Duration::from_millis(u64::try_from(milliseconds).map_err(|_| libc::EINVAL)?);
+        if process()?.runtime.drained(patience) {
+            Ok(0)
+        } else {
+            Err(libc::ETIMEDOUT)
+        }
+    })
+}
+
+/// One line about this thread's last EINVAL, or about an environment variable or plug-in that could not be used; empty if there is none. Valid
+/// until the thread's next failed call.
+#[unsafe(no_mangle)]
+pub extern "C" fn alcc_message() -> *const c_char {
+    message::get()
+}
+
+/// The version of the library, "0.1.0".
+#[unsafe(no_mangle)]
+pub extern "C" fn alcc_version() -> *const c_char {
+    const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
+    VERSION.as_ptr().cast()
+}
