@@ -5,6 +5,7 @@ SECONDS ?= 30
 DESTDIR ?=
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 ALCC   := $(TARGET)/release/alcc
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 # Where scripts/setup put what this machine lacked.
 WITH_DEPS = set -a; [ ! -f target/deps/env ] || . target/deps/env; set +a; PATH=$$PATH$${ALCC_DEPS_BIN:+:$$ALCC_DEPS_BIN}:/usr/sbin:/sbin;
 
@@ -17,9 +18,10 @@ help: ## Show these targets
 setup: ## Look for what is needed and get what is missing (never starts a service)
 	@scripts/setup build test
 
-build: ## Build the release binary and the preload library
+build: ## Build the release binary, the preload library and the C library
 	@scripts/setup build
 	$(CARGO) build --release --locked --workspace
+	scripts/libalcc $(TARGET)/release
 
 demo: build ## The main job: nginx under cubic, bbr, verus and copa on an emulated LTE link (ARGS="--trace FILE")
 	@$(WITH_DEPS) $(ALCC) demo $(ARGS)
@@ -50,23 +52,25 @@ programs: build ## Delay of every program of docs/compatibility.md on a recorded
 	@: "$${ALCC_TRACES:?set ALCC_TRACES to the folder of the recorded traces, see docs/traces.md}"
 	@$(WITH_DEPS) ALCC_BENCH_PROGRAMS=1 $(CARGO) bench --locked -p alcc-cli --bench programs -- $(ARGS)
 
-install: ## Program, preload library, man pages and completions below PREFIX (/usr/local), as built by 'make build'
+install: ## Program, preload library, C library with headers, man pages and completions below PREFIX (/usr/local), as built by 'make build'
 	@[ -x $(ALCC) ] || { echo "make install: $(ALCC) is not there: run 'make build' first (not as root)" >&2; exit 2; }
 	$(ALCC) generate --out $(TARGET)/generated
 	install -D -m 755 $(ALCC) $(DESTDIR)$(PREFIX)/bin/alcc
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/alcc $(TARGET)/release/libalcc_preload.so
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib $(TARGET)/release/libalcc.so.0 $(TARGET)/release/libalcc.a
+	ln -sf libalcc.so.0 $(DESTDIR)$(PREFIX)/lib/libalcc.so
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include crates/capi/include/alcc.h crates/plugin/include/alcc_plugin.h
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' crates/capi/alcc.pc.in > $(TARGET)/generated/alcc.pc
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/pkgconfig $(TARGET)/generated/alcc.pc
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(TARGET)/generated/*.1
 	install -D -m 644 $(TARGET)/generated/alcc.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/alcc
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(TARGET)/generated/_alcc
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d $(TARGET)/generated/alcc.fish
 
-unprograms: build ## Delay of every program of docs/compatibility.md on a recorded channel, beside nginx (ALCC_TRACES=DIR, ARGS="vsftpd sshd")
-	@scripts/setup test
-	@: "$${ALCC_TRACES:?set ALCC_TRACES to the folder of the recorded traces, see docs/traces.md}"
-	@$(WITH_DEPS) ALCC_BENCH_PROGRAMS=1 $(CARGO) bench --locked -p alcc-cli --bench programs -- $(ARGS)
-
-install: ## Remove what 'make install' put below PREFIX
+uninstall: ## Remove what 'make install' put below PREFIX
 	rm -f $(DESTDIR)$(PREFIX)/bin/alcc $(DESTDIR)$(PREFIX)/lib/alcc/libalcc_preload.so
+	rm -f $(DESTDIR)$(PREFIX)/lib/libalcc.so $(DESTDIR)$(PREFIX)/lib/libalcc.so.0 $(DESTDIR)$(PREFIX)/lib/libalcc.a
+	rm -f $(DESTDIR)$(PREFIX)/include/alcc.h $(DESTDIR)$(PREFIX)/include/alcc_plugin.h $(DESTDIR)$(PREFIX)/lib/pkgconfig/alcc.pc
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/alcc.1 $(DESTDIR)$(PREFIX)/share/man/man1/alcc-*.1
 	rm -f $(DESTDIR)$(PREFIX)/share/bash-completion/completions/alcc
 	rm -f $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_alcc $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/alcc.fish

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Every function of the library. The header `include/alcc.h` is generated from this file: see `tests/header.rs`.
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "the comments go into the header, for readers of C: pointers are what their namesakes' are"
+)]
 use crate::message;
 use crate::process::{self, Process, errno_of};
 use crate::table::{self, What};
@@ -78,9 +82,6 @@ fn plain<T: PartialOrd + From<i8>>(result: T) -> Result<T, c_int> {
 
 /// As accept(2); the connection's bytes go through a queue from then on. What cannot be controlled (a UNIX socket, say) is accepted
 /// all the same and stays plain.
-///
-/// # Safety
-/// As the namesake.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_accept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
     // SAFETY: the caller's arguments, unchanged.
@@ -88,9 +89,6 @@ pub unsafe extern "C" fn alcc_accept(fd: c_int, addr: *mut sockaddr, len: *mut s
 }
 
 /// As accept4(2).
-///
-/// # Safety
-/// As the namesake.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_accept4(
     fd: c_int,
@@ -124,9 +122,6 @@ fn forget(fd: c_int) {
 
 /// As connect(2). Where that returns before the connection is made (`EINPROGRESS`, a signal), it is taken over at the first
 /// `alcc_send` after; wait for it with `poll` on the socket itself, as ever.
-///
-/// # Safety
-/// As the namesake.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
     boundary(|| {
@@ -163,9 +158,6 @@ pub extern "C" fn alcc_adopt(fd: c_int) -> c_int {
 /// `alcc_writable_fd`. An error that broke the connection is returned by every later call. Never raises SIGPIPE. MSG_MORE,
 /// MSG_EOR and MSG_NOSIGNAL are allowed and change nothing; MSG_OOB is EOPNOTSUPP. On what is no stream of ours it is
 /// send(2). Not for signal handlers.
-///
-/// # Safety
-/// `buf` is readable for `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_send(
     fd: c_int,
@@ -206,9 +198,6 @@ pub unsafe extern "C" fn alcc_send(
 }
 
 /// As recv(2). After a reset that a send has met, the end of the stream is that error.
-///
-/// # Safety
-/// `buf` is writable for `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_recv(
     fd: c_int,
@@ -363,9 +352,6 @@ pub extern "C" fn alcc_writable_fd(fd: c_int) -> c_int {
 }
 
 /// A C string as text.
-///
-/// # Safety
-/// Null, or a C string.
 unsafe fn text<'a>(pointer: *const c_char) -> Result<&'a str, c_int> {
     if pointer.is_null() {
         return Err(libc::EFAULT);
@@ -379,9 +365,6 @@ unsafe fn text<'a>(pointer: *const c_char) -> Result<&'a str, c_int> {
 
 /// The algorithm of a stream, also in mid-connection, or of all new ones (`ALCC_DEFAULTS`): "verus", "copa:profile=paper", ... as `alcc
 /// list` shows them. 0, or -1 with EINVAL: `alcc_message` says what is wrong with it.
-///
-/// # Safety
-/// `spec` is a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_set_cc(fd: c_int, spec: *const c_char) -> c_int {
     boundary(|| {
@@ -422,9 +405,6 @@ fn change(process: &Process, fd: c_int, change: impl FnOnce(&mut table::Entry)) 
 
 /// Where a stream, or all new ones (`ALCC_DEFAULTS`), learn of acknowledgements: "timestamps", "tcp-info", or, for new ones, "auto".
 /// 0, or -1 with EINVAL.
-///
-/// # Safety
-/// `name` is a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_set_feedback(fd: c_int, name: *const c_char) -> c_int {
     boundary(|| {
@@ -496,9 +476,6 @@ pub extern "C" fn alcc_set_close_deadline(fd: c_int, milliseconds: c_int) -> c_i
 }
 
 /// What the algorithm of a stream sees and does. `size` is that of your `struct alcc_info`. 0, or -1 and errno.
-///
-/// # Safety
-/// `info` is writable for `size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_get_info(fd: c_int, info: *mut alcc_info, size: size_t) -> c_int {
     boundary(|| {

@@ -103,8 +103,7 @@ impl Process {
 
     /// Makes a stream of a connected socket; the errno if it cannot be one.
     pub(crate) fn adopt(&self, fd: c_int, entry: Option<Entry>) -> Result<Arc<Stream>, c_int> {
-        let (options, patience) =
-            entry.map_or((Options::default(), None), |e| (e.options, e.patience));
+        let (options, patience) = entry.map_or_else(Default::default, |e| (e.options, e.patience));
         let stream = Stream::adopt(&self.runtime, fd, &options).map_err(|why| errno_of(&why))?;
         let stream = Arc::new(stream);
         let entry = Entry {

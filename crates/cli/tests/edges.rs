@@ -16,6 +16,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("emu", &["units", "link", "trace"]),
     ("socket", &["units", "cc", "flow"]),
     ("preload", &["units", "cc", "flow", "socket", "plugin"]),
+    ("capi", &["units", "cc", "socket", "plugin"]),
     ("proxy", &["cc", "socket"]),
     (
         "lab",

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The header says what the code does, and the map of versions names every function of the header.
+use std::path::Path;
+
+#[test]
+fn the_header_is_generated_from_the_code() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).unwrap();
+    let mut text = Vec::new();
+    cbindgen::Builder::new()
+        .with_src(root.join("src/calls.rs"))
+        .with_config(config)
+        .generate()
+        .unwrap()
+        .write(&mut text);
+    let header = root.join("include/alcc.h");
+    if std::env::var_os("ALCC_WRITE_HEADER").is_some() {
+        std::fs::write(&header, &text).unwrap();
+    }
+    let there = std::fs::read(&header).unwrap_or_default();
+    assert!(
+        there == text,
+        "{} is not what the code says: ALCC_WRITE_HEADER=1 cargo test -p alcc-capi --test header",
+        header.display()
+    );
+}
+
+#[test]
+fn every_function_of_the_header_has_a_version() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let header = std::fs::read_to_string(root.join("include/alcc.h")).unwrap();
+    let map = std::fs::read_to_string(root.join("alcc.map")).unwrap();
+    let mut declared: Vec<&str> = header
+        .lines()
+        .filter(|line| !line.starts_with("//") && line.contains('('))
+        .filter_map(|line| line.split('(').next()?.rsplit([' ', '*']).next())
+        .filter(|name| name.starts_with("alcc_"))
+        .collect();
+    let mut versioned: Vec<&str> = map
+        .lines()
+        .filter_map(|line| line.trim().strip_suffix(';'))
+        .filter(|name| name.starts_with("alcc_"))
+        .collect();
+    declared.sort_unstable();
+    versioned.sort_unstable();
+    assert!(declared.len() > 10);
+    assert_eq!(declared, versioned);
+}
