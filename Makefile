@@ -59,7 +59,7 @@ install: ## Program, preload library, C library with headers, man pages and comp
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/alcc $(TARGET)/release/libalcc_preload.so
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib $(TARGET)/release/libalcc.so.0 $(TARGET)/release/libalcc.a
 	ln -sf libalcc.so.0 $(DESTDIR)$(PREFIX)/lib/libalcc.so
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include crates/capi/include/alcc.h crates/plugin/include/alcc_plugin.h
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include crates/capi/include/alcc.h
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' crates/capi/alcc.pc.in > $(TARGET)/generated/alcc.pc
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/pkgconfig $(TARGET)/generated/alcc.pc
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(TARGET)/generated/*.1
@@ -70,7 +70,7 @@ install: ## Program, preload library, C library with headers, man pages and comp
 uninstall: ## Remove what 'make install' put below PREFIX
 	rm -f $(DESTDIR)$(PREFIX)/bin/alcc $(DESTDIR)$(PREFIX)/lib/alcc/libalcc_preload.so
 	rm -f $(DESTDIR)$(PREFIX)/lib/libalcc.so $(DESTDIR)$(PREFIX)/lib/libalcc.so.0 $(DESTDIR)$(PREFIX)/lib/libalcc.a
-	rm -f $(DESTDIR)$(PREFIX)/include/alcc.h $(DESTDIR)$(PREFIX)/include/alcc_plugin.h $(DESTDIR)$(PREFIX)/lib/pkgconfig/alcc.pc
+	rm -f $(DESTDIR)$(PREFIX)/include/alcc.h $(DESTDIR)$(PREFIX)/lib/pkgconfig/alcc.pc
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/alcc.1 $(DESTDIR)$(PREFIX)/share/man/man1/alcc-*.1
 	rm -f $(DESTDIR)$(PREFIX)/share/bash-completion/completions/alcc
 	rm -f $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_alcc $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/alcc.fish

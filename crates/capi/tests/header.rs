@@ -9,6 +9,7 @@ fn the_header_is_generated_from_the_code() {
     let mut text = Vec::new();
     cbindgen::Builder::new()
         .with_src(root.join("src/calls.rs"))
+        .with_src(root.join("../plugin/src/abi.rs"))
         .with_config(config)
         .generate()
         .unwrap()
@@ -32,7 +33,7 @@ fn every_function_of_the_header_has_a_version() {
     let map = std::fs::read_to_string(root.join("alcc.map")).unwrap();
     let mut declared: Vec<&str> = header
         .lines()
-        .filter(|line| !line.starts_with("//") && line.contains('('))
+        .filter(|line| !line.trim_start().starts_with("//") && line.contains('('))
         .filter_map(|line| line.split('(').next()?.rsplit([' ', '*']).next())
         .filter(|name| name.starts_with("alcc_"))
         .collect();

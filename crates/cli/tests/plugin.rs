@@ -21,7 +21,7 @@ fn built(folder: &Path, source: &Path) -> PathBuf {
             "-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC",
         ])
         .arg("-I")
-        .arg(root().join("crates/plugin/include"))
+        .arg(root().join("crates/capi/include"))
         .arg("-o")
         .arg(&file)
         .arg(source)

@@ -7,7 +7,7 @@
  *
  * The window grows by one packet per acknowledged packet up to a threshold (slow start), then by `alpha` packets per
  * round trip; a loss multiplies it by `beta`, a timeout sets it to one packet. */
-#include "alcc_plugin.h"
+#include <alcc.h>
 #include <stdlib.h>
 
 #define INITIAL 10.0  /* packets, RFC 6928 */

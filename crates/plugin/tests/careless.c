@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* A plug-in that breaks the contract in the way that its option `fault` says. What a host sees must keep it all the same. */
-#include "alcc_plugin.h"
+#include <alcc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

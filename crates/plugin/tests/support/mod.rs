@@ -50,7 +50,7 @@ pub(crate) fn built(name: &str, text: &str, flags: &[&str]) -> PathBuf {
         ])
         .args(flags)
         .arg("-I")
-        .arg(root().join("include"))
+        .arg(root().join("../capi/include"))
         .arg("-o")
         .arg(&file)
         .arg(&source)
