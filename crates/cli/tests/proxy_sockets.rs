@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `alcc proxy` between sockets of ours on loopback: what one end does to its connection, the other end sees.
 #[path = "support/relay.rs"]
+#[allow(dead_code, reason = "not every test uses all of it")]
 mod relay;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};

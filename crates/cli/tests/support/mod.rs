@@ -27,7 +27,7 @@ pub(crate) fn impossible() -> bool {
 }
 
 /// The distribution's nginx, where scripts/setup put it or on the PATH.
-fn nginx() -> Option<PathBuf> {
+pub(crate) fn nginx() -> Option<PathBuf> {
     std::env::var_os("ALCC_NGINX")
         .map(PathBuf::from)
         .filter(|p| p.is_file())
@@ -48,7 +48,7 @@ pub(crate) struct World {
     pub(crate) outside: Namespace,
     inside: Namespace,
     dir: tempfile::TempDir,
-    _link: Emulator,
+    link: Emulator,
     address: Ipv4Addr,
 }
 
@@ -63,13 +63,19 @@ impl World {
             inside,
             dir: tempfile::tempdir().unwrap(),
             address: emulator.outside_addr(),
-            _link: emulator,
+            link: emulator,
         };
         std::fs::create_dir(world.path("www")).unwrap();
         // nginx's workers may run as another user.
         let readable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(world.dir.path(), readable).unwrap();
         world
+    }
+
+    /// Ends the link; what passed over it.
+    #[allow(dead_code, reason = "not every test asks")]
+    pub(crate) fn end(self) -> alcc_emu::EmuReport {
+        self.link.stop().unwrap()
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
