@@ -18,4 +18,5 @@ algorithms! {
     vegas,
     bic,
     westwood,
+    bbr,
 }

@@ -132,10 +132,24 @@ pub struct Stamp {
     pub delivered: Bytes,
     /// When that total was reached.
     pub delivered_at: Time,
+    /// When the first packet of the flight was sent that this packet ended.
+    pub first_sent_at: Time,
     /// In flight, this packet included.
     pub in_flight: Bytes,
     /// The application had no more to send.
     pub app_limited: bool,
+}
+
+impl Stamp {
+    /// The delivery rate over the flight of a packet that was sent at `sent_at`, as it is acknowledged at `now` with
+    /// `delivered` in total: over the longer of the times in which it was sent and acknowledged, so that acknowledgements that
+    /// come in a bunch do not look like a faster path (delivery-rate estimation draft, section 3.1).
+    pub fn rate(&self, sent_at: Time, delivered: Bytes, now: Time) -> Option<Rate> {
+        let span = now
+            .since(self.delivered_at)
+            .max(sent_at.since(self.first_sent_at));
+        (!span.is_zero()).then(|| Rate::of(delivered.saturating_sub(self.delivered), span))
+    }
 }
 
 /// A packet given back, on acknowledgement or loss.

@@ -15,6 +15,8 @@ pub struct Ledger {
     written: u64,
     acked: u64,
     acked_at: Time,
+    /// When the newest packet was sent that has been acknowledged, or the first one after a pause.
+    first_sent_at: Time,
     /// End of the last packet that is acknowledged as a whole: where the oldest record begins.
     complete: u64,
     next_pn: Pn,
@@ -40,6 +42,7 @@ struct Record {
     /// Acknowledged when it was written, and since when.
     acked: u64,
     acked_at: Time,
+    first_sent_at: Time,
     sent_at: Time,
     tag: Tag,
     app_limited: bool,
@@ -59,6 +62,7 @@ impl Ledger {
             written: acked.min(written),
             acked: acked.min(written),
             acked_at: now,
+            first_sent_at: now,
             complete: acked.min(written),
             next_pn: 0,
             ambiguous_to: 0,
@@ -114,6 +118,7 @@ impl Ledger {
             }
             let tag = tag(self.next_pn, Bytes::new(len), before);
             let acked_at = if before == Bytes::ZERO {
+                self.first_sent_at = now;
                 now
             } else {
                 self.acked_at
@@ -140,6 +145,7 @@ impl Ledger {
             end: self.written,
             acked: self.acked,
             acked_at,
+            first_sent_at: self.first_sent_at,
             sent_at,
             tag,
             app_limited,
@@ -230,6 +236,7 @@ impl Ledger {
                 stamp: Stamp {
                     delivered: Bytes::new(record.acked),
                     delivered_at: record.acked_at,
+                    first_sent_at: record.first_sent_at,
                     in_flight: Bytes::new(record.end - record.acked),
                     app_limited: record.app_limited,
                 },
@@ -237,6 +244,7 @@ impl Ledger {
                 kind: Kind::New,
             });
             self.complete = record.end;
+            self.first_sent_at = record.sent_at;
             self.records.pop_front();
         }
         self.acked = acked;

@@ -3,7 +3,7 @@
 use crate::{AckStamp, Ledger, RttEstimator, room};
 use alcc_cc::{
     AckBatch, Allowance, Backpressure, Controller, Cx, EventSink, LimitedBy, Path, RttView, Sent,
-    Source, Stamp,
+    Source,
 };
 use alcc_units::{Bytes, Rate, Span, Time};
 
@@ -260,7 +260,11 @@ impl OverTcp {
             in_flight: self.ledger.in_flight(),
             delivered: Bytes::new(self.ledger.acked() - self.acked_before),
             rtt: self.rtt.view(),
-            rate: delivery_rate(&newest.stamp, self.ledger.acked(), self.ledger.acked_at()),
+            rate: newest.stamp.rate(
+                newest.sent_at,
+                Bytes::new(self.ledger.acked()),
+                self.ledger.acked_at(),
+            ),
             round_start,
             limited,
             in_recovery: tcp.repairing,
@@ -358,15 +362,6 @@ impl OverTcp {
     pub fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
         self.cc.gauges(put);
     }
-}
-
-/// Delivered since the packet was sent, over the time that took (delivery-rate estimation draft, section 3.1).
-fn delivery_rate(stamp: &Stamp, acked: u64, now: Time) -> Option<Rate> {
-    let (bytes, span) = (
-        acked.checked_sub(stamp.delivered.get())?,
-        now.since(stamp.delivered_at),
-    );
-    (!span.is_zero()).then(|| Rate::of(Bytes::new(bytes), span))
 }
 
 #[cfg(test)]

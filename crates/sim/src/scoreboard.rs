@@ -27,6 +27,7 @@ pub(crate) struct Scoreboard {
     largest: Option<Pn>,
     delivered: Bytes,
     delivered_at: Time,
+    first_sent_at: Time,
     recovery_until: Option<Pn>,
     /// Scratch: newly acknowledged, ascending.
     pub(crate) acked: Vec<Packet>,
@@ -43,6 +44,7 @@ impl Scoreboard {
             largest: None,
             delivered: Bytes::ZERO,
             delivered_at: now,
+            first_sent_at: now,
             recovery_until: None,
             acked: Vec::new(),
             lost: Vec::new(),
@@ -85,11 +87,13 @@ impl Scoreboard {
         let pn = self.next_pn();
         if self.in_flight == Bytes::ZERO {
             self.delivered_at = now;
+            self.first_sent_at = now;
         }
         self.in_flight += len;
         let stamp = Stamp {
             delivered: self.delivered,
             delivered_at: self.delivered_at,
+            first_sent_at: self.first_sent_at,
             in_flight: self.in_flight,
             app_limited,
         };
@@ -129,6 +133,7 @@ impl Scoreboard {
             self.in_flight -= packet.len;
             self.delivered += packet.len;
             self.delivered_at = now;
+            self.first_sent_at = self.first_sent_at.max(packet.sent_at);
             self.acked.push(packet);
         }
         while let Some(front) = self.sent.front() {
@@ -177,10 +182,9 @@ impl Scoreboard {
         over
     }
 
-    /// Delivered since the packet was sent, over the time that took (delivery-rate estimation draft, section 3.1).
-    pub(crate) fn rate(&self, stamp: &Stamp, now: Time) -> Option<Rate> {
-        let span = now.since(stamp.delivered_at);
-        (!span.is_zero()).then(|| Rate::of(self.delivered - stamp.delivered, span))
+    /// Delivery rate over the flight of a packet that has just arrived.
+    pub(crate) fn rate(&self, packet: &Packet, now: Time) -> Option<Rate> {
+        packet.stamp.rate(packet.sent_at, self.delivered, now)
     }
 }
 

@@ -5,7 +5,7 @@ use crate::{
     AckBatch, Allowance, Controller, Cx, Discard, Kind, LimitedBy, LossBatch, Packet, Path, Pn,
     RecoveryEnd, Rto, RttView, Sent, Source, Stamp,
 };
-use alcc_units::{Bytes, Rate, Rng, Span, Time};
+use alcc_units::{Bytes, Rng, Span, Time};
 use std::collections::VecDeque;
 
 pub(super) struct Sender {
@@ -15,6 +15,8 @@ pub(super) struct Sender {
     pub(super) outstanding: VecDeque<Packet>,
     pub(super) in_flight: Bytes,
     delivered: Bytes,
+    /// A round trip is over when something sent after it began is acknowledged.
+    round_ends: Bytes,
     pub(super) next_pn: Pn,
     rtt: RttView,
     /// Acknowledgements not read yet.
@@ -62,6 +64,7 @@ impl Sender {
             outstanding: VecDeque::new(),
             in_flight: Bytes::ZERO,
             delivered: Bytes::ZERO,
+            round_ends: Bytes::ZERO,
             next_pn: 0,
             rtt: RttView::default(),
             inbox: Vec::new(),
@@ -170,6 +173,10 @@ impl Sender {
         let bytes: Bytes = acked.iter().map(|p| p.len).sum();
         self.in_flight -= bytes;
         self.delivered += bytes;
+        let round_start = newest.stamp.delivered >= self.round_ends;
+        if round_start {
+            self.round_ends = self.delivered;
+        }
         let ended = self.recover.is_some_and(|r| newest.pn >= r);
         let batch = AckBatch {
             acked,
@@ -177,12 +184,8 @@ impl Sender {
             in_flight: self.in_flight,
             delivered: self.delivered,
             rtt: self.rtt,
-            rate: Some(Rate::of(
-                self.delivered - newest.stamp.delivered,
-                now.since(newest.stamp.delivered_at)
-                    .max(Span::from_nanos(1)),
-            )),
-            round_start: false,
+            rate: newest.stamp.rate(newest.sent_at, self.delivered, now),
+            round_start,
             limited: self.limited,
             in_recovery: self.recover.is_some() && !ended,
             source: if self.tick.is_zero() {
@@ -322,6 +325,7 @@ impl Sender {
         let stamp = Stamp {
             delivered: self.delivered,
             delivered_at: now,
+            first_sent_at: now,
             in_flight: self.in_flight,
             app_limited: false,
         };

@@ -194,7 +194,7 @@ impl Host for Native {
                 in_flight,
                 delivered: self.board.delivered(),
                 rtt,
-                rate: self.board.rate(&newest.stamp, now),
+                rate: self.board.rate(newest, now),
                 round_start,
                 limited: self.limited,
                 in_recovery: self.board.in_recovery(),

@@ -233,6 +233,7 @@ pub(super) fn run(
             let stamp = Stamp {
                 delivered,
                 delivered_at,
+                first_sent_at: Time::ZERO,
                 in_flight: flight,
                 app_limited: false,
             };

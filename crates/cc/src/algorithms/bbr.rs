@@ -1,0 +1,503 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! BBR version 1: a model of the path, its delivery rate and its smallest RTT, instead of a reaction to loss. Cardwell et al.,
+//! ACM Queue 14(5), 2016, in the form of Linux (`tcp_bbr`).
+//!
+//! It paces at the largest delivery rate of the last ten round trips and keeps two bandwidth-delay products in flight. In a
+//! cycle of eight it sends faster for one smallest RTT to see whether there is more, and slower for another to drain what that
+//! has queued. Every ten seconds without a smaller RTT it keeps four packets in flight for 200 ms, to see the empty path.
+//!
+//! | constant | value | source |
+//! |---|---|---|
+//! | gain of startup, pacing and window; of drain | 739/256; 88/256 | tcp_bbr, bbr_high_gain, bbr_drain_gain |
+//! | cycle of pacing gains | 5/4, 3/4, then six times 1 | bbr_pacing_gain |
+//! | window gain | 2 | bbr_cwnd_gain |
+//! | pacing below the estimate | 1 % | bbr_pacing_margin_percent |
+//! | memory of the rate; of the smallest RTT | 10 rounds; 10 s | bbr_bw_rtts; bbr_min_rtt_win_sec |
+//! | the pipe is full | three rounds without a quarter more | bbr_full_bw_thresh, bbr_full_bw_cnt |
+//! | smallest window; time at it | 4 packets; 200 ms and a round | bbr_cwnd_min_target; bbr_probe_rtt_mode_ms |
+//! | beyond the window, for bursts | three send quanta, 2 more while probing | bbr_quantization_budget |
+//! | acknowledgements held back: window; most | 5 to 10 rounds; 100 ms of the rate | bbr_extra_acked_* |
+//!
+//! **Differs from Linux**: no detection of policers (the "long-term" rate). What a timeout leaves of the window is one packet, and it
+//! comes back with the first acknowledgement. **Differs from the paper**: as Linux does, the window is extended by what
+//! acknowledgements hold back.
+//!
+//! **Known weakness**: it keeps up to a bandwidth-delay product in the queue beside others and does not yield to loss; on links whose
+//! rate varies within ten round trips it sends at the rate of the best of them, and queues.
+use crate::parts::{pacing_rate, segments, window_bytes};
+use crate::{
+    AckBatch, Algorithm, Allowance, Controller, Cx, Event, LossBatch, Needs, Options, Path,
+    RecoveryEnd, Rto, SpecError, Spurious,
+};
+use alcc_units::{Bytes, Rng, Span, Time};
+
+pub(crate) const ALGORITHM: Algorithm = Algorithm {
+    name: "bbr",
+    summary: "BBR v1: paces at the measured rate, two bandwidth-delay products in flight",
+    profiles: &[],
+    options: &[],
+    build,
+};
+
+const HIGH_GAIN: f64 = 739.0 / 256.0;
+const DRAIN_GAIN: f64 = 88.0 / 256.0;
+const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
+const WINDOW_GAIN: f64 = 2.0;
+const MARGIN: f64 = 0.99;
+const RATE_ROUNDS: u64 = 10;
+const RTT_MEMORY: Span = Span::from_secs(10);
+const FULL_GROWTH: f64 = 1.25;
+const FULL_ROUNDS: u32 = 3;
+const SMALLEST: f64 = 4.0;
+const INITIAL: f64 = 10.0;
+const LARGEST: f64 = 1e9;
+const PROBE_RTT: Span = Span::from_millis(200);
+const HELD_BACK_ROUNDS: u64 = 5;
+const HELD_BACK: f64 = 0.1;
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Mode {
+    Startup,
+    Drain,
+    /// The phase of the cycle, and when it began.
+    ProbeBw(usize, Time),
+    /// Until when, and the round that must have passed, once in flight is small enough.
+    ProbeRtt(Option<(Time, u64)>),
+}
+
+/// The largest of the last ten rounds' delivery rates: one entry per round, descending.
+#[derive(Clone, Default)]
+struct MaxRate {
+    entries: Vec<(u64, f64)>,
+}
+
+impl MaxRate {
+    fn insert(&mut self, round: u64, rate: f64) {
+        self.entries
+            .retain(|&(at, r)| at + RATE_ROUNDS > round && r > rate);
+        self.entries.push((round, rate));
+    }
+
+    fn get(&self) -> f64 {
+        self.entries.first().map_or(0.0, |(_, rate)| *rate)
+    }
+}
+
+/// What was acknowledged beyond the estimated rate since the epoch began, and the most of it lately.
+#[derive(Clone, Default)]
+struct HeldBack {
+    since: Option<Time>,
+    packets: f64,
+    /// Of the current and of the last five rounds.
+    most: [f64; 2],
+    turned: u64,
+}
+
+#[derive(Clone)]
+struct Bbr {
+    mss: Bytes,
+    mode: Mode,
+    round: u64,
+    rate: MaxRate,
+    min_rtt: Option<Span>,
+    min_rtt_at: Time,
+    full_rate: f64,
+    full_rounds: u32,
+    /// Packets.
+    window: f64,
+    /// Before a loss or a probe for the RTT.
+    prior: f64,
+    /// The first round of a recovery: as much leaves as arrives.
+    conserving: Option<u64>,
+    recovering: bool,
+    held_back: HeldBack,
+    delivered: f64,
+    idle: bool,
+    first_rtt: Option<Span>,
+    rng: Rng,
+}
+
+fn build(_: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
+    Ok(Box::new(Bbr::new()))
+}
+
+impl Bbr {
+    fn new() -> Self {
+        Self {
+            mss: Bytes::new(1448),
+            mode: Mode::Startup,
+            round: 0,
+            rate: MaxRate::default(),
+            min_rtt: None,
+            min_rtt_at: Time::ZERO,
+            full_rate: 0.0,
+            full_rounds: 0,
+            window: INITIAL,
+            prior: 0.0,
+            conserving: None,
+            recovering: false,
+            held_back: HeldBack::default(),
+            delivered: 0.0,
+            idle: false,
+            first_rtt: None,
+            rng: Rng::new(1),
+        }
+    }
+
+    fn pacing_gain(&self) -> f64 {
+        match self.mode {
+            Mode::Startup => HIGH_GAIN,
+            Mode::Drain => DRAIN_GAIN,
+            Mode::ProbeBw(phase, _) => CYCLE[phase],
+            Mode::ProbeRtt(_) => 1.0,
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.full_rounds >= FULL_ROUNDS
+    }
+
+    /// Packets per second.
+    fn rate(&self) -> f64 {
+        self.rate.get()
+    }
+
+    /// Packets that the path holds without a queue, times a gain.
+    fn bdp(&self, gain: f64) -> f64 {
+        match self.min_rtt {
+            Some(rtt) if self.rate() > 0.0 => gain * self.rate() * rtt.as_secs_f64(),
+            _ => INITIAL,
+        }
+    }
+
+    /// In flight that the model asks for: room for what the sender and the path do in bursts.
+    fn inflight(&self, gain: f64) -> f64 {
+        // A quantum is a millisecond at the rate, at least two packets.
+        let quantum = libm::floor(self.rate() / 1000.0).max(2.0);
+        let w = libm::ceil(self.bdp(gain)) + 3.0 * quantum;
+        let even = 2.0 * libm::ceil(w / 2.0);
+        let probing = matches!(self.mode, Mode::ProbeBw(0, _));
+        even + if probing { 2.0 } else { 0.0 }
+    }
+
+    fn enter(&mut self, cx: &mut Cx<'_>, mode: Mode) {
+        self.mode = mode;
+        let name = match mode {
+            Mode::Startup => "startup",
+            Mode::Drain => "drain",
+            Mode::ProbeBw(..) => "probe-bw",
+            Mode::ProbeRtt(_) => "probe-rtt",
+        };
+        cx.log.event(cx.now, Event::Mode { to: name });
+    }
+
+    /// The cycle begins anywhere but in the phase that drains: nothing has been queued yet.
+    fn enter_probe_bw(&mut self, cx: &mut Cx<'_>) {
+        let phase = match self.rng.below(7) as usize {
+            0 => 0,
+            n => n + 1,
+        };
+        self.enter(cx, Mode::ProbeBw(phase, cx.now));
+    }
+
+    fn measure(&mut self, ack: &AckBatch<'_>) {
+        let Some((rate, newest)) = ack.rate.zip(ack.acked.last()) else {
+            return;
+        };
+        let rate = rate.as_bps() as f64 / 8.0 / self.mss.get().max(1) as f64;
+        if rate > 0.0 && (!newest.stamp.app_limited || rate >= self.rate()) {
+            self.rate.insert(self.round, rate);
+        }
+    }
+
+    /// Acknowledgements that a radio link holds back arrive in a bunch: until then more has to be in flight.
+    fn hold_back(&mut self, now: Time, packets: f64) {
+        let rate = self.rate();
+        let h = &mut self.held_back;
+        if self.round >= h.turned + HELD_BACK_ROUNDS {
+            h.turned = self.round;
+            h.most = [0.0, h.most[0]];
+        }
+        let expected = h.since.map(|at| rate * now.since(at).as_secs_f64());
+        if expected.is_none_or(|expected| h.packets <= expected) {
+            (h.since, h.packets) = (Some(now), 0.0);
+        }
+        let expected = h.since.map_or(0.0, |at| rate * now.since(at).as_secs_f64());
+        h.packets = (h.packets + packets).min(LARGEST);
+        let extra = (h.packets - expected).max(0.0).min(self.window);
+        h.most[0] = h.most[0].max(extra);
+    }
+
+    fn held_back(&self) -> f64 {
+        let most = self.held_back.most[0].max(self.held_back.most[1]);
+        if self.is_full() {
+            most.min(self.rate() * HELD_BACK)
+        } else {
+            0.0
+        }
+    }
+
+    fn advance_cycle(&mut self, cx: &Cx<'_>, ack: &AckBatch<'_>) {
+        let Mode::ProbeBw(phase, since) = self.mode else {
+            return;
+        };
+        let long = cx.now.since(since) > self.min_rtt.unwrap_or_default();
+        let before = ack.in_flight_before.packets(self.mss);
+        let over = match phase {
+            0 => long && (self.recovering || before >= self.inflight(1.25)),
+            1 => long || before <= self.inflight(1.0),
+            _ => long,
+        };
+        if over {
+            self.mode = Mode::ProbeBw((phase + 1) % CYCLE.len(), cx.now);
+        }
+    }
+
+    fn look_for_full(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
+        let app_limited = ack.acked.last().is_some_and(|p| p.stamp.app_limited);
+        if self.is_full() || !ack.round_start || app_limited {
+            return;
+        }
+        if self.rate() >= self.full_rate * FULL_GROWTH {
+            (self.full_rate, self.full_rounds) = (self.rate(), 0);
+            return;
+        }
+        self.full_rounds += 1;
+        if self.is_full() && self.mode == Mode::Startup {
+            let window = self.window;
+            cx.log.event(
+                cx.now,
+                Event::SlowStartExit {
+                    why: "rate",
+                    window,
+                },
+            );
+            self.enter(cx, Mode::Drain);
+        }
+    }
+
+    fn look_at_rtt(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
+        let stale = cx.now.since(self.min_rtt_at) > RTT_MEMORY;
+        for rtt in ack.acked.iter().filter_map(|p| p.rtt) {
+            self.first_rtt.get_or_insert(rtt);
+            if stale || self.min_rtt.is_none_or(|least| rtt <= least) {
+                (self.min_rtt, self.min_rtt_at) = (Some(rtt), cx.now);
+            }
+        }
+        if stale && !self.idle && !matches!(self.mode, Mode::ProbeRtt(_)) && self.min_rtt.is_some()
+        {
+            self.prior = self.prior.max(self.window);
+            self.enter(cx, Mode::ProbeRtt(None));
+        }
+        if let Mode::ProbeRtt(until) = self.mode {
+            match until {
+                None if ack.in_flight.packets(self.mss) <= SMALLEST => {
+                    self.mode = Mode::ProbeRtt(Some((cx.now + PROBE_RTT, self.round + 1)));
+                }
+                Some((at, round)) if cx.now >= at && self.round >= round => {
+                    self.min_rtt_at = cx.now;
+                    self.restore();
+                    if self.is_full() {
+                        self.enter_probe_bw(cx);
+                    } else {
+                        self.enter(cx, Mode::Startup);
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.idle = false;
+    }
+
+    fn restore(&mut self) {
+        self.window = self.window.max(self.prior);
+        self.prior = 0.0;
+    }
+
+    fn set_window(&mut self, ack: &AckBatch<'_>, packets: f64) {
+        if let Some(round) = self.conserving {
+            if self.round < round {
+                let in_flight = ack.in_flight.packets(self.mss);
+                self.window = self.window.max(in_flight + packets);
+                return;
+            }
+            self.conserving = None;
+        }
+        let gain = match self.mode {
+            Mode::Startup | Mode::Drain => HIGH_GAIN,
+            Mode::ProbeBw(..) => WINDOW_GAIN,
+            Mode::ProbeRtt(_) => 1.0,
+        };
+        let target = self.inflight(gain) + libm::ceil(self.held_back());
+        if self.is_full() {
+            self.window = (self.window + packets).min(target);
+        } else if self.window < target || self.delivered < INITIAL {
+            self.window += packets;
+        }
+        self.window = self.window.clamp(SMALLEST, LARGEST);
+        if matches!(self.mode, Mode::ProbeRtt(_)) {
+            self.window = self.window.min(SMALLEST);
+        }
+    }
+}
+
+impl Controller for Bbr {
+    fn needs(&self) -> Needs {
+        Needs {
+            paced: true,
+            ..Needs::default()
+        }
+    }
+
+    fn on_start(&mut self, cx: &mut Cx<'_>, path: &Path) {
+        self.mss = path.mss;
+        self.rng = Rng::new(path.seed);
+        self.first_rtt = path.rtt_hint;
+        self.min_rtt_at = cx.now;
+    }
+
+    fn on_path_change(&mut self, _cx: &mut Cx<'_>, path: &Path) {
+        self.mss = path.mss;
+    }
+
+    fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
+        self.round += u64::from(ack.round_start);
+        let packets: u64 = ack.acked.iter().map(|p| segments(p.len, self.mss)).sum();
+        let packets = packets as f64;
+        self.delivered = (self.delivered + packets).min(LARGEST);
+        self.measure(ack);
+        self.hold_back(cx.now, packets);
+        self.advance_cycle(cx, ack);
+        self.look_for_full(cx, ack);
+        if self.mode == Mode::Drain && ack.in_flight.packets(self.mss) <= self.inflight(1.0) {
+            self.enter_probe_bw(cx);
+        }
+        self.look_at_rtt(cx, ack);
+        if self.recovering && !ack.in_recovery {
+            self.recovering = false;
+            self.restore();
+        }
+        self.set_window(ack, packets);
+    }
+
+    fn on_loss(&mut self, cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
+        if !loss.new_episode {
+            let lost: u64 = loss.lost.iter().map(|p| segments(p.len, self.mss)).sum();
+            self.window = (self.window - lost as f64).max(1.0);
+            return;
+        }
+        let from = self.window;
+        self.prior = self.prior.max(from);
+        self.recovering = true;
+        self.conserving = Some(self.round + 1);
+        self.window = loss.in_flight.packets(self.mss).clamp(1.0, from);
+        let (why, to) = ("loss", self.window);
+        cx.log.event(cx.now, Event::Decrease { why, from, to });
+    }
+
+    fn on_rto(&mut self, cx: &mut Cx<'_>, _rto: &Rto) {
+        let from = self.window;
+        self.prior = self.prior.max(from);
+        (self.full_rate, self.window) = (0.0, 1.0);
+        self.recovering = true;
+        let (why, to) = ("timeout", 1.0);
+        cx.log.event(cx.now, Event::Decrease { why, from, to });
+    }
+
+    fn on_spurious(&mut self, _cx: &mut Cx<'_>, _what: Spurious) {
+        (self.full_rate, self.conserving, self.recovering) = (0.0, None, false);
+        self.restore();
+    }
+
+    fn on_recovery_end(&mut self, _cx: &mut Cx<'_>, _end: &RecoveryEnd) {
+        if self.recovering {
+            (self.conserving, self.recovering) = (None, false);
+            self.restore();
+        }
+    }
+
+    fn on_idle_restart(&mut self, _cx: &mut Cx<'_>, _idle: Span) {
+        self.idle = true;
+        self.held_back.since = None;
+        if let Mode::ProbeBw(_, since) = self.mode {
+            // At the rate itself: nothing is known that would ask for more or less.
+            self.mode = Mode::ProbeBw(2, since);
+        }
+    }
+
+    fn allowance(&self) -> Allowance {
+        // Before the first measurement: the initial window over the first RTT, or a millisecond.
+        let rate = if self.rate() > 0.0 {
+            self.rate()
+        } else {
+            let rtt = self.first_rtt.unwrap_or(Span::from_millis(1));
+            INITIAL / rtt.max(Span::from_micros(1)).as_secs_f64()
+        };
+        let margin = if self.rate() > 0.0 { MARGIN } else { 1.0 };
+        Allowance {
+            rate: Some(pacing_rate(rate * self.pacing_gain() * margin, self.mss)),
+            burst: self.mss * 2,
+            ..Allowance::window(window_bytes(self.window, self.mss))
+        }
+    }
+
+    fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
+        put("cwnd", self.window);
+        put("rate_mbps", self.rate() * self.mss.get() as f64 * 8.0 / 1e6);
+        put(
+            "rtt_min_ms",
+            self.min_rtt.unwrap_or_default().as_millis_f64(),
+        );
+        put("pacing_gain", self.pacing_gain());
+        put("held_back", self.held_back());
+    }
+
+    fn clone_box(&self) -> Box<dyn Controller> {
+        Box::new(self.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Bench;
+
+    #[test]
+    fn the_largest_rate_of_ten_rounds() {
+        let mut rate = MaxRate::default();
+        for (round, packets, largest) in [
+            (0, 100.0, 100.0),
+            (1, 80.0, 100.0),
+            (2, 90.0, 100.0),
+            (9, 10.0, 100.0),
+            (10, 10.0, 90.0), // Round 0 is forgotten, and 80 was overtaken by 90.
+            (12, 20.0, 20.0),
+        ] {
+            rate.insert(round, packets);
+            assert_eq!(rate.get(), largest, "round {round}");
+        }
+    }
+
+    #[test]
+    fn it_starts_at_the_initial_window_over_the_first_rtt() {
+        let b = Bench::of("bbr");
+        // No RTT known: 10 packets of 1000 bytes in a millisecond, 2.887 times faster.
+        let rate = b.cc.allowance().rate.unwrap().as_mbps_f64();
+        assert!((rate - 80.0 * HIGH_GAIN).abs() < 0.01, "{rate}");
+        assert_eq!(b.window(), 10.0);
+    }
+
+    #[test]
+    fn the_window_is_the_product_and_room_for_bursts() {
+        let mut bbr = Bbr::new();
+        assert_eq!(bbr.bdp(1.0), INITIAL);
+        bbr.rate.insert(0, 1000.0);
+        bbr.min_rtt = Some(Span::from_millis(40));
+        assert_eq!(bbr.bdp(2.0), 80.0);
+        // At 1000 packets per second a quantum is two packets: 80 and 3 * 2; in the probing phase two more.
+        assert_eq!(bbr.inflight(2.0), 86.0);
+        bbr.mode = Mode::ProbeBw(0, Time::ZERO);
+        assert_eq!(bbr.inflight(2.0), 88.0);
+        assert_eq!(bbr.pacing_gain(), 1.25);
+    }
+}
