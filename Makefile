@@ -10,7 +10,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 WITH_DEPS = set -a; [ ! -f target/deps/env ] || . target/deps/env; set +a; PATH=$$PATH$${ALCC_DEPS_BIN:+:$$ALCC_DEPS_BIN}:/usr/sbin:/sbin;
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint fuzz bench compare programs doc install uninstall
+.PHONY: help setup build demo test lint fuzz bench compare programs doc install install-library uninstall
 
 help: ## Show these targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -52,20 +52,24 @@ programs: build ## Delay of every program of docs/compatibility.md on a recorded
 	@: "$${ALCC_TRACES:?set ALCC_TRACES to the folder of the recorded traces, see docs/traces.md}"
 	@$(WITH_DEPS) ALCC_BENCH_PROGRAMS=1 $(CARGO) bench --locked -p alcc-cli --bench programs -- $(ARGS)
 
-install: ## Program, preload library, C library with headers, man pages and completions below PREFIX (/usr/local), as built by 'make build'
+install: install-library ## Program, preload library, C library with headers, man pages and completions below PREFIX (/usr/local), as built by 'make build'
 	@[ -x $(ALCC) ] || { echo "make install: $(ALCC) is not there: run 'make build' first (not as root)" >&2; exit 2; }
 	$(ALCC) generate --out $(TARGET)/generated
 	install -D -m 755 $(ALCC) $(DESTDIR)$(PREFIX)/bin/alcc
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/alcc $(TARGET)/release/libalcc_preload.so
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(TARGET)/generated/*.1
+	install -D -m 644 $(TARGET)/generated/alcc.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/alcc
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(TARGET)/generated/_alcc
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d $(TARGET)/generated/alcc.fish
+
+install-library: # The C library alone, with its headers and what pkg-config reads
+	@[ -f $(TARGET)/release/libalcc.so.0 ] || { echo "make install: $(TARGET)/release/libalcc.so.0 is not there: run 'make build' first (not as root)" >&2; exit 2; }
+	mkdir -p $(TARGET)/generated
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib $(TARGET)/release/libalcc.so.0 $(TARGET)/release/libalcc.a
 	ln -sf libalcc.so.0 $(DESTDIR)$(PREFIX)/lib/libalcc.so
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include crates/capi/include/alcc.h
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' crates/capi/alcc.pc.in > $(TARGET)/generated/alcc.pc
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/pkgconfig $(TARGET)/generated/alcc.pc
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(TARGET)/generated/*.1
-	install -D -m 644 $(TARGET)/generated/alcc.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/alcc
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(TARGET)/generated/_alcc
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d $(TARGET)/generated/alcc.fish
 
 uninstall: ## Remove what 'make install' put below PREFIX
 	rm -f $(DESTDIR)$(PREFIX)/bin/alcc $(DESTDIR)$(PREFIX)/lib/alcc/libalcc_preload.so

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::ffi::CString;
 use std::mem::{size_of, zeroed};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::RawFd;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 /// The monotonic clock.
 pub fn now() -> Time {
@@ -408,6 +408,14 @@ pub(crate) fn send(fd: RawFd, pieces: [&[u8]; 3], flags: c_int) -> Result<usize,
     // SAFETY: the vector describes borrowed bytes, which are only read.
     let n = unsafe { libc::sendmsg(fd, &raw const msg, flags) };
     usize::try_from(n).map_err(|_| errno())
+}
+
+/// Another descriptor of the same socket.
+pub(crate) fn duplicate(fd: RawFd) -> Option<OwnedFd> {
+    // SAFETY: no pointers.
+    let other = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) };
+    // SAFETY: just made, and nobody else's.
+    (other >= 0).then(|| unsafe { OwnedFd::from_raw_fd(other) })
 }
 
 /// Sends FIN after what is written.

@@ -162,7 +162,11 @@ impl Link {
         inner.ending = Ending::Close(until);
         inner.hungry = false;
         inner.end(kernel::now());
-        if inner.fd.is_some() {
+        if let Some(raw) = inner.raw() {
+            // The number is the program's: it must not reach this socket any more, and is free for another.
+            if let Some(other) = kernel::duplicate(raw) {
+                inner.fd = Some(other);
+            }
             runtime.lingers();
             inner.lingers = true;
             self.settle(runtime, inner);

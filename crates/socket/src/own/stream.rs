@@ -255,7 +255,7 @@ impl Stream {
     }
 
     /// Drains the queue in the background and closes the socket; what is left after `patience` is thrown away, and the peer gets
-    /// RST. The descriptor number stays taken until then. [`Runtime::drained`] waits for all of them.
+    /// RST. The descriptor's number is free at once. [`Runtime::drained`] waits for all of them.
     pub fn close(&self, patience: Duration) {
         self.open.store(false, Ordering::Relaxed);
         self.link.close(&self.runtime, after(patience));

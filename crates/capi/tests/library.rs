@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the shared object and `make install` offer to a C programmer.
+mod support;
+use std::path::Path;
+use std::process::Command;
+use support::{command, compile, lacks, library, no_compiler, root};
+
+fn tool(name: &str, args: &[&str], file: &Path) -> Option<String> {
+    let out = Command::new(name).args(args).arg(file).output().ok()?;
+    assert!(out.status.success(), "{name}: {out:?}");
+    Some(String::from_utf8(out.stdout).unwrap())
+}
+
+#[test]
+fn only_versioned_functions_are_exported() {
+    if no_compiler() {
+        return;
+    }
+    let object = library().join("libalcc.so.0");
+    let Some(symbols) = tool("readelf", &["--dyn-syms", "--wide"], &object) else {
+        lacks("readelf (binutils)");
+        return;
+    };
+    let mut exported = 0;
+    for line in symbols.lines() {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let [_, _, _, kind, "GLOBAL" | "WEAK", _, section, name] = fields[..] else {
+            continue;
+        };
+        if section == "UND" || kind == "OBJECT" {
+            continue;
+        }
+        assert!(
+            name.starts_with("alcc_") && name.ends_with("@@ALCC_0.1"),
+            "{name} is exported"
+        );
+        exported += 1;
+    }
+    assert!(exported > 10);
+    let dynamic = tool("readelf", &["-d"], &object).unwrap();
+    assert!(dynamic.contains("soname: [libalcc.so.0]"), "{dynamic}");
+}
+
+/// The program in docs/library.md.
+fn example() -> String {
+    let text = std::fs::read_to_string(root().join("docs/library.md")).unwrap();
+    let (_, rest) = text.split_once("```c\n").expect("an example in C");
+    rest.split_once("```").unwrap().0.to_owned()
+}
+
+#[test]
+fn the_example_of_the_documentation_serves_a_file() {
+    if no_compiler() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (source, server) = (dir.path().join("server.c"), dir.path().join("server"));
+    std::fs::write(&source, example()).unwrap();
+    compile(&source, &server);
+    serve(&server, dir.path());
+}
+
+/// Starts the example on a free port and fetches a file.
+fn serve(server: &Path, dir: &Path) {
+    let content: Vec<u8> = (0..700_000u32).flat_map(u32::to_le_bytes).collect();
+    let file = dir.join("file");
+    std::fs::write(&file, &content).unwrap();
+    // A port that was free a moment ago.
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .and_then(|l| l.local_addr())
+        .unwrap()
+        .port();
+    let mut child = command(server)
+        .arg(port.to_string())
+        .arg(&file)
+        .env("ALCC_CC", "fixed:window=4")
+        .spawn()
+        .unwrap();
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    for _ in 0..2 {
+        let mut connection = loop {
+            match std::net::TcpStream::connect(("127.0.0.1", port)) {
+                Ok(connection) => break connection,
+                Err(why) => assert!(std::time::Instant::now() < end, "{why}"),
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        };
+        let mut got = Vec::new();
+        std::io::Read::read_to_end(&mut connection, &mut got).unwrap();
+        assert!(got == content);
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn what_make_install_puts_there_is_found_by_pkg_config() {
+    if no_compiler() {
+        return;
+    }
+    let has = |tool: &str| Command::new(tool).arg("--version").output().is_ok();
+    if ["make", "pkg-config"]
+        .iter()
+        .any(|tool| !has(tool) && lacks(tool))
+    {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (target, prefix) = (dir.path().join("target"), dir.path().join("usr"));
+    // `make install` installs what a release build has left: ours stands in for it.
+    let release = target.join("release");
+    std::fs::create_dir_all(&release).unwrap();
+    for name in ["libalcc.a", "libalcc.so.0"] {
+        std::fs::copy(library().join(name), release.join(name)).unwrap();
+    }
+    let out = Command::new("make")
+        .arg("install-library")
+        .arg(format!("PREFIX={}", prefix.display()))
+        .env("CARGO_TARGET_DIR", &target)
+        .env_remove("DESTDIR")
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "{out:?}");
+    let config = |what: &str| {
+        let out = Command::new("pkg-config")
+            .args([what, "alcc"])
+            .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
+            .output()
+            .unwrap();
+        assert!(out.status.success(), "{out:?}");
+        let text = String::from_utf8(out.stdout).unwrap();
+        text.split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let version = config("--modversion").concat();
+    assert_eq!(version, env!("CARGO_PKG_VERSION"));
+    let (source, program) = (dir.path().join("server.c"), dir.path().join("server"));
+    std::fs::write(&source, example()).unwrap();
+    // As a shared library, and as a static one.
+    for (compiler, extra) in [("cc", "-DSHARED"), ("cc", "-static-libgcc")] {
+        let mut build = Command::new(compiler);
+        build.arg(extra).args(config("--cflags")).arg(&source);
+        if extra == "-DSHARED" {
+            build.args(config("--libs"));
+        } else {
+            build.arg(prefix.join("lib/libalcc.a"));
+            build.args(["-lutil", "-lrt", "-lpthread", "-lm", "-ldl"]);
+        }
+        let rpath = format!("-Wl,-rpath,{}", prefix.join("lib").display());
+        let out = build.arg(rpath).arg("-o").arg(&program).output().unwrap();
+        assert!(out.status.success(), "{out:?}");
+        serve(&program, dir.path());
+    }
+}
