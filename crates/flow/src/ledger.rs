@@ -39,11 +39,12 @@ pub struct AckStamp {
 #[derive(Clone, Copy, Debug)]
 struct Record {
     end: u64,
-    /// Acknowledged when it was written, and since when.
+    /// Acknowledged when it was written.
     acked: u64,
-    acked_at: Time,
-    first_sent_at: Time,
     sent_at: Time,
+    /// For how long nothing had been acknowledged then, and how old the newest acknowledged packet was; µs, at most 71 min.
+    since_acked: u32,
+    since_first: u32,
     tag: Tag,
     app_limited: bool,
 }
@@ -53,6 +54,14 @@ const RECORDS_PER_WRITE: u64 = 32;
 /// With more records than this, a record of less than four such parts of what is in flight takes up what follows it: their number
 /// then grows with the logarithm of what is in flight.
 const MOST_RECORDS: u64 = 8192;
+
+fn micros(span: Span) -> u32 {
+    u32::try_from(span.as_nanos() / 1000).unwrap_or(u32::MAX)
+}
+
+fn before(at: Time, micros: u32) -> Time {
+    Time::from_nanos(at.as_nanos().saturating_sub(u64::from(micros) * 1000))
+}
 
 impl Ledger {
     /// A ledger for a stream of which `written` bytes were written and `acked` acknowledged before we came.
@@ -144,9 +153,9 @@ impl Ledger {
         self.records.push_back(Record {
             end: self.written,
             acked: self.acked,
-            acked_at,
-            first_sent_at: self.first_sent_at,
             sent_at,
+            since_acked: micros(sent_at.since(acked_at)),
+            since_first: micros(sent_at.since(self.first_sent_at)),
             tag,
             app_limited,
         });
@@ -235,8 +244,8 @@ impl Ledger {
                 tag: record.tag,
                 stamp: Stamp {
                     delivered: Bytes::new(record.acked),
-                    delivered_at: record.acked_at,
-                    first_sent_at: record.first_sent_at,
+                    delivered_at: before(record.sent_at, record.since_acked),
+                    first_sent_at: before(record.sent_at, record.since_first),
                     in_flight: Bytes::new(record.end - record.acked),
                     app_limited: record.app_limited,
                 },
