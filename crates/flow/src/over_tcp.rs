@@ -126,6 +126,11 @@ impl OverTcp {
         room
     }
 
+    /// The kernel's segment size.
+    pub fn mss(&self) -> Bytes {
+        self.mss
+    }
+
     /// What [`OverTcp::room`] would say, without consequences.
     pub fn allows(&self, wanted: Bytes, queued: Bytes, unsent: Bytes) -> Bytes {
         self.under(&self.cc.allowance(), wanted, queued, unsent)

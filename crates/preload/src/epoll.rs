@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering;
 const OUT: u32 = libc::EPOLLOUT as u32;
 const EDGE: u32 = libc::EPOLLET as u32;
 const ONCE: u32 = libc::EPOLLONESHOT as u32;
+const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 
 /// A program's epoll registrations of one connection.
 #[derive(Default)]
@@ -38,8 +39,17 @@ impl Registration {
             events: Epoll::masked(self.events, held),
             u64: self.data,
         };
-        // SAFETY: `event` is valid; a descriptor that is gone gives an error, which is the program's doing.
-        unsafe { (real().epoll_ctl)(self.epfd, libc::EPOLL_CTL_MOD, self.fd, &raw mut event) };
+        let mut control = |op| {
+            // SAFETY: `event` is valid; a descriptor that is gone gives an error, which is the program's doing.
+            unsafe { (real().epoll_ctl)(self.epfd, op, self.fd, &raw mut event) };
+        };
+        if self.is(EXCLUSIVE) {
+            // The kernel lets nobody change such a registration.
+            control(libc::EPOLL_CTL_DEL);
+            control(libc::EPOLL_CTL_ADD);
+        } else {
+            control(libc::EPOLL_CTL_MOD);
+        }
     }
 
     fn is(&self, flags: u32) -> bool {
@@ -50,13 +60,7 @@ impl Registration {
 impl Epoll {
     /// What the kernel should be told when the program asks for `events`.
     pub(crate) fn masked(events: u32, shut: bool) -> u32 {
-        // The kernel lets nobody change an exclusive registration: that one keeps EPOLLOUT, and the program meets EAGAIN.
-        let exclusive = events & libc::EPOLLEXCLUSIVE as u32 != 0;
-        if shut && !exclusive {
-            events & !OUT
-        } else {
-            events
-        }
+        if shut { events & !OUT } else { events }
     }
 
     /// The program's registration was accepted by the kernel; `held`: without EPOLLOUT.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Parts of the caller's buffer vectors.
-use libc::iovec;
+use libc::{c_void, iovec};
 
 /// The caller's vector, if it is one that the kernel would take.
 ///
@@ -9,7 +9,20 @@ use libc::iovec;
 pub(crate) unsafe fn vector_of<'a>(iov: *const iovec, count: usize) -> Option<&'a [iovec]> {
     let valid = !iov.is_null() && count <= libc::UIO_MAXIOV as usize;
     // SAFETY: by contract.
-    valid.then(|| unsafe { std::slice::from_raw_parts(iov, count) })
+    let vector = valid.then(|| unsafe { std::slice::from_raw_parts(iov, count) })?;
+    // A piece that no memory can hold is refused by the kernel; its first part would not be.
+    vector
+        .iter()
+        .all(|v| exists(v.iov_base, v.iov_len))
+        .then_some(vector)
+}
+
+/// False for a stretch of memory that reaches out of what a program can have.
+pub(crate) fn exists(base: *const c_void, len: usize) -> bool {
+    const END: usize = 1 << (usize::BITS - 1);
+    (base as usize)
+        .checked_add(len)
+        .is_some_and(|end| end < END)
 }
 
 pub(crate) fn total(vector: &[iovec]) -> usize {
@@ -20,12 +33,13 @@ pub(crate) fn total(vector: &[iovec]) -> usize {
 
 const PIECES: usize = 64;
 
-/// A stretch of a vector: at most so many pieces, on the stack. What does not fit is written by the program's next call,
-/// as after any partial write.
+/// A stretch of a vector: a few pieces on the stack, which may be a signal handler's small one, more of them elsewhere. If
+/// there is no memory, what does not fit is written by the program's next call, as after any partial write.
 pub(crate) struct Part<'a> {
     whole: Option<&'a [iovec]>,
     pieces: [iovec; PIECES],
     used: usize,
+    more: Vec<iovec>,
 }
 
 impl<'a> Part<'a> {
@@ -38,6 +52,7 @@ impl<'a> Part<'a> {
             whole: None,
             pieces: [none; PIECES],
             used: 0,
+            more: Vec::new(),
         };
         if skip == 0 && limit >= total(vector) {
             part.whole = Some(vector);
@@ -50,21 +65,38 @@ impl<'a> Part<'a> {
             if len == 0 {
                 continue;
             }
-            let Some(to) = part.pieces.get_mut(part.used) else {
-                break;
-            };
-            *to = iovec {
+            let piece = iovec {
                 iov_base: piece.iov_base.wrapping_byte_add(skipped),
                 iov_len: len,
             };
-            part.used += 1;
+            if !part.push(piece, vector.len()) {
+                break;
+            }
             limit -= len;
         }
         part
     }
 
+    fn push(&mut self, piece: iovec, most: usize) -> bool {
+        if let Some(to) = self.pieces.get_mut(self.used) {
+            *to = piece;
+        } else {
+            if self.more.is_empty() {
+                if self.more.try_reserve_exact(most).is_err() {
+                    return false;
+                }
+                self.more.extend_from_slice(&self.pieces);
+            }
+            self.more.push(piece);
+        }
+        self.used += 1;
+        true
+    }
+
     pub(crate) fn as_ptr(&self) -> *const iovec {
-        self.whole.map_or(self.pieces.as_ptr(), <[iovec]>::as_ptr)
+        let few = self.used <= PIECES;
+        let part = if few { &self.pieces } else { &*self.more };
+        self.whole.unwrap_or(part).as_ptr()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -75,6 +107,31 @@ impl<'a> Part<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_pieces_and_impossible_ones() {
+        let text = [7u8; 300];
+        let vector: Vec<_> = (0..300)
+            .map(|i| iovec {
+                iov_base: text[i..].as_ptr().cast_mut().cast(),
+                iov_len: 1,
+            })
+            .collect();
+        for limit in [1, 63, 64, 65, 250, 299] {
+            let part = Part::of(&vector, 1, limit);
+            // SAFETY: as many pieces as it says.
+            let got = unsafe { std::slice::from_raw_parts(part.as_ptr(), part.len()) };
+            assert_eq!(got.len(), limit.min(299));
+            assert!(
+                got.iter()
+                    .zip(&vector[1..])
+                    .all(|(a, b)| a.iov_base == b.iov_base)
+            );
+        }
+        let start = text.as_ptr().cast::<c_void>();
+        assert!(exists(start, 300) && exists(std::ptr::null(), 0));
+        assert!(!exists(start, usize::MAX / 2) && !exists(start, usize::MAX));
+    }
 
     #[test]
     fn a_part_of_a_vector_is_that_part() {

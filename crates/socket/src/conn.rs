@@ -37,8 +37,12 @@ pub enum Wait {
 
 /// A write of the program.
 pub struct Write<'a> {
+    /// The descriptor that `real` writes to.
+    pub fd: RawFd,
     /// Bytes that the program wants to write.
     pub wanted: usize,
+    /// All in one call, as soon as anything may leave: a call that became two would mean something else.
+    pub whole: bool,
     /// Asked only if the gate is in the way.
     pub wait: &'a dyn Fn() -> Wait,
     /// The real call: skip the first so many bytes, write at most so many; returns as write(2) does.
@@ -55,6 +59,25 @@ pub struct Conn<W> {
     pub(crate) id: u64,
 }
 
+/// A thread in the middle of a blocking write: what others write comes before or after it, not within.
+#[derive(Clone, Copy)]
+struct Writer {
+    thread: usize,
+    seen: Time,
+}
+
+/// A writer that was not seen for so long will not go on: a signal handler jumped out of its write.
+const ABANDONED: Span = Span::from_secs(2);
+
+/// A blocking writer looks at least so often, so that nobody takes it for gone.
+const LOOKS: Span = Span::from_millis(500);
+
+/// A number for the calling thread.
+fn this_thread() -> usize {
+    thread_local!(static HERE: u8 = const { 0 });
+    HERE.with(|here| std::ptr::from_ref(here) as usize)
+}
+
 struct Inner<W> {
     /// The program's descriptors for it that we know; the first is the one we ask by. None: we are done with it.
     fds: Vec<RawFd>,
@@ -66,6 +89,7 @@ struct Inner<W> {
     reported: Counters,
     /// Until then a waiting thread of the program does the readings.
     driven: Time,
+    writer: Option<Writer>,
 }
 
 /// What the loop should do with a connection it has just visited.
@@ -89,6 +113,7 @@ impl<W: Waker> Conn<W> {
             writing: 0,
             reported: Counters::default(),
             driven: Time::ZERO,
+            writer: None,
         };
         Self {
             cookie,
@@ -129,6 +154,11 @@ impl<W: Waker> Conn<W> {
     /// Carries out a write of the program as far as the algorithm allows. Returns and sets errno as write(2) does:
     /// -1 with EAGAIN while the gate is shut and the program does not want to wait.
     pub fn write(self: &Arc<Self>, runtime: &Arc<Runtime<W>>, write: &mut Write<'_>) -> isize {
+        let mut writer = Finished {
+            conn: self,
+            runtime,
+            holds: false,
+        };
         let mut done = 0;
         let mut patience = None;
         let ended = |done: usize, why: c_int| {
@@ -139,9 +169,10 @@ impl<W: Waker> Conn<W> {
             let left = write.wanted - done;
             // A runtime that has failed limits nothing.
             let room = runtime
-                .guarded(|| self.room(runtime, left, write.wait))
+                .guarded(|| self.room(runtime, left, write))
                 .unwrap_or(left)
                 .min(left);
+            writer.holds |= room < left;
             if room == 0 && left > 0 {
                 runtime.guarded(|| self.wrote(runtime, 0));
                 let Wait::Yes(limit) = (write.wait)() else {
@@ -152,8 +183,12 @@ impl<W: Waker> Conn<W> {
                     return ended(done, libc::EAGAIN);
                 };
                 let until = *patience.get_or_insert_with(|| limit.map(|l| kernel::now() + l));
-                if let Err(why) = self.wait(runtime, until) {
+                if let Err(why) = self.wait(runtime, until, done == 0) {
                     return ended(done, why);
+                }
+                if !self.is_behind(write.fd) {
+                    // Closed by another thread, and the number may be another file's by now.
+                    return ended(done, libc::EBADF);
                 }
                 continue;
             }
@@ -175,7 +210,7 @@ impl<W: Waker> Conn<W> {
         self: &Arc<Self>,
         runtime: &Arc<Runtime<W>>,
         wanted: usize,
-        wait: &dyn Fn() -> Wait,
+        write: &Write<'_>,
     ) -> usize {
         let now = kernel::now();
         let mut inner = self.lock();
@@ -188,16 +223,18 @@ impl<W: Waker> Conn<W> {
         }
         let was_shut = inner.flow.is_shut();
         let (queued, unsent) = (kernel::queued(fd), kernel::unsent(fd));
-        let (wanted, counted) = (wanted as u64, Bytes::new(wanted as u64));
-        // Whether the program can be refused matters only if there is too little room, and costs a call.
-        if inner.flow.allows(counted, queued, unsent) < counted
-            && match wait() {
-                Wait::Unreachable => true,
-                Wait::No => !inner.waker.reaches(),
-                Wait::Yes(_) => false,
+        let counted = Bytes::new(wanted as u64);
+        let within = inner.is_within_another(now);
+        let mut waits = false;
+        // Whether the program can be refused matters only if it would be, and costs a call.
+        if within || inner.flow.allows(counted, queued, unsent) < counted {
+            match (write.wait)() {
+                Wait::Unreachable => return wanted,
+                Wait::No if !inner.waker.reaches() => return wanted,
+                Wait::No => {}
+                Wait::Yes(_) if within => return 0,
+                Wait::Yes(_) => waits = true,
             }
-        {
-            return usize::try_from(wanted).unwrap_or(usize::MAX);
         }
         let room = inner
             .flow
@@ -209,7 +246,18 @@ impl<W: Waker> Conn<W> {
             }
             self.activate(runtime);
         }
-        usize::try_from(room).unwrap_or(usize::MAX)
+        let room = usize::try_from(room).unwrap_or(usize::MAX);
+        // Threads that share a connection count on small writes being whole: they are, as long as they fit into a segment.
+        if room > 0 && (write.whole || counted <= inner.flow.mss()) {
+            return wanted;
+        }
+        if waits && room < wanted {
+            inner.writer = Some(Writer {
+                thread: this_thread(),
+                seen: now,
+            });
+        }
+        room
     }
 
     fn wrote(self: &Arc<Self>, runtime: &Arc<Runtime<W>>, n: usize) {
@@ -231,13 +279,22 @@ impl<W: Waker> Conn<W> {
         }
     }
 
-    /// Waits in the program's own thread until there is room.
-    fn wait(&self, runtime: &Arc<Runtime<W>>, until: Option<Time>) -> Result<(), c_int> {
+    /// Waits in the program's own thread until there is room. A write that has done something already, or has a time limit, is
+    /// not restarted after a signal handler.
+    fn wait(
+        &self,
+        runtime: &Arc<Runtime<W>>,
+        until: Option<Time>,
+        nothing_done: bool,
+    ) -> Result<(), c_int> {
         while let Some(next) = self.shut_until(runtime) {
-            if until.is_some_and(|until| until <= kernel::now()) {
+            let now = kernel::now();
+            if until.is_some_and(|until| until <= now) {
                 return Err(libc::EAGAIN);
             }
-            kernel::sleep(until.map_or(next, |until| until.min(next)), until.is_none())?;
+            let next = next.min(now + LOOKS);
+            let restarts = until.is_none() && nothing_done;
+            kernel::sleep(until.map_or(next, |until| until.min(next)), restarts)?;
         }
         Ok(())
     }
@@ -251,10 +308,15 @@ impl<W: Waker> Conn<W> {
             if inner.fds.is_empty() || !runtime.settings().enforcement.gate {
                 return None;
             }
+            if let Some(writer) = &mut inner.writer
+                && writer.thread == this_thread()
+            {
+                writer.seen = now;
+            }
             if inner.is_full(self.cookie) && inner.flow.deadline().is_none_or(|due| due <= now) {
                 inner.read(runtime, now, self, &mut None);
             }
-            if !inner.is_full(self.cookie) {
+            if !inner.is_full(self.cookie) && !inner.is_within_another(now) {
                 return None;
             }
             let next = inner
@@ -306,7 +368,33 @@ impl<W: Waker> Conn<W> {
     }
 }
 
+/// The end of a write, by whatever way: a cancelled thread comes by here, too.
+struct Finished<'a, W: Waker> {
+    conn: &'a Conn<W>,
+    runtime: &'a Runtime<W>,
+    holds: bool,
+}
+
+impl<W: Waker> Drop for Finished<'_, W> {
+    fn drop(&mut self) {
+        if self.holds {
+            self.runtime.guarded(|| {
+                let writer = &mut self.conn.lock().writer;
+                if writer.is_some_and(|w| w.thread == this_thread()) {
+                    *writer = None;
+                }
+            });
+        }
+    }
+}
+
 impl<W: Waker> Inner<W> {
+    /// Another thread is in the middle of its write.
+    fn is_within_another(&self, now: Time) -> bool {
+        let other = self.writer.filter(|w| w.thread != this_thread());
+        other.is_some_and(|w| now.since(w.seen) < ABANDONED)
+    }
+
     /// A descriptor that is still ours to ask by.
     fn fd(&mut self, cookie: u64) -> Option<RawFd> {
         while let Some(&fd) = self.fds.first() {

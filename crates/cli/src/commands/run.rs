@@ -180,9 +180,10 @@ pub(super) struct Scratch(PathBuf);
 
 impl Scratch {
     pub(super) fn new(command: &str) -> Result<Self, Failure> {
-        let path = std::env::temp_dir().join(format!("alcc-{command}-{}", std::process::id()));
-        std::fs::create_dir(&path)
-            .map_err(|e| Failure::usage(format!("make {}: {e}", path.display())))?;
+        // A name of its own: a killed run leaves its folder behind, and process ids come again.
+        let template = std::env::temp_dir().join(format!("alcc-{command}-XXXXXX"));
+        let path = nix::unistd::mkdtemp(&template)
+            .map_err(|e| Failure::usage(format!("make {}: {e}", template.display())))?;
         Ok(Self(path))
     }
 

@@ -38,7 +38,7 @@ pub(crate) fn attend(client: Client, mut stream: TcpStream, gone: &Receiver<()>)
     stream
         .set_read_timeout(Some(Duration::from_secs(30)))
         .unwrap();
-    let late = Duration::from_millis(700);
+    let late = Duration::from_millis(1200);
     match client {
         Client::Drain | Client::Lines | Client::Bag | Client::Sink | Client::Both => {}
         Client::Late | Client::LateAndAny => std::thread::sleep(late),

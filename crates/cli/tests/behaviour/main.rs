@@ -19,23 +19,10 @@ const ALGORITHMS: [&str; 2] = ["fixed:window=2", "verus"];
 
 /// Known to differ; each is to go from here.
 const PENDING: &[&str] = &[
-    "alarm-interrupting",
-    "cancelled",
-    "send-timeout-exact",
-    "odd-arguments",
-    "inetd-reads",
-    "epoll-exclusive",
-    "epoll-exclusive-edge",
     "clone-sharing-files",
     "clone-with-a-stack",
     "errors-of-poll",
-    "long-writev",
-    "sendmsg",
-    "zerocopy",
-    "closed-under-a-writer",
     "main-thread-ends",
-    "threads-on-one",
-    "threads-on-one-nonblocking",
 ];
 
 /// What differs between the case run plainly and under control.

@@ -237,7 +237,7 @@ fn connect(
         let client = case.client;
         if case.send_buffer.is_some() {
             // Nor may the other end's buffer grow.
-            setsockopt(&stream, sockopt::RcvBuf, &60_000).unwrap();
+            setsockopt(&stream, sockopt::RcvBuf, &20_000).unwrap();
         }
         attendants.push(std::thread::spawn(move || attend(client, stream, &gone)));
     }

@@ -158,7 +158,9 @@ unsafe fn polled(
     patience: impl FnOnce() -> Patience,
     real: &dyn Fn(*mut pollfd, nfds_t, *const timespec) -> c_int,
 ) -> Option<c_int> {
-    polls();
+    if count > 0 {
+        polls();
+    }
     let len = usize::try_from(count).ok().filter(|_| !fds.is_null())?;
     let at = |i: usize| fds.wrapping_add(i);
     let mut places = Vec::new();

@@ -2,7 +2,7 @@
 //! Calls that send.
 use super::controlled;
 use crate::real::real;
-use crate::vector::{Part, total, vector_of};
+use crate::vector::{Part, exists, total, vector_of};
 use alcc_socket::{Wait, Write, flags, send_timeout};
 use libc::{
     c_int, c_uint, c_void, iovec, loff_t, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t,
@@ -16,7 +16,7 @@ fn limited(
     wanted: size_t,
     real: &mut dyn FnMut(usize, usize) -> ssize_t,
 ) -> ssize_t {
-    // Urgent data points at the last byte of the call: it is not cut.
+    // The kernel counts sends without copying: see `whole`. Urgent data points at the last byte of the call: it is not cut.
     if options & libc::MSG_OOB != 0 {
         return real(0, wanted);
     }
@@ -37,6 +37,8 @@ fn limited(
     conn.write(
         runtime,
         &mut Write {
+            fd,
+            whole: options & libc::MSG_ZEROCOPY != 0,
             wanted,
             wait: &wait,
             real,
@@ -50,6 +52,10 @@ fn limited(
 /// As the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn write(fd: c_int, buf: *const c_void, count: size_t) -> ssize_t {
+    if !exists(buf, count) {
+        // SAFETY: the caller's arguments, unchanged: the kernel says what is wrong with them.
+        return unsafe { (real().write)(fd, buf, count) };
+    }
     // SAFETY: within the caller's buffer, as `skip + limit <= count`.
     limited(fd, 0, count, &mut |skip, limit| unsafe {
         (real().write)(fd, buf.wrapping_byte_add(skip), limit)
@@ -67,6 +73,10 @@ pub unsafe extern "C-unwind" fn send(
     count: size_t,
     flags: c_int,
 ) -> ssize_t {
+    if !exists(buf, count) {
+        // SAFETY: as in `write`.
+        return unsafe { (real().send)(fd, buf, count, flags) };
+    }
     // SAFETY: within the caller's buffer, as `skip + limit <= count`.
     limited(fd, flags, count, &mut |skip, limit| unsafe {
         (real().send)(fd, buf.wrapping_byte_add(skip), limit, flags)
@@ -86,6 +96,10 @@ pub unsafe extern "C-unwind" fn sendto(
     addr: *const sockaddr,
     len: socklen_t,
 ) -> ssize_t {
+    if !exists(buf, count) {
+        // SAFETY: as in `write`.
+        return unsafe { (real().sendto)(fd, buf, count, flags, addr, len) };
+    }
     // SAFETY: within the caller's buffer, as `skip + limit <= count`.
     limited(fd, flags, count, &mut |skip, limit| unsafe {
         (real().sendto)(fd, buf.wrapping_byte_add(skip), limit, flags, addr, len)

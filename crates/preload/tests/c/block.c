@@ -119,7 +119,7 @@ static int cancelled(void) {
     pthread_t thread;
     void *result;
     CHECK(pthread_create(&thread, NULL, writes_for_ever, &fd) == 0);
-    nap(0.7);
+    nap(1.2);
     CHECK(pthread_cancel(thread) == 0 && pthread_join(thread, &result) == 0);
     say("cancelled: %d, cleaned up: %d", result == PTHREAD_CANCELED, cleaned);
     struct pollfd p = {fd, POLLOUT, 0};

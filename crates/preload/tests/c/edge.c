@@ -8,6 +8,7 @@ static void outcome(const char *what, long n) {
 }
 
 static int odd_arguments(void) {
+    on_signal(SIGPIPE, SIG_IGN, 0);
     int fd = accepted(), none = 987;
     struct iovec v = {data, 10}, nowhere = {NULL, 10}, huge[2] = {{data, SIZE_MAX / 2}, {data, SIZE_MAX / 2}};
     struct iovec many[1025];
@@ -44,7 +45,6 @@ static int odd_arguments(void) {
     outcome("writing to the listener", write(listener(), data, 10));
     put(fd, 0, TOTAL);
     outcome("shutdown", shutdown(fd, SHUT_WR));
-    on_signal(SIGPIPE, SIG_IGN, 0);
     outcome("writing after shutdown", write(fd, data, 10));
     outcome("sending after shutdown", send(fd, data, 10, MSG_NOSIGNAL));
     outcome("close", close(fd));

@@ -18,7 +18,7 @@ static int by_write(void) {
 
 static int by_small_writes(void) {
     int fd = accepted();
-    for (size_t at = 0; at < 30000; at += 30) expect(write(fd, data + at, 30), 30, "write");
+    for (size_t at = 0; at < 100000; at += 50) expect(write(fd, data + at, 50), 50, "write");
     return close(fd);
 }
 
