@@ -27,7 +27,7 @@ fn link(mbps: u64) -> PathSpec {
     }
 }
 
-/// nginx for servers behind a proxy: it listens on loopback only.
+/// A server behind the proxy: it listens on loopback only.
 struct Nginx(Child);
 
 impl Nginx {
@@ -101,6 +101,41 @@ fn nginx_learns_the_clients_address_from_either_header() {
         );
         let (_, report, said) = relay.stop();
         assert_eq!(number(&report, "controlled"), 1, "{said}");
+    }
+}
+
+/// Another server that reads the header: HAProxy takes it and answers with what it says.
+#[test]
+fn haproxy_learns_it_too() {
+    if impossible() {
+        return;
+    }
+    let Some(haproxy) = support::find("haproxy") else {
+        support::lacks("haproxy (run scripts/setup test)");
+        return;
+    };
+    let world = World::new(link(50));
+    std::fs::write(
+        world.path("haproxy.cfg"),
+        "defaults\n mode http\n timeout connect 5s\n timeout client 20s\n timeout server 20s\n\
+         frontend f\n bind 127.0.0.1:8444 accept-proxy\n \
+         http-request return status 200 content-type text/plain lf-string \"%[src] %[src_port] %[dst] %[dst_port]\"\n",
+    )
+    .unwrap();
+    let mut command = Command::new(haproxy);
+    command.arg("-db").arg("-f").arg(world.path("haproxy.cfg"));
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let _server = Nginx(world.outside.spawn(command).unwrap());
+    for version in ["v1", "v2"] {
+        let relay = relay(&world, "127.0.0.1:8444", &["--proxy-protocol", version]);
+        // It may not listen yet.
+        let out = world.client(
+            "curl -sS --max-time 20 --retry 50 --retry-delay 1 --retry-all-errors -w '\n%{local_ip} %{local_port} %{remote_ip} %{remote_port}' http://$S:8443/",
+        );
+        let said = String::from_utf8(out.stdout).unwrap();
+        let (seen, true_one) = said.split_once('\n').unwrap();
+        assert_eq!(seen, true_one, "{version}");
+        drop(relay.stop());
     }
 }
 

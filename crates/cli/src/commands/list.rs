@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     for host in Host::ALL {
         let how = match host {
             Host::Preloaded => " (alcc run --feedback F --enforce E)",
-            Host::Own => " (ALCC_FEEDBACK, ALCC_ENFORCE)",
+            Host::Own => " (ALCC_FEEDBACK, ALCC_ENFORCE; alcc proxy --feedback F --enforce E)",
         };
         println!(
             "\nFeedback and enforcement of {}{how}, best first",

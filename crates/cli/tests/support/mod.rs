@@ -34,7 +34,7 @@ pub(crate) fn nginx() -> Option<PathBuf> {
         .or_else(|| find("nginx"))
 }
 
-fn find(program: &str) -> Option<PathBuf> {
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let sbin = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
     std::env::split_paths(&path)

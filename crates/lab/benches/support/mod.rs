@@ -59,6 +59,12 @@ impl World {
         })
     }
 
+    /// Our own program, and a folder for files.
+    #[allow(dead_code, reason = "for those that start it themselves")]
+    pub(crate) fn alcc_and_scratch(&self) -> (&Path, &Path) {
+        (&self.tools.alcc, self.scratch.path())
+    }
+
     /// An nginx in `namespace`; `scheme` as in 'alcc compare'. It inherits the CPU affinity of the caller.
     pub(crate) fn serve(&mut self, namespace: &Namespace, scheme: &str) -> Result<Server> {
         self.servers += 1;
@@ -84,8 +90,17 @@ pub(crate) fn request(
     requests: usize,
     bytes: usize,
 ) -> Result<TcpStream> {
+    request_at(namespace, SocketAddr::from((server, PORT)), requests, bytes)
+}
+
+/// As [`request`], for a server at another port.
+pub(crate) fn request_at(
+    namespace: &Namespace,
+    address: SocketAddr,
+    requests: usize,
+    bytes: usize,
+) -> Result<TcpStream> {
     let last = bytes.saturating_sub(1);
-    let address = SocketAddr::from((server, PORT));
     let mut stream = namespace.run(|| TcpStream::connect(address))??;
     stream.set_read_timeout(Some(std::time::Duration::from_secs(5)))?;
     let one = format!("GET /{FILE} HTTP/1.1\r\nHost: bench\r\nRange: bytes=0-{last}\r\n\r\n");
