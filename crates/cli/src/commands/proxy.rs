@@ -214,6 +214,7 @@ fn conclude(args: &Args, triple: &Triple, totals: &Totals) -> Result<(), Failure
             "enforcement": triple.enforcement.name,
             "under": args.under,
             "connections": totals.connections,
+            "open": totals.open,
             "peak": totals.peak,
             "connect_failed": totals.connect_failed,
             "resets": totals.resets,
