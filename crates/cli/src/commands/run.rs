@@ -11,6 +11,9 @@ use std::process::{Command, ExitCode};
 /// What the project's own comparison recommends (docs/measurements.md).
 pub(super) const RECOMMENDED: &str = "verus";
 
+/// Read by libuv from 1.46 on.
+const LIBUV_IO_URING: &str = "UV_USE_IO_URING";
+
 /// Run an unmodified server with another congestion control on the connections it accepts
 ///
 /// The library libalcc_preload.so is put under CMD and the processes it starts. Writes on accepted TCP connections then pass
@@ -213,6 +216,11 @@ fn prepared(command: &[OsString], settings: &Settings, library: &Path) -> Comman
         preload.push(others);
     }
     prepared.env("LD_PRELOAD", preload);
+    // libuv (Node) may register with epoll by io_uring, where no preloaded library sees it, and then its connections cannot
+    // be held back. Who sets it himself is left alone.
+    if std::env::var_os(LIBUV_IO_URING).is_none() {
+        prepared.env(LIBUV_IO_URING, "0");
+    }
     prepared
 }
 

@@ -36,6 +36,11 @@ fn check(recipe: &Recipe) {
     fixed.assert_arrived(&small, recipe.copies);
     fixed.assert_controlled(SMALL * recipe.copies);
     fixed.assert_like(&plain);
+    println!(
+        "{} kB with a window of two segments took {:.2} s",
+        SMALL * recipe.copies / 1000,
+        fixed.took.as_secs_f64()
+    );
     // Plain TCP would be done in a tenth of this. A busy machine makes it longer, never shorter.
     let least = place::RTT.mul_f64((SMALL * recipe.copies) as f64 / WINDOW);
     assert!(
@@ -101,4 +106,20 @@ impl Run {
         assert_eq!(self.status, plain.status, "{self:#?} {plain:#?}");
         assert!(self.took < Duration::from_secs(60), "{self:#?}");
     }
+}
+
+#[test]
+fn libuv_registers_with_epoll_where_we_see_it() {
+    let said = |theirs: Option<&str>| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_alcc"));
+        command.args(["run", "--quiet", "--", "sh", "-c", "echo $UV_USE_IO_URING"]);
+        match theirs {
+            Some(value) => command.env("UV_USE_IO_URING", value),
+            None => command.env_remove("UV_USE_IO_URING"),
+        };
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    assert_eq!(said(None), "0\n");
+    // Who asks for io_uring gets it.
+    assert_eq!(said(Some("1")), "1\n");
 }
