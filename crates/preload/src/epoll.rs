@@ -20,6 +20,9 @@ const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 #[derive(Default)]
 pub(crate) struct Epoll {
     registrations: Vec<Registration>,
+    /// There has been one. A program that waited for it in epoll will again: asyncio takes its registration back before it
+    /// sends a file, and makes another after EAGAIN.
+    known: bool,
 }
 
 struct Registration {
@@ -74,6 +77,7 @@ impl Epoll {
     ) {
         self.registrations.retain(|r| (r.epfd, r.fd) != (epfd, fd));
         if let Some(event) = event.filter(|_| op != libc::EPOLL_CTL_DEL) {
+            self.known = true;
             self.registrations.push(Registration {
                 epfd,
                 fd,
@@ -87,8 +91,7 @@ impl Epoll {
 
 impl Waker for Epoll {
     fn reaches(&self) -> bool {
-        !self.registrations.is_empty()
-            || process::current().is_some_and(|p| p.polls.load(Ordering::Relaxed))
+        self.known || process::current().is_some_and(|p| p.polls.load(Ordering::Relaxed))
     }
 
     fn shut(&mut self) {
@@ -112,6 +115,7 @@ impl Waker for Epoll {
 
     fn join(&mut self, other: Self) {
         self.registrations.extend(other.registrations);
+        self.known |= other.known;
     }
 
     fn closed(&mut self, fd: RawFd) {
