@@ -591,6 +591,20 @@ fn several_listeners_of_both_families() {
 }
 
 #[test]
+fn a_name_is_tried_address_by_address() {
+    let (server, at) = listener();
+    // Usually ::1 comes first, where nobody listens.
+    let to = format!("localhost:{}", at.port());
+    let relay = Relay::start(&["--listen", "127.0.0.1:0", "--to", &to], |mut c| c.spawn());
+    let serve = greeter(server, 3);
+    for _ in 0..3 {
+        assert!(greeted(&connect(relay.at[0])));
+    }
+    drop(serve.join().unwrap());
+    assert_eq!(number(&relay.stop().1, "connect_failed"), 0);
+}
+
+#[test]
 fn outbound_controls_uploads_too() {
     let (server, at) = listener();
     let relay = Relay::local(at, &["--outbound", "--cc", "fixed:window=2"]);

@@ -66,3 +66,29 @@ impl Route {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn a_name_is_looked_up_again_when_it_has_failed_and_an_address_is_not() {
+        let stale: SocketAddr = "192.0.2.1:80".parse().unwrap();
+        let of = |to: &str| Arc::new(Route::new(to.parse().unwrap(), vec![stale, stale]));
+        let (name, literal) = (of("localhost:80"), of("192.0.2.1:80"));
+        name.answered(1);
+        assert_eq!(name.addresses().1, 1);
+        name.failed();
+        literal.failed();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while name.addresses().0.contains(&stale) {
+            assert!(Instant::now() < deadline, "it is not looked up again");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let (found, first) = name.addresses();
+        assert!(found.iter().all(|a| a.ip().is_loopback() && a.port() == 80));
+        assert_eq!(first, 0);
+        assert_eq!(literal.addresses().0.len(), 2);
+    }
+}
