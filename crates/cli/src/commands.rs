@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One module per command: its arguments (which are also its help, man page and completions) and its `run`.
 pub(crate) mod compare;
+pub(crate) mod ctl;
 pub(crate) mod demo;
 pub(crate) mod emulate;
 pub(crate) mod generate;
 pub(crate) mod list;
+pub(crate) mod log;
 pub(crate) mod proxy;
 pub(crate) mod run;
 pub(crate) mod sim;
+pub(crate) mod top;
 pub(crate) mod trace;

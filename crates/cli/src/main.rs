@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The `alcc` program. A command is one file in `commands/` and one line in [`Command`].
 mod commands;
+mod config;
 #[cfg(test)]
 mod docs_tests;
 mod failure;
 mod plugin_arg;
 mod progress;
+mod runs;
 mod supervise;
 mod trace_arg;
 
@@ -31,6 +33,9 @@ enum Command {
     Demo(commands::demo::Args),
     Run(commands::run::Args),
     Proxy(commands::proxy::Args),
+    Ctl(commands::ctl::Args),
+    Top(commands::top::Args),
+    Log(commands::log::Args),
     Emulate(commands::emulate::Args),
     Sim(commands::sim::Args),
     Trace(commands::trace::Args),
@@ -46,6 +51,9 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Compare(args) => commands::compare::run(&args),
         Command::Run(args) => commands::run::run(&args),
         Command::Proxy(args) => commands::proxy::run(&args),
+        Command::Ctl(args) => commands::ctl::run(&args),
+        Command::Top(args) => commands::top::run(&args),
+        Command::Log(args) => commands::log::run(&args),
         Command::Emulate(args) => commands::emulate::run(&args),
         Command::Sim(args) => commands::sim::run(&args),
         Command::Trace(args) => commands::trace::run(&args),

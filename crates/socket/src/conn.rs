@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One controlled connection.
 use crate::runtime::Runtime;
-use crate::{Totals, kernel};
-use alcc_cc::Discard;
+use crate::shown::Shown;
+use crate::{Peer, State, Totals, kernel};
+use alcc_cc::{Discard, Spec};
 use alcc_flow::{Counters, OverTcp};
 use alcc_units::{Bytes, Span, Time};
 use libc::c_int;
@@ -81,7 +82,15 @@ fn this_thread() -> usize {
 struct Inner<W> {
     /// The program's descriptors for it that we know; the first is the one we ask by. None: we are done with it.
     fds: Vec<RawFd>,
+    peer: Peer,
+    /// The algorithm in charge.
+    cc: Spec,
     flow: OverTcp,
+    shown: Shown,
+    /// The last order of `alcc ctl` that was followed.
+    order: u64,
+    /// By such an order plain TCP.
+    off: bool,
     waker: W,
     pacing: u64,
     /// Writes that the kernel may have taken and we have not entered yet.
@@ -90,6 +99,14 @@ struct Inner<W> {
     /// Until then a waiting thread of the program does the readings.
     driven: Time,
     writer: Option<Writer>,
+}
+
+/// What a connection begins with.
+pub(crate) struct Start {
+    pub(crate) peer: Peer,
+    pub(crate) cc: Spec,
+    pub(crate) flow: OverTcp,
+    pub(crate) shown: Shown,
 }
 
 /// What the loop should do with a connection it has just visited.
@@ -104,10 +121,15 @@ pub(crate) enum Next {
 const GRACE: Span = Span::from_millis(3);
 
 impl<W: Waker> Conn<W> {
-    pub(crate) fn new(fd: RawFd, cookie: u64, id: u64, flow: OverTcp, waker: W) -> Self {
+    pub(crate) fn new(fd: RawFd, cookie: u64, id: u64, start: Start, waker: W) -> Self {
         let inner = Inner {
             fds: vec![fd],
-            flow,
+            peer: start.peer,
+            cc: start.cc,
+            flow: start.flow,
+            shown: start.shown,
+            order: 0,
+            off: false,
             waker,
             pacing: u64::MAX,
             writing: 0,
@@ -214,11 +236,12 @@ impl<W: Waker> Conn<W> {
     ) -> usize {
         let now = kernel::now();
         let mut inner = self.lock();
+        inner.follow(runtime, now, self);
         inner.writing += 1;
         let Some(fd) = inner.fd(self.cookie) else {
             return wanted;
         };
-        if !runtime.settings().enforcement.gate {
+        if inner.off || !runtime.settings().enforcement.gate {
             return wanted;
         }
         let was_shut = inner.flow.is_shut();
@@ -264,7 +287,7 @@ impl<W: Waker> Conn<W> {
         let now = kernel::now();
         let mut inner = self.lock();
         inner.writing = inner.writing.saturating_sub(1);
-        if n > 0 {
+        if n > 0 && !inner.off {
             inner.flow.wrote(now, Bytes::new(n as u64), &mut Discard);
             // At once: the process may end with its next call.
             inner.report(runtime);
@@ -305,7 +328,8 @@ impl<W: Waker> Conn<W> {
         runtime.guarded(|| {
             let now = kernel::now();
             let inner = &mut *self.lock();
-            if inner.fds.is_empty() || !runtime.settings().enforcement.gate {
+            inner.follow(runtime, now, self);
+            if inner.fds.is_empty() || inner.off || !runtime.settings().enforcement.gate {
                 return None;
             }
             if let Some(writer) = &mut inner.writer
@@ -335,6 +359,7 @@ impl<W: Waker> Conn<W> {
         inner.waker.closed(fd);
         if inner.fds.is_empty() {
             inner.report(runtime);
+            inner.shown.end();
             runtime.forget(self.cookie);
         }
     }
@@ -346,8 +371,12 @@ impl<W: Waker> Conn<W> {
         if inner.driven > now {
             return Next::At(inner.driven);
         }
-        inner.read(runtime, now, self, log);
-        match inner.flow.deadline().filter(|_| !inner.fds.is_empty()) {
+        inner.follow(runtime, now, self);
+        if !inner.off {
+            inner.read(runtime, now, self, log);
+        }
+        let rests = inner.off || inner.fds.is_empty();
+        match inner.flow.deadline().filter(|_| !rests) {
             Some(due) => Next::At(due),
             None => {
                 self.active.store(false, Ordering::Release);
@@ -359,12 +388,9 @@ impl<W: Waker> Conn<W> {
     /// The runtime failed: back to plain TCP.
     pub(crate) fn release(&self) {
         let inner = &mut *self.lock();
-        if let Some(fd) = inner.fd(self.cookie) {
-            kernel::set_pacing(fd, u64::MAX);
-            if inner.flow.is_shut() {
-                inner.open();
-            }
-        }
+        inner.plain(self.cookie);
+        let order = inner.order;
+        inner.shown.state(kernel::now(), State::Failed, order);
     }
 }
 
@@ -407,9 +433,64 @@ impl<W: Waker> Inner<W> {
         None
     }
 
+    /// Gate open, pacing lifted.
+    fn plain(&mut self, cookie: u64) {
+        if let Some(fd) = self.fd(cookie) {
+            kernel::set_pacing(fd, u64::MAX);
+            self.pacing = u64::MAX;
+            if self.flow.is_shut() {
+                self.open();
+            }
+        }
+    }
+
+    /// Does what `alcc ctl` has ordered since the last time. Not while a write is under way: nobody could say on whose account
+    /// it goes; the next write or reading comes soon.
+    fn follow(&mut self, runtime: &Runtime<W>, now: Time, conn: &Conn<W>) {
+        let Some(orders) = runtime.orders(self.order).filter(|_| self.writing == 0) else {
+            return;
+        };
+        self.order = orders.generation;
+        let (on, off) = (orders.on(&self.peer), self.off);
+        let cc = orders
+            .algorithm(&self.peer)
+            .unwrap_or_else(|| runtime.algorithm_for(&self.peer));
+        if on && (off || *cc != self.cc) {
+            self.restart(runtime, now, conn, cc);
+        } else if !on && !off {
+            self.report(runtime);
+            self.plain(conn.cookie);
+            self.off = true;
+        }
+        let state = if self.off {
+            State::Off
+        } else {
+            State::Controlled
+        };
+        self.shown.state(now, state, self.order);
+    }
+
+    /// A fresh controller takes over at the present counters. An algorithm that this process does not have changes nothing.
+    fn restart(&mut self, runtime: &Runtime<W>, now: Time, conn: &Conn<W>, cc: &Spec) {
+        let reading = self.fd(conn.cookie).and_then(kernel::read);
+        let Some((reading, controller)) = reading.zip(runtime.build(cc)) else {
+            return;
+        };
+        self.report(runtime);
+        self.plain(conn.cookie);
+        let seed = runtime.seed(conn.id);
+        self.flow = OverTcp::new(controller, now, &reading.progress, seed, &mut Discard);
+        self.reported = Counters::default();
+        self.off = false;
+        if *cc != self.cc {
+            self.cc = cc.clone();
+            self.shown.algorithm(&cc.to_string());
+        }
+    }
+
     /// True while a write of a segment would be refused.
     fn is_full(&mut self, cookie: u64) -> bool {
-        let Some(fd) = self.fd(cookie) else {
+        let Some(fd) = self.fd(cookie).filter(|_| !self.off) else {
             return false;
         };
         if self.flow.is_shut() {
@@ -432,22 +513,21 @@ impl<W: Waker> Inner<W> {
             .fd(conn.cookie)
             .and_then(|fd| Some((fd, kernel::read(fd)?)));
         let Some((fd, mut reading)) = reading else {
-            self.fds.clear();
-            runtime.forget(conn.cookie);
+            self.end(runtime, conn);
             return;
         };
-        let tcp = &mut reading.progress;
         if self.writing > 0 {
             // The kernel may know of a write that we do not know yet: it would be counted twice.
-            tcp.written = tcp.written.min(self.flow.written());
+            reading.progress.written = reading.progress.written.min(self.flow.written());
         }
+        let tcp = &reading.progress;
         self.flow.progress(now, tcp, &mut Discard);
         runtime.count(&Totals {
             readings: 1,
             ..Totals::default()
         });
         if let Some(log) = log {
-            log.reading(now, conn.id, tcp, &self.flow);
+            log.reading(now, conn.id, &reading, &self.flow);
         }
         if runtime.settings().enforcement.pacing {
             self.pace(fd);
@@ -457,10 +537,17 @@ impl<W: Waker> Inner<W> {
             self.open();
         }
         self.report(runtime);
+        self.shown.reading(now, &reading, &self.flow, self.order);
         if !reading.alive {
-            self.fds.clear();
-            runtime.forget(conn.cookie);
+            self.end(runtime, conn);
         }
+    }
+
+    /// Nothing that we could do has an effect any more.
+    fn end(&mut self, runtime: &Runtime<W>, conn: &Conn<W>) {
+        self.fds.clear();
+        self.shown.end();
+        runtime.forget(conn.cookie);
     }
 
     fn open(&mut self) {
@@ -482,13 +569,16 @@ impl<W: Waker> Inner<W> {
 
     fn report(&mut self, runtime: &Runtime<W>) {
         let now = self.flow.counters();
-        let gate_closed = now.gate_closed - self.reported.gate_closed;
-        let bytes = now.bytes - self.reported.bytes;
+        let more = Counters {
+            gate_closed: now.gate_closed - self.reported.gate_closed,
+            bytes: now.bytes - self.reported.bytes,
+        };
         runtime.count(&Totals {
-            gate_closed,
-            bytes,
+            gate_closed: more.gate_closed,
+            bytes: more.bytes,
             ..Totals::default()
         });
+        self.shown.passed(&more);
         self.reported = now;
     }
 }

@@ -2,7 +2,7 @@
 //! The few things we ask of the kernel.
 use crate::Peer;
 use alcc_flow::TcpProgress;
-use alcc_units::{Bytes, Span, Time};
+use alcc_units::{Bytes, Rate, Span, Time};
 use libc::{c_int, c_void, socklen_t};
 use std::cmp::Ordering;
 use std::ffi::CString;
@@ -107,8 +107,15 @@ pub(crate) struct Reading {
     /// Acknowledged and sent, as the kernel has them: on the side that connected the SYN counts as acknowledged.
     acked: u64,
     sent: u64,
+    /// The kernel's own congestion window and slow-start threshold, segments; the latter `None` before it is set.
+    pub(crate) cwnd: u64,
+    pub(crate) ssthresh: Option<u64>,
+    /// The kernel's estimate of the delivery rate.
+    pub(crate) delivery: Rate,
 }
 
+/// `TCP_INFINITE_SSTHRESH` of net/tcp.h.
+const NO_SSTHRESH: u32 = 0x7FFF_FFFF;
 const TCP_ESTABLISHED: u8 = 1;
 const TCP_CLOSE_WAIT: u8 = 8;
 
@@ -142,6 +149,9 @@ pub(crate) fn read(fd: RawFd) -> Option<Reading> {
         alive: matches!(info.state, TCP_ESTABLISHED | TCP_CLOSE_WAIT),
         acked: info.bytes_acked,
         sent,
+        cwnd: info.snd_cwnd.into(),
+        ssthresh: (info.snd_ssthresh < NO_SSTHRESH).then_some(info.snd_ssthresh.into()),
+        delivery: Rate::bps(info.delivery_rate.saturating_mul(8)),
     })
 }
 
@@ -322,15 +332,20 @@ pub(crate) fn under(fd: RawFd) -> Option<String> {
     String::from_utf8(name.to_vec()).ok()
 }
 
+/// Our end of a connection.
+pub(crate) fn local_of(fd: RawFd) -> Option<SocketAddr> {
+    address(|addr, len| {
+        // SAFETY: `address` passes a buffer and its length.
+        unsafe { libc::getsockname(fd, addr, len) }
+    })
+}
+
 fn peer_of(fd: RawFd, outbound: Option<bool>) -> Option<Peer> {
     let remote = address(|addr, len| {
         // SAFETY: `address` passes a buffer and its length.
         unsafe { libc::getpeername(fd, addr, len) }
     })?;
-    let local = address(|addr, len| {
-        // SAFETY: as above.
-        unsafe { libc::getsockname(fd, addr, len) }
-    })?;
+    let local = local_of(fd)?;
     Some(Peer {
         remote,
         local_port: local.port(),

@@ -12,6 +12,8 @@
 //! [`Settings`] is what `alcc run` passes to the processes it starts, [`Report`] what they tell back.
 
 mod conn;
+mod control;
+mod groups;
 mod inside;
 mod kernel;
 mod log;
@@ -20,13 +22,21 @@ mod report;
 mod runtime;
 mod selection;
 mod settings;
+mod shared;
+mod shown;
+mod status;
+mod trail;
 mod triple;
 
 pub use conn::{Conn, Wait, Waker, Write};
+pub use control::{Change, Order, Orders};
+pub use groups::{BOUNDS_US, Group, GroupTotals, Histogram};
 pub use inside::Inside;
 pub use kernel::{Flags, Socket, errno, flags, look, now, send_timeout, set_errno};
 pub use report::{Report, Totals};
 pub use runtime::{Attached, Runtime};
-pub use selection::{Pattern, Peer, Selection};
+pub use selection::{Pattern, Peer, Rule, Selection};
 pub use settings::{Settings, SettingsError};
+pub use status::{Identity, Record, State, Status};
+pub use trail::{Passed, Trail};
 pub use triple::{Enforcement, Feedback, Host, Triple, TripleError};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One line per reading of a connection's counters, for people who want to see an algorithm at work.
-use alcc_flow::{OverTcp, TcpProgress};
+use crate::kernel::Reading;
+use alcc_flow::OverTcp;
 use alcc_units::{Bytes, Time};
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -16,7 +17,7 @@ impl Log {
     pub(crate) fn open(folder: &Path, origin: Time) -> Option<Self> {
         let file = File::create(folder.join(format!("{}.csv", std::process::id()))).ok()?;
         let mut out = BufWriter::new(file);
-        writeln!(out, "time_ms,connection,acked_bytes,in_flight_bytes,unsent_bytes,window_bytes,quota_bytes,rate_mbps,rtt_ms,min_rtt_ms,gauges").ok()?;
+        writeln!(out, "time_ms,connection,acked_bytes,in_flight_bytes,unsent_bytes,window_bytes,quota_bytes,rate_mbps,rtt_ms,min_rtt_ms,cwnd_segments,ssthresh_segments,gauges").ok()?;
         Some(Self { out, origin })
     }
 
@@ -24,10 +25,11 @@ impl Log {
         &mut self,
         now: Time,
         connection: u64,
-        tcp: &TcpProgress,
+        reading: &Reading,
         flow: &OverTcp,
     ) {
-        let allowance = flow.allowance();
+        let (tcp, allowance) = (&reading.progress, flow.allowance());
+        let ssthresh = reading.ssthresh.map(|n| n.to_string()).unwrap_or_default();
         let limit = |b: Bytes| {
             if b == Bytes::MAX {
                 String::new()
@@ -44,7 +46,7 @@ impl Log {
         // A full disk must not stop the connection: a lost line is only a lost line.
         drop(writeln!(
             self.out,
-            "{:.3},{connection},{},{},{},{},{},{rate},{:.3},{:.3},{}",
+            "{:.3},{connection},{},{},{},{},{},{rate},{:.3},{:.3},{},{ssthresh},{}",
             now.since(self.origin).as_millis_f64(),
             tcp.acked,
             flow.in_flight().get(),
@@ -53,6 +55,7 @@ impl Log {
             limit(allowance.quota),
             flow.rtt().latest.as_millis_f64(),
             tcp.min_rtt.as_millis_f64(),
+            reading.cwnd,
             gauges.trim_end(),
         ));
     }

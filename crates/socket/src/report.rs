@@ -1,20 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the processes under `alcc run` tell back: counters in a shared file.
-use std::fs::OpenOptions;
+use crate::control::{self, Order, Orders};
+use crate::groups::{self, Group};
+use crate::shared::{self, COUNTERS, COUNTERS_LEN, MAGIC, Map, SLOTS, get_text, put_text};
+use crate::status::{self, Record};
+use crate::trail::Trail;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-const MAGIC: u64 = u64::from_le_bytes(*b"alccrep1");
 const FIELDS: usize = 9;
-const SIZE: usize = (FIELDS + 1) * 8;
+const _: () = assert!(FIELDS <= COUNTERS_LEN);
 
-/// Counters shared by `alcc run` and the processes it started. Additions are atomic; a process that dies leaves what it
-/// added.
+/// What `alcc run` and the processes it started share: counters, the table of connections, orders of `alcc ctl`, the last
+/// readings. Additions are atomic; a process that dies leaves what it added.
 pub struct Report {
-    base: NonNull<AtomicU64>,
+    map: Map,
+    file: Option<File>,
+    /// The pages of the table that are known to have memory behind them.
+    backed: AtomicUsize,
 }
 
 /// A snapshot of a [`Report`].
@@ -40,43 +47,44 @@ pub struct Totals {
     pub under_refused: u64,
 }
 
-// SAFETY: the memory is a shared mapping of atomics that lives as long as the value.
-unsafe impl Send for Report {}
-// SAFETY: as above.
-unsafe impl Sync for Report {}
-
 impl Report {
-    /// Makes the file, all counters zero.
+    /// Makes the file, all zero, readable and writable by its owner only.
     ///
     /// # Errors
-    /// Those of opening, sizing and mapping.
+    /// Those of opening, sizing and mapping; that there is no space for it.
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(true)
+            .mode(0o600)
             .open(path)?;
-        file.set_len(SIZE as u64)?;
-        let report = Self::map(&file)?;
-        report.field(FIELDS).store(MAGIC, Ordering::Release);
+        let report = Self::of(Map::make(&file)?, Some(file));
+        report.map.word(0).store(MAGIC, Ordering::Release);
         Ok(report)
     }
 
-    /// Opens the file of another process.
+    /// Opens the file of another process, and keeps nothing but the mapping.
     ///
     /// # Errors
     /// Those of opening and mapping; `InvalidData` if it is no such file.
     pub fn open(path: &Path) -> io::Result<Self> {
+        Self::open_with(path, false)
+    }
+
+    /// As [`Report::open`], for a program of ours, which may change the file.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn attend(path: &Path) -> io::Result<Self> {
+        Self::open_with(path, true)
+    }
+
+    fn open_with(path: &Path, keep: bool) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
-        if file.metadata()?.len() < SIZE as u64 {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "not an alcc report: too short",
-            ));
-        }
-        let report = Self::map(&file)?;
-        if report.field(FIELDS).load(Ordering::Acquire) != MAGIC {
+        let report = Self::of(Map::of(&file)?, keep.then_some(file));
+        if report.map.word(0).load(Ordering::Acquire) != MAGIC {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
                 "not an alcc report",
@@ -85,30 +93,124 @@ impl Report {
         Ok(report)
     }
 
-    fn map(file: &std::fs::File) -> io::Result<Self> {
-        // SAFETY: a fresh shared mapping of a file of at least SIZE bytes, page-aligned, so aligned for u64.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                SIZE,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
+    fn of(map: Map, file: Option<File>) -> Self {
+        Self {
+            map,
+            file,
+            backed: AtomicUsize::new(SLOTS),
         }
-        NonNull::new(base.cast())
-            .map(|base| Self { base })
-            .ok_or_else(io::Error::last_os_error)
+    }
+
+    pub(crate) fn map(&self) -> &Map {
+        &self.map
+    }
+
+    /// Whether this part of the table can be written: asked of the kernel once per page.
+    pub(crate) fn backed(&self, at: usize, len: usize) -> bool {
+        if at + len <= self.backed.load(Ordering::Relaxed) {
+            return true;
+        }
+        // Lowest slots first: what lies before was taken before. A kernel that cannot be asked had all of it allocated.
+        if !self.map.back(at, len) && self.map.back(0, 1) {
+            return false;
+        }
+        let page = 4096 / 8;
+        self.backed
+            .fetch_max((at + len) / page * page, Ordering::Relaxed);
+        true
     }
 
     fn field(&self, index: usize) -> &AtomicU64 {
-        debug_assert!(index <= FIELDS);
-        // SAFETY: the mapping holds FIELDS + 1 atomics.
-        unsafe { self.base.add(index).as_ref() }
+        self.map.word(COUNTERS + index)
+    }
+
+    /// All connections in the table.
+    pub fn connections(&self) -> Vec<Record> {
+        status::records(self)
+    }
+
+    /// Connections that found no place in the table.
+    pub fn not_shown(&self) -> u64 {
+        self.map.word(shared::NOT_SHOWN).load(Ordering::Relaxed)
+    }
+
+    /// Frees the places of processes that are gone.
+    pub fn reclaim(&self, alive: impl Fn(u32) -> bool) {
+        status::reclaim(self, alive);
+    }
+
+    /// Counters by port and algorithm.
+    pub fn groups(&self) -> Vec<Group> {
+        groups::all(self)
+    }
+
+    /// The orders given so far; `None` if they cannot be read.
+    pub fn orders(&self) -> Option<Orders> {
+        control::read(self)
+    }
+
+    /// Number of the last order.
+    pub fn generation(&self) -> u64 {
+        control::generation(self)
+    }
+
+    /// Gives an order to all processes, one caller at a time.
+    ///
+    /// # Errors
+    /// That the lock cannot be had, or that there are too many orders for single ports.
+    pub fn order(&self, order: Order) -> io::Result<Orders> {
+        let lock = |how| match &self.file {
+            // SAFETY: a descriptor and a number.
+            Some(file) if unsafe { libc::flock(file.as_raw_fd(), how) } != 0 => {
+                Err(io::Error::last_os_error())
+            }
+            _ => Ok(()),
+        };
+        lock(libc::LOCK_EX)?;
+        let given = control::give(self, order);
+        lock(libc::LOCK_UN)?;
+        given
+    }
+
+    /// Follows the readings from now on.
+    ///
+    /// # Errors
+    /// That there is no space for them.
+    pub fn trail(&self) -> io::Result<Trail<'_>> {
+        if let Some(file) = &self.file {
+            let from = shared::TRAIL * 8;
+            shared::allocate(file, from, shared::WORDS * 8 - from)?;
+        }
+        Ok(Trail::new(self))
+    }
+
+    /// What `alcc run` says of itself.
+    pub fn describe(&self, text: &str) {
+        put_text(self.map.words(shared::ABOUT, shared::ABOUT_LEN), text);
+    }
+
+    /// What [`Report::describe`] said.
+    pub fn about(&self) -> String {
+        let words = self.map.words(shared::ABOUT, shared::ABOUT_LEN);
+        let copy: Vec<u64> = words.iter().map(|w| w.load(Ordering::Relaxed)).collect();
+        get_text(&copy)
+    }
+
+    /// The runtime of this process failed.
+    pub(crate) fn note_failure(&self, pid: u32) {
+        let count = self.map.word(shared::FAILED);
+        let place = count.fetch_add(1, Ordering::Relaxed) as usize;
+        if place < shared::FAILED_LEN - 1 {
+            let word = self.map.word(shared::FAILED + 1 + place);
+            word.store(pid.into(), Ordering::Relaxed);
+        }
+    }
+
+    /// The first processes whose runtime failed.
+    pub fn failed(&self) -> Vec<u32> {
+        let words = self.map.words(shared::FAILED + 1, shared::FAILED_LEN - 1);
+        let pids = words.iter().map(|w| w.load(Ordering::Relaxed) as u32);
+        pids.filter(|pid| *pid != 0).collect()
     }
 
     /// Adds to every counter.
@@ -153,22 +255,42 @@ impl Totals {
     }
 }
 
-impl Drop for Report {
-    fn drop(&mut self) {
-        // SAFETY: unmaps what `map` mapped; nobody can hold a reference any more.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), SIZE) };
-    }
-}
-
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use std::path::PathBuf;
+    use std::sync::atomic::AtomicU32;
+
+    /// A path of its own for each test.
+    pub(crate) struct Scratch(pub(crate) PathBuf);
+
+    impl Scratch {
+        pub(crate) fn new() -> Self {
+            static NEXT: AtomicU32 = AtomicU32::new(0);
+            let n = NEXT.fetch_add(1, Ordering::Relaxed);
+            let name = format!("alcc-report-test-{}-{n}", std::process::id());
+            Self(std::env::temp_dir().join(name))
+        }
+
+        pub(crate) fn create(&self) -> Report {
+            Report::create(&self.0).unwrap()
+        }
+
+        pub(crate) fn open(&self) -> Report {
+            Report::attend(&self.0).unwrap()
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            drop(std::fs::remove_file(&self.0));
+        }
+    }
 
     #[test]
     fn two_processes_views_add_up() {
-        let path = std::env::temp_dir().join(format!("alcc-report-test-{}", std::process::id()));
-        let ours = Report::create(&path).unwrap();
-        let theirs = Report::open(&path).unwrap();
+        let scratch = Scratch::new();
+        let (ours, theirs) = (scratch.create(), scratch.open());
         let one = Totals {
             processes: 1,
             connections: 2,
@@ -185,7 +307,6 @@ mod tests {
             connections: 1,
             ..Totals::default()
         });
-        std::fs::write(path.with_extension("bad"), [0u8; SIZE]).unwrap();
         assert_eq!(
             ours.totals(),
             Totals {
@@ -193,8 +314,22 @@ mod tests {
                 ..one
             }
         );
-        assert!(Report::open(&path.with_extension("bad")).is_err());
-        std::fs::remove_file(path.with_extension("bad")).unwrap();
-        std::fs::remove_file(path).unwrap();
+        theirs.note_failure(77);
+        assert_eq!(ours.failed(), [77]);
+        ours.describe("nginx");
+        assert_eq!(theirs.about(), "nginx");
+    }
+
+    #[test]
+    fn another_file_and_a_truncated_one_are_refused() {
+        let scratch = Scratch::new();
+        drop(scratch.create());
+        let file = OpenOptions::new().write(true).open(&scratch.0).unwrap();
+        file.set_len(4096).unwrap();
+        assert!(Report::open(&scratch.0).is_err());
+        // As long as it should be, and all zero.
+        file.set_len(0).unwrap();
+        file.set_len((shared::WORDS * 8) as u64).unwrap();
+        assert!(Report::open(&scratch.0).is_err());
     }
 }

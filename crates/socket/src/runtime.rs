@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The loop.
-use crate::conn::{Conn, Next, Waker};
+use crate::conn::{Conn, Next, Start, Waker};
+use crate::control::Heard;
 use crate::inside::Inside;
 use crate::log::Log;
-use crate::{Report, Settings, Socket, Totals, kernel};
-use alcc_cc::{Discard, Registry};
+use crate::shown::Shown;
+use crate::{Identity, Orders, Peer, Report, Settings, Socket, Totals, kernel};
+use alcc_cc::{Controller, Discard, Registry, Spec};
 use alcc_flow::OverTcp;
 use alcc_units::{Span, Time};
 use std::cmp::Reverse;
@@ -33,6 +35,7 @@ pub struct Runtime<W: Waker> {
     inline: AtomicBool,
     next_id: AtomicU64,
     readings: AtomicU64,
+    heard: Heard,
     start: Once,
 }
 
@@ -75,6 +78,7 @@ impl<W: Waker> Runtime<W> {
             inline: AtomicBool::new(false),
             next_id: AtomicU64::new(1),
             readings: AtomicU64::new(0),
+            heard: Heard::default(),
             start: Once::new(),
         }
     }
@@ -115,6 +119,9 @@ impl<W: Waker> Runtime<W> {
                 failures: 1,
                 ..Totals::default()
             });
+            if let Some(report) = &self.report {
+                report.note_failure(std::process::id());
+            }
             let line = format!(
                 "alcc: process {}: the runtime failed ({why}); its connections go on as plain TCP\n",
                 std::process::id()
@@ -178,15 +185,34 @@ impl<W: Waker> Runtime<W> {
             self.fail("this kernel's TCP_INFO lacks bytes_sent: Linux 4.19 or later is needed");
             return Attached::LeftAlone;
         };
-        self.select_under(fd);
+        self.select_under(fd, &peer);
         self.start.call_once(|| self.spawn());
-        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let seed = self.settings.seed ^ id.rotate_left(32);
-        let Ok(cc) = self.registry.build(&self.settings.cc) else {
+        let (id, now) = (self.next_id.fetch_add(1, Ordering::Relaxed), kernel::now());
+        let cc = self.algorithm_for(&peer);
+        let Some(controller) = self.build(cc) else {
             return Attached::LeftAlone;
         };
-        let flow = OverTcp::new(cc, kernel::now(), &reading.progress, seed, &mut Discard);
-        let conn = Arc::new(Conn::new(fd, cookie, id, flow, waker));
+        let seed = self.seed(id);
+        let flow = OverTcp::new(controller, now, &reading.progress, seed, &mut Discard);
+        let who = Identity {
+            pid: std::process::id(),
+            id,
+            cookie,
+            started: now,
+            local: kernel::local_of(fd).unwrap_or_else(|| ([0; 16], peer.local_port).into()),
+            remote: peer.remote,
+            outbound: peer.outbound,
+            algorithm: cc.to_string(),
+            feedback: self.settings.feedback.name,
+            enforcement: self.settings.enforcement.name,
+        };
+        let start = Start {
+            peer,
+            cc: cc.clone(),
+            flow,
+            shown: Shown::new(self.report.as_ref(), &who, &reading),
+        };
+        let conn = Arc::new(Conn::new(fd, cookie, id, start, waker));
         locked(&self.known).insert(cookie, Arc::downgrade(&conn));
         self.count(&Totals {
             connections: 1,
@@ -195,9 +221,36 @@ impl<W: Waker> Runtime<W> {
         Attached::Controlled(conn)
     }
 
+    /// The algorithm that this connection starts with.
+    pub(crate) fn algorithm_for(&self, peer: &Peer) -> &Spec {
+        let rule = self.settings.selection.rule(peer);
+        rule.and_then(|rule| rule.cc.as_ref())
+            .unwrap_or(&self.settings.cc)
+    }
+
+    /// A controller; `None` for one that this process does not have.
+    pub(crate) fn build(&self, cc: &Spec) -> Option<Box<dyn Controller>> {
+        self.registry.build(cc).ok()
+    }
+
+    /// For the controller's generator.
+    pub(crate) fn seed(&self, id: u64) -> u64 {
+        self.settings.seed ^ id.rotate_left(32)
+    }
+
+    /// The orders of `alcc ctl`, if there are newer ones than number `seen`.
+    pub(crate) fn orders(&self, seen: u64) -> Option<Arc<Orders>> {
+        let report = self.report.as_ref().filter(|r| r.generation() != seen)?;
+        self.heard
+            .orders(report)
+            .filter(|orders| orders.generation != seen)
+    }
+
     /// The kernel's congestion control below, if one was asked for.
-    fn select_under(&self, fd: RawFd) {
-        if let Some(name) = &self.settings.under {
+    fn select_under(&self, fd: RawFd, peer: &Peer) {
+        let rule = self.settings.selection.rule(peer);
+        let under = rule.and_then(|rule| rule.under.as_ref());
+        if let Some(name) = under.or(self.settings.under.as_ref()) {
             let same = kernel::under(fd).is_some_and(|now| now == *name);
             if !same && kernel::set_under(fd, name).is_err() {
                 self.count(&Totals {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Which connections are controlled.
+use alcc_cc::Spec;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -35,6 +36,19 @@ pub struct Selection {
     pub only: Vec<Pattern>,
     /// Never these.
     pub except: Vec<Pattern>,
+    /// What holds for some of them; the first that matches counts.
+    pub rules: Vec<Rule>,
+}
+
+/// How the connections of a port or an address range are controlled, where it differs from the others.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rule {
+    /// Which.
+    pub pattern: Pattern,
+    /// The algorithm.
+    pub cc: Option<Spec>,
+    /// The kernel's congestion control below.
+    pub under: Option<String>,
 }
 
 impl Selection {
@@ -46,10 +60,16 @@ impl Selection {
             && (self.only.is_empty() || matches(&self.only))
             && !matches(&self.except)
     }
+
+    /// The rule for this connection, if it is a special one.
+    pub fn rule(&self, peer: &Peer) -> Option<&Rule> {
+        self.rules.iter().find(|rule| rule.pattern.matches(peer))
+    }
 }
 
 impl Pattern {
-    fn matches(&self, peer: &Peer) -> bool {
+    /// Is this connection meant?
+    pub fn matches(&self, peer: &Peer) -> bool {
         match *self {
             Self::Port(port) => {
                 port == if peer.outbound {
@@ -98,6 +118,44 @@ impl FromStr for Pattern {
         } else {
             Ok(Self::Cidr(address, bits))
         }
+    }
+}
+
+/// `443 cc=copa under=bbr`
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.pattern)?;
+        if let Some(cc) = &self.cc {
+            write!(f, " cc={cc}")?;
+        }
+        if let Some(under) = &self.under {
+            write!(f, " under={under}")?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Rule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut words = text.split_whitespace();
+        let mut rule = Self {
+            pattern: words.next().unwrap_or_default().parse()?,
+            cc: None,
+            under: None,
+        };
+        for word in words {
+            match word.split_once('=') {
+                Some(("cc", spec)) => {
+                    let spec = spec.parse();
+                    rule.cc = Some(spec.map_err(|e: alcc_cc::SpecError| e.to_string())?);
+                }
+                Some(("under", name)) => rule.under = Some(name.to_owned()),
+                _ => return Err(format!("'{word}': write cc=ALGORITHM or under=NAME")),
+            }
+        }
+        Ok(rule)
     }
 }
 
@@ -166,6 +224,37 @@ mod tests {
         assert!(!of(&[], &["192.0.2.0/24"]).covers(&accepted("192.0.2.1:1")));
         assert!(of(&["2001:db8::/32"], &[]).covers(&accepted("[2001:db8::5]:1")));
         assert!(!of(&["0.0.0.0/0"], &[]).covers(&accepted("[2001:db8::5]:1")));
+    }
+
+    #[test]
+    fn the_first_rule_that_matches_counts_and_a_rule_is_written_as_it_is_read() {
+        let rules = [
+            "443 cc=copa:delta=0.2 under=bbr",
+            "192.0.2.0/24 under=reno",
+            "443",
+        ];
+        let selection = Selection {
+            rules: rules.iter().map(|r| r.parse().unwrap()).collect(),
+            ..Selection::default()
+        };
+        let found = selection.rule(&accepted("192.0.2.1:1")).unwrap();
+        assert_eq!(found.to_string(), rules[0]);
+        let other = Peer {
+            local_port: 80,
+            ..accepted("192.0.2.1:1")
+        };
+        assert_eq!(selection.rule(&other).unwrap().to_string(), rules[1]);
+        assert!(
+            selection
+                .rule(&Peer {
+                    local_port: 80,
+                    ..accepted("198.51.100.1:1")
+                })
+                .is_none()
+        );
+        for bad in ["", "443 cc", "443 off", "443 cc=:", "x cc=copa"] {
+            assert!(bad.parse::<Rule>().is_err(), "{bad}");
+        }
     }
 
     #[test]

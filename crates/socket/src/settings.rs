@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What `alcc run` tells the processes it starts, through the environment.
-use crate::{Enforcement, Feedback, Pattern, Selection, Triple};
+use crate::{Enforcement, Feedback, Pattern, Rule, Selection, Triple};
 use alcc_cc::{Registry, Spec};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -44,6 +44,7 @@ const LOOPBACK: &str = "ALCC_LOOPBACK";
 const OUTBOUND: &str = "ALCC_OUTBOUND";
 const ONLY: &str = "ALCC_ONLY";
 const EXCEPT: &str = "ALCC_EXCEPT";
+const RULES: &str = "ALCC_RULES";
 const REPORT: &str = "ALCC_REPORT";
 const LOG: &str = "ALCC_LOG";
 const SEED: &str = "ALCC_SEED";
@@ -71,6 +72,8 @@ impl Settings {
                     .into()
             })
         };
+        let rules: Vec<_> = self.selection.rules.iter().map(Rule::to_string).collect();
+        let rules = (!rules.is_empty()).then(|| rules.join(";").into());
         let flag = |on: bool| on.then(|| "1".into());
         vec![
             (CC, Some(self.cc.to_string().into())),
@@ -81,6 +84,7 @@ impl Settings {
             (OUTBOUND, flag(self.selection.outbound)),
             (ONLY, list(&self.selection.only)),
             (EXCEPT, list(&self.selection.except)),
+            (RULES, rules),
             (REPORT, self.report.as_ref().map(Into::into)),
             (LOG, self.log.as_ref().map(Into::into)),
             (SEED, Some(self.seed.to_string().into())),
@@ -134,6 +138,14 @@ impl Settings {
                 .map(|n| n.parse().map_err(bad::<std::num::ParseIntError>(variable)))
                 .transpose()
         };
+        let rules = text(RULES)?.unwrap_or_default();
+        let rules = rules.split(';').filter(|rule| !rule.is_empty());
+        let rules: Vec<Rule> = rules
+            .map(|rule| rule.parse().map_err(bad(RULES)))
+            .collect::<Result<_, _>>()?;
+        for cc in rules.iter().filter_map(|rule| rule.cc.as_ref()) {
+            registry.build(cc).map_err(bad(RULES))?;
+        }
         Ok(Some(Self {
             cc,
             feedback: triple.feedback,
@@ -144,6 +156,7 @@ impl Settings {
                 outbound: var(OUTBOUND).is_some(),
                 only: patterns(ONLY)?,
                 except: patterns(EXCEPT)?,
+                rules,
             },
             report: var(REPORT).map(PathBuf::from),
             log: var(LOG).map(PathBuf::from),
@@ -169,6 +182,10 @@ mod tests {
             selection: Selection {
                 loopback: true,
                 only: vec!["443".parse().unwrap(), "10.0.0.0/8".parse().unwrap()],
+                rules: vec![
+                    "443 cc=fixed:window=3 under=bbr".parse().unwrap(),
+                    "::/0 under=reno".parse().unwrap(),
+                ],
                 ..Selection::default()
             },
             report: Some("/tmp/r".into()),

@@ -148,6 +148,7 @@ fn config(args: &Args) -> Config {
             outbound: args.outbound,
             only: args.only.clone(),
             except: args.except.clone(),
+            rules: Vec::new(),
         },
     }
 }

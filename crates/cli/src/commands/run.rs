@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::config::Config;
 use crate::failure::Failure;
 use crate::plugin_arg::Plugins;
+use crate::runs::Entry;
 use crate::supervise;
 use alcc_cc::{Registry, Spec};
-use alcc_socket::{Pattern, Report, Selection, Settings, Totals, Triple};
+use alcc_socket::{Pattern, Selection, Settings, Totals, Triple};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -21,23 +23,26 @@ const LIBUV_IO_URING: &str = "UV_USE_IO_URING";
 /// standard error says how many connections were controlled.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  alcc run -- nginx -g 'daemon off;'\n  alcc run --cc verus:r=4 -- nginx -g 'daemon off;'\n  alcc run --cc copa --only 443 --json=report.json -- nginx"
+    after_help = "Examples:\n  alcc run -- nginx -g 'daemon off;'\n  alcc run --cc verus:r=4 -- nginx -g 'daemon off;'\n  alcc run --cc copa --only 443 --json=report.json -- nginx\n  alcc run --config alcc.toml -- nginx"
 )]
 pub(crate) struct Args {
-    /// The algorithm with its options, see 'alcc list'
-    #[arg(long, value_name = "A", default_value = RECOMMENDED)]
-    cc: Spec,
+    /// The algorithm with its options, see 'alcc list' [default: verus]
+    #[arg(long, value_name = "A")]
+    cc: Option<Spec>,
+    /// Read options and algorithms by port from a TOML file, see docs/operating.md; options given here go first
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     #[command(flatten)]
     plugins: Plugins,
     /// The kernel's congestion control below, such as cubic, reno or bbr [default: what the system uses]
     #[arg(long, value_name = "TCPCC")]
     under: Option<String>,
-    /// How acknowledgements are learned, see 'alcc list'
-    #[arg(long, value_name = "F", default_value = "auto")]
-    feedback: String,
-    /// How the limit is kept, see 'alcc list'
-    #[arg(long, value_name = "E", default_value = "auto")]
-    enforce: String,
+    /// How acknowledgements are learned, see 'alcc list' [default: auto]
+    #[arg(long, value_name = "F")]
+    feedback: Option<String>,
+    /// How the limit is kept, see 'alcc list' [default: auto]
+    #[arg(long, value_name = "E")]
+    enforce: Option<String>,
     /// Only connections to this port of ours or from this address range; may be repeated
     #[arg(long, value_name = "PORT|CIDR")]
     only: Vec<Pattern>,
@@ -71,54 +76,75 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let registry = args.plugins.registry()?;
-    registry.build(&args.cc).map_err(Failure::usage)?;
-    let triple = Triple::choose(args.cc.to_string(), &args.feedback, &args.enforce)
-        .map_err(Failure::usage)?;
-    check_pacing(&triple, &registry, &args.cc)?;
-    if let Some(under) = &args.under {
-        check_under(under)?;
-    }
+    let mut settings = settings(args)?;
+    let triple = settings.triple();
     let library = library()?;
-    let scratch = Scratch::new("run")?;
-    let path = scratch.path().join("report");
-    let report = Report::create(&path)
-        .map_err(|e| Failure::usage(format!("make the report {}: {e}", path.display())))?;
     if let Some(folder) = &args.log {
         std::fs::create_dir_all(folder).map_err(|e| {
             Failure::usage(format!("make the log folder {}: {e}", folder.display()))
         })?;
     }
-    let settings = Settings {
-        cc: args.cc.clone(),
+    let (entry, report) = Entry::new("run", &shell_line(&args.command))?;
+    settings.report = Some(entry.report());
+    let mut command = prepared(&args.command, &settings, &library);
+    if let Some(files) = args.plugins.env_value() {
+        command.env(alcc_plugin::ENV, files);
+    }
+    let ended = supervise::run(&mut command)?;
+    conclude(args, &settings, &triple, &report.totals())?;
+    Ok(ended)
+}
+
+/// What the options say, and where they say nothing the file.
+fn settings(args: &Args) -> Result<Settings, Failure> {
+    let registry = args.plugins.registry()?;
+    let file = match &args.config {
+        Some(path) => Config::read(path, &registry)?,
+        None => Config::default(),
+    };
+    let or_file = |option: &Option<String>, file: Option<String>| option.clone().or(file);
+    let cc = args.cc.clone().or(file.cc);
+    let cc = cc.unwrap_or_else(|| Spec::named(RECOMMENDED));
+    registry.build(&cc).map_err(Failure::usage)?;
+    let auto = |value: Option<String>| value.unwrap_or_else(|| "auto".to_owned());
+    let triple = Triple::choose(
+        cc.to_string(),
+        &auto(or_file(&args.feedback, file.feedback)),
+        &auto(or_file(&args.enforce, file.enforce)),
+    )
+    .map_err(Failure::usage)?;
+    let others = file.rules.iter().filter_map(|rule| rule.cc.as_ref());
+    for cc in others.chain([&cc]) {
+        check_pacing(&triple, &registry, cc)?;
+    }
+    let under = or_file(&args.under, file.under);
+    if let Some(under) = &under {
+        check_under(under)?;
+    }
+    Ok(Settings {
+        cc,
         feedback: triple.feedback,
         enforcement: triple.enforcement,
-        under: args.under.clone(),
+        under,
         selection: Selection {
-            loopback: args.loopback,
-            outbound: args.outbound,
-            only: args.only.clone(),
-            except: args.except.clone(),
+            loopback: args.loopback || file.loopback,
+            outbound: args.outbound || file.outbound,
+            only: [args.only.clone(), file.only].concat(),
+            except: [args.except.clone(), file.except].concat(),
+            rules: file.rules,
         },
-        report: Some(path),
+        report: None,
         log: args
             .log
             .clone()
             .map(|folder| std::path::absolute(&folder).unwrap_or(folder)),
         seed: args.seed,
         fault: args.fault,
-    };
-    let mut command = prepared(&args.command, &settings, &library);
-    if let Some(files) = args.plugins.env_value() {
-        command.env(alcc_plugin::ENV, files);
-    }
-    let ended = supervise::run(&mut command)?;
-    conclude(args, &triple, &report.totals())?;
-    Ok(ended)
+    })
 }
 
 /// Pacing alone needs an algorithm that has a rate.
-pub(super) fn check_pacing(
+fn check_pacing(
     triple: &Triple,
     registry: &Registry,
     spec: &Spec,
@@ -138,7 +164,7 @@ fn paces(registry: &Registry, spec: &Spec) -> Result<bool, Failure> {
     Ok(cc.needs().paced)
 }
 
-pub(super) fn check_under(name: &str) -> Result<(), Failure> {
+pub(crate) fn check_under(name: &str) -> Result<(), Failure> {
     let list = |file: &str| {
         std::fs::read_to_string(format!("/proc/sys/net/ipv4/{file}")).unwrap_or_default()
     };
@@ -178,27 +204,10 @@ fn library() -> Result<PathBuf, Failure> {
     })
 }
 
-/// A folder of our own, removed at the end.
-pub(super) struct Scratch(PathBuf);
-
-impl Scratch {
-    pub(super) fn new(command: &str) -> Result<Self, Failure> {
-        // A name of its own: a killed run leaves its folder behind, and process ids come again.
-        let template = std::env::temp_dir().join(format!("alcc-{command}-XXXXXX"));
-        let path = nix::unistd::mkdtemp(&template)
-            .map_err(|e| Failure::usage(format!("make {}: {e}", template.display())))?;
-        Ok(Self(path))
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
-    }
+/// The command as one line, for people.
+fn shell_line(command: &[OsString]) -> String {
+    let words: Vec<_> = command.iter().map(|w| w.to_string_lossy()).collect();
+    words.join(" ")
 }
 
 fn prepared(command: &[OsString], settings: &Settings, library: &Path) -> Command {
@@ -224,14 +233,19 @@ fn prepared(command: &[OsString], settings: &Settings, library: &Path) -> Comman
     prepared
 }
 
-fn conclude(args: &Args, triple: &Triple, totals: &Totals) -> Result<(), Failure> {
+fn conclude(
+    args: &Args,
+    settings: &Settings,
+    triple: &Triple,
+    totals: &Totals,
+) -> Result<(), Failure> {
     if let Some(file) = &args.json {
         let report = serde_json::json!({
-            "algorithm": args.cc.name,
-            "options": args.cc.options_text(),
+            "algorithm": settings.cc.name,
+            "options": settings.cc.options_text(),
             "feedback": triple.feedback.name,
             "enforcement": triple.enforcement.name,
-            "under": args.under,
+            "under": settings.under,
             "processes": totals.processes,
             "connections": totals.connections,
             "left_alone": totals.left_alone,
@@ -273,7 +287,7 @@ fn conclude(args: &Args, triple: &Triple, totals: &Totals) -> Result<(), Failure
         eprintln!(
             "alcc: {} connections kept the kernel's own congestion control: --under {} was refused (not in net.ipv4.tcp_allowed_congestion_control?)",
             totals.under_refused,
-            args.under.as_deref().unwrap_or_default()
+            settings.under.as_deref().unwrap_or("of its rule")
         );
     }
     Ok(())

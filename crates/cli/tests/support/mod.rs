@@ -229,6 +229,12 @@ pub(crate) struct Server {
 }
 
 impl Server {
+    /// The process id of `alcc run`, or of nginx itself.
+    #[allow(dead_code, reason = "not every test file looks at a running server")]
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Asks it to stop, as an init system would; the report of `alcc run` (null without) and what was said on standard error.
     pub(crate) fn stop(mut self) -> (serde_json::Value, String) {
         self.terminate();

@@ -349,7 +349,7 @@ impl Inner {
             self.pace(fd);
         }
         if let Some(log) = log {
-            log.reading(now, id, &tcp, &self.flow);
+            log.reading(now, id, &reading, &self.flow);
         }
         if self.flow.opens(self.flow.in_flight()) {
             self.flow.opened();

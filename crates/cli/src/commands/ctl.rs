@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::failure::Failure;
+use crate::plugin_arg::Plugins;
+use crate::runs::{Running, Which};
+use alcc_cc::Spec;
+use alcc_socket::{Change, Order, Pattern, Peer, Record};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Switch a running 'alcc run' off and on, or give its connections another algorithm
+///
+/// Connections that are sending follow within a reading of their counters, idle ones with their next write, new ones from the
+/// start. The program under 'alcc run' notices nothing.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    which: Which,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// Plain TCP: gates open, pacing lifted
+    #[command(after_help = "Examples:\n  alcc ctl off\n  alcc ctl --run 4711 off --port 8080")]
+    Off(Scope),
+    /// Under control again, from the present counters
+    #[command(after_help = "Example:\n  alcc ctl on")]
+    On(Scope),
+    /// Another algorithm
+    #[command(after_help = "Examples:\n  alcc ctl cc copa\n  alcc ctl cc verus:r=4 --port 443")]
+    Cc(Cc),
+}
+
+#[derive(clap::Args)]
+struct Cc {
+    /// The algorithm with its options, see 'alcc list'
+    #[arg(value_name = "A")]
+    algorithm: Spec,
+    #[command(flatten)]
+    scope: Scope,
+    #[command(flatten)]
+    plugins: Plugins,
+}
+
+#[derive(clap::Args)]
+struct Scope {
+    /// Only connections of this port of ours (of the other end's, if the program opened them)
+    #[arg(long, value_name = "N", conflicts_with = "peer")]
+    port: Option<u16>,
+    /// Only connections with this address range
+    #[arg(long, value_name = "CIDR", value_parser = range)]
+    peer: Option<Pattern>,
+}
+
+fn range(text: &str) -> Result<Pattern, String> {
+    match text.parse()? {
+        Pattern::Port(_) => Err(format!(
+            "'{text}' is no address range: for a port say --port"
+        )),
+        range @ Pattern::Cidr(..) => Ok(range),
+    }
+}
+
+/// How long connections that are sending get to follow: several of the longest readings.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let (scope, change) = match &args.what {
+        What::Off(scope) => (scope, Change::Off),
+        What::On(scope) => (scope, Change::On),
+        What::Cc(cc) => {
+            let registry = cc.plugins.registry()?;
+            registry.build(&cc.algorithm).map_err(Failure::usage)?;
+            (&cc.scope, Change::Algorithm(cc.algorithm.clone()))
+        }
+    };
+    let order = Order {
+        pattern: scope.port.map(Pattern::Port).or(scope.peer),
+        change,
+    };
+    let run = args.which.one()?;
+    if run.kind == "run" && run.report.totals().processes == 0 {
+        return Err(Failure::failed(format!(
+            "send '{order}' to run {}: none of its processes loaded the library ({})",
+            run.id, run.what
+        )));
+    }
+    let given = run
+        .report
+        .order(order.clone())
+        .map_err(|e| Failure::failed(format!("send '{order}' to run {}: {e}", run.id)))?;
+    let (followed, idle) = wait(&run, &order, given.generation);
+    if args.json {
+        println!(
+            "{}",
+            serde_json::json!({"run": run.id, "order": order.to_string(), "followed": followed, "idle": idle})
+        );
+    } else {
+        println!(
+            "run {}: {order}: {followed} connections follow, {idle} idle ones will with their next write, new ones from the start",
+            run.id
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How many connections have followed, and how many have nothing in flight and will do so later.
+fn wait(run: &Running, order: &Order, generation: u64) -> (usize, usize) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let meant: Vec<Record> = run
+            .report
+            .connections()
+            .into_iter()
+            .filter(|c| order.covers(&peer(c)))
+            .collect();
+        let followed = meant
+            .iter()
+            .filter(|c| c.now.generation >= generation)
+            .count();
+        let waiting = meant.len() - followed;
+        let sending = meant
+            .iter()
+            .any(|c| c.now.generation < generation && !c.now.resting);
+        if !sending || Instant::now() > deadline {
+            return (followed, waiting);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn peer(c: &Record) -> Peer {
+    Peer {
+        remote: c.who.remote,
+        local_port: c.who.local.port(),
+        outbound: c.who.outbound,
+    }
+}

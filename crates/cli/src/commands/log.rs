@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::failure::Failure;
+use crate::progress::stop_flag;
+use crate::runs::{Running, Which};
+use alcc_socket::{Passed, now};
+use alcc_units::{Bytes, Rate, Span, Time};
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Write every reading of every connection of a running 'alcc run' as CSV
+///
+/// A line for each time the runtime read a connection's counters: the algorithm's window and the kernel's, bytes in flight, RTT,
+/// slow-start threshold, rates. Nothing is written into the program; the processes hand their readings over in shared memory as
+/// long as this command runs. 'alcc run --log DIR' does it from the start of each process.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  alcc log > readings.csv\n  alcc log --run 4711 --duration 10s --out readings.csv"
+)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    which: Which,
+    /// Write to FILE instead of standard output
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Stop after so long [default: when 'alcc run' ends, or at Ctrl-C]
+    #[arg(long, value_name = "TIME")]
+    duration: Option<Span>,
+}
+
+/// How often the ring is emptied: it holds 65536 readings.
+const PERIOD: Duration = Duration::from_millis(20);
+/// Writing ends so long after we have.
+const LEASE: Span = Span::from_secs(2);
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let stop = stop_flag()?;
+    let run = args.which.one()?;
+    let place = args.out.as_ref().map_or_else(
+        || "standard output".to_owned(),
+        |path| path.display().to_string(),
+    );
+    let failed = |e: std::io::Error| Failure::failed(format!("write the log to {place}: {e}"));
+    let mut out: Box<dyn Write> = match &args.out {
+        Some(path) => Box::new(std::io::BufWriter::new(
+            std::fs::File::create(path)
+                .map_err(|e| Failure::usage(format!("make {}: {e}", path.display())))?,
+        )),
+        None => Box::new(std::io::BufWriter::new(std::io::stdout().lock())),
+    };
+    let mut trail = run
+        .report
+        .trail()
+        .map_err(|e| Failure::usage(format!("make room for readings of run {}: {e}", run.id)))?;
+    let origin = now();
+    let end = args.duration.map(|d| origin + d);
+    let mut peers = Peers::default();
+    let mut written = writeln!(
+        out,
+        "time_ms,pid,connection,peer,acked_bytes,in_flight_bytes,unsent_bytes,window_bytes,cwnd_segments,ssthresh_segments,mss_bytes,rtt_ms,min_rtt_ms,pacing_mbps,delivery_mbps"
+    );
+    while written.is_ok() {
+        let at = now();
+        let over = stop.load(Ordering::Relaxed)
+            || end.is_some_and(|end| end <= at)
+            || !std::path::Path::new(&format!("/proc/{}", run.id)).exists();
+        if !over {
+            trail.lease(at + LEASE);
+        }
+        trail.read(|p| {
+            if written.is_ok() {
+                written = line(&mut out, origin, p, peers.of(&run, p));
+            }
+        });
+        written = written.and_then(|()| out.flush());
+        if over {
+            break;
+        }
+        std::thread::sleep(PERIOD);
+    }
+    trail.end();
+    if trail.lost() > 0 {
+        eprintln!(
+            "alcc: {} readings came faster than they could be written",
+            trail.lost()
+        );
+    }
+    match written {
+        // Whoever read us has enough.
+        Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
+        other => other.map(|()| ExitCode::SUCCESS).map_err(failed),
+    }
+}
+
+fn line(out: &mut impl Write, origin: Time, p: &Passed, peer: &str) -> std::io::Result<()> {
+    let bytes = |b: Option<Bytes>| b.map(|b| b.get().to_string()).unwrap_or_default();
+    let rate = |r: Option<Rate>| {
+        r.map(|r| format!("{:.3}", r.as_mbps_f64()))
+            .unwrap_or_default()
+    };
+    let ssthresh = p.ssthresh.map(|n| n.to_string()).unwrap_or_default();
+    writeln!(
+        out,
+        "{:.3},{},{},{peer},{},{},{},{},{},{ssthresh},{},{:.3},{:.3},{},{:.3}",
+        p.at.since(origin).as_millis_f64(),
+        p.pid,
+        p.id,
+        p.acked,
+        p.in_flight.get(),
+        p.unsent.get(),
+        bytes(p.window),
+        p.cwnd,
+        p.mss.get(),
+        p.rtt.as_millis_f64(),
+        p.min_rtt.as_millis_f64(),
+        rate(p.pacing),
+        p.delivery.as_mbps_f64(),
+    )
+}
+
+/// The other ends of connections, looked up once each.
+#[derive(Default)]
+struct Peers(BTreeMap<(u32, u64), String>);
+
+impl Peers {
+    fn of(&mut self, run: &Running, p: &Passed) -> &str {
+        let key = (p.pid, p.id);
+        if !self.0.contains_key(&key) {
+            if self.0.len() > 100_000 {
+                self.0.clear();
+            }
+            for c in run.report.connections() {
+                self.0.insert(
+                    (c.who.pid, c.who.id & 0xFFFF_FFFF),
+                    c.who.remote.to_string(),
+                );
+            }
+            // Over already, or not shown.
+            self.0.entry(key).or_default();
+        }
+        &self.0[&key]
+    }
+}

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Running `alcc run` and `alcc proxy`, found by a folder each in `$XDG_RUNTIME_DIR/alcc` or `/tmp/alcc-UID`.
+//!
+//! The folder has the process id as its name and holds the shared memory and a lock. Who runs holds the lock; a folder whose
+//! lock is free was left behind and is removed by whoever looks next.
+use crate::failure::Failure;
+use alcc_socket::Report;
+use nix::fcntl::{Flock, FlockArg};
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Our own entry; removed when dropped.
+pub(crate) struct Entry {
+    folder: PathBuf,
+    _lock: Flock<File>,
+}
+
+/// Another process's entry.
+pub(crate) struct Running {
+    /// Process id of the `alcc` that runs.
+    pub(crate) id: u32,
+    /// Its shared memory.
+    pub(crate) report: Report,
+    /// "run" or "proxy".
+    pub(crate) kind: String,
+    /// What it runs.
+    pub(crate) what: String,
+}
+
+/// Which run is meant: `--run` of every command.
+#[derive(clap::Args)]
+pub(crate) struct Which {
+    /// The process id of 'alcc run' or of a process under it; not needed if there is only one
+    #[arg(long, value_name = "PID")]
+    run: Option<u32>,
+}
+
+/// Where entries may be, ours first.
+fn places() -> Vec<PathBuf> {
+    let uid = nix::unistd::geteuid();
+    let session = std::env::var_os("XDG_RUNTIME_DIR")
+        .filter(|dir| !dir.is_empty())
+        .map(|dir| Path::new(&dir).join("alcc"));
+    session
+        .into_iter()
+        .chain([PathBuf::from(format!("/tmp/alcc-{uid}"))])
+        .collect()
+}
+
+/// The folder, made if it is not there. It must be ours alone: /tmp is everybody's.
+fn base(place: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(place) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+        _ => {}
+    }
+    let found = fs::symlink_metadata(place)?;
+    if found.is_dir() && found.uid() == nix::unistd::geteuid().as_raw() && found.mode() & 0o22 == 0
+    {
+        Ok(())
+    } else {
+        Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "it is not a folder of this user alone",
+        ))
+    }
+}
+
+fn lock(folder: &Path) -> io::Result<Flock<File>> {
+    let file = File::create(folder.join("lock"))?;
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| errno.into())
+}
+
+impl Entry {
+    /// An entry for this process and its shared memory. `kind` and `what` are for people who look.
+    pub(crate) fn new(kind: &str, what: &str) -> Result<(Self, Report), Failure> {
+        let mut why = String::new();
+        for place in places() {
+            match Self::at(&place, kind, what) {
+                Ok(made) => return Ok(made),
+                Err(e) => {
+                    let more = format!("{}: {e}", place.display());
+                    why = if why.is_empty() {
+                        more
+                    } else {
+                        format!("{why}; {more}")
+                    };
+                }
+            }
+        }
+        Err(Failure::usage(format!(
+            "make the shared memory in {why}; set XDG_RUNTIME_DIR to a folder of your own"
+        )))
+    }
+
+    fn at(place: &Path, kind: &str, what: &str) -> io::Result<(Self, Report)> {
+        base(place)?;
+        drop(live(place));
+        let id = std::process::id();
+        // Under another name until it is locked: whoever looks would take it for one that was left behind.
+        let hidden = nix::unistd::mkdtemp(&place.join(format!(".{id}-XXXXXX")))?;
+        // Two process-id namespaces may have the same number.
+        let names = (1..100).map(|n| place.join(format!("{id}.{n}")));
+        let folder = std::iter::once(place.join(id.to_string()))
+            .chain(names)
+            .find(|folder| !folder.exists())
+            .ok_or(io::ErrorKind::AlreadyExists)?;
+        let made = lock(&hidden).and_then(|lock| {
+            let report = Report::create(&hidden.join("report"))?;
+            report.describe(&format!("{kind}\n{what}"));
+            fs::rename(&hidden, &folder)?;
+            Ok((lock, report))
+        });
+        match made {
+            Ok((lock, report)) => Ok((
+                Self {
+                    folder,
+                    _lock: lock,
+                },
+                report,
+            )),
+            Err(e) => {
+                drop(fs::remove_dir_all(&hidden));
+                Err(e)
+            }
+        }
+    }
+
+    /// The shared memory's file.
+    pub(crate) fn report(&self) -> PathBuf {
+        self.folder.join("report")
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.folder));
+    }
+}
+
+/// Entries whose process runs; the others are removed.
+fn live(place: &Path) -> Vec<Running> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(id) = name
+            .to_str()
+            .and_then(|n| n.split('.').next()?.parse().ok())
+        else {
+            continue;
+        };
+        if lock(&entry.path()).is_ok() {
+            drop(fs::remove_dir_all(entry.path()));
+        } else if let Ok(report) = Report::attend(&entry.path().join("report")) {
+            let about = report.about();
+            let (kind, what) = about.split_once('\n').unwrap_or(("run", &about));
+            found.push(Running {
+                id,
+                kind: kind.to_owned(),
+                what: what.replace('\n', " "),
+                report,
+            });
+        }
+    }
+    found.sort_by_key(|run| run.id);
+    found
+}
+
+/// All that run, of this user.
+pub(crate) fn all() -> Vec<Running> {
+    let usable = places().into_iter().filter(|place| {
+        fs::symlink_metadata(place)
+            .is_ok_and(|m| m.is_dir() && m.uid() == nix::unistd::geteuid().as_raw())
+    });
+    usable.flat_map(|place| live(&place)).collect()
+}
+
+impl Which {
+    /// Those that are meant: one, or all.
+    pub(crate) fn some(&self) -> Result<Vec<Running>, Failure> {
+        let all = all();
+        if all.is_empty() {
+            let places: Vec<_> = places().iter().map(|p| p.display().to_string()).collect();
+            return Err(Failure::failed(format!(
+                "find a running 'alcc run': this user has none (looked in {})",
+                places.join(" and ")
+            )));
+        }
+        let Some(pid) = self.run else { return Ok(all) };
+        let family: Vec<u32> = ancestors(pid).collect();
+        let known: Vec<_> = all.iter().map(|run| run.id.to_string()).collect();
+        let one = all.into_iter().find(|run| family.contains(&run.id));
+        one.map(|run| vec![run]).ok_or_else(|| {
+            Failure::failed(format!(
+                "--run {pid}: that process is neither an 'alcc run' of this user nor under one; there are {}",
+                known.join(", ")
+            ))
+        })
+    }
+
+    /// The one that is meant.
+    pub(crate) fn one(&self) -> Result<Running, Failure> {
+        let mut some = self.some()?;
+        match some.pop() {
+            Some(run) if some.is_empty() => Ok(run),
+            last => {
+                let list: Vec<_> = some
+                    .iter()
+                    .chain(&last)
+                    .map(|run| format!("{} ({})", run.id, run.what))
+                    .collect();
+                Err(Failure::usage(format!(
+                    "several are running: say which by --run: {}",
+                    list.join(", ")
+                )))
+            }
+        }
+    }
+}
+
+/// A process, its parent, and so on.
+fn ancestors(pid: u32) -> impl Iterator<Item = u32> {
+    std::iter::successors(Some(pid), |pid| parent_of(*pid)).take(100)
+}
+
+/// The parent of a process; `None` if there is no such process.
+pub(crate) fn parent_of(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in parentheses, may contain anything.
+    let rest = stat.rsplit_once(')')?.1;
+    rest.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_found_while_it_lives_and_what_is_left_behind_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().join("alcc");
+        let (entry, ours) = Entry::at(&place, "run", "nginx -c x").unwrap();
+        let stale = place.join("4000001");
+        fs::create_dir(&stale).unwrap();
+        File::create(stale.join("lock")).unwrap();
+        drop(Report::create(&stale.join("report")).unwrap());
+        let found = live(&place);
+        assert_eq!(found.len(), 1);
+        assert_eq!(
+            (found[0].id, found[0].what.as_str()),
+            (std::process::id(), "nginx -c x")
+        );
+        assert!(!stale.exists());
+        ours.add(&alcc_socket::Totals {
+            processes: 2,
+            ..Default::default()
+        });
+        assert_eq!(found[0].report.totals().processes, 2);
+        drop(entry);
+        assert!(live(&place).is_empty());
+    }
+
+    #[test]
+    fn a_folder_of_others_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().join("open");
+        fs::create_dir(&place).unwrap();
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        fs::set_permissions(&place, open).unwrap();
+        assert!(Entry::at(&place, "run", "x").is_err());
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(dir.path(), &link).unwrap();
+        assert!(Entry::at(&link, "run", "x").is_err());
+    }
+
+    #[test]
+    fn a_process_has_ancestors() {
+        let ours: Vec<_> = ancestors(std::process::id()).collect();
+        assert!(ours.len() >= 2 && ours[1] == nix::unistd::getppid().as_raw().cast_unsigned());
+    }
+}

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The file that `alcc run`, the processes under it and `alcc ctl`, `top` and `log` map: where what stands, and how a
+//! record is read that another process may be writing.
+//!
+//! Nothing read from here is trusted: every number is clamped, every text checked. What is written once is never a reason
+//! to wait: a process may die in the middle of a record.
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"alccrep2");
+
+/// Offsets and sizes in words of 8 bytes.
+pub(crate) const COUNTERS: usize = 1;
+pub(crate) const COUNTERS_LEN: usize = 63;
+/// Process ids whose runtime failed: how many, then the first of them.
+pub(crate) const FAILED: usize = 64;
+pub(crate) const FAILED_LEN: usize = 64;
+/// What `alcc run` says of itself: length, then text.
+pub(crate) const ABOUT: usize = 128;
+pub(crate) const ABOUT_LEN: usize = 256;
+/// Orders of `alcc ctl`: a record of sequence, generation, length and text.
+pub(crate) const ORDERS: usize = 512;
+pub(crate) const ORDERS_LEN: usize = 1024;
+/// Counters by port and algorithm.
+pub(crate) const GROUPS: usize = 2048;
+pub(crate) const GROUP_LEN: usize = 64;
+pub(crate) const GROUPS_COUNT: usize = 64;
+/// One bit per slot: taken.
+pub(crate) const TAKEN: usize = 6144;
+pub(crate) const TAKEN_LEN: usize = SLOTS_COUNT / 64;
+/// Connections that found no slot.
+pub(crate) const NOT_SHOWN: usize = TAKEN + TAKEN_LEN;
+/// Until when (ns of the monotonic clock) readings go into the trail; then how many were written.
+pub(crate) const LEASE: usize = NOT_SHOWN + 1;
+pub(crate) const TRAIL_HEAD: usize = LEASE + 1;
+/// Records of connections.
+pub(crate) const SLOTS: usize = 8192;
+pub(crate) const SLOT_LEN: usize = 40;
+pub(crate) const SLOTS_COUNT: usize = 65_536;
+/// The last readings, for `alcc log`.
+pub(crate) const TRAIL: usize = SLOTS + SLOT_LEN * SLOTS_COUNT;
+pub(crate) const TRAIL_ENTRY: usize = 16;
+pub(crate) const TRAIL_COUNT: usize = 65_536;
+pub(crate) const WORDS: usize = TRAIL + TRAIL_ENTRY * TRAIL_COUNT;
+
+/// `MADV_POPULATE_WRITE` of linux/mman.h (Linux 5.14).
+const POPULATE_WRITE: libc::c_int = 23;
+const PAGE: usize = 4096;
+
+/// The mapping.
+pub(crate) struct Map {
+    base: NonNull<AtomicU64>,
+}
+
+// SAFETY: the memory is a shared mapping of atomics that lives as long as the value.
+unsafe impl Send for Map {}
+// SAFETY: as above.
+unsafe impl Sync for Map {}
+
+impl Map {
+    /// Gives the file its size, all zero, and sees to it that what everybody writes to has memory behind it: a full disk
+    /// must be an error here and not a signal later.
+    pub(crate) fn make(file: &File) -> io::Result<Self> {
+        file.set_len((WORDS * 8) as u64)?;
+        allocate(file, 0, SLOTS * 8)?;
+        let map = Self::of(file)?;
+        // A kernel that cannot be asked for the rest piece by piece gets it at once.
+        if !map.back(0, 1) {
+            allocate(file, SLOTS * 8, (TRAIL - SLOTS) * 8)?;
+        }
+        Ok(map)
+    }
+
+    /// Maps a file that [`Map::make`] made.
+    pub(crate) fn of(file: &File) -> io::Result<Self> {
+        if file.metadata()?.len() < (WORDS * 8) as u64 {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "not an alcc report: too short",
+            ));
+        }
+        // SAFETY: a fresh shared mapping of a file of at least that size, page-aligned, so aligned for u64.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                WORDS * 8,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the mapping just made; a refusal only makes core dumps larger.
+        unsafe { libc::madvise(base, WORDS * 8, libc::MADV_DONTDUMP) };
+        NonNull::new(base.cast())
+            .map(|base| Self { base })
+            .ok_or_else(io::Error::last_os_error)
+    }
+
+    pub(crate) fn word(&self, at: usize) -> &AtomicU64 {
+        &self.words(at, 1)[0]
+    }
+
+    /// `len` words from `at`.
+    pub(crate) fn words(&self, at: usize, len: usize) -> &[AtomicU64] {
+        assert!(at <= WORDS && len <= WORDS - at, "outside the mapping");
+        // SAFETY: inside the mapping, which is as long as `self`; atomics may be shared with other processes.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(at), len) }
+    }
+
+    /// Makes sure that these words can be written without a signal. False if the disk is full or the kernel too old to say.
+    pub(crate) fn back(&self, at: usize, len: usize) -> bool {
+        let words = self.words(at, len);
+        let from = words.as_ptr() as usize / PAGE * PAGE;
+        let to = words.as_ptr_range().end as usize;
+        // SAFETY: whole pages of the mapping; the call changes no content.
+        unsafe { libc::madvise(from as *mut _, to - from, POPULATE_WRITE) == 0 }
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        // SAFETY: unmaps what `of` mapped; nobody can hold a reference any more.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), WORDS * 8) };
+    }
+}
+
+/// Memory or disk for a part of the file.
+pub(crate) fn allocate(file: &File, from: usize, len: usize) -> io::Result<()> {
+    // SAFETY: a descriptor and two numbers.
+    match unsafe { libc::posix_fallocate(file.as_raw_fd(), from as _, len as _) } {
+        0 => Ok(()),
+        errno => Err(io::Error::from_raw_os_error(errno)),
+    }
+}
+
+/// Writes a record whose first word is its sequence: odd while it is being written. One writer at a time.
+pub(crate) fn publish(record: &[AtomicU64], write: impl FnOnce(&[AtomicU64])) {
+    let Some((sequence, fields)) = record.split_first() else {
+        return;
+    };
+    let odd = sequence.load(Ordering::Relaxed) | 1;
+    sequence.store(odd, Ordering::Relaxed);
+    fence(Ordering::Release);
+    write(fields);
+    sequence.store(odd.wrapping_add(1), Ordering::Release);
+}
+
+/// Copies a record, without its sequence; `None` if its writer is always in the way, or died in the middle.
+pub(crate) fn snapshot<const N: usize>(record: &[AtomicU64]) -> Option<[u64; N]> {
+    let (sequence, fields) = record.split_first()?;
+    for _ in 0..100 {
+        let before = sequence.load(Ordering::Acquire);
+        if before % 2 == 0 {
+            let mut copy = [0; N];
+            for (to, from) in copy.iter_mut().zip(fields) {
+                *to = from.load(Ordering::Relaxed);
+            }
+            fence(Ordering::Acquire);
+            if sequence.load(Ordering::Relaxed) == before {
+                return Some(copy);
+            }
+        }
+        std::hint::spin_loop();
+    }
+    None
+}
+
+pub(crate) fn set(word: &AtomicU64, value: u64) {
+    word.store(value, Ordering::Relaxed);
+}
+
+/// Text into words, cut where it does not fit, padded with zero bytes.
+pub(crate) fn put_text(words: &[AtomicU64], text: &str) {
+    let mut bytes = text.bytes();
+    for word in words {
+        let mut eight = [0; 8];
+        eight.iter_mut().zip(&mut bytes).for_each(|(to, b)| *to = b);
+        set(word, u64::from_le_bytes(eight));
+    }
+}
+
+/// Text out of words, up to the first zero byte. What is no printable text becomes a question mark.
+pub(crate) fn get_text(words: &[u64]) -> String {
+    let bytes: Vec<u8> = words
+        .iter()
+        .flat_map(|w| w.to_le_bytes())
+        .take_while(|b| *b != 0)
+        .collect();
+    let text = String::from_utf8_lossy(&bytes);
+    text.chars()
+        .map(|c| {
+            if c == '\u{fffd}' || (c.is_control() && c != '\n') {
+                '?'
+            } else {
+                c
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_do_not_overlap() {
+        assert!(COUNTERS + COUNTERS_LEN <= FAILED && FAILED + FAILED_LEN <= ABOUT);
+        assert!(ABOUT + ABOUT_LEN <= ORDERS && ORDERS + ORDERS_LEN + 3 <= GROUPS);
+        assert!(GROUPS + GROUP_LEN * GROUPS_COUNT <= TAKEN && TRAIL_HEAD < SLOTS);
+    }
+
+    #[test]
+    fn a_record_is_whole_or_not_read() {
+        let record: Vec<AtomicU64> = (0..9).map(|_| AtomicU64::new(0)).collect();
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for n in 0..200_000u64 {
+                    publish(&record, |fields| fields.iter().for_each(|f| set(f, n)));
+                }
+            });
+            while !writer.is_finished() {
+                if let Some(copy) = snapshot::<8>(&record) {
+                    assert!(copy.iter().all(|n| *n == copy[0]), "{copy:?}");
+                }
+            }
+        });
+        assert_eq!(snapshot::<8>(&record), Some([199_999; 8]));
+        // Its writer died in the middle; the next one goes on.
+        record[0].store(7, Ordering::Relaxed);
+        assert_eq!(snapshot::<8>(&record), None);
+        publish(&record, |fields| set(&fields[0], 1));
+        assert!(snapshot::<8>(&record).is_some());
+    }
+
+    #[test]
+    fn text_is_cut_and_cleaned() {
+        let words: Vec<AtomicU64> = (0..2).map(|_| AtomicU64::new(0)).collect();
+        let read = || {
+            get_text(&[
+                words[0].load(Ordering::Relaxed),
+                words[1].load(Ordering::Relaxed),
+            ])
+        };
+        put_text(&words, "copa:delta=0.5");
+        assert_eq!(read(), "copa:delta=0.5");
+        put_text(&words, "a text that is too long");
+        assert_eq!(read(), "a text that is t");
+        set(&words[0], u64::from_le_bytes(*b"\x1b[2J\xff\0\0\0"));
+        assert_eq!(read(), "?[2J?");
+    }
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the world outside sees of one connection: its place in the table, its group's counters, and its readings for
+//! `alcc log`. Without a report all of it is nothing.
+use crate::groups::{self, GroupId, GroupTotals};
+use crate::kernel::Reading;
+use crate::report::Report;
+use crate::status::{Identity, Slot, State, Status};
+use crate::trail::{self, Passed};
+use alcc_flow::{Counters, OverTcp};
+use alcc_units::{Bytes, Rate, Time};
+use std::sync::Arc;
+
+/// One connection as others see it. The default is one that nobody sees.
+#[derive(Default)]
+pub(crate) struct Shown {
+    to: Option<To>,
+    /// What passed, over all the algorithms that were in charge.
+    bytes: u64,
+    gate_closed: u64,
+    retransmits: u64,
+    acked: u64,
+    last: Option<Status>,
+}
+
+struct To {
+    report: Arc<Report>,
+    slot: Option<Slot>,
+    group: GroupId,
+    pid: u32,
+    id: u64,
+    port: u16,
+}
+
+impl Shown {
+    /// A connection taken under control, on which `reading` was read.
+    pub(crate) fn new(report: Option<&Arc<Report>>, who: &Identity, reading: &Reading) -> Self {
+        let to = report.map(|report| {
+            let port = if who.outbound {
+                who.remote.port()
+            } else {
+                who.local.port()
+            };
+            let group = groups::find(report, port, &who.algorithm);
+            let one = GroupTotals {
+                connections: 1,
+                ..GroupTotals::default()
+            };
+            groups::add(report, group, &one);
+            To {
+                report: Arc::clone(report),
+                slot: Slot::take(report, who),
+                group,
+                pid: who.pid,
+                id: who.id,
+                port,
+            }
+        });
+        Self {
+            to,
+            retransmits: reading.progress.retransmits,
+            acked: reading.progress.acked,
+            ..Self::default()
+        }
+    }
+
+    /// Another algorithm is in charge.
+    pub(crate) fn algorithm(&mut self, name: &str) {
+        if let Some(to) = &mut self.to {
+            to.group = groups::find(&to.report, to.port, name);
+            if let Some(slot) = &to.slot {
+                slot.algorithm(name);
+            }
+        }
+    }
+
+    /// So much passed since the last call.
+    pub(crate) fn passed(&mut self, more: &Counters) {
+        self.bytes += more.bytes;
+        self.gate_closed += more.gate_closed;
+        if let Some(to) = &self.to {
+            let more = GroupTotals {
+                bytes: more.bytes,
+                gate_closed: more.gate_closed,
+                ..GroupTotals::default()
+            };
+            groups::add(&to.report, to.group, &more);
+        }
+    }
+
+    /// A reading, after the algorithm has acted on it.
+    pub(crate) fn reading(&mut self, now: Time, reading: &Reading, flow: &OverTcp, order: u64) {
+        let Some(to) = &self.to else { return };
+        let (tcp, rtt, allowance) = (&reading.progress, flow.rtt(), flow.allowance());
+        let status = Status {
+            state: State::Controlled,
+            resting: flow.is_idle(),
+            generation: order,
+            updated: now,
+            cwnd: reading.cwnd,
+            ssthresh: reading.ssthresh,
+            mss: tcp.mss,
+            window: (allowance.window != Bytes::MAX).then_some(allowance.window),
+            in_flight: flow.in_flight(),
+            rtt: rtt.latest,
+            smoothed: rtt.smoothed,
+            min_rtt: rtt.min,
+            pacing: allowance.rate.filter(|rate| *rate != Rate::MAX),
+            delivery: reading.delivery,
+            bytes: self.bytes,
+            gate_closed: self.gate_closed,
+            retransmits: tcp.retransmits,
+        };
+        if let Some(slot) = &to.slot {
+            slot.update(&status);
+        }
+        let more = GroupTotals {
+            retransmits: tcp.retransmits.saturating_sub(self.retransmits),
+            readings: 1,
+            ..GroupTotals::default()
+        };
+        groups::add(&to.report, to.group, &more);
+        if tcp.acked > self.acked && !rtt.latest.is_zero() {
+            groups::observe(&to.report, to.group, rtt.latest, status.queueing());
+        }
+        if trail::wanted(&to.report, now) {
+            let passed = Passed {
+                at: now,
+                pid: to.pid,
+                id: to.id,
+                acked: tcp.acked,
+                in_flight: status.in_flight,
+                unsent: tcp.unsent,
+                window: status.window,
+                cwnd: status.cwnd,
+                ssthresh: status.ssthresh,
+                mss: tcp.mss,
+                rtt: status.rtt,
+                min_rtt: status.min_rtt,
+                pacing: status.pacing,
+                delivery: status.delivery,
+            };
+            trail::write(&to.report, &passed);
+        }
+        (self.retransmits, self.acked, self.last) = (tcp.retransmits, tcp.acked, Some(status));
+    }
+
+    /// Plain TCP from now on, or under control again.
+    pub(crate) fn state(&mut self, now: Time, state: State, order: u64) {
+        let none = Status {
+            state,
+            resting: true,
+            generation: order,
+            updated: now,
+            cwnd: 0,
+            ssthresh: None,
+            mss: Bytes::ZERO,
+            window: None,
+            in_flight: Bytes::ZERO,
+            rtt: alcc_units::Span::ZERO,
+            smoothed: alcc_units::Span::ZERO,
+            min_rtt: alcc_units::Span::ZERO,
+            pacing: None,
+            delivery: Rate::ZERO,
+            bytes: self.bytes,
+            gate_closed: self.gate_closed,
+            retransmits: self.retransmits,
+        };
+        let status = Status {
+            state,
+            generation: order,
+            updated: now,
+            bytes: self.bytes,
+            gate_closed: self.gate_closed,
+            ..self.last.unwrap_or(none)
+        };
+        if let Some(slot) = self.to.as_ref().and_then(|to| to.slot.as_ref()) {
+            slot.update(&status);
+        }
+        self.last = Some(status);
+    }
+
+    /// The connection is over: its place is free.
+    pub(crate) fn end(&mut self) {
+        if let Some(to) = &mut self.to {
+            to.slot = None;
+        }
+    }
+}

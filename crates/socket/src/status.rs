@@ -1,0 +1,480 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The table of connections: what `alcc top` shows and what the search for uncontrolled ones compares with.
+use crate::report::Report;
+use crate::shared::{
+    self, SLOT_LEN, SLOTS, SLOTS_COUNT, TAKEN, TAKEN_LEN, get_text, put_text, set,
+};
+use crate::{Enforcement, Feedback};
+use alcc_units::{Bytes, Rate, Span, Time};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What a connection is to us.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// The algorithm decides.
+    Controlled,
+    /// Switched off by `alcc ctl`: plain TCP.
+    Off,
+    /// The runtime of its process failed: plain TCP.
+    Failed,
+}
+
+/// Who a connection is: known when it is taken under control.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Identity {
+    /// The process.
+    pub pid: u32,
+    /// Its number within the process.
+    pub id: u64,
+    /// The kernel's number of the socket (`SO_COOKIE`).
+    pub cookie: u64,
+    /// When it was taken under control.
+    pub started: Time,
+    /// Our end.
+    pub local: SocketAddr,
+    /// The other end.
+    pub remote: SocketAddr,
+    /// Opened by the program, not accepted.
+    pub outbound: bool,
+    /// The algorithm with its options.
+    pub algorithm: String,
+    /// How acknowledgements are learned.
+    pub feedback: &'static str,
+    /// How the limit is kept.
+    pub enforcement: &'static str,
+}
+
+/// How a connection was doing at its last reading.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Status {
+    /// What it is to us.
+    pub state: State,
+    /// Nothing in flight: it is read again after its next write.
+    pub resting: bool,
+    /// Of the orders of `alcc ctl`, the last that it followed.
+    pub generation: u64,
+    /// When this was written.
+    pub updated: Time,
+    /// The kernel's congestion window, segments.
+    pub cwnd: u64,
+    /// The kernel's slow-start threshold, segments; `None` if it has not been set.
+    pub ssthresh: Option<u64>,
+    /// Segment size.
+    pub mss: Bytes,
+    /// The algorithm's window; `None` if it has none.
+    pub window: Option<Bytes>,
+    /// Written and not acknowledged.
+    pub in_flight: Bytes,
+    /// Newest RTT sample.
+    pub rtt: Span,
+    /// Smoothed RTT.
+    pub smoothed: Span,
+    /// Smallest RTT.
+    pub min_rtt: Span,
+    /// The algorithm's pacing rate; `None` if it has none.
+    pub pacing: Option<Rate>,
+    /// The kernel's estimate of the delivery rate.
+    pub delivery: Rate,
+    /// Bytes that passed under control.
+    pub bytes: u64,
+    /// How often a write was refused or cut short.
+    pub gate_closed: u64,
+    /// Segments sent again.
+    pub retransmits: u64,
+}
+
+impl Status {
+    /// RTT above the smallest: what stands in queues.
+    pub fn queueing(&self) -> Span {
+        self.rtt.saturating_sub(self.min_rtt)
+    }
+}
+
+/// A connection in the table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Record {
+    /// Who it is.
+    pub who: Identity,
+    /// How it is doing.
+    pub now: Status,
+}
+
+/// A connection's place in the table; given back when dropped in the process that took it.
+pub(crate) struct Slot {
+    report: Arc<Report>,
+    index: usize,
+    owner: u64,
+}
+
+const ADDRESS: usize = 2;
+
+// Words of a slot after its sequence. What comes before STATUS is written once.
+const OWNER: usize = 0;
+const NUMBER: usize = 1;
+const COOKIE: usize = 2;
+const STARTED: usize = 3;
+const LOCAL: usize = 4;
+const REMOTE: usize = LOCAL + ADDRESS;
+const PORTS: usize = REMOTE + ADDRESS;
+const NAMES: usize = 9;
+const ALGORITHM: usize = 10;
+const ALGORITHM_LEN: usize = 6;
+const STATUS: usize = ALGORITHM + ALGORITHM_LEN;
+const FIELDS: usize = SLOT_LEN - 1;
+
+impl Slot {
+    /// Takes a free slot. `None`: the table is full, or there is no memory for more of it; then the connection is counted as
+    /// not shown.
+    pub(crate) fn take(report: &Arc<Report>, who: &Identity) -> Option<Self> {
+        let Some(index) = claim(report) else {
+            report
+                .map()
+                .word(shared::NOT_SHOWN)
+                .fetch_add(1, Ordering::Relaxed);
+            return None;
+        };
+        // Twice the same number within a process would be two connections at the same nanosecond.
+        let owner = u64::from(who.pid) << 32 | (who.started.as_nanos() & 0xFFFF_FFFF);
+        let slot = Self {
+            report: Arc::clone(report),
+            index,
+            owner,
+        };
+        slot.identify(who);
+        Some(slot)
+    }
+
+    fn words(&self) -> &[std::sync::atomic::AtomicU64] {
+        words(&self.report, self.index)
+    }
+
+    /// Still ours: a supervisor that took us for dead may have given it away.
+    fn is_ours(&self) -> bool {
+        self.words()[1 + OWNER].load(Ordering::Relaxed) == self.owner
+    }
+
+    fn identify(&self, who: &Identity) {
+        shared::publish(self.words(), |w| {
+            set(&w[OWNER], self.owner);
+            set(&w[NUMBER], who.id << 1 | u64::from(who.outbound));
+            set(&w[COOKIE], who.cookie);
+            set(&w[STARTED], who.started.as_nanos());
+            for (at, end) in [(LOCAL, who.local), (REMOTE, who.remote)] {
+                let bits = match end.ip() {
+                    IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
+                    IpAddr::V6(v6) => v6.to_bits(),
+                };
+                set(&w[at], (bits >> 64) as u64);
+                set(&w[at + 1], bits as u64);
+            }
+            let ports = u64::from(who.local.port()) << 16 | u64::from(who.remote.port());
+            set(&w[PORTS], ports);
+            let feedback = Feedback::ALL.iter().position(|f| f.name == who.feedback);
+            let enforcement = Enforcement::ALL
+                .iter()
+                .position(|e| e.name == who.enforcement);
+            let place = |found: Option<usize>| found.unwrap_or(0xFF) as u64;
+            set(&w[NAMES], place(feedback) << 8 | place(enforcement));
+            put_text(&w[ALGORITHM..][..ALGORITHM_LEN], &who.algorithm);
+            w[STATUS..].iter().for_each(|word| set(word, 0));
+        });
+    }
+
+    /// Another algorithm is in charge.
+    pub(crate) fn algorithm(&self, name: &str) {
+        if self.is_ours() {
+            shared::publish(self.words(), |w| {
+                put_text(&w[ALGORITHM..][..ALGORITHM_LEN], name);
+            });
+        }
+    }
+
+    /// How the connection is doing. Called with the connection locked: some twenty stores.
+    pub(crate) fn update(&self, now: &Status) {
+        if !self.is_ours() {
+            return;
+        }
+        let limit = |value: Option<u64>| value.unwrap_or(u64::MAX);
+        let state = match now.state {
+            State::Controlled => 0,
+            State::Off => 1,
+            State::Failed => 2,
+        };
+        shared::publish(self.words(), |w| {
+            let values = [
+                state << 1 | u64::from(now.resting),
+                now.generation,
+                now.updated.as_nanos(),
+                now.cwnd,
+                limit(now.ssthresh),
+                now.mss.get(),
+                limit(now.window.map(Bytes::get)),
+                now.in_flight.get(),
+                now.rtt.as_nanos(),
+                now.smoothed.as_nanos(),
+                now.min_rtt.as_nanos(),
+                limit(now.pacing.map(Rate::as_bps)),
+                now.delivery.as_bps(),
+                now.bytes,
+                now.gate_closed,
+                now.retransmits,
+            ];
+            w[STATUS..].iter().zip(values).for_each(|(w, v)| set(w, v));
+        });
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        // A child has a copy of its parent's slots.
+        if self.owner >> 32 == u64::from(std::process::id()) && self.is_ours() {
+            free(&self.report, self.index);
+        }
+    }
+}
+
+fn words(report: &Report, index: usize) -> &[std::sync::atomic::AtomicU64] {
+    report.map().words(SLOTS + index * SLOT_LEN, SLOT_LEN)
+}
+
+/// The lowest free slot, so that few pages are ever touched.
+fn claim(report: &Report) -> Option<usize> {
+    for (i, word) in report.map().words(TAKEN, TAKEN_LEN).iter().enumerate() {
+        let mut taken = word.load(Ordering::Relaxed);
+        while taken != u64::MAX {
+            let bit = taken.trailing_ones();
+            match word.compare_exchange_weak(
+                taken,
+                taken | 1 << bit,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => {
+                    let index = i * 64 + bit as usize;
+                    if report.backed(SLOTS + index * SLOT_LEN, SLOT_LEN) {
+                        return Some(index);
+                    }
+                    word.fetch_and(!(1 << bit), Ordering::Release);
+                    return None;
+                }
+                Err(now) => taken = now,
+            }
+        }
+    }
+    None
+}
+
+/// The owner goes first: between a claim and the first record a slot must not look like that of its last owner.
+fn free(report: &Report, index: usize) {
+    shared::publish(words(report, index), |w| set(&w[OWNER], 0));
+    report
+        .map()
+        .word(TAKEN + index / 64)
+        .fetch_and(!(1 << (index % 64)), Ordering::Release);
+}
+
+fn taken(report: &Report) -> impl Iterator<Item = usize> {
+    let bits = report.map().words(TAKEN, TAKEN_LEN).iter().enumerate();
+    bits.flat_map(|(i, word)| {
+        let word = word.load(Ordering::Acquire);
+        (0..64)
+            .filter(move |bit| word >> bit & 1 == 1)
+            .map(move |bit| i * 64 + bit)
+    })
+    .take(SLOTS_COUNT)
+}
+
+/// Every connection in the table.
+pub(crate) fn records(report: &Report) -> Vec<Record> {
+    taken(report)
+        .filter_map(|index| shared::snapshot(words(report, index)))
+        .filter_map(|fields| record(&fields))
+        .collect()
+}
+
+/// Frees the slots of processes that are gone. How many.
+pub(crate) fn reclaim(report: &Report, alive: impl Fn(u32) -> bool) -> usize {
+    let mut freed = 0;
+    for index in taken(report) {
+        let owner = words(report, index)[1 + OWNER].load(Ordering::Relaxed);
+        if owner != 0 && !alive((owner >> 32) as u32) {
+            free(report, index);
+            freed += 1;
+        }
+    }
+    freed
+}
+
+fn record(w: &[u64; FIELDS]) -> Option<Record> {
+    if w[OWNER] == 0 {
+        return None;
+    }
+    let end = |at: usize, port: u64| {
+        let ip = Ipv6Addr::from_bits(u128::from(w[at]) << 64 | u128::from(w[at + 1]));
+        SocketAddr::new(IpAddr::V6(ip).to_canonical(), port as u16)
+    };
+    let place = |shift: u32| (w[NAMES] >> shift & 0xFF) as usize;
+    let limit = |value: u64| (value != u64::MAX).then_some(value);
+    let s = &w[STATUS..];
+    Some(Record {
+        who: Identity {
+            pid: (w[OWNER] >> 32) as u32,
+            id: w[NUMBER] >> 1,
+            cookie: w[COOKIE],
+            started: Time::from_nanos(w[STARTED]),
+            local: end(LOCAL, w[PORTS] >> 16),
+            remote: end(REMOTE, w[PORTS]),
+            outbound: w[NUMBER] & 1 == 1,
+            algorithm: get_text(&w[ALGORITHM..][..ALGORITHM_LEN]),
+            feedback: Feedback::ALL.get(place(8)).map_or("?", |f| f.name),
+            enforcement: Enforcement::ALL.get(place(0)).map_or("?", |e| e.name),
+        },
+        now: Status {
+            state: match s[0] >> 1 {
+                0 => State::Controlled,
+                1 => State::Off,
+                _ => State::Failed,
+            },
+            resting: s[0] & 1 == 1,
+            generation: s[1],
+            updated: Time::from_nanos(s[2]),
+            cwnd: s[3],
+            ssthresh: limit(s[4]),
+            mss: Bytes::new(s[5]),
+            window: limit(s[6]).map(Bytes::new),
+            in_flight: Bytes::new(s[7]),
+            rtt: Span::from_nanos(s[8]),
+            smoothed: Span::from_nanos(s[9]),
+            min_rtt: Span::from_nanos(s[10]),
+            pacing: limit(s[11]).map(Rate::bps),
+            delivery: Rate::bps(s[12]),
+            bytes: s[13],
+            gate_closed: s[14],
+            retransmits: s[15],
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::Scratch;
+
+    pub(super) fn who(id: u64) -> Identity {
+        Identity {
+            pid: std::process::id(),
+            id,
+            cookie: 100 + id,
+            started: Time::from_millis(5 + id),
+            local: "192.0.2.1:443".parse().unwrap(),
+            remote: "[2001:db8::7]:50000".parse().unwrap(),
+            outbound: false,
+            algorithm: "fixed:window=7".to_owned(),
+            feedback: Feedback::ALL[0].name,
+            enforcement: Enforcement::ALL[0].name,
+        }
+    }
+
+    fn status() -> Status {
+        Status {
+            state: State::Off,
+            resting: true,
+            generation: 3,
+            updated: Time::from_millis(9),
+            cwnd: 10,
+            ssthresh: None,
+            mss: Bytes::new(1448),
+            window: Some(Bytes::new(7 * 1448)),
+            in_flight: Bytes::new(1448),
+            rtt: Span::from_millis(50),
+            smoothed: Span::from_millis(45),
+            min_rtt: Span::from_millis(40),
+            pacing: None,
+            delivery: Rate::mbps(3),
+            bytes: 1 << 40,
+            gate_closed: 12,
+            retransmits: 2,
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_by_another_view() {
+        let scratch = Scratch::new();
+        let (ours, theirs) = (Arc::new(scratch.create()), scratch.open());
+        let slot = Slot::take(&ours, &who(1)).unwrap();
+        slot.update(&status());
+        let expected = Record {
+            who: who(1),
+            now: status(),
+        };
+        assert_eq!(theirs.connections(), [expected.clone()]);
+        assert_eq!(expected.now.queueing(), Span::from_millis(10));
+        slot.algorithm("copa");
+        assert_eq!(theirs.connections()[0].who.algorithm, "copa");
+        drop(slot);
+        assert_eq!(theirs.connections(), []);
+    }
+
+    #[test]
+    fn slots_are_given_back_and_those_of_the_dead_are_reclaimed() {
+        let scratch = Scratch::new();
+        let report = Arc::new(scratch.create());
+        for round in 0..3 {
+            let slots: Vec<_> = (0..500)
+                .map(|id| Slot::take(&report, &who(id)).unwrap())
+                .collect();
+            assert_eq!(report.connections().len(), 500, "{round}");
+            assert!(slots.iter().all(|s| s.index < 500), "the lowest come first");
+        }
+        let dead = Identity {
+            pid: u32::MAX - 1,
+            ..who(3)
+        };
+        let theirs = Slot::take(&report, &dead).unwrap();
+        let ours = Slot::take(&report, &who(4)).unwrap();
+        let us = std::process::id();
+        assert_eq!(reclaim(&report, |pid| pid == us), 1);
+        assert_eq!(report.connections().len(), 1);
+        // Taken for dead by mistake: it writes no more into what may be another's.
+        let other = Slot::take(&report, &who(5)).unwrap();
+        assert_eq!(other.index, theirs.index);
+        theirs.update(&status());
+        assert_eq!(report.connections()[0].now.bytes, 0);
+        drop((ours, other));
+    }
+
+    #[test]
+    fn a_full_table_counts_those_it_does_not_show() {
+        let scratch = Scratch::new();
+        let report = Arc::new(scratch.create());
+        report
+            .map()
+            .words(TAKEN, TAKEN_LEN)
+            .iter()
+            .for_each(|w| set(w, u64::MAX));
+        assert!(Slot::take(&report, &who(1)).is_none());
+        assert_eq!(report.not_shown(), 1);
+    }
+
+    #[test]
+    fn hostile_content_is_read_without_harm() {
+        let scratch = Scratch::new();
+        let report = Arc::new(scratch.create());
+        let mut rng = alcc_units::Rng::new(1);
+        for _ in 0..20 {
+            for at in 1..SLOTS + 200 * SLOT_LEN {
+                set(report.map().word(at), rng.next_u64());
+            }
+            for record in report.connections() {
+                assert!(!record.who.algorithm.contains('\u{1b}'));
+            }
+            report.groups();
+            report.orders();
+            report.about();
+            report.failed();
+            reclaim(&report, |pid| pid % 2 == 0);
+        }
+    }
+}
