@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn groups_are_found_again_and_the_rest_shares_the_last() {
-        assert!(DELAY + BUCKETS < GROUP_LEN);
+        const { assert!(DELAY + BUCKETS < GROUP_LEN) };
         let scratch = Scratch::new();
         let report = scratch.create();
         let a = find(&report, 443, "verus");

