@@ -144,11 +144,7 @@ fn settings(args: &Args) -> Result<Settings, Failure> {
 }
 
 /// Pacing alone needs an algorithm that has a rate.
-fn check_pacing(
-    triple: &Triple,
-    registry: &Registry,
-    spec: &Spec,
-) -> Result<(), Failure> {
+fn check_pacing(triple: &Triple, registry: &Registry, spec: &Spec) -> Result<(), Failure> {
     if triple.enforcement.gate || paces(registry, spec)? {
         return Ok(());
     }
