@@ -190,10 +190,16 @@ pub unsafe extern "C" fn alcc_send(
                 Wait::Yes(send_timeout(fd).map(|limit| Duration::from_nanos(limit.as_nanos())))
             }
         };
-        stream
-            .send_as(bytes, &mut wait)
-            .map(|n| n as ssize_t)
-            .map_err(|why| errno_of(&why))
+        match stream.send_as(bytes, &mut wait) {
+            Ok(n) => Ok(n as ssize_t),
+            Err(why) if why.raw_os_error() == Some(libc::EBADF) => {
+                // Closed behind our back: whatever has the number now.
+                forget(fd);
+                // SAFETY: the caller's arguments.
+                plain(unsafe { libc::send(fd, buf, len, send_flags | libc::MSG_NOSIGNAL) })
+            }
+            Err(why) => Err(errno_of(&why)),
+        }
     })
 }
 

@@ -16,7 +16,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("emu", &["units", "link", "trace"]),
     ("socket", &["units", "cc", "flow"]),
     ("preload", &["units", "cc", "flow", "socket", "plugin"]),
-    ("capi", &["units", "cc", "socket", "plugin"]),
+    // `emu` and `link` for its tests.
+    ("capi", &["units", "cc", "socket", "plugin", "emu", "link"]),
     ("proxy", &["cc", "socket"]),
     (
         "lab",

@@ -37,6 +37,8 @@ pub(super) struct Link {
 
 pub(super) struct Inner {
     fd: Option<OwnedFd>,
+    /// The kernel's number of the socket: a descriptor that the program closed behind our back may be another one by now.
+    cookie: Option<u64>,
     cc: String,
     enforcement: Enforcement,
     flow: OverTcp,
@@ -87,6 +89,7 @@ impl Link {
         let inner = Inner {
             // SAFETY: the caller owns it and gives it to us.
             fd: Some(unsafe { OwnedFd::from_raw_fd(fd) }),
+            cookie: kernel::cookie(fd),
             cc,
             enforcement,
             flow,
@@ -123,6 +126,10 @@ impl Link {
     pub(super) fn put(self: &Arc<Self>, runtime: &Runtime, bytes: &[u8]) -> Result<usize, c_int> {
         let inner = &mut *self.lock();
         inner.check()?;
+        // A stream at rest is looked at again: nobody else would notice.
+        if !self.active.load(Ordering::Acquire) && inner.is_gone() {
+            return Err(libc::EBADF);
+        }
         let now = kernel::now();
         let mut taken = 0;
         if inner.queue.len() == 0 && !inner.is_shut() {
@@ -190,6 +197,7 @@ impl Link {
         let now = kernel::now();
         let fault = runtime.settings_fault();
         let reading = runtime.reading();
+        inner.is_gone();
         inner.guarded(|inner| {
             assert!(fault.is_none_or(|n| reading < n), "fault asked for");
             inner.read(now, log, self.id);
@@ -320,6 +328,17 @@ impl Inner {
                 Stamps::disable(fd);
             }
         }
+    }
+
+    /// True, and forgotten, if the descriptor is not the socket any more.
+    fn is_gone(&mut self) -> bool {
+        let gone = self
+            .raw()
+            .is_some_and(|fd| kernel::cookie(fd) != self.cookie);
+        if gone {
+            self.forget();
+        }
+        gone
     }
 
     /// The algorithm holds bytes back.
