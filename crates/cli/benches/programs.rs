@@ -84,7 +84,7 @@ fn measure(recipe: &Recipe, link: &Link, cc: &str, window: Duration) -> Result<R
 
     let helpers = place.help(recipe);
     let mut server = place.start(recipe, Some(&["--cc", cc, "--under", "cubic"]), "large");
-    let client = recipe.fetch.map(|fetch| {
+    let client = recipe.fetch.as_ref().map(|fetch| {
         Process::start(
             &place.inside,
             place.script(fetch, "large", patience * 12),

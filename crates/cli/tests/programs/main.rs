@@ -82,6 +82,7 @@ programs! {
     vsftpd
     rsync_daemon
     sshd
+    sshd_for_a_user
     iperf3
     curl_upload
 }
@@ -106,6 +107,46 @@ impl Run {
         assert_eq!(self.status, plain.status, "{self:#?} {plain:#?}");
         assert!(self.took < Duration::from_secs(60), "{self:#?}");
     }
+}
+
+/// Several connections in every process and thread at once, beside each other on a link.
+fn check_together(names: &[&str]) {
+    for (name, recipe) in recipes::ALL.iter().filter(|(name, _)| names.contains(name)) {
+        let recipe = recipe().for_clients(8);
+        if place::lacking(&recipe) {
+            continue;
+        }
+        let place = Place::new();
+        let hash = place.file("medium", 500_000);
+        let run = Run::of(&place, &recipe, Some("verus"), "medium");
+        println!("{name}");
+        run.assert_arrived(&hash, recipe.copies);
+        run.assert_controlled(500_000 * recipe.copies);
+    }
+}
+
+#[test]
+fn eight_clients_at_once_of_servers_with_threads_or_processes() {
+    check_together(&[
+        "nginx",
+        "apache_event",
+        "apache_prefork",
+        "haproxy",
+        "haproxy_splicing",
+        "vsftpd",
+    ]);
+}
+
+#[test]
+fn eight_clients_at_once_of_others() {
+    check_together(&[
+        "lighttpd",
+        "python_http_server",
+        "python_asyncio",
+        "gunicorn",
+        "gunicorn_threads",
+        "node",
+    ]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The table: how each program is configured and started, and how one fetches from it. Nothing is tuned for us.
 use crate::place::{PORT, Place, deps, find, the};
+use std::borrow::Cow;
 use std::process::Command;
 
 /// One program.
@@ -15,7 +16,7 @@ pub(crate) struct Recipe {
     pub(crate) program: fn(&Place, &str) -> Command,
     /// What the client does, and prints the hash of what it got; `None` if the program transfers by itself to a helper, which writes `got`.
     /// `$S` is the server, `$F` the file, `$D` the folder of everything.
-    pub(crate) fetch: Option<&'static str>,
+    pub(crate) fetch: Option<Cow<'static, str>>,
     /// How often `fetch` fetches the file.
     pub(crate) copies: usize,
     /// What has to run beside it, at the client's side or not, and the port by which it is ready.
@@ -32,11 +33,22 @@ const WEB: Recipe = Recipe {
     root: false,
     options: &[],
     program: |_, _| Command::new("false"),
-    fetch: Some(CURL),
+    fetch: Some(Cow::Borrowed(CURL)),
     copies: 1,
     helpers: |_| Vec::new(),
     mounts: None,
 };
+
+impl Recipe {
+    /// The same with so many clients at once, each of which does all of `fetch`.
+    pub(crate) fn for_clients(mut self, clients: usize) -> Self {
+        self.fetch = self
+            .fetch
+            .map(|one| format!("for i in $(seq {clients}); do ( {one} ) & done; wait").into());
+        self.copies *= clients;
+        self
+    }
+}
 
 macro_rules! all {
     ($($name:ident)*) => {
@@ -47,7 +59,7 @@ macro_rules! all {
 
 all! {
     nginx apache_event apache_prefork lighttpd haproxy haproxy_splicing python_http_server python_asyncio gunicorn gunicorn_threads node vsftpd
-    rsync_daemon sshd iperf3 curl_upload
+    rsync_daemon sshd sshd_for_a_user iperf3 curl_upload
 }
 
 fn is_root() -> bool {
@@ -191,7 +203,7 @@ pub(crate) fn python_asyncio() -> Recipe {
             command.arg(script).arg(place.path("www"));
             command
         },
-        fetch: Some(TWO_WAYS),
+        fetch: Some(Cow::Borrowed(TWO_WAYS)),
         copies: 2,
         ..WEB
     }
@@ -222,7 +234,7 @@ pub(crate) fn gunicorn() -> Recipe {
     Recipe {
         needs: &["python3", GUNICORN, "curl"],
         program: |place, _| gunicorn_with(place, &["-w", "2"]),
-        fetch: Some(TWO_WAYS),
+        fetch: Some(Cow::Borrowed(TWO_WAYS)),
         copies: 2,
         ..WEB
     }
@@ -268,9 +280,9 @@ pub(crate) fn vsftpd() -> Recipe {
             command.arg(config);
             command
         },
-        fetch: Some(
+        fetch: Some(Cow::Borrowed(
             "lftp --norc -c \"set net:max-retries 1; set net:timeout 30; open ftp://$S:8080; cat $F\" | sha256sum",
-        ),
+        )),
         ..WEB
     }
 }
@@ -295,8 +307,27 @@ pub(crate) fn rsync_daemon() -> Recipe {
             command.arg(format!("--config={}", config.display()));
             command
         },
-        fetch: Some("rsync rsync://$S:8080/www/$F got && sha256sum got; rm -f got"),
+        fetch: Some(Cow::Borrowed(
+            "rsync rsync://$S:8080/www/$F got && sha256sum got; rm -f got",
+        )),
         ..WEB
+    }
+}
+
+fn scp_as(user: &str) -> Cow<'static, str> {
+    format!(
+        "scp -q -S $(command -v ssh) -P {PORT} -i user -F none -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null \
+         {user}@$S:$D/www/$F got && sha256sum got; rm -f got"
+    )
+    .into()
+}
+
+/// Who is not root is served by another process than the one that let him in.
+pub(crate) fn sshd_for_a_user() -> Recipe {
+    Recipe {
+        root: true,
+        fetch: Some(scp_as("visitor")),
+        ..sshd()
     }
 }
 
@@ -324,17 +355,17 @@ pub(crate) fn sshd() -> Recipe {
             command.arg(config);
             command
         },
-        fetch: Some(
-            "scp -q -S $(command -v ssh) -P 8080 -i user -F none -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null \
-             $(id -un)@$S:$D/www/$F got && sha256sum got; rm -f got",
-        ),
+        fetch: Some(scp_as("$(id -un)")),
         // The package's installation would have made a user and a folder.
         mounts: Some(|place| {
             let passwd = place.write(
                 "passwd",
-                "root:x:0:0:root:/root:/bin/sh\nsshd:x:65533:65534::/run/sshd:/usr/sbin/nologin\n",
+                "root:x:0:0:root:/root:/bin/sh\nsshd:x:65533:65534::/run/sshd:/usr/sbin/nologin\nvisitor:x:65532:65534::/:/bin/sh\n",
             );
-            let shadow = place.write("shadow", "root:*:19000::::::\nsshd:*:19000::::::\n");
+            let shadow = place.write(
+                "shadow",
+                "root:*:19000::::::\nsshd:*:19000::::::\nvisitor:*:19000::::::\n",
+            );
             format!(
                 "mount --bind {} /etc/passwd; mount --bind {} /etc/shadow; mount -t tmpfs none /run; mkdir -m 755 /run/sshd",
                 passwd.display(),
@@ -356,9 +387,9 @@ pub(crate) fn iperf3() -> Recipe {
             command.arg(place.path("www").join(name));
             command
         },
-        fetch: Some(
+        fetch: Some(Cow::Borrowed(
             "iperf3 -c $S -p 8080 -R -t $T -F got -i 0 -f m; [ $(wc -c <got) = $(wc -c <www/$F) ] && sha256sum www/$F; rm -f got",
-        ),
+        )),
         ..WEB
     }
 }

@@ -34,7 +34,7 @@ impl Run {
         let mut began = Instant::now();
         let mut server = place.start(recipe, options.as_ref().map(<[_; 2]>::as_slice), name);
         let (took, status, fetched, errors);
-        match recipe.fetch {
+        match &recipe.fetch {
             Some(fetch) => {
                 began = Instant::now();
                 (fetched, errors) = place.shell(fetch, name);
