@@ -21,6 +21,11 @@ pub(crate) struct Process {
     pub(crate) polls: AtomicBool,
     /// It has taken system calls from itself (seccomp), perhaps ones that we need: left alone from then on.
     locked_up: AtomicBool,
+    /// The C library knows of this process and can make threads in it. It does not know what a raw clone has made; and a thread
+    /// of ours would keep such a process alive whose only one ends by itself.
+    threads: bool,
+    /// The program's first thread has ended, and the process goes on until its last one has.
+    pub(crate) first_ended: AtomicBool,
 }
 
 /// Never freed: a reader may hold it, and a child must not free what its parent allocated.
@@ -116,6 +121,13 @@ pub(crate) fn current() -> Option<&'static Process> {
         .filter(|process| !process.locked_up.load(Ordering::Relaxed))
 }
 
+/// The process that last came out of fork(3): its handlers have run.
+static FORKED: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn forked() {
+    FORKED.store(std::process::id(), Ordering::Relaxed);
+}
+
 /// In a child: nothing of the parent's is touched, locks may be held for ever and the heap may be half changed.
 fn renew() {
     let parent = PROCESS.load(Ordering::Acquire);
@@ -130,6 +142,8 @@ fn renew() {
         parent: unsafe { parent.as_ref() },
         polls: AtomicBool::new(false),
         locked_up: AtomicBool::new(false),
+        threads: parent.is_null() || FORKED.load(Ordering::Relaxed) == std::process::id(),
+        first_ended: AtomicBool::new(false),
     };
     PROCESS.store(Box::into_raw(Box::new(fresh)), Ordering::Release);
 }
@@ -138,11 +152,16 @@ impl Process {
     /// The runtime of this process, made at its first connection.
     pub(crate) fn runtime(&self) -> Option<&Arc<Runtime<Epoll>>> {
         let (settings, registry) = (settings()?, registry().ok()?);
-        Some(
-            self.runtime.get_or_init(|| {
-                Arc::new(Runtime::new(settings.clone(), registry.clone(), report()))
-            }),
-        )
+        Some(self.runtime.get_or_init(|| {
+            let runtime = Runtime::new(settings.clone(), registry.clone(), report());
+            if !self.threads {
+                runtime.go_inline();
+            }
+            if self.first_ended.load(Ordering::Relaxed) {
+                runtime.end_with_the_last();
+            }
+            Arc::new(runtime)
+        }))
     }
 
     /// The runtime, if there is one already.
@@ -170,6 +189,8 @@ extern "C" fn start() {
             ..Totals::default()
         });
     }
+    // SAFETY: the handler stores a number. If there is no memory for it, children do without a thread of ours.
+    unsafe { pthread_atfork(None, None, Some(forked)) };
     let real = crate::real::real();
     crate::hooks::processes::REAL_SYSCALL.store(real.syscall as usize, Ordering::Release);
     // SAFETY: a fresh anonymous page; it stays.
@@ -189,6 +210,14 @@ extern "C" fn start() {
     // inetd and its like hand over a connection as standard output.
     crate::hooks::stdio::standard(libc::STDOUT_FILENO);
     crate::hooks::stdio::standard(libc::STDERR_FILENO);
+}
+
+unsafe extern "C" {
+    fn pthread_atfork(
+        prepare: Option<extern "C" fn()>,
+        parent: Option<extern "C" fn()>,
+        child: Option<extern "C" fn()>,
+    ) -> libc::c_int;
 }
 
 #[used]

@@ -55,6 +55,7 @@ real! {
     ppoll: fn(*mut pollfd, nfds_t, *const timespec, *const sigset_t) -> c_int;
     prctl: fn(c_int, usize, usize, usize, usize) -> c_int;
     pselect: fn(c_int, *mut fd_set, *mut fd_set, *mut fd_set, *const timespec, *const sigset_t) -> c_int;
+    pthread_exit: fn(*mut c_void) -> c_int;
     recvmmsg: fn(c_int, *mut mmsghdr, c_uint, c_int, *mut timespec) -> c_int;
     recvmsg: fn(c_int, *mut msghdr, c_int) -> ssize_t;
     select: fn(c_int, *mut fd_set, *mut fd_set, *mut fd_set, *mut timeval) -> c_int;

@@ -396,6 +396,18 @@ fn address(get: impl FnOnce(*mut libc::sockaddr, *mut socklen_t) -> c_int) -> Op
     }
 }
 
+/// Does a thread live besides the calling one and the process's first, which has ended? Where that cannot be seen: yes.
+pub(crate) fn others_live() -> bool {
+    // SAFETY: no arguments.
+    let (us, first) = unsafe { (libc::gettid(), libc::getpid()) };
+    std::fs::read_dir("/proc/self/task").map_or(true, |mut tasks| {
+        tasks.any(|task| {
+            let id = task.ok().and_then(|t| t.file_name().to_str()?.parse().ok());
+            id.is_none_or(|id: libc::pid_t| id != us && id != first)
+        })
+    })
+}
+
 /// Signals belong to the program: a thread made in `spawn` takes none.
 pub(crate) fn without_signals<T>(spawn: impl FnOnce() -> T) -> T {
     // SAFETY: plain signal-set calls on local, initialised sets; the mask is restored.

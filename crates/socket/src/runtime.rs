@@ -20,6 +20,9 @@ use std::time::Duration;
 /// The loop wakes at most once in this time, however many connections there are.
 const SHORTEST_SLEEP: Span = Span::from_micros(250);
 
+/// So long after its last thread a process may live whose first thread has ended.
+const ENDS_WITHIN: Span = Span::from_millis(50);
+
 /// Everything that a process knows about its controlled connections.
 pub struct Runtime<W: Waker> {
     settings: Settings,
@@ -33,6 +36,8 @@ pub struct Runtime<W: Waker> {
     failed: AtomicBool,
     /// No thread could be made: the program's own threads turn the loop.
     inline: AtomicBool,
+    /// Only threads that the program made are left: the process is to end with the last of them.
+    ends: AtomicBool,
     next_id: AtomicU64,
     readings: AtomicU64,
     heard: Heard,
@@ -76,6 +81,7 @@ impl<W: Waker> Runtime<W> {
             known: Mutex::new(BTreeMap::new()),
             failed: AtomicBool::new(false),
             inline: AtomicBool::new(false),
+            ends: AtomicBool::new(false),
             next_id: AtomicU64::new(1),
             readings: AtomicU64::new(0),
             heard: Heard::default(),
@@ -295,9 +301,29 @@ impl<W: Waker> Runtime<W> {
         // SAFETY: sets this thread's timer slack to 1 ns; without it every sleep is 50 us late.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
         while let Some(woke) = self.guarded(|| (kernel::now(), self.turn())) {
-            let (at, next) = woke;
+            let (at, mut next) = woke;
+            if self.ends.load(Ordering::Acquire) {
+                if !kernel::others_live() {
+                    // What the C library does in the last thread of a process.
+                    std::process::exit(0);
+                }
+                let look = at + ENDS_WITHIN;
+                next = Some(next.map_or(look, |next| next.min(look)));
+            }
             self.sleep(next.map(|next| next.max(at + SHORTEST_SLEEP)));
         }
+    }
+
+    /// Makes no thread: see [`Runtime::turn_inline`]. To be called before the first connection.
+    pub fn go_inline(&self) {
+        self.start.call_once(|| ());
+        self.inline.store(true, Ordering::Release);
+    }
+
+    /// The program's first thread has ended, and did not end the process: when all others have, ours does.
+    pub fn end_with_the_last(&self) {
+        self.ends.store(true, Ordering::Release);
+        self.ring();
     }
 
     /// No thread could be made: the program's own threads have to call [`Runtime::turn_inline`].

@@ -17,14 +17,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// A window of two segments shuts at nearly every write; the recommended algorithm is what users run.
 const ALGORITHMS: [&str; 2] = ["fixed:window=2", "verus"];
 
-/// Known to differ; each is to go from here.
-const PENDING: &[&str] = &[
-    "clone-sharing-files",
-    "clone-with-a-stack",
-    "errors-of-poll",
-    "main-thread-ends",
-];
-
 /// What differs between the case run plainly and under control.
 fn differences(program: &Program, case: &Case) -> Vec<String> {
     let plain = program.run(case, &How::Plain { hardened: false });
@@ -58,10 +50,7 @@ fn group(name: &str) {
         .cases()
         .into_iter()
         .filter(|case| case.group == name)
-        .filter(|case| match &only {
-            Some(one) => *one == case.name,
-            None => !PENDING.contains(&&*case.name),
-        })
+        .filter(|case| only.as_ref().is_none_or(|one| *one == case.name))
         .collect();
     assert!(only.is_some() || !cases.is_empty(), "no group {name}");
     let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
@@ -93,4 +82,4 @@ macro_rules! groups {
     ($($name:ident)*) => { $(#[test] fn $name() { group(stringify!($name).trim_end_matches('_')); })* };
 }
 
-groups! { write edge wait epoll block descriptor close process exec thread connect limit }
+groups! { write edge wait epoll block descriptor close process exec thread connect limit serve }

@@ -3,8 +3,8 @@
 use super::descriptors::handed_over;
 use crate::process;
 use crate::real::real;
-use libc::{c_int, c_long};
-use std::sync::atomic::AtomicUsize;
+use libc::{c_int, c_long, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// vfork(2): the child runs on the caller's stack frame, so this one must be gone when the real call returns: a jump.
 ///
@@ -45,6 +45,27 @@ pub unsafe extern "C" fn vfork() -> libc::pid_t {
 extern "C" fn before_vfork() -> usize {
     process::vforking(std::process::id());
     real().vfork as usize
+}
+
+/// pthread_exit(3): a process whose first thread ends so lives until its last one has ended, and ours would be that.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn pthread_exit(value: *mut c_void) -> ! {
+    // SAFETY: no arguments.
+    if unsafe { libc::gettid() == libc::getpid() }
+        && let Some(process) = process::current()
+    {
+        process.first_ended.store(true, Ordering::Relaxed);
+        if let Some(runtime) = process.running() {
+            runtime.guarded(|| runtime.end_with_the_last());
+        }
+    }
+    // SAFETY: the caller's argument, unchanged.
+    unsafe { (real().pthread_exit)(value) };
+    // SAFETY: the real call does not return.
+    unsafe { std::hint::unreachable_unchecked() }
 }
 
 /// prctl(2): a program that takes system calls from itself may take ours too.
