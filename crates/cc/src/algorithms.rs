@@ -19,4 +19,5 @@ algorithms! {
     bic,
     westwood,
     bbr,
+    budget,
 }
