@@ -251,7 +251,7 @@ fn ported(program: &Program) {
     let (uid, gid) = (nix::unistd::getuid(), nix::unistd::getgid());
     let me = nix::unistd::User::from_uid(uid)
         .unwrap()
-        .map_or("root".to_owned(), |user| user.name);
+        .map_or_else(|| "root".to_owned(), |user| user.name);
     let users = format!(
         "{me}:x:{uid}:{gid}::/:/bin/sh\nftp:x:{uid}:{gid}::{}:/bin/sh\n",
         path("www").display()

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Real programs under `alcc run`, over an emulated link: what arrives is what was sent, the connections are controlled, and the
 //! program says and returns what it does without us. A plain run of the same program is the oracle.
+#[path = "../support/early.rs"]
+mod early;
 mod place;
 mod process;
 mod recipes;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A world for tests with real programs: the distribution's nginx on one side of an emulated link, curl on the other.
+mod early;
+
 use alcc_emu::{Emulator, Namespace, PathSpec, Silent, Subnet};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
