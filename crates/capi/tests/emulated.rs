@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The library over an emulated link.
+#[path = "../../cli/tests/support/early.rs"]
+mod early;
 mod support;
 use alcc_emu::{Emulator, Namespace, PathSpec, Silent, Subnet};
 use alcc_link::{DirectionSpec, RateSpec};

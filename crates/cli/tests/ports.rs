@@ -2,6 +2,8 @@
 //! Two programs of the distribution, ported to the library as the ALCC paper did it: by changing their accept, send and close
 //! calls. The patches are in crates/capi/tests/ports; the sources come from scripts/setup. Each program runs unpatched and
 //! patched behind the same emulated link.
+#[path = "support/early.rs"]
+mod early;
 #[path = "support/lacks.rs"]
 mod lacks;
 
