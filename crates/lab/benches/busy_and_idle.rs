@@ -2,13 +2,14 @@
 //! What the runtime costs a server that is not busy: one download at 12 Mbit/s, and one open connection that says nothing.
 //! `ALCC_BENCH_ROUNDS`, `ALCC_BENCH_BUSY_SECONDS`, `ALCC_BENCH_IDLE_SECONDS`: how often, how long.
 mod support;
+#[path = "support/threads.rs"]
+mod threads;
 
 use alcc_emu::{Emulator, Namespace, PathSpec, Silent, Subnet};
 use alcc_lab::cpu;
 use alcc_lab::server::Server;
 use alcc_link::{DirectionSpec, RateSpec};
 use alcc_units::{Rate, Span};
-use std::fs;
 use std::io::Read;
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -126,33 +127,6 @@ fn busy(world: &mut World, algorithm: &str, rounds: u64, seconds: Duration) -> R
     Ok(())
 }
 
-/// How often the runtime's threads below `root` have gone to sleep so far: each time they had been woken. `None` if there is no
-/// such thread.
-fn sleeps(root: u32) -> Option<u64> {
-    let mut total = None;
-    for process in cpu::tree(root) {
-        for thread in fs::read_dir(format!("/proc/{process}/task"))
-            .ok()?
-            .flatten()
-        {
-            let status = fs::read_to_string(thread.path().join("status")).unwrap_or_default();
-            let field = |name| {
-                status
-                    .lines()
-                    .find_map(|l| l.strip_prefix(name))
-                    .map(str::trim)
-            };
-            // The supervisor's only thread is called alcc as well.
-            let is_main = thread.file_name().to_str() == Some(&process.to_string());
-            if field("Name:") == Some("alcc") && !is_main {
-                let n: u64 = field("voluntary_ctxt_switches:")?.parse().ok()?;
-                total = Some(total.unwrap_or(0) + n);
-            }
-        }
-    }
-    total
-}
-
 fn idle(world: &mut World, algorithm: &str, seconds: Duration) -> Result<()> {
     let lane = Lane::new(world, algorithm)?;
     let mut stream = lane.request(BEFORE_IDLE)?;
@@ -165,7 +139,12 @@ fn idle(world: &mut World, algorithm: &str, seconds: Duration) -> Result<()> {
         }
     }
     std::thread::sleep(Duration::from_secs(2));
-    let count = || sleeps(lane.server.id()).ok_or("no thread of the runtime was found");
+    let count = || {
+        let (runtime, _) = threads::did(lane.server.id());
+        runtime
+            .map(|did| did.sleeps)
+            .ok_or("no thread of the runtime was found")
+    };
     let before = count()?;
     std::thread::sleep(seconds);
     let woken = count()? - before;

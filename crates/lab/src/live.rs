@@ -153,6 +153,7 @@ fn start(
             &folder,
             files,
             experiment.log.as_deref(),
+            server::FEW,
         )?;
         servers.push((outside, inside, server));
     }

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 /// Above the ports that need a privilege.
 pub const PORT: u16 = 8080;
+/// Connections that a server takes without being asked for more.
+pub const FEW: usize = 200;
 /// The file that is downloaded.
 pub const FILE: &str = "download";
 
@@ -47,7 +49,7 @@ pub struct RuntimeReport {
 impl Server {
     /// Starts nginx, below `alcc run` if the scheme is controlled, and waits until it answers. `folder` is the server's own and exists;
     /// `files` holds [`FILE`]. The runtime writes its readings into a folder in `log`. The server inherits the CPU affinity of the
-    /// calling thread.
+    /// calling thread and takes at least `connections` connections, which may stay open for ten minutes if they are more than [`FEW`].
     ///
     /// # Errors
     /// [`LabError::Os`] if a file or the process cannot be made, [`LabError::Run`] with its last words if it does not answer.
@@ -58,10 +60,14 @@ impl Server {
         folder: &Path,
         files: &Path,
         log: Option<&Path>,
+        connections: usize,
     ) -> Result<Self, LabError> {
         let configuration = folder.join("nginx.conf");
-        fs::write(&configuration, nginx_configuration(folder, files))
-            .map_err(LabError::os(format!("write {}", configuration.display())))?;
+        fs::write(
+            &configuration,
+            nginx_configuration(folder, files, connections),
+        )
+        .map_err(LabError::os(format!("write {}", configuration.display())))?;
         let mut command = match &scheme.controlled {
             None => Command::new(&tools.nginx),
             Some(spec) => {
@@ -188,7 +194,7 @@ impl Drop for Server {
 }
 
 /// What a distribution ships, with every path in our folder; nothing here is tuned for the experiment.
-fn nginx_configuration(folder: &Path, files: &Path) -> String {
+fn nginx_configuration(folder: &Path, files: &Path, connections: usize) -> String {
     let (folder, files) = (folder.display(), files.display());
     // Only root's nginx changes its user, and then it must be able to read our folder, which is ours alone.
     let user = if nix::unistd::geteuid().is_root() {
@@ -196,18 +202,30 @@ fn nginx_configuration(folder: &Path, files: &Path) -> String {
     } else {
         ""
     };
+    // Any worker may get them all, and has other descriptors too.
+    let most = connections.max(FEW) + 56;
+    let (limit, keep) = if connections > FEW {
+        (
+            format!("worker_rlimit_nofile {};", most + 256),
+            "keepalive_timeout 600s;",
+        )
+    } else {
+        (String::new(), "")
+    };
     format!(
         "daemon off;
 {user}
+{limit}
 worker_processes 2;
 pid \"{folder}/pid\";
 error_log \"{folder}/error.log\" warn;
-events {{ worker_connections 256; }}
+events {{ worker_connections {most}; }}
 http {{
   access_log off;
   default_type application/octet-stream;
   sendfile on;
   tcp_nopush on;
+  {keep}
   client_body_temp_path \"{folder}/t1\";
   proxy_temp_path \"{folder}/t2\";
   fastcgi_temp_path \"{folder}/t3\";

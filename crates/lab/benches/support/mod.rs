@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the benchmarks with real programs share.
 use alcc_emu::Namespace;
-use alcc_lab::server::{FILE, PORT, RuntimeReport, Server};
+use alcc_lab::server::{FEW, FILE, PORT, RuntimeReport, Server};
 use alcc_lab::{Scheme, Tools, route};
 use std::error::Error;
 use std::io::Write;
@@ -66,7 +66,18 @@ impl World {
     }
 
     /// An nginx in `namespace`; `scheme` as in 'alcc compare'. It inherits the CPU affinity of the caller.
+    #[allow(dead_code, reason = "for those with few connections")]
     pub(crate) fn serve(&mut self, namespace: &Namespace, scheme: &str) -> Result<Server> {
+        self.serve_many(namespace, scheme, FEW)
+    }
+
+    /// The same for so many connections at a time.
+    pub(crate) fn serve_many(
+        &mut self,
+        namespace: &Namespace,
+        scheme: &str,
+        connections: usize,
+    ) -> Result<Server> {
         self.servers += 1;
         let folder = self.scratch.path().join(self.servers.to_string());
         std::fs::create_dir(&folder)?;
@@ -79,11 +90,13 @@ impl World {
             &folder,
             &files,
             None,
+            connections,
         )?)
     }
 }
 
 /// A connection from `namespace` with `requests` requests for the first `bytes` of the file already made.
+#[allow(dead_code, reason = "for those that need no more of the client")]
 pub(crate) fn request(
     namespace: &Namespace,
     server: Ipv4Addr,
@@ -94,6 +107,7 @@ pub(crate) fn request(
 }
 
 /// As [`request`], for a server at another port.
+#[allow(dead_code, reason = "for those that need no more of the client")]
 pub(crate) fn request_at(
     namespace: &Namespace,
     address: SocketAddr,
