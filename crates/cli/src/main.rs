@@ -5,11 +5,13 @@ mod config;
 #[cfg(test)]
 mod docs_tests;
 mod failure;
+mod metrics;
 mod plugin_arg;
 mod progress;
 mod runs;
 mod supervise;
 mod trace_arg;
+mod uncontrolled;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use failure::Failure;

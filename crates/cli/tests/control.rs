@@ -261,3 +261,136 @@ fn the_log_of_a_running_server_has_both_windows() {
     let (report, said) = server.stop();
     assert_eq!(report["failures"], 0, "{said}");
 }
+
+#[test]
+fn a_file_gives_each_port_its_algorithm_and_metrics_count_by_both() {
+    if impossible() {
+        return;
+    }
+    let world = World::new(link(20));
+    let hash = world.file("f", 2_000_000);
+    let config = world.path("alcc.toml");
+    std::fs::write(
+        &config,
+        "cc = \"fixed:window=8\"\n[[port]]\nport = 8081\ncc = \"copa\"\nunder = \"reno\"\n[[port]]\nport = 8443\noff = true\n",
+    )
+    .unwrap();
+    let socket = world.path("metrics.sock");
+    let server = world.serve(Some(&[
+        "--config",
+        config.to_str().unwrap(),
+        "--metrics",
+        socket.to_str().unwrap(),
+    ]));
+    for url in [
+        "http://$S:8080/f",
+        "http://$S:8081/f",
+        "-k --http2 https://$S:8443/f",
+    ] {
+        assert_eq!(world.fetch(url), hash, "{url}");
+    }
+    let out = Command::new("curl")
+        .args(["-sS", "--fail", "--max-time", "20", "--unix-socket"])
+        .arg(&socket)
+        .arg("http://localhost/metrics")
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let page = text(&out.stdout);
+    let metrics = parse(&page);
+    let get = |name: &str, labels: &str| {
+        *metrics
+            .get(&format!("{name}{{{labels}}}"))
+            .unwrap_or_else(|| panic!("{name}{{{labels}}} in {page}"))
+    };
+    let fixed = "port=\"8080\",algorithm=\"fixed:window=8\"";
+    let copa = "port=\"8081\",algorithm=\"copa\"";
+    for labels in [fixed, copa] {
+        assert_eq!(get("alcc_connections_total", labels), 1.0);
+        assert!(get("alcc_bytes_total", labels) >= 2e6);
+        assert!(get("alcc_gate_closed_total", labels) > 0.0);
+        // 20 ms there and back, so no sample is below the bucket that ends at 10 ms.
+        assert_eq!(
+            get("alcc_rtt_seconds_bucket", &format!("{labels},le=\"0.01\"")),
+            0.0
+        );
+        let count = get("alcc_rtt_seconds_count", labels);
+        assert!(count > 10.0 && get("alcc_rtt_seconds_sum", labels) >= 0.02 * count);
+        assert_eq!(
+            get("alcc_rtt_seconds_bucket", &format!("{labels},le=\"+Inf\"")),
+            count
+        );
+    }
+    assert!(!page.contains("8443"), "{page}");
+    let (report, said) = server.stop();
+    assert_eq!(
+        (&report["connections"], &report["left_alone"]),
+        (&2.into(), &1.into()),
+        "{said}"
+    );
+    assert_eq!(report["under_refused"], 0, "{said}");
+    assert_eq!(report["not_controlled"], serde_json::json!([]), "{said}");
+    assert!(!socket.exists());
+}
+
+/// Prometheus' text format, strictly: every sample belongs to a metric with HELP and TYPE, and buckets do not decrease.
+fn parse(page: &str) -> std::collections::BTreeMap<String, f64> {
+    let mut metrics = std::collections::BTreeMap::new();
+    let (mut name, mut kind, mut bucket) = (String::new(), String::new(), 0.0);
+    for line in page.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            name = help.split_once(' ').unwrap().0.to_owned();
+            kind.clear();
+        } else if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (of, is) = rest.split_once(' ').unwrap();
+            assert_eq!(of, name, "{line}");
+            assert!(["counter", "gauge", "histogram"].contains(&is), "{line}");
+            kind = is.to_owned();
+        } else {
+            let (sample, value) = line.rsplit_once(' ').unwrap();
+            let value: f64 = value.parse().unwrap();
+            let base = sample.split('{').next().unwrap();
+            let suffix = base.strip_prefix(&name).unwrap_or_else(|| panic!("{line}"));
+            let known: &[&str] = if kind == "histogram" {
+                &["_bucket", "_sum", "_count"]
+            } else {
+                &[""]
+            };
+            assert!(known.contains(&suffix), "{line}");
+            assert!(kind != "counter" || name.ends_with("_total"), "{line}");
+            if suffix == "_bucket" {
+                bucket = if sample.contains("le=\"0.001\"") {
+                    0.0
+                } else {
+                    bucket
+                };
+                assert!(value >= bucket, "{line}");
+                bucket = value;
+            }
+            assert!(
+                metrics.insert(sample.to_owned(), value).is_none(),
+                "twice: {line}"
+            );
+        }
+    }
+    metrics
+}
+
+#[test]
+fn a_mistake_in_the_file_is_one_line_with_its_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("alcc.toml");
+    std::fs::write(
+        &file,
+        "loopback = true\n\n[[port]]\nport = 443\ncc = \"vrus\"\n",
+    )
+    .unwrap();
+    let out = alcc(&["run", "--config", file.to_str().unwrap(), "--", "true"]);
+    assert_eq!(out.status.code(), Some(2));
+    let said = text(&out.stderr);
+    assert!(
+        said.starts_with(&format!("alcc: {}:5: no algorithm 'vrus'", file.display())),
+        "{said}"
+    );
+    assert_eq!(said.lines().count(), 1, "{said}");
+}

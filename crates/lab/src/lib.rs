@@ -31,6 +31,7 @@ pub mod row;
 pub mod sampler;
 mod scheme;
 pub mod server;
+mod sockets;
 mod tools;
 
 pub use error::LabError;
@@ -39,4 +40,5 @@ pub use live::{Experiment, Measured};
 pub use meter::{Meter, Observed};
 pub use row::{Results, Row};
 pub use scheme::Scheme;
+pub use sockets::{Sockets, TcpSocket};
 pub use tools::Tools;

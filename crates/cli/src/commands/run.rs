@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::metrics::{Metrics, Place};
 use crate::plugin_arg::Plugins;
 use crate::runs::Entry;
 use crate::supervise;
+use crate::uncontrolled::{NotControlled, Search};
 use alcc_cc::{Registry, Spec};
 use alcc_socket::{Pattern, Selection, Settings, Totals, Triple};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::Arc;
 
 /// What the project's own comparison recommends (docs/measurements.md).
 pub(super) const RECOMMENDED: &str = "verus";
@@ -64,6 +67,9 @@ pub(crate) struct Args {
     /// Write the report to FILE as one JSON object
     #[arg(long, value_name = "FILE", require_equals = true)]
     json: Option<PathBuf>,
+    /// Serve counters and histograms in Prometheus' text format here: 127.0.0.1:9101, :9101 or a path
+    #[arg(long, value_name = "ADDRESS|PATH")]
+    metrics: Option<Place>,
     /// For tests: let the runtime of each process fail after so many readings
     #[arg(long, value_name = "N", hide = true)]
     fault: Option<u64>,
@@ -85,13 +91,24 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         })?;
     }
     let (entry, report) = Entry::new("run", &shell_line(&args.command))?;
+    let report = Arc::new(report);
     settings.report = Some(entry.report());
+    let metrics = args.metrics.as_ref();
+    let _metrics = metrics
+        .map(|place| Metrics::start(place, Arc::clone(&report)))
+        .transpose()?;
     let mut command = prepared(&args.command, &settings, &library);
     if let Some(files) = args.plugins.env_value() {
         command.env(alcc_plugin::ENV, files);
     }
+    let search = Search::start(
+        Arc::clone(&report),
+        settings.selection.clone(),
+        entry.report(),
+    );
     let ended = supervise::run(&mut command)?;
-    conclude(args, &settings, &triple, &report.totals())?;
+    let missed = search.finish();
+    conclude(args, &settings, &triple, &report.totals(), &missed)?;
     Ok(ended)
 }
 
@@ -234,6 +251,7 @@ fn conclude(
     settings: &Settings,
     triple: &Triple,
     totals: &Totals,
+    missed: &[NotControlled],
 ) -> Result<(), Failure> {
     if let Some(file) = &args.json {
         let report = serde_json::json!({
@@ -251,12 +269,27 @@ fn conclude(
             "runtime_cpu_s": totals.runtime_cpu_ns as f64 / 1e9,
             "failures": totals.failures,
             "under_refused": totals.under_refused,
+            "not_controlled": missed.iter().map(|m| serde_json::json!({
+                "program": m.program, "pid": m.pid, "why": m.why, "connections": m.connections, "bytes": m.bytes,
+                "example": m.example.to_string(),
+            })).collect::<Vec<_>>(),
         });
         std::fs::write(file, format!("{report}\n"))
             .map_err(|e| Failure::failed(format!("write the report {}: {e}", file.display())))?;
     }
     if args.quiet {
         return Ok(());
+    }
+    for m in missed {
+        eprintln!(
+            "alcc: at least {} connections of {} (process {}, e.g. to {}) passed uncontrolled with {:.1} MB: {}",
+            m.connections,
+            m.program,
+            m.pid,
+            m.example,
+            m.bytes as f64 / 1e6,
+            m.why
+        );
     }
     if totals.processes == 0 {
         eprintln!(

@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `alcc run --metrics`: the counters of a run in Prometheus' text format, over HTTP.
+//!
+//! A scraper asks for one page every few seconds. Whoever else connects costs at most [`MOST`] threads for [`PATIENCE`] each, and
+//! [`LONGEST`] bytes.
+use crate::failure::Failure;
+use alcc_socket::{BOUNDS_US, Group, Histogram, Report, State};
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Clients at a time.
+const MOST: usize = 16;
+/// For a request and its answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Of a request.
+const LONGEST: usize = 8192;
+
+/// Where to listen: `127.0.0.1:9101`, `[::1]:9101`, `:9101` or a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Address(SocketAddr),
+    Path(PathBuf),
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.contains('/') {
+            return Ok(Self::Path(text.into()));
+        }
+        let full = match text.strip_prefix(':') {
+            Some(port) => format!("0.0.0.0:{port}"),
+            None => text.to_owned(),
+        };
+        full.parse().map(Self::Address).map_err(|_| {
+            format!(
+                "'{text}' is no place to listen: write 127.0.0.1:9101, :9101 or a path with a /"
+            )
+        })
+    }
+}
+
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+/// The listening socket; a path is removed when it is dropped.
+pub(crate) struct Metrics {
+    path: Option<PathBuf>,
+}
+
+impl Drop for Metrics {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            drop(std::fs::remove_file(path));
+        }
+    }
+}
+
+/// What a connection of either kind can do.
+trait Stream: Read + Write + Send {
+    fn patience(&self, left: Duration) -> std::io::Result<()>;
+}
+
+impl Stream for TcpStream {
+    fn patience(&self, left: Duration) -> std::io::Result<()> {
+        self.set_read_timeout(Some(left))?;
+        self.set_write_timeout(Some(left))
+    }
+}
+
+impl Stream for UnixStream {
+    fn patience(&self, left: Duration) -> std::io::Result<()> {
+        self.set_read_timeout(Some(left))?;
+        self.set_write_timeout(Some(left))
+    }
+}
+
+impl Metrics {
+    /// Listens, and answers from threads of its own until the program ends.
+    pub(crate) fn start(place: &Place, report: Arc<Report>) -> Result<Self, Failure> {
+        let failed = |what: String| {
+            move |e: std::io::Error| Failure::usage(format!("listen on {what} for --metrics: {e}"))
+        };
+        let (listener, path) = match place {
+            Place::Address(at) => {
+                let listener = TcpListener::bind(at).map_err(failed(at.to_string()))?;
+                (Listener::Tcp(listener), None)
+            }
+            Place::Path(path) => {
+                // Left behind by a run that was killed; one that somebody listens on is not touched.
+                if UnixStream::connect(path)
+                    .is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused)
+                {
+                    drop(std::fs::remove_file(path));
+                }
+                let listener =
+                    UnixListener::bind(path).map_err(failed(path.display().to_string()))?;
+                (Listener::Unix(listener), Some(path.clone()))
+            }
+        };
+        deaf("alcc-metrics", move || serve(&listener, &report))
+            .map_err(|e| Failure::usage(format!("start a thread for --metrics: {e}")))?;
+        Ok(Self { path })
+    }
+}
+
+/// A thread that takes no signals: they are meant for the program.
+pub(crate) fn deaf<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> std::io::Result<std::thread::JoinHandle<T>> {
+    use nix::sys::signal::{SigSet, SigmaskHow};
+    let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+    let made = std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(work);
+    before.thread_set_mask()?;
+    made
+}
+
+fn serve(listener: &Listener, report: &Arc<Report>) {
+    let busy = Arc::new(AtomicUsize::new(0));
+    loop {
+        let stream: std::io::Result<Box<dyn Stream>> = match listener {
+            Listener::Tcp(listener) => listener.accept().map(|(s, _)| Box::new(s) as _),
+            Listener::Unix(listener) => listener.accept().map(|(s, _)| Box::new(s) as _),
+        };
+        let Ok(stream) = stream else {
+            // No descriptor left, for example: others may give some back.
+            std::thread::sleep(Duration::from_millis(100));
+            continue;
+        };
+        if busy.fetch_add(1, Ordering::AcqRel) >= MOST {
+            busy.fetch_sub(1, Ordering::AcqRel);
+            continue;
+        }
+        let (report, ours) = (Arc::clone(report), Arc::clone(&busy));
+        let made = deaf("alcc-metrics", move || {
+            // Whatever goes wrong with one client is that client's.
+            let _ = answer(stream, &report);
+            ours.fetch_sub(1, Ordering::AcqRel);
+        });
+        if made.is_err() {
+            busy.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+fn answer(mut stream: Box<dyn Stream>, report: &Report) -> std::io::Result<()> {
+    let end = Instant::now() + PATIENCE;
+    let left = || end.saturating_duration_since(Instant::now());
+    let mut request = Vec::new();
+    let mut piece = [0; 1024];
+    while !request.windows(4).any(|w| w == b"\r\n\r\n") {
+        let left = left();
+        if left.is_zero() || request.len() > LONGEST {
+            return Ok(());
+        }
+        stream.patience(left)?;
+        match stream.read(&mut piece)? {
+            0 => return Ok(()),
+            n => request.extend_from_slice(&piece[..n]),
+        }
+    }
+    let line = request.split(|b| *b == b'\r').next().unwrap_or_default();
+    let (status, body) = match line.split(|b| *b == b' ').collect::<Vec<_>>()[..] {
+        [b"GET", b"/" | b"/metrics", _] => ("200 OK", page(report)),
+        [b"GET", ..] => ("404 Not Found", "see /metrics\n".to_owned()),
+        _ => ("405 Method Not Allowed", String::new()),
+    };
+    let text = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    let mut rest = text.as_bytes();
+    while !rest.is_empty() && !left().is_zero() {
+        stream.patience(left())?;
+        let n = stream.write(rest)?;
+        rest = rest.get(n.max(1)..).unwrap_or_default();
+    }
+    Ok(())
+}
+
+/// The page. Names and units as Prometheus recommends: base units, `_total` for counters.
+fn page(report: &Report) -> String {
+    let mut page = Page(String::new());
+    let t = report.totals();
+    for (name, kind, help, value) in [
+        (
+            "alcc_processes_total",
+            "counter",
+            "Processes that loaded the library.",
+            t.processes as f64,
+        ),
+        (
+            "alcc_left_alone_total",
+            "counter",
+            "TCP connections left alone by the selection.",
+            t.left_alone as f64,
+        ),
+        (
+            "alcc_runtime_failures_total",
+            "counter",
+            "Processes whose runtime failed.",
+            t.failures as f64,
+        ),
+        (
+            "alcc_runtime_cpu_seconds_total",
+            "counter",
+            "CPU time of the runtime's threads.",
+            t.runtime_cpu_ns as f64 / 1e9,
+        ),
+        (
+            "alcc_connections_not_shown_total",
+            "counter",
+            "Connections that found no place in the table.",
+            report.not_shown() as f64,
+        ),
+    ] {
+        page.metric(name, kind, help);
+        page.sample(name, "", value);
+    }
+    let groups = report.groups();
+    type Get = fn(&Group) -> u64;
+    let counters: [(&str, &str, Get); 5] = [
+        (
+            "alcc_connections_total",
+            "Connections taken under control.",
+            |g| g.totals.connections,
+        ),
+        (
+            "alcc_bytes_total",
+            "Bytes that passed under control.",
+            |g| g.totals.bytes,
+        ),
+        (
+            "alcc_gate_closed_total",
+            "Writes refused or cut short by the algorithm.",
+            |g| g.totals.gate_closed,
+        ),
+        ("alcc_retransmits_total", "Segments sent again.", |g| {
+            g.totals.retransmits
+        }),
+        (
+            "alcc_readings_total",
+            "Readings of the kernel's counters.",
+            |g| g.totals.readings,
+        ),
+    ];
+    for (name, help, get) in counters {
+        page.metric(name, "counter", help);
+        for g in &groups {
+            page.sample(name, &labels(g.port, &g.algorithm), get(g) as f64);
+        }
+    }
+    let histograms: [(&str, &str, fn(&Group) -> &Histogram); 2] = [
+        ("alcc_rtt_seconds", "RTT, one sample per reading.", |g| {
+            &g.rtt
+        }),
+        (
+            "alcc_queueing_delay_seconds",
+            "RTT above the connection's smallest, one sample per reading.",
+            |g| &g.queueing,
+        ),
+    ];
+    for (name, help, get) in histograms {
+        page.metric(name, "histogram", help);
+        for g in &groups {
+            page.histogram(name, &labels(g.port, &g.algorithm), get(g));
+        }
+    }
+    open_now(report, &mut page);
+    page.0
+}
+
+/// Gauges: what is open at this moment.
+fn open_now(report: &Report, page: &mut Page) {
+    let mut now = std::collections::BTreeMap::<(u16, String, &str), (u64, u64)>::new();
+    for c in report.connections() {
+        let port = if c.who.outbound {
+            c.who.remote.port()
+        } else {
+            c.who.local.port()
+        };
+        let state = match c.now.state {
+            State::Controlled => "controlled",
+            State::Off => "off",
+            State::Failed => "failed",
+        };
+        let sum = now.entry((port, c.who.algorithm, state)).or_default();
+        sum.0 += 1;
+        sum.1 = sum.1.saturating_add(c.now.in_flight.get());
+    }
+    let gauges: [(&str, &str, fn(&(u64, u64)) -> u64); 2] = [
+        ("alcc_connections", "Connections open now.", |n| n.0),
+        ("alcc_in_flight_bytes", "Bytes in flight now.", |n| n.1),
+    ];
+    for (name, help, get) in gauges {
+        page.metric(name, "gauge", help);
+        for ((port, algorithm, state), n) in &now {
+            let labels = format!("{},state=\"{state}\"", labels(*port, algorithm));
+            page.sample(name, &labels, get(n) as f64);
+        }
+    }
+}
+
+fn labels(port: u16, algorithm: &str) -> String {
+    let escaped = algorithm
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n");
+    format!("port=\"{port}\",algorithm=\"{escaped}\"")
+}
+
+struct Page(String);
+
+impl Page {
+    fn metric(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn sample(&mut self, name: &str, labels: &str, value: f64) {
+        let _ = if labels.is_empty() {
+            writeln!(self.0, "{name} {value}")
+        } else {
+            writeln!(self.0, "{name}{{{labels}}} {value}")
+        };
+    }
+
+    fn histogram(&mut self, name: &str, labels: &str, h: &Histogram) {
+        let mut sum = 0u64;
+        let bounds = BOUNDS_US.iter().map(|us| (*us as f64 / 1e6).to_string());
+        for (n, bound) in h.buckets.iter().zip(bounds.chain(["+Inf".to_owned()])) {
+            sum = sum.saturating_add(*n);
+            self.sample(
+                &format!("{name}_bucket"),
+                &format!("{labels},le=\"{bound}\""),
+                sum as f64,
+            );
+        }
+        self.sample(&format!("{name}_sum"), labels, h.sum_us as f64 / 1e6);
+        self.sample(&format!("{name}_count"), labels, sum as f64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> (tempfile::TempDir, Arc<Report>) {
+        let dir = tempfile::tempdir().unwrap();
+        let report = Report::create(&dir.path().join("report")).unwrap();
+        (dir, Arc::new(report))
+    }
+
+    fn get(at: &std::path::Path, request: &str) -> String {
+        let mut stream = UnixStream::connect(at).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn places() {
+        let path = |text: &str| text.parse::<Place>().unwrap();
+        assert_eq!(path("./m.sock"), Place::Path("./m.sock".into()));
+        assert_eq!(
+            path(":9101"),
+            Place::Address("0.0.0.0:9101".parse().unwrap())
+        );
+        assert_eq!(
+            path("[::1]:9101"),
+            Place::Address("[::1]:9101".parse().unwrap())
+        );
+        assert!(
+            "localhost"
+                .parse::<Place>()
+                .unwrap_err()
+                .contains("127.0.0.1:9101")
+        );
+    }
+
+    #[test]
+    fn slow_and_hostile_clients_do_not_keep_others_out() {
+        let (dir, report) = report();
+        let at = dir.path().join("metrics.sock");
+        let metrics = Metrics::start(&Place::Path(at.clone()), report).unwrap();
+        // As many as are served at a time, none of which ever asks; one that talks without end; one that is gone at once.
+        let mut silent: Vec<_> = (0..MOST)
+            .map(|_| UnixStream::connect(&at).unwrap())
+            .collect();
+        silent[0].write_all(b"GET /").unwrap();
+        drop(UnixStream::connect(&at).unwrap());
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let page = loop {
+            // Turned away while all are busy: an empty answer, or a reset.
+            let answer = std::panic::catch_unwind(|| get(&at, "GET /metrics HTTP/1.1\r\n\r\n"));
+            match answer {
+                Ok(text) if !text.is_empty() => break text,
+                _ => assert!(Instant::now() < deadline, "never served again"),
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        };
+        assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
+        assert!(get(&at, "GET /other HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 404"));
+        assert!(get(&at, "POST / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
+        let mut endless = UnixStream::connect(&at).unwrap();
+        endless
+            .set_write_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        let taken = (0..1_000)
+            .take_while(|_| endless.write_all(&[b'x'; 4096]).is_ok())
+            .count();
+        assert!(taken < 1_000, "a request without end is cut off");
+        drop(metrics);
+        assert!(!at.exists());
+    }
+}

@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Which connections of the processes under `alcc run` were not controlled although they should have been: what the kernel says
+//! is open, compared with the table of connections.
+//!
+//! A look at a time, never more than half a percent of a core. What opens, sends and closes between two looks is not seen: the
+//! figures are "at least".
+use crate::metrics::deaf;
+use alcc_lab::{Sockets, TcpSocket};
+use alcc_socket::{Peer, Report, Selection, State};
+use nix::time::{ClockId, clock_gettime};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Connections of one program that passed uncontrolled for one reason.
+pub(crate) struct NotControlled {
+    pub(crate) program: String,
+    /// One of its processes.
+    pub(crate) pid: u32,
+    pub(crate) why: &'static str,
+    pub(crate) connections: usize,
+    pub(crate) bytes: u64,
+    /// One of the other ends.
+    pub(crate) example: SocketAddr,
+}
+
+/// Time between looks: the bounds, and how many times as long as the look itself.
+const SHORTEST: Duration = Duration::from_millis(50);
+const LONGEST: Duration = Duration::from_secs(10);
+const QUIET: Duration = Duration::from_millis(400);
+const RATIO: u32 = 200;
+/// Fewer segments say nothing: an answer that fits into the first window cannot be controlled by anybody.
+const SEGMENTS: u64 = 4;
+
+/// The search, in a thread of its own.
+pub(crate) struct Search {
+    stop: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<Vec<NotControlled>>>,
+}
+
+impl Search {
+    /// Begins. Where the kernel has no socket diagnosis nothing will be found.
+    pub(crate) fn start(report: Arc<Report>, selection: Selection, shared: PathBuf) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = deaf("alcc-search", move || {
+            let mut look = Look::new(report, selection, shared);
+            let mut pause = SHORTEST;
+            while !stopped.load(Ordering::Acquire) {
+                let before = cpu();
+                let busy = look.once();
+                let cost = cpu().saturating_sub(before) * RATIO;
+                pause = if busy {
+                    SHORTEST
+                } else {
+                    (pause * 2).min(QUIET)
+                }
+                .max(cost)
+                .min(LONGEST);
+                std::thread::park_timeout(pause);
+            }
+            look.found()
+        });
+        Self {
+            stop,
+            thread: thread.ok(),
+        }
+    }
+
+    /// Ends; what was found.
+    pub(crate) fn finish(mut self) -> Vec<NotControlled> {
+        self.stop.store(true, Ordering::Release);
+        let Some(thread) = self.thread.take() else {
+            return Vec::new();
+        };
+        thread.thread().unpark();
+        thread.join().unwrap_or_default()
+    }
+}
+
+/// CPU time of this thread.
+fn cpu() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Into::into)
+}
+
+/// One that was not controlled.
+struct Suspect {
+    program: String,
+    pid: u32,
+    why: &'static str,
+    bytes: u64,
+    remote: SocketAddr,
+}
+
+struct Look {
+    report: Arc<Report>,
+    selection: Selection,
+    shared: PathBuf,
+    sockets: Option<Sockets>,
+    /// Ports that were listened on: connections to them were accepted.
+    listened: BTreeSet<u16>,
+    /// Connections that are nobody's of ours, by the kernel's number.
+    foreign: BTreeSet<u64>,
+    /// In the table, but nothing has passed under control: perhaps its first reading is still to come.
+    doubtful: BTreeSet<u64>,
+    suspects: BTreeMap<u64, Suspect>,
+    looks: u32,
+}
+
+/// A descriptor of a process under us.
+struct Holder {
+    pid: u32,
+    fd: i32,
+}
+
+impl Look {
+    fn new(report: Arc<Report>, selection: Selection, shared: PathBuf) -> Self {
+        Self {
+            report,
+            selection,
+            shared,
+            sockets: Sockets::open().ok(),
+            listened: BTreeSet::new(),
+            foreign: BTreeSet::new(),
+            doubtful: BTreeSet::new(),
+            suspects: BTreeMap::new(),
+            looks: 0,
+        }
+    }
+
+    /// One look; true if anything is open.
+    fn once(&mut self) -> bool {
+        self.looks += 1;
+        if self.looks % 16 == 0 {
+            self.report
+                .reclaim(|pid| std::path::Path::new(&format!("/proc/{pid}")).exists());
+        }
+        // The table before and after: one that is taken under control or ends in between is in one of the two.
+        let mut controlled = self.controlled();
+        let Some(Ok(open)) = self.sockets.as_mut().map(Sockets::look) else {
+            return false;
+        };
+        controlled.append(&mut self.controlled());
+        let listening = open.iter().filter(|s| s.listens);
+        self.listened.extend(listening.map(|s| s.local.port()));
+        let sending: Vec<&TcpSocket> = open.iter().filter(|s| self.is_sending(s)).collect();
+        let there: BTreeSet<u64> = sending.iter().map(|s| s.cookie).collect();
+        self.foreign.retain(|cookie| there.contains(cookie));
+        let mut doubtful = BTreeSet::new();
+        let mut fresh = BTreeMap::new();
+        for s in &sending {
+            if let Some(suspect) = self.suspects.get_mut(&s.cookie) {
+                suspect.bytes = suspect.bytes.max(s.sent);
+                continue;
+            }
+            match controlled.get(&s.cookie) {
+                Some(Passed::Some) => continue,
+                Some(Passed::Nothing) => {
+                    doubtful.insert(s.cookie);
+                    if !self.doubtful.contains(&s.cookie) {
+                        continue;
+                    }
+                }
+                Some(Passed::Failed) | None => {}
+            }
+            if !self.foreign.contains(&s.cookie) {
+                fresh.insert(u64::from(s.inode), **s);
+            }
+        }
+        self.doubtful = doubtful;
+        if !fresh.is_empty() {
+            self.examine(&fresh);
+        }
+        !sending.is_empty()
+    }
+
+    fn controlled(&self) -> BTreeMap<u64, Passed> {
+        let records = self.report.connections().into_iter();
+        records
+            .map(|c| {
+                let passed = match c.now.state {
+                    State::Failed => Passed::Failed,
+                    State::Controlled if c.now.bytes == 0 => Passed::Nothing,
+                    _ => Passed::Some,
+                };
+                (c.who.cookie, passed)
+            })
+            .collect()
+    }
+
+    fn is_sending(&self, s: &TcpSocket) -> bool {
+        let peer = Peer {
+            remote: s.remote,
+            local_port: s.local.port(),
+            outbound: !self.listened.contains(&s.local.port()),
+        };
+        !s.listens
+            && s.inode != 0
+            && s.sent > SEGMENTS * u64::from(s.mss.max(536))
+            && self.selection.covers(&peer)
+    }
+
+    /// Whose are they, and why did we not control them?
+    fn examine(&mut self, fresh: &BTreeMap<u64, TcpSocket>) {
+        let holders = holders(fresh);
+        for (inode, s) in fresh {
+            let suspect = holders
+                .get(inode)
+                .and_then(|holder| self.suspect(holder, s));
+            match suspect {
+                Some(suspect) => drop(self.suspects.insert(s.cookie, suspect)),
+                None => drop(self.foreign.insert(s.cookie)),
+            }
+        }
+    }
+
+    /// `None`: it is controlled, and only not shown.
+    fn suspect(&self, holder: &Holder, s: &TcpSocket) -> Option<Suspect> {
+        let pid = holder.pid;
+        let program = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+        let why = match std::fs::read_to_string(format!("/proc/{pid}/maps")) {
+            Err(_) => "we may not look into the process (another user's, set-user-id?)",
+            Ok(maps) if !maps.contains("libalcc") => not_loaded(pid),
+            Ok(maps) => {
+                let shown = maps.contains(&*self.shared.to_string_lossy());
+                if !shown || self.report.not_shown() > 0 {
+                    return None;
+                }
+                self.not_reached(holder)
+            }
+        };
+        Some(Suspect {
+            program: program.trim_end().to_owned(),
+            pid,
+            why,
+            bytes: s.sent,
+            remote: s.remote,
+        })
+    }
+
+    /// Why a program that has the library was not reached by it.
+    fn not_reached(&self, holder: &Holder) -> &'static str {
+        let pid = holder.pid;
+        if self.report.failed().contains(&pid) {
+            return "the runtime failed in its process";
+        }
+        if protocol(holder) == Some(nix::libc::IPPROTO_MPTCP) {
+            return "an MPTCP socket";
+        }
+        let mut fds = links(pid);
+        if fds.any(|(_, link)| link.starts_with("anon_inode:[io_uring]")) {
+            return "it sends by io_uring";
+        }
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let seccomp = status.lines().find_map(|l| l.strip_prefix("Seccomp:"));
+        if seccomp.is_some_and(|mode| mode.trim() != "0") {
+            return "it has taken system calls from itself (seccomp)";
+        }
+        "it sends by calls that the library does not stand in front of"
+    }
+
+    /// By program and reason.
+    fn found(self) -> Vec<NotControlled> {
+        let mut found = BTreeMap::<(String, &str), NotControlled>::new();
+        for s in self.suspects.into_values() {
+            let key = (s.program.clone(), s.why);
+            let sum = found.entry(key).or_insert(NotControlled {
+                program: s.program,
+                pid: s.pid,
+                why: s.why,
+                connections: 0,
+                bytes: 0,
+                example: s.remote,
+            });
+            sum.connections += 1;
+            sum.bytes += s.bytes;
+        }
+        found.into_values().collect()
+    }
+}
+
+/// What the table says of a connection.
+enum Passed {
+    Some,
+    Nothing,
+    Failed,
+}
+
+/// Why a program does not have the library.
+fn not_loaded(pid: u32) -> &'static str {
+    let exe = format!("/proc/{pid}/exe");
+    let mode = std::fs::metadata(&exe).map_or(0, |m| m.permissions().mode());
+    if mode & 0o6000 != 0 {
+        return "a set-user-id program does not load the library";
+    }
+    match is_static(&exe) {
+        Some(true) => "a static program does not load the library",
+        _ => "it did not load the library (its environment was cleaned?)",
+    }
+}
+
+/// An ELF program without an interpreter (PT_INTERP) is not linked dynamically. `None`: not to be told.
+fn is_static(exe: &str) -> Option<bool> {
+    use std::io::Read;
+    const PT_INTERP: [u8; 4] = 3u32.to_ne_bytes();
+    let mut head = Vec::new();
+    let file = std::fs::File::open(exe).ok()?;
+    file.take(64 * 1024).read_to_end(&mut head).ok()?;
+    // 64-bit ELF: e_phoff at 32, e_phentsize at 54, e_phnum at 56.
+    if head.get(..5)? != b"\x7fELF\x02" {
+        return None;
+    }
+    let u16_at = |at: usize| Some(u16::from_ne_bytes(head.get(at..at + 2)?.try_into().ok()?));
+    let table = u64::from_ne_bytes(head.get(32..40)?.try_into().ok()?);
+    let (size, count) = (usize::from(u16_at(54)?), usize::from(u16_at(56)?));
+    let headers = head.get(usize::try_from(table).ok()?..)?;
+    let mut kinds = headers.chunks(size.max(4)).take(count);
+    Some(!kinds.any(|header| header.starts_with(&PT_INTERP)))
+}
+
+/// The descriptors of a process and where they lead.
+fn links(pid: u32) -> impl Iterator<Item = (i32, String)> {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/fd"));
+    entries.into_iter().flatten().flatten().filter_map(|entry| {
+        let fd = entry.file_name().to_str()?.parse().ok()?;
+        let link = std::fs::read_link(entry.path()).ok()?;
+        Some((fd, link.to_str()?.to_owned()))
+    })
+}
+
+/// Which process under us has these sockets, by inode.
+fn holders(wanted: &BTreeMap<u64, TcpSocket>) -> BTreeMap<u64, Holder> {
+    let mut found = BTreeMap::new();
+    for pid in descendants() {
+        for (fd, link) in links(pid) {
+            let inode = link
+                .strip_prefix("socket:[")
+                .and_then(|rest| rest.strip_suffix(']')?.parse().ok());
+            if let Some(inode) = inode.filter(|inode| wanted.contains_key(inode)) {
+                found.entry(inode).or_insert(Holder { pid, fd });
+            }
+        }
+    }
+    found
+}
+
+/// All processes below this one; those that went into the background have become our children.
+fn descendants() -> Vec<u32> {
+    let mut children = BTreeMap::<u32, Vec<u32>>::new();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let pid = entry.file_name().to_str().and_then(|n| n.parse().ok());
+        if let Some((pid, parent)) = pid.and_then(|p| Some((p, crate::runs::parent_of(p)?))) {
+            children.entry(parent).or_default().push(pid);
+        }
+    }
+    let mut found = children.remove(&std::process::id()).unwrap_or_default();
+    let mut next = 0;
+    while let Some(pid) = found.get(next) {
+        if let Some(more) = children.remove(pid) {
+            found.extend(more);
+        }
+        next += 1;
+    }
+    found
+}
+
+/// The protocol of another process's socket; `None` where we may not ask.
+fn protocol(holder: &Holder) -> Option<i32> {
+    let owned = |fd: i64| {
+        // SAFETY: a descriptor that the kernel has just made for us.
+        (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd as i32) })
+    };
+    // SAFETY: numbers only.
+    let process = owned(unsafe {
+        nix::libc::syscall(nix::libc::SYS_pidfd_open, holder.pid as nix::libc::pid_t, 0)
+    })?;
+    // SAFETY: as above.
+    let socket = owned(unsafe {
+        nix::libc::syscall(
+            nix::libc::SYS_pidfd_getfd,
+            process.as_raw_fd(),
+            holder.fd,
+            0,
+        )
+    })?;
+    let (mut value, mut len) = (0i32, size_of::<i32>() as nix::libc::socklen_t);
+    // SAFETY: pointer and length describe `value`.
+    let rc = unsafe {
+        nix::libc::getsockopt(
+            socket.as_raw_fd(),
+            nix::libc::SOL_SOCKET,
+            nix::libc::SO_PROTOCOL,
+            (&raw mut value).cast(),
+            &raw mut len,
+        )
+    };
+    (rc == 0).then_some(value)
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `alcc run` says which connections it did not control and why: a static program, MPTCP, io_uring; and nothing of those that it
+//! controlled. On loopback, with programs written for it.
+#[path = "support/lacks.rs"]
+mod lacks;
+
+use lacks::lacks;
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const BYTES: u64 = 6_000_000;
+
+fn compile(dir: &Path, options: &[&str]) -> Option<PathBuf> {
+    let program = dir.join(if options.is_empty() {
+        "sender"
+    } else {
+        "sender-static"
+    });
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/sender.c");
+    let made = Command::new("cc")
+        .args(["-O1", "-Wall", "-o"])
+        .arg(&program)
+        .args(options)
+        .arg(source)
+        .status();
+    made.is_ok_and(|status| status.success()).then_some(program)
+}
+
+/// A connection to a loopback port; only if both ends speak MPTCP does the server get an MPTCP socket.
+fn connect(port: u16, mptcp: bool) -> TcpStream {
+    use nix::libc;
+    use std::os::fd::FromRawFd;
+    if !mptcp {
+        return TcpStream::connect(("127.0.0.1", port)).unwrap();
+    }
+    let address = libc::sockaddr_in {
+        sin_family: libc::AF_INET as _,
+        sin_port: port.to_be(),
+        sin_addr: libc::in_addr {
+            s_addr: u32::from_ne_bytes([127, 0, 0, 1]),
+        },
+        sin_zero: [0; 8],
+    };
+    // SAFETY: a descriptor of our own, and an address that outlives the call.
+    unsafe {
+        let fd = libc::socket(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_MPTCP);
+        assert!(fd >= 0, "{}", std::io::Error::last_os_error());
+        let at = (&raw const address).cast();
+        assert_eq!(libc::connect(fd, at, size_of_val(&address) as _), 0);
+        TcpStream::from_raw_fd(fd)
+    }
+}
+
+/// Runs a sender under `alcc run` and reads what it sends, for two seconds or so; the report, and what was said.
+/// `None`: the kernel does not have what it needs.
+fn run(dir: &Path, program: &Path, how: &str, options: &[&str]) -> Option<(Value, String)> {
+    let report = dir.join("report.json");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_alcc"))
+        .args(["run", "--loopback", "--cc", "fixed:window=20"])
+        .arg(format!("--json={}", report.display()))
+        .args(options)
+        .arg("--")
+        .arg(program)
+        .args([how, &BYTES.to_string()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = String::new();
+    BufReader::new(child.stdout.take().unwrap())
+        .read_line(&mut first)
+        .unwrap();
+    let mut total = 0;
+    if let Ok(port) = first.trim().parse::<u16>() {
+        let mut stream = connect(port, how == "mptcp");
+        stream
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .unwrap();
+        let mut buffer = vec![0; 150_000];
+        loop {
+            let mut taken = 0;
+            while taken < buffer.len() {
+                match stream.read(&mut buffer[taken..]).unwrap() {
+                    0 => break,
+                    n => taken += n,
+                }
+            }
+            total += taken as u64;
+            if taken < buffer.len() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(40));
+        }
+    }
+    let out = child.wait_with_output().unwrap();
+    if out.status.code() == Some(77) {
+        return None;
+    }
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(out.status.success(), "{how}: {said}");
+    assert_eq!(total, BYTES, "{how}");
+    let report = serde_json::from_str(&std::fs::read_to_string(report).unwrap()).unwrap();
+    Some((report, said))
+}
+
+/// Checks that exactly one connection is reported, for this reason.
+fn reported(report: &Value, said: &str, program: &str, why: &str) {
+    let list = report["not_controlled"].as_array().unwrap();
+    assert_eq!(list.len(), 1, "{report} {said}");
+    assert_eq!(list[0]["program"], program, "{report}");
+    assert_eq!(list[0]["connections"], 1, "{report}");
+    assert!(list[0]["bytes"].as_u64().unwrap() > 100_000, "{report}");
+    assert!(
+        list[0]["example"]
+            .as_str()
+            .unwrap()
+            .starts_with("127.0.0.1:"),
+        "{report}"
+    );
+    assert!(list[0]["why"].as_str().unwrap().contains(why), "{report}");
+    assert!(
+        said.contains(why) && said.contains("at least 1 connections"),
+        "{said}"
+    );
+}
+
+#[test]
+fn what_was_not_controlled_is_reported_with_the_reason_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(sender) = compile(dir.path(), &[]) else {
+        lacks("a C compiler");
+        return;
+    };
+    let (report, said) = run(dir.path(), &sender, "send", &[]).unwrap();
+    assert_eq!(report["not_controlled"], serde_json::json!([]), "{said}");
+    assert_eq!(report["connections"], 1, "{said}");
+    assert!(!said.contains("uncontrolled"), "{said}");
+
+    match compile(dir.path(), &["-static"]) {
+        Some(program) => {
+            let (report, said) = run(dir.path(), &program, "send", &[]).unwrap();
+            reported(&report, &said, "sender-static", "a static program");
+            // What the selection leaves alone is not missed.
+            let out = run(dir.path(), &program, "send", &["--except", "127.0.0.0/8"]);
+            assert_eq!(out.unwrap().0["not_controlled"], serde_json::json!([]));
+        }
+        None => drop(lacks("a static C library")),
+    }
+    let mptcp = std::fs::read_to_string("/proc/sys/net/mptcp/enabled");
+    let mptcp = mptcp.is_ok_and(|on| on.trim() == "1");
+    match mptcp
+        .then(|| run(dir.path(), &sender, "mptcp", &[]))
+        .flatten()
+    {
+        Some((report, said)) => reported(&report, &said, "sender", "MPTCP"),
+        None => drop(lacks("MPTCP in the kernel")),
+    }
+    match run(dir.path(), &sender, "uring", &[]) {
+        Some((report, said)) => reported(&report, &said, "sender", "io_uring"),
+        None => drop(lacks("io_uring in the kernel")),
+    }
+    // The runtime gives up at its first reading: what follows is plain TCP, and said to be.
+    let (report, said) = run(dir.path(), &sender, "send", &["--fault", "0"]).unwrap();
+    reported(&report, &said, "sender", "the runtime failed");
+}
