@@ -20,4 +20,5 @@ algorithms! {
     westwood,
     bbr,
     budget,
+    ledbat,
 }

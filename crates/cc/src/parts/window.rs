@@ -106,9 +106,14 @@ pub struct LossBased<G> {
 impl<G: Growth> LossBased<G> {
     /// With the initial window of RFC 6928.
     pub fn new(growth: G) -> Self {
+        Self::starting_at(INITIAL_WINDOW, growth)
+    }
+
+    /// With an initial window of so many packets.
+    pub fn starting_at(cwnd: f64, growth: G) -> Self {
         Self {
             w: Window {
-                cwnd: INITIAL_WINDOW,
+                cwnd,
                 threshold: UNLIMITED,
                 mss: Bytes::new(1448),
                 rtt: RttView::default(),
