@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a server under `alcc run` has to bear from outside: many short connections without losing a descriptor, a thread or
+//! memory; clients that reset, that never read, that vanish; and its own end in the middle of a transfer.
+//!
+//! `make soak` runs the long form: `cargo test --test faults -- --ignored --nocapture`.
+#[path = "faults/server.rs"]
+mod server;
+#[path = "support/lacks.rs"]
+mod support;
+
+use nix::sys::signal::Signal;
+use nix::sys::socket::{setsockopt, sockopt};
+use server::{Server, peer};
+use std::io::Read;
+use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
+
+const MODES: [&str; 4] = [
+    "serve",
+    "serve-in-poll",
+    "serve-in-epoll",
+    "serve-in-threads",
+];
+
+/// As much as a window of two segments lets go in three turns: the gate shuts on each connection.
+const SHORT: usize = 8_000;
+
+/// Resident memory may grow by so much after the first tenth of the connections, KiB: the C library's own arenas, and no more.
+const GROWTH: u64 = 1024;
+
+fn read_all(mut from: TcpStream) -> usize {
+    from.set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let mut got = Vec::new();
+    let _ = from.read_to_end(&mut got);
+    got.len()
+}
+
+fn short_connections(n: usize) {
+    if peer().is_none() {
+        return;
+    }
+    for mode in MODES {
+        let server = Server::start(mode, n + 1, SHORT);
+        let mut before = None;
+        for i in 0..n {
+            assert_eq!(read_all(server.connect()), SHORT, "{mode} #{i}");
+            if i == n / 10 {
+                before = Some(server.usage());
+            }
+        }
+        let before = before.unwrap();
+        // A thread of the server's may still be on its way out.
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let mut after = server.usage();
+        while (after.descriptors, after.threads) != (before.descriptors, before.threads)
+            && Instant::now() < deadline
+        {
+            std::thread::sleep(Duration::from_millis(50));
+            after = server.usage();
+        }
+        println!("soak: {n} connections to {mode}: before {before:?}, after {after:?}");
+        assert_eq!(after.descriptors, before.descriptors, "{mode}: descriptors");
+        assert_eq!(after.threads, before.threads, "{mode}: threads");
+        let grown = after.resident_kib.saturating_sub(before.resident_kib);
+        assert!(
+            grown <= GROWTH,
+            "{mode}: {grown} KiB more: {before:?}, {after:?}"
+        );
+        assert_eq!(read_all(server.connect()), SHORT);
+        let (status, report) = server.end();
+        assert_eq!(status, Some(0), "{mode}");
+        assert_eq!(report["connections"].as_u64(), Some(n as u64 + 1), "{mode}");
+        assert_eq!(report["failures"].as_u64(), Some(0), "{mode}");
+        assert!(
+            report["gate_closed"].as_u64() > Some(n as u64 / 2),
+            "{mode}: {report}"
+        );
+    }
+}
+
+#[test]
+fn a_thousand_short_connections_leave_nothing_behind() {
+    short_connections(1_000);
+}
+
+#[test]
+#[ignore = "minutes: make soak"]
+fn ten_thousand_short_connections_leave_nothing_behind() {
+    short_connections(10_000);
+}
+
+fn reset(stream: TcpStream) {
+    let at_once = nix::libc::linger {
+        l_onoff: 1,
+        l_linger: 0,
+    };
+    setsockopt(&stream, sockopt::Linger, &at_once).unwrap();
+    drop(stream);
+}
+
+fn storm(n: usize) {
+    if peer().is_none() {
+        return;
+    }
+    for mode in MODES {
+        let server = Server::start(mode, n + 2, 300_000);
+        assert_eq!(read_all(server.connect()), 300_000, "{mode}");
+        let before = server.usage();
+        for i in 0..n {
+            let mut stream = server.connect();
+            match i % 3 {
+                0 => {}
+                1 => drop(stream.read(&mut [0; 1000])),
+                _ => drop(stream.read_exact(&mut [0; 50_000])),
+            }
+            reset(stream);
+        }
+        // Served after all that, so everything before is over.
+        assert_eq!(read_all(server.connect()), 300_000, "{mode}");
+        let (status, report) = server.end();
+        println!("soak: {n} resets of {mode}: before {before:?}, report {report}");
+        assert_eq!(status, Some(0), "{mode}");
+        assert_eq!(report["failures"].as_u64(), Some(0), "{mode}");
+    }
+}
+
+#[test]
+fn a_storm_of_resets() {
+    storm(200);
+}
+
+#[test]
+#[ignore = "minutes: make soak"]
+fn a_long_storm_of_resets() {
+    storm(5_000);
+}
+
+#[test]
+fn clients_that_never_read_hold_nobody_up() {
+    if peer().is_none() {
+        return;
+    }
+    let (deaf, others, bytes) = (30, 5, 6_000_000);
+    let server = Server::start("serve-in-threads", deaf + others, bytes);
+    let silent: Vec<_> = (0..deaf).map(|_| server.connect()).collect();
+    for _ in 0..others {
+        assert_eq!(read_all(server.connect()), bytes.min(3_000_000));
+    }
+    // They go, with what they never read: resets for all.
+    drop(silent);
+    let (status, report) = server.end();
+    assert_eq!(status, Some(0), "{report}");
+    assert_eq!(report["failures"].as_u64(), Some(0));
+}
+
+#[test]
+fn a_client_that_has_closed_its_side_still_gets_everything() {
+    if peer().is_none() {
+        return;
+    }
+    for mode in MODES {
+        let server = Server::start(mode, 1, 300_000);
+        let stream = server.connect();
+        stream.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(read_all(stream), 300_000, "{mode}");
+        assert_eq!(server.end().0, Some(0), "{mode}");
+    }
+}
+
+#[test]
+fn a_server_that_is_killed_ends_like_any_other() {
+    if peer().is_none() {
+        return;
+    }
+    for mode in MODES {
+        let server = Server::start(mode, 1, 3_000_000);
+        let mut stream = server.connect();
+        stream.read_exact(&mut [0; 100_000]).unwrap();
+        server.signal(Signal::SIGKILL);
+        let rest = read_all(stream);
+        assert!(rest < 3_000_000, "{mode}");
+        let (status, report) = server.end();
+        assert_eq!(status, Some(128 + Signal::SIGKILL as i32), "{mode}");
+        // What a killed process had counted is not lost.
+        assert_eq!(report["connections"].as_u64(), Some(1), "{mode}");
+        assert!(report["gate_closed"].as_u64() > Some(0), "{mode}: {report}");
+    }
+}

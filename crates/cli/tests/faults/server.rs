@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One of the small servers of `crates/preload/tests/c/serve.c` under `alcc run`, seen from outside.
+use crate::support::lacks;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// The program, compiled once; `None` (and said) if this machine cannot.
+pub(crate) fn peer() -> Option<&'static Path> {
+    static PEER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    PEER.get_or_init(|| {
+        if Command::new("cc").arg("--version").output().is_err() {
+            lacks("cc");
+            return None;
+        }
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../preload/tests/c");
+        let files = std::fs::read_dir(&source)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|e| e == "c"));
+        let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join("faulty");
+        let done = Command::new("cc")
+            .args(["-std=gnu11", "-O1", "-g", "-w", "-pthread", "-o"])
+            .arg(&to)
+            .args(files)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "cc: {said}");
+        Some(to)
+    })
+    .as_deref()
+}
+
+/// What a process has, by /proc.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Usage {
+    pub(crate) descriptors: usize,
+    pub(crate) threads: usize,
+    pub(crate) resident_kib: u64,
+}
+
+pub(crate) struct Server {
+    alcc: Child,
+    port: u16,
+    dir: tempfile::TempDir,
+}
+
+impl Server {
+    pub(crate) fn start(mode: &str, connections: usize, bytes: usize) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let stderr = dir.path().join("stderr");
+        let alcc = Command::new(env!("CARGO_BIN_EXE_alcc"))
+            .args(["run", "--quiet", "--loopback", "--cc", "fixed:window=2"])
+            .arg(format!("--json={}", dir.path().join("report").display()))
+            .arg("--")
+            .arg(peer().unwrap())
+            .arg(mode)
+            .env("PEER_CONNECTIONS", connections.to_string())
+            .env("PEER_BYTES", bytes.min(3_000_000).to_string())
+            .current_dir(dir.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(&stderr).unwrap())
+            .spawn()
+            .unwrap();
+        let deadline = Instant::now() + DEADLINE;
+        let port = loop {
+            let said = std::fs::read_to_string(&stderr).unwrap();
+            let port = said
+                .strip_prefix("port ")
+                .and_then(|rest| rest.split_once('\n'))
+                .map(|(port, _)| port.parse().unwrap());
+            if let Some(port) = port {
+                break port;
+            }
+            assert!(Instant::now() < deadline, "{mode} did not start: {said}");
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        Self { alcc, port, dir }
+    }
+
+    pub(crate) fn connect(&self) -> TcpStream {
+        TcpStream::connect(("127.0.0.1", self.port)).unwrap()
+    }
+
+    /// The program itself: the only child of `alcc run`.
+    fn pid(&self) -> Pid {
+        let alcc = self.alcc.id();
+        let children =
+            std::fs::read_to_string(format!("/proc/{alcc}/task/{alcc}/children")).unwrap();
+        Pid::from_raw(children.split_whitespace().next().unwrap().parse().unwrap())
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(self.pid(), signal).unwrap();
+    }
+
+    pub(crate) fn usage(&self) -> Usage {
+        let pid = self.pid();
+        let count = |what| {
+            let entries = std::fs::read_dir(format!("/proc/{pid}/{what}")).unwrap();
+            entries.count()
+        };
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let resident = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .unwrap();
+        Usage {
+            descriptors: count("fd"),
+            threads: count("task"),
+            resident_kib: resident.trim().trim_end_matches(" kB").parse().unwrap(),
+        }
+    }
+
+    /// Waits for its end: the exit status, as a shell gives it, and the report.
+    pub(crate) fn end(mut self) -> (Option<i32>, serde_json::Value) {
+        let deadline = Instant::now() + DEADLINE;
+        let status = loop {
+            if let Some(status) = self.alcc.try_wait().unwrap() {
+                break status.code();
+            }
+            assert!(Instant::now() < deadline, "the server does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let report = std::fs::read_to_string(self.dir.path().join("report")).unwrap_or_default();
+        (status, serde_json::from_str(&report).unwrap_or_default())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // After a failed test: neither alcc nor the program stays.
+        if matches!(self.alcc.try_wait(), Ok(None)) {
+            let _ = kill(self.pid(), Signal::SIGKILL);
+            drop(self.alcc.wait());
+        }
+    }
+}
