@@ -58,10 +58,21 @@ fn controlled(fd: c_int) -> Option<Controlled> {
         }
         Glance::Nothing | Glance::Socket => {}
     }
-    if Inside::here() {
+    if Inside::here() || cramped() {
         return None;
     }
     attach(process, fd)
+}
+
+/// True in a signal handler on a stack of its own, which may be small and without a guard: no place to build a connection. The
+/// next write will.
+fn cramped() -> bool {
+    // SAFETY: asks only; `now` is a valid out pointer.
+    unsafe {
+        let mut now: libc::stack_t = std::mem::zeroed();
+        libc::sigaltstack(std::ptr::null(), &raw mut now) == 0
+            && now.ss_flags & libc::SS_ONSTACK != 0
+    }
 }
 
 /// The connection behind a descriptor if it is under control already.

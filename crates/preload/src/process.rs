@@ -129,6 +129,8 @@ extern "C" fn forked() {
 }
 
 /// In a child: nothing of the parent's is touched, locks may be held for ever and the heap may be half changed.
+#[cold]
+#[inline(never)]
 fn renew() {
     let parent = PROCESS.load(Ordering::Acquire);
     if !parent.is_null() {

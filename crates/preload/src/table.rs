@@ -31,7 +31,10 @@ const PAGES: usize = 1024;
 type Page = [RwLock<Known>; PAGE];
 
 /// Pages are made when a descriptor in their range is first of interest, and stay.
-pub(crate) struct Table([AtomicPtr<Page>; PAGES]);
+///
+/// Made on the heap: a call of ours may come from a signal handler on a stack of 16 KiB without a guard below it (Python's), and
+/// arrays of this size on the way to the heap overwrote what lies there.
+pub(crate) struct Table(Box<[AtomicPtr<Page>]>);
 
 fn place(fd: RawFd) -> Option<(usize, usize)> {
     let fd = usize::try_from(fd).ok()?;
@@ -40,7 +43,7 @@ fn place(fd: RawFd) -> Option<(usize, usize)> {
 
 impl Table {
     pub(crate) fn new() -> Self {
-        Self([const { AtomicPtr::new(std::ptr::null_mut()) }; PAGES])
+        Self((0..PAGES).map(|_| AtomicPtr::default()).collect())
     }
 
     fn slot(&self, fd: RawFd) -> Option<&RwLock<Known>> {
@@ -52,7 +55,8 @@ impl Table {
     fn make(&self, fd: RawFd) -> Option<&RwLock<Known>> {
         let page = &self.0[place(fd)?.0];
         if page.load(Ordering::Acquire).is_null() {
-            let fresh = Box::into_raw(Box::new([const { RwLock::new(Known::Nothing) }; PAGE]));
+            let slots: Box<[_]> = (0..PAGE).map(|_| RwLock::new(Known::Nothing)).collect();
+            let fresh = Box::into_raw(slots).cast::<Page>();
             let (old, ok) = (std::ptr::null_mut(), Ordering::AcqRel);
             if page
                 .compare_exchange(old, fresh, ok, Ordering::Acquire)

@@ -124,7 +124,10 @@ impl FromStr for Order {
 /// The orders in shared memory. A line that makes no sense is left out.
 pub(crate) fn read(report: &Report) -> Option<Orders> {
     let words = report.map().words(ORDERS, ORDERS_LEN);
-    let copy: Box<[u64; ORDERS_LEN - 1]> = Box::new(shared::snapshot(words)?);
+    let mut copy = vec![0; ORDERS_LEN - 1];
+    if !shared::snapshot_into(words, &mut copy) {
+        return None;
+    }
     let text = get_text(&copy[1..]);
     Some(Orders {
         generation: copy[0],

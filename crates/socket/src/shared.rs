@@ -161,22 +161,29 @@ pub(crate) fn publish(record: &[AtomicU64], write: impl FnOnce(&[AtomicU64])) {
 
 /// Copies a record, without its sequence; `None` if its writer is always in the way, or died in the middle.
 pub(crate) fn snapshot<const N: usize>(record: &[AtomicU64]) -> Option<[u64; N]> {
-    let (sequence, fields) = record.split_first()?;
+    let mut copy = [0; N];
+    snapshot_into(record, &mut copy).then_some(copy)
+}
+
+/// As [`snapshot`], for records that are too large for a stack; false if there is none.
+pub(crate) fn snapshot_into(record: &[AtomicU64], copy: &mut [u64]) -> bool {
+    let Some((sequence, fields)) = record.split_first() else {
+        return false;
+    };
     for _ in 0..100 {
         let before = sequence.load(Ordering::Acquire);
         if before % 2 == 0 {
-            let mut copy = [0; N];
             for (to, from) in copy.iter_mut().zip(fields) {
                 *to = from.load(Ordering::Relaxed);
             }
             fence(Ordering::Acquire);
             if sequence.load(Ordering::Relaxed) == before {
-                return Some(copy);
+                return true;
             }
         }
         std::hint::spin_loop();
     }
-    None
+    false
 }
 
 pub(crate) fn set(word: &AtomicU64, value: u64) {

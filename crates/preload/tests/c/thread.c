@@ -209,6 +209,47 @@ static int storm_nonblocking(void) {
     return close(storm_fd);
 }
 
+// As `storm`, with the handler on a stack of its own of 16 KiB in the middle of the program's data, as Python has it: what lies
+// below must stay as it is. The handler also writes to a pipe with a number that nobody has used before.
+static unsigned char around[3 * 65536];
+static int far_away;
+static void writes_from_afar(int signal) {
+    int before = errno;
+    if (write(far_away, "w", 1) != 1 && errno != EAGAIN) handler_failed = 1;
+    errno = before;
+    writes_elsewhere(signal);
+}
+
+static int storm_on_a_small_stack(void) {
+    int fd = accepted(), pipes[2];
+    other = accepted();
+    storm_file = file_of(0);
+    CHECK(pipe2(pipes, O_NONBLOCK) == 0);
+    struct rlimit files;
+    CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
+    files.rlim_cur = files.rlim_max;
+    CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
+    far_away = fcntl(pipes[1], F_DUPFD, files.rlim_cur > 1100 ? 1100 : 900);
+    CHECK(far_away >= 900);
+    CHECK(write(other, "storm....\n", 10) == 10);
+    memset(around, 0xa5, sizeof around);
+    stack_t stack = {.ss_sp = around + 2 * 65536, .ss_size = 16384};
+    CHECK(sigaltstack(&stack, NULL) == 0);
+    on_signal(SIGALRM, writes_from_afar, SA_RESTART | SA_ONSTACK);
+    struct itimerval t = {{0, 300}, {0, 300}};
+    CHECK(setitimer(ITIMER_REAL, &t, NULL) == 0);
+    put_in_pieces(fd, 0, TOTAL);
+    while (sent < 1000) pause();
+    alarm_every(0);
+    size_t below = 0;
+    while (below < 2 * 65536 && around[below] == 0xa5) below++;
+    say("failed: %d, overwritten below the stack: %zu bytes", handler_failed, 2 * 65536 - below);
+    size_t unused = 0;
+    while (around[2 * 65536 + unused] == 0xa5) unused++;
+    if (getenv("PEER_DEPTH")) fprintf(stderr, "the handler used %zu of 16384 bytes\n", 16384 - unused);
+    return close(fd) | close(other);
+}
+
 const struct peer_case thread_cases[] = {
     {"threads-on-one", "client=lines", one_for_all},
     {"threads-on-one-nonblocking", "client=lines", one_for_all_nonblocking},
@@ -218,6 +259,7 @@ const struct peer_case thread_cases[] = {
     {"shut-under-a-writer", "client=hold sndbuf=100000", shut_under_a_writer},
     {"closed-under-a-writer", "client=late-and-any sndbuf=100000", closed_under_a_writer},
     {"storm", "clients=2", storm},
+    {"storm-on-a-small-stack", "clients=2", storm_on_a_small_stack},
     {"storm-within", "client=bag", storm_within},
     {"storm-nonblocking", "client=bag", storm_nonblocking},
     {0},
