@@ -205,14 +205,17 @@ impl Which {
         match some.pop() {
             Some(run) if some.is_empty() => Ok(run),
             last => {
-                let list: Vec<_> = some
-                    .iter()
-                    .chain(&last)
-                    .map(|run| format!("{} ({})", run.id, run.what))
-                    .collect();
+                let all = some.iter().chain(&last);
+                let name = |run: &Running| {
+                    let what: String = run.what.chars().take(40).collect();
+                    format!("{} ({what})", run.id)
+                };
+                let list: Vec<_> = all.clone().take(5).map(name).collect();
                 Err(Failure::usage(format!(
-                    "several are running: say which by --run: {}",
-                    list.join(", ")
+                    "{} are running: say which by --run: {}{}",
+                    all.count(),
+                    list.join(", "),
+                    if list.len() < 5 { "" } else { ", ..." }
                 )))
             }
         }

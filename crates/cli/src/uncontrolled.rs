@@ -45,11 +45,17 @@ pub(crate) struct Search {
 
 impl Search {
     /// Begins. Where the kernel has no socket diagnosis nothing will be found.
-    pub(crate) fn start(report: Arc<Report>, selection: Selection, shared: PathBuf) -> Self {
+    /// `shared` and `library` are what a process that we reach has mapped.
+    pub(crate) fn start(
+        report: Arc<Report>,
+        selection: Selection,
+        shared: PathBuf,
+        library: PathBuf,
+    ) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = deaf("alcc-search", move || {
-            let mut look = Look::new(report, selection, shared);
+            let mut look = Look::new(report, selection, shared, library);
             let mut pause = SHORTEST;
             while !stopped.load(Ordering::Acquire) {
                 let before = cpu();
@@ -101,6 +107,7 @@ struct Look {
     report: Arc<Report>,
     selection: Selection,
     shared: PathBuf,
+    library: PathBuf,
     sockets: Option<Sockets>,
     /// Ports that were listened on: connections to them were accepted.
     listened: BTreeSet<u16>,
@@ -119,11 +126,12 @@ struct Holder {
 }
 
 impl Look {
-    fn new(report: Arc<Report>, selection: Selection, shared: PathBuf) -> Self {
+    fn new(report: Arc<Report>, selection: Selection, shared: PathBuf, library: PathBuf) -> Self {
         Self {
             report,
             selection,
             shared,
+            library,
             sockets: Sockets::open().ok(),
             listened: BTreeSet::new(),
             foreign: BTreeSet::new(),
@@ -225,10 +233,9 @@ impl Look {
         let program = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
         let why = match std::fs::read_to_string(format!("/proc/{pid}/maps")) {
             Err(_) => "we may not look into the process (another user's, set-user-id?)",
-            Ok(maps) if !maps.contains("libalcc") => not_loaded(pid),
+            Ok(maps) if !names(&maps, &self.library) => not_loaded(pid),
             Ok(maps) => {
-                let shown = maps.contains(&*self.shared.to_string_lossy());
-                if !shown || self.report.not_shown() > 0 {
+                if !names(&maps, &self.shared) || self.report.not_shown() > 0 {
                     return None;
                 }
                 self.not_reached(holder)
@@ -282,6 +289,14 @@ impl Look {
         }
         found.into_values().collect()
     }
+}
+
+/// Whether a memory map names a file. Compared by folder and name: the map has the path without links.
+fn names(maps: &str, file: &std::path::Path) -> bool {
+    let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
+    maps.lines()
+        .map(|line| line.trim_end_matches(" (deleted)"))
+        .any(|line| line.ends_with(&*file.to_string_lossy()))
 }
 
 /// What the table says of a connection.

@@ -105,6 +105,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         Arc::clone(&report),
         settings.selection.clone(),
         entry.report(),
+        library,
     );
     let ended = supervise::run(&mut command)?;
     let missed = search.finish();
