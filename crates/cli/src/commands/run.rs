@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// What the project's own comparison recommends (docs/measurements.md).
 pub(super) const RECOMMENDED: &str = "verus";
 
-/// Read by libuv from 1.46 on.
+/// Read by libuv from 1.45 on, and from 1.50 on only for files.
 const LIBUV_IO_URING: &str = "UV_USE_IO_URING";
 
 /// Run an unmodified server with another congestion control on the connections it accepts
@@ -239,8 +239,8 @@ fn prepared(command: &[OsString], settings: &Settings, library: &Path) -> Comman
         preload.push(others);
     }
     prepared.env("LD_PRELOAD", preload);
-    // libuv (Node) may register with epoll by io_uring, where no preloaded library sees it, and then its connections cannot
-    // be held back. Who sets it himself is left alone.
+    // libuv may register with epoll by io_uring, where no preloaded library sees it, and then its connections cannot be held
+    // back. The library refuses that where it can tell libuv; this is for libuv inside something else (uvloop).
     if std::env::var_os(LIBUV_IO_URING).is_none() {
         prepared.env(LIBUV_IO_URING, "0");
     }

@@ -58,7 +58,7 @@ macro_rules! all {
 }
 
 all! {
-    nginx apache_event apache_prefork lighttpd haproxy haproxy_splicing python_http_server python_asyncio gunicorn gunicorn_threads node vsftpd
+    nginx apache_event apache_prefork lighttpd haproxy haproxy_splicing python_http_server python_asyncio gunicorn gunicorn_threads node node_with_io_uring vsftpd
     rsync_daemon sshd sshd_for_a_user iperf3 curl_upload
 }
 
@@ -257,6 +257,18 @@ pub(crate) fn node() -> Recipe {
             command
         },
         ..WEB
+    }
+}
+
+/// libuv gets its epoll registrations to the kernel by io_uring: where it is asked for, and from libuv 1.50 on always.
+pub(crate) fn node_with_io_uring() -> Recipe {
+    Recipe {
+        program: |place, name| {
+            let mut command = (node().program)(place, name);
+            command.env("UV_USE_IO_URING", "1");
+            command
+        },
+        ..node()
     }
 }
 

@@ -3,6 +3,7 @@
 use super::descriptors::handed_over;
 use crate::process;
 use crate::real::real;
+use alcc_socket::set_errno;
 use libc::{c_int, c_long, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -87,8 +88,8 @@ pub unsafe extern "C-unwind" fn prctl(
     unsafe { (real().prctl)(option, a, b, c, d) }
 }
 
-/// syscall(2): seccomp(2) and pidfd_getfd(2) have no function of their own. Everything else, a clone among them, goes on by a
-/// jump: its child may share this stack.
+/// syscall(2): seccomp(2), pidfd_getfd(2) and io_uring_setup(2) have no function of their own. Everything else, a clone among
+/// them, goes on by a jump: its child may share this stack.
 ///
 /// # Safety
 /// As the C function.
@@ -101,12 +102,15 @@ pub unsafe extern "C" fn syscall() {
         "je {ours}",
         "cmp rdi, {getfd}",
         "je {ours}",
+        "cmp rdi, {uring}",
+        "je {ours}",
         "mov rax, [rip + {real}]",
         "test rax, rax",
         "je {ours}",
         "jmp rax",
         seccomp = const libc::SYS_seccomp,
         getfd = const libc::SYS_pidfd_getfd,
+        uring = const libc::SYS_io_uring_setup,
         real = sym REAL_SYSCALL,
         ours = sym watched_syscall,
     )
@@ -133,12 +137,23 @@ unsafe extern "C-unwind" fn watched_syscall(
     if number == libc::SYS_seccomp && a <= SECCOMP_SET_MODE_FILTER {
         locked_up();
     }
+    if number == libc::SYS_io_uring_setup && process::current().is_some() && has_libuv() {
+        set_errno(libc::ENOSYS);
+        return -1;
+    }
     // SAFETY: the caller's arguments, unchanged; what was not passed is not looked at by the kernel.
     let rc = unsafe { (real().syscall)(number, a, b, c, d, e, f) };
     if number == libc::SYS_pidfd_getfd {
         handed_over(c_int::try_from(rc).unwrap_or(-1));
     }
     rc
+}
+
+/// libuv (Node) registers with epoll through a ring if it gets one, where we would not see it, and falls back to epoll_ctl if
+/// not. Others may need theirs, and for other things.
+fn has_libuv() -> bool {
+    // SAFETY: a constant name; the answer is only compared.
+    unsafe { !libc::dlsym(libc::RTLD_DEFAULT, c"uv_version".as_ptr()).is_null() }
 }
 
 fn locked_up() {
