@@ -421,18 +421,34 @@ pub(crate) fn without_signals<T>(spawn: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Sends the pieces without waiting and without SIGPIPE; how much was taken, or errno.
-pub(crate) fn send(fd: RawFd, pieces: [&[u8]; 3], flags: c_int) -> Result<usize, c_int> {
+/// Sends the pieces without waiting and without SIGPIPE; how much was taken, or errno. `stamped`: the kernel notes when the last byte is
+/// acknowledged, and appends nothing to it (MSG_EOR), else the note would wait for what follows.
+pub(crate) fn send(fd: RawFd, pieces: [&[u8]; 4], stamped: bool) -> Result<usize, c_int> {
+    #[repr(C, align(8))]
+    struct Control {
+        header: libc::cmsghdr,
+        flags: u32,
+    }
     let vector = pieces.map(|piece| libc::iovec {
         iov_base: piece.as_ptr().cast_mut().cast(),
         iov_len: piece.len(),
     });
-    // SAFETY: zero is a valid msghdr.
-    let mut msg: libc::msghdr = unsafe { zeroed() };
+    // SAFETY: zero is valid for both: integers and pointers.
+    let (mut msg, mut control): (libc::msghdr, Control) = unsafe { (zeroed(), zeroed()) };
     msg.msg_iov = vector.as_ptr().cast_mut();
-    msg.msg_iovlen = vector.iter().filter(|v| v.iov_len > 0).count() as _;
-    let flags = flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    // SAFETY: the vector describes borrowed bytes, which are only read.
+    msg.msg_iovlen = vector.len() as _;
+    let mut flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    if stamped {
+        // SAFETY: computes a length.
+        control.header.cmsg_len = unsafe { libc::CMSG_LEN(size_of::<u32>() as u32) } as _;
+        control.header.cmsg_level = libc::SOL_SOCKET;
+        control.header.cmsg_type = libc::SO_TIMESTAMPING;
+        control.flags = libc::SOF_TIMESTAMPING_TX_ACK;
+        msg.msg_control = (&raw mut control).cast();
+        msg.msg_controllen = size_of::<Control>() as _;
+        flags |= libc::MSG_EOR;
+    }
+    // SAFETY: the vector describes borrowed bytes, which are only read; the control buffer outlives the call.
     let n = unsafe { libc::sendmsg(fd, &raw const msg, flags) };
     usize::try_from(n).map_err(|_| errno())
 }

@@ -19,8 +19,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Largest batch, bytes: what the kernel puts into one super-packet.
 const LARGEST_BATCH: u64 = 64 * 1024;
-/// With time stamps a window is written in so many batches: each gives one notification.
+/// With time stamps a window is written in so many batches at least, and gives about so many notifications.
 const BATCHES_PER_WINDOW: u64 = 8;
+/// Bytes between two notes at most, however large the window is.
+const RAREST_STAMP: u64 = 256 * 1024;
+/// A blocking send of at least this much is not copied into the queue if the program comes back quickly.
+const WORTH_HOLDING: usize = 16 * 1024;
+/// A program that is away for longer between its sends is served from the queue meanwhile.
+const QUICK: Span = Span::from_micros(500);
 /// When bytes wait and nothing tells when to try again: the kernel had no memory, or the algorithm has failed.
 const RETRY: Span = Span::from_millis(5);
 
@@ -49,6 +55,13 @@ pub(super) struct Inner {
     acked: u64,
     /// Bytes beyond the last whole segment that was written.
     tail: u64,
+    /// Written since a note of the acknowledgement was asked for.
+    unstamped: u64,
+    /// When the last send that was willing to wait returned, and how long the program is away between two, smoothed.
+    left_at: Option<Time>,
+    away: Span,
+    /// A sender waits with bytes that are not in the queue.
+    held: bool,
     pacing: u64,
     error: Option<c_int>,
     /// Bytes that had been taken were thrown away, for this reason.
@@ -100,6 +113,10 @@ impl Link {
             mss: progress.mss.get().max(1),
             acked: progress.acked,
             tail: 0,
+            unstamped: 0,
+            left_at: None,
+            away: Span::from_millis(1),
+            held: false,
             pacing: u64::MAX,
             error: None,
             lost: None,
@@ -122,29 +139,56 @@ impl Link {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what fits; zero if nothing does.
-    pub(super) fn put(self: &Arc<Self>, runtime: &Runtime, bytes: &[u8]) -> Result<usize, c_int> {
+    /// Takes what fits; zero if nothing does. `holds`: the caller waits until all is taken, so its bytes may stay where they are.
+    pub(super) fn put(
+        self: &Arc<Self>,
+        runtime: &Runtime,
+        bytes: &[u8],
+        holds: bool,
+    ) -> Result<usize, c_int> {
         let inner = &mut *self.lock();
         inner.check()?;
         // A stream at rest is looked at again: nobody else would notice.
         if !self.active.load(Ordering::Acquire) && inner.is_gone() {
             return Err(libc::EBADF);
         }
-        let now = kernel::now();
         let mut taken = 0;
-        if inner.queue.len() == 0 && !inner.is_shut() {
-            taken = inner.guarded(|inner| inner.pump(now, bytes)).unwrap_or(0);
+        let holds = holds && inner.away < QUICK;
+        if !inner.is_shut() && (inner.queue.len() == 0 || holds) {
+            let now = kernel::now();
+            taken = inner
+                .guarded(|inner| inner.pump(now, bytes, holds))
+                .unwrap_or(0);
             if taken == 0 {
                 inner.check()?;
             }
         }
-        taken += inner.queue.put(&bytes[taken..]);
-        if taken < bytes.len() && inner.error.is_none() {
-            inner.hungry = true;
-            self.notice.shut();
+        let left = &bytes[taken..];
+        if holds && left.len() >= WORTH_HOLDING && !inner.plain {
+            inner.held = true;
+        } else {
+            taken += inner.queue.put(left);
+            if taken < bytes.len() && inner.error.is_none() {
+                inner.hungry = true;
+                self.notice.shut();
+            }
         }
         self.settle(runtime, inner);
         Ok(taken)
+    }
+
+    /// A send that is willing to wait begins.
+    pub(super) fn enter(&self) {
+        let inner = &mut *self.lock();
+        if let Some(left_at) = inner.left_at.take() {
+            let away = kernel::now().since(left_at).min(Span::from_millis(10));
+            inner.away = inner.away / 8 * 7 + away / 8;
+        }
+    }
+
+    /// And returns.
+    pub(super) fn leave(&self) {
+        self.lock().left_at = Some(kernel::now());
     }
 
     pub(super) fn set_capacity(&self, capacity: usize) {
@@ -157,7 +201,7 @@ impl Link {
         let inner = &mut *self.lock();
         if inner.ending == Ending::No {
             inner.ending = Ending::Write;
-            inner.end(kernel::now());
+            inner.flush();
             self.settle(runtime, inner);
         }
     }
@@ -168,7 +212,7 @@ impl Link {
         let lost = inner.lost.take();
         inner.ending = Ending::Close(until);
         inner.hungry = false;
-        inner.end(kernel::now());
+        inner.flush();
         if let Some(raw) = inner.raw() {
             // The number is the program's: it must not reach this socket any more, and is free for another.
             if let Some(other) = kernel::duplicate(raw) {
@@ -185,7 +229,7 @@ impl Link {
     /// loop's decision to let it rest.
     fn settle(self: &Arc<Self>, runtime: &Runtime, inner: &mut Inner) {
         inner.report(runtime);
-        let busy = inner.queue.len() > 0 || (!inner.plain && !inner.flow.is_idle());
+        let busy = inner.queue.len() > 0 || inner.held || (!inner.plain && !inner.flow.is_idle());
         if busy && !self.active.swap(true, Ordering::AcqRel) {
             runtime.adopt(Arc::clone(self));
         }
@@ -203,7 +247,7 @@ impl Link {
             inner.read(now, log, self.id);
         });
         if inner.queue.len() > 0 && !inner.is_shut() && inner.error.is_none() {
-            inner.guarded(|inner| inner.pump(now, &[]));
+            inner.guarded(|inner| inner.pump(now, &[], inner.held));
         }
         inner.end(now);
         inner.tell(&self.notice);
@@ -214,6 +258,7 @@ impl Link {
         }
         let next = inner.next(now);
         if next.is_none() {
+            inner.queue.rest();
             self.active.store(false, Ordering::Release);
         }
         next
@@ -387,30 +432,23 @@ impl Inner {
         }
     }
 
-    /// Hands to the kernel what the algorithm allows: the queue, or `direct` if that is empty. Returns how much of `direct`.
-    fn pump(&mut self, now: Time, direct: &[u8]) -> usize {
+    /// Hands to the kernel what the algorithm allows: the queue, and then `direct`. Returns how much of `direct`. `more` will follow: what
+    /// is less than a segment may wait for it.
+    fn pump(&mut self, now: Time, direct: &[u8], more: bool) -> usize {
         let Some(fd) = self.raw() else { return 0 };
-        let queued = self.queue.len() > 0;
-        let wanted = if queued {
-            self.queue.len()
-        } else {
-            direct.len()
-        };
+        let wanted = self.queue.len() + direct.len();
         let mut room = self.room(now, fd, wanted);
         let mut taken = 0;
         while room > 0 {
             let (len, whole) = self.batch(room);
-            let flags = if whole && self.stamps.is_some() {
-                libc::MSG_EOR
-            } else {
-                0
-            };
-            let sent = if queued {
-                kernel::send(fd, self.queue.front(len), flags)
-            } else {
-                kernel::send(fd, [&direct[taken..taken + len], &[], &[]], flags)
-            };
-            let n = match sent {
+            if more && !whole {
+                break;
+            }
+            let stamped = whole && self.wants_stamp(len);
+            let [a, b, c] = self.queue.front(len);
+            let queued = a.len() + b.len() + c.len();
+            let own = &direct[taken..][..(len - queued).min(direct.len() - taken)];
+            let n = match kernel::send(fd, [a, b, c, own], stamped) {
                 Ok(n) => n,
                 Err(libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM) => break,
                 Err(why) => {
@@ -419,12 +457,14 @@ impl Inner {
                 }
             };
             // First what must not be done twice, whatever the algorithm does with the news.
-            if queued {
-                self.queue.consume(n);
-            } else {
-                taken += n;
-            }
+            self.queue.consume(n.min(queued));
+            taken += n.saturating_sub(queued);
             self.tail = (self.tail + n as u64) % self.mss;
+            self.unstamped = if stamped {
+                0
+            } else {
+                self.unstamped + n as u64
+            };
             if !self.plain {
                 let news = catch_unwind(AssertUnwindSafe(|| {
                     self.flow.wrote(now, Bytes::new(n as u64), &mut Discard);
@@ -441,6 +481,12 @@ impl Inner {
             room -= n;
         }
         taken
+    }
+
+    /// An eighth of the window has been written since the last note that was asked for.
+    fn wants_stamp(&self, len: usize) -> bool {
+        let window = self.flow.allowance().window.get() / BATCHES_PER_WINDOW;
+        self.stamps.is_some() && self.unstamped + len as u64 >= window.min(RAREST_STAMP)
     }
 
     fn room(&mut self, now: Time, fd: RawFd, wanted: usize) -> usize {
@@ -503,6 +549,15 @@ impl Inner {
         }
     }
 
+    /// Nothing more will come: what waited for it goes, as far as it may.
+    fn flush(&mut self) {
+        let now = kernel::now();
+        if self.queue.len() > 0 && !self.is_shut() {
+            self.guarded(|inner| inner.pump(now, &[], false));
+        }
+        self.end(now);
+    }
+
     /// Ends what is to be ended, once it can.
     fn end(&mut self, now: Time) {
         let drained = self.queue.len() == 0;
@@ -548,6 +603,11 @@ impl Inner {
 
     /// Tells whoever was refused that a quarter of the queue is free, or that there is an error to fetch.
     fn tell(&mut self, notice: &Notice) {
+        let open = !self.is_shut() || self.error.is_some();
+        if self.held && open {
+            self.held = false;
+            notice.wake();
+        }
         let room = self.queue.free() >= (self.queue.capacity() / 4).max(1);
         if self.fd.is_none() || (self.hungry && (room || self.error.is_some())) {
             self.hungry = false;
@@ -567,7 +627,7 @@ impl Inner {
     /// When to come back; `None`: nothing to do.
     fn next(&self, now: Time) -> Option<Time> {
         self.fd.as_ref()?;
-        let waits = self.queue.len() > 0;
+        let waits = self.queue.len() > 0 || self.held;
         let flow = if self.plain {
             None
         } else {

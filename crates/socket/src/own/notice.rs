@@ -64,8 +64,8 @@ impl Notice {
         }
     }
 
-    /// There is room, or something that only the next call can tell.
-    pub(crate) fn open(&self) {
+    /// Wakes sleepers, and nobody else.
+    pub(crate) fn wake(&self) {
         self.turn.fetch_add(1, Ordering::SeqCst);
         if self.sleepers.load(Ordering::SeqCst) > 0 {
             // SAFETY: wakes whoever waits on the word.
@@ -78,6 +78,11 @@ impl Notice {
                 );
             }
         }
+    }
+
+    /// There is room, or something that only the next call can tell.
+    pub(crate) fn open(&self) {
+        self.wake();
         if let Some(fd) = self.fd.get()
             && self.fd_shut.swap(false, Ordering::SeqCst)
         {

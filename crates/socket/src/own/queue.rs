@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 /// Bytes are kept in blocks of this size: large enough for the largest batch to touch two of them.
 const BLOCK: usize = 64 * 1024;
 
-/// A bounded byte queue. An empty one holds no memory.
+/// A bounded byte queue. An empty one at rest holds no memory.
 #[derive(Debug)]
 pub(crate) struct Queue {
     blocks: VecDeque<Vec<u8>>,
@@ -13,6 +13,8 @@ pub(crate) struct Queue {
     head: usize,
     len: usize,
     capacity: usize,
+    /// A block that has been emptied: the next one need not be made, nor its pages be got from the kernel again.
+    spare: Option<Vec<u8>>,
 }
 
 impl Queue {
@@ -22,6 +24,7 @@ impl Queue {
             head: 0,
             len: 0,
             capacity: capacity.max(1),
+            spare: None,
         }
     }
 
@@ -48,8 +51,10 @@ impl Queue {
         let mut rest = &bytes[..fits];
         while !rest.is_empty() {
             if self.blocks.back().is_none_or(|b| b.len() == b.capacity()) {
-                self.blocks
-                    .push_back(Vec::with_capacity(BLOCK.min(self.capacity)));
+                let fresh = self.spare.take();
+                self.blocks.push_back(
+                    fresh.unwrap_or_else(|| Vec::with_capacity(BLOCK.min(self.capacity))),
+                );
             }
             let Some(block) = self.blocks.back_mut() else {
                 break;
@@ -87,9 +92,19 @@ impl Queue {
             }
             n -= here;
             self.head = 0;
-            self.blocks.pop_front();
+            self.spare = self.blocks.pop_front();
+            if let Some(spare) = &mut self.spare {
+                spare.clear();
+            }
         }
-        self.blocks = VecDeque::new();
+    }
+
+    /// The stream rests: an empty queue gives its memory back.
+    pub(crate) fn rest(&mut self) {
+        if self.len == 0 {
+            self.blocks = VecDeque::new();
+            self.spare = None;
+        }
     }
 
     pub(crate) fn clear(&mut self) {
@@ -121,7 +136,8 @@ mod tests {
                 back.extend(part);
             }
             assert_eq!(back, bytes);
-            assert_eq!(queue.blocks.capacity(), 0, "an empty queue holds memory");
+            queue.rest();
+            assert!(queue.blocks.capacity() == 0 && queue.spare.is_none());
         }
     }
 

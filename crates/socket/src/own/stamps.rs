@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! When the kernel saw bytes acknowledged: `SO_TIMESTAMPING` with `TX_ACK`, read from the socket's error queue.
 //!
-//! A notification comes when the last byte of a write is acknowledged, with the number of that byte (32 bits, counted from where
+//! The socket is told how notifications look; each write says whether it wants one (`kernel::send`). It comes when the last byte of the write is acknowledged, with the number of that byte (32 bits, counted from where
 //! the option was set) and the wall-clock time. Notifications are dropped when the receive buffer is full, so a number is taken
 //! as cumulative. Numbers wrap after 4 GiB.
 use alcc_flow::AckStamp;
@@ -29,10 +29,9 @@ pub(crate) struct Stamps {
 }
 
 impl Stamps {
-    /// Asks the kernel for notifications on a connection of which `written` bytes are written; `None` if it refuses.
+    /// Prepares the kernel for notifications on a connection of which `written` bytes are written; `None` if it refuses.
     pub(crate) fn enable(fd: RawFd, written: u64) -> Option<Self> {
         let flags = libc::SOF_TIMESTAMPING_SOFTWARE
-            | libc::SOF_TIMESTAMPING_TX_ACK
             | libc::SOF_TIMESTAMPING_OPT_ID
             | libc::SOF_TIMESTAMPING_OPT_TSONLY
             | OPT_ID_TCP;

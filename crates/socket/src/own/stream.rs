@@ -11,6 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+/// A send of at least this much may wait with its bytes outside the queue.
+const WORTH_ASKING: usize = 16 * 1024;
 /// What a dropped stream is given to drain.
 const DROPPED: Duration = Duration::from_secs(10);
 
@@ -162,18 +164,25 @@ impl Stream {
     /// As [`Stream::send`].
     pub fn send_as(&self, bytes: &[u8], wait: &mut dyn FnMut() -> Wait) -> io::Result<usize> {
         let mut done = 0;
+        // Whether to wait costs a call to find out: asked once, and not for what is small.
+        let mut waits = (bytes.len() >= WORTH_ASKING).then(&mut *wait);
         let mut until = None;
-        loop {
+        let waiting = matches!(waits, Some(Wait::Yes(_)));
+        if waiting {
+            self.link.enter();
+        }
+        let result = loop {
             let turn = self.link.notice.turn();
-            match self.link.put(&self.runtime, &bytes[done..]) {
+            let holds = matches!(waits, Some(Wait::Yes(_)));
+            match self.link.put(&self.runtime, &bytes[done..], holds) {
                 Ok(n) => done += n,
-                Err(_) if done > 0 => return Ok(done),
-                Err(why) => return Err(io::Error::from_raw_os_error(why)),
+                Err(_) if done > 0 => break Ok(()),
+                Err(why) => break Err(why),
             }
             if done == bytes.len() {
-                return Ok(done);
+                break Ok(());
             }
-            let why = match wait() {
+            let why = match *waits.get_or_insert_with(&mut *wait) {
                 Wait::No => libc::EAGAIN,
                 Wait::Yes(limit) => {
                     let until = *until.get_or_insert_with(|| limit.map(after));
@@ -183,12 +192,12 @@ impl Stream {
                     }
                 }
             };
-            return if done > 0 {
-                Ok(done)
-            } else {
-                Err(io::Error::from_raw_os_error(why))
-            };
+            break if done > 0 { Ok(()) } else { Err(why) };
+        };
+        if waiting {
+            self.link.leave();
         }
+        result.map(|()| done).map_err(io::Error::from_raw_os_error)
     }
 
     /// Bytes in the queue.
