@@ -331,10 +331,10 @@ impl OverTcp {
         self.shut
     }
 
-    /// Pacing rate wanted, never below two segments per 20 ms: the departure of the next segment is fixed when the rate is
+    /// Pacing rate wanted, never below one segment per 20 ms: the departure of the next segment is fixed when the rate is
     /// set, so a lower rate would stall the connection long after it was raised again.
     pub fn pacing_rate(&self) -> Option<Rate> {
-        let floor = Rate::of(self.mss * 2, Span::from_millis(20));
+        let floor = Rate::of(self.mss, Span::from_millis(20));
         self.cc.allowance().rate.map(|rate| rate.max(floor))
     }
 

@@ -80,6 +80,24 @@ fn everything_arrives_with_either_feedback_and_many_algorithms() {
 }
 
 #[test]
+fn a_quick_program_that_waits_is_served_whatever_the_size_of_its_writes() {
+    for cc in ["fixed:window=2", "fixed:window=1000"] {
+        for size in [16_384, 20_000, 60_000, 65_536, 200_000] {
+            let runtime = runtime(cc);
+            let (stream, peer) = pair(&runtime, &Options::default());
+            let sent = bytes(size * 60);
+            let reader = read_all(peer);
+            for block in sent.chunks(size) {
+                let n = stream.send(block, Wait::Yes(Some(PATIENCE))).unwrap();
+                assert_eq!(n, size);
+            }
+            stream.close_and_wait(PATIENCE).unwrap();
+            assert!(reader.join().unwrap() == sent, "{cc} {size}");
+        }
+    }
+}
+
+#[test]
 fn time_stamps_give_rtt_samples_and_small_writes_leave_nothing_in_flight() {
     let runtime = runtime("fixed:window=10");
     let (stream, peer) = pair(&runtime, &Options::default());

@@ -164,7 +164,9 @@ impl Link {
             }
         }
         let left = &bytes[taken..];
-        if holds && left.len() >= WORTH_HOLDING && !inner.plain {
+        // Less than a segment waits for more in the queue.
+        let held = left.len() >= WORTH_HOLDING && left.len() as u64 >= inner.mss;
+        if holds && held && !inner.plain {
             inner.held = true;
         } else {
             taken += inner.queue.put(left);
