@@ -263,7 +263,8 @@ fn page(report: &Report) -> String {
             page.sample(name, &labels(g.port, &g.algorithm), get(g) as f64);
         }
     }
-    let histograms: [(&str, &str, fn(&Group) -> &Histogram); 2] = [
+    type HistogramOf = fn(&Group) -> &Histogram;
+    let histograms: [(&str, &str, HistogramOf); 2] = [
         ("alcc_rtt_seconds", "RTT, one sample per reading.", |g| {
             &g.rtt
         }),
@@ -301,7 +302,8 @@ fn open_now(report: &Report, page: &mut Page) {
         sum.0 += 1;
         sum.1 = sum.1.saturating_add(c.now.in_flight.get());
     }
-    let gauges: [(&str, &str, fn(&(u64, u64)) -> u64); 2] = [
+    type Gauge = fn(&(u64, u64)) -> u64;
+    let gauges: [(&str, &str, Gauge); 2] = [
         ("alcc_connections", "Connections open now.", |n| n.0),
         ("alcc_in_flight_bytes", "Bytes in flight now.", |n| n.1),
     ];

@@ -144,7 +144,7 @@ impl Look {
     /// One look; true if anything is open.
     fn once(&mut self) -> bool {
         self.looks += 1;
-        if self.looks % 16 == 0 {
+        if self.looks.is_multiple_of(16) {
             self.report
                 .reclaim(|pid| std::path::Path::new(&format!("/proc/{pid}")).exists());
         }
