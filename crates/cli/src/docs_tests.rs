@@ -153,8 +153,20 @@ fn commands_in_the_documentation_are_taken() {
     let mut seen = 0;
     let mut wrong = Vec::new();
     for page in pages() {
+        let mut built = Vec::new();
         for command in commands(&read(&page)) {
             seen += 1;
+            let words = words(&command);
+            built.extend(
+                words
+                    .windows(2)
+                    .filter(|w| w[0] == "-o")
+                    .map(|w| format!("./{}", w[1])),
+            );
+            // What the reader has just compiled is not in our folder.
+            if words.iter().any(|w| built.contains(w)) {
+                continue;
+            }
             if let Err(why) = check(&command) {
                 wrong.push(format!("{}: {command}\n    {why}", page.display()));
             }

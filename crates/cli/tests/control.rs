@@ -187,6 +187,38 @@ fn switching_at_every_moment_loses_no_byte() {
 }
 
 #[test]
+fn connections_of_a_killed_process_disappear_and_a_table_goes_into_a_pipe() {
+    if impossible() {
+        return;
+    }
+    let world = World::new(link(4));
+    world.file("f", 20_000_000);
+    let server = world.serve(Some(&["--cc", "verus"]));
+    let run = run_of(&server);
+    std::thread::scope(|scope| {
+        scope.spawn(|| world.client("curl -sS --max-time 60 -o /dev/null http://$S:8080/f"));
+        let shown = until(&run, "it runs", |c| {
+            c.len() == 1 && c[0]["state"] == "sending"
+        });
+        let out = alcc(&["top", "--run", &run, "--once"]);
+        let table = text(&out.stdout);
+        assert!(
+            table.contains("verus") && table.contains("sending"),
+            "{table}"
+        );
+        assert!(!table.contains('\u{1b}'), "no escapes in a pipe: {table}");
+        // By the worker's id just as well.
+        let worker = shown[0]["pid"].as_i64().unwrap();
+        assert_eq!(top(&worker.to_string()).len(), 1);
+        let worker = nix::unistd::Pid::from_raw(i32::try_from(worker).unwrap());
+        nix::sys::signal::kill(worker, nix::sys::signal::Signal::SIGKILL).unwrap();
+        until(&run, "its connection is gone", <[Value]>::is_empty);
+    });
+    let (report, said) = server.stop();
+    assert_eq!(report["not_controlled"], serde_json::json!([]), "{said}");
+}
+
+#[test]
 fn mistakes_of_ctl_are_one_line() {
     let wrong = alcc(&["ctl", "cc", "vrus"]);
     assert_eq!(wrong.status.code(), Some(2));

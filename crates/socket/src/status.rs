@@ -445,6 +445,27 @@ mod tests {
         drop((ours, other));
     }
 
+    /// At every reading of every connection: a few dozen stores. Prints what it costs; the bound is for a busy machine.
+    #[test]
+    fn an_update_is_cheap() {
+        let scratch = Scratch::new();
+        let report = Arc::new(scratch.create());
+        let slot = Slot::take(&report, &who(1)).unwrap();
+        let group = crate::groups::find(&report, 443, "verus");
+        let rounds = 200_000;
+        let time = |work: &dyn Fn()| {
+            let from = std::time::Instant::now();
+            (0..rounds).for_each(|_| work());
+            from.elapsed().as_nanos() / rounds
+        };
+        let update = time(&|| slot.update(&status()));
+        let observe = time(&|| {
+            crate::groups::observe(&report, group, Span::from_millis(40), Span::from_millis(2));
+        });
+        println!("update of the table {update} ns, of the histograms {observe} ns");
+        assert!(update < 5_000 && observe < 5_000);
+    }
+
     #[test]
     fn a_full_table_counts_those_it_does_not_show() {
         let scratch = Scratch::new();
