@@ -457,6 +457,10 @@ int alcc_writable_fd(int fd);
 int alcc_set_cc(int fd,
                 const char *spec);
 
+// Adds the algorithm of a plug-in, a shared object that exports `alcc_algorithm_v1`; it stays loaded. ALCC_PLUGIN names some that are
+// loaded with the library. 0, or -1 with EINVAL: `alcc_message` says what is wrong with it.
+int alcc_load_plugin(const char *file);
+
 // Where a stream, or all new ones (`ALCC_DEFAULTS`), learn of acknowledgements: "timestamps", "tcp-info", or, for new ones, "auto".
 // 0, or -1 with EINVAL.
 int alcc_set_feedback(int fd,

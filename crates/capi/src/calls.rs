@@ -12,7 +12,8 @@ use alcc_socket::own::{Info, Wait};
 use alcc_socket::{Feedback, Host, errno, flags, send_timeout, set_errno};
 use alcc_units::{Bytes, Rate};
 use libc::{c_char, c_int, c_void, size_t, sockaddr, socklen_t, ssize_t};
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -393,6 +394,24 @@ pub unsafe extern "C" fn alcc_set_cc(fd: c_int, spec: *const c_char) -> c_int {
         }
         let stream = process.stream(fd).ok_or_else(|| unknown(fd))?;
         stream.set_cc(&spec).map_err(|why| errno_of(&why))?;
+        Ok(0)
+    })
+}
+
+/// Adds the algorithm of a plug-in, a shared object that exports `alcc_algorithm_v1`; it stays loaded. ALCC_PLUGIN names some that are
+/// loaded with the library. 0, or -1 with EINVAL: `alcc_message` says what is wrong with it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alcc_load_plugin(file: *const c_char) -> c_int {
+    boundary(|| {
+        if file.is_null() {
+            return Err(libc::EFAULT);
+        }
+        // SAFETY: by contract.
+        let file = OsStr::from_bytes(unsafe { CStr::from_ptr(file) }.to_bytes());
+        process()?.load(file.as_ref()).map_err(|why| {
+            message::set(&why.to_string());
+            libc::EINVAL
+        })?;
         Ok(0)
     })
 }

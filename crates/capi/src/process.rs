@@ -7,7 +7,7 @@ use alcc_socket::own::{Options, Runtime, Settings, Stream};
 use libc::c_int;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Duration;
 
 /// The algorithm where nothing else is said.
@@ -66,21 +66,37 @@ fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Our algorithms and those of plug-ins.
+/// Our algorithms and those of plug-ins; leaked at each change, which is rare: a child reads it whatever its parent was doing.
+static REGISTRY: AtomicPtr<Registry> = AtomicPtr::new(null_mut());
+
 fn registry() -> Registry {
-    static REGISTRY: OnceLock<Registry> = OnceLock::new();
-    REGISTRY
-        .get_or_init(|| {
-            // A panic of ours is caught and makes its stream plain TCP; the default hook would print it.
-            std::panic::set_hook(Box::new(|_| ()));
-            let files = std::env::var_os(alcc_plugin::ENV);
-            alcc_plugin::with_env(Registry::builtin(), files.as_deref()).unwrap_or_else(|why| {
-                message::set(&why.to_string());
-                Registry::builtin()
-            })
-        })
-        .clone()
+    static START: Once = Once::new();
+    START.call_once(|| {
+        // A panic of ours is caught and makes its stream plain TCP; the default hook would print it.
+        std::panic::set_hook(Box::new(|_| ()));
+        let files = std::env::var_os(alcc_plugin::ENV);
+        let all = alcc_plugin::with_env(Registry::builtin(), files.as_deref());
+        let all = all.unwrap_or_else(|why| {
+            message::set(&why.to_string());
+            Registry::builtin()
+        });
+        REGISTRY.store(Box::into_raw(Box::new(all)), Ordering::Release);
+    });
+    // SAFETY: null or leaked.
+    unsafe { REGISTRY.load(Ordering::Acquire).as_ref() }
+        .map_or_else(Registry::builtin, Clone::clone)
 }
+
+/// Plug-ins that the environment names are loaded with the library: later the program may have changed its root.
+extern "C" fn start() {
+    if std::env::var_os(alcc_plugin::ENV).is_some() {
+        drop(std::panic::catch_unwind(registry));
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn() = start;
 
 /// The environment over our defaults; a variable that makes no sense is told by `alcc_message`, and none of them counts.
 fn settings() -> Option<Settings> {
@@ -93,6 +109,16 @@ fn settings() -> Option<Settings> {
 }
 
 impl Process {
+    /// Adds the algorithm of a plug-in.
+    pub(crate) fn load(&self, file: &std::path::Path) -> Result<(), alcc_plugin::PluginError> {
+        static LOADING: Mutex<()> = Mutex::new(());
+        let _alone = LOADING.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = alcc_plugin::with_files(registry(), [file])?;
+        REGISTRY.store(Box::into_raw(Box::new(all.clone())), Ordering::Release);
+        self.runtime.set_registry(all);
+        Ok(())
+    }
+
     pub(crate) fn patience(&self) -> Duration {
         Duration::from_nanos(self.patience.load(Ordering::Relaxed))
     }

@@ -137,6 +137,10 @@ fn parses(line: &[&String]) -> Result<(), String> {
     {
         return Err(e.to_string());
     }
+    // What a plug-in brings is known when it is there: crates/cli/tests/plugin.rs runs those lines.
+    if line.iter().any(|word| *word == "--plugin") {
+        return Ok(());
+    }
     for pair in line.windows(2).take_while(|pair| *pair[0] != "--") {
         if *pair[0] == "--cc" {
             let spec: alcc_cc::Spec = pair[1].parse().map_err(|e| format!("{e}"))?;

@@ -67,8 +67,6 @@ pub(crate) fn compile(source: &Path, to: &Path) {
             ])
             .arg("-I")
             .arg(root().join("crates/capi/include"))
-            .arg("-I")
-            .arg(root().join("crates/plugin/include"))
             .arg(source)
             .arg("-o")
             .arg(to)

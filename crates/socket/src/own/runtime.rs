@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 /// The loop wakes at most once in this time, however many connections there are.
@@ -20,7 +20,7 @@ const SHORTEST_SLEEP: Span = Span::from_micros(250);
 /// first stream and sleeps while nothing is in flight.
 pub struct Runtime {
     settings: Mutex<Settings>,
-    registry: Registry,
+    registry: RwLock<Registry>,
     inbox: Mutex<Inbox>,
     bell: Condvar,
     next_id: AtomicU64,
@@ -46,7 +46,7 @@ impl Runtime {
         Arc::new(Self {
             fault: settings.fault,
             settings: Mutex::new(settings),
-            registry,
+            registry: RwLock::new(registry),
             inbox: Mutex::new(Inbox::default()),
             bell: Condvar::new(),
             next_id: AtomicU64::new(1),
@@ -71,8 +71,16 @@ impl Runtime {
     }
 
     /// The algorithms there are.
-    pub fn registry(&self) -> &Registry {
-        &self.registry
+    pub fn registry(&self) -> RwLockReadGuard<'_, Registry> {
+        self.registry.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Other algorithms for new streams, and for those that change theirs.
+    pub fn set_registry(&self, registry: Registry) {
+        *self
+            .registry
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = registry;
     }
 
     /// Counters of all streams so far.
