@@ -119,6 +119,8 @@ fn check(command: &str) -> Result<(), String> {
             }
         } else if program.contains('/')
             && !program.starts_with(['/', '~'])
+            // What the reader has just built.
+            && !program.starts_with("./")
             && !root().join(program).exists()
         {
             return Err(format!("{program} does not exist"));
