@@ -11,7 +11,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -617,6 +617,76 @@ fn outbound_controls_uploads_too() {
     assert_eq!(number(&report, "controlled"), 2);
     assert_eq!(number(&report, "controlled_bytes"), 3_000_000);
     assert!(number(&report, "gate_closed") > 0, "{report}");
+}
+
+#[test]
+fn top_shows_its_connections_and_ctl_gives_them_orders() {
+    let place = tempfile::tempdir().unwrap();
+    let (server, at) = listener();
+    let to = at.to_string();
+    let relay = Relay::start(
+        &[
+            "--listen",
+            "127.0.0.1:0",
+            "--to",
+            &to,
+            "--loopback",
+            "--cc",
+            "fixed:window=2",
+        ],
+        |mut c| c.env("XDG_RUNTIME_DIR", place.path()).spawn(),
+    );
+    // Sends until the client leaves, who reads slowly.
+    let serve = once(
+        server,
+        |mut stream| while stream.write_all(&pattern(100_000)).is_ok() {},
+    );
+    let mut client = connect(relay.at[0]);
+    let peer = client.local_addr().unwrap().to_string();
+    let (done, ended) = (
+        Arc::new(AtomicBool::new(false)),
+        Instant::now() + 3 * PATIENCE,
+    );
+    let asked = Arc::clone(&done);
+    let reader = std::thread::spawn(move || {
+        let mut buffer = vec![0; 65_536];
+        while !asked.load(Ordering::Relaxed) && Instant::now() < ended {
+            client.read_exact(&mut buffer).unwrap();
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    });
+    let alcc = |arguments: &[&str]| {
+        let out = Command::new(env!("CARGO_BIN_EXE_alcc"))
+            .args(arguments)
+            .env("XDG_RUNTIME_DIR", place.path())
+            .output()
+            .unwrap();
+        assert!(out.status.success(), "{arguments:?}: {out:?}");
+        String::from_utf8(out.stdout).unwrap()
+    };
+    let shows = |what: &str| {
+        let table = alcc(&["top", "--once", "--json"]);
+        table.contains(&peer) && table.contains(what)
+    };
+    eventually("top shows it", || shows("fixed:window=2"));
+    assert!(shows("queue+pacing"));
+    alcc(&["ctl", "cc", "fixed:window=3"]);
+    eventually("another algorithm", || shows("fixed:window=3"));
+    alcc(&["ctl", "off"]);
+    eventually("off", || shows("\"state\":\"off\""));
+    alcc(&["ctl", "on"]);
+    eventually("on again", || !shows("\"state\":\"off\""));
+    reader.join().unwrap();
+    serve.join().unwrap();
+    let (status, report, said) = relay.stop();
+    assert!(status.success(), "{said}");
+    assert_eq!(number(&report, "failures"), 0);
+    assert!(
+        std::fs::read_dir(place.path().join("alcc"))
+            .unwrap()
+            .next()
+            .is_none()
+    );
 }
 
 #[test]

@@ -6,8 +6,8 @@ use crate::stats::Stats;
 use crate::worker::{Shared, Worker};
 use crate::{Listen, ProxyProtocol, Target, Totals, sys};
 use alcc_cc::Registry;
-use alcc_socket::Selection;
 use alcc_socket::own::{Runtime, Settings};
+use alcc_socket::{Report, Selection};
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -66,7 +66,8 @@ impl Proxy {
     /// Listens, looks the server up (waits for the resolver) and starts the loops.
     ///
     /// Raises the process's limit of open descriptors to the hard limit. Signals should be blocked in the calling
-    /// thread if they are to be waited for: the threads inherit its mask.
+    /// thread if they are to be waited for: the threads inherit its mask. With `report` others see the connections and may
+    /// switch control off and on.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -74,6 +75,7 @@ impl Proxy {
         config: &Config,
         mut settings: Settings,
         registry: &Registry,
+        report: Option<&Arc<Report>>,
     ) -> Result<Self, StartError> {
         let descriptors = sys::raise_descriptor_limit()?;
         let listeners = config
@@ -110,7 +112,7 @@ impl Proxy {
                     seed,
                     ..settings.clone()
                 };
-                Runtime::new(settings, registry.clone())
+                Runtime::with_report(settings, registry.clone(), report.cloned())
             })
             .collect();
         let workers = runtimes

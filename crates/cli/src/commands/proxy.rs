@@ -2,6 +2,7 @@
 use super::run::{RECOMMENDED, check_under};
 use crate::failure::Failure;
 use crate::plugin_arg::Plugins;
+use crate::runs::Entry;
 use alcc_cc::Spec;
 use alcc_proxy::{Config, Listen, Proxy, ProxyProtocol, StartError, Target, Totals};
 use alcc_socket::own::Settings;
@@ -13,6 +14,7 @@ use std::io::ErrorKind;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Relay TCP connections to a server that cannot be preloaded, with another congestion control towards the clients
@@ -105,13 +107,20 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             Failure::usage(format!("make the log folder {}: {e}", folder.display()))
         })?;
     }
+    let (_entry, report) = Entry::new("proxy", &what(args))?;
     // Before the first thread: all of them leave these signals to us.
     let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
     signals
         .thread_swap_mask(SigmaskHow::SIG_BLOCK)
         .map_err(|e| Failure::usage(format!("block signals: {e}")))?;
-    let proxy = Proxy::start(&config(args), settings(args, &triple), &registry)
-        .map_err(|e| start_failure(args, &e))?;
+    let report = Arc::new(report);
+    let proxy = Proxy::start(
+        &config(args),
+        settings(args, &triple),
+        &registry,
+        Some(&report),
+    )
+    .map_err(|e| start_failure(args, &e))?;
     if !args.quiet {
         let at: Vec<_> = proxy.addresses().iter().map(ToString::to_string).collect();
         eprintln!(
@@ -132,6 +141,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let totals = proxy.join().map_err(Failure::failed)?;
     conclude(args, &triple, &totals)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// For people who look at what runs.
+fn what(args: &Args) -> String {
+    let at: Vec<_> = args.listen.iter().map(ToString::to_string).collect();
+    format!("{} to {}", at.join(" and "), args.to)
 }
 
 fn config(args: &Args) -> Config {

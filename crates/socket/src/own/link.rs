@@ -3,6 +3,7 @@
 use super::Runtime;
 use super::notice::Notice;
 use super::queue::Queue;
+use super::seen::{Seen, Wish};
 use super::stamps::Stamps;
 use super::stream::Info;
 use crate::kernel;
@@ -75,6 +76,8 @@ pub(super) struct Inner {
     reported: Counters,
     /// The runtime counts it among those it drains after their close.
     lingers: bool,
+    /// For `alcc top` and `alcc ctl`, if somebody may look.
+    seen: Option<Box<Seen>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -126,6 +129,7 @@ impl Link {
             failed: false,
             reported: Counters::default(),
             lingers: false,
+            seen: None,
         };
         Some(Self {
             id,
@@ -152,6 +156,7 @@ impl Link {
         if !self.active.load(Ordering::Acquire) && inner.is_gone() {
             return Err(libc::EBADF);
         }
+        inner.follow(runtime, self.id);
         let mut taken = 0;
         let holds = holds && inner.away < QUICK;
         if !inner.is_shut() && (inner.queue.len() == 0 || holds) {
@@ -276,6 +281,10 @@ impl Inner {
         self.queue.free()
     }
 
+    pub(super) fn show(&mut self, seen: Option<Box<Seen>>) {
+        self.seen = seen;
+    }
+
     pub(super) fn hungry(&self) -> bool {
         self.hungry
     }
@@ -361,10 +370,48 @@ impl Inner {
     fn guarded<T>(&mut self, f: impl FnOnce(&mut Self) -> T) -> Option<T> {
         let result = catch_unwind(AssertUnwindSafe(|| f(self)));
         if result.is_err() {
-            self.failed = true;
-            self.release();
+            self.failed();
         }
         result.ok()
+    }
+
+    fn failed(&mut self) {
+        self.failed = true;
+        self.release();
+        if let Some(seen) = &mut self.seen {
+            seen.failed(kernel::now());
+        }
+    }
+
+    /// Does what `alcc ctl` has ordered since the last time.
+    fn follow(&mut self, runtime: &Runtime, id: u64) {
+        let Some(seen) = &mut self.seen else { return };
+        let Some(wish) = seen.ordered(runtime, &self.cc) else {
+            return;
+        };
+        match wish {
+            Wish::Same => {}
+            Wish::Off => {
+                seen.stamped = self.stamps.is_some();
+                self.report(runtime);
+                self.release();
+            }
+            Wish::Restart(spec) => {
+                let stamped = std::mem::take(&mut seen.stamped);
+                self.report(runtime);
+                // An algorithm that this process does not have changes nothing.
+                if let Ok(cc) = runtime.registry().build(&spec) {
+                    let seed = runtime.settings().seed ^ id.rotate_left(32);
+                    self.set_cc((spec.to_string(), cc, seed));
+                    self.pacing = u64::MAX;
+                    self.set_stamped(stamped || self.stamps.is_some());
+                }
+            }
+        }
+        if let Some(seen) = &mut self.seen {
+            seen.shown.algorithm(&self.cc);
+            seen.followed(kernel::now());
+        }
     }
 
     fn release(&mut self) {
@@ -472,8 +519,7 @@ impl Inner {
                     self.flow.wrote(now, Bytes::new(n as u64), &mut Discard);
                 }));
                 if news.is_err() {
-                    self.failed = true;
-                    self.release();
+                    self.failed();
                     break;
                 }
             }
@@ -619,10 +665,16 @@ impl Inner {
 
     fn report(&mut self, runtime: &Runtime) {
         let now = self.flow.counters();
-        runtime.count(
-            now.gate_closed - self.reported.gate_closed,
-            now.bytes - self.reported.bytes,
-        );
+        let more = Counters {
+            gate_closed: now.gate_closed - self.reported.gate_closed,
+            bytes: now.bytes - self.reported.bytes,
+        };
+        if more != Counters::default() {
+            runtime.count(more.gate_closed, more.bytes);
+            if let Some(seen) = &mut self.seen {
+                seen.shown.passed(&more);
+            }
+        }
         self.reported = now;
     }
 

@@ -38,6 +38,7 @@ mod link;
 mod notice;
 mod queue;
 mod runtime;
+mod seen;
 mod settings;
 mod stamps;
 mod stream;

@@ -2,8 +2,9 @@
 //! One thread for all own sockets of a process, or of a core.
 use super::Settings;
 use super::link::Link;
+use crate::control::Heard;
 use crate::log::Log;
-use crate::{Totals, kernel};
+use crate::{Orders, Report, Totals, kernel};
 use alcc_cc::Registry;
 use alcc_units::{Span, Time};
 use std::cmp::Reverse;
@@ -29,6 +30,8 @@ pub struct Runtime {
     gate_closed: AtomicU64,
     bytes: AtomicU64,
     cpu: AtomicU64,
+    report: Option<Arc<Report>>,
+    heard: Heard,
 }
 
 #[derive(Default)]
@@ -43,7 +46,18 @@ struct Inbox {
 impl Runtime {
     /// A runtime without streams and, so far, without a thread.
     pub fn new(settings: Settings, registry: Registry) -> Arc<Self> {
+        Self::with_report(settings, registry, None)
+    }
+
+    /// As [`Runtime::new`], and its streams are seen by `alcc top` and follow `alcc ctl` if `report` is that of this process.
+    pub fn with_report(
+        settings: Settings,
+        registry: Registry,
+        report: Option<Arc<Report>>,
+    ) -> Arc<Self> {
         Arc::new(Self {
+            report,
+            heard: Heard::default(),
             fault: settings.fault,
             settings: Mutex::new(settings),
             registry: RwLock::new(registry),
@@ -115,10 +129,38 @@ impl Runtime {
     pub(super) fn count(&self, gate_closed: u64, bytes: u64) {
         self.gate_closed.fetch_add(gate_closed, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.tell(&Totals {
+            gate_closed,
+            bytes,
+            ..Totals::default()
+        });
+    }
+
+    /// Adds to the counters that others see.
+    pub(super) fn tell(&self, more: &Totals) {
+        if let Some(report) = &self.report {
+            report.add(more);
+        }
+    }
+
+    pub(super) fn report(&self) -> Option<&Arc<Report>> {
+        self.report.as_ref()
+    }
+
+    /// The orders of `alcc ctl`, if there are newer ones than number `seen`.
+    pub(super) fn orders(&self, seen: u64) -> Option<Arc<Orders>> {
+        let report = self.report.as_ref().filter(|r| r.generation() != seen)?;
+        self.heard
+            .orders(report)
+            .filter(|orders| orders.generation != seen)
     }
 
     /// Number of this reading.
     pub(super) fn reading(&self) -> u64 {
+        self.tell(&Totals {
+            readings: 1,
+            ..Totals::default()
+        });
         self.readings.fetch_add(1, Ordering::Relaxed)
     }
 
@@ -196,8 +238,12 @@ impl Runtime {
             let next = due
                 .peek()
                 .map(|Reverse((at, _))| (*at).max(woke + SHORTEST_SLEEP));
-            self.cpu
-                .store(kernel::thread_cpu().as_nanos(), Ordering::Relaxed);
+            let cpu = kernel::thread_cpu().as_nanos();
+            let before = self.cpu.swap(cpu, Ordering::Relaxed);
+            self.tell(&Totals {
+                runtime_cpu_ns: cpu.saturating_sub(before),
+                ..Totals::default()
+            });
             if let (None, Some(log)) = (next, &mut log) {
                 log.flush();
             }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One own socket.
-use super::{Runtime, link::Link};
+use super::{Runtime, link::Link, seen::Seen};
 use crate::triple::{Feedback, Host};
-use crate::{Socket, errno, kernel};
+use crate::{Socket, Totals, errno, kernel};
 use alcc_cc::{Controller, Spec};
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::io;
@@ -133,6 +133,13 @@ impl Stream {
             options.queue.unwrap_or(settings.queue),
         )
         .ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
+        let name = feedback.map_or("tcp-info", |f| f.name);
+        let seen = Seen::new(runtime, fd, spec, name, settings.enforcement);
+        link.lock().show(seen);
+        runtime.tell(&Totals {
+            connections: 1,
+            ..Totals::default()
+        });
         Ok(Self {
             link: Arc::new(link),
             runtime: Arc::clone(runtime),
