@@ -63,6 +63,8 @@ pub(super) struct Inner {
     away: Span,
     /// A sender waits with bytes that are not in the queue.
     held: bool,
+    /// Sent as of the last visit.
+    sent_before: u64,
     pacing: u64,
     error: Option<c_int>,
     /// Bytes that had been taken were thrown away, for this reason.
@@ -120,6 +122,7 @@ impl Link {
             left_at: None,
             away: Span::from_millis(1),
             held: false,
+            sent_before: 0,
             pacing: u64::MAX,
             error: None,
             lost: None,
@@ -263,7 +266,11 @@ impl Link {
             inner.lingers = false;
             runtime.lingered();
         }
-        let next = inner.next(now);
+        // Not idle yet if something was sent since the last visit: resting and being woken again by the next send costs more.
+        let sent = inner.flow.counters().bytes;
+        let fresh = std::mem::replace(&mut inner.sent_before, sent) != sent;
+        let again = fresh && !inner.plain && inner.fd.is_some();
+        let next = inner.next(now).or_else(|| again.then_some(now + RETRY));
         if next.is_none() {
             inner.queue.rest();
             self.active.store(false, Ordering::Release);
