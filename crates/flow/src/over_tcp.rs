@@ -56,8 +56,15 @@ pub struct OverTcp {
     round_ends: u64,
     acked_before: u64,
     period: Span,
+    /// How many connections are served beside each other, this one included.
+    company: u32,
     counters: Counters,
 }
+
+/// So many connections are each read as often as their algorithm asks; more share the readings of so many.
+const SERVED: u32 = 16;
+/// But each is read so often in a round trip.
+const READINGS_PER_RTT: u64 = 3;
 
 impl OverTcp {
     /// Takes charge of a connection on which `progress` was read at `now`. `seed` feeds the controller's generator.
@@ -94,6 +101,7 @@ impl OverTcp {
             round_ends: 0,
             acked_before: progress.acked,
             period,
+            company: 1,
             counters: Counters::default(),
         }
     }
@@ -305,7 +313,24 @@ impl OverTcp {
         let silence = self
             .read_at
             .since(self.ledger.acked_at().max(self.last_write));
-        Some(due.max(self.read_at + (silence / 64).min(Span::from_millis(20))))
+        let patience = (silence / 64).min(Span::from_millis(20)).max(self.shared());
+        Some(due.max(self.read_at + patience))
+    }
+
+    /// How many connections the host serves at the moment, this one included: among many each is read, and decided about, less often.
+    /// Then a reading finds several segments acknowledged, and one write fills the room.
+    pub fn among(&mut self, company: usize) {
+        self.company = u32::try_from(company).unwrap_or(u32::MAX);
+    }
+
+    /// The least time between readings that the others leave; zero among few.
+    fn shared(&self) -> Span {
+        if self.company <= SERVED {
+            return Span::ZERO;
+        }
+        self.period
+            .mul_f64(f64::from(self.company) / f64::from(SERVED))
+            .min(self.rtt.view().smoothed / READINGS_PER_RTT)
     }
 
     /// The program waits and there is room for a worthwhile write. The caller wakes the program and calls
@@ -506,6 +531,20 @@ mod tests {
         assert_eq!(c.counters().gate_closed, 0);
         // More than a segment is the algorithm's again.
         assert!(c.allows(Bytes::new(1 << 30), Bytes::new(400), Bytes::ZERO) < Bytes::new(1 << 30));
+    }
+
+    #[test]
+    fn among_many_a_connection_is_read_less_often_but_three_times_in_a_round_trip() {
+        let mut c = connection("fixed:window=5");
+        let five = Bytes::new(5_000);
+        c.room(at(0), five, Bytes::ZERO, Bytes::ZERO, &mut Discard);
+        c.wrote(at(0), five, &mut Discard);
+        c.progress(at(90), &read(1_000, 5_000), &mut Discard);
+        // Every 5 ms, as 'fixed' asks; a sixteenth of 64 is four times that; a third of the RTT of 90 ms at most.
+        for (company, next) in [(1, 95), (16, 95), (64, 110), (10_000, 120), (32, 100)] {
+            c.among(company);
+            assert_eq!(c.deadline(), Some(at(next)), "{company}");
+        }
     }
 
     #[test]

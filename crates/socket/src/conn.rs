@@ -364,8 +364,13 @@ impl<W: Waker> Conn<W> {
         }
     }
 
-    /// Reads the counters and lets the algorithm act on them.
-    pub(crate) fn visit(&self, runtime: &Runtime<W>, log: &mut Option<crate::log::Log>) -> Next {
+    /// Reads the counters and lets the algorithm act on them. `company`: connections that the loop serves.
+    pub(crate) fn visit(
+        &self,
+        runtime: &Runtime<W>,
+        company: usize,
+        log: &mut Option<crate::log::Log>,
+    ) -> Next {
         let now = kernel::now();
         let inner = &mut *self.lock();
         if inner.driven > now {
@@ -373,6 +378,7 @@ impl<W: Waker> Conn<W> {
         }
         inner.follow(runtime, now, self);
         if !inner.off {
+            inner.flow.among(company);
             inner.read(runtime, now, self, log);
         }
         let rests = inner.off || inner.fds.is_empty();

@@ -17,8 +17,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError, Weak};
 use std::time::Duration;
 
-/// The loop wakes at most once in this time, however many connections there are.
+/// The loop wakes at most once in this time.
 const SHORTEST_SLEEP: Span = Span::from_micros(250);
+/// And at most once in this time for each connection that it serves, up to a limit: what is due meanwhile is served together.
+const SLEEP_EACH: Span = Span::from_micros(60);
+const LONGEST_REST: Span = Span::from_millis(3);
+
+/// How long the loop sleeps at least with so many connections.
+pub(crate) fn rest(company: usize) -> Span {
+    (SLEEP_EACH * company as u64).clamp(SHORTEST_SLEEP, LONGEST_REST)
+}
 
 /// So long after its last thread a process may live whose first thread has ended.
 const ENDS_WITHIN: Span = Span::from_millis(50);
@@ -310,7 +318,7 @@ impl<W: Waker> Runtime<W> {
                 let look = at + ENDS_WITHIN;
                 next = Some(next.map_or(look, |next| next.min(look)));
             }
-            self.sleep(next.map(|next| next.max(at + SHORTEST_SLEEP)));
+            self.sleep(next);
         }
     }
 
@@ -405,7 +413,8 @@ impl<W: Waker> Work<W> {
             self.due.pop();
             self.visit(runtime, id);
         }
-        let next = self.due.peek().map(|Reverse((at, _))| *at);
+        let soonest = now + rest(self.conns.len());
+        let next = self.due.peek().map(|Reverse((at, _))| soonest.max(*at));
         self.account(runtime, next.is_none());
         next
     }
@@ -419,7 +428,7 @@ impl<W: Waker> Work<W> {
             runtime.settings.fault.is_none_or(|n| readings < n),
             "fault asked for"
         );
-        match conn.visit(runtime, &mut self.log) {
+        match conn.visit(runtime, self.conns.len(), &mut self.log) {
             Next::At(at) => self.due.push(Reverse((at, id))),
             Next::Rest => drop(self.conns.remove(&id)),
         }

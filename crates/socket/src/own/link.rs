@@ -246,7 +246,12 @@ impl Link {
     }
 
     /// Reads the counters, lets the algorithm act on them and hands over what it allows. Returns when to come back.
-    pub(super) fn visit(&self, runtime: &Runtime, log: &mut Option<Log>) -> Option<Time> {
+    pub(super) fn visit(
+        &self,
+        runtime: &Runtime,
+        company: usize,
+        log: &mut Option<Log>,
+    ) -> Option<Time> {
         let inner = &mut *self.lock();
         let now = kernel::now();
         let fault = runtime.settings_fault();
@@ -254,6 +259,7 @@ impl Link {
         inner.is_gone();
         inner.guarded(|inner| {
             assert!(fault.is_none_or(|n| reading < n), "fault asked for");
+            inner.flow.among(company);
             inner.read(now, log, self.id);
         });
         if inner.queue.len() > 0 && !inner.is_shut() && inner.error.is_none() {

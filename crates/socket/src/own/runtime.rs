@@ -4,6 +4,7 @@ use super::Settings;
 use super::link::Link;
 use crate::control::Heard;
 use crate::log::Log;
+use crate::runtime::rest;
 use crate::{Orders, Report, Totals, kernel};
 use alcc_cc::Registry;
 use alcc_units::{Span, Time};
@@ -13,9 +14,6 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
-
-/// The loop wakes at most once in this time, however many connections there are.
-const SHORTEST_SLEEP: Span = Span::from_micros(250);
 
 /// Everything that own sockets share: settings, and the thread that reads counters and drains queues. The thread is made with the
 /// first stream and sleeps while nothing is in flight.
@@ -229,7 +227,9 @@ impl Runtime {
                     break;
                 }
                 due.pop();
-                let next = links.get(&id).and_then(|link| link.visit(self, &mut log));
+                let next = links
+                    .get(&id)
+                    .and_then(|link| link.visit(self, links.len(), &mut log));
                 match next {
                     Some(at) => due.push(Reverse((at, id))),
                     None => drop(links.remove(&id)),
@@ -237,7 +237,7 @@ impl Runtime {
             }
             let next = due
                 .peek()
-                .map(|Reverse((at, _))| (*at).max(woke + SHORTEST_SLEEP));
+                .map(|Reverse((at, _))| (*at).max(woke + rest(links.len())));
             let cpu = kernel::thread_cpu().as_nanos();
             let before = self.cpu.swap(cpu, Ordering::Relaxed);
             self.tell(&Totals {

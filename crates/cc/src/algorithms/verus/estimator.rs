@@ -43,6 +43,8 @@ pub(super) struct Verdict {
     pub(super) suppress: bool,
     /// D_est was cut in proportion.
     pub(super) cut: bool,
+    /// The delay is below where the ratio branch begins; `None`: nothing was heard, or the sender was not held back by us.
+    pub(super) tolerable: Option<bool>,
 }
 
 /// Delays in ms.
@@ -169,6 +171,8 @@ impl Estimator {
         let limit = settings.ratio * base;
         // A rise that the samples cannot show reliably is none.
         let quiet = settings.quiet * (limit - base) + end.error;
+        let calm = tested / base <= settings.soft_ratio() && raw <= limit;
+        verdict.tolerable = sample.filter(|_| !end.no_increase).map(|_| calm);
         if settings.sharp && raw > limit {
             if end.may_cut && !end.frozen {
                 self.d_est = floor.max(self.d_est.min(limit) * limit / raw);
@@ -185,10 +189,12 @@ impl Estimator {
                     }
                 }
             }
-        } else if raw - old > DEAD_BAND && raw - floor >= quiet {
-            self.d_est = floor.max(self.d_est - settings.down);
-        } else if !end.no_increase {
-            self.d_est += settings.up;
+        } else {
+            if raw - old > DEAD_BAND && raw - floor >= quiet {
+                self.d_est = floor.max(self.d_est - settings.down);
+            } else if !end.no_increase {
+                self.d_est += settings.up;
+            }
         }
         if settings.careful {
             self.d_est = self.d_est.min(limit);

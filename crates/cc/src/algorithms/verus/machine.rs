@@ -25,6 +25,10 @@ const RATE_FALL: f64 = 0.1;
 const CEILING_GROWTH: f64 = 0.02;
 /// A queue this much longer than the one seen contradicts nothing, ms (`tuned`).
 const STALE_FLOOR: f64 = 10.0;
+/// A single segment in flight waits for a delayed acknowledgement, and its delay would be learned as the path's (`tuned`).
+const LEAST: f64 = 2.0;
+/// An epoch that lasts so many times as long as asked for is reckoned with as it is (`tuned`).
+const LATE: f64 = 1.5;
 
 /// The loss phase: the profile is frozen, acknowledgements add 1/W.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +46,9 @@ pub(super) struct Verus {
     /// Origin of the epoch grid.
     pub(super) started: Time,
     pub(super) next_epoch: Time,
+    /// When the last epoch ended, and how long it was, ms: a host with many flows is late on purpose.
+    pub(super) epoch_at: Time,
+    pub(super) lasted: f64,
     /// Last time something was acknowledged.
     pub(super) heard: Time,
     pub(super) slow_start: bool,
@@ -76,6 +83,9 @@ pub(super) struct Verus {
     /// What a loss has shown the path to hold, packets; grows until it no longer matters. A buffer too short for the
     /// delays that the profile allows shows in losses only.
     pub(super) ceiling: Option<f64>,
+    /// Window, packets, that a curve learned in company does not take from us: it grows by a packet per round trip up to the
+    /// start window while the delay is tolerable, so that who has little gets more.
+    pub(super) floor: f64,
     /// Slow start was entered again for a new profile.
     pub(super) relearning: bool,
     /// The application or the peer was the limit since the last epoch.
@@ -89,6 +99,8 @@ impl Verus {
             mss: Bytes::new(1),
             started: Time::ZERO,
             next_epoch: Time::ZERO,
+            epoch_at: Time::ZERO,
+            lasted: 0.0,
             heard: Time::ZERO,
             slow_start: true,
             repair: None,
@@ -111,6 +123,7 @@ impl Verus {
             error: 0.0,
             contradicted: None,
             ceiling: None,
+            floor: LEAST,
             relearning: false,
             idle_sender: false,
         }
@@ -213,12 +226,22 @@ impl Verus {
         let Some(ceiling) = self.ceiling else {
             return window;
         };
-        let epoch_ms = self.settings.epoch.as_millis_f64();
-        let grown = ceiling
-            + (1.0 + CEILING_GROWTH * ceiling) / epochs_in(self.estimator.rtt(), epoch_ms) as f64;
+        let grown = ceiling + (1.0 + CEILING_GROWTH * ceiling) / self.epochs() as f64;
         let forgotten = grown > f64::from(profile::LARGEST);
         self.ceiling = (!forgotten).then_some(grown);
         window.min(grown)
+    }
+
+    /// The floor after an epoch: a packet more in a round trip of tolerable delay, M of it left by an intolerable one.
+    fn move_floor(&mut self, tolerable: Option<bool>) -> f64 {
+        let epochs = self.epochs() as f64;
+        self.floor = match tolerable {
+            Some(true) => (self.floor + 1.0 / epochs).min(self.settings.start_window),
+            Some(false) => self.floor * (1.0 - (1.0 - self.settings.decrease) / epochs),
+            None => self.floor,
+        };
+        self.floor = self.floor.max(LEAST);
+        self.floor
     }
 
     /// Equation 6. `packet`: the one lost.
@@ -230,6 +253,7 @@ impl Verus {
             label = label.min(u32::try_from(flight).unwrap_or(u32::MAX));
             let held = (self.settings.decrease * f64::from(label)).max(1.0);
             self.ceiling = Some(held);
+            self.floor = self.floor.min(held).max(LEAST);
         }
         let from = self.window;
         let reduced = self.settings.decrease * f64::from(label);
@@ -337,7 +361,16 @@ impl Verus {
         true
     }
 
+    /// Epochs in a round trip: as long as asked for, or as the host makes them.
+    fn epochs(&self) -> u64 {
+        let asked = self.settings.epoch.as_millis_f64();
+        let late = self.settings.careful && self.lasted > LATE * asked;
+        epochs_in(self.estimator.rtt(), if late { self.lasted } else { asked })
+    }
+
     pub(super) fn epoch(&mut self, cx: &mut Cx<'_>) {
+        self.lasted = cx.now.since(self.epoch_at).as_millis_f64();
+        self.epoch_at = cx.now;
         let in_flight = self.packets(self.in_flight);
         let silence = cx.now.since(self.heard).as_millis_f64();
         if self.newest_rate > self.rate {
@@ -386,8 +419,11 @@ impl Verus {
             self.restart(cx, "the profile does not reach the delay");
             return;
         };
-        // A single segment in flight waits for a delayed acknowledgement, and its delay would be learned as the path's.
-        let least = if self.settings.careful { 2.0 } else { 1.0 };
+        let least = if self.settings.careful {
+            self.move_floor(verdict.tolerable)
+        } else {
+            1.0
+        };
         self.window = self.under_ceiling(window).max(least);
         self.quota = if verdict.suppress {
             Bytes::ZERO
@@ -416,7 +452,7 @@ impl Verus {
 
     /// Equation 5.
     pub(super) fn release(&mut self, in_flight: u64) -> Bytes {
-        let epochs = epochs_in(self.estimator.rtt(), self.settings.epoch.as_millis_f64());
+        let epochs = self.epochs();
         if self.settings.whole_packets {
             return self.mss * release_whole(self.window as u64, in_flight, epochs);
         }

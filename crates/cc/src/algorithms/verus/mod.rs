@@ -22,7 +22,8 @@
 //!   in flight is bounded by W and by what the measured delivery rate brings home within `R × D_min`; empty epochs hold;
 //!   jitter near D_min does not count as a rising delay; a delay that cannot be mapped holds the window near the largest
 //!   one known; a curve that the path contradicts (D_est far above what is seen) is learned anew in a slow start that
-//!   keeps D_min; a longer route is noticed; a loss leaves a ceiling on W that lifts slowly.
+//!   keeps D_min; a longer route is noticed; a loss leaves a ceiling on W that lifts slowly; a floor of up to the start window, so that flows
+//!   in company come by a share; epochs are reckoned as long as a host with many flows makes them.
 //!
 //! # Known weakness
 //!
@@ -205,6 +206,7 @@ impl Controller for Verus {
     fn on_idle_restart(&mut self, cx: &mut Cx<'_>, _idle: Span) {
         // What was learned stays; what was measured last says nothing about now.
         self.heard = cx.now;
+        self.epoch_at = cx.now;
         self.in_flight = Bytes::ZERO;
         self.credit = 0.0;
         self.estimator.forget_recent();

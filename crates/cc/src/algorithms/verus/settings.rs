@@ -25,6 +25,7 @@
 //! | `flight_cap` | 1.25 | – | – | × W | ours |
 //! | `rate_cap` | yes | no | no | – | ours: `delivery rate × R × D_min` |
 //! | ceiling after a loss | M × in flight, +1 packet and 2 % per RTT | – | – | packets | ours |
+//! | floor under W | 2 to `start_window`, +1 packet per RTT, × M per RTT of intolerable delay | – | – | packets | ours |
 //! | `sharp` | yes | no | no | – | ours: a sample above `R × D_min` cuts in proportion |
 use alcc_units::Span;
 
