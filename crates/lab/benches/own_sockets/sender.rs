@@ -170,14 +170,27 @@ fn crowd(cc: &str, connections: usize, seconds: u64, to: SocketAddr) -> Result<(
     if most < connections as u64 + 200 {
         return Err(format!("{connections} connections need as many descriptors, there are {most}: raise the limit (ulimit -n)").into());
     }
-    let sockets: Vec<OwnedFd> = (0..connections)
-        .map(|_| {
+    let open = |n: usize| -> std::result::Result<Vec<OwnedFd>, String> {
+        let one = || -> Result<OwnedFd> {
             let mut socket = connect(to)?;
             // Each has been used: what is made at the first write is there.
             socket.write_all(b"hello")?;
             Ok(socket.into())
-        })
-        .collect::<Result<_>>()?;
+        };
+        (0..n).map(|_| one().map_err(|e| e.to_string())).collect()
+    };
+    // Those that send come first, in the order in which the other end accepts them; the rest in parallel, a round trip each.
+    let mut sockets = open(SENDING.min(connections))?;
+    let rest = connections - sockets.len();
+    let threads: Vec<_> = std::thread::scope(|scope| {
+        let each = rest.div_ceil(SENDING);
+        let sizes = (0..SENDING).map(|i| each.min(rest.saturating_sub(i * each)));
+        let started: Vec<_> = sizes.map(|n| scope.spawn(move || open(n))).collect();
+        started.into_iter().map(|t| t.join()).collect()
+    });
+    for made in threads {
+        sockets.extend(made.map_err(|_| "a thread failed")??);
+    }
     if cc == "plain" {
         println!("0");
         return plain(sockets, seconds);
