@@ -10,7 +10,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 WITH_DEPS = set -a; [ ! -f target/deps/env ] || . target/deps/env; set +a; PATH=$$PATH$${ALCC_DEPS_BIN:+:$$ALCC_DEPS_BIN}:/usr/sbin:/sbin;
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint fuzz bench compare programs doc install install-library uninstall
+.PHONY: help setup build demo test lint fuzz bench compare programs doc install install-library uninstall soak
 
 help: ## Show these targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -46,6 +46,10 @@ bench: build ## Speed of the pure crates and the cost of the runtime (docs/bench
 
 compare: build ## Five recorded traces, every scheme, in the emulator (ALCC_TRACES=DIR, ARGS="--schemes cubic,verus")
 	@$(WITH_DEPS) $(ALCC) compare --emu --traces "$${ALCC_TRACES:?set ALCC_TRACES to the folder of the recorded traces, see docs/traces.md}" $(ARGS)
+
+soak: ## The long tests, an hour: torture, 10,000 connections, resets, every case many times; the result goes to docs/soak.md
+	@scripts/setup build test
+	@$(WITH_DEPS) scripts/soak
 
 programs: build ## Delay of every program of docs/compatibility.md on a recorded channel, beside nginx (ALCC_TRACES=DIR, ARGS="vsftpd sshd")
 	@scripts/setup test

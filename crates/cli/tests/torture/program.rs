@@ -38,6 +38,15 @@ impl Tortured {
         self.program.is_none() && lacks(self.name)
     }
 
+    /// The signal that ends it; Python then still ends as a program does, and tells what it called.
+    fn stopped_by(&self) -> Signal {
+        if self.name == "http.server" {
+            Signal::SIGINT
+        } else {
+            Signal::SIGTERM
+        }
+    }
+
     /// It ends by itself when it has served its clients.
     fn ends(&self) -> bool {
         self.name.starts_with("serve")
@@ -77,7 +86,7 @@ impl Ended {
         let signal = self
             .ended_by
             .or_else(|| self.status.filter(|s| *s > 128).map(|s| s - 128));
-        if let Some(signal) = signal.filter(|s| *s != nix::libc::SIGTERM) {
+        if let Some(signal) = signal {
             return Some(format!("ended by signal {signal}"));
         }
         let wrong = self.arrived.iter().find_map(|a| a.as_ref().err());
@@ -162,7 +171,10 @@ impl Program {
             ours("serve-in-threads"),
             Tortured {
                 name: "http.server",
-                program: find("python3"),
+                // Not a version manager's wrapper, if there is another.
+                program: Some(PathBuf::from("/usr/bin/python3"))
+                    .filter(|p| p.is_file())
+                    .or_else(|| find("python3")),
             },
             Tortured {
                 name: "nginx",
@@ -363,21 +375,19 @@ fn received(tortured: &Tortured, from: &mut TcpStream) -> Result<usize, String> 
 fn end(tortured: &Tortured, child: &mut Child) -> (Option<i32>, Option<i32>) {
     let pid = Pid::from_raw(child.id().cast_signed());
     if !tortured.ends() {
-        // As an init system ends a server; the program's way of ending is not under test.
-        let _ = kill(pid, Signal::SIGTERM);
+        // Its way of ending is not under test.
+        let _ = kill(pid, tortured.stopped_by());
     }
     let deadline = Instant::now() + DEADLINE / 2;
     loop {
         if let Some(status) = child.try_wait().unwrap() {
             let signal = status.signal();
             let mut code = status.code().or_else(|| signal.map(|s| 128 + s));
-            if !tortured.ends() && matches!(code, Some(143 | 0)) {
+            let asked = tortured.stopped_by() as i32;
+            if !tortured.ends() && code == Some(128 + asked) {
                 code = Some(0);
             }
-            return (
-                code,
-                signal.filter(|s| tortured.ends() || *s != Signal::SIGTERM as i32),
-            );
+            return (code, signal.filter(|s| tortured.ends() || *s != asked));
         }
         if Instant::now() > deadline {
             let _ = killpg(pid, Signal::SIGKILL);
