@@ -310,6 +310,7 @@ impl<W: Waker> Conn<W> {
         until: Option<Time>,
         nothing_done: bool,
     ) -> Result<(), c_int> {
+        let waiting = kernel::Waiting::new();
         while let Some(next) = self.shut_until(runtime) {
             let now = kernel::now();
             if until.is_some_and(|until| until <= now) {
@@ -317,7 +318,7 @@ impl<W: Waker> Conn<W> {
             }
             let next = next.min(now + LOOKS);
             let restarts = until.is_none() && nothing_done;
-            kernel::sleep(until.map_or(next, |until| until.min(next)), restarts)?;
+            waiting.sleep(until.map_or(next, |until| until.min(next)), restarts)?;
         }
         Ok(())
     }

@@ -174,59 +174,104 @@ pub fn send_timeout(fd: RawFd) -> Option<Span> {
     (!span.is_zero()).then_some(span)
 }
 
-/// Sleeps until `until` as a blocking write would: a signal handler ends it with EINTR, unless `restarts` and the handler was
-/// installed with SA_RESTART.
-///
-/// # Errors
-/// `EINTR`.
-pub(crate) fn sleep(until: Time, restarts: bool) -> Result<(), c_int> {
-    let left = until.since(now()).as_nanos();
-    if left == 0 {
-        return Ok(());
-    }
-    let time = libc::timespec {
-        tv_sec: (left / 1_000_000_000) as _,
-        tv_nsec: (left % 1_000_000_000) as _,
-    };
-    if restarts && let Some(result) = restartable(time) {
-        return result;
-    }
-    // SAFETY: no descriptors, and a timeout that outlives the call.
-    let rc = unsafe { libc::ppoll(std::ptr::null_mut(), 0, &raw const time, std::ptr::null()) };
-    if rc < 0 { Err(errno()) } else { Ok(()) }
+/// A thread of the program that waits as a blocking write does: a signal handler ends it with EINTR, unless the wait may be
+/// restarted and the handler was installed with SA_RESTART. Between two sleeps signals have to wait, as one that came then would
+/// end nothing.
+pub(crate) struct Waiting {
+    mask: libc::sigset_t,
+    open: libc::sigset_t,
 }
 
-/// Of all calls that wait for a time, reading a timer is the one that the kernel restarts after a handler with SA_RESTART,
-/// as it restarts a write. `None` if there is no descriptor to be had.
-fn restartable(time: libc::timespec) -> Option<Result<(), c_int>> {
-    let zero = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    let value = libc::itimerspec {
-        it_interval: zero,
-        it_value: time,
-    };
-    let mut count = 0u64;
-    // SAFETY: a descriptor of our own, closed again; by system call, because the functions may be interposed by ourselves.
-    unsafe {
-        let fd = libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC);
-        if fd < 0 {
-            return None;
+impl Waiting {
+    pub(crate) fn new() -> Self {
+        // SAFETY: plain signal-set calls on local, initialised sets. `sigfillset` leaves out what the C library needs for
+        // itself, such as cancellation.
+        unsafe {
+            let (mut all, mut mask, mut open) = (zeroed(), zeroed(), zeroed());
+            libc::sigfillset(&raw mut all);
+            libc::sigemptyset(&raw mut open);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut mask);
+            for signal in 1..=libc::SIGRTMAX() {
+                if libc::sigismember(&raw const all, signal) == 1
+                    && libc::sigismember(&raw const mask, signal) == 0
+                {
+                    libc::sigaddset(&raw mut open, signal);
+                }
+            }
+            Self { mask, open }
         }
-        let armed = libc::timerfd_settime(fd, 0, &raw const value, std::ptr::null_mut());
-        let read = if armed == 0 {
-            libc::read(fd, (&raw mut count).cast(), 8)
-        } else {
-            0
+    }
+
+    /// Sleeps until `until`, or until a handler has run.
+    ///
+    /// # Errors
+    /// `EINTR`.
+    pub(crate) fn sleep(&self, until: Time, restarts: bool) -> Result<(), c_int> {
+        let left = until.since(now()).as_nanos();
+        let time = libc::timespec {
+            tv_sec: (left / 1_000_000_000) as _,
+            tv_nsec: (left % 1_000_000_000) as _,
         };
-        let why = errno();
-        libc::syscall(libc::SYS_close, fd);
-        match read {
-            8 => Some(Ok(())),
-            -1 if why == libc::EINTR => Some(Err(why)),
-            _ => None,
+        // SAFETY: initialised sets and out parameters; a signal that was taken is put back as it was, for this thread, which
+        // lets it through.
+        unsafe {
+            let mut info: libc::siginfo_t = zeroed();
+            let before = errno();
+            let signal = libc::sigtimedwait(&raw const self.open, &raw mut info, &raw const time);
+            // A write that succeeds in the end leaves errno as it was.
+            set_errno(before);
+            if signal <= 0 {
+                return Ok(());
+            }
+            let mut pending: libc::sigset_t = zeroed();
+            libc::sigpending(&raw mut pending);
+            let ends = (1..=libc::SIGRTMAX())
+                .filter(|s| {
+                    *s == signal
+                        || libc::sigismember(&raw const pending, *s) == 1
+                            && libc::sigismember(&raw const self.open, *s) == 1
+                })
+                .any(|s| ends_a_wait(s, restarts));
+            let (us, thread) = (libc::getpid(), libc::gettid());
+            libc::syscall(
+                libc::SYS_rt_tgsigqueueinfo,
+                us,
+                thread,
+                signal,
+                &raw mut info,
+            );
+            // Here the handlers run.
+            let mut all: libc::sigset_t = zeroed();
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.mask, &raw mut all);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
+            if ends { Err(libc::EINTR) } else { Ok(()) }
         }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let before = errno();
+        // SAFETY: the mask that was.
+        unsafe {
+            libc::pthread_sigmask(
+                libc::SIG_SETMASK,
+                &raw const self.mask,
+                std::ptr::null_mut(),
+            );
+        }
+        set_errno(before);
+    }
+}
+
+/// Does the program handle the signal, so that a wait ends?
+fn ends_a_wait(signal: c_int, restarts: bool) -> bool {
+    // SAFETY: zero is a valid sigaction, and only read into.
+    unsafe {
+        let mut action: libc::sigaction = zeroed();
+        libc::sigaction(signal, std::ptr::null(), &raw mut action) == 0
+            && !matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN)
+            && !(restarts && action.sa_flags & libc::SA_RESTART != 0)
     }
 }
 

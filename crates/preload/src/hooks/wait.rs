@@ -2,7 +2,7 @@
 //! Calls that wait for readiness. A socket whose gate is shut is not writable, whatever the kernel says: in poll and select
 //! the waiting thread itself watches for the gate to open, so that this needs no descriptor and no other thread; what epoll
 //! is told stands in `epoll.rs`.
-use super::{Controlled, already, controlled};
+use super::{Controlled, already, aside, controlled};
 use crate::epoll::Epoll;
 use crate::process;
 use crate::real::real;
@@ -84,8 +84,9 @@ fn wait(
     patience: Patience,
     watched: &[Controlled],
     hide: &mut dyn FnMut(usize, bool),
-    real: &mut dyn FnMut(*const timespec) -> c_int,
+    real: &mut dyn FnMut(*const timespec, *const sigset_t) -> c_int,
 ) -> c_int {
+    let held = Held::all();
     loop {
         let mut next = turn();
         for (i, (conn, runtime)) in watched.iter().enumerate() {
@@ -94,11 +95,41 @@ fn wait(
             next = sooner(next, shut);
         }
         let timeout = patience.until(next);
-        let rc = real(optional(timeout.as_ref()));
+        let rc = real(optional(timeout.as_ref()), &raw const held.0);
         if rc != 0 || patience.is_over() {
             return rc;
         }
     }
+}
+
+/// Between two turns a signal has to wait for the next, which it ends: a program whose handler only sets a flag counts on
+/// EINTR. Holds the mask that was.
+struct Held(sigset_t);
+
+impl Held {
+    fn all() -> Self {
+        // SAFETY: plain signal-set calls on local, initialised sets.
+        unsafe {
+            let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+            libc::sigfillset(&raw mut all);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+            Self(before)
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // SAFETY: the mask that was.
+        aside(|| unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, null_mut())
+        });
+    }
+}
+
+/// The program's own mask for a wait, or else the one it has.
+fn chosen(own: *const sigset_t, held: *const sigset_t) -> *const sigset_t {
+    if own.is_null() { held } else { own }
 }
 
 /// poll(2)
@@ -107,9 +138,9 @@ fn wait(
 /// As the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
-    let real = |fds, count, time: *const timespec| {
+    let real = |fds, count, time: *const timespec, held| {
         // SAFETY: as the caller's.
-        unsafe { (real().ppoll)(fds, count, time, null()) }
+        unsafe { (real().ppoll)(fds, count, time, held) }
     };
     // SAFETY: the caller's array.
     unsafe { polled(fds, count, || Patience::of_millis(timeout), &real) }.unwrap_or_else(|| {
@@ -129,9 +160,9 @@ pub unsafe extern "C-unwind" fn ppoll(
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
-    let real = |fds, count, time: *const timespec| {
+    let real = |fds, count, time: *const timespec, held| {
         // SAFETY: as the caller's.
-        unsafe { (real().ppoll)(fds, count, time, mask) }
+        unsafe { (real().ppoll)(fds, count, time, chosen(mask, held)) }
     };
     // SAFETY: the caller's array and timeout.
     unsafe {
@@ -156,7 +187,7 @@ unsafe fn polled(
     fds: *mut pollfd,
     count: nfds_t,
     patience: impl FnOnce() -> Patience,
-    real: &dyn Fn(*mut pollfd, nfds_t, *const timespec) -> c_int,
+    real: &dyn Fn(*mut pollfd, nfds_t, *const timespec, *const sigset_t) -> c_int,
 ) -> Option<c_int> {
     if count > 0 {
         polls();
@@ -183,8 +214,8 @@ unsafe fn polled(
         // SAFETY: within the caller's array.
         unsafe { (*at(place)).events = if hidden { events & !OUT } else { events } };
     };
-    let rc = wait(patience(), &watched, &mut hide, &mut |time| {
-        real(fds, count, time)
+    let rc = wait(patience(), &watched, &mut hide, &mut |time, held| {
+        real(fds, count, time, held)
     });
     (0..places.len()).for_each(|i| hide(i, false));
     Some(rc)
@@ -354,7 +385,7 @@ unsafe fn selected(
         let word = &mut writable.borrow_mut()[bit / WORD];
         *word = *word & !(1 << (bit % WORD)) | usize::from(!hidden) << (bit % WORD);
     };
-    let mut ask = |time: *const timespec| {
+    let mut ask = |time: *const timespec, held: *const sigset_t| {
         let writable = writable.borrow();
         for (set, words) in sets.iter().zip([&asked[0], &*writable, &asked[2]]) {
             for (i, word) in words.iter().enumerate() {
@@ -363,7 +394,7 @@ unsafe fn selected(
             }
         }
         // SAFETY: the caller's sets.
-        unsafe { (real().pselect)(count, sets[0], sets[1], sets[2], time, mask) }
+        unsafe { (real().pselect)(count, sets[0], sets[1], sets[2], time, chosen(mask, held)) }
     };
     Some(wait(patience(), &watched, &mut hide, &mut ask))
 }
@@ -413,7 +444,7 @@ pub unsafe extern "C-unwind" fn epoll_ctl(
 /// Waits in epoll, in as many turns as a process without our thread needs.
 fn epolled(
     patience: impl FnOnce() -> Patience,
-    real: &mut dyn FnMut(*const timespec) -> c_int,
+    real: &mut dyn FnMut(*const timespec, *const sigset_t) -> c_int,
 ) -> Option<c_int> {
     inline().then(|| wait(patience(), &[], &mut |_, _| {}, real))
 }
@@ -430,8 +461,8 @@ pub unsafe extern "C-unwind" fn epoll_wait(
     timeout: c_int,
 ) -> c_int {
     // SAFETY: the caller's array.
-    epolled(|| Patience::of_millis(timeout), &mut |time| unsafe {
-        (real().epoll_pwait)(epfd, events, count, millis(time), null())
+    epolled(|| Patience::of_millis(timeout), &mut |time, held| unsafe {
+        (real().epoll_pwait)(epfd, events, count, millis(time), held)
     })
     .unwrap_or_else(|| {
         // SAFETY: the caller's arguments, unchanged.
@@ -452,8 +483,8 @@ pub unsafe extern "C-unwind" fn epoll_pwait(
     mask: *const sigset_t,
 ) -> c_int {
     // SAFETY: the caller's array and mask.
-    epolled(|| Patience::of_millis(timeout), &mut |time| unsafe {
-        (real().epoll_pwait)(epfd, events, count, millis(time), mask)
+    epolled(|| Patience::of_millis(timeout), &mut |time, held| unsafe {
+        (real().epoll_pwait)(epfd, events, count, millis(time), chosen(mask, held))
     })
     .unwrap_or_else(|| {
         // SAFETY: the caller's arguments, unchanged.
@@ -476,7 +507,9 @@ pub unsafe extern "C-unwind" fn epoll_pwait2(
     // SAFETY: the caller's array, timeout and mask.
     epolled(
         || Patience::of_timespec(unsafe { timeout.as_ref() }),
-        &mut |time| unsafe { (real().epoll_pwait2)(epfd, events, count, time, mask) },
+        &mut |time, held| unsafe {
+            (real().epoll_pwait2)(epfd, events, count, time, chosen(mask, held))
+        },
     )
     .unwrap_or_else(|| {
         // SAFETY: the caller's arguments, unchanged.

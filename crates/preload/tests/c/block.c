@@ -48,6 +48,23 @@ static int with_alarms(int flags) {
 static int alarm_restarting(void) { return with_alarms(SA_RESTART); }
 static int alarm_interrupting(void) { return with_alarms(0); }
 
+// As alarms_end_waits, for a write in which nothing can be written.
+static int alarms_end_writes(void) {
+    int fd = accepted();
+    struct timeval limit = {0, 400000}, none = {0, 0};
+    CHECK(setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) == 0);
+    while (write(fd, data, 100000) > 0) {}
+    CHECK(errno == EAGAIN && setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &none, sizeof none) == 0);
+    on_signal(SIGALRM, ring, 0);
+    alarm_every(7);
+    for (int i = 0; i < 100; i++) {
+        rang = 0;
+        expect(write(fd, data, 100000), -1, "write");
+        CHECK(errno == EINTR && rang < 50);
+    }
+    return 0;
+}
+
 // Nobody reads: one write after the other until one has waited as long as it may and done nothing.
 static int send_timeout(void) {
     int fd = accepted();
@@ -168,6 +185,7 @@ const struct peer_case block_cases[] = {
     {"whole-by-every-call", "", whole_by_every_call},
     {"alarm-restarting", "client=late sndbuf=100000", alarm_restarting},
     {"alarm-interrupting", "client=late sndbuf=100000", alarm_interrupting},
+    {"alarms-end-writes", "client=hold sndbuf=100000", alarms_end_writes},
     {"send-timeout", "client=hold sndbuf=100000", send_timeout},
     {"send-timeout-exact", "client=late sndbuf=100000", send_timeout_exact},
     {"receive-timeout", "", receive_timeout},

@@ -218,7 +218,7 @@ static int by_stderr(void) {
 
 static int by_dprintf(void) {
     int fd = accepted();
-    for (int i = 0; i < 5000; i++) CHECK(dprintf(fd, "line %d of dprintf\n", i) > 0);
+    for (int i = 0; i < 15000; i++) CHECK(dprintf(fd, "line %d of dprintf\n", i) > 0);
     return close(fd);
 }
 
