@@ -2,6 +2,7 @@
 //! One controlled connection.
 use crate::runtime::Runtime;
 use crate::shown::Shown;
+use crate::turns::Visited;
 use crate::{Peer, State, Totals, kernel};
 use alcc_cc::{Discard, Spec};
 use alcc_flow::{Counters, OverTcp};
@@ -107,14 +108,6 @@ pub(crate) struct Start {
     pub(crate) cc: Spec,
     pub(crate) flow: OverTcp,
     pub(crate) shown: Shown,
-}
-
-/// What the loop should do with a connection it has just visited.
-pub(crate) enum Next {
-    /// Come back then.
-    At(Time),
-    /// Nothing to do until the next write.
-    Rest,
 }
 
 /// A waiting thread that is late gets this much before the loop reads in its place.
@@ -365,33 +358,6 @@ impl<W: Waker> Conn<W> {
         }
     }
 
-    /// Reads the counters and lets the algorithm act on them. `company`: connections that the loop serves.
-    pub(crate) fn visit(
-        &self,
-        runtime: &Runtime<W>,
-        company: usize,
-        log: &mut Option<crate::log::Log>,
-    ) -> Next {
-        let now = kernel::now();
-        let inner = &mut *self.lock();
-        if inner.driven > now {
-            return Next::At(inner.driven);
-        }
-        inner.follow(runtime, now, self);
-        if !inner.off {
-            inner.flow.among(company);
-            inner.read(runtime, now, self, log);
-        }
-        let rests = inner.off || inner.fds.is_empty();
-        match inner.flow.deadline().filter(|_| !rests) {
-            Some(due) => Next::At(due),
-            None => {
-                self.active.store(false, Ordering::Release);
-                Next::Rest
-            }
-        }
-    }
-
     /// The runtime failed: back to plain TCP.
     pub(crate) fn release(&self) {
         let inner = &mut *self.lock();
@@ -418,6 +384,40 @@ impl<W: Waker> Drop for Finished<'_, W> {
                 }
             });
         }
+    }
+}
+
+impl<W: Waker> Visited for Conn<W> {
+    type Host = Runtime<W>;
+
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Reads the counters and lets the algorithm act on them.
+    fn visit(
+        &self,
+        runtime: &Runtime<W>,
+        company: usize,
+        log: &mut Option<crate::log::Log>,
+    ) -> Option<Time> {
+        runtime.next_reading();
+        let now = kernel::now();
+        let inner = &mut *self.lock();
+        if inner.driven > now {
+            return Some(inner.driven);
+        }
+        inner.follow(runtime, now, self);
+        if !inner.off {
+            inner.flow.among(company);
+            inner.read(runtime, now, self, log);
+        }
+        let rests = inner.off || inner.fds.is_empty();
+        let next = inner.flow.deadline().filter(|_| !rests);
+        if next.is_none() {
+            self.active.store(false, Ordering::Release);
+        }
+        next
     }
 }
 

@@ -27,6 +27,7 @@ mod shown;
 mod status;
 mod trail;
 mod triple;
+mod turns;
 
 pub use conn::{Conn, Wait, Waker, Write};
 pub use control::{Change, Order, Orders};

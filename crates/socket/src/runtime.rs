@@ -1,32 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The loop.
-use crate::conn::{Conn, Next, Start, Waker};
+//! What a process knows about its controlled connections.
+use crate::conn::{Conn, Start, Waker};
 use crate::control::Heard;
 use crate::inside::Inside;
-use crate::log::Log;
 use crate::shown::Shown;
+use crate::turns::{self, Turns};
 use crate::{Identity, Orders, Peer, Report, Settings, Socket, Totals, kernel};
 use alcc_cc::{Controller, Discard, Registry, Spec};
 use alcc_flow::OverTcp;
 use alcc_units::{Span, Time};
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError, Weak};
-use std::time::Duration;
-
-/// The loop wakes at most once in this time.
-const SHORTEST_SLEEP: Span = Span::from_micros(250);
-/// And at most once in this time for each connection that it serves, up to a limit: what is due meanwhile is served together.
-const SLEEP_EACH: Span = Span::from_micros(60);
-const LONGEST_REST: Span = Span::from_millis(3);
-
-/// How long the loop sleeps at least with so many connections.
-pub(crate) fn rest(company: usize) -> Span {
-    (SLEEP_EACH * company as u64).clamp(SHORTEST_SLEEP, LONGEST_REST)
-}
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 
 /// So long after its last thread a process may live whose first thread has ended.
 const ENDS_WITHIN: Span = Span::from_millis(50);
@@ -36,9 +23,7 @@ pub struct Runtime<W: Waker> {
     settings: Settings,
     registry: Registry,
     report: Option<Arc<Report>>,
-    inbox: Mutex<Inbox<W>>,
-    bell: Condvar,
-    work: Mutex<Work<W>>,
+    turns: Turns<Conn<W>>,
     /// All connections by the kernel's number of the socket: one connection may have several descriptors.
     known: Mutex<BTreeMap<u64, Weak<Conn<W>>>>,
     failed: AtomicBool,
@@ -50,13 +35,6 @@ pub struct Runtime<W: Waker> {
     readings: AtomicU64,
     heard: Heard,
     start: Once,
-}
-
-/// What the loop has not seen yet.
-struct Inbox<W> {
-    /// Connections that became active.
-    fresh: Vec<Arc<Conn<W>>>,
-    rung: bool,
 }
 
 /// What became of a descriptor that was to be controlled.
@@ -80,12 +58,7 @@ impl<W: Waker> Runtime<W> {
             settings,
             registry,
             report,
-            inbox: Mutex::new(Inbox {
-                fresh: Vec::new(),
-                rung: false,
-            }),
-            bell: Condvar::new(),
-            work: Mutex::new(Work::new()),
+            turns: Turns::new(),
             known: Mutex::new(BTreeMap::new()),
             failed: AtomicBool::new(false),
             inline: AtomicBool::new(false),
@@ -159,7 +132,7 @@ impl<W: Waker> Runtime<W> {
             .filter_map(Weak::upgrade)
             .collect();
         known.iter().for_each(|conn| conn.release());
-        self.ring();
+        self.turns.ring();
     }
 
     /// Takes control of a connected socket, if the selection covers it. `outbound`: what is known about who opened it.
@@ -282,32 +255,17 @@ impl<W: Waker> Runtime<W> {
 
     /// A resting connection has something to do.
     pub(crate) fn adopt(&self, conn: Arc<Conn<W>>) {
-        locked(&self.inbox).fresh.push(conn);
-        self.ring();
+        self.turns.adopt(conn);
     }
 
-    fn ring(&self) {
-        locked(&self.inbox).rung = true;
-        self.bell.notify_one();
-    }
-
-    /// Signals belong to the program: the loop's thread takes none.
     fn spawn(self: &Arc<Self>) {
         let runtime = Arc::clone(self);
-        let spawned = kernel::without_signals(|| {
-            std::thread::Builder::new()
-                .name("alcc".to_owned())
-                .stack_size(256 * 1024)
-                .spawn(move || runtime.run())
-        });
-        if spawned.is_err() {
+        if turns::thread(move || runtime.run()).is_err() {
             self.inline.store(true, Ordering::Release);
         }
     }
 
     fn run(&self) {
-        // SAFETY: sets this thread's timer slack to 1 ns; without it every sleep is 50 us late.
-        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
         while let Some(woke) = self.guarded(|| (kernel::now(), self.turn())) {
             let (at, mut next) = woke;
             if self.ends.load(Ordering::Acquire) {
@@ -318,7 +276,7 @@ impl<W: Waker> Runtime<W> {
                 let look = at + ENDS_WITHIN;
                 next = Some(next.map_or(look, |next| next.min(look)));
             }
-            self.sleep(next);
+            self.turns.sleep(next);
         }
     }
 
@@ -331,7 +289,7 @@ impl<W: Waker> Runtime<W> {
     /// The program's first thread has ended, and did not end the process: when all others have, ours does.
     pub fn end_with_the_last(&self) {
         self.ends.store(true, Ordering::Release);
-        self.ring();
+        self.turns.ring();
     }
 
     /// No thread could be made: the program's own threads have to call [`Runtime::turn_inline`].
@@ -349,107 +307,26 @@ impl<W: Waker> Runtime<W> {
 
     /// Everything that is due; when the next is.
     fn turn(&self) -> Option<Time> {
-        let work = &mut *locked(&self.work);
-        let fresh = {
-            let mut inbox = locked(&self.inbox);
-            inbox.rung = false;
-            std::mem::take(&mut inbox.fresh)
+        let spent = |cpu: Span| {
+            self.count(&Totals {
+                runtime_cpu_ns: cpu.as_nanos(),
+                ..Totals::default()
+            });
         };
-        work.turn(self, fresh)
+        // In the program's own threads the time is the program's.
+        let spent: Option<&dyn Fn(Span)> = if self.is_inline() { None } else { Some(&spent) };
+        self.turns.turn(self, self.settings.log.as_deref(), spent)
     }
 
-    fn sleep(&self, until: Option<Time>) {
-        let inbox = locked(&self.inbox);
-        if inbox.rung {
-            return;
-        }
-        match until.map(|at| Duration::from_nanos(at.since(kernel::now()).as_nanos())) {
-            Some(Duration::ZERO) => {}
-            Some(left) => drop(self.bell.wait_timeout(inbox, left)),
-            None => drop(self.bell.wait(inbox)),
-        }
-    }
-}
-
-/// What a turn of the loop works on.
-struct Work<W: Waker> {
-    conns: BTreeMap<u64, Arc<Conn<W>>>,
-    due: BinaryHeap<Reverse<(Time, u64)>>,
-    log: Option<Log>,
-    started: bool,
-    cpu: Span,
-    cpu_read: Time,
-}
-
-impl<W: Waker> Work<W> {
-    fn new() -> Self {
-        Self {
-            conns: BTreeMap::new(),
-            due: BinaryHeap::new(),
-            log: None,
-            started: false,
-            cpu: Span::ZERO,
-            cpu_read: Time::ZERO,
-        }
-    }
-
-    fn turn(&mut self, runtime: &Runtime<W>, fresh: Vec<Arc<Conn<W>>>) -> Option<Time> {
-        let now = kernel::now();
-        if !self.started {
-            self.started = true;
-            let folder = runtime.settings.log.as_deref();
-            self.log = folder.and_then(|folder| Log::open(folder, now));
-        }
-        for conn in fresh {
-            // The first reading comes when there may be something to read.
-            self.due
-                .push(Reverse((now + Span::from_millis(1), conn.id)));
-            self.conns.insert(conn.id, conn);
-        }
-        while let Some(&Reverse((at, id))) = self.due.peek() {
-            if at > now {
-                break;
-            }
-            self.due.pop();
-            self.visit(runtime, id);
-        }
-        let soonest = now + rest(self.conns.len());
-        let next = self.due.peek().map(|Reverse((at, _))| soonest.max(*at));
-        self.account(runtime, next.is_none());
-        next
-    }
-
-    fn visit(&mut self, runtime: &Runtime<W>, id: u64) {
-        let Some(conn) = self.conns.get(&id) else {
-            return;
-        };
-        let readings = runtime.readings.fetch_add(1, Ordering::Relaxed);
+    /// One more reading by the loop.
+    ///
+    /// # Panics
+    /// If the tests want it.
+    pub(crate) fn next_reading(&self) {
+        let readings = self.readings.fetch_add(1, Ordering::Relaxed);
         assert!(
-            runtime.settings.fault.is_none_or(|n| readings < n),
+            self.settings.fault.is_none_or(|n| readings < n),
             "fault asked for"
         );
-        match conn.visit(runtime, self.conns.len(), &mut self.log) {
-            Next::At(at) => self.due.push(Reverse((at, id))),
-            Next::Rest => drop(self.conns.remove(&id)),
-        }
-    }
-
-    fn account(&mut self, runtime: &Runtime<W>, resting: bool) {
-        let now = kernel::now();
-        if resting || now.since(self.cpu_read) > Span::from_millis(200) {
-            // In the program's own threads the time is the program's.
-            if !runtime.inline.load(Ordering::Relaxed) {
-                let cpu = kernel::thread_cpu();
-                runtime.count(&Totals {
-                    runtime_cpu_ns: cpu.saturating_sub(self.cpu).as_nanos(),
-                    ..Totals::default()
-                });
-                self.cpu = cpu;
-            }
-            self.cpu_read = now;
-            if let Some(log) = &mut self.log {
-                log.flush();
-            }
-        }
     }
 }

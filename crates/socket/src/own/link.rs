@@ -9,6 +9,7 @@ use super::stream::Info;
 use crate::kernel;
 use crate::log::Log;
 use crate::triple::Enforcement;
+use crate::turns::Visited;
 use alcc_cc::{Controller, Discard};
 use alcc_flow::{Counters, OverTcp};
 use alcc_units::{Bytes, Span, Time};
@@ -244,14 +245,17 @@ impl Link {
             runtime.adopt(Arc::clone(self));
         }
     }
+}
 
-    /// Reads the counters, lets the algorithm act on them and hands over what it allows. Returns when to come back.
-    pub(super) fn visit(
-        &self,
-        runtime: &Runtime,
-        company: usize,
-        log: &mut Option<Log>,
-    ) -> Option<Time> {
+impl Visited for Link {
+    type Host = Runtime;
+
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Reads the counters, lets the algorithm act on them and hands over what it allows.
+    fn visit(&self, runtime: &Runtime, company: usize, log: &mut Option<Log>) -> Option<Time> {
         let inner = &mut *self.lock();
         let now = kernel::now();
         let fault = runtime.settings_fault();

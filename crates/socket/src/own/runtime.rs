@@ -3,16 +3,13 @@
 use super::Settings;
 use super::link::Link;
 use crate::control::Heard;
-use crate::log::Log;
-use crate::runtime::rest;
+use crate::turns::{self, Turns};
 use crate::{Orders, Report, Totals, kernel};
 use alcc_cc::Registry;
-use alcc_units::{Span, Time};
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use alcc_units::Span;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 /// Everything that own sockets share: settings, and the thread that reads counters and drains queues. The thread is made with the
@@ -20,8 +17,10 @@ use std::time::Duration;
 pub struct Runtime {
     settings: Mutex<Settings>,
     registry: RwLock<Registry>,
-    inbox: Mutex<Inbox>,
-    bell: Condvar,
+    turns: Turns<Link>,
+    started: Mutex<bool>,
+    /// Queues that are still drained although their program has closed them.
+    lingering: AtomicUsize,
     next_id: AtomicU64,
     readings: AtomicU64,
     fault: Option<u64>,
@@ -30,15 +29,6 @@ pub struct Runtime {
     cpu: AtomicU64,
     report: Option<Arc<Report>>,
     heard: Heard,
-}
-
-#[derive(Default)]
-struct Inbox {
-    /// Became active since the loop last looked.
-    links: Vec<Arc<Link>>,
-    started: bool,
-    /// Queues that are still drained although their program has closed them.
-    lingering: usize,
 }
 
 impl Runtime {
@@ -59,8 +49,9 @@ impl Runtime {
             fault: settings.fault,
             settings: Mutex::new(settings),
             registry: RwLock::new(registry),
-            inbox: Mutex::new(Inbox::default()),
-            bell: Condvar::new(),
+            turns: Turns::new(),
+            started: Mutex::new(false),
+            lingering: AtomicUsize::new(0),
             next_id: AtomicU64::new(1),
             readings: AtomicU64::new(0),
             gate_closed: AtomicU64::new(0),
@@ -111,17 +102,13 @@ impl Runtime {
     pub fn drained(&self, patience: Duration) -> bool {
         let until = kernel::now()
             + Span::from_nanos(u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX));
-        while self.inbox().lingering > 0 {
+        while self.lingering.load(Ordering::Acquire) > 0 {
             if kernel::now() >= until {
                 return false;
             }
             std::thread::sleep(Duration::from_millis(1));
         }
         true
-    }
-
-    fn inbox(&self) -> MutexGuard<'_, Inbox> {
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn count(&self, gate_closed: u64, bytes: u64) {
@@ -172,107 +159,41 @@ impl Runtime {
     }
 
     pub(super) fn lingers(&self) {
-        self.inbox().lingering += 1;
+        self.lingering.fetch_add(1, Ordering::AcqRel);
     }
 
     pub(super) fn lingered(&self) {
-        self.inbox().lingering -= 1;
+        self.lingering.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// A resting stream has something to do.
     pub(super) fn adopt(&self, link: Arc<Link>) {
-        self.inbox().links.push(link);
-        self.bell.notify_one();
+        self.turns.adopt(link);
     }
 
     /// Makes the thread, once.
     pub(super) fn start(self: &Arc<Self>) -> io::Result<()> {
-        let mut inbox = self.inbox();
-        if !inbox.started {
+        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*started {
             let runtime = Arc::clone(self);
-            kernel::without_signals(|| {
-                std::thread::Builder::new()
-                    .name("alcc".to_owned())
-                    .stack_size(256 * 1024)
-                    .spawn(move || runtime.run())
-            })?;
-            inbox.started = true;
+            turns::thread(move || runtime.run())?;
+            *started = true;
         }
         Ok(())
     }
 
     fn run(&self) {
-        // SAFETY: sets this thread's timer slack to 1 ns; without it every sleep is 50 us late.
-        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
-        let settings = self.settings();
-        let mut log = settings
-            .log
-            .and_then(|folder| Log::open(&folder, kernel::now()));
-        let mut links: BTreeMap<u64, Arc<Link>> = BTreeMap::new();
-        let mut due: BinaryHeap<Reverse<(Time, u64)>> = BinaryHeap::new();
-        let mut inbox = self.inbox();
-        loop {
-            for link in inbox.links.drain(..) {
-                // The first reading comes when there may be something to read.
-                due.push(Reverse((kernel::now() + Span::from_millis(1), link.id)));
-                links.insert(link.id, link);
-            }
-            if inbox.links.capacity() > 256 {
-                inbox.links = Vec::new();
-            }
-            drop(inbox);
-            let woke = kernel::now();
-            while let Some(&Reverse((at, id))) = due.peek() {
-                if at > woke {
-                    break;
-                }
-                due.pop();
-                let next = links
-                    .get(&id)
-                    .and_then(|link| link.visit(self, links.len(), &mut log));
-                match next {
-                    Some(at) => due.push(Reverse((at, id))),
-                    None => drop(links.remove(&id)),
-                }
-            }
-            let next = due
-                .peek()
-                .map(|Reverse((at, _))| (*at).max(woke + rest(links.len())));
-            let cpu = kernel::thread_cpu().as_nanos();
-            let before = self.cpu.swap(cpu, Ordering::Relaxed);
+        let log = self.settings().log;
+        let spent = |cpu: Span| {
+            self.cpu.fetch_add(cpu.as_nanos(), Ordering::Relaxed);
             self.tell(&Totals {
-                runtime_cpu_ns: cpu.saturating_sub(before),
+                runtime_cpu_ns: cpu.as_nanos(),
                 ..Totals::default()
             });
-            if let (None, Some(log)) = (next, &mut log) {
-                log.flush();
-            }
-            inbox = self.inbox();
-            if inbox.links.is_empty() {
-                inbox = self.sleep(inbox, next);
-            }
-        }
-    }
-
-    fn sleep<'a>(
-        &self,
-        inbox: MutexGuard<'a, Inbox>,
-        until: Option<Time>,
-    ) -> MutexGuard<'a, Inbox> {
-        let Some(until) = until else {
-            return self
-                .bell
-                .wait(inbox)
-                .unwrap_or_else(PoisonError::into_inner);
         };
-        let left = until.since(kernel::now());
-        if left.is_zero() {
-            return inbox;
+        loop {
+            let next = self.turns.turn(self, log.as_deref(), Some(&spent));
+            self.turns.sleep(next);
         }
-        let left = Duration::from_nanos(left.as_nanos());
-        self.bell
-            .wait_timeout(inbox, left)
-            .unwrap_or_else(PoisonError::into_inner)
-            .0
     }
 }
