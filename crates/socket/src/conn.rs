@@ -141,7 +141,7 @@ impl<W: Waker> Conn<W> {
     /// True if the descriptor still is this connection: it may have been closed, and its number given again, in ways that
     /// nobody saw.
     pub fn is_behind(&self, fd: RawFd) -> bool {
-        kernel::cookie(fd) == Some(self.cookie)
+        kernel::is_behind(fd, self.cookie)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner<W>> {
@@ -431,7 +431,7 @@ impl<W: Waker> Inner<W> {
     /// A descriptor that is still ours to ask by.
     fn fd(&mut self, cookie: u64) -> Option<RawFd> {
         while let Some(&fd) = self.fds.first() {
-            if kernel::cookie(fd) == Some(cookie) {
+            if kernel::is_behind(fd, cookie) {
                 return Some(fd);
             }
             self.fds.remove(0);

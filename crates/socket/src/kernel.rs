@@ -162,6 +162,15 @@ pub(crate) fn cookie(fd: RawFd) -> Option<u64> {
     Some(cookie)
 }
 
+/// Does the descriptor still stand for the socket with this number? A question that the kernel refuses to answer is no reason to
+/// let go of a connection: only a descriptor that is closed, or no socket, is.
+pub(crate) fn is_behind(fd: RawFd, number: u64) -> bool {
+    cookie(fd).map_or_else(
+        || !matches!(errno(), libc::EBADF | libc::ENOTSOCK),
+        |found| found == number,
+    )
+}
+
 /// How long a blocking write may wait; `None`: for ever.
 pub fn send_timeout(fd: RawFd) -> Option<Span> {
     let mut time = libc::timeval {
