@@ -520,6 +520,8 @@ impl<W: Waker> Inner<W> {
             .fd(conn.cookie)
             .and_then(|fd| Some((fd, kernel::read(fd)?)));
         let Some((fd, mut reading)) = reading else {
+            // Refused, on a descriptor that is still the connection's: it goes on as plain TCP.
+            self.plain(conn.cookie);
             self.end(runtime, conn);
             return;
         };
