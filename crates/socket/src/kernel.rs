@@ -507,6 +507,27 @@ pub(crate) fn send(fd: RawFd, pieces: [&[u8]; 4], stamped: bool) -> Result<usize
     usize::try_from(n).map_err(|_| errno())
 }
 
+/// Waits until the socket takes bytes, without being interrupted by a signal. False: not until then.
+pub(crate) fn wait_writable(fd: RawFd, until: Time) -> bool {
+    let left = until.since(now()).as_nanos();
+    let time = libc::timespec {
+        tv_sec: (left / 1_000_000_000) as _,
+        tv_nsec: (left % 1_000_000_000) as _,
+    };
+    let mut ready = libc::pollfd {
+        fd,
+        events: libc::POLLOUT,
+        revents: 0,
+    };
+    // SAFETY: one descriptor, a timeout and a set of all signals that outlive the call.
+    unsafe {
+        let mut all = zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::ppoll(&raw mut ready, 1, &raw const time, &raw const all) > 0
+            && ready.revents & libc::POLLOUT != 0
+    }
+}
+
 /// Another descriptor of the same socket.
 pub(crate) fn duplicate(fd: RawFd) -> Option<OwnedFd> {
     // SAFETY: no pointers.

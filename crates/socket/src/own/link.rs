@@ -31,6 +31,8 @@ const WORTH_HOLDING: usize = 16 * 1024;
 const QUICK: Span = Span::from_micros(500);
 /// When bytes wait and nothing tells when to try again: the kernel had no memory, or the algorithm has failed.
 const RETRY: Span = Span::from_millis(5);
+/// Signals wait so long at most while a send waits for the kernel.
+const KERNEL_PATIENCE: Span = Span::from_millis(20);
 
 /// Name, instance and seed of an algorithm.
 pub(super) type Named = (String, Box<dyn Controller>, u64);
@@ -73,6 +75,8 @@ pub(super) struct Inner {
     ending: Ending,
     /// Somebody was refused and waits for a notice.
     hungry: bool,
+    /// The kernel's buffer, not the window, ended the last attempt.
+    kernel_full: bool,
     /// The algorithm failed, or has nothing more to decide: the kernel alone does.
     plain: bool,
     failed: bool,
@@ -129,6 +133,7 @@ impl Link {
             lost: None,
             ending: Ending::No,
             hungry: false,
+            kernel_full: false,
             plain: false,
             failed: false,
             reported: Counters::default(),
@@ -186,6 +191,17 @@ impl Link {
         }
         self.settle(runtime, inner);
         Ok(taken)
+    }
+
+    /// Whose buffer is full waits for the kernel itself, which knows best when there is room. False if that is not it, or not for long.
+    pub(super) fn wait_for_kernel(&self, until: Option<Time>) -> bool {
+        let fd = {
+            let inner = self.lock();
+            inner.raw().filter(|_| inner.kernel_full && inner.held)
+        };
+        let Some(fd) = fd else { return false };
+        let most = kernel::now() + KERNEL_PATIENCE;
+        kernel::wait_writable(fd, until.map_or(most, |until| until.min(most)))
     }
 
     /// A send that is willing to wait begins.
@@ -505,6 +521,7 @@ impl Inner {
         let wanted = self.queue.len() + direct.len();
         let mut room = self.room(now, fd, wanted);
         let mut taken = 0;
+        self.kernel_full = false;
         while room > 0 {
             let (len, whole) = self.batch(room);
             if more && !whole {
@@ -516,7 +533,10 @@ impl Inner {
             let own = &direct[taken..][..(len - queued).min(direct.len() - taken)];
             let n = match kernel::send(fd, [a, b, c, own], stamped) {
                 Ok(n) => n,
-                Err(libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM) => break,
+                Err(why @ (libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM)) => {
+                    self.kernel_full = why == libc::EAGAIN;
+                    break;
+                }
                 Err(why) => {
                     self.fail(why);
                     break;
@@ -541,6 +561,7 @@ impl Inner {
                 }
             }
             if n < len {
+                self.kernel_full = true;
                 break;
             }
             room -= n;

@@ -193,6 +193,9 @@ impl Stream {
                 Wait::No => libc::EAGAIN,
                 Wait::Yes(limit) => {
                     let until = *until.get_or_insert_with(|| limit.map(after));
+                    if holds && self.link.wait_for_kernel(until) {
+                        continue;
+                    }
                     match self.link.notice.wait(turn, until) {
                         Ok(()) => continue,
                         Err(why) => why,
