@@ -34,6 +34,8 @@ const SHORTEST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(10);
 const QUIET: Duration = Duration::from_millis(400);
 const RATIO: u32 = 200;
+/// So many looks are not counted.
+const FIRST: u32 = 20;
 /// Fewer segments say nothing: an answer that fits into the first window cannot be controlled by anybody.
 const SEGMENTS: u64 = 4;
 
@@ -60,7 +62,9 @@ impl Search {
             while !stopped.load(Ordering::Acquire) {
                 let before = cpu();
                 let busy = look.once();
-                let cost = cpu().saturating_sub(before) * RATIO;
+                // The first looks are dear (whatever they touch is touched for the first time) and say nothing about the next.
+                let ratio = if look.looks <= FIRST { 1 } else { RATIO };
+                let cost = cpu().saturating_sub(before) * ratio;
                 pause = if busy {
                     SHORTEST
                 } else {

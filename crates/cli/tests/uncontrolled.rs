@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-const BYTES: u64 = 6_000_000;
+const BYTES: u64 = 12_000_000;
 
 fn compile(dir: &Path, options: &[&str]) -> Option<PathBuf> {
     let program = dir.join(if options.is_empty() {

@@ -252,7 +252,7 @@ static int storm_on_a_small_stack(void) {
 
 const struct peer_case thread_cases[] = {
     {"threads-on-one", "client=lines", one_for_all},
-    {"threads-on-one-nonblocking", "client=lines", one_for_all_nonblocking},
+    {"threads-on-one-nonblocking", "client=lines gate=maybe", one_for_all_nonblocking},
     {"thread-each", "clients=8", thread_each},
     {"main-thread-ends", "", main_thread_ends},
     {"accepting-thread-ends", "", accepting_thread_ends},
