@@ -579,6 +579,12 @@ impl Inner {
         if self.plain {
             return wanted;
         }
+        let all = Bytes::new(wanted as u64);
+        // What has been acknowledged since the last reading is worth a call only if it makes a difference.
+        let at_most = self.flow.in_flight();
+        if at_most > Bytes::ZERO && self.flow.allows(all, at_most, Bytes::ZERO) >= all {
+            return wanted;
+        }
         // A partial segment is filled up, if it still waits.
         let unsent = if self.tail > 0 {
             kernel::unsent(fd)
@@ -588,13 +594,12 @@ impl Inner {
         if unsent == Bytes::ZERO {
             self.tail = 0;
         }
-        // Acknowledged since the last reading: worth a call only if it makes a difference, but then it is cheaper than a pause.
-        let mut in_flight = self.flow.in_flight();
-        if in_flight > Bytes::ZERO {
-            in_flight = kernel::queued(fd);
-        }
-        let wanted = Bytes::new(wanted as u64);
-        let room = self.flow.room(now, wanted, in_flight, unsent, &mut Discard);
+        let in_flight = if at_most > Bytes::ZERO {
+            kernel::queued(fd)
+        } else {
+            at_most
+        };
+        let room = self.flow.room(now, all, in_flight, unsent, &mut Discard);
         usize::try_from(room.get()).unwrap_or(usize::MAX)
     }
 
