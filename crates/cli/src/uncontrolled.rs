@@ -2,7 +2,7 @@
 //! Which connections of the processes under `alcc run` were not controlled although they should have been: what the kernel says
 //! is open, compared with the table of connections.
 //!
-//! A look at a time, never more than half a percent of a core. What opens, sends and closes between two looks is not seen: the
+//! A look at a time, never more than a tenth of a percent of a core after the first second. What opens, sends and closes between two looks is not seen: the
 //! figures are "at least".
 use crate::metrics::deaf;
 use alcc_lab::{Sockets, TcpSocket};
@@ -33,7 +33,7 @@ pub(crate) struct NotControlled {
 const SHORTEST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(10);
 const QUIET: Duration = Duration::from_millis(400);
-const RATIO: u32 = 200;
+const RATIO: u32 = 1000;
 /// So many looks are not counted.
 const FIRST: u32 = 20;
 /// Fewer segments say nothing: an answer that fits into the first window cannot be controlled by anybody.
