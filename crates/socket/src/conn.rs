@@ -539,7 +539,7 @@ impl<W: Waker> Inner<W> {
             log.reading(now, conn.id, &reading, &self.flow);
         }
         if runtime.settings().enforcement.pacing {
-            self.pace(fd);
+            kernel::follow_pacing(fd, self.flow.pacing_rate(), &mut self.pacing);
         }
         let queued = Bytes::new(tcp.written.saturating_sub(tcp.acked));
         if self.flow.opens(queued) || (self.flow.is_shut() && !reading.alive) {
@@ -562,18 +562,6 @@ impl<W: Waker> Inner<W> {
     fn open(&mut self) {
         self.flow.opened();
         self.waker.open();
-    }
-
-    /// Follows the algorithm's rate; small changes are not worth a system call.
-    fn pace(&mut self, fd: RawFd) {
-        let rate = self
-            .flow
-            .pacing_rate()
-            .map_or(u64::MAX, |rate| rate.as_bps() / 8);
-        if rate.abs_diff(self.pacing) > self.pacing / 16 {
-            kernel::set_pacing(fd, rate);
-            self.pacing = rate;
-        }
     }
 
     fn report(&mut self, runtime: &Runtime<W>) {

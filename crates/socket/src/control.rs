@@ -170,6 +170,15 @@ pub(crate) struct Heard {
 }
 
 impl Heard {
+    /// The orders, if there are newer ones than number `seen`.
+    pub(crate) fn newer(&self, report: &Report, seen: u64) -> Option<Arc<Orders>> {
+        if report.generation() == seen {
+            return None;
+        }
+        self.orders(report)
+            .filter(|orders| orders.generation != seen)
+    }
+
     /// The orders now. While another thread is reading new ones: those before.
     pub(crate) fn orders(&self, report: &Report) -> Option<Arc<Orders>> {
         let now = generation(report);

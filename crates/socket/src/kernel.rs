@@ -362,6 +362,15 @@ pub(crate) fn set_pacing(fd: RawFd, rate: u64) {
     }
 }
 
+/// Follows the algorithm's rate; small changes are not worth a system call. `set`: what was set last, bytes per second.
+pub(crate) fn follow_pacing(fd: RawFd, wanted: Option<Rate>, set: &mut u64) {
+    let rate = wanted.map_or(u64::MAX, |rate| rate.as_bps() / 8);
+    if rate.abs_diff(*set) > *set / 16 {
+        set_pacing(fd, rate);
+        *set = rate;
+    }
+}
+
 /// Selects the kernel's congestion control; the errno on refusal.
 pub(crate) fn set_under(fd: RawFd, name: &str) -> Result<(), c_int> {
     let name = CString::new(name).map_err(|_| libc::EINVAL)?;

@@ -227,10 +227,7 @@ impl<W: Waker> Runtime<W> {
 
     /// The orders of `alcc ctl`, if there are newer ones than number `seen`.
     pub(crate) fn orders(&self, seen: u64) -> Option<Arc<Orders>> {
-        let report = self.report.as_ref().filter(|r| r.generation() != seen)?;
-        self.heard
-            .orders(report)
-            .filter(|orders| orders.generation != seen)
+        self.heard.newer(self.report.as_deref()?, seen)
     }
 
     /// The kernel's congestion control below, if one was asked for.

@@ -461,7 +461,8 @@ impl Inner {
     fn is_gone(&mut self) -> bool {
         let gone = self
             .raw()
-            .is_some_and(|fd| kernel::cookie(fd) != self.cookie);
+            .zip(self.cookie)
+            .is_some_and(|(fd, number)| !kernel::is_behind(fd, number));
         if gone {
             self.forget();
         }
@@ -492,25 +493,13 @@ impl Inner {
         self.acked = tcp.acked;
         self.mss = tcp.mss.get().max(1);
         if self.enforcement.pacing {
-            self.pace(fd);
+            kernel::follow_pacing(fd, self.flow.pacing_rate(), &mut self.pacing);
         }
         if let Some(log) = log {
             log.reading(now, id, &reading, &self.flow);
         }
         if self.flow.opens(self.flow.in_flight()) {
             self.flow.opened();
-        }
-    }
-
-    /// Follows the algorithm's rate; small changes are not worth a system call.
-    fn pace(&mut self, fd: RawFd) {
-        let rate = self
-            .flow
-            .pacing_rate()
-            .map_or(u64::MAX, |rate| rate.as_bps() / 8);
-        if rate.abs_diff(self.pacing) > self.pacing / 16 {
-            kernel::set_pacing(fd, rate);
-            self.pacing = rate;
         }
     }
 

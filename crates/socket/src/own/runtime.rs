@@ -134,10 +134,7 @@ impl Runtime {
 
     /// The orders of `alcc ctl`, if there are newer ones than number `seen`.
     pub(super) fn orders(&self, seen: u64) -> Option<Arc<Orders>> {
-        let report = self.report.as_ref().filter(|r| r.generation() != seen)?;
-        self.heard
-            .orders(report)
-            .filter(|orders| orders.generation != seen)
+        self.heard.newer(self.report.as_deref()?, seen)
     }
 
     /// Number of this reading.
