@@ -10,6 +10,7 @@
 //! | [`meter`] | from what happens at the bottleneck to throughput, delay and loss |
 //! | [`report`] | one self-contained HTML page |
 //! | [`live`] | runs the schemes beside each other, each on an emulated link of its own |
+//! | [`simulated`] | the same rows from the simulator |
 //! | [`board`] | table, sentence and files of a comparison |
 //! | [`sampler`] | TCP connections seen from the outside |
 //! | [`server`] | an nginx with a configuration of its own, plain or controlled |
@@ -31,6 +32,7 @@ pub mod row;
 pub mod sampler;
 mod scheme;
 pub mod server;
+pub mod simulated;
 mod sockets;
 mod tools;
 

@@ -2,9 +2,9 @@
 use crate::failure::Failure;
 use crate::plugin_arg::Plugins;
 use crate::trace_arg::{LinkTrace, TRACE_HELP, load_link_trace};
-use alcc_lab::Row;
+use alcc_lab::simulated;
 use alcc_link::{DirectionSpec, QueueSpec, RateSpec};
-use alcc_sim::{FlowReport, FlowSpec, Report, Scenario, Timing, Under};
+use alcc_sim::{FlowSpec, Report, Scenario, Timing};
 use alcc_units::{Rate, Span};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -96,7 +96,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             .map_err(|e| Failure::usage(format!("write series to {}: {e}", path.display())))?;
     }
     if args.json {
-        let rows: Vec<Row> = rows(args, &name, &scenario, &report);
+        let rows = simulated::rows(&name, &scenario, &report);
         let summary = serde_json::json!({
             "throughput_mbps": report.flows.iter().map(|f| f.throughput.as_mbps_f64()).sum::<f64>(),
             "jain": jain(&report),
@@ -161,51 +161,6 @@ fn table(report: &Report) {
             flow.timeouts,
         );
     }
-}
-
-fn rows(args: &Args, link: &str, scenario: &Scenario, report: &Report) -> Vec<Row> {
-    let ms = |span: Span| Some(span.as_millis_f64());
-    let row = |(spec, flow): (&FlowSpec, &FlowReport)| {
-        let any = flow.packets > 0;
-        let goodput = Rate::of(flow.goodput_bytes, report.duration).as_mbps_f64();
-        Row {
-            scheme: flow.scheme.clone(),
-            algorithm: spec.algorithm.clone(),
-            options: spec.options.clone(),
-            feedback: "sim".to_owned(),
-            enforcement: "sim".to_owned(),
-            under: match spec.under {
-                Under::Native => None,
-                Under::Tcp { cc, .. } => Some(cc.name().to_owned()),
-            },
-            link: link.to_owned(),
-            queue: args.queue.to_string(),
-            min_rtt_ms: ms(args.rtt),
-            duration_s: report.duration.as_secs_f64(),
-            seed: args.seed,
-            run: 1,
-            started_s: Some(report.started.as_secs_f64()),
-            throughput_mbps: Some(flow.throughput.as_mbps_f64()),
-            goodput_mbps: Some(goodput),
-            bytes: Some(flow.goodput_bytes.get()),
-            utilization: flow.utilization,
-            delay_mean_ms: ms(flow.delay.mean).filter(|_| any),
-            delay_median_ms: ms(flow.delay.median).filter(|_| any),
-            delay_p95_ms: ms(flow.delay.p95).filter(|_| any),
-            queue_delay_mean_ms: ms(flow.queue_delay.mean).filter(|_| any),
-            queue_delay_median_ms: ms(flow.queue_delay.median).filter(|_| any),
-            queue_delay_p95_ms: ms(flow.queue_delay.p95).filter(|_| any),
-            app_delay_median_ms: ms(flow.app_delay.median).filter(|_| flow.app_delay.count > 0),
-            app_delay_p95_ms: ms(flow.app_delay.p95).filter(|_| flow.app_delay.count > 0),
-            rtt_mean_ms: ms(flow.rtt.mean).filter(|_| flow.rtt.count > 0),
-            rtt_p95_ms: ms(flow.rtt.p95).filter(|_| flow.rtt.count > 0),
-            loss: Some(flow.loss()),
-            retransmits: Some(flow.retransmits),
-            timeouts: Some(flow.timeouts),
-            ..Row::default()
-        }
-    };
-    scenario.flows.iter().zip(&report.flows).map(row).collect()
 }
 
 /// One line per flow and sample. Gauges of all algorithms are columns; what a flow does not have is empty.
