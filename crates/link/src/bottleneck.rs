@@ -122,12 +122,16 @@ impl Bottleneck {
             // The opportunities of an idle link pass unused, in one leap. The one of this very moment is over as well.
             opportunities.seek(opportunities.count_before(now + Span::from_nanos(1)));
         }
-        if let Enqueue::Refused(why) = self.queue.enqueue(now, packet, &mut self.rng) {
-            out.push(Outcome::Dropped {
+        match self
+            .queue
+            .enqueue(now, packet, &mut self.rng, &mut self.drops)
+        {
+            Enqueue::Refused(why) => out.push(Outcome::Dropped {
                 at: now,
                 packet,
                 why,
-            });
+            }),
+            Enqueue::Taken => self.tell(now, DropReason::Overflow, out),
         }
         match self.server {
             Server::Unlimited => {
@@ -196,12 +200,16 @@ impl Bottleneck {
 
     fn dequeue(&mut self, now: Time, out: &mut Vec<Outcome>) -> Option<Queued> {
         let queued = self.queue.dequeue(now, &mut self.drops);
-        out.extend(self.drops.drain(..).map(|packet| Outcome::Dropped {
-            at: now,
-            packet,
-            why: DropReason::Aqm,
-        }));
+        self.tell(now, DropReason::Aqm, out);
         queued
+    }
+
+    /// Says which packets the queue has just discarded.
+    fn tell(&mut self, at: Time, why: DropReason, out: &mut Vec<Outcome>) {
+        if !self.drops.is_empty() {
+            let dropped = |packet| Outcome::Dropped { at, packet, why };
+            out.extend(self.drops.drain(..).map(dropped));
+        }
     }
 }
 

@@ -13,14 +13,21 @@ macro_rules! queues {
     };
 }
 
-queues! { droptail, red, codel }
+queues! { droptail, red, codel, pie }
 
 /// Packets that wait for a bottleneck. First in, first out, unless its documentation says otherwise.
 ///
 /// Time is an argument and never goes back. A packet that the bottleneck has begun to carry is out of the queue.
 pub trait Queue: fmt::Debug + Send + Sync {
-    /// A packet arrives: takes it, or says why not. `rng` is for queues that draw lots.
-    fn enqueue(&mut self, now: Time, packet: Packet, rng: &mut Rng) -> Enqueue;
+    /// A packet arrives: takes it, or says why not. `rng` is for queues that draw lots. Packets that have to give way to it go
+    /// to `drops`; that may be, in the end, the packet itself.
+    fn enqueue(
+        &mut self,
+        now: Time,
+        packet: Packet,
+        rng: &mut Rng,
+        drops: &mut Vec<Packet>,
+    ) -> Enqueue;
 
     /// The bottleneck is free: the packet to carry next, if any. Packets that the queue discards to find it go to `drops`.
     fn dequeue(&mut self, now: Time, drops: &mut Vec<Packet>) -> Option<Queued>;

@@ -48,6 +48,7 @@ fn specs() -> Vec<(QueueSpec, u64, u64)> {
     for text in [
         "red:min=1000,max=6000,p=0.5,weight=0.5",
         "codel:target=1ms,interval=3ms",
+        "pie:target=1us,update=1ms,alpha=100,beta=100,burst=0s",
     ] {
         specs.push((text.parse().unwrap(), u64::MAX, u64::MAX));
     }
@@ -69,7 +70,9 @@ fn check(mut queue: Box<dyn Queue>, max_bytes: u64, max_packets: u64, ops: &[Op]
                     flow: 0,
                     len: Bytes::new(*len),
                 };
-                let answer = queue.enqueue(now, packet, &mut rng);
+                let mut drops = Vec::new();
+                let answer = queue.enqueue(now, packet, &mut rng, &mut drops);
+                assert!(drops.is_empty());
                 let full =
                     queue.bytes().get() + len > max_bytes || queue.len() as u64 >= max_packets;
                 match answer {
@@ -120,7 +123,7 @@ proptest! {
 
     #[test]
     fn what_reads_as_a_queue_prints_back(
-        text in "(droptail|red|codel|[a-z]{0,5}):?((bytes|packets|min|max|p|idle|target|[a-z]{1,4})=[-0-9a-zM.%]{0,6},?){0,4}",
+        text in "(droptail|red|codel|pie|[a-z]{0,5}):?((bytes|packets|min|max|p|idle|target|[a-z]{1,4})=[-0-9a-zM.%]{0,6},?){0,4}",
         any: String,
     ) {
         drop(any.parse::<QueueSpec>());
@@ -154,7 +157,7 @@ fn run(queue: &mut dyn Queue, now: &mut Time, ops: &[Op]) -> Vec<Option<Queued>>
                     flow: 0,
                     len: Bytes::new(*len),
                 };
-                queue.enqueue(*now, packet, &mut rng);
+                queue.enqueue(*now, packet, &mut rng, &mut Vec::new());
             }
             Op::Dequeue => out.push(queue.dequeue(*now, &mut Vec::new())),
         }

@@ -38,6 +38,7 @@ fn queue() -> impl Strategy<Value = String> {
         .collect();
     specs.push("red:min=2000,max=8000,p=0.5,weight=0.3".to_owned());
     specs.push("codel:target=1ms,interval=5ms".to_owned());
+    specs.push("pie:target=1us,update=1ms,alpha=100,beta=100,burst=0s".to_owned());
     prop::sample::select(specs)
 }
 

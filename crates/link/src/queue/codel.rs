@@ -114,7 +114,7 @@ fn control_gap(interval: Span, count: u64) -> Span {
 }
 
 impl Queue for Codel {
-    fn enqueue(&mut self, now: Time, packet: Packet, _: &mut Rng) -> Enqueue {
+    fn enqueue(&mut self, now: Time, packet: Packet, _: &mut Rng, _: &mut Vec<Packet>) -> Enqueue {
         self.line.push(now, packet)
     }
 

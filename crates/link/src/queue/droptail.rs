@@ -74,7 +74,7 @@ impl Droptail {
 }
 
 impl Queue for Droptail {
-    fn enqueue(&mut self, now: Time, packet: Packet, _: &mut Rng) -> Enqueue {
+    fn enqueue(&mut self, now: Time, packet: Packet, _: &mut Rng, _: &mut Vec<Packet>) -> Enqueue {
         self.push(now, packet)
     }
 

@@ -158,7 +158,13 @@ impl Red {
 }
 
 impl Queue for Red {
-    fn enqueue(&mut self, now: Time, packet: Packet, rng: &mut Rng) -> Enqueue {
+    fn enqueue(
+        &mut self,
+        now: Time,
+        packet: Packet,
+        rng: &mut Rng,
+        _: &mut Vec<Packet>,
+    ) -> Enqueue {
         self.update_average(now);
         if self.average < self.min {
             self.count = 0;
@@ -251,7 +257,10 @@ mod tests {
         };
         let mut averages = Vec::new();
         for _ in 0..4 {
-            assert_eq!(red.enqueue(Time::ZERO, packet, &mut rng), Enqueue::Taken);
+            assert_eq!(
+                red.enqueue(Time::ZERO, packet, &mut rng, &mut Vec::new()),
+                Enqueue::Taken
+            );
             averages.push(red.average);
         }
         // queue found: 0, 1000, 2000, 3000; weight 1/2
@@ -273,7 +282,7 @@ mod tests {
         let mut drops = Vec::new();
         for id in 0..100_000 {
             red.line.push(Time::ZERO, packet_of(1500));
-            let answer = red.enqueue(Time::ZERO, packet_of(1500), &mut rng);
+            let answer = red.enqueue(Time::ZERO, packet_of(1500), &mut rng, &mut Vec::new());
             if answer != Enqueue::Taken {
                 drops.push(id);
             }
