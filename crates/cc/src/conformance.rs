@@ -8,12 +8,14 @@
 //!
 //! * **Operations**: random sequences of everything that can happen, against a reference host, with the contract of
 //!   [`Controller`] checked after each: ranges, quotas, timers, never stuck, replay and snapshot bit for bit, batches split.
+//! * **Receiver half**, of those that have one: any bytes, replay and snapshot.
 //! * **Paths**: a constant link with late timers, outages of 2 s and 60 s.
 //!
 //! Functions here panic with the seed and what was violated, as tests do.
 mod model;
 mod operation;
 mod path;
+mod receiver;
 mod sender;
 
 pub use path::{FlowResult, PACKET, Scenario, Service, capacity, run};
@@ -59,8 +61,21 @@ pub fn check(algorithm: &Algorithm) {
         for seed in 0..SEQUENCES {
             run_seed(algorithm, &spec, seed);
         }
+        check_halves(algorithm, &spec);
     }
     check_paths(algorithm);
+}
+
+/// An algorithm has a receiver half if it says that it needs one.
+fn check_halves(algorithm: &Algorithm, spec: &Spec) {
+    let needs = build(algorithm, spec).needs();
+    let there = build(algorithm, spec).receiver().is_some();
+    assert_eq!(there, needs.receiver, "{spec}: a receiver half, needed?");
+    for seed in 0..if there { SEQUENCES } else { 0 } {
+        if let Err(why) = receiver::check(&|| build(algorithm, spec), seed) {
+            panic!("{spec}, seed {seed}: {why}");
+        }
+    }
 }
 
 /// One random sequence of operations.

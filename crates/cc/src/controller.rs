@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The trait, the events it receives and the allowance it answers with.
-use crate::EventSink;
+use crate::{EventSink, Header, Receiver};
 use alcc_units::{Bytes, Rate, Span, Time};
 
 /// Transmission number. Every transmission gets a new one, a retransmission too, so that RTT samples are unambiguous.
@@ -85,6 +85,10 @@ pub struct Needs {
     pub recovery: Recovery,
     /// Over TCP: how often acknowledgement progress should be read. Shorter costs wake-ups, longer blurs RTT samples.
     pub feedback_period: Span,
+    /// Bytes that each packet carries for the receiver half, at most 16: [`Controller::header`] never gives more.
+    pub header: u8,
+    /// It decides by what its receiver half reports: without [`Controller::receiver`] at work it starves.
+    pub receiver: bool,
 }
 
 impl Default for Needs {
@@ -94,6 +98,8 @@ impl Default for Needs {
             paced: false,
             recovery: Recovery::AtOnce,
             feedback_period: Span::from_millis(5),
+            header: 0,
+            receiver: false,
         }
     }
 }
@@ -123,6 +129,15 @@ pub struct Sent {
     pub kind: Kind,
     /// The application had no more to send.
     pub app_limited: bool,
+}
+
+/// The packet that [`Controller::on_sent`] was just told of, about to get its header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sending {
+    /// Its transmission number.
+    pub pn: Pn,
+    /// Another packet follows at once: there is data, and the allowance and the pacer let it leave.
+    pub more: bool,
 }
 
 /// State of the connection when a packet was sent (delivery-rate estimation draft, section 3.3).
@@ -314,6 +329,16 @@ pub trait Controller: Send {
         Tag::default()
     }
 
+    /// What that packet carries to the receiver half; asked right after [`Controller::on_sent`] by hosts that have one.
+    fn header(&mut self, _cx: &mut Cx<'_>, _sending: &Sending) -> Header {
+        Header::EMPTY
+    }
+
+    /// A fresh receiver half, for the place where the packets arrive; `Some` if [`Needs::receiver`].
+    fn receiver(&self) -> Option<Box<dyn Receiver>> {
+        None
+    }
+
     /// Packets were acknowledged.
     fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>);
 
@@ -329,7 +354,7 @@ pub trait Controller: Send {
     /// Everything lost has been repaired.
     fn on_recovery_end(&mut self, _cx: &mut Cx<'_>, _end: &RecoveryEnd) {}
 
-    /// A report of the receiver. Untrusted bytes.
+    /// A report of the receiver half. Untrusted bytes.
     fn on_feedback(&mut self, _cx: &mut Cx<'_>, _report: &[u8]) {}
 
     /// Over TCP: the kernel holds unsent data or refused some.

@@ -7,7 +7,8 @@
 //!
 //! * to write one: copy `algorithms/fixed.rs`, add its name to the line in `algorithms.rs`;
 //! * to choose one by name: [`Registry::builtin`] and [`Spec`] (`verus:r=4,profile=paper`);
-//! * to bring one from another crate: [`Registry::with`].
+//! * to bring one from another crate: [`Registry::with`];
+//! * one that must know how packets arrive has a second half: [`Receiver`].
 #![forbid(unsafe_code)]
 
 mod algorithms;
@@ -15,13 +16,15 @@ pub mod conformance;
 mod controller;
 mod event;
 pub mod parts;
+mod receiver;
 mod registry;
 #[cfg(test)]
 mod testing;
 
 pub use controller::{
     AckBatch, Allowance, Backpressure, Controller, Cx, Kind, LimitedBy, LossBatch, Needs, Packet,
-    Path, Pn, Recovery, RecoveryEnd, Rto, RttView, Sent, Source, Spurious, Stamp, Tag,
+    Path, Pn, Recovery, RecoveryEnd, Rto, RttView, Sending, Sent, Source, Spurious, Stamp, Tag,
 };
 pub use event::{Discard, Event, EventSink};
+pub use receiver::{Header, Octets, Receiver, Report};
 pub use registry::{Algorithm, OptionDoc, Options, Registry, Spec, SpecError};

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod ledger;
+mod near_half;
 mod over_tcp;
 mod rtt;
 mod send_rule;

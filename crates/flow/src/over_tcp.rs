@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! An algorithm above a TCP connection.
+use crate::near_half::NearHalf;
 use crate::{AckStamp, Ledger, RttEstimator, room};
 use alcc_cc::{
-    AckBatch, Allowance, Backpressure, Controller, Cx, EventSink, LimitedBy, Path, RttView, Sent,
-    Source,
+    AckBatch, Allowance, Backpressure, Controller, Cx, EventSink, LimitedBy, Path, RttView,
+    Sending, Sent, Source,
 };
 use alcc_units::{Bytes, Rate, Span, Time};
 
@@ -42,6 +43,8 @@ pub struct Counters {
 /// its own window; the algorithm decides when bytes are handed to it, so at any time the smaller of both windows holds.
 pub struct OverTcp {
     cc: Box<dyn Controller>,
+    /// For an algorithm that wants to know how packets arrive.
+    half: Option<NearHalf>,
     ledger: Ledger,
     rtt: RttEstimator,
     mss: Bytes,
@@ -87,6 +90,7 @@ impl OverTcp {
         );
         let period = cc.needs().feedback_period.max(Span::from_micros(100));
         Self {
+            half: NearHalf::of(cc.as_ref()),
             cc,
             ledger: Ledger::new(now, progress.written, progress.acked),
             rtt: RttEstimator::default(),
@@ -151,7 +155,9 @@ impl OverTcp {
         if queued + wanted <= self.mss {
             return wanted;
         }
-        room(allowance, queued, unsent, self.mss)
+        // TCP itself probes with what is under way, for as long as it takes.
+        let ping = allowance.ping && queued == Bytes::ZERO;
+        room(&Allowance { ping, ..*allowance }, queued, unsent, self.mss)
     }
 
     fn shut(&mut self, now: Time, allowance: &Allowance, queued: Bytes) {
@@ -171,7 +177,8 @@ impl OverTcp {
         // Limited by the application: the gate has not been reached for a round trip.
         let patience = self.rtt.view().smoothed.max(Span::from_millis(100));
         let app_limited = !self.shut && self.last_shut.is_none_or(|at| now.since(at) > patience);
-        let cc = &mut self.cc;
+        let (cc, half) = (&mut self.cc, &mut self.half);
+        let mut left = len;
         self.ledger.wrote(
             now,
             len,
@@ -185,7 +192,13 @@ impl OverTcp {
                     kind: alcc_cc::Kind::New,
                     app_limited,
                 };
-                cc.on_sent(&mut Cx { now, log }, &sent)
+                left = left.saturating_sub(len);
+                let tag = cc.on_sent(&mut Cx { now, log }, &sent);
+                if let Some(half) = half {
+                    let more = left > Bytes::ZERO;
+                    half.sent(cc.as_mut(), now, Sending { pn, more }, log);
+                }
+                tag
             },
         );
     }
@@ -235,6 +248,9 @@ impl OverTcp {
         if self.is_idle() {
             self.ledger.rest();
             self.cc.on_rest();
+            if let Some(half) = &mut self.half {
+                half.rest();
+            }
         }
     }
 
@@ -249,10 +265,16 @@ impl OverTcp {
         let rtt_error = self
             .ledger
             .stamped(self.read_at, stamps, now, tcp.acked, tcp.min_rtt);
-        let Some(newest) = self.ledger.returned().last().copied() else {
+        let acked = self.ledger.returned();
+        if let Some(half) = &mut self.half {
+            half.acknowledged(now, acked);
+            if let Some(report) = half.report(now) {
+                self.cc.on_feedback(&mut Cx { now, log }, &report);
+            }
+        }
+        let Some(newest) = acked.last().copied() else {
             return;
         };
-        let acked = self.ledger.returned();
         for rtt in acked.iter().filter_map(|p| p.rtt) {
             self.rtt.sample(rtt);
         }
@@ -305,10 +327,9 @@ impl OverTcp {
             return None;
         }
         let reading = self.read_at + self.period;
-        let due = self
-            .cc
-            .next_timer()
-            .map_or(reading, |timer| timer.min(reading));
+        let half = self.half.as_ref().and_then(NearHalf::next_timer);
+        let timers = self.cc.next_timer().into_iter().chain(half);
+        let due = timers.fold(reading, Time::min);
         // A peer that has fallen silent (outage, a client that stopped reading) is watched less closely the longer it lasts.
         let silence = self
             .read_at
@@ -340,6 +361,10 @@ impl OverTcp {
             return false;
         }
         let allowance = self.cc.allowance();
+        let allowance = Allowance {
+            ping: allowance.ping && queued == Bytes::ZERO,
+            ..allowance
+        };
         // Every opening costs the program a turn and a write: among many it has to bring more.
         let parts = if self.company <= SERVED { 16 } else { 4 };
         let segments = (allowance.window.get() / self.mss.get() / parts)

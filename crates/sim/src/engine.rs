@@ -2,7 +2,7 @@
 //! The event loop.
 use crate::host::native::Native;
 use crate::host::over_tcp::OverTcpHost;
-use crate::host::{Host, MTU, TCP_HEADER};
+use crate::host::{Host, MTU, TCP_HEADER, UDP_HEADER};
 use crate::meter::Meter;
 use crate::queue::{Class, EventQueue};
 use crate::receiver::{Ack, Data, Receiver};
@@ -30,6 +30,8 @@ enum Event {
 enum Content {
     Data(Data),
     Ack(Ack),
+    /// What the receiver half of an algorithm says, by number.
+    Report(u64),
 }
 
 struct Flow {
@@ -86,7 +88,7 @@ impl World {
                 )),
             };
             Flow {
-                receiver: Receiver::new(host.ack_policy()),
+                receiver: Receiver::new(host.ack_policy(), host.receiver_half()),
                 host,
                 meter: Meter::default(),
                 started: false,
@@ -178,6 +180,7 @@ impl World {
         if let Some(ack) = flow.receiver.on_wake(now) {
             self.push(now, UP, number, ACK, Content::Ack(ack));
         }
+        self.report_back(now, number);
         if self.flows[number]
             .host
             .next_wake()
@@ -187,6 +190,14 @@ impl World {
             self.transmit(now, number);
         } else {
             self.schedule_flow(number);
+        }
+    }
+
+    /// Sends what the algorithm's half at the receiver has to say.
+    fn report_back(&mut self, now: Time, number: usize) {
+        if let Some((report, len)) = self.flows[number].receiver.report(now) {
+            let content = Content::Report(report);
+            self.push(now, UP, number, UDP_HEADER + len, content);
         }
     }
 
@@ -263,8 +274,14 @@ impl World {
             Content::Data(data) => {
                 if let Some(ack) = flow.receiver.on_data(now, &data, &mut flow.meter) {
                     self.push(now, UP, number, ACK, Content::Ack(ack));
-                } else {
-                    self.schedule_flow(number);
+                }
+                self.report_back(now, number);
+                self.schedule_flow(number);
+            }
+            Content::Report(report) => {
+                if let Some(report) = flow.receiver.reported(report) {
+                    flow.host.on_feedback(now, &report);
+                    self.transmit(now, number);
                 }
             }
             Content::Ack(ack) => {

@@ -2,7 +2,7 @@
 //! What the engine asks of a sending host. A kind of host is one file.
 use crate::meter::Durations;
 use crate::receiver::{AckPolicy, Data};
-use alcc_cc::Pn;
+use alcc_cc::{Pn, Receiver};
 use alcc_units::{Bytes, Time};
 
 pub(crate) mod native;
@@ -40,6 +40,14 @@ pub(crate) trait Host {
 
     /// These transmissions have arrived, and the stream is complete up to `complete`.
     fn on_ack(&mut self, now: Time, arrived: &[Pn], complete: u64);
+
+    /// The algorithm's half for the place where the packets arrive.
+    fn receiver_half(&self) -> Option<Box<dyn Receiver>> {
+        None
+    }
+
+    /// A report of that half.
+    fn on_feedback(&mut self, _now: Time, _report: &[u8]) {}
 
     /// A moment that `next_wake` asked for, or an earlier one.
     fn on_wake(&mut self, now: Time);

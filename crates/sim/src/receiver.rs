@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::meter::Meter;
-use alcc_cc::Pn;
-use alcc_units::{Span, Time};
+use alcc_cc::{Header, Pn, Report};
+use alcc_units::{Bytes, Span, Time};
 use std::collections::{BTreeMap, VecDeque};
 
 /// When a receiver acknowledges.
@@ -23,6 +23,8 @@ pub(crate) struct Data {
     pub(crate) start: u64,
     pub(crate) len: u64,
     pub(crate) written_at: Time,
+    /// For the algorithm's receiver half.
+    pub(crate) header: Header,
 }
 
 /// An acknowledgement: everything that had arrived when it left, however many earlier ones were lost.
@@ -35,7 +37,6 @@ pub(crate) struct Ack {
 }
 
 /// The receiving host of one flow.
-#[derive(Debug)]
 pub(crate) struct Receiver {
     policy: AckPolicy,
     /// Arrivals that the sender has not heard of, in order; the first is number `heard`.
@@ -45,11 +46,19 @@ pub(crate) struct Receiver {
     early: BTreeMap<u64, (u64, Time)>,
     unacknowledged: u64,
     due: Option<Time>,
+    /// The algorithm's own half.
+    half: Option<Box<dyn alcc_cc::Receiver>>,
+    /// Its reports under way; the first is number `reported`.
+    reports: VecDeque<Report>,
+    reported: u64,
 }
 
 impl Receiver {
-    pub(crate) const fn new(policy: AckPolicy) -> Self {
+    pub(crate) fn new(policy: AckPolicy, half: Option<Box<dyn alcc_cc::Receiver>>) -> Self {
         Self {
+            half,
+            reports: VecDeque::new(),
+            reported: 0,
             policy,
             log: VecDeque::new(),
             heard: 0,
@@ -65,17 +74,38 @@ impl Receiver {
         self.complete
     }
 
-    pub(crate) const fn next_wake(&self) -> Option<Time> {
-        self.due
+    pub(crate) fn next_wake(&self) -> Option<Time> {
+        let half = self.half.as_ref().and_then(|half| half.next_timer());
+        crate::host::earlier(self.due, half)
+    }
+
+    /// The algorithm's own half wants to say something: the number of the report to send, and its length.
+    pub(crate) fn report(&mut self, now: Time) -> Option<(u64, Bytes)> {
+        let report = self.half.as_mut()?.report(now)?;
+        self.reports.push_back(report);
+        let number = self.reported + self.reports.len() as u64 - 1;
+        Some((number, Bytes::new(report.len() as u64)))
+    }
+
+    /// Report `number` has reached the sender; those before it have not, or will be too old.
+    pub(crate) fn reported(&mut self, number: u64) -> Option<Report> {
+        let index = number.checked_sub(self.reported)?;
+        self.reported = number + 1;
+        self.reports.drain(..=index as usize).next_back()
     }
 
     /// Data arrives; the answer is an acknowledgement to send, if one is due.
     pub(crate) fn on_data(&mut self, now: Time, data: &Data, meter: &mut Meter) -> Option<Ack> {
+        if let Some(half) = &mut self.half {
+            half.on_packet(now, data.pn, Bytes::new(data.len), &data.header);
+        }
         self.log.push_back(data.pn);
         self.unacknowledged += 1;
         let in_order = data.start == self.complete;
         let end = data.start + data.len;
-        if in_order {
+        if data.len == 0 {
+            // A probe: acknowledged, but no part of the stream.
+        } else if in_order {
             self.complete = end;
             meter.delivered_to_application(now.since(data.written_at));
             while let Some(next) = self
@@ -108,8 +138,13 @@ impl Receiver {
         None
     }
 
-    /// The delay of an acknowledgement is over.
+    /// The delay of an acknowledgement is over, or a timer of the algorithm's half is due.
     pub(crate) fn on_wake(&mut self, now: Time) -> Option<Ack> {
+        if let Some(half) = &mut self.half
+            && half.next_timer().is_some_and(|at| at <= now)
+        {
+            half.on_timer(now);
+        }
         (self.due? <= now).then(|| self.acknowledge())
     }
 

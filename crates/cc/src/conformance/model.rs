@@ -136,8 +136,24 @@ impl Model {
             .map(|(_, p)| p.pn)
             .collect();
         self.sender.ambiguous = ambiguous;
+        self.arrive(&pns);
         self.sender.acknowledge(self.now, &pns);
         Ok(())
+    }
+
+    /// The receiver half, if there is one, sees these packets, and what it says reaches the controller.
+    fn arrive(&mut self, pns: &[u64]) {
+        if self.sender.half.is_none() {
+            return;
+        }
+        for pn in pns {
+            let packet = self.sender.outstanding.iter().find(|p| p.pn == *pn);
+            let len = packet.map_or(Bytes::ZERO, |p| p.len);
+            self.sender.reached(self.now, *pn, len);
+        }
+        if let Some(report) = self.sender.report(self.now) {
+            self.sender.feedback(self.now, &report);
+        }
     }
 
     fn spurious(&mut self) {
@@ -153,6 +169,7 @@ impl Model {
 
     fn timer(&mut self) -> Result<(), String> {
         let now = self.now;
+        self.arrive(&[]);
         if self.sender.cc.next_timer().is_some_and(|t| t <= now) {
             self.call(|cc, cx| cc.on_timer(cx));
             if let Some(t) = self.sender.cc.next_timer().filter(|t| *t <= now) {

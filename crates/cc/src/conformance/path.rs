@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Flows over one bottleneck in virtual time: small enough to trust by reading, for tests of algorithms. Not the simulator.
 use super::sender::Sender;
-use crate::Controller;
+use crate::{Controller, Report};
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -94,7 +94,9 @@ impl FlowResult {
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum What {
+    Report { flow: usize, number: usize },
     Ack { flow: usize, pn: u64 },
+    Half { flow: usize },
     Wake { flow: usize },
     Serve,
 }
@@ -158,6 +160,8 @@ pub fn run(scenario: &Scenario, controllers: Vec<Box<dyn Controller>>) -> Vec<Fl
         })
         .collect();
     let mut armed = vec![Time::MAX; flows.len()];
+    let mut halves = vec![Time::MAX; flows.len()];
+    let mut reports: Vec<Report> = Vec::new();
     let mut push = |events: &mut BinaryHeap<_>, at: Time, what: What| {
         number += 1;
         events.push(Reverse((at, what, number)));
@@ -170,29 +174,61 @@ pub fn run(scenario: &Scenario, controllers: Vec<Box<dyn Controller>>) -> Vec<Fl
         if now > end {
             break;
         }
+        // Whose receiver half has something to do.
+        let mut heard = None;
         let flow = match what {
             What::Ack { flow, pn } => {
                 flows[flow].arrived(now, pn);
-                flow
+                Some(flow)
             }
             What::Wake { flow } => {
                 if armed[flow] <= now {
                     armed[flow] = Time::MAX;
                 }
-                flow
+                Some(flow)
+            }
+            What::Report { flow, number } => {
+                flows[flow].feedback(now, &reports[number]);
+                Some(flow)
+            }
+            What::Half { flow } => {
+                if halves[flow] <= now {
+                    halves[flow] = Time::MAX;
+                }
+                heard = Some(flow);
+                None
             }
             What::Serve => {
                 if let Some((flow, pn, since)) = queue.pop_front() {
                     results[flow].delivered.push((now, now.since(since)));
                     push(&mut events, now + scenario.rtt, What::Ack { flow, pn });
+                    flows[flow].reached(now, pn, PACKET);
+                    heard = Some(flow);
                 }
                 if !queue.is_empty() {
                     let at = server.departure(now);
                     push(&mut events, at, What::Serve);
                 }
-                continue;
+                None
             }
         };
+        if let Some(flow) = heard {
+            if let Some(report) = flows[flow].report(now) {
+                let number = reports.len();
+                reports.push(report);
+                push(
+                    &mut events,
+                    now + scenario.rtt,
+                    What::Report { flow, number },
+                );
+            }
+            let half = flows[flow].half.as_ref().and_then(|half| half.next_timer());
+            if let Some(next) = half.filter(|next| *next < halves[flow]) {
+                halves[flow] = next;
+                push(&mut events, next, What::Half { flow });
+            }
+        }
+        let Some(flow) = flow else { continue };
         flows[flow].wake(now);
         while let Some(pn) = flows[flow].send(now) {
             if queue.len() >= scenario.queue {

@@ -2,14 +2,17 @@
 //! The reference host: what surrounds a controller in a sender, by the letter of the contract.
 use crate::parts::rto;
 use crate::{
-    AckBatch, Allowance, Controller, Cx, Discard, Kind, LimitedBy, LossBatch, Packet, Path, Pn,
-    RecoveryEnd, Rto, RttView, Sent, Source, Stamp,
+    AckBatch, Allowance, Controller, Cx, Discard, Header, Kind, LimitedBy, LossBatch, Packet, Path,
+    Pn, Receiver, RecoveryEnd, Report, Rto, RttView, Sending, Sent, Source, Stamp,
 };
 use alcc_units::{Bytes, Rng, Span, Time};
 use std::collections::VecDeque;
 
 pub(super) struct Sender {
     pub(super) cc: Box<dyn Controller>,
+    /// The receiver half, at the other end, and what the packets under way carry to it.
+    pub(super) half: Option<Box<dyn Receiver>>,
+    headers: VecDeque<(Pn, Header)>,
     /// Length of the next record.
     pub(super) len: Bytes,
     pub(super) outstanding: VecDeque<Packet>,
@@ -59,6 +62,8 @@ impl Sender {
             &path,
         );
         Self {
+            half: cc.receiver(),
+            headers: VecDeque::new(),
             cc,
             len,
             outstanding: VecDeque::new(),
@@ -86,12 +91,40 @@ impl Sender {
     pub(super) fn fork(&self) -> Self {
         Self {
             cc: self.cc.clone_box(),
+            half: self.half.as_ref().map(|half| half.clone_box()),
+            headers: self.headers.clone(),
             outstanding: self.outstanding.clone(),
             inbox: self.inbox.clone(),
             given_up: self.given_up.clone(),
             rng: self.rng.clone(),
             ..*self
         }
+    }
+
+    /// A packet reached the receiver; those before it that did not are lost.
+    pub(super) fn reached(&mut self, now: Time, pn: Pn, len: Bytes) {
+        let mut header = Header::EMPTY;
+        while let Some((_, h)) = self.headers.front().filter(|(p, _)| *p <= pn) {
+            header = *h;
+            self.headers.pop_front();
+        }
+        if let Some(half) = &mut self.half {
+            half.on_packet(now, pn, len, &header);
+        }
+    }
+
+    /// What the receiver half has to say, after its timer if that is due.
+    pub(super) fn report(&mut self, now: Time) -> Option<Report> {
+        let half = self.half.as_mut()?;
+        if half.next_timer().is_some_and(|at| at <= now) {
+            half.on_timer(now);
+        }
+        half.report(now)
+    }
+
+    pub(super) fn feedback(&mut self, now: Time, report: &Report) {
+        let log = &mut Discard;
+        self.cc.on_feedback(&mut Cx { now, log }, report);
     }
 
     /// An acknowledgement arrived; it is read at the next tick.
@@ -322,6 +355,14 @@ impl Sender {
             &sent,
         );
         self.in_flight += self.len;
+        if self.half.is_some() {
+            let limited = self.limited;
+            let more = self.may_send(now, &self.cc.allowance());
+            self.limited = limited;
+            let log = &mut Discard;
+            let header = self.cc.header(&mut Cx { now, log }, &Sending { pn, more });
+            self.headers.push_back((pn, header));
+        }
         let stamp = Stamp {
             delivered: self.delivered,
             delivered_at: now,

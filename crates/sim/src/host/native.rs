@@ -5,8 +5,8 @@ use crate::pacer::Pacer;
 use crate::receiver::{AckPolicy, Data};
 use crate::scoreboard::{Scoreboard, Segment};
 use alcc_cc::{
-    AckBatch, Controller, Cx, Discard, Kind, LimitedBy, LossBatch, Packet, Path, Pn, RecoveryEnd,
-    Rto, Sent, Source, Spurious, Tag,
+    AckBatch, Controller, Cx, Discard, Kind, LimitedBy, LossBatch, Packet, Path, Pn, Receiver,
+    RecoveryEnd, Rto, Sending, Sent, Source, Spurious, Tag,
 };
 use alcc_flow::{RttEstimator, room};
 use alcc_units::{Bytes, Span, Time};
@@ -19,10 +19,19 @@ const MIN_RTO: Span = Span::from_secs(1);
 /// What a host holds at most, whatever the algorithm allows.
 const MOST_IN_FLIGHT: Bytes = Bytes::new(65_536 * 1500);
 
-const MSS: Bytes = MTU.saturating_sub(UDP_HEADER);
+/// What leaves.
+enum Leaving {
+    New,
+    Again(Segment),
+    /// A packet without data: a probe that neither window nor quota would let through.
+    Empty,
+}
 
 pub(crate) struct Native {
     cc: Box<dyn Controller>,
+    /// Bytes that each packet carries for the receiver half.
+    header: Bytes,
+    mss: Bytes,
     seed: u64,
     started: bool,
     board: Scoreboard,
@@ -45,8 +54,11 @@ pub(crate) struct Native {
 
 impl Native {
     pub(crate) fn new(cc: Box<dyn Controller>, now: Time, seed: u64) -> Self {
+        let header = Bytes::new(cc.needs().header.into());
         Self {
             cc,
+            header,
+            mss: MTU.saturating_sub(UDP_HEADER + header),
             seed,
             started: false,
             board: Scoreboard::new(now),
@@ -84,15 +96,25 @@ impl Native {
         }
     }
 
-    fn transmit(&mut self, now: Time, segment: Option<Segment>, out: &mut Vec<Data>) -> Pn {
-        let (start, len, kind, written_at) = segment
-            .map_or((self.next_start, MSS, Kind::New, now), |s| {
-                (s.start, s.packet.len, Kind::Retransmit, s.written_at)
-            });
-        if segment.is_none() {
-            self.next_start += len.get();
-        } else {
-            self.tally.retransmits += 1;
+    /// Another packet may leave at once.
+    fn more(&mut self, now: Time) -> bool {
+        let a = self.cc.allowance();
+        let in_flight = self.board.in_flight();
+        let paced = a
+            .rate
+            .and_then(|rate| self.pacer.wait(now, rate, a.burst, self.mss));
+        room(&a, in_flight, Bytes::ZERO, self.mss) >= self.mss && paced.is_none()
+    }
+
+    fn transmit(&mut self, now: Time, what: Leaving, out: &mut Vec<Data>) -> Pn {
+        let (start, len, kind, written_at) = match &what {
+            Leaving::New => (self.next_start, self.mss, Kind::New, now),
+            Leaving::Again(s) => (s.start, s.packet.len, Kind::Retransmit, s.written_at),
+            Leaving::Empty => (self.next_start, Bytes::ZERO, Kind::Probe, now),
+        };
+        match what {
+            Leaving::Again(_) => self.tally.retransmits += 1,
+            Leaving::New | Leaving::Empty => self.next_start += len.get(),
         }
         let in_flight_before = self.board.in_flight();
         if in_flight_before == Bytes::ZERO {
@@ -113,11 +135,13 @@ impl Native {
         let pn = self
             .board
             .send(now, start, len, kind, written_at, false, tag);
+        let more = self.header > Bytes::ZERO && self.more(now);
         out.push(Data {
             pn,
             start,
             len: len.get(),
             written_at,
+            header: self.cc.header(cx, &Sending { pn, more }),
         });
         pn
     }
@@ -125,7 +149,19 @@ impl Native {
 
 impl Host for Native {
     fn header(&self) -> Bytes {
-        UDP_HEADER
+        UDP_HEADER + self.header
+    }
+
+    fn receiver_half(&self) -> Option<Box<dyn Receiver>> {
+        self.cc.receiver()
+    }
+
+    fn on_feedback(&mut self, now: Time, report: &[u8]) {
+        let cx = &mut Cx {
+            now,
+            log: &mut Discard,
+        };
+        self.cc.on_feedback(cx, report);
     }
 
     fn ack_policy(&self) -> AckPolicy {
@@ -139,7 +175,7 @@ impl Host for Native {
     fn on_start(&mut self, now: Time) {
         self.started = true;
         let path = Path {
-            mss: MSS,
+            mss: self.mss,
             rtt_hint: None,
             seed: self.seed,
         };
@@ -172,7 +208,13 @@ impl Host for Native {
         if !self.board.lost.is_empty() {
             self.losses.clear();
             self.losses.extend(self.board.lost.iter().map(|s| s.packet));
-            self.resend.extend(&self.board.lost);
+            // A packet without data is not sent again.
+            let again = self
+                .board
+                .lost
+                .iter()
+                .filter(|s| s.packet.len > Bytes::ZERO);
+            self.resend.extend(again);
             let loss = LossBatch {
                 lost: &self.losses,
                 new_episode,
@@ -239,7 +281,8 @@ impl Host for Native {
         if self.probe_wanted {
             self.probe_wanted = false;
             let oldest = self.board.oldest().copied();
-            self.probe = Some(self.transmit(now, oldest, out));
+            let what = oldest.map_or(Leaving::New, Leaving::Again);
+            self.probe = Some(self.transmit(now, what, out));
         }
         while self.started {
             let allowance = self.cc.allowance();
@@ -248,22 +291,30 @@ impl Host for Native {
                 self.limited.peer = true;
                 return;
             }
-            if room(&allowance, in_flight, Bytes::ZERO, MSS) < MSS {
+            if allowance.ping {
+                self.transmit(now, Leaving::Empty, out);
+                // Whoever does not take back its ping does not get another one at this instant.
+                if self.cc.allowance().ping {
+                    return;
+                }
+                continue;
+            }
+            if room(&allowance, in_flight, Bytes::ZERO, self.mss) < self.mss {
                 let window_full = allowance.window.saturating_sub(in_flight) < allowance.quota;
                 self.limited.window |= window_full;
                 self.limited.quota |= !window_full;
                 return;
             }
             if let Some(rate) = allowance.rate {
-                self.paced_until = self.pacer.wait(now, rate, allowance.burst, MSS);
-                if self.paced_until.is_some() && !allowance.ping {
+                self.paced_until = self.pacer.wait(now, rate, allowance.burst, self.mss);
+                if self.paced_until.is_some() {
                     self.limited.pacer = true;
                     return;
                 }
-                self.pacer.spend(MSS);
+                self.pacer.spend(self.mss);
             }
-            let again = self.resend.pop_front();
-            self.transmit(now, again, out);
+            let what = self.resend.pop_front();
+            self.transmit(now, what.map_or(Leaving::New, Leaving::Again), out);
         }
     }
 

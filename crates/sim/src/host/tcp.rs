@@ -6,7 +6,7 @@ use super::{MTU, TCP_HEADER, Tally, earlier};
 use crate::pacer::Pacer;
 use crate::receiver::Data;
 use crate::scoreboard::{Scoreboard, Segment};
-use alcc_cc::{Kind, Pn, Tag};
+use alcc_cc::{Header, Kind, Pn, Tag};
 use alcc_flow::{RttEstimator, TcpProgress};
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::collections::VecDeque;
@@ -270,6 +270,7 @@ impl Tcp {
             start,
             len: len.get(),
             written_at,
+            header: Header::EMPTY,
         });
         pn
     }
