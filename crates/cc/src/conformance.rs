@@ -9,6 +9,8 @@
 //! * **Operations**: random sequences of everything that can happen, against a reference host, with the contract of
 //!   [`Controller`] checked after each: ranges, quotas, timers, never stuck, replay and snapshot bit for bit, batches split.
 //! * **Receiver half**, of those that have one: any bytes, replay and snapshot.
+//! * **Stories**: what chance reaches too seldom, with the same checks: a clock that stands still, RTTs of nothing and of a
+//!   week, windows of a million packets, timers without anything sent, an outage of a week.
 //! * **Paths**: a constant link with late timers, outages of 2 s and 60 s.
 //!
 //! Functions here panic with the seed and what was violated, as tests do.
@@ -17,6 +19,7 @@ mod operation;
 mod path;
 mod receiver;
 mod sender;
+mod story;
 
 pub use path::{FlowResult, PACKET, Scenario, Service, capacity, run};
 
@@ -63,6 +66,7 @@ pub fn check(algorithm: &Algorithm) {
         }
         check_halves(algorithm, &spec);
     }
+    check_stories(algorithm);
     check_paths(algorithm);
 }
 
@@ -140,6 +144,30 @@ fn operations(algorithm: &Algorithm, spec: &Spec, bytes: &[u8]) -> Result<(), St
         }
     }
     Ok(())
+}
+
+/// The named extremes, for every profile of `algorithm`.
+///
+/// # Panics
+/// If a property does not hold; the message names the story and the operation.
+pub fn check_stories(algorithm: &Algorithm) {
+    for spec in specs(algorithm) {
+        for (name, story) in story::STORIES {
+            let tell = || {
+                let mut model = Model::new(build(algorithm, &spec), Span::ZERO, 1);
+                for (i, operation) in story().iter().enumerate() {
+                    let explain = |why| format!("operation {i}, {operation:?}: {why}");
+                    model.apply(operation).map_err(explain)?;
+                }
+                model.not_stuck()
+            };
+            match std::panic::catch_unwind(tell) {
+                Ok(Ok(())) => {}
+                Ok(Err(why)) => panic!("{spec}, story '{name}': {why}"),
+                Err(_) => panic!("{spec}, story '{name}': the controller panicked"),
+            }
+        }
+    }
 }
 
 /// Late timers and outages on a constant link, for every profile of `algorithm`.

@@ -11,6 +11,9 @@
 //! * one that must know how packets arrive has a second half: [`Receiver`].
 #![forbid(unsafe_code)]
 
+// So that the file of an algorithm reads the same inside and outside of this crate.
+extern crate self as alcc_cc;
+
 mod algorithms;
 pub mod conformance;
 mod controller;

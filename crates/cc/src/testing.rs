@@ -14,6 +14,8 @@ pub(crate) struct Bench {
     pub(crate) rtt: Span,
     pn: u64,
     in_recovery: bool,
+    /// The next batch begins a round trip.
+    new_round: bool,
 }
 
 impl Bench {
@@ -38,6 +40,7 @@ impl Bench {
             rtt: Span::from_millis(100),
             pn: 0,
             in_recovery: false,
+            new_round: false,
         }
     }
 
@@ -127,7 +130,7 @@ impl Bench {
             delivered: Bytes::ZERO,
             rtt: self.view(),
             rate: None,
-            round_start: false,
+            round_start: std::mem::take(&mut self.new_round),
             limited,
             in_recovery: self.in_recovery,
             source: Source::Wire,
@@ -145,6 +148,7 @@ impl Bench {
     /// As many acknowledgements as the window has packets, one RTT later.
     pub(crate) fn round(&mut self) {
         self.wait(self.rtt);
+        self.new_round = true;
         let sent_at = self.now - self.rtt;
         let packets: Vec<Packet> = (0..self.window() as u64)
             .map(|_| self.packet(sent_at, Some(self.rtt)))
@@ -162,6 +166,7 @@ impl Bench {
 
     pub(crate) fn application_limited_round(&mut self, packets: u64) {
         self.wait(self.rtt);
+        self.new_round = true;
         for _ in 0..packets {
             let packet = self.packet(self.now - self.rtt, Some(self.rtt));
             self.ack_batch(

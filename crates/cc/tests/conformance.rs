@@ -21,13 +21,16 @@ enum Fault {
     QuotaNeverSpent,
     QuotaNeverBack,
     ForgetfulClone,
+    NoPatience,
 }
 
 /// A controller with one fault each.
 struct Faulty(Fault, u64);
 
 impl Controller for Faulty {
-    fn on_ack(&mut self, _cx: &mut Cx<'_>, _ack: &AckBatch<'_>) {
+    fn on_ack(&mut self, _cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
+        let days = ack.rtt.latest.as_secs_f64() / 86_400.0;
+        assert!(self.0 != Fault::NoPatience || days < 6.0);
         self.1 += 1000;
     }
 
@@ -64,7 +67,10 @@ impl Controller for Faulty {
 
 fn says(algorithm: Algorithm) -> String {
     let spec = algorithm.name.parse().unwrap();
-    let run = || (0..50).for_each(|seed| conformance::run_seed(&algorithm, &spec, seed));
+    let run = || {
+        conformance::check_stories(&algorithm);
+        (0..50).for_each(|seed| conformance::run_seed(&algorithm, &spec, seed));
+    };
     let fault = std::panic::catch_unwind(run).expect_err("the fault was not found");
     fault.downcast_ref::<String>().cloned().unwrap_or_default()
 }
@@ -88,4 +94,5 @@ fn faults_are_found() {
     assert!(faulty!(QuotaNeverSpent).contains("after sending"));
     assert!(faulty!(QuotaNeverBack).contains("nothing may leave for 60 s"));
     assert!(faulty!(ForgetfulClone).contains("replayed"));
+    assert!(faulty!(NoPatience).contains("story 'a round trip takes a week'"));
 }

@@ -75,6 +75,15 @@ impl Model {
                 }
             }
             Operation::Timer => self.timer()?,
+            Operation::NextTimer => {
+                self.now = self
+                    .sender
+                    .cc
+                    .next_timer()
+                    .unwrap_or(self.now)
+                    .max(self.now);
+                self.timer()?;
+            }
             Operation::Limited(bits) => {
                 let bit = |n: u8| bits & (1 << n) != 0;
                 self.sender.limited = LimitedBy {

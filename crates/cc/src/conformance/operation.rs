@@ -31,6 +31,8 @@ pub(super) enum Operation {
     Idle(Span),
     /// Everything due is called.
     Timer,
+    /// Time passes until the controller's next timer, if it has one, and that is called.
+    NextTimer,
     /// What limited the sender: bits window, quota, pacer, app, peer.
     Limited(u8),
 }
@@ -93,7 +95,8 @@ impl Operation {
             },
             28 => Self::Idle(span(next())),
             29 => Self::Limited(next()),
-            _ => Self::Timer,
+            30 => Self::Timer,
+            _ => Self::NextTimer,
         })
     }
 }

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! After its first seconds no algorithm allocates for a packet or a tick: a server holds thousands of them. What happens
+//! about once a second (Verus's fit), or a table that still grows to its bound, may.
+use alcc_cc::{
+    AckBatch, Allowance, Backpressure, Controller, Cx, LossBatch, Needs, Path, RecoveryEnd,
+    Registry, Rto, Sent, Spurious, Tag, conformance,
+};
+use alcc_units::{Rate, Span, Time};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+thread_local! {
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+impl Counting {
+    fn count() {
+        if INSIDE.get() {
+            COUNT.set(COUNT.get() + 1);
+        }
+    }
+}
+
+// SAFETY: everything is the system's; the counters are plain cells of this thread without destructors.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        Self::count();
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(at, layout) }
+    }
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        Self::count();
+        // SAFETY: the caller's promise.
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Of 15 s with 1000 packets and up to 200 ticks each.
+const FEW: u64 = 15 * 20;
+
+/// Counts what happens inside the algorithm once it has run for this long.
+const SETTLED: Time = Time::from_millis(5_000);
+
+struct Watched(Box<dyn Controller>);
+
+impl Watched {
+    fn watch<T>(&mut self, now: Time, call: impl FnOnce(&mut dyn Controller) -> T) -> T {
+        INSIDE.set(now >= SETTLED);
+        let result = call(self.0.as_mut());
+        INSIDE.set(false);
+        result
+    }
+}
+
+impl Controller for Watched {
+    fn needs(&self) -> Needs {
+        self.0.needs()
+    }
+    fn on_start(&mut self, cx: &mut Cx<'_>, path: &Path) {
+        self.watch(cx.now, |cc| cc.on_start(cx, path));
+    }
+    fn on_sent(&mut self, cx: &mut Cx<'_>, sent: &Sent) -> Tag {
+        self.watch(cx.now, |cc| cc.on_sent(cx, sent))
+    }
+    fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
+        self.watch(cx.now, |cc| cc.on_ack(cx, ack));
+    }
+    fn on_loss(&mut self, cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
+        self.watch(cx.now, |cc| cc.on_loss(cx, loss));
+    }
+    fn on_rto(&mut self, cx: &mut Cx<'_>, rto: &Rto) {
+        self.watch(cx.now, |cc| cc.on_rto(cx, rto));
+    }
+    fn on_spurious(&mut self, cx: &mut Cx<'_>, what: Spurious) {
+        self.watch(cx.now, |cc| cc.on_spurious(cx, what));
+    }
+    fn on_recovery_end(&mut self, cx: &mut Cx<'_>, end: &RecoveryEnd) {
+        self.watch(cx.now, |cc| cc.on_recovery_end(cx, end));
+    }
+    fn on_backpressure(&mut self, cx: &mut Cx<'_>, state: &Backpressure) {
+        self.watch(cx.now, |cc| cc.on_backpressure(cx, state));
+    }
+    fn on_timer(&mut self, cx: &mut Cx<'_>) {
+        self.watch(cx.now, |cc| cc.on_timer(cx));
+    }
+    fn allowance(&self) -> Allowance {
+        self.0.allowance()
+    }
+    fn next_timer(&self) -> Option<Time> {
+        self.0.next_timer()
+    }
+    fn clone_box(&self) -> Box<dyn Controller> {
+        Box::new(Self(self.0.clone_box()))
+    }
+}
+
+#[test]
+fn no_algorithm_allocates_per_packet_or_tick() {
+    // A buffer of one and a half bandwidth-delay products: loss-based algorithms lose, the others measure delay.
+    let mut scenario =
+        conformance::Scenario::constant(Rate::mbps(12), Span::from_millis(40), Span::from_secs(20));
+    scenario.queue = 60;
+    let registry = Registry::builtin();
+    let mut guilty = Vec::new();
+    for algorithm in registry.iter() {
+        let spec = algorithm.name.parse().unwrap();
+        let Ok(cc) = registry.build(&spec) else {
+            continue;
+        };
+        COUNT.set(0);
+        let result = conformance::run(&scenario, vec![Box::new(Watched(cc))]);
+        assert!(result[0].packets(SETTLED) > 100, "{}", algorithm.name);
+        if COUNT.get() > FEW {
+            guilty.push(format!("{}: {}", algorithm.name, COUNT.get()));
+        }
+    }
+    assert!(guilty.is_empty(), "allocations after {SETTLED}: {guilty:?}");
+}
