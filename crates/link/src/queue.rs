@@ -13,7 +13,7 @@ macro_rules! queues {
     };
 }
 
-queues! { droptail, red, codel, pie }
+queues! { droptail, red, codel, pie, fq_codel, users }
 
 /// Packets that wait for a bottleneck. First in, first out, unless its documentation says otherwise.
 ///
@@ -78,6 +78,8 @@ pub struct QueueKind {
     pub name: &'static str,
     /// One line for `alcc list`.
     pub summary: &'static str,
+    /// Packets of different flows may overtake each other; those of one flow never do.
+    pub overtaking: bool,
     /// The options.
     pub options: &'static [OptionDoc],
     /// Makes an empty queue, or says which option is wrong.

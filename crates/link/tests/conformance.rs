@@ -4,11 +4,12 @@ use alcc_link::queue::{Enqueue, Queued};
 use alcc_link::{DropReason, Packet, Queue, QueueKind, QueueSpec};
 use alcc_units::{Bytes, Rng, Span, Time};
 use proptest::prelude::*;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 #[derive(Clone, Debug)]
 enum Op {
-    Enqueue(u64),
+    /// Of which flow, how long.
+    Enqueue(u32, u64),
     Dequeue,
     Wait(u64),
 }
@@ -16,7 +17,7 @@ enum Op {
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(
         prop_oneof![
-            4 => (0..3000_u64).prop_map(Op::Enqueue),
+            4 => (0..4_u32, 0..3000_u64).prop_map(|(flow, len)| Op::Enqueue(flow, len)),
             3 => Just(Op::Dequeue),
             1 => (0..300_000_000_u64).prop_map(Op::Wait),
         ],
@@ -49,65 +50,104 @@ fn specs() -> Vec<(QueueSpec, u64, u64)> {
         "red:min=1000,max=6000,p=0.5,weight=0.5",
         "codel:target=1ms,interval=3ms",
         "pie:target=1us,update=1ms,alpha=100,beta=100,burst=0s",
+        "fq_codel:flows=2,quantum=400,target=1ms,interval=3ms",
+        "users:scheduler=pf,window=5ms,number=3",
+        "users:slot=0s,user-bytes=4000,user-packets=2",
     ] {
         specs.push((text.parse().unwrap(), u64::MAX, u64::MAX));
     }
     specs
 }
 
+/// What should be inside: one line, or one for each flow where flows may overtake each other.
+struct Inside {
+    overtaking: bool,
+    lines: BTreeMap<u32, VecDeque<Queued>>,
+}
+
+impl Inside {
+    fn line(&mut self, packet: &Packet) -> &mut VecDeque<Queued> {
+        let line = if self.overtaking { packet.flow } else { 0 };
+        self.lines.entry(line).or_default()
+    }
+
+    /// What left, left from the front of its line.
+    fn left(&mut self, packet: &Packet) -> Queued {
+        let first = self.line(packet).pop_front().expect("it was inside");
+        assert_eq!(first.packet, *packet);
+        first
+    }
+}
+
 /// Runs `ops` and checks after each; what the queue did comes back.
-fn check(mut queue: Box<dyn Queue>, max_bytes: u64, max_packets: u64, ops: &[Op]) -> Vec<String> {
+fn check(spec: &QueueSpec, max_bytes: u64, max_packets: u64, ops: &[Op]) -> Vec<String> {
+    let mut queue = spec.queue();
+    let kind = QueueKind::all().find(|k| k.name == spec.spec().name);
+    let overtaking = kind.unwrap().overtaking;
+    let own_limits = spec.to_string().contains("user-");
     let mut rng = Rng::new(5);
     let mut now = Time::ZERO;
-    let mut inside: VecDeque<Queued> = VecDeque::new();
+    let mut inside = Inside {
+        overtaking,
+        lines: BTreeMap::new(),
+    };
     let mut did = Vec::new();
     for (id, op) in ops.iter().enumerate() {
         match op {
             Op::Wait(ns) => now += Span::from_nanos(*ns),
-            Op::Enqueue(len) => {
+            Op::Enqueue(flow, len) => {
                 let packet = Packet {
                     id: id as u64,
-                    flow: 0,
+                    flow: *flow,
                     len: Bytes::new(*len),
                 };
-                let mut drops = Vec::new();
-                let answer = queue.enqueue(now, packet, &mut rng, &mut drops);
-                assert!(drops.is_empty());
                 let full =
                     queue.bytes().get() + len > max_bytes || queue.len() as u64 >= max_packets;
+                let mut drops = Vec::new();
+                let answer = queue.enqueue(now, packet, &mut rng, &mut drops);
                 match answer {
-                    Enqueue::Taken => inside.push_back(Queued {
+                    Enqueue::Taken => inside.line(&packet).push_back(Queued {
                         packet,
                         arrived: now,
                     }),
-                    Enqueue::Refused(DropReason::Overflow) => assert!(full, "room was left"),
+                    Enqueue::Refused(DropReason::Overflow) => {
+                        assert!(full || own_limits, "room was left");
+                    }
                     Enqueue::Refused(why) => assert_eq!(why, DropReason::Aqm),
                 }
-                did.push(format!("{answer:?}"));
+                assert!(full || drops.is_empty(), "room was left");
+                for packet in &drops {
+                    inside.left(packet);
+                }
+                did.push(format!("{answer:?} {drops:?}"));
             }
             Op::Dequeue => {
                 let mut drops = Vec::new();
                 let was_empty = queue.is_empty();
                 let head = queue.dequeue(now, &mut drops);
-                // first in, first out: what left, left from the front, with its own arrival time
+                // first in, first out, with its own arrival time
                 for packet in &drops {
-                    assert_eq!(inside.pop_front().map(|q| q.packet), Some(*packet));
+                    inside.left(packet);
                 }
                 match head {
                     Some(queued) => {
-                        assert_eq!(inside.pop_front(), Some(queued));
+                        assert_eq!(inside.left(&queued.packet), queued);
                         assert!(queued.arrived <= now);
                     }
-                    None => assert!(inside.is_empty(), "it holds back what it has"),
+                    None => assert!(
+                        inside.lines.values().all(VecDeque::is_empty),
+                        "it holds back what it has"
+                    ),
                 }
                 assert!(!was_empty || head.is_none() && drops.is_empty());
                 did.push(format!("{head:?} {drops:?}"));
             }
         }
-        assert_eq!(queue.len(), inside.len());
-        let bytes: Bytes = inside.iter().map(|q| q.packet.len).sum();
-        assert_eq!(queue.bytes(), bytes);
-        assert!(bytes.get() <= max_bytes && inside.len() as u64 <= max_packets);
+        let len: usize = inside.lines.values().map(VecDeque::len).sum();
+        let waiting = inside.lines.values().flatten();
+        let bytes: Bytes = waiting.map(|q| q.packet.len).sum();
+        assert_eq!((queue.len(), queue.bytes()), (len, bytes));
+        assert!(bytes.get() <= max_bytes && len as u64 <= max_packets);
     }
     did
 }
@@ -116,14 +156,14 @@ proptest! {
     #[test]
     fn packets_are_conserved_in_order_within_limits(ops in ops()) {
         for (spec, bytes, packets) in specs() {
-            let first = check(spec.queue(), bytes, packets, &ops);
-            prop_assert_eq!(first, check(spec.queue(), bytes, packets, &ops), "{} is not deterministic", spec);
+            let first = check(&spec, bytes, packets, &ops);
+            prop_assert_eq!(first, check(&spec, bytes, packets, &ops), "{} is not deterministic", spec);
         }
     }
 
     #[test]
     fn what_reads_as_a_queue_prints_back(
-        text in "(droptail|red|codel|pie|[a-z]{0,5}):?((bytes|packets|min|max|p|idle|target|[a-z]{1,4})=[-0-9a-zM.%]{0,6},?){0,4}",
+        text in "(droptail|red|codel|pie|fq_codel|users|[a-z]{0,5}):?((bytes|packets|min|max|p|idle|target|[a-z]{1,4})=[-0-9a-zM.%]{0,6},?){0,4}",
         any: String,
     ) {
         drop(any.parse::<QueueSpec>());
@@ -151,10 +191,10 @@ fn run(queue: &mut dyn Queue, now: &mut Time, ops: &[Op]) -> Vec<Option<Queued>>
     for op in ops {
         match op {
             Op::Wait(ns) => *now += Span::from_nanos(*ns),
-            Op::Enqueue(len) => {
+            Op::Enqueue(flow, len) => {
                 let packet = Packet {
                     id: out.len() as u64,
-                    flow: 0,
+                    flow: *flow,
                     len: Bytes::new(*len),
                 };
                 queue.enqueue(*now, packet, &mut rng, &mut Vec::new());

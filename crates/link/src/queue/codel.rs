@@ -20,6 +20,7 @@ use alcc_units::{Bytes, OptionDoc, Rng, Span, Time};
 pub(super) const QUEUE: QueueKind = QueueKind {
     name: "codel",
     summary: "drops from the head while packets wait too long for too long (RFC 8289)",
+    overtaking: false,
     options: &[
         OptionDoc {
             name: "target",
@@ -60,7 +61,7 @@ pub(super) const QUEUE: QueueKind = QueueKind {
 const ONE_PACKET: Bytes = Bytes::new(1500);
 
 #[derive(Clone, Debug)]
-struct Codel {
+pub(super) struct Codel {
     line: Droptail,
     target: Span,
     interval: Span,
@@ -74,7 +75,7 @@ struct Codel {
 }
 
 impl Codel {
-    const fn new(line: Droptail, target: Span, interval: Span) -> Self {
+    pub(super) const fn new(line: Droptail, target: Span, interval: Span) -> Self {
         Self {
             line,
             target,
@@ -85,6 +86,11 @@ impl Codel {
             count: 0,
             last_count: 0,
         }
+    }
+
+    /// Takes the first packet away, past the control.
+    pub(super) fn discard(&mut self) -> Option<Queued> {
+        self.line.pop()
     }
 
     /// The next packet and whether it may be dropped (RFC 8289, section 5.6).

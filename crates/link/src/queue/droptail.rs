@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 pub(super) const QUEUE: QueueKind = QueueKind {
     name: "droptail",
     summary: "first in, first out; drops what arrives when full; without a limit nothing is dropped",
+    overtaking: false,
     options: &[
         OptionDoc {
             name: "bytes",

@@ -29,6 +29,7 @@ use alcc_units::{Bytes, OptionDoc, Rng, Span, Time};
 pub(super) const QUEUE: QueueKind = QueueKind {
     name: "pie",
     summary: "drops at arrival with a probability that steers the delay to a target (RFC 8033)",
+    overtaking: false,
     options: &[
         OptionDoc {
             name: "target",

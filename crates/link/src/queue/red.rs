@@ -12,6 +12,11 @@
 //! | idle | 1 ms | one packet of 1500 bytes at 12 Mbit/s; the paper wants the time of a typical small packet on the link |
 //! | packet size that has the probability as it is | 1500 B | section 4: p × size / maximum size |
 //!
+//! `profile=cs244` is the queue of the CS244 report on Verus (Zhang and Dutz, 2017), which differs in two things: its counter is
+//! set back at every packet let through, so that drops are not spread; and an empty queue decays the average 800 times a
+//! millisecond. The rest is the same there: the three thresholds, the weight, probability scaled by size / 1500, everything dropped
+//! above max, no limit on the queue of the moment.
+//!
 //! Where the paper has two readings: the count since the last drop is that of its section 7 (packets let through since), so
 //! that gaps are uniform from 1 to 1/p; its pseudo-code counts the arriving packet too, which ends them at 1/p - 1.
 use super::droptail::Droptail;
@@ -22,7 +27,13 @@ use alcc_units::{Bytes, OptionDoc, Rng, Span, Time};
 pub(super) const QUEUE: QueueKind = QueueKind {
     name: "red",
     summary: "random early detection on the average queue in bytes (Floyd and Jacobson 1993)",
+    overtaking: false,
     options: &[
+        OptionDoc {
+            name: "profile",
+            default: "paper",
+            help: "paper; cs244: spacing=no,idle=1.25us, what the link of the CS244 report on Verus did",
+        },
         OptionDoc {
             name: "min",
             default: "375000",
@@ -51,12 +62,12 @@ pub(super) const QUEUE: QueueKind = QueueKind {
         OptionDoc {
             name: "spacing",
             default: "yes",
-            help: "no: every arrival draws by itself, drops are not spread evenly",
+            help: "no: every arrival draws by itself, drops are not spread evenly (no with profile=cs244)",
         },
         OptionDoc {
             name: "idle",
             default: "1ms",
-            help: "an empty queue decays the average as if a packet left in every such time, 1us to 10s",
+            help: "an empty queue decays the average as if a packet left in every such time, 1us to 10s (1.25us with profile=cs244)",
         },
         OptionDoc {
             name: "bytes",
@@ -85,6 +96,10 @@ pub(super) const QUEUE: QueueKind = QueueKind {
             ));
         }
         let us = Span::from_micros(1);
+        let (spacing, idle) = match options.choice("profile", &["paper", "cs244"])? {
+            "cs244" => (["no", "yes"], Span::from_nanos(1250)),
+            _ => (["yes", "no"], Span::from_millis(1)),
+        };
         Ok(Box::new(Red {
             line: Droptail::new(
                 options.bytes("bytes", Bytes::MAX, any)?,
@@ -95,8 +110,8 @@ pub(super) const QUEUE: QueueKind = QueueKind {
             p: options.real("p", 0.1, 0.0..=1.0)?,
             weight: options.real("weight", 0.002, 1e-9..=1.0)?,
             gentle: options.choice("gentle", &["no", "yes"])? == "yes",
-            spacing: options.choice("spacing", &["yes", "no"])? == "yes",
-            idle: options.span("idle", Span::from_millis(1), us..=Span::from_secs(10))?,
+            spacing: options.choice("spacing", &spacing)? == "yes",
+            idle: options.span("idle", idle, us..=Span::from_secs(10))?,
             average: 0.0,
             count: 0,
             empty_since: Time::ZERO,

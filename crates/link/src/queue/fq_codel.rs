@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! FQ-CoDel (Hoeiland-Joergensen, McKenney, Taht, Gettys, Dumazet: RFC 8290, 2018).
+//!
+//! A queue with its own CoDel for each flow. They share the link by bytes (deficit round robin); a flow that has just begun
+//! to wait goes before those that stand in line for longer. Packets of one flow stay in order.
+//!
+//! | constant | value | where |
+//! |---|---|---|
+//! | queues | 1024 | section 4.1.2 |
+//! | quantum | 1500 B of IP (the RFC counts an Ethernet header, too) | section 5.2.4 |
+//! | target, interval | 5 ms, 100 ms | sections 5.2.1, 5.2.2 |
+//! | limit | 10240 packets | section 5.2.3 |
+//! | dropped at once when full: half of the longest queue's bytes, at most 64 packets, from its head | | section 4.1 |
+//!
+//! Differs from the RFC: flows have numbers and need no hash, so that none share a queue unless there are more than `flows`: flow n
+//! has queue n modulo `flows`. CoDel looks at its own queue alone, as in RFC 8289; Linux lets every queue be a standing one as soon
+//! as more than a packet waits in all of them together.
+use super::codel::Codel;
+use super::droptail::Droptail;
+use super::{Enqueue, Queue, QueueKind, Queued};
+use crate::Packet;
+use alcc_units::{Bytes, OptionDoc, Rng, Span, Time};
+use std::collections::VecDeque;
+
+pub(super) const QUEUE: QueueKind = QueueKind {
+    name: "fq_codel",
+    summary: "a queue with CoDel for each flow, served in turns; new flows first (RFC 8290)",
+    overtaking: true,
+    options: &[
+        OptionDoc {
+            name: "flows",
+            default: "1024",
+            help: "how many queues there are; flow n has queue n modulo flows, 1 to 65536",
+        },
+        OptionDoc {
+            name: "quantum",
+            default: "1500",
+            help: "IP bytes that a queue may send in one turn, 1 to 1000000",
+        },
+        OptionDoc {
+            name: "target",
+            default: "5ms",
+            help: "the wait that is acceptable for good, 1us to 10s",
+        },
+        OptionDoc {
+            name: "interval",
+            default: "100ms",
+            help: "how long the wait may be above target before the first drop, 1us to 100s",
+        },
+        OptionDoc {
+            name: "bytes",
+            default: "unlimited",
+            help: "the most IP bytes that may wait in all queues, 1 or more",
+        },
+        OptionDoc {
+            name: "packets",
+            default: "10240",
+            help: "the most packets that may wait in all queues, 1 to 1000000000",
+        },
+    ],
+    build: |options| {
+        let us = Span::from_micros(1);
+        let (target, interval) = (Span::from_millis(5), Span::from_millis(100));
+        let quantum = Bytes::new(1)..=Bytes::new(1_000_000);
+        let codel = Codel::new(
+            Droptail::new(Bytes::MAX, u64::MAX),
+            options.span("target", target, us..=Span::from_secs(10))?,
+            options.span("interval", interval, us..=Span::from_secs(100))?,
+        );
+        Ok(Box::new(FqCodel {
+            flows: options.whole("flows", 1024, 1..=65_536)?,
+            quantum: options.bytes("quantum", Bytes::new(1500), quantum)?.get() as i64,
+            max_bytes: options.bytes("bytes", Bytes::MAX, Bytes::new(1)..=Bytes::MAX)?,
+            max_packets: options.whole("packets", 10_240, 1..=1_000_000_000)?,
+            empty: codel,
+            queues: Vec::new(),
+            new: VecDeque::new(),
+            old: VecDeque::new(),
+            packets: 0,
+            bytes: Bytes::ZERO,
+        }))
+    },
+};
+
+/// Dropped at once from the longest queue.
+const BATCH: usize = 64;
+
+#[derive(Clone, Debug)]
+struct FqCodel {
+    flows: u64,
+    quantum: i64,
+    max_bytes: Bytes,
+    max_packets: u64,
+    /// What a queue is at first.
+    empty: Codel,
+    /// Those that have been used, by number.
+    queues: Vec<Sub>,
+    /// Numbers of the queues whose turn comes, the next one first. Each queue is in one of them at most.
+    new: VecDeque<usize>,
+    old: VecDeque<usize>,
+    packets: usize,
+    bytes: Bytes,
+}
+
+#[derive(Clone, Debug)]
+struct Sub {
+    codel: Codel,
+    /// What it may still send in this turn.
+    deficit: i64,
+    /// In `new` or in `old`.
+    listed: bool,
+}
+
+impl FqCodel {
+    /// Makes room: half of the longest queue goes, from its head (section 4.1).
+    fn shrink(&mut self, drops: &mut Vec<Packet>) {
+        let mut longest: Option<&mut Sub> = None;
+        for sub in &mut self.queues {
+            // The first of equals; one with nothing but empty packets is longer than an empty one.
+            let size = |sub: &Sub| (sub.codel.bytes(), sub.codel.len());
+            if longest.as_deref().is_none_or(|l| size(l) < size(sub)) {
+                longest = Some(sub);
+            }
+        }
+        let Some(longest) = longest else { return };
+        let half = longest.codel.bytes().get() / 2;
+        let mut gone = Bytes::ZERO;
+        for n in 0..BATCH {
+            if n > 0 && gone.get() >= half {
+                break;
+            }
+            let Some(queued) = longest.codel.discard() else {
+                break;
+            };
+            gone += queued.packet.len;
+            self.packets -= 1;
+            drops.push(queued.packet);
+        }
+        self.bytes -= gone;
+    }
+}
+
+impl Queue for FqCodel {
+    // Section 4.1.
+    fn enqueue(
+        &mut self,
+        now: Time,
+        packet: Packet,
+        rng: &mut Rng,
+        drops: &mut Vec<Packet>,
+    ) -> Enqueue {
+        let number = (u64::from(packet.flow) % self.flows) as usize;
+        while self.queues.len() <= number {
+            self.queues.push(Sub {
+                codel: self.empty.clone(),
+                deficit: 0,
+                listed: false,
+            });
+        }
+        let sub = &mut self.queues[number];
+        let answer = sub.codel.enqueue(now, packet, rng, drops);
+        self.packets += 1;
+        self.bytes += packet.len;
+        if !sub.listed {
+            sub.listed = true;
+            sub.deficit = self.quantum;
+            self.new.push_back(number);
+        }
+        while self.packets > 0
+            && (self.packets as u64 > self.max_packets || self.bytes > self.max_bytes)
+        {
+            self.shrink(drops);
+        }
+        answer
+    }
+
+    // Section 4.2.
+    fn dequeue(&mut self, now: Time, drops: &mut Vec<Packet>) -> Option<Queued> {
+        loop {
+            let is_new = !self.new.is_empty();
+            let list = if is_new { &mut self.new } else { &mut self.old };
+            let number = *list.front()?;
+            let sub = &mut self.queues[number];
+            if sub.deficit <= 0 {
+                sub.deficit += self.quantum;
+                list.pop_front();
+                self.old.push_back(number);
+                continue;
+            }
+            let before = drops.len();
+            let queued = sub.codel.dequeue(now, drops);
+            for packet in &drops[before..] {
+                self.packets -= 1;
+                self.bytes -= packet.len;
+            }
+            if let Some(queued) = queued {
+                sub.deficit -= queued.packet.len.get() as i64;
+                self.packets -= 1;
+                self.bytes -= queued.packet.len;
+                return Some(queued);
+            }
+            list.pop_front();
+            if is_new {
+                // Behind the others, or a flow that sends now and then would always be new.
+                self.old.push_back(number);
+            } else {
+                sub.listed = false;
+            }
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.packets
+    }
+
+    fn bytes(&self) -> Bytes {
+        self.bytes
+    }
+
+    fn duplicate(&self) -> Box<dyn Queue> {
+        Box::new(self.clone())
+    }
+}
