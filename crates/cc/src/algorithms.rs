@@ -19,6 +19,7 @@ algorithms! {
     bic,
     westwood,
     bbr,
+    bbr3,
     budget,
     ledbat,
 }

@@ -24,7 +24,10 @@
 //!
 //! **Known weakness**: it keeps up to a bandwidth-delay product in the queue beside others and does not yield to loss; on links whose
 //! rate varies within ten round trips it sends at the rate of the best of them, and queues.
-use crate::parts::{pacing_rate, segments, window_bytes};
+use crate::parts::{
+    Delivery, FullPipe, HeldBack, Hold, LeastRtt, first_rate, pacing_rate, quantum, segments,
+    window_bytes,
+};
 use crate::{
     AckBatch, Algorithm, Allowance, Controller, Cx, Event, LossBatch, Needs, Options, Path,
     RecoveryEnd, Rto, SpecError, Spurious,
@@ -46,14 +49,11 @@ const WINDOW_GAIN: f64 = 2.0;
 const MARGIN: f64 = 0.99;
 const RATE_ROUNDS: u64 = 10;
 const RTT_MEMORY: Span = Span::from_secs(10);
-const FULL_GROWTH: f64 = 1.25;
-const FULL_ROUNDS: u32 = 3;
 const SMALLEST: f64 = 4.0;
 const INITIAL: f64 = 10.0;
 const LARGEST: f64 = 1e9;
 const PROBE_RTT: Span = Span::from_millis(200);
 const HELD_BACK_ROUNDS: u64 = 5;
-const HELD_BACK: f64 = 0.1;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Mode {
@@ -61,8 +61,7 @@ enum Mode {
     Drain,
     /// The phase of the cycle, and when it began.
     ProbeBw(usize, Time),
-    /// Until when, and the round that must have passed, once in flight is small enough.
-    ProbeRtt(Option<(Time, u64)>),
+    ProbeRtt(Hold),
 }
 
 /// The largest of the last ten rounds' delivery rates: one entry per round, descending.
@@ -83,26 +82,14 @@ impl MaxRate {
     }
 }
 
-/// What was acknowledged beyond the estimated rate since the epoch began, and the most of it lately.
-#[derive(Clone, Default)]
-struct HeldBack {
-    since: Option<Time>,
-    packets: f64,
-    /// Of the current and of the last five rounds.
-    most: [f64; 2],
-    turned: u64,
-}
-
 #[derive(Clone)]
 struct Bbr {
     mss: Bytes,
     mode: Mode,
     round: u64,
     rate: MaxRate,
-    min_rtt: Option<Span>,
-    min_rtt_at: Time,
-    full_rate: f64,
-    full_rounds: u32,
+    least: LeastRtt,
+    pipe: FullPipe,
     /// Packets.
     window: f64,
     /// Before a loss or a probe for the RTT.
@@ -128,10 +115,8 @@ impl Bbr {
             mode: Mode::Startup,
             round: 0,
             rate: MaxRate::default(),
-            min_rtt: None,
-            min_rtt_at: Time::ZERO,
-            full_rate: 0.0,
-            full_rounds: 0,
+            least: LeastRtt::since(Time::ZERO),
+            pipe: FullPipe::default(),
             window: INITIAL,
             prior: 0.0,
             conserving: None,
@@ -153,10 +138,6 @@ impl Bbr {
         }
     }
 
-    fn is_full(&self) -> bool {
-        self.full_rounds >= FULL_ROUNDS
-    }
-
     /// Packets per second.
     fn rate(&self) -> f64 {
         self.rate.get()
@@ -164,7 +145,7 @@ impl Bbr {
 
     /// Packets that the path holds without a queue, times a gain.
     fn bdp(&self, gain: f64) -> f64 {
-        match self.min_rtt {
+        match self.least.rtt {
             Some(rtt) if self.rate() > 0.0 => gain * self.rate() * rtt.as_secs_f64(),
             _ => INITIAL,
         }
@@ -172,9 +153,7 @@ impl Bbr {
 
     /// In flight that the model asks for: room for what the sender and the path do in bursts.
     fn inflight(&self, gain: f64) -> f64 {
-        // A quantum is a millisecond at the rate, at least two packets.
-        let quantum = libm::floor(self.rate() / 1000.0).max(2.0);
-        let w = libm::ceil(self.bdp(gain)) + 3.0 * quantum;
+        let w = libm::ceil(self.bdp(gain)) + 3.0 * quantum(self.rate());
         let even = 2.0 * libm::ceil(w / 2.0);
         let probing = matches!(self.mode, Mode::ProbeBw(0, _));
         even + if probing { 2.0 } else { 0.0 }
@@ -200,38 +179,15 @@ impl Bbr {
         self.enter(cx, Mode::ProbeBw(phase, cx.now));
     }
 
-    fn measure(&mut self, ack: &AckBatch<'_>) {
-        let Some((rate, newest)) = ack.rate.zip(ack.acked.last()) else {
-            return;
-        };
-        let rate = rate.as_bps() as f64 / 8.0 / self.mss.get().max(1) as f64;
-        if rate > 0.0 && (!newest.stamp.app_limited || rate >= self.rate()) {
-            self.rate.insert(self.round, rate);
+    fn measure(&mut self, got: Delivery) {
+        if got.rate > 0.0 && (!got.app_limited || got.rate >= self.rate()) {
+            self.rate.insert(self.round, got.rate);
         }
-    }
-
-    /// Acknowledgements that a radio link holds back arrive in a bunch: until then more has to be in flight.
-    fn hold_back(&mut self, now: Time, packets: f64) {
-        let rate = self.rate();
-        let h = &mut self.held_back;
-        if self.round >= h.turned + HELD_BACK_ROUNDS {
-            h.turned = self.round;
-            h.most = [0.0, h.most[0]];
-        }
-        let expected = h.since.map(|at| rate * now.since(at).as_secs_f64());
-        if expected.is_none_or(|expected| h.packets <= expected) {
-            (h.since, h.packets) = (Some(now), 0.0);
-        }
-        let expected = h.since.map_or(0.0, |at| rate * now.since(at).as_secs_f64());
-        h.packets = (h.packets + packets).min(LARGEST);
-        let extra = (h.packets - expected).max(0.0).min(self.window);
-        h.most[0] = h.most[0].max(extra);
     }
 
     fn held_back(&self) -> f64 {
-        let most = self.held_back.most[0].max(self.held_back.most[1]);
-        if self.is_full() {
-            most.min(self.rate() * HELD_BACK)
+        if self.pipe.is_full() {
+            self.held_back.most(self.rate())
         } else {
             0.0
         }
@@ -241,7 +197,7 @@ impl Bbr {
         let Mode::ProbeBw(phase, since) = self.mode else {
             return;
         };
-        let long = cx.now.since(since) > self.min_rtt.unwrap_or_default();
+        let long = cx.now.since(since) > self.least.rtt.unwrap_or_default();
         let before = ack.in_flight_before.packets(self.mss);
         let over = match phase {
             0 => long && (self.recovering || before >= self.inflight(1.25)),
@@ -253,60 +209,44 @@ impl Bbr {
         }
     }
 
-    fn look_for_full(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
-        let app_limited = ack.acked.last().is_some_and(|p| p.stamp.app_limited);
-        if self.is_full() || !ack.round_start || app_limited {
+    fn look_for_full(&mut self, cx: &mut Cx<'_>, got: Delivery, round_start: bool) {
+        if self.pipe.is_full() || !round_start || got.app_limited {
             return;
         }
-        if self.rate() >= self.full_rate * FULL_GROWTH {
-            (self.full_rate, self.full_rounds) = (self.rate(), 0);
-            return;
-        }
-        self.full_rounds += 1;
-        if self.is_full() && self.mode == Mode::Startup {
-            let window = self.window;
-            cx.log.event(
-                cx.now,
-                Event::SlowStartExit {
-                    why: "rate",
-                    window,
-                },
-            );
+        self.pipe.round(self.rate());
+        if self.pipe.is_full() && self.mode == Mode::Startup {
+            let (why, window) = ("rate", self.window);
+            cx.log.event(cx.now, Event::SlowStartExit { why, window });
             self.enter(cx, Mode::Drain);
         }
     }
 
     fn look_at_rtt(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
-        let stale = cx.now.since(self.min_rtt_at) > RTT_MEMORY;
-        for rtt in ack.acked.iter().filter_map(|p| p.rtt) {
+        let stale = self.least.is_stale(cx.now, RTT_MEMORY);
+        let known = self.least.rtt.is_some();
+        let rtt = ack.acked.iter().filter_map(|p| p.rtt).min();
+        if let Some(rtt) = rtt {
             self.first_rtt.get_or_insert(rtt);
-            if stale || self.min_rtt.is_none_or(|least| rtt <= least) {
-                (self.min_rtt, self.min_rtt_at) = (Some(rtt), cx.now);
-            }
+            self.least.sample(cx.now, rtt, stale);
         }
-        if stale && !self.idle && !matches!(self.mode, Mode::ProbeRtt(_)) && self.min_rtt.is_some()
-        {
+        if stale && known && !self.idle && !matches!(self.mode, Mode::ProbeRtt(_)) {
             self.prior = self.prior.max(self.window);
-            self.enter(cx, Mode::ProbeRtt(None));
+            self.enter(cx, Mode::ProbeRtt(Hold::default()));
         }
-        if let Mode::ProbeRtt(until) = self.mode {
-            match until {
-                None if ack.in_flight.packets(self.mss) <= SMALLEST => {
-                    self.mode = Mode::ProbeRtt(Some((cx.now + PROBE_RTT, self.round + 1)));
-                }
-                Some((at, round)) if cx.now >= at && self.round >= round => {
-                    self.min_rtt_at = cx.now;
-                    self.restore();
-                    if self.is_full() {
-                        self.enter_probe_bw(cx);
-                    } else {
-                        self.enter(cx, Mode::Startup);
-                    }
-                }
-                _ => {}
+        let small = ack.in_flight.packets(self.mss) <= SMALLEST;
+        if let Mode::ProbeRtt(hold) = &mut self.mode
+            && hold.is_over(cx.now, self.round, small, PROBE_RTT)
+        {
+            self.least.at = cx.now;
+            self.restore();
+            if self.pipe.is_full() {
+                self.enter_probe_bw(cx);
+            } else {
+                self.enter(cx, Mode::Startup);
             }
         }
-        self.idle = false;
+        // The first sample after a pause is that of an empty path.
+        self.idle &= rtt.is_none();
     }
 
     fn restore(&mut self) {
@@ -329,7 +269,7 @@ impl Bbr {
             Mode::ProbeRtt(_) => 1.0,
         };
         let target = self.inflight(gain) + libm::ceil(self.held_back());
-        if self.is_full() {
+        if self.pipe.is_full() {
             self.window = (self.window + packets).min(target);
         } else if self.window < target || self.delivered < INITIAL {
             self.window += packets;
@@ -353,7 +293,7 @@ impl Controller for Bbr {
         self.mss = path.mss;
         self.rng = Rng::new(path.seed);
         self.first_rtt = path.rtt_hint;
-        self.min_rtt_at = cx.now;
+        self.least.at = cx.now;
     }
 
     fn on_path_change(&mut self, _cx: &mut Cx<'_>, path: &Path) {
@@ -362,13 +302,20 @@ impl Controller for Bbr {
 
     fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
         self.round += u64::from(ack.round_start);
-        let packets: u64 = ack.acked.iter().map(|p| segments(p.len, self.mss)).sum();
-        let packets = packets as f64;
-        self.delivered = (self.delivered + packets).min(LARGEST);
-        self.measure(ack);
-        self.hold_back(cx.now, packets);
+        let got = Delivery::of(ack, self.mss);
+        self.delivered = (self.delivered + got.packets).min(LARGEST);
+        self.measure(got);
+        let (rate, window) = (self.rate(), self.window);
+        self.held_back.add(
+            cx.now,
+            self.round,
+            HELD_BACK_ROUNDS,
+            got.packets,
+            rate,
+            window,
+        );
         self.advance_cycle(cx, ack);
-        self.look_for_full(cx, ack);
+        self.look_for_full(cx, got, ack.round_start);
         if self.mode == Mode::Drain && ack.in_flight.packets(self.mss) <= self.inflight(1.0) {
             self.enter_probe_bw(cx);
         }
@@ -377,7 +324,7 @@ impl Controller for Bbr {
             self.recovering = false;
             self.restore();
         }
-        self.set_window(ack, packets);
+        self.set_window(ack, got.packets);
     }
 
     fn on_loss(&mut self, cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
@@ -398,14 +345,14 @@ impl Controller for Bbr {
     fn on_rto(&mut self, cx: &mut Cx<'_>, _rto: &Rto) {
         let from = self.window;
         self.prior = self.prior.max(from);
-        (self.full_rate, self.window) = (0.0, 1.0);
+        (self.pipe.best, self.window) = (0.0, 1.0);
         self.recovering = true;
         let (why, to) = ("timeout", 1.0);
         cx.log.event(cx.now, Event::Decrease { why, from, to });
     }
 
     fn on_spurious(&mut self, _cx: &mut Cx<'_>, _what: Spurious) {
-        (self.full_rate, self.conserving, self.recovering) = (0.0, None, false);
+        (self.pipe.best, self.conserving, self.recovering) = (0.0, None, false);
         self.restore();
     }
 
@@ -418,7 +365,7 @@ impl Controller for Bbr {
 
     fn on_idle_restart(&mut self, _cx: &mut Cx<'_>, _idle: Span) {
         self.idle = true;
-        self.held_back.since = None;
+        self.held_back.restart();
         if let Mode::ProbeBw(_, since) = self.mode {
             // At the rate itself: nothing is known that would ask for more or less.
             self.mode = Mode::ProbeBw(2, since);
@@ -426,12 +373,10 @@ impl Controller for Bbr {
     }
 
     fn allowance(&self) -> Allowance {
-        // Before the first measurement: the initial window over the first RTT, or a millisecond.
         let rate = if self.rate() > 0.0 {
             self.rate()
         } else {
-            let rtt = self.first_rtt.unwrap_or(Span::from_millis(1));
-            INITIAL / rtt.max(Span::from_micros(1)).as_secs_f64()
+            first_rate(INITIAL, self.first_rtt)
         };
         let margin = if self.rate() > 0.0 { MARGIN } else { 1.0 };
         Allowance {
@@ -446,7 +391,7 @@ impl Controller for Bbr {
         put("rate_mbps", self.rate() * self.mss.get() as f64 * 8.0 / 1e6);
         put(
             "rtt_min_ms",
-            self.min_rtt.unwrap_or_default().as_millis_f64(),
+            self.least.rtt.unwrap_or_default().as_millis_f64(),
         );
         put("pacing_gain", self.pacing_gain());
         put("held_back", self.held_back());
@@ -492,7 +437,7 @@ mod tests {
         let mut bbr = Bbr::new();
         assert_eq!(bbr.bdp(1.0), INITIAL);
         bbr.rate.insert(0, 1000.0);
-        bbr.min_rtt = Some(Span::from_millis(40));
+        bbr.least.rtt = Some(Span::from_millis(40));
         assert_eq!(bbr.bdp(2.0), 80.0);
         // At 1000 packets per second a quantum is two packets: 80 and 3 * 2; in the probing phase two more.
         assert_eq!(bbr.inflight(2.0), 86.0);

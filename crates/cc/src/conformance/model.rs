@@ -244,6 +244,8 @@ impl Model {
         let now = self.now + Span::from_millis(50);
         let (mut together, mut apart) = (self.sender.fork(), self.sender.fork());
         together.acknowledge(now, &pns);
+        // The rate over both is an aggregate: of one alone it would be another, and say something else of the path.
+        apart.say_rate = together.rate;
         apart.acknowledge(now, &[a]);
         // What limited the sender between the two batches has not changed.
         apart.limited = self.sender.limited;

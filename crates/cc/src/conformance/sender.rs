@@ -5,7 +5,7 @@ use crate::{
     AckBatch, Allowance, Controller, Cx, Discard, Header, Kind, LimitedBy, LossBatch, Packet, Path,
     Pn, Receiver, RecoveryEnd, Report, Rto, RttView, Sending, Sent, Source, Stamp,
 };
-use alcc_units::{Bytes, Rng, Span, Time};
+use alcc_units::{Bytes, Rate, Rng, Span, Time};
 use std::collections::VecDeque;
 
 pub(super) struct Sender {
@@ -18,6 +18,9 @@ pub(super) struct Sender {
     pub(super) outstanding: VecDeque<Packet>,
     pub(super) in_flight: Bytes,
     delivered: Bytes,
+    /// Delivery rate of the last batch; and what the next ones shall say instead.
+    pub(super) rate: Option<Rate>,
+    pub(super) say_rate: Option<Rate>,
     /// A round trip is over when something sent after it began is acknowledged.
     round_ends: Bytes,
     pub(super) next_pn: Pn,
@@ -69,6 +72,8 @@ impl Sender {
             outstanding: VecDeque::new(),
             in_flight: Bytes::ZERO,
             delivered: Bytes::ZERO,
+            rate: None,
+            say_rate: None,
             round_ends: Bytes::ZERO,
             next_pn: 0,
             rtt: RttView::default(),
@@ -211,13 +216,15 @@ impl Sender {
             self.round_ends = self.delivered;
         }
         let ended = self.recover.is_some_and(|r| newest.pn >= r);
+        let rate = newest.stamp.rate(newest.sent_at, self.delivered, now);
+        self.rate = self.say_rate.or(rate);
         let batch = AckBatch {
             acked,
             in_flight_before,
             in_flight: self.in_flight,
             delivered: self.delivered,
             rtt: self.rtt,
-            rate: newest.stamp.rate(newest.sent_at, self.delivered, now),
+            rate: self.rate,
             round_start,
             limited: self.limited,
             in_recovery: self.recover.is_some() && !ended,

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the versions of BBR have in common: how they watch the path. Rates are packets per second, volumes packets.
+use crate::AckBatch;
+use crate::parts::segments;
+use alcc_units::{Bytes, Span, Time};
+
+/// What an acknowledgement says, in packets.
+#[derive(Clone, Copy, Debug)]
+pub struct Delivery {
+    /// Segments that arrived.
+    pub packets: f64,
+    /// Delivery rate over the flight of the newest of them; zero: none.
+    pub rate: f64,
+    /// That packet was sent when the application had no more.
+    pub app_limited: bool,
+}
+
+impl Delivery {
+    /// Of this batch.
+    pub fn of(ack: &AckBatch<'_>, mss: Bytes) -> Self {
+        let packets: u64 = ack.acked.iter().map(|p| segments(p.len, mss)).sum();
+        let rate = ack.rate.map_or(0.0, |rate| rate.as_bps() as f64);
+        Self {
+            packets: packets as f64,
+            rate: rate / 8.0 / mss.get().max(1) as f64,
+            app_limited: ack.acked.last().is_some_and(|p| p.stamp.app_limited),
+        }
+    }
+}
+
+/// The smallest RTT, and since when there was no smaller one.
+#[derive(Clone, Copy, Debug)]
+pub struct LeastRtt {
+    /// `None` before the first sample.
+    pub rtt: Option<Span>,
+    /// When it was measured, or declared good for another term.
+    pub at: Time,
+}
+
+impl LeastRtt {
+    /// Nothing is known since `now`.
+    pub const fn since(now: Time) -> Self {
+        Self { rtt: None, at: now }
+    }
+
+    /// Has it not been confirmed for `memory`?
+    pub fn is_stale(&self, now: Time, memory: Span) -> bool {
+        now.since(self.at) > memory
+    }
+
+    /// Takes a sample that is smaller, and any when the old one is stale.
+    pub fn sample(&mut self, now: Time, rtt: Span, stale: bool) {
+        if stale || self.rtt.is_none_or(|least| rtt < least) {
+            *self = Self {
+                rtt: Some(rtt),
+                at: now,
+            };
+        }
+    }
+}
+
+/// How long the flight is held small so that the empty path shows its RTT: a span of time and a round trip, both counted from
+/// when it was small enough.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Hold(Option<(Time, u64)>);
+
+impl Hold {
+    /// Is it over? `small`: the flight is as small as wanted.
+    pub fn is_over(&mut self, now: Time, round: u64, small: bool, span: Span) -> bool {
+        match self.0 {
+            Some((until, last)) => now >= until && round >= last,
+            None => {
+                if small {
+                    self.0 = Some((now + span, round + 1));
+                }
+                false
+            }
+        }
+    }
+
+    /// Is the time over, whatever the rounds say? For a flow that has been idle.
+    pub fn has_lasted(&self, now: Time) -> bool {
+        self.0.is_some_and(|(until, _)| now >= until)
+    }
+}
+
+/// The pipe is full when the rate has not grown by a quarter for three rounds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FullPipe {
+    /// The rate that would have to be exceeded by a quarter.
+    pub best: f64,
+    rounds: u32,
+}
+
+impl FullPipe {
+    const GROWTH: f64 = 1.25;
+    const ROUNDS: u32 = 3;
+
+    /// Begins anew, from this rate.
+    pub fn from(best: f64) -> Self {
+        Self { best, rounds: 0 }
+    }
+
+    /// Once per round in which the application was not the limit.
+    pub fn round(&mut self, rate: f64) {
+        if self.is_full() {
+        } else if rate >= self.best * Self::GROWTH {
+            *self = Self::from(rate);
+        } else {
+            self.rounds += 1;
+        }
+    }
+
+    /// Three such rounds have passed.
+    pub const fn is_full(&self) -> bool {
+        self.rounds >= Self::ROUNDS
+    }
+}
+
+/// Acknowledgements that a radio link holds back arrive in a bunch: until then more has to be in flight. What was acknowledged
+/// beyond the estimated rate since an epoch began, and the most of it lately.
+#[derive(Clone, Debug, Default)]
+pub struct HeldBack {
+    since: Option<Time>,
+    packets: f64,
+    /// Of the current slot of rounds and of the last one.
+    most: [f64; 2],
+    turned: u64,
+}
+
+impl HeldBack {
+    /// Never more than the rate brings in this time, seconds.
+    const MOST: f64 = 0.1;
+
+    /// `packets` were acknowledged in `round`; a slot has so many rounds.
+    pub fn add(&mut self, now: Time, round: u64, slot: u64, packets: f64, rate: f64, window: f64) {
+        if round >= self.turned + slot {
+            self.turned = round;
+            self.most = [0.0, self.most[0]];
+        }
+        let expected = self.since.map(|at| rate * now.since(at).as_secs_f64());
+        let expected = match expected {
+            Some(expected) if self.packets > expected => expected,
+            _ => {
+                (self.since, self.packets) = (Some(now), 0.0);
+                0.0
+            }
+        };
+        // No flight is larger, and after a long silence sums stay finite.
+        self.packets = (self.packets + packets).min(1e9);
+        let extra = (self.packets - expected).max(0.0).min(window);
+        self.most[0] = self.most[0].max(extra);
+    }
+
+    /// The epoch ends: sending has paused.
+    pub fn restart(&mut self) {
+        self.since = None;
+    }
+
+    /// Room to be added to the window.
+    pub fn most(&self, rate: f64) -> f64 {
+        self.most[0].max(self.most[1]).min(rate * Self::MOST)
+    }
+}
+
+/// Before the first measurement: the initial window over the first RTT, or over a millisecond.
+pub fn first_rate(window: f64, rtt: Option<Span>) -> f64 {
+    let rtt = rtt.unwrap_or(Span::from_millis(1));
+    window / rtt.max(Span::from_micros(1)).as_secs_f64()
+}
+
+/// What a host sends at a time at this rate: a millisecond of it, at least two packets.
+pub fn quantum(rate: f64) -> f64 {
+    libm::floor(rate / 1000.0).max(2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(n: u64) -> Time {
+        Time::from_millis(n)
+    }
+
+    #[test]
+    fn a_stale_minimum_gives_way_to_any_sample() {
+        let (mut least, span) = (LeastRtt::since(ms(0)), Span::from_millis);
+        for (at, rtt, expected) in [
+            (10, 50, 50),
+            (20, 40, 40),
+            (5_000, 60, 40),
+            (10_020, 60, 40),
+        ] {
+            let stale = least.is_stale(ms(at), span(10_000));
+            least.sample(ms(at), span(rtt), stale);
+            assert_eq!(least.rtt, Some(span(expected)), "at {at}");
+        }
+        assert!(least.is_stale(ms(10_021), span(10_000)));
+        least.sample(ms(10_021), span(60), true);
+        assert_eq!((least.rtt, least.at), (Some(span(60)), ms(10_021)));
+    }
+
+    #[test]
+    fn a_hold_lasts_for_its_span_and_a_round_of_small_flight() {
+        let (mut hold, span) = (Hold::default(), Span::from_millis(200));
+        assert!(!hold.is_over(ms(0), 7, false, span));
+        assert!(!hold.is_over(ms(1_000), 9, true, span));
+        assert!(!hold.is_over(ms(1_199), 20, true, span));
+        assert!(!hold.is_over(ms(1_300), 9, true, span));
+        assert!(hold.has_lasted(ms(1_300)));
+        assert!(hold.is_over(ms(1_300), 10, false, span));
+    }
+
+    #[test]
+    fn three_rounds_without_a_quarter_more_and_the_pipe_is_full() {
+        let mut pipe = FullPipe::default();
+        for (rate, full) in [
+            (100.0, false),
+            (125.0, false), // A quarter more: counts from here.
+            (150.0, false),
+            (156.0, false),
+            (157.0, false), // 157 > 156.25 = 125 * 5/4.
+            (157.0, false),
+            (157.0, false),
+            (157.0, true),
+        ] {
+            pipe.round(rate);
+            assert_eq!(pipe.is_full(), full, "at {rate}");
+        }
+    }
+
+    #[test]
+    fn a_bunch_counts_beyond_what_the_rate_explains_and_at_most_100_ms_of_it() {
+        let mut held = HeldBack::default();
+        let mut add = |at, packets| held.add(ms(at), 0, 5, packets, 1000.0, 500.0);
+        // 20 packets at once begin an epoch; 10 ms later 10 of them are explained, and 30 more are not.
+        add(0, 20.0);
+        add(10, 30.0);
+        assert_eq!(held.most(1000.0), 40.0);
+        assert_eq!(held.most(100.0), 10.0);
+    }
+}
