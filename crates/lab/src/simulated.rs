@@ -26,7 +26,7 @@ fn row(
     let ms = |span: Span| Some(span.as_millis_f64());
     let any = flow.packets > 0;
     let (feedback, enforcement, under) = match spec.under {
-        Under::Native => ("sim", "sim", None),
+        Under::Native | Under::Udp { .. } => ("sim", "sim", None),
         Under::Tcp { cc, .. } => ("tcp-info", "gate+pacing", Some(cc.name().to_owned())),
     };
     Row {
@@ -37,8 +37,8 @@ fn row(
         enforcement: enforcement.to_owned(),
         under,
         link: link.to_owned(),
-        queue: scenario.down.queue.to_string(),
-        min_rtt_ms: ms(scenario.down.delay + scenario.up.delay),
+        queue: queue(scenario),
+        min_rtt_ms: ms(scenario.min_rtt(spec)),
         duration_s: report.duration.as_secs_f64(),
         seed: scenario.seed,
         run: 1,
@@ -53,6 +53,7 @@ fn row(
         queue_delay_mean_ms: ms(flow.queue_delay.mean).filter(|_| any),
         queue_delay_median_ms: ms(flow.queue_delay.median).filter(|_| any),
         queue_delay_p95_ms: ms(flow.queue_delay.p95).filter(|_| any),
+        signal_delay_p95_ms: flow.signal_delay_p95.map(Span::as_millis_f64),
         app_delay_median_ms: ms(flow.app_delay.median).filter(|_| flow.app_delay.count > 0),
         app_delay_p95_ms: ms(flow.app_delay.p95).filter(|_| flow.app_delay.count > 0),
         rtt_mean_ms: ms(flow.rtt.mean).filter(|_| flow.rtt.count > 0),
@@ -60,6 +61,19 @@ fn row(
         loss: Some(flow.loss()),
         retransmits: Some(flow.retransmits),
         timeouts: Some(flow.timeouts),
+        fct_ms: flow.completion.map(Span::as_millis_f64),
         ..Row::default()
     }
+}
+
+/// The queue before the bottleneck; those of a chain if they differ.
+fn queue(scenario: &Scenario) -> String {
+    let mut queues: Vec<String> = Vec::new();
+    for link in &scenario.links {
+        let queue = link.down.queue.to_string();
+        if !queues.contains(&queue) {
+            queues.push(queue);
+        }
+    }
+    queues.join(" ")
 }

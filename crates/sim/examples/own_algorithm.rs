@@ -6,7 +6,7 @@ use alcc_cc::{
     AckBatch, Algorithm, Allowance, Controller, Cx, LossBatch, OptionDoc, Options, Path, Registry,
     SpecError, conformance,
 };
-use alcc_link::{DirectionSpec, RateSpec};
+use alcc_link::{QueueSpec, RateSpec};
 use alcc_sim::{FlowSpec, Scenario, Timing, run};
 use alcc_units::{Bytes, Rate, Span};
 
@@ -81,22 +81,11 @@ pub(crate) fn main() {
     let registry = Registry::builtin().with(ALGORITHM);
     for flow in ["mine", "mine:queue=5ms", "mine/over=cubic", "cubic"] {
         let flows = FlowSpec::parse(flow, &registry, Timing::default());
-        let delay = Span::from_millis(20);
-        let report = run(&Scenario {
-            down: DirectionSpec {
-                rate: RateSpec::Fixed(Rate::mbps(12)),
-                delay,
-                ..DirectionSpec::default()
-            },
-            up: DirectionSpec {
-                delay,
-                ..DirectionSpec::default()
-            },
-            duration: Span::from_secs(30),
-            seed: 1,
-            flows: flows.unwrap_or_else(|error| panic!("{error}")),
-            series: None,
-        });
+        let link = RateSpec::Fixed(Rate::mbps(12));
+        let mut scenario = Scenario::dumbbell(link, Span::from_millis(40), QueueSpec::default());
+        scenario.duration = Span::from_secs(30);
+        scenario.flows = flows.unwrap_or_else(|error| panic!("{error}"));
+        let report = run(&scenario).unwrap_or_else(|error| panic!("{error}"));
         let row = &report.flows[0];
         println!(
             "{flow:<16} {:>6.2} Mbit/s, mean delay {:>4.0} ms",

@@ -1,29 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The event loop.
+//!
+//! What can happen next is a direction of a link, a delay line or a timer of a flow: each has one entry, whatever passes through it, so
+//! that a step costs little with one packet on the way and with a million. Directions and lines are few and looked through; flows
+//! may be thousands and stand in a heap. Packets lie by value in a slab.
 use crate::host::native::Native;
 use crate::host::over_tcp::OverTcpHost;
+use crate::host::udp::Udp;
 use crate::host::{Host, MTU, TCP_HEADER, UDP_HEADER};
 use crate::meter::Meter;
-use crate::queue::{Class, EventQueue};
+use crate::probe::{FlowState, LinkWay, PacketContent, PacketEvent, PacketStep, Probe};
 use crate::receiver::{Ack, Data, Receiver};
-use crate::{FlowReport, FlowSpec, Report, Sample, Scenario, Under};
-use alcc_cc::Pn;
+use crate::source::Supply;
+use crate::timers::Timers;
+use crate::{FlowSpec, Report, Sample, Scenario, SimError, Under, Way};
+use alcc_cc::{Header, Pn};
 use alcc_link::{Direction, Order, Outcome, Packet};
 use alcc_units::{Bytes, Rate, Rng, Span, Time};
+use std::collections::VecDeque;
 
 /// Length of an acknowledgement on the wire.
 const ACK: Bytes = TCP_HEADER;
-
-const DOWN: usize = 0;
-const UP: usize = 1;
-
-#[derive(Clone, Copy, Debug)]
-enum Event {
-    Link(usize),
-    Start(usize),
-    Wake(usize),
-    Sample,
-}
+/// More events at one moment than this, and for each flow as many as its packets in flight can bring about, are an endless loop.
+const MOST_AT_ONCE: u64 = 1_000_000;
+const MOST_AT_ONCE_PER_FLOW: u64 = 4 * 65_536;
+/// The probe is asked after so many events whether to go on.
+const PROGRESS: u64 = 1 << 16;
+const SECOND: Span = Span::from_secs(1);
 
 /// What is inside a packet; the link models know only its number.
 #[derive(Clone, Copy, Debug)]
@@ -34,87 +37,177 @@ enum Content {
     Report(u64),
 }
 
+/// A packet on its way.
+#[derive(Clone, Copy, Debug)]
+struct Parcel {
+    content: Content,
+    flow: u32,
+    /// Which part of its route it is on.
+    hop: u16,
+    /// It is through the last bottleneck of its route.
+    departed: bool,
+    len: Bytes,
+    sent: Time,
+    /// Time in queues so far.
+    queued: Span,
+}
+
+/// A part of a route.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Hop {
+    /// A direction of a link.
+    Link(usize),
+    /// A delay line.
+    Line(usize),
+}
+
+/// A delay between hosts and links, shared by all flows that have the same.
+#[derive(Debug)]
+struct Line {
+    delay: Span,
+    travelling: VecDeque<(Time, u32)>,
+}
+
+/// Both ends of a flow.
+enum Ends {
+    Acked {
+        host: Box<dyn Host>,
+        receiver: Receiver,
+    },
+    Udp(Udp),
+}
+
 struct Flow {
-    host: Box<dyn Host>,
-    receiver: Receiver,
+    ends: Ends,
+    supply: Supply,
     meter: Meter,
+    start: Time,
+    stop: Option<Time>,
     started: bool,
-    wake_at: Option<Time>,
+    /// There and back.
+    routes: [usize; 2],
+    /// The direction with the least to offer.
+    tight: usize,
+    completed: Option<Time>,
     series: Vec<Sample>,
 }
 
-struct World {
-    events: EventQueue<Event>,
-    links: [Direction; 2],
-    link_wake: [Option<Time>; 2],
-    delay: Span,
+/// What passed one direction of a link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Passed {
+    /// Packets that came to it.
+    pub arrived: u64,
+    /// Packets that its bottleneck carried.
+    pub departed: u64,
+    /// Their IP bytes.
+    pub bytes: Bytes,
+    /// Packets that it lost.
+    pub dropped: u64,
+}
+
+pub(crate) struct World<'p, P: Probe> {
+    probe: &'p mut P,
+    /// Down and up of each link.
+    links: Vec<Direction>,
+    passed: Vec<Passed>,
+    lines: Vec<Line>,
+    /// When each of the links has something to do, then each of the lines.
+    due: Vec<Time>,
+    timers: Timers,
+    routes: Vec<Vec<Hop>>,
     flows: Vec<Flow>,
-    /// Packets on the path by number; numbers are used again.
-    contents: Vec<Content>,
-    free: Vec<u64>,
+    parcels: Vec<Parcel>,
+    free: Vec<u32>,
+    /// Parcels that have left a hop at this moment.
+    moved: VecDeque<u32>,
     window: Option<Time>,
+    /// The second of the window, and when it ends.
+    second: (usize, Time),
     duration: Span,
+    /// Without a full-size packet the window begins with the first flow.
+    first_start: Time,
     series: Option<Span>,
+    sample_at: Time,
     sampled_at: Time,
-    handled: u64,
+    events: u64,
+    most_events: u64,
+    /// The present moment, and the number of events when it began.
+    moment: (Time, u64),
     outcomes: Vec<Outcome>,
     outbox: Vec<Data>,
     news: Vec<Pn>,
 }
 
 /// Runs a scenario to the end of its window.
-pub fn run(scenario: &Scenario) -> Report {
-    let mut world = World::new(scenario);
-    world.run();
-    world.report(&scenario.flows)
+///
+/// # Errors
+/// [`SimError`] for a scenario that cannot be, and for a run that would not end.
+pub fn run(scenario: &Scenario) -> Result<Report, SimError> {
+    run_with(scenario, &mut ())
 }
 
-impl World {
-    fn new(scenario: &Scenario) -> Self {
+/// Runs a scenario to the end of its window while `probe` watches.
+///
+/// # Errors
+/// As [`run`]; [`SimError::Stopped`] when the probe says so.
+pub fn run_with<P: Probe>(scenario: &Scenario, probe: &mut P) -> Result<Report, SimError> {
+    scenario.check()?;
+    let mut world = World::new(scenario, probe);
+    world.run()?;
+    Ok(world.report(&scenario.flows))
+}
+
+impl<'p, P: Probe> World<'p, P> {
+    fn new(scenario: &Scenario, probe: &'p mut P) -> Self {
         let mut seeds = Rng::new(scenario.seed);
-        let links = [
-            Direction::new(&scenario.down, Order::Down, seeds.next_u64()),
-            Direction::new(&scenario.up, Order::Up, seeds.next_u64()),
-        ];
-        let handshake = scenario.down.delay + scenario.up.delay;
-        let mut events = EventQueue::new();
-        let mut flow = |number: usize, spec: &FlowSpec| {
-            events.push(spec.start, Class::Host, Event::Start(number));
-            let (cc, seed) = (spec.controller.clone_box(), seeds.next_u64());
-            let host: Box<dyn Host> = match spec.under {
-                Under::Native => Box::new(Native::new(cc, spec.start, seed)),
-                Under::Tcp { cc: tcp, timing } => Box::new(OverTcpHost::new(
-                    cc, tcp, timing, spec.start, handshake, seed,
-                )),
-            };
-            Flow {
-                receiver: Receiver::new(host.ack_policy(), host.receiver_half()),
-                host,
-                meter: Meter::default(),
-                started: false,
-                wake_at: None,
-                series: Vec::new(),
-            }
+        let mut links = Vec::new();
+        for link in &scenario.links {
+            links.push(Direction::new(&link.down, Order::Down, seeds.next_u64()));
+            links.push(Direction::new(&link.up, Order::Up, seeds.next_u64()));
+        }
+        let mut paths = Paths {
+            links: links.len(),
+            lines: Vec::new(),
+            routes: Vec::new(),
         };
-        let flows = scenario
+        let window =
+            |link: &Direction| link.opportunity_bytes(Time::ZERO, Time::ZERO + scenario.duration);
+        let offered: Vec<Bytes> = links.iter().map(window).collect();
+        let flows: Vec<Flow> = scenario
             .flows
             .iter()
-            .enumerate()
-            .map(|(number, spec)| flow(number, spec))
+            .map(|spec| {
+                let seed = seeds.next_u64();
+                flow(scenario, spec, seed, &mut paths, &offered)
+            })
             .collect();
+        let mut timers = Timers::new(flows.len());
+        for (number, flow) in flows.iter().enumerate() {
+            timers.set(number, flow.start);
+        }
+        let first_start = flows.iter().map(|f| f.start).min().unwrap_or(Time::ZERO);
         Self {
-            events,
+            probe,
+            passed: vec![Passed::default(); links.len()],
+            due: vec![Time::MAX; links.len() + paths.lines.len()],
             links,
-            link_wake: [None; 2],
-            delay: scenario.down.delay,
+            lines: paths.lines,
+            timers,
+            routes: paths.routes,
             flows,
-            contents: Vec::new(),
+            parcels: Vec::new(),
             free: Vec::new(),
+            moved: VecDeque::new(),
             window: None,
+            second: (0, Time::MAX),
             duration: scenario.duration,
+            first_start,
             series: scenario.series.filter(|every| !every.is_zero()),
+            sample_at: Time::MAX,
             sampled_at: Time::ZERO,
-            handled: 0,
+            events: 0,
+            most_events: scenario.most_events,
+            moment: (Time::ZERO, 0),
             outcomes: Vec::new(),
             outbox: Vec::new(),
             news: Vec::new(),
@@ -122,82 +215,306 @@ impl World {
     }
 
     fn end(&self) -> Time {
-        self.window.map_or(Time::MAX, |start| start + self.duration)
+        self.window.unwrap_or(self.first_start) + self.duration
     }
 
-    fn run(&mut self) {
-        while let Some((now, event)) = self.events.pop(self.end()) {
-            self.handled += 1;
-            match event {
-                Event::Link(way) => {
-                    // An event that was brought forward has left an older one behind.
-                    if self.link_wake[way] == Some(now) {
-                        self.link_wake[way] = None;
-                        let mut outcomes = std::mem::take(&mut self.outcomes);
-                        self.links[way].advance(now, &mut outcomes);
-                        self.settle(&mut outcomes);
-                        self.outcomes = outcomes;
-                    }
-                    self.schedule_link(way);
+    /// Within one moment the network moves first, then hosts react, then meters look.
+    fn run(&mut self) -> Result<(), SimError> {
+        loop {
+            let (mut network, mut place) = (Time::MAX, 0);
+            for (index, at) in self.due.iter().enumerate() {
+                if *at < network {
+                    (network, place) = (*at, index);
                 }
-                Event::Start(number) => {
-                    self.flows[number].started = true;
-                    self.flows[number].host.on_start(now);
-                    self.transmit(now, number);
-                }
-                Event::Wake(number) => self.wake(now, number),
-                Event::Sample => self.sample(now),
+            }
+            let (timer, flow) = self.timers.first().unwrap_or((Time::MAX, 0));
+            let now = network.min(timer).min(self.sample_at);
+            if now > self.end() || now == Time::MAX {
+                return Ok(());
+            }
+            self.count(now)?;
+            if network == now {
+                self.advance(now, place);
+            } else if timer == now {
+                self.wake(now, flow);
+            } else {
+                self.sample(now);
+            }
+            while let Some(id) = self.moved.pop_front() {
+                self.count(now)?;
+                self.next_hop(now, id);
             }
         }
     }
 
-    fn schedule_link(&mut self, way: usize) {
-        if let Some(next) = self.links[way].next_event()
-            && self.link_wake[way].is_none_or(|at| next < at)
-        {
-            self.link_wake[way] = Some(next);
-            self.events.push(next, Class::Link, Event::Link(way));
+    /// One more event: an error if there are too many.
+    fn count(&mut self, now: Time) -> Result<(), SimError> {
+        self.events += 1;
+        if now > self.moment.0 {
+            self.moment = (now, self.events);
+        }
+        let events = self.events;
+        if events > self.most_events {
+            return Err(SimError::Events { events, at: now });
+        }
+        let at_once = events - self.moment.1;
+        if at_once > MOST_AT_ONCE + MOST_AT_ONCE_PER_FLOW * self.flows.len() as u64 {
+            return Err(SimError::Standstill {
+                events: at_once,
+                at: now,
+            });
+        }
+        if events.is_multiple_of(PROGRESS) && !self.probe.progress(now, self.end()) {
+            return Err(SimError::Stopped { at: now });
+        }
+        Ok(())
+    }
+
+    /// A link or a line has something to do.
+    fn advance(&mut self, now: Time, place: usize) {
+        if place < self.links.len() {
+            self.links[place].advance(now, &mut self.outcomes);
+            self.settle(place);
+        } else {
+            let line = &mut self.lines[place - self.links.len()];
+            while let Some((at, id)) = line.travelling.front().copied()
+                && at <= now
+            {
+                line.travelling.pop_front();
+                self.moved.push_back(id);
+            }
+            let next = line.travelling.front();
+            self.due[place] = next.map_or(Time::MAX, |(at, _)| *at);
         }
     }
 
-    fn schedule_flow(&mut self, number: usize) {
-        let flow = &mut self.flows[number];
-        let wanted = crate::host::earlier(flow.host.next_wake(), flow.receiver.next_wake());
-        if let Some(next) = wanted.filter(|at| *at < Time::MAX)
-            && flow.wake_at.is_none_or(|at| next < at)
-        {
-            flow.wake_at = Some(next);
-            self.events.push(next, Class::Host, Event::Wake(number));
+    /// Takes note of what link `place` has just done, and of when it wants to do more.
+    fn settle(&mut self, place: usize) {
+        let mut outcomes = std::mem::take(&mut self.outcomes);
+        for outcome in outcomes.drain(..) {
+            match outcome {
+                Outcome::Arrived { at, packet } => {
+                    self.passed[place].arrived += 1;
+                    if self.window.is_none() && packet.len >= MTU {
+                        self.begin_window(at);
+                    }
+                    self.tell(at, packet.id as u32, PacketStep::Arrived(way(place)));
+                }
+                Outcome::Departed {
+                    at,
+                    packet,
+                    arrived,
+                } => {
+                    let passed = &mut self.passed[place];
+                    passed.departed += 1;
+                    passed.bytes += packet.len;
+                    self.departed(at, place, &packet, arrived);
+                    self.tell(at, packet.id as u32, PacketStep::Departed(way(place)));
+                }
+                Outcome::Dropped { at, packet, why } => {
+                    self.passed[place].dropped += 1;
+                    let parcel = &self.parcels[packet.id as usize];
+                    if let Content::Data(_) = parcel.content {
+                        let meter = &mut self.flows[parcel.flow as usize].meter;
+                        meter.dropped(parcel.departed);
+                    }
+                    self.tell(at, packet.id as u32, PacketStep::Dropped(way(place), why));
+                    self.free.push(packet.id as u32);
+                }
+                Outcome::Delivered { packet, .. } => self.moved.push_back(packet.id as u32),
+            }
+        }
+        self.outcomes = outcomes;
+        self.due[place] = self.links[place].next_event().unwrap_or(Time::MAX);
+    }
+
+    fn begin_window(&mut self, at: Time) {
+        self.window = Some(at);
+        self.second = (0, at + SECOND);
+        self.sampled_at = at;
+        if let Some(every) = self.series {
+            self.sample_at = at + every;
         }
     }
 
-    fn wake(&mut self, now: Time, number: usize) {
-        let flow = &mut self.flows[number];
-        if flow.wake_at != Some(now) {
+    /// The bottleneck of link `place` has carried a packet.
+    fn departed(&mut self, at: Time, place: usize, packet: &Packet, arrived: Time) {
+        let parcel = &mut self.parcels[packet.id as usize];
+        parcel.queued += at.since(arrived);
+        let Content::Data(_) = parcel.content else {
+            return;
+        };
+        let flow = &mut self.flows[parcel.flow as usize];
+        let route = &self.routes[flow.routes[0]];
+        if last_link(route) != Some(place) {
             return;
         }
-        flow.wake_at = None;
-        if let Some(ack) = flow.receiver.on_wake(now) {
-            self.push(now, UP, number, ACK, Content::Ack(ack));
+        parcel.departed = true;
+        while at >= self.second.1 {
+            self.second = (self.second.0 + 1, self.second.1 + SECOND);
         }
-        self.report_back(now, number);
-        if self.flows[number]
-            .host
-            .next_wake()
-            .is_some_and(|at| at <= now)
+        flow.meter
+            .delivered(at, self.second.0, packet.len, parcel.queued);
+    }
+
+    /// A parcel has left a hop: on to the next, or to its host.
+    fn next_hop(&mut self, now: Time, id: u32) {
+        let parcel = &mut self.parcels[id as usize];
+        let number = parcel.flow as usize;
+        let back = usize::from(!matches!(parcel.content, Content::Data(_)));
+        let route = &self.routes[self.flows[number].routes[back]];
+        if back == 0
+            && let Some(Hop::Link(place)) = route.get(usize::from(parcel.hop))
+            && last_link(route) == Some(*place)
         {
-            self.flows[number].host.on_wake(now);
-            self.transmit(now, number);
-        } else {
-            self.schedule_flow(number);
+            let delay = now.since(parcel.sent);
+            self.flows[number].meter.delay.add(delay);
+        }
+        parcel.hop += 1;
+        if usize::from(parcel.hop) < route.len() {
+            self.enter(now, id);
+            return;
+        }
+        let content = parcel.content;
+        self.tell(now, id, PacketStep::Received);
+        self.free.push(id);
+        self.deliver(now, number, content);
+    }
+
+    /// A parcel enters its present hop.
+    fn enter(&mut self, now: Time, id: u32) {
+        let parcel = &self.parcels[id as usize];
+        let back = usize::from(!matches!(parcel.content, Content::Data(_)));
+        let route = self.flows[parcel.flow as usize].routes[back];
+        match self.routes[route][usize::from(parcel.hop)] {
+            Hop::Link(place) => {
+                let packet = Packet {
+                    id: id.into(),
+                    flow: parcel.flow,
+                    len: parcel.len,
+                };
+                self.links[place].push(now, packet, &mut self.outcomes);
+                self.settle(place);
+            }
+            Hop::Line(line) => {
+                let place = self.links.len() + line;
+                let line = &mut self.lines[line];
+                if line.travelling.is_empty() {
+                    self.due[place] = now + line.delay;
+                }
+                line.travelling.push_back((now + line.delay, id));
+            }
+        }
+    }
+
+    /// A host sends.
+    fn push(&mut self, now: Time, number: usize, len: Bytes, content: Content) {
+        let parcel = Parcel {
+            content,
+            flow: number as u32,
+            hop: 0,
+            departed: false,
+            len,
+            sent: now,
+            queued: Span::ZERO,
+        };
+        let id = self.free.pop().unwrap_or(self.parcels.len() as u32);
+        match self.parcels.get_mut(id as usize) {
+            Some(place) => *place = parcel,
+            None => self.parcels.push(parcel),
+        }
+        self.tell(now, id, PacketStep::Sent);
+        self.enter(now, id);
+    }
+
+    fn deliver(&mut self, now: Time, number: usize, content: Content) {
+        let flow = &mut self.flows[number];
+        match (content, &mut flow.ends) {
+            (Content::Data(data), Ends::Acked { receiver, .. }) => {
+                let ack = receiver.on_data(now, &data, &mut flow.meter);
+                let complete = receiver.complete();
+                if flow.completed.is_none() && flow.supply.size().is_some_and(|s| complete >= s) {
+                    flow.completed = Some(now);
+                }
+                if let Some(ack) = ack {
+                    self.push(now, number, ACK, Content::Ack(ack));
+                }
+                self.report_back(now, number);
+                self.schedule(number);
+            }
+            (Content::Data(data), Ends::Udp(udp)) => {
+                udp.arrived += data.len;
+                let after = now.since(data.written_at);
+                flow.meter.delivered_to_application(after);
+            }
+            (Content::Ack(ack), Ends::Acked { host, receiver }) => {
+                receiver.news(&ack, &mut self.news);
+                host.on_ack(now, &self.news, ack.complete);
+                self.transmit(now, number);
+            }
+            (Content::Report(report), Ends::Acked { host, receiver }) => {
+                if let Some(report) = receiver.reported(report) {
+                    host.on_feedback(now, &report);
+                    self.transmit(now, number);
+                }
+            }
+            (Content::Ack(_) | Content::Report(_), Ends::Udp(_)) => {}
         }
     }
 
     /// Sends what the algorithm's half at the receiver has to say.
     fn report_back(&mut self, now: Time, number: usize) {
-        if let Some((report, len)) = self.flows[number].receiver.report(now) {
-            let content = Content::Report(report);
-            self.push(now, UP, number, UDP_HEADER + len, content);
+        if let Ends::Acked { receiver, .. } = &mut self.flows[number].ends
+            && let Some((report, len)) = receiver.report(now)
+        {
+            self.push(now, number, UDP_HEADER + len, Content::Report(report));
+        }
+    }
+
+    /// A moment that a flow asked for: its start, its end, its application, its receiver, its sender.
+    fn wake(&mut self, now: Time, number: usize) {
+        // Whatever comes of it sets the timer again.
+        self.timers.set(number, Time::MAX);
+        let flow = &mut self.flows[number];
+        let mut act = false;
+        if !flow.started {
+            flow.started = true;
+            if let Ends::Acked { host, .. } = &mut flow.ends {
+                host.on_start(now);
+            }
+            act = true;
+        }
+        let mut written = flow.supply.turn(now);
+        if flow.stop.is_some_and(|stop| stop <= now) {
+            flow.stop = None;
+            flow.supply.stop();
+            written = Some(0);
+        }
+        match &mut flow.ends {
+            Ends::Acked { host, receiver } => {
+                if let Some(upto) = written {
+                    host.on_write(now, upto);
+                    act = true;
+                }
+                let ack = receiver.on_wake(now);
+                if host.next_wake().is_some_and(|at| at <= now) {
+                    host.on_wake(now);
+                    act = true;
+                }
+                if let Some(ack) = ack {
+                    self.push(now, number, ACK, Content::Ack(ack));
+                }
+                self.report_back(now, number);
+            }
+            Ends::Udp(udp) => {
+                udp.on_write(written.unwrap_or(0));
+                act = true;
+            }
+        }
+        if act {
+            self.transmit(now, number);
+        } else {
+            self.schedule(number);
         }
     }
 
@@ -205,160 +522,290 @@ impl World {
     fn transmit(&mut self, now: Time, number: usize) {
         let mut outbox = std::mem::take(&mut self.outbox);
         let flow = &mut self.flows[number];
-        flow.host.send(now, &mut outbox);
-        let header = flow.host.header();
+        let header = match &mut flow.ends {
+            Ends::Acked { host, .. } => {
+                host.send(now, &mut outbox);
+                for data in &mut outbox {
+                    if let Some(at) = flow.supply.written_at(data.start) {
+                        data.written_at = at.min(data.written_at);
+                    }
+                }
+                host.header()
+            }
+            Ends::Udp(udp) => {
+                while let Some((pn, start, len)) = udp.send() {
+                    outbox.push(Data {
+                        pn,
+                        start,
+                        len,
+                        written_at: udp.due(&flow.supply, start).unwrap_or(now),
+                        header: Header::EMPTY,
+                    });
+                }
+                UDP_HEADER
+            }
+        };
         flow.meter.sent += outbox.len() as u64;
         for data in outbox.drain(..) {
             let len = Bytes::new(data.len) + header;
-            self.push(now, DOWN, number, len, Content::Data(data));
+            self.push(now, number, len, Content::Data(data));
         }
         self.outbox = outbox;
-        self.schedule_flow(number);
-    }
-
-    fn push(&mut self, now: Time, way: usize, number: usize, len: Bytes, content: Content) {
-        let id = self.free.pop().unwrap_or(self.contents.len() as u64);
-        match self.contents.get_mut(id as usize) {
-            Some(place) => *place = content,
-            None => self.contents.push(content),
+        if let Ends::Acked { host, .. } = &self.flows[number].ends {
+            self.probe.flow(&FlowState {
+                at: now,
+                flow: number,
+                in_flight: host.in_flight(),
+                kernel_cwnd: host.kernel_window(),
+                gauges: &|put| host.gauges(put),
+            });
         }
-        let flow = number as u32;
-        // On a path without delay a packet can be through at once; `settle` may then come back here.
-        let mut outcomes = std::mem::take(&mut self.outcomes);
-        self.links[way].push(now, Packet { id, flow, len }, &mut outcomes);
-        self.settle(&mut outcomes);
-        self.outcomes = outcomes;
-        self.schedule_link(way);
+        self.schedule(number);
     }
 
-    fn settle(&mut self, outcomes: &mut Vec<Outcome>) {
-        for outcome in outcomes.drain(..) {
-            match outcome {
-                Outcome::Arrived { at, packet } => {
-                    if self.window.is_none() && packet.len >= MTU {
-                        self.window = Some(at);
-                        self.sampled_at = at;
-                        if let Some(every) = self.series {
-                            self.events.push(at + every, Class::Meter, Event::Sample);
-                        }
-                    }
-                }
-                Outcome::Departed {
-                    at,
-                    packet,
-                    arrived,
-                } => {
-                    if let Content::Data(_) = self.contents[packet.id as usize] {
-                        let meter = &mut self.flows[packet.flow as usize].meter;
-                        meter.delivered(packet.len, at.since(arrived), self.delay);
-                    }
-                }
-                Outcome::Dropped { packet, .. } => {
-                    if let Content::Data(_) = self.contents[packet.id as usize] {
-                        self.flows[packet.flow as usize].meter.dropped();
-                    }
-                    self.free.push(packet.id);
-                }
-                Outcome::Delivered { at, packet, .. } => {
-                    self.free.push(packet.id);
-                    let content = self.contents[packet.id as usize];
-                    self.deliver(at, packet.flow as usize, content);
-                }
-            }
+    /// Sees to it that the flow's timer rings in time. A timer that has become too early rings and is set again then.
+    fn schedule(&mut self, number: usize) {
+        let flow = &self.flows[number];
+        let mut next = flow.supply.next().min(flow.stop.unwrap_or(Time::MAX));
+        if let Ends::Acked { host, receiver } = &flow.ends {
+            let wanted = crate::host::earlier(host.next_wake(), receiver.next_wake());
+            next = next.min(wanted.unwrap_or(Time::MAX));
+        }
+        if next < self.timers.at(number) {
+            self.timers.set(number, next);
         }
     }
 
-    fn deliver(&mut self, now: Time, number: usize, content: Content) {
-        let flow = &mut self.flows[number];
-        match content {
-            Content::Data(data) => {
-                if let Some(ack) = flow.receiver.on_data(now, &data, &mut flow.meter) {
-                    self.push(now, UP, number, ACK, Content::Ack(ack));
-                }
-                self.report_back(now, number);
-                self.schedule_flow(number);
-            }
-            Content::Report(report) => {
-                if let Some(report) = flow.receiver.reported(report) {
-                    flow.host.on_feedback(now, &report);
-                    self.transmit(now, number);
-                }
-            }
-            Content::Ack(ack) => {
-                flow.receiver.news(&ack, &mut self.news);
-                flow.host.on_ack(now, &self.news, ack.complete);
-                self.transmit(now, number);
-            }
-        }
+    fn tell(&mut self, at: Time, id: u32, what: PacketStep) {
+        let parcel = &self.parcels[id as usize];
+        let flow = parcel.flow as usize;
+        let content = match parcel.content {
+            Content::Data(data) => PacketContent::Data {
+                pn: data.pn,
+                start: data.start,
+                len: data.len,
+                udp: matches!(self.flows[flow].ends, Ends::Udp(_)),
+            },
+            Content::Ack(ack) => PacketContent::Ack {
+                complete: ack.complete,
+            },
+            Content::Report(_) => PacketContent::Report,
+        };
+        self.probe.packet(&PacketEvent {
+            at,
+            flow,
+            what,
+            len: parcel.len,
+            content,
+        });
     }
 
     fn sample(&mut self, now: Time) {
         let Some((every, start)) = self.series.zip(self.window) else {
+            self.sample_at = Time::MAX;
             return;
         };
         let interval = now.since(self.sampled_at);
-        let offered = self.links[DOWN].opportunity_bytes(self.sampled_at, now);
         for flow in self.flows.iter_mut().filter(|flow| flow.started) {
+            let link = &self.links[flow.tight];
+            let offered = link.opportunity_bytes(self.sampled_at, now);
             let lately = std::mem::take(&mut flow.meter.lately);
             let mut gauges = Vec::new();
-            flow.host
-                .gauges(&mut |name, value| gauges.push((name, value)));
+            let (mut in_flight, mut kernel_cwnd) = (Bytes::ZERO, None);
+            if let Ends::Acked { host, .. } = &flow.ends {
+                host.gauges(&mut |name, value| gauges.push((name, value)));
+                (in_flight, kernel_cwnd) = (host.in_flight(), host.kernel_window());
+            }
             flow.series.push(Sample {
                 at: now.since(start),
                 capacity: Rate::of(offered, interval),
                 throughput: Rate::of(lately.bytes, interval),
                 queue_delay: (lately.packets > 0).then(|| lately.queueing / lately.packets),
                 dropped: lately.dropped,
-                in_flight: flow.host.in_flight(),
-                kernel_cwnd: flow.host.kernel_window(),
+                in_flight,
+                kernel_cwnd,
                 gauges,
             });
         }
         self.sampled_at = now;
-        self.events.push(now + every, Class::Meter, Event::Sample);
+        self.sample_at = now + every;
     }
 
     fn report(mut self, specs: &[FlowSpec]) -> Report {
-        let started = self.window.unwrap_or(Time::ZERO);
-        let offered = self.links[DOWN].opportunity_bytes(started, started + self.duration);
-        let mut inside = vec![0; self.flows.len()];
-        for (flow, inside) in self.flows.iter().zip(&mut inside) {
-            *inside = flow.meter.sent - flow.meter.dropped - flow.meter.delivered;
-        }
-        let duration = self.duration;
-        let flows = self.flows.drain(..).zip(specs).zip(inside);
-        let flows = flows
-            .map(|((mut flow, spec), inside)| {
-                let mut meter = flow.meter;
-                let tally = flow.host.tally();
-                let share = meter.delivered_bytes.get() as f64 / offered.get() as f64;
-                FlowReport {
-                    scheme: spec.scheme(),
-                    delivered: meter.delivered_bytes,
-                    throughput: Rate::of(meter.delivered_bytes, duration),
-                    utilization: (offered != Bytes::MAX && offered != Bytes::ZERO).then_some(share),
-                    goodput_bytes: Bytes::new(flow.receiver.complete()),
-                    delay: meter.delay.summary(),
-                    queue_delay: meter.queue_delay.summary(),
-                    app_delay: meter.app_delay.summary(),
-                    rtt: tally.rtt.summary(),
-                    sent: meter.sent,
-                    packets: meter.delivered,
-                    dropped: meter.dropped,
-                    inside,
-                    retransmits: tally.retransmits,
-                    timeouts: tally.timeouts,
-                    gate_closed: tally.gate_closed,
-                    series: flow.series,
-                }
-            })
+        let started = self.window.unwrap_or(self.first_start);
+        let (duration, end) = (self.duration, started + self.duration);
+        let offered: Vec<Bytes> = self
+            .links
+            .iter()
+            .map(|link| link.opportunity_bytes(started, end))
             .collect();
+        let flows = self.flows.drain(..).zip(specs);
+        let flows = flows
+            .map(|(mut flow, spec)| flow.report(spec, duration, offered[flow.tight]))
+            .collect();
+        let mut passed = self.passed.chunks_exact(2);
+        let mut offered = offered.chunks_exact(2);
+        let links = std::iter::from_fn(|| Some((passed.next()?, offered.next()?)));
         Report {
             flows,
+            links: links
+                .map(|(passed, offered)| crate::LinkReport {
+                    down: passed[0],
+                    up: passed[1],
+                    opportunities_down: offered[0],
+                    opportunities_up: offered[1],
+                })
+                .collect(),
             started,
             duration,
-            opportunities: offered,
-            events: self.handled,
+            events: self.events,
+        }
+    }
+}
+
+/// Which direction of which link is number `place`.
+fn way(place: usize) -> LinkWay {
+    LinkWay {
+        link: place / 2,
+        way: if place.is_multiple_of(2) {
+            Way::Down
+        } else {
+            Way::Up
+        },
+    }
+}
+
+fn last_link(route: &[Hop]) -> Option<usize> {
+    route.iter().rev().find_map(|hop| match hop {
+        Hop::Link(place) => Some(*place),
+        Hop::Line(_) => None,
+    })
+}
+
+/// Routes and lines as flows need them, equal ones once.
+struct Paths {
+    links: usize,
+    lines: Vec<Line>,
+    routes: Vec<Vec<Hop>>,
+}
+
+impl Paths {
+    fn line(&mut self, delay: Span) -> Option<Hop> {
+        if delay.is_zero() {
+            return None;
+        }
+        let known = self.lines.iter().position(|line| line.delay == delay);
+        Some(Hop::Line(known.unwrap_or_else(|| {
+            self.lines.push(Line {
+                delay,
+                travelling: VecDeque::new(),
+            });
+            self.lines.len() - 1
+        })))
+    }
+
+    fn route(&mut self, route: Vec<Hop>) -> usize {
+        debug_assert!(self.links > 0);
+        let known = self.routes.iter().position(|r| *r == route);
+        known.unwrap_or_else(|| {
+            self.routes.push(route);
+            self.routes.len() - 1
+        })
+    }
+}
+
+fn flow(
+    scenario: &Scenario,
+    spec: &FlowSpec,
+    seed: u64,
+    paths: &mut Paths,
+    offered: &[Bytes],
+) -> Flow {
+    let there = scenario.data_route(spec);
+    let tight = there
+        .iter()
+        .copied()
+        .min_by_key(|place| offered[*place])
+        .unwrap_or(0);
+    // The way back takes the other direction of each link.
+    let back: Vec<usize> = there.iter().rev().map(|place| place ^ 1).collect();
+    let access = scenario.access(spec);
+    let mut route = |delay: Span, links: &[usize], line_first: bool| {
+        let line = paths.line(delay);
+        let links = links.iter().map(|place| Hop::Link(*place));
+        let hops = if line_first {
+            line.into_iter().chain(links).collect()
+        } else {
+            links.chain(line).collect()
+        };
+        paths.route(hops)
+    };
+    // On the sender's side of the links, both times.
+    let routes = [
+        route(access / 2, &there, true),
+        route(access - access / 2, &back, false),
+    ];
+    let cc = spec.controller.clone_box();
+    let rtt = scenario.min_rtt(spec);
+    let acked = |host: Box<dyn Host>| Ends::Acked {
+        receiver: Receiver::new(host.ack_policy(), host.receiver_half()),
+        host,
+    };
+    let ends = match spec.under {
+        Under::Native => acked(Box::new(Native::new(cc, spec.start, seed))),
+        Under::Tcp { cc: tcp, timing } => acked(Box::new(OverTcpHost::new(
+            cc, tcp, timing, spec.start, rtt, seed,
+        ))),
+        Under::Udp { packet } => Ends::Udp(Udp::new(packet)),
+    };
+    Flow {
+        ends,
+        supply: Supply::new(spec.source, spec.start),
+        meter: Meter::default(),
+        start: spec.start,
+        stop: spec.stop,
+        started: false,
+        routes,
+        tight,
+        completed: None,
+        series: Vec::new(),
+    }
+}
+
+impl Flow {
+    fn report(&mut self, spec: &FlowSpec, duration: Span, offered: Bytes) -> crate::FlowReport {
+        let meter = &mut self.meter;
+        let share = meter.delivered_bytes.get() as f64 / offered.get() as f64;
+        let mut tally = crate::host::Tally::default();
+        let goodput = match &mut self.ends {
+            Ends::Acked { host, receiver } => {
+                tally = host.tally().clone();
+                receiver.complete()
+            }
+            Ends::Udp(udp) => udp.arrived,
+        };
+        crate::FlowReport {
+            scheme: spec.scheme(),
+            delivered: meter.delivered_bytes,
+            throughput: Rate::of(meter.delivered_bytes, duration),
+            utilization: (offered != Bytes::MAX && offered != Bytes::ZERO).then_some(share),
+            goodput_bytes: Bytes::new(goodput),
+            delay: meter.delay.summary(),
+            queue_delay: meter.queue_delay.summary(),
+            signal_delay_p95: meter.signal.p95(),
+            app_delay: meter.app_delay.summary(),
+            rtt: tally.rtt.summary(),
+            sent: meter.sent,
+            packets: meter.delivered,
+            dropped: meter.dropped,
+            inside: meter.sent - meter.delivered - (meter.dropped - meter.dropped_late),
+            retransmits: tally.retransmits,
+            timeouts: tally.timeouts,
+            gate_closed: tally.gate_closed,
+            completion: self.completed.map(|at| at.since(self.start)),
+            active: (self.start, spec.stop, self.completed),
+            seconds: std::mem::take(&mut meter.seconds),
+            series: std::mem::take(&mut self.series),
         }
     }
 }

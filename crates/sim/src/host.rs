@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the engine asks of a sending host. A kind of host is one file.
-use crate::meter::Durations;
+use crate::histogram::Durations;
 use crate::receiver::{AckPolicy, Data};
 use alcc_cc::{Pn, Receiver};
 use alcc_units::{Bytes, Time};
@@ -9,6 +9,7 @@ pub(crate) mod native;
 pub(crate) mod over_tcp;
 pub(crate) mod tcp;
 pub(crate) mod tcp_window;
+pub(crate) mod udp;
 
 /// IPv4 and TCP with timestamps.
 pub(crate) const TCP_HEADER: Bytes = Bytes::new(52);
@@ -37,6 +38,10 @@ pub(crate) trait Host {
 
     /// The flow begins.
     fn on_start(&mut self, now: Time);
+
+    /// From now on the stream may be sent up to `upto` (`u64::MAX`: without end). What has been sent already stays sent: less
+    /// means that nothing new may leave.
+    fn on_write(&mut self, now: Time, upto: u64);
 
     /// These transmissions have arrived, and the stream is complete up to `complete`.
     fn on_ack(&mut self, now: Time, arrived: &[Pn], complete: u64);

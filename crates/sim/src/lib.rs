@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A deterministic simulator of flows that share one bottleneck path.
+//! A deterministic simulator of flows over links in a row.
 //!
 //! Describe a [`Scenario`], [`run`] it, read the [`Report`]. The same scenario gives the same report, bit for bit: time is
 //! an integer, events of one instant have a fixed order, and all chance comes from the scenario's seed.
@@ -10,18 +10,25 @@
 #![forbid(unsafe_code)]
 
 mod engine;
+mod flow_spec;
+mod histogram;
 mod host;
 mod meter;
 mod pacer;
-mod queue;
+mod probe;
 mod receiver;
 mod report;
 mod scenario;
 mod scoreboard;
+mod source;
+mod timers;
 
-pub use engine::run;
+pub use engine::{Passed, run, run_with};
+pub use flow_spec::{FLOW_HELP, FlowError, FlowSpec, Under, Way};
+pub use histogram::Summary;
 pub use host::over_tcp::Timing;
 pub use host::tcp_window::TcpCc;
-pub use meter::Summary;
-pub use report::{FlowReport, Gauge, Report, Sample};
-pub use scenario::{FlowError, FlowSpec, Scenario, Under};
+pub use probe::{FlowState, LinkWay, PacketContent, PacketEvent, PacketStep, Probe, PutGauge};
+pub use report::{FlowReport, Gauge, LinkReport, Report, Sample};
+pub use scenario::{LinkSpec, Scenario, SimError};
+pub use source::Source;

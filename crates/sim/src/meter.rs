@@ -1,71 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use alcc_units::{Bytes, Span};
-
-/// Durations of which mean, median and 95th percentile are wanted. Kept in microseconds.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Durations {
-    micros: Vec<u32>,
-    sum: u128,
-}
-
-/// Mean, median and 95th percentile (nearest rank) of durations.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Summary {
-    /// Arithmetic mean.
-    pub mean: Span,
-    /// Median, to a microsecond.
-    pub median: Span,
-    /// 95th percentile, to a microsecond.
-    pub p95: Span,
-    /// How many there were. With none the others are zero.
-    pub count: u64,
-}
-
-impl Durations {
-    pub(crate) fn add(&mut self, span: Span) {
-        self.sum += u128::from(span.as_nanos());
-        self.micros
-            .push(u32::try_from(span.as_micros()).unwrap_or(u32::MAX));
-    }
-
-    pub(crate) fn summary(&mut self) -> Summary {
-        let count = self.micros.len();
-        if count == 0 {
-            return Summary::default();
-        }
-        let mut rank = |percent: usize| {
-            let index = (count * percent).div_ceil(100).max(1) - 1;
-            let (_, value, _) = self.micros.select_nth_unstable(index);
-            Span::from_micros(u64::from(*value))
-        };
-        let (median, p95) = (rank(50), rank(95));
-        let mean = self.sum / count as u128;
-        Summary {
-            mean: Span::from_nanos(u64::try_from(mean).unwrap_or(u64::MAX)),
-            median,
-            p95,
-            count: count as u64,
-        }
-    }
-}
+use crate::histogram::Durations;
+use alcc_units::{Bytes, Span, Time};
 
 /// What the network saw of one flow.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Meter {
-    /// Data packets that reached the bottleneck.
+    /// Data packets that entered the path.
     pub(crate) sent: u64,
     /// Data packets that it lost.
     pub(crate) dropped: u64,
-    /// Data packets that it delivered.
+    /// Those of them that had passed the last bottleneck.
+    pub(crate) dropped_late: u64,
+    /// Data packets that left the last bottleneck.
     pub(crate) delivered: u64,
     /// Their bytes, headers included.
     pub(crate) delivered_bytes: Bytes,
-    /// Queueing and propagation of each.
+    /// From the sender to the end of the last link, each.
     pub(crate) delay: Durations,
     /// Queueing of each.
     pub(crate) queue_delay: Durations,
     /// From the application's write to the delivery at the other application, per segment.
     pub(crate) app_delay: Durations,
+    pub(crate) signal: Signal,
+    /// Bytes of each second of the window.
+    pub(crate) seconds: Vec<u64>,
     /// Since the last sample of the time series.
     pub(crate) lately: Lately,
 }
@@ -80,20 +38,25 @@ pub(crate) struct Lately {
 }
 
 impl Meter {
-    /// The bottleneck delivered a packet of `len` bytes after `queueing`.
-    pub(crate) fn delivered(&mut self, len: Bytes, queueing: Span, propagation: Span) {
+    /// The last bottleneck delivered a packet of `len` bytes at `now`, in that `second` of the window, after `queueing` in all.
+    pub(crate) fn delivered(&mut self, now: Time, second: usize, len: Bytes, queueing: Span) {
         self.delivered += 1;
         self.delivered_bytes += len;
         self.queue_delay.add(queueing);
-        self.delay.add(queueing + propagation);
+        self.signal.departed(now - queueing, now);
+        if second >= self.seconds.len() {
+            self.seconds.resize(second + 1, 0);
+        }
+        self.seconds[second] += len.get();
         self.lately.bytes += len;
         self.lately.packets += 1;
         self.lately.queueing += queueing;
     }
 
-    /// The bottleneck lost a packet.
-    pub(crate) fn dropped(&mut self) {
+    /// The path lost a packet, perhaps after the last bottleneck.
+    pub(crate) fn dropped(&mut self, late: bool) {
         self.dropped += 1;
+        self.dropped_late += u64::from(late);
         self.lately.dropped += 1;
     }
 
@@ -103,20 +66,101 @@ impl Meter {
     }
 }
 
+/// Mahimahi's signal delay (Winstein et al., NSDI 2013): for every millisecond t from the first to the last arrival of a
+/// delivered packet, the smallest (departure - t) over packets that arrived at or after t. A flow's packets depart in the
+/// order of their arrival, so each departure settles the milliseconds since the arrival before it: an interval of values, counted
+/// by its two ends. To a millisecond, as its logs are.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Signal {
+    /// How many more milliseconds have this value (index) than the one before.
+    changes: Vec<i32>,
+    /// First millisecond that is not settled.
+    next: Option<u64>,
+}
+
+/// Longer delays count as this one.
+const MOST_MS: u64 = 120_000;
+
+impl Signal {
+    fn departed(&mut self, arrived: Time, departed: Time) {
+        let (arrived, departed) = (
+            arrived.as_nanos() / 1_000_000,
+            departed.as_nanos() / 1_000_000,
+        );
+        let first = *self.next.get_or_insert(arrived);
+        if arrived < first {
+            return;
+        }
+        self.next = Some(arrived + 1);
+        let (least, most) = (departed - arrived, departed - first);
+        let (least, end) = (least.min(MOST_MS) as usize, most.min(MOST_MS) as usize + 1);
+        if end >= self.changes.len() {
+            self.changes.resize(end + 1, 0);
+        }
+        self.changes[least] += 1;
+        self.changes[end] -= 1;
+        // Values cut off at the end of the scale are one value: what its interval lacks.
+        if most > MOST_MS {
+            let beyond = (most - (departed - arrived).max(MOST_MS)) as i32;
+            self.changes[MOST_MS as usize] += beyond;
+            self.changes[end] -= beyond;
+        }
+    }
+
+    /// The sorted value number floor(0.95 n), counted from 0.
+    pub(crate) fn p95(&self) -> Option<Span> {
+        let counts = || {
+            self.changes.iter().scan(0i64, |now, change| {
+                *now += i64::from(*change);
+                Some(*now)
+            })
+        };
+        let rank = counts().sum::<i64>() * 95 / 100;
+        let mut before = 0;
+        for (ms, count) in counts().enumerate() {
+            before += count;
+            if before > rank {
+                return Some(Span::from_millis(ms as u64));
+            }
+        }
+        None
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn ranks_of_a_hundred() {
-        let mut durations = Durations::default();
-        (1..=100)
-            .rev()
-            .for_each(|ms| durations.add(Span::from_millis(ms)));
-        let summary = durations.summary();
-        assert_eq!(summary.mean, Span::from_micros(50_500));
-        assert_eq!(summary.median, Span::from_millis(50));
-        assert_eq!(summary.p95, Span::from_millis(95));
-        assert_eq!(Durations::default().summary(), Summary::default());
+    fn signal_delay_by_hand() {
+        // Arrivals at 0, 1 and 10 ms leave at 5, 6 and 30 ms: t = 0: 5; t = 1: 5; t = 2 to 10: 28, 27, ..., 20. Eleven values, number
+        // floor(10.45) = 10 of 5 5 20 21 22 23 24 25 26 27 28.
+        let at = Time::from_millis;
+        let mut signal = Signal::default();
+        assert_eq!(signal.p95(), None);
+        for (arrived, departed) in [(0, 5), (1, 6), (1, 7), (10, 30)] {
+            signal.departed(at(arrived), at(departed));
+        }
+        assert_eq!(signal.p95(), Some(Span::from_millis(28)));
+    }
+
+    #[test]
+    fn a_signal_beyond_the_scale_counts_at_its_end() {
+        let mut signal = Signal::default();
+        signal.departed(Time::ZERO, Time::from_millis(1));
+        signal.departed(Time::from_millis(10), Time::from_millis(MOST_MS + 50));
+        assert_eq!(signal.p95(), Some(Span::from_millis(MOST_MS)));
+        let total: i64 = {
+            let mut now = 0i64;
+            signal
+                .changes
+                .iter()
+                .map(|c| {
+                    now += i64::from(*c);
+                    now
+                })
+                .sum()
+        };
+        assert_eq!(total, 11);
     }
 }

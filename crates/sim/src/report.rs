@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::Summary;
+use crate::engine::Passed;
 use alcc_units::{Bytes, Rate, Span, Time};
 
 /// What a run gave.
@@ -7,14 +8,27 @@ use alcc_units::{Bytes, Rate, Span, Time};
 pub struct Report {
     /// One per flow, in the order of the scenario.
     pub flows: Vec<FlowReport>,
-    /// Begin of the window: the first full-size packet at the bottleneck; the origin if there was none.
+    /// One per link, in the order of the scenario.
+    pub links: Vec<LinkReport>,
+    /// Begin of the window: the first full-size packet at a bottleneck; the first flow's start if there was none.
     pub started: Time,
     /// Its length.
     pub duration: Span,
-    /// What the bottleneck offered in it; [`Bytes::MAX`] without a bottleneck.
-    pub opportunities: Bytes,
     /// How many events the engine handled: its cost.
     pub events: u64,
+}
+
+/// What passed a link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LinkReport {
+    /// Towards the receivers.
+    pub down: Passed,
+    /// Back.
+    pub up: Passed,
+    /// What the bottleneck offered in the window towards the receivers; [`Bytes::MAX`] without one.
+    pub opportunities_down: Bytes,
+    /// The same back.
+    pub opportunities_up: Bytes,
 }
 
 /// What a run gave for one flow. All figures are of the window. Delays are one way.
@@ -22,30 +36,32 @@ pub struct Report {
 pub struct FlowReport {
     /// What a reader calls it.
     pub scheme: String,
-    /// IP bytes that the bottleneck delivered.
+    /// IP bytes that the bottleneck delivered (in a chain: the last one).
     pub delivered: Bytes,
     /// The same per time.
     pub throughput: Rate,
-    /// Delivered / offered, 0 to 1; `None` without a bottleneck.
+    /// Delivered / offered, 0 to 1, of the link that offers the least; `None` without a bottleneck.
     pub utilization: Option<f64>,
     /// Payload that reached the receiving application.
     pub goodput_bytes: Bytes,
-    /// Queueing at the bottleneck and propagation, per delivered packet.
+    /// Queueing and propagation, from the sender to the end of the last link, per delivered packet.
     pub delay: Summary,
-    /// Queueing at the bottleneck alone.
+    /// Queueing at bottlenecks alone.
     pub queue_delay: Summary,
-    /// From the application's write to the delivery at the other application, per segment. For a native sender a write is
-    /// the first transmission.
+    /// Mahimahi's signal delay, 95th percentile, without propagation, to a millisecond; `None` if nothing was delivered.
+    pub signal_delay_p95: Option<Span>,
+    /// From the application's write to the delivery at the other application, per segment. For a native sender with data
+    /// without end a write is the first transmission.
     pub app_delay: Summary,
     /// Round trips as the sender saw them.
     pub rtt: Summary,
     /// Data packets that entered the path.
     pub sent: u64,
-    /// Data packets that left the bottleneck.
+    /// Data packets that left the (last) bottleneck.
     pub packets: u64,
     /// Data packets that were lost on the path, overflow and random loss together.
     pub dropped: u64,
-    /// Data packets inside the path when the window ended.
+    /// Data packets before or in a bottleneck when the window ended.
     pub inside: u64,
     /// Segments sent again.
     pub retransmits: u64,
@@ -53,6 +69,12 @@ pub struct FlowReport {
     pub timeouts: u64,
     /// Above TCP: how often a write was refused or cut short.
     pub gate_closed: u64,
+    /// A transfer of a given size: from its start until its last byte was delivered to the application; `None` if that did not happen.
+    pub completion: Option<Span>,
+    /// When it started, when it was to stop, when its transfer was complete.
+    pub active: (Time, Option<Time>, Option<Time>),
+    /// IP bytes that the bottleneck delivered in each second of the window. May end early if the rest is nothing.
+    pub seconds: Vec<u64>,
     /// The time series, if asked for.
     pub series: Vec<Sample>,
 }
@@ -90,4 +112,52 @@ impl FlowReport {
             self.dropped as f64 / self.sent as f64
         }
     }
+
+    /// True if its application was there from `from` to `to`.
+    fn is_active(&self, from: Time, to: Time) -> bool {
+        let (start, stop, completed) = self.active;
+        let until = stop.unwrap_or(Time::MAX);
+        start <= from && to <= until.min(completed.unwrap_or(Time::MAX))
+    }
+}
+
+impl Report {
+    /// Jain's index of fairness of the flows' throughputs over the window, 1 when all are equal; `None` if nothing was delivered.
+    pub fn jain(&self) -> Option<f64> {
+        jain(self.flows.iter().map(|f| f.throughput.as_mbps_f64()))
+    }
+
+    /// The same of each whole second of the window from `settled` after its begin, among the flows that are there all that
+    /// second, if there are two or more; the mean of them. `None` if there is no such second.
+    pub fn jain_of_seconds(&self, settled: Span) -> Option<f64> {
+        let second = Span::from_secs(1);
+        let whole = self.duration.as_nanos() / second.as_nanos();
+        let (mut sum, mut count) = (0.0, 0.0);
+        for index in settled.as_nanos().div_ceil(second.as_nanos())..whole {
+            let from = self.started + second * index;
+            let there: Vec<f64> = self
+                .flows
+                .iter()
+                .filter(|flow| flow.is_active(from, from + second))
+                .map(|flow| flow.seconds.get(index as usize).map_or(0.0, |b| *b as f64))
+                .collect();
+            if there.len() >= 2
+                && let Some(index) = jain(there.into_iter())
+            {
+                sum += index;
+                count += 1.0;
+            }
+        }
+        (count > 0.0).then(|| sum / count)
+    }
+}
+
+fn jain(rates: impl Iterator<Item = f64>) -> Option<f64> {
+    let (mut count, mut sum, mut squares) = (0.0, 0.0, 0.0);
+    for rate in rates {
+        count += 1.0;
+        sum += rate;
+        squares += rate * rate;
+    }
+    (squares > 0.0).then(|| sum * sum / (count * squares))
 }

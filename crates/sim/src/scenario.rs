@@ -1,182 +1,234 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use crate::{TcpCc, Timing};
-use alcc_cc::{Controller, Registry, Spec, SpecError};
-use alcc_link::DirectionSpec;
+use crate::flow_spec::FlowError;
+use crate::{FlowSpec, Timing, Way};
+use alcc_cc::Registry;
+use alcc_link::{DirectionSpec, QueueSpec, RateSpec};
 use alcc_units::{Span, Time};
 
-/// A path, and the flows on it.
+/// Links in a row, and the flows over them.
 pub struct Scenario {
-    /// Towards the receivers: data.
-    pub down: DirectionSpec,
-    /// Back: acknowledgements.
-    pub up: DirectionSpec,
-    /// Length of the measured window. It begins with the first full-size packet at the bottleneck.
+    /// From the senders' side to the receivers': data go down through them in this order, acknowledgements come up.
+    pub links: Vec<LinkSpec>,
+    /// Who sends.
+    pub flows: Vec<FlowSpec>,
+    /// Length of the measured window. It begins with the first full-size packet at a bottleneck.
     pub duration: Span,
     /// Of everything random: loss, queues, algorithms, lateness.
     pub seed: u64,
-    /// Who sends.
-    pub flows: Vec<FlowSpec>,
     /// How far apart the samples of the time series are; `None`: no series.
     pub series: Option<Span>,
+    /// After so many events a run is given up.
+    pub most_events: u64,
 }
 
-/// A flow: an algorithm and what it stands on.
-pub struct FlowSpec {
-    /// The algorithm's name.
-    pub algorithm: String,
-    /// Its options as typed.
-    pub options: String,
-    /// A controller that has not started; the run uses a copy.
-    pub controller: Box<dyn Controller>,
-    /// What carries it.
-    pub under: Under,
-    /// When it begins.
-    pub start: Time,
+/// A link: what happens in each of its directions.
+#[derive(Clone, Debug, Default)]
+pub struct LinkSpec {
+    /// Towards the receivers.
+    pub down: DirectionSpec,
+    /// Back.
+    pub up: DirectionSpec,
 }
 
-/// What carries an algorithm's packets.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Under {
-    /// It sends packets itself.
-    Native,
-    /// It decides what is written to a simulated TCP connection.
-    Tcp {
-        /// What that connection's kernel runs.
-        cc: TcpCc,
-        /// How late things happen on its machine.
-        timing: Timing,
-    },
-}
-
-/// What is wrong with the description of a flow.
+/// What cannot be simulated.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum FlowError {
-    /// Something after the `/` that is not known.
-    #[error("flow '{flow}': '{found}' is not known after '/': write /over=reno or /over=cubic")]
-    Part {
-        /// The flow as typed.
-        flow: String,
-        /// What was found.
-        found: String,
+pub enum SimError {
+    /// No link.
+    #[error("simulate: the scenario has no link: it needs one or more")]
+    NoLink,
+    /// Not 1 to 10,000 flows.
+    #[error("simulate {found} flows: there may be 1 to 10000")]
+    Flows {
+        /// How many there are.
+        found: usize,
     },
-    /// The number before the `*` is none.
-    #[error("flow '{flow}': '{found}' flows: write a number from 1 to 1000 before the '*'")]
-    Count {
-        /// The flow as typed.
-        flow: String,
-        /// What was found.
-        found: String,
+    /// The window has no length.
+    #[error("simulate: the window is 0 s long: the duration must be longer")]
+    NoWindow,
+    /// A flow over links that do not exist.
+    #[error(
+        "simulate flow {flow}: it goes over links {from} to {to} of {links}: give two that exist, the smaller first"
+    )]
+    Route {
+        /// Its number, from 1.
+        flow: usize,
+        /// From 1.
+        from: usize,
+        /// From 1.
+        to: usize,
+        /// How many links there are.
+        links: usize,
     },
-    /// The algorithm.
-    #[error("flow '{flow}': {source}")]
-    Algorithm {
-        /// The flow as typed.
-        flow: String,
-        /// What is wrong with it.
-        source: Box<SpecError>,
+    /// A flow whose RTT is below that of the links.
+    #[error(
+        "simulate flow {flow}: its rtt of {rtt} is less than the {links} of its links: raise it, or lower the links' delays"
+    )]
+    Rtt {
+        /// Its number, from 1.
+        flow: usize,
+        /// What was asked for.
+        rtt: Span,
+        /// What its links take.
+        links: Span,
+    },
+    /// A flow that stops before it starts.
+    #[error("simulate flow {flow}: it starts at {start} and stops at {stop}: it must stop later")]
+    Stop {
+        /// Its number, from 1.
+        flow: usize,
+        /// When it starts.
+        start: Span,
+        /// When it stops.
+        stop: Span,
+    },
+    /// So much happened that it was given up.
+    #[error(
+        "simulate: given up after {events} events at {at} of simulated time: make it shorter or smaller, or raise the limit"
+    )]
+    Events {
+        /// How many there were.
+        events: u64,
+        /// How far it had come.
+        at: Time,
+    },
+    /// Time stands still.
+    #[error(
+        "simulate: {events} events at the one moment {at}: a link of unlimited rate and no delay carries without end: give it a rate or a delay"
+    )]
+    Standstill {
+        /// How many there were.
+        events: u64,
+        /// When.
+        at: Time,
+    },
+    /// The probe asked for it.
+    #[error("simulate: stopped at {at} of simulated time")]
+    Stopped {
+        /// When.
+        at: Time,
     },
 }
 
-impl FlowSpec {
-    /// Reads `[N*]A[/over=reno|cubic]`, such as `2*verus:r=4/over=cubic`: N equal flows.
+/// Ten thousand seconds of work or so.
+const MOST_EVENTS: u64 = 10_000_000_000;
+
+impl Scenario {
+    /// One link and no flows yet; 60 s, seed 1.
+    pub fn one_link(down: DirectionSpec, up: DirectionSpec) -> Self {
+        Self {
+            links: vec![LinkSpec { down, up }],
+            flows: Vec::new(),
+            duration: Span::from_secs(60),
+            seed: 1,
+            series: None,
+            most_events: MOST_EVENTS,
+        }
+    }
+
+    /// One bottleneck of this rate behind this queue, half of `rtt` in each direction, nothing else in the way back; no
+    /// flows yet; 60 s, seed 1.
+    pub fn dumbbell(rate: RateSpec, rtt: Span, queue: QueueSpec) -> Self {
+        let down = DirectionSpec {
+            rate,
+            queue,
+            delay: rtt / 2,
+            ..DirectionSpec::default()
+        };
+        let up = DirectionSpec {
+            delay: rtt - rtt / 2,
+            ..DirectionSpec::default()
+        };
+        Self::one_link(down, up)
+    }
+
+    /// And these flows, as people type them: `10*cubic/rtt=80ms@5s`.
     ///
     /// # Errors
     /// [`FlowError`] with what would be right.
-    pub fn parse(text: &str, registry: &Registry, timing: Timing) -> Result<Vec<Self>, FlowError> {
-        let flow = || text.to_owned();
-        let (count, rest) = match text.split_once('*') {
-            None => (1, text),
-            Some((number, rest)) => {
-                let count = number.parse().ok().filter(|n| (1..=1000).contains(n));
-                let count = count.ok_or_else(|| FlowError::Count {
-                    flow: flow(),
-                    found: number.to_owned(),
-                })?;
-                (count, rest)
-            }
-        };
-        let mut parts = rest.split('/');
-        let name = parts.next().unwrap_or_default();
-        let mut under = Under::Native;
-        for part in parts {
-            let cc = match part {
-                "over=reno" => TcpCc::Reno,
-                "over=cubic" => TcpCc::Cubic,
-                found => {
-                    return Err(FlowError::Part {
-                        flow: flow(),
-                        found: found.to_owned(),
-                    });
-                }
-            };
-            under = Under::Tcp { cc, timing };
+    pub fn with(mut self, flows: &str) -> Result<Self, FlowError> {
+        let flows = FlowSpec::parse(flows, &Registry::builtin(), Timing::default())?;
+        self.flows.extend(flows);
+        Ok(self)
+    }
+
+    /// What would keep it from being run, if anything.
+    ///
+    /// # Errors
+    /// [`SimError`] with what would be right.
+    pub fn check(&self) -> Result<(), SimError> {
+        if self.links.is_empty() {
+            return Err(SimError::NoLink);
         }
-        let algorithm = |source| FlowError::Algorithm {
-            flow: flow(),
-            source: Box::new(source),
-        };
-        let spec: Spec = name.parse().map_err(algorithm)?;
-        let controller = registry.build(&spec).map_err(algorithm)?;
-        Ok((0..count)
-            .map(|_| Self {
-                algorithm: spec.name.clone(),
-                options: spec.options_text(),
-                controller: controller.clone_box(),
-                under,
-                start: Time::ZERO,
-            })
-            .collect())
-    }
-
-    /// What a reader calls it: `verus`, and `alcc-verus` above TCP.
-    pub fn scheme(&self) -> String {
-        match self.under {
-            Under::Native => self.algorithm.clone(),
-            Under::Tcp { .. } => format!("alcc-{}", self.algorithm),
+        if !(1..=10_000).contains(&self.flows.len()) {
+            return Err(SimError::Flows {
+                found: self.flows.len(),
+            });
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parse(text: &str) -> Result<Vec<FlowSpec>, String> {
-        FlowSpec::parse(text, &Registry::builtin(), Timing::default()).map_err(|e| e.to_string())
-    }
-
-    #[test]
-    fn flows_as_people_type_them() {
-        let flows = parse("2*fixed:window=7/over=cubic").unwrap();
-        assert_eq!(flows.len(), 2);
-        assert_eq!(
-            (flows[1].scheme(), flows[1].options.as_str()),
-            ("alcc-fixed".to_owned(), "window=7")
-        );
-        assert!(matches!(
-            flows[0].under,
-            Under::Tcp {
-                cc: TcpCc::Cubic,
-                ..
+        if self.duration.is_zero() {
+            return Err(SimError::NoWindow);
+        }
+        for (flow, spec) in (1..).zip(&self.flows) {
+            let links = self.links.len();
+            if let Some((from, to)) = spec.links
+                && !(1 <= from && from <= to && to <= links)
+            {
+                return Err(SimError::Route {
+                    flow,
+                    from,
+                    to,
+                    links,
+                });
             }
-        ));
-        assert_eq!(parse("fixed").unwrap()[0].under, Under::Native);
+            let links = self.propagation(spec);
+            if let Some(rtt) = spec.rtt
+                && rtt < links
+            {
+                return Err(SimError::Rtt { flow, rtt, links });
+            }
+            if let Some(stop) = spec.stop
+                && stop <= spec.start
+            {
+                return Err(SimError::Stop {
+                    flow,
+                    start: spec.start.since(Time::ZERO),
+                    stop: stop.since(Time::ZERO),
+                });
+            }
+        }
+        Ok(())
     }
 
-    #[test]
-    fn mistakes_are_named_with_what_would_be_right() {
-        let error = |text| parse(text).err().unwrap();
-        assert_eq!(
-            error("fixed/over=bbr"),
-            "flow 'fixed/over=bbr': 'over=bbr' is not known after '/': write /over=reno or /over=cubic"
-        );
-        assert_eq!(
-            error("0*fixed"),
-            "flow '0*fixed': '0' flows: write a number from 1 to 1000 before the '*'"
-        );
-        assert!(
-            error("fixd").starts_with("flow 'fixd': no algorithm 'fixd' (did you mean fixed?)")
-        );
+    /// Numbers of the links of a flow, from 0. Empty if there are no such links.
+    pub(crate) fn route(&self, flow: &FlowSpec) -> std::ops::Range<usize> {
+        let (from, to) = flow.links.unwrap_or((1, self.links.len()));
+        from.saturating_sub(1)..to.min(self.links.len())
+    }
+
+    /// The round trip that a flow's links alone take, without queueing.
+    fn propagation(&self, flow: &FlowSpec) -> Span {
+        let links = self.links.get(self.route(flow)).unwrap_or_default();
+        let both = |link: &LinkSpec| link.down.delay + link.up.delay;
+        links.iter().map(both).fold(Span::ZERO, |a, b| a + b)
+    }
+
+    /// The round trip of a flow without queueing.
+    pub fn min_rtt(&self, flow: &FlowSpec) -> Span {
+        let links = self.propagation(flow);
+        flow.rtt.map_or(links, |rtt| rtt.max(links))
+    }
+
+    /// What a flow's round trip has beyond its links: before the first and after the last of them, half each way.
+    pub(crate) fn access(&self, flow: &FlowSpec) -> Span {
+        self.min_rtt(flow).saturating_sub(self.propagation(flow))
+    }
+
+    /// The direction of each link that a flow's data pass, in order: `link * 2`, and 1 more for up.
+    pub(crate) fn data_route(&self, flow: &FlowSpec) -> Vec<usize> {
+        let route = self.route(flow);
+        match flow.way {
+            Way::Down => route.map(|link| 2 * link).collect(),
+            Way::Up => route.rev().map(|link| 2 * link + 1).collect(),
+        }
     }
 }

@@ -13,7 +13,10 @@ fn fixed(mbps: u64) -> RateSpec {
 }
 
 fn one(mbps: u64, flow: &str) -> FlowReport {
-    run(&scenario(fixed(mbps), 20, &[flow])).flows.remove(0)
+    run(&scenario(fixed(mbps), 20, &[flow]))
+        .unwrap()
+        .flows
+        .remove(0)
 }
 
 fn near(got: f64, want: f64, share: f64) -> bool {
@@ -72,9 +75,9 @@ fn a_short_path_is_filled_too() {
     // Between two readings the window is all that leaves, so some capacity is lost; a collapse to a fifth was the fault.
     for flow in ["verus/over=cubic", "copa/over=cubic", "verus/over=reno"] {
         let mut scenario = scenario(fixed(100), 10, &[flow]);
-        scenario.down.delay = Span::from_micros(500);
-        scenario.up.delay = Span::from_micros(500);
-        let utilization = run(&scenario).flows[0].utilization.unwrap();
+        scenario.links[0].down.delay = Span::from_micros(500);
+        scenario.links[0].up.delay = Span::from_micros(500);
+        let utilization = run(&scenario).unwrap().flows[0].utilization.unwrap();
         assert!(utilization > 0.75, "{flow}: {utilization}");
     }
 }
@@ -89,7 +92,7 @@ fn an_unlimited_algorithm_above_tcp_is_plain_tcp() {
             &[&format!("fixed:window=1000000/over={under}")],
         );
         scenario.duration = Span::from_secs(60);
-        let flow = run(&scenario).flows.remove(0);
+        let flow = run(&scenario).unwrap().flows.remove(0);
         assert!(
             flow.utilization.unwrap() > 0.97,
             "{under}: {:?}",
@@ -108,7 +111,7 @@ fn an_unlimited_algorithm_above_tcp_is_plain_tcp() {
 
 #[test]
 fn equal_flows_share_equally() {
-    let report = run(&scenario(fixed(12), 20, &["3*fixed:window=50"]));
+    let report = run(&scenario(fixed(12), 20, &["3*fixed:window=50"])).unwrap();
     for flow in &report.flows {
         assert!(
             near(flow.throughput.as_mbps_f64(), 4.0, 0.05),
@@ -122,7 +125,7 @@ fn equal_flows_share_equally() {
 fn every_twenty_milliseconds_a_sample_and_they_add_up() {
     let mut scenario = scenario(fixed(12), 10, &["fixed:window=100/over=reno"]);
     scenario.series = Some(Span::from_millis(20));
-    let flow = run(&scenario).flows.remove(0);
+    let flow = run(&scenario).unwrap().flows.remove(0);
     assert_eq!(flow.series.len(), 500);
     let bytes: f64 = flow
         .series
@@ -137,7 +140,7 @@ fn every_twenty_milliseconds_a_sample_and_they_add_up() {
 
 #[test]
 fn a_dead_link_ends_the_run_all_the_same() {
-    let report = run(&scenario(fixed(0), 300, &["fixed", "fixed/over=cubic"]));
+    let report = run(&scenario(fixed(0), 300, &["fixed", "fixed/over=cubic"])).unwrap();
     for flow in &report.flows {
         assert_eq!(flow.packets, 0);
         assert!(flow.timeouts > 3, "{}", flow.timeouts);
@@ -151,7 +154,7 @@ fn conserved(report: &Report) {
         assert!(flow.utilization.is_none_or(|share| share <= 1.0));
     }
     let delivered: Bytes = report.flows.iter().map(|f| f.delivered).sum();
-    assert!(delivered <= report.opportunities + Bytes::new(1500));
+    assert!(delivered <= report.links[0].opportunities_down + Bytes::new(1500));
 }
 
 proptest! {
@@ -172,18 +175,18 @@ proptest! {
         let flows: &[&str] = if two { &[&flow, "fixed:window=random"] } else { &[&flow] };
         let make = || {
             let mut scenario = scenario(fixed(mbps), 3, flows);
-            scenario.down.queue = alcc_link::QueueSpec::droptail(Bytes::new(queue));
-            scenario.down.loss = loss;
-            scenario.down.delay = Span::from_millis(delay_ms);
-            scenario.up.loss = loss;
+            scenario.links[0].down.queue = alcc_link::QueueSpec::droptail(Bytes::new(queue));
+            scenario.links[0].down.loss = loss;
+            scenario.links[0].down.delay = Span::from_millis(delay_ms);
+            scenario.links[0].up.loss = loss;
             scenario.seed = seed;
             scenario.series = Some(Span::from_millis(100));
             scenario
         };
-        let report = run(&make());
+        let report = run(&make()).unwrap();
         conserved(&report);
         // Every field, the series with their floating-point gauges included.
-        prop_assert_eq!(format!("{report:?}"), format!("{:?}", run(&make())));
+        prop_assert_eq!(format!("{report:?}"), format!("{:?}", run(&make()).unwrap()));
     }
 }
 
@@ -191,8 +194,8 @@ proptest! {
 fn loss_is_repaired() {
     for flow in ["fixed:window=20", "fixed:window=20/over=reno"] {
         let mut scenario = scenario(fixed(12), 20, &[flow]);
-        scenario.down.loss = 0.02;
-        let flow = run(&scenario).flows.remove(0);
+        scenario.links[0].down.loss = 0.02;
+        let flow = run(&scenario).unwrap().flows.remove(0);
         assert!((0.015..0.025).contains(&flow.loss()), "{}", flow.loss());
         assert!(
             flow.retransmits.abs_diff(flow.dropped) < 30,

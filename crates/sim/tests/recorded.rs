@@ -26,7 +26,7 @@ fn recorded(name: &str) -> Option<Trace> {
 fn on(name: &str, flow: &str) -> Option<FlowReport> {
     let trace = recorded(name)?;
     let scenario = common::scenario(RateSpec::Trace(trace), 60, &[flow]);
-    Some(run(&scenario).flows.remove(0))
+    Some(run(&scenario).unwrap().flows.remove(0))
 }
 
 /// Utilization in per cent and mean one-way delay in ms.

@@ -3,8 +3,8 @@ use crate::failure::Failure;
 use crate::plugin_arg::Plugins;
 use crate::trace_arg::{LinkTrace, TRACE_HELP, load_link_trace};
 use alcc_lab::simulated;
-use alcc_link::{DirectionSpec, QueueSpec, RateSpec};
-use alcc_sim::{FlowSpec, Report, Scenario, Timing};
+use alcc_link::{QueueSpec, RateSpec};
+use alcc_sim::{FLOW_HELP, FlowSpec, Report, Scenario, Timing};
 use alcc_units::{Rate, Span};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -17,12 +17,11 @@ const EXAMPLES: &str = "Examples:
   alcc sim --flow verus
   alcc sim --link city-driving --flow copa --flow verus/over=cubic
   alcc sim --link 6mbit --rtt 80ms --flow 2*verus:r=4/over=cubic --json
-
-A FLOW is [N*]A[/over=reno|cubic]: N flows of algorithm A with its options, sending packets itself or above a simulated TCP.";
+";
 
 /// Simulate flows on one bottleneck link; the same arguments give the same result
 #[derive(clap::Args)]
-#[command(after_help = format!("{EXAMPLES}\n\n{TRACE_HELP}."))]
+#[command(after_help = format!("{EXAMPLES}\n{FLOW_HELP}\n\n{TRACE_HELP}."))]
 pub(crate) struct Args {
     /// The bottleneck: a trace or a rate such as 12mbit
     #[arg(long, value_name = "TRACE|RATE", default_value = "12mbit")]
@@ -73,24 +72,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         flows.extend(FlowSpec::parse(text, &registry, timing).map_err(Failure::usage)?);
     }
     let (rate, name) = link(&args.link, args.seed)?;
-    let delay = args.rtt / 2;
-    let scenario = Scenario {
-        down: DirectionSpec {
-            rate,
-            queue: args.queue.clone(),
-            delay,
-            loss: 0.0,
-        },
-        up: DirectionSpec {
-            delay,
-            ..DirectionSpec::default()
-        },
-        duration: args.duration,
-        seed: args.seed,
-        flows,
-        series: args.series.is_some().then_some(SAMPLE),
-    };
-    let report = alcc_sim::run(&scenario);
+    let mut scenario = Scenario::dumbbell(rate, args.rtt, args.queue.clone());
+    scenario.duration = args.duration;
+    scenario.seed = args.seed;
+    scenario.flows = flows;
+    scenario.series = args.series.is_some().then_some(SAMPLE);
+    let report = alcc_sim::run(&scenario).map_err(Failure::usage)?;
     if let Some(path) = &args.series {
         write_series(path, &report)
             .map_err(|e| Failure::usage(format!("write series to {}: {e}", path.display())))?;
@@ -99,7 +86,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         let rows = simulated::rows(&name, &scenario, &report);
         let summary = serde_json::json!({
             "throughput_mbps": report.flows.iter().map(|f| f.throughput.as_mbps_f64()).sum::<f64>(),
-            "jain": jain(&report),
+            "jain": report.jain(),
         });
         println!(
             "{}",
@@ -118,17 +105,6 @@ fn link(text: &str, seed: u64) -> Result<(RateSpec, String), Failure> {
     }
     let LinkTrace { name, trace } = load_link_trace(text, seed)?;
     Ok((RateSpec::Trace(trace), name))
-}
-
-/// Jain's index of fairness of the throughputs, 1 when all are equal.
-fn jain(report: &Report) -> Option<f64> {
-    let rates: Vec<f64> = report
-        .flows
-        .iter()
-        .map(|f| f.throughput.as_mbps_f64())
-        .collect();
-    let (sum, squares): (f64, f64) = (rates.iter().sum(), rates.iter().map(|r| r * r).sum());
-    (squares > 0.0).then(|| sum * sum / (rates.len() as f64 * squares))
 }
 
 fn table(report: &Report) {

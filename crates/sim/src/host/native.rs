@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The controller sends packets itself, with data without end.
+//! The controller sends packets itself, with as much data as the application has.
 use super::{Host, MTU, Tally, UDP_HEADER, earlier};
 use crate::pacer::Pacer;
 use crate::receiver::{AckPolicy, Data};
@@ -40,6 +40,8 @@ pub(crate) struct Native {
     paced_until: Option<Time>,
     resend: VecDeque<Segment>,
     next_start: u64,
+    /// The application has data up to here.
+    written: u64,
     limited: LimitedBy,
     round_ends: Bytes,
     /// Last progress: an acknowledgement, or sending after silence.
@@ -67,6 +69,7 @@ impl Native {
             paced_until: None,
             resend: VecDeque::new(),
             next_start: 0,
+            written: 0,
             limited: LimitedBy::default(),
             round_ends: Bytes::ZERO,
             progress_at: now,
@@ -108,7 +111,10 @@ impl Native {
 
     fn transmit(&mut self, now: Time, what: Leaving, out: &mut Vec<Data>) -> Pn {
         let (start, len, kind, written_at) = match &what {
-            Leaving::New => (self.next_start, self.mss, Kind::New, now),
+            Leaving::New => {
+                let len = self.mss.min(Bytes::new(self.written - self.next_start));
+                (self.next_start, len, Kind::New, now)
+            }
             Leaving::Again(s) => (s.start, s.packet.len, Kind::Retransmit, s.written_at),
             Leaving::Empty => (self.next_start, Bytes::ZERO, Kind::Probe, now),
         };
@@ -184,6 +190,10 @@ impl Host for Native {
             log: &mut Discard,
         };
         self.cc.on_start(cx, &path);
+    }
+
+    fn on_write(&mut self, _now: Time, upto: u64) {
+        self.written = upto.max(self.next_start);
     }
 
     fn on_ack(&mut self, now: Time, arrived: &[Pn], _complete: u64) {
@@ -281,8 +291,9 @@ impl Host for Native {
         if self.probe_wanted {
             self.probe_wanted = false;
             let oldest = self.board.oldest().copied();
-            let what = oldest.map_or(Leaving::New, Leaving::Again);
-            self.probe = Some(self.transmit(now, what, out));
+            if let Some(oldest) = oldest {
+                self.probe = Some(self.transmit(now, Leaving::Again(oldest), out));
+            }
         }
         while self.started {
             let allowance = self.cc.allowance();
@@ -298,6 +309,10 @@ impl Host for Native {
                     return;
                 }
                 continue;
+            }
+            if self.resend.is_empty() && self.next_start == self.written {
+                self.limited.app = true;
+                return;
             }
             if room(&allowance, in_flight, Bytes::ZERO, self.mss) < self.mss {
                 let window_full = allowance.window.saturating_sub(in_flight) < allowance.quota;

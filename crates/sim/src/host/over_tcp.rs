@@ -42,6 +42,8 @@ pub(crate) struct OverTcpHost {
     rng: Rng,
     seed: u64,
     write_at: Option<Time>,
+    /// The program has the stream up to here.
+    supply: u64,
     /// The socket is full: the program waits until it is writable.
     full: bool,
     /// What `OverTcp` asked for, and when it will happen.
@@ -65,6 +67,7 @@ impl OverTcpHost {
             rng: Rng::new(seed ^ 0x7469_6d69_6e67),
             seed,
             write_at: None,
+            supply: 0,
             full: false,
             reading: None,
         }
@@ -79,9 +82,13 @@ impl OverTcpHost {
                 self.full = true;
                 break;
             }
+            let offered = CHUNK.min(Bytes::new(self.supply - self.tcp.written()));
+            if offered == Bytes::ZERO {
+                break;
+            }
             let room = over.room(
                 now,
-                CHUNK,
+                offered,
                 self.tcp.queued(),
                 self.tcp.unsent(),
                 &mut Discard,
@@ -91,7 +98,7 @@ impl OverTcpHost {
                 self.tcp.write(now, len);
                 over.wrote(now, len, &mut Discard);
             }
-            if room < CHUNK {
+            if room < offered {
                 break;
             }
         }
@@ -136,6 +143,10 @@ impl Host for OverTcpHost {
             let progress = self.tcp.progress();
             self.over = Some(OverTcp::new(cc, now, &progress, self.seed, &mut Discard));
         }
+    }
+
+    fn on_write(&mut self, now: Time, upto: u64) {
+        self.supply = upto.max(self.tcp.written());
         self.write_at = Some(now);
         self.on_wake(now);
     }

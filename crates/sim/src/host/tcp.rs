@@ -70,6 +70,11 @@ impl Tcp {
         }
     }
 
+    /// Written in all.
+    pub(super) fn written(&self) -> u64 {
+        self.written
+    }
+
     /// Written and not acknowledged (`SIOCOUTQ`).
     pub(super) fn queued(&self) -> Bytes {
         Bytes::new(self.written - self.complete)

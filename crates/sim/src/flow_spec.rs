@@ -1,0 +1,452 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Flows, as programs and as people describe them.
+use crate::{Source, TcpCc, Timing};
+use alcc_cc::{Controller, Registry, Spec, SpecError};
+use alcc_units::{Bytes, OptionDoc, Options, Rate, Span, Time};
+
+/// A flow: who decides, what it stands on, what it has to send, and which way it goes.
+pub struct FlowSpec {
+    /// The algorithm's name.
+    pub algorithm: String,
+    /// Its options as typed.
+    pub options: String,
+    /// Who decides what may leave: a controller that has not started; the run uses a copy. Nobody asks that of a constant rate.
+    pub controller: Box<dyn Controller>,
+    /// What carries it.
+    pub under: Under,
+    /// What the application has to send.
+    pub source: Source,
+    /// Round trip without queueing; `None`: that of its links. What is beyond theirs lies between the hosts and the links.
+    pub rtt: Option<Span>,
+    /// Which way the data go.
+    pub way: Way,
+    /// The links that it passes, first and last, counted from 1; `None`: all.
+    pub links: Option<(usize, usize)>,
+    /// When it begins.
+    pub start: Time,
+    /// When its application is gone: what is on its way is still repaired.
+    pub stop: Option<Time>,
+}
+
+/// What carries an algorithm's packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Under {
+    /// It sends packets itself.
+    Native,
+    /// It decides what is written to a simulated TCP connection.
+    Tcp {
+        /// What that connection's kernel runs.
+        cc: TcpCc,
+        /// How late things happen on its machine.
+        timing: Timing,
+    },
+    /// No algorithm: UDP packets at the rate of the source, whatever happens to them.
+    Udp {
+        /// IP bytes of a packet, headers included.
+        packet: Bytes,
+    },
+}
+
+/// The way that a flow's data go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Way {
+    /// Through the links from first to last.
+    #[default]
+    Down,
+    /// The other way.
+    Up,
+}
+
+/// What FLOW means, for help texts.
+pub const FLOW_HELP: &str = "\
+A FLOW is [N*]A[/PART]...[@START[-STOP]]: N flows (1 to 10000) of algorithm A with its options, such as 10*cubic/rtt=80ms@5s-30s.
+PARTs:
+  over=TCPCC          above a simulated TCP with this congestion control
+  rtt=80ms            round trip without queueing
+  dir=up              data go against the links' direction
+  links=2-3           it enters at link 2 of a chain and leaves after link 3; links=2: only that one
+  size=10MB           a transfer of so many bytes; the row has its fct_ms
+  app=2mbit           the application writes at this rate, every 20 ms or app=2mbit,every=100ms
+  on=1s,off=2s        the application has something to send for 1 s, nothing for 2 s, and so on
+  stagger=1s          each of the N starts that much after the one before
+As algorithm also udp:rate=5mbit[,bytes=1500][,on=1s,off=1s]: constant rate, whatever happens.";
+
+const UDP: &[OptionDoc] = &[
+    OptionDoc {
+        name: "rate",
+        default: "none",
+        help: "IP bytes per time; must be given",
+    },
+    OptionDoc {
+        name: "bytes",
+        default: "1500",
+        help: "IP bytes of a packet, 29 to 1500",
+    },
+    OptionDoc {
+        name: "on",
+        default: "always",
+        help: "sends for so long, then pauses for `off`",
+    },
+    OptionDoc {
+        name: "off",
+        default: "always",
+        help: "see `on`",
+    },
+];
+
+/// What is wrong with the description of a flow.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FlowError {
+    /// Something after a `/` or the `@` that is not known or has no meaning.
+    #[error("flow '{flow}': '{found}': {want}")]
+    Part {
+        /// The flow as typed.
+        flow: String,
+        /// What was found.
+        found: String,
+        /// What would be right.
+        want: String,
+    },
+    /// The number before the `*` is none.
+    #[error("flow '{flow}': '{found}' flows: write a number from 1 to 10000 before the '*'")]
+    Count {
+        /// The flow as typed.
+        flow: String,
+        /// What was found.
+        found: String,
+    },
+    /// The algorithm.
+    #[error("flow '{flow}': {source}")]
+    Algorithm {
+        /// The flow as typed.
+        flow: String,
+        /// What is wrong with it.
+        source: Box<SpecError>,
+    },
+}
+
+impl FlowSpec {
+    /// Reads [`FLOW_HELP`]'s FLOW, such as `2*verus:r=4/over=cubic@5s`: N equal flows.
+    ///
+    /// # Errors
+    /// [`FlowError`] with what would be right.
+    pub fn parse(text: &str, registry: &Registry, timing: Timing) -> Result<Vec<Self>, FlowError> {
+        let (count, rest) = match text.split_once('*') {
+            None => (1, text),
+            Some((number, rest)) => {
+                let count = number.parse().ok().filter(|n| (1..=10_000).contains(n));
+                let count = count.ok_or_else(|| FlowError::Count {
+                    flow: text.to_owned(),
+                    found: number.to_owned(),
+                })?;
+                (count, rest)
+            }
+        };
+        let (rest, times) = match rest.split_once('@') {
+            None => (rest, None),
+            Some((rest, times)) => (rest, Some(times)),
+        };
+        let algorithm = |source| FlowError::Algorithm {
+            flow: text.to_owned(),
+            source: Box::new(source),
+        };
+        let mut parts = rest.split('/');
+        let spec: Spec = parts
+            .next()
+            .unwrap_or_default()
+            .parse()
+            .map_err(algorithm)?;
+        let mut typed = Typed::default();
+        for part in parts {
+            typed.part(part).map_err(|want| FlowError::Part {
+                flow: text.to_owned(),
+                found: part.to_owned(),
+                want,
+            })?;
+        }
+        if let Some(times) = times {
+            typed.times(times).map_err(|want| FlowError::Part {
+                flow: text.to_owned(),
+                found: format!("@{times}"),
+                want,
+            })?;
+        }
+        let flow = |number: u64| {
+            let mut source = typed.source;
+            let (controller, under) = match typed.over {
+                _ if spec.name == "udp" => (idle(registry)?, udp(&spec, &mut source)?),
+                None => (registry.build(&spec)?, Under::Native),
+                Some(cc) => (registry.build(&spec)?, Under::Tcp { cc, timing }),
+            };
+            Ok(Self {
+                algorithm: spec.name.clone(),
+                options: spec.options_text(),
+                controller,
+                under,
+                source,
+                rtt: typed.rtt,
+                way: typed.way,
+                links: typed.links,
+                start: typed.start + typed.stagger * number,
+                stop: typed.stop,
+            })
+        };
+        (0..count)
+            .map(|number| flow(number).map_err(algorithm))
+            .collect()
+    }
+
+    /// What a reader calls it: `verus`, and `alcc-verus` above TCP.
+    pub fn scheme(&self) -> String {
+        match self.under {
+            Under::Native | Under::Udp { .. } => self.algorithm.clone(),
+            Under::Tcp { .. } => format!("alcc-{}", self.algorithm),
+        }
+    }
+}
+
+/// The controller of a flow that has none.
+fn idle(registry: &Registry) -> Result<Box<dyn Controller>, SpecError> {
+    registry.build(&Spec::named("fixed"))
+}
+
+/// The parts of a flow as typed.
+#[derive(Default)]
+struct Typed {
+    over: Option<TcpCc>,
+    source: Source,
+    rtt: Option<Span>,
+    way: Way,
+    links: Option<(usize, usize)>,
+    start: Time,
+    stop: Option<Time>,
+    stagger: Span,
+}
+
+const PARTS: &str =
+    "write over=, rtt=, dir=, links=, size=, app=, every=, on=, off= or stagger= after '/'";
+
+impl Typed {
+    /// One `/part`; the error is what would be right.
+    fn part(&mut self, part: &str) -> Result<(), String> {
+        let (key, value) = part.split_once('=').ok_or(PARTS)?;
+        match key {
+            "over" => {
+                self.over = Some(match value {
+                    "reno" => TcpCc::Reno,
+                    "cubic" => TcpCc::Cubic,
+                    _ => return Err("write over=reno or over=cubic".to_owned()),
+                });
+            }
+            "app" | "on" | "every" | "off" => {
+                for one in part.split(',') {
+                    self.source_part(one)?;
+                }
+            }
+            "rtt" => self.rtt = Some(positive(value)?),
+            "dir" => {
+                self.way = match value {
+                    "up" => Way::Up,
+                    "down" => Way::Down,
+                    _ => return Err("write dir=up or dir=down".to_owned()),
+                };
+            }
+            "links" => {
+                let (from, to) = value.split_once('-').unwrap_or((value, value));
+                let number = |n: &str| n.parse().ok().filter(|n| *n > 0);
+                let want = "write a number of a link, from 1, or two such as links=2-3";
+                let (from, to) = number(from).zip(number(to)).ok_or(want)?;
+                self.links = Some((from, to));
+            }
+            "size" => {
+                let size: Bytes = value
+                    .parse()
+                    .map_err(|e: alcc_units::UnitError| e.to_string())?;
+                if size == Bytes::ZERO {
+                    return Err("a transfer has 1 byte or more".to_owned());
+                }
+                self.source.size = Some(size);
+            }
+            "stagger" => self.stagger = span(value)?,
+            _ => return Err(PARTS.to_owned()),
+        }
+        Ok(())
+    }
+
+    fn source_part(&mut self, part: &str) -> Result<(), String> {
+        let want = "write app=2mbit, app=2mbit,every=100ms or on=1s,off=2s";
+        let (key, value) = part.split_once('=').ok_or(want)?;
+        let (on, off) = self.source.on_off.unwrap_or_default();
+        match key {
+            "app" => {
+                let rate: Rate = value
+                    .parse()
+                    .map_err(|e: alcc_units::UnitError| e.to_string())?;
+                if rate == Rate::ZERO {
+                    return Err("an application writes at 1 bit/s or more".to_owned());
+                }
+                self.source.rate = Some(rate);
+            }
+            "every" => self.source.every = positive(value)?,
+            "on" => self.source.on_off = Some((positive(value)?, off)),
+            "off" => self.source.on_off = Some((on, positive(value)?)),
+            _ => return Err(want.to_owned()),
+        }
+        Ok(())
+    }
+
+    /// `START[-STOP]`.
+    fn times(&mut self, times: &str) -> Result<(), String> {
+        let (start, stop) = match times.split_once('-') {
+            None => (times, None),
+            Some((start, stop)) => (start, Some(stop)),
+        };
+        self.start = Time::ZERO + span(start)?;
+        self.stop = match stop {
+            None => None,
+            Some(stop) => Some(Time::ZERO + span(stop)?),
+        };
+        match self.stop {
+            Some(stop) if stop <= self.start => Err("it must stop later than it starts".to_owned()),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn span(value: &str) -> Result<Span, String> {
+    value
+        .parse()
+        .map_err(|e: alcc_units::UnitError| e.to_string())
+}
+
+fn positive(value: &str) -> Result<Span, String> {
+    match span(value)? {
+        Span::ZERO => Err("it must be longer than 0".to_owned()),
+        span => Ok(span),
+    }
+}
+
+/// The sender of `udp:...`, whose options concern the source.
+fn udp(spec: &Spec, source: &mut Source) -> Result<Under, SpecError> {
+    let options = Options::new("algorithm", spec, UDP, &[])?;
+    let rate = options.text("rate").and_then(|text| text.parse().ok());
+    let rate = rate.filter(|rate| *rate > Rate::ZERO);
+    let rate =
+        rate.ok_or_else(|| options.wrong("rate", "a rate of 1bit or more, such as rate=5mbit"))?;
+    let packet = options.bytes("bytes", Bytes::new(1500), Bytes::new(29)..=Bytes::new(1500))?;
+    source.rate = Some(rate);
+    source.every = rate.time_for(packet);
+    let phase = |name| options.span(name, Span::ZERO, Span::from_nanos(1)..=Span::MAX);
+    let (on, off) = (phase("on")?, phase("off")?);
+    if on.is_zero() != off.is_zero() {
+        let missing = if on.is_zero() { "on" } else { "off" };
+        return Err(options.wrong(missing, "a length of time: on and off go together"));
+    }
+    if !on.is_zero() {
+        source.on_off = Some((on, off));
+    }
+    Ok(Under::Udp { packet })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Vec<FlowSpec>, String> {
+        FlowSpec::parse(text, &Registry::builtin(), Timing::default()).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn flows_as_people_type_them() {
+        let flows = parse("2*fixed:window=7/over=cubic").unwrap();
+        assert_eq!(flows.len(), 2);
+        assert_eq!(
+            (flows[1].scheme(), flows[1].options.as_str()),
+            ("alcc-fixed".to_owned(), "window=7")
+        );
+        assert!(matches!(
+            flows[0].under,
+            Under::Tcp {
+                cc: TcpCc::Cubic,
+                ..
+            }
+        ));
+        let plain = &parse("fixed").unwrap()[0];
+        assert_eq!(plain.under, Under::Native);
+        assert_eq!(
+            (plain.start, plain.stop, plain.rtt),
+            (Time::ZERO, None, None)
+        );
+        assert_eq!(plain.source, Source::default());
+    }
+
+    #[test]
+    fn every_part() {
+        let ms = Span::from_millis;
+        let flows = parse("3*fixed/rtt=80ms/dir=up/links=2-3/size=10MB/stagger=1s@2s-30s").unwrap();
+        assert_eq!(flows.len(), 3);
+        let last = &flows[2];
+        assert_eq!((last.rtt, last.way), (Some(ms(80)), Way::Up));
+        assert_eq!(last.links, Some((2, 3)));
+        assert_eq!(last.source.size, Some(Bytes::new(10_000_000)));
+        assert_eq!(last.start, Time::from_millis(4_000));
+        assert_eq!(last.stop, Some(Time::from_millis(30_000)));
+        let app = &parse("fixed/app=2mbit,every=100ms/on=1s,off=2s/links=4").unwrap()[0];
+        assert_eq!(
+            app.source,
+            Source {
+                size: None,
+                rate: Some(Rate::mbps(2)),
+                every: ms(100),
+                on_off: Some((ms(1000), ms(2000))),
+            }
+        );
+        assert_eq!(app.links, Some((4, 4)));
+        let udp = &parse("udp:rate=5mbit,on=1s,off=3s,bytes=500").unwrap()[0];
+        assert_eq!(
+            udp.under,
+            Under::Udp {
+                packet: Bytes::new(500)
+            }
+        );
+        assert_eq!(udp.source.rate, Some(Rate::mbps(5)));
+        assert_eq!(udp.source.on_off, Some((ms(1000), ms(3000))));
+    }
+
+    #[test]
+    fn mistakes_are_named_with_what_would_be_right() {
+        let error = |text| parse(text).err().unwrap();
+        assert_eq!(
+            error("fixed/over=vegas2"),
+            "flow 'fixed/over=vegas2': 'over=vegas2': write over=reno or over=cubic"
+        );
+        assert_eq!(
+            error("0*fixed"),
+            "flow '0*fixed': '0' flows: write a number from 1 to 10000 before the '*'"
+        );
+        assert!(
+            error("fixd").starts_with("flow 'fixd': no algorithm 'fixd' (did you mean fixed?)")
+        );
+        for (text, part) in [
+            ("fixed/rtt=80", "write a number and ns, us, ms, s or min"),
+            ("fixed/rtt=0ms", "longer than 0"),
+            ("fixed/dir=left", "dir=up or dir=down"),
+            ("fixed/links=0", "from 1"),
+            ("fixed/size=0", "1 byte or more"),
+            ("fixed/app=0mbit", "1 bit/s or more"),
+            ("fixed/on=1s,of=2s", "on=1s,off=2s"),
+            ("fixed/speed=3", "write over=, rtt="),
+            ("fixed@5", "'@5'"),
+            ("fixed@5s-5s", "stop later than it starts"),
+            ("udp", "rate=5mbit"),
+            ("udp:rate=0bit", "rate=5mbit"),
+            ("udp:rate=1mbit,on=1s", "on and off go together"),
+            ("10001*fixed", "1 to 10000"),
+        ] {
+            let error = error(text);
+            assert!(error.contains(part), "{text}: {error}");
+            assert!(!error.contains('\n'));
+        }
+    }
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Durations in bounded memory: exact while they are few, then to a 512th of their length.
+use alcc_units::Span;
+
+/// So many are kept as they are. More go into a histogram, whose memory does not grow with time.
+const FEW: usize = 2048;
+/// Values below this many microseconds are exact.
+const EXACT: u32 = 1024;
+/// Buckets for each doubling beyond.
+const STEPS: u32 = EXACT / 2;
+/// Buckets are made in pages, where durations are found.
+const PAGE: usize = 64;
+const PAGES: usize = (EXACT + 22 * STEPS) as usize / PAGE;
+
+/// Durations of which mean, median and 95th percentile are wanted. Kept in microseconds, at most 71 minutes each.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Durations {
+    few: Vec<u32>,
+    many: Option<Box<Histogram>>,
+    count: u64,
+    sum_ns: u128,
+}
+
+/// Mean, median and 95th percentile (nearest rank) of durations.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Summary {
+    /// Arithmetic mean, exact.
+    pub mean: Span,
+    /// Median: to a microsecond of up to 2048 durations, beyond to 0.1 %.
+    pub median: Span,
+    /// 95th percentile, as exact as the median.
+    pub p95: Span,
+    /// How many there were. With none the others are zero.
+    pub count: u64,
+}
+
+impl Durations {
+    pub(crate) fn add(&mut self, span: Span) {
+        self.count += 1;
+        self.sum_ns += u128::from(span.as_nanos());
+        let micros = u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
+        if let Some(many) = &mut self.many {
+            many.add(micros);
+        } else if self.few.len() < FEW {
+            self.few.push(micros);
+        } else {
+            let mut many = Box::new(Histogram::new());
+            self.few.iter().for_each(|v| many.add(*v));
+            many.add(micros);
+            self.few = Vec::new();
+            self.many = Some(many);
+        }
+    }
+
+    pub(crate) fn summary(&mut self) -> Summary {
+        if self.count == 0 {
+            return Summary::default();
+        }
+        let mean = self.sum_ns / u128::from(self.count);
+        let mean = Span::from_nanos(u64::try_from(mean).unwrap_or(u64::MAX));
+        let (median, p95) = (self.rank(50), self.rank(95));
+        Summary {
+            mean,
+            median,
+            p95,
+            count: self.count,
+        }
+    }
+
+    /// The smallest duration that this share of them does not exceed.
+    fn rank(&mut self, percent: u64) -> Span {
+        let rank = (self.count * percent).div_ceil(100).max(1) - 1;
+        let micros = match &self.many {
+            Some(many) => many.value_at(rank),
+            None => *self.few.select_nth_unstable(rank as usize).1,
+        };
+        Span::from_micros(u64::from(micros))
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Histogram {
+    /// Where the page is in `counts`, from 1; 0: not made.
+    places: [u16; PAGES],
+    counts: Vec<u32>,
+}
+
+impl Histogram {
+    const fn new() -> Self {
+        Self {
+            places: [0; PAGES],
+            counts: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, value: u32) {
+        let bucket = bucket(value);
+        let place = &mut self.places[bucket / PAGE];
+        if *place == 0 {
+            self.counts.resize(self.counts.len() + PAGE, 0);
+            *place = (self.counts.len() / PAGE) as u16;
+        }
+        let count = &mut self.counts[(usize::from(*place) - 1) * PAGE + bucket % PAGE];
+        *count = count.saturating_add(1);
+    }
+
+    fn value_at(&self, rank: u64) -> u32 {
+        let mut before = 0;
+        for (page, place) in self.places.iter().enumerate().filter(|(_, p)| **p > 0) {
+            for i in 0..PAGE {
+                before += u64::from(self.counts[(usize::from(*place) - 1) * PAGE + i]);
+                if before > rank {
+                    return middle((page * PAGE + i) as u32);
+                }
+            }
+        }
+        0
+    }
+}
+
+fn bucket(value: u32) -> usize {
+    if value < EXACT {
+        return value as usize;
+    }
+    let doublings = value.ilog2() - EXACT.ilog2();
+    let within = (value >> (doublings + 1)) - STEPS;
+    (EXACT + doublings * STEPS + within) as usize
+}
+
+/// The value in the middle of a bucket.
+fn middle(bucket: u32) -> u32 {
+    let Some(beyond) = bucket.checked_sub(EXACT) else {
+        return bucket;
+    };
+    let (doublings, within) = (beyond / STEPS, beyond % STEPS);
+    ((STEPS + within) << (doublings + 1)) + (1 << doublings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_of_a_hundred() {
+        let mut durations = Durations::default();
+        (1..=100)
+            .rev()
+            .for_each(|ms| durations.add(Span::from_millis(ms)));
+        let summary = durations.summary();
+        assert_eq!(summary.mean, Span::from_micros(50_500));
+        assert_eq!(summary.median, Span::from_millis(50));
+        assert_eq!(summary.p95, Span::from_millis(95));
+        assert_eq!(Durations::default().summary(), Summary::default());
+    }
+
+    #[test]
+    fn a_bucket_holds_its_middle_and_is_a_512th_wide_at_most() {
+        for value in [0, 1, 1023, 1024, 1025, 2047, 2048, 5000, 1 << 20, u32::MAX] {
+            let middle = middle(bucket(value) as u32);
+            assert_eq!(bucket(middle), bucket(value), "{value}");
+            assert!(
+                middle.abs_diff(value) <= value / 1024 + 1,
+                "{value} {middle}"
+            );
+        }
+        assert_eq!(bucket(u32::MAX), PAGES * PAGE - 1);
+    }
+
+    #[test]
+    fn many_are_as_few_to_a_thousandth() {
+        let mut durations = Durations::default();
+        (1..=100_000).for_each(|us| durations.add(Span::from_micros(us)));
+        let summary = durations.summary();
+        assert_eq!(summary.mean, Span::from_nanos(50_000_500));
+        for (got, want) in [(summary.median, 50_000), (summary.p95, 95_000)] {
+            assert!(got.as_micros().abs_diff(want) <= want / 1000, "{got}");
+        }
+        assert_eq!(summary.count, 100_000);
+    }
+}

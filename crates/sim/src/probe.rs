@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! To watch a run while it goes: packet by packet for captures, flow by flow for logs.
+use crate::Way;
+use alcc_units::{Bytes, Time};
+
+/// Watches a run. Every method has an empty body: say only what you want to know. `()` watches nothing and costs nothing.
+pub trait Probe {
+    /// Something happened to a packet.
+    fn packet(&mut self, _event: &PacketEvent) {}
+
+    /// A flow's sender has just dealt with an acknowledgement or a timer, and has sent what it wanted to send.
+    fn flow(&mut self, _state: &FlowState<'_>) {}
+
+    /// Now and then: simulated time has come to `now` and will end at `end`, as far as is known. False ends the run with
+    /// [`SimError::Stopped`](crate::SimError::Stopped).
+    fn progress(&mut self, _now: Time, _end: Time) -> bool {
+        true
+    }
+}
+
+impl Probe for () {}
+
+impl<P: Probe + ?Sized> Probe for &mut P {
+    fn packet(&mut self, event: &PacketEvent) {
+        (**self).packet(event);
+    }
+
+    fn flow(&mut self, state: &FlowState<'_>) {
+        (**self).flow(state);
+    }
+
+    fn progress(&mut self, now: Time, end: Time) -> bool {
+        (**self).progress(now, end)
+    }
+}
+
+/// Something happened to a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PacketEvent {
+    /// When.
+    pub at: Time,
+    /// Number of its flow in the scenario, from 0.
+    pub flow: usize,
+    /// Where and what.
+    pub what: PacketStep,
+    /// Its length in IP bytes.
+    pub len: Bytes,
+    /// What is in it.
+    pub content: PacketContent,
+}
+
+/// A step on a packet's way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PacketStep {
+    /// Its host sent it.
+    Sent,
+    /// It reached the queue of a link.
+    Arrived(LinkWay),
+    /// Its last byte left that link's bottleneck.
+    Departed(LinkWay),
+    /// It was lost there.
+    Dropped(LinkWay, alcc_link::DropReason),
+    /// The other host has it.
+    Received,
+}
+
+/// One direction of a link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LinkWay {
+    /// Number of the link in the scenario, from 0.
+    pub link: usize,
+    /// The direction.
+    pub way: Way,
+}
+
+/// What a packet carries. Positions are those of the byte stream, from 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PacketContent {
+    /// Payload.
+    Data {
+        /// Number of the transmission; a segment that is sent again has a new one.
+        pn: u64,
+        /// Where it begins in the stream.
+        start: u64,
+        /// Bytes of payload.
+        len: u64,
+        /// No TCP: a datagram of a constant-rate sender.
+        udp: bool,
+    },
+    /// An acknowledgement.
+    Ack {
+        /// The stream is complete up to here.
+        complete: u64,
+    },
+    /// What the receiver half of an algorithm says to its sender.
+    Report,
+}
+
+/// Takes a value by name.
+pub type PutGauge<'a> = &'a mut dyn FnMut(&'static str, f64);
+
+/// A sender at one moment.
+pub struct FlowState<'a> {
+    /// Now.
+    pub at: Time,
+    /// Number of the flow in the scenario, from 0.
+    pub flow: usize,
+    /// Payload under way.
+    pub in_flight: Bytes,
+    /// The simulated kernel's window, in segments.
+    pub kernel_cwnd: Option<f64>,
+    /// Asks for the algorithm's internal values.
+    pub gauges: &'a dyn Fn(PutGauge<'_>),
+}
