@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What is believed of the link's rate: a distribution over the model's bins.
+use super::model::{BINS, HORIZON, Model, dot, most, rate};
+use libm::exp;
+
+/// Less than this is nothing: such small numbers would only make the processor slow.
+const NOTHING: f64 = 1e-100;
+
+#[derive(Clone)]
+pub(super) struct Belief {
+    model: &'static Model,
+    p: [f64; BINS],
+    /// Scratch.
+    next: [f64; BINS],
+    /// The last answers: where the next search begins.
+    last: [u32; HORIZON],
+}
+
+impl Belief {
+    pub(super) fn new(model: &'static Model) -> Self {
+        Self {
+            model,
+            p: [1.0 / BINS as f64; BINS],
+            next: [0.0; BINS],
+            last: [0; HORIZON],
+        }
+    }
+
+    /// All rates alike.
+    pub(super) fn reset(&mut self) {
+        self.p = [1.0 / BINS as f64; BINS];
+    }
+
+    #[cfg(test)]
+    pub(super) fn certain(model: &'static Model, bin: usize) -> Self {
+        let mut belief = Self::new(model);
+        belief.p = [0.0; BINS];
+        belief.p[bin] = 1.0;
+        belief
+    }
+
+    #[cfg(test)]
+    pub(super) fn p(&self) -> &[f64; BINS] {
+        &self.p
+    }
+
+    /// A tick passes.
+    pub(super) fn evolve(&mut self) {
+        self.model.evolve(&self.p, &mut self.next);
+        std::mem::swap(&mut self.p, &mut self.next);
+        self.normalise();
+    }
+
+    /// In that tick `count` packets arrived.
+    pub(super) fn observe(&mut self, count: f64) {
+        let mut most = f64::NEG_INFINITY;
+        for (i, (w, p)) in self.next.iter_mut().zip(&self.p).enumerate() {
+            *w = self.model.log_likelihood(count, i);
+            if *p > 0.0 {
+                most = most.max(*w);
+            }
+        }
+        for (p, w) in self.p.iter_mut().zip(&self.next) {
+            if *p > 0.0 {
+                *p *= exp(w - most);
+            }
+        }
+        self.normalise();
+    }
+
+    fn normalise(&mut self) {
+        let total = dot(&self.p, &[1.0; BINS]);
+        if !(NOTHING..f64::MAX).contains(&total) {
+            self.reset();
+            return;
+        }
+        for p in &mut self.p {
+            *p /= total;
+            if *p < NOTHING {
+                *p = 0.0;
+            }
+        }
+    }
+
+    /// A count stands for twice as much from now on.
+    pub(super) fn fold(&mut self) {
+        for i in 0..BINS {
+            let pair = |j: usize| self.p.get(j).copied().unwrap_or(0.0);
+            self.p[i] = pair(2 * i) + pair(2 * i + 1);
+        }
+        self.normalise();
+    }
+
+    /// A count stands for half as much from now on.
+    pub(super) fn spread(&mut self) {
+        for i in (1..BINS).rev() {
+            self.p[i] = if i == 1 { 0.0 } else { self.p[i / 2] / 2.0 };
+        }
+        self.normalise();
+    }
+
+    /// Packets per second.
+    pub(super) fn mean(&self) -> f64 {
+        self.p.iter().enumerate().map(|(i, p)| p * rate(i)).sum()
+    }
+
+    /// Of the `n` fastest bins.
+    pub(super) fn top(&self, n: usize) -> f64 {
+        self.p[BINS - n..].iter().sum()
+    }
+
+    /// For 1 to 8 ticks from now the packets that arrive at least, but with probability `quantile`.
+    pub(super) fn forecast(&mut self, quantile: f64) -> [u32; HORIZON] {
+        let mut floor = 0;
+        for h in 0..HORIZON {
+            let k = self.search(h, quantile, floor, self.last[h] as usize);
+            floor = k.min(most(h));
+            self.last[h] = k as u32;
+        }
+        self.last
+    }
+
+    /// The smallest count from `floor` on whose distribution function reaches the quantile: from a guess outwards.
+    fn search(&self, h: usize, quantile: f64, floor: usize, guess: usize) -> usize {
+        let reaches = |k: usize| dot(&self.p, self.model.at_most(h, k)) >= quantile;
+        let end = most(h);
+        // Below `low` it does not reach, at `high` it does; `high` may stand for "never".
+        let never = end + 2;
+        let (mut low, mut high) = (floor, never);
+        let mut k = guess.clamp(floor, end);
+        let mut step = 1;
+        if reaches(k) {
+            high = k;
+            while high > low {
+                k = high.saturating_sub(step).max(low);
+                if !reaches(k) {
+                    low = k + 1;
+                    break;
+                }
+                high = k;
+                step *= 2;
+            }
+        } else {
+            low = k + 1;
+            while low <= end {
+                k = (low + step - 1).min(end);
+                if reaches(k) {
+                    high = k;
+                    break;
+                }
+                low = k + 1;
+                step *= 2;
+            }
+        }
+        if low > end {
+            return high;
+        }
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if reaches(middle) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        high
+    }
+}

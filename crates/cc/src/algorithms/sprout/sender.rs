@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The sender half: turns a forecast into bytes that may leave now.
+use super::model::HORIZON;
+use super::receiver::{Half, TICK};
+use super::settings::Settings;
+use super::wire::{Forecast, HEADER, Mark};
+use crate::parts::{FASTEST, SLOWEST};
+use crate::{
+    AckBatch, Allowance, Controller, Cx, Header, Needs, Path, Receiver, Sending, Sent, Tag,
+};
+use alcc_units::{Bytes, Rate, Span, Time};
+
+/// Before the first report: the forecast of a link of which nothing is known for a second (the program's clocks start so).
+const BLIND: [u32; HORIZON] = [2, 4, 7, 9, 12, 15, 17, 20];
+/// What left longer ago than this and was overtaken is lost.
+const REORDERING: u64 = 10;
+/// Per packet, as the program reckons.
+const PROGRAM_HEADER: u64 = 50;
+/// An application with nothing to send: so long may it be silent without the receiver half making anything of it, ms.
+const IDLE: u16 = 1000;
+const LARGEST: f64 = (1u64 << 40) as f64;
+
+#[derive(Clone)]
+pub(super) struct Sprout {
+    settings: Settings,
+    mss: Bytes,
+    forecast: Forecast,
+    /// When it came; none before the first.
+    at: Option<Time>,
+    /// Ticks since then.
+    current: usize,
+    /// Bytes under way or waiting, as far as known.
+    queue: f64,
+    /// Bytes sent, as the sequence counts.
+    sequence: u64,
+    /// The sequence at the beginning of each of the last milliseconds.
+    recent: [(u64, u64); REORDERING as usize + 1],
+    sent_at: Time,
+    last: Sent,
+    rtt_min: Span,
+    rate: Rate,
+    started: bool,
+    ping: bool,
+}
+
+impl Sprout {
+    pub(super) fn new(settings: Settings) -> Self {
+        let mss = Bytes::new(1440);
+        Self {
+            settings,
+            mss,
+            forecast: Forecast {
+                received_or_lost: 0,
+                tick: 0,
+                unit: mss.get() as u32,
+                counts: BLIND,
+            },
+            at: None,
+            current: 0,
+            queue: 0.0,
+            sequence: 0,
+            recent: [(0, 0); REORDERING as usize + 1],
+            sent_at: Time::ZERO,
+            last: Sent {
+                pn: 0,
+                len: Bytes::ZERO,
+                in_flight_before: Bytes::ZERO,
+                kind: crate::Kind::New,
+                app_limited: false,
+            },
+            rtt_min: Span::ZERO,
+            rate: SLOWEST,
+            started: false,
+            ping: false,
+        }
+    }
+
+    /// The forecast for `ticks` from its making, in bytes; between ticks in proportion, beyond its end as it went on last.
+    fn bytes_within(&self, ticks: f64) -> f64 {
+        let count = |i: usize| f64::from(self.forecast.counts[i]);
+        let last = (HORIZON - 1) as f64;
+        let packets = if ticks >= last {
+            count(HORIZON - 1) + (ticks - last) * (count(HORIZON - 1) - count(HORIZON - 5)) / 4.0
+        } else {
+            let i = ticks as usize;
+            count(i) + (ticks - i as f64) * (count(i + 1) - count(i))
+        };
+        packets * f64::from(self.forecast.unit)
+    }
+
+    fn lookahead(&self) -> f64 {
+        let rtt = if self.settings.beyond_rtt {
+            self.rtt_min.as_secs_f64() / super::model::TICK
+        } else {
+            0.0
+        };
+        self.settings.lookahead + rtt
+    }
+
+    /// Bytes that may leave now, not yet rounded.
+    fn window(&self) -> f64 {
+        let now = self.current as f64;
+        let mut end = now + self.lookahead();
+        if !self.settings.beyond_rtt {
+            end = end.min((HORIZON - 1) as f64);
+        }
+        let through = self.bytes_within(end) - self.bytes_within(now);
+        (through - self.queue).clamp(0.0, LARGEST)
+    }
+
+    /// Whole packets, to the nearest.
+    fn quota(&self) -> Bytes {
+        let mss = self.mss.get();
+        Bytes::new((self.window() / mss as f64 + 0.5) as u64 * mss)
+    }
+
+    fn tick_at(&self) -> Option<Time> {
+        let at = self.at? + TICK * (self.current as u64 + 1);
+        (self.current < HORIZON - 1).then_some(at)
+    }
+
+    fn heartbeat_at(&self) -> Time {
+        self.sent_at + self.settings.heartbeat
+    }
+
+    /// A tick of the forecast is over: so much has left the queue.
+    fn decay(&mut self) {
+        let now = self.bytes_within(self.current as f64);
+        let gone = match self.current {
+            0 => now,
+            _ if self.settings.program => now,
+            i => now - self.bytes_within((i - 1) as f64),
+        };
+        self.queue = (self.queue - gone).max(0.0);
+        self.current += 1;
+    }
+
+    /// The rate at which what may leave now leaves within a tick.
+    fn pace(&mut self) {
+        self.rate = Rate::of(self.quota(), TICK).clamp(SLOWEST, FASTEST);
+    }
+
+    fn throwaway(&self, now: Time) -> u32 {
+        let ms = now.as_nanos() / 1_000_000;
+        let recent = self.recent.iter().filter(|(at, _)| at + REORDERING >= ms);
+        let oldest = recent.map(|(_, sequence)| *sequence).min();
+        let span = self
+            .sequence
+            .saturating_sub(oldest.unwrap_or(self.sequence));
+        let most = if self.settings.program {
+            65_535
+        } else {
+            u32::MAX
+        };
+        u32::try_from(span).unwrap_or(most).min(most)
+    }
+}
+
+impl Controller for Sprout {
+    fn needs(&self) -> Needs {
+        Needs {
+            paced: self.settings.paced,
+            header: HEADER as u8,
+            receiver: true,
+            ..Needs::default()
+        }
+    }
+
+    fn on_start(&mut self, cx: &mut Cx<'_>, path: &Path) {
+        self.mss = path.mss.max(Bytes::new(1));
+        self.forecast.unit = u32::try_from(self.mss.get())
+            .unwrap_or(u32::MAX)
+            .min(1 << 14);
+        self.rtt_min = path.rtt_hint.unwrap_or_default();
+        self.sent_at = cx.now;
+        self.started = true;
+        self.pace();
+    }
+
+    fn on_path_change(&mut self, _cx: &mut Cx<'_>, path: &Path) {
+        self.mss = path.mss.max(Bytes::new(1));
+        self.rtt_min = path.rtt_hint.unwrap_or(self.rtt_min);
+        self.pace();
+    }
+
+    fn on_sent(&mut self, cx: &mut Cx<'_>, sent: &Sent) -> Tag {
+        let ms = cx.now.as_nanos() / 1_000_000;
+        let place = &mut self.recent[(ms % (REORDERING + 1)) as usize];
+        if place.0 != ms {
+            *place = (ms, self.sequence);
+        }
+        let extra = if self.settings.program {
+            PROGRAM_HEADER
+        } else {
+            0
+        };
+        let len = sent.len.get().saturating_add(extra);
+        self.queue = (self.queue + len as f64).min(LARGEST);
+        self.sent_at = cx.now;
+        self.last = *sent;
+        self.sequence = self.sequence.saturating_add(len);
+        self.ping = false;
+        Tag::default()
+    }
+
+    fn header(&mut self, cx: &mut Cx<'_>, sending: &Sending) -> Header {
+        // The sequence has already moved past this packet.
+        let extra = if self.settings.program {
+            PROGRAM_HEADER
+        } else {
+            0
+        };
+        let len = self.last.len.get().saturating_add(extra);
+        let flight_goes_on = sending.more || self.settings.paced && self.quota() >= self.mss;
+        let time_to_next = match (self.last.app_limited, flight_goes_on) {
+            (true, _) if !self.settings.program => IDLE,
+            (_, true) => 0,
+            _ => (self.settings.heartbeat.as_nanos() / 1_000_000) as u16,
+        };
+        Mark {
+            sequence: self.sequence.wrapping_sub(len) as u32,
+            throwaway: u32::try_from(u64::from(self.throwaway(cx.now)).saturating_sub(len))
+                .unwrap_or(0),
+            time_to_next,
+        }
+        .encode()
+    }
+
+    fn receiver(&self) -> Option<Box<dyn Receiver>> {
+        Some(Box::new(Half::new(self.settings, self.mss)))
+    }
+
+    fn on_ack(&mut self, _cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
+        self.rtt_min = ack.rtt.min;
+    }
+
+    fn on_feedback(&mut self, cx: &mut Cx<'_>, report: &[u8]) {
+        let Some(forecast) = Forecast::decode(report) else {
+            return;
+        };
+        // What was overtaken on the way is of no use.
+        let newer = forecast.tick.wrapping_sub(self.forecast.tick) as i32 > 0;
+        if self.at.is_some() && !newer {
+            return;
+        }
+        self.forecast = forecast;
+        self.at = Some(cx.now);
+        self.current = 0;
+        self.queue = self.sequence.saturating_sub(forecast.received_or_lost) as f64;
+        self.pace();
+    }
+
+    fn on_timer(&mut self, cx: &mut Cx<'_>) {
+        while self.tick_at().is_some_and(|at| at <= cx.now) {
+            self.decay();
+            self.pace();
+        }
+        if self.heartbeat_at() <= cx.now {
+            self.ping = true;
+            // Whether or not the host can send it now.
+            self.sent_at = cx.now;
+        }
+    }
+
+    fn allowance(&self) -> Allowance {
+        Allowance {
+            quota: self.quota(),
+            rate: self.settings.paced.then_some(self.rate),
+            burst: self.mss * 2,
+            ping: self.ping,
+            ..Allowance::UNLIMITED
+        }
+    }
+
+    fn next_timer(&self) -> Option<Time> {
+        let heartbeat = self.started.then(|| self.heartbeat_at());
+        self.tick_at().into_iter().chain(heartbeat).min()
+    }
+
+    fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
+        put("queue", self.queue / self.mss.get() as f64);
+        put("window", self.window() / self.mss.get() as f64);
+        let counts = &self.forecast.counts;
+        put("unit", f64::from(self.forecast.unit));
+        put("forecast_20ms", f64::from(counts[0]));
+        put("forecast_160ms", f64::from(counts[HORIZON - 1]));
+    }
+
+    fn clone_box(&self) -> Box<dyn Controller> {
+        Box::new(self.clone())
+    }
+}

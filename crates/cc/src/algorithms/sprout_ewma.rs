@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Sprout-EWMA (the same paper, section 5.3): Sprout with a moving mean of what arrives per tick, weight 1/8, in place of the Bayesian filter.
+//! No caution, no outages, no fastest rate; sender, feedback and profiles are those of Sprout.
+//!
+//! **Known weakness**: as Sprout's, but it overshoots where Sprout is cautious.
+use super::sprout::{PROFILES, build_ewma};
+use crate::{Algorithm, OptionDoc};
+
+pub(crate) const ALGORITHM: Algorithm = Algorithm {
+    name: "sprout-ewma",
+    summary: "Sprout-EWMA: sends what arrives in 100 ms at the recent mean rate",
+    profiles: PROFILES,
+    options: &[OptionDoc {
+        name: "delay",
+        default: "100ms",
+        help: "what is sent should be through within this time, 20ms to 1s",
+    }],
+    build: build_ewma,
+};
