@@ -46,12 +46,12 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
 };
 
 fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
-    let settings = Settings::read("sprout", Inference::Filter, options)?;
+    let settings = Settings::read(Inference::Filter, options)?;
     Ok(Box::new(sender::Sprout::new(settings)))
 }
 
 /// Sprout-EWMA.
 pub(super) fn build_ewma(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
-    let settings = Settings::read("sprout-ewma", |_| Inference::Mean, options)?;
+    let settings = Settings::read(|_| Inference::Mean, options)?;
     Ok(Box::new(sender::Sprout::new(settings)))
 }

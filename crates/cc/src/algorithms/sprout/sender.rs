@@ -38,6 +38,8 @@ pub(super) struct Sprout {
     sent_at: Time,
     last: Sent,
     rtt_min: Span,
+    /// Bytes that may leave, and how fast.
+    quota: Bytes,
     rate: Rate,
     started: bool,
     ping: bool,
@@ -69,6 +71,7 @@ impl Sprout {
                 app_limited: false,
             },
             rtt_min: Span::ZERO,
+            quota: Bytes::ZERO,
             rate: SLOWEST,
             started: false,
             ping: false,
@@ -105,13 +108,7 @@ impl Sprout {
             end = end.min((HORIZON - 1) as f64);
         }
         let through = self.bytes_within(end) - self.bytes_within(now);
-        (through - self.queue).clamp(0.0, LARGEST)
-    }
-
-    /// Whole packets, to the nearest.
-    fn quota(&self) -> Bytes {
-        let mss = self.mss.get();
-        Bytes::new((self.window() / mss as f64 + 0.5) as u64 * mss)
+        (through.min(LARGEST) - self.queue).max(0.0)
     }
 
     fn tick_at(&self) -> Option<Time> {
@@ -135,9 +132,12 @@ impl Sprout {
         self.current += 1;
     }
 
-    /// The rate at which what may leave now leaves within a tick.
-    fn pace(&mut self) {
-        self.rate = Rate::of(self.quota(), TICK).clamp(SLOWEST, FASTEST);
+    /// What may leave from now on, in whole packets, to the nearest; paced, within a tick.
+    fn release(&mut self) {
+        let mss = self.mss.get();
+        self.quota = Bytes::new((self.window() / mss as f64 + 0.5) as u64 * mss);
+        // A packet more: what leaves without quota (a heartbeat) must not hold up what may leave with it.
+        self.rate = Rate::of(self.quota + self.mss, TICK).clamp(SLOWEST, FASTEST);
     }
 
     fn throwaway(&self, now: Time) -> u32 {
@@ -174,13 +174,13 @@ impl Controller for Sprout {
         self.rtt_min = path.rtt_hint.unwrap_or_default();
         self.sent_at = cx.now;
         self.started = true;
-        self.pace();
+        self.release();
     }
 
     fn on_path_change(&mut self, _cx: &mut Cx<'_>, path: &Path) {
         self.mss = path.mss.max(Bytes::new(1));
         self.rtt_min = path.rtt_hint.unwrap_or(self.rtt_min);
-        self.pace();
+        self.release();
     }
 
     fn on_sent(&mut self, cx: &mut Cx<'_>, sent: &Sent) -> Tag {
@@ -196,6 +196,7 @@ impl Controller for Sprout {
         };
         let len = sent.len.get().saturating_add(extra);
         self.queue = (self.queue + len as f64).min(LARGEST);
+        self.quota = self.quota.saturating_sub(sent.len);
         self.sent_at = cx.now;
         self.last = *sent;
         self.sequence = self.sequence.saturating_add(len);
@@ -211,7 +212,7 @@ impl Controller for Sprout {
             0
         };
         let len = self.last.len.get().saturating_add(extra);
-        let flight_goes_on = sending.more || self.settings.paced && self.quota() >= self.mss;
+        let flight_goes_on = sending.more || self.settings.paced && self.quota >= self.mss;
         let time_to_next = match (self.last.app_limited, flight_goes_on) {
             (true, _) if !self.settings.program => IDLE,
             (_, true) => 0,
@@ -247,13 +248,13 @@ impl Controller for Sprout {
         self.at = Some(cx.now);
         self.current = 0;
         self.queue = self.sequence.saturating_sub(forecast.received_or_lost) as f64;
-        self.pace();
+        self.release();
     }
 
     fn on_timer(&mut self, cx: &mut Cx<'_>) {
         while self.tick_at().is_some_and(|at| at <= cx.now) {
             self.decay();
-            self.pace();
+            self.release();
         }
         if self.heartbeat_at() <= cx.now {
             self.ping = true;
@@ -264,7 +265,7 @@ impl Controller for Sprout {
 
     fn allowance(&self) -> Allowance {
         Allowance {
-            quota: self.quota(),
+            quota: self.quota,
             rate: self.settings.paced.then_some(self.rate),
             burst: self.mss * 2,
             ping: self.ping,

@@ -39,7 +39,6 @@ pub(super) enum Counting {
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Settings {
-    pub(super) name: &'static str,
     pub(super) inference: Inference,
     pub(super) counting: Counting,
     pub(super) quantile: f64,
@@ -59,7 +58,6 @@ pub(super) struct Settings {
 
 impl Settings {
     pub(super) fn read(
-        name: &'static str,
         inference: fn(Phi) -> Inference,
         options: &Options<'_>,
     ) -> Result<Self, SpecError> {
@@ -70,10 +68,13 @@ impl Settings {
             _ => (false, true),
         };
         let delay = options.span("delay", ms(100), ms(20)..=ms(1000))?;
-        let confidence = options.real("confidence", 95.0, 5.0..=99.0)?;
+        let inference = inference(if original { Phi::Table } else { Phi::Exact });
+        let confidence = match inference {
+            Inference::Filter(_) => options.real("confidence", 95.0, 5.0..=99.0)?,
+            Inference::Mean => 50.0,
+        };
         Ok(Self {
-            name,
-            inference: inference(if original { Phi::Table } else { Phi::Exact }),
+            inference,
             counting: if original {
                 Counting::Program
             } else {
