@@ -24,4 +24,5 @@ algorithms! {
     ledbat,
     sprout,
     sprout_ewma,
+    vivace,
 }
