@@ -44,7 +44,7 @@ fuzz: ## Fuzz every parser and the algorithms (SECONDS=30 each, TARGETS="units t
 bench: build ## Speed of the pure crates and the cost of the runtime (docs/benchmarks.md)
 	@$(WITH_DEPS) $(CARGO) bench --locked --workspace
 
-compare: build ## Five recorded traces, every scheme, in the emulator (ALCC_TRACES=DIR, ARGS="--schemes cubic,verus")
+compare: build ## Five recorded traces, every scheme, in the emulator (ALCC_TRACES=DIR, ARGS="--schemes cubic,alcc-verus --runs 1")
 	@$(WITH_DEPS) $(ALCC) compare --emu --traces "$${ALCC_TRACES:?set ALCC_TRACES to the folder of the recorded traces, see docs/traces.md}" $(ARGS)
 
 soak: ## The long tests, an hour: torture, 10,000 connections, resets, every case many times; the result goes to docs/soak.md

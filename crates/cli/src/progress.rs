@@ -4,9 +4,16 @@ use crate::failure::Failure;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
-/// A bar from 0 to 1 that says what is being done. Without a terminal indicatif draws nothing.
-pub(crate) struct Bar(ProgressBar);
+/// A bar from 0 to 1 that says what is being done; without a terminal a line now and then.
+pub(crate) struct Bar {
+    bar: ProgressBar,
+    said: Instant,
+}
+
+/// Without a terminal: between two lines.
+const SELDOM: Duration = Duration::from_secs(10);
 
 impl Bar {
     pub(crate) fn new() -> Self {
@@ -16,20 +23,30 @@ impl Bar {
         ) {
             bar.set_style(style);
         }
-        Self(bar)
+        Self {
+            bar,
+            said: Instant::now(),
+        }
     }
 
-    pub(crate) fn show(&self, part: f64, what: &str) {
-        if self.0.message() != what {
-            self.0.set_message(what.to_owned());
+    pub(crate) fn show(&mut self, part: f64, what: &str) {
+        if self.bar.is_hidden() {
+            if self.said.elapsed() >= SELDOM {
+                self.said = Instant::now();
+                eprintln!("{:3.0} %  {what}", 100.0 * part);
+            }
+            return;
         }
-        self.0.set_position((part * 1_000.0) as u64);
+        if self.bar.message() != what {
+            self.bar.set_message(what.to_owned());
+        }
+        self.bar.set_position((part * 1_000.0) as u64);
     }
 }
 
 impl Drop for Bar {
     fn drop(&mut self) {
-        self.0.finish_and_clear();
+        self.bar.finish_and_clear();
     }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::LabError;
+use crate::row::Row;
 use alcc_emu::PathSpec;
 use alcc_link::{DirectionSpec, QueueSpec, RateSpec};
 use alcc_trace::{SCENARIOS, Scenario, Trace, scenario};
@@ -11,32 +12,112 @@ use std::path::{Path, PathBuf};
 /// The scenario of the demo: LTE at 17 Mbit/s with fades and outages.
 const DEMO: &str = "lte";
 
+/// The direction of the acknowledgements in the experiments.
+const UPLINK: Rate = Rate::mbps(12);
+
 /// A link of an experiment: what is between the server and the client.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// The row's `link`: file name of the trace without its ending, or the rate.
+    /// The row's `link`: file name of the trace without its ending (below the folder that was named, with its sub-folders), or the
+    /// rate.
     pub name: String,
     /// Both directions.
     pub path: PathSpec,
+    /// What the downlink was generated from.
+    scenario: Option<&'static Scenario>,
 }
 
-impl Link {
-    /// The experiments' default around a downlink trace: 20 ms each way, drop-tail of 2,000,000 bytes, uplink of constant
-    /// 12 Mbit/s with a queue of the same size.
-    pub fn cellular(name: impl Into<String>, down: Trace, seed: u64) -> Self {
-        let direction = |rate| DirectionSpec {
-            rate,
-            queue: QueueSpec::default(),
-            delay: Span::from_millis(20),
-            loss: 0.0,
-        };
+/// What is around the trace of a downlink.
+#[derive(Clone, Debug)]
+pub struct Around {
+    /// Round trip without queueing, half of it each way.
+    pub rtt: Span,
+    /// The queue before each bottleneck.
+    pub queue: QueueSpec,
+    /// The other direction.
+    pub up: Up,
+    /// Of everything random on the links, synthetic channels included.
+    pub seed: u64,
+}
+
+/// The direction that carries the acknowledgements.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Up {
+    /// The same constant rate everywhere.
+    Rate(Rate),
+    /// The recording of the other direction: `NAME.up` beside `NAME.down`, and the other way round; [`Up::default`] where there is none.
+    Partner,
+    /// This trace.
+    Trace(PathBuf),
+}
+
+impl Default for Up {
+    fn default() -> Self {
+        Self::Rate(UPLINK)
+    }
+}
+
+impl From<&str> for Up {
+    fn from(text: &str) -> Self {
+        match text.parse::<Rate>() {
+            Ok(rate) => Self::Rate(rate),
+            Err(_) if text == "partner" => Self::Partner,
+            Err(_) => Self::Trace(text.into()),
+        }
+    }
+}
+
+impl Default for Around {
+    /// The experiments' default: 20 ms each way, drop-tail of 2,000,000 bytes, an uplink of constant 12 Mbit/s.
+    fn default() -> Self {
         Self {
-            name: name.into(),
+            rtt: Span::from_millis(40),
+            queue: QueueSpec::default(),
+            up: Up::default(),
+            seed: 1,
+        }
+    }
+}
+
+/// The links below some folders.
+#[derive(Clone, Default, Debug)]
+pub struct Links {
+    /// By name, in the order of the folders.
+    pub links: Vec<Link>,
+    /// Files that are no traces, with the reason, one line each.
+    pub skipped: Vec<String>,
+}
+
+/// Folders inside folders, at most this deep.
+const DEPTH: usize = 8;
+
+impl Link {
+    /// The experiments' default around a downlink trace.
+    pub fn cellular(name: impl Into<String>, down: Trace, seed: u64) -> Self {
+        let around = Around {
+            seed,
+            ..Around::default()
+        };
+        let up = RateSpec::Fixed(UPLINK);
+        Self::around(name.into(), RateSpec::Trace(down), up, &around)
+    }
+
+    fn around(name: String, down: RateSpec, up: RateSpec, around: &Around) -> Self {
+        let direction = |rate, delay| DirectionSpec {
+            rate,
+            queue: around.queue.clone(),
+            delay,
+            ..DirectionSpec::default()
+        };
+        let there = around.rtt / 2;
+        Self {
+            name,
             path: PathSpec {
-                down: direction(RateSpec::Trace(down)),
-                up: direction(RateSpec::Fixed(Rate::mbps(12))),
-                seed,
+                down: direction(down, there),
+                up: direction(up, around.rtt - there),
+                seed: around.seed,
             },
+            scenario: None,
         }
     }
 
@@ -44,95 +125,149 @@ impl Link {
     pub fn synthetic(seed: u64) -> Self {
         // A test asks for it: an unknown name would be a slip of ours, and the first scenario no worse a link.
         let scenario = scenario(DEMO).unwrap_or(&SCENARIOS[0]);
-        Self::of_scenario(scenario, seed)
+        let mut link = Self::cellular(
+            format!("synth:{}", scenario.name),
+            scenario.generate(seed, Scenario::LENGTH),
+            seed,
+        );
+        link.scenario = Some(scenario);
+        link
     }
 
-    /// [`Link::cellular`] around a scenario of the project's own generator.
-    fn of_scenario(scenario: &Scenario, seed: u64) -> Self {
-        let name = format!("synth:{}", scenario.name);
-        Self::cellular(name, scenario.generate(seed, Scenario::LENGTH), seed)
+    /// The same link with another seed; a synthetic channel is another channel of its kind then.
+    #[must_use]
+    pub fn reseeded(&self, seed: u64) -> Self {
+        let mut link = self.clone();
+        if seed != link.path.seed
+            && let Some(scenario) = link.scenario
+        {
+            link.path.down.rate = RateSpec::Trace(scenario.generate(seed, Scenario::LENGTH));
+        }
+        link.path.seed = seed;
+        link
     }
 
-    /// What a user may call a link: a trace file, or a synthetic scenario as `synth:NAME` or, if there is no such file, as `NAME`.
+    /// What a user may call a link: a rate (`12mbit`), a trace file, or a synthetic scenario as `synth:NAME` or, if there is no
+    /// such file, as `NAME`; with the experiments' default around it.
     ///
     /// # Errors
-    /// As [`Link::recorded`]; [`LabError::Trace`] for `synth:` and a name that is none.
+    /// [`LabError::Os`] if a file cannot be opened, [`LabError::Trace`] with the line if it is no trace, and for `synth:` and
+    /// a name that is none.
     pub fn open(what: &Path, seed: u64) -> Result<Self, LabError> {
+        let around = Around {
+            seed,
+            ..Around::default()
+        };
+        Self::open_in(what, &around)
+    }
+
+    /// [`Link::open`] with something else around it.
+    ///
+    /// # Errors
+    /// The same; also for the uplink's trace.
+    pub fn open_in(what: &Path, around: &Around) -> Result<Self, LabError> {
         let text = what.to_string_lossy();
-        if let Some(name) = text.strip_prefix("synth:") {
-            let known = || {
-                SCENARIOS
-                    .iter()
-                    .map(|s| s.name)
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            };
-            return match scenario(name) {
-                Some(scenario) => Ok(Self::of_scenario(scenario, seed)),
-                None => Err(LabError::Trace {
+        let named = match text.strip_prefix("synth:") {
+            Some(name) => Some(scenario(name).ok_or_else(|| {
+                let known: Vec<_> = SCENARIOS.iter().map(|s| s.name).collect();
+                LabError::Trace {
                     path: what.to_owned(),
-                    why: format!("no scenario has that name: there are {}", known()),
-                }),
-            };
+                    why: format!("no scenario has that name: there are {}", known.join(", ")),
+                }
+            })?),
+            None if what.exists() => None,
+            None => scenario(&text),
+        };
+        let up = uplink(what, around)?;
+        if let Some(scenario) = named {
+            let trace = scenario.generate(around.seed, Scenario::LENGTH);
+            let name = format!("synth:{}", scenario.name);
+            let mut link = Self::around(name, RateSpec::Trace(trace), up, around);
+            link.scenario = Some(scenario);
+            return Ok(link);
         }
-        match scenario(&text) {
-            Some(scenario) if !what.exists() => Ok(Self::of_scenario(scenario, seed)),
-            _ => Self::recorded(what, seed),
+        if !what.exists()
+            && let Ok(rate) = text.parse::<Rate>()
+        {
+            return Ok(Self::around(
+                rate.to_string(),
+                RateSpec::Fixed(rate),
+                up,
+                around,
+            ));
         }
+        let trace = RateSpec::Trace(recording(what)?);
+        Ok(Self::around(file_name(what), trace, up, around))
     }
 
-    /// [`Link::cellular`] around a trace file.
+    /// One link for each that [`Link::open`] understands. A folder gives every trace in it and in its folders, by name; what is in
+    /// it and is no trace is [`Links::skipped`], hidden files apart.
     ///
     /// # Errors
-    /// [`LabError::Os`] if it cannot be opened, [`LabError::Trace`] with the line if it is no trace.
-    pub fn recorded(file: &Path, seed: u64) -> Result<Self, LabError> {
-        let opened =
-            File::open(file).map_err(LabError::os(format!("open the trace {}", file.display())))?;
-        let trace = Trace::read(BufReader::new(opened)).map_err(|e| LabError::Trace {
-            path: file.to_owned(),
-            why: e.to_string(),
-        })?;
-        let name = file
-            .file_name()
-            .unwrap_or(file.as_os_str())
-            .to_string_lossy();
-        let name = name.strip_suffix(".txt").unwrap_or(&name);
-        Ok(Self::cellular(name, trace, seed))
-    }
-
-    /// One link for each that [`Link::open`] understands; of a folder every file directly in it that is no hidden one and no text about traces (`.md`), by name.
-    ///
-    /// # Errors
-    /// As [`Link::open`]; also if there is none at all.
-    pub fn open_all(paths: &[PathBuf], seed: u64) -> Result<Vec<Self>, LabError> {
-        let mut files = Vec::new();
+    /// As [`Link::open`]; also if there is none at all, or the same one twice.
+    pub fn open_all(paths: &[PathBuf], around: &Around) -> Result<Links, LabError> {
+        let mut found = Links::default();
         for path in paths {
-            if !path.is_dir() {
-                files.push(path.clone());
+            if path.is_dir() {
+                let mut files = Vec::new();
+                walk(path, DEPTH, &mut files)?;
+                for file in files {
+                    match Self::open_in(&file, around) {
+                        Ok(mut link) => {
+                            let below = file.strip_prefix(path).unwrap_or(&file);
+                            link.name = below.with_file_name(&link.name).display().to_string();
+                            found.links.push(link);
+                        }
+                        Err(e @ LabError::Trace { .. }) => found.skipped.push(e.to_string()),
+                        Err(e) => return Err(e),
+                    }
+                }
                 continue;
             }
-            let folder = fs::read_dir(path)
-                .map_err(LabError::os(format!("read the folder {}", path.display())))?;
-            let mut inside: Vec<PathBuf> = folder
-                .flatten()
-                .map(|entry| entry.path())
-                .filter(|file| file.is_file() && is_trace_name(file))
-                .collect();
-            inside.sort();
-            files.extend(inside);
+            let text = path.to_string_lossy();
+            // Several may share an argument where that is no file's name.
+            let several = !path.exists() && text.contains(',');
+            for part in text.split(|c| several && c == ',') {
+                found.links.push(Self::open_in(Path::new(part), around)?);
+            }
         }
-        if files.is_empty() {
+        if found.links.is_empty() {
+            let why = match found.skipped.first() {
+                Some(first) => format!("the folders hold none: {first}"),
+                None => "the folders hold none".to_owned(),
+            };
             return Err(LabError::Os {
                 attempt: "look for trace files".to_owned(),
-                source: io::Error::new(io::ErrorKind::NotFound, "the folders hold none"),
+                source: io::Error::new(io::ErrorKind::NotFound, why),
             });
         }
-        files.iter().map(|file| Self::open(file, seed)).collect()
+        let mut names: Vec<&str> = found.links.iter().map(|l| l.name.as_str()).collect();
+        names.sort_unstable();
+        if let Some(twice) = names.windows(2).find(|w| w[0] == w[1]) {
+            return Err(LabError::Trace {
+                path: twice[0].into(),
+                why: "there are two of that name: name the folder above both".to_owned(),
+            });
+        }
+        Ok(found)
     }
 
     /// Round trip without queueing.
     pub fn min_rtt(&self) -> Span {
         self.path.down.delay + self.path.up.delay
+    }
+
+    /// What a row says about its link.
+    pub(crate) fn row(&self, duration: Span, run: u32) -> Row {
+        Row {
+            link: self.name.clone(),
+            queue: self.path.down.queue.to_string(),
+            min_rtt_ms: Some(self.min_rtt().as_millis_f64()),
+            duration_s: duration.as_secs_f64(),
+            seed: self.path.seed,
+            run,
+            ..Row::default()
+        }
     }
 
     /// The path in one line, for the report.
@@ -146,9 +281,65 @@ impl Link {
     }
 }
 
-fn is_trace_name(file: &Path) -> bool {
-    let name = file.file_name().unwrap_or_default().to_string_lossy();
-    !name.starts_with('.') && !name.ends_with(".md") && !name.ends_with(".csv")
+fn recording(file: &Path) -> Result<Trace, LabError> {
+    let opened =
+        File::open(file).map_err(LabError::os(format!("open the trace {}", file.display())))?;
+    Trace::read(BufReader::new(opened)).map_err(|e| LabError::Trace {
+        path: file.to_owned(),
+        why: e.to_string(),
+    })
+}
+
+fn file_name(file: &Path) -> String {
+    let name = file.file_name().unwrap_or(file.as_os_str());
+    let name = name.to_string_lossy();
+    name.strip_suffix(".txt").unwrap_or(&name).to_owned()
+}
+
+fn uplink(down: &Path, around: &Around) -> Result<RateSpec, LabError> {
+    Ok(match &around.up {
+        Up::Rate(rate) => RateSpec::Fixed(*rate),
+        Up::Trace(file) => match Link::open(file, around.seed)?.path.down.rate {
+            RateSpec::Fixed(_) | RateSpec::Unlimited => RateSpec::Fixed(UPLINK),
+            trace => trace,
+        },
+        Up::Partner => {
+            let other = match down.extension().and_then(|e| e.to_str()) {
+                Some("down") => Some("up"),
+                Some("up") => Some("down"),
+                _ => None,
+            };
+            match other.map(|e| down.with_extension(e)) {
+                Some(file) if file.is_file() => RateSpec::Trace(recording(&file)?),
+                _ => RateSpec::Fixed(UPLINK),
+            }
+        }
+    })
+}
+
+/// Every file below `folder` that is not hidden, by name.
+fn walk(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), LabError> {
+    let read = || LabError::os::<io::Error>(format!("read the folder {}", folder.display()));
+    let mut inside: Vec<PathBuf> = fs::read_dir(folder)
+        .map_err(read())?
+        .map(|entry| entry.map(|e| e.path()))
+        .collect::<Result<_, _>>()
+        .map_err(read())?;
+    inside.sort();
+    for path in inside {
+        let hidden = path
+            .file_name()
+            .is_none_or(|name| name.to_string_lossy().starts_with('.'));
+        if hidden {
+            continue;
+        }
+        if path.is_file() {
+            files.push(path);
+        } else if path.is_dir() && depth > 0 {
+            walk(&path, depth - 1, files)?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -168,32 +359,75 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_gives_its_traces_by_name_and_a_bad_one_its_line() {
+    fn a_folder_gives_its_traces_by_name_and_what_is_none_is_named() {
         let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("deep/er")).unwrap();
         let file = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
         file("b.down", "1\n2\n");
-        file("a", "3\n");
+        file("b.up", "1\n5\n");
+        file("deep/er/a.txt", "3\n");
         file("README.md", "no trace");
-        let paths = [folder.path().to_owned()];
-        let links = Link::open_all(&paths, 1).unwrap();
-        let names: Vec<_> = links.iter().map(|l| l.name.as_str()).collect();
-        assert_eq!(names, ["a", "b.down"]);
-        assert_eq!(links[0].min_rtt(), Span::from_millis(40));
+        file(".hidden", "no trace");
         file("c", "1\nx\n");
-        let error = Link::open_all(&paths, 1).unwrap_err();
+        let paths = [folder.path().to_owned()];
+        let around = Around {
+            up: Up::Partner,
+            ..Around::default()
+        };
+        let found = Link::open_all(&paths, &around).unwrap();
+        let names: Vec<_> = found.links.iter().map(|l| l.name.as_str()).collect();
+        assert_eq!(names, ["b.down", "b.up", "deep/er/a"]);
+        assert_eq!(found.links[0].min_rtt(), Span::from_millis(40));
+        let up = |n: usize| match &found.links[n].path.up.rate {
+            RateSpec::Trace(trace) => trace.opportunities().to_vec(),
+            _ => Vec::new(),
+        };
+        assert_eq!((up(0), up(1)), (vec![1, 5], vec![1, 2]));
+        assert!(matches!(found.links[2].path.up.rate, RateSpec::Fixed(_)));
+        assert_eq!(found.skipped.len(), 2);
+        assert!(
+            found.skipped[0].contains("README.md"),
+            "{:?}",
+            found.skipped
+        );
+        assert!(found.skipped[1].contains("line 2"), "{:?}", found.skipped);
+        // Named itself it is an error.
+        let named = |paths: &[PathBuf]| Link::open_all(paths, &around);
+        let error = named(&[folder.path().join("c")]).unwrap_err();
         assert!(
             error.to_string().contains("line 2") && error.is_environment(),
             "{error}"
         );
-        assert!(Link::open_all(&[tempfile::tempdir().unwrap().path().to_owned()], 1).is_err());
+        assert!(named(&[tempfile::tempdir().unwrap().path().to_owned()]).is_err());
+        let twice = named(&[folder.path().join("b.up"), folder.path().join("b.up")]);
+        assert!(twice.unwrap_err().to_string().contains("two of that name"));
+    }
+
+    #[test]
+    fn links_by_other_names() {
         let named = |name: &str| Link::open(Path::new(name), 1);
         assert_eq!(named("city-driving").unwrap().name, "synth:city-driving");
         assert_eq!(named("synth:rapid").unwrap().name, "synth:rapid");
+        let fixed = named("12mbit").unwrap();
+        assert!(matches!(fixed.path.down.rate, RateSpec::Fixed(r) if r == Rate::mbps(12)));
         let error = named("synth:city-drivin").unwrap_err().to_string();
         assert!(error.contains("city-driving"), "{error}");
-        let gone = Link::open(Path::new("/no/such/trace"), 1)
-            .unwrap_err()
-            .to_string();
+        let gone = named("/no/such/trace").unwrap_err().to_string();
         assert!(gone.contains("/no/such/trace"), "{gone}");
+        let several = Link::open_all(&["synth:lte,rapid".into()], &Around::default()).unwrap();
+        let names: Vec<_> = several.links.iter().map(|l| l.name.as_str()).collect();
+        assert_eq!(names, ["synth:lte", "synth:rapid"]);
+        // Another seed, another channel of that kind; the same seed, the same channel.
+        let trace = |link: &Link| match &link.path.down.rate {
+            RateSpec::Trace(trace) => trace.clone(),
+            _ => panic!("a trace"),
+        };
+        let [one, other] = [1, 2].map(|seed| trace(&several.links[0].reseeded(seed)));
+        assert_eq!(one, trace(&several.links[0]));
+        assert_ne!(one, other);
+        assert_eq!(
+            other,
+            trace(&Link::open(Path::new("synth:lte"), 2).unwrap())
+        );
     }
 }

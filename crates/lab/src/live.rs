@@ -12,6 +12,7 @@ use crate::{LabError, cpu, route};
 use alcc_emu::{Dir, Emulator, Namespace, Observer, Subnet};
 use alcc_link::{DropReason, Outcome};
 use alcc_units::{Bytes, Span, Time};
+use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,12 +40,12 @@ pub struct Experiment<'a> {
     pub log: Option<PathBuf>,
 }
 
-/// What a run yielded, one element per scheme, in their order.
-#[derive(Debug, Default)]
+/// What a run yielded.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Measured {
-    /// The rows.
+    /// One per scheme, in their order; of a failed one with its error and without figures.
     pub rows: Vec<Row>,
-    /// Their series.
+    /// The series of those that did not fail.
     pub series: Vec<Series>,
     /// What a reader should know: losses outside the model, failures of the runtime.
     pub notes: Vec<String>,
@@ -124,12 +125,25 @@ pub fn run(
     watch(&mut lanes, experiment, stop, progress)?;
     let mut measured = Measured::default();
     for (lane, scheme) in lanes.into_iter().zip(experiment.schemes) {
-        let (row, series) = lane.conclude(experiment, scheme, &mut measured.notes)?;
-        measured.rows.push(row);
-        measured.series.push(series);
+        match lane.and_then(|lane| lane.conclude(experiment, scheme, &mut measured.notes)) {
+            Ok((row, series)) => {
+                measured.rows.push(row);
+                measured.series.push(series);
+            }
+            Err(LabError::Run { why, .. }) => {
+                let mut row = experiment.link.row(experiment.duration, experiment.run);
+                scheme.describe(&mut row);
+                row.error = Some(why);
+                measured.rows.push(row);
+            }
+            Err(other) => return Err(other),
+        }
     }
     Ok(measured)
 }
+
+/// A lane whose own programs failed carries its error on; what is wrong with the machine ends the run.
+type Trial = Result<Lane, LabError>;
 
 /// Servers first, since they take longest; then all links at once, so that the traces begin together; then the downloads.
 fn start(
@@ -137,7 +151,7 @@ fn start(
     scratch: &Path,
     files: &Path,
     stop: &AtomicBool,
-) -> Result<Vec<Lane>, LabError> {
+) -> Result<Vec<Trial>, LabError> {
     let mut servers = Vec::new();
     for (i, scheme) in experiment.schemes.iter().enumerate() {
         if stop.load(Ordering::Relaxed) {
@@ -154,7 +168,11 @@ fn start(
             files,
             experiment.log.as_deref(),
             server::FEW,
-        )?;
+        );
+        let server = match server {
+            Err(e) if e.is_environment() => return Err(e),
+            tried => tried,
+        };
         servers.push((outside, inside, server));
     }
     let spaces: Vec<_> = servers
@@ -196,6 +214,13 @@ fn start(
         servers.into_iter().zip(links).zip(experiment.schemes)
     {
         let (emulator, meter) = link?;
+        let server = match server {
+            Ok(server) => server,
+            Err(failed) => {
+                lanes.push(Err(failed));
+                continue;
+            }
+        };
         let (local, peer) = (emulator.outside_addr(), emulator.inside_addr());
         let diagnosis = outside
             .run(|| {
@@ -206,7 +231,7 @@ fn start(
                 "{}: make the kernel use {}",
                 scheme.name, scheme.kernel
             )))?;
-        lanes.push(Lane {
+        lanes.push(Ok(Lane {
             client: None,
             server: Some(server),
             origin: emulator.started(),
@@ -217,10 +242,12 @@ fn start(
             cpu: [None; 2],
             started: None,
             over: false,
-        });
+        }));
     }
     for (lane, (_, inside)) in lanes.iter_mut().zip(&spaces) {
-        if let Some(emulator) = &lane.emulator {
+        if let Ok(lane) = lane
+            && let Some(emulator) = &lane.emulator
+        {
             let server = emulator.outside_addr();
             lane.client = Some(Client::start(
                 inside,
@@ -235,7 +262,7 @@ fn start(
 
 /// Looks at every connection each [`sampler::PERIOD`] until all windows have passed.
 fn watch(
-    lanes: &mut [Lane],
+    lanes: &mut [Trial],
     experiment: &Experiment<'_>,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(f64),
@@ -245,18 +272,20 @@ fn watch(
     let began = Instant::now();
     let mut next = began;
     let mut ticks = 0u64;
-    while !lanes.iter().all(|lane| lane.over) {
+    while !lanes.iter().flatten().all(|lane| lane.over) {
         if stop.load(Ordering::Relaxed) {
             return Err(LabError::Stopped);
         }
-        for (lane, scheme) in lanes.iter_mut().zip(experiment.schemes) {
+        for (trial, scheme) in lanes.iter_mut().zip(experiment.schemes) {
+            let Ok(lane) = trial else { continue };
             lane.look(experiment.duration);
             // Programs that end are noticed within a second.
+            let mut failed = None;
             if ticks.is_multiple_of(100) {
-                lane.check(&scheme.name)?;
+                failed = lane.check(&scheme.name).err();
             }
             if !lane.over && began.elapsed() > patience {
-                return Err(LabError::Run {
+                failed.get_or_insert_with(|| LabError::Run {
                     scheme: scheme.name.clone(),
                     why: format!(
                         "the window of {} did not pass within {} s",
@@ -264,6 +293,9 @@ fn watch(
                         patience.as_secs()
                     ),
                 });
+            }
+            if let Some(failed) = failed {
+                *trial = Err(failed);
             }
         }
         if ticks.is_multiple_of(50) {
@@ -349,15 +381,7 @@ impl Lane {
             .finish(|from, to| model.opportunity_bytes(from, to))
             .ok_or_else(|| failed("no data came to the link".to_owned()))?;
 
-        let mut row = Row {
-            link: link.name.clone(),
-            queue: link.path.down.queue.to_string(),
-            min_rtt_ms: Some(link.min_rtt().as_millis_f64()),
-            duration_s: experiment.duration.as_secs_f64(),
-            seed: link.path.seed,
-            run: experiment.run,
-            ..Row::default()
-        };
+        let mut row = link.row(experiment.duration, experiment.run);
         scheme.describe(&mut row);
         seen.fill(&mut row);
         let (from, to) = (seen.started, seen.started + experiment.duration);

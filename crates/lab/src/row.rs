@@ -78,6 +78,12 @@ pub struct Row {
     pub cpu_s_per_gbit: Option<f64>,
     /// How late the emulator's or runtime's timers were, 99th percentile, ms.
     pub lateness_p99_ms: Option<f64>,
+    /// Why there are no figures; the field is only there if the run failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// `emulated` or `simulated`; the field is only there where both stand beside each other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub side: Option<String>,
 }
 
 /// Everything one command measured: the `--json` object and the report's input.
@@ -102,11 +108,14 @@ pub struct About {
     pub program: String,
     /// The command line.
     pub command: String,
-    /// Start, UTC, RFC 3339.
+    /// `emulated`, `simulated` or both with a `+`.
+    #[serde(default)]
+    pub mode: String,
+    /// Start, UTC, RFC 3339; empty in the simulator, whose results do not depend on it.
     pub date: String,
-    /// The kernel's release.
+    /// The kernel's release; empty in the simulator.
     pub kernel: String,
-    /// Number of processors.
+    /// Number of processors; 0 in the simulator.
     pub cpus: usize,
     /// Path in one line.
     pub link: String,
@@ -121,6 +130,26 @@ pub struct Summary {
     pub sentence: String,
     /// One entry per link and scheme.
     pub groups: Vec<Group>,
+    /// One entry per scheme, if there are several links.
+    #[serde(default)]
+    pub overall: Vec<Overall>,
+}
+
+/// One scheme on all links that every scheme has figures of: means over the links of the medians over the repetitions, for
+/// `power` the geometric mean.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Overall {
+    /// The scheme.
+    pub scheme: String,
+    /// See [`Row::side`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub side: Option<String>,
+    /// Number of links that count.
+    pub links: u32,
+    /// On the Pareto front of mean utilization (throughput if there is none) and mean delay.
+    pub front: bool,
+    /// Per numeric field that all of the scheme's groups have.
+    pub fields: BTreeMap<String, f64>,
 }
 
 /// The repetitions of one scheme on one link.
@@ -130,9 +159,18 @@ pub struct Group {
     pub link: String,
     /// The scheme.
     pub scheme: String,
-    /// Number of repetitions.
+    /// See [`Row::side`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub side: Option<String>,
+    /// Number of repetitions with figures.
     pub runs: u32,
-    /// Per numeric field of [`Row`] that every repetition has: median and extremes.
+    /// Number of repetitions that failed.
+    #[serde(default)]
+    pub failed: u32,
+    /// On the link's Pareto front: no scheme has at least its throughput at no more mean delay, one of the two better.
+    #[serde(default)]
+    pub front: bool,
+    /// Per numeric field of [`Row`] that every repetition has, and `power`: median and extremes.
     pub fields: BTreeMap<String, Spread>,
 }
 
@@ -184,11 +222,26 @@ impl Row {
             return BTreeMap::new();
         };
         let identity = ["seed", "run", "duration_s", "started_s", "min_rtt_ms"];
+        let power = self.power().map(|power| ("power".to_owned(), power));
         fields
             .into_iter()
             .filter(|(name, _)| !identity.contains(&name.as_str()))
             .filter_map(|(name, value)| Some((name, value.as_f64()?)))
+            .chain(power)
             .collect()
+    }
+
+    /// Throughput / mean delay, Mbit/s per second.
+    pub fn power(&self) -> Option<f64> {
+        let delay = self.delay_mean_ms.filter(|ms| *ms > 0.0)?;
+        Some(self.throughput_mbps? / (delay / 1e3))
+    }
+}
+
+impl Group {
+    /// The median of a field, if all repetitions know it.
+    pub fn median(&self, field: &str) -> Option<f64> {
+        self.fields.get(field).map(|spread| spread.median)
     }
 }
 
@@ -208,20 +261,29 @@ impl Spread {
     }
 }
 
-/// The repetitions of each scheme on each link, in the order in which they first appear.
+/// The repetitions of each scheme on each link, in the order in which they first appear; who is on the front is not yet said.
 pub fn groups(rows: &[Row]) -> Vec<Group> {
     let mut groups: Vec<(Group, Vec<&Row>)> = Vec::new();
     for row in rows {
-        let same = |g: &&mut (Group, Vec<&Row>)| g.0.link == row.link && g.0.scheme == row.scheme;
-        if let Some((_, members)) = groups.iter_mut().find(same) {
-            members.push(row);
-        } else {
+        let same = |g: &(Group, Vec<&Row>)| {
+            g.0.link == row.link && g.0.scheme == row.scheme && g.0.side == row.side
+        };
+        let at = groups.iter().position(same);
+        let at = at.unwrap_or_else(|| {
             let group = Group {
                 link: row.link.clone(),
                 scheme: row.scheme.clone(),
+                side: row.side.clone(),
                 ..Group::default()
             };
-            groups.push((group, vec![row]));
+            groups.push((group, Vec::new()));
+            groups.len() - 1
+        });
+        let (group, members) = &mut groups[at];
+        if row.error.is_some() {
+            group.failed += 1;
+        } else {
+            members.push(row);
         }
     }
     groups
@@ -229,7 +291,7 @@ pub fn groups(rows: &[Row]) -> Vec<Group> {
         .map(|(mut group, members)| {
             group.runs = members.len() as u32;
             let numbers: Vec<_> = members.iter().map(|row| row.numbers()).collect();
-            for name in numbers[0].keys() {
+            for name in numbers.first().into_iter().flat_map(BTreeMap::keys) {
                 let values: Vec<f64> = numbers
                     .iter()
                     .filter_map(|n| n.get(name).copied())
@@ -245,18 +307,24 @@ pub fn groups(rows: &[Row]) -> Vec<Group> {
         .collect()
 }
 
-/// The rows as CSV with a header line; unknown values are empty.
+/// The rows as CSV with a header line; unknown values are empty. What only some rows have (`error`, `side`) is a column only then.
 pub fn csv(rows: &[Row]) -> String {
-    let mut text = String::new();
+    let values: Vec<serde_json::Value> = rows
+        .iter()
+        .map(|row| serde_json::to_value(row).unwrap_or_default())
+        .collect();
     let empty = serde_json::to_value(Row::default()).unwrap_or_default();
-    let names: Vec<String> = empty
-        .as_object()
-        .map(|o| o.keys().cloned().collect())
-        .unwrap_or_default();
-    text.push_str(&names.join(","));
+    let mut names: Vec<String> = Vec::new();
+    for object in [&empty].into_iter().chain(&values) {
+        for name in object.as_object().into_iter().flat_map(|o| o.keys()) {
+            if !names.contains(name) {
+                names.push(name.clone());
+            }
+        }
+    }
+    let mut text = names.join(",");
     text.push('\n');
-    for row in rows {
-        let value = serde_json::to_value(row).unwrap_or_default();
+    for value in &values {
         let cells: Vec<String> = names
             .iter()
             .map(|name| match &value[name] {
@@ -272,7 +340,7 @@ pub fn csv(rows: &[Row]) -> String {
 }
 
 /// A CSV cell after RFC 4180.
-fn quoted(cell: &str) -> String {
+pub(crate) fn quoted(cell: &str) -> String {
     if cell.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", cell.replace('"', "\"\""))
     } else {

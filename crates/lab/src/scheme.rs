@@ -2,37 +2,52 @@
 use crate::LabError;
 use crate::row::Row;
 use alcc_cc::{Registry, Spec};
+use alcc_sim::{FlowSpec, Timing};
 use std::str::FromStr;
 
-/// A way to send: plain kernel TCP (`cubic`, `bbr`, `reno`, whatever the kernel has) or ours above it (`alcc-verus`,
-/// `alcc-verus:r=4`, `alcc-copa/over=reno`).
+/// Where a scheme runs. The same words mean the same on both sides.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// Real programs and the kernel's TCP on emulated links.
+    Emulated,
+    /// The simulator.
+    Simulated,
+}
+
+/// A way to send: plain TCP (`cubic`, `bbr`, `reno`), ours above it (`alcc-verus`, `alcc-verus:r=4`, `alcc-copa/over=reno`),
+/// and in the simulator ours alone (`verus`, `copa:profile=original`).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scheme {
     /// As typed: the row's name.
     pub name: String,
-    /// Our algorithm; `None` for plain TCP.
+    /// Our algorithm above TCP; `None` for one that is alone.
     pub controlled: Option<Spec>,
     /// The kernel's algorithm, alone or underneath.
     pub kernel: String,
+    /// The same for the simulator: `verus:r=4/over=cubic`.
+    pub flow: String,
 }
 
 /// What runs under a controlled connection unless the scheme says otherwise: the kernel default nearly everywhere.
 const UNDER: &str = "cubic";
 
+/// Algorithms of ours that are also the kernel's: their bare names mean plain TCP.
+const KERNEL_TOO: [&str; 6] = ["reno", "cubic", "bic", "westwood", "vegas", "bbr"];
+
 impl FromStr for Scheme {
     type Err = LabError;
 
     fn from_str(text: &str) -> Result<Self, LabError> {
-        Self::parse(text, &Registry::builtin())
+        Self::parse(text, &Registry::builtin(), Side::Emulated)
     }
 }
 
 impl Scheme {
-    /// Reads one scheme, with the algorithms of `registry`.
+    /// Reads one scheme for one side, with the algorithms of `registry`.
     ///
     /// # Errors
     /// [`LabError::Scheme`] with what would be right.
-    pub fn parse(text: &str, registry: &Registry) -> Result<Self, LabError> {
+    pub fn parse(text: &str, registry: &Registry, side: Side) -> Result<Self, LabError> {
         let wrong = |why: String| LabError::Scheme {
             scheme: text.to_owned(),
             why,
@@ -41,44 +56,74 @@ impl Scheme {
             Some((head, over)) => (head, Some(over)),
             None => (text, None),
         };
+        let ours = head.strip_prefix("alcc-");
+        let kernel = match ours {
+            Some(_) => over.unwrap_or(UNDER),
+            None => head,
+        };
         let is_word =
             |w: &str| !w.is_empty() && w.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        let Some(ours) = head.strip_prefix("alcc-") else {
-            if over.is_some() || !is_word(head) {
-                return Err(wrong(
-                    "write a congestion control of the kernel (cubic) or alcc- and an algorithm (alcc-verus:r=4, alcc-copa/over=reno)".to_owned(),
-                ));
-            }
-            return Ok(Self {
-                name: text.to_owned(),
-                controlled: None,
-                kernel: head.to_owned(),
-            });
+        let build = |words: &str| -> Result<Spec, LabError> {
+            let spec: Spec = words
+                .parse()
+                .map_err(|e: alcc_cc::SpecError| wrong(e.to_string()))?;
+            registry.build(&spec).map_err(|e| wrong(e.to_string()))?;
+            Ok(spec)
         };
-        let kernel = over.unwrap_or(UNDER);
-        if !is_word(kernel) {
+        if ours.is_none() && over.is_some() {
             return Err(wrong(format!(
-                "'{kernel}' is no congestion control of the kernel"
+                "what runs above TCP is called alcc-: write alcc-{text}"
             )));
         }
-        let spec: Spec = ours
-            .parse()
-            .map_err(|e: alcc_cc::SpecError| wrong(e.to_string()))?;
-        registry.build(&spec).map_err(|e| wrong(e.to_string()))?;
+        let controlled = match (ours, side) {
+            (Some(words), _) => Some(build(words)?),
+            (None, Side::Simulated) => {
+                build(head)?;
+                None
+            }
+            (None, Side::Emulated) => {
+                let name = head.split(':').next().unwrap_or(head);
+                let is_ours = registry.iter().any(|a| a.name == name);
+                if is_ours && (head.contains(':') || !KERNEL_TOO.contains(&name)) {
+                    return Err(wrong(format!(
+                        "alone it runs in the simulator (--sim); over the kernel's TCP it is alcc-{head}"
+                    )));
+                }
+                None
+            }
+        };
+        if (ours.is_some() || side == Side::Emulated) && !is_word(kernel) {
+            return Err(wrong(if ours.is_some() {
+                format!("'{kernel}' is no congestion control of the kernel")
+            } else {
+                "write a congestion control of the kernel (cubic) or alcc- and an algorithm (alcc-verus:r=4, alcc-copa/over=reno)".to_owned()
+            }));
+        }
+        let flow = match &controlled {
+            Some(spec) => format!("{spec}/over={kernel}"),
+            None => head.to_owned(),
+        };
+        if side == Side::Simulated {
+            FlowSpec::parse(&flow, registry, Timing::default())
+                .map_err(|e| wrong(e.to_string()))?;
+        }
         Ok(Self {
             name: text.to_owned(),
-            controlled: Some(spec),
+            controlled,
             kernel: kernel.to_owned(),
+            flow,
         })
     }
 
-    /// Reads `cubic,alcc-verus:r=4,profile=paper,bbr`: a part with `=` before any `:` continues the options before it.
+    /// Reads `cubic,alcc-verus:r=4,profile=paper,bbr` for all of `sides`. A comma ends a scheme unless what follows it is
+    /// `option=value`: a part that has an `=` before any `:` or `/` continues the options before it. No scheme begins like that.
     ///
     /// # Errors
     /// [`LabError::Scheme`] for the first that is none, or if there is none at all or one twice.
-    pub fn list(text: &str, registry: &Registry) -> Result<Vec<Self>, LabError> {
+    pub fn list(text: &str, registry: &Registry, sides: &[Side]) -> Result<Vec<Self>, LabError> {
         let mut parts: Vec<String> = Vec::new();
         for part in text.split(',') {
+            let part = part.trim();
             let continues = part
                 .split_once('=')
                 .is_some_and(|(key, _)| !key.contains([':', '/']));
@@ -87,7 +132,7 @@ impl Scheme {
                     last.push(',');
                     last.push_str(part);
                 }
-                _ => parts.push(part.trim().to_owned()),
+                _ => parts.push(part.to_owned()),
             }
         }
         for (i, part) in parts.iter().enumerate() {
@@ -98,7 +143,13 @@ impl Scheme {
                 });
             }
         }
-        parts.iter().map(|p| Self::parse(p, registry)).collect()
+        let read = |part: &String| {
+            let mut read = sides.iter().map(|side| Self::parse(part, registry, *side));
+            let first = read.next().unwrap_or_else(|| part.parse())?;
+            read.try_for_each(|other| other.map(drop))?;
+            Ok(first)
+        };
+        parts.iter().map(read).collect()
     }
 
     /// The row's fields that the scheme alone decides. For a controlled scheme feedback and enforcement come from the
@@ -139,8 +190,9 @@ mod tests {
     #[test]
     fn a_list_knows_options_from_schemes() {
         let list = Scheme::list(
-            "cubic,alcc-fixed:window=20,alcc-fixed:window=random,every=1s,bbr",
+            "cubic,alcc-fixed:window=20, alcc-fixed:window=random,every=1s/over=reno,bbr",
             &Registry::builtin(),
+            &[Side::Emulated, Side::Simulated],
         )
         .unwrap();
         let names: Vec<_> = list.iter().map(|s| s.name.as_str()).collect();
@@ -149,7 +201,7 @@ mod tests {
             [
                 "cubic",
                 "alcc-fixed:window=20",
-                "alcc-fixed:window=random,every=1s",
+                "alcc-fixed:window=random,every=1s/over=reno",
                 "bbr"
             ]
         );
@@ -161,16 +213,47 @@ mod tests {
             ("alcc-", "not a name"),
             ("alcc-nonsense", "no algorithm 'nonsense'"),
             ("alcc-fixed:windw=2", "windw"),
-            ("cubic/over=reno", "alcc-verus"),
+            ("cubic/over=reno", "alcc-cubic/over=reno"),
             ("", "cubic"),
             ("cubic,cubic", "twice"),
             ("$(reboot)", "cubic"),
+            ("verus:r=4", "over the kernel's TCP it is alcc-verus:r=4"),
+            ("cubic,cubic:profile=linux", "--sim"),
         ] {
-            let error = Scheme::list(text, &Registry::builtin())
+            let error = Scheme::list(text, &Registry::builtin(), &[Side::Emulated])
                 .unwrap_err()
                 .to_string();
             assert!(error.contains(part), "{text}: {error}");
             assert!(!error.contains('\n'));
+        }
+    }
+
+    #[test]
+    fn the_simulator_has_ours_alone_and_over_its_own_tcp() {
+        let sides = [Side::Simulated];
+        let flows = |text: &str| -> Result<Vec<String>, String> {
+            Scheme::list(text, &Registry::builtin(), &sides)
+                .map(|all| all.into_iter().map(|s| s.flow).collect())
+                .map_err(|e| e.to_string())
+        };
+        assert_eq!(
+            flows("verus:r=4,profile=paper,alcc-copa/over=reno,alcc-verus,cubic").unwrap(),
+            [
+                "verus:r=4,profile=paper",
+                "copa/over=reno",
+                "verus/over=cubic",
+                "cubic"
+            ]
+        );
+        for (text, part) in [
+            ("dctcp", "no algorithm 'dctcp'"),
+            ("verus/over=cubic", "alcc-verus/over=cubic"),
+            ("alcc-verus/over=nonsense", "nonsense"),
+            ("2*verus", "2*verus"),
+            ("verus@5s", "verus@5s"),
+        ] {
+            let error = flows(text).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
         }
     }
 }

@@ -1,8 +1,128 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! From a simulated scenario to rows: the one place where the simulator's report gets the names and units of a [`Row`].
-use crate::row::Row;
-use alcc_sim::{FlowReport, FlowSpec, Report, Scenario, Under};
-use alcc_units::{Rate, Span};
+use crate::LabError;
+use crate::link::Link;
+use crate::live::Measured;
+use crate::row::{Row, Series};
+use crate::scheme::Scheme;
+use alcc_cc::Registry;
+use alcc_sim::{FlowReport, FlowSpec, Report, Scenario, Timing, Under};
+use alcc_units::{Rate, Span, Time};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Width of a bin of the plots' series: of the first repetition, which the time plots show, and of the others.
+const BINS: [Span; 2] = [Span::from_millis(200), Span::from_secs(1)];
+
+/// One run of the board: a scheme alone on a link.
+pub struct Simulation<'a> {
+    /// The link.
+    pub link: &'a Link,
+    /// Who sends.
+    pub scheme: &'a Scheme,
+    /// The algorithms.
+    pub registry: &'a Registry,
+    /// Length of the window.
+    pub duration: Span,
+    /// When the flow begins, since the link's beginning.
+    pub start: Span,
+    /// Number of the repetition, from 1.
+    pub run: u32,
+}
+
+/// Runs it: one row, and its series if it did not fail. It depends on nothing but the arguments.
+pub fn run(simulation: &Simulation<'_>) -> Measured {
+    let Simulation {
+        link, scheme, run, ..
+    } = *simulation;
+    let bin = BINS[usize::from(run > 1)];
+    // An algorithm that breaks its own rules ends its run and no other.
+    let measured = catch_unwind(AssertUnwindSafe(|| {
+        let scenario = scenario(simulation, bin)?;
+        let report = alcc_sim::run(&scenario).map_err(|e| LabError::Run {
+            scheme: scheme.name.clone(),
+            why: e.to_string(),
+        })?;
+        Ok((rows(&link.name, &scenario, &report), report))
+    }));
+    let broken = |panic: Box<dyn std::any::Any + Send>| {
+        let what = panic.downcast_ref::<String>().cloned();
+        let what = what.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
+        LabError::Run {
+            scheme: scheme.name.clone(),
+            why: format!("the simulation broke off: {}", what.unwrap_or_default()),
+        }
+    };
+    match measured.unwrap_or_else(|panic| Err(broken(panic))) {
+        Ok((mut rows, report)) => {
+            for row in &mut rows {
+                row.scheme.clone_from(&scheme.name);
+                row.run = run;
+                if row.bytes == Some(0) {
+                    row.error = Some("no data came through the link".to_owned());
+                }
+            }
+            let series = rows
+                .iter()
+                .zip(&report.flows)
+                .filter(|(row, _)| row.error.is_none())
+                .map(|(row, flow)| series(row, flow, link.path.down.delay, bin));
+            Measured {
+                series: series.collect(),
+                rows,
+                ..Measured::default()
+            }
+        }
+        Err(error) => {
+            let mut row = link.row(simulation.duration, run);
+            scheme.describe(&mut row);
+            row.error = Some(error.to_string());
+            Measured {
+                rows: vec![row],
+                ..Measured::default()
+            }
+        }
+    }
+}
+
+fn scenario(simulation: &Simulation<'_>, bin: Span) -> Result<Scenario, LabError> {
+    let scheme = simulation.scheme;
+    let mut flows =
+        FlowSpec::parse(&scheme.flow, simulation.registry, Timing::default()).map_err(|e| {
+            LabError::Scheme {
+                scheme: scheme.name.clone(),
+                why: e.to_string(),
+            }
+        })?;
+    for flow in &mut flows {
+        flow.start = Time::ZERO + simulation.start;
+    }
+    let path = simulation.link.path.clone();
+    Ok(Scenario {
+        flows,
+        duration: simulation.duration,
+        seed: path.seed,
+        series: Some(bin),
+        ..Scenario::one_link(path.down, path.up)
+    })
+}
+
+fn series(row: &Row, flow: &FlowReport, propagation: Span, bin: Span) -> Series {
+    let samples = flow.series.iter();
+    let delay = |queueing: Span| (queueing + propagation).as_millis_f64();
+    Series {
+        scheme: row.scheme.clone(),
+        link: row.link.clone(),
+        run: row.run,
+        bin_s: bin.as_secs_f64(),
+        throughput_mbps: samples
+            .clone()
+            .map(|s| s.throughput.as_mbps_f64())
+            .collect(),
+        capacity_mbps: samples.clone().map(|s| s.capacity.as_mbps_f64()).collect(),
+        delay_ms: samples.map(|s| s.queue_delay.map(delay)).collect(),
+        delay_quantiles_ms: Vec::new(),
+    }
+}
 
 /// One row per flow of `report`, which [`alcc_sim::run`] made of `scenario`. `link` is what the bottleneck is called.
 ///

@@ -52,6 +52,29 @@ impl Tools {
     }
 }
 
+impl Tools {
+    /// All files that have a part in a result.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let beside = self.alcc.with_file_name("libalcc_preload.so");
+        let installed = self
+            .alcc
+            .parent()
+            .map(|p| p.join("../lib/alcc/libalcc_preload.so"));
+        let named = std::env::var_os("ALCC_PRELOAD").map(PathBuf::from);
+        [
+            Some(self.nginx.clone()),
+            Some(self.curl.clone()),
+            Some(beside),
+            installed,
+            named,
+        ]
+        .into_iter()
+        .flatten()
+        .chain(self.plugins.iter().cloned())
+        .collect()
+    }
+}
+
 fn search(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let more = ["/usr/sbin", "/usr/local/sbin", "/sbin", "target/deps/bin"].map(PathBuf::from);

@@ -2,28 +2,42 @@
 use crate::failure::Failure;
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
-use alcc_lab::board::{self, Plan};
-use alcc_lab::{LabError, Link, Scheme, Tools};
+use alcc_lab::board::{self, Place, Plan};
+use alcc_lab::{Around, LabError, Link, Scheme, Side, Tools, Up, row};
+use alcc_link::QueueSpec;
 use alcc_units::Span;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Compare schemes on recorded traces: each trace, all schemes beside each other, several times
+const EXAMPLES: &str = "Examples:
+  alcc compare --sim --traces traces --schemes cubic,verus:r=4,profile=paper,alcc-copa --seeds 3
+  alcc compare --sim --traces synth:lte,synth:rapid 12mbit --schemes bbr,alcc-budget:delay=40ms --csv out.csv
+  alcc compare --emu --traces traces/alcc --schemes cubic,bbr,alcc-verus,alcc-copa --runs 3
+
+SCHEMES: cubic, bbr, reno, ... are plain TCP; alcc-A[:OPTIONS][/over=TCPCC] is our algorithm A above TCP (cubic unless it says otherwise);
+with --sim also A[:OPTIONS] alone. A comma begins the next scheme, unless option=value follows it: that still belongs to the one before.
+
+--out keeps every finished run in its folder runs/: an interrupted comparison, started again with the same arguments, goes on where it was.
+Simulated runs stay there and are done again only when the arguments or the program change.";
+
+/// Compare schemes on traces: each trace, all schemes, several times, in the simulator or with real TCP in the emulator
 ///
-/// Prints, per trace and scheme, the median of the repetitions with the smallest and largest; writes a report, a CSV file
-/// with every run, and the JSON object.
+/// Prints a table per trace and one over all: utilization, throughput, delay, power and the application's delay, medians of the
+/// repetitions with the smallest and largest, and who is on the Pareto front. Writes a report, CSV and JSON files.
 #[derive(clap::Args)]
-#[command(
-    after_help = "Example:\n  alcc compare --emu --traces traces/alcc --schemes cubic,bbr,alcc-verus,alcc-copa --duration 60s --runs 3"
-)]
+#[command(after_help = EXAMPLES, group = clap::ArgGroup::new("place").required(true).args(["sim", "emu"]))]
 pub(crate) struct Args {
-    /// In the emulator, with real programs and the kernel's TCP
-    #[arg(long, required = true)]
+    /// In the simulator, several runs at a time; the results do not depend on the machine
+    #[arg(long)]
+    sim: bool,
+    /// In the emulator, with real programs and the kernel's TCP, all schemes of a trace beside each other
+    #[arg(long)]
     emu: bool,
-    /// Trace files in Mahimahi's format, folders of them, or synthetic scenarios (synth:city-driving); may be repeated
+    /// Trace files in Mahimahi's format, folders of them and of folders, synthetic scenarios (synth:city-driving), rates (12mbit);
+    /// may be repeated
     #[arg(long, value_name = "DIR|FILE", required = true, num_args = 1.., env = "ALCC_TRACES")]
     traces: Vec<PathBuf>,
-    /// What to compare: the kernel's (cubic) and ours above it (alcc-verus:r=4, alcc-copa/over=reno)
+    /// What to compare, see below
     #[arg(
         long,
         value_name = "A,B",
@@ -32,68 +46,167 @@ pub(crate) struct Args {
     schemes: String,
     #[command(flatten)]
     plugins: Plugins,
-    /// Length of each measurement
+    /// Length of each measured window, which begins with the first full-size packet at the bottleneck
     #[arg(long, value_name = "SPAN", default_value = "60s")]
     duration: Span,
-    /// Repetitions of each trace
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    runs: u32,
-    /// Seed of everything random on the links
+    /// Repetitions of each trace and scheme; in the simulator each has the next seed [default: 1 with --sim, 3 with --emu]
+    #[arg(long, visible_alias = "seeds", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: Option<u32>,
+    /// Seed of everything random on the links, synthetic channels included
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Folder for report.html, results.json and flows.csv
+    /// Round-trip time without queueing, half of it in each direction
+    #[arg(long, value_name = "T", default_value = "40ms")]
+    rtt: Span,
+    /// The queue before each bottleneck
+    #[arg(long, value_name = "Q", default_value = "droptail:bytes=2000000")]
+    queue: QueueSpec,
+    /// The other direction: a rate, a trace, or 'partner' for NAME.up beside NAME.down and the other way round
+    #[arg(long, value_name = "RATE|TRACE|partner", default_value = "12mbit", value_parser = |text: &str| Ok::<_, String>(Up::from(text)))]
+    up: Up,
+    /// With --sim: how long after the link's beginning the flows start
+    #[arg(long, value_name = "T", default_value = "0s", conflicts_with = "emu")]
+    start: Span,
+    /// With --sim: runs at the same time [default: one per processor]
+    #[arg(long, value_name = "N", conflicts_with = "emu", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    /// Folder for report.html, results.json, flows.csv (every run), board.csv (the table) and finished runs
     #[arg(long, value_name = "DIR", default_value = "out/compare")]
     out: PathBuf,
-    /// Folder for the runtime's readings of every controlled connection, as CSV
-    #[arg(long, value_name = "DIR")]
+    /// Also write every run as a line of this CSV file
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// With --emu: folder for the runtime's readings of every controlled connection, as CSV
+    #[arg(long, value_name = "DIR", conflicts_with = "sim")]
     log: Option<PathBuf>,
-    /// Print one JSON object instead of the table
+    /// Print one JSON object instead of the tables
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let plan = Plan {
-        links: Link::open_all(&args.traces, args.seed).map_err(Failure::usage)?,
-        schemes: Scheme::list(&args.schemes, &args.plugins.registry()?).map_err(Failure::usage)?,
-        duration: checked(args.duration)?,
-        runs: args.runs,
-        tools: Tools {
-            plugins: args.plugins.files().to_vec(),
-            ..tools()?
-        },
-        log: args.log.clone(),
-        command: command_line(),
+    let around = Around {
+        rtt: args.rtt,
+        queue: args.queue.clone(),
+        up: args.up.clone(),
+        seed: args.seed,
     };
-    carry_out(&plan, &args.out, args.json)
+    let found = Link::open_all(&args.traces, &around).map_err(Failure::usage)?;
+    let registry = args.plugins.registry()?;
+    let side = if args.sim {
+        Side::Simulated
+    } else {
+        Side::Emulated
+    };
+    let schemes = Scheme::list(&args.schemes, &registry, &[side]).map_err(Failure::usage)?;
+    let plugins = args.plugins.files().to_vec();
+    let place = if args.sim {
+        let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+        Place::Simulated {
+            registry,
+            plugins,
+            workers: args.jobs.map_or_else(processors, usize::from),
+            start: args.start,
+        }
+    } else {
+        Place::Emulated {
+            tools: Tools {
+                plugins,
+                ..tools()?
+            },
+            log: args.log.clone(),
+        }
+    };
+    let plan = Plan {
+        links: found.links,
+        schemes,
+        duration: checked(args.duration)?,
+        runs: args.runs.unwrap_or(if args.sim { 1 } else { 3 }),
+        place,
+        command: command_line(),
+        keep: Some(args.out.clone()),
+    };
+    for skipped in &found.skipped {
+        eprintln!("alcc: skipped: {skipped}");
+    }
+    carry_out(
+        &plan,
+        &found.skipped,
+        &args.out,
+        args.csv.as_deref(),
+        args.json,
+    )
 }
 
-/// Measures, writes the files, prints. Before any thread is started it gets the right to make namespaces.
-pub(crate) fn carry_out(plan: &Plan, out: &Path, json: bool) -> Result<ExitCode, Failure> {
-    alcc_emu::prepare().map_err(Failure::usage)?;
+/// Measures, writes the files, prints. Before any thread is started it gets the right to make namespaces, if that is needed.
+pub(crate) fn carry_out(
+    plan: &Plan,
+    skipped: &[String],
+    out: &Path,
+    csv: Option<&Path>,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    if matches!(plan.place, Place::Emulated { .. }) {
+        alcc_emu::prepare().map_err(Failure::usage)?;
+    }
     let stop = stop_flag()?;
-    let bar = Bar::new();
-    let measured = board::compare(plan, &stop, &mut |part, what| bar.show(part, what));
+    let mut bar = Bar::new();
+    let mut done = 0;
+    let mut of = 0;
+    let measured = board::compare(plan, &stop, &mut |p| {
+        (done, of) = (p.done, p.of);
+        bar.show(p.part, &format!("{} of {} runs  {}", p.done, p.of, p.what));
+    });
     drop(bar);
-    let results = measured.map_err(failure)?;
+    let mut results = match measured {
+        Err(LabError::Stopped) if plan.keep.is_some() && done > 0 => {
+            return Err(Failure::failed(format!(
+                "stopped: {done} of {of} runs are finished and kept in {}; the same command goes on from there",
+                out.join("runs").display()
+            )));
+        }
+        other => other.map_err(failure)?,
+    };
+    let skipped = skipped.iter().map(|file| format!("skipped: {file}"));
+    results.notes.splice(0..0, skipped);
     let page = board::write(&results, out).map_err(failure)?;
+    if let Some(file) = csv {
+        board::write_file(file, &row::csv(&results.flows)).map_err(failure)?;
+    }
     if json {
         println!(
             "{}",
             serde_json::to_string(&results).map_err(Failure::failed)?
         );
         eprintln!("report: {}", page.display());
+    } else {
+        print!("{}", board::table(&results));
+        println!("report: {}", page.display());
+        for note in &results.notes {
+            println!("note: {note}");
+        }
+        if !results.summary.sentence.is_empty() {
+            println!("{}", results.summary.sentence);
+        }
+    }
+    failed_runs(&results)
+}
+
+/// Status 1 and one line if any run failed.
+fn failed_runs(results: &alcc_lab::Results) -> Result<ExitCode, Failure> {
+    let failed: Vec<_> = results.flows.iter().filter(|f| f.error.is_some()).collect();
+    let Some(first) = failed.first() else {
         return Ok(ExitCode::SUCCESS);
-    }
-    print!("{}", board::table(&results));
-    println!("\nreport: {}", page.display());
-    for note in &results.notes {
-        println!("note: {note}");
-    }
-    if !results.summary.sentence.is_empty() {
-        println!("{}", results.summary.sentence);
-    }
-    Ok(ExitCode::SUCCESS)
+    };
+    Err(Failure::failed(format!(
+        "{} of {} runs failed; the first: {} on {}, run {}: {}",
+        failed.len(),
+        results.flows.len(),
+        first.scheme,
+        first.link,
+        first.run,
+        first.error.as_deref().unwrap_or_default()
+    )))
 }
 
 fn failure(error: LabError) -> Failure {
@@ -121,10 +234,21 @@ pub(crate) fn tools() -> Result<Tools, Failure> {
     Tools::find(alcc).map_err(Failure::usage)
 }
 
+/// The command line, without what says only how fast to work and where to put the result.
 pub(crate) fn command_line() -> String {
-    let mut words: Vec<String> = std::env::args().collect();
-    if let Some(first) = words.first_mut() {
-        *first = "alcc".to_owned();
+    let mut words = vec!["alcc".to_owned()];
+    let mut given = std::env::args().skip(1);
+    while let Some(word) = given.next() {
+        let about_output = ["--jobs", "--out", "--csv"];
+        if about_output.contains(&word.as_str()) {
+            given.next();
+        } else if word != "--json"
+            && !about_output
+                .iter()
+                .any(|o| word.starts_with(&format!("{o}=")))
+        {
+            words.push(word);
+        }
     }
     words.join(" ")
 }

@@ -2,8 +2,8 @@
 use crate::commands::compare;
 use crate::failure::Failure;
 use alcc_cc::Registry;
-use alcc_lab::board::Plan;
-use alcc_lab::{Link, Scheme};
+use alcc_lab::board::{Place, Plan};
+use alcc_lab::{Link, Scheme, Side};
 use alcc_units::Span;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -51,12 +51,16 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     };
     let plan = Plan {
         links: vec![link.map_err(Failure::usage)?],
-        schemes: Scheme::list(&args.schemes, &Registry::builtin()).map_err(Failure::usage)?,
+        schemes: Scheme::list(&args.schemes, &Registry::builtin(), &[Side::Emulated])
+            .map_err(Failure::usage)?,
         duration: compare::checked(args.duration)?,
         runs: 1,
-        tools: compare::tools()?,
-        log: args.log.clone(),
+        place: Place::Emulated {
+            tools: compare::tools()?,
+            log: args.log.clone(),
+        },
         command: compare::command_line(),
+        keep: None,
     };
-    compare::carry_out(&plan, &args.out, args.json)
+    compare::carry_out(&plan, &[], &args.out, None, args.json)
 }

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The board in the simulator: what it prints, that it does not depend on the number of workers, and that it survives `kill -9`.
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+fn compare(arguments: &str, traces: &str, out: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_alcc"));
+    command
+        .args(["compare", "--sim", "--traces"])
+        .args(traces.split_whitespace())
+        .args(arguments.split_whitespace())
+        .arg("--out")
+        .arg(out)
+        .env_remove("ALCC_TRACES");
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn good(output: &Output) -> String {
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// Names and ages of the finished runs.
+fn kept(out: &Path) -> BTreeMap<String, SystemTime> {
+    fs::read_dir(out.join("runs"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            let is_run = name.ends_with(".json");
+            Some((name, entry.metadata().ok()?.modified().ok()?)).filter(|_| is_run)
+        })
+        .collect()
+}
+
+#[test]
+fn one_worker_and_three_give_the_same_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = "--schemes cubic,verus:r=4,profile=paper,alcc-copa --seeds 2 --duration 5s";
+    let by = |jobs: &str| {
+        let out = folder.path().join(jobs);
+        let csv = out.with_extension("csv");
+        let json = compare(arguments, "synth:lte 12mbit", &out)
+            .args(["--jobs", jobs, "--json", "--csv"])
+            .arg(&csv)
+            .output()
+            .unwrap();
+        let files = ["report.html", "results.json", "flows.csv", "board.csv"];
+        let files = files.map(|file| fs::read(out.join(file)).unwrap());
+        (good(&json), fs::read(csv).unwrap(), files)
+    };
+    let (one, three) = (by("1"), by("3"));
+    assert!(one == three, "results depend on the number of workers");
+
+    let results: Value = serde_json::from_str(&one.0).unwrap();
+    let flows = results["flows"].as_array().unwrap();
+    let order: Vec<String> = flows
+        .iter()
+        .map(|f| format!("{} {} {}", f["link"], f["scheme"], f["seed"]).replace('"', ""))
+        .collect();
+    let schemes = ["cubic", "verus:r=4,profile=paper", "alcc-copa"];
+    let mut want = Vec::new();
+    for link in ["synth:lte", "12mbit"] {
+        for seed in ["1", "2"] {
+            want.extend(schemes.map(|scheme| format!("{link} {scheme} {seed}")));
+        }
+    }
+    assert_eq!(order, want);
+    let copa = &flows[2];
+    assert_eq!(
+        (&copa["algorithm"], &copa["feedback"], &copa["enforcement"]),
+        (&"copa".into(), &"tcp-info".into(), &"gate+pacing".into())
+    );
+    assert_eq!(flows[1]["options"], "r=4,profile=paper");
+    // Another seed is another channel of the same kind.
+    assert_ne!(flows[0]["throughput_mbps"], flows[3]["throughput_mbps"]);
+    let summary = &results["summary"];
+    assert_eq!(summary["groups"].as_array().unwrap().len(), 6);
+    assert_eq!(summary["overall"].as_array().unwrap().len(), 3);
+    // Endless data into a queue of 2 MB on 12 Mbit/s: nobody can have more than Cubic, so it is on the front.
+    let cubic = &summary["groups"][3];
+    assert_eq!(cubic["link"], "12mbit");
+    assert_eq!(cubic["front"], true, "{cubic}");
+    assert!(cubic["fields"]["utilization"]["median"].as_f64().unwrap() > 0.95);
+    let lines = one.1.iter().filter(|b| **b == b'\n').count();
+    assert_eq!(lines, flows.len() + 1);
+}
+
+#[test]
+fn a_killed_sweep_goes_on_where_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let [whole, broken] = ["whole", "broken"].map(|name| folder.path().join(name));
+    let arguments = "--schemes cubic,alcc-verus --seeds 40 --duration 10s --jobs 1";
+    let traces = "12mbit";
+    let expected = good(
+        &compare(arguments, traces, &whole)
+            .arg("--json")
+            .output()
+            .unwrap(),
+    );
+
+    let mut child = compare(arguments, traces, &broken)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while kept(&broken).len() < 3 {
+        assert!(Instant::now() < deadline, "no run is ever finished");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    // SIGKILL.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let before = kept(&broken);
+    assert!(before.len() < 80, "it was killed too late to say anything");
+
+    // One file is damaged besides, and another holds only a half.
+    let runs: Vec<&String> = before.keys().collect();
+    let file = |n: usize| broken.join("runs").join(runs[n]);
+    let half = fs::read(file(0)).unwrap();
+    fs::write(file(0), &half[..half.len() / 2]).unwrap();
+    let damaged = text(&fs::read(file(1)).unwrap()).replace("\"bytes\":", "\"bytes\":1");
+    fs::write(file(1), damaged).unwrap();
+
+    let continued = good(
+        &compare(arguments, traces, &broken)
+            .arg("--json")
+            .output()
+            .unwrap(),
+    );
+    assert!(
+        continued == expected,
+        "a continued sweep differs from a whole one"
+    );
+    let after = kept(&broken);
+    assert_eq!(after.len(), 80);
+    for name in &runs[2..] {
+        assert_eq!(after[*name], before[*name], "{name} was done again");
+    }
+
+    // Another length is another result, and nothing of the old ones is taken for it.
+    let arguments = arguments.replace("10s", "9s").replace("40", "2");
+    let other = good(
+        &compare(&arguments, traces, &broken)
+            .arg("--json")
+            .output()
+            .unwrap(),
+    );
+    let other: Value = serde_json::from_str(&other).unwrap();
+    let flows = other["flows"].as_array().unwrap();
+    assert_eq!(flows.len(), 4);
+    assert!(flows.iter().all(|f| f["duration_s"] == 9.0));
+    assert_eq!(kept(&broken).len(), 84);
+}
+
+#[test]
+fn what_is_no_trace_is_named_and_a_failed_run_is_a_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let traces = folder.path().join("traces");
+    fs::create_dir_all(traces.join("deep")).unwrap();
+    fs::write(traces.join("deep/good"), "1\n2\n3\n").unwrap();
+    // The first opportunity comes after the window.
+    fs::write(traces.join("dead"), "600000\n").unwrap();
+    fs::write(traces.join("README.md"), "# Traces\n").unwrap();
+    let out = folder.path().join("out");
+    let arguments = "--schemes cubic,verus --duration 2s";
+    let output = compare(arguments, traces.to_str().unwrap(), &out)
+        .output()
+        .unwrap();
+    let (says, table) = (text(&output.stderr), text(&output.stdout));
+    assert_eq!(output.status.code(), Some(1), "{says}");
+    assert!(
+        says.contains("README.md") && says.contains("line 1"),
+        "{says}"
+    );
+    assert!(
+        says.contains("2 of 4 runs failed; the first: cubic on dead, run 1"),
+        "{says}"
+    );
+    assert!(
+        table.contains("deep/good") && table.contains("1 failed"),
+        "{table}"
+    );
+    assert!(table.contains("note: skipped: "), "{table}");
+    // What failed is tried again.
+    assert_eq!(kept(&out).len(), 2);
+    let flows = fs::read_to_string(out.join("flows.csv")).unwrap();
+    assert!(flows.lines().next().unwrap().ends_with(",error"), "{flows}");
+}
+
+#[test]
+fn wrong_arguments_are_one_line_and_status_2() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = folder.path().to_str().unwrap();
+    for (traces, arguments, part) in [
+        ("synth:lte", "--schemes cubic,verus:r=x", "r=x"),
+        ("synth:lte", "--schemes cubic,dctcp", "no algorithm 'dctcp'"),
+        ("synth:lte", "--duration 0s", "--duration"),
+        ("synth:nowhere", "", "no scenario has that name"),
+        ("/no/such/trace", "", "/no/such/trace"),
+        (empty, "", "look for trace files"),
+        ("synth:lte synth:lte", "", "two of that name"),
+    ] {
+        let out = folder.path().join("out");
+        let output = compare(arguments, traces, &out).output().unwrap();
+        let says = text(&output.stderr);
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{traces} {arguments}: {says}"
+        );
+        assert!(says.contains(part), "{traces} {arguments}: {says}");
+        assert_eq!(says.trim_end().lines().count(), 1, "{says}");
+        assert!(!out.exists(), "{traces} {arguments}");
+    }
+}
+
+#[test]
+fn the_emulator_says_what_works_instead_of_a_native_algorithm() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_alcc"))
+        .args("compare --emu --traces synth:lte --schemes cubic,verus:r=4 --out".split(' '))
+        .arg(folder.path().join("out"))
+        .output()
+        .unwrap();
+    let says = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{says}");
+    assert!(
+        says.contains("--sim") && says.contains("alcc-verus:r=4"),
+        "{says}"
+    );
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use super::table;
+use crate::keep::write_whole;
+use crate::row::{self, Results};
+use crate::{LabError, report};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Writes into `folder`, which is made if missing: `report.html`, `results.json` (all of it), `flows.csv` (every run) and
+/// `board.csv` (the table). Returns the report's path.
+///
+/// # Errors
+/// [`LabError::Os`] with the file that could not be written.
+pub fn write(results: &Results, folder: &Path) -> Result<PathBuf, LabError> {
+    fs::create_dir_all(folder).map_err(LabError::os(format!(
+        "make the folder {}",
+        folder.display()
+    )))?;
+    let page = folder.join("report.html");
+    let json = serde_json::to_string(results).unwrap_or_default();
+    for (file, content) in [
+        (page.clone(), report::html(results)),
+        (folder.join("results.json"), json + "\n"),
+        (folder.join("flows.csv"), row::csv(&results.flows)),
+        (folder.join("board.csv"), table::csv(results)),
+    ] {
+        write_file(&file, &content)?;
+    }
+    Ok(page)
+}
+
+/// Writes one file, all of it or nothing.
+///
+/// # Errors
+/// [`LabError::Os`] with its name.
+pub fn write_file(file: &Path, content: &str) -> Result<(), LabError> {
+    let written = match file.metadata() {
+        // A pipe or a device cannot be replaced.
+        Ok(found) if !found.is_file() => fs::write(file, content),
+        _ => write_whole(file, content.as_bytes()),
+    };
+    written.map_err(LabError::os(format!("write {}", file.display())))
+}

@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What concerns several rows: groups, the Pareto front, means over the links, one sentence.
+use crate::row::{self, Group, Overall, Row, Summary};
+use std::collections::BTreeMap;
+
+/// Groups, means and the sentence of these rows.
+pub fn summary(rows: &[Row]) -> Summary {
+    let mut groups = row::groups(rows);
+    mark_groups(&mut groups);
+    let overall = overall(&groups);
+    let sentence = sentence(rows, &groups);
+    Summary {
+        sentence,
+        groups,
+        overall,
+    }
+}
+
+/// Who is on the Pareto front of (throughput, delay): nobody else has at least this throughput at no more delay, one of the
+/// two better. Those without figures are not on it, and equals are on it together.
+pub(crate) fn front(points: &[Option<[f64; 2]>]) -> Vec<bool> {
+    let beats =
+        |a: [f64; 2], b: [f64; 2]| a[0] >= b[0] && a[1] <= b[1] && (a[0] > b[0] || a[1] < b[1]);
+    points
+        .iter()
+        .map(|point| point.is_some_and(|p| !points.iter().flatten().any(|other| beats(*other, p))))
+        .collect()
+}
+
+/// Those that stand beside each other: the same link, the same side.
+fn mark_groups(groups: &mut [Group]) {
+    let place = |g: &Group| (g.link.clone(), g.side.clone());
+    let mut places: Vec<_> = groups.iter().map(place).collect();
+    places.sort();
+    places.dedup();
+    for here in places {
+        let beside: Vec<usize> = (0..groups.len())
+            .filter(|i| place(&groups[*i]) == here)
+            .collect();
+        let points: Vec<_> = beside
+            .iter()
+            .map(|i| {
+                let median = |field| groups[*i].median(field);
+                Some([median("throughput_mbps")?, median("delay_mean_ms")?])
+            })
+            .collect();
+        for (i, on_it) in beside.into_iter().zip(front(&points)) {
+            groups[i].front = on_it;
+        }
+    }
+}
+
+/// Means over the links on which nobody failed; empty unless there are at least two links.
+fn overall(groups: &[Group]) -> Vec<Overall> {
+    let mut links: Vec<&str> = Vec::new();
+    let mut schemes: Vec<(&str, &Option<String>)> = Vec::new();
+    for group in groups {
+        if !links.contains(&group.link.as_str()) {
+            links.push(&group.link);
+        }
+        if !schemes.contains(&(group.scheme.as_str(), &group.side)) {
+            schemes.push((&group.scheme, &group.side));
+        }
+    }
+    if links.len() < 2 {
+        return Vec::new();
+    }
+    links.retain(|link| {
+        let good = groups
+            .iter()
+            .filter(|g| g.link == *link && g.median("throughput_mbps").is_some());
+        good.count() == schemes.len()
+    });
+    let mut all: Vec<Overall> = schemes
+        .into_iter()
+        .map(|(scheme, side)| {
+            let mine: Vec<&Group> = links
+                .iter()
+                .filter_map(|link| {
+                    groups
+                        .iter()
+                        .find(|g| g.link == *link && g.scheme == scheme && g.side == *side)
+                })
+                .collect();
+            Overall {
+                scheme: scheme.to_owned(),
+                side: side.clone(),
+                links: mine.len() as u32,
+                front: false,
+                fields: means(&mine),
+            }
+        })
+        .collect();
+    let mut sides: Vec<_> = all.iter().map(|o| o.side.clone()).collect();
+    sides.dedup();
+    for side in sides {
+        let beside: Vec<usize> = (0..all.len()).filter(|i| all[*i].side == side).collect();
+        let point = |o: &Overall| {
+            let carried = o.fields.get("utilization");
+            let carried = carried.or_else(|| o.fields.get("throughput_mbps"))?;
+            Some([*carried, *o.fields.get("delay_mean_ms")?])
+        };
+        let points: Vec<_> = beside.iter().map(|i| point(&all[*i])).collect();
+        for (i, on_it) in beside.into_iter().zip(front(&points)) {
+            all[i].front = on_it;
+        }
+    }
+    all
+}
+
+/// Means of the medians of the fields that all have; of `power` the geometric mean.
+fn means(groups: &[&Group]) -> BTreeMap<String, f64> {
+    let n = groups.len() as f64;
+    let names = groups.first().into_iter().flat_map(|g| g.fields.keys());
+    names
+        .filter_map(|name| {
+            let values: Vec<f64> = groups
+                .iter()
+                .map(|g| g.median(name))
+                .collect::<Option<_>>()?;
+            let mean = if name == "power" {
+                (values.iter().map(|v| v.max(1e-9).ln()).sum::<f64>() / n).exp()
+            } else {
+                values.iter().sum::<f64>() / n
+            };
+            Some((name.clone(), mean))
+        })
+        .collect()
+}
+
+/// Throughput and mean delay of a scheme: geometric mean over the links of the medians over the repetitions.
+fn standing(groups: &[Group], scheme: &str) -> Option<[f64; 2]> {
+    let mean = |field: &str| {
+        let logs: Vec<f64> = groups
+            .iter()
+            .filter(|g| g.scheme == scheme)
+            .map(|g| g.median(field).map(|m| m.max(1e-3).ln()))
+            .collect::<Option<_>>()?;
+        (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
+    };
+    Some([mean("throughput_mbps")?, mean("delay_mean_ms")?])
+}
+
+/// Plain TCP: the kernel's, or in the simulator what has its name.
+fn is_plain(row: &Row) -> bool {
+    row.feedback == "kernel" || ["cubic", "reno", "bbr"].contains(&row.scheme.as_str())
+}
+
+/// The controlled scheme that keeps at least nine tenths of the plain one's throughput with the least delay (if none keeps
+/// that much, the one with the most throughput), beside the plain one: `cubic` if it is there, else the first.
+fn sentence(rows: &[Row], groups: &[Group]) -> String {
+    let mut schemes: Vec<&Row> = Vec::new();
+    for row in rows {
+        if !schemes.iter().any(|s| s.scheme == row.scheme) {
+            schemes.push(row);
+        }
+    }
+    let (plain, ours): (Vec<&Row>, Vec<&Row>) = schemes.into_iter().partition(|r| is_plain(r));
+    let Some(base) = plain
+        .iter()
+        .find(|r| r.scheme == "cubic")
+        .or_else(|| plain.first())
+    else {
+        return String::new();
+    };
+    let Some([base_mbps, base_ms]) = standing(groups, &base.scheme) else {
+        return String::new();
+    };
+    let measured: Vec<(&str, [f64; 2])> = ours
+        .iter()
+        .filter_map(|r| Some((r.scheme.as_str(), standing(groups, &r.scheme)?)))
+        .collect();
+    let best = measured
+        .iter()
+        .filter(|(_, s)| s[0] >= 0.9 * base_mbps)
+        .min_by(|a, b| a.1[1].total_cmp(&b.1[1]))
+        .or_else(|| measured.iter().max_by(|a, b| a.1[0].total_cmp(&b.1[0])));
+    let Some((name, [mbps, ms])) = best else {
+        return String::new();
+    };
+    let share = 100.0 * mbps / base_mbps;
+    let times = base_ms / ms;
+    let part = match times {
+        t if t >= 1.5 => format!("{} of its mean delay", part_of(t.round() as u64)),
+        t => format!("{:.0} % of its mean delay", 100.0 / t),
+    };
+    format!(
+        "{name} has {share:.0} % of {}'s throughput at {part}: {} instead of {}.",
+        base.scheme,
+        milliseconds(*ms),
+        milliseconds(base_ms)
+    )
+}
+
+/// "half", "a ninth", "an eighth".
+fn part_of(n: u64) -> String {
+    let word = ordinal(n);
+    match n {
+        2 => word,
+        // Spoken with a vowel: eighth, eleventh, eighteenth, eighty-first to eighty-ninth.
+        8 | 11 | 18 | 80..=89 => format!("an {word}"),
+        _ => format!("a {word}"),
+    }
+}
+
+fn ordinal(n: u64) -> String {
+    match n {
+        2 => "half".to_owned(),
+        3 => "third".to_owned(),
+        4 => "quarter".to_owned(),
+        5 => "fifth".to_owned(),
+        6 => "sixth".to_owned(),
+        7 => "seventh".to_owned(),
+        8 => "eighth".to_owned(),
+        9 => "ninth".to_owned(),
+        10 => "tenth".to_owned(),
+        n => match n % 10 {
+            1 if n % 100 != 11 => format!("{n}st"),
+            2 if n % 100 != 12 => format!("{n}nd"),
+            3 if n % 100 != 13 => format!("{n}rd"),
+            _ => format!("{n}th"),
+        },
+    }
+}
+
+fn milliseconds(ms: f64) -> String {
+    if ms >= 1000.0 {
+        format!("{:.2} s", ms / 1000.0)
+    } else {
+        format!("{ms:.0} ms")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(link: &str, scheme: &str, mbps: f64, ms: f64) -> Row {
+        Row {
+            link: link.into(),
+            scheme: scheme.into(),
+            feedback: if scheme.starts_with("alcc") {
+                "tcp-info"
+            } else {
+                "kernel"
+            }
+            .into(),
+            throughput_mbps: Some(mbps),
+            delay_mean_ms: Some(ms),
+            ..Row::default()
+        }
+    }
+
+    #[test]
+    fn the_sentence_names_who_keeps_the_throughput_with_the_least_delay() {
+        let rows = [
+            row("l", "bbr", 9.6, 120.0),
+            row("l", "cubic", 10.0, 1400.0),
+            row("l", "alcc-verus", 9.5, 140.0),
+            row("l", "alcc-copa", 7.0, 35.0),
+        ];
+        assert_eq!(
+            summary(&rows).sentence,
+            "alcc-verus has 95 % of cubic's throughput at a tenth of its mean delay: 140 ms instead of 1.40 s."
+        );
+        // Nobody keeps nine tenths: the one with the most.
+        let slow = [
+            rows[1].clone(),
+            row("l", "alcc-copa", 7.0, 1300.0),
+            row("l", "alcc-fixed", 5.0, 30.0),
+        ];
+        assert_eq!(
+            summary(&slow).sentence,
+            "alcc-copa has 70 % of cubic's throughput at 93 % of its mean delay: 1300 ms instead of 1.40 s."
+                .replace("1300 ms", "1.30 s")
+        );
+        assert_eq!(summary(&rows[..2]).sentence, "");
+        assert_eq!(summary(&rows[2..]).sentence, "");
+    }
+
+    #[test]
+    fn several_links_count_by_their_geometric_mean() {
+        let rows = [
+            row("a", "cubic", 1.0, 100.0),
+            row("b", "cubic", 100.0, 10_000.0),
+            row("a", "alcc-verus", 1.0, 100.0),
+            row("b", "alcc-verus", 100.0, 100.0),
+        ];
+        // sqrt(1 * 100) both; sqrt(100 * 10000) = 1000 ms against 100 ms.
+        assert_eq!(
+            summary(&rows).sentence,
+            "alcc-verus has 100 % of cubic's throughput at a tenth of its mean delay: 100 ms instead of 1.00 s."
+        );
+    }
+
+    #[test]
+    fn words_for_parts() {
+        let all: Vec<String> = [2, 9, 11, 12, 13, 21, 22, 23, 101, 111]
+            .into_iter()
+            .map(ordinal)
+            .collect();
+        assert_eq!(
+            all,
+            [
+                "half", "ninth", "11th", "12th", "13th", "21st", "22nd", "23rd", "101st", "111th"
+            ]
+        );
+        assert_eq!([2, 8, 9].map(part_of), ["half", "an eighth", "a ninth"]);
+    }
+
+    #[test]
+    fn the_front_is_who_nobody_beats() {
+        let points = [
+            Some([10.0, 1400.0]),
+            Some([9.6, 120.0]),
+            Some([9.5, 140.0]),
+            None,
+            Some([7.0, 35.0]),
+            Some([7.0, 35.0]),
+            Some([7.0, 36.0]),
+        ];
+        // The third has less than the second at more delay; the last has the fifth's throughput at more delay; equals stay.
+        assert_eq!(
+            front(&points),
+            [true, true, false, false, true, true, false]
+        );
+        assert_eq!(front(&[]), Vec::<bool>::new());
+    }
+
+    #[test]
+    fn means_are_over_links_that_everyone_finished() {
+        let mut failed = row("c", "alcc-verus", 0.0, 0.0);
+        failed.error = Some("it broke".into());
+        (failed.throughput_mbps, failed.delay_mean_ms) = (None, None);
+        let rows = [
+            row("a", "cubic", 1.0, 100.0),
+            row("a", "alcc-verus", 1.0, 50.0),
+            row("b", "cubic", 4.0, 300.0),
+            row("b", "alcc-verus", 3.0, 150.0),
+            row("c", "cubic", 50.0, 1.0),
+            failed,
+        ];
+        let all = summary(&rows);
+        assert_eq!(all.groups.len(), 6);
+        assert_eq!((all.groups[5].runs, all.groups[5].failed), (0, 1));
+        assert!(all.groups[4].front && !all.groups[5].front);
+        // On a the second dominates (same throughput, less delay); on b both are on the front.
+        let fronts: Vec<bool> = all.groups[..4].iter().map(|g| g.front).collect();
+        assert_eq!(fronts, [false, true, true, true]);
+        let [cubic, verus] = &all.overall[..] else {
+            panic!("two schemes")
+        };
+        assert_eq!((cubic.links, verus.links), (2, 2));
+        assert_eq!(cubic.fields["throughput_mbps"], 2.5);
+        assert_eq!(verus.fields["delay_mean_ms"], 100.0);
+        // Powers 1 / 0.05 = 20 and 3 / 0.15 = 20 Mbit/s per s.
+        assert!((verus.fields["power"] - 20.0).abs() < 1e-9);
+        assert!(cubic.front && verus.front);
+        assert!(summary(&rows[..2]).overall.is_empty());
+    }
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The board for a terminal and as CSV: one table per link and one over all.
+use crate::row::{Group, Results, Spread, quoted};
+use std::fmt::Write as _;
+
+/// Column of the table: field, heading, factor, digits.
+const COLUMNS: &[(&str, &str, f64, usize)] = &[
+    ("utilization", "util %", 100.0, 1),
+    ("throughput_mbps", "Mbit/s", 1.0, 2),
+    ("delay_mean_ms", "delay mean ms", 1.0, 0),
+    ("delay_p95_ms", "p95 ms", 1.0, 0),
+    ("power", "power", 1.0, 0),
+    ("app_delay_median_ms", "app median ms", 1.0, 0),
+    ("app_delay_p95_ms", "app p95 ms", 1.0, 0),
+    ("loss", "loss %", 100.0, 2),
+    ("cpu_s_per_gbit", "CPU s/Gbit", 1.0, 3),
+    ("lateness_p99_ms", "late p99 ms", 1.0, 2),
+];
+
+/// What the marks and columns mean.
+const LEGEND: &str = "* on the Pareto front: no other has at least its throughput at no more mean delay, one of the two better
+power: throughput / mean delay, Mbit/s per s";
+
+/// One table per link, one over all if there are several; with repetitions the median and, in parentheses, smallest and largest.
+pub fn table(results: &Results) -> String {
+    let mut text = String::new();
+    let mut links: Vec<&str> = Vec::new();
+    for group in &results.summary.groups {
+        if !links.contains(&group.link.as_str()) {
+            links.push(&group.link);
+        }
+    }
+    let known = |field: &str| {
+        let mut groups = results.summary.groups.iter();
+        groups.any(|g| g.fields.contains_key(field))
+    };
+    let columns: Vec<_> = COLUMNS.iter().filter(|c| known(c.0)).collect();
+    let heading = |what: &str| {
+        let mut line = vec![format!("  {what}")];
+        line.extend(columns.iter().map(|c| c.1.to_owned()));
+        line
+    };
+    for link in &links {
+        let mut lines = vec![heading(link)];
+        for group in results.summary.groups.iter().filter(|g| g.link == *link) {
+            let mut line = vec![name(&group.scheme, group.side.as_deref(), group.front)];
+            for (field, _, factor, digits) in &columns {
+                line.push(cell(group, field, *factor, *digits));
+            }
+            if group.failed > 0 {
+                line.push(format!("{} failed", group.failed));
+            }
+            lines.push(line);
+        }
+        write_aligned(&mut text, &lines);
+        text.push('\n');
+    }
+    if let Some(first) = results.summary.overall.first() {
+        let mut lines = vec![heading(&format!("all: means of {} links", first.links))];
+        for all in &results.summary.overall {
+            let mut line = vec![name(&all.scheme, all.side.as_deref(), all.front)];
+            for (field, _, factor, digits) in &columns {
+                let value = all.fields.get(*field);
+                line.push(
+                    value.map_or_else(|| "-".to_owned(), |v| format!("{:.*}", *digits, v * factor)),
+                );
+            }
+            lines.push(line);
+        }
+        write_aligned(&mut text, &lines);
+        text.push('\n');
+    }
+    text.push_str(LEGEND);
+    if !results.summary.overall.is_empty() {
+        text.push_str("\nall: each link counts the same, the front is of utilization and mean delay, power is the geometric mean");
+    }
+    text.push('\n');
+    text
+}
+
+fn name(scheme: &str, side: Option<&str>, front: bool) -> String {
+    let mark = if front { '*' } else { ' ' };
+    let side = side.map_or_else(String::new, |side| format!(" {side}"));
+    format!("{mark} {scheme}{side}")
+}
+
+fn cell(group: &Group, field: &str, factor: f64, digits: usize) -> String {
+    let Some(Spread { min, median, max }) = group.fields.get(field).copied() else {
+        return "-".to_owned();
+    };
+    let show = |v: f64| format!("{:.*}", digits, v * factor);
+    let [min, median, max] = [min, median, max].map(show);
+    if group.runs > 1 && min != max {
+        format!("{median} ({min}-{max})")
+    } else {
+        median
+    }
+}
+
+fn write_aligned(text: &mut String, lines: &[Vec<String>]) {
+    let most = lines.iter().map(Vec::len).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..most)
+        .map(|i| {
+            let cells = lines.iter().filter_map(|l| l.get(i));
+            cells.map(|c| c.chars().count()).max().unwrap_or(0)
+        })
+        .collect();
+    for line in lines {
+        for (i, (cell, width)) in line.iter().zip(&widths).enumerate() {
+            // Names to the left, numbers to the right.
+            let _ = if i == 0 {
+                write!(text, "{cell:<width$}")
+            } else {
+                write!(text, "  {cell:>width$}")
+            };
+        }
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+    }
+}
+
+/// The same as CSV: per link and scheme the median, smallest and largest of each column, in the fields' own units; then the
+/// means over all links, whose `link` is empty.
+pub fn csv(results: &Results) -> String {
+    let mut text = "link,scheme,side,front,links,runs,failed".to_owned();
+    for (field, ..) in COLUMNS {
+        let _ = write!(text, ",{field},{field}_min,{field}_max");
+    }
+    text.push('\n');
+    let side = |side: &Option<String>| side.clone().unwrap_or_default();
+    for group in &results.summary.groups {
+        let _ = write!(
+            text,
+            "{},{},{},{},1,{},{}",
+            quoted(&group.link),
+            quoted(&group.scheme),
+            side(&group.side),
+            group.front,
+            group.runs,
+            group.failed
+        );
+        for (field, ..) in COLUMNS {
+            let _ = match group.fields.get(*field) {
+                Some(s) => write!(text, ",{},{},{}", s.median, s.min, s.max),
+                None => write!(text, ",,,"),
+            };
+        }
+        text.push('\n');
+    }
+    for all in &results.summary.overall {
+        let _ = write!(
+            text,
+            ",{},{},{},{},,",
+            quoted(&all.scheme),
+            side(&all.side),
+            all.front,
+            all.links
+        );
+        for (field, ..) in COLUMNS {
+            let value = all.fields.get(*field);
+            let _ = write!(
+                text,
+                ",{},,",
+                value.map_or_else(String::new, f64::to_string)
+            );
+        }
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::board::summary;
+    use crate::row::Row;
+
+    fn row(link: &str, scheme: &str, mbps: f64, ms: f64) -> Row {
+        Row {
+            link: link.into(),
+            scheme: scheme.into(),
+            throughput_mbps: Some(mbps),
+            delay_mean_ms: Some(ms),
+            ..Row::default()
+        }
+    }
+
+    fn results(flows: Vec<Row>) -> Results {
+        Results {
+            summary: summary(&flows),
+            flows,
+            ..Results::default()
+        }
+    }
+
+    #[test]
+    fn the_table_lines_up_and_marks_the_front() {
+        let text = table(&results(vec![
+            row("trace", "cubic", 10.0, 1400.0),
+            row("trace", "alcc-verus", 9.5, 140.0),
+            row("trace", "alcc-slow", 9.4, 150.0),
+        ]));
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("  trace "), "{text}");
+        assert!(lines[1].starts_with("* cubic "), "{text}");
+        assert!(lines[2].starts_with("* alcc-verus "), "{text}");
+        assert!(lines[3].starts_with("  alcc-slow "), "{text}");
+        let ends: Vec<usize> = lines[..4].iter().map(|l| l.len()).collect();
+        assert!(ends.iter().all(|e| *e == ends[0]), "{text}");
+        // 10 Mbit/s / 1.4 s.
+        assert!(lines[1].ends_with("1400      7"), "{text}");
+        assert!(!text.contains("util"), "nobody knows it");
+        assert!(!text.contains("all:"));
+    }
+
+    #[test]
+    fn spread_failure_and_means_are_shown() {
+        let mut failed = row("a", "cubic", 0.0, 0.0);
+        failed.error = Some("it broke".into());
+        (failed.throughput_mbps, failed.delay_mean_ms) = (None, None);
+        let results = results(vec![
+            row("a", "cubic", 1.0, 100.0),
+            row("a", "cubic", 3.0, 100.0),
+            failed,
+            row("b", "cubic", 4.0, 300.0),
+        ]);
+        let text = table(&results);
+        let line = text.lines().nth(1).unwrap();
+        assert!(line.contains("2.00 (1.00-3.00)"), "{text}");
+        assert!(
+            line.contains(" 100 ") && line.ends_with("1 failed"),
+            "{text}"
+        );
+        let mut all = text.lines().skip_while(|l| !l.contains("all: means of 2"));
+        // (2 + 4) / 2 and (100 + 300) / 2; sqrt(2 / 0.1 * 4 / 0.3) = sqrt(266.7) = 16.3.
+        let cells: Vec<&str> = all.nth(1).unwrap().split_whitespace().collect();
+        assert_eq!(cells, ["*", "cubic", "3.00", "200", "16"]);
+        let csv = csv(&results);
+        let names = csv.lines().next().unwrap().split(',').count();
+        assert!(csv.lines().all(|l| l.split(',').count() == names), "{csv}");
+        assert!(csv.contains("a,cubic,,true,1,2,1,"), "{csv}");
+    }
+}

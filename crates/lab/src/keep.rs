@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Finished runs on disk: what an interrupted sweep need not do again.
+//!
+//! One file per run, named by a hash of everything that decides its result. The whole of that stands in the file, too, and is
+//! compared; a second line holds the result and its hash. A file is written beside its place and renamed, so a half-written one has no
+//! name, and one that was damaged is as good as none.
+use crate::LabError;
+use crate::live::Measured;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How names of files begin that are being written.
+const BESIDE: &str = ".alcc-";
+
+/// Nobody writes one file for longer.
+const LEFT_BEHIND: Duration = Duration::from_secs(3_600);
+
+/// A folder of finished runs.
+#[derive(Debug)]
+pub(crate) struct Keep {
+    folder: PathBuf,
+    /// What every run depends on: our program's own bytes.
+    program: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Head {
+    program: String,
+    key: String,
+    result: String,
+}
+
+impl Keep {
+    /// Opens `folder`, which is made if missing. `program` is what every key contains.
+    pub(crate) fn open(folder: PathBuf, program: String) -> Result<Self, LabError> {
+        fs::create_dir_all(&folder).map_err(LabError::os(format!(
+            "make the folder {}",
+            folder.display()
+        )))?;
+        Ok(Self { folder, program })
+    }
+
+    fn file(&self, key: &str) -> PathBuf {
+        let name = hash([self.program.as_bytes(), b"\n", key.as_bytes()]);
+        self.folder.join(format!("{}.json", &name[..32]))
+    }
+
+    /// The result of the run that `key` describes; `None` if it has not been kept or its file is damaged.
+    pub(crate) fn find(&self, key: &str) -> Option<Measured> {
+        let text = fs::read_to_string(self.file(key)).ok()?;
+        let (head, result) = text.strip_suffix('\n')?.split_once('\n')?;
+        let head: Head = serde_json::from_str(head).ok()?;
+        let same = head.key == key && head.program == self.program;
+        let whole = same && head.result == hash([result.as_bytes()]);
+        serde_json::from_str(result).ok().filter(|_| whole)
+    }
+
+    /// Keeps a result.
+    pub(crate) fn put(&self, key: &str, measured: &Measured) -> Result<(), LabError> {
+        let file = self.file(key);
+        let failed = |e: io::Error| LabError::os(format!("write {}", file.display()))(e);
+        let result = serde_json::to_string(measured).map_err(|e| failed(e.into()))?;
+        let head = Head {
+            program: self.program.clone(),
+            key: key.to_owned(),
+            result: hash([result.as_bytes()]),
+        };
+        let head = serde_json::to_string(&head).map_err(|e| failed(e.into()))?;
+        write_whole(&file, format!("{head}\n{result}\n").as_bytes()).map_err(failed)
+    }
+
+    /// Forgets a result.
+    pub(crate) fn forget(&self, key: &str) {
+        // Not there is what we want.
+        let _ = fs::remove_file(self.file(key));
+    }
+
+    /// Removes what another build of the program left: it can never be used again.
+    pub(crate) fn tidy(&self) {
+        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            let text = fs::read_to_string(entry.path()).unwrap_or_default();
+            // A file whose writer was killed has no name that counts.
+            let old = entry.metadata().and_then(|m| m.modified());
+            let old = old.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > LEFT_BEHIND));
+            if old && entry.file_name().to_string_lossy().starts_with(BESIDE) {
+                let _ = fs::remove_file(entry.path());
+            }
+            let head = text.lines().next().map(serde_json::from_str::<Head>);
+            if let Some(Ok(head)) = head
+                && head.program != self.program
+            {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+}
+
+/// Writes a file so that whoever looks sees the old one, none, or all of the new one.
+pub(crate) fn write_whole(file: &Path, content: &[u8]) -> io::Result<()> {
+    let folder = file.parent().filter(|f| !f.as_os_str().is_empty());
+    let mut beside = tempfile::Builder::new()
+        .prefix(BESIDE)
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
+        .tempfile_in(folder.unwrap_or_else(|| Path::new(".")))?;
+    beside.write_all(content)?;
+    beside.persist(file).map(drop).map_err(|e| e.error)
+}
+
+/// What the bytes of these files are, in hexadecimal; what cannot be read is noted as such.
+pub(crate) fn hash_of_files<'a>(files: impl IntoIterator<Item = &'a Path>) -> String {
+    let mut all = Sha256::new();
+    for file in files {
+        let read = fs::read(file);
+        all.update(read.as_deref().unwrap_or_default());
+        all.update(format!("{:?}", read.map(|r| r.len())));
+    }
+    hex(&all.finalize())
+}
+
+/// SHA-256 of these parts, in hexadecimal.
+pub(crate) fn hash<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
+    let mut all = Sha256::new();
+    for part in parts {
+        all.update(part);
+    }
+    hex(&all.finalize())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row::Row;
+
+    fn measured(mbps: f64) -> Measured {
+        Measured {
+            rows: vec![Row {
+                throughput_mbps: Some(mbps),
+                ..Row::default()
+            }],
+            ..Measured::default()
+        }
+    }
+
+    #[test]
+    fn what_was_kept_comes_back_to_the_last_bit() {
+        let folder = tempfile::tempdir().unwrap();
+        let keep = Keep::open(folder.path().join("runs"), "p".into()).unwrap();
+        assert_eq!(keep.find("a"), None);
+        // A number that a careless reader of decimals gets wrong in the last place.
+        let odd = measured(0.1 + 0.2 + 51.24817837550540_4);
+        keep.put("a", &odd).unwrap();
+        assert_eq!(keep.find("a"), Some(odd.clone()));
+        assert_eq!(keep.find("b"), None);
+        let other = Keep::open(folder.path().join("runs"), "q".into()).unwrap();
+        assert_eq!(other.find("a"), None);
+        other.tidy();
+        assert_eq!(keep.find("a"), None);
+        keep.put("a", &odd).unwrap();
+        keep.tidy();
+        assert!(keep.find("a").is_some());
+        keep.forget("a");
+        assert_eq!(keep.find("a"), None);
+    }
+
+    #[test]
+    fn a_damaged_file_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let keep = Keep::open(folder.path().to_owned(), "p".into()).unwrap();
+        keep.put("a", &measured(12.5)).unwrap();
+        let file = keep.file("a");
+        let whole = fs::read(&file).unwrap();
+        for cut in [0, 1, 40, whole.len() / 2, whole.len() - 2, whole.len() - 1] {
+            fs::write(&file, &whole[..cut]).unwrap();
+            assert_eq!(keep.find("a"), None, "cut after {cut}");
+        }
+        // One digit of the result.
+        let text = String::from_utf8(whole).unwrap();
+        fs::write(&file, text.replace("12.5", "12.6")).unwrap();
+        assert_eq!(keep.find("a"), None);
+        // Another run's file under this one's name.
+        fs::write(&file, text.replace("\"key\":\"a\"", "\"key\":\"b\"")).unwrap();
+        assert_eq!(keep.find("a"), None);
+        fs::write(&file, text).unwrap();
+        assert_eq!(keep.find("a"), Some(measured(12.5)));
+    }
+}
