@@ -457,7 +457,7 @@ mod tests {
         for (text, part) in [
             ("fixed/rtt=80", "write a number and ns, us, ms, s or min"),
             ("fixed/rtt=0ms", "longer than 0"),
-            ("fixed/dir=left", "dir=up or dir=down"),
+            ("fixed/dir=left", "dir=up, dir=down or dir=both"),
             ("fixed/links=0", "from 1"),
             ("fixed/size=0", "1 byte or more"),
             ("fixed/app=0mbit", "1 bit/s or more"),
