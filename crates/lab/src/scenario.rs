@@ -261,6 +261,7 @@ impl Words {
             queue: queue(&words.queue)?,
             delay,
             loss: loss(&words.loss)?,
+            ..DirectionSpec::default()
         };
         let up = DirectionSpec {
             rate: rate(&words.up)?.1,
@@ -270,6 +271,7 @@ impl Words {
             },
             delay,
             loss: loss(&words.loss_up)?,
+            ..DirectionSpec::default()
         };
         Ok((name, LinkSpec { down, up }))
     }
