@@ -87,6 +87,8 @@ pub struct Needs {
     pub feedback_period: Span,
     /// Bytes that each packet carries for the receiver half, at most 16: [`Controller::header`] never gives more.
     pub header: u8,
+    /// The rules of the host that it was made for, by their name in `alcc_flow::Rules`: packets, acknowledgements, loss detection, timers.
+    pub host: &'static str,
     /// It decides by what its receiver half reports: without [`Controller::receiver`] at work it starves.
     pub receiver: bool,
 }
@@ -99,6 +101,7 @@ impl Default for Needs {
             recovery: Recovery::AtOnce,
             feedback_period: Span::from_millis(5),
             header: 0,
+            host: "datagrams",
             receiver: false,
         }
     }

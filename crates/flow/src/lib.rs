@@ -1,16 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What every sender needs around an algorithm, without I/O: used by the simulator and the TCP runtime alike.
 //!
-//! [`OverTcp`] drives a [`Controller`](alcc_cc::Controller) above an ordinary TCP connection: start reading there.
+//! * [`OverTcp`] drives a [`Controller`](alcc_cc::Controller) above an ordinary TCP connection.
+//! * [`Sender`] and [`Receiver`] are the two ends of a flow whose packets are our own: a TCP, or datagrams, by [`Rules`].
 #![forbid(unsafe_code)]
 
+mod board;
 mod ledger;
 mod near_half;
 mod over_tcp;
+mod pacer;
+mod ranges;
+mod receiver;
+mod recovery;
 mod rtt;
+pub mod rules;
 mod send_rule;
+mod sender;
+mod timeout;
+mod wire;
 
 pub use ledger::{AckStamp, Ledger};
 pub use over_tcp::{Counters, OverTcp, TcpProgress};
+pub use ranges::Range;
+pub use receiver::Receiver;
 pub use rtt::RttEstimator;
+pub use rules::Rules;
 pub use send_rule::room;
+pub use sender::{Sender, SenderStats};
+pub use wire::{Ack, AckError, RANGES, Transmit};
+
+use alcc_units::Time;
+
+/// The smaller of two moments of which each may be "never".
+fn earlier(a: Option<Time>, b: Option<Time>) -> Option<Time> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}

@@ -11,7 +11,6 @@
 //! | [`report`] | one self-contained HTML page |
 //! | [`live`] | runs the schemes beside each other, each on an emulated link of its own |
 //! | [`simulated`] | the same rows from the simulator |
-//! | [`scenario`] | a simulated scenario as people write it: options and TOML |
 //! | [`board`] | table, sentence and files of a comparison |
 //! | [`sampler`] | TCP connections seen from the outside |
 //! | [`server`] | an nginx with a configuration of its own, plain or controlled |
@@ -33,7 +32,6 @@ pub mod report;
 pub mod route;
 pub mod row;
 pub mod sampler;
-pub mod scenario;
 mod scheme;
 pub mod server;
 pub mod simulated;

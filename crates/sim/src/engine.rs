@@ -7,20 +7,21 @@
 use crate::host::native::Native;
 use crate::host::over_tcp::OverTcpHost;
 use crate::host::udp::Udp;
-use crate::host::{Host, MTU, TCP_HEADER, UDP_HEADER};
+use crate::host::{Host, UDP_HEADER};
 use crate::meter::Meter;
 use crate::probe::{FlowState, LinkWay, PacketContent, PacketEvent, PacketStep, Probe};
-use crate::receiver::{Ack, Data, Receiver};
+use crate::receiver::Receiver;
 use crate::source::Supply;
 use crate::timers::Timers;
 use crate::{FlowSpec, Report, Sample, Scenario, SimError, Under, Way};
-use alcc_cc::{Header, Pn};
+use alcc_cc::{Header, Kind};
+use alcc_flow::{Ack, Transmit};
 use alcc_link::{Direction, Order, Outcome, Packet};
 use alcc_units::{Bytes, Rate, Rng, Span, Time};
 use std::collections::VecDeque;
 
-/// Length of an acknowledgement on the wire.
-const ACK: Bytes = TCP_HEADER;
+/// The first packet so long begins the window: those of the papers' programs are shorter than 1500 bytes.
+const FULL_SIZE: Bytes = Bytes::new(1400);
 /// More events at one moment than this, and for each flow as many as its packets in flight can bring about, are an endless loop.
 const MOST_AT_ONCE: u64 = 1_000_000;
 const MOST_AT_ONCE_PER_FLOW: u64 = 4 * 65_536;
@@ -31,7 +32,7 @@ const SECOND: Span = Span::from_secs(1);
 /// What is inside a packet; the link models know only its number.
 #[derive(Clone, Copy, Debug)]
 enum Content {
-    Data(Data),
+    Data(Transmit),
     Ack(Ack),
     /// What the receiver half of an algorithm says, by number.
     Report(u64),
@@ -72,7 +73,7 @@ struct Line {
 enum Ends {
     Acked {
         host: Box<dyn Host>,
-        receiver: Receiver,
+        receiver: Box<Receiver>,
     },
     Udp(Udp),
 }
@@ -84,8 +85,6 @@ struct Flow {
     start: Time,
     stop: Option<Time>,
     started: bool,
-    /// The flow that goes back from where this one arrives and carries its receiver's reports.
-    partner: Option<usize>,
     /// There and back.
     routes: [usize; 2],
     /// The direction with the least to offer.
@@ -136,8 +135,7 @@ pub(crate) struct World<'p, P: Probe> {
     /// The present moment, and the number of events when it began.
     moment: (Time, u64),
     outcomes: Vec<Outcome>,
-    outbox: Vec<Data>,
-    news: Vec<Pn>,
+    outbox: Vec<Transmit>,
 }
 
 /// Runs a scenario to the end of its window.
@@ -175,7 +173,7 @@ impl<'p, P: Probe> World<'p, P> {
         let window =
             |link: &Direction| link.opportunity_bytes(Time::ZERO, Time::ZERO + scenario.duration);
         let offered: Vec<Bytes> = links.iter().map(window).collect();
-        let mut flows: Vec<Flow> = scenario
+        let flows: Vec<Flow> = scenario
             .flows
             .iter()
             .map(|spec| {
@@ -183,12 +181,6 @@ impl<'p, P: Probe> World<'p, P> {
                 flow(scenario, spec, seed, &mut paths, &offered)
             })
             .collect();
-        for (number, _) in scenario.flows.iter().enumerate().filter(|(_, f)| f.paired) {
-            if let Some(other) = number.checked_sub(1) {
-                flows[number].partner = Some(other);
-                flows[other].partner = Some(number);
-            }
-        }
         let mut timers = Timers::new(flows.len());
         for (number, flow) in flows.iter().enumerate() {
             timers.set(number, flow.start);
@@ -218,7 +210,6 @@ impl<'p, P: Probe> World<'p, P> {
             moment: (Time::ZERO, 0),
             outcomes: Vec::new(),
             outbox: Vec::new(),
-            news: Vec::new(),
         }
     }
 
@@ -303,7 +294,7 @@ impl<'p, P: Probe> World<'p, P> {
             match outcome {
                 Outcome::Arrived { at, packet } => {
                     self.passed[place].arrived += 1;
-                    if self.window.is_none() && packet.len >= MTU {
+                    if self.window.is_none() && packet.len >= FULL_SIZE {
                         self.begin_window(at);
                     }
                     self.tell(at, packet.id as u32, PacketStep::Arrived(way(place)));
@@ -438,26 +429,30 @@ impl<'p, P: Probe> World<'p, P> {
     fn deliver(&mut self, now: Time, number: usize, content: Content) {
         let flow = &mut self.flows[number];
         match (content, &mut flow.ends) {
-            (Content::Data(data), Ends::Acked { receiver, .. }) => {
-                let ack = receiver.on_data(now, &data, &mut flow.meter);
+            (Content::Data(data), Ends::Acked { host, receiver }) => {
+                let supply = &flow.supply;
+                let written_at = |position| {
+                    let at = host.written_at(position);
+                    supply.written_at(position).map_or(at, |due| due.min(at))
+                };
+                let ack = receiver.on_data(now, &data, &mut flow.meter, written_at);
                 let complete = receiver.complete();
                 if flow.completed.is_none() && flow.supply.size().is_some_and(|s| complete >= s) {
                     flow.completed = Some(now);
                 }
-                if let Some(ack) = ack {
-                    self.push(now, number, ACK, Content::Ack(ack));
+                if let Some((ack, len)) = ack {
+                    self.push(now, number, len, Content::Ack(ack));
                 }
                 self.report_back(now, number);
                 self.schedule(number);
             }
             (Content::Data(data), Ends::Udp(udp)) => {
                 udp.arrived += data.len;
-                let after = now.since(data.written_at);
+                let after = now.since(data.sent_at);
                 flow.meter.delivered_to_application(after);
             }
-            (Content::Ack(ack), Ends::Acked { host, receiver }) => {
-                receiver.news(&ack, &mut self.news);
-                host.on_ack(now, &self.news, ack.complete);
+            (Content::Ack(ack), Ends::Acked { host, .. }) => {
+                host.on_ack(now, &ack);
                 self.transmit(now, number);
             }
             (Content::Report(report), Ends::Acked { host, receiver }) => {
@@ -472,12 +467,6 @@ impl<'p, P: Probe> World<'p, P> {
 
     /// Sends what the algorithm's half at the receiver has to say.
     fn report_back(&mut self, now: Time, number: usize) {
-        if self.flows[number].partner.is_none() {
-            self.push_report(now, number);
-        }
-    }
-
-    fn push_report(&mut self, now: Time, number: usize) {
         if let Ends::Acked { receiver, .. } = &mut self.flows[number].ends
             && let Some((report, len)) = receiver.report(now)
         {
@@ -515,8 +504,8 @@ impl<'p, P: Probe> World<'p, P> {
                     host.on_wake(now);
                     act = true;
                 }
-                if let Some(ack) = ack {
-                    self.push(now, number, ACK, Content::Ack(ack));
+                if let Some((ack, len)) = ack {
+                    self.push(now, number, len, Content::Ack(ack));
                 }
                 self.report_back(now, number);
             }
@@ -539,20 +528,17 @@ impl<'p, P: Probe> World<'p, P> {
         let header = match &mut flow.ends {
             Ends::Acked { host, .. } => {
                 host.send(now, &mut outbox);
-                for data in &mut outbox {
-                    if let Some(at) = flow.supply.written_at(data.start) {
-                        data.written_at = at.min(data.written_at);
-                    }
-                }
-                host.header()
+                host.rules().header
             }
             Ends::Udp(udp) => {
                 while let Some((pn, start, len)) = udp.send() {
-                    outbox.push(Data {
+                    outbox.push(Transmit {
                         pn,
                         start,
                         len,
-                        written_at: udp.due(&flow.supply, start).unwrap_or(now),
+                        kind: Kind::New,
+                        sent_at: udp.due(&flow.supply, start).unwrap_or(now),
+                        echo: Time::ZERO,
                         header: Header::EMPTY,
                     });
                 }
@@ -560,9 +546,6 @@ impl<'p, P: Probe> World<'p, P> {
             }
         };
         flow.meter.sent += outbox.len() as u64;
-        if let Some(other) = flow.partner.filter(|_| !outbox.is_empty()) {
-            self.push_report(now, other);
-        }
         for data in outbox.drain(..) {
             let len = Bytes::new(data.len) + header;
             self.push(now, number, len, Content::Data(data));
@@ -765,15 +748,19 @@ fn flow(
     let cc = spec.controller.clone_box();
     let rtt = scenario.min_rtt(spec);
     let acked = |host: Box<dyn Host>| Ends::Acked {
-        receiver: Receiver::new(host.ack_policy(), host.receiver_half()),
+        receiver: Box::new(Receiver::new(
+            host.rules(),
+            host.acks(),
+            host.receiver_half(),
+        )),
         host,
     };
-    let ends = match spec.under {
-        Under::Native => acked(Box::new(Native::new(cc, spec.start, seed))),
-        Under::Tcp { cc: tcp, timing } => acked(Box::new(OverTcpHost::new(
-            cc, tcp, timing, spec.start, rtt, seed,
+    let ends = match &spec.under {
+        Under::Native(rules) => acked(Box::new(Native::new(cc, rules, spec.start, rtt, seed))),
+        Under::Tcp(kernel) => acked(Box::new(OverTcpHost::new(
+            cc, kernel, spec.start, rtt, seed,
         ))),
-        Under::Udp { packet } => Ends::Udp(Udp::new(packet)),
+        Under::Udp { packet } => Ends::Udp(Udp::new(*packet)),
     };
     Flow {
         ends,
@@ -782,7 +769,6 @@ fn flow(
         start: spec.start,
         stop: spec.stop,
         started: false,
-        partner: None,
         routes,
         tight,
         completed: None,

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Flows, as programs and as people describe them.
-use crate::{Source, TcpCc, Timing};
+use crate::{Kernel, Source, Timing};
 use alcc_cc::{Controller, Registry, Spec, SpecError};
+use alcc_flow::Rules;
+use alcc_flow::rules::{DATAGRAMS, LINUX};
 use alcc_units::{Bytes, OptionDoc, Options, Rate, Span, Time};
 
 /// A flow: who decides, what it stands on, what it has to send, and which way it goes.
@@ -20,9 +22,6 @@ pub struct FlowSpec {
     pub rtt: Option<Span>,
     /// Which way the data go.
     pub way: Way,
-    /// It goes back from where the flow before it arrives, and each carries the other's reports: at the head of a flight, not when
-    /// they are made (`sproutbt2`, Sprout's own bulk program, is such a pair).
-    pub paired: bool,
     /// The links that it passes, first and last, counted from 1; `None`: all.
     pub links: Option<(usize, usize)>,
     /// When it begins.
@@ -32,17 +31,11 @@ pub struct FlowSpec {
 }
 
 /// What carries an algorithm's packets.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Under {
-    /// It sends packets itself.
-    Native,
+    /// It sends packets itself, by these rules.
+    Native(&'static Rules),
     /// It decides what is written to a simulated TCP connection.
-    Tcp {
-        /// What that connection's kernel runs.
-        cc: TcpCc,
-        /// How late things happen on its machine.
-        timing: Timing,
-    },
+    Tcp(Kernel),
     /// No algorithm: UDP packets at the rate of the source, whatever happens to them.
     Udp {
         /// IP bytes of a packet, headers included.
@@ -60,23 +53,15 @@ pub enum Way {
     Up,
 }
 
-impl Way {
-    const fn back(self) -> Self {
-        match self {
-            Self::Down => Self::Up,
-            Self::Up => Self::Down,
-        }
-    }
-}
-
 /// What FLOW means, for help texts.
 pub const FLOW_HELP: &str = "\
 A FLOW is [N*]A[/PART]...[@START[-STOP]]: N flows (1 to 10000) of algorithm A with its options, such as 10*cubic/rtt=80ms@5s-30s.
 PARTs:
-  over=TCPCC          above a simulated TCP with this congestion control
+  over=A              above a simulated TCP with this algorithm as its congestion control, such as over=cubic
+  host=RULES          packets, loss detection and timers as of linux, linux-3.16, linux-2.6.24, windows7-newreno or datagrams;
+                      without it those the algorithm was made for, or that its profile names; with over=, those of the TCP
   rtt=80ms            round trip without queueing
   dir=up              data go against the links' direction
-  dir=both            a pair: as much is sent back, and each carries what the other's receiver has to report (for sprout)
   links=2-3           it enters at link 2 of a chain and leaves after link 3; links=2: only that one
   size=10MB           a transfer of so many bytes; the row has its fct_ms
   app=2mbit           the application writes at this rate, every 20 ms or app=2mbit,every=100ms
@@ -185,12 +170,27 @@ impl FlowSpec {
                 want,
             })?;
         }
-        let flow = |number: u64, back: bool| {
+        let kernel = |below: &Spec| {
+            let controller = registry.build(below)?;
+            let rules = rules(below, controller.as_ref(), typed.host, &LINUX);
+            let rules = if rules.is_stream() { rules } else { &LINUX };
+            Ok::<_, SpecError>(Kernel {
+                name: below.name.clone(),
+                controller,
+                rules,
+                timing,
+            })
+        };
+        let flow = |number: u64| {
             let mut source = typed.source;
-            let (controller, under) = match typed.over {
+            let (controller, under) = match &typed.over {
                 _ if spec.name == "udp" => (idle(registry)?, udp(&spec, &mut source)?),
-                None => (registry.build(&spec)?, Under::Native),
-                Some(cc) => (registry.build(&spec)?, Under::Tcp { cc, timing }),
+                None => {
+                    let controller = registry.build(&spec)?;
+                    let rules = rules(&spec, controller.as_ref(), typed.host, &DATAGRAMS);
+                    (controller, Under::Native(rules))
+                }
+                Some(below) => (registry.build(&spec)?, Under::Tcp(kernel(below)?)),
             };
             Ok(Self {
                 algorithm: spec.name.clone(),
@@ -199,27 +199,38 @@ impl FlowSpec {
                 under,
                 source,
                 rtt: typed.rtt,
-                way: if back { typed.way.back() } else { typed.way },
-                paired: back,
+                way: typed.way,
                 links: typed.links,
                 start: typed.start + typed.stagger * number,
                 stop: typed.stop,
             })
         };
-        let backs: &[bool] = if typed.both { &[false, true] } else { &[false] };
         (0..count)
-            .flat_map(|number| backs.iter().map(move |back| (number, *back)))
-            .map(|(number, back)| flow(number, back).map_err(algorithm))
+            .map(|number| flow(number).map_err(algorithm))
             .collect()
     }
 
     /// What a reader calls it: `verus`, and `alcc-verus` above TCP.
     pub fn scheme(&self) -> String {
         match self.under {
-            Under::Native | Under::Udp { .. } => self.algorithm.clone(),
-            Under::Tcp { .. } => format!("alcc-{}", self.algorithm),
+            Under::Native(_) | Under::Udp { .. } => self.algorithm.clone(),
+            Under::Tcp(_) => format!("alcc-{}", self.algorithm),
         }
     }
+}
+
+/// The rules that a host keeps: those asked for, or that the algorithm's profile names, or that it was made for.
+fn rules(
+    spec: &Spec,
+    controller: &dyn Controller,
+    asked: Option<&'static Rules>,
+    otherwise: &'static Rules,
+) -> &'static Rules {
+    let profile = spec.options.iter().find(|(name, _)| name == "profile");
+    asked
+        .or_else(|| profile.and_then(|(_, value)| Rules::named(value)))
+        .or_else(|| Rules::named(controller.needs().host))
+        .unwrap_or(otherwise)
 }
 
 /// The controller of a flow that has none.
@@ -230,11 +241,11 @@ fn idle(registry: &Registry) -> Result<Box<dyn Controller>, SpecError> {
 /// The parts of a flow as typed.
 #[derive(Default)]
 struct Typed {
-    over: Option<TcpCc>,
+    over: Option<Spec>,
+    host: Option<&'static Rules>,
     source: Source,
     rtt: Option<Span>,
     way: Way,
-    both: bool,
     links: Option<(usize, usize)>,
     start: Time,
     stop: Option<Time>,
@@ -242,7 +253,7 @@ struct Typed {
 }
 
 const PARTS: &str =
-    "write over=, rtt=, dir=, links=, size=, app=, every=, on=, off= or stagger= after '/'";
+    "write over=, host=, rtt=, dir=, links=, size=, app=, every=, on=, off= or stagger= after '/'";
 
 impl Typed {
     /// One `/part`; the error is what would be right.
@@ -250,11 +261,16 @@ impl Typed {
         let (key, value) = part.split_once('=').ok_or(PARTS)?;
         match key {
             "over" => {
-                self.over = Some(match value {
-                    "reno" => TcpCc::Reno,
-                    "cubic" => TcpCc::Cubic,
-                    _ => return Err("write over=reno or over=cubic".to_owned()),
-                });
+                let spec: Result<Spec, SpecError> = value.parse();
+                self.over = Some(spec.map_err(|e| e.to_string())?);
+            }
+            "host" => {
+                let names = Rules::ALL.iter().map(|rules| rules.name);
+                let want = || {
+                    let names: Vec<_> = names.collect();
+                    format!("write host= and one of {}", names.join(", "))
+                };
+                self.host = Some(Rules::named(value).ok_or_else(want)?);
             }
             "app" | "on" | "every" | "off" => {
                 for one in part.split(',') {
@@ -263,11 +279,10 @@ impl Typed {
             }
             "rtt" => self.rtt = Some(positive(value)?),
             "dir" => {
-                self.both = value == "both";
                 self.way = match value {
                     "up" => Way::Up,
-                    "down" | "both" => Way::Down,
-                    _ => return Err("write dir=up, dir=down or dir=both".to_owned()),
+                    "down" => Way::Down,
+                    _ => return Err("write dir=up or dir=down".to_owned()),
                 };
             }
             "links" => {
@@ -384,27 +399,16 @@ mod tests {
             ("alcc-fixed".to_owned(), "window=7")
         );
         assert!(matches!(
-            flows[0].under,
-            Under::Tcp {
-                cc: TcpCc::Cubic,
-                ..
-            }
+            &flows[0].under,
+            Under::Tcp(kernel) if kernel.name == "cubic" && kernel.rules == &LINUX
         ));
         let plain = &parse("fixed").unwrap()[0];
-        assert_eq!(plain.under, Under::Native);
+        assert!(matches!(plain.under, Under::Native(rules) if rules == &DATAGRAMS));
         assert_eq!(
             (plain.start, plain.stop, plain.rtt),
             (Time::ZERO, None, None)
         );
         assert_eq!(plain.source, Source::default());
-    }
-
-    #[test]
-    fn a_pair_goes_both_ways() {
-        let flows = parse("2*fixed/dir=both").unwrap();
-        let ways: Vec<_> = flows.iter().map(|f| (f.way, f.paired)).collect();
-        let pair = [(Way::Down, false), (Way::Up, true)];
-        assert_eq!(ways, [pair, pair].concat());
     }
 
     #[test]
@@ -430,22 +434,38 @@ mod tests {
         );
         assert_eq!(app.links, Some((4, 4)));
         let udp = &parse("udp:rate=5mbit,on=1s,off=3s,bytes=500").unwrap()[0];
-        assert_eq!(
-            udp.under,
-            Under::Udp {
-                packet: Bytes::new(500)
-            }
-        );
+        assert!(matches!(udp.under, Under::Udp { packet } if packet == Bytes::new(500)));
         assert_eq!(udp.source.rate, Some(Rate::mbps(5)));
         assert_eq!(udp.source.on_off, Some((ms(1000), ms(3000))));
     }
 
     #[test]
+    fn hosts_follow_the_algorithm_unless_told() {
+        let rules = |text: &str| match &parse(text).unwrap()[0].under {
+            Under::Native(rules) => rules.name,
+            Under::Tcp(kernel) => kernel.rules.name,
+            Under::Udp { .. } => "none",
+        };
+        for (text, name) in [
+            ("cubic", "linux"),
+            ("reno/host=linux-2.6.24", "linux-2.6.24"),
+            ("verus", "datagrams"),
+            ("fixed/host=linux", "linux"),
+            ("fixed/over=bbr", "linux"),
+            ("fixed/over=fixed:window=9", "linux"),
+            ("fixed/over=reno/host=windows7-newreno", "windows7-newreno"),
+        ] {
+            assert_eq!(rules(text), name, "{text}");
+        }
+    }
+
+    #[test]
     fn mistakes_are_named_with_what_would_be_right() {
         let error = |text| parse(text).err().unwrap();
-        assert_eq!(
-            error("fixed/over=vegas2"),
-            "flow 'fixed/over=vegas2': 'over=vegas2': write over=reno or over=cubic"
+        assert!(
+            error("fixed/over=vegas2").starts_with(
+                "flow 'fixed/over=vegas2': no algorithm 'vegas2' (did you mean vegas?)"
+            )
         );
         assert_eq!(
             error("0*fixed"),
@@ -455,14 +475,15 @@ mod tests {
             error("fixd").starts_with("flow 'fixd': no algorithm 'fixd' (did you mean fixed?)")
         );
         for (text, part) in [
+            ("fixed/host=linux-9", "one of linux, linux-3.16,"),
             ("fixed/rtt=80", "write a number and ns, us, ms, s or min"),
             ("fixed/rtt=0ms", "longer than 0"),
-            ("fixed/dir=left", "dir=up, dir=down or dir=both"),
+            ("fixed/dir=left", "dir=up or dir=down"),
             ("fixed/links=0", "from 1"),
             ("fixed/size=0", "1 byte or more"),
             ("fixed/app=0mbit", "1 bit/s or more"),
             ("fixed/on=1s,of=2s", "on=1s,off=2s"),
-            ("fixed/speed=3", "write over=, rtt="),
+            ("fixed/speed=3", "write over=, host="),
             ("fixed@5", "'@5'"),
             ("fixed@5s-5s", "stop later than it starts"),
             ("udp", "rate=5mbit"),

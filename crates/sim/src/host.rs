@@ -1,22 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the engine asks of a sending host. A kind of host is one file.
+//! What the engine asks of a sending host. A kind of host is one file; how packets are sent and repaired is `alcc_flow`'s.
 use crate::histogram::Durations;
-use crate::receiver::{AckPolicy, Data};
-use alcc_cc::{Pn, Receiver};
+use alcc_cc::Receiver;
+use alcc_flow::rules::AckRule;
+use alcc_flow::{Ack, Rules, Sender, Transmit};
 use alcc_units::{Bytes, Time};
+use std::collections::VecDeque;
 
 pub(crate) mod native;
 pub(crate) mod over_tcp;
-pub(crate) mod tcp;
-pub(crate) mod tcp_window;
 pub(crate) mod udp;
 
-/// IPv4 and TCP with timestamps.
-pub(crate) const TCP_HEADER: Bytes = Bytes::new(52);
 /// IPv4 and UDP.
 pub(crate) const UDP_HEADER: Bytes = Bytes::new(28);
-/// A full packet on the wire.
-pub(crate) const MTU: Bytes = Bytes::new(1500);
 
 /// What a sender did, for the report.
 #[derive(Clone, Debug, Default)]
@@ -28,13 +24,28 @@ pub(crate) struct Tally {
     pub(crate) gate_closed: u64,
 }
 
+impl Tally {
+    fn heard(&mut self, sender: &Sender) {
+        if let Some(rtt) = sender.last_rtt() {
+            self.rtt.add(rtt);
+        }
+    }
+
+    fn count(&mut self, sender: &Sender) {
+        let stats = sender.stats();
+        (self.retransmits, self.timeouts) = (stats.retransmits, stats.timeouts);
+    }
+}
+
 /// The sending host of one flow. Within one instant the engine calls the `on_` functions, then `send`, then asks `next_wake`.
 pub(crate) trait Host {
-    /// Bytes that each packet is longer on the wire than its payload.
-    fn header(&self) -> Bytes;
+    /// The rules of both ends.
+    fn rules(&self) -> &Rules;
 
     /// How its receiver acknowledges.
-    fn ack_policy(&self) -> AckPolicy;
+    fn acks(&self) -> AckRule {
+        self.rules().acks
+    }
 
     /// The flow begins.
     fn on_start(&mut self, now: Time);
@@ -43,8 +54,8 @@ pub(crate) trait Host {
     /// means that nothing new may leave.
     fn on_write(&mut self, now: Time, upto: u64);
 
-    /// These transmissions have arrived, and the stream is complete up to `complete`.
-    fn on_ack(&mut self, now: Time, arrived: &[Pn], complete: u64);
+    /// An acknowledgement.
+    fn on_ack(&mut self, now: Time, ack: &Ack);
 
     /// The algorithm's half for the place where the packets arrive.
     fn receiver_half(&self) -> Option<Box<dyn Receiver>> {
@@ -58,10 +69,13 @@ pub(crate) trait Host {
     fn on_wake(&mut self, now: Time);
 
     /// Sends what may leave now.
-    fn send(&mut self, now: Time, out: &mut Vec<Data>);
+    fn send(&mut self, now: Time, out: &mut Vec<Transmit>);
 
     /// When `on_wake` wants to be called; later than the last call.
     fn next_wake(&self) -> Option<Time>;
+
+    /// When the byte at `position` was written. Positions never decrease.
+    fn written_at(&mut self, position: u64) -> Time;
 
     /// Payload under way.
     fn in_flight(&self) -> Bytes;
@@ -76,6 +90,28 @@ pub(crate) trait Host {
 
     /// What happened so far.
     fn tally(&mut self) -> &mut Tally;
+}
+
+/// What an application wrote that has not reached the other one: where each write ended, and when it was.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Writes {
+    ends: VecDeque<(u64, Time)>,
+}
+
+impl Writes {
+    fn wrote(&mut self, now: Time, end: u64) {
+        match self.ends.back_mut() {
+            Some(last) if last.1 == now => last.0 = end,
+            _ => self.ends.push_back((end, now)),
+        }
+    }
+
+    fn at(&mut self, position: u64) -> Time {
+        while self.ends.front().is_some_and(|(end, _)| *end <= position) {
+            self.ends.pop_front();
+        }
+        self.ends.front().map_or(Time::MAX, |(_, at)| *at)
+    }
 }
 
 /// The smaller of two moments of which each may be "never".

@@ -285,6 +285,7 @@ impl Controller for Bbr {
     fn needs(&self) -> Needs {
         Needs {
             paced: true,
+            host: "linux",
             ..Needs::default()
         }
     }

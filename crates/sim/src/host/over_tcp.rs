@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The controller above a simulated TCP connection: a program that writes as much as it may, a gate in front of its
 //! writes, and counters that are read at the moments that [`OverTcp`] asks for, or a little later.
-use super::tcp::Tcp;
-use super::tcp_window::TcpCc;
-use super::{Host, TCP_HEADER, Tally, earlier};
-use crate::receiver::{AckPolicy, Data};
-use alcc_cc::{Controller, Discard, Pn};
-use alcc_flow::OverTcp;
+use super::{Host, Tally, Writes, earlier};
+use alcc_cc::{Controller, Discard};
+use alcc_flow::{Ack, OverTcp, Rules, Sender, Transmit};
 use alcc_units::{Bytes, Rng, Span, Time};
 
 /// What the program offers per write (nginx's `sendfile_max_chunk`).
@@ -34,10 +31,24 @@ impl Default for Timing {
     }
 }
 
+/// The simulated kernel connection below an algorithm.
+pub struct Kernel {
+    /// Its congestion control's name.
+    pub name: String,
+    /// A controller that has not started; the run uses a copy.
+    pub controller: Box<dyn Controller>,
+    /// How it sends and acknowledges.
+    pub rules: &'static Rules,
+    /// How late things happen on its machine.
+    pub timing: Timing,
+}
+
 pub(crate) struct OverTcpHost {
     over: Option<OverTcp>,
     idle: Option<Box<dyn Controller>>,
-    tcp: Tcp,
+    tcp: Sender,
+    writes: Writes,
+    tally: Tally,
     timing: Timing,
     rng: Rng,
     seed: u64,
@@ -53,8 +64,7 @@ pub(crate) struct OverTcpHost {
 impl OverTcpHost {
     pub(crate) fn new(
         cc: Box<dyn Controller>,
-        tcp: TcpCc,
-        timing: Timing,
+        below: &Kernel,
         now: Time,
         handshake_rtt: Span,
         seed: u64,
@@ -62,8 +72,16 @@ impl OverTcpHost {
         Self {
             over: None,
             idle: Some(cc),
-            tcp: Tcp::new(tcp, now, handshake_rtt),
-            timing,
+            tcp: Sender::new(
+                below.controller.clone_box(),
+                below.rules,
+                now,
+                Some(handshake_rtt),
+                seed ^ 0x0062_656c_6f77,
+            ),
+            writes: Writes::default(),
+            tally: Tally::default(),
+            timing: below.timing,
             rng: Rng::new(seed ^ 0x7469_6d69_6e67),
             seed,
             write_at: None,
@@ -95,21 +113,22 @@ impl OverTcpHost {
             );
             let len = room.min(free);
             if len > Bytes::ZERO {
-                self.tcp.write(now, len);
+                self.tcp.write(len);
+                self.writes.wrote(now, self.tcp.written());
                 over.wrote(now, len, &mut Discard);
             }
             if room < offered {
                 break;
             }
         }
-        self.tcp.max_pacing = over.pacing_rate();
+        self.tcp.set_max_pacing(over.pacing_rate());
     }
 
     fn read(&mut self, now: Time) {
         let Some(over) = &mut self.over else { return };
         self.reading = None;
         over.progress(now, &self.tcp.progress(), &mut Discard);
-        self.tcp.max_pacing = over.pacing_rate();
+        self.tcp.set_max_pacing(over.pacing_rate());
         if over.opens(self.tcp.queued()) {
             over.opened();
             self.write_at = Some(now + self.timing.wake);
@@ -130,15 +149,12 @@ impl OverTcpHost {
 }
 
 impl Host for OverTcpHost {
-    fn header(&self) -> Bytes {
-        TCP_HEADER
-    }
-
-    fn ack_policy(&self) -> AckPolicy {
-        AckPolicy::Delayed
+    fn rules(&self) -> &Rules {
+        self.tcp.rules()
     }
 
     fn on_start(&mut self, now: Time) {
+        self.tcp.start(now, &mut Discard);
         if let Some(cc) = self.idle.take() {
             let progress = self.tcp.progress();
             self.over = Some(OverTcp::new(cc, now, &progress, self.seed, &mut Discard));
@@ -151,8 +167,10 @@ impl Host for OverTcpHost {
         self.on_wake(now);
     }
 
-    fn on_ack(&mut self, now: Time, arrived: &[Pn], complete: u64) {
-        self.tcp.on_ack(now, arrived, complete);
+    fn on_ack(&mut self, now: Time, ack: &Ack) {
+        let heard = self.tcp.on_ack(now, ack, &mut Discard);
+        debug_assert!(heard.is_ok(), "{heard:?}");
+        self.tally.heard(&self.tcp);
         if self.full && self.tcp.is_writable() {
             self.full = false;
             self.write_at = Some(now + self.timing.wake);
@@ -160,7 +178,7 @@ impl Host for OverTcpHost {
     }
 
     fn on_wake(&mut self, now: Time) {
-        self.tcp.on_wake(now);
+        self.tcp.on_timer(now, &mut Discard);
         if self.reading.is_some_and(|(_, at)| at <= now) {
             self.read(now);
         }
@@ -171,13 +189,19 @@ impl Host for OverTcpHost {
         self.schedule_reading(now);
     }
 
-    fn send(&mut self, now: Time, out: &mut Vec<Data>) {
-        self.tcp.send(now, out);
+    fn send(&mut self, now: Time, out: &mut Vec<Transmit>) {
+        while let Some(transmit) = self.tcp.poll_transmit(now, &mut Discard) {
+            out.push(transmit);
+        }
+    }
+
+    fn written_at(&mut self, position: u64) -> Time {
+        self.writes.at(position)
     }
 
     fn next_wake(&self) -> Option<Time> {
         let reading = self.reading.map(|(_, at)| at);
-        earlier(earlier(reading, self.write_at), self.tcp.next_wake())
+        earlier(earlier(reading, self.write_at), self.tcp.next_timer())
     }
 
     fn in_flight(&self) -> Bytes {
@@ -185,7 +209,7 @@ impl Host for OverTcpHost {
     }
 
     fn kernel_window(&self) -> Option<f64> {
-        Some(self.tcp.window() as f64)
+        Some(self.tcp.window_packets() as f64)
     }
 
     fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
@@ -195,7 +219,8 @@ impl Host for OverTcpHost {
     }
 
     fn tally(&mut self) -> &mut Tally {
-        self.tcp.tally.gate_closed = self.over.as_ref().map_or(0, |o| o.counters().gate_closed);
-        &mut self.tcp.tally
+        self.tally.count(&self.tcp);
+        self.tally.gate_closed = self.over.as_ref().map_or(0, |o| o.counters().gate_closed);
+        &mut self.tally
     }
 }

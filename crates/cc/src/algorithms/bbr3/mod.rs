@@ -333,6 +333,7 @@ impl Controller for Bbr3 {
     fn needs(&self) -> Needs {
         Needs {
             paced: true,
+            host: "linux",
             ..Needs::default()
         }
     }
