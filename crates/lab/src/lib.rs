@@ -11,7 +11,6 @@
 //! | [`report`] | one self-contained HTML page |
 //! | [`live`] | runs the schemes beside each other, each on an emulated link of its own |
 //! | [`simulated`] | the same rows from the simulator |
-//! | [`truth`] | the simulator beside published figures |
 //! | [`board`] | table, sentence and files of a comparison |
 //! | [`sampler`] | TCP connections seen from the outside |
 //! | [`server`] | an nginx with a configuration of its own, plain or controlled |
@@ -38,7 +37,6 @@ pub mod server;
 pub mod simulated;
 mod sockets;
 mod tools;
-pub mod truth;
 
 pub use error::LabError;
 pub use link::{Around, Link, Links, Up};

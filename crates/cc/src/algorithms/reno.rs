@@ -7,7 +7,7 @@
 //! | constant | value | source |
 //! |---|---|---|
 //! | initial window | 10 packets | RFC 6928 |
-//! | decrease | 1/2 of what was in flight | RFC 5681, eq. 4 |
+//! | decrease | 1/2 of the window | Linux; RFC 5681, eq. 4, takes what was in flight |
 //! | smallest threshold | 2 packets | RFC 5681, eq. 4 |
 //! | window after a timeout | 1 packet | RFC 5681, section 3.1 |
 //!
@@ -45,9 +45,9 @@ impl Growth for Reno {
         }
     }
 
-    fn reduce(&mut self, _w: &Window, flight: f64) -> f64 {
+    fn reduce(&mut self, w: &Window, _flight: f64) -> f64 {
         self.credit = 0.0;
-        flight / 2.0
+        w.cwnd / 2.0
     }
 }
 

@@ -4,7 +4,7 @@
 use super::{restart_window, rto, segments, window_bytes, window_used};
 use crate::{
     AckBatch, Allowance, Controller, Cx, Event, LossBatch, Needs, Packet, Path, Pn, Recovery,
-    RecoveryEnd, Rto, RttView, Sent, Spurious, Tag,
+    RecoveryEnd, Rto, RttView, Sent, Source, Spurious, Tag,
 };
 use alcc_units::{Bytes, Span};
 
@@ -172,7 +172,12 @@ impl<G: Growth> Controller for LossBased<G> {
         if !ack.in_recovery {
             self.repaired(cx);
         }
-        let used = window_used(ack, window_bytes(self.w.cwnd, self.w.mss));
+        let window = window_bytes(self.w.cwnd, self.w.mss);
+        // On the wire a kernel lets slow start go on up to twice what is in flight, whatever limits it (tcp_is_cwnd_limited).
+        let opening = self.w.in_slow_start()
+            && ack.source == Source::Wire
+            && ack.in_flight_before * 2 > window;
+        let used = opening || window_used(ack, window);
         self.growth.acknowledged(cx, &mut self.w, ack, used);
         for packet in ack.acked {
             self.growth.arrived(cx, &mut self.w, packet);
