@@ -72,14 +72,18 @@ impl Meter {
 /// by its two ends. To a millisecond, as its logs are.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Signal {
-    /// How many more milliseconds have this value (index) than the one before.
+    /// How many more milliseconds have this value (index) than the one before: the sums of `latest`.
     changes: Vec<i32>,
+    /// Value, change. A flow of few packets and long pauses has nothing else.
+    latest: Vec<(u32, i32)>,
     /// First millisecond that is not settled.
     next: Option<u64>,
 }
 
 /// Longer delays count as this one.
 const MOST_MS: u64 = 120_000;
+/// So many changes are kept before they are summed up.
+const LATEST: usize = 512;
 
 impl Signal {
     fn departed(&mut self, arrived: Time, departed: Time) {
@@ -93,22 +97,32 @@ impl Signal {
         }
         self.next = Some(arrived + 1);
         let (least, most) = (departed - arrived, departed - first);
-        let (least, end) = (least.min(MOST_MS) as usize, most.min(MOST_MS) as usize + 1);
-        if end >= self.changes.len() {
-            self.changes.resize(end + 1, 0);
-        }
-        self.changes[least] += 1;
-        self.changes[end] -= 1;
         // Values cut off at the end of the scale are one value: what its interval lacks.
-        if most > MOST_MS {
-            let beyond = (most - (departed - arrived).max(MOST_MS)) as i32;
-            self.changes[MOST_MS as usize] += beyond;
-            self.changes[end] -= beyond;
+        let beyond = most.saturating_sub(least.max(MOST_MS)) as i32;
+        let (least, most) = (least.min(MOST_MS) as u32, most.min(MOST_MS) as u32);
+        self.latest.push((least, 1));
+        if beyond > 0 {
+            self.latest.push((most, beyond));
+        }
+        self.latest.push((most + 1, -1 - beyond));
+        if self.latest.len() >= LATEST {
+            self.sum_up();
+        }
+    }
+
+    fn sum_up(&mut self) {
+        for (value, change) in self.latest.drain(..) {
+            let value = value as usize;
+            if value >= self.changes.len() {
+                self.changes.resize(value + 1, 0);
+            }
+            self.changes[value] += change;
         }
     }
 
     /// The sorted value number floor(0.95 n), counted from 0.
-    pub(crate) fn p95(&self) -> Option<Span> {
+    pub(crate) fn p95(&mut self) -> Option<Span> {
+        self.sum_up();
         let counts = || {
             self.changes.iter().scan(0i64, |now, change| {
                 *now += i64::from(*change);
@@ -150,17 +164,10 @@ mod tests {
         signal.departed(Time::ZERO, Time::from_millis(1));
         signal.departed(Time::from_millis(10), Time::from_millis(MOST_MS + 50));
         assert_eq!(signal.p95(), Some(Span::from_millis(MOST_MS)));
-        let total: i64 = {
-            let mut now = 0i64;
-            signal
-                .changes
-                .iter()
-                .map(|c| {
-                    now += i64::from(*c);
-                    now
-                })
-                .sum()
-        };
-        assert_eq!(total, 11);
+        let running = signal.changes.iter().scan(0, |now, change| {
+            *now += change;
+            Some(*now)
+        });
+        assert_eq!(running.sum::<i32>(), 11);
     }
 }

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `alcc sim` from the command line: every algorithm, the examples, equal bytes for equal arguments, mistakes.
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn alcc(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_alcc"))
+        .args(arguments)
+        .current_dir(root())
+        .output()
+        .unwrap()
+}
+
+fn said(out: &Output) -> String {
+    String::from_utf8_lossy(&out.stderr).into_owned()
+}
+
+fn simulated(arguments: &[&str]) -> Value {
+    let out = alcc(&[&["sim", "--json"], arguments].concat());
+    assert!(out.status.success(), "{arguments:?}: {}", said(&out));
+    serde_json::from_slice(&out.stdout).unwrap()
+}
+
+fn listed() -> Vec<String> {
+    let out = alcc(&["list", "--json"]);
+    let list: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let algorithms = list["algorithms"].as_array().unwrap();
+    let name = |a: &Value| a["name"].as_str().unwrap().to_owned();
+    algorithms.iter().map(name).collect()
+}
+
+/// Every field of a row, whatever its value.
+const FIELDS: &str = "scheme algorithm options feedback enforcement under link queue min_rtt_ms duration_s seed run started_s \
+    throughput_mbps goodput_mbps bytes utilization delay_mean_ms delay_median_ms delay_p95_ms queue_delay_mean_ms \
+    queue_delay_median_ms queue_delay_p95_ms signal_delay_p95_ms app_delay_median_ms app_delay_p95_ms rtt_mean_ms rtt_p95_ms \
+    loss retransmits timeouts rtx_burst fct_ms cpu_s_per_gbit lateness_p99_ms";
+
+#[test]
+fn every_algorithm_sends_by_itself_and_above_tcp() {
+    let algorithms = listed();
+    assert!(algorithms.len() >= 12, "{algorithms:?}");
+    for algorithm in &algorithms {
+        for over in ["", "/over=cubic"] {
+            let flow = format!("{algorithm}{over}");
+            let result = simulated(&["--link", "lte", "--flow", &flow, "--duration", "4s"]);
+            let row = &result["flows"][0];
+            for field in FIELDS.split_whitespace() {
+                assert!(row.get(field).is_some(), "{flow}: no {field}");
+            }
+            let mbps = row["throughput_mbps"].as_f64().unwrap();
+            assert!(mbps > 0.3, "{flow}: {mbps} Mbit/s");
+            let utilization = row["utilization"].as_f64().unwrap();
+            assert!((0.0..=1.0).contains(&utilization), "{flow}: {utilization}");
+            assert!(row["delay_mean_ms"].as_f64().unwrap() >= 20.0, "{flow}");
+        }
+    }
+}
+
+#[test]
+fn every_algorithm_on_a_recorded_channel() {
+    let folder = std::env::var_os("ALCC_TRACES")
+        .map_or_else(|| root().join("../shared/traces"), PathBuf::from);
+    let trace = folder.join("alcc/CampusWalk");
+    if !trace.is_file() {
+        println!("skipped: no recorded traces");
+        return;
+    }
+    let trace = trace.to_str().unwrap();
+    for algorithm in listed() {
+        let command = [
+            "--link",
+            trace,
+            "--rtt",
+            "40ms",
+            "--duration",
+            "3s",
+            "--flow",
+        ];
+        let result = simulated(&[&command[..], &[&algorithm]].concat());
+        assert!(
+            result["flows"][0]["bytes"].as_u64().unwrap() > 0,
+            "{algorithm}"
+        );
+    }
+}
+
+#[test]
+fn the_examples_run_and_one_is_a_red_dumbbell_in_ten_lines() {
+    let mut names = Vec::new();
+    for file in std::fs::read_dir(root().join("examples")).unwrap() {
+        let file = file.unwrap().path();
+        if file.extension().is_none_or(|e| e != "toml") {
+            continue;
+        }
+        let name = file.to_str().unwrap();
+        let result = simulated(&[name, "--duration", "12s"]);
+        let flows = result["flows"].as_array().unwrap();
+        assert!(flows.len() >= 3, "{name}");
+        for flow in flows.iter().filter(|f| f["scheme"] != "reno") {
+            assert!(flow["bytes"].as_u64().unwrap() > 0, "{name}: {flow}");
+        }
+        names.push(file.file_stem().unwrap().to_str().unwrap().to_owned());
+    }
+    names.sort();
+    assert_eq!(names, ["contention", "mixed-rtt", "on-off"]);
+    let text = std::fs::read_to_string(root().join("examples/contention.toml")).unwrap();
+    let lines = text
+        .lines()
+        .filter(|l| !l.is_empty() && !l.starts_with('#'));
+    assert!(lines.count() <= 10);
+    assert!(text.contains("10*") && text.contains("red:"));
+}
+
+#[test]
+fn equal_arguments_give_equal_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |seed: &str, name: &str| {
+        let csv = folder.path().join(name);
+        let out = alcc(&[
+            "sim",
+            "--json",
+            "--link",
+            "city-driving",
+            "--up",
+            "2mbit",
+            "--loss",
+            "1%",
+            "--queue",
+            "red",
+            "--flow",
+            "2*cubic/stagger=1s",
+            "--flow",
+            "verus/over=cubic",
+            "--flow",
+            "copa/rtt=90ms@1s-5s",
+            "--flow",
+            "udp:rate=1mbit,on=300ms,off=500ms",
+            "--flow",
+            "reno/dir=up",
+            "--duration",
+            "8s",
+            "--seed",
+            seed,
+            "--series",
+            csv.to_str().unwrap(),
+        ]);
+        assert!(out.status.success(), "{}", said(&out));
+        (out.stdout, std::fs::read(csv).unwrap())
+    };
+    let first = run("3", "a.csv");
+    assert!(first.1.len() > 10_000);
+    assert_eq!(first, run("3", "b.csv"));
+    assert_ne!(first, run("4", "c.csv"));
+}
+
+#[test]
+fn a_transfer_says_how_long_it_took() {
+    let result = simulated(&[
+        "--flow",
+        "fixed:window=1000/size=147200@1s",
+        "--duration",
+        "5s",
+    ]);
+    // 100 segments at 12 Mbit/s: 1 ms each, and 20 ms of propagation.
+    assert_eq!(result["flows"][0]["fct_ms"], 120.0);
+    assert_eq!(result["flows"][0]["bytes"], 147_200);
+    let result = simulated(&[
+        "--flow",
+        "2*fixed:window=60",
+        "--duration",
+        "4s",
+        "--settle",
+        "1s",
+    ]);
+    let summary = &result["summary"];
+    assert!(summary["jain"].as_f64().unwrap() > 0.99);
+    assert!(summary["jain_1s"].as_f64().unwrap() > 0.99);
+    assert_eq!(summary["links"][0]["down"]["dropped"], 0);
+}
+
+#[test]
+fn mistakes_are_one_line_and_exit_2() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("s.toml");
+    std::fs::write(&file, "link = \"12mbit\"\n\nflow = \"cubik\"\n").unwrap();
+    let file = file.to_str().unwrap();
+    let place = format!("{file}:3: flow");
+    for (arguments, parts) in [
+        (&[file][..], [place.as_str(), "did you mean cubic?"]),
+        (&["no/such.toml"], ["no/such.toml", "No such file"]),
+        (&["--rtt", "40"], ["--rtt", "such as 20ms"]),
+        (&["--link", "12mbits"], ["--link", "such as 12mbit"]),
+        (&["--link", "nowhere"], ["--link", "scenarios are"]),
+        (&["--queue", "fifo"], ["--queue", "droptail"]),
+        (&["--loss", "200%"], ["--loss", "0% to 100%"]),
+        (&["--flow", "reno/size=ten"], ["--flow", "number of bytes"]),
+        (&["--flow", "reno/links=3"], ["--flow", "of 1"]),
+        (&["--duration", "0s"], ["--duration", "longer"]),
+    ] {
+        let out = alcc(&[&["sim"], arguments].concat());
+        let said = said(&out);
+        assert_eq!(out.status.code(), Some(2), "{arguments:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        for part in parts {
+            assert!(said.contains(part), "{arguments:?}: {said}");
+        }
+        assert!(out.stdout.is_empty());
+    }
+    let endless = alcc(&["sim", "--flow", "reno", "--max-events", "1000"]);
+    assert_eq!(endless.status.code(), Some(1));
+    assert!(
+        said(&endless).contains("given up after 1001 events"),
+        "{}",
+        said(&endless)
+    );
+}
+
+#[test]
+fn help_shows_how() {
+    let out = alcc(&["sim", "--help"]);
+    let help = String::from_utf8(out.stdout).unwrap();
+    for part in [
+        "Examples:",
+        "stagger=1s",
+        "udp:rate=5mbit",
+        "SCENARIO.toml",
+        "dir=up",
+    ] {
+        assert!(help.contains(part), "{part}");
+    }
+}
