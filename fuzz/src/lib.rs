@@ -7,7 +7,8 @@
 
 use alcc_cc::{Cx, Discard, Path, Registry, Spec, conformance};
 use alcc_link::{
-    Direction, DirectionSpec, Order, Outcome, Packet, QueueSpec, RateSpec, log as packet_log,
+    Changes, Direction, DirectionSpec, Order, Outcome, Packet, QueueSpec, RateSpec, Step,
+    log as packet_log,
 };
 use alcc_socket::{Pattern, Settings};
 use alcc_trace::Trace;
@@ -25,6 +26,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("queue", queue),
     ("trace", trace),
     ("link", link),
+    ("steps", steps),
     ("log", log),
     ("story", story),
     ("settings", settings),
@@ -137,6 +139,62 @@ fn trace(bytes: &[u8]) {
     }
 }
 
+/// Steps of a link, typed, drawn and in a table: any text is steps or an error.
+fn steps(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    let drawn = Changes::random(text, Span::from_secs(1), 1);
+    for read in [
+        text.parse().map(|s| Changes::of(vec![s])),
+        Changes::from_csv(text),
+        drawn,
+    ] {
+        match read {
+            Ok(changes) => {
+                let spec = DirectionSpec {
+                    changes,
+                    ..DirectionSpec::default()
+                };
+                let mut direction = Direction::new(&spec, Order::Up, 1);
+                let (len, mut out) = (Bytes::new(1500), Vec::new());
+                for id in 0..10 {
+                    let now = Time::from_millis(id * 100);
+                    direction.push(now, Packet { id, flow: 0, len }, &mut out);
+                }
+                assert!(out.len() >= 10);
+            }
+            Err(e) => one_line(e),
+        }
+    }
+}
+
+/// Steps that the first events give as well.
+fn changes(events: &[u8]) -> Changes {
+    let step = |b: &[u8]| Step {
+        at: Time::from_millis(u64::from(b[0])),
+        rate: b[1]
+            .is_multiple_of(2)
+            .then(|| Rate::bps(u64::from(b[1]) * 30_000)),
+        delay: b[2]
+            .is_multiple_of(2)
+            .then(|| Span::from_millis(u64::from(b[2]))),
+        loss: b[3].is_multiple_of(2).then(|| f64::from(b[3]) / 254.0),
+    };
+    Changes {
+        steps: events
+            .chunks_exact(4)
+            .take(events.len() % 4)
+            .map(step)
+            .collect(),
+        repeat: events
+            .len()
+            .is_multiple_of(3)
+            .then_some(Span::from_millis(200)),
+        reorder: events.len().is_multiple_of(5),
+    }
+}
+
 /// One direction of a path under arbitrary arrivals: packets are conserved, outcomes are in order, nothing travels in time.
 fn link(bytes: &[u8]) {
     const QUEUES: &[&str] = &[
@@ -146,6 +204,9 @@ fn link(bytes: &[u8]) {
         "codel",
         "codel:target=1ms,interval=10ms",
         "red",
+        "pie",
+        "fq_codel:flows=2,packets=9",
+        "users:scheduler=pf,number=2",
     ];
     let [kind, queue, delay, loss, seed, events @ ..] = bytes else {
         return;
@@ -170,6 +231,7 @@ fn link(bytes: &[u8]) {
         queue,
         delay: Span::from_millis(u64::from(*delay)),
         loss: f64::from(*loss) / 255.0,
+        changes: changes(events),
     };
     let mut direction = Direction::new(&spec, order, u64::from(*seed));
     let mut now = Time::ZERO;

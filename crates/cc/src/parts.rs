@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Pieces that several algorithms share.
+mod credit;
 mod loss_based;
 mod path_model;
 mod window;
 mod windowed;
 
+pub use credit::{AckRatio, Credit};
 pub use loss_based::{restart_window, rto, window_used};
 pub use path_model::{Delivery, FullPipe, HeldBack, Hold, LeastRtt, first_rate, quantum};
-pub use window::{Growth, INITIAL_WINDOW, LossBased, SMALLEST_THRESHOLD, UNLIMITED, Window};
+pub use window::{
+    Counting, Growth, INITIAL_WINDOW, Kernel, LossBased, SMALLEST_THRESHOLD, UNLIMITED, Window,
+};
 pub use windowed::{WindowedMax, WindowedMin};
 
 use alcc_units::{Bytes, Rate};

@@ -104,7 +104,6 @@ impl Bench {
     }
 
     /// One packet is acknowledged now, after `rtt`.
-    #[allow(dead_code, reason = "for algorithms that answer to delay")]
     pub(crate) fn ack(&mut self, rtt: Span) {
         self.rtt = rtt;
         let packet = self.packet(self.now - rtt, Some(rtt));
@@ -162,6 +161,20 @@ impl Bench {
                 },
             );
         }
+    }
+
+    /// So many acknowledgements of one packet each, now.
+    pub(crate) fn acks(&mut self, n: u64) {
+        for _ in 0..n {
+            self.ack(self.rtt);
+        }
+    }
+
+    /// Nothing is in flight and nothing is sent for so long.
+    pub(crate) fn pause(&mut self, idle: Span) {
+        self.wait(idle);
+        let (now, log) = (self.now, &mut Discard);
+        self.cc.on_idle_restart(&mut Cx { now, log }, idle);
     }
 
     pub(crate) fn application_limited_round(&mut self, packets: u64) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The `alcc` program. A command is one file in `commands/` and one line in [`Command`].
+mod changes_arg;
 mod commands;
 mod config;
 #[cfg(test)]

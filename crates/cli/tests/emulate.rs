@@ -138,6 +138,15 @@ fn six_nested_links_add_up() {
 }
 
 #[test]
+fn a_delay_that_changes_is_felt() {
+    needs_root!();
+    let dir = tempfile::tempdir().unwrap();
+    let link: &[&str] = &["--delay", "10ms", "--step", "1ms:delay=30ms"];
+    let ms = round_trip(&[link], &dir.path().join("out"));
+    assert!((60.0..75.0).contains(&ms), "{ms} ms");
+}
+
+#[test]
 fn links_beside_each_other_inside_a_shared_one() {
     needs_root!();
     let dir = tempfile::tempdir().unwrap();
@@ -350,11 +359,20 @@ fn mistakes_are_one_line_and_status_2() {
     let bad = dir.path().join("bad.trace");
     std::fs::write(&bad, "5\n3\n").unwrap();
     let bad = bad.display().to_string();
-    let cases: [(&[&str], &str); 4] = [
+    let cases: [(&[&str], &str); 7] = [
         (&["--down", "12", "--", "true"], "'12' is not a rate"),
         (&["--down", "no/such", "--", "true"], "open trace no/such"),
         (&["--up", &bad, "--", "true"], "line 2"),
         (&["--loss", "200%", "--", "true"], "want a probability"),
+        (&["--step", "5s:rate", "--", "true"], "want AT:rate=R"),
+        (
+            &["--step", "5s:rate=1mbit", "--", "true"],
+            "no bottleneck to change",
+        ),
+        (
+            &["--steps", &bad, "--", "true"],
+            "line 1: '5': want a first line of column names",
+        ),
     ];
     for (args, want) in cases {
         let output = emulate(args);

@@ -180,7 +180,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         rate: rate.clone(),
         queue,
         delay: Span::from_millis(20),
-        loss: 0.0,
+        ..DirectionSpec::default()
     };
     let links = [
         ("fixed rate", spec(&fixed, QueueSpec::default())),

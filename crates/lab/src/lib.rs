@@ -11,6 +11,8 @@
 //! | [`report`] | one self-contained HTML page |
 //! | [`live`] | runs the schemes beside each other, each on an emulated link of its own |
 //! | [`simulated`] | the same rows from the simulator |
+//! | [`scenario`] | a simulated scenario as people write it: options and TOML |
+//! | [`truth`] | the simulator beside published figures |
 //! | [`board`] | table, sentence and files of a comparison |
 //! | [`sampler`] | TCP connections seen from the outside |
 //! | [`server`] | an nginx with a configuration of its own, plain or controlled |
@@ -32,11 +34,13 @@ pub mod report;
 pub mod route;
 pub mod row;
 pub mod sampler;
+pub mod scenario;
 mod scheme;
 pub mod server;
 pub mod simulated;
 mod sockets;
 mod tools;
+pub mod truth;
 
 pub use error::LabError;
 pub use link::{Around, Link, Links, Up};

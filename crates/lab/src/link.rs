@@ -318,7 +318,7 @@ fn uplink(down: &Path, around: &Around) -> Result<RateSpec, LabError> {
 }
 
 /// Every file below `folder` that is not hidden, by name.
-fn walk(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), LabError> {
+pub(crate) fn walk(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), LabError> {
     let read = || LabError::os::<io::Error>(format!("read the folder {}", folder.display()));
     let mut inside: Vec<PathBuf> = fs::read_dir(folder)
         .map_err(read())?

@@ -6,8 +6,9 @@ use crate::live::Measured;
 use crate::row::{Row, Series};
 use crate::scheme::Scheme;
 use alcc_cc::Registry;
-use alcc_sim::{FlowReport, FlowSpec, Report, Scenario, Timing, Under};
-use alcc_units::{Rate, Span, Time};
+use alcc_sim::{FlowReport, FlowSpec, Passed, Report, Scenario, Timing, Under};
+use alcc_units::{Bytes, Rate, Span, Time};
+use serde_json::{Value, json};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Width of a bin of the plots' series: of the first repetition, which the time plots show, and of the others.
@@ -134,6 +135,40 @@ pub fn rows(link: &str, scenario: &Scenario, report: &Report) -> Vec<Row> {
         .zip(&report.flows)
         .map(|(spec, flow)| row(link, scenario, report, spec, flow))
         .collect()
+}
+
+/// What concerns several flows, and the links. `settle`: fairness of single seconds counts from then on.
+pub fn summary(report: &Report, settle: Span) -> Value {
+    let mbps = |bytes: Bytes| Rate::of(bytes, report.duration).as_mbps_f64();
+    let direction = |passed: &Passed, offered: Bytes| {
+        let known = offered != Bytes::MAX && offered != Bytes::ZERO;
+        json!({
+            "arrived": passed.arrived,
+            "departed": passed.departed,
+            "dropped": passed.dropped,
+            "throughput_mbps": mbps(passed.bytes),
+            "utilization": known.then(|| passed.bytes.get() as f64 / offered.get() as f64),
+        })
+    };
+    let links: Vec<Value> = report
+        .links
+        .iter()
+        .map(|link| {
+            json!({
+                "down": direction(&link.down, link.opportunities_down),
+                "up": direction(&link.up, link.opportunities_up),
+            })
+        })
+        .collect();
+    json!({
+        "throughput_mbps": report.flows.iter().map(|f| f.throughput.as_mbps_f64()).sum::<f64>(),
+        "goodput_mbps": mbps(report.flows.iter().map(|f| f.goodput_bytes).sum()),
+        "jain": report.jain(),
+        "jain_1s": report.jain_of_seconds(settle),
+        "jain_1s_from_s": settle.as_secs_f64(),
+        "links": links,
+        "events": report.events,
+    })
 }
 
 fn row(

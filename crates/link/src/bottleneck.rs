@@ -20,6 +20,8 @@ enum Server {
     Fixed {
         rate: Rate,
         carrying: Option<(Queued, Instant)>,
+        /// At standstill: what is left of the packet being carried.
+        stalled: Work,
     },
     Trace {
         opportunities: Opportunities,
@@ -35,6 +37,13 @@ struct Instant {
     fraction: u64,
 }
 
+/// Bits times nanoseconds per second: what a link of 1 bit/s does in a nanosecond.
+type Work = u128;
+
+fn work(len: Bytes) -> Work {
+    u128::from(len.get()) * 8 * 1_000_000_000
+}
+
 impl Instant {
     const fn at(time: Time) -> Self {
         Self {
@@ -43,15 +52,30 @@ impl Instant {
         }
     }
 
-    /// When a packet of `len` is through that a link of `rate` (not zero) begins at `self`.
-    fn after(self, len: Bytes, rate: Rate) -> Self {
-        let rate = u128::from(rate.as_bps());
-        let bit_ns = u128::from(len.get()) * 8 * 1_000_000_000 + u128::from(self.fraction);
-        let ns = u64::try_from(bit_ns / rate).unwrap_or(u64::MAX);
+    /// When so much is done that a link of `rate` begins at `self`: never at standstill.
+    fn after(self, work: Work, rate: Rate) -> Self {
+        let work = work + u128::from(self.fraction);
+        let rate = rate.as_bps();
+        let (ns, fraction) = match u64::try_from(work) {
+            _ if rate == 0 => return Self::at(Time::MAX),
+            // what nearly all packets take: the wide division costs more than the rest of a packet's way
+            Ok(work) => (work / rate, work % rate),
+            Err(_) => {
+                let rate = u128::from(rate);
+                let ns = u64::try_from(work / rate).unwrap_or(u64::MAX);
+                (ns, (work % rate) as u64)
+            }
+        };
         Self {
             ns: self.ns.saturating_add(ns),
-            fraction: (bit_ns % rate) as u64,
+            fraction,
         }
+    }
+
+    /// What a link of `rate` does from `now` until `self`.
+    fn work_since(self, now: Time, rate: Rate) -> Work {
+        let ns = self.ns.saturating_sub(now.as_nanos());
+        u128::from(ns) * u128::from(rate.as_bps()) + u128::from(self.fraction)
     }
 
     /// The first whole nanosecond at which it has come.
@@ -67,6 +91,7 @@ impl Bottleneck {
             RateSpec::Fixed(rate) => Server::Fixed {
                 rate: *rate,
                 carrying: None,
+                stalled: 0,
             },
             RateSpec::Trace(trace) => Server::Trace {
                 opportunities: trace.cursor(),
@@ -93,6 +118,39 @@ impl Bottleneck {
             Server::Trace { carrying, .. } => carrying.is_some(),
         };
         self.queue.len() + usize::from(carrying)
+    }
+
+    /// Whether a packet is here.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.inside() > 0
+    }
+
+    /// The rate is another one from `now` on. What is due up to `now` has been served.
+    pub(crate) fn set_rate(&mut self, now: Time, new: Rate, out: &mut Vec<Outcome>) {
+        let carried = match &mut self.server {
+            Server::Unlimited => None,
+            Server::Fixed {
+                rate,
+                carrying,
+                stalled,
+            } => carrying.take().map(|(queued, done)| {
+                let left = match *rate {
+                    Rate::ZERO => *stalled,
+                    rate => done.work_since(now, rate),
+                };
+                (queued, left)
+            }),
+            Server::Trace { carrying, .. } => carrying.take().map(|(q, left)| (q, work(left))),
+        };
+        let left = carried.map_or(0, |c| c.1);
+        self.server = Server::Fixed {
+            rate: new,
+            carrying: carried.map(|(queued, left)| (queued, Instant::at(now).after(left, new))),
+            stalled: left,
+        };
+        if carried.is_none() {
+            self.begin(Instant::at(now), out);
+        }
     }
 
     /// When `serve` has something to do; [`Time::MAX`] means never.
@@ -186,14 +244,18 @@ impl Bottleneck {
     /// A link of fixed rate is free at `start`: begins with the next packet if there is one.
     fn begin(&mut self, start: Instant, out: &mut Vec<Outcome>) {
         let next = self.dequeue(start.time(), out);
-        if let Server::Fixed { rate, carrying } = &mut self.server {
+        if let Server::Fixed {
+            rate,
+            carrying,
+            stalled,
+        } = &mut self.server
+        {
             *carrying = next.map(|queued| {
-                let done = if *rate == Rate::ZERO {
-                    Instant::at(Time::MAX)
-                } else {
-                    start.after(queued.packet.len, *rate)
-                };
-                (queued, done)
+                let work = work(queued.packet.len);
+                if *rate == Rate::ZERO {
+                    *stalled = work;
+                }
+                (queued, start.after(work, *rate))
             });
         }
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::bottleneck::Bottleneck;
+use crate::changes::{Changes, Course};
 use crate::{DropReason, Outcome, Packet, Queue, QueueSpec};
 use alcc_trace::{OPPORTUNITY, Trace};
 use alcc_units::{Bytes, Rate, Rng, Span, Time};
@@ -30,6 +31,8 @@ pub struct DirectionSpec {
     pub delay: Span,
     /// Probability of random loss, 0 to 1, for every packet by itself.
     pub loss: f64,
+    /// What becomes different on the way.
+    pub changes: Changes,
 }
 
 /// The order in which a packet meets the parts of a direction: as with a bottleneck shell nested in a delay shell around
@@ -53,6 +56,11 @@ pub struct Direction {
     order: Order,
     delay: Span,
     loss: f64,
+    /// Those that change; a rate that is `None` is that of the start.
+    rates: Option<Course<Option<Rate>>>,
+    delays: Option<Course<Span>>,
+    losses: Option<Course<f64>>,
+    reorder: bool,
     clock: Time,
     bottleneck: Bottleneck,
     /// Packets on their way, with the time at which they are through; before or after the bottleneck as `order` says.
@@ -75,11 +83,16 @@ impl Direction {
         let mut seeds = Rng::new(seed);
         let rng = Rng::new(seeds.next_u64());
         let queue_rng = Rng::new(seeds.next_u64());
+        let changes = &spec.changes;
         Self {
             spec_rate: spec.rate.clone(),
             order,
             delay: spec.delay,
             loss: spec.loss,
+            rates: rates(&spec.rate, changes),
+            delays: Course::new(spec.delay, changes, |s| s.delay),
+            losses: Course::new(spec.loss, changes, |s| s.loss),
+            reorder: changes.reorder,
             clock: Time::ZERO,
             bottleneck: Bottleneck::new(&spec.rate, spec.queue.queue(), queue_rng),
             travelling: VecDeque::new(),
@@ -95,7 +108,7 @@ impl Direction {
             Order::Down => self.travel(now, packet, now, now),
             Order::Up => {
                 let from = out.len();
-                self.bottleneck.arrive(now, packet, out);
+                self.arrive(now, packet, out);
                 self.route(from, out);
             }
         }
@@ -113,13 +126,16 @@ impl Direction {
             if self.bottleneck.next() == at {
                 self.bottleneck.serve(at, out);
                 self.route(from, out);
+            } else if self.next_step() == at {
+                self.step(at, out);
+                self.route(from, out);
             } else if let Some((_, t)) = self.travelling.pop_front() {
                 if self.order == Order::Up {
                     out.push(t.delivered(at));
-                } else if self.lost() {
+                } else if self.lost(at) {
                     out.push(dropped(at, t.packet));
                 } else {
-                    self.bottleneck.arrive(at, t.packet, out);
+                    self.arrive(at, t.packet, out);
                     self.route(from, out);
                 }
             }
@@ -130,12 +146,34 @@ impl Direction {
     /// or none will ever get on. An idle link needs no wake-up, whatever its trace does.
     pub fn next_event(&self) -> Option<Time> {
         let travelling = self.travelling.front().map_or(Time::MAX, |(due, _)| *due);
-        Some(self.bottleneck.next().min(travelling)).filter(|at| *at < Time::MAX)
+        let next = self.bottleneck.next().min(travelling).min(self.next_step());
+        Some(next).filter(|at| *at < Time::MAX)
     }
 
     /// What the bottleneck offers to carry after `from` and up to and including `to`: what deliveries in that window are a
     /// share of. [`Bytes::MAX`] without a bottleneck.
     pub fn opportunity_bytes(&self, from: Time, to: Time) -> Bytes {
+        let Some(rates) = &self.rates else {
+            return self.offered(from, to);
+        };
+        // Fractions of bytes of the pieces add up.
+        let mut bit_ns = 0_u128;
+        let mut bytes = Bytes::ZERO;
+        for (from, to, rate) in rates.pieces(from, to) {
+            match rate {
+                None => bytes += self.offered(from, to),
+                Some(rate) => {
+                    let piece = u128::from(rate.as_bps()) * u128::from(to.since(from).as_nanos());
+                    bit_ns = bit_ns.saturating_add(piece);
+                }
+            }
+        }
+        let steady = u64::try_from(bit_ns / 8_000_000_000).unwrap_or(u64::MAX);
+        bytes + Bytes::new(steady)
+    }
+
+    /// The same if the rate were always that of the start.
+    fn offered(&self, from: Time, to: Time) -> Bytes {
         match &self.spec_rate {
             RateSpec::Unlimited => Bytes::MAX,
             RateSpec::Fixed(rate) => rate.bytes_in(to.since(from)),
@@ -163,11 +201,48 @@ impl Direction {
             arrived,
             departed,
         };
-        self.travelling.push_back((now + self.delay, travelling));
+        if let Some(delays) = &mut self.delays {
+            self.delay = delays.at(now);
+        }
+        let due = now + self.delay;
+        match self.travelling.back() {
+            Some((last, _)) if due < *last && self.reorder => {
+                let place = self.travelling.partition_point(|(other, _)| *other <= due);
+                self.travelling.insert(place, (due, travelling));
+            }
+            Some((last, _)) => self.travelling.push_back((due.max(*last), travelling)),
+            None => self.travelling.push_back((due, travelling)),
+        }
     }
 
-    fn lost(&mut self) -> bool {
+    fn lost(&mut self, now: Time) -> bool {
+        if let Some(losses) = &mut self.losses {
+            self.loss = losses.at(now);
+        }
         self.loss > 0.0 && self.rng.chance(self.loss)
+    }
+
+    /// A packet reaches the bottleneck.
+    fn arrive(&mut self, now: Time, packet: Packet, out: &mut Vec<Outcome>) {
+        // Steps that an idle bottleneck has slept through; a busy one has taken them at their times.
+        if self.rates.as_ref().is_some_and(|rates| rates.next() <= now) {
+            self.step(now, out);
+        }
+        self.bottleneck.arrive(now, packet, out);
+    }
+
+    /// When the rate changes under a packet; an idle bottleneck need not be woken.
+    fn next_step(&self) -> Time {
+        match &self.rates {
+            Some(rates) if self.bottleneck.is_busy() => rates.next(),
+            _ => Time::MAX,
+        }
+    }
+
+    fn step(&mut self, now: Time, out: &mut Vec<Outcome>) {
+        if let Some(rate) = self.rates.as_mut().and_then(|rates| rates.at(now)) {
+            self.bottleneck.set_rate(now, rate, out);
+        }
     }
 
     /// Sends on what has left the bottleneck since `out` was `from` long.
@@ -188,13 +263,28 @@ impl Direction {
                     queue_delay: at.since(arrived),
                     arrived,
                 });
-            } else if self.lost() {
+            } else if self.lost(at) {
                 out.push(dropped(at, packet));
             } else {
                 self.travel(at, packet, arrived, at);
             }
         }
     }
+}
+
+fn rates(first: &RateSpec, changes: &Changes) -> Option<Course<Option<Rate>>> {
+    let of = |step: &crate::Step| step.rate.map(Some);
+    if let RateSpec::Fixed(rate) = first {
+        let moves = *rate > Rate::ZERO || changes.steps.iter().any(|s| s.rate > Some(Rate::ZERO));
+        // what stands still for ever must not be looked at for ever
+        return Course::new(Some(*rate), changes, of).filter(|_| moves);
+    }
+    // There is no way back to a trace.
+    let once = Changes {
+        repeat: None,
+        ..changes.clone()
+    };
+    Course::new(None, &once, of)
 }
 
 impl Travelling {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What holds for every direction, whatever is pushed into it and however late it is called.
-use alcc_link::{Direction, DirectionSpec, Order, Outcome, Packet, QueueKind, QueueSpec, RateSpec};
+use alcc_link::{
+    Changes, Direction, DirectionSpec, Order, Outcome, Packet, QueueKind, QueueSpec, RateSpec, Step,
+};
 use alcc_trace::Trace;
 use alcc_units::{Bytes, Rate, Span, Time};
 use proptest::prelude::*;
@@ -50,6 +52,37 @@ fn overtaking(queue: &QueueSpec) -> bool {
     QueueKind::all().any(|kind| kind.name == queue.spec().name && kind.overtaking)
 }
 
+/// Mostly none; else rates, standstill and a path that always comes back, and losses, at round and at odd times.
+fn changes() -> impl Strategy<Value = Changes> {
+    let at = prop_oneof![
+        (0..300_u64).prop_map(|ms| ms * 1_000_000),
+        0..300_000_000_u64
+    ];
+    let rate = prop_oneof![1 => Just(0), 4 => 10_000..50_000_000_u64];
+    let step =
+        (at, prop::option::of(rate), prop::option::of(0.0..0.3)).prop_map(|(at, rate, loss)| {
+            Step {
+                at: Time::from_nanos(at),
+                rate: rate.map(Rate::bps),
+                delay: None,
+                loss,
+            }
+        });
+    let repeat = prop::option::of((1_000_000..400_000_000_u64).prop_map(Span::from_nanos));
+    let some = (prop::collection::vec(step, 1..6), repeat).prop_map(|(mut steps, repeat)| {
+        // in the end it moves
+        steps.push("300ms:rate=1mbit".parse().unwrap());
+        if repeat.is_some() {
+            steps.push("0s:rate=1mbit".parse().unwrap());
+        }
+        Changes {
+            repeat,
+            ..Changes::of(steps)
+        }
+    });
+    prop_oneof![2 => Just(Changes::default()), 1 => some]
+}
+
 fn case() -> impl Strategy<Value = Case> {
     // gaps of nothing, of whole milliseconds (to meet opportunities exactly), and any
     let gap = prop_oneof![
@@ -61,8 +94,9 @@ fn case() -> impl Strategy<Value = Case> {
     let order = prop_oneof![Just(Order::Down), Just(Order::Up)];
     let delay = prop_oneof![Just(0), Just(7_000_000), 0..30_000_000_u64];
     let loss = prop_oneof![3 => Just(0.0), 1 => 0.0..0.5];
-    (rate(), queue(), order, delay, loss, any::<u64>(), pushes).prop_map(
-        |(rate, queue, order, delay, loss, seed, pushes)| {
+    let link = (rate(), queue(), order, delay, loss, changes());
+    (link, any::<u64>(), pushes).prop_map(
+        |((rate, queue, order, delay, loss, changes), seed, pushes)| {
             let mut now = Time::ZERO;
             let pushes = (0..)
                 .zip(pushes)
@@ -81,6 +115,7 @@ fn case() -> impl Strategy<Value = Case> {
                 queue: queue.parse().unwrap(),
                 delay: Span::from_nanos(delay),
                 loss,
+                changes,
             };
             Case {
                 spec,
@@ -214,10 +249,11 @@ proptest! {
         for (at, packet) in departed(&case.punctual()) {
             sum += packet.len;
             let offered = direction.opportunity_bytes(Time::ZERO, at);
-            // an opportunity at the very start is before the first window
+            // at the very start, before the first window: an opportunity, or everything
             let at_start = match &case.spec.rate {
                 RateSpec::Trace(trace) => trace.opportunities().iter().filter(|ms| **ms == 0).count() as u64,
-                _ => 0,
+                RateSpec::Unlimited => u64::MAX,
+                RateSpec::Fixed(_) => 0,
             };
             prop_assert!(sum <= offered + Bytes::new(1500) * at_start, "{} > {}", sum, offered);
         }
@@ -228,6 +264,7 @@ proptest! {
     fn a_trace_link_is_as_one_that_walks_every_opportunity(case in case()) {
         let RateSpec::Trace(trace) = &case.spec.rate else { return Ok(()) };
         let mut plain = case.clone();
+        plain.spec.changes = Changes::default();
         plain.spec.queue = QueueSpec::infinite();
         plain.spec.delay = Span::ZERO;
         plain.spec.loss = 0.0;
@@ -259,6 +296,7 @@ proptest! {
     fn a_fixed_link_is_as_the_sum_of_its_packets(case in case()) {
         let RateSpec::Fixed(rate) = case.spec.rate else { return Ok(()) };
         let mut plain = case.clone();
+        plain.spec.changes = Changes::default();
         plain.spec.queue = QueueSpec::infinite();
         plain.spec.delay = Span::ZERO;
         plain.spec.loss = 0.0;
@@ -270,6 +308,48 @@ proptest! {
             let pushed = u128::from(pushed.as_nanos()) * rate;
             free = free.max(pushed) + u128::from(packet.len.get()) * 8_000_000_000;
             want.push((Time::from_nanos(free.div_ceil(rate) as u64), *packet));
+        }
+        prop_assert_eq!(departed(&plain.punctual()), want);
+    }
+
+    /// And one for a rate that changes: what a busy time has carried is the sum of the rates under it.
+    #[test]
+    fn a_changing_link_is_as_the_sum_of_its_rates(case in case()) {
+        let RateSpec::Fixed(rate) = case.spec.rate else { return Ok(()) };
+        let mut plain = case.clone();
+        plain.spec.queue = QueueSpec::infinite();
+        plain.spec.delay = Span::ZERO;
+        plain.spec.loss = 0.0;
+        for step in &mut plain.spec.changes.steps {
+            step.loss = None;
+        }
+        plain.spec.changes.repeat = None;
+        let mut points = vec![(Time::ZERO, rate)];
+        points.extend(plain.spec.changes.steps.iter().filter_map(|s| s.rate.map(|r| (s.at, r))));
+        points.sort_by_key(|p| p.0);
+        // when `bit_ns` are done that begin at `from`
+        let done = |from: Time, mut bit_ns: u128| {
+            for (i, (at, rate)) in points.iter().enumerate() {
+                let until = points.get(i + 1).map_or(Time::MAX, |p| p.0);
+                let begin = from.max(*at);
+                let rate = u128::from(rate.as_bps());
+                let here = rate * u128::from(until.since(begin).as_nanos());
+                if here >= bit_ns && until > begin {
+                    return begin + Span::from_nanos(bit_ns.div_ceil(rate.max(1)) as u64);
+                }
+                bit_ns -= here;
+            }
+            Time::MAX
+        };
+        let (mut busy_from, mut bit_ns, mut last) = (Time::ZERO, 0, Time::ZERO);
+        let mut want = Vec::new();
+        for (pushed, packet) in &plain.pushes {
+            if *pushed >= last {
+                (busy_from, bit_ns) = (*pushed, 0);
+            }
+            bit_ns += u128::from(packet.len.get()) * 8_000_000_000;
+            last = done(busy_from, bit_ns);
+            want.push((last, *packet));
         }
         prop_assert_eq!(departed(&plain.punctual()), want);
     }

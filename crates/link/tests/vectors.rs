@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Vectors worked out by hand from what the models promise, not from what they do.
 use alcc_link::{
-    Direction, DirectionSpec, DropReason, Order, Outcome, Packet, QueueSpec, RateSpec,
+    Changes, Direction, DirectionSpec, DropReason, Order, Outcome, Packet, QueueSpec, RateSpec,
 };
 use alcc_trace::Trace;
 use alcc_units::{Bytes, Rate, Span, Time};
@@ -201,7 +201,7 @@ fn both_orders_add_delay_and_queueing() {
         rate: trace(&[1]),
         queue: QueueSpec::infinite(),
         delay: Span::from_micros(20_300),
-        loss: 0.0,
+        ..DirectionSpec::default()
     };
     // down: at the bottleneck at 20.4 ms, through at 21; up: through the bottleneck at 1 ms, there at 21.3
     let down = run(Direction::new(&spec, Order::Down, 1), &[(us(100), 1, 1500)]);
@@ -247,6 +247,104 @@ fn loss_is_as_frequent_as_asked_and_repeats_with_the_seed() {
     assert_eq!(dropped(&out).len(), 100);
 }
 
+// ---- changes ----
+
+fn changing(rate: RateSpec, delay_ms: u64, steps: &[&str]) -> DirectionSpec {
+    DirectionSpec {
+        rate,
+        queue: QueueSpec::infinite(),
+        delay: Span::from_millis(delay_ms),
+        changes: Changes::of(steps.iter().map(|s| s.parse().unwrap()).collect()),
+        ..DirectionSpec::default()
+    }
+}
+
+#[test]
+fn a_rate_that_changes_under_a_packet_carries_what_is_left_of_it() {
+    // 12 Mbit/s: 1 ms each. From 1.25 ms on 3 Mbit/s: the second has a quarter done and needs 3 ms for the rest; the third 4 ms.
+    // At 6 ms standstill, when 1.75 of those 4 ms are done; from 10 ms on 6 Mbit/s: 2.25 ms become 1.125.
+    let steps = ["1250us:rate=3mbit", "6ms:rate=0bit", "10ms:rate=6mbit"];
+    let spec = changing(RateSpec::Fixed(Rate::mbps(12)), 0, &steps);
+    let pushes = [(us(0), 1, 1500), (us(0), 2, 1500), (us(0), 3, 1500)];
+    let link = Direction::new(&spec, Order::Down, 1);
+    let offered = |from, to| link.opportunity_bytes(us(from), us(to)).get();
+    // 1.25 ms of 1500 bytes, 4.75 ms of 375, nothing, 1.125 ms of 750: 1875 + 1781.25 + 843.75 bytes
+    assert_eq!(offered(0, 11_125), 4500);
+    assert_eq!(offered(6_000, 10_000), 0);
+    let out = delivered(&run(link, &pushes));
+    let at: Vec<_> = out.iter().map(|d| d.1 / 1000).collect();
+    assert_eq!(at, [1000, 4250, 11_125]);
+}
+
+#[test]
+fn steps_at_the_moment_of_a_packet_come_before_it_and_after_what_ends_then() {
+    // The first ends at 1 ms as the rate becomes 1.2 Mbit/s; the second begins then and takes 10 ms. What comes at 30 ms finds
+    // 12 Mbit/s again, though nobody was there at 20 ms to see it change.
+    let steps = ["1ms:rate=1200kbit", "20ms:rate=12mbit"];
+    let spec = changing(RateSpec::Fixed(Rate::mbps(12)), 0, &steps);
+    let pushes = [(us(0), 1, 1500), (us(0), 2, 1500), (us(30_000), 3, 1500)];
+    let out = delivered(&run(Direction::new(&spec, Order::Up, 1), &pushes));
+    let at: Vec<_> = out.iter().map(|d| d.1 / 1000).collect();
+    assert_eq!(at, [1000, 11_000, 31_000]);
+}
+
+#[test]
+fn a_rate_after_a_trace_and_after_none() {
+    // 1 ms: 1500 of 2000 bytes; from 1.5 ms on 4 Mbit/s: 500 bytes in 1 ms
+    let spec = changing(trace(&[1]), 0, &["1500us:rate=4mbit"]);
+    let out = delivered(&run(
+        Direction::new(&spec, Order::Down, 1),
+        &[(us(0), 1, 2000)],
+    ));
+    assert_eq!(out, [(1, 2_500_000, 2_500_000)]);
+    // nothing waits until 5 ms, then 12 Mbit/s
+    let spec = changing(RateSpec::Unlimited, 0, &["5ms:rate=12mbit"]);
+    let link = Direction::new(&spec, Order::Down, 1);
+    assert_eq!(link.opportunity_bytes(us(5_000), us(6_000)).get(), 1500);
+    let out = run(link, &[(us(0), 1, 1500), (us(5_000), 2, 1500)]);
+    assert_eq!(delivered(&out), [(1, 0, 0), (2, 6_000_000, 1_000_000)]);
+}
+
+#[test]
+fn a_delay_that_shrinks_overtakes_only_if_asked() {
+    // 50 ms, from 10 ms on 20, from 20 ms on 30. Sent at 5, 10, 15 and 20: due at 55, 30, 35 and 50.
+    let mut spec = changing(
+        RateSpec::Unlimited,
+        50,
+        &["10ms:delay=20ms", "20ms:delay=30ms"],
+    );
+    let pushes = [5, 10, 15, 20].map(|ms| (us(ms * 1000), ms, 1500));
+    for (reorder, want) in [
+        (false, [(5, 55), (10, 55), (15, 55), (20, 55)]),
+        (true, [(10, 30), (15, 35), (20, 50), (5, 55)]),
+    ] {
+        spec.changes.reorder = reorder;
+        for order in [Order::Down, Order::Up] {
+            let out = delivered(&run(Direction::new(&spec, order, 1), &pushes));
+            let at: Vec<_> = out.iter().map(|d| (d.0, d.1 / 1_000_000)).collect();
+            assert_eq!(at, want);
+        }
+    }
+}
+
+#[test]
+fn loss_changes_and_comes_back() {
+    // none, all from 100 to 200 ms, again each 300 ms
+    let mut spec = changing(RateSpec::Unlimited, 1, &["100ms:loss=1", "200ms:loss=0"]);
+    spec.changes.repeat = Some(Span::from_millis(300));
+    let pushes: Vec<_> = (0..900).map(|ms| (us(ms * 1000), ms, 40)).collect();
+    // Down: loss is met after the delay of 1 ms, up before it
+    for (order, first) in [(Order::Down, 99), (Order::Up, 100)] {
+        let lost: Vec<_> = dropped(&run(Direction::new(&spec, order, 1), &pushes));
+        let lost: Vec<_> = lost.iter().map(|d| d.0).collect();
+        let want: Vec<_> = [0, 300, 600]
+            .iter()
+            .flat_map(|r| r + first..r + first + 100)
+            .collect();
+        assert_eq!(lost, want);
+    }
+}
+
 // ---- drop-tail ----
 
 #[test]
@@ -257,7 +355,7 @@ fn an_opportunity_makes_room_for_who_arrives_at_its_moment() {
         rate: trace(&[1]),
         queue: "droptail:packets=1".parse().unwrap(),
         delay: Span::from_millis(1),
-        loss: 0.0,
+        ..DirectionSpec::default()
     };
     let pushes = [(us(500), 1, 1500), (us(1000), 2, 1500)];
     let out = run(Direction::new(&spec, Order::Down, 1), &pushes);

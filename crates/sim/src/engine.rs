@@ -85,6 +85,8 @@ struct Flow {
     start: Time,
     stop: Option<Time>,
     started: bool,
+    /// The flow that goes back from where this one arrives and carries its receiver's reports.
+    partner: Option<usize>,
     /// There and back.
     routes: [usize; 2],
     /// The direction with the least to offer.
@@ -173,7 +175,7 @@ impl<'p, P: Probe> World<'p, P> {
         let window =
             |link: &Direction| link.opportunity_bytes(Time::ZERO, Time::ZERO + scenario.duration);
         let offered: Vec<Bytes> = links.iter().map(window).collect();
-        let flows: Vec<Flow> = scenario
+        let mut flows: Vec<Flow> = scenario
             .flows
             .iter()
             .map(|spec| {
@@ -181,6 +183,12 @@ impl<'p, P: Probe> World<'p, P> {
                 flow(scenario, spec, seed, &mut paths, &offered)
             })
             .collect();
+        for (number, _) in scenario.flows.iter().enumerate().filter(|(_, f)| f.paired) {
+            if let Some(other) = number.checked_sub(1) {
+                flows[number].partner = Some(other);
+                flows[other].partner = Some(number);
+            }
+        }
         let mut timers = Timers::new(flows.len());
         for (number, flow) in flows.iter().enumerate() {
             timers.set(number, flow.start);
@@ -467,6 +475,12 @@ impl<'p, P: Probe> World<'p, P> {
 
     /// Sends what the algorithm's half at the receiver has to say.
     fn report_back(&mut self, now: Time, number: usize) {
+        if self.flows[number].partner.is_none() {
+            self.push_report(now, number);
+        }
+    }
+
+    fn push_report(&mut self, now: Time, number: usize) {
         if let Ends::Acked { receiver, .. } = &mut self.flows[number].ends
             && let Some((report, len)) = receiver.report(now)
         {
@@ -546,6 +560,9 @@ impl<'p, P: Probe> World<'p, P> {
             }
         };
         flow.meter.sent += outbox.len() as u64;
+        if let Some(other) = flow.partner.filter(|_| !outbox.is_empty()) {
+            self.push_report(now, other);
+        }
         for data in outbox.drain(..) {
             let len = Bytes::new(data.len) + header;
             self.push(now, number, len, Content::Data(data));
@@ -769,6 +786,7 @@ fn flow(
         start: spec.start,
         stop: spec.stop,
         started: false,
+        partner: None,
         routes,
         tight,
         completed: None,

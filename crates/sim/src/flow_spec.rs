@@ -22,6 +22,9 @@ pub struct FlowSpec {
     pub rtt: Option<Span>,
     /// Which way the data go.
     pub way: Way,
+    /// It goes back from where the flow before it arrives, and each carries the other's reports: at the head of a flight, not when
+    /// they are made (`sproutbt2`, Sprout's own bulk program, is such a pair).
+    pub paired: bool,
     /// The links that it passes, first and last, counted from 1; `None`: all.
     pub links: Option<(usize, usize)>,
     /// When it begins.
@@ -53,6 +56,15 @@ pub enum Way {
     Up,
 }
 
+impl Way {
+    const fn back(self) -> Self {
+        match self {
+            Self::Down => Self::Up,
+            Self::Up => Self::Down,
+        }
+    }
+}
+
 /// What FLOW means, for help texts.
 pub const FLOW_HELP: &str = "\
 A FLOW is [N*]A[/PART]...[@START[-STOP]]: N flows (1 to 10000) of algorithm A with its options, such as 10*cubic/rtt=80ms@5s-30s.
@@ -62,6 +74,7 @@ PARTs:
                       without it those the algorithm was made for, or that its profile names; with over=, those of the TCP
   rtt=80ms            round trip without queueing
   dir=up              data go against the links' direction
+  dir=both            a pair: as much is sent back, and each carries what the other's receiver has to report (for sprout)
   links=2-3           it enters at link 2 of a chain and leaves after link 3; links=2: only that one
   size=10MB           a transfer of so many bytes; the row has its fct_ms
   app=2mbit           the application writes at this rate, every 20 ms or app=2mbit,every=100ms
@@ -181,7 +194,7 @@ impl FlowSpec {
                 timing,
             })
         };
-        let flow = |number: u64| {
+        let flow = |number: u64, back: bool| {
             let mut source = typed.source;
             let (controller, under) = match &typed.over {
                 _ if spec.name == "udp" => (idle(registry)?, udp(&spec, &mut source)?),
@@ -199,14 +212,17 @@ impl FlowSpec {
                 under,
                 source,
                 rtt: typed.rtt,
-                way: typed.way,
+                way: if back { typed.way.back() } else { typed.way },
+                paired: back,
                 links: typed.links,
                 start: typed.start + typed.stagger * number,
                 stop: typed.stop,
             })
         };
+        let backs: &[bool] = if typed.both { &[false, true] } else { &[false] };
         (0..count)
-            .map(|number| flow(number).map_err(algorithm))
+            .flat_map(|number| backs.iter().map(move |back| (number, *back)))
+            .map(|(number, back)| flow(number, back).map_err(algorithm))
             .collect()
     }
 
@@ -246,6 +262,7 @@ struct Typed {
     source: Source,
     rtt: Option<Span>,
     way: Way,
+    both: bool,
     links: Option<(usize, usize)>,
     start: Time,
     stop: Option<Time>,
@@ -279,10 +296,11 @@ impl Typed {
             }
             "rtt" => self.rtt = Some(positive(value)?),
             "dir" => {
+                self.both = value == "both";
                 self.way = match value {
                     "up" => Way::Up,
-                    "down" => Way::Down,
-                    _ => return Err("write dir=up or dir=down".to_owned()),
+                    "down" | "both" => Way::Down,
+                    _ => return Err("write dir=up, dir=down or dir=both".to_owned()),
                 };
             }
             "links" => {
@@ -412,6 +430,14 @@ mod tests {
     }
 
     #[test]
+    fn a_pair_goes_both_ways() {
+        let flows = parse("2*fixed/dir=both").unwrap();
+        let ways: Vec<_> = flows.iter().map(|f| (f.way, f.paired)).collect();
+        let pair = [(Way::Down, false), (Way::Up, true)];
+        assert_eq!(ways, [pair, pair].concat());
+    }
+
+    #[test]
     fn every_part() {
         let ms = Span::from_millis;
         let flows = parse("3*fixed/rtt=80ms/dir=up/links=2-3/size=10MB/stagger=1s@2s-30s").unwrap();
@@ -478,7 +504,7 @@ mod tests {
             ("fixed/host=linux-9", "one of linux, linux-3.16,"),
             ("fixed/rtt=80", "write a number and ns, us, ms, s or min"),
             ("fixed/rtt=0ms", "longer than 0"),
-            ("fixed/dir=left", "dir=up or dir=down"),
+            ("fixed/dir=left", "dir=up, dir=down or dir=both"),
             ("fixed/links=0", "from 1"),
             ("fixed/size=0", "1 byte or more"),
             ("fixed/app=0mbit", "1 bit/s or more"),

@@ -15,19 +15,23 @@
 //! | fast convergence | (1024+819)/2048 | tcp_bic |
 //! | the step is computed anew | every 1/32 s, or when the window has changed | tcp_bic |
 //! | segments per acknowledgement, 1/16ths | moving average, weight 1/16, from 32 | ACK_RATIO_SHIFT |
+//! | initial window, packets | 10; `linux-2.6.24` 3 | RFC 6928; RFC 3390 |
+//! | one packet more per | `linux`: period; older: period + 1 acknowledgements | tcp_cong_avoid_ai |
+//! | window after a mistaken loss | `linux`: as before; older: that of the loss before, converged | bictcp_undo_cwnd |
 //!
 //! **Differs from the paper**: as Linux does, in integers. **Differs from Linux**: the window does not grow unless it was what
 //! limited the sender.
 //!
-//! **Known weakness**: fills every buffer and takes more than its share beside Reno; CUBIC replaced it for that.
-use crate::parts::{Growth, LossBased, UNLIMITED, Window, segments};
+//! **Known weakness**: fills every buffer and takes more than its share beside Reno; CUBIC replaced it for that. Where each segment
+//! is acknowledged the ratio settles at 31/16, by rounding, and the window grows nearly twice as fast as meant.
+use crate::parts::{AckRatio, Counting, Credit, Growth, LossBased, UNLIMITED, Window, segments};
 use crate::{AckBatch, Algorithm, Controller, Cx, Options, SpecError};
 use alcc_units::{Span, Time};
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "bic",
     summary: "BIC: a binary search for the window of the last loss",
-    profiles: &[],
+    profiles: &["linux", "linux-3.16", "linux-2.6.24"],
     options: &[],
     build,
 };
@@ -47,23 +51,33 @@ struct Bic {
     /// One packet more per so many acknowledged, when and for which window that was found.
     period: u64,
     found: Option<(Time, u64)>,
-    credit: u64,
-    /// Segments per acknowledgement, times 16.
-    ratio: u64,
+    credit: Credit,
+    ratio: AckRatio,
+    /// Before 4.1: one acknowledgement more, and another window to return to.
+    old: bool,
 }
 
-fn build(_: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
-    Ok(Box::new(LossBased::new(Bic::NEW)))
+fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
+    let mut kernel = super::reno::kernel(options.profile());
+    let old = kernel.counts_ones();
+    if !old {
+        // Delayed acknowledgements are reckoned with by their ratio: each counts once.
+        kernel.counting = Counting::SegmentsThenOne;
+    }
+    Ok(Box::new(LossBased::of(kernel, Bic::new(old))))
 }
 
 impl Bic {
-    const NEW: Self = Self {
-        last_max: 0,
-        period: 1,
-        found: None,
-        credit: 0,
-        ratio: 32,
-    };
+    fn new(old: bool) -> Self {
+        Self {
+            last_max: 0,
+            period: 1,
+            found: None,
+            credit: Credit::default(),
+            ratio: AckRatio::DELAYED,
+            old,
+        }
+    }
 
     fn period(&self, w: u64) -> u64 {
         if w <= LOW_WINDOW {
@@ -87,7 +101,7 @@ impl Bic {
         } else {
             period
         };
-        (period * 16 / self.ratio.max(1)).max(1)
+        self.ratio.period(period)
     }
 }
 
@@ -95,7 +109,7 @@ impl Growth for Bic {
     fn acknowledged(&mut self, _cx: &mut Cx<'_>, w: &mut Window, ack: &AckBatch<'_>, _used: bool) {
         if !ack.in_recovery {
             let n: u64 = ack.acked.iter().map(|p| segments(p.len, w.mss)).sum();
-            self.ratio = (self.ratio - self.ratio / 16).saturating_add(n);
+            self.ratio.add(n, u64::MAX);
         }
     }
 
@@ -106,16 +120,17 @@ impl Growth for Bic {
             self.found = Some((cx.now, window));
             self.period = self.period(window);
         }
-        // A credit gathered under a longer period is worth one packet at most.
-        let mut grown = 0;
-        if self.credit >= self.period {
-            self.credit = 0;
-            grown = 1;
-        }
-        self.credit += segments as u64;
-        grown += self.credit / self.period;
-        self.credit %= self.period;
+        let grown = if self.old {
+            self.credit.add_one(self.period)
+        } else {
+            self.credit.add(segments as u64, self.period)
+        };
         w.cwnd = (w.cwnd + grown as f64).min(UNLIMITED);
+    }
+
+    /// Old kernels return to the window of the last loss, as it was remembered.
+    fn undone(&self, cwnd: f64) -> f64 {
+        if self.old { self.last_max as f64 } else { cwnd }
     }
 
     fn reduce(&mut self, w: &Window, _flight: f64) -> f64 {
@@ -125,7 +140,8 @@ impl Growth for Bic {
         } else {
             w
         };
-        (self.found, self.credit) = (None, 0);
+        self.found = None;
+        self.credit.clear();
         let left = if w <= LOW_WINDOW {
             w / 2
         } else {
@@ -135,7 +151,7 @@ impl Growth for Bic {
     }
 
     fn timeout(&mut self, _cx: &mut Cx<'_>, _w: &mut Window) {
-        *self = Self::NEW;
+        *self = Self::new(self.old);
     }
 
     fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
@@ -154,8 +170,8 @@ mod tests {
         let of = |last_max, ratio, w| {
             Bic {
                 last_max,
-                ratio,
-                ..Bic::NEW
+                ratio: AckRatio::of(ratio),
+                ..Bic::new(false)
             }
             .period(w)
         };

@@ -11,7 +11,7 @@
 //! | mode | fixed | auto | auto | fixed | section 2.2 |
 //! | minimum RTT over | 10 s or 20 minima | 10 s | 10 s or 20 minima | 10 s | section 2.1 |
 //! | standing RTT over | srtt/2, ACK period, at most srtt | srtt/2 | srtt/2 | srtt/2 | section 2.1 |
-//! | periods before v doubles | 3 | 3 | 1 | 3 | section 2.1; genericCC; mvfst |
+//! | periods before v doubles | 3 | 3 | 1 (of agreeing votes) | 3 | section 2.1; genericCC; mvfst |
 //! | pacing | 2 w / standing RTT | same | same | 2 w / srtt | section 2.1 |
 //! | initial, smallest window | 10, 2 packets | | | | genericCC |
 //!

@@ -1,46 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! CUBIC: after a loss the window returns to where it was along a cubic of time, lingers there, then probes beyond. RFC 9438.
 //!
-//! The growth depends on time, not on the RTT; where Reno would be faster, it follows Reno. Two forms: `linux` (integers, as
-//! the kernel since 4.1, with HyStart) and `rfc9438` (the text).
+//! The growth depends on time, not on the RTT; where Reno would be faster, it follows Reno. Forms: `linux` (integers, as the kernel
+//! since 4.1, with HyStart), `linux-3.16` (the kernel of the Verus paper), `linux-2.6.24` (CUBIC 2.1, the HSDPA paper) and
+//! `rfc9438` (the text).
 //!
-//! | constant | `rfc9438` | `linux` | source |
-//! |---|---|---|---|
-//! | C | 0.4 packets/s^3 | 410/1024 | RFC 9438, section 5; tcp_cubic |
-//! | decrease | 0.7 | 717/1024 | section 4.6 |
-//! | fast convergence | 0.85 | (1024+717)/2048 | section 4.7 |
-//! | Reno-friendly increase | 0.529 per round, 1 above the old window | 8/15 per round | section 4.3 |
-//! | growth at most | 1.5 windows per round | 1/2 packet per packet | section 4.2; tcp_cubic |
-//! | initial window | 10 packets | 10 packets | RFC 6928 |
-//! | slow start ends | on loss | HyStart: delay +1/8 (4 to 16 ms), or a train of half the RTT | tcp_cubic |
+//! | constant | `rfc9438` | `linux` | `linux-3.16` | `linux-2.6.24` | source |
+//! |---|---|---|---|---|---|
+//! | C | 0.4 packets/s^3 | 410/1024 | same | same | RFC 9438, section 5; tcp_cubic |
+//! | decrease | 0.7 | 717/1024 | same | 819/1024 | section 4.6 |
+//! | fast convergence | 0.85 | (1024+717)/2048 | same | (1024+819)/2048 | section 4.7 |
+//! | Reno-friendly increase per round | 0.529, 1 above the old window | 8/15 | same | 8/23 | section 4.3 |
+//! | growth at most | 1.5 windows per round | 1/2 packet per packet | 1 per acknowledgement | 16 packets per 100 ms of RTT, once above the old window | section 4.2; tcp_cubic |
+//! | before the first loss, one packet per | the curve | 20 at least | same | 50 | tcp_cubic |
+//! | what counts | segments | segments | acknowledgements, times their ratio of segments (32/16 at first, 32 at most) | same, no limit | tcp_cubic, delayed_ack |
+//! | initial window | 10 packets | 10 | 10 | 3 | RFC 6928; RFC 3390 |
+//! | slow start ends | on loss | HyStart: delay +1/8 (4 to 16 ms), or a train of half the RTT | same, +1/16 | on loss | tcp_cubic |
+//! | a mistaken loss is undone to | before | before | before | the window of the loss before, converged | tcp_cubic |
 //!
-//! **Differs from the originals**: `linux` takes cube roots exactly rounded, not by table (0.2 %); its HyStart has no allowance
-//! for segmentation offload. Recovery is shaped by the host.
+//! **Differs from the originals**: the integer forms take cube roots exactly rounded, not by table (0.2 %); their HyStart has no
+//! allowance for segmentation offload. Recovery is shaped by the host.
 //!
 //! **Known weakness**: fills every buffer, on cellular links for seconds; HyStart's delay test takes radio jitter above 4 ms
 //! for queueing and ends slow start early (`hystart=off`).
 mod linux;
 mod rfc9438;
 
-use crate::parts::LossBased;
+use crate::parts::{Kernel, LossBased};
 use crate::{Algorithm, Controller, OptionDoc, Options, SpecError};
+use linux::Generation;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "cubic",
     summary: "CUBIC: returns to the window of the last loss along a cubic of time",
-    profiles: &["linux", "rfc9438"],
+    profiles: &["linux", "linux-3.16", "linux-2.6.24", "rfc9438"],
     options: &[OptionDoc {
         name: "hystart",
         default: "on",
-        help: "on or off: leave slow start when delay grows (profile linux only)",
+        help: "on or off: leave slow start when delay grows (linux and linux-3.16; the others have none)",
     }],
     build,
 };
 
 fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
     let hystart = options.choice("hystart", &["on", "off"])? == "on";
-    Ok(match options.profile() {
-        "rfc9438" => Box::new(LossBased::new(rfc9438::Cubic::new())),
-        _ => Box::new(LossBased::new(linux::Cubic::new(hystart))),
-    })
+    let (kernel, generation) = match options.profile() {
+        "rfc9438" => return Ok(Box::new(LossBased::new(rfc9438::Cubic::new()))),
+        "linux-3.16" => (Kernel::LINUX_3_16, Generation::LINUX_3_16),
+        "linux-2.6.24" => (Kernel::LINUX_2_6_24, Generation::LINUX_2_6_24),
+        _ => (Kernel::LINUX, Generation::LINUX),
+    };
+    let cubic = linux::Cubic::new(generation, hystart);
+    Ok(Box::new(LossBased::of(kernel, cubic)))
 }

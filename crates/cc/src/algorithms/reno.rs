@@ -4,50 +4,84 @@
 //! One packet more per round trip, half of the window on loss; slow start doubles per round trip below the threshold. Loss
 //! detection and the shape of recovery belong to the host (proportional rate reduction, RFC 6937).
 //!
-//! | constant | value | source |
-//! |---|---|---|
-//! | initial window | 10 packets | RFC 6928 |
-//! | decrease | 1/2 of the window | Linux; RFC 5681, eq. 4, takes what was in flight |
-//! | smallest threshold | 2 packets | RFC 5681, eq. 4 |
-//! | window after a timeout | 1 packet | RFC 5681, section 3.1 |
+//! | constant | `linux` | `linux-3.16` | `linux-2.6.24` | `windows7-newreno` | source |
+//! |---|---|---|---|---|---|
+//! | initial window, packets | 10 | 10 | 3 | 2 | RFC 6928; RFC 3390; RFC 2581 (from memory) |
+//! | decrease | 1/2 of the window | same | same | 1/2 of what was in flight | tcp_reno_ssthresh; RFC 5681, eq. 4 |
+//! | slow start grows by | a packet per segment | same, and at the threshold | one per acknowledgement, and at the threshold | a packet per segment | RFC 3465; tcp_slow_start |
+//! | then by one per | w segments | w + 1 acknowledgements | same | w segments | tcp_cong_avoid_ai |
+//! | after a pause | halved per timeout | same | same | initial window | RFC 2861; RFC 5681, section 4.1 |
+//! | smallest threshold; after a timeout | 2; 1 packet | same | same | same | RFC 5681, eq. 4, section 3.1 |
 //!
 //! **Differs from the text**: growth counts acknowledged segments, not acknowledgements (RFC 3465, unlimited); the window does
-//! not grow unless it was what limited the sender; after idling it is halved per timeout instead of reset (Linux).
+//! not grow unless it was what limited the sender. What else these systems differ in (loss detection, the shape of recovery, timers) is the host's.
 //!
 //! **Known weakness**: fills every buffer; one lost packet per window at random holds it at 1.2/sqrt(p) packets.
-use crate::parts::{Growth, LossBased, Window};
+use crate::parts::{Credit, Growth, Kernel, LossBased, Window};
 use crate::{Algorithm, Controller, Cx, Options, SpecError};
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "reno",
     summary: "NewReno: one packet more per round trip, half of the window on loss",
-    profiles: &[],
+    profiles: &["linux", "linux-3.16", "linux-2.6.24", "windows7-newreno"],
     options: &[],
     build,
 };
 
 #[derive(Clone, Default)]
 pub(super) struct Reno {
-    /// Acknowledged segments not yet turned into growth.
-    credit: f64,
+    credit: Credit,
+    /// Growth by w + 1 acknowledgements, whole packets.
+    old: bool,
+    /// Halves what was in flight (RFC 5681), not the window.
+    of_flight: bool,
 }
 
-fn build(_: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
-    Ok(Box::new(LossBased::new(Reno::default())))
+impl Reno {
+    pub(super) fn of(kernel: &Kernel) -> Self {
+        Self {
+            old: kernel.counts_ones(),
+            of_flight: kernel.host == Kernel::WINDOWS_7.host,
+            ..Self::default()
+        }
+    }
+}
+
+/// The kernel that a profile names.
+pub(super) fn kernel(profile: &str) -> Kernel {
+    match profile {
+        "linux-3.16" => Kernel::LINUX_3_16,
+        "linux-2.6.24" => Kernel::LINUX_2_6_24,
+        "windows7-newreno" => Kernel::WINDOWS_7,
+        _ => Kernel::LINUX,
+    }
+}
+
+fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
+    let kernel = kernel(options.profile());
+    Ok(Box::new(LossBased::of(kernel, Reno::of(&kernel))))
 }
 
 impl Growth for Reno {
     fn avoid(&mut self, _cx: &mut Cx<'_>, w: &mut Window, segments: f64) {
-        self.credit += segments;
-        while self.credit >= w.cwnd {
-            self.credit -= w.cwnd;
-            w.cwnd += 1.0;
-        }
+        let period = w.cwnd as u64;
+        let grown = if self.old {
+            self.credit.add_one(period)
+        } else {
+            self.credit.add(segments as u64, period)
+        };
+        w.cwnd += grown as f64;
     }
 
-    fn reduce(&mut self, w: &Window, _flight: f64) -> f64 {
-        self.credit = 0.0;
-        w.cwnd / 2.0
+    fn reduce(&mut self, w: &Window, flight: f64) -> f64 {
+        self.credit.clear();
+        if self.old {
+            libm::floor(w.cwnd / 2.0)
+        } else if self.of_flight {
+            flight / 2.0
+        } else {
+            w.cwnd / 2.0
+        }
     }
 }
 
@@ -69,6 +103,38 @@ mod tests {
             b.round();
             assert_eq!(b.window(), expected);
         }
+    }
+
+    #[test]
+    fn old_kernels_begin_small_and_count_acknowledgements() {
+        let mut b = Bench::of("reno:profile=linux-2.6.24");
+        assert_eq!(b.window(), 3.0);
+        b.round();
+        assert_eq!(b.window(), 6.0);
+        b.lose_one();
+        b.recovered();
+        assert_eq!((b.window(), b.gauge("ssthresh")), (3.0, 3.0));
+        // At the threshold slow start goes on for one packet; then four acknowledgements and one more make a fifth.
+        b.acks(1);
+        assert_eq!(b.window(), 4.0);
+        b.acks(4);
+        assert_eq!(b.window(), 4.0);
+        b.acks(1);
+        assert_eq!(b.window(), 5.0);
+    }
+
+    #[test]
+    fn windows_begins_anew_after_a_pause() {
+        let mut b = Bench::of("reno:profile=windows7-newreno");
+        assert_eq!(b.window(), 2.0);
+        (0..3).for_each(|_| b.round());
+        assert_eq!(b.window(), 16.0);
+        b.pause(alcc_units::Span::from_secs(1));
+        assert_eq!(b.window(), 2.0);
+        let mut b = Bench::of("reno");
+        b.round();
+        b.pause(alcc_units::Span::from_secs(1));
+        assert_eq!(b.window(), 10.0);
     }
 
     #[test]

@@ -10,7 +10,9 @@
 //! | interval of a sample | one RTT, at least 50 ms | tcp_westwood, TCP_WESTWOOD_RTT_MIN |
 //! | filters | two in a row, weight 1/8 | westwood_do_filter |
 //! | smallest window after a loss | 2 packets | tcp_westwood_bw_rttmin |
-//! | during recovery; growth | 1/2 of what was in flight; as Reno | RFC 5681 |
+//! | during recovery; growth | 1/2 of what was in flight; as `reno` of the same profile | RFC 5681 |
+//! | during recovery, `linux-2.6.24` | the measured product, at most Reno's half | tcp_westwood_bw_rttmin as min_cwnd |
+//! | initial window, packets | 10; `linux-2.6.24` 3 | RFC 6928; RFC 3390 |
 //!
 //! **Differs from the paper**: as Linux does, the first sample sets both filters, and a timeout makes the smallest RTT be
 //! learned anew. **Differs from Linux**: bytes are counted as the host delivers them (selective acknowledgements included); the
@@ -19,14 +21,14 @@
 //! **Known weakness**: between losses it fills every buffer, like Reno; on a path whose rate has just dropped, the filters remember
 //! the old one.
 use super::reno::Reno;
-use crate::parts::{Growth, LossBased, SMALLEST_THRESHOLD, Window};
+use crate::parts::{Growth, Kernel, LossBased, SMALLEST_THRESHOLD, Window};
 use crate::{AckBatch, Algorithm, Controller, Cx, Options, Packet, SpecError};
 use alcc_units::{Span, Time};
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "westwood",
     summary: "Westwood+: Reno that resumes with the measured bandwidth-delay product",
-    profiles: &[],
+    profiles: &["linux", "linux-3.16", "linux-2.6.24"],
     options: &[],
     build,
 };
@@ -36,6 +38,8 @@ const SHORTEST_SAMPLE: Span = Span::from_millis(50);
 #[derive(Clone, Default)]
 struct Westwood {
     reno: Reno,
+    /// While losses are repaired the window may fall to the measured product (2.6.24).
+    floor: bool,
     /// The two filters, bytes per second.
     filters: Option<(f64, f64)>,
     least: Option<Span>,
@@ -43,8 +47,14 @@ struct Westwood {
     bytes: u64,
 }
 
-fn build(_: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
-    Ok(Box::new(LossBased::new(Westwood::default())))
+fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
+    let kernel = super::reno::kernel(options.profile());
+    let westwood = Westwood {
+        reno: Reno::of(&kernel),
+        floor: kernel == Kernel::LINUX_2_6_24,
+        ..Westwood::default()
+    };
+    Ok(Box::new(LossBased::of(kernel, westwood)))
 }
 
 impl Westwood {
@@ -87,6 +97,15 @@ impl Growth for Westwood {
 
     fn reduce(&mut self, w: &Window, flight: f64) -> f64 {
         self.reno.reduce(w, flight)
+    }
+
+    /// Rate halving goes down to what the path holds.
+    fn floor(&self, w: &Window) -> f64 {
+        if self.floor {
+            self.bdp(w).min(w.threshold)
+        } else {
+            w.threshold
+        }
     }
 
     fn repaired(&mut self, _cx: &mut Cx<'_>, w: &mut Window) {
@@ -133,6 +152,21 @@ mod tests {
         assert_eq!(c.bdp(&w), 3.0);
         (c.filters, c.least) = (Some((0.0, 180e3)), Some(Span::from_millis(100)));
         assert_eq!(c.bdp(&w), 12.0);
+    }
+
+    #[test]
+    fn while_repairing_an_old_kernel_goes_down_to_the_product() {
+        let (mut new, mut old) = (
+            Bench::of("westwood"),
+            Bench::of("westwood:profile=linux-2.6.24"),
+        );
+        for b in [&mut new, &mut old] {
+            (0..5).for_each(|_| b.round());
+            b.lose_one();
+        }
+        // 320 and 96 packets; the rate is filtered from the first rounds, far below.
+        assert_eq!(new.window(), 160.0);
+        assert!(old.window() < 40.0, "{}", old.window());
     }
 
     #[test]

@@ -76,11 +76,21 @@ pub trait Growth: Clone + Send + 'static {
     /// Packets were lost with so many in flight, at most the window: the new threshold.
     fn reduce(&mut self, w: &Window, flight: f64) -> f64;
 
+    /// The window while losses are repaired: at most the threshold.
+    fn floor(&self, w: &Window) -> f64 {
+        w.threshold
+    }
+
     /// A timeout: the window is one packet now. After [`Growth::reduce`], which only a first timeout calls.
     fn timeout(&mut self, _cx: &mut Cx<'_>, _w: &mut Window) {}
 
     /// All is repaired.
     fn repaired(&mut self, _cx: &mut Cx<'_>, _w: &mut Window) {}
+
+    /// The window to return to when the last reduction was a mistake; it was so many packets.
+    fn undone(&self, cwnd: f64) -> f64 {
+        cwnd
+    }
 
     /// The last reduction was a mistake; this is what there was before it.
     fn undo(&mut self, _before: Self) {}
@@ -92,9 +102,73 @@ pub trait Growth: Clone + Send + 'static {
     fn gauges(&self, _put: &mut dyn FnMut(&'static str, f64)) {}
 }
 
+/// What an acknowledgement counts for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Counting {
+    /// The segments that it covers.
+    Segments,
+    /// In slow start its segments, then one.
+    SegmentsThenOne,
+    /// One. Above TCP, where several are read at once, they are one as well.
+    One,
+}
+
+/// What a window owes to the age of its kernel.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Kernel {
+    /// The rules of the host that goes with it, by name.
+    pub host: &'static str,
+    /// Initial window, packets.
+    pub initial: f64,
+    /// How acknowledgements make the window grow.
+    pub counting: Counting,
+    /// Slow start goes on at the threshold itself, and one packet beyond.
+    pub at_threshold: bool,
+    /// After a pause the window begins anew, instead of halving for each timeout that passed.
+    pub restarts: bool,
+}
+
+impl Kernel {
+    /// Since 4.1; initial window of RFC 6928.
+    pub const LINUX: Self = Self {
+        host: "linux",
+        initial: INITIAL_WINDOW,
+        counting: Counting::Segments,
+        at_threshold: false,
+        restarts: false,
+    };
+    /// The kernel of the Verus paper. Slow start counts segments since 3.13.
+    pub const LINUX_3_16: Self = Self {
+        host: "linux-3.16",
+        counting: Counting::SegmentsThenOne,
+        at_threshold: true,
+        ..Self::LINUX
+    };
+    /// The kernel of the HSDPA paper; initial window of RFC 3390 for the segments of Ethernet.
+    pub const LINUX_2_6_24: Self = Self {
+        host: "linux-2.6.24",
+        initial: 3.0,
+        counting: Counting::One,
+        ..Self::LINUX_3_16
+    };
+    /// NewReno of Windows 7: initial window of RFC 2581 (from memory), and it restarts after a pause (RFC 5681, section 4.1).
+    pub const WINDOWS_7: Self = Self {
+        host: "windows7-newreno",
+        initial: 2.0,
+        restarts: true,
+        ..Self::LINUX
+    };
+
+    /// Does an acknowledgement count once in congestion avoidance?
+    pub fn counts_ones(&self) -> bool {
+        self.counting != Counting::Segments
+    }
+}
+
 /// A controller out of a [`Growth`].
 #[derive(Clone)]
 pub struct LossBased<G> {
+    kernel: Kernel,
     w: Window,
     growth: G,
     /// Between a loss and its repair the window holds still; after a timeout it grows.
@@ -110,8 +184,21 @@ impl<G: Growth> LossBased<G> {
     }
 
     /// With an initial window of so many packets.
-    pub fn starting_at(cwnd: f64, growth: G) -> Self {
+    pub fn starting_at(initial: f64, growth: G) -> Self {
+        Self::of(
+            Kernel {
+                initial,
+                ..Kernel::LINUX
+            },
+            growth,
+        )
+    }
+
+    /// As that kernel has it.
+    pub fn of(kernel: Kernel, growth: G) -> Self {
+        let cwnd = kernel.initial;
         Self {
+            kernel,
             w: Window {
                 cwnd,
                 threshold: UNLIMITED,
@@ -130,6 +217,22 @@ impl<G: Growth> LossBased<G> {
         // What is in flight may exceed a window that has just shrunk.
         let flight = in_flight.packets(self.w.mss).min(self.w.cwnd);
         self.w.threshold = self.growth.reduce(&self.w, flight).max(SMALLEST_THRESHOLD);
+    }
+
+    /// An acknowledgement came, the window may grow, and beyond slow start it counts once.
+    fn grow_by_ones(&mut self, cx: &mut Cx<'_>, acked: &[Packet]) {
+        let w = &mut self.w;
+        let below = |w: &Window| w.cwnd < w.threshold + f64::from(self.kernel.at_threshold);
+        if !below(w) {
+            self.growth.avoid(cx, w, 1.0);
+        } else if self.kernel.counting == Counting::One {
+            w.cwnd += 1.0;
+        } else {
+            let n: u64 = acked.iter().map(|p| segments(p.len, w.mss)).sum();
+            let most = w.threshold + f64::from(self.kernel.at_threshold);
+            w.cwnd = (w.cwnd + n as f64).min(most);
+        }
+        w.cwnd = w.cwnd.min(UNLIMITED);
     }
 
     fn repaired(&mut self, cx: &mut Cx<'_>) {
@@ -181,11 +284,14 @@ impl<G: Growth> Controller for LossBased<G> {
         self.growth.acknowledged(cx, &mut self.w, ack, used);
         for packet in ack.acked {
             self.growth.arrived(cx, &mut self.w, packet);
-            if used && !self.recovering {
+            if used && !self.recovering && !self.kernel.counts_ones() {
                 let n = segments(packet.len, self.w.mss) as f64;
                 self.growth.grow(cx, &mut self.w, packet, n);
                 self.w.cwnd = self.w.cwnd.min(UNLIMITED);
             }
+        }
+        if used && !self.recovering && self.kernel.counts_ones() {
+            self.grow_by_ones(cx, ack.acked);
         }
     }
 
@@ -195,7 +301,7 @@ impl<G: Growth> Controller for LossBased<G> {
         }
         let from = self.w.cwnd;
         self.reduce(loss.in_flight + loss.lost.iter().map(|p| p.len).sum());
-        self.w.cwnd = self.w.threshold;
+        self.w.cwnd = self.growth.floor(&self.w).max(1.0);
         self.recovering = true;
         decreased(cx, "loss", from, self.w.cwnd);
     }
@@ -216,7 +322,7 @@ impl<G: Growth> Controller for LossBased<G> {
 
     fn on_spurious(&mut self, _cx: &mut Cx<'_>, _what: Spurious) {
         if let Some((cwnd, threshold, growth)) = self.undo.take() {
-            self.w.cwnd = self.w.cwnd.max(cwnd);
+            self.w.cwnd = self.w.cwnd.max(self.growth.undone(cwnd));
             self.w.threshold = threshold;
             self.growth.undo(growth);
             self.recovering = false;
@@ -232,7 +338,12 @@ impl<G: Growth> Controller for LossBased<G> {
         let restarted = idle >= timeout;
         if restarted {
             self.w.threshold = self.w.threshold.max(0.75 * self.w.cwnd);
-            self.w.cwnd = restart_window(self.w.cwnd, INITIAL_WINDOW, idle, timeout);
+            let initial = self.kernel.initial;
+            self.w.cwnd = if self.kernel.restarts {
+                self.w.cwnd.min(initial)
+            } else {
+                restart_window(self.w.cwnd, initial, idle, timeout)
+            };
         }
         self.growth.idle(cx, &mut self.w, idle, restarted);
     }

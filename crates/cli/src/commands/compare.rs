@@ -3,6 +3,7 @@ use crate::failure::Failure;
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
 use alcc_lab::board::{self, Place, Plan};
+use alcc_lab::truth::{self, Reference, Traces};
 use alcc_lab::{Around, LabError, Link, Scheme, Side, Tools, Up, row};
 use alcc_link::QueueSpec;
 use alcc_units::Span;
@@ -13,6 +14,7 @@ const EXAMPLES: &str = "Examples:
   alcc compare --sim --traces traces --schemes cubic,verus:r=4,profile=paper,alcc-copa --seeds 3
   alcc compare --sim --traces synth:lte,synth:rapid 12mbit --schemes bbr,alcc-budget:delay=40ms --csv out.csv
   alcc compare --emu --traces traces/alcc --schemes cubic,bbr,alcc-verus,alcc-copa --runs 3
+  alcc compare --sim --traces traces --reference docs/truth.csv
 
 SCHEMES: cubic, bbr, reno, ... are plain TCP; alcc-A[:OPTIONS][/over=TCPCC] is our algorithm A above TCP (cubic unless it says otherwise);
 with --sim also A[:OPTIONS] alone. A comma begins the next scheme, unless option=value follows it: that still belongs to the one before.
@@ -79,12 +81,22 @@ pub(crate) struct Args {
     /// With --emu: folder for the runtime's readings of every controlled connection, as CSV
     #[arg(long, value_name = "DIR", conflicts_with = "sim")]
     log: Option<PathBuf>,
+    /// With --sim: instead of comparing schemes, set the simulator beside the published figures of this file (docs/truth.csv); the
+    /// file says which scenarios, --traces where their traces are
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["emu", "schemes", "csv", "json"])]
+    reference: Option<PathBuf>,
+    /// With --reference: only lines whose set, link or flow contains this
+    #[arg(long, value_name = "TEXT", requires = "reference")]
+    only: Option<String>,
     /// Print one JSON object instead of the tables
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    if let Some(file) = &args.reference {
+        return beside_figures(args, file);
+    }
     let around = Around {
         rtt: args.rtt,
         queue: args.queue.clone(),
@@ -101,7 +113,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let schemes = Scheme::list(&args.schemes, &registry, &[side]).map_err(Failure::usage)?;
     let plugins = args.plugins.files().to_vec();
     let place = if args.sim {
-        let processors = || std::thread::available_parallelism().map_or(1, usize::from);
         Place::Simulated {
             registry,
             plugins,
@@ -136,6 +147,45 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         args.csv.as_deref(),
         args.json,
     )
+}
+
+/// The simulator beside published figures: tables on standard output.
+fn beside_figures(args: &Args, file: &Path) -> Result<ExitCode, Failure> {
+    let wrong = |why: String| Failure::usage(format!("read {}: {why}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|e| wrong(e.to_string()))?;
+    let mut references = Reference::read(&text).map_err(wrong)?;
+    if let Some(only) = &args.only {
+        references.retain(|r| [&r.set, &r.link, &r.flow].iter().any(|t| t.contains(only)));
+    }
+    let [folder] = &args.traces[..] else {
+        return Err(Failure::usage("--reference wants one folder of traces"));
+    };
+    let traces = Traces::below(folder).map_err(Failure::usage)?;
+    let registry = args.plugins.registry()?;
+    let workers = args.jobs.map_or_else(processors, usize::from);
+    let stop = stop_flag()?;
+    let of = references.len();
+    let mut bar = Bar::new();
+    let cells = truth::measure(
+        references,
+        &traces,
+        &registry,
+        workers,
+        &stop,
+        &mut |done| {
+            bar.show(
+                done as f64 / of as f64,
+                &format!("{done} of {of} scenarios"),
+            );
+        },
+    );
+    drop(bar);
+    print!("{}", truth::markdown(&cells.map_err(failure)?));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Measures, writes the files, prints. Before any thread is started it gets the right to make namespaces, if that is needed.

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::failure::Failure;
 use crate::plugin_arg::Plugins;
+use crate::progress::Bar;
 use crate::trace_arg::{LinkTrace, TRACE_HELP, load_link_trace};
+use alcc_lab::scenario::{Described, LinkWords, Word, Words};
 use alcc_lab::simulated;
-use alcc_link::{QueueSpec, RateSpec};
-use alcc_sim::{FLOW_HELP, FlowSpec, Report, Scenario, Timing};
-use alcc_units::{Rate, Span};
+use alcc_sim::{FLOW_HELP, Probe, Report};
+use alcc_units::{Span, Time};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,41 +18,71 @@ const EXAMPLES: &str = "Examples:
   alcc sim --flow verus
   alcc sim --link city-driving --flow copa --flow verus/over=cubic
   alcc sim --link 6mbit --rtt 80ms --flow 2*verus:r=4/over=cubic --json
+  alcc sim --link 60mbit --flow verus/rtt=20ms --flow verus/rtt=50ms --flow verus/rtt=100ms --duration 60s
+  alcc sim --link 100mbit --up 10mbit --queue droptail:packets=333 --flow 10*cubic/stagger=1s --flow reno/dir=up --flow udp:rate=5mbit,on=1s,off=1s
+  alcc sim --link 20mbit --link 8mbit --flow cubic --flow cubic/links=2@10s-20s      a chain of two links
+  alcc sim examples/contention.toml --seed 2                                         a scenario file; options overrule it
+
+A SCENARIO.toml has the names of the options as keys; several links as [[link]] tables with rate, up, delay, queue, queue-up, loss, loss-up:
+  link = \"12mbit\"
+  queue = \"red:min=375000,max=1125000\"
+  flow = [\"9*cubic/stagger=1s\", \"verus@5s-30s\"]
 ";
 
-/// Simulate flows on one bottleneck link; the same arguments give the same result
+/// Simulate flows over one link or a chain of links; the same arguments give the same result
 #[derive(clap::Args)]
 #[command(after_help = format!("{EXAMPLES}\n{FLOW_HELP}\n\n{TRACE_HELP}."))]
 pub(crate) struct Args {
-    /// The bottleneck: a trace or a rate such as 12mbit
-    #[arg(long, value_name = "TRACE|RATE", default_value = "12mbit")]
-    link: String,
-    /// Round-trip time without queueing, half of it in each direction
-    #[arg(long, value_name = "T", default_value = "40ms")]
-    rtt: Span,
-    /// The queue before the bottleneck
-    #[arg(long, value_name = "Q", default_value = "droptail:bytes=2000000")]
-    queue: QueueSpec,
-    /// Who sends; may be repeated
-    #[arg(long, value_name = "FLOW", default_value = "verus/over=cubic")]
+    /// What to simulate; options overrule it
+    #[arg(value_name = "SCENARIO.toml")]
+    scenario: Option<PathBuf>,
+    /// The bottleneck: a trace or a rate such as 12mbit; given several times a chain, passed in this order [default: 12mbit]
+    #[arg(long, value_name = "TRACE|RATE")]
+    link: Vec<String>,
+    /// The bottleneck of the way back: a trace or a rate [default: unlimited]
+    #[arg(long, value_name = "TRACE|RATE")]
+    up: Option<String>,
+    /// Round-trip time without queueing, half of it in each direction [default: 40ms]
+    #[arg(long, value_name = "T")]
+    rtt: Option<String>,
+    /// The queue before the bottleneck [default: droptail:bytes=2000000]
+    #[arg(long, value_name = "Q")]
+    queue: Option<String>,
+    /// The queue of the way back [default: as --queue]
+    #[arg(long, value_name = "Q")]
+    queue_up: Option<String>,
+    /// Probability of random loss: 1% or 0.01 [default: 0]
+    #[arg(long, value_name = "P")]
+    loss: Option<String>,
+    /// The same on the way back [default: 0]
+    #[arg(long, value_name = "P")]
+    loss_up: Option<String>,
+    /// Who sends; may be repeated [default: verus/over=cubic]
+    #[arg(long, value_name = "FLOW")]
     flow: Vec<String>,
     #[command(flatten)]
     plugins: Plugins,
-    /// Length of the measured window, which begins with the first full-size packet at the bottleneck
-    #[arg(long, value_name = "T", default_value = "60s")]
-    duration: Span,
-    /// Seed of everything random
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-    /// Above TCP: by how much each reading of the counters is late at least
-    #[arg(long, value_name = "T", default_value_t = Timing::default().lateness)]
-    lateness: Span,
-    /// Above TCP: by how much more a reading is late at most, evenly distributed
-    #[arg(long, value_name = "T", default_value_t = Timing::default().jitter)]
-    jitter: Span,
-    /// Above TCP: from the opening of the gate to the program's next write
-    #[arg(long, value_name = "T", default_value_t = Timing::default().wake)]
-    wake: Span,
+    /// Length of the measured window, which begins with the first full-size packet at the bottleneck [default: 60s]
+    #[arg(long, value_name = "T")]
+    duration: Option<String>,
+    /// Seed of everything random [default: 1]
+    #[arg(long, value_name = "N")]
+    seed: Option<String>,
+    /// jain_1s, the fairness of single seconds, counts from so long after the window's begin [default: 20s]
+    #[arg(long, value_name = "T")]
+    settle: Option<String>,
+    /// Above TCP: by how much each reading of the counters is late at least [default: 50us]
+    #[arg(long, value_name = "T")]
+    lateness: Option<String>,
+    /// Above TCP: by how much more a reading is late at most, evenly distributed [default: 100us]
+    #[arg(long, value_name = "T")]
+    jitter: Option<String>,
+    /// Above TCP: from the opening of the gate to the program's next write [default: 200us]
+    #[arg(long, value_name = "T")]
+    wake: Option<String>,
+    /// Give up after so many events [default: 10000000000]
+    #[arg(long, value_name = "N")]
+    max_events: Option<String>,
     /// Write a CSV file with a line per flow every 20 ms: throughput, delay, window, the algorithm's values
     #[arg(long, value_name = "FILE")]
     series: Option<PathBuf>,
@@ -60,56 +91,130 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let timing = Timing {
-        lateness: args.lateness,
-        jitter: args.jitter,
-        wake: args.wake,
-    };
-    let registry = args.plugins.registry()?;
-    let mut flows = Vec::new();
-    for text in &args.flow {
-        flows.extend(FlowSpec::parse(text, &registry, timing).map_err(Failure::usage)?);
+impl Args {
+    /// What the options say.
+    fn words(&self) -> Words {
+        let maybe = |name: &str, text: &Option<String>| {
+            text.as_deref().map(|text| Word::option(name, text))
+        };
+        let link = |text: &String| LinkWords {
+            rate: Some(Word::option("link", text)),
+            ..LinkWords::default()
+        };
+        Words {
+            link: self.link.iter().map(link).collect(),
+            each: LinkWords {
+                rate: None,
+                up: maybe("up", &self.up),
+                delay: None,
+                queue: maybe("queue", &self.queue),
+                queue_up: maybe("queue-up", &self.queue_up),
+                loss: maybe("loss", &self.loss),
+                loss_up: maybe("loss-up", &self.loss_up),
+            },
+            rtt: maybe("rtt", &self.rtt),
+            flow: (self.flow.iter())
+                .map(|text| Word::option("flow", text))
+                .collect(),
+            duration: maybe("duration", &self.duration),
+            seed: maybe("seed", &self.seed),
+            settle: maybe("settle", &self.settle),
+            lateness: maybe("lateness", &self.lateness),
+            jitter: maybe("jitter", &self.jitter),
+            wake: maybe("wake", &self.wake),
+            max_events: maybe("max-events", &self.max_events),
+            folder: None,
+        }
     }
-    let (rate, name) = link(&args.link, args.seed)?;
-    let mut scenario = Scenario::dumbbell(rate, args.rtt, args.queue.clone());
-    scenario.duration = args.duration;
-    scenario.seed = args.seed;
-    scenario.flows = flows;
+
+    /// The scenario that file and options describe.
+    fn described(&self) -> Result<Described, Failure> {
+        let mut words = match &self.scenario {
+            None => Words::default(),
+            Some(file) => Words::read(file).map_err(Failure::usage)?,
+        }
+        .overruled_by(self.words());
+        if words.link.is_empty() {
+            words.link.push(LinkWords {
+                rate: Some(Word::option("link", "12mbit")),
+                ..LinkWords::default()
+            });
+        }
+        if words.flow.is_empty() {
+            words.flow.push(Word::option("flow", "verus/over=cubic"));
+        }
+        let open = |name: &str, seed: u64| {
+            load_link_trace(name, seed)
+                .map(|LinkTrace { name, trace }| (name, trace))
+                .map_err(|e| e.to_string())
+        };
+        let registry = self.plugins.registry()?;
+        words.understood(&registry, &open).map_err(Failure::usage)
+    }
+}
+
+/// Shows how far a long run has come.
+struct Shown {
+    bar: Bar,
+}
+
+impl Probe for Shown {
+    fn progress(&mut self, now: Time, end: Time) -> bool {
+        self.bar
+            .show(now.as_secs_f64() / end.as_secs_f64(), "simulating");
+        true
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let mut described = args.described()?;
+    let scenario = &mut described.scenario;
     scenario.series = args.series.is_some().then_some(SAMPLE);
-    let report = alcc_sim::run(&scenario).map_err(Failure::usage)?;
+    let mut shown = Shown { bar: Bar::new() };
+    let report = alcc_sim::run_with(scenario, &mut shown).map_err(Failure::failed)?;
+    drop(shown);
     if let Some(path) = &args.series {
         write_series(path, &report)
             .map_err(|e| Failure::usage(format!("write series to {}: {e}", path.display())))?;
     }
+    let rows = simulated::rows(&described.link, &described.scenario, &report);
+    let summary = simulated::summary(&report, described.settle);
     if args.json {
-        let rows = simulated::rows(&name, &scenario, &report);
-        let summary = serde_json::json!({
-            "throughput_mbps": report.flows.iter().map(|f| f.throughput.as_mbps_f64()).sum::<f64>(),
-            "jain": report.jain(),
-        });
         println!(
             "{}",
             serde_json::json!({ "flows": rows, "summary": summary })
         );
     } else {
         table(&report);
+        if report.flows.len() > 1 {
+            println!("{}", together(&report, described.settle));
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The rate of `--link`, and what to call it.
-fn link(text: &str, seed: u64) -> Result<(RateSpec, String), Failure> {
-    if let Ok(rate) = text.parse::<Rate>() {
-        return Ok((RateSpec::Fixed(rate), rate.to_string()));
-    }
-    let LinkTrace { name, trace } = load_link_trace(text, seed)?;
-    Ok((RateSpec::Trace(trace), name))
+/// What concerns all flows, in a line.
+fn together(report: &Report, settle: Span) -> String {
+    let mbps: f64 = report
+        .flows
+        .iter()
+        .map(|f| f.throughput.as_mbps_f64())
+        .sum();
+    let fair = report
+        .jain()
+        .map_or_else(String::new, |j| format!(", Jain index {j:.3}"));
+    let seconds = report
+        .jain_of_seconds(settle)
+        .map_or_else(String::new, |j| {
+            format!(" (of single seconds after {settle}: {j:.3})")
+        });
+    format!("all: {mbps:.3} Mbit/s{fair}{seconds}")
 }
 
 fn table(report: &Report) {
+    let transfers = report.flows.iter().any(|f| f.completion.is_some());
     println!(
-        "{:<16} {:>9} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>7} {:>5}",
+        "{:<16} {:>9} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>7} {:>5}{}",
         "scheme",
         "Mbit/s",
         "util%",
@@ -119,11 +224,12 @@ fn table(report: &Report) {
         "rtt ms",
         "app med",
         "loss%",
-        "rto"
+        "rto",
+        if transfers { "    fct ms" } else { "" }
     );
     for flow in &report.flows {
         println!(
-            "{:<16} {:>9.3} {:>6} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>7.2} {:>5}",
+            "{:<16} {:>9.3} {:>6} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>7.2} {:>5}{}",
             flow.scheme,
             flow.throughput.as_mbps_f64(),
             flow.utilization
@@ -135,6 +241,8 @@ fn table(report: &Report) {
             flow.app_delay.median.as_millis_f64(),
             flow.loss() * 100.0,
             flow.timeouts,
+            flow.completion
+                .map_or_else(String::new, |t| format!(" {:>9.1}", t.as_millis_f64())),
         );
     }
 }

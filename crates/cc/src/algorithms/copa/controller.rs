@@ -257,18 +257,15 @@ impl Copa {
                 return;
             }
         }
-        self.velocity.balance += if way == Way::Up { 1 } else { -1 };
-        let period = if self.s.majority {
-            self.latest
-        } else {
-            self.standing()
-        };
-        if cx.now.since(self.velocity.since) >= period {
-            let up = if self.s.majority {
-                self.velocity.balance > 0
-            } else {
-                self.window > self.velocity.window
-            };
+        let lasted = cx.now.since(self.velocity.since);
+        if self.s.majority {
+            if lasted > self.latest {
+                self.velocity.period_by_votes();
+                self.velocity.restart_period(cx.now, self.window);
+            }
+            self.velocity.vote(way);
+        } else if lasted >= self.standing() {
+            let up = self.window > self.velocity.window;
             self.velocity
                 .period(if up { Way::Up } else { Way::Down }, self.s.hold);
             self.velocity.restart_period(cx.now, self.window);
@@ -368,7 +365,11 @@ impl Controller for Copa {
         }
         self.last_ack = Some(cx.now);
         self.stand_at_least = ack.rtt_error;
-        let may_grow = window_used(ack, self.allowance().window);
+        let may_grow = if self.s.grow_unused {
+            !(ack.limited.app || ack.limited.peer)
+        } else {
+            window_used(ack, self.allowance().window)
+        };
         for packet in ack.acked {
             let n = segments(packet.len, self.mss);
             self.seen += n;

@@ -22,7 +22,7 @@ pub(super) struct Settings {
     pub(super) auto: bool,
     /// At exactly the target the window shrinks.
     pub(super) strict: bool,
-    /// Periods in one direction before the velocity doubles.
+    /// Periods in one direction before the velocity doubles (not with `majority`: at once).
     pub(super) hold: u32,
     /// A verdict against the direction resets the velocity at once.
     pub(super) reversal: bool,
@@ -30,6 +30,8 @@ pub(super) struct Settings {
     pub(super) halve: bool,
     /// The direction is that of the majority of verdicts; otherwise that of the window.
     pub(super) majority: bool,
+    /// The window grows whether or not it limited the sender: only a lack of data holds it (genericCC has none).
+    pub(super) grow_unused: bool,
     /// The minimum RTT holds for at least 20 minima.
     pub(super) long_minimum: bool,
     /// The standing RTT's window covers the period at which acknowledgements come in bunches.
@@ -63,6 +65,7 @@ impl Settings {
         reversal: true,
         halve: false,
         majority: false,
+        grow_unused: false,
         long_minimum: false,
         bunches: false,
         latest: false,
@@ -79,10 +82,10 @@ impl Settings {
     /// genericCC, `auto:0.5`.
     pub(super) const ORIGINAL: Self = Self {
         strict: true,
-        hold: 1,
         reversal: false,
         halve: true,
         majority: true,
+        grow_unused: true,
         long_minimum: true,
         slow_start: SlowStart::GenericCc,
         loss_rounds: 2,

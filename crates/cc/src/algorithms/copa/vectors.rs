@@ -90,7 +90,13 @@ fn velocity_doubles_after_the_hold() {
             Way::Down,
         ]
         .map(|way| {
-            v.period(way, s.hold);
+            if s.majority {
+                v.vote(way);
+                v.period_by_votes();
+                v.restart_period(Time::ZERO, 10.0);
+            } else {
+                v.period(way, s.hold);
+            }
             v.v
         })
     };
@@ -100,8 +106,22 @@ fn velocity_doubles_after_the_hold() {
     );
     assert_eq!(
         velocities(Settings::ORIGINAL),
-        [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 1.0]
+        [2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 1.0]
     );
+}
+
+#[test]
+fn genericcc_turns_at_a_draw() {
+    let mut v = Velocity::new(Time::ZERO, 10.0);
+    let mut ways = Vec::new();
+    for votes in [&[Way::Down][..], &[Way::Down], &[Way::Up, Way::Down], &[]] {
+        votes.iter().for_each(|way| v.vote(*way));
+        v.period_by_votes();
+        v.restart_period(Time::ZERO, 10.0);
+        ways.push((v.v, v.way.unwrap()));
+    }
+    let (up, down) = (Way::Up, Way::Down);
+    assert_eq!(ways, [(1.0, down), (2.0, down), (1.0, up), (1.0, down)]);
 }
 
 /// delta after `adapt` at `ms`, with these extremes of the last four round trips.

@@ -38,6 +38,23 @@ impl Velocity {
         (self.since, self.window, self.balance) = (now, window, 0);
     }
 
+    /// An acknowledgement wants the window to go `way`.
+    pub(super) fn vote(&mut self, way: Way) {
+        self.balance += if way == Way::Up { 1 } else { -1 };
+    }
+
+    /// A period ended (genericCC): votes for the present way double the velocity, others turn the way; so does a draw. The
+    /// first way is up.
+    pub(super) fn period_by_votes(&mut self) {
+        let down = self.way == Some(Way::Down);
+        if self.balance * if down { -1 } else { 1 } > 0 {
+            self.v = (self.v * 2.0).min(1e9);
+        } else {
+            self.v = 1.0;
+            self.way = Some(if down { Way::Up } else { Way::Down });
+        }
+    }
+
     /// A period ended that went `way`.
     pub(super) fn period(&mut self, way: Way, hold: u32) {
         if self.way == Some(way) {

@@ -1,15 +1,67 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Integers throughout; time in 1/1024 s where the kernel has it so.
-use crate::parts::{Growth, UNLIMITED, Window};
-use crate::{Cx, Event, Packet, Pn};
+use crate::parts::{AckRatio, Credit, Growth, UNLIMITED, Window, segments};
+use crate::{AckBatch, Cx, Event, Packet, Pn};
 use alcc_units::{Span, Time};
 
 /// 1024 times C.
 const C: u128 = 410;
-/// 1024 times the factor of the decrease.
-const BETA: u64 = 717;
-/// Acknowledged windows in Reno's clock: 8 * (1024 + 717) / 3 / (1024 - 717), as the kernel computes it.
-const RENO_SCALE: u64 = 15;
+/// In what the kernels differ.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Generation {
+    /// 1024 times the factor of the decrease.
+    beta: u64,
+    /// Acknowledged windows in Reno's clock: 8 * (1024 + beta) / 3 / (1024 - beta), as the kernel computes it.
+    reno_scale: u64,
+    /// Before the first loss one packet more per so many, always or at least.
+    first_period: (u64, bool),
+    /// Acknowledgements count, by their ratio of segments of at most so many sixteenths; `None`: segments do.
+    ratio_at_most: Option<u64>,
+    /// Beyond the old window at most so many packets per second of the smallest RTT, per round trip.
+    growth_per_rtt: Option<u64>,
+    smallest_period: u64,
+    /// Part of the smallest RTT by which a round's may exceed it; `None`: no HyStart.
+    hystart: Option<u64>,
+    /// A mistaken loss is undone to the window of the loss before, converged.
+    undo_to_last: bool,
+}
+
+impl Generation {
+    /// Since 4.1.
+    pub(super) const LINUX: Self = Self {
+        beta: 717,
+        reno_scale: 15,
+        first_period: (20, false),
+        ratio_at_most: None,
+        growth_per_rtt: None,
+        smallest_period: 2,
+        hystart: Some(8),
+        undo_to_last: false,
+    };
+    /// 2.6.29 to 3.19.
+    pub(super) const LINUX_3_16: Self = Self {
+        ratio_at_most: Some(512),
+        smallest_period: 1,
+        hystart: Some(16),
+        ..Self::LINUX
+    };
+    /// CUBIC 2.1.
+    pub(super) const LINUX_2_6_24: Self = Self {
+        beta: 819,
+        reno_scale: 23,
+        first_period: (50, true),
+        ratio_at_most: Some(u64::MAX),
+        growth_per_rtt: Some(160),
+        hystart: None,
+        undo_to_last: true,
+        ..Self::LINUX_3_16
+    };
+
+    fn is_old(&self) -> bool {
+        self.ratio_at_most.is_some()
+    }
+}
+
 /// HyStart: smallest window, samples per round, spacing of a train, bounds of the delay threshold.
 const HYSTART_WINDOW: f64 = 16.0;
 const HYSTART_SAMPLES: u32 = 8;
@@ -30,7 +82,9 @@ struct HyStart {
 
 #[derive(Clone)]
 pub(super) struct Cubic {
-    credit: u64,
+    g: Generation,
+    credit: Credit,
+    ratio: AckRatio,
     /// One packet more per so many acknowledged.
     period: u64,
     last_max: u64,
@@ -57,9 +111,9 @@ fn cube_root_period(packets: u64) -> u64 {
 }
 
 impl Cubic {
-    pub(super) fn new(hystart: bool) -> Self {
+    pub(super) fn new(g: Generation, hystart: bool) -> Self {
         let hystart = HyStart {
-            on: hystart,
+            on: hystart && g.hystart.is_some(),
             round_start: Time::ZERO,
             round_end: 0,
             last_ack: Time::ZERO,
@@ -67,7 +121,9 @@ impl Cubic {
             least: Span::MAX,
         };
         Self {
-            credit: 0,
+            g,
+            credit: Credit::default(),
+            ratio: AckRatio::DELAYED,
             period: 1,
             last_max: 0,
             last_window: 0,
@@ -117,19 +173,34 @@ impl Cubic {
             } else {
                 100 * w
             };
+            if let (Some(growth), Some(rtt), true) =
+                (self.g.growth_per_rtt, self.min_rtt, t >= self.k)
+            {
+                let least = u128::from(w) * 1_000_000_000 / u128::from(growth);
+                let least = least / u128::from(rtt.as_nanos().max(1));
+                self.period = self.period.max(least.min(u128::from(LARGEST)) as u64);
+            }
             // Without a loss yet, the first increases shall not be slow.
             if self.last_max == 0 {
-                self.period = self.period.min(20);
+                let (first, always) = self.g.first_period;
+                self.period = if always {
+                    first
+                } else {
+                    self.period.min(first)
+                };
             }
         }
-        let per_packet = (w * RENO_SCALE / 8).max(1);
+        let per_packet = (w * self.g.reno_scale / 8).max(1);
         let gained = self.acked / per_packet;
         self.acked -= gained * per_packet;
         self.reno = self.reno.saturating_add(gained).min(LARGEST);
         if self.reno > w {
             self.period = self.period.min(w / (self.reno - w));
         }
-        self.period = self.period.max(2);
+        if self.g.is_old() {
+            self.period = self.ratio.period(self.period);
+        }
+        self.period = self.period.max(self.g.smallest_period);
     }
 
     fn hystart_round(&mut self, now: Time, sent: Pn) {
@@ -157,7 +228,8 @@ impl Cubic {
             h.samples += u32::from(rtt.is_some());
             return None;
         }
-        let threshold = min_rtt + (min_rtt / 8).clamp(HYSTART_DELAY.0, HYSTART_DELAY.1);
+        let part = self.g.hystart.unwrap_or(8);
+        let threshold = min_rtt + (min_rtt / part).clamp(HYSTART_DELAY.0, HYSTART_DELAY.1);
         (h.least > threshold && h.least != Span::MAX).then_some("delay")
     }
 
@@ -178,6 +250,13 @@ impl Growth for Cubic {
         self.hystart_round(cx.now, w.sent);
     }
 
+    fn acknowledged(&mut self, _cx: &mut Cx<'_>, w: &mut Window, ack: &AckBatch<'_>, _used: bool) {
+        if let Some(most) = self.g.ratio_at_most.filter(|_| !ack.in_recovery) {
+            let n: u64 = ack.acked.iter().map(|p| segments(p.len, w.mss)).sum();
+            self.ratio.add(n, most);
+        }
+    }
+
     fn arrived(&mut self, cx: &mut Cx<'_>, w: &mut Window, packet: &Packet) {
         if let Some(rtt) = packet.rtt {
             self.sample(cx.now, rtt);
@@ -195,34 +274,41 @@ impl Growth for Cubic {
 
     fn avoid(&mut self, cx: &mut Cx<'_>, w: &mut Window, segments: f64) {
         // Whole packets all along, so nothing is lost here.
-        let (mut window, acked) = (w.cwnd as u64, segments as u64);
+        let (window, acked) = (w.cwnd as u64, segments as u64);
         self.update(cx.now, window, acked);
-        // A credit gathered under a longer period is worth one packet at most.
-        if self.credit >= self.period {
-            self.credit = 0;
-            window += 1;
+        let grown = if self.g.is_old() {
+            self.credit.add_one(self.period)
+        } else {
+            self.credit.add(acked, self.period)
+        };
+        w.cwnd = (window + grown) as f64;
+    }
+
+    fn undone(&self, cwnd: f64) -> f64 {
+        if self.g.undo_to_last {
+            self.last_max as f64
+        } else {
+            cwnd
         }
-        self.credit += acked;
-        window += self.credit / self.period;
-        self.credit %= self.period;
-        w.cwnd = window as f64;
     }
 
     fn reduce(&mut self, w: &Window, _flight: f64) -> f64 {
         let w = w.cwnd as u64;
         self.last_max = if w < self.last_max {
-            w * (1024 + BETA) / 2048
+            w * (1024 + self.g.beta) / 2048
         } else {
             w
         };
         self.epoch = None;
-        self.credit = 0;
-        (w * BETA / 1024) as f64
+        self.credit.clear();
+        (w * self.g.beta / 1024) as f64
     }
 
     /// The kernel forgets the curve and the minimum RTT.
     fn timeout(&mut self, cx: &mut Cx<'_>, w: &mut Window) {
-        (self.last_max, self.epoch, self.min_rtt, self.credit) = (0, None, None, 0);
+        (self.last_max, self.epoch, self.min_rtt) = (0, None, None);
+        self.credit.clear();
+        self.ratio = AckRatio::DELAYED;
         self.hystart_round(cx.now, w.sent);
     }
 
@@ -255,16 +341,69 @@ mod tests {
 
     #[test]
     fn reduction_and_fast_convergence() {
-        let mut c = Cubic::new(false);
+        let mut c = Cubic::new(Generation::LINUX, false);
         assert_eq!((c.reduce(&at(100.0), 100.0), c.last_max), (70.0, 100));
         c.reduce(&at(80.0), 80.0);
         assert_eq!(c.last_max, 68);
     }
 
     #[test]
+    fn reduction_and_fast_convergence_of_version_2_1() {
+        let mut c = Cubic::new(Generation::LINUX_2_6_24, true);
+        // 100 * 819 / 1024 = 79.98; 80 * 1843 / 2048 = 71.99.
+        assert_eq!((c.reduce(&at(100.0), 100.0), c.last_max), (79.0, 100));
+        c.reduce(&at(80.0), 80.0);
+        assert_eq!((c.last_max, c.undone(80.0)), (71, 71.0));
+        assert!(!c.hystart.on);
+        let mut c = Cubic::new(Generation::LINUX_3_16, true);
+        assert_eq!((c.reduce(&at(100.0), 100.0), c.last_max), (70.0, 100));
+        assert_eq!((c.undone(100.0), c.hystart.on), (100.0, true));
+    }
+
+    #[test]
+    fn seconds_until_the_old_window_is_back() {
+        // (2^40 / 410 * packets)^(1/3) in 1/1024 s, 21 and 30 packets below: 100 after losing a fifth, and three tenths.
+        assert_eq!((cube_root_period(21), cube_root_period(30)), (3833, 4317));
+    }
+
+    #[test]
+    fn before_a_loss_version_2_1_grows_by_one_per_fifty_and_others_per_twenty() {
+        for (g, segments) in [
+            (Generation::LINUX_2_6_24, 50),
+            (Generation::LINUX_3_16, 20),
+            (Generation::LINUX, 20),
+        ] {
+            let mut c = Cubic::new(g, false);
+            c.update(Time::from_millis(1), 200, 1);
+            // Delayed acknowledgements: each stands for two segments.
+            let acks = if g.is_old() { segments / 2 } else { segments };
+            assert_eq!(c.period, acks);
+        }
+    }
+
+    #[test]
+    fn version_2_1_grows_by_16_packets_per_100_ms_at_most() {
+        let period = |g| {
+            let mut c = Cubic::new(g, false);
+            c.reduce(&at(100.0), 100.0);
+            c.ratio = AckRatio::of(16);
+            c.min_rtt = Some(Span::from_millis(100));
+            // Long after the old window was passed: the target is far above.
+            c.update(Time::ZERO, 320, 1);
+            c.acked = 0;
+            c.last_window = 0;
+            c.update(Time::from_millis(9_000), 320, 0);
+            c.period
+        };
+        assert_eq!(period(Generation::LINUX_2_6_24), 20);
+        assert_eq!(period(Generation::LINUX_3_16), 1);
+        assert_eq!(period(Generation::LINUX), 2);
+    }
+
+    #[test]
     fn periods_along_the_curve() {
         assert_eq!(cube_root_period(30), 4317);
-        let mut c = Cubic::new(false);
+        let mut c = Cubic::new(Generation::LINUX, false);
         c.reduce(&at(100.0), 100.0);
         for (t, period) in [(0, 7000), (1, 4), (2, 2), (3, 2)] {
             // One acknowledgement only: Reno's clock stands still.

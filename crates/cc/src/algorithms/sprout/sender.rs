@@ -132,10 +132,17 @@ impl Sprout {
         self.current += 1;
     }
 
-    /// What may leave from now on, in whole packets, to the nearest; paced, within a tick.
+    /// What may leave from now on, in whole packets; paced, within a tick.
     fn release(&mut self) {
         let mss = self.mss.get();
-        self.quota = Bytes::new((self.window() / mss as f64 + 0.5) as u64 * mss);
+        let packets = self.window() / mss as f64;
+        // The program sends the rest of its window in a short packet.
+        let packets = if self.settings.program {
+            libm::ceil(packets)
+        } else {
+            libm::round(packets)
+        };
+        self.quota = Bytes::new(packets as u64 * mss);
         // A packet more: what leaves without quota (a heartbeat) must not hold up what may leave with it.
         self.rate = Rate::of(self.quota + self.mss, TICK).clamp(SLOWEST, FASTEST);
     }

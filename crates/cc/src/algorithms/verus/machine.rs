@@ -7,7 +7,7 @@ use super::profile::Points;
 use super::release::{epochs_in, release_exact, release_whole};
 use super::settings::Settings;
 use super::{fit, profile};
-use crate::{Cx, Event, Packet, Pn};
+use crate::{Cx, Event, LossBatch, Packet, Pn};
 use alcc_units::{Bytes, Span, Time};
 
 /// In slow start after a loss, the program leaves only with more than this window, packets.
@@ -70,6 +70,8 @@ pub(super) struct Verus {
     /// Newest packet sent, and the first of this session (a restart begins a new one).
     pub(super) newest: Pn,
     pub(super) session: Pn,
+    /// With a count of its own: acknowledgements and losses of earlier packets than this are ignored.
+    pub(super) forgotten: Pn,
     /// The last proportional cut: nothing sent before it may cut again.
     pub(super) cut_point: Option<Pn>,
     pub(super) may_cut: bool,
@@ -116,6 +118,7 @@ impl Verus {
             in_flight: Bytes::ZERO,
             newest: 0,
             session: 0,
+            forgotten: 0,
             cut_point: None,
             may_cut: true,
             rate: 0.0,
@@ -176,7 +179,11 @@ impl Verus {
             started: self.started,
             next_epoch: self.next_epoch,
             heard: cx.now,
-            in_flight: self.in_flight,
+            in_flight: if self.settings.own_count {
+                Bytes::ZERO
+            } else {
+                self.in_flight
+            },
             newest: self.newest,
             session: self.newest + 1,
             points,
@@ -271,6 +278,53 @@ impl Verus {
         cx.log.event(cx.now, event);
     }
 
+    /// The host has so much in flight. A count of our own can only be lower: it forgets.
+    pub(super) fn host_counts(&mut self, in_flight: Bytes) {
+        self.in_flight = if self.settings.own_count {
+            self.in_flight.min(in_flight)
+        } else {
+            in_flight
+        };
+    }
+
+    /// The program takes nothing to be in flight any more, and ignores what comes of it.
+    pub(super) fn forget_flight(&mut self) {
+        self.forgotten = self.newest + 1;
+        self.in_flight = Bytes::ZERO;
+    }
+
+    /// Takes these losses off what is in flight; the first one that counts.
+    pub(super) fn first_lost<'a>(&mut self, loss: &LossBatch<'a>) -> Option<&'a Packet> {
+        let own = self.settings.own_count;
+        let from = if own {
+            self.session.max(self.forgotten)
+        } else {
+            0
+        };
+        let mut counted = loss.lost.iter().filter(|p| p.pn >= from);
+        let len = counted.clone().map(|p| p.len).sum();
+        self.in_flight = self.in_flight.saturating_sub(len);
+        self.host_counts(loss.in_flight);
+        counted.next().filter(|_| own || loss.new_episode)
+    }
+
+    /// The program's timeout: in slow start it ends that and changes nothing else; later it forgets what is in flight and
+    /// puts D_est to D_min. Silence goes on counting from the last acknowledgement.
+    pub(super) fn programs_timeout(&mut self, cx: &mut Cx<'_>) {
+        if !self.slow_start {
+            self.forget_flight();
+            self.estimator.d_est = self.estimator.d_min;
+            self.repair = Some(Repair {
+                point: self.newest,
+                frozen: self.repair.is_some_and(|repair| repair.frozen),
+            });
+        } else if self.points.len() == 0 {
+            self.restart(cx, "timeout before the first acknowledgement");
+        } else {
+            self.leave_slow_start(cx, "timeout");
+        }
+    }
+
     pub(super) fn acknowledged(&mut self, cx: &mut Cx<'_>, packet: &Packet, usable: bool) {
         let label = Self::label_of(packet);
         let count = self.packets(packet.len).max(1) as f64;
@@ -290,6 +344,12 @@ impl Verus {
                 self.repair = None;
                 self.estimator.forget_epoch();
             }
+        }
+        if self.settings.own_count {
+            if packet.pn < self.forgotten {
+                return;
+            }
+            self.in_flight = self.in_flight.saturating_sub(packet.len);
         }
         if let Some(ms) = delay {
             self.estimator.sample(ms, &self.settings);

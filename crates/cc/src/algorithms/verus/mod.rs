@@ -12,12 +12,13 @@
 //!
 //! # Differs from the paper
 //!
-//! * All profiles: time is monotonic; what is in flight is the host's count and never forgotten; the release of an epoch
-//!   replaces what the last one left; the RTT that a packet is filed under is kept at the sender; loss detection, its
-//!   timers and retransmission are the host's. Application-limited packets do not enter the profile. A packet record of
-//!   several segments counts as that many packets for windows and budgets, and as one delay sample.
-//! * `original`: with the program's own deviations (500 ms slow start, no growth limit, upward drift in empty epochs,
-//!   a stiff curve, everything forgotten when a delay cannot be mapped).
+//! * All profiles: time is monotonic; the release of an epoch replaces what the last one left; the RTT that a packet is
+//!   filed under is kept at the sender; loss detection, its timers and retransmission are the host's (for `original` over
+//!   datagrams by the program's rules). Application-limited packets do not enter the profile. A packet record of several
+//!   segments counts as that many packets for windows and budgets, and as one delay sample.
+//! * `original`: with the program's own deviations (500 ms slow start, no growth limit, upward drift in empty epochs, a stiff
+//!   curve, everything forgotten when a delay cannot be mapped, packets under way forgotten at a timeout and when a loss ends
+//!   slow start). Without: the doubled budget of its two threads in slow start, the full socket buffer taken for a loss.
 //! * `tuned`: slow start ends before the queue that is still to come passes R; a sample above `R × D_min` cuts at once;
 //!   in flight is bounded by W and by what the measured delivery rate brings home within `R × D_min`; empty epochs hold;
 //!   jitter near D_min does not count as a rising delay; a delay that cannot be mapped holds the window near the largest
@@ -118,7 +119,8 @@ impl Controller for Verus {
         if self.next_epoch <= cx.now {
             self.next_epoch = self.next_on_grid(cx.now);
         }
-        self.in_flight = sent.in_flight_before + sent.len;
+        self.host_counts(sent.in_flight_before);
+        self.in_flight += sent.len;
         self.quota = self.quota.saturating_sub(sent.len);
         self.newest = self.newest.max(sent.pn);
         let label = u64::from(self.label());
@@ -130,7 +132,6 @@ impl Controller for Verus {
     }
 
     fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
-        self.in_flight = ack.in_flight;
         self.heard = cx.now;
         self.idle_sender |= ack.limited.app || ack.limited.peer;
         if let Some(rate) = ack.rate {
@@ -144,18 +145,14 @@ impl Controller for Verus {
                 self.acknowledged(cx, packet, usable);
             }
         }
+        self.host_counts(ack.in_flight);
         if self.slow_start {
             self.refill();
         }
     }
 
     fn on_loss(&mut self, cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
-        self.in_flight = loss.in_flight;
-        let Some(lost) = loss
-            .lost
-            .first()
-            .filter(|_| loss.new_episode && self.repair.is_none())
-        else {
+        let Some(lost) = self.first_lost(loss).filter(|_| self.repair.is_none()) else {
             if self.slow_start {
                 self.refill();
             }
@@ -170,37 +167,35 @@ impl Controller for Verus {
                 return;
             }
             self.forget_from = Some(label.max(FORGET_FROM));
+            if self.settings.own_count {
+                self.forget_flight();
+            }
             self.leave_slow_start(cx, "loss");
         }
         self.quota = Bytes::ZERO;
     }
 
     fn on_rto(&mut self, cx: &mut Cx<'_>, rto: &Rto) {
-        self.in_flight = rto.in_flight;
-        self.heard = cx.now;
-        if self.settings.rto_to_floor && self.slow_start {
-            if self.points.len() == 0 {
-                self.restart(cx, "timeout before the first acknowledgement");
-            } else {
-                self.leave_slow_start(cx, "timeout");
-            }
+        if self.settings.own_count {
+            self.programs_timeout(cx);
             return;
         }
+        self.in_flight = rto.in_flight;
+        self.heard = cx.now;
         self.reduce(cx, "timeout", &rto.oldest);
-        if self.settings.rto_to_floor {
-            self.estimator.d_est = self.estimator.d_min;
-        }
         if self.slow_start {
             self.leave_slow_start(cx, "timeout");
         }
     }
 
     fn on_spurious(&mut self, _cx: &mut Cx<'_>, _what: Spurious) {
-        self.repair = None;
+        if !self.settings.own_count {
+            self.repair = None;
+        }
     }
 
     fn on_recovery_end(&mut self, _cx: &mut Cx<'_>, end: &RecoveryEnd) {
-        self.in_flight = end.in_flight;
+        self.host_counts(end.in_flight);
     }
 
     fn on_idle_restart(&mut self, cx: &mut Cx<'_>, _idle: Span) {

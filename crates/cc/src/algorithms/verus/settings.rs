@@ -92,8 +92,6 @@ pub(super) struct Settings {
     pub(super) restart_unmappable: bool,
     /// Equation 5 in whole numbers, truncated as the program does; otherwise with a credit for the fraction.
     pub(super) whole_packets: bool,
-    /// A timeout puts D_est to D_min; otherwise it multiplies the window by M.
-    pub(super) rto_to_floor: bool,
     /// Recovery also waits for a packet sent after the loss was noticed.
     pub(super) recovery_point: bool,
     /// In flight stays below this multiple of W.
@@ -109,6 +107,10 @@ pub(super) struct Settings {
     pub(super) stale: Option<f64>,
     /// Our care for idle, application-limited and re-routed flows.
     pub(super) careful: bool,
+    /// What is in flight and what a timeout means as in the program: it counts by itself, and after a timeout (D_est = D_min)
+    /// or a loss that ends slow start it forgets what is still under way. Otherwise the host counts, and a timeout multiplies
+    /// the window by M.
+    pub(super) own_count: bool,
 }
 
 impl Settings {
@@ -135,7 +137,6 @@ impl Settings {
         suppress: true,
         restart_unmappable: true,
         whole_packets: true,
-        rto_to_floor: true,
         recovery_point: false,
         flight_cap: None,
         rate_cap: false,
@@ -143,18 +144,19 @@ impl Settings {
         quiet: 0.0,
         stale: None,
         careful: false,
+        own_count: true,
     };
 
     /// What the text says; where it is silent, the program.
     pub(super) const PAPER: Self = Self {
         rtt_from_zero: false,
+        own_count: false,
         sticky_divisor: false,
         exit_at: ExitAt::Multiple(15.0),
         ratio_on_new: true,
         suppress: false,
         restart_unmappable: false,
         whole_packets: false,
-        rto_to_floor: false,
         recovery_point: true,
         ..Self::ORIGINAL
     };

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::changes_arg::{ChangesArg, without_rates};
 use crate::failure::Failure;
 use crate::trace_arg::load_link_trace;
 use alcc_emu::{Dir, LogSpec, Observer, PacketLog, PathSpec, Silent};
@@ -18,7 +19,7 @@ use std::path::PathBuf;
 /// standard error. The exit status is that of CMD, or 128 and the signal that ended it.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  alcc emulate --delay 20ms --down 12mbit --outside 'python3 -m http.server' -- sh -c 'curl -so out http://$ALCC_OUTSIDE:8000/file'\n  alcc emulate --delay 20ms -- alcc emulate --down lte.trace --queue codel -- bash\n\nTRACE is a Mahimahi file, or a synthetic scenario such as city-driving (alcc trace synth lists them). RATE is 12mbit, 500kbit, 1gbit. Options without -up set both directions."
+    after_help = "Examples:\n  alcc emulate --delay 20ms --down 12mbit --outside 'python3 -m http.server' -- sh -c 'curl -so out http://$ALCC_OUTSIDE:8000/file'\n  alcc emulate --delay 20ms -- alcc emulate --down lte.trace --queue codel -- bash\n  alcc emulate --down 12mbit --step 10s:rate=4mbit --step 20s:rate=12mbit,delay=50ms -- CMD\n\nTRACE is a Mahimahi file, or a synthetic scenario such as city-driving (alcc trace synth lists them). RATE is 12mbit, 500kbit, 1gbit. Options without -up set both directions."
 )]
 pub(crate) struct Args {
     /// Propagation delay of each direction; the round trip takes twice as long
@@ -42,6 +43,8 @@ pub(crate) struct Args {
     /// The same from CMD [default: as --loss]
     #[arg(long, value_name = "P", value_parser = probability)]
     loss_up: Option<f64>,
+    #[command(flatten)]
+    changes: ChangesArg,
     /// Seed of random loss, random queues and synthetic traces
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) seed: u64,
@@ -66,8 +69,21 @@ impl Args {
     /// The link that is asked for; reads trace files.
     pub(super) fn path_spec(&self) -> Result<PathSpec, Failure> {
         let queue_up = self.queue_up.as_ref().unwrap_or(&self.queue);
+        let changes = self.changes.changes(self.seed)?;
+        if self.down.is_none()
+            && self.up.is_none()
+            && changes.steps.iter().any(|s| s.rate.is_some())
+        {
+            return Err(Failure::usage(
+                "steps of the rate: there is no bottleneck to change: give --down, --up or both",
+            ));
+        }
         let direction = |rate: &Option<String>, queue: &QueueSpec, loss| {
             Ok(DirectionSpec {
+                changes: match rate {
+                    Some(_) => changes.clone(),
+                    None => without_rates(&changes),
+                },
                 rate: self.bottleneck(rate.as_deref())?,
                 queue: queue.clone(),
                 delay: self.delay,

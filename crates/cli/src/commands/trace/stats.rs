@@ -3,11 +3,16 @@ use super::output::print;
 use super::table::table;
 use crate::failure::Failure;
 use crate::trace_arg::{TRACE_HELP, load_link_trace};
-use alcc_trace::{Distribution, Stats};
+use alcc_trace::{Distribution, PredictionError, Stats, Trace};
+use alcc_units::Span;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
-/// Print what traces are like: mean, variability, gaps, bursts, outages
+/// Windows whose capacity is predicted, and how many of them ahead.
+const WINDOWS_MS: [u64; 2] = [20, 100];
+const STEPS: [usize; 4] = [1, 2, 5, 10];
+
+/// Print what traces are like: mean, variability, gaps, bursts, outages, and how far predictors see
 #[derive(clap::Args)]
 #[command(after_help = format!("{TRACE_HELP}.
 
@@ -16,8 +21,13 @@ gap: ms from one millisecond with a delivery opportunity to the next; p50, p95, 
 burst: opportunities in the same or adjacent milliseconds; between: ms from one burst to the next.
 outage: a gap longer than 100 ms.
 
-Example:
-  alcc trace stats city-driving rapid"))]
+--predict: error (root mean square / mean) of predicting the capacity of a window some windows ahead, by the newest window, the mean of
+the last ten, the straight line through them, and the best linear rule from the newest; CV is the error of saying the mean. Where
+these are not well below CV the channel cannot be predicted so (Verus, SIGCOMM 2015, section 3).
+
+Examples:
+  alcc trace stats city-driving rapid
+  alcc trace stats city-driving --predict"))]
 pub(crate) struct Args {
     /// Traces to measure
     #[arg(required = true, value_name = "TRACE")]
@@ -25,7 +35,10 @@ pub(crate) struct Args {
     /// Seed of synthetic traces
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Print one JSON object
+    /// How well the capacity of 20 and 100 ms can be predicted 1 to 10 windows ahead
+    #[arg(long)]
+    predict: bool,
+    /// Print one JSON object (with the predictions)
     #[arg(long)]
     json: bool,
 }
@@ -34,10 +47,16 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let mut measured = Vec::new();
     for arg in &args.traces {
         let loaded = load_link_trace(arg, args.seed)?;
-        measured.push((loaded.name, loaded.trace.stats()));
+        let stats = loaded.trace.stats();
+        measured.push((loaded.name, stats, predictions(&loaded.trace)));
     }
     if args.json {
-        let rows: Vec<_> = measured.iter().map(|(n, s)| to_json(n, s)).collect();
+        let row = |(name, stats, predictions): &(String, Stats, Vec<PredictionError>)| {
+            let mut row = to_json(name, stats);
+            row["predictions"] = predictions.iter().map(prediction).collect();
+            row
+        };
+        let rows: Vec<_> = measured.iter().map(row).collect();
         print(&format!("{}\n", json!({ "traces": rows })))?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -60,9 +79,60 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
         "total ms",
     ];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
-    rows.extend(measured.iter().map(|(name, stats)| row(name, stats)));
+    rows.extend(measured.iter().map(|(name, stats, _)| row(name, stats)));
     print(&table(&rows))?;
+    if args.predict {
+        let head = [
+            "error of predictors",
+            "window ms",
+            "ahead",
+            "newest",
+            "mean of 10",
+            "line",
+            "best from newest",
+            "CV",
+        ];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        for (name, stats, predictions) in &measured {
+            rows.extend(predictions.iter().map(|p| prediction_row(name, stats, p)));
+        }
+        print(&format!("\n{}", table(&rows)))?;
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+fn predictions(trace: &Trace) -> Vec<PredictionError> {
+    let windows = WINDOWS_MS.map(Span::from_millis);
+    let all = windows.iter().flat_map(|w| STEPS.map(|k| (*w, k)));
+    all.filter_map(|(window, steps)| trace.prediction_error(window, steps))
+        .collect()
+}
+
+fn prediction_row(name: &str, stats: &Stats, p: &PredictionError) -> Vec<String> {
+    let cv = if p.window == Span::from_millis(WINDOWS_MS[0]) {
+        stats.cv_20ms
+    } else {
+        stats.cv_100ms
+    };
+    let figures = [p.last, p.mean, p.linear, p.k_step, cv.unwrap_or(f64::NAN)];
+    let mut row = vec![
+        name.to_owned(),
+        format!("{:.0}", p.window.as_millis_f64()),
+        p.steps.to_string(),
+    ];
+    row.extend(figures.iter().map(|f| format!("{f:.2}")));
+    row
+}
+
+fn prediction(p: &PredictionError) -> Value {
+    json!({
+        "window_ms": p.window.as_millis_f64(),
+        "steps": p.steps,
+        "newest": p.last,
+        "mean_of_10": p.mean,
+        "linear": p.linear,
+        "k_step": p.k_step,
+    })
 }
 
 fn row(name: &str, s: &Stats) -> Vec<String> {

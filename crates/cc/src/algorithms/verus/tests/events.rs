@@ -3,7 +3,7 @@
 use super::super::Verus;
 use super::super::settings::Settings;
 use crate::{
-    AckBatch, Controller, Cx, Event, Kind, LimitedBy, LossBatch, Packet, Path, RttView, Sent,
+    AckBatch, Controller, Cx, Event, Kind, LimitedBy, LossBatch, Packet, Path, Rto, RttView, Sent,
     Source, Stamp, Tag,
 };
 use alcc_units::{Bytes, Span, Time};
@@ -257,6 +257,81 @@ fn our_loss_phase_waits_for_a_packet_sent_after_the_loss() {
     assert!(bench.cc.repair.is_some());
     bench.ack(ms(60), Some(1));
     assert!(bench.cc.repair.is_none());
+}
+
+impl Bench {
+    fn timeout(&mut self) {
+        let rto = Rto {
+            backoff: 1,
+            oldest: self.flight[0],
+            in_flight: self.in_flight(),
+            silence: Span::from_millis(300),
+        };
+        let mut cx = Cx {
+            now: self.now,
+            log: &mut self.log,
+        };
+        self.cc.on_rto(&mut cx, &rto);
+    }
+
+    /// What the controller takes to be in flight, packets.
+    fn counted(&self) -> u64 {
+        self.cc.packets(self.cc.in_flight)
+    }
+}
+
+#[test]
+fn a_timeout_in_slow_start_ends_it_and_what_is_under_way_still_counts() {
+    let mut bench = Bench::new(Settings::ORIGINAL);
+    bench.ack(ms(40), None);
+    bench.send();
+    assert_eq!((bench.gauge("window"), bench.counted()), (2.0, 2));
+    bench.timeout();
+    assert!(!bench.cc.slow_start && bench.cc.repair.is_none());
+    assert_eq!((bench.gauge("window"), bench.counted()), (2.0, 2));
+    bench.ack(ms(400), None);
+    assert_eq!((bench.counted(), bench.cc.points.at(2)), (1, Some(400.0)));
+}
+
+#[test]
+fn the_programs_timeout_forgets_what_is_under_way() {
+    let mut bench = Bench::steady(Settings::ORIGINAL, 50.0);
+    bench.ack(ms(60), Some(7));
+    for _ in 0..3 {
+        bench.send_one();
+    }
+    bench.cc.estimator.d_est = 200.0;
+    bench.timeout();
+    assert_eq!((bench.counted(), bench.gauge("d_est")), (0, 60.0));
+    // Neither an acknowledgement nor a loss of the forgotten is noticed; but a small label ends the loss phase.
+    bench.ack(ms(900), Some(60));
+    bench.lose(40);
+    assert_eq!((bench.counted(), bench.gauge("window")), (0, 50.0));
+    assert!(bench.cc.repair.is_some());
+    bench.ack(ms(900), Some(9));
+    assert!(bench.cc.repair.is_none());
+    assert_eq!(bench.cc.points.len(), 1);
+    bench.send_one();
+    assert_eq!(bench.counted(), 1);
+}
+
+#[test]
+fn a_loss_that_ends_slow_start_forgets_what_is_under_way() {
+    let mut bench = Bench::new(Settings::ORIGINAL);
+    bench.cc.window = 50.0;
+    for _ in 0..3 {
+        bench.send_one();
+    }
+    bench.lose(40);
+    assert!(!bench.cc.slow_start);
+    assert_eq!((bench.counted(), bench.gauge("window")), (0, 28.0));
+    // Ours keeps to the host's count.
+    let mut bench = Bench::new(Settings::TUNED);
+    for _ in 0..3 {
+        bench.send_one();
+    }
+    bench.lose(40);
+    assert_eq!(bench.counted(), 2);
 }
 
 #[test]

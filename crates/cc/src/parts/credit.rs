@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How Linux turns acknowledgements into growth: one packet more per so many.
+
+/// What was acknowledged and has not made the window grow yet.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Credit {
+    acked: u64,
+}
+
+impl Credit {
+    /// `acked` more came: packets by which the window grows at one per `period`. A credit gathered under a longer period is
+    /// worth one packet at most.
+    pub fn add(&mut self, acked: u64, period: u64) -> u64 {
+        let period = period.max(1);
+        let mut grown = 0;
+        if self.acked >= period {
+            self.acked = 0;
+            grown = 1;
+        }
+        self.acked = self.acked.saturating_add(acked);
+        grown += self.acked / period;
+        self.acked %= period;
+        grown
+    }
+
+    /// One acknowledgement came, as kernels before 4.1 count it: the one after `period` makes the window grow and is not
+    /// counted itself.
+    pub fn add_one(&mut self, period: u64) -> u64 {
+        if self.acked >= period.max(1) {
+            self.acked = 0;
+            return 1;
+        }
+        self.acked += 1;
+        0
+    }
+
+    /// What was gathered is forgotten.
+    pub fn clear(&mut self) {
+        self.acked = 0;
+    }
+}
+
+/// Segments per acknowledgement, in sixteenths: a moving average of weight 1/16. Where acknowledgements are counted, and each
+/// stands for two segments, the window must grow by one for half as many.
+#[derive(Clone, Copy, Debug)]
+pub struct AckRatio(u64);
+
+impl AckRatio {
+    /// Two segments: acknowledgements are delayed.
+    pub const DELAYED: Self = Self(32);
+
+    /// So many sixteenths.
+    pub const fn of(sixteenths: u64) -> Self {
+        Self(sixteenths)
+    }
+
+    /// An acknowledgement stood for so many segments.
+    pub fn add(&mut self, segments: u64, most: u64) {
+        let faded = self.0 - self.0 / 16;
+        self.0 = faded.saturating_add(segments).min(most);
+    }
+
+    /// The period in acknowledgements of one that is so many segments long.
+    pub fn period(&self, segments: u64) -> u64 {
+        (segments.saturating_mul(16) / self.0.max(1)).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_packet_per_period_and_one_for_an_older_longer_one() {
+        let mut credit = Credit::default();
+        let grown: Vec<u64> = (0..6).map(|_| credit.add(2, 5)).collect();
+        assert_eq!(grown, [0, 0, 1, 0, 1, 0]);
+        let mut credit = Credit::default();
+        assert_eq!(credit.add(9, 10), 0);
+        assert_eq!(credit.add(1, 3), 1, "nine would be three");
+    }
+
+    #[test]
+    fn old_kernels_need_one_acknowledgement_more() {
+        let mut credit = Credit::default();
+        let grown: Vec<u64> = (0..8).map(|_| credit.add_one(3)).collect();
+        assert_eq!(grown, [0, 0, 0, 1, 0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn the_ratio_follows_what_acknowledgements_stand_for() {
+        let mut ratio = AckRatio::DELAYED;
+        assert_eq!((ratio.period(100), ratio.period(1)), (50, 1));
+        (0..200).for_each(|_| ratio.add(1, u64::MAX));
+        // Settles where a sixteenth, rounded down, is one.
+        assert_eq!(ratio.period(160), 160 * 16 / 31);
+        (0..100).for_each(|_| ratio.add(1000, 512));
+        assert_eq!(ratio.period(3200), 100);
+    }
+}

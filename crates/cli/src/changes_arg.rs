@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The options of a link that changes on the way: `--step`, `--steps`, `--repeat`, `--reorder`.
+use crate::failure::Failure;
+use alcc_link::{Changes, Step};
+use alcc_units::Span;
+
+/// What is drawn holds for an hour and then comes again.
+const DRAWN: Span = Span::from_secs(3600);
+
+#[derive(clap::Args)]
+pub(crate) struct ChangesArg {
+    /// Change the link at a time, such as 5s:rate=20mbit,delay=50ms,loss=1%; what is not named stays; may be repeated
+    #[arg(long, value_name = "STEP")]
+    step: Vec<Step>,
+    /// Steps from a CSV file with columns seconds,mbps,delay_ms,loss, or drawn with the seed: every=5s,rate=10mbit..100mbit,delay=5ms..50ms,loss=0..1%
+    #[arg(long, value_name = "FILE|DRAW")]
+    steps: Option<String>,
+    /// After so long the link is as at its start and the steps come again
+    #[arg(long, value_name = "T")]
+    repeat: Option<Span>,
+    /// Let a delay that becomes shorter reorder packets
+    #[arg(long)]
+    reorder: bool,
+}
+
+impl ChangesArg {
+    /// What is asked for; reads a file.
+    pub(crate) fn changes(&self, seed: u64) -> Result<Changes, Failure> {
+        let mut changes = match self.steps.as_deref() {
+            None => Changes::default(),
+            Some(draw) if draw.contains('=') => Changes {
+                repeat: Some(DRAWN),
+                ..Changes::random(draw, DRAWN, seed)
+                    .map_err(|e| Failure::usage(format!("--steps: {e}")))?
+            },
+            Some(file) => {
+                let text = std::fs::read_to_string(file)
+                    .map_err(|e| Failure::usage(format!("read steps from {file}: {e}")))?;
+                Changes::from_csv(&text)
+                    .map_err(|e| Failure::usage(format!("steps of {file}: {e}")))?
+            }
+        };
+        changes.steps.extend(&self.step);
+        changes.repeat = self.repeat.or(changes.repeat);
+        changes.reorder = self.reorder;
+        if changes.repeat == Some(Span::ZERO) {
+            return Err(Failure::usage("--repeat 0s: want more than no time"));
+        }
+        Ok(changes)
+    }
+}
+
+/// The same without its rates, for a direction that has no bottleneck.
+pub(crate) fn without_rates(changes: &Changes) -> Changes {
+    let mut changes = changes.clone();
+    for step in &mut changes.steps {
+        step.rate = None;
+    }
+    changes
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The TOML form of a scenario.
+use super::{LinkWords, Word, Words};
+use serde::Deserialize;
+use serde::de::{Deserializer, SeqAccess, Visitor, value};
+use std::fmt;
+use toml::Spanned;
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+struct File {
+    link: Links,
+    up: Option<Text>,
+    delay: Option<Text>,
+    queue: Option<Text>,
+    queue_up: Option<Text>,
+    loss: Option<Text>,
+    loss_up: Option<Text>,
+    rtt: Option<Text>,
+    flow: Texts,
+    duration: Option<Text>,
+    seed: Option<Text>,
+    settle: Option<Text>,
+    lateness: Option<Text>,
+    jitter: Option<Text>,
+    wake: Option<Text>,
+    max_events: Option<Text>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+struct Table {
+    rate: Option<Text>,
+    up: Option<Text>,
+    delay: Option<Text>,
+    queue: Option<Text>,
+    queue_up: Option<Text>,
+    loss: Option<Text>,
+    loss_up: Option<Text>,
+}
+
+type Text = Spanned<Value>;
+
+/// A string or a number, as it would be typed on the command line.
+struct Value(String);
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Typed;
+        impl Visitor<'_> for Typed {
+            type Value = Value;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string such as \"40ms\" or a number")
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+                Ok(Value(text.to_owned()))
+            }
+            fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
+                Ok(Value(number.to_string()))
+            }
+            fn visit_f64<E>(self, number: f64) -> Result<Value, E> {
+                Ok(Value(number.to_string()))
+            }
+        }
+        from.deserialize_any(Typed)
+    }
+}
+
+/// One string or a list of them.
+#[derive(Default)]
+struct Texts(Vec<Text>);
+
+impl<'de> Deserialize<'de> for Texts {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let list = Spanned::<Several>::deserialize(from)?;
+        let span = list.span();
+        Ok(Self(match list.into_inner() {
+            Several::One(text) => vec![Spanned::new(span, Value(text))],
+            Several::List(list) => list,
+        }))
+    }
+}
+
+enum Several {
+    One(String),
+    List(Vec<Text>),
+}
+
+impl<'de> Deserialize<'de> for Several {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Typed;
+        impl<'de> Visitor<'de> for Typed {
+            type Value = Several;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string or a list of strings")
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Several, E> {
+                Ok(Several::One(text.to_owned()))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Several, A::Error> {
+                let list = value::SeqAccessDeserializer::new(list);
+                Vec::deserialize(list).map(Several::List)
+            }
+        }
+        from.deserialize_any(Typed)
+    }
+}
+
+/// One rate or trace, or `[[link]]` tables.
+#[derive(Default)]
+struct Links(Vec<(Option<Text>, Option<Table>)>);
+
+impl<'de> Deserialize<'de> for Links {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let links = Spanned::<OneOrTables>::deserialize(from)?;
+        let span = links.span();
+        Ok(Self(match links.into_inner() {
+            OneOrTables::One(text) => vec![(Some(Spanned::new(span, Value(text))), None)],
+            OneOrTables::Tables(tables) => {
+                let tables = tables.into_iter().map(|table| (None, Some(table)));
+                tables.collect()
+            }
+        }))
+    }
+}
+
+enum OneOrTables {
+    One(String),
+    Tables(Vec<Table>),
+}
+
+impl<'de> Deserialize<'de> for OneOrTables {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Typed;
+        impl<'de> Visitor<'de> for Typed {
+            type Value = OneOrTables;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("link = \"12mbit\", link = \"trace-file\" or [[link]] tables")
+            }
+            fn visit_str<E>(self, text: &str) -> Result<OneOrTables, E> {
+                Ok(OneOrTables::One(text.to_owned()))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<OneOrTables, A::Error> {
+                let list = value::SeqAccessDeserializer::new(list);
+                Vec::deserialize(list).map(OneOrTables::Tables)
+            }
+        }
+        from.deserialize_any(Typed)
+    }
+}
+
+/// What the file says; `name` is its name for errors.
+pub(super) fn parse(text: &str, name: &str) -> Result<Words, String> {
+    let line = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
+    let file: File = toml::from_str(text).map_err(|e| {
+        let at = e.span().map_or(0, |span| span.start);
+        let why: Vec<&str> = e.message().lines().collect();
+        format!("{name}:{}: {}", line(at), why.join("; "))
+    })?;
+    let word = |key: &str, text: Text| Word {
+        place: format!("{name}:{}: {key}", line(text.span().start)),
+        text: text.into_inner().0,
+    };
+    let maybe = |key: &str, text: Option<Text>| text.map(|text| word(key, text));
+    let link = |(one, table): (Option<Text>, Option<Table>)| {
+        let table = table.unwrap_or_default();
+        LinkWords {
+            rate: maybe("link", one).or_else(|| maybe("rate", table.rate)),
+            up: maybe("up", table.up),
+            delay: maybe("delay", table.delay),
+            queue: maybe("queue", table.queue),
+            queue_up: maybe("queue-up", table.queue_up),
+            loss: maybe("loss", table.loss),
+            loss_up: maybe("loss-up", table.loss_up),
+        }
+    };
+    Ok(Words {
+        link: file.link.0.into_iter().map(link).collect(),
+        each: LinkWords {
+            rate: None,
+            up: maybe("up", file.up),
+            delay: maybe("delay", file.delay),
+            queue: maybe("queue", file.queue),
+            queue_up: maybe("queue-up", file.queue_up),
+            loss: maybe("loss", file.loss),
+            loss_up: maybe("loss-up", file.loss_up),
+        },
+        rtt: maybe("rtt", file.rtt),
+        flow: file.flow.0.into_iter().map(|f| word("flow", f)).collect(),
+        duration: maybe("duration", file.duration),
+        seed: maybe("seed", file.seed),
+        settle: maybe("settle", file.settle),
+        lateness: maybe("lateness", file.lateness),
+        jitter: maybe("jitter", file.jitter),
+        wake: maybe("wake", file.wake),
+        max_events: maybe("max-events", file.max_events),
+        folder: None,
+    })
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use super::*;
+
+fn no_trace(name: &str, _: u64) -> Result<(String, Trace), String> {
+    if name.ends_with("twelve") {
+        let trace = Trace::constant(Rate::mbps(12)).ok_or("no trace")?;
+        return Ok(("twelve".to_owned(), trace));
+    }
+    Err(format!("open trace {name}: no such file"))
+}
+
+fn understood(text: &str) -> Result<Described, String> {
+    file::parse(text, "s.toml")?.understood(&Registry::builtin(), &no_trace)
+}
+
+const TEN: &str = r#"
+link = "12mbit"
+rtt = "40ms"
+queue = "red:min=375000,max=1125000"
+flow = ["9*fixed/stagger=1s", "fixed/rtt=100ms@5s-30s"]
+duration = "60s"
+seed = 7
+"#;
+
+#[test]
+fn ten_flows_through_red_in_seven_lines() {
+    let described = understood(TEN).unwrap();
+    assert_eq!(described.link, "12mbit");
+    let scenario = described.scenario;
+    assert_eq!(scenario.flows.len(), 10);
+    assert_eq!(scenario.seed, 7);
+    assert_eq!(scenario.links[0].down.delay, Span::from_millis(20));
+    assert!(scenario.links[0].down.queue.to_string().starts_with("red:"));
+    assert_eq!(scenario.min_rtt(&scenario.flows[3]), Span::from_millis(40));
+    assert_eq!(scenario.min_rtt(&scenario.flows[9]), Span::from_millis(100));
+}
+
+#[test]
+fn the_links_have_the_delay_of_the_shortest_round_trip() {
+    let described =
+        understood("link = \"twelve\"\nflow = [\"fixed/rtt=20ms\", \"fixed\"]").unwrap();
+    let scenario = described.scenario;
+    assert_eq!(described.link, "twelve");
+    assert_eq!(scenario.links[0].up.delay, Span::from_millis(10));
+    assert_eq!(scenario.min_rtt(&scenario.flows[0]), Span::from_millis(20));
+    assert_eq!(scenario.min_rtt(&scenario.flows[1]), Span::from_millis(40));
+}
+
+#[test]
+fn a_chain() {
+    let text = r#"
+flow = "fixed/links=2"
+queue = "droptail:bytes=64k"
+loss = "1%"
+[[link]]
+rate = "20mbit"
+delay = "5ms"
+[[link]]
+rate = "8mbit"
+up = "1mbit"
+queue = "codel"
+loss = 0.25
+loss-up = "2%"
+"#;
+    let scenario = understood(text).unwrap().scenario;
+    let [first, second] = &scenario.links[..] else {
+        panic!("two links");
+    };
+    assert_eq!(first.down.delay, Span::from_millis(5));
+    // 40 ms, of which the first link takes 10.
+    assert_eq!(second.down.delay, Span::from_millis(15));
+    assert_eq!((first.down.loss, first.up.loss), (0.01, 0.0));
+    assert_eq!((second.down.loss, second.up.loss), (0.25, 0.02));
+    assert_eq!(second.down.queue.to_string(), "codel");
+    assert_eq!(first.up.queue.to_string(), "droptail:bytes=64k");
+    assert!(matches!(second.up.rate, RateSpec::Fixed(r) if r == Rate::mbps(1)));
+    assert!(matches!(first.up.rate, RateSpec::Unlimited));
+}
+
+#[test]
+fn options_overrule_the_file() {
+    let file = file::parse(TEN, "s.toml").unwrap();
+    let options = Words {
+        link: vec![LinkWords {
+            rate: Some(Word::option("link", "twelve")),
+            ..LinkWords::default()
+        }],
+        seed: Some(Word::option("seed", "9")),
+        ..Words::default()
+    };
+    let words = file.overruled_by(options);
+    let described = words.understood(&Registry::builtin(), &no_trace).unwrap();
+    assert_eq!(described.link, "twelve");
+    assert_eq!(described.scenario.seed, 9);
+    assert_eq!(described.scenario.flows.len(), 10);
+    let limit = described.scenario.links[0].down.queue.to_string();
+    assert!(limit.starts_with("red:"), "{limit}");
+}
+
+#[test]
+fn mistakes_have_a_place_and_what_would_be_right() {
+    for (text, line, parts) in [
+        (
+            "link = \"12mbit\"\nrate = 3\n",
+            2,
+            ["unknown field `rate`", "queue-up"],
+        ),
+        (
+            "link = \"12mbits\"\nflow = \"fixed\"",
+            1,
+            ["'12mbits'", "such as 12mbit"],
+        ),
+        (
+            "flow = \"fixed\"\nlink = \"nowhere\"",
+            2,
+            ["link", "no such file"],
+        ),
+        (
+            "link = \"1mbit\"\nflow = [\n\"fixed\",\n\"fixd\"]",
+            4,
+            ["flow", "did you mean fixed?"],
+        ),
+        (
+            "link = \"1mbit\"\nflow = \"fixed\"\nrtt = 40",
+            3,
+            ["rtt", "such as 20ms"],
+        ),
+        (
+            "link = \"1mbit\"\nflow = \"fixed\"\nqueue = \"fifo\"",
+            3,
+            ["queue", "droptail"],
+        ),
+        (
+            "link = \"1mbit\"\nflow = \"fixed\"\nloss = 2",
+            3,
+            ["loss", "0% to 100%"],
+        ),
+        (
+            "link = \"1mbit\"\nflow = \"fixed/links=2\"",
+            2,
+            ["flow", "of 1"],
+        ),
+        (
+            "link = \"1mbit\"\nflow = \"fixed\"\nduration = \"0s\"",
+            3,
+            ["duration", "longer"],
+        ),
+        (
+            "link = \"1mbit\"\nflow = \"fixed\"\nseed = -1",
+            3,
+            ["seed", "invalid digit"],
+        ),
+        (
+            "link = \"1mbit\"\nflow = true",
+            2,
+            ["expected", "a list of strings"],
+        ),
+        (
+            "link = 12\nflow = \"fixed\"",
+            1,
+            ["expected", "[[link]] tables"],
+        ),
+        (
+            "link = \"1mbit\"\nflow = \"fixed\nrtt = 3",
+            2,
+            ["s.toml", "string"],
+        ),
+        (
+            "flow = \"fixed\"\n[[link]]\nrate = \"1mbit\"\nspeed = 3",
+            4,
+            ["unknown field `speed`", "delay"],
+        ),
+        (
+            "flow = \"fixed\"\nrtt = \"10ms\"\n[[link]]\nrate = \"1mbit\"\ndelay = \"6ms\"",
+            2,
+            ["rtt", "12ms already"],
+        ),
+        (
+            "link = \"1mbit\"\nlink = \"2mbit\"",
+            2,
+            ["duplicate key", ""],
+        ),
+    ] {
+        let error = understood(text)
+            .err()
+            .unwrap_or_else(|| panic!("{text} was taken"));
+        let place = format!("s.toml:{line}: ");
+        assert!(error.starts_with(&place), "{text}: {error}");
+        for part in parts {
+            assert!(error.contains(part), "{text}: {error}");
+        }
+        assert!(!error.contains('\n'), "{error}");
+    }
+}

@@ -1,0 +1,483 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A path that changes while it works: steps of rate, delay and loss, typed, from a table or drawn from a seed.
+use alcc_units::{Rate, Rng, Span, Time};
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+/// What changes in a direction after its start. The default is nothing.
+///
+/// A new rate holds from its moment on, also for the packet that is just being carried. A new delay holds for packets that begin
+/// to travel from then on; who began earlier arrives no later than they do, unless `reorder` is set. A rate on a link that had none,
+/// or that followed a trace, makes it a link of that rate for good.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Changes {
+    /// The steps. Their order does not matter, but for those of one moment, of which the last holds.
+    pub steps: Vec<Step>,
+    /// After so long the direction is as at its start, and the steps come again; later steps never come. `None`: no repetition.
+    pub repeat: Option<Span>,
+    /// A delay that shrinks lets packets overtake those before them.
+    pub reorder: bool,
+}
+
+/// One change. What is `None` stays as it is.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Step {
+    /// When, since the start of the direction.
+    pub at: Time,
+    /// The bottleneck's rate; [`Rate::ZERO`] carries nothing.
+    pub rate: Option<Rate>,
+    /// One-way propagation delay.
+    pub delay: Option<Span>,
+    /// Probability of random loss, 0 to 1.
+    pub loss: Option<f64>,
+}
+
+/// Why changes could not be read.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChangesError {
+    /// A step as typed.
+    #[error("step '{step}': '{found}': want {want}")]
+    Step {
+        /// The step.
+        step: String,
+        /// What is wrong in it.
+        found: String,
+        /// What would do.
+        want: &'static str,
+    },
+    /// A table.
+    #[error("line {line}: '{found}': want {want}")]
+    Line {
+        /// Its number from 1.
+        line: usize,
+        /// What was found.
+        found: String,
+        /// What would do.
+        want: &'static str,
+    },
+    /// More than a machine should have to keep.
+    #[error("{0} steps: there may be 1000000")]
+    TooMany(u64),
+}
+
+const MOST: u64 = 1_000_000;
+const STEP: &str =
+    "AT:rate=R,delay=T,loss=P with at least one of them, such as 5s:rate=20mbit,delay=50ms,loss=1%";
+const RANDOM: &str = "every=T and rate=R..R, delay=T..T or loss=P..P, such as every=5s,rate=10mbit..100mbit,loss=0..1%";
+const PROBABILITY: &str = "a probability: 0% to 100%, or 0 to 1";
+
+/// Reads `1%` or `0.01`.
+fn probability(text: &str) -> Option<f64> {
+    let (number, scale) = match text.strip_suffix('%') {
+        Some(percent) => (percent, 0.01),
+        None => (text, 1.0),
+    };
+    let p = number.parse::<f64>().ok()? * scale;
+    (0.0..=1.0).contains(&p).then_some(p)
+}
+
+/// `name=value` parts in order.
+fn parts(text: &str) -> impl Iterator<Item = Option<(&str, &str)>> {
+    text.split(',').map(|part| part.split_once('='))
+}
+
+impl FromStr for Step {
+    type Err = ChangesError;
+
+    /// Reads `5s:rate=20mbit,delay=50ms,loss=1%`.
+    fn from_str(text: &str) -> Result<Self, ChangesError> {
+        let wrong = |found: &str, want| ChangesError::Step {
+            step: text.to_owned(),
+            found: found.to_owned(),
+            want,
+        };
+        let (at, rest) = text.split_once(':').ok_or_else(|| wrong(text, STEP))?;
+        let at: Span = at
+            .parse()
+            .map_err(|_| wrong(at, "a length of time such as 5s or 200ms"))?;
+        let mut step = Self {
+            at: Time::ZERO + at,
+            ..Self::default()
+        };
+        for part in parts(rest) {
+            let (name, value) = part.ok_or_else(|| wrong(rest, STEP))?;
+            match name {
+                "rate" => {
+                    let rate = value.parse();
+                    step.rate = Some(rate.map_err(|_| wrong(value, "a rate such as 12mbit"))?);
+                }
+                "delay" => {
+                    let delay = value.parse();
+                    step.delay =
+                        Some(delay.map_err(|_| wrong(value, "a length of time such as 20ms"))?);
+                }
+                "loss" => {
+                    let loss = probability(value);
+                    step.loss = Some(loss.ok_or_else(|| wrong(value, PROBABILITY))?);
+                }
+                _ => return Err(wrong(name, "rate, delay or loss")),
+            }
+        }
+        Ok(step)
+    }
+}
+
+impl Changes {
+    /// Steps and nothing else.
+    pub fn of(steps: Vec<Step>) -> Self {
+        Self {
+            steps,
+            ..Self::default()
+        }
+    }
+
+    /// True if nothing ever changes.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// Reads a table. Its first line names the columns, `seconds` first: `seconds,mbps,delay_ms,loss`; what a cell leaves empty
+    /// stays. Lines that begin with `#` are comments. `alcc trace convert --to rates` writes such a table.
+    ///
+    /// # Errors
+    /// Line and reason.
+    pub fn from_csv(text: &str) -> Result<Self, ChangesError> {
+        let mut lines = (1..).zip(text.lines().map(str::trim));
+        let mut lines = lines
+            .by_ref()
+            .filter(|(_, text)| !text.is_empty() && !text.starts_with('#'));
+        let wrong = |line, found: &str, want| ChangesError::Line {
+            line,
+            found: found.chars().take(40).collect(),
+            want,
+        };
+        let head = "a first line of column names: seconds, then mbps, delay_ms or loss";
+        let (line, names) = lines.next().ok_or_else(|| wrong(1, "", head))?;
+        let names: Vec<&str> = names.split(',').map(str::trim).collect();
+        let known = |name: &&str| ["mbps", "delay_ms", "loss"].contains(name);
+        if names.len() < 2 || names[0] != "seconds" || !names[1..].iter().all(known) {
+            return Err(wrong(line, &names.join(","), head));
+        }
+        let mut steps = Vec::new();
+        for (line, text) in lines {
+            let cells: Vec<&str> = text.split(',').map(str::trim).collect();
+            if cells.len() != names.len() {
+                return Err(wrong(line, text, "as many cells as the first line names"));
+            }
+            if steps.len() as u64 == MOST {
+                return Err(ChangesError::TooMany(MOST + 1));
+            }
+            let mut step = Step::default();
+            for (name, cell) in names.iter().zip(&cells) {
+                if cell.is_empty() && *name != "seconds" {
+                    continue;
+                }
+                let number = cell.parse::<f64>().ok();
+                let number = number.filter(|n| (0.0..1e12).contains(n));
+                let number = number.ok_or_else(|| wrong(line, cell, "a number from 0 on"))?;
+                match *name {
+                    "seconds" => step.at = Time::ZERO + Span::from_secs_f64(number),
+                    "mbps" => step.rate = Some(Rate::bps_f64(number * 1e6)),
+                    "delay_ms" => step.delay = Some(Span::from_millis_f64(number)),
+                    _ if number > 1.0 => return Err(wrong(line, cell, PROBABILITY)),
+                    _ => step.loss = Some(number),
+                }
+            }
+            steps.push(step);
+        }
+        Ok(Self::of(steps))
+    }
+
+    /// Draws steps from time 0 until `length`: `every=5s,rate=10mbit..100mbit,delay=5ms..50ms,loss=0..1%`, each quantity even between
+    /// its bounds.
+    ///
+    /// # Errors
+    /// What is wrong with the text; more than a million steps.
+    pub fn random(text: &str, length: Span, seed: u64) -> Result<Self, ChangesError> {
+        let wrong = |found: &str, want| ChangesError::Step {
+            step: text.to_owned(),
+            found: found.to_owned(),
+            want,
+        };
+        let mut every = Span::ZERO;
+        let (mut rate, mut delay, mut loss) = (None, None, None);
+        for part in parts(text) {
+            let (name, value) = part.ok_or_else(|| wrong(text, RANDOM))?;
+            let bad = || wrong(value, RANDOM);
+            match name {
+                "every" => every = value.parse().map_err(|_| bad())?,
+                "rate" => {
+                    let bounds = range(value, |t| t.parse::<Rate>().ok().map(Rate::as_bps));
+                    rate = Some(bounds.ok_or_else(bad)?);
+                }
+                "delay" => {
+                    let bounds = range(value, |t| t.parse::<Span>().ok().map(Span::as_nanos));
+                    delay = Some(bounds.ok_or_else(bad)?);
+                }
+                "loss" => loss = Some(range(value, probability).ok_or_else(bad)?),
+                _ => return Err(wrong(name, RANDOM)),
+            }
+        }
+        if every.is_zero() || (rate.is_none() && delay.is_none() && loss.is_none()) {
+            return Err(wrong(text, RANDOM));
+        }
+        let count = length.as_nanos().div_ceil(every.as_nanos());
+        if count > MOST {
+            return Err(ChangesError::TooMany(count));
+        }
+        let mut rng = Rng::new(seed);
+        let mut whole = |bounds: &Option<RangeInclusive<u64>>| {
+            let bounds = bounds.as_ref()?;
+            Some(bounds.start() + rng.below((bounds.end() - bounds.start()).saturating_add(1)))
+        };
+        // Loss has draws of its own: with or without it rates and delays are the same.
+        let mut losses = Rng::new(!seed);
+        let steps = (0..count).map(|n| Step {
+            at: Time::ZERO + every * n,
+            rate: whole(&rate).map(Rate::bps),
+            delay: whole(&delay).map(Span::from_nanos),
+            loss: loss
+                .as_ref()
+                .map(|p| p.start() + (p.end() - p.start()) * losses.unit()),
+        });
+        Ok(Self::of(steps.collect()))
+    }
+}
+
+/// Reads `LOW..HIGH`.
+fn range<T: PartialOrd>(text: &str, read: impl Fn(&str) -> Option<T>) -> Option<RangeInclusive<T>> {
+    let (low, high) = text.split_once("..")?;
+    let (low, high) = (read(low)?, read(high)?);
+    (low <= high).then_some(low..=high)
+}
+
+/// One quantity over time: what it is, and when it is next set to what.
+#[derive(Clone, Debug)]
+pub(crate) struct Course<T> {
+    /// In order of time; the first one is what the start has.
+    points: Vec<(Time, T)>,
+    period: Option<Span>,
+    /// Of `points`: the one that holds, and when its round began.
+    index: usize,
+    round: Time,
+}
+
+impl<T: Copy> Course<T> {
+    /// `None` if the quantity never changes.
+    pub(crate) fn new(
+        first: T,
+        changes: &Changes,
+        of: impl Fn(&Step) -> Option<T>,
+    ) -> Option<Self> {
+        let period = changes.repeat.filter(|p| !p.is_zero());
+        let end = period.map_or(Time::MAX, |p| Time::ZERO + p);
+        let mut points = vec![(Time::ZERO, first)];
+        let steps = changes.steps.iter();
+        points.extend(steps.filter_map(|s| of(s).map(|v| (s.at, v)).filter(|p| p.0 < end)));
+        points.sort_by_key(|p| p.0);
+        (points.len() > 1).then_some(Self {
+            points,
+            period,
+            index: 0,
+            round: Time::ZERO,
+        })
+    }
+
+    /// What holds now.
+    pub(crate) fn value(&self) -> T {
+        self.points[self.index].1
+    }
+
+    /// When that ends; [`Time::MAX`]: never.
+    pub(crate) fn next(&self) -> Time {
+        match (self.points.get(self.index + 1), self.period) {
+            (Some((at, _)), _) => self.round + at.since(Time::ZERO),
+            (None, Some(period)) => self.round + period,
+            (None, None) => Time::MAX,
+        }
+    }
+
+    /// What holds at `now`, which never goes back.
+    pub(crate) fn at(&mut self, now: Time) -> T {
+        if now >= self.next() {
+            self.seek(now);
+        }
+        self.value()
+    }
+
+    fn seek(&mut self, now: Time) {
+        if let Some(period) = self.period {
+            let rounds = now.since(self.round).as_nanos() / period.as_nanos();
+            if rounds > 0 {
+                self.round += period * rounds;
+                self.index = 0;
+            }
+        }
+        let within = now.since(self.round);
+        let before = |p: &(Time, T)| p.0.since(Time::ZERO) <= within;
+        self.index += self.points[self.index + 1..].partition_point(before);
+    }
+
+    /// The pieces of constant value that cover `from..to`, as (begin, end, value).
+    pub(crate) fn pieces(&self, from: Time, to: Time) -> impl Iterator<Item = (Time, Time, T)> {
+        let mut course = Self {
+            index: 0,
+            round: Time::ZERO,
+            ..self.clone()
+        };
+        let mut begin = from;
+        std::iter::from_fn(move || {
+            if begin >= to {
+                return None;
+            }
+            let value = course.at(begin);
+            let end = course.next().min(to);
+            let piece = (begin, end, value);
+            begin = end;
+            Some(piece)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: fn(u64) -> Time = |s| Time::from_millis(s * 1000);
+
+    #[test]
+    fn steps_as_people_type_them() {
+        let step: Step = "1.5s:rate=20mbit,delay=50ms,loss=1%".parse().unwrap();
+        assert_eq!(step.at, Time::from_millis(1500));
+        assert_eq!(step.rate, Some(Rate::mbps(20)));
+        assert_eq!(step.delay, Some(Span::from_millis(50)));
+        assert_eq!(step.loss, Some(0.01));
+        let step: Step = "0s:loss=0.5".parse().unwrap();
+        assert_eq!((step.rate, step.delay, step.loss), (None, None, Some(0.5)));
+        for (text, found) in [
+            ("5s", "'5s'"),
+            ("5:rate=1mbit", "'5'"),
+            ("5s:", "''"),
+            ("5s:rate=fast", "'fast'"),
+            ("5s:loss=2", "'2'"),
+            ("5s:width=3", "'width'"),
+        ] {
+            let error = text.parse::<Step>().unwrap_err().to_string();
+            assert!(
+                error.starts_with(&format!("step '{text}': {found}: want ")),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_table_leaves_what_it_leaves_empty() {
+        let table = "# measured\nseconds,mbps,delay_ms,loss\n0,12,20,\n2.5,,,0.02\n\n5,0.5,30,0\n";
+        let changes = Changes::from_csv(table).unwrap();
+        let text: Vec<Step> = [
+            "0s:rate=12mbit,delay=20ms",
+            "2500ms:loss=2%",
+            "5s:rate=500kbit,delay=30ms,loss=0",
+        ]
+        .map(|t| t.parse().unwrap())
+        .to_vec();
+        assert_eq!(changes, Changes::of(text));
+        for (table, line, found) in [
+            ("", 1, "''"),
+            ("0,12\n", 1, "'0,12'"),
+            ("seconds,mbit\n", 1, "'seconds,mbit'"),
+            ("seconds,mbps\n1\n", 2, "'1'"),
+            ("seconds,mbps\n1,2\n2,-1\n", 3, "'-1'"),
+            ("seconds,loss\n1,2\n", 2, "'2'"),
+        ] {
+            let error = Changes::from_csv(table).unwrap_err().to_string();
+            assert!(
+                error.starts_with(&format!("line {line}: {found}: want ")),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn drawn_steps_lie_between_their_bounds_and_repeat_with_the_seed() {
+        let text = "every=5s,rate=10mbit..100mbit,delay=5ms..50ms,loss=0..1%";
+        let draw = |seed| Changes::random(text, Span::from_secs(5000), seed).unwrap();
+        let changes = draw(3);
+        assert_eq!(changes, draw(3));
+        assert_ne!(changes, draw(4));
+        assert_eq!(changes.steps.len(), 1000);
+        let mean = |f: &dyn Fn(&Step) -> f64| changes.steps.iter().map(f).sum::<f64>() / 1000.0;
+        // even: the mean is the middle, its standard error range / sqrt(12 * 1000)
+        assert!((mean(&|s| s.rate.unwrap().as_mbps_f64()) - 55.0).abs() < 4.0 * 0.82);
+        assert!((mean(&|s| s.delay.unwrap().as_millis_f64()) - 27.5).abs() < 4.0 * 0.41);
+        assert!((mean(&|s| s.loss.unwrap()) - 0.005).abs() < 4.0 * 0.000_091);
+        for step in &changes.steps {
+            assert!((Rate::mbps(10)..=Rate::mbps(100)).contains(&step.rate.unwrap()));
+            assert!(step.delay.unwrap() <= Span::from_millis(50));
+        }
+        for bad in [
+            "",
+            "every=5s",
+            "rate=1mbit..2mbit",
+            "every=5s,rate=2mbit..1mbit",
+            "every=5s,x=1..2",
+        ] {
+            assert!(
+                Changes::random(bad, Span::from_secs(1), 1).is_err(),
+                "{bad}"
+            );
+        }
+        let many = Changes::random("every=1ns,loss=0..1", Span::from_secs(1), 1);
+        assert_eq!(
+            many.unwrap_err().to_string(),
+            "1000000000 steps: there may be 1000000"
+        );
+    }
+
+    #[test]
+    fn a_course_repeats_and_leaps() {
+        let steps = ["4s:loss=0.4", "2s:loss=0.1", "2s:loss=0.2", "12s:loss=1"];
+        let mut changes = Changes::of(steps.iter().map(|t| t.parse().unwrap()).collect());
+        changes.repeat = Some(Span::from_secs(10));
+        let course = || Course::new(0.0, &changes, |s| s.loss).unwrap();
+        let mut walking = course();
+        for (at, value, next) in [
+            (0, 0.0, 2),
+            (1, 0.0, 2),
+            (2, 0.2, 4),
+            (3, 0.2, 4),
+            (4, 0.4, 10),
+            (9, 0.4, 10),
+            (10, 0.0, 12),
+            (12, 0.2, 14),
+            (29, 0.4, 30),
+            (1_000_000_000, 0.0, 1_000_000_002),
+        ] {
+            assert_eq!(
+                (walking.at(S(at)), walking.next()),
+                (value, S(next)),
+                "{at}"
+            );
+            assert_eq!(course().at(S(at)), value, "{at} in one leap");
+        }
+        let pieces: Vec<_> = course().pieces(S(3), S(13)).collect();
+        assert_eq!(
+            pieces,
+            [
+                (S(3), S(4), 0.2),
+                (S(4), S(10), 0.4),
+                (S(10), S(12), 0.0),
+                (S(12), S(13), 0.2)
+            ]
+        );
+        changes.repeat = None;
+        let mut once = course_of(&changes);
+        assert_eq!((once.at(S(13)), once.next()), (1.0, Time::MAX));
+        assert!(Course::new(Span::ZERO, &changes, |s| s.delay).is_none());
+    }
+
+    fn course_of(changes: &Changes) -> Course<f64> {
+        Course::new(0.0, changes, |s| s.loss).unwrap()
+    }
+}
