@@ -11,7 +11,7 @@ use alcc_cc::{
     Source, Spec, Stamp,
 };
 use alcc_flow::{OverTcp, TcpProgress};
-use alcc_link::{Direction, DirectionSpec, Order, QueueSpec, RateSpec};
+use alcc_link::{Direction, DirectionSpec, Order, Outcome, QueueSpec, RateSpec};
 use alcc_trace::Trace;
 use alcc_units::{Bytes, Rate, Rng, Span, Time};
 use std::error::Error;
@@ -141,6 +141,35 @@ fn link(spec: &DirectionSpec, packets: u64) {
     }
 }
 
+/// A full link: another packet comes for each that leaves, so that a hundred are always there.
+fn full_link(spec: &DirectionSpec, packets: u64) {
+    let mut direction = Direction::new(spec, Order::Down, 1);
+    let packet = |id| alcc_link::Packet {
+        id,
+        flow: (id % 4) as u32,
+        len: Bytes::new(1500),
+    };
+    let (mut out, mut ends) = (Vec::new(), Vec::new());
+    let mut pushed = 100;
+    for id in 0..pushed {
+        direction.push(Time::ZERO, packet(id), &mut out);
+    }
+    while pushed < packets {
+        let Some(next) = direction.next_event() else {
+            return;
+        };
+        direction.advance(next, &mut out);
+        ends.extend(out.drain(..).filter_map(|outcome| match outcome {
+            Outcome::Delivered { at, .. } | Outcome::Dropped { at, .. } => Some(at),
+            _ => None,
+        }));
+        for at in ends.drain(..) {
+            direction.push(at, packet(pushed), &mut out);
+            pushed += 1;
+        }
+    }
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let packets: u64 = match std::env::var("ALCC_BENCH_PACKETS") {
         Ok(text) => text.parse()?,
@@ -186,13 +215,22 @@ fn main() -> Result<(), Box<dyn Error>> {
         ("fixed rate", spec(&fixed, QueueSpec::default())),
         ("trace", spec(&RateSpec::Trace(trace), QueueSpec::default())),
         ("fixed rate, codel", spec(&fixed, "codel".parse()?)),
+        ("fixed rate, red", spec(&fixed, "red".parse()?)),
+        ("fixed rate, pie", spec(&fixed, "pie".parse()?)),
+        ("fixed rate, fq_codel", spec(&fixed, "fq_codel".parse()?)),
+        ("fixed rate, users", spec(&fixed, "users".parse()?)),
     ];
-    let links: Vec<Case<'_>> = links
-        .iter()
-        .map(|(name, spec)| -> Case<'_> {
-            ((*name).to_owned(), Box::new(move || link(spec, packets)))
-        })
-        .collect();
-    table("link, one direction", packets, &links);
+    for (title, run) in [
+        ("link, one direction", link as fn(&DirectionSpec, u64)),
+        ("link, one direction, a hundred packets in it", full_link),
+    ] {
+        let cases: Vec<Case<'_>> = links
+            .iter()
+            .map(|(name, spec)| -> Case<'_> {
+                ((*name).to_owned(), Box::new(move || run(spec, packets)))
+            })
+            .collect();
+        table(title, packets, &cases);
+    }
     Ok(())
 }

@@ -9,6 +9,8 @@ use alcc_units::{Bytes, Rate, Rng, Span, Time};
 pub(crate) struct Bottleneck {
     queue: Box<dyn Queue>,
     server: Server,
+    /// When [`serve`](Self::serve) has something to do: asked for far more often than it changes.
+    due: Time,
     rng: Rng,
     // kept for its memory only
     drops: Vec<Packet>,
@@ -101,6 +103,7 @@ impl Bottleneck {
         Self {
             queue,
             server,
+            due: Time::MAX,
             rng,
             drops: Vec::new(),
         }
@@ -151,11 +154,16 @@ impl Bottleneck {
         if carried.is_none() {
             self.begin(Instant::at(now), out);
         }
+        self.update_due();
     }
 
     /// When `serve` has something to do; [`Time::MAX`] means never.
-    pub(crate) fn next(&self) -> Time {
-        match &self.server {
+    pub(crate) const fn next(&self) -> Time {
+        self.due
+    }
+
+    fn update_due(&mut self) {
+        self.due = match &self.server {
             Server::Fixed {
                 carrying: Some((_, done)),
                 ..
@@ -165,7 +173,7 @@ impl Bottleneck {
                 carrying,
             } if carrying.is_some() || !self.queue.is_empty() => opportunities.peek(),
             _ => Time::MAX,
-        }
+        };
     }
 
     /// A packet arrives. What is due up to `now` has been served.
@@ -197,7 +205,11 @@ impl Bottleneck {
                     depart(now, queued, out);
                 }
             }
-            Server::Fixed { carrying: None, .. } => self.begin(Instant::at(now), out),
+            Server::Fixed { carrying: None, .. } => {
+                self.begin(Instant::at(now), out);
+                self.update_due();
+            }
+            Server::Trace { .. } if self.due == Time::MAX => self.update_due(),
             Server::Fixed { .. } | Server::Trace { .. } => {}
         }
     }
@@ -239,6 +251,7 @@ impl Bottleneck {
                 }
             }
         }
+        self.update_due();
     }
 
     /// A link of fixed rate is free at `start`: begins with the next packet if there is one.

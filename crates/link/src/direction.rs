@@ -118,15 +118,18 @@ impl Direction {
     /// Everything that is due up to `now`, in the order of its times.
     pub fn advance(&mut self, now: Time, out: &mut Vec<Outcome>) {
         self.clock = self.clock.max(now);
-        while let Some(at) = self.next_event()
-            && at <= self.clock
-        {
+        loop {
+            let (serve, step) = (self.bottleneck.next(), self.next_step());
+            let at = self.next_arrival().min(serve).min(step);
+            if at > self.clock || at == Time::MAX {
+                return;
+            }
             // The bottleneck goes first: a packet that arrives at the moment of an opportunity has missed it.
             let from = out.len();
-            if self.bottleneck.next() == at {
+            if serve == at {
                 self.bottleneck.serve(at, out);
                 self.route(from, out);
-            } else if self.next_step() == at {
+            } else if step == at {
                 self.step(at, out);
                 self.route(from, out);
             } else if let Some((_, t)) = self.travelling.pop_front() {
@@ -145,8 +148,8 @@ impl Direction {
     /// The earliest time at which [`advance`](Self::advance) would do something to a packet; `None` if no packet is inside
     /// or none will ever get on. An idle link needs no wake-up, whatever its trace does.
     pub fn next_event(&self) -> Option<Time> {
-        let travelling = self.travelling.front().map_or(Time::MAX, |(due, _)| *due);
-        let next = self.bottleneck.next().min(travelling).min(self.next_step());
+        let next = self.next_arrival().min(self.bottleneck.next());
+        let next = next.min(self.next_step());
         Some(next).filter(|at| *at < Time::MAX)
     }
 
@@ -229,6 +232,11 @@ impl Direction {
             self.step(now, out);
         }
         self.bottleneck.arrive(now, packet, out);
+    }
+
+    /// When the first of those that travel is through.
+    fn next_arrival(&self) -> Time {
+        self.travelling.front().map_or(Time::MAX, |(due, _)| *due)
     }
 
     /// When the rate changes under a packet; an idle bottleneck need not be woken.
