@@ -50,6 +50,8 @@ pub(super) struct Settings {
     pub(super) keep_floor: bool,
     /// Round trips between looks at the fraction lost; zero: never.
     pub(super) loss_rounds: u64,
+    /// The host's rules for datagrams.
+    pub(super) host: &'static str,
     /// A silence of two seconds forgets everything, a timeout nothing (genericCC's sender).
     pub(super) reset_on_silence: bool,
 }
@@ -76,6 +78,7 @@ impl Settings {
         drain_step: 0.5,
         keep_floor: false,
         loss_rounds: 1,
+        host: "datagrams",
         reset_on_silence: false,
     };
 
@@ -89,6 +92,7 @@ impl Settings {
         long_minimum: true,
         slow_start: SlowStart::GenericCc,
         loss_rounds: 2,
+        host: "copa-original",
         reset_on_silence: true,
         ..Self::PAPER
     };

@@ -99,6 +99,11 @@ impl Controller for Verus {
         Needs {
             per_packet_ack: true,
             feedback_period: self.settings.epoch,
+            host: if self.settings.own_count {
+                "verus-original"
+            } else {
+                Needs::default().host
+            },
             ..Needs::default()
         }
     }
