@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A simulated scenario as people write it: options of the command line, a TOML file, or both. What is said is kept as words
 //! with the place where it was said until all of it is known; then it is understood, and a mistake is named with its place.
+mod changes;
 mod file;
 
 use alcc_cc::Registry;
@@ -88,6 +89,14 @@ pub struct LinkWords {
     pub loss: Option<Word>,
     /// `loss-up`; none if not given.
     pub loss_up: Option<Word>,
+    /// `step`: changes at a time, in both directions; rates only where there is a bottleneck.
+    pub step: Vec<Word>,
+    /// `steps`: changes from a CSV file, or drawn with the seed.
+    pub steps: Option<Word>,
+    /// `repeat`: after so long the link is as at its start and the steps come again.
+    pub repeat: Option<Word>,
+    /// `reorder`: yes if a delay that becomes shorter reorders packets.
+    pub reorder: Option<Word>,
 }
 
 /// A scenario, understood.
@@ -255,13 +264,14 @@ impl Words {
             None => Span::ZERO,
             Some(word) => word.read()?,
         };
+        let changes = self.changes(words, seed)?;
         let (name, down) = rate(&words.rate)?;
         let down = DirectionSpec {
             rate: down,
             queue: queue(&words.queue)?,
             delay,
             loss: loss(&words.loss)?,
-            ..DirectionSpec::default()
+            changes: changes.clone(),
         };
         let up = DirectionSpec {
             rate: rate(&words.up)?.1,
@@ -271,7 +281,10 @@ impl Words {
             },
             delay,
             loss: loss(&words.loss_up)?,
-            ..DirectionSpec::default()
+            changes: match words.up {
+                Some(_) => changes,
+                None => changes::without_rates(&changes),
+            },
         };
         Ok((name, LinkSpec { down, up }))
     }
@@ -351,6 +364,14 @@ impl LinkWords {
             queue_up: other.queue_up.or(self.queue_up),
             loss: other.loss.or(self.loss),
             loss_up: other.loss_up.or(self.loss_up),
+            step: if other.step.is_empty() {
+                self.step
+            } else {
+                other.step
+            },
+            steps: other.steps.or(self.steps),
+            repeat: other.repeat.or(self.repeat),
+            reorder: other.reorder.or(self.reorder),
         }
     }
 }

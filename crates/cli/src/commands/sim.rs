@@ -21,9 +21,10 @@ const EXAMPLES: &str = "Examples:
   alcc sim --link 60mbit --flow verus/rtt=20ms --flow verus/rtt=50ms --flow verus/rtt=100ms --duration 60s
   alcc sim --link 100mbit --up 10mbit --queue droptail:packets=333 --flow 10*cubic/stagger=1s --flow reno/dir=up --flow udp:rate=5mbit,on=1s,off=1s
   alcc sim --link 20mbit --link 8mbit --flow cubic --flow cubic/links=2@10s-20s      a chain of two links
+  alcc sim --link 10mbit --steps every=5s,rate=10mbit..100mbit,delay=5ms..50ms,loss=0..1% --flow verus --flow cubic
   alcc sim examples/contention.toml --seed 2                                         a scenario file; options overrule it
 
-A SCENARIO.toml has the names of the options as keys; several links as [[link]] tables with rate, up, delay, queue, queue-up, loss, loss-up:
+A SCENARIO.toml has the names of the options as keys; several links as [[link]] tables with rate, up, delay, queue, queue-up, loss, loss-up, step, steps, repeat, reorder:
   link = \"12mbit\"
   queue = \"red:min=375000,max=1125000\"
   flow = [\"9*cubic/stagger=1s\", \"verus@5s-30s\"]
@@ -57,6 +58,18 @@ pub(crate) struct Args {
     /// The same on the way back [default: 0]
     #[arg(long, value_name = "P")]
     loss_up: Option<String>,
+    /// Change the links at a time, such as 5s:rate=20mbit,delay=50ms,loss=1%; what is not named stays; may be repeated
+    #[arg(long, value_name = "STEP")]
+    step: Vec<String>,
+    /// Steps from a CSV file with columns seconds,mbps,delay_ms,loss, or drawn with the seed: every=5s,rate=10mbit..100mbit,delay=5ms..50ms,loss=0..1%
+    #[arg(long, value_name = "FILE|DRAW")]
+    steps: Option<String>,
+    /// After so long the links are as at their start and the steps come again
+    #[arg(long, value_name = "T")]
+    repeat: Option<String>,
+    /// Let a delay that becomes shorter reorder packets
+    #[arg(long)]
+    reorder: bool,
     /// Who sends; may be repeated [default: verus/over=cubic]
     #[arg(long, value_name = "FLOW")]
     flow: Vec<String>,
@@ -111,6 +124,12 @@ impl Args {
                 queue_up: maybe("queue-up", &self.queue_up),
                 loss: maybe("loss", &self.loss),
                 loss_up: maybe("loss-up", &self.loss_up),
+                step: (self.step.iter())
+                    .map(|text| Word::option("step", text))
+                    .collect(),
+                steps: maybe("steps", &self.steps),
+                repeat: maybe("repeat", &self.repeat),
+                reorder: self.reorder.then(|| Word::option("reorder", "yes")),
             },
             rtt: maybe("rtt", &self.rtt),
             flow: (self.flow.iter())

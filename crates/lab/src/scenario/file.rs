@@ -16,6 +16,10 @@ struct File {
     queue_up: Option<Text>,
     loss: Option<Text>,
     loss_up: Option<Text>,
+    step: Texts,
+    steps: Option<Text>,
+    repeat: Option<Text>,
+    reorder: Option<Text>,
     rtt: Option<Text>,
     flow: Texts,
     duration: Option<Text>,
@@ -37,6 +41,10 @@ struct Table {
     queue_up: Option<Text>,
     loss: Option<Text>,
     loss_up: Option<Text>,
+    step: Texts,
+    steps: Option<Text>,
+    repeat: Option<Text>,
+    reorder: Option<Text>,
 }
 
 type Text = Spanned<Value>;
@@ -162,6 +170,7 @@ pub(super) fn parse(text: &str, name: &str) -> Result<Words, String> {
         text: text.into_inner().0,
     };
     let maybe = |key: &str, text: Option<Text>| text.map(|text| word(key, text));
+    let several = |key: &str, texts: Texts| texts.0.into_iter().map(|t| word(key, t)).collect();
     let link = |(one, table): (Option<Text>, Option<Table>)| {
         let table = table.unwrap_or_default();
         LinkWords {
@@ -172,6 +181,10 @@ pub(super) fn parse(text: &str, name: &str) -> Result<Words, String> {
             queue_up: maybe("queue-up", table.queue_up),
             loss: maybe("loss", table.loss),
             loss_up: maybe("loss-up", table.loss_up),
+            step: several("step", table.step),
+            steps: maybe("steps", table.steps),
+            repeat: maybe("repeat", table.repeat),
+            reorder: maybe("reorder", table.reorder),
         }
     };
     Ok(Words {
@@ -184,9 +197,13 @@ pub(super) fn parse(text: &str, name: &str) -> Result<Words, String> {
             queue_up: maybe("queue-up", file.queue_up),
             loss: maybe("loss", file.loss),
             loss_up: maybe("loss-up", file.loss_up),
+            step: several("step", file.step),
+            steps: maybe("steps", file.steps),
+            repeat: maybe("repeat", file.repeat),
+            reorder: maybe("reorder", file.reorder),
         },
         rtt: maybe("rtt", file.rtt),
-        flow: file.flow.0.into_iter().map(|f| word("flow", f)).collect(),
+        flow: several("flow", file.flow),
         duration: maybe("duration", file.duration),
         seed: maybe("seed", file.seed),
         settle: maybe("settle", file.settle),

@@ -192,3 +192,52 @@ fn mistakes_have_a_place_and_what_would_be_right() {
         assert!(!error.contains('\n'), "{error}");
     }
 }
+
+#[test]
+fn links_that_change() {
+    // 12 Mbit/s for 5 s, then 4: of 20 offered half of 16 pass. The way back has no bottleneck and gets none.
+    let text = r#"
+link = "12mbit"
+step = ["5s:rate=4mbit", "9s:loss=0"]
+flow = "udp:rate=20mbit"
+duration = "10s"
+"#;
+    let scenario = understood(text).unwrap().scenario;
+    assert_eq!(scenario.links[0].down.changes.steps.len(), 2);
+    assert_eq!(scenario.links[0].up.changes.steps[0].rate, None);
+    let report = alcc_sim::run(&scenario).unwrap();
+    let mbps = report.flows[0].throughput.as_mbps_f64();
+    assert!((mbps - 8.0).abs() < 0.05, "{mbps}");
+    let utilization = report.flows[0].utilization.unwrap();
+    assert!(utilization > 0.99 && utilization <= 1.0, "{utilization}");
+
+    let drawn = "link = \"10mbit\"\nflow = \"fixed\"\nsteps = \"every=5s,rate=1mbit..2mbit\"\nrepeat = \"1min\"\nreorder = \"yes\"";
+    let changes = understood(drawn).unwrap().scenario.links[0]
+        .down
+        .changes
+        .clone();
+    assert_eq!(
+        (changes.steps.len(), changes.repeat),
+        (720, Some(Span::from_secs(60)))
+    );
+    assert!(changes.reorder);
+
+    for (line, place, why) in [
+        (
+            "step = \"5s\"",
+            "s.toml:3: step",
+            "step '5s': '5s': want AT:rate=R",
+        ),
+        (
+            "steps = \"no.csv\"",
+            "s.toml:3: steps",
+            "read steps from no.csv",
+        ),
+        ("repeat = \"0s\"", "s.toml:3: repeat", "more than no time"),
+        ("reorder = \"maybe\"", "s.toml:3: reorder", "want yes or no"),
+    ] {
+        let text = format!("link = \"12mbit\"\nflow = \"fixed\"\n{line}");
+        let error = understood(&text).err().unwrap();
+        assert!(error.starts_with(place) && error.contains(why), "{error}");
+    }
+}

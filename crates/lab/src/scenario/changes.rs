@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How a link changes on the way, as people write it.
+use super::{LinkWords, Word, Words};
+use alcc_link::Changes;
+use alcc_units::Span;
+
+/// What is drawn holds for an hour and then comes again.
+const DRAWN: Span = Span::from_secs(3600);
+
+impl Words {
+    pub(super) fn changes(&self, words: &LinkWords, seed: u64) -> Result<Changes, String> {
+        let mut changes = Changes::default();
+        if let Some(word) = &words.steps {
+            changes = self.table(word, seed)?;
+        }
+        for word in &words.step {
+            changes.steps.push(word.read()?);
+        }
+        if let Some(word) = &words.repeat {
+            let repeat: Span = word.read()?;
+            if repeat.is_zero() {
+                return Err(word.wrong("'0s': want more than no time"));
+            }
+            changes.repeat = Some(repeat);
+        }
+        if let Some(word) = &words.reorder {
+            changes.reorder = match word.text.as_str() {
+                "yes" => true,
+                "no" => false,
+                found => return Err(word.wrong(format!("'{found}': want yes or no"))),
+            };
+        }
+        Ok(changes)
+    }
+
+    /// Steps from a file, or drawn.
+    fn table(&self, word: &Word, seed: u64) -> Result<Changes, String> {
+        if word.text.contains('=') {
+            let drawn = Changes::random(&word.text, DRAWN, seed).map_err(|e| word.wrong(e))?;
+            return Ok(Changes {
+                repeat: Some(DRAWN),
+                ..drawn
+            });
+        }
+        let beside = self.folder.as_ref().map(|folder| folder.join(&word.text));
+        let file = beside.filter(|file| file.is_file());
+        let file = file.unwrap_or_else(|| word.text.clone().into());
+        let text = std::fs::read_to_string(&file)
+            .map_err(|e| word.wrong(format!("read steps from {}: {e}", file.display())))?;
+        Changes::from_csv(&text).map_err(|e| word.wrong(format!("{}: {e}", file.display())))
+    }
+}
+
+/// The same without its rates, for a direction that has no bottleneck.
+pub(super) fn without_rates(changes: &Changes) -> Changes {
+    let mut changes = changes.clone();
+    for step in &mut changes.steps {
+        step.rate = None;
+    }
+    changes
+}
