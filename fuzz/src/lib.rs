@@ -5,7 +5,8 @@
 //! in `corpus/TARGET/`. To add a target: a function, its line in [`TARGETS`], and a folder with a few inputs.
 #![forbid(unsafe_code)]
 
-use alcc_cc::{Cx, Discard, Path, Registry, Spec, conformance};
+use alcc_cc::{Cx, Discard, Header, Kind, Path, Registry, Spec, conformance};
+use alcc_flow::{Ack, Range, Receiver, Rules, Sender, Transmit};
 use alcc_link::{
     Changes, Direction, DirectionSpec, Order, Outcome, Packet, QueueSpec, RateSpec, Step,
     log as packet_log,
@@ -30,6 +31,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("log", log),
     ("story", story),
     ("settings", settings),
+    ("sender", sender),
+    ("receiver", receiver),
 ];
 
 /// The target of that name.
@@ -363,5 +366,132 @@ fn settings(bytes: &[u8]) {
         }
         Ok(None) => {}
         Err(e) => one_line(e),
+    }
+}
+
+/// Takes values off the front of an input; zero when it is over.
+struct Input<'a>(&'a [u8]);
+
+impl Input<'_> {
+    fn byte(&mut self) -> u64 {
+        let Some((first, rest)) = self.0.split_first() else {
+            return 0;
+        };
+        self.0 = rest;
+        u64::from(*first)
+    }
+
+    /// Mostly small, sometimes enormous.
+    fn number(&mut self, unit: u64) -> u64 {
+        match self.byte() {
+            255 => u64::MAX - self.byte(),
+            high if high >= 250 => (high << 56) | self.byte(),
+            high => (high * 256 + self.byte()) * unit / 64,
+        }
+    }
+
+    fn rules(&mut self) -> &'static Rules {
+        &Rules::ALL[self.byte() as usize % Rules::ALL.len()]
+    }
+}
+
+/// A sender and a peer that says whatever it likes: what cannot be is an error that changes nothing, memory stays in proportion to
+/// what was sent, and nothing loops.
+fn sender(bytes: &[u8]) {
+    const ALGORITHMS: &[&str] = &["reno", "cubic", "bbr", "verus", "copa", "fixed:window=50"];
+    let mut input = Input(bytes);
+    let rules = input.rules();
+    let spec: Spec = ALGORITHMS[input.byte() as usize % ALGORITHMS.len()]
+        .parse()
+        .expect("an algorithm");
+    let cc = Registry::builtin().build(&spec).expect("an algorithm");
+    let (mut now, mut log) = (Time::from_millis(1), Discard);
+    let mut flow = Sender::new(cc, rules, now, None, 1);
+    flow.start(now, &mut log);
+    let (mut sent, mut steps) = (0, 0);
+    while !input.0.is_empty() && steps < 1500 {
+        steps += 1;
+        match input.byte() % 5 {
+            0 => {
+                flow.write(Bytes::new(input.number(1448)));
+            }
+            1 => now += Span::from_micros(input.number(1 << 14).min(1 << 31)),
+            _ => {
+                let mut ack = Ack::default();
+                ack.complete = input.number(1448);
+                ack.window = Bytes::new(input.number(1448));
+                ack.echo = Time::from_nanos(input.number(1 << 20));
+                for _ in 0..input.byte() % 5 {
+                    let start = input.number(1448);
+                    let range = Range::new(start, start.saturating_add(input.number(64)));
+                    if input.byte() % 8 == 0 {
+                        ack.duplicate = Some(range);
+                    } else {
+                        ack.push(range);
+                    }
+                }
+                let before = (flow.in_flight(), flow.remembered(), flow.queued());
+                match flow.on_ack(now, &ack, &mut log) {
+                    Ok(()) => assert!(flow.in_flight() <= Bytes::new(1 << 40)),
+                    Err(e) => {
+                        one_line(e);
+                        let after = (flow.in_flight(), flow.remembered(), flow.queued());
+                        assert_eq!(before, after, "an error changed something");
+                    }
+                }
+            }
+        }
+        if flow.next_timer().is_some_and(|at| at <= now) {
+            flow.on_timer(now, &mut log);
+        }
+        for _ in 0..64 {
+            if flow.poll_transmit(now, &mut log).is_none() {
+                break;
+            }
+            sent += 1;
+        }
+        let remembered = flow.remembered();
+        assert!(
+            remembered <= 16 + 4 * sent,
+            "{remembered} notes of {sent} packets"
+        );
+    }
+}
+
+/// A receiver and a sender that sends whatever it likes.
+fn receiver(bytes: &[u8]) {
+    let mut input = Input(bytes);
+    let rules = input.rules();
+    let (mut now, mut flow) = (Time::from_millis(1), Receiver::new(rules));
+    let mut steps = 0;
+    while !input.0.is_empty() && steps < 3000 {
+        steps += 1;
+        now += Span::from_micros(input.number(1 << 10).min(1 << 31));
+        let before = flow.complete();
+        match input.byte() % 8 {
+            0 => flow.read(now, input.number(1448)),
+            _ => flow.on_data(
+                now,
+                &Transmit {
+                    pn: input.number(64),
+                    start: input.number(1448),
+                    len: input.number(64),
+                    kind: Kind::New,
+                    sent_at: Time::from_nanos(input.number(1 << 20)),
+                    echo: Time::from_nanos(input.number(1 << 20)),
+                    header: Header::EMPTY,
+                },
+            ),
+        }
+        assert!(flow.complete() >= before, "what is complete stays so");
+        if let Some(ack) = flow.poll_ack(now) {
+            assert_eq!(ack.complete, flow.complete());
+            for range in ack.ranges() {
+                assert!(range.start < range.end);
+                assert!(!rules.is_stream() || range.end > ack.complete);
+            }
+            assert!(flow.next_timer().is_none_or(|at| at > now));
+        }
+        assert!(flow.remembered() < 10_000);
     }
 }

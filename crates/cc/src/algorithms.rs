@@ -22,7 +22,6 @@ algorithms! {
     bbr3,
     budget,
     ledbat,
-    mdi,
     sprout,
     sprout_ewma,
     vivace,

@@ -248,6 +248,9 @@ pub struct AckBatch<'a> {
     pub limited: LimitedBy,
     /// The host is repairing a loss.
     pub in_recovery: bool,
+    /// The oldest outstanding data have arrived; false if all that is new lies beyond a gap of a TCP stream, where a kernel's window
+    /// does not grow.
+    pub advanced: bool,
     /// Where this was learned from.
     pub source: Source,
     /// Bound on the error of the RTT samples; zero on the wire, the tick over TCP.

@@ -132,6 +132,7 @@ impl Bench {
             round_start: std::mem::take(&mut self.new_round),
             limited,
             in_recovery: self.in_recovery,
+            advanced: true,
             source: Source::Wire,
             rtt_error: Span::ZERO,
         };

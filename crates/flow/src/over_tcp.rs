@@ -303,6 +303,7 @@ impl OverTcp {
             round_start,
             limited,
             in_recovery: tcp.repairing,
+            advanced: true,
             source: Source::TcpInfo,
             rtt_error,
         };

@@ -11,6 +11,9 @@ const MOST_GAPS: usize = 8192;
 /// Ranges of transmission numbers that are kept in mind.
 const MOST_NUMBERS: usize = 256;
 
+/// The window of Linux's default receive buffer.
+const DEFAULT_WINDOW: u64 = 65_535;
+
 /// Receives one flow, without I/O. What comes in is untrusted; memory is bounded.
 #[derive(Clone, Debug)]
 pub struct Receiver {
@@ -42,6 +45,8 @@ pub struct Receiver {
 #[derive(Clone, Debug)]
 struct Space {
     window: u64,
+    /// It opens up to here by itself, two segments for one that arrives in order (tcp_grow_window).
+    opens: u64,
     most: u64,
     /// Nothing beyond has been permitted.
     edge: u64,
@@ -56,16 +61,19 @@ struct Space {
 
 impl Space {
     fn measure(&mut self, now: Time, complete: u64, mss: u64) {
+        if self.window < self.opens {
+            self.window = (self.window + 2 * mss).min(self.opens);
+        }
         let Some(rtt) = self.rtt else { return };
         if now.since(self.since) < rtt {
             return;
         }
         let got = complete - self.from;
         if got > self.lately {
-            let double = 2 * got + 16 * mss;
+            let double = got.saturating_mul(2).saturating_add(16 * mss);
             let growth = u128::from(double) * u128::from(got - self.lately);
-            let growth = growth / u128::from(self.lately.max(1)) * 2;
-            let wanted = u128::from(double) + growth;
+            let growth = (growth / u128::from(self.lately.max(1))).saturating_mul(2);
+            let wanted = u128::from(double).saturating_add(growth);
             let wanted = u64::try_from(wanted).unwrap_or(u64::MAX);
             self.window = self.window.max(wanted).min(self.most);
             self.lately = got;
@@ -105,6 +113,7 @@ impl Receiver {
             acked: 0,
             space: Space {
                 window: first,
+                opens: DEFAULT_WINDOW.min(most),
                 most,
                 edge: first,
                 read: None,

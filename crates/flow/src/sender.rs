@@ -154,6 +154,10 @@ struct News {
     /// When the oldest of what arrived had been sent.
     oldest_sent: Option<Time>,
     duplicate: bool,
+    /// The time stamp that it answers.
+    answers: Option<Time>,
+    /// End of the highest segment that had arrived before.
+    highest: u64,
 }
 
 impl Sender {
@@ -599,6 +603,8 @@ impl Sender {
         self.lost.clear();
         let mut news = News {
             duplicate: ack.duplicate.is_some(),
+            highest: self.highest,
+            answers: (self.rules.timestamps && ack.echo > Time::ZERO).then_some(ack.echo),
             ..News::default()
         };
         self.echo = self.echo.max(ack.sent_at);
@@ -630,7 +636,7 @@ impl Sender {
             self.note_progress(now, &news);
         }
         self.shape(self.acked.len() as u64, news.advanced);
-        self.report_arrivals(now, in_flight_before, log);
+        self.report_arrivals(now, in_flight_before, news.advanced, log);
         if (ended || mistaken) && !new_episode {
             self.end_recovery(now, log);
         }
@@ -708,15 +714,19 @@ impl Sender {
     fn arrived(&mut self, now: Time, segment: &Segment, mut packet: Packet, news: &mut News) {
         let rtt = now.since(segment.sent_at);
         if segment.again {
-            // Sooner than any round trip: an earlier transmission (RFC 8985, section 6.2). As in Linux the time stamp is not asked.
-            if rtt >= self.rtt.view().min {
+            // Sooner than any round trip, or in answer to something older: an earlier transmission (RFC 8985, section 6.2).
+            // Linux's RACK does not ask the time stamp, and takes too much for lost after a needless timeout, until the next
+            // acknowledgement.
+            let earlier = self.rules.detection != Detection::Rack
+                && news.answers.is_some_and(|at| at < segment.sent_at);
+            if rtt >= self.rtt.view().min && !earlier {
                 self.overtake(segment.pn, rtt);
             }
         } else {
             packet.rtt = Some(rtt);
             news.rtt = news.rtt.or(Some(rtt));
             self.overtake(segment.pn, rtt);
-            self.reordered |= segment.end() < self.highest;
+            self.reordered |= segment.end() < news.highest;
             news.original |= self
                 .recovery
                 .is_some_and(|episode| segment.end() <= episode.until);
@@ -1019,7 +1029,13 @@ impl Sender {
         }
     }
 
-    fn report_arrivals(&mut self, now: Time, in_flight_before: Bytes, log: &mut dyn EventSink) {
+    fn report_arrivals(
+        &mut self,
+        now: Time,
+        in_flight_before: Bytes,
+        advanced: bool,
+        log: &mut dyn EventSink,
+    ) {
         let Some(newest) = self.acked.last() else {
             return;
         };
@@ -1038,6 +1054,7 @@ impl Sender {
             round_start,
             limited: self.limited,
             in_recovery: self.recovery.is_some(),
+            advanced: advanced || self.reordered || !self.rules.is_stream(),
             source: Source::Wire,
             rtt_error: Span::ZERO,
         };

@@ -69,6 +69,7 @@ fn alone(mut cc: Box<dyn Controller>, rtts: &[Span]) {
                     ..LimitedBy::default()
                 },
                 in_recovery: false,
+                advanced: true,
                 source: Source::Wire,
                 rtt_error: Span::ZERO,
             };

@@ -228,6 +228,7 @@ impl Sender {
             round_start,
             limited: self.limited,
             in_recovery: self.recover.is_some() && !ended,
+            advanced: true,
             source: if self.tick.is_zero() {
                 Source::Wire
             } else {

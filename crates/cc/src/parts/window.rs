@@ -280,7 +280,7 @@ impl<G: Growth> Controller for LossBased<G> {
         let opening = self.w.in_slow_start()
             && ack.source == Source::Wire
             && ack.in_flight_before * 2 > window;
-        let used = opening || window_used(ack, window);
+        let used = ack.advanced && (opening || window_used(ack, window));
         self.growth.acknowledged(cx, &mut self.w, ack, used);
         for packet in ack.acked {
             self.growth.arrived(cx, &mut self.w, packet);

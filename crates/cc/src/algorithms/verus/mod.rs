@@ -36,7 +36,7 @@ mod estimator;
 mod fit;
 mod machine;
 mod profile;
-pub(in crate::algorithms) mod release;
+mod release;
 mod settings;
 #[cfg(test)]
 mod tests;

@@ -173,6 +173,7 @@ pub(super) fn run(
                     ..LimitedBy::default()
                 },
                 in_recovery: false,
+                advanced: true,
                 source: Source::Wire,
                 rtt_error: setup.tick.unwrap_or(Span::ZERO),
             };

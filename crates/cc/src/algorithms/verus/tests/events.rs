@@ -110,6 +110,7 @@ impl Bench {
             round_start: false,
             limited: LimitedBy::default(),
             in_recovery: false,
+            advanced: true,
             source: Source::Wire,
             rtt_error: Span::ZERO,
         };

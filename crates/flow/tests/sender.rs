@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The sender by hand: what leaves when, worked out from the RFCs and from Linux.
+use alcc_cc::{Discard, Kind, Registry};
+use alcc_flow::rules::{COPA, DATAGRAMS, LINUX, LINUX_2_6_24, LINUX_3_16};
+use alcc_flow::{Ack, AckError, Range, Rules, Sender, Transmit};
+use alcc_units::{Bytes, Span, Time};
+
+const MSS: u64 = 1448;
+
+struct Bench {
+    sender: Sender,
+    now: u64,
+}
+
+fn at(ms: u64) -> Time {
+    Time::from_millis(ms)
+}
+
+impl Bench {
+    /// A flow that begins at 1 s after a handshake of 40 ms, with `segments` written.
+    fn new(cc: &str, rules: &Rules, segments: u64) -> Self {
+        let controller = Registry::builtin().build(&cc.parse().unwrap()).unwrap();
+        let hint = rules.is_stream().then(|| Span::from_millis(40));
+        let mut sender = Sender::new(controller, rules, at(1000), hint, 1);
+        sender.start(at(1000), &mut Discard);
+        sender.write(Bytes::new(segments * rules.mss.get()));
+        Self { sender, now: 1000 }
+    }
+
+    fn send(&mut self) -> Vec<Transmit> {
+        let now = at(self.now);
+        std::iter::from_fn(|| self.sender.poll_transmit(now, &mut Discard)).collect()
+    }
+
+    /// Numbers of the segments that leave now.
+    fn sent(&mut self) -> Vec<u64> {
+        self.send().iter().map(|t| t.start / MSS).collect()
+    }
+
+    /// To that millisecond, with whatever timers say on the way.
+    fn until(&mut self, ms: u64) -> Vec<(u64, Transmit)> {
+        let mut left = Vec::new();
+        while let Some(next) = self.sender.next_timer().filter(|next| *next <= at(ms)) {
+            self.now = next.as_nanos() / 1_000_000;
+            self.sender.on_timer(next, &mut Discard);
+            let now = self.now;
+            while let Some(t) = self.sender.poll_transmit(next, &mut Discard) {
+                left.push((now, t));
+            }
+        }
+        self.now = ms;
+        left
+    }
+
+    fn ack(&mut self, complete: u64, blocks: &[(u64, u64)], echo_ms: u64) -> Result<(), AckError> {
+        let mut ack = Ack::default();
+        ack.complete = complete * MSS;
+        ack.window = Bytes::new(1 << 20);
+        ack.echo = at(echo_ms);
+        for (start, end) in blocks {
+            ack.push(Range::new(start * MSS, end * MSS));
+        }
+        self.sender.on_ack(at(self.now), &ack, &mut Discard)
+    }
+
+    fn gauge(&self, name: &str) -> f64 {
+        let mut value = f64::NAN;
+        self.sender.controller().gauges(&mut |n, v| {
+            if n == name {
+                value = v;
+            }
+        });
+        value
+    }
+}
+
+#[test]
+fn rack_waits_a_quarter_of_the_smallest_round_trip_for_reordering() {
+    let mut b = Bench::new("reno", &LINUX, 100);
+    assert_eq!(b.sent(), (0..10).collect::<Vec<_>>());
+    b.until(1040);
+    b.ack(0, &[(1, 2)], 0).unwrap();
+    // Segment 0 left with segment 1 and is due one round trip and 10 ms after that.
+    assert_eq!(b.sender.next_timer(), Some(at(1050)));
+    // The window of 10 is open for the one that arrived.
+    assert_eq!(b.sent(), [10]);
+    let left = b.until(1050);
+    assert_eq!(left.len(), 1);
+    assert_eq!((left[0].1.start, left[0].1.kind), (0, Kind::Retransmit));
+    assert_eq!(b.gauge("cwnd"), 5.0);
+}
+
+#[test]
+fn rack_waits_no_longer_once_three_segments_have_overtaken() {
+    let mut b = Bench::new("reno", &LINUX, 100);
+    b.send();
+    b.until(1040);
+    b.ack(0, &[(1, 4)], 0).unwrap();
+    assert_eq!(b.sent()[0], 0, "lost at once, and sent again first");
+}
+
+#[test]
+fn a_lost_retransmission_is_found_by_what_was_sent_after_it() {
+    let mut b = Bench::new("reno", &LINUX, 100);
+    b.send();
+    b.until(1040);
+    b.ack(0, &[(1, 4)], 0).unwrap();
+    // PRR from 10 to 5: ceil(3 * 5 / 10) for three that arrived, then ceil(5 * 5 / 10).
+    assert_eq!(b.sent(), [0, 10]);
+    b.until(1041);
+    b.ack(0, &[(1, 6)], 0).unwrap();
+    assert_eq!(b.sent(), [11]);
+    // Segment 11 left a millisecond after the repetition of segment 0 and has arrived: that one is lost, too.
+    b.until(1081);
+    b.ack(0, &[(11, 12), (1, 10)], 0).unwrap();
+    assert_eq!(b.sent()[0], 0);
+    assert_eq!(b.gauge("cwnd"), 5.0, "one reduction per episode");
+}
+
+#[test]
+fn older_kernels_count_three_segments() {
+    let mut b = Bench::new("reno", &LINUX_3_16, 100);
+    b.send();
+    b.until(1040);
+    b.ack(0, &[(1, 3)], 0).unwrap();
+    assert_eq!(b.sent(), [10, 11]);
+    assert_eq!(b.gauge("cwnd"), 10.0);
+    b.ack(0, &[(1, 4)], 0).unwrap();
+    assert_eq!(b.sent()[0], 0);
+    assert_eq!(b.gauge("cwnd"), 5.0);
+}
+
+#[test]
+fn rate_halving_lets_every_second_acknowledgement_send() {
+    // With a receiver whose window is not the limit.
+    let rules = Rules {
+        window: LINUX.window,
+        ..LINUX_2_6_24
+    };
+    let mut b = Bench::new("reno", &rules, 100);
+    b.send();
+    b.until(1040);
+    b.ack(0, &[(1, 4)], 0).unwrap();
+    let mut left = vec![b.sent().len()];
+    for end in 5..10 {
+        b.until(1036 + end);
+        b.ack(0, &[(1, end)], 0).unwrap();
+        left.push(b.sent().len());
+    }
+    // Windows: 6 in flight and one more = 7, then 6, 6, 5 and 5 for good; in flight before sending: 6, 6, 5, 5, 4, 4.
+    assert_eq!(left, [1, 0, 1, 0, 1, 1]);
+}
+
+#[test]
+fn a_silent_tail_is_probed_after_two_round_trips_and_then_times_out() {
+    let mut b = Bench::new("reno", &LINUX, 2);
+    assert_eq!(b.sent(), [0, 1]);
+    // 2 * 40 ms and a timer's grain.
+    assert_eq!(b.sender.next_timer(), Some(at(1082)));
+    let left = b.until(1082);
+    assert_eq!(left.len(), 1);
+    assert_eq!((left[0].0, left[0].1.start), (1082, MSS), "the last one");
+    assert_eq!(b.gauge("cwnd"), 10.0);
+    // 40 ms and 200 from the probe, doubled each time.
+    let expiries: Vec<u64> = b.until(20_000).iter().map(|(ms, _)| *ms).collect();
+    assert_eq!(expiries, [1322, 1802, 2762, 4682, 8522, 16202]);
+    assert_eq!(b.sender.stats().timeouts, 6);
+    assert_eq!((b.gauge("cwnd"), b.gauge("ssthresh")), (1.0, 5.0));
+}
+
+#[test]
+fn a_lone_segment_gives_its_receiver_time_for_a_delayed_acknowledgement() {
+    let mut b = Bench::new("reno", &LINUX, 1);
+    b.send();
+    // 2 * 40 + 200 would be 280; the retransmission timer comes first, at 40 + 200, and is a probe.
+    assert_eq!(b.sender.next_timer(), Some(at(1240)));
+    b.until(1240);
+    assert_eq!(
+        (b.sender.stats().tail_probes, b.sender.stats().timeouts),
+        (1, 0)
+    );
+}
+
+#[test]
+fn a_probe_that_repaired_a_loss_costs_one_reduction_and_a_needless_one_none() {
+    for duplicate in [false, true] {
+        let mut b = Bench::new("reno", &LINUX, 10);
+        b.send();
+        b.until(1040);
+        b.ack(8, &[], 1000).unwrap();
+        assert!(b.send().is_empty());
+        let probe = b.until(1130);
+        assert_eq!((probe.len(), probe[0].1.start), (1, 9 * MSS));
+        b.until(1170);
+        let mut ack = Ack::default();
+        ack.complete = 10 * MSS;
+        ack.window = Bytes::new(1 << 20);
+        ack.echo = at(if duplicate { 1000 } else { 1122 });
+        if duplicate {
+            ack.duplicate = Some(Range::new(9 * MSS, 10 * MSS));
+        }
+        b.sender.on_ack(at(1170), &ack, &mut Discard).unwrap();
+        let before = b.gauge("cwnd");
+        // More data, acknowledged: nobody has complained of a duplicate.
+        b.sender.write(Bytes::new(MSS));
+        b.send();
+        b.until(1210);
+        b.ack(11, &[], 1170).unwrap();
+        let halved = b.gauge("ssthresh") < before;
+        assert_eq!(halved, !duplicate);
+        assert!(!b.sender.is_recovering());
+    }
+}
+
+#[test]
+fn a_timeout_that_was_only_a_delay_is_taken_back() {
+    let mut b = Bench::new("reno", &LINUX_3_16, 200);
+    b.send();
+    b.until(1040);
+    b.ack(10, &[], 1000).unwrap();
+    assert_eq!(b.sent().len(), 20);
+    let left = b.until(1500);
+    assert!(b.sender.stats().timeouts >= 1, "{left:?}");
+    assert_eq!(b.gauge("cwnd"), 1.0);
+    // What was sent before anything was repeated is answered.
+    b.ack(12, &[], 1040).unwrap();
+    assert!(b.gauge("cwnd") >= 20.0, "{}", b.gauge("cwnd"));
+    assert_eq!(b.sender.stats().mistakes, 1);
+    let repeated = b.send().iter().filter(|t| t.kind != Kind::New).count();
+    assert_eq!(repeated, 0, "nothing is lost after all");
+}
+
+#[test]
+fn a_timeout_that_was_right_stays() {
+    let mut b = Bench::new("reno", &LINUX_3_16, 200);
+    b.send();
+    b.until(1040);
+    b.ack(10, &[], 1000).unwrap();
+    b.send();
+    let left = b.until(1500);
+    let again = left
+        .iter()
+        .rfind(|(_, t)| t.kind == Kind::Retransmit)
+        .unwrap();
+    let (sent_ms, start) = (again.0, again.1.start / MSS);
+    assert_eq!(start, 10);
+    b.ack(11, &[], sent_ms).unwrap();
+    assert_eq!(b.sender.stats().mistakes, 0);
+    assert_eq!(b.gauge("cwnd"), 2.0, "slow start");
+    assert_eq!(b.sent(), [11, 12]);
+}
+
+#[test]
+fn losses_that_were_reordering_are_taken_back() {
+    let mut b = Bench::new("reno", &LINUX, 100);
+    b.send();
+    b.until(1040);
+    b.ack(0, &[(1, 4)], 1000).unwrap();
+    assert_eq!(b.sent()[0], 0);
+    assert_eq!(b.gauge("cwnd"), 5.0);
+    // The segment itself arrives, before its repetition: the time stamp is that of its first transmission.
+    b.until(1042);
+    b.ack(4, &[], 1000).unwrap();
+    assert_eq!(b.gauge("cwnd"), 11.0, "as before, and slow start for it");
+    assert!(!b.sender.is_recovering());
+}
+
+#[test]
+fn a_receive_window_stops_the_sender_and_a_shut_one_is_probed() {
+    let mut b = Bench::new("reno", &LINUX, 100);
+    b.send();
+    b.until(1040);
+    let mut ack = Ack::default();
+    ack.complete = 10 * MSS;
+    ack.window = Bytes::new(3 * MSS);
+    ack.echo = at(1000);
+    // What was permitted once stays so: 65,535 bytes from the beginning.
+    b.sender.on_ack(at(1040), &ack, &mut Discard).unwrap();
+    assert_eq!(b.send().len(), 20);
+    b.until(1080);
+    ack.complete = 30 * MSS;
+    ack.window = Bytes::new(0);
+    b.sender.on_ack(at(1080), &ack, &mut Discard).unwrap();
+    let most = 65_535 / MSS;
+    assert_eq!(b.send().len() as u64, most - 30);
+    b.until(1120);
+    ack.complete = most * MSS;
+    b.sender.on_ack(at(1120), &ack, &mut Discard).unwrap();
+    // The rest of the 65,535 bytes.
+    let rest = b.send();
+    assert_eq!(rest.len(), 1);
+    ack.complete = rest[0].end();
+    b.until(1160);
+    b.sender.on_ack(at(1160), &ack, &mut Discard).unwrap();
+    assert!(b.send().is_empty());
+    let probes = b.until(3000);
+    assert!(probes.len() >= 2 && probes.iter().all(|(_, t)| t.len == 0));
+    let gaps: Vec<u64> = probes.windows(2).map(|w| w[1].0 - w[0].0).collect();
+    assert!(gaps.windows(2).all(|g| g[1] >= 2 * g[0] - 2), "{gaps:?}");
+    ack.window = Bytes::new(10 * MSS);
+    b.sender.on_ack(at(3000), &ack, &mut Discard).unwrap();
+    assert_eq!(b.send().len(), 10);
+}
+
+#[test]
+fn the_send_buffer_counts_what_a_segment_takes_and_grows_with_the_window() {
+    let mut b = Bench::new("reno", &LINUX, 0);
+    assert_eq!(b.sender.free(), Bytes::new(87_040));
+    assert_eq!(b.sender.write(Bytes::new(1 << 20)), Bytes::new(87_040));
+    assert_eq!(b.sender.write(Bytes::new(1)), Bytes::ZERO);
+    b.send();
+    b.until(1040);
+    b.ack(10, &[], 1000).unwrap();
+    // A window of 20 segments, twice, at 4352 bytes each.
+    let written = 87_040 - 10 * MSS;
+    assert_eq!(b.sender.free(), Bytes::new(20 * 2 * 4352 - written));
+    b.send();
+    assert_eq!(
+        b.sender.free(),
+        Bytes::new(20 * 2 * 4352 - written - 20 * 640)
+    );
+    assert!(b.sender.is_writable());
+}
+
+#[test]
+fn who_pauses_begins_with_less() {
+    let mut b = Bench::new("reno", &LINUX, 30);
+    b.send();
+    b.until(1040);
+    b.ack(10, &[], 1000).unwrap();
+    b.send();
+    b.until(1080);
+    b.ack(30, &[], 1040).unwrap();
+    assert_eq!(b.gauge("cwnd"), 40.0);
+    // Two timeouts of 240 ms and a bit: 40, 20, 10.
+    b.until(1600);
+    b.sender.write(Bytes::new(100 * MSS));
+    assert_eq!(b.send().len(), 10);
+}
+
+#[test]
+fn what_was_never_sent_cannot_be_acknowledged() {
+    let mut b = Bench::new("reno", &LINUX, 5);
+    b.send();
+    b.until(1040);
+    let sent = 5 * MSS;
+    let named = 6 * MSS;
+    assert_eq!(
+        b.ack(6, &[], 0),
+        Err(AckError::NeverSent { named, sent }),
+        "beyond the end"
+    );
+    assert_eq!(
+        b.ack(0, &[(1, 2), (4, 6)], 0),
+        Err(AckError::NeverSent { named, sent })
+    );
+    let backwards = Range::new(3 * MSS, MSS);
+    assert_eq!(b.ack(0, &[(3, 1)], 0), Err(AckError::Backwards(backwards)));
+    assert_eq!(
+        b.sender.in_flight(),
+        Bytes::new(sent),
+        "nothing has changed"
+    );
+    b.ack(5, &[], 1000).unwrap();
+    assert!(b.sender.is_done());
+}
+
+fn numbers(complete: u64, ranges: &[(u64, u64)]) -> Ack {
+    let mut ack = Ack::default();
+    ack.complete = complete;
+    ack.window = Bytes::new(1 << 30);
+    for (start, end) in ranges {
+        ack.push(Range::new(*start, *end));
+    }
+    ack
+}
+
+#[test]
+fn datagrams_are_sent_again_under_a_new_number() {
+    let mut b = Bench::new("fixed:window=10", &DATAGRAMS, 100);
+    assert_eq!(b.send().len(), 10);
+    b.until(1040);
+    let ack = numbers(0, &[(1, 4)]);
+    b.sender.on_ack(at(1040), &ack, &mut Discard).unwrap();
+    let left = b.send();
+    // Packet 0 is three behind; three arrived and one is lost.
+    let what: Vec<_> = left.iter().map(|t| (t.pn, t.start, t.kind)).collect();
+    assert_eq!(what[0], (10, 0, Kind::Retransmit));
+    assert_eq!(what.len(), 4);
+    // It arrives after all, and so does the repetition: once is enough.
+    let ack = numbers(0, &[(0, 1), (10, 11)]);
+    b.sender.on_ack(at(1041), &ack, &mut Discard).unwrap();
+    assert_eq!(b.sender.stats().mistakes, 1);
+    assert!(
+        b.sender
+            .on_ack(at(1042), &numbers(0, &[(14, 15)]), &mut Discard)
+            .is_err()
+    );
+}
+
+#[test]
+fn the_program_of_copa_takes_any_gap_for_a_loss_and_forgets_it() {
+    let mut b = Bench::new("fixed:window=10", &COPA, 100);
+    assert_eq!(b.send().len(), 10);
+    b.until(1040);
+    let ack = numbers(0, &[(1, 2)]);
+    b.sender.on_ack(at(1040), &ack, &mut Discard).unwrap();
+    let left = b.send();
+    // In flight is what is above the newest that arrived: 8.
+    assert_eq!(left.len(), 2);
+    assert!(left.iter().all(|t| t.kind == Kind::New));
+    // Two seconds of silence: all is forgotten.
+    b.until(3039);
+    assert_eq!(b.sender.stats().timeouts, 0);
+    assert_eq!(b.until(3040).len(), 10);
+}
+
+#[test]
+fn memory_is_given_back() {
+    let mut b = Bench::new("fixed:window=5000", &DATAGRAMS, 20_000);
+    assert_eq!(b.send().len(), 5000);
+    assert!(b.sender.remembered() >= 5000);
+    b.until(1040);
+    let ack = numbers(0, &[(0, 5000)]);
+    b.sender.on_ack(at(1040), &ack, &mut Discard).unwrap();
+    assert_eq!(b.sender.remembered(), 0);
+}
