@@ -22,6 +22,7 @@ algorithms! {
     bbr3,
     budget,
     ledbat,
+    mdi,
     sprout,
     sprout_ewma,
     vivace,

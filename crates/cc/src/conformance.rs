@@ -30,6 +30,8 @@ use operation::Operation;
 
 /// Sequences of operations per profile.
 const SEQUENCES: u64 = 150;
+/// And of calls to a receiver half.
+const HALF_SEQUENCES: u64 = 30;
 /// Bytes per sequence: about 150 operations.
 const LENGTH: usize = 400;
 /// Operations between looks at the costly properties.
@@ -75,7 +77,7 @@ fn check_halves(algorithm: &Algorithm, spec: &Spec) {
     let needs = build(algorithm, spec).needs();
     let there = build(algorithm, spec).receiver().is_some();
     assert_eq!(there, needs.receiver, "{spec}: a receiver half, needed?");
-    for seed in 0..if there { SEQUENCES } else { 0 } {
+    for seed in 0..if there { HALF_SEQUENCES } else { 0 } {
         if let Err(why) = receiver::check(&|| build(algorithm, spec), seed) {
             panic!("{spec}, seed {seed}: {why}");
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Algorithms by name: `verus:r=4,profile=paper`.
 use crate::{Controller, algorithms};
-pub use alcc_units::{OptionDoc, Options, Spec, SpecError};
+pub use alcc_units::{OptionDoc, Options, Reader, Spec, SpecError};
 
 /// One algorithm that a user can name.
 #[derive(Clone, Copy)]
@@ -22,6 +22,7 @@ pub struct Algorithm {
 #[derive(Clone)]
 pub struct Registry {
     algorithms: Vec<Algorithm>,
+    read: Option<Reader>,
 }
 
 impl Registry {
@@ -29,7 +30,15 @@ impl Registry {
     pub fn builtin() -> Self {
         Self {
             algorithms: algorithms::BUILTIN.to_vec(),
+            read: None,
         }
+    }
+
+    /// With what reads the files that options name. Nothing here does: without it such an option is refused.
+    #[must_use]
+    pub const fn reading(mut self, read: Reader) -> Self {
+        self.read = Some(read);
+        self
     }
 
     /// And one more, from any crate. A name that is there already is replaced.
@@ -56,12 +65,8 @@ impl Registry {
             .iter()
             .find(|a| a.name == spec.name)
             .ok_or_else(|| SpecError::unknown("algorithm", &spec.name, names))?;
-        (algorithm.build)(&Options::new(
-            "algorithm",
-            spec,
-            algorithm.options,
-            algorithm.profiles,
-        )?)
+        let options = Options::new("algorithm", spec, algorithm.options, algorithm.profiles)?;
+        (algorithm.build)(&options.reading(self.read))
     }
 }
 

@@ -8,6 +8,7 @@ use alcc_cc::{Algorithm, Controller, Registry};
 use alcc_units::{Options, SpecError};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{OsStr, OsString};
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
@@ -124,7 +125,24 @@ fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
     }
 }
 
-/// `registry` and the plug-ins in `files`.
+/// Longest file that an algorithm's option may name.
+const LONGEST: u64 = 64 << 20;
+
+/// The text of a file that an algorithm's option names: the one place where such files are read.
+fn read_text(path: &str) -> Result<String, String> {
+    let mut text = String::new();
+    let mut file = std::fs::File::open(path)
+        .map_err(|error| error.to_string())?
+        .take(LONGEST + 1);
+    file.read_to_string(&mut text)
+        .map_err(|error| error.to_string())?;
+    if text.len() as u64 > LONGEST {
+        return Err(format!("longer than {LONGEST} bytes"));
+    }
+    Ok(text)
+}
+
+/// `registry` and the plug-ins in `files`; files that options name can be read from now on.
 ///
 /// # Errors
 /// As [`load`]; also if the registry has an algorithm of that name that is not the same plug-in.
@@ -144,7 +162,7 @@ pub fn with_files<P: AsRef<Path>>(
         }
         registry = registry.with(algorithm);
     }
-    Ok(registry)
+    Ok(registry.reading(read_text))
 }
 
 /// `registry` and the plug-ins that the variable [`ENV`] names, given its value.

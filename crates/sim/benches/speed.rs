@@ -6,12 +6,7 @@
 //! a process of its own, for its memory. Rounds go over all cases, the least CPU time counts: another program can only add to it.
 //!
 //! `ALCC_BENCH_ROUNDS` (3), `ALCC_BENCH_SECONDS` (60, simulated), `ALCC_BENCH_FLOW` (another algorithm).
-#![expect(
-    clippy::disallowed_methods,
-    clippy::disallowed_macros,
-    clippy::disallowed_types,
-    reason = "a program, not the library"
-)]
+#![expect(clippy::disallowed_macros, reason = "a program, not the library")]
 
 use alcc_link::{DirectionSpec, QueueSpec, RateSpec};
 use alcc_sim::{LinkSpec, Scenario, run};

@@ -38,19 +38,21 @@ enum Content {
     Report(u64),
 }
 
-/// A packet on its way.
+/// A packet on its way: what is needed at every step. What is in it lies elsewhere, so that all of these are close together.
 #[derive(Clone, Copy, Debug)]
 struct Parcel {
-    content: Content,
-    flow: u32,
-    /// Which part of its route it is on.
-    hop: u16,
-    /// It is through the last bottleneck of its route.
-    departed: bool,
-    len: Bytes,
     sent: Time,
     /// Time in queues so far.
     queued: Span,
+    flow: u32,
+    len: u32,
+    route: u16,
+    /// Which part of its route it is on.
+    hop: u16,
+    /// It carries data, not an acknowledgement or report.
+    data: bool,
+    /// It is through the last bottleneck of its route.
+    departed: bool,
 }
 
 /// A part of a route.
@@ -60,6 +62,14 @@ enum Hop {
     Link(usize),
     /// A delay line.
     Line(usize),
+}
+
+/// What a packet passes, in order.
+#[derive(PartialEq, Eq, Debug)]
+struct Route {
+    hops: Vec<Hop>,
+    /// Its last direction of a link.
+    last: usize,
 }
 
 /// A delay between hosts and links, shared by all flows that have the same.
@@ -88,7 +98,9 @@ struct Flow {
     /// The flow that goes back from where this one arrives and carries its receiver's reports.
     partner: Option<usize>,
     /// There and back.
-    routes: [usize; 2],
+    routes: [u16; 2],
+    /// What a packet takes from host to host without queueing, if that is always the same.
+    propagation: Option<Span>,
     /// The direction with the least to offer.
     tight: usize,
     completed: Option<Time>,
@@ -117,9 +129,11 @@ pub(crate) struct World<'p, P: Probe> {
     /// When each of the links has something to do, then each of the lines.
     due: Vec<Time>,
     timers: Timers,
-    routes: Vec<Vec<Hop>>,
+    routes: Vec<Route>,
     flows: Vec<Flow>,
     parcels: Vec<Parcel>,
+    /// What is in each of them.
+    contents: Vec<Content>,
     free: Vec<u32>,
     /// Parcels that have left a hop at this moment.
     moved: VecDeque<u32>,
@@ -168,7 +182,6 @@ impl<'p, P: Probe> World<'p, P> {
             links.push(Direction::new(&link.up, Order::Up, seeds.next_u64()));
         }
         let mut paths = Paths {
-            links: links.len(),
             lines: Vec::new(),
             routes: Vec::new(),
         };
@@ -204,6 +217,7 @@ impl<'p, P: Probe> World<'p, P> {
             routes: paths.routes,
             flows,
             parcels: Vec::new(),
+            contents: Vec::new(),
             free: Vec::new(),
             moved: VecDeque::new(),
             window: None,
@@ -321,7 +335,7 @@ impl<'p, P: Probe> World<'p, P> {
                 Outcome::Dropped { at, packet, why } => {
                     self.passed[place].dropped += 1;
                     let parcel = &self.parcels[packet.id as usize];
-                    if let Content::Data(_) = parcel.content {
+                    if parcel.data {
                         let meter = &mut self.flows[parcel.flow as usize].meter;
                         meter.dropped(parcel.departed);
                     }
@@ -348,57 +362,48 @@ impl<'p, P: Probe> World<'p, P> {
     fn departed(&mut self, at: Time, place: usize, packet: &Packet, arrived: Time) {
         let parcel = &mut self.parcels[packet.id as usize];
         parcel.queued += at.since(arrived);
-        let Content::Data(_) = parcel.content else {
-            return;
-        };
-        let flow = &mut self.flows[parcel.flow as usize];
-        let route = &self.routes[flow.routes[0]];
-        if last_link(route) != Some(place) {
+        if !parcel.data || self.routes[usize::from(parcel.route)].last != place {
             return;
         }
         parcel.departed = true;
         while at >= self.second.1 {
             self.second = (self.second.0 + 1, self.second.1 + SECOND);
         }
-        flow.meter
-            .delivered(at, self.second.0, packet.len, parcel.queued);
+        let meter = &mut self.flows[parcel.flow as usize].meter;
+        meter.delivered(at, self.second.0, packet.len, parcel.queued);
     }
 
     /// A parcel has left a hop: on to the next, or to its host.
     fn next_hop(&mut self, now: Time, id: u32) {
         let parcel = &mut self.parcels[id as usize];
         let number = parcel.flow as usize;
-        let back = usize::from(!matches!(parcel.content, Content::Data(_)));
-        let route = &self.routes[self.flows[number].routes[back]];
-        if back == 0
-            && let Some(Hop::Link(place)) = route.get(usize::from(parcel.hop))
-            && last_link(route) == Some(*place)
-        {
-            let delay = now.since(parcel.sent);
-            self.flows[number].meter.delay.add(delay);
+        let route = &self.routes[usize::from(parcel.route)];
+        if parcel.data && route.hops[usize::from(parcel.hop)] == Hop::Link(route.last) {
+            let flow = &mut self.flows[number];
+            if flow.propagation.is_none() {
+                flow.meter.delay.add(now.since(parcel.sent));
+            }
         }
         parcel.hop += 1;
-        if usize::from(parcel.hop) < route.len() {
+        if usize::from(parcel.hop) < route.hops.len() {
             self.enter(now, id);
             return;
         }
-        let content = parcel.content;
         self.tell(now, id, PacketStep::Received);
         self.free.push(id);
+        let content = self.contents[id as usize];
         self.deliver(now, number, content);
     }
 
     /// A parcel enters its present hop.
     fn enter(&mut self, now: Time, id: u32) {
         let parcel = &self.parcels[id as usize];
-        let back = usize::from(!matches!(parcel.content, Content::Data(_)));
-        let route = self.flows[parcel.flow as usize].routes[back];
-        match self.routes[route][usize::from(parcel.hop)] {
+        match self.routes[usize::from(parcel.route)].hops[usize::from(parcel.hop)] {
             Hop::Link(place) => {
                 let packet = Packet {
                     id: id.into(),
                     flow: parcel.flow,
-                    len: parcel.len,
+                    len: Bytes::new(parcel.len.into()),
                 };
                 self.links[place].push(now, packet, &mut self.outcomes);
                 self.settle(place);
@@ -416,19 +421,27 @@ impl<'p, P: Probe> World<'p, P> {
 
     /// A host sends.
     fn push(&mut self, now: Time, number: usize, len: Bytes, content: Content) {
+        let data = matches!(content, Content::Data(_));
         let parcel = Parcel {
-            content,
-            flow: number as u32,
-            hop: 0,
-            departed: false,
-            len,
             sent: now,
             queued: Span::ZERO,
+            flow: number as u32,
+            len: len.get() as u32,
+            route: self.flows[number].routes[usize::from(!data)],
+            hop: 0,
+            data,
+            departed: false,
         };
         let id = self.free.pop().unwrap_or(self.parcels.len() as u32);
         match self.parcels.get_mut(id as usize) {
-            Some(place) => *place = parcel,
-            None => self.parcels.push(parcel),
+            Some(place) => {
+                *place = parcel;
+                self.contents[id as usize] = content;
+            }
+            None => {
+                self.parcels.push(parcel);
+                self.contents.push(content);
+            }
         }
         self.tell(now, id, PacketStep::Sent);
         self.enter(now, id);
@@ -568,7 +581,9 @@ impl<'p, P: Probe> World<'p, P> {
             self.push(now, number, len, Content::Data(data));
         }
         self.outbox = outbox;
-        if let Ends::Acked { host, .. } = &self.flows[number].ends {
+        if self.probe.watches()
+            && let Ends::Acked { host, .. } = &self.flows[number].ends
+        {
             self.probe.flow(&FlowState {
                 at: now,
                 flow: number,
@@ -594,9 +609,12 @@ impl<'p, P: Probe> World<'p, P> {
     }
 
     fn tell(&mut self, at: Time, id: u32, what: PacketStep) {
+        if !self.probe.watches() {
+            return;
+        }
         let parcel = &self.parcels[id as usize];
         let flow = parcel.flow as usize;
-        let content = match parcel.content {
+        let content = match self.contents[id as usize] {
             Content::Data(data) => PacketContent::Data {
                 pn: data.pn,
                 start: data.start,
@@ -612,7 +630,7 @@ impl<'p, P: Probe> World<'p, P> {
             at,
             flow,
             what,
-            len: parcel.len,
+            len: Bytes::new(parcel.len.into()),
             content,
         });
     }
@@ -692,18 +710,10 @@ fn way(place: usize) -> LinkWay {
     }
 }
 
-fn last_link(route: &[Hop]) -> Option<usize> {
-    route.iter().rev().find_map(|hop| match hop {
-        Hop::Link(place) => Some(*place),
-        Hop::Line(_) => None,
-    })
-}
-
 /// Routes and lines as flows need them, equal ones once.
 struct Paths {
-    links: usize,
     lines: Vec<Line>,
-    routes: Vec<Vec<Hop>>,
+    routes: Vec<Route>,
 }
 
 impl Paths {
@@ -721,13 +731,14 @@ impl Paths {
         })))
     }
 
-    fn route(&mut self, route: Vec<Hop>) -> usize {
-        debug_assert!(self.links > 0);
+    fn route(&mut self, hops: Vec<Hop>, last: usize) -> u16 {
+        let route = Route { hops, last };
         let known = self.routes.iter().position(|r| *r == route);
+        // There are at most two for each of 10,000 flows.
         known.unwrap_or_else(|| {
             self.routes.push(route);
             self.routes.len() - 1
-        })
+        }) as u16
     }
 }
 
@@ -749,19 +760,24 @@ fn flow(
     let access = scenario.access(spec);
     let mut route = |delay: Span, links: &[usize], line_first: bool| {
         let line = paths.line(delay);
+        let last = links.last().copied().unwrap_or(0);
         let links = links.iter().map(|place| Hop::Link(*place));
         let hops = if line_first {
             line.into_iter().chain(links).collect()
         } else {
             links.chain(line).collect()
         };
-        paths.route(hops)
+        paths.route(hops, last)
     };
     // On the sender's side of the links, both times.
     let routes = [
         route(access / 2, &there, true),
         route(access - access / 2, &back, false),
     ];
+    let directions = || there.iter().map(|place| scenario.direction(*place));
+    let steady = directions().all(|direction| direction.changes.is_empty());
+    let delays = directions().map(|direction| direction.delay);
+    let propagation = steady.then(|| delays.fold(access / 2, |a, b| a + b));
     let cc = spec.controller.clone_box();
     let rtt = scenario.min_rtt(spec);
     let acked = |host: Box<dyn Host>| Ends::Acked {
@@ -788,6 +804,7 @@ fn flow(
         started: false,
         partner: None,
         routes,
+        propagation,
         tight,
         completed: None,
         series: Vec::new(),
@@ -812,7 +829,10 @@ impl Flow {
             throughput: Rate::of(meter.delivered_bytes, duration),
             utilization: (offered != Bytes::MAX && offered != Bytes::ZERO).then_some(share),
             goodput_bytes: Bytes::new(goodput),
-            delay: meter.delay.summary(),
+            delay: match self.propagation {
+                Some(propagation) => meter.queue_delay.summary().later(propagation),
+                None => meter.delay.summary(),
+            },
             queue_delay: meter.queue_delay.summary(),
             signal_delay_p95: meter.signal.p95(),
             app_delay: meter.app_delay.summary(),

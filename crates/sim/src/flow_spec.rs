@@ -137,6 +137,19 @@ pub enum FlowError {
     },
 }
 
+/// The algorithm with its options, of which the last may be a path, and the parts after it: these are `key=value`.
+fn parts_of(text: &str) -> (&str, impl Iterator<Item = &str>) {
+    let mut end = text.find('/').unwrap_or(text.len());
+    while let Some(next) = text[end..].strip_prefix('/') {
+        let part = next.split('/').next().unwrap_or_default();
+        if !text[..end].contains('=') || part.contains('=') {
+            break;
+        }
+        end += 1 + part.len();
+    }
+    (&text[..end], text[end..].split('/').skip(1))
+}
+
 impl FlowSpec {
     /// Reads [`FLOW_HELP`]'s FLOW, such as `2*verus:r=4/over=cubic@5s`: N equal flows.
     ///
@@ -162,12 +175,8 @@ impl FlowSpec {
             flow: text.to_owned(),
             source: Box::new(source),
         };
-        let mut parts = rest.split('/');
-        let spec: Spec = parts
-            .next()
-            .unwrap_or_default()
-            .parse()
-            .map_err(algorithm)?;
+        let (head, parts) = parts_of(rest);
+        let spec: Spec = head.parse().map_err(algorithm)?;
         let mut typed = Typed::default();
         for part in parts {
             typed.part(part).map_err(|want| FlowError::Part {
@@ -521,5 +530,31 @@ mod tests {
             assert!(error.contains(part), "{text}: {error}");
             assert!(!error.contains('\n'));
         }
+    }
+
+    #[test]
+    fn an_option_may_be_a_path() {
+        let split = |text| {
+            let (head, parts) = parts_of(text);
+            (
+                head.to_owned(),
+                parts.map(str::to_owned).collect::<Vec<_>>(),
+            )
+        };
+        let of = |head: &str, parts: &[&str]| {
+            (
+                head.to_owned(),
+                parts.iter().map(|p| (*p).to_owned()).collect::<Vec<_>>(),
+            )
+        };
+        assert_eq!(split("reno"), of("reno", &[]));
+        assert_eq!(split("reno/over=cubic"), of("reno", &["over=cubic"]));
+        assert_eq!(split("reno/foo"), of("reno", &["foo"]));
+        let path = "mdi:matrix=/a/b.csv";
+        assert_eq!(split(path), of(path, &[]));
+        assert_eq!(
+            split("mdi:matrix=../b.csv/over=cubic/rtt=1ms"),
+            of("mdi:matrix=../b.csv", &["over=cubic", "rtt=1ms"])
+        );
     }
 }

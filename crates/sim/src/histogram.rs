@@ -2,8 +2,9 @@
 //! Durations in bounded memory: exact while they are few, then to a 512th of their length.
 use alcc_units::Span;
 
-/// So many are kept as they are. More go into a histogram, whose memory does not grow with time.
-const FEW: usize = 2048;
+/// So many are kept as they are. More go into a histogram, whose memory does not grow with time: all at once, which is quicker with
+/// many flows than one by one.
+const FEW: usize = 1024;
 /// Values below this many microseconds are exact.
 const EXACT: u32 = 1024;
 /// Buckets for each doubling beyond.
@@ -15,6 +16,7 @@ const PAGES: usize = (EXACT + 22 * STEPS) as usize / PAGE;
 /// Durations of which mean, median and 95th percentile are wanted. Kept in microseconds, at most 71 minutes each.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Durations {
+    /// Not in the histogram yet.
     few: Vec<u32>,
     many: Option<Box<Histogram>>,
     count: u64,
@@ -26,7 +28,7 @@ pub(crate) struct Durations {
 pub struct Summary {
     /// Arithmetic mean, exact.
     pub mean: Span,
-    /// Median: to a microsecond of up to 2048 durations, beyond to 0.1 %.
+    /// Median: to a microsecond of up to 1024 durations, beyond to 0.1 %.
     pub median: Span,
     /// 95th percentile, as exact as the median.
     pub p95: Span,
@@ -34,27 +36,44 @@ pub struct Summary {
     pub count: u64,
 }
 
+impl Summary {
+    /// That of durations which are all longer by `more`.
+    pub(crate) fn later(self, more: Span) -> Self {
+        if self.count == 0 {
+            return self;
+        }
+        Self {
+            mean: self.mean + more,
+            median: self.median + more,
+            p95: self.p95 + more,
+            count: self.count,
+        }
+    }
+}
+
 impl Durations {
     pub(crate) fn add(&mut self, span: Span) {
         self.count += 1;
         self.sum_ns += u128::from(span.as_nanos());
         let micros = u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
-        if let Some(many) = &mut self.many {
-            many.add(micros);
-        } else if self.few.len() < FEW {
-            self.few.push(micros);
-        } else {
-            let mut many = Box::new(Histogram::new());
-            self.few.iter().for_each(|v| many.add(*v));
-            many.add(micros);
-            self.few = Vec::new();
-            self.many = Some(many);
+        if self.few.len() == FEW {
+            self.sort_in();
         }
+        self.few.push(micros);
+    }
+
+    /// Empties `few` into the histogram.
+    fn sort_in(&mut self) {
+        let many = self.many.get_or_insert_with(|| Box::new(Histogram::new()));
+        self.few.drain(..).for_each(|value| many.add(value));
     }
 
     pub(crate) fn summary(&mut self) -> Summary {
         if self.count == 0 {
             return Summary::default();
+        }
+        if self.many.is_some() {
+            self.sort_in();
         }
         let mean = self.sum_ns / u128::from(self.count);
         let mean = Span::from_nanos(u64::try_from(mean).unwrap_or(u64::MAX));

@@ -15,7 +15,7 @@ pub(crate) struct Meter {
     pub(crate) delivered: u64,
     /// Their bytes, headers included.
     pub(crate) delivered_bytes: Bytes,
-    /// From the sender to the end of the last link, each.
+    /// From the sender to the end of the last link, each; nothing if propagation never changes: then it is `queue_delay` and that.
     pub(crate) delay: Durations,
     /// Queueing of each.
     pub(crate) queue_delay: Durations,

@@ -5,6 +5,11 @@ use alcc_units::{Bytes, Time};
 
 /// Watches a run. Every method has an empty body: say only what you want to know. `()` watches nothing and costs nothing.
 pub trait Probe {
+    /// Whether it wants to hear of packets and flows at all. Asked often: the same answer each time.
+    fn watches(&self) -> bool {
+        true
+    }
+
     /// Something happened to a packet.
     fn packet(&mut self, _event: &PacketEvent) {}
 
@@ -18,9 +23,17 @@ pub trait Probe {
     }
 }
 
-impl Probe for () {}
+impl Probe for () {
+    fn watches(&self) -> bool {
+        false
+    }
+}
 
 impl<P: Probe + ?Sized> Probe for &mut P {
+    fn watches(&self) -> bool {
+        (**self).watches()
+    }
+
     fn packet(&mut self, event: &PacketEvent) {
         (**self).packet(event);
     }

@@ -223,6 +223,16 @@ impl Scenario {
         self.min_rtt(flow).saturating_sub(self.propagation(flow))
     }
 
+    /// The direction with this number.
+    pub(crate) fn direction(&self, place: usize) -> &DirectionSpec {
+        let link = &self.links[place / 2];
+        if place.is_multiple_of(2) {
+            &link.down
+        } else {
+            &link.up
+        }
+    }
+
     /// The direction of each link that a flow's data pass, in order: `link * 2`, and 1 more for up.
     pub(crate) fn data_route(&self, flow: &FlowSpec) -> Vec<usize> {
         let route = self.route(flow);

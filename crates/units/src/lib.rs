@@ -25,5 +25,5 @@ pub use bytes::Bytes;
 pub use parse::UnitError;
 pub use rate::Rate;
 pub use rng::Rng;
-pub use spec::{OptionDoc, Options, Spec, SpecError, nearest};
+pub use spec::{OptionDoc, Options, Reader, Spec, SpecError, nearest};
 pub use time::{Span, Time};

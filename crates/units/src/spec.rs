@@ -173,12 +173,16 @@ impl FromStr for Spec {
     }
 }
 
+/// Reads the text of a file that an option names, or says in one line why not.
+pub type Reader = fn(&str) -> Result<String, String>;
+
 /// The options of one [`Spec`], read by type.
 pub struct Options<'a> {
     kind: &'static str,
     spec: &'a Spec,
     declared: &'a [OptionDoc],
     profiles: &'a [&'static str],
+    read: Option<Reader>,
 }
 
 impl<'a> Options<'a> {
@@ -211,11 +215,49 @@ impl<'a> Options<'a> {
             spec,
             declared,
             profiles,
+            read: None,
         };
         if !profiles.is_empty() {
             options.choice("profile", profiles)?;
         }
         Ok(options)
+    }
+
+    /// With what reads files.
+    #[must_use]
+    pub const fn reading(mut self, read: Option<Reader>) -> Self {
+        self.read = read;
+        self
+    }
+
+    /// The text of the file that an option names; `None` if it does not.
+    ///
+    /// # Errors
+    /// [`SpecError::Refused`] where it cannot be read.
+    pub fn file(&self, name: &str) -> Result<Option<String>, SpecError> {
+        let Some(path) = self.text(name) else {
+            return Ok(None);
+        };
+        let read = self
+            .read
+            .unwrap_or(|_| Err("nothing here reads files".to_owned()));
+        let text =
+            read(path).map_err(|why| self.refused(format!("{}: {why}", self.shown(name))))?;
+        Ok(Some(text))
+    }
+
+    /// An option as typed, with its name: `matrix=FILE`.
+    pub fn shown(&self, name: &str) -> String {
+        format!("{name}={}", self.text(name).unwrap_or_default())
+    }
+
+    /// That what was chosen refuses its options, and why.
+    pub fn refused(&self, why: String) -> SpecError {
+        SpecError::Refused {
+            kind: self.kind,
+            name: self.spec.name.clone(),
+            why,
+        }
     }
 
     /// The name that was chosen.

@@ -12,8 +12,8 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     profiles: PROFILES,
     options: &[OptionDoc {
         name: "delay",
-        default: "100ms",
-        help: "what is sent should be through within this time, 20ms to 1s",
+        default: "100ms; tuned 60ms",
+        help: "what is sent should be through within this time (tuned: beyond the RTT), 10ms to 1s",
     }],
     build: build_ewma,
 };

@@ -178,6 +178,10 @@ struct Shown {
 }
 
 impl Probe for Shown {
+    fn watches(&self) -> bool {
+        false
+    }
+
     fn progress(&mut self, now: Time, end: Time) -> bool {
         self.bar
             .show(now.as_secs_f64() / end.as_secs_f64(), "simulating");

@@ -104,11 +104,6 @@ impl Belief {
         self.p.iter().enumerate().map(|(i, p)| p * rate(i)).sum()
     }
 
-    /// Of the `n` fastest bins.
-    pub(super) fn top(&self, n: usize) -> f64 {
-        self.p[BINS - n..].iter().sum()
-    }
-
     /// For 1 to 8 ticks from now the packets that arrive at least, but with probability `quantile`.
     pub(super) fn forecast(&mut self, quantile: f64) -> [u32; HORIZON] {
         let mut floor = 0;

@@ -2,7 +2,7 @@
 //! The receiver half: counts what arrives per tick, infers the rate, forecasts.
 use super::arrivals::Arrivals;
 use super::belief::Belief;
-use super::model::{BINS, HORIZON};
+use super::model::{BINS, HORIZON, rate};
 use super::settings::{Counting, Inference, Settings};
 use super::wire::{Forecast, Mark};
 use crate::{Pn, Receiver, Report};
@@ -13,10 +13,11 @@ pub(super) const TICK: Span = Span::from_millis(20);
 const CATCH_UP: u64 = 64;
 /// After so long without a packet there is nothing to report until the next one.
 const SILENCE: Span = Span::from_secs(10);
-/// The unit doubles when the rate stands at the end of its range, and halves when the range is far too large.
-const TOP_BINS: usize = 8;
-const TOO_FAST: u32 = 5;
+/// The unit doubles when the rate has been near the end of its range for a second longer than not, and halves when it has been far below
+/// for a second.
+const TOO_FAST: u32 = 50;
 const TOO_SLOW: u32 = 50;
+const FAST: f64 = 0.9;
 const SLOW: f64 = 0.2;
 const MOST_DOUBLINGS: u32 = 12;
 
@@ -136,13 +137,13 @@ impl Half {
         let Estimate::Filter(belief) = &mut self.estimate else {
             return;
         };
-        let slow = belief.mean() < SLOW * super::model::rate(BINS - 1);
-        self.too_fast = if belief.top(TOP_BINS) > 0.5 {
+        let share = belief.mean() / rate(BINS - 1);
+        self.too_fast = if share > FAST {
             self.too_fast + 1
         } else {
-            0
+            self.too_fast.saturating_sub(1)
         };
-        self.too_slow = if slow { self.too_slow + 1 } else { 0 };
+        self.too_slow = if share < SLOW { self.too_slow + 1 } else { 0 };
         if self.too_fast >= TOO_FAST && self.doublings < MOST_DOUBLINGS {
             belief.fold();
             self.doublings += 1;

@@ -6,7 +6,8 @@ use super::settings::Settings;
 use super::wire::{Forecast, HEADER, Mark};
 use crate::parts::{FASTEST, SLOWEST};
 use crate::{
-    AckBatch, Allowance, Controller, Cx, Header, Needs, Path, Receiver, Sending, Sent, Tag,
+    AckBatch, Allowance, Controller, Cx, Header, LossBatch, Needs, Path, Receiver, Sending, Sent,
+    Tag,
 };
 use alcc_units::{Bytes, Rate, Span, Time};
 
@@ -42,6 +43,7 @@ pub(super) struct Sprout {
     quota: Bytes,
     rate: Rate,
     started: bool,
+    in_flight: Bytes,
     ping: bool,
 }
 
@@ -74,6 +76,7 @@ impl Sprout {
             quota: Bytes::ZERO,
             rate: SLOWEST,
             started: false,
+            in_flight: Bytes::ZERO,
             ping: false,
         }
     }
@@ -91,20 +94,21 @@ impl Sprout {
         packets * f64::from(self.forecast.unit)
     }
 
+    /// Ticks within which what is sent should be through.
     fn lookahead(&self) -> f64 {
-        let rtt = if self.settings.beyond_rtt {
-            self.rtt_min.as_secs_f64() / super::model::TICK
-        } else {
-            0.0
-        };
-        self.settings.lookahead + rtt
+        let settings = &self.settings;
+        let rtt = self.rtt_min.as_secs_f64() / super::model::TICK;
+        // What the link gives for sure per tick: of few packets the forecast is sure of fewer still.
+        let sure = self.bytes_within(7.0) - self.bytes_within(3.0);
+        let packets = sure / 4.0 / self.mss.get() as f64;
+        settings.lookahead + settings.per_rtt * rtt + settings.unsure / (1.0 + packets)
     }
 
     /// Bytes that may leave now, not yet rounded.
     fn window(&self) -> f64 {
         let now = self.current as f64;
         let mut end = now + self.lookahead();
-        if !self.settings.beyond_rtt {
+        if self.settings.per_rtt == 0.0 {
             end = end.min((HORIZON - 1) as f64);
         }
         let through = self.bytes_within(end) - self.bytes_within(now);
@@ -206,6 +210,7 @@ impl Controller for Sprout {
         self.quota = self.quota.saturating_sub(sent.len);
         self.sent_at = cx.now;
         self.last = *sent;
+        self.in_flight = sent.in_flight_before + sent.len;
         self.sequence = self.sequence.saturating_add(len);
         self.ping = false;
         Tag::default()
@@ -240,6 +245,11 @@ impl Controller for Sprout {
 
     fn on_ack(&mut self, _cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
         self.rtt_min = ack.rtt.min;
+        self.in_flight = ack.in_flight;
+    }
+
+    fn on_loss(&mut self, _cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
+        self.in_flight = loss.in_flight;
     }
 
     fn on_feedback(&mut self, cx: &mut Cx<'_>, report: &[u8]) {
@@ -264,7 +274,8 @@ impl Controller for Sprout {
             self.release();
         }
         if self.heartbeat_at() <= cx.now {
-            self.ping = true;
+            // What is under way asks as well as a heartbeat does, which would only wait behind it.
+            self.ping = self.settings.program || self.in_flight == Bytes::ZERO;
             // Whether or not the host can send it now.
             self.sent_at = cx.now;
         }

@@ -9,8 +9,8 @@ pub(crate) const PROFILES: &[&str] = &["tuned", "paper", "original"];
 pub(super) const OPTIONS: &[OptionDoc] = &[
     OptionDoc {
         name: "delay",
-        default: "100ms",
-        help: "what is sent should be through within this time, 20ms to 1s",
+        default: "100ms; tuned 30ms",
+        help: "what is sent should be through within this time (tuned: beyond 1.75 RTT), 10ms to 1s",
     },
     OptionDoc {
         name: "confidence",
@@ -48,8 +48,10 @@ pub(super) struct Settings {
     pub(super) program: bool,
     /// What is sent should be through within so many ticks,
     pub(super) lookahead: f64,
-    /// and the smallest RTT.
-    pub(super) beyond_rtt: bool,
+    /// so many of the smallest RTT,
+    pub(super) per_rtt: f64,
+    /// and so many ticks more on a link that gives nothing for sure, half as many if it gives a packet per tick for sure, ...
+    pub(super) unsure: f64,
     /// Silence longer than this is broken.
     pub(super) heartbeat: Span,
     /// A tick's worth leaves over a tick, not at once.
@@ -67,12 +69,17 @@ impl Settings {
             "paper" => (false, false),
             _ => (false, true),
         };
-        let delay = options.span("delay", ms(100), ms(20)..=ms(1000))?;
         let inference = inference(if original { Phi::Table } else { Phi::Exact });
         let confidence = match inference {
             Inference::Filter(_) => options.real("confidence", 95.0, 5.0..=99.0)?,
             Inference::Mean => 50.0,
         };
+        let (delay, per_rtt, unsure) = match (tuned, inference) {
+            (false, _) => (100, 0.0, 0.0),
+            (true, Inference::Filter(_)) => (30, 1.75, 4.0),
+            (true, Inference::Mean) => (60, 1.0, 0.0),
+        };
+        let delay = options.span("delay", ms(delay), ms(10)..=ms(1000))?;
         Ok(Self {
             inference,
             counting: if original {
@@ -84,7 +91,8 @@ impl Settings {
             any_rate: tuned,
             program: original,
             lookahead: delay.as_secs_f64() / super::model::TICK,
-            beyond_rtt: tuned,
+            per_rtt,
+            unsure,
             heartbeat: ms(if tuned { 20 } else { 50 }),
             paced: tuned,
         })

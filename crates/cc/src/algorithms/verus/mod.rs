@@ -36,7 +36,7 @@ mod estimator;
 mod fit;
 mod machine;
 mod profile;
-mod release;
+pub(in crate::algorithms) mod release;
 mod settings;
 #[cfg(test)]
 mod tests;

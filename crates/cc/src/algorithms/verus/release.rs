@@ -20,7 +20,7 @@ pub(super) fn release_whole(window: u64, in_flight: u64, epochs: u64) -> u64 {
 
 /// Equation 5 with its fraction; a round trip of at most two epochs releases what is missing (the formula would release a
 /// whole window each time).
-pub(super) fn release_exact(window: f64, in_flight: f64, epochs: u64) -> f64 {
+pub(in crate::algorithms) fn release_exact(window: f64, in_flight: f64, epochs: u64) -> f64 {
     let share = if epochs <= 2 {
         1.0
     } else {
@@ -30,7 +30,7 @@ pub(super) fn release_exact(window: f64, in_flight: f64, epochs: u64) -> f64 {
 }
 
 /// Epochs in a round trip, rounded up, at least 1.
-pub(super) fn epochs_in(rtt_ms: f64, epoch_ms: f64) -> u64 {
+pub(in crate::algorithms) fn epochs_in(rtt_ms: f64, epoch_ms: f64) -> u64 {
     ((rtt_ms / epoch_ms.max(SMALLEST)).ceil() as u64).max(1)
 }
 

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use alcc_units::{Span, Time};
+
+/// Resolution of what is measured.
+const BUCKET: Span = Span::from_millis(10);
+/// Buckets that are kept: what the longest mean needs.
+const KEPT: usize = 200;
+/// Samples of which the quantile is taken: a second of them.
+const SAMPLES: usize = 100;
+const QUANTILE: f64 = 0.95;
+/// What a sample is worth during which the queue held nothing of ours: the path could have delivered more than there was.
+const STARVED: f32 = 1.3;
+/// A silence counts as no more than so many smallest RTTs.
+const SILENCE: u64 = 4;
+
+/// What the path delivers, packets per second: the quantile of how it comes, and its mean. Its clock runs while something is
+/// delivered; an outage ages nothing.
+#[derive(Clone)]
+pub(super) struct Service {
+    /// Packets delivered in each bucket, a ring.
+    packets: [f32; KEPT],
+    /// The rate when each bucket was over, a ring.
+    samples: [f32; SAMPLES],
+    /// The bucket under way; those before it are over.
+    bucket: u64,
+    clock: Span,
+    at: Option<Time>,
+    delivering: f32,
+    starved: bool,
+    /// 95 % of the samples of the last second are not above it.
+    pub(super) high: f64,
+    /// The larger of the means over two seconds and over a round trip (at least a tenth of a second).
+    pub(super) mean: f64,
+}
+
+impl Service {
+    pub(super) fn new() -> Self {
+        Self {
+            packets: [0.0; KEPT],
+            samples: [0.0; SAMPLES],
+            bucket: 0,
+            clock: Span::ZERO,
+            at: None,
+            delivering: 0.0,
+            starved: false,
+            high: 0.0,
+            mean: 0.0,
+        }
+    }
+
+    /// Time passes of which nothing can be said.
+    pub(super) fn pass(&mut self, now: Time) {
+        self.at = Some(now);
+    }
+
+    /// `packets` were acknowledged at `now`, the last of them after `rtt`; `starved`: the first had waited behind none of ours.
+    pub(super) fn delivered(
+        &mut self,
+        now: Time,
+        packets: f64,
+        base: Span,
+        rtt: Span,
+        starved: bool,
+    ) {
+        self.starved |= starved;
+        let gap = self.at.map_or(Span::ZERO, |at| now.since(at));
+        self.at = Some(now);
+        self.clock += gap.min(base.max(Span::from_millis(10)) * SILENCE);
+        let bucket = self.clock.as_nanos() / BUCKET.as_nanos();
+        if bucket > self.bucket {
+            self.close(bucket, base, rtt);
+        }
+        self.delivering += packets as f32;
+    }
+
+    fn close(&mut self, bucket: u64, base: Span, rtt: Span) {
+        // More than a second of it would be overwritten anyway.
+        let from = self.bucket.max(bucket.saturating_sub(KEPT as u64));
+        for i in from..bucket {
+            self.packets[(i % KEPT as u64) as usize] = std::mem::take(&mut self.delivering);
+            let rate = self.over(i, base.max(rtt / 4)) as f32;
+            self.samples[(i % SAMPLES as u64) as usize] =
+                if self.starved { rate * STARVED } else { rate };
+        }
+        self.starved = false;
+        self.bucket = bucket;
+        let known = (bucket as usize).min(SAMPLES);
+        let mut sorted = self.samples;
+        let index = ((known as f64 * QUANTILE) as usize).min(known - 1);
+        let (_, high, _) = sorted[..known].select_nth_unstable_by(index, f32::total_cmp);
+        self.high = f64::from(*high);
+        let last = bucket - 1;
+        let trip = rtt.max(Span::from_millis(100));
+        self.mean = self
+            .over(last, BUCKET * KEPT as u64)
+            .max(self.over(last, trip));
+    }
+
+    /// The rate over the `span` that ended with bucket `last`, or what there was of it.
+    fn over(&self, last: u64, span: Span) -> f64 {
+        let nanos = BUCKET.as_nanos();
+        let n = ((span.as_nanos() + nanos / 2) / nanos).clamp(1, KEPT as u64);
+        let n = n.min(last + 1);
+        let packets: f32 = (last + 1 - n..=last)
+            .map(|i| self.packets[(i % KEPT as u64) as usize])
+            .sum();
+        f64::from(packets) / (BUCKET * n).as_secs_f64()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: Span = Span::from_millis(40);
+
+    fn deliver(s: &mut Service, ms: std::ops::Range<u64>, packets: f64, starved: bool) {
+        for ms in ms {
+            s.delivered(Time::from_millis(ms), packets, BASE, BASE, starved);
+        }
+    }
+
+    #[test]
+    fn a_steady_path() {
+        let mut s = Service::new();
+        deliver(&mut s, 0..2500, 1.0, false);
+        assert!((s.high - 1000.0).abs() < 1.0, "{}", s.high);
+        assert!((s.mean - 1000.0).abs() < 1.0, "{}", s.mean);
+    }
+
+    #[test]
+    fn bunches_raise_the_quantile_and_not_the_mean() {
+        let mut s = Service::new();
+        // 100 packets every 100 ms, all at once: some 40 ms window has all of them.
+        for ms in (0..3000).step_by(100) {
+            deliver(&mut s, ms..ms + 1, 100.0, false);
+            deliver(&mut s, ms + 1..ms + 100, 0.0, false);
+        }
+        assert!((s.high - 2500.0).abs() < 1.0, "{}", s.high);
+        assert!((s.mean - 1000.0).abs() < 60.0, "{}", s.mean);
+    }
+
+    #[test]
+    fn a_starved_sample_counts_for_more() {
+        let mut s = Service::new();
+        deliver(&mut s, 0..2500, 1.0, true);
+        assert!((s.high - 1300.0).abs() < 2.0, "{}", s.high);
+    }
+
+    #[test]
+    fn an_outage_ages_nothing() {
+        let mut s = Service::new();
+        deliver(&mut s, 0..2500, 1.0, false);
+        // Ten seconds of silence count for 160 ms: 15 empty buckets of 200, 84 samples of 100 from before.
+        deliver(&mut s, 12_500..12_501, 1.0, false);
+        assert!((s.high - 1000.0).abs() < 1.0, "{}", s.high);
+        assert!((s.mean - 925.0).abs() < 1.0, "{}", s.mean);
+    }
+
+    #[test]
+    fn any_jump_of_the_clock_is_taken() {
+        let mut s = Service::new();
+        for (ms, base) in [(0, 0), (1, 600_000), (10_000_000, 600_000), (10_000_001, 1)] {
+            let base = Span::from_millis(base);
+            s.delivered(Time::from_millis(ms), 1e6, base, base * 3, true);
+            assert!(s.high.is_finite() && s.mean.is_finite());
+        }
+    }
+}

@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The table of the random walk: its grid, how it is read, drawn from, learned and written.
+use std::fmt;
+
+/// More than any published table has.
+const MOST_STATES: usize = 2048;
+/// What the sum of a distribution may be off.
+const TOLERANCE: f64 = 1e-6;
+/// Rarer steps are noise of the training.
+const SMALLEST: f64 = 0.02;
+/// What was seen less often is left out of the built-in table.
+const FEWEST: u64 = 50;
+
+/// Evenly spaced bins.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Axis {
+    /// The first bin.
+    pub min: i32,
+    /// From bin to bin.
+    pub step: i32,
+    /// How many.
+    pub bins: usize,
+}
+
+impl Axis {
+    /// The value of a bin.
+    pub fn value(&self, bin: usize) -> f64 {
+        f64::from(self.min) + f64::from(self.step) * bin as f64
+    }
+
+    /// The last bin.
+    pub fn max(&self) -> f64 {
+        self.value(self.bins - 1)
+    }
+
+    /// The nearest bin, half away from zero; the first or last beyond them.
+    pub fn nearest(&self, value: f64) -> usize {
+        self.clamped(libm::round(value / f64::from(self.step)) - self.first())
+    }
+
+    /// The nearest bin; `None` beyond the first and the last, where training looks away.
+    pub fn within(&self, value: f64) -> Option<usize> {
+        let at = libm::round(value / f64::from(self.step)) - self.first();
+        (at >= 0.0 && at < self.bins as f64).then_some(at as usize)
+    }
+
+    /// The bin at or below, as the authors' program takes it (truncated).
+    pub fn below(&self, value: f64) -> usize {
+        self.clamped(libm::trunc(value / f64::from(self.step) - self.first()))
+    }
+
+    fn first(&self) -> f64 {
+        f64::from(self.min) / f64::from(self.step)
+    }
+
+    fn clamped(&self, at: f64) -> usize {
+        at.clamp(0.0, (self.bins - 1) as f64) as usize
+    }
+}
+
+/// The states: a bin of the window's change and one of the delay's.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Grid {
+    /// Changes of the window.
+    pub window: Axis,
+    /// Changes of the delay.
+    pub delay: Axis,
+}
+
+impl Grid {
+    /// That of the published tables.
+    pub const PUBLISHED: Self = Self {
+        window: Axis {
+            min: -60,
+            step: 5,
+            bins: 25,
+        },
+        delay: Axis {
+            min: -25,
+            step: 5,
+            bins: 9,
+        },
+    };
+
+    /// That of the authors' training scripts: finer, so that a window that falls by one packet at a time is seen to fall.
+    pub const TRAINING: Self = Self {
+        window: Axis {
+            min: -20,
+            step: 2,
+            bins: 21,
+        },
+        delay: Axis {
+            min: -10,
+            step: 2,
+            bins: 11,
+        },
+    };
+
+    /// How many.
+    pub fn states(&self) -> usize {
+        self.window.bins * self.delay.bins
+    }
+
+    /// The number of a state.
+    pub fn state(&self, delay: usize, window: usize) -> usize {
+        delay * self.window.bins + window
+    }
+
+    fn header(&self) -> String {
+        let axis = |a: &Axis| format!("{},{},{},{}", a.bins, a.min, a.max(), a.step);
+        format!("{},{}", axis(&self.window), axis(&self.delay))
+    }
+}
+
+/// What is wrong with a table, and where.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MatrixError {
+    line: usize,
+    found: String,
+    want: String,
+}
+
+impl fmt::Display for MatrixError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { line, found, want } = self;
+        write!(f, "line {line}: {found}: want {want}")
+    }
+}
+
+impl std::error::Error for MatrixError {}
+
+fn wrong<T>(
+    line: usize,
+    found: impl Into<String>,
+    want: impl Into<String>,
+) -> Result<T, MatrixError> {
+    Err(MatrixError {
+        line,
+        found: found.into(),
+        want: want.into(),
+    })
+}
+
+/// Bins with the sum of the probabilities up to and including each, ascending.
+type Steps = Vec<(u16, f64)>;
+
+/// The table: for the last change of delay and window, and the new change of delay, how likely is which change of the window.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Matrix {
+    grid: Grid,
+    /// By state and bin of the new change of delay; empty: never seen.
+    blocks: Vec<Steps>,
+    /// For each block the one to draw from.
+    instead: Vec<u32>,
+}
+
+impl Matrix {
+    /// Reads the published form: eight whole numbers (bins, first, last, step of window and delay), then a line per state with
+    /// a probability per next state.
+    ///
+    /// # Errors
+    /// [`MatrixError`] with the line.
+    pub fn parse(text: &str) -> Result<Self, MatrixError> {
+        let mut lines = text
+            .lines()
+            .enumerate()
+            .map(|(i, l)| (i + 1, l.trim()))
+            .filter(|(_, l)| !l.is_empty());
+        let grid = Self::header(lines.next())?;
+        let (n, bins) = (grid.states(), grid.window.bins);
+        let mut blocks = Vec::with_capacity(n * grid.delay.bins);
+        for state in 0..n {
+            let Some((number, line)) = lines.next() else {
+                let found = format!("the end after {state} states");
+                return wrong(state + 2, found, format!("{n} lines of states"));
+            };
+            let mut row = Vec::with_capacity(n);
+            for cell in line.split(',') {
+                match cell.trim().parse::<f64>() {
+                    Ok(p) if (0.0..=1.0).contains(&p) => row.push(p),
+                    _ => return wrong(number, format!("'{cell}'"), "a probability from 0 to 1"),
+                }
+            }
+            if row.len() != n {
+                let found = format!("{} numbers", row.len());
+                return wrong(number, found, format!("{n}, one for each state"));
+            }
+            for block in row.chunks_exact(bins) {
+                let sum: f64 = block.iter().sum();
+                if sum != 0.0 && (sum - 1.0).abs() > TOLERANCE {
+                    let found = format!("{bins} probabilities that sum up to {sum}");
+                    return wrong(number, found, "1, or all 0");
+                }
+                blocks.push(steps(block.iter().copied().enumerate()));
+            }
+        }
+        match lines.next() {
+            None => Ok(Self::of(grid, blocks)),
+            Some((number, _)) => wrong(number, "one more line", format!("{n} lines of states")),
+        }
+    }
+
+    fn header(line: Option<(usize, &str)>) -> Result<Grid, MatrixError> {
+        let want = "bins,first,last,step of the window and of the delay: eight whole numbers";
+        let (number, line) = line.unwrap_or((1, ""));
+        let numbers: Vec<i32> = line
+            .split(',')
+            .filter_map(|n| n.trim().parse().ok())
+            .collect();
+        let found = || format!("'{}'", line.chars().take(60).collect::<String>());
+        let [w, w0, w1, ws, d, d0, d1, ds] = numbers[..] else {
+            return wrong(number, found(), want);
+        };
+        let axis = |bins: i32, min: i32, max: i32, step: i32| {
+            let last = i64::from(min) + i64::from(step) * (i64::from(bins) - 1);
+            let good = step > 0 && bins > 0 && last == i64::from(max);
+            let bins = usize::try_from(bins).ok().filter(|_| good)?;
+            Some(Axis { min, step, bins })
+        };
+        match (axis(w, w0, w1, ws), axis(d, d0, d1, ds)) {
+            (Some(window), Some(delay))
+                if window.bins.saturating_mul(delay.bins) <= MOST_STATES =>
+            {
+                Ok(Grid { window, delay })
+            }
+            _ => wrong(
+                number,
+                found(),
+                format!("last = first + step * (bins - 1), and at most {MOST_STATES} states"),
+            ),
+        }
+    }
+
+    /// Reads [`Counts::compact`].
+    pub(super) fn expand(text: &str) -> Result<Self, MatrixError> {
+        let mut lines = text
+            .lines()
+            .enumerate()
+            .filter(|(_, l)| !l.starts_with('#'));
+        let grid = Self::header(lines.next().map(|(i, l)| (i + 1, l)))?;
+        let mut blocks = vec![Steps::new(); grid.states() * grid.delay.bins];
+        for (i, line) in lines {
+            let numbers: Vec<usize> = line
+                .split([' ', ':'])
+                .filter_map(|n| n.parse().ok())
+                .collect();
+            let block = numbers.first().and_then(|&n| blocks.get_mut(n));
+            let (Some(block), Some(cells)) = (block, numbers.get(1..)) else {
+                return wrong(i + 1, format!("'{line}'"), "BLOCK BIN:MILLE ...");
+            };
+            let cells = cells.chunks_exact(2);
+            let all: usize = cells.clone().map(|c| c[1]).sum();
+            let part = |c: &[usize]| (c[0], c[1] as f64 / all.max(1) as f64);
+            *block = steps(cells.map(part));
+        }
+        Ok(Self::of(grid, blocks))
+    }
+
+    fn of(grid: Grid, blocks: Vec<Steps>) -> Self {
+        let mut all = Self {
+            grid,
+            instead: Vec::with_capacity(blocks.len()),
+            blocks,
+        };
+        let (windows, delays) = (grid.window.bins, grid.delay.bins);
+        // What was seen with this change of delay whatever was before it; failing that, hold.
+        let anywhere = all.blocks.len();
+        for next in 0..delays {
+            let seen: Vec<&Steps> = all.blocks[..anywhere]
+                .iter()
+                .skip(next)
+                .step_by(delays)
+                .filter(|b| !b.is_empty())
+                .collect();
+            let mut mean = vec![0.0; windows];
+            for block in &seen {
+                let mut before = 0.0;
+                for &(bin, sum) in *block {
+                    mean[usize::from(bin)] += (sum - before) / seen.len() as f64;
+                    before = sum;
+                }
+            }
+            if seen.is_empty() {
+                mean[grid.window.nearest(0.0)] = 1.0;
+            }
+            all.blocks.push(steps(mean.into_iter().enumerate()));
+        }
+        for delay in 0..delays {
+            for window in 0..windows {
+                for next in 0..delays {
+                    let block = |w: usize| grid.state(delay, w) * delays + next;
+                    let seen = |w: &usize| !all.blocks[block(*w)].is_empty();
+                    let nearest = (0..windows).filter(seen).min_by_key(|w| w.abs_diff(window));
+                    all.instead
+                        .push(nearest.map_or(anywhere + next, block) as u32);
+                }
+            }
+        }
+        all
+    }
+
+    /// The grid of its states.
+    pub fn grid(&self) -> &Grid {
+        &self.grid
+    }
+
+    /// The bin of the window's next change, drawn by `r` from 0 to 1; after `state`, with the new change of delay in `next`.
+    /// What was never seen: the nearest window's change that was, then any state.
+    pub fn draw(&self, state: usize, next: usize, r: f64) -> usize {
+        let block = self.instead[state * self.grid.delay.bins + next];
+        find(&self.blocks[block as usize], r).unwrap_or_else(|| self.grid.window.nearest(0.0))
+    }
+
+    /// As the authors' program looks for it: what was never seen is looked for in the states before, and may not be found.
+    pub fn search(&self, state: usize, next: usize, r: f64) -> Option<usize> {
+        let block = |state: usize| &self.blocks[state * self.grid.delay.bins + next];
+        (1..=state).rev().find_map(|state| find(block(state), r))
+    }
+}
+
+fn steps(cells: impl Iterator<Item = (usize, f64)>) -> Steps {
+    let mut sum = 0.0;
+    let mut steps: Steps = cells
+        .filter(|(_, p)| *p > 0.0)
+        .map(|(bin, p)| {
+            sum += p;
+            (bin as u16, sum)
+        })
+        .collect();
+    if let Some(last) = steps.last_mut() {
+        // Whatever is drawn below one is found.
+        last.1 = last.1.max(1.0);
+    }
+    steps
+}
+
+fn find(steps: &Steps, r: f64) -> Option<usize> {
+    let at = steps.partition_point(|(_, sum)| *sum <= r);
+    let (bin, _) = steps.get(at).or_else(|| steps.last())?;
+    Some(usize::from(*bin))
+}
+
+/// How much a value has changed: per cent, times the decimal logarithm of what it was. `least` guards the logarithm.
+pub fn change(new: f64, old: f64, least: f64) -> f64 {
+    (100.0 * new / old - 100.0) * libm::log10(old.max(least))
+}
+
+/// How often which state followed which.
+#[derive(Clone, Debug)]
+pub struct Counts {
+    grid: Grid,
+    pairs: Vec<u64>,
+}
+
+impl Counts {
+    /// None yet.
+    pub fn new(grid: Grid) -> Self {
+        Self {
+            grid,
+            pairs: vec![0; grid.states() * grid.states()],
+        }
+    }
+
+    /// A run: the largest delay in ms and the window in packets of each epoch. Pairs with a change beyond the grid do not count.
+    pub fn learn(&mut self, epochs: &[(f64, f64)]) {
+        let states: Vec<Option<usize>> = epochs
+            .windows(2)
+            .map(|pair| {
+                let ((d0, w0), (d1, w1)) = (pair[0], pair[1]);
+                let delay = self.grid.delay.within(change(d1, d0, 1.01))?;
+                let window = self.grid.window.within(change(w1, w0, 1.01))?;
+                Some(self.grid.state(delay, window))
+            })
+            .collect();
+        for pair in states.windows(2) {
+            if let [Some(from), Some(to)] = pair {
+                self.pairs[from * self.grid.states() + to] += 1;
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn pairs_mut(&mut self) -> &mut [u64] {
+        &mut self.pairs
+    }
+
+    /// How many pairs were counted.
+    pub fn total(&self) -> u64 {
+        self.pairs.iter().sum()
+    }
+
+    /// The distributions, rare steps left out: per state and bin of the new change of delay, per bin of the window's.
+    fn distributions(&self) -> impl Iterator<Item = Vec<f64>> {
+        self.pairs.chunks_exact(self.grid.window.bins).map(|block| {
+            let part = |of: &[f64]| {
+                let sum: f64 = of.iter().sum();
+                of.iter()
+                    .map(|n| if sum > 0.0 { n / sum } else { 0.0 })
+                    .collect::<Vec<f64>>()
+            };
+            let mut kept = part(&block.iter().map(|&n| n as f64).collect::<Vec<f64>>());
+            for p in &mut kept {
+                if *p < SMALLEST {
+                    *p = 0.0;
+                }
+            }
+            part(&kept)
+        })
+    }
+
+    /// The table in its published form.
+    pub fn published(&self) -> String {
+        let all: Vec<Vec<f64>> = self.distributions().collect();
+        let mut text = self.grid.header() + "\n";
+        for row in all.chunks_exact(self.grid.delay.bins) {
+            let cells: Vec<String> = row.iter().flatten().map(|p| format!("{p:.10}")).collect();
+            text += &(cells.join(",") + "\n");
+        }
+        text
+    }
+
+    /// The table as it stands beside this file: a line per block that was seen fifty times, its bins with their thousandths.
+    pub fn compact(&self) -> String {
+        let mut text = self.grid.header() + "\n";
+        let often = |block: &[u64]| block.iter().sum::<u64>() >= FEWEST;
+        let seen = self.pairs.chunks_exact(self.grid.window.bins).map(often);
+        for (number, (block, seen)) in self.distributions().zip(seen).enumerate() {
+            if !seen {
+                continue;
+            }
+            let cells: Vec<String> = (block.iter().enumerate())
+                .filter(|(_, p)| **p > 0.0)
+                .map(|(bin, p)| format!("{bin}:{:.0}", p * 1000.0))
+                .collect();
+            if !cells.is_empty() {
+                text += &format!("{number} {}\n", cells.join(" "));
+            }
+        }
+        text
+    }
+}
