@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Emulated links against sockets of the kernel. Needs namespaces: says "skipped" where they are not permitted.
 mod support;
+mod tbf;
 
 use alcc_emu::{Dir, Namespace, PathSpec, Silent};
 use alcc_link::{DirectionSpec, QueueSpec, RateSpec};
@@ -19,7 +20,7 @@ fn main() {
         .skip(1)
         .filter(|a| !a.starts_with('-'))
         .collect();
-    let tests: [(&str, fn()); 7] = [
+    let tests: [(&str, fn()); 8] = [
         (
             "round_trip_is_the_sum_of_both_delays",
             round_trip_is_the_sum_of_both_delays,
@@ -43,6 +44,10 @@ fn main() {
         (
             "a_program_runs_inside_and_its_status_comes_back",
             a_program_runs_inside_and_its_status_comes_back,
+        ),
+        (
+            "a_fixed_rate_is_that_of_the_kernels_token_bucket",
+            tbf::a_fixed_rate_is_that_of_the_kernels_token_bucket,
         ),
         (
             "the_same_range_twice_is_refused",
