@@ -175,7 +175,8 @@ impl Estimator {
         verdict.tolerable = sample.filter(|_| !end.no_increase).map(|_| calm);
         if settings.sharp && raw > limit {
             if end.may_cut && !end.frozen {
-                self.d_est = floor.max(self.d_est.min(limit) * limit / raw);
+                let share = (limit / raw).max(settings.least_cut);
+                self.d_est = floor.max(self.d_est.min(limit) * share);
                 verdict.cut = true;
             }
         } else if tested / base > settings.soft_ratio() {
@@ -358,17 +359,24 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_far_above_the_limit_cuts_in_proportion_and_once() {
-        let mut e = state(200.0, 40.0, 150.0);
-        let verdict = step(&mut e, 480.0, &end(50), &Settings::TUNED);
-        // Limit 240, twice exceeded.
-        assert_eq!((e.d_est, verdict.cut), (100.0, true));
-        let again = EpochEnd {
-            may_cut: false,
-            ..end(50)
-        };
-        assert!(!step(&mut e, 480.0, &again, &Settings::TUNED).cut);
-        assert_eq!(e.d_est, 100.0);
+    fn a_sample_above_the_limit_cuts_in_proportion_by_so_much_at_most_and_once() {
+        // The limit is 240 ms; the estimate counts as no more than that.
+        for (raw, d_est, want) in [
+            (250.0, 200.0, 192.0),
+            (480.0, 200.0, 170.0),
+            (480.0, 900.0, 204.0),
+        ] {
+            let mut e = state(d_est, 40.0, 150.0);
+            let verdict = step(&mut e, raw, &end(50), &Settings::TUNED);
+            assert!(verdict.cut);
+            close(e.d_est, want);
+            let again = EpochEnd {
+                may_cut: false,
+                ..end(50)
+            };
+            assert!(!step(&mut e, raw, &again, &Settings::TUNED).cut);
+            close(e.d_est, want);
+        }
     }
 
     #[test]

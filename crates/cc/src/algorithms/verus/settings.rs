@@ -20,7 +20,8 @@
 //! | `least_base` | 20 | – | – | ms | ours: the least base delay that R refers to |
 //! | slow start ends at | `D_min (1 + 0.3 )` | `15 D_min` | 500 ms | RTT | P "e.g. 15"; C |
 //! | `start_window` | 10 | 1 | 1 | packets | RFC 6928 for ours; P, C |
-//! | `quiet` | 0.05 | – | – | share of (R-1) | ours: a queue below it is jitter |
+//! | `quiet` | 0.15 | – | – | share of (R-1) | ours: a queue below it is jitter |
+//! | `least_cut` | 0.85 | – | – | share of D_est | ours: what the cut by one sample leaves at least |
 //! | `stale` | 4 | – | – | – | ours: D_est's queue over the queue seen that disproves the curve |
 //! | `flight_cap` | 1.25 | – | – | × W | ours |
 //! | `rate_cap` | yes | no | no | – | ours: `delivery rate × R × D_min` |
@@ -100,6 +101,8 @@ pub(super) struct Settings {
     pub(super) rate_cap: bool,
     /// A sample above `R × D_min` reduces D_est in proportion, once per round trip.
     pub(super) sharp: bool,
+    /// ... but to no less than this share of it: after an outage the sample says how long that was, not what the path holds.
+    pub(super) least_cut: f64,
     /// A queue below this share of the tolerated one is jitter: the rising branch of equation 4 does not apply.
     pub(super) quiet: f64,
     /// The queue that D_est allows above this multiple of the queue seen, for two round trips: the curve is out of date,
@@ -141,6 +144,7 @@ impl Settings {
         flight_cap: None,
         rate_cap: false,
         sharp: false,
+        least_cut: 0.0,
         quiet: 0.0,
         stale: None,
         careful: false,
@@ -177,7 +181,8 @@ impl Settings {
         flight_cap: Some(1.25),
         rate_cap: true,
         sharp: true,
-        quiet: 0.05,
+        least_cut: 0.85,
+        quiet: 0.15,
         stale: Some(4.0),
         careful: true,
         ..Self::PAPER
