@@ -80,6 +80,8 @@ pub struct Sender {
     recovery: Option<Episode>,
     shaper: Option<Shaper>,
     undo: Option<Undo>,
+    /// When the first of the retransmissions that are under way left, and where the last of them ends.
+    again: Option<(Time, u64)>,
     forced: Option<Forced>,
     tail: Option<Tail>,
     /// After an expiry that declares nothing: the transmission that asks.
@@ -118,8 +120,10 @@ struct Episode {
 #[derive(Clone, Copy, Debug)]
 struct Undo {
     what: Spurious,
-    /// The first transmission of something lost.
+    /// The first transmission of something lost; of one that was under way when the episode began.
     again_at: Option<Time>,
+    /// Something lost in this episode has been sent again.
+    resent: bool,
     /// Retransmissions of which it is not known that they were for nothing; datagrams: losses that have not arrived.
     open: u64,
     /// F-RTO: an arrival of something that was sent once only proves the mistake.
@@ -222,6 +226,7 @@ impl Sender {
             recovery: None,
             shaper: None,
             undo: None,
+            again: None,
             forced: None,
             tail: None,
             question: None,
@@ -522,8 +527,12 @@ impl Sender {
         let sent = self.sent(Kind::Retransmit, len);
         self.leaves(now, start <= self.complete);
         self.stats.retransmits += 1;
+        let since = self.again.filter(|(_, end)| self.complete < *end);
+        let (at, end) = since.unwrap_or((now, 0));
+        self.again = Some((at, end.max(start + len)));
         if let Some(undo) = &mut self.undo {
-            undo.again_at.get_or_insert(now);
+            undo.again_at.get_or_insert(at);
+            undo.resent = true;
             undo.open += u64::from(self.rules.is_stream());
         }
         let tag = self.cc.on_sent(&mut Cx { now, log }, &sent);
@@ -853,7 +862,7 @@ impl Sender {
         if news.duplicate {
             undo.open = undo.open.saturating_sub(1);
         }
-        let Some(again_at) = undo.again_at else {
+        let Some(again_at) = undo.again_at.filter(|_| undo.resent) else {
             return false;
         };
         // RFC 3522: the answer is to something sent before anything was sent again.
@@ -959,7 +968,7 @@ impl Sender {
         }
         if let Some(undo) = self.undo.as_mut().filter(|_| !stream) {
             undo.open += self.lost.len() as u64;
-            undo.again_at = Some(Time::ZERO);
+            (undo.again_at, undo.resent) = (Some(Time::ZERO), true);
         }
         new
     }
@@ -971,9 +980,12 @@ impl Sender {
             pn: self.board.next_pn(),
             timeout,
         });
+        // What was sent again in an episode before may still be answered: that says nothing about this one.
+        let under_way = self.again.filter(|(_, end)| self.complete < *end);
         self.undo = Some(Undo {
             what,
-            again_at: None,
+            again_at: under_way.map(|(at, _)| at),
+            resent: false,
             open: 0,
             by_original,
         });

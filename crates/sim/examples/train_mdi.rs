@@ -67,7 +67,10 @@ impl Teacher {
             let at = self.next;
             self.next += EPOCH;
             let silence = at.since(self.heard).as_millis_f64();
-            let delay = self.largest.take().unwrap_or(self.last.max(silence));
+            let delay = self
+                .largest
+                .take()
+                .unwrap_or_else(|| self.last.max(silence));
             let mut window = 1.0;
             self.inner.gauges(&mut |name, value| {
                 if name == "window" || name == "cwnd" {
