@@ -503,8 +503,6 @@ impl<'p, P: Probe> World<'p, P> {
 
     /// A moment that a flow asked for: its start, its end, its application, its receiver, its sender.
     fn wake(&mut self, now: Time, number: usize) {
-        // Whatever comes of it sets the timer again.
-        self.timers.set(number, Time::MAX);
         let flow = &mut self.flows[number];
         let mut act = false;
         if !flow.started {
@@ -543,9 +541,9 @@ impl<'p, P: Probe> World<'p, P> {
         }
         if act {
             self.transmit(now, number);
-        } else {
-            self.schedule(number);
         }
+        let next = self.next_timer(number);
+        self.timers.set(number, next);
     }
 
     /// Lets a host send, after something happened to it.
@@ -597,15 +595,21 @@ impl<'p, P: Probe> World<'p, P> {
 
     /// Sees to it that the flow's timer rings in time. A timer that has become too early rings and is set again then.
     fn schedule(&mut self, number: usize) {
-        let flow = &self.flows[number];
-        let mut next = flow.supply.next().min(flow.stop.unwrap_or(Time::MAX));
-        if let Ends::Acked { host, receiver } = &flow.ends {
-            let wanted = crate::host::earlier(host.next_wake(), receiver.next_wake());
-            next = next.min(wanted.unwrap_or(Time::MAX));
-        }
+        let next = self.next_timer(number);
         if next < self.timers.at(number) {
             self.timers.set(number, next);
         }
+    }
+
+    /// When something is due of the flow's application or at one of its ends.
+    fn next_timer(&self, number: usize) -> Time {
+        let flow = &self.flows[number];
+        let next = flow.supply.next().min(flow.stop.unwrap_or(Time::MAX));
+        let Ends::Acked { host, receiver } = &flow.ends else {
+            return next;
+        };
+        let wanted = crate::host::earlier(host.next_wake(), receiver.next_wake());
+        next.min(wanted.unwrap_or(Time::MAX))
     }
 
     fn tell(&mut self, at: Time, id: u32, what: PacketStep) {
