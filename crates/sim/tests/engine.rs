@@ -374,3 +374,47 @@ fn a_probe_sees_every_step() {
     let error = run_with(&long, &mut stop).unwrap_err();
     assert!(matches!(error, SimError::Stopped { .. }), "{error}");
 }
+
+/// FNV-1a over everything that is counted.
+fn fingerprint(report: &alcc_sim::Report) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325u64;
+    let mut mix = |value: u64| {
+        for byte in value.to_le_bytes() {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    };
+    mix(report.events);
+    for flow in &report.flows {
+        mix(flow.sent);
+        mix(flow.packets);
+        mix(flow.dropped);
+        mix(flow.goodput_bytes.get());
+        for delays in [flow.delay, flow.queue_delay, flow.app_delay] {
+            mix(delays.mean.as_nanos());
+            mix(delays.p95.as_nanos());
+        }
+        flow.seconds.iter().copied().for_each(&mut mix);
+    }
+    hash
+}
+
+#[test]
+fn the_same_on_every_machine() {
+    // Of links, queues, sources and the engine alone; algorithms and senders change more often. A change of this number is a
+    // change of results: say in CHANGELOG why.
+    let flows = &[
+        "udp:rate=6mbit",
+        "udp:rate=4mbit,bytes=500,on=170ms,off=130ms@200ms",
+        "7*udp:rate=1mbit,on=30ms,off=70ms/stagger=11ms/rtt=95ms@1s-8s",
+        "udp:rate=3mbit/dir=up/links=2",
+    ];
+    let mut mixed = scenario(fixed(10), 10, flows);
+    mixed.links = vec![link(20, 5), link(8, 10)];
+    mixed.links[0].down.loss = 0.03;
+    mixed.links[0].down.queue = "red:min=5000,max=30000".parse().unwrap();
+    mixed.links[1].down.queue = "codel".parse().unwrap();
+    let report = run(&mixed).unwrap();
+    assert!(report.links[1].down.dropped > 100, "{:?}", report.links);
+    let found = fingerprint(&report);
+    assert_eq!(found, 0x587c_e458_8aac_5a92, "{found:#x}");
+}
