@@ -20,9 +20,9 @@ const EXAMPLES: &str = "Examples:
   alcc sim --link 6mbit --rtt 80ms --flow 2*verus:r=4/over=cubic --json
   alcc sim --link 60mbit --flow verus/rtt=20ms --flow verus/rtt=50ms --flow verus/rtt=100ms --duration 60s
   alcc sim --link 100mbit --up 10mbit --queue droptail:packets=333 --flow 10*cubic/stagger=1s --flow reno/dir=up --flow udp:rate=5mbit,on=1s,off=1s
-  alcc sim --link 20mbit --link 8mbit --flow cubic --flow cubic/links=2@10s-20s      a chain of two links
+  alcc sim --link 20mbit --link 8mbit --flow cubic --flow cubic/links=2@10s-20s      # a chain of two links
   alcc sim --link 10mbit --steps every=5s,rate=10mbit..100mbit,delay=5ms..50ms,loss=0..1% --flow verus --flow cubic
-  alcc sim examples/contention.toml --seed 2                                         a scenario file; options overrule it
+  alcc sim examples/contention.toml --seed 2      # a scenario file; options overrule it
 
 A SCENARIO.toml has the names of the options as keys; several links as [[link]] tables with rate, up, delay, queue, queue-up, loss, loss-up, step, steps, repeat, reorder:
   link = \"12mbit\"
