@@ -12,17 +12,18 @@ use crate::row::{About, Results};
 use crate::scheme::Scheme;
 use crate::simulated::{self, Simulation};
 use crate::tools::Tools;
-use crate::{LabError, parallel};
+use crate::{LabError, parallel, twin};
 use alcc_cc::Registry;
 use alcc_units::Span;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
 pub use files::{write, write_file};
 pub use summary::summary;
+pub(crate) use table::aligned;
 pub use table::{csv, table};
 
 /// What to compare with what on what.
@@ -52,6 +53,8 @@ pub enum Place {
         tools: Tools,
         /// Folder for the runtime's logs: LINK/RUN/SCHEME/PROCESS.csv in it.
         log: Option<PathBuf>,
+        /// Also the simulated twin of every run, with these algorithms.
+        twin: Option<Registry>,
     },
     /// The simulator; every scheme alone.
     Simulated {
@@ -125,7 +128,7 @@ pub fn compare(
         Ok::<(), LabError>(())
     };
     match &plan.place {
-        Place::Emulated { tools, log } => {
+        Place::Emulated { tools, log, twin } => {
             for i in missing {
                 let run = &runs[i];
                 let what = name(plan, run);
@@ -139,7 +142,7 @@ pub fn compare(
                         .as_ref()
                         .map(|log| log.join(&run.link.name).join(run.number.to_string())),
                 };
-                let measured = live::run(&experiment, stop, &mut |part| {
+                let mut measured = live::run(&experiment, stop, &mut |part| {
                     let part = (done as f64 + part) / of as f64;
                     let what = &what;
                     progress(Progress {
@@ -149,6 +152,9 @@ pub fn compare(
                         what,
                     });
                 })?;
+                if let Some(registry) = twin {
+                    twin::add(&mut measured, &experiment, registry, stop)?;
+                }
                 done += 1;
                 finished(i, measured)?;
             }
@@ -161,23 +167,19 @@ pub fn compare(
         } => {
             let work = |i: &usize| {
                 let run = &runs[*i];
-                (!stop.load(Ordering::Relaxed)).then(|| {
-                    simulated::run(&Simulation {
-                        link: run.link,
-                        scheme: &run.schemes[0],
-                        registry,
-                        duration: plan.duration,
-                        start: *start,
-                        run: run.number,
-                    })
-                })
+                let simulation = Simulation {
+                    link: run.link,
+                    scheme: &run.schemes[0],
+                    registry,
+                    duration: plan.duration,
+                    start: *start,
+                    run: run.number,
+                };
+                simulated::run(&simulation, stop)
             };
             parallel::each(&missing, *workers, work, |i, measured| {
-                let Some(measured) = measured else {
-                    return Err(LabError::Stopped);
-                };
+                finished(*i, measured?)?;
                 done += 1;
-                finished(*i, measured)?;
                 let part = done as f64 / of as f64;
                 let what = &name(plan, &runs[*i]);
                 progress(Progress {
@@ -186,7 +188,7 @@ pub fn compare(
                     part,
                     what,
                 });
-                Ok(())
+                Ok::<(), LabError>(())
             })?;
         }
     }
@@ -267,7 +269,7 @@ fn key(plan: &Plan, run: &Run<'_>) -> String {
         run.link.name, plan.duration, run.number, run.seed
     );
     let side = match &plan.place {
-        Place::Emulated { .. } => "emulated".to_owned(),
+        Place::Emulated { twin, .. } => format!("emulated twin={}", twin.is_some()),
         Place::Simulated { start, .. } => format!("simulated start={start}"),
     };
     let _ = write!(text, " {side}");
@@ -292,6 +294,7 @@ fn gather(plan: &Plan, runs: &[Run<'_>], all: Vec<Option<Measured>>) -> Results 
             .notes
             .extend(notes.map(|note| format!("{what}: {note}")));
     }
+    results.notes.extend(twin::strangers(&results.flows));
     results.summary = summary(&results.flows);
     results
 }
@@ -318,9 +321,12 @@ fn about(plan: &Plan) -> About {
         seed: plan.links.first().map_or(0, |l| l.path.seed),
         ..About::default()
     };
-    match plan.place {
-        Place::Emulated { .. } => About {
-            mode: "emulated".to_owned(),
+    match &plan.place {
+        Place::Emulated { twin, .. } => About {
+            mode: match twin {
+                Some(_) => format!("{}+{}", twin::EMULATED, twin::SIMULATED),
+                None => twin::EMULATED.to_owned(),
+            },
             date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
             kernel: read("/proc/sys/kernel/osrelease"),
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
@@ -328,7 +334,7 @@ fn about(plan: &Plan) -> About {
         },
         // Nothing that differs between two runs of the same command.
         Place::Simulated { .. } => About {
-            mode: "simulated".to_owned(),
+            mode: twin::SIMULATED.to_owned(),
             ..about
         },
     }

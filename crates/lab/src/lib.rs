@@ -9,10 +9,12 @@
 //! | [`row`] | the fields of a result and the JSON object |
 //! | [`meter`] | from what happens at the bottleneck to throughput, delay and loss |
 //! | [`report`] | one self-contained HTML page |
+//! | [`picture`] | throughput against delay, SVG |
 //! | [`live`] | runs the schemes beside each other, each on an emulated link of its own |
 //! | [`simulated`] | the same rows from the simulator |
 //! | [`scenario`] | a simulated scenario as people write it: options and TOML |
 //! | [`truth`] | the simulator beside published figures |
+//! | [`twin`] | the simulator beside the emulator |
 //! | [`board`] | table, sentence and files of a comparison |
 //! | [`sampler`] | TCP connections seen from the outside |
 //! | [`server`] | an nginx with a configuration of its own, plain or controlled |
@@ -30,6 +32,7 @@ mod link;
 pub mod live;
 pub mod meter;
 mod parallel;
+pub mod picture;
 pub mod report;
 pub mod route;
 pub mod row;
@@ -41,6 +44,7 @@ pub mod simulated;
 mod sockets;
 mod tools;
 pub mod truth;
+pub mod twin;
 
 pub use error::LabError;
 pub use link::{Around, Link, Links, Up};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Rows: the fields of a measured flow, and the JSON object they travel in.
+use crate::twin::Twin;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -133,6 +134,9 @@ pub struct Summary {
     /// One entry per scheme, if there are several links.
     #[serde(default)]
     pub overall: Vec<Overall>,
+    /// One entry per link and scheme that was emulated and simulated.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub twins: Vec<Twin>,
 }
 
 /// One scheme on all links that every scheme has figures of: means over the links of the medians over the repetitions, for
@@ -194,6 +198,9 @@ pub struct Series {
     pub link: String,
     /// The row's repetition.
     pub run: u32,
+    /// The row's side.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub side: Option<String>,
     /// Width of a bin, s.
     pub bin_s: f64,
     /// Delivered by the bottleneck per bin, Mbit/s.

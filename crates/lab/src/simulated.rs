@@ -3,13 +3,20 @@
 use crate::LabError;
 use crate::link::Link;
 use crate::live::Measured;
+use crate::meter::Meter;
 use crate::row::{Row, Series};
 use crate::scheme::Scheme;
 use alcc_cc::Registry;
-use alcc_sim::{FlowReport, FlowSpec, Passed, Report, Scenario, Timing, Under};
+use alcc_emu::Dir;
+use alcc_sim::{
+    FlowReport, FlowSpec, PacketContent, PacketEvent, PacketStep, Passed, Probe, Report, Scenario,
+    SimError, Timing, Under,
+};
 use alcc_units::{Bytes, Rate, Span, Time};
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Width of a bin of the plots' series: of the first repetition, which the time plots show, and of the others.
 const BINS: [Span; 2] = [Span::from_millis(200), Span::from_secs(1)];
@@ -31,61 +38,77 @@ pub struct Simulation<'a> {
 }
 
 /// Runs it: one row, and its series if it did not fail. It depends on nothing but the arguments.
-pub fn run(simulation: &Simulation<'_>) -> Measured {
+///
+/// # Errors
+/// [`LabError::Stopped`] if `stop` became true meanwhile; whatever else goes wrong is the row's error.
+pub fn run(simulation: &Simulation<'_>, stop: &AtomicBool) -> Result<Measured, LabError> {
     let Simulation {
         link, scheme, run, ..
     } = *simulation;
-    let bin = BINS[usize::from(run > 1)];
+    let failed = |why: String| LabError::Run {
+        scheme: scheme.name.clone(),
+        why,
+    };
     // An algorithm that breaks its own rules ends its run and no other.
     let measured = catch_unwind(AssertUnwindSafe(|| {
-        let scenario = scenario(simulation, bin)?;
-        let report = alcc_sim::run(&scenario).map_err(|e| LabError::Run {
-            scheme: scheme.name.clone(),
-            why: e.to_string(),
-        })?;
-        Ok((rows(&link.name, &scenario, &report), report))
+        let scenario = scenario(simulation)?;
+        let bin = BINS[usize::from(run > 1)];
+        let mut watch = Watch {
+            meter: Meter::new(scenario.duration, link.path.down.delay, bin),
+            waiting: HashMap::new(),
+            stop,
+        };
+        let report = match alcc_sim::run_with(&scenario, &mut watch) {
+            Err(SimError::Stopped { .. }) => return Err(LabError::Stopped),
+            other => other.map_err(|e| failed(e.to_string()))?,
+        };
+        let model = link.path.model(Dir::Down);
+        let seen = watch
+            .meter
+            .finish(|from, to| model.opportunity_bytes(from, to));
+        Ok((rows(&link.name, &scenario, &report), seen))
     }));
     let broken = |panic: Box<dyn std::any::Any + Send>| {
         let what = panic.downcast_ref::<String>().cloned();
         let what = what.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
-        LabError::Run {
-            scheme: scheme.name.clone(),
-            why: format!("the simulation broke off: {}", what.unwrap_or_default()),
-        }
+        failed(format!(
+            "the simulation broke off: {}",
+            what.unwrap_or_default()
+        ))
     };
-    match measured.unwrap_or_else(|panic| Err(broken(panic))) {
-        Ok((mut rows, report)) => {
+    let error = match measured.unwrap_or_else(|panic| Err(broken(panic))) {
+        Err(LabError::Stopped) => return Err(LabError::Stopped),
+        Err(LabError::Run { why, .. }) => why,
+        Err(other) => other.to_string(),
+        Ok((mut rows, Some(seen))) if rows.iter().all(|row| row.bytes > Some(0)) => {
             for row in &mut rows {
                 row.scheme.clone_from(&scheme.name);
                 row.run = run;
-                if row.bytes == Some(0) {
-                    row.error = Some("no data came through the link".to_owned());
-                }
             }
-            let series = rows
-                .iter()
-                .zip(&report.flows)
-                .filter(|(row, _)| row.error.is_none())
-                .map(|(row, flow)| series(row, flow, link.path.down.delay, bin));
-            Measured {
-                series: series.collect(),
+            let series = Series {
+                scheme: scheme.name.clone(),
+                link: link.name.clone(),
+                run,
+                ..seen.series
+            };
+            return Ok(Measured {
                 rows,
+                series: vec![series],
                 ..Measured::default()
-            }
+            });
         }
-        Err(error) => {
-            let mut row = link.row(simulation.duration, run);
-            scheme.describe(&mut row);
-            row.error = Some(error.to_string());
-            Measured {
-                rows: vec![row],
-                ..Measured::default()
-            }
-        }
-    }
+        Ok(_) => "no data came through the link".to_owned(),
+    };
+    let mut row = link.row(simulation.duration, run);
+    scheme.describe(&mut row);
+    row.error = Some(error);
+    Ok(Measured {
+        rows: vec![row],
+        ..Measured::default()
+    })
 }
 
-fn scenario(simulation: &Simulation<'_>, bin: Span) -> Result<Scenario, LabError> {
+fn scenario(simulation: &Simulation<'_>) -> Result<Scenario, LabError> {
     let scheme = simulation.scheme;
     let mut flows =
         FlowSpec::parse(&scheme.flow, simulation.registry, Timing::default()).map_err(|e| {
@@ -102,26 +125,44 @@ fn scenario(simulation: &Simulation<'_>, bin: Span) -> Result<Scenario, LabError
         flows,
         duration: simulation.duration,
         seed: path.seed,
-        series: Some(bin),
         ..Scenario::one_link(path.down, path.up)
     })
 }
 
-fn series(row: &Row, flow: &FlowReport, propagation: Span, bin: Span) -> Series {
-    let samples = flow.series.iter();
-    let delay = |queueing: Span| (queueing + propagation).as_millis_f64();
-    Series {
-        scheme: row.scheme.clone(),
-        link: row.link.clone(),
-        run: row.run,
-        bin_s: bin.as_secs_f64(),
-        throughput_mbps: samples
-            .clone()
-            .map(|s| s.throughput.as_mbps_f64())
-            .collect(),
-        capacity_mbps: samples.clone().map(|s| s.capacity.as_mbps_f64()).collect(),
-        delay_ms: samples.map(|s| s.queue_delay.map(delay)).collect(),
-        delay_quantiles_ms: Vec::new(),
+/// Watches the bottleneck with the meter that also watches emulated ones, and whether somebody wants to stop.
+struct Watch<'a> {
+    meter: Meter,
+    /// When the packets in the queue came, by flow and number.
+    waiting: HashMap<(usize, u64), Time>,
+    stop: &'a AtomicBool,
+}
+
+impl Probe for Watch<'_> {
+    fn packet(&mut self, event: &PacketEvent) {
+        let PacketContent::Data { pn, .. } = event.content else {
+            return;
+        };
+        let (at, key) = (event.at, (event.flow, pn));
+        match event.what {
+            PacketStep::Arrived(_) => {
+                self.meter.arrived(at, event.len);
+                self.waiting.insert(key, at);
+            }
+            PacketStep::Departed(_) => {
+                if let Some(arrived) = self.waiting.remove(&key) {
+                    self.meter.delivered(at, event.len, at.since(arrived));
+                }
+            }
+            // Not what was lost before it reached the queue.
+            PacketStep::Dropped(..) if self.waiting.remove(&key).is_some() => {
+                self.meter.dropped(at);
+            }
+            _ => {}
+        }
+    }
+
+    fn progress(&mut self, _: Time, _: Time) -> bool {
+        !self.stop.load(Ordering::Relaxed)
     }
 }
 
@@ -231,4 +272,70 @@ fn queue(scenario: &Scenario) -> String {
         }
     }
     queues.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheme::Side;
+    use std::path::Path;
+
+    fn measured(link: &str, scheme: &str) -> Measured {
+        let registry = Registry::builtin();
+        let simulation = Simulation {
+            link: &Link::open(Path::new(link), 1).unwrap(),
+            scheme: &Scheme::parse(scheme, &registry, Side::Simulated).unwrap(),
+            registry: &registry,
+            duration: Span::from_secs(5),
+            start: Span::from_millis(300),
+            run: 1,
+        };
+        run(&simulation, &AtomicBool::new(false)).unwrap()
+    }
+
+    /// The lab's meter and the simulator's own count the same packets, but for those at the very end of the window.
+    #[test]
+    fn two_meters_agree() {
+        for scheme in ["cubic", "alcc-copa"] {
+            let Measured { rows, series, .. } = measured("synth:lte", scheme);
+            let (row, series) = (&rows[0], &series[0]);
+            assert!(row.started_s.unwrap() >= 0.3, "{row:?}");
+            let bins = series.throughput_mbps.len() as f64;
+            let mbps = series.throughput_mbps.iter().sum::<f64>() / bins;
+            assert!((mbps / row.throughput_mbps.unwrap() - 1.0).abs() < 1e-3);
+            let offered = series.capacity_mbps.iter().sum::<f64>() / bins;
+            let utilization = mbps / offered;
+            assert!((utilization / row.utilization.unwrap() - 1.0).abs() < 1e-3);
+            let quantile = |q: f64| {
+                let all = crate::row::quantiles();
+                let at = all
+                    .iter()
+                    .position(|known| (known - q).abs() < 1e-9)
+                    .unwrap();
+                series.delay_quantiles_ms[at]
+            };
+            for (q, want) in [(0.5, row.delay_median_ms), (0.95, row.delay_p95_ms)] {
+                let want = want.unwrap();
+                assert!(
+                    (quantile(q) / want - 1.0).abs() < 0.002,
+                    "{scheme} {q}: {want}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_stopped_run_has_no_result() {
+        let registry = Registry::builtin();
+        let simulation = Simulation {
+            link: &Link::synthetic(1),
+            scheme: &Scheme::parse("cubic", &registry, Side::Simulated).unwrap(),
+            registry: &registry,
+            duration: Span::from_secs(3_600),
+            start: Span::ZERO,
+            run: 1,
+        };
+        let stopped = run(&simulation, &AtomicBool::new(true));
+        assert!(matches!(stopped, Err(LabError::Stopped)));
+    }
 }

@@ -4,7 +4,7 @@ use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
 use alcc_lab::board::{self, Place, Plan};
 use alcc_lab::truth::{self, Reference, Traces};
-use alcc_lab::{Around, LabError, Link, Scheme, Side, Tools, Up, row};
+use alcc_lab::{Around, LabError, Link, Scheme, Side, Tools, Up, row, twin};
 use alcc_link::QueueSpec;
 use alcc_units::Span;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,7 @@ const EXAMPLES: &str = "Examples:
   alcc compare --sim --traces synth:lte,synth:rapid 12mbit --schemes bbr,alcc-budget:delay=40ms --csv out.csv
   alcc compare --emu --traces traces/alcc --schemes cubic,bbr,alcc-verus,alcc-copa --runs 3
   alcc compare --sim --traces traces --reference docs/truth.csv
+  alcc compare --sim --emu --traces traces/alcc/CampusWalk --schemes cubic,reno,alcc-verus,alcc-copa
 
 SCHEMES: cubic, bbr, reno, ... are plain TCP; alcc-A[:OPTIONS][/over=TCPCC] is our algorithm A above TCP (cubic unless it says otherwise);
 with --sim also A[:OPTIONS] alone. A comma begins the next scheme, unless option=value follows it: that still belongs to the one before.
@@ -27,12 +28,13 @@ Simulated runs stay there and are done again only when the arguments or the prog
 /// Prints a table per trace and one over all: utilization, throughput, delay, power and the application's delay, medians of the
 /// repetitions with the smallest and largest, and who is on the Pareto front. Writes a report, CSV and JSON files.
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLES, group = clap::ArgGroup::new("place").required(true).args(["sim", "emu"]))]
+#[command(after_help = EXAMPLES, group = clap::ArgGroup::new("place").required(true).multiple(true).args(["sim", "emu"]))]
 pub(crate) struct Args {
     /// In the simulator, several runs at a time; the results do not depend on the machine
     #[arg(long)]
     sim: bool,
-    /// In the emulator, with real programs and the kernel's TCP, all schemes of a trace beside each other
+    /// In the emulator, with real programs and the kernel's TCP, all schemes of a trace beside each other; with --sim too, the simulated
+    /// twin of every run and how far the two are apart
     #[arg(long)]
     emu: bool,
     /// Trace files in Mahimahi's format, folders of them and of folders, synthetic scenarios (synth:city-driving), rates (12mbit);
@@ -72,14 +74,14 @@ pub(crate) struct Args {
     /// With --sim: runs at the same time [default: one per processor]
     #[arg(long, value_name = "N", conflicts_with = "emu", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
-    /// Folder for report.html, results.json, flows.csv (every run), board.csv (the table) and finished runs
+    /// Folder for report.html, results.json, flows.csv (every run), board.csv (the table), board.svg (the picture) and finished runs
     #[arg(long, value_name = "DIR", default_value = "out/compare")]
     out: PathBuf,
     /// Also write every run as a line of this CSV file
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
     /// With --emu: folder for the runtime's readings of every controlled connection, as CSV
-    #[arg(long, value_name = "DIR", conflicts_with = "sim")]
+    #[arg(long, value_name = "DIR", requires = "emu")]
     log: Option<PathBuf>,
     /// With --sim: instead of comparing schemes, set the simulator beside the published figures of this file (docs/truth.csv); the
     /// file says which scenarios, --traces where their traces are
@@ -105,14 +107,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     };
     let found = Link::open_all(&args.traces, &around).map_err(Failure::usage)?;
     let registry = args.plugins.registry()?;
-    let side = if args.sim {
-        Side::Simulated
-    } else {
-        Side::Emulated
+    let sides: &[Side] = match (args.sim, args.emu) {
+        (true, true) => &[Side::Emulated, Side::Simulated],
+        (true, false) => &[Side::Simulated],
+        _ => &[Side::Emulated],
     };
-    let schemes = Scheme::list(&args.schemes, &registry, &[side]).map_err(Failure::usage)?;
+    let schemes = Scheme::list(&args.schemes, &registry, sides).map_err(Failure::usage)?;
     let plugins = args.plugins.files().to_vec();
-    let place = if args.sim {
+    let place = if !args.emu {
         Place::Simulated {
             registry,
             plugins,
@@ -126,13 +128,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
                 ..tools()?
             },
             log: args.log.clone(),
+            twin: args.sim.then_some(registry),
         }
     };
     let plan = Plan {
         links: found.links,
         schemes,
         duration: checked(args.duration)?,
-        runs: args.runs.unwrap_or(if args.sim { 1 } else { 3 }),
+        runs: args.runs.unwrap_or(if args.emu { 3 } else { 1 }),
         place,
         command: command_line(),
         keep: Some(args.out.clone()),
@@ -231,6 +234,9 @@ pub(crate) fn carry_out(
         eprintln!("report: {}", page.display());
     } else {
         print!("{}", board::table(&results));
+        if !results.summary.twins.is_empty() {
+            print!("\n{}\n", twin::table(&results.summary.twins));
+        }
         println!("report: {}", page.display());
         for note in &results.notes {
             println!("note: {note}");

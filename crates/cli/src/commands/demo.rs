@@ -58,6 +58,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         place: Place::Emulated {
             tools: compare::tools()?,
             log: args.log.clone(),
+            twin: None,
         },
         command: compare::command_line(),
         keep: None,

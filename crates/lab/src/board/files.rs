@@ -2,12 +2,12 @@
 use super::table;
 use crate::keep::write_whole;
 use crate::row::{self, Results};
-use crate::{LabError, report};
+use crate::{LabError, picture, report};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Writes into `folder`, which is made if missing: `report.html`, `results.json` (all of it), `flows.csv` (every run) and
-/// `board.csv` (the table). Returns the report's path.
+/// Writes into `folder`, which is made if missing: `report.html`, `results.json` (all of it), `flows.csv` (every run),
+/// `board.csv` (the table) and `board.svg` (the picture). Returns the report's path.
 ///
 /// # Errors
 /// [`LabError::Os`] with the file that could not be written.
@@ -23,6 +23,7 @@ pub fn write(results: &Results, folder: &Path) -> Result<PathBuf, LabError> {
         (folder.join("results.json"), json + "\n"),
         (folder.join("flows.csv"), row::csv(&results.flows)),
         (folder.join("board.csv"), table::csv(results)),
+        (folder.join("board.svg"), picture::svg(results)),
     ] {
         write_file(&file, &content)?;
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What concerns several rows: groups, the Pareto front, means over the links, one sentence.
 use crate::row::{self, Group, Overall, Row, Summary};
+use crate::twin;
 use std::collections::BTreeMap;
 
 /// Groups, means and the sentence of these rows.
@@ -8,9 +9,16 @@ pub fn summary(rows: &[Row]) -> Summary {
     let mut groups = row::groups(rows);
     mark_groups(&mut groups);
     let overall = overall(&groups);
-    let sentence = sentence(rows, &groups);
+    // Of twins, what is real speaks.
+    let real: Vec<Group> = groups
+        .iter()
+        .filter(|g| g.side.as_deref() != Some(twin::SIMULATED))
+        .cloned()
+        .collect();
+    let sentence = sentence(rows, &real);
     Summary {
         sentence,
+        twins: twin::twins(rows, &groups),
         groups,
         overall,
     }

@@ -52,7 +52,7 @@ pub fn table(results: &Results) -> String {
             }
             lines.push(line);
         }
-        write_aligned(&mut text, &lines);
+        text.push_str(&aligned(&lines, 1));
         text.push('\n');
     }
     if let Some(first) = results.summary.overall.first() {
@@ -67,7 +67,7 @@ pub fn table(results: &Results) -> String {
             }
             lines.push(line);
         }
-        write_aligned(&mut text, &lines);
+        text.push_str(&aligned(&lines, 1));
         text.push('\n');
     }
     text.push_str(LEGEND);
@@ -97,7 +97,9 @@ fn cell(group: &Group, field: &str, factor: f64, digits: usize) -> String {
     }
 }
 
-fn write_aligned(text: &mut String, lines: &[Vec<String>]) {
+/// Cells in columns: the first `names` to the left, the others to the right.
+pub(crate) fn aligned(lines: &[Vec<String>], names: usize) -> String {
+    let mut text = String::new();
     let most = lines.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..most)
         .map(|i| {
@@ -107,16 +109,17 @@ fn write_aligned(text: &mut String, lines: &[Vec<String>]) {
         .collect();
     for line in lines {
         for (i, (cell, width)) in line.iter().zip(&widths).enumerate() {
-            // Names to the left, numbers to the right.
-            let _ = if i == 0 {
-                write!(text, "{cell:<width$}")
+            let between = if i == 0 { "" } else { "  " };
+            let _ = if i < names {
+                write!(text, "{between}{cell:<width$}")
             } else {
-                write!(text, "  {cell:>width$}")
+                write!(text, "{between}{cell:>width$}")
             };
         }
         text.truncate(text.trim_end().len());
         text.push('\n');
     }
+    text
 }
 
 /// The same as CSV: per link and scheme the median, smallest and largest of each column, in the fields' own units; then the

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 'use strict';
 const R = JSON.parse(document.getElementById('results').textContent);
+// Twins: each side is a scheme of its own here.
+for (const x of [...R.flows, ...R.series, ...R.summary.groups, ...(R.summary.overall || [])]) if (x.side) x.scheme += ' ' + x.side;
 const $ = id => document.getElementById(id);
 const links = [...new Set(R.flows.map(f => f.link))];
 const schemes = [...new Set(R.flows.map(f => f.scheme))];
@@ -40,13 +42,6 @@ function smooth(values, n) {
   return values.map((_, i) => { const w = values.slice(Math.max(0, i - n), i + n + 1).filter(isNumber); return w.length ? w.reduce((a, b) => a + b, 0) / w.length : null; });
 }
 const quantileLevels = (() => { const q = []; for (let i = 0; i <= 99; i++) q.push(i / 100); for (let i = 1; i < 10; i++) q.push(0.99 + i / 1000); q.push(1); return q; })();
-const at = (s, q) => s.delay_quantiles_ms[quantileLevels.findIndex(l => Math.abs(l - q) < 1e-9)];
-const seconds = s => { // throughput per second, for the spread of a run
-  const n = Math.max(1, Math.round(1 / s.bin_s)), out = [];
-  for (let i = 0; i + n <= s.throughput_mbps.length; i += n) out.push(s.throughput_mbps.slice(i, i + n).reduce((a, b) => a + b, 0) / n);
-  return out.sort((a, b) => a - b);
-};
-const pick = (sorted, q) => sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))];
 
 function header() {
   document.title = 'alcc · ' + R.about.link;
@@ -59,14 +54,15 @@ function header() {
   }
   document.querySelector('.switch').onclick = e => { if (e.target.dataset.scale) { scale = e.target.dataset.scale; delay(); } };
   const a = R.about, late = Math.max(...R.flows.map(f => f.lateness_p99_ms || 0));
-  $('about').innerHTML = `${escape(a.date)} · <code>${escape(a.command)}</code> · ${escape(a.program)} · seed ${a.seed} · kernel ${escape(a.kernel)}, ${a.cpus} processors · emulator late by at most ${late.toFixed(2)} ms in 99 % of its timers`;
+  const machine = a.date ? ` · ${escape(a.date)} · kernel ${escape(a.kernel)}, ${a.cpus} processors · emulator late by at most ${late.toFixed(2)} ms in 99 % of its timers` : '';
+  $('about').innerHTML = `${escape(a.mode || '')} · <code>${escape(a.command)}</code> · ${escape(a.program)} · seed ${a.seed}${machine} · * on the Pareto front: no other has at least its throughput at no more mean delay, one of the two better`;
   $('notes').innerHTML = R.notes.map(n => `<li>${escape(n)}</li>`).join('');
 }
 function cards() {
   const worst = Math.max(...schemes.map(s => median(link, s, 'delay_mean_ms') || 0));
   $('cards').innerHTML = schemes.filter(s => rows(link, s).length).map(s => {
     const r = rows(link, s)[0], d = median(link, s, 'delay_mean_ms');
-    const how = r.feedback === 'kernel' ? 'plain kernel TCP' : `${r.algorithm}${r.options ? ':' + r.options : ''} · ${r.feedback} · ${r.enforcement}${r.under ? ' · over ' + r.under : ''}`;
+    const how = r.error ? escape(r.error) : r.feedback === 'kernel' ? 'plain kernel TCP' : r.feedback === 'sim' ? 'simulated, alone' : `${r.algorithm}${r.options ? ':' + r.options : ''} · ${r.feedback} · ${r.enforcement}${r.under ? ' · over ' + r.under : ''}`;
     return `<div class="card" style="--c:${colour[s]}"><div class="name">${escape(s)}</div><div class="how">${escape(how)}</div>
       <div class="big"><div><b>${ms(d)}</b><span>ms mean delay</span></div><div><b>${show(median(link, s, 'throughput_mbps'), 1)}</b><span>Mbit/s</span></div></div>
       <div class="bar" title="mean delay"><i style="width:${worst ? Math.max(1.2, 100 * (d || 0) / worst) : 0}%"></i></div></div>`;
@@ -97,43 +93,72 @@ function cdf() {
   const traces = shown().map(s => ({ x: s.delay_quantiles_ms, y: quantileLevels.map(q => 100 * q), name: s.scheme, visible: visible(s.scheme), type: 'scatter', mode: 'lines', line: { color: colour[s.scheme], width: 2.5 }, hovertemplate: '%{y} % of packets within %{x:.0f} ms' }));
   Plotly.react('cdf', traces, layout({ showlegend: false, hovermode: 'closest', xaxis: logDelay(''), yaxis: axis('', { range: [0, 101], ticksuffix: ' %' }) }), config);
 }
+// Delay is log10 on the plots, and its axis goes down to the right: up and right is better.
+const reversed = (title, values) => {
+  const all = values.filter(v => v > 0), lo = Math.log10(Math.min(...all)), hi = Math.log10(Math.max(...all)), room = Math.max(0.1, 0.08 * (hi - lo));
+  return logDelay(title, all.length ? { autorange: false, range: [hi + room, lo - room] } : { autorange: 'reversed' });
+};
+// One standard deviation around points, as a closed line; x is taken as a logarithm.
+function ellipse(points) {
+  const n = points.length, xs = points.map(p => Math.log10(p[0])), ys = points.map(p => p[1]);
+  if (n < 3) return null;
+  const mean = v => v.reduce((a, b) => a + b, 0) / n, mx = mean(xs), my = mean(ys);
+  const m = (a, am, b, bm) => a.reduce((t, v, i) => t + (v - am) * (b[i] - bm), 0) / (n - 1);
+  const xx = m(xs, mx, xs, mx), yy = m(ys, my, ys, my), xy = m(xs, mx, ys, my), sx = Math.sqrt(xx), k = sx > 0 ? xy / sx : 0, rest = Math.sqrt(Math.max(0, yy - k * k));
+  if (!(sx > 0 || rest > 0)) return null;
+  // A circle through the Cholesky factor of the covariance.
+  const turn = [...Array(61).keys()].map(i => i * Math.PI / 30);
+  return { x: turn.map(t => 10 ** (mx + sx * Math.cos(t))), y: turn.map(t => my + k * Math.cos(t) + rest * Math.sin(t)) };
+}
+const along = points => { // the Pareto front
+  const on = points.filter(p => p.front).sort((a, b) => a.x - b.x);
+  return { x: on.map(p => p.x), y: on.map(p => p.y), type: 'scatter', mode: 'lines', showlegend: false, hoverinfo: 'skip', line: { color: '#9aa6b2', width: 1.5, dash: 'dash' } };
+};
 function plane() {
-  const traces = [], annotations = [];
+  const traces = [], annotations = [], points = [];
+  let seen = [];
   for (const s of schemes) {
-    const runs = R.series.filter(x => x.link === link && x.scheme === s && x.delay_quantiles_ms.length);
+    const runs = rows(link, s).filter(r => isNumber(r.delay_mean_ms) && isNumber(r.throughput_mbps)), g = group(link, s);
     if (!runs.length) continue;
-    const x = runs.map(r => at(r, .5)), y = rows(link, s).map(r => r.throughput_mbps), sec = runs.map(seconds);
-    traces.push({ x, y, name: s, visible: visible(s), type: 'scatter', mode: 'markers', marker: { color: colour[s], size: runs.length > 1 ? 10 : 15, line: { color: '#fff', width: 2 } },
-      error_x: { type: 'data', symmetric: false, array: runs.map((r, i) => at(r, .75) - x[i]), arrayminus: runs.map((r, i) => x[i] - at(r, .25)), color: tint(s, .55), thickness: 3, width: 0 },
-      error_y: { type: 'data', symmetric: false, array: sec.map((v, i) => Math.max(0, pick(v, .75) - y[i])), arrayminus: sec.map((v, i) => Math.max(0, y[i] - pick(v, .25))), color: tint(s, .55), thickness: 3, width: 0 },
-      hovertemplate: `${escape(s)}: %{y:.2f} Mbit/s, median %{x:.0f} ms<extra></extra>` });
-    annotations.push({ x: Math.log10(x[0]), y: y[0], text: `<b>${escape(s)}</b>`, showarrow: false, xanchor: 'left', yanchor: 'bottom', xshift: 9, yshift: 5, font: { ...font, color: colour[s] } });
+    const x = median(link, s, 'delay_mean_ms'), y = median(link, s, 'throughput_mbps');
+    points.push({ x, y, front: g.front });
+    seen = seen.concat(runs.map(r => r.delay_mean_ms));
+    const round = ellipse(runs.map(r => [r.delay_mean_ms, r.throughput_mbps]));
+    if (round) traces.push({ ...round, name: s, visible: visible(s), type: 'scatter', mode: 'lines', fill: 'toself', fillcolor: tint(s, .16), hoverinfo: 'skip', line: { color: tint(s, .5), width: 1 } });
+    if (runs.length > 1) traces.push({ x: runs.map(r => r.delay_mean_ms), y: runs.map(r => r.throughput_mbps), name: s, visible: visible(s), type: 'scatter', mode: 'markers', marker: { color: tint(s, .45), size: 6 }, hovertemplate: `${escape(s)}, a run: %{y:.2f} Mbit/s, %{x:.0f} ms<extra></extra>` });
+    traces.push({ x: [x], y: [y], name: s, visible: visible(s), type: 'scatter', mode: 'markers', marker: { color: colour[s], size: 15, line: { color: '#fff', width: 2 } }, hovertemplate: `${escape(s)}: %{y:.2f} Mbit/s, mean %{x:.0f} ms<extra></extra>` });
+    annotations.push({ x: Math.log10(x), y, text: `<b>${escape(s)}</b>`, showarrow: false, xanchor: 'left', yanchor: 'bottom', xshift: 9, yshift: 5, font: { ...font, color: colour[s] } });
   }
   annotations.push(better);
-  Plotly.react('plane', traces, layout({ showlegend: false, hovermode: 'closest', annotations, xaxis: logDelay('one-way delay'), yaxis: axis('Mbit/s', { rangemode: 'tozero' }) }), config);
+  Plotly.react('plane', [along(points), ...traces], layout({ showlegend: false, hovermode: 'closest', annotations, xaxis: reversed('mean one-way delay', seen), yaxis: axis('Mbit/s', { rangemode: 'tozero' }) }), config);
 }
-const better = { xref: 'paper', yref: 'paper', x: 0.02, y: 0.02, xanchor: 'left', yanchor: 'bottom', showarrow: false, text: '↖ better', font: { ...font, size: 13 } };
+const better = { xref: 'paper', yref: 'paper', x: 0.99, y: 0.99, xanchor: 'right', yanchor: 'top', showarrow: false, text: 'better ↗', font: { ...font, size: 13 } };
 function overview() {
   if (links.length < 2) return;
   $('overview-panel').hidden = false;
-  const traces = [];
+  const traces = [], points = [];
+  let seen = [];
+  const known = R.flows.some(f => isNumber(f.utilization)), field = known ? 'utilization' : 'throughput_mbps', factor = known ? 100 : 1, unit = known ? '%' : 'Mbit/s';
   for (const s of schemes) {
-    const have = links.filter(l => isNumber(median(l, s, 'delay_mean_ms')) && isNumber(median(l, s, 'utilization')));
+    const have = links.filter(l => isNumber(median(l, s, 'delay_mean_ms')) && isNumber(median(l, s, field)));
     if (!have.length) continue;
-    const x = have.map(l => median(l, s, 'delay_mean_ms')), y = have.map(l => 100 * median(l, s, 'utilization'));
-    const mean = v => Math.exp(v.reduce((a, b) => a + Math.log(Math.max(b, 1e-6)), 0) / v.length);
-    traces.push({ x, y, text: have, name: s, legendgroup: s, visible: visible(s), type: 'scatter', mode: 'markers', marker: { color: tint(s, .45), size: 9 }, hovertemplate: `${escape(s)} on %{text}: %{y:.0f} %, %{x:.0f} ms<extra></extra>` });
-    traces.push({ x: [mean(x)], y: [mean(y)], name: s, legendgroup: s, showlegend: false, visible: visible(s), type: 'scatter', mode: 'markers+text', text: [`<b>${escape(s)}</b>`], textposition: 'top right', textfont: { color: colour[s] }, marker: { color: colour[s], size: 18, line: { color: '#fff', width: 2 } }, hovertemplate: `${escape(s)}, geometric mean: %{y:.0f} %, %{x:.0f} ms<extra></extra>` });
+    const x = have.map(l => median(l, s, 'delay_mean_ms')), y = have.map(l => factor * median(l, s, field));
+    seen = seen.concat(x);
+    traces.push({ x, y, text: have, name: s, legendgroup: s, visible: visible(s), type: 'scatter', mode: 'markers', marker: { color: tint(s, .4), size: 7 }, hovertemplate: `${escape(s)} on %{text}: %{y:.1f} ${unit}, %{x:.0f} ms<extra></extra>` });
+    const all = (R.summary.overall || []).find(o => o.scheme === s);
+    if (!all || !isNumber(all.fields.delay_mean_ms) || !isNumber(all.fields[field])) continue;
+    points.push({ x: all.fields.delay_mean_ms, y: factor * all.fields[field], front: all.front });
+    traces.push({ x: [all.fields.delay_mean_ms], y: [factor * all.fields[field]], name: s, legendgroup: s, showlegend: false, visible: visible(s), type: 'scatter', mode: 'markers+text', text: [`<b>${escape(s)}</b>`], textposition: 'top right', textfont: { color: colour[s] }, marker: { color: colour[s], size: 18, line: { color: '#fff', width: 2 } }, hovertemplate: `${escape(s)}, mean of ${all.links} links: %{y:.1f} ${unit}, %{x:.0f} ms<extra></extra>` });
   }
-  Plotly.react('overview', traces, layout({ hovermode: 'closest', annotations: [better], xaxis: logDelay('mean one-way delay'), yaxis: axis('utilization', { ticksuffix: ' %', rangemode: 'tozero' }) }), config);
+  Plotly.react('overview', [along(points), ...traces], layout({ hovermode: 'closest', annotations: [better], xaxis: reversed('mean one-way delay', seen), yaxis: axis(known ? 'utilization' : '', { ticksuffix: ' ' + unit }) }), config);
 }
 function table() {
   const percent = v => 100 * v;
   const columns = [['throughput_mbps', 'Throughput<br>Mbit/s', v => show(v, 2)], ['utilization', 'Utilization<br>%', v => show(percent(v), 1)],
     ['delay_mean_ms', 'Delay mean<br>ms', ms], ['delay_median_ms', 'median<br>ms', ms], ['delay_p95_ms', '95 %<br>ms', ms],
     ['app_delay_median_ms', 'App to app<br>median ms', ms], ['app_delay_p95_ms', 'App to app<br>95 % ms', ms], ['rtt_mean_ms', 'RTT mean<br>ms', ms],
-    ['loss', 'Loss<br>%', v => show(percent(v), 2)], ['retransmits', 'Retransmits', v => show(v, 0)], ['timeouts', 'Timeouts', v => show(v, 0)], ['cpu_s_per_gbit', 'CPU<br>s/Gbit', v => show(v, 3)]]
-    .filter(c => R.flows.some(f => isNumber(f[c[0]])));
+    ['power', 'Power<br>Mbit/s per s', v => show(v, 0)], ['loss', 'Loss<br>%', v => show(percent(v), 2)], ['retransmits', 'Retransmits', v => show(v, 0)], ['timeouts', 'Timeouts', v => show(v, 0)], ['cpu_s_per_gbit', 'CPU<br>s/Gbit', v => show(v, 3)]]
+    .filter(c => R.summary.groups.some(g => g.fields[c[0]]));
   const many = R.summary.groups.some(g => g.runs > 1);
   $('spread-note').textContent = many ? 'median of the repetitions, small: smallest to largest' : 'one run: no spread is known';
   let html = `<tr><th class="text">Scheme</th>${columns.map(c => `<th>${c[1]}</th>`).join('')}</tr>`;
@@ -141,14 +166,18 @@ function table() {
     if (links.length > 1) html += `<tr class="link"><td colspan="${columns.length + 1}">${escape(l)}</td></tr>`;
     for (const s of schemes) {
       const g = group(l, s);
-      if (!g.runs) continue;
-      html += `<tr style="--c:${colour[s]}"><td class="text"><span class="dot"></span>${escape(s)}</td>` + columns.map(([field, , format]) => {
+      if (!g.runs && !g.failed) continue;
+      html += `<tr style="--c:${colour[s]}"><td class="text"><span class="dot"></span>${escape(s)}${g.front ? ' <b title="on the Pareto front">*</b>' : ''}${g.failed ? ` (${g.failed} failed)` : ''}</td>` + columns.map(([field, , format]) => {
         const f = g.fields[field];
         if (!f) return '<td>–</td>';
         return `<td>${format(f.median)}${g.runs > 1 ? `<small>${format(f.min)} – ${format(f.max)}</small>` : ''}</td>`;
       }).join('') + '</tr>';
     }
   }
+  const overall = R.summary.overall || [];
+  if (overall.length) html += `<tr class="link"><td colspan="${columns.length + 1}">all: means of ${overall[0].links} links</td></tr>` + overall.map(o =>
+    `<tr style="--c:${colour[o.scheme]}"><td class="text"><span class="dot"></span>${escape(o.scheme)}${o.front ? ' <b title="on the Pareto front">*</b>' : ''}</td>` +
+    columns.map(([field, , format]) => `<td>${isNumber(o.fields[field]) ? format(o.fields[field]) : '–'}</td>`).join('') + '</tr>').join('');
   $('table').innerHTML = html;
 }
 let linking = false;

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The twin: what the emulator measured with real TCP beside what the simulator says of the same scheme on the same link.
+use crate::LabError;
+use crate::live::{Experiment, Measured};
+use crate::row::{Group, Row};
+use crate::simulated::{self, Simulation};
+use alcc_cc::Registry;
+use alcc_units::Span;
+use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
+use std::sync::atomic::AtomicBool;
+
+/// [`Row::side`] of what real programs did.
+pub const EMULATED: &str = "emulated";
+/// [`Row::side`] of its twin.
+pub const SIMULATED: &str = "simulated";
+
+/// The wanted agreement of utilization, in points.
+pub const POINTS: f64 = 2.0;
+/// The wanted agreement of mean delay, in %.
+pub const PERCENT: f64 = 10.0;
+
+/// Both sides of one scheme on one link: medians over the repetitions.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Twin {
+    /// The link.
+    pub link: String,
+    /// The scheme.
+    pub scheme: String,
+    /// Algorithm, feedback, enforcement and what is under it, on both sides: `verus / tcp-info / gate+pacing over cubic`.
+    pub triple: String,
+    /// Repetitions of the emulated side.
+    pub runs: u32,
+    /// Emulated and simulated.
+    pub utilization: [f64; 2],
+    /// Simulated - emulated, in points.
+    pub utilization_difference: f64,
+    /// Emulated and simulated.
+    pub delay_mean_ms: [f64; 2],
+    /// Simulated - emulated in % of the emulated.
+    pub delay_mean_difference: f64,
+    /// Emulated and simulated.
+    pub delay_p95_ms: [f64; 2],
+    /// Utilization within [`POINTS`] and mean delay within [`PERCENT`].
+    pub agrees: bool,
+}
+
+/// Puts the simulated twin of every row beside it. The simulated flow begins so that both windows begin at the same moment of the
+/// link.
+pub(crate) fn add(
+    measured: &mut Measured,
+    experiment: &Experiment<'_>,
+    registry: &Registry,
+    stop: &AtomicBool,
+) -> Result<(), LabError> {
+    let link = experiment.link;
+    for series in &mut measured.series {
+        series.side = Some(EMULATED.to_owned());
+    }
+    let emulated = measured.rows.len();
+    for at in 0..emulated {
+        let row = &mut measured.rows[at];
+        row.side = Some(EMULATED.to_owned());
+        let Some(scheme) = experiment.schemes.iter().find(|s| s.name == row.scheme) else {
+            continue;
+        };
+        let Some(started) = row.started_s.filter(|_| row.error.is_none()) else {
+            continue;
+        };
+        let begin = Span::from_nanos((started * 1e9) as u64);
+        let mut simulation = Simulation {
+            link,
+            scheme,
+            registry,
+            duration: experiment.duration,
+            start: begin.saturating_sub(link.path.down.delay),
+            run: row.run,
+        };
+        let mut twin = simulated::run(&simulation, stop)?;
+        // A sender that takes longer until its first full packet begins so much earlier.
+        if let Some(late) = twin.rows.first().and_then(|row| row.started_s)
+            && late > started
+        {
+            let late = Span::from_nanos(((late - started) * 1e9) as u64);
+            simulation.start = simulation.start.saturating_sub(late);
+            twin = simulated::run(&simulation, stop)?;
+        }
+        for row in &mut twin.rows {
+            scheme.describe(row);
+            row.side = Some(SIMULATED.to_owned());
+        }
+        for series in &mut twin.series {
+            series.side = Some(SIMULATED.to_owned());
+        }
+        measured.rows.extend(twin.rows);
+        measured.series.extend(twin.series);
+    }
+    Ok(())
+}
+
+/// Both sides of every scheme that has figures on both.
+pub fn twins(rows: &[Row], groups: &[Group]) -> Vec<Twin> {
+    let of = |side: &'static str| {
+        groups
+            .iter()
+            .filter(move |g| g.side.as_deref() == Some(side))
+    };
+    of(EMULATED)
+        .filter_map(|real| {
+            let same = |g: &&Group| g.link == real.link && g.scheme == real.scheme;
+            let model = of(SIMULATED).find(same)?;
+            let both = |field: &str| Some([real.median(field)?, model.median(field)?]);
+            let utilization = both("utilization")?;
+            let delay_mean_ms = both("delay_mean_ms")?;
+            let utilization_difference = 100.0 * (utilization[1] - utilization[0]);
+            let delay_mean_difference = 100.0 * (delay_mean_ms[1] / delay_mean_ms[0] - 1.0);
+            let row = rows
+                .iter()
+                .find(|r| r.error.is_none() && r.link == real.link && r.scheme == real.scheme)?;
+            Some(Twin {
+                link: real.link.clone(),
+                scheme: real.scheme.clone(),
+                triple: triple(row),
+                runs: real.runs,
+                utilization,
+                utilization_difference,
+                delay_mean_ms,
+                delay_mean_difference,
+                delay_p95_ms: both("delay_p95_ms")?,
+                agrees: utilization_difference.abs() <= POINTS
+                    && delay_mean_difference.abs() <= PERCENT,
+            })
+        })
+        .collect()
+}
+
+fn triple(row: &Row) -> String {
+    let mut text = row.algorithm.clone();
+    if !row.options.is_empty() {
+        let _ = write!(text, ":{}", row.options);
+    }
+    let _ = write!(text, " / {} / {}", row.feedback, row.enforcement);
+    if let Some(under) = &row.under {
+        let _ = write!(text, " over {under}");
+    }
+    text
+}
+
+/// Rows whose two sides are no twins because they have not the same triple; one line each.
+pub(crate) fn strangers(rows: &[Row]) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let side = |row: &&Row, side: &str| row.error.is_none() && row.side.as_deref() == Some(side);
+    for real in rows.iter().filter(|r| side(r, EMULATED)) {
+        let same = |r: &&Row| r.link == real.link && r.scheme == real.scheme;
+        let model = rows.iter().filter(|r| side(r, SIMULATED)).find(same);
+        if let Some(model) = model.filter(|m| triple(m) != triple(real)) {
+            let line = format!(
+                "{}: no twins: emulated {}, simulated {}",
+                real.scheme,
+                triple(real),
+                triple(model)
+            );
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
+    }
+    lines
+}
+
+/// The comparison for a terminal.
+pub fn table(twins: &[Twin]) -> String {
+    let heading = [
+        "link",
+        "scheme",
+        "runs",
+        "util % emu",
+        "sim",
+        "diff",
+        "mean ms emu",
+        "sim",
+        "diff %",
+        "p95 ms emu",
+        "sim",
+        "",
+    ];
+    let mut lines: Vec<Vec<String>> = vec![heading.map(str::to_owned).to_vec()];
+    for twin in twins {
+        let [real, model] = twin.utilization.map(|u| format!("{:.1}", 100.0 * u));
+        let [real_ms, model_ms] = twin.delay_mean_ms.map(|ms| format!("{ms:.1}"));
+        let [real_p95, model_p95] = twin.delay_p95_ms.map(|ms| format!("{ms:.0}"));
+        lines.push(vec![
+            twin.link.clone(),
+            twin.scheme.clone(),
+            twin.runs.to_string(),
+            real,
+            model,
+            format!("{:+.1}", twin.utilization_difference),
+            real_ms,
+            model_ms,
+            format!("{:+.1}", twin.delay_mean_difference),
+            real_p95,
+            model_p95,
+            if twin.agrees { "" } else { "outside" }.to_owned(),
+        ]);
+    }
+    let mut text = crate::board::aligned(&lines, 2);
+    let agree = twins.iter().filter(|t| t.agrees).count();
+    let _ = writeln!(
+        text,
+        "{agree} of {} twins within {POINTS} points of utilization and {PERCENT} % of mean delay (medians)",
+        twins.len()
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::board::summary;
+
+    fn row(side: &str, run: u32, utilization: f64, ms: f64) -> Row {
+        Row {
+            scheme: "alcc-verus".into(),
+            algorithm: "verus".into(),
+            feedback: "tcp-info".into(),
+            enforcement: "gate+pacing".into(),
+            under: Some("cubic".into()),
+            link: "l".into(),
+            run,
+            side: Some(side.into()),
+            throughput_mbps: Some(10.0 * utilization),
+            utilization: Some(utilization),
+            delay_mean_ms: Some(ms),
+            delay_p95_ms: Some(2.0 * ms),
+            ..Row::default()
+        }
+    }
+
+    #[test]
+    fn medians_of_both_sides_are_compared() {
+        let mut rows = vec![
+            row(EMULATED, 1, 0.90, 100.0),
+            row(SIMULATED, 1, 0.93, 105.0),
+            row(EMULATED, 2, 0.92, 90.0),
+            row(SIMULATED, 2, 0.93, 105.0),
+            row(EMULATED, 3, 0.91, 110.0),
+            row(SIMULATED, 3, 0.93, 105.0),
+        ];
+        let found = twins(&rows, &summary(&rows).groups);
+        let [twin] = &found[..] else {
+            panic!("{found:?}")
+        };
+        // Medians 0.91 and 100 ms beside 0.93 and 105 ms.
+        assert!((twin.utilization_difference - 2.0).abs() < 1e-9);
+        assert!((twin.delay_mean_difference - 5.0).abs() < 1e-9);
+        assert_eq!(twin.triple, "verus / tcp-info / gate+pacing over cubic");
+        assert_eq!(twin.runs, 3);
+        assert!(strangers(&rows).is_empty());
+        let text = table(&found);
+        assert!(text.contains("+5.0"), "{text}");
+
+        for row in &mut rows {
+            if row.side.as_deref() == Some(SIMULATED) {
+                row.delay_mean_ms = Some(111.0);
+                row.feedback = "sim".into();
+            }
+        }
+        let found = twins(&rows, &summary(&rows).groups);
+        assert!(!found[0].agrees);
+        assert!(table(&found).contains("outside"));
+        assert_eq!(strangers(&rows).len(), 1);
+        assert!(twins(&rows[..1], &summary(&rows[..1]).groups).is_empty());
+    }
+}
