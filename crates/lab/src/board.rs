@@ -134,6 +134,7 @@ pub fn compare(
                 let what = name(plan, run);
                 let experiment = Experiment {
                     link: run.link,
+                    shared: None,
                     schemes: run.schemes,
                     duration: plan.duration,
                     run: run.number,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! curl, unmodified: its output is a pipe whose other end notes when which byte came.
 use crate::LabError;
-use crate::server::{FILE, PORT};
+use crate::server::FILE;
 use alcc_emu::Namespace;
 use alcc_units::{Span, Time};
 use std::io::Read;
-use std::net::Ipv4Addr;
+use std::net::SocketAddrV4;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
@@ -33,7 +33,7 @@ impl Client {
     pub(crate) fn start(
         namespace: &Namespace,
         curl: &Path,
-        server: Ipv4Addr,
+        server: SocketAddrV4,
         origin: Instant,
     ) -> Result<Self, LabError> {
         let mut command = Command::new(curl);
@@ -47,7 +47,7 @@ impl Client {
                 "--noproxy",
                 "*",
             ])
-            .arg(format!("http://{server}:{PORT}/{FILE}"))
+            .arg(format!("http://{server}/{FILE}"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null());

@@ -42,6 +42,14 @@ pub enum LabError {
         /// The line and what is wrong with it.
         why: String,
     },
+    /// Part of a scenario that only the simulator has.
+    #[error("emulate {what}: {instead}")]
+    Twin {
+        /// What was asked for.
+        what: String,
+        /// What works instead.
+        instead: String,
+    },
     /// A program of the experiment did not do its part.
     #[error("{scheme}: {why}")]
     Run {

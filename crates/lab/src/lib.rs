@@ -48,7 +48,7 @@ pub mod twin;
 
 pub use error::LabError;
 pub use link::{Around, Link, Links, Up};
-pub use live::{Experiment, Measured};
+pub use live::{Experiment, Measured, Times};
 pub use meter::{Meter, Observed};
 pub use row::{Results, Row};
 pub use scheme::{Scheme, Side};

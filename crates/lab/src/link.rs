@@ -121,6 +121,15 @@ impl Link {
         }
     }
 
+    /// A link from a description of both directions.
+    pub(crate) fn of(name: &str, path: PathSpec) -> Self {
+        Self {
+            name: name.to_owned(),
+            path,
+            scenario: None,
+        }
+    }
+
     /// The demo's link: the project's own synthetic LTE channel.
     pub fn synthetic(seed: u64) -> Self {
         // A test asks for it: an unknown name would be a slip of ours, and the first scenario no worse a link.

@@ -1,23 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The real experiment: per scheme an nginx, an emulated link of its own and a curl, all at the same time.
-use crate::client::Client;
+//! The real experiment: per scheme an nginx, an emulated link (its own, or one for all) and a curl, all at the same time.
+mod wire;
+
+use crate::client::{Client, Reads};
 use crate::link::Link;
-use crate::meter::{Meter, Observed};
+use crate::meter::Observed;
 use crate::row::{Row, Series};
 use crate::sampler::{self, Diagnosis, History};
 use crate::scheme::Scheme;
-use crate::server::{self, Server};
+use crate::server::{self, Listen, RuntimeReport, Server};
 use crate::tools::Tools;
 use crate::{LabError, cpu, route};
-use alcc_emu::{Dir, Emulator, Namespace, Observer, Subnet};
-use alcc_link::{DropReason, Outcome};
+use alcc_emu::{Dir, EmuReport, Namespace};
 use alcc_units::{Bytes, Span, Time};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
+use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use wire::{Meters, Wire};
 
 /// Width of a bin of the plots' series.
 const BIN: Span = Span::from_millis(200);
@@ -26,8 +29,10 @@ const DOWNLOAD: u64 = 64 << 30;
 
 /// One run: the schemes beside each other.
 pub struct Experiment<'a> {
-    /// The link; every scheme gets one of its own.
+    /// The link; every scheme gets one of its own unless they share one.
     pub link: &'a Link,
+    /// If all share one link: when each of them is there, in the order of the schemes.
+    pub shared: Option<&'a [Times]>,
     /// What is compared.
     pub schemes: &'a [Scheme],
     /// Length of the window.
@@ -38,6 +43,15 @@ pub struct Experiment<'a> {
     pub tools: &'a Tools,
     /// Folder for the runtime's own log of its readings, one folder in it per controlled scheme.
     pub log: Option<PathBuf>,
+}
+
+/// When a flow is there, since its link's beginning.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Times {
+    /// Its client asks then.
+    pub start: Span,
+    /// Its client leaves then, if before the end.
+    pub stop: Option<Span>,
 }
 
 /// What a run yielded.
@@ -51,50 +65,39 @@ pub struct Measured {
     pub notes: Vec<String>,
 }
 
-/// Looks at the bottleneck of the downlink.
-struct Watch(Arc<Mutex<Meter>>);
-
-impl Observer for Watch {
-    fn event(&mut self, dir: Dir, outcome: &Outcome, _: Time) {
-        if dir != Dir::Down {
-            return;
-        }
-        let mut meter = lock(&self.0);
-        match *outcome {
-            Outcome::Arrived { at, packet } => meter.arrived(at, packet.len),
-            Outcome::Departed {
-                at,
-                packet,
-                arrived,
-            } => meter.delivered(at, packet.len, at.since(arrived)),
-            Outcome::Dropped {
-                why: DropReason::Loss,
-                ..
-            }
-            | Outcome::Delivered { .. } => {}
-            Outcome::Dropped { at, .. } => meter.dropped(at),
-        }
-    }
-}
-
 /// A panic in the relay thread surfaces when the emulator is stopped; until then the figures are readable.
-fn lock(meter: &Mutex<Meter>) -> std::sync::MutexGuard<'_, Meter> {
-    meter.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One scheme with its link. Fields are dropped in their order: programs before the link they use.
+/// One scheme: a server, a client, and what is seen of their connection.
 struct Lane {
     client: Option<Client>,
     server: Option<Server>,
-    emulator: Option<Emulator>,
-    meter: Arc<Mutex<Meter>>,
+    reads: Reads,
+    runtime: Option<RuntimeReport>,
     diagnosis: Diagnosis,
     history: History,
-    origin: Instant,
     cpu: [Option<Span>; 2],
+    /// The server's address on the link.
+    address: SocketAddrV4,
+    inside: Namespace,
+    times: Times,
+    origin: Instant,
+    meters: Arc<Mutex<Meters>>,
     /// The begin of the window, once known.
     started: Option<Time>,
     over: bool,
+}
+
+/// A lane whose own programs failed carries its error on; what is wrong with the machine ends the run.
+type Trial = Result<Lane, LabError>;
+
+/// Everything that runs. Fields are dropped in their order: programs before the links that they use.
+struct Scene {
+    lanes: Vec<Trial>,
+    /// One per lane, or one for all.
+    wires: Vec<Wire>,
 }
 
 /// Runs it. `progress` is called some times per second with the part that is done, 0 to 1; `stop` ends it early.
@@ -121,11 +124,26 @@ pub fn run(
             files.display()
         )))?;
 
-    let mut lanes = start(experiment, scratch.path(), &files, stop)?;
-    watch(&mut lanes, experiment, stop, progress)?;
+    let Scene {
+        mut lanes,
+        mut wires,
+    } = start(experiment, scratch.path(), &files, stop)?;
+    // On an error the lanes must go before the wires.
+    let watched = watch(&mut lanes, experiment, stop, progress);
+    lanes.iter_mut().flatten().for_each(Lane::end);
+    watched?;
+    let mut reports = Vec::new();
+    let mut meters = Vec::new();
+    for wire in wires.drain(..) {
+        reports.push(wire.emulator.stop()?);
+        meters.push(wire.meters);
+    }
     let mut measured = Measured::default();
-    for (lane, scheme) in lanes.into_iter().zip(experiment.schemes) {
-        match lane.and_then(|lane| lane.conclude(experiment, scheme, &mut measured.notes)) {
+    for (i, (lane, scheme)) in lanes.into_iter().zip(experiment.schemes).enumerate() {
+        let report = &reports[i.min(reports.len() - 1)];
+        let row =
+            lane.and_then(|lane| lane.conclude(experiment, scheme, report, &mut measured.notes));
+        match row {
             Ok((row, series)) => {
                 measured.rows.push(row);
                 measured.series.push(series);
@@ -142,16 +160,23 @@ pub fn run(
     Ok(measured)
 }
 
-/// A lane whose own programs failed carries its error on; what is wrong with the machine ends the run.
-type Trial = Result<Lane, LabError>;
-
 /// Servers first, since they take longest; then all links at once, so that the traces begin together; then the downloads.
 fn start(
     experiment: &Experiment<'_>,
     scratch: &Path,
     files: &Path,
     stop: &AtomicBool,
-) -> Result<Vec<Trial>, LabError> {
+) -> Result<Scene, LabError> {
+    let shared = experiment.shared;
+    let wires = if shared.is_some() {
+        1
+    } else {
+        experiment.schemes.len()
+    };
+    let spaces = (0..wires)
+        .map(|_| Ok((Namespace::new()?, Namespace::new()?)))
+        .collect::<Result<Vec<_>, LabError>>()?;
+    let space = |i: usize| &spaces[i.min(wires - 1)];
     let mut servers = Vec::new();
     for (i, scheme) in experiment.schemes.iter().enumerate() {
         if stop.load(Ordering::Relaxed) {
@@ -159,46 +184,24 @@ fn start(
         }
         let folder = scratch.join(i.to_string());
         fs::create_dir(&folder).map_err(LabError::os(format!("make {}", folder.display())))?;
-        let (outside, inside) = (Namespace::new()?, Namespace::new()?);
-        let server = Server::start(
-            &outside,
-            scheme,
-            experiment.tools,
-            &folder,
-            files,
-            experiment.log.as_deref(),
-            server::FEW,
-        );
+        let listen = Listen {
+            port: server::PORT + if shared.is_some() { i as u16 } else { 0 },
+            ..Listen::default()
+        };
+        let (tools, log) = (experiment.tools, experiment.log.as_deref());
+        let server = Server::start(&space(i).0, scheme, tools, &folder, files, log, listen);
         let server = match server {
             Err(e) if e.is_environment() => return Err(e),
             tried => tried,
         };
-        servers.push((outside, inside, server));
+        servers.push((server, listen.port));
     }
-    let spaces: Vec<_> = servers
-        .iter()
-        .map(|(o, i, _)| (o.clone(), i.clone()))
-        .collect();
     let links: Vec<_> = std::thread::scope(|scope| {
         let threads: Vec<_> = spaces
             .iter()
-            .map(|(outside, inside)| {
-                scope.spawn(|| {
-                    let meter = Arc::new(Mutex::new(Meter::new(
-                        experiment.duration,
-                        experiment.link.path.down.delay,
-                        BIN,
-                    )));
-                    let watch = Box::new(Watch(Arc::clone(&meter)));
-                    Emulator::start(
-                        outside,
-                        inside,
-                        Subnet::default(),
-                        experiment.link.path.clone(),
-                        watch,
-                    )
-                    .map(|emulator| (emulator, meter))
-                })
+            .map(|space| {
+                let (link, duration) = (experiment.link, experiment.duration);
+                scope.spawn(move || Wire::start(space, link, duration, shared.is_some()))
             })
             .collect();
         threads
@@ -209,55 +212,55 @@ fn start(
             })
             .collect()
     });
-    let mut lanes = Vec::new();
-    for (((outside, _, server), link), scheme) in
-        servers.into_iter().zip(links).zip(experiment.schemes)
-    {
-        let (emulator, meter) = link?;
+    let mut scene = Scene {
+        lanes: Vec::new(),
+        wires: links.into_iter().collect::<Result<_, _>>()?,
+    };
+    for (i, ((server, port), scheme)) in servers.into_iter().zip(experiment.schemes).enumerate() {
         let server = match server {
             Ok(server) => server,
             Err(failed) => {
-                lanes.push(Err(failed));
+                scene.lanes.push(Err(failed));
                 continue;
             }
         };
-        let (local, peer) = (emulator.outside_addr(), emulator.inside_addr());
-        let diagnosis = outside
+        let wire = &scene.wires[i.min(wires - 1)];
+        let (local, peer) = (wire.emulator.outside_addr(), wire.emulator.inside_addr());
+        // Our own set it for each socket, and on a shared link the route is for those that do not.
+        let by_route = shared.is_none() || scheme.controlled.is_none();
+        let diagnosis = space(i)
+            .0
             .run(|| {
-                route::use_algorithm(local, peer, &scheme.kernel)?;
+                if by_route {
+                    route::use_algorithm(local, peer, &scheme.kernel)?;
+                }
                 Diagnosis::open()
             })?
             .map_err(LabError::os(format!(
                 "{}: make the kernel use {}",
                 scheme.name, scheme.kernel
             )))?;
-        lanes.push(Ok(Lane {
+        scene.lanes.push(Ok(Lane {
             client: None,
             server: Some(server),
-            origin: emulator.started(),
-            emulator: Some(emulator),
-            meter,
+            reads: Reads::default(),
+            runtime: None,
             diagnosis,
             history: History::default(),
             cpu: [None; 2],
+            address: SocketAddrV4::new(local, port),
+            inside: space(i).1.clone(),
+            times: shared.map_or_else(Times::default, |times| times[i]),
+            origin: wire.emulator.started(),
+            meters: Arc::clone(&wire.meters),
             started: None,
             over: false,
         }));
     }
-    for (lane, (_, inside)) in lanes.iter_mut().zip(&spaces) {
-        if let Ok(lane) = lane
-            && let Some(emulator) = &lane.emulator
-        {
-            let server = emulator.outside_addr();
-            lane.client = Some(Client::start(
-                inside,
-                &experiment.tools.curl,
-                server,
-                lane.origin,
-            )?);
-        }
+    for lane in scene.lanes.iter_mut().flatten() {
+        lane.come_and_go(&experiment.tools.curl)?;
     }
-    Ok(lanes)
+    Ok(scene)
 }
 
 /// Looks at every connection each [`sampler::PERIOD`] until all windows have passed.
@@ -268,7 +271,13 @@ fn watch(
     progress: &mut dyn FnMut(f64),
 ) -> Result<(), LabError> {
     // A link that is down at first opens the window late; one that never delivers must not hang us.
-    let patience = Duration::from(experiment.duration) + Duration::from_secs(20);
+    let late = experiment
+        .shared
+        .unwrap_or_default()
+        .iter()
+        .map(|t| t.start);
+    let latest = late.max().unwrap_or_default();
+    let patience = Duration::from(experiment.duration + latest) + Duration::from_secs(20);
     let began = Instant::now();
     let mut next = began;
     let mut ticks = 0u64;
@@ -278,6 +287,7 @@ fn watch(
         }
         for (trial, scheme) in lanes.iter_mut().zip(experiment.schemes) {
             let Ok(lane) = trial else { continue };
+            lane.come_and_go(&experiment.tools.curl)?;
             lane.look(experiment.duration);
             // Programs that end are noticed within a second.
             let mut failed = None;
@@ -317,19 +327,44 @@ impl Lane {
         Time::ZERO + Span::from(self.origin.elapsed())
     }
 
+    /// Starts and ends the client when it is time.
+    fn come_and_go(&mut self, curl: &Path) -> Result<(), LabError> {
+        let now = self.now().since(Time::ZERO);
+        let gone = self.times.stop.is_some_and(|stop| now >= stop);
+        if gone {
+            if let Some(client) = self.client.take() {
+                self.reads = client.stop();
+            }
+        } else if self.client.is_none() && now >= self.times.start {
+            let started = Client::start(&self.inside, curl, self.address, self.origin)?;
+            self.client = Some(started);
+        }
+        Ok(())
+    }
+
+    /// Ends the programs.
+    fn end(&mut self) {
+        if let Some(client) = self.client.take() {
+            self.reads = client.stop();
+        }
+        if let Some(server) = self.server.take() {
+            self.runtime = server.stop();
+        }
+    }
+
     fn look(&mut self, window: Span) {
         if self.over {
             return;
         }
         // A look that fails is a look that is missing: the rest carries on, and the fields stay null if all are missing.
-        if let Ok(connections) = self.diagnosis.connections(server::PORT) {
+        if let Ok(connections) = self.diagnosis.connections(self.address.port()) {
             let now = self.now();
             self.history.add(now, connections);
         }
         let ran = || self.server.as_ref().and_then(|s| cpu::of_tree(s.id()));
         match self.started {
             None => {
-                let started = lock(&self.meter).started();
+                let started = lock(&self.meters).started();
                 if started.is_some() {
                     self.cpu[0] = ran();
                     self.started = started;
@@ -360,25 +395,22 @@ impl Lane {
     }
 
     fn conclude(
-        mut self,
+        self,
         experiment: &Experiment<'_>,
         scheme: &Scheme,
+        emulated: &EmuReport,
         notes: &mut Vec<String>,
     ) -> Result<(Row, Series), LabError> {
         let failed = |why: String| LabError::Run {
             scheme: scheme.name.clone(),
             why,
         };
-        let reads = self.client.take().map(Client::stop).unwrap_or_default();
-        let runtime = self.server.take().and_then(Server::stop);
-        let emulated = match self.emulator.take() {
-            Some(emulator) => emulator.stop()?,
-            None => alcc_emu::EmuReport::default(),
-        };
+        let reads = &self.reads;
         let link = experiment.link;
         let model = link.path.model(Dir::Down);
-        let seen: Observed = lock(&self.meter)
-            .finish(|from, to| model.opportunity_bytes(from, to))
+        let seen: Observed = lock(&self.meters)
+            .find(emulated, self.address)
+            .and_then(|meter| meter.finish(|from, to| model.opportunity_bytes(from, to)))
             .ok_or_else(|| failed("no data came to the link".to_owned()))?;
 
         let mut row = link.row(experiment.duration, experiment.run);
@@ -424,7 +456,9 @@ impl Lane {
             ));
         }
         if scheme.controlled.is_some() {
-            let runtime = runtime.ok_or_else(|| failed("alcc run left no report".to_owned()))?;
+            let runtime = self
+                .runtime
+                .ok_or_else(|| failed("alcc run left no report".to_owned()))?;
             if runtime.connections == 0 {
                 return Err(failed("alcc run controlled no connection".to_owned()));
             }

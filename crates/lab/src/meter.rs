@@ -84,6 +84,11 @@ impl Meter {
         self.start
     }
 
+    /// The window begins at `at` if it has not begun: another meter at the same bottleneck saw the first full-size packet.
+    pub fn begin(&mut self, at: Time) {
+        self.start.get_or_insert(at);
+    }
+
     /// True once the window has passed.
     pub fn is_over(&self, now: Time) -> bool {
         self.start

@@ -32,7 +32,7 @@ pub struct Scheme {
 const UNDER: &str = "cubic";
 
 /// Algorithms of ours that are also the kernel's: their bare names mean plain TCP.
-const KERNEL_TOO: [&str; 6] = ["reno", "cubic", "bic", "westwood", "vegas", "bbr"];
+pub(crate) const KERNEL_TOO: [&str; 6] = ["reno", "cubic", "bic", "westwood", "vegas", "bbr"];
 
 impl FromStr for Scheme {
     type Err = LabError;

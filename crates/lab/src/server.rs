@@ -19,6 +19,30 @@ pub const FEW: usize = 200;
 /// The file that is downloaded.
 pub const FILE: &str = "download";
 
+/// Where a server listens, and for how many.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Listen {
+    /// The port.
+    pub port: u16,
+    /// It takes at least so many connections.
+    pub connections: usize,
+}
+
+impl Default for Listen {
+    fn default() -> Self {
+        FEW.into()
+    }
+}
+
+impl From<usize> for Listen {
+    fn from(connections: usize) -> Self {
+        Self {
+            port: PORT,
+            connections,
+        }
+    }
+}
+
 /// A running server; ended when dropped.
 pub struct Server {
     child: Child,
@@ -49,7 +73,7 @@ pub struct RuntimeReport {
 impl Server {
     /// Starts nginx, below `alcc run` if the scheme is controlled, and waits until it answers. `folder` is the server's own and exists;
     /// `files` holds [`FILE`]. The runtime writes its readings into a folder in `log`. The server inherits the CPU affinity of the
-    /// calling thread and takes at least `connections` connections, which may stay open for ten minutes if they are more than [`FEW`].
+    /// calling thread; its connections may stay open for ten minutes if there are more than [`FEW`].
     ///
     /// # Errors
     /// [`LabError::Os`] if a file or the process cannot be made, [`LabError::Run`] with its last words if it does not answer.
@@ -60,14 +84,12 @@ impl Server {
         folder: &Path,
         files: &Path,
         log: Option<&Path>,
-        connections: usize,
+        listen: impl Into<Listen>,
     ) -> Result<Self, LabError> {
+        let listen = listen.into();
         let configuration = folder.join("nginx.conf");
-        fs::write(
-            &configuration,
-            nginx_configuration(folder, files, connections),
-        )
-        .map_err(LabError::os(format!("write {}", configuration.display())))?;
+        fs::write(&configuration, nginx_configuration(folder, files, listen))
+            .map_err(LabError::os(format!("write {}", configuration.display())))?;
         let mut command = match &scheme.controlled {
             None => Command::new(&tools.nginx),
             Some(spec) => {
@@ -104,12 +126,12 @@ impl Server {
             folder: folder.to_owned(),
             scheme: scheme.name.clone(),
         };
-        server.wait_until_it_answers(namespace)?;
+        server.wait_until_it_answers(namespace, listen.port)?;
         Ok(server)
     }
 
-    fn wait_until_it_answers(&mut self, namespace: &Namespace) -> Result<(), LabError> {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
+    fn wait_until_it_answers(&mut self, namespace: &Namespace, port: u16) -> Result<(), LabError> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let began = Instant::now();
         loop {
             if namespace
@@ -194,7 +216,8 @@ impl Drop for Server {
 }
 
 /// What a distribution ships, with every path in our folder; nothing here is tuned for the experiment.
-fn nginx_configuration(folder: &Path, files: &Path, connections: usize) -> String {
+fn nginx_configuration(folder: &Path, files: &Path, listen: Listen) -> String {
+    let Listen { port, connections } = listen;
     let (folder, files) = (folder.display(), files.display());
     // Only root's nginx changes its user, and then it must be able to read our folder, which is ours alone.
     let user = if nix::unistd::geteuid().is_root() {
@@ -232,7 +255,7 @@ http {{
   uwsgi_temp_path \"{folder}/t4\";
   scgi_temp_path \"{folder}/t5\";
   server {{
-    listen {PORT};
+    listen {port};
     root \"{files}\";
   }}
 }}

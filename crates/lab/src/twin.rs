@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The twin: what the emulator measured with real TCP beside what the simulator says of the same scheme on the same link.
+mod real;
+
 use crate::LabError;
 use crate::live::{Experiment, Measured};
 use crate::row::{Group, Row};
@@ -9,6 +11,8 @@ use alcc_units::Span;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::sync::atomic::AtomicBool;
+
+pub use real::Real;
 
 /// [`Row::side`] of what real programs did.
 pub const EMULATED: &str = "emulated";

@@ -249,7 +249,7 @@ pub(crate) fn carry_out(
 }
 
 /// Status 1 and one line if any run failed.
-fn failed_runs(results: &alcc_lab::Results) -> Result<ExitCode, Failure> {
+pub(crate) fn failed_runs(results: &alcc_lab::Results) -> Result<ExitCode, Failure> {
     let failed: Vec<_> = results.flows.iter().filter(|f| f.error.is_some()).collect();
     let Some(first) = failed.first() else {
         return Ok(ExitCode::SUCCESS);
@@ -265,7 +265,7 @@ fn failed_runs(results: &alcc_lab::Results) -> Result<ExitCode, Failure> {
     )))
 }
 
-fn failure(error: LabError) -> Failure {
+pub(crate) fn failure(error: LabError) -> Failure {
     if error.is_environment() {
         Failure::usage(error)
     } else {

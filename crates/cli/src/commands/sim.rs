@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::commands::compare;
 use crate::failure::Failure;
 use crate::plugin_arg::Plugins;
-use crate::progress::Bar;
+use crate::progress::{Bar, stop_flag};
 use crate::trace_arg::{LinkTrace, TRACE_HELP, load_link_trace};
 use alcc_lab::scenario::{Described, LinkWords, Word, Words};
-use alcc_lab::simulated;
+use alcc_lab::{Tools, board, simulated, twin};
 use alcc_sim::{FLOW_HELP, Probe, Report};
 use alcc_units::{Span, Time};
 use std::io::{BufWriter, Write};
@@ -23,6 +24,7 @@ const EXAMPLES: &str = "Examples:
   alcc sim --link 20mbit --link 8mbit --flow cubic --flow cubic/links=2@10s-20s      # a chain of two links
   alcc sim --link 10mbit --steps every=5s,rate=10mbit..100mbit,delay=5ms..50ms,loss=0..1% --flow verus --flow cubic
   alcc sim examples/contention.toml --seed 2      # a scenario file; options overrule it
+  alcc sim --link lte --up 12mbit --flow cubic --flow verus/over=cubic@5s --duration 30s --emu      # the same with real programs
 
 A SCENARIO.toml has the names of the options as keys; several links as [[link]] tables with rate, up, delay, queue, queue-up, loss, loss-up, step, steps, repeat, reorder:
   link = \"12mbit\"
@@ -96,6 +98,9 @@ pub(crate) struct Args {
     /// Give up after so many events [default: 10000000000]
     #[arg(long, value_name = "N")]
     max_events: Option<String>,
+    /// Also with real programs and the kernel's TCP on an emulated link: rows of both sides and how far they are apart
+    #[arg(long, conflicts_with = "series")]
+    emu: bool,
     /// Write a CSV file with a line per flow every 20 ms: throughput, delay, window, the algorithm's values
     #[arg(long, value_name = "FILE")]
     series: Option<PathBuf>,
@@ -191,6 +196,9 @@ impl Probe for Shown {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let mut described = args.described()?;
+    if args.emu {
+        return both_sides(args, described);
+    }
     let scenario = &mut described.scenario;
     scenario.series = args.series.is_some().then_some(SAMPLE);
     let mut shown = Shown { bar: Bar::new() };
@@ -214,6 +222,39 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The scenario with real programs, and its simulated twin.
+fn both_sides(args: &Args, described: Described) -> Result<ExitCode, Failure> {
+    let registry = args.plugins.registry()?;
+    let real =
+        twin::Real::of(&described.link, &described.scenario, &registry).map_err(Failure::usage)?;
+    let tools = Tools {
+        plugins: args.plugins.files().to_vec(),
+        ..compare::tools()?
+    };
+    alcc_emu::prepare().map_err(Failure::usage)?;
+    let stop = stop_flag()?;
+    let mut bar = Bar::new();
+    let results = real
+        .run(described.scenario, &tools, &stop, &mut |part| {
+            bar.show(part, "emulating");
+        })
+        .map_err(compare::failure)?;
+    drop(bar);
+    if args.json {
+        println!(
+            "{}",
+            serde_json::to_string(&results).map_err(Failure::failed)?
+        );
+    } else {
+        print!("{}", board::table(&results));
+        print!("\n{}", twin::table(&results.summary.twins));
+        for note in &results.notes {
+            println!("note: {note}");
+        }
+    }
+    compare::failed_runs(&results)
 }
 
 /// What concerns all flows, in a line.

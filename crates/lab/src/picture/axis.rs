@@ -31,7 +31,7 @@ impl Axis {
         }
     }
 
-    /// From a round number below the values, zero if they begin near it, to one above.
+    /// A little more than the values on both sides, and from zero if they come near it.
     pub(super) fn linear(values: impl Iterator<Item = f64>, begin: f64, end: f64) -> Self {
         let (least, most) = extremes(values);
         let low = if least < 0.4 * most { 0.0 } else { least };
@@ -43,9 +43,14 @@ impl Axis {
             .clone()
             .find(|s| wide / s <= 6.0)
             .unwrap_or(10.0 * power);
+        let room = 0.08 * wide;
         Self {
-            from: (low / step).floor() * step,
-            to: (most / step + 0.15).ceil() * step,
+            from: if low > 0.0 {
+                (low - room).max(0.0)
+            } else {
+                low
+            },
+            to: most + room,
             begin,
             end,
             log: false,
@@ -73,9 +78,11 @@ impl Axis {
                 .collect();
         }
         let digits = (-self.step.log10().floor()).max(0.0) as usize;
-        let n = ((self.to - self.from) / self.step).round() as usize;
+        let first = (self.from / self.step - 1e-9).ceil();
+        let last = (self.to / self.step + 1e-9).floor();
+        let n = (last - first).max(0.0) as usize;
         (0..=n)
-            .map(|i| self.from + i as f64 * self.step)
+            .map(|i| (first + i as f64) * self.step)
             .map(|v| (v, format!("{v:.digits$}")))
             .collect()
     }
@@ -101,14 +108,21 @@ mod tests {
         let y = Axis::linear([7.5, 7.9, 7.2].into_iter(), 200.0, 0.0);
         let labels: Vec<String> = y.ticks().into_iter().map(|t| t.1).collect();
         assert_eq!(labels.first().map(String::as_str), Some("7.2"));
-        assert!(y.place(7.2) == 200.0 && y.place(7.9) > 0.0, "{y:?}");
+        assert_eq!(labels.last().map(String::as_str), Some("7.8"));
+        assert!(y.place(7.2) < 200.0 && y.place(7.9) > 0.0, "{y:?}");
+        let all = Axis::linear([80.0, 100.0].into_iter(), 0.0, 1.0).ticks();
+        assert_eq!(
+            all.last().map(|t| t.0),
+            Some(100.0),
+            "no tick beyond what can be"
+        );
         let all = Axis::linear([5.0, 12.0, 2.0].into_iter(), 0.0, 1.0);
         assert_eq!(all.ticks()[0].0, 0.0);
         // One value, none at all: still an axis.
         for values in [vec![5.0], vec![], vec![0.0]] {
             let y = Axis::linear(values.iter().copied(), 0.0, 1.0);
             let ticks = y.ticks();
-            assert!((2..20).contains(&ticks.len()), "{values:?} {ticks:?}");
+            assert!((1..20).contains(&ticks.len()), "{values:?} {ticks:?}");
             assert!(y.place(1.0).is_finite());
             assert!(!Axis::log(values.into_iter(), 0.0, 1.0).ticks().is_empty());
         }

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One scenario on both sides: real programs on an emulated link, and the simulator. Figures on a busy machine say little, so only what
+//! must hold anyway is checked; `alcc compare --sim --emu` shows how far the sides are apart.
+mod support {
+    pub(crate) mod lacks;
+}
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn alcc(arguments: &str) -> Output {
+    // nginx may have been unpacked for us beside the build's output, and tests run in their crate's folder.
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    Command::new(env!("CARGO_BIN_EXE_alcc"))
+        .args(arguments.split_whitespace())
+        .current_dir(root)
+        .output()
+        .expect("alcc starts")
+}
+
+#[test]
+fn two_flows_on_one_link_have_twins() {
+    let output = alcc(
+        "sim --emu --link 12mbit --up 12mbit --flow fixed:window=20/over=cubic --flow fixed:window=10/over=cubic@1s --duration 4s --json",
+    );
+    let says = String::from_utf8_lossy(&output.stderr).into_owned();
+    let known = [
+        "find nginx",
+        "find curl",
+        "namespace",
+        "device",
+        "libalcc_preload",
+    ];
+    if output.status.code() == Some(2) && known.iter().any(|k| says.contains(k)) {
+        support::lacks::lacks(says.trim());
+        return;
+    }
+    assert!(output.status.success(), "{says}");
+    let results: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let flows = results["flows"].as_array().unwrap();
+    let sides: Vec<&str> = flows.iter().map(|f| f["side"].as_str().unwrap()).collect();
+    assert_eq!(sides, ["emulated", "emulated", "simulated", "simulated"]);
+    for (real, model) in flows[..2].iter().zip(&flows[2..]) {
+        for field in [
+            "scheme",
+            "algorithm",
+            "options",
+            "feedback",
+            "enforcement",
+            "under",
+            "link",
+            "queue",
+        ] {
+            assert_eq!(real[field], model[field], "{field}");
+        }
+        assert!(real["throughput_mbps"].as_f64().unwrap() > 0.2, "{real}");
+        let [began, model_began] = [real, model].map(|f| f["started_s"].as_f64().unwrap());
+        assert!((began - model_began).abs() < 0.002, "{began} {model_began}");
+    }
+    // Each flow is measured by itself: twice the window, about twice the share; the second comes later.
+    let bytes = |n: usize| flows[n]["bytes"].as_f64().unwrap();
+    assert!(bytes(0) > 1.3 * bytes(1), "{} {}", bytes(0), bytes(1));
+    assert!(bytes(2) > 1.3 * bytes(3), "{} {}", bytes(2), bytes(3));
+    let twins = results["summary"]["twins"].as_array().unwrap();
+    assert_eq!(
+        twins[0]["triple"],
+        "fixed:window=20 / tcp-info / gate+pacing over cubic"
+    );
+}
+
+#[test]
+fn what_real_programs_cannot_do_is_refused_by_name() {
+    for (arguments, part) in [
+        ("--flow verus", "/over=cubic"),
+        (
+            "--link 12mbit --link 8mbit --flow cubic",
+            "a chain of 2 links",
+        ),
+        ("--flow cubic/rtt=80ms", "--rtt"),
+        ("--flow udp:rate=5mbit", "datagrams"),
+    ] {
+        let output = alcc(&format!("sim --emu {arguments}"));
+        let says = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {says}");
+        assert!(says.contains(part), "{arguments}: {says}");
+        assert_eq!(says.trim_end().lines().count(), 1, "{says}");
+    }
+}

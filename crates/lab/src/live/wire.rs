@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! An emulated link under watch: who is measured on it, and since when.
+use super::{BIN, lock};
+use crate::LabError;
+use crate::link::Link;
+use crate::meter::Meter;
+use alcc_emu::{Dir, EmuReport, Emulator, Namespace, Observer, Subnet};
+use alcc_link::{DropReason, Outcome};
+use alcc_units::{Bytes, Span, Time};
+use std::net::SocketAddrV4;
+use std::sync::{Arc, Mutex};
+
+/// What is measured at the bottleneck of the downlink: everything together, or every flow by itself.
+pub(super) struct Meters {
+    /// By the relay's number of a flow if flows are told apart, else one.
+    all: Vec<Meter>,
+    apart: bool,
+    fresh: Box<dyn Fn() -> Meter + Send>,
+    started: Option<Time>,
+}
+
+impl Meters {
+    fn new(link: &Link, duration: Span, apart: bool) -> Self {
+        let delay = link.path.down.delay;
+        Self {
+            all: Vec::new(),
+            apart,
+            fresh: Box::new(move || Meter::new(duration, delay, BIN)),
+            started: None,
+        }
+    }
+
+    /// When the window began: with the first full-size packet of any flow.
+    pub(super) fn started(&self) -> Option<Time> {
+        self.started
+    }
+
+    fn of(&mut self, flow: u32) -> &mut Meter {
+        let at = if self.apart { flow as usize } else { 0 };
+        while self.all.len() <= at {
+            let mut meter = (self.fresh)();
+            if let Some(started) = self.started {
+                meter.begin(started);
+            }
+            self.all.push(meter);
+        }
+        &mut self.all[at]
+    }
+
+    fn arrived(&mut self, at: Time, flow: u32, size: Bytes) {
+        self.of(flow).arrived(at, size);
+        if self.started.is_none() {
+            self.started = self.of(flow).started();
+            if let Some(started) = self.started {
+                self.all.iter_mut().for_each(|meter| meter.begin(started));
+            }
+        }
+    }
+
+    /// The meter of the flow whose server is at `server`; of all if they are not told apart.
+    pub(super) fn find(&self, report: &EmuReport, server: SocketAddrV4) -> Option<&Meter> {
+        if !self.apart {
+            return self.all.first();
+        }
+        let known = |key: &alcc_emu::FlowKey| key.outside == (*server.ip(), server.port());
+        let number = 1 + report.flows.iter().position(known)?;
+        self.all.get(number)
+    }
+}
+
+/// Looks at the bottleneck of the downlink.
+struct Watch(Arc<Mutex<Meters>>);
+
+impl Observer for Watch {
+    fn event(&mut self, dir: Dir, outcome: &Outcome, _: Time) {
+        if dir != Dir::Down {
+            return;
+        }
+        let mut meters = lock(&self.0);
+        match *outcome {
+            Outcome::Arrived { at, packet } => meters.arrived(at, packet.flow, packet.len),
+            Outcome::Departed {
+                at,
+                packet,
+                arrived,
+            } => meters
+                .of(packet.flow)
+                .delivered(at, packet.len, at.since(arrived)),
+            Outcome::Dropped {
+                why: DropReason::Loss,
+                ..
+            }
+            | Outcome::Delivered { .. } => {}
+            Outcome::Dropped { at, packet, .. } => meters.of(packet.flow).dropped(at),
+        }
+    }
+}
+
+/// A link between two namespaces; gone when dropped.
+pub(super) struct Wire {
+    pub(super) emulator: Emulator,
+    pub(super) meters: Arc<Mutex<Meters>>,
+}
+
+impl Wire {
+    pub(super) fn start(
+        (outside, inside): &(Namespace, Namespace),
+        link: &Link,
+        duration: Span,
+        apart: bool,
+    ) -> Result<Self, LabError> {
+        let meters = Arc::new(Mutex::new(Meters::new(link, duration, apart)));
+        let emulator = Emulator::start(
+            outside,
+            inside,
+            Subnet::default(),
+            link.path.clone(),
+            Box::new(Watch(Arc::clone(&meters))),
+        )?;
+        Ok(Self { emulator, meters })
+    }
+}

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A simulated scenario with real programs: what of it they can do, and both sides of it.
+use super::{EMULATED, SIMULATED};
+use crate::LabError;
+use crate::link::Link;
+use crate::live::{self, Experiment, Times};
+use crate::row::{Results, Row};
+use crate::scheme::{KERNEL_TOO, Scheme, Side};
+use crate::simulated;
+use crate::tools::Tools;
+use crate::{board, twin};
+use alcc_cc::Registry;
+use alcc_emu::PathSpec;
+use alcc_sim::{FlowSpec, Scenario, Source, Under, Way};
+use alcc_units::{Span, Time};
+use std::sync::atomic::AtomicBool;
+
+/// A scenario as real programs run it.
+#[derive(Clone, Debug)]
+pub struct Real {
+    link: Link,
+    schemes: Vec<Scheme>,
+    times: Vec<Times>,
+    duration: Span,
+}
+
+impl Real {
+    /// Translates a scenario on the link called `name`.
+    ///
+    /// # Errors
+    /// [`LabError::Twin`] with the first thing that the emulator or the kernel cannot do.
+    pub fn of(name: &str, scenario: &Scenario, registry: &Registry) -> Result<Self, LabError> {
+        let [link] = &scenario.links[..] else {
+            return Err(LabError::Twin {
+                what: format!("a chain of {} links", scenario.links.len()),
+                instead: "the emulator has one: give one --link".to_owned(),
+            });
+        };
+        let mut schemes: Vec<Scheme> = Vec::new();
+        let mut times = Vec::new();
+        for flow in &scenario.flows {
+            let far = scenario.min_rtt(flow) > link.down.delay + link.up.delay;
+            let scheme = scheme(flow, far, registry)?;
+            let other = schemes
+                .iter()
+                .filter(|s| s.controlled.is_none() && scheme.controlled.is_none())
+                .find(|s| s.kernel != scheme.kernel);
+            if let Some(other) = other {
+                return Err(LabError::Twin {
+                    what: format!("plain {} beside plain {}", other.kernel, scheme.kernel),
+                    instead: "on one emulated link all plain TCP has the same congestion control: emulate one of them at a time".to_owned(),
+                });
+            }
+            schemes.push(scheme);
+            times.push(Times {
+                start: flow.start.since(Time::ZERO),
+                stop: flow.stop.map(|stop| stop.since(Time::ZERO)),
+            });
+        }
+        if schemes.len() > MOST {
+            return Err(LabError::Twin {
+                what: format!("{} flows", schemes.len()),
+                instead: format!("each is a server and a client here: at most {MOST}"),
+            });
+        }
+        Ok(Self {
+            link: Link::of(
+                name,
+                PathSpec {
+                    down: link.down.clone(),
+                    up: link.up.clone(),
+                    seed: scenario.seed,
+                },
+            ),
+            schemes,
+            times,
+            duration: scenario.duration,
+        })
+    }
+
+    /// Runs both sides. [`alcc_emu::prepare`] must have succeeded before. The simulated flows begin so much later that both windows
+    /// begin at the same moment of the link.
+    ///
+    /// # Errors
+    /// As [`live::run`], and [`LabError::Run`] if the simulator gives up.
+    pub fn run(
+        &self,
+        mut scenario: Scenario,
+        tools: &Tools,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(f64),
+    ) -> Result<Results, LabError> {
+        let experiment = Experiment {
+            link: &self.link,
+            shared: Some(&self.times),
+            schemes: &self.schemes,
+            duration: self.duration,
+            run: 1,
+            tools,
+            log: None,
+        };
+        let measured = live::run(&experiment, stop, progress)?;
+        let mut rows = measured.rows;
+        let began = rows.iter().find_map(|row| row.started_s);
+        let mut model = simulate(&self.link.name, &scenario)?;
+        if let (Some(real), Some(started)) = (began, model.first().and_then(|r| r.started_s)) {
+            let later = Span::from_nanos(((real - started).max(0.0) * 1e9) as u64);
+            for flow in &mut scenario.flows {
+                flow.start += later;
+                flow.stop = flow.stop.map(|stop| stop + later);
+            }
+            model = simulate(&self.link.name, &scenario)?;
+        }
+        for row in &mut rows {
+            row.side = Some(EMULATED.to_owned());
+        }
+        for (row, scheme) in model.iter_mut().zip(&self.schemes) {
+            scheme.describe(row);
+            row.side = Some(SIMULATED.to_owned());
+        }
+        rows.extend(model);
+        let mut notes = measured.notes;
+        notes.extend(twin::strangers(&rows));
+        Ok(Results {
+            summary: board::summary(&rows),
+            flows: rows,
+            notes,
+            ..Results::default()
+        })
+    }
+}
+
+/// More servers and clients than that are a test of the machine.
+const MOST: usize = 64;
+
+fn simulate(link: &str, scenario: &Scenario) -> Result<Vec<Row>, LabError> {
+    let report = alcc_sim::run(scenario).map_err(|e| LabError::Run {
+        scheme: SIMULATED.to_owned(),
+        why: e.to_string(),
+    })?;
+    Ok(simulated::rows(link, scenario, &report))
+}
+
+/// The flow as a scheme of real programs; `far` if its round trip is longer than its link's.
+fn scheme(flow: &FlowSpec, far: bool, registry: &Registry) -> Result<Scheme, LabError> {
+    let name = flow.scheme();
+    let cannot = |what: &str, instead: &str| LabError::Twin {
+        what: format!("{what} (flow {name})"),
+        instead: instead.to_owned(),
+    };
+    if matches!(flow.under, Under::Udp { .. }) {
+        return Err(cannot(
+            "constant-rate datagrams",
+            "only TCP runs on both sides",
+        ));
+    }
+    if flow.paired {
+        return Err(cannot("dir=both", "real downloads go down"));
+    }
+    if flow.way != Way::Down {
+        return Err(cannot("dir=up", "real downloads go down"));
+    }
+    if far {
+        return Err(cannot(
+            "a round trip of its own",
+            "all flows of an emulated link have that of the link: give --rtt",
+        ));
+    }
+    if flow.source != Source::default() {
+        return Err(cannot(
+            "size=, app= or on=",
+            "a real download is without end: leave it out",
+        ));
+    }
+    let only_linux = "the real kernel is today's Linux: leave host= and profile= out";
+    let words = match &flow.under {
+        Under::Native(rules) => {
+            if !KERNEL_TOO.contains(&flow.algorithm.as_str()) {
+                return Err(cannot(
+                    "datagrams of an algorithm alone",
+                    "only the simulator has them; above TCP it is /over=cubic",
+                ));
+            }
+            if rules.name != "linux" || !["", "profile=linux"].contains(&flow.options.as_str()) {
+                return Err(cannot("another kernel than this one's", only_linux));
+            }
+            flow.algorithm.clone()
+        }
+        // Refused above.
+        Under::Udp { .. } => String::new(),
+        Under::Tcp(kernel) => {
+            if kernel.rules.name != "linux" {
+                return Err(cannot("another kernel than this one's", only_linux));
+            }
+            let options = match flow.options.as_str() {
+                "" => String::new(),
+                options => format!(":{options}"),
+            };
+            format!("alcc-{}{options}/over={}", flow.algorithm, kernel.name)
+        }
+    };
+    let mut scheme = Scheme::parse(&words, registry, Side::Emulated)?;
+    scheme.name = name;
+    Ok(scheme)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alcc_link::{QueueSpec, RateSpec};
+    use alcc_units::Rate;
+
+    fn scenario(flows: &str) -> Scenario {
+        let rate = RateSpec::Fixed(Rate::mbps(12));
+        let mut scenario = Scenario::dumbbell(rate, Span::from_millis(40), QueueSpec::default());
+        for flow in flows.split_whitespace() {
+            scenario = scenario.with(flow).unwrap();
+        }
+        scenario
+    }
+
+    fn real(flows: &str) -> Result<Real, String> {
+        Real::of("l", &scenario(flows), &Registry::builtin()).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn what_real_programs_can_do() {
+        let real = real("2*cubic verus:r=4/over=reno@2s-5s").unwrap();
+        let names: Vec<&str> = real.schemes.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!(names, ["cubic", "cubic", "alcc-verus"]);
+        assert_eq!(real.schemes[2].kernel, "reno");
+        assert_eq!(
+            real.schemes[2].controlled.as_ref().unwrap().to_string(),
+            "verus:r=4"
+        );
+        let times = Times {
+            start: Span::from_secs(2),
+            stop: Some(Span::from_secs(5)),
+        };
+        assert_eq!(real.times, [Times::default(), Times::default(), times]);
+    }
+
+    #[test]
+    fn what_they_cannot_is_refused_by_name() {
+        for (flows, part) in [
+            ("verus", "/over=cubic"),
+            ("cubic/dir=up", "dir=up"),
+            ("sprout/dir=both", "dir=both"),
+            ("cubic/rtt=80ms", "--rtt"),
+            ("cubic/size=1MB", "size="),
+            ("udp:rate=1mbit", "datagrams"),
+            ("cubic/host=linux-3.16", "host="),
+            ("cubic/host=datagrams", "host="),
+            ("cubic reno", "plain cubic beside plain reno"),
+            ("65*cubic", "65 flows"),
+        ] {
+            let error = real(flows).unwrap_err();
+            assert!(error.starts_with("emulate "), "{flows}: {error}");
+            assert!(error.contains(part), "{flows}: {error}");
+        }
+        let mut chain = scenario("cubic");
+        chain.links.push(chain.links[0].clone());
+        let error = Real::of("l", &chain, &Registry::builtin()).unwrap_err();
+        assert!(error.to_string().contains("chain of 2 links"), "{error}");
+    }
+}
