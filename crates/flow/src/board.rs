@@ -262,15 +262,24 @@ impl Board {
     /// Settles the oldest segment if the stream is complete beyond it. Returns the segment, and what an algorithm hears if it had not
     /// arrived before. To be called until there is none.
     pub(crate) fn settle(&mut self, now: Time, complete: u64) -> Option<(Segment, Option<Packet>)> {
-        let front = *self.segments.front()?;
-        if front.end() > complete {
+        if self.segments.front()?.end() > complete {
             self.trim(complete);
             return None;
         }
-        let packet = self.arrive(now, self.first);
-        self.arrived -= 1;
-        self.segments.pop_front();
+        let front = self.segments.pop_front()?;
         self.first += 1;
+        let (len, known) = (u64::from(front.len), front.state == State::Arrived);
+        self.arrived -= u64::from(known);
+        if front.state == State::InFlight {
+            self.in_flight -= len;
+            self.flight -= 1;
+        }
+        let packet = (!known).then(|| front.packet());
+        if !known {
+            self.delivered += len;
+            self.delivered_at = now;
+            self.first_sent_at = self.first_sent_at.max(front.sent_at);
+        }
         Some((front, packet))
     }
 
