@@ -15,6 +15,7 @@
 //! | [`scenario`] | a simulated scenario as people write it: options and TOML |
 //! | [`truth`] | the simulator beside published figures |
 //! | [`twin`] | the simulator beside the emulator |
+//! | [`capture`], [`qlog`] | a simulated run packet by packet, as pcap and as qlog |
 //! | [`board`] | table, sentence and files of a comparison |
 //! | [`sampler`] | TCP connections seen from the outside |
 //! | [`server`] | an nginx with a configuration of its own, plain or controlled |
@@ -23,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 pub mod board;
+pub mod capture;
 mod client;
 pub mod cpu;
 mod distribution;
@@ -33,6 +35,7 @@ pub mod live;
 pub mod meter;
 mod parallel;
 pub mod picture;
+pub mod qlog;
 pub mod report;
 pub mod route;
 pub mod row;

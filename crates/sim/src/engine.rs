@@ -618,16 +618,21 @@ impl<'p, P: Probe> World<'p, P> {
         }
         let parcel = &self.parcels[id as usize];
         let flow = parcel.flow as usize;
+        let (udp, stream) = match &self.flows[flow].ends {
+            Ends::Udp(_) => (true, false),
+            Ends::Acked { host, .. } => (false, host.rules().is_stream()),
+        };
         let content = match self.contents[id as usize] {
             Content::Data(data) => PacketContent::Data {
                 pn: data.pn,
                 start: data.start,
                 len: data.len,
-                udp: matches!(self.flows[flow].ends, Ends::Udp(_)),
+                udp,
+                stream,
+                sent_at: data.sent_at,
+                echo: data.echo,
             },
-            Content::Ack(ack) => PacketContent::Ack {
-                complete: ack.complete,
-            },
+            Content::Ack(ack) => PacketContent::Ack { stream, ack },
             Content::Report(_) => PacketContent::Report,
         };
         self.probe.packet(&PacketEvent {

@@ -21,6 +21,7 @@ mod scenario;
 mod source;
 mod timers;
 
+pub use alcc_flow::{Ack, Range};
 pub use engine::{Passed, run, run_with};
 pub use flow_spec::{FLOW_HELP, FlowError, FlowSpec, Under, Way};
 pub use histogram::Summary;

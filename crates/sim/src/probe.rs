@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! To watch a run while it goes: packet by packet for captures, flow by flow for logs.
 use crate::Way;
+use alcc_flow::Ack;
 use alcc_units::{Bytes, Time};
 
 /// Watches a run. Every method has an empty body: say only what you want to know. `()` watches nothing and costs nothing.
@@ -99,11 +100,19 @@ pub enum PacketContent {
         len: u64,
         /// No TCP: a datagram of a constant-rate sender.
         udp: bool,
+        /// A segment of a byte stream, as of TCP; else a datagram.
+        stream: bool,
+        /// The sender's clock as it left.
+        sent_at: Time,
+        /// The newest time stamp of the receiver.
+        echo: Time,
     },
     /// An acknowledgement.
     Ack {
-        /// The stream is complete up to here.
-        complete: u64,
+        /// Of a byte stream; else of datagrams.
+        stream: bool,
+        /// What it says.
+        ack: Ack,
     },
     /// What the receiver half of an algorithm says to its sender.
     Report,

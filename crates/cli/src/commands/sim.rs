@@ -4,10 +4,13 @@ use crate::failure::Failure;
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
 use crate::trace_arg::{LinkTrace, TRACE_HELP, load_link_trace};
+use alcc_lab::capture::{Capture, Place};
+use alcc_lab::qlog::Qlog;
 use alcc_lab::scenario::{Described, LinkWords, Word, Words};
 use alcc_lab::{Tools, board, simulated, twin};
-use alcc_sim::{FLOW_HELP, Probe, Report};
+use alcc_sim::{FLOW_HELP, FlowState, PacketEvent, Probe, Report};
 use alcc_units::{Span, Time};
+use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -23,6 +26,7 @@ const EXAMPLES: &str = "Examples:
   alcc sim --link 100mbit --up 10mbit --queue droptail:packets=333 --flow 10*cubic/stagger=1s --flow reno/dir=up --flow udp:rate=5mbit,on=1s,off=1s
   alcc sim --link 20mbit --link 8mbit --flow cubic --flow cubic/links=2@10s-20s      # a chain of two links
   alcc sim --link 10mbit --steps every=5s,rate=10mbit..100mbit,delay=5ms..50ms,loss=0..1% --flow verus --flow cubic
+  alcc sim --flow cubic --duration 5s --pcap cubic.pcap --qlog cubic.sqlog      # for Wireshark and for qvis
   alcc sim examples/contention.toml --seed 2      # a scenario file; options overrule it
   alcc sim --link lte --up 12mbit --flow cubic --flow verus/over=cubic@5s --duration 30s --emu      # the same with real programs
 
@@ -104,6 +108,15 @@ pub(crate) struct Args {
     /// Write a CSV file with a line per flow every 20 ms: throughput, delay, window, the algorithm's values
     #[arg(long, value_name = "FILE")]
     series: Option<PathBuf>,
+    /// Write a packet capture (pcap, headers only) that Wireshark and tcpdump read
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+    /// Where the capture is taken: sender, receiver, or link (behind the first bottleneck)
+    #[arg(long, value_name = "PLACE", default_value = "sender")]
+    pcap_at: Place,
+    /// Write qlog (JSON-SEQ): packets sent, acknowledged and lost, windows and round-trip times
+    #[arg(long, value_name = "FILE")]
+    qlog: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -177,14 +190,57 @@ impl Args {
     }
 }
 
-/// Shows how far a long run has come.
+/// Shows how far a long run has come, and writes what happens to packets where that is asked for.
 struct Shown {
     bar: Bar,
+    pcap: Option<Capture<BufWriter<File>>>,
+    qlog: Option<Qlog<BufWriter<File>>>,
+}
+
+impl Shown {
+    fn new(args: &Args) -> Result<Self, Failure> {
+        let wrong = |path: &Path, e| Failure::usage(format!("write to {}: {e}", path.display()));
+        let create = |path: &Path| File::create(path).map(BufWriter::new);
+        let pcap = args.pcap.as_ref().map(|path| {
+            let pcap = create(path).and_then(|file| Capture::new(file, args.pcap_at));
+            pcap.map_err(|e| wrong(path, e))
+        });
+        let qlog = args.qlog.as_ref().map(|path| {
+            let qlog = create(path).and_then(|file| Qlog::new(file, "alcc sim"));
+            qlog.map_err(|e| wrong(path, e))
+        });
+        Ok(Self {
+            bar: Bar::new(),
+            pcap: pcap.transpose()?,
+            qlog: qlog.transpose()?,
+        })
+    }
+
+    fn finish(self) -> std::io::Result<()> {
+        self.pcap.map(Capture::finish).transpose()?;
+        self.qlog.map(Qlog::finish).transpose()?;
+        Ok(())
+    }
 }
 
 impl Probe for Shown {
     fn watches(&self) -> bool {
-        false
+        self.pcap.is_some() || self.qlog.is_some()
+    }
+
+    fn packet(&mut self, event: &PacketEvent) {
+        if let Some(pcap) = &mut self.pcap {
+            pcap.packet(event);
+        }
+        if let Some(qlog) = &mut self.qlog {
+            qlog.packet(event);
+        }
+    }
+
+    fn flow(&mut self, state: &FlowState<'_>) {
+        if let Some(qlog) = &mut self.qlog {
+            qlog.flow(state);
+        }
     }
 
     fn progress(&mut self, now: Time, end: Time) -> bool {
@@ -201,9 +257,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
     let scenario = &mut described.scenario;
     scenario.series = args.series.is_some().then_some(SAMPLE);
-    let mut shown = Shown { bar: Bar::new() };
+    let mut shown = Shown::new(args)?;
     let report = alcc_sim::run_with(scenario, &mut shown).map_err(Failure::failed)?;
-    drop(shown);
+    shown
+        .finish()
+        .map_err(|e| Failure::failed(format!("write the capture or the qlog: {e}")))?;
     if let Some(path) = &args.series {
         write_series(path, &report)
             .map_err(|e| Failure::usage(format!("write series to {}: {e}", path.display())))?;
