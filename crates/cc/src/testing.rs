@@ -164,6 +164,26 @@ impl Bench {
         }
     }
 
+    /// The mean window of the rounds in which the second half of so many packets is acknowledged, when one is lost after
+    /// each `period` and repaired at once.
+    pub(crate) fn mean_window_when_one_is_lost_in(&mut self, period: u64, packets: u64) -> u64 {
+        let (mut acked, mut since, mut rounds, mut sum) = (0, 0, 0.0, 0.0);
+        while acked < packets {
+            let window = self.window() as u64;
+            if acked > packets / 2 {
+                (rounds, sum) = (rounds + 1.0, sum + self.window());
+            }
+            self.round();
+            (acked, since) = (acked + window, since + window);
+            if since >= period {
+                since -= period;
+                self.lose_one();
+                self.recovered();
+            }
+        }
+        libm::round(sum / f64::max(rounds, 1.0)) as u64
+    }
+
     /// So many acknowledgements of one packet each, now.
     pub(crate) fn acks(&mut self, n: u64) {
         for _ in 0..n {

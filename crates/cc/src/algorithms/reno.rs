@@ -180,4 +180,11 @@ mod tests {
         b.application_limited_round(10);
         assert_eq!(b.window(), 10.0);
     }
+
+    /// One packet in 600 is lost: the window saws between 20 and 40 packets, sqrt(3/2 * 600) = 30 on average (Mathis et al., 1997).
+    #[test]
+    fn the_mean_window_of_periodic_loss() {
+        let mut b = Bench::of("reno");
+        assert_eq!(b.mean_window_when_one_is_lost_in(600, 200_000), 30);
+    }
 }

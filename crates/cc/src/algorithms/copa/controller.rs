@@ -45,6 +45,8 @@ pub(super) struct Copa {
     high: WindowedMax<Span>,
     competitive: bool,
     delta_changed: Time,
+    /// `None`: never.
+    delta_halved: Option<Time>,
     lossy: bool,
     /// Longest recent gaps between acknowledgements.
     gaps: WindowedMax<Span>,
@@ -77,6 +79,7 @@ impl Copa {
             high: WindowedMax::new(),
             competitive: false,
             delta_changed: Time::ZERO,
+            delta_halved: None,
             lossy: false,
             gaps: WindowedMax::new(),
             last_ack: None,
@@ -188,7 +191,7 @@ impl Copa {
             self.delta = self.s.delta;
         } else if self.lossy {
             self.delta = (self.delta * 2.0).min(self.s.delta);
-            self.delta_changed = cx.now;
+            (self.delta_changed, self.delta_halved) = (cx.now, Some(cx.now));
         } else if round_passed {
             self.delta = (1.0 / (1.0 / self.delta + 1.0)).max(1.0 / self.s.largest_queue);
             self.delta_changed = cx.now;
@@ -396,7 +399,9 @@ impl Controller for Copa {
         self.lost += n;
         self.seen += n;
         // genericCC halves for every disclosed hole, the others once per round trip.
-        if self.s.majority || cx.now.since(self.delta_changed) >= self.standing() {
+        let standing = self.standing();
+        let again = |at| cx.now.since(at) >= standing;
+        if self.s.majority || self.delta_halved.is_none_or(again) {
             self.lossy = true;
         }
         self.weigh_losses(cx);

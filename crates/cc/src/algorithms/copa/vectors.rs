@@ -159,6 +159,44 @@ fn competitive_mode_adds_a_packet_per_round_and_halves_on_loss() {
     assert!(near(adapted(&mut c, 50, 150, 510), 0.5) && !c.competitive);
 }
 
+/// A packet more per round must not make the flow deaf to a loss of the same round.
+#[test]
+fn in_competitive_mode_a_loss_counts_once_per_round_whatever_grew_before() {
+    let mut c = steady(Settings::PAPER, 10.0, 50, 60);
+    assert!(near(adapted(&mut c, 100, 150, 1000), 1.0 / 3.0));
+    let lost = |c: &mut Copa, ms| {
+        let packet = Packet {
+            pn: 1,
+            len: Bytes::new(1000),
+            sent_at: Time::ZERO,
+            tag: crate::Tag(0),
+            stamp: crate::Stamp::default(),
+            rtt: None,
+            kind: crate::Kind::New,
+        };
+        let loss = LossBatch {
+            lost: &[packet],
+            new_episode: true,
+            in_flight: Bytes::ZERO,
+            rtt: crate::RttView::default(),
+        };
+        let now = Time::from_millis(ms);
+        c.on_loss(
+            &mut Cx {
+                now,
+                log: &mut Discard,
+            },
+            &loss,
+        );
+        adapted(c, 100, 150, ms)
+    };
+    // One millisecond after the packet more: 1/3 doubled, but no more than 0.5.
+    assert!(near(lost(&mut c, 1001), 0.5));
+    c.delta = 0.1;
+    assert!(near(lost(&mut c, 1030), 0.1), "the standing RTT is 60 ms");
+    assert!(near(lost(&mut c, 1061), 0.2));
+}
+
 #[test]
 fn genericcc_waits_for_nineteen_acknowledgements() {
     let mut b = Bench::of("copa:profile=original");

@@ -191,4 +191,19 @@ mod tests {
         b.round();
         assert_eq!(b.window(), 20.0);
     }
+
+    /// One packet in 100,000 is lost at an RTT of 100 ms: 1.054 (0.1 s * 100,000)^(3/4) = 1054 packets on average (equation 5;
+    /// Reno would have 387). The equation takes the window as flowing on; ours is paced by rounds.
+    #[test]
+    fn the_mean_window_of_periodic_loss() {
+        // The kernel's integers, too.
+        for spec in ["cubic:profile=rfc9438", "cubic:hystart=off"] {
+            let mut b = Bench::of(spec);
+            (0..7).for_each(|_| b.round());
+            b.lose_one();
+            b.recovered();
+            let mean = b.mean_window_when_one_is_lost_in(100_000, 2_000_000);
+            assert!((1001..=1107).contains(&mean), "{spec}: {mean}");
+        }
+    }
 }
