@@ -2,10 +2,10 @@
 //! After its first seconds no algorithm allocates for a packet or a tick: a server holds thousands of them. What happens
 //! about once a second (Verus's fit), or a table that still grows to its bound, may.
 use alcc_cc::{
-    AckBatch, Allowance, Backpressure, Controller, Cx, LossBatch, Needs, Path, RecoveryEnd,
-    Registry, Rto, Sent, Spurious, Tag, conformance,
+    AckBatch, Allowance, Backpressure, Controller, Cx, Header, LossBatch, Needs, Path, Pn,
+    Receiver, RecoveryEnd, Registry, Report, Rto, Sending, Sent, Spurious, Tag, conformance,
 };
-use alcc_units::{Rate, Span, Time};
+use alcc_units::{Bytes, Rate, Span, Time};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -72,6 +72,15 @@ impl Controller for Watched {
     fn on_sent(&mut self, cx: &mut Cx<'_>, sent: &Sent) -> Tag {
         self.watch(cx.now, |cc| cc.on_sent(cx, sent))
     }
+    fn header(&mut self, cx: &mut Cx<'_>, sending: &Sending) -> Header {
+        self.watch(cx.now, |cc| cc.header(cx, sending))
+    }
+    fn receiver(&self) -> Option<Box<dyn Receiver>> {
+        Some(Box::new(WatchedHalf(self.0.receiver()?)))
+    }
+    fn on_feedback(&mut self, cx: &mut Cx<'_>, report: &[u8]) {
+        self.watch(cx.now, |cc| cc.on_feedback(cx, report));
+    }
     fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
         self.watch(cx.now, |cc| cc.on_ack(cx, ack));
     }
@@ -100,6 +109,35 @@ impl Controller for Watched {
         self.0.next_timer()
     }
     fn clone_box(&self) -> Box<dyn Controller> {
+        Box::new(Self(self.0.clone_box()))
+    }
+}
+
+struct WatchedHalf(Box<dyn Receiver>);
+
+impl WatchedHalf {
+    fn watch<T>(&mut self, now: Time, call: impl FnOnce(&mut dyn Receiver) -> T) -> T {
+        INSIDE.set(now >= SETTLED);
+        let result = call(self.0.as_mut());
+        INSIDE.set(false);
+        result
+    }
+}
+
+impl Receiver for WatchedHalf {
+    fn on_packet(&mut self, now: Time, pn: Pn, len: Bytes, header: &[u8]) {
+        self.watch(now, |half| half.on_packet(now, pn, len, header));
+    }
+    fn next_timer(&self) -> Option<Time> {
+        self.0.next_timer()
+    }
+    fn on_timer(&mut self, now: Time) {
+        self.watch(now, |half| half.on_timer(now));
+    }
+    fn report(&mut self, now: Time) -> Option<Report> {
+        self.watch(now, |half| half.report(now))
+    }
+    fn clone_box(&self) -> Box<dyn Receiver> {
         Box::new(Self(self.0.clone_box()))
     }
 }

@@ -32,11 +32,11 @@ impl Belief {
     }
 
     #[cfg(test)]
-    pub(super) fn certain(model: &'static Model, bin: usize) -> Self {
-        let mut belief = Self::new(model);
-        belief.p = [0.0; BINS];
-        belief.p[bin] = 1.0;
-        belief
+    pub(super) fn with(model: &'static Model, p: [f64; BINS]) -> Self {
+        Self {
+            p,
+            ..Self::new(model)
+        }
     }
 
     #[cfg(test)]

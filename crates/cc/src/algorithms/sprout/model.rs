@@ -145,10 +145,11 @@ impl Model {
             let mut sum = vec![1.0];
             for (h, x) in ticks.iter().enumerate() {
                 let x = &x[bin];
+                let tick: [f64; COUNTS] = std::array::from_fn(|k| x[k] / x[COUNTS]);
                 let mut next = vec![0.0; sum.len() + COUNTS - 1];
                 for (i, s) in sum.iter().enumerate() {
-                    for (n, c) in next[i..].iter_mut().zip(&x[..COUNTS]) {
-                        *n += s * (c / x[COUNTS]);
+                    for (n, t) in next[i..i + COUNTS].iter_mut().zip(&tick) {
+                        *n += s * t;
                     }
                 }
                 let mut total = 0.0;

@@ -2,6 +2,7 @@
 //! The memo's vectors: the authors' tables.
 use super::belief::Belief;
 use super::model::{BINS, HORIZON, Model, Phi};
+use proptest::prelude::*;
 
 fn original() -> &'static Model {
     Model::shared(Phi::Table)
@@ -35,7 +36,9 @@ fn forecasts_of_certainties_are_the_programs() {
         ),
     ];
     for (bin, cautious, median) in vectors {
-        let mut belief = Belief::certain(original(), bin);
+        let mut p = [0.0; BINS];
+        p[bin] = 1.0;
+        let mut belief = Belief::with(original(), p);
         assert_eq!(text(belief.forecast(0.05)), cautious, "bin {bin}");
         assert_eq!(text(belief.forecast(0.5)), median, "bin {bin}");
     }
@@ -146,4 +149,148 @@ fn belief_after(belief: &mut Belief, ticks: usize, outage: f64) {
     step(3, 290.414);
     step(8, 450.749);
     assert_eq!(text(belief.forecast(0.05)), "4 10 17 24 31 38 45 51");
+}
+
+/// Row `bin` of the tables by the definition: the distribution forward in time, tick by tick, and its counts convolved.
+fn forward(m: &Model, bin: usize) -> Vec<Vec<f64>> {
+    let pmf = |mean: f64, k: usize| {
+        libm::exp(k as f64 * libm::log(mean.max(1e-300)) - mean - libm::lgamma(k as f64 + 1.0))
+    };
+    let mut q = [0.0; BINS];
+    q[bin] = 1.0;
+    let mut sum = vec![1.0];
+    let mut rows = Vec::new();
+    for _ in 0..HORIZON {
+        let tick: Vec<f64> = (0..30)
+            .map(|k| {
+                (0..BINS)
+                    .map(|i| q[i] * pmf(super::model::rate(i) * 0.02, k))
+                    .sum()
+            })
+            .collect();
+        let mut next = vec![0.0; sum.len() + 29];
+        for (i, s) in sum.iter().enumerate() {
+            for (k, t) in tick.iter().enumerate() {
+                next[i + k] += s * t;
+            }
+        }
+        sum = next;
+        rows.push(sum.clone());
+        let mut to = [0.0; BINS];
+        m.evolve(&q, &mut to);
+        let total: f64 = to.iter().sum();
+        q = to.map(|p| p / total);
+    }
+    rows
+}
+
+#[test]
+fn the_backward_recursion_is_the_definition() {
+    let m = Model::shared(Phi::Exact);
+    for bin in [0, 1, 40, 200, 256] {
+        for (h, row) in forward(m, bin).iter().enumerate() {
+            let mut total = 0.0;
+            for (k, p) in row.iter().enumerate() {
+                total += p;
+                let got = m.at_most(h, k)[bin];
+                assert!(
+                    (got - total).abs() < 1e-12,
+                    "bin {bin}, {h}, {k}: {got} {total}"
+                );
+            }
+        }
+    }
+}
+
+/// The same bits on every platform.
+#[test]
+fn the_tables_are_these() {
+    let sum = |how| {
+        let m = Model::new(how);
+        let all = (0..HORIZON).flat_map(|h| (0..=super::model::most(h)).map(move |k| (h, k)));
+        all.flat_map(|(h, k)| m.at_most(h, k))
+            .fold(0xcbf2_9ce4_8422_2325, |hash: u64, p| {
+                (hash ^ p.to_bits()).wrapping_mul(0x100_0000_01b3)
+            })
+    };
+    assert_eq!(sum(Phi::Table), 4_505_125_702_527_092_466);
+    assert_eq!(sum(Phi::Exact), 10_456_382_123_150_390_608);
+}
+
+#[test]
+fn more_arrivals_never_forecast_less() {
+    let mut before = [0; HORIZON];
+    for n in 0..40 {
+        let mut belief = Belief::new(Model::shared(Phi::Exact));
+        feed(&mut belief, f64::from(n), 150);
+        let now = belief.forecast(0.05);
+        assert!(
+            before.iter().zip(&now).all(|(b, n)| b <= n),
+            "{n}: {before:?} {now:?}"
+        );
+        before = now;
+    }
+}
+
+#[test]
+fn thousands_of_ticks_leave_a_distribution() {
+    let mut rng = alcc_units::Rng::new(5);
+    let mut belief = Belief::new(original());
+    for tick in 0..10_000 {
+        belief.evolve();
+        if rng.chance(0.8) {
+            belief.observe(rng.below(40) as f64);
+        }
+        let total: f64 = belief.p().iter().sum();
+        assert!((total - 1.0).abs() < 1e-12, "tick {tick}: {total}");
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Tick {
+    Count(f64),
+    Unseen,
+    Fold,
+    Spread,
+}
+
+fn ticks() -> impl Strategy<Value = Vec<Tick>> {
+    let tick = prop_oneof![
+        8 => (0u32..60).prop_map(|n| Tick::Count(f64::from(n))),
+        4 => Just(Tick::Count(0.0)),
+        2 => (0.0..30.0).prop_map(Tick::Count),
+        1 => (0.0..1e6).prop_map(Tick::Count),
+        2 => Just(Tick::Unseen),
+        1 => Just(Tick::Fold),
+        1 => Just(Tick::Spread),
+    ];
+    proptest::collection::vec(tick, 1..120)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn whatever_arrives_it_stays_a_distribution(ticks in ticks()) {
+        let mut belief = Belief::new(Model::shared(Phi::Exact));
+        for tick in ticks {
+            belief.evolve();
+            match tick {
+                Tick::Count(n) => belief.observe(n),
+                Tick::Unseen => {}
+                Tick::Fold => belief.fold(),
+                Tick::Spread => belief.spread(),
+            }
+            let total: f64 = belief.p().iter().sum();
+            prop_assert!((total - 1.0).abs() < 1e-12);
+            prop_assert!(belief.p().iter().all(|p| (0.0..=1.0).contains(p)));
+            prop_assert!((0.0..=1002.0).contains(&belief.mean()));
+            let (cautious, median) = (belief.forecast(0.05), belief.forecast(0.5));
+            prop_assert!(cautious.is_sorted() && median.is_sorted());
+            prop_assert!(cautious.iter().zip(&median).all(|(c, m)| c <= m));
+            // A fresh search says the same as one that begins at the last answer.
+            let mut fresh = Belief::with(Model::shared(Phi::Exact), *belief.p());
+            prop_assert_eq!(fresh.forecast(0.05), cautious);
+        }
+    }
 }
