@@ -57,6 +57,8 @@ struct Space {
     from: u64,
     since: Time,
     rtt: Option<Span>,
+    /// Without time stamps: a window ends here, and when it began.
+    mark: (u64, Time),
 }
 
 impl Space {
@@ -80,6 +82,18 @@ impl Space {
         }
         self.from = complete;
         self.since = now;
+    }
+
+    /// Without time stamps a round trip is what a window takes, or less (Linux's tcp_rcv_rtt_measure).
+    fn time_window(&mut self, now: Time, complete: u64) {
+        if complete < self.mark.0 {
+            return;
+        }
+        if self.mark.1 > Time::ZERO {
+            let sample = now.since(self.mark.1);
+            self.rtt = Some(self.rtt.map_or(sample, |rtt| rtt.min(sample)));
+        }
+        self.mark = (complete.saturating_add(self.window), now);
     }
 
     /// What may be sent beyond `complete`. What was permitted once stays so.
@@ -121,6 +135,7 @@ impl Receiver {
                 from: 0,
                 since: Time::ZERO,
                 rtt: None,
+                mark: (0, Time::ZERO),
             },
             scratch: Vec::new(),
         }
@@ -185,6 +200,9 @@ impl Receiver {
             self.due = self.due.or(Some(now + self.acks.delay));
         }
         if self.complete > before {
+            if !self.timestamps {
+                self.space.time_window(now, self.complete);
+            }
             self.space.measure(now, self.complete, self.mss);
         }
     }
@@ -328,7 +346,7 @@ impl Receiver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::{DATAGRAMS, LINUX};
+    use crate::rules::{DATAGRAMS, LINUX, WINDOWS_7};
     use alcc_cc::{Header, Kind};
 
     const MSS: u64 = 1448;
@@ -449,6 +467,25 @@ mod tests {
         r.read(now, r.complete());
         let ack = r.poll_ack(now).expect("an open window is told");
         assert!(ack.window.get() > 100 * MSS);
+    }
+
+    #[test]
+    fn without_time_stamps_a_window_measures_the_round_trip() {
+        let mut r = Receiver::new(&WINDOWS_7);
+        let mut number = 0;
+        // A full window every 50 ms: 44 segments at first.
+        for round in 1..6u64 {
+            let edge = r.space.edge;
+            while (number + 1) * WINDOWS_7.mss.get() <= edge {
+                let mut data = segment(number, 0);
+                (data.start, data.len) = (number * WINDOWS_7.mss.get(), WINDOWS_7.mss.get());
+                r.on_data(at(50 * round), &data);
+                r.poll_ack(at(50 * round));
+                number += 1;
+            }
+        }
+        assert_eq!(r.space.rtt, Some(Span::from_millis(50)));
+        assert!(r.space.window > 4 * 65_535, "{}", r.space.window);
     }
 
     #[test]
