@@ -75,7 +75,7 @@ fn read(file: &[u8]) -> Vec<Packet> {
 }
 
 impl Packet {
-    fn from_server(&self) -> bool {
+    fn is_data(&self) -> bool {
         half(&self.bytes, 20) == 443
     }
 
@@ -112,7 +112,7 @@ fn a_capture_is_a_consistent_tcp_connection() {
         assert_eq!(packet.bytes.len(), headers);
         let (seq, ack) = (net(&packet.bytes, 24), net(&packet.bytes, 28));
         let payload = (packet.whole - headers) as u32;
-        if packet.from_server() {
+        if packet.is_data() {
             assert_eq!((payload, ack), (1448, 1));
             // never beyond what was next, never what has been acknowledged
             assert!(seq <= next && seq >= acked, "{seq} {next} {acked}");

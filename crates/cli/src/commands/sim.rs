@@ -109,13 +109,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     series: Option<PathBuf>,
     /// Write a packet capture (pcap, headers only) that Wireshark and tcpdump read
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "emu")]
     pcap: Option<PathBuf>,
     /// Where the capture is taken: sender, receiver, or link (behind the first bottleneck)
     #[arg(long, value_name = "PLACE", default_value = "sender")]
     pcap_at: Place,
     /// Write qlog (JSON-SEQ): packets sent, acknowledged and lost, windows and round-trip times
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "emu")]
     qlog: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
@@ -379,7 +379,7 @@ fn write_series(path: &Path, report: &Report) -> std::io::Result<()> {
             }
         }
     }
-    let mut out = BufWriter::new(std::fs::File::create(path)?);
+    let mut out = BufWriter::new(File::create(path)?);
     write!(
         out,
         "time_s,flow,scheme,capacity_mbps,throughput_mbps,queue_delay_ms,dropped,in_flight_bytes,kernel_cwnd"
