@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What Sprout's inference costs: the receiver half's tick (evolve, observe, forecast, report) at several rates, beside the half of
 //! Sprout-EWMA, which keeps a mean; and the tables, once per process. `ALCC_BENCH_TICKS`: how many ticks.
-#![expect(clippy::disallowed_macros, reason = "a bench prints")]
+#![expect(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    reason = "a bench prints, and measures time"
+)]
 
 use alcc_cc::{Header, Receiver, Registry, Spec};
 use alcc_units::{Bytes, Rng, Span, Time};
