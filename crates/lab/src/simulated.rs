@@ -257,6 +257,7 @@ fn row(
         loss: Some(flow.loss()),
         retransmits: Some(flow.retransmits),
         timeouts: Some(flow.timeouts),
+        rtx_burst: flow.rtx_burst,
         fct_ms: flow.completion.map(Span::as_millis_f64),
         ..Row::default()
     }

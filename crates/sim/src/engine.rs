@@ -570,7 +570,9 @@ impl<'p, P: Probe> World<'p, P> {
                 UDP_HEADER
             }
         };
-        flow.meter.sent += outbox.len() as u64;
+        for data in &outbox {
+            flow.meter.sent(data.kind == Kind::Retransmit);
+        }
         if let Some(other) = flow.partner.filter(|_| !outbox.is_empty()) {
             self.push_report(now, other);
         }
@@ -851,6 +853,7 @@ impl Flow {
             dropped: meter.dropped,
             inside: meter.sent - meter.delivered - (meter.dropped - meter.dropped_late),
             retransmits: tally.retransmits,
+            rtx_burst: (meter.again.1 > 0).then(|| meter.again.0 as f64 / meter.again.1 as f64),
             timeouts: tally.timeouts,
             gate_closed: tally.gate_closed,
             completion: self.completed.map(|at| at.since(self.start)),

@@ -7,6 +7,8 @@ use alcc_units::{Bytes, Span, Time};
 pub(crate) struct Meter {
     /// Data packets that entered the path.
     pub(crate) sent: u64,
+    /// Segments sent again: all, how many times in a row, and in the present row.
+    pub(crate) again: (u64, u64, u64),
     /// Data packets that it lost.
     pub(crate) dropped: u64,
     /// Those of them that had passed the last bottleneck.
@@ -51,6 +53,19 @@ impl Meter {
         self.lately.bytes += len;
         self.lately.packets += 1;
         self.lately.queueing += queueing;
+    }
+
+    /// A packet left; `again` if its data had left before.
+    pub(crate) fn sent(&mut self, again: bool) {
+        self.sent += 1;
+        let (all, rows, row) = &mut self.again;
+        if again {
+            *all += 1;
+            *rows += u64::from(*row == 0);
+            *row += 1;
+        } else {
+            *row = 0;
+        }
     }
 
     /// The path lost a packet, perhaps after the last bottleneck.

@@ -65,6 +65,8 @@ pub struct FlowReport {
     pub inside: u64,
     /// Segments sent again.
     pub retransmits: u64,
+    /// How many of them left in a row, on average; `None` if there were none.
+    pub rtx_burst: Option<f64>,
     /// Retransmission timeouts.
     pub timeouts: u64,
     /// Above TCP: how often a write was refused or cut short.

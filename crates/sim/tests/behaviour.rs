@@ -203,6 +203,9 @@ fn loss_is_repaired() {
             flow.retransmits,
             flow.dropped
         );
+        // One in fifty is lost, so one alone is sent again nearly always.
+        let burst = flow.rtx_burst.unwrap();
+        assert!((1.0..1.3).contains(&burst), "{burst}");
         // The stream is complete up to the last window.
         let sent = (flow.packets - flow.retransmits.min(flow.packets)) * 1400;
         assert!(
