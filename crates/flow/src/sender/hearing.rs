@@ -79,7 +79,6 @@ impl Sender {
         if (ended || mistaken) && !new_episode {
             self.end_recovery(now, log);
         }
-        self.grow_buffer();
         self.run_controller_timer(now, log);
         if self.lost.capacity() > 1024 {
             self.lost = Vec::new();
@@ -368,6 +367,9 @@ impl Sender {
         };
         self.cc.on_ack(&mut Cx { now, log }, &batch);
         self.limited = LimitedBy::default();
+        if round_start {
+            self.grow_buffer();
+        }
     }
 
     pub(super) fn end_recovery(&mut self, now: Time, log: &mut dyn EventSink) {
@@ -378,6 +380,7 @@ impl Sender {
         self.cc.on_recovery_end(&mut Cx { now, log }, &end);
     }
 
+    /// Once per round trip: a window no more than doubles in one, and there is room for two.
     pub(super) fn grow_buffer(&mut self) {
         let most = self.rules.send_buffer.1.get();
         if self.buffer < most {

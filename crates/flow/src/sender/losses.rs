@@ -133,6 +133,9 @@ impl Sender {
     }
 
     pub(super) fn shape(&mut self, delivered: u64, advanced: bool) {
+        if self.shaper.is_none() {
+            return;
+        }
         let target = (self.cc.allowance().window.get() / self.mss).max(1);
         let flight = self.flight();
         let lost = !self.lost.is_empty();
