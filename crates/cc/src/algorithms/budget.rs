@@ -3,8 +3,8 @@
 //! figures, and what was tried without success, stand in docs/budget.md.
 //!
 //! What is in flight now is what the path can deliver during the next smallest RTT. So the window is a high quantile of what it
-//! delivered in such a time lately, and a fifth of the budget on top; but at least the mean rate times (smallest RTT + half of
-//! the budget), which a path that never varies leaves free; and two packets.
+//! delivered in such a time lately, stretched by a fifth of the budget; but at least the mean rate times (smallest RTT + half of the
+//! budget), for paths that hardly vary; and two packets.
 //!
 //! Four things make these rates sound. **Starvation:** a packet that waited no longer than the ACK gap before it had none of ours
 //! before it; the path could have delivered more, so such samples count for more. **Outages:** silence does not age what is
@@ -93,8 +93,10 @@ struct Budget {
     recent: WindowedMin<Span>,
     queueing: Span,
     acked_at: Option<Time>,
-    /// When the path was last seen empty; `None`: look at the next opportunity.
-    empty_at: Option<Time>,
+    /// When the path was last seen empty.
+    empty_at: Time,
+    /// The start is over, and no drain since: the smallest RTT may be that of a queue.
+    unsure: bool,
     /// Multiples of the drain period so far.
     turn: u64,
     loss_rate: f64,
@@ -116,7 +118,8 @@ fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
         recent: WindowedMin::new(),
         queueing: Span::ZERO,
         acked_at: None,
-        empty_at: Some(Time::ZERO),
+        empty_at: Time::ZERO,
+        unsure: false,
         turn: 0,
         loss_rate: 0.0,
         cap: LARGEST,
@@ -141,8 +144,8 @@ impl Budget {
             if above <= self.delay / 10 {
                 self.base_at = now;
             }
-            if above <= self.delay / 4 && self.empty_at.is_some() {
-                self.empty_at = Some(now);
+            if above <= self.delay / 4 {
+                self.empty_at = now;
             }
             let gap = |at| now.since(at) + GRAIN >= above;
             if starved.is_none() {
@@ -163,7 +166,7 @@ impl Budget {
         let turned = self.turned(cx.now);
         let base = self.base();
         match self.mode {
-            Mode::Hold if turned && self.empty_at.is_none_or(|at| cx.now.since(at) > DRAIN / 2) => {
+            Mode::Hold if turned && (self.unsure || cx.now.since(self.empty_at) > DRAIN / 2) => {
                 self.mode = Mode::Drain {
                     since: cx.now,
                     base,
@@ -179,7 +182,8 @@ impl Budget {
                     return;
                 }
                 self.mode = Mode::Hold;
-                self.empty_at = Some(cx.now);
+                self.unsure = false;
+                self.empty_at = cx.now;
                 if cx.now.since(self.base_at) > BASE_MEMORY {
                     self.base = self.recent.get();
                     self.base_at = cx.now;
@@ -206,7 +210,7 @@ impl Budget {
 impl Controller for Budget {
     fn on_start(&mut self, cx: &mut Cx<'_>, path: &Path) {
         self.mss = path.mss;
-        self.empty_at = Some(cx.now);
+        self.empty_at = cx.now;
         self.base_at = cx.now;
     }
 
@@ -231,11 +235,11 @@ impl Controller for Budget {
         self.step(cx, ack.acked.last().map_or(cx.now, |p| p.sent_at));
         if self.mode == Mode::Start {
             self.window = (self.window + packets).min(LARGEST);
-            if self.queueing <= self.delay / 2 + ack.rtt_error {
+            if starved || self.queueing <= self.delay / 2 + ack.rtt_error {
                 return;
             }
             self.mode = Mode::Hold;
-            self.empty_at = None;
+            self.unsure = true;
             let (why, window) = ("delay", self.window);
             cx.log.event(cx.now, Event::SlowStartExit { why, window });
         }
@@ -254,14 +258,14 @@ impl Controller for Budget {
         }
         if self.mode == Mode::Start {
             self.mode = Mode::Hold;
-            self.empty_at = None;
+            self.unsure = true;
         }
     }
 
     fn on_rto(&mut self, _cx: &mut Cx<'_>, _rto: &Rto) {
         if self.mode == Mode::Start {
             self.mode = Mode::Hold;
-            self.empty_at = None;
+            self.unsure = true;
         }
     }
 
