@@ -10,7 +10,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 WITH_DEPS = set -a; [ ! -f target/deps/env ] || . target/deps/env; set +a; PATH=$$PATH$${ALCC_DEPS_BIN:+:$$ALCC_DEPS_BIN}:/usr/sbin:/sbin;
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint fuzz bench compare programs doc install install-library uninstall soak
+.PHONY: help setup build demo test lint fuzz bench truth compare programs doc install install-library uninstall soak
 
 help: ## Show these targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -43,6 +43,10 @@ fuzz: ## Fuzz every parser and the algorithms (SECONDS=30 each, TARGETS="units t
 
 bench: build ## Speed of the pure crates and the cost of the runtime (docs/benchmarks.md)
 	@$(WITH_DEPS) $(CARGO) bench --locked --workspace
+
+truth: build ## The simulator beside published figures, and tuned beside original (docs/truth.md; ALCC_TRACES=DIR)
+	@$(ALCC) compare --sim --traces "$${ALCC_TRACES:?set ALCC_TRACES to the folder of the recorded traces, see docs/traces.md}" --reference docs/truth.csv
+	@$(ALCC) compare --sim --traces "$$ALCC_TRACES" --tuned verus,copa,sprout
 
 compare: build ## Five recorded traces, every scheme, in the emulator (ALCC_TRACES=DIR, ARGS="--schemes cubic,alcc-verus --runs 1")
 	@$(WITH_DEPS) $(ALCC) compare --emu --traces "$${ALCC_TRACES:?set ALCC_TRACES to the folder of the recorded traces, see docs/traces.md}" $(ARGS)

@@ -87,6 +87,9 @@ pub(crate) struct Args {
     /// file says which scenarios, --traces where their traces are
     #[arg(long, value_name = "FILE", conflicts_with_all = ["emu", "schemes", "csv", "json"])]
     reference: Option<PathBuf>,
+    /// With --sim: instead of comparing schemes, set each of these algorithms' tuned profile beside its original one on every trace
+    #[arg(long, value_name = "A,B", conflicts_with_all = ["emu", "schemes", "csv", "json", "reference"])]
+    tuned: Option<String>,
     /// With --reference: only lines whose set, link or flow contains this
     #[arg(long, value_name = "TEXT", requires = "reference")]
     only: Option<String>,
@@ -98,6 +101,9 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if let Some(file) = &args.reference {
         return beside_figures(args, file);
+    }
+    if let Some(algorithms) = &args.tuned {
+        return beside_originals(args, algorithms);
     }
     let around = Around {
         rtt: args.rtt,
@@ -160,10 +166,7 @@ fn beside_figures(args: &Args, file: &Path) -> Result<ExitCode, Failure> {
     if let Some(only) = &args.only {
         references.retain(|r| [&r.set, &r.link, &r.flow].iter().any(|t| t.contains(only)));
     }
-    let [folder] = &args.traces[..] else {
-        return Err(Failure::usage("--reference wants one folder of traces"));
-    };
-    let traces = Traces::below(folder).map_err(Failure::usage)?;
+    let traces = one_folder(args)?;
     let registry = args.plugins.registry()?;
     let workers = args.jobs.map_or_else(processors, usize::from);
     let stop = stop_flag()?;
@@ -185,6 +188,30 @@ fn beside_figures(args: &Args, file: &Path) -> Result<ExitCode, Failure> {
     drop(bar);
     print!("{}", truth::markdown(&cells.map_err(failure)?));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Tuned profiles beside the original ones: a table on standard output.
+fn beside_originals(args: &Args, algorithms: &str) -> Result<ExitCode, Failure> {
+    let algorithms: Vec<&str> = algorithms.split(',').collect();
+    let traces = one_folder(args)?;
+    let registry = args.plugins.registry()?;
+    let workers = args.jobs.map_or_else(processors, usize::from);
+    let stop = stop_flag()?;
+    let mut bar = Bar::new();
+    let mut show = |done: usize| bar.show(0.0, &format!("{done} scenarios done"));
+    let found = truth::pairs(&algorithms, &traces, &registry, workers, &stop, &mut show);
+    drop(bar);
+    print!("{}", truth::markdown_of_pairs(&found.map_err(failure)?));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn one_folder(args: &Args) -> Result<Traces, Failure> {
+    let [folder] = &args.traces[..] else {
+        return Err(Failure::usage(
+            "compare with figures or originals: --traces names several things: name one folder of traces",
+        ));
+    };
+    Traces::below(folder).map_err(Failure::usage)
 }
 
 fn processors() -> usize {
