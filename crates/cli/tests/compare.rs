@@ -7,6 +7,10 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
+mod support {
+    pub(crate) mod lacks;
+}
+
 fn compare(arguments: &str, traces: &str, out: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_alcc"));
     command
@@ -239,4 +243,41 @@ fn the_emulator_says_what_works_instead_of_a_native_algorithm() {
         says.contains("--sim") && says.contains("alcc-verus:r=4"),
         "{says}"
     );
+}
+
+#[test]
+fn a_failed_emulated_run_leaves_the_others_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    // nginx may have been unpacked for us beside the build's output, and tests run in their crate's folder.
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let arguments = "compare --emu --traces 12mbit --schemes alcc-fixed/over=nonsense,cubic --duration 2s --runs 1 --json --out";
+    let output = Command::new(env!("CARGO_BIN_EXE_alcc"))
+        .args(arguments.split(' '))
+        .arg(&out)
+        .current_dir(root)
+        .output()
+        .unwrap();
+    let says = text(&output.stderr);
+    let known = ["find nginx", "find curl", "namespace", "device"];
+    if output.status.code() == Some(2) && known.iter().any(|k| says.contains(k)) {
+        support::lacks::lacks(says.trim());
+        return;
+    }
+    assert_eq!(output.status.code(), Some(1), "{says}");
+    assert!(
+        says.contains("1 of 2 runs failed; the first: alcc-fixed/over=nonsense on 12mbit, run 1: "),
+        "{says}"
+    );
+    let results: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let flows = results["flows"].as_array().unwrap();
+    assert!(flows[0]["error"].is_string() && flows[0]["throughput_mbps"].is_null());
+    assert!(
+        flows[1]["throughput_mbps"].as_f64().unwrap() > 1.0,
+        "{}",
+        flows[1]
+    );
+    assert_eq!(results["summary"]["groups"][0]["failed"], 1);
+    // Emulated runs are kept only until the comparison is complete; the failed one is not kept at all.
+    assert!(kept(&out).is_empty());
 }

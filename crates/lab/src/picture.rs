@@ -410,13 +410,9 @@ mod tests {
 
     fn row(link: &str, scheme: &str, run: u32, mbps: f64, ms: f64) -> Row {
         Row {
-            link: link.into(),
-            scheme: scheme.into(),
             run,
-            throughput_mbps: Some(mbps),
             utilization: Some(mbps / 12.0),
-            delay_mean_ms: Some(ms),
-            ..Row::default()
+            ..crate::row::sample(link, scheme, mbps, ms)
         }
     }
 

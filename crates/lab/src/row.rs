@@ -355,6 +355,29 @@ pub(crate) fn quoted(cell: &str) -> String {
     }
 }
 
+/// For tests: a row with nothing but what the board looks at first.
+#[cfg(test)]
+pub(crate) fn sample(link: &str, scheme: &str, mbps: f64, ms: f64) -> Row {
+    Row {
+        link: link.to_owned(),
+        scheme: scheme.to_owned(),
+        throughput_mbps: Some(mbps),
+        delay_mean_ms: Some(ms),
+        ..Row::default()
+    }
+}
+
+/// For tests: a row of a run that failed.
+#[cfg(test)]
+pub(crate) fn failed(link: &str, scheme: &str) -> Row {
+    Row {
+        error: Some("it broke".to_owned()),
+        throughput_mbps: None,
+        delay_mean_ms: None,
+        ..sample(link, scheme, 0.0, 0.0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -78,7 +78,8 @@ impl Scheme {
         let controlled = match (ours, side) {
             (Some(words), _) => Some(build(words)?),
             (None, Side::Simulated) => {
-                build(head)?;
+                // What follows a `/` (host=linux-3.16, dir=both) is the simulator's to read.
+                build(head.split('/').next().unwrap_or(head))?;
                 None
             }
             (None, Side::Emulated) => {
@@ -245,10 +246,15 @@ mod tests {
                 "cubic"
             ]
         );
+        assert_eq!(
+            flows("cubic/host=linux-3.16,sprout/dir=both").unwrap(),
+            ["cubic/host=linux-3.16", "sprout/dir=both"]
+        );
         for (text, part) in [
             ("dctcp", "no algorithm 'dctcp'"),
             ("verus/over=cubic", "alcc-verus/over=cubic"),
             ("alcc-verus/over=nonsense", "nonsense"),
+            ("verus/dir=left", "dir="),
             ("2*verus", "2*verus"),
             ("verus@5s", "verus@5s"),
         ] {

@@ -66,7 +66,10 @@ pub fn run(simulation: &Simulation<'_>, stop: &AtomicBool) -> Result<Measured, L
         let seen = watch
             .meter
             .finish(|from, to| model.opportunity_bytes(from, to));
-        Ok((rows(&link.name, &scenario, &report), seen))
+        let mut rows = rows(&link.name, &scenario, &report);
+        // Of a pair (dir=both) the way down counts.
+        rows.truncate(1);
+        Ok((rows, seen))
     }));
     let broken = |panic: Box<dyn std::any::Any + Send>| {
         let what = panic.downcast_ref::<String>().cloned();
@@ -132,8 +135,8 @@ fn scenario(simulation: &Simulation<'_>) -> Result<Scenario, LabError> {
 /// Watches the bottleneck with the meter that also watches emulated ones, and whether somebody wants to stop.
 struct Watch<'a> {
     meter: Meter,
-    /// When the packets in the queue came, by flow and number.
-    waiting: HashMap<(usize, u64), Time>,
+    /// When the packets in the queue came, by number.
+    waiting: HashMap<u64, Time>,
     stop: &'a AtomicBool,
 }
 
@@ -142,7 +145,10 @@ impl Probe for Watch<'_> {
         let PacketContent::Data { pn, .. } = event.content else {
             return;
         };
-        let (at, key) = (event.at, (event.flow, pn));
+        if event.flow != 0 {
+            return;
+        }
+        let (at, key) = (event.at, pn);
         match event.what {
             PacketStep::Arrived(_) => {
                 self.meter.arrived(at, event.len);

@@ -18,7 +18,7 @@ const EXAMPLES: &str = "Examples:
   alcc compare --sim --emu --traces traces/alcc/CampusWalk --schemes cubic,reno,alcc-verus,alcc-copa
 
 SCHEMES: cubic, bbr, reno, ... are plain TCP; alcc-A[:OPTIONS][/over=TCPCC] is our algorithm A above TCP (cubic unless it says otherwise);
-with --sim also A[:OPTIONS] alone. A comma begins the next scheme, unless option=value follows it: that still belongs to the one before.
+with --sim also A[:OPTIONS][/PART...] alone (PARTs: alcc sim --help). A comma begins the next scheme, unless option=value follows it: that still belongs to the one before.
 
 --out keeps every finished run in its folder runs/: an interrupted comparison, started again with the same arguments, goes on where it was.
 Simulated runs stay there and are done again only when the arguments or the program change.";

@@ -244,18 +244,10 @@ mod tests {
     use super::*;
 
     fn row(link: &str, scheme: &str, mbps: f64, ms: f64) -> Row {
+        let controlled = scheme.starts_with("alcc");
         Row {
-            link: link.into(),
-            scheme: scheme.into(),
-            feedback: if scheme.starts_with("alcc") {
-                "tcp-info"
-            } else {
-                "kernel"
-            }
-            .into(),
-            throughput_mbps: Some(mbps),
-            delay_mean_ms: Some(ms),
-            ..Row::default()
+            feedback: if controlled { "tcp-info" } else { "kernel" }.to_owned(),
+            ..row::sample(link, scheme, mbps, ms)
         }
     }
 
@@ -337,16 +329,13 @@ mod tests {
 
     #[test]
     fn means_are_over_links_that_everyone_finished() {
-        let mut failed = row("c", "alcc-verus", 0.0, 0.0);
-        failed.error = Some("it broke".into());
-        (failed.throughput_mbps, failed.delay_mean_ms) = (None, None);
         let rows = [
             row("a", "cubic", 1.0, 100.0),
             row("a", "alcc-verus", 1.0, 50.0),
             row("b", "cubic", 4.0, 300.0),
             row("b", "alcc-verus", 3.0, 150.0),
             row("c", "cubic", 50.0, 1.0),
-            failed,
+            row::failed("c", "alcc-verus"),
         ];
         let all = summary(&rows);
         assert_eq!(all.groups.len(), 6);

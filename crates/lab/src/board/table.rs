@@ -176,17 +176,7 @@ pub fn csv(results: &Results) -> String {
 mod tests {
     use super::*;
     use crate::board::summary;
-    use crate::row::Row;
-
-    fn row(link: &str, scheme: &str, mbps: f64, ms: f64) -> Row {
-        Row {
-            link: link.into(),
-            scheme: scheme.into(),
-            throughput_mbps: Some(mbps),
-            delay_mean_ms: Some(ms),
-            ..Row::default()
-        }
-    }
+    use crate::row::{Row, failed, sample as row};
 
     fn results(flows: Vec<Row>) -> Results {
         Results {
@@ -218,13 +208,10 @@ mod tests {
 
     #[test]
     fn spread_failure_and_means_are_shown() {
-        let mut failed = row("a", "cubic", 0.0, 0.0);
-        failed.error = Some("it broke".into());
-        (failed.throughput_mbps, failed.delay_mean_ms) = (None, None);
         let results = results(vec![
             row("a", "cubic", 1.0, 100.0),
             row("a", "cubic", 3.0, 100.0),
-            failed,
+            failed("a", "cubic"),
             row("b", "cubic", 4.0, 300.0),
         ]);
         let text = table(&results);

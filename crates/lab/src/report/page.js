@@ -96,7 +96,7 @@ function cdf() {
 // Delay is log10 on the plots, and its axis goes down to the right: up and right is better.
 const reversed = (title, values) => {
   const all = values.filter(v => v > 0), lo = Math.log10(Math.min(...all)), hi = Math.log10(Math.max(...all)), room = Math.max(0.1, 0.08 * (hi - lo));
-  return logDelay(title, all.length ? { autorange: false, range: [hi + room, lo - room] } : { autorange: 'reversed' });
+  return logDelay(title, all.length ? { autorange: false, range: [hi + room, lo - Math.max(room, 0.22 * (hi - lo))] } : { autorange: 'reversed' });
 };
 // One standard deviation around points, as a closed line; x is taken as a logarithm.
 function ellipse(points) {
@@ -132,7 +132,7 @@ function plane() {
   annotations.push(better);
   Plotly.react('plane', [along(points), ...traces], layout({ showlegend: false, hovermode: 'closest', annotations, xaxis: reversed('mean one-way delay', seen), yaxis: axis('Mbit/s', { rangemode: 'tozero' }) }), config);
 }
-const better = { xref: 'paper', yref: 'paper', x: 0.99, y: 0.99, xanchor: 'right', yanchor: 'top', showarrow: false, text: 'better ↗', font: { ...font, size: 13 } };
+const better = { xref: 'paper', yref: 'paper', x: 0.02, y: 0.02, xanchor: 'left', yanchor: 'bottom', showarrow: false, text: 'better ↗', font: { ...font, size: 13 } };
 function overview() {
   if (links.length < 2) return;
   $('overview-panel').hidden = false;

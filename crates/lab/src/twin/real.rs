@@ -245,7 +245,7 @@ mod tests {
         for (flows, part) in [
             ("verus", "/over=cubic"),
             ("cubic/dir=up", "dir=up"),
-            ("sprout/dir=both", "dir=both"),
+            ("cubic/dir=both", "dir=both"),
             ("cubic/rtt=80ms", "--rtt"),
             ("cubic/size=1MB", "size="),
             ("udp:rate=1mbit", "datagrams"),
