@@ -557,4 +557,32 @@ mod tests {
             of("mdi:matrix=../b.csv", &["over=cubic", "rtt=1ms"])
         );
     }
+
+    proptest::proptest! {
+        /// What is taken can be run, what is not is one line.
+        #[test]
+        fn any_parts_in_any_order(
+            count in "(|[0-9]{1,2}\\*)",
+            name in "(fixed|cubic|udp|udp:rate=1mbit|udp:rate=9mbit,on=1ms,off=2ms|verus:r=)",
+            parts in proptest::collection::vec("/(over|rtt|dir|links|size|app|every|on|off|stagger|host)=(cubic|up|both|1|2-1|1-2|40ms|3kbit|1k|0s|5s,off=1s|linux|=|)", 0..4),
+            times in "(|@[0-9]s|@[0-9]s-[0-9]s|@-|@1s-)",
+        ) {
+            let text = format!("{count}{name}{}{times}", parts.concat());
+            match parse(&text) {
+                Ok(flows) => {
+                    let mut scenario = crate::Scenario::dumbbell(
+                        alcc_link::RateSpec::Fixed(Rate::mbps(2)),
+                        Span::from_millis(20),
+                        alcc_link::QueueSpec::default(),
+                    );
+                    scenario.duration = Span::from_millis(40);
+                    scenario.flows = flows;
+                    if let Err(error) = crate::run(&scenario) {
+                        proptest::prop_assert!(!error.to_string().contains('\n'));
+                    }
+                }
+                Err(error) => proptest::prop_assert!(!error.contains('\n'), "{error}"),
+            }
+        }
+    }
 }
