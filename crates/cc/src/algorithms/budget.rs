@@ -235,7 +235,7 @@ impl Controller for Budget {
         self.step(cx, ack.acked.last().map_or(cx.now, |p| p.sent_at));
         if self.mode == Mode::Start {
             self.window = (self.window + packets).min(LARGEST);
-            if starved || self.queueing <= self.delay / 2 + ack.rtt_error {
+            if self.queueing <= self.delay / 2 + ack.rtt_error {
                 return;
             }
             self.mode = Mode::Hold;
