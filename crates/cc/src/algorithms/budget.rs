@@ -92,6 +92,8 @@ struct Budget {
     base_at: Time,
     recent: WindowedMin<Span>,
     queueing: Span,
+    /// A packet of the start has waited for longer than half of the budget.
+    queued: bool,
     acked_at: Option<Time>,
     /// When the path was last seen empty.
     empty_at: Time,
@@ -117,6 +119,7 @@ fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
         base_at: Time::ZERO,
         recent: WindowedMin::new(),
         queueing: Span::ZERO,
+        queued: false,
         acked_at: None,
         empty_at: Time::ZERO,
         unsure: false,
@@ -133,14 +136,19 @@ impl Budget {
     }
 
     /// Takes the RTTs in. True if the first packet had waited behind none of ours.
-    fn look(&mut self, now: Time, ack: &AckBatch<'_>) -> bool {
+    fn look(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) -> bool {
+        let now = cx.now;
         let mut starved = None;
-        for rtt in ack.acked.iter().filter_map(|p| p.rtt) {
+        for packet in ack.acked {
+            let Some(rtt) = packet.rtt else { continue };
             let base = self.base.map_or(rtt, |base| base.min(rtt));
             self.base = Some(base);
             self.recent.insert(now, rtt, RECENT);
             self.queueing = rtt.saturating_sub(base);
             let above = self.queueing.saturating_sub(ack.rtt_error);
+            if self.mode == Mode::Start && above > self.delay / 2 {
+                self.queued = true;
+            }
             if above <= self.delay / 10 {
                 self.base_at = now;
             }
@@ -151,6 +159,7 @@ impl Budget {
             if starved.is_none() {
                 starved = Some(self.acked_at.is_some_and(gap));
             }
+            self.step(cx, packet.sent_at);
         }
         self.acked_at = Some(now);
         starved.unwrap_or_default()
@@ -222,20 +231,20 @@ impl Controller for Budget {
         let packets: f64 = ack.acked.iter().map(|p| p.len.packets(self.mss)).sum();
         self.loss_rate *= libm::exp(-packets / LOSS_MEMORY);
         self.capped &= !ack.round_start;
-        let starved = self.look(cx.now, ack);
+        // As of before: what comes at one moment counts alike in however many batches.
+        let (base, rtt) = (self.base(), self.base() + self.queueing);
+        let starved = self.look(cx, ack);
         // What an application that had nothing to send did not send says nothing about the path.
         let by = ack.limited;
         if (by.app || by.peer) && !by.window && self.mode != Mode::Start {
             self.service.pass(cx.now);
+            self.window = self.wanted().min(self.cap).clamp(1.0, LARGEST);
             return;
         }
-        let rtt = self.base() + self.queueing;
-        self.service
-            .delivered(cx.now, packets, self.base(), rtt, starved);
-        self.step(cx, ack.acked.last().map_or(cx.now, |p| p.sent_at));
+        self.service.delivered(cx.now, packets, base, rtt, starved);
         if self.mode == Mode::Start {
             self.window = (self.window + packets).min(LARGEST);
-            if self.queueing <= self.delay / 2 + ack.rtt_error {
+            if !self.queued {
                 return;
             }
             self.mode = Mode::Hold;
