@@ -4,6 +4,7 @@ use super::{LinkWords, Word, Words};
 use serde::Deserialize;
 use serde::de::{Deserializer, SeqAccess, Visitor, value};
 use std::fmt;
+use std::marker::PhantomData;
 use toml::Spanned;
 
 #[derive(Deserialize, Default)]
@@ -80,37 +81,51 @@ struct Texts(Vec<Text>);
 
 impl<'de> Deserialize<'de> for Texts {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let list = Spanned::<Several>::deserialize(from)?;
+        let list = Spanned::<OneOr<Text>>::deserialize(from)?;
         let span = list.span();
         Ok(Self(match list.into_inner() {
-            Several::One(text) => vec![Spanned::new(span, Value(text))],
-            Several::List(list) => list,
+            OneOr::One(text) => vec![Spanned::new(span, Value(text))],
+            OneOr::List(list) => list,
         }))
     }
 }
 
-enum Several {
+/// A string, or a list of `T`.
+enum OneOr<T> {
     One(String),
-    List(Vec<Text>),
+    List(Vec<T>),
 }
 
-impl<'de> Deserialize<'de> for Several {
+/// What may stand there besides one string, for errors.
+trait Listed {
+    const EXPECTED: &str;
+}
+
+impl Listed for Text {
+    const EXPECTED: &str = "a string or a list of strings";
+}
+
+impl Listed for Table {
+    const EXPECTED: &str = "link = \"12mbit\", link = \"trace-file\" or [[link]] tables";
+}
+
+impl<'de, T: Deserialize<'de> + Listed> Deserialize<'de> for OneOr<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Typed;
-        impl<'de> Visitor<'de> for Typed {
-            type Value = Several;
+        struct Typed<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de> + Listed> Visitor<'de> for Typed<T> {
+            type Value = OneOr<T>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string or a list of strings")
+                f.write_str(T::EXPECTED)
             }
-            fn visit_str<E>(self, text: &str) -> Result<Several, E> {
-                Ok(Several::One(text.to_owned()))
+            fn visit_str<E>(self, text: &str) -> Result<OneOr<T>, E> {
+                Ok(OneOr::One(text.to_owned()))
             }
-            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Several, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<OneOr<T>, A::Error> {
                 let list = value::SeqAccessDeserializer::new(list);
-                Vec::deserialize(list).map(Several::List)
+                Vec::deserialize(list).map(OneOr::List)
             }
         }
-        from.deserialize_any(Typed)
+        from.deserialize_any(Typed(PhantomData))
     }
 }
 
@@ -120,40 +135,15 @@ struct Links(Vec<(Option<Text>, Option<Table>)>);
 
 impl<'de> Deserialize<'de> for Links {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let links = Spanned::<OneOrTables>::deserialize(from)?;
+        let links = Spanned::<OneOr<Table>>::deserialize(from)?;
         let span = links.span();
         Ok(Self(match links.into_inner() {
-            OneOrTables::One(text) => vec![(Some(Spanned::new(span, Value(text))), None)],
-            OneOrTables::Tables(tables) => {
+            OneOr::One(text) => vec![(Some(Spanned::new(span, Value(text))), None)],
+            OneOr::List(tables) => {
                 let tables = tables.into_iter().map(|table| (None, Some(table)));
                 tables.collect()
             }
         }))
-    }
-}
-
-enum OneOrTables {
-    One(String),
-    Tables(Vec<Table>),
-}
-
-impl<'de> Deserialize<'de> for OneOrTables {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Typed;
-        impl<'de> Visitor<'de> for Typed {
-            type Value = OneOrTables;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("link = \"12mbit\", link = \"trace-file\" or [[link]] tables")
-            }
-            fn visit_str<E>(self, text: &str) -> Result<OneOrTables, E> {
-                Ok(OneOrTables::One(text.to_owned()))
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<OneOrTables, A::Error> {
-                let list = value::SeqAccessDeserializer::new(list);
-                Vec::deserialize(list).map(OneOrTables::Tables)
-            }
-        }
-        from.deserialize_any(Typed)
     }
 }
 

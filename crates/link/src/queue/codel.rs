@@ -12,49 +12,32 @@
 //! | memory of the last episode | 16 intervals | section 5.5 |
 //!
 //! Differs from the RFC: an optional limit as for `droptail`, without which the queue is bounded by its control alone.
-use super::droptail::Droptail;
+use super::droptail::{BYTES, Droptail, PACKETS};
 use super::{Enqueue, Queue, QueueKind, Queued};
 use crate::Packet;
-use alcc_units::{Bytes, OptionDoc, Rng, Span, Time};
+use alcc_units::{Bytes, OptionDoc, Options, Rng, Span, SpecError, Time};
 
 pub(super) const QUEUE: QueueKind = QueueKind {
     name: "codel",
     summary: "drops from the head while packets wait too long for too long (RFC 8289)",
     overtaking: false,
-    options: &[
-        OptionDoc {
-            name: "target",
-            default: "5ms",
-            help: "the wait that is acceptable for good, 1us to 10s",
-        },
-        OptionDoc {
-            name: "interval",
-            default: "100ms",
-            help: "how long the wait may be above target before the first drop, 1us to 100s",
-        },
-        OptionDoc {
-            name: "bytes",
-            default: "unlimited",
-            help: "the most IP bytes that may wait, 1 or more",
-        },
-        OptionDoc {
-            name: "packets",
-            default: "unlimited",
-            help: "the most packets that may wait, 1 to 1000000000",
-        },
-    ],
+    options: &[TARGET, INTERVAL, BYTES, PACKETS],
     build: |options| {
-        let us = Span::from_micros(1);
-        let (target, interval) = (Span::from_millis(5), Span::from_millis(100));
-        Ok(Box::new(Codel::new(
-            Droptail::new(
-                options.bytes("bytes", Bytes::MAX, Bytes::new(1)..=Bytes::MAX)?,
-                options.whole("packets", u64::MAX, 1..=1_000_000_000)?,
-            ),
-            options.span("target", target, us..=Span::from_secs(10))?,
-            options.span("interval", interval, us..=Span::from_secs(100))?,
-        )))
+        let line = Droptail::built(options)?;
+        Ok(Box::new(Codel::built(line, options)?))
     },
+};
+
+pub(super) const TARGET: OptionDoc = OptionDoc {
+    name: "target",
+    default: "5ms",
+    help: "the wait that is acceptable for good, 1us to 10s",
+};
+
+pub(super) const INTERVAL: OptionDoc = OptionDoc {
+    name: "interval",
+    default: "100ms",
+    help: "how long the wait may be above target before the first drop, 1us to 100s",
 };
 
 /// With no more than this in the queue there is nothing to control.
@@ -75,6 +58,17 @@ pub(super) struct Codel {
 }
 
 impl Codel {
+    /// With the law that the options [`TARGET`] and [`INTERVAL`] give.
+    pub(super) fn built(line: Droptail, options: &Options<'_>) -> Result<Self, SpecError> {
+        let us = Span::from_micros(1);
+        let (target, interval) = (Span::from_millis(5), Span::from_millis(100));
+        Ok(Self::new(
+            line,
+            options.span(TARGET.name, target, us..=Span::from_secs(10))?,
+            options.span(INTERVAL.name, interval, us..=Span::from_secs(100))?,
+        ))
+    }
+
     pub(super) const fn new(line: Droptail, target: Span, interval: Span) -> Self {
         Self {
             line,

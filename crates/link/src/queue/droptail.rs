@@ -2,31 +2,27 @@
 //! Drop-tail: a queue with a limit in bytes, in packets, in both or in neither; what does not fit is dropped at arrival.
 use super::{Enqueue, Queue, QueueKind, Queued};
 use crate::{DropReason, Packet};
-use alcc_units::{Bytes, OptionDoc, Rng, Time};
+use alcc_units::{Bytes, OptionDoc, Options, Rng, SpecError, Time};
 use std::collections::VecDeque;
 
 pub(super) const QUEUE: QueueKind = QueueKind {
     name: "droptail",
     summary: "first in, first out; drops what arrives when full; without a limit nothing is dropped",
     overtaking: false,
-    options: &[
-        OptionDoc {
-            name: "bytes",
-            default: "unlimited",
-            help: "the most IP bytes that may wait, 1 or more",
-        },
-        OptionDoc {
-            name: "packets",
-            default: "unlimited",
-            help: "the most packets that may wait, 1 to 1000000000",
-        },
-    ],
-    build: |options| {
-        Ok(Box::new(Droptail::new(
-            options.bytes("bytes", Bytes::MAX, Bytes::new(1)..=Bytes::MAX)?,
-            options.whole("packets", u64::MAX, 1..=1_000_000_000)?,
-        )))
-    },
+    options: &[BYTES, PACKETS],
+    build: |options| Ok(Box::new(Droptail::built(options)?)),
+};
+
+pub(super) const BYTES: OptionDoc = OptionDoc {
+    name: "bytes",
+    default: "unlimited",
+    help: "the most IP bytes that may wait, 1 or more",
+};
+
+pub(super) const PACKETS: OptionDoc = OptionDoc {
+    name: "packets",
+    default: "unlimited",
+    help: "the most packets that may wait, 1 to 1000000000",
 };
 
 /// Drop-tail of so many bytes.
@@ -44,6 +40,14 @@ pub(super) struct Droptail {
 }
 
 impl Droptail {
+    /// With the limits that the options [`BYTES`] and [`PACKETS`] give.
+    pub(super) fn built(options: &Options<'_>) -> Result<Self, SpecError> {
+        Ok(Self::new(
+            options.bytes(BYTES.name, Bytes::MAX, Bytes::new(1)..=Bytes::MAX)?,
+            options.whole(PACKETS.name, u64::MAX, 1..=1_000_000_000)?,
+        ))
+    }
+
     pub(super) const fn new(max_bytes: Bytes, max_packets: u64) -> Self {
         Self {
             waiting: VecDeque::new(),

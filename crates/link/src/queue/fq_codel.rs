@@ -15,11 +15,11 @@
 //! Differs from the RFC: flows have numbers and need no hash, so that none share a queue unless there are more than `flows`: flow n
 //! has queue n modulo `flows`. CoDel looks at its own queue alone, as in RFC 8289; Linux lets every queue be a standing one as soon
 //! as more than a packet waits in all of them together.
-use super::codel::Codel;
+use super::codel::{Codel, INTERVAL, TARGET};
 use super::droptail::Droptail;
 use super::{Enqueue, Queue, QueueKind, Queued};
 use crate::Packet;
-use alcc_units::{Bytes, OptionDoc, Rng, Span, Time};
+use alcc_units::{Bytes, OptionDoc, Rng, Time};
 use std::collections::VecDeque;
 
 pub(super) const QUEUE: QueueKind = QueueKind {
@@ -37,16 +37,8 @@ pub(super) const QUEUE: QueueKind = QueueKind {
             default: "1500",
             help: "IP bytes that a queue may send in one turn, 1 to 1000000",
         },
-        OptionDoc {
-            name: "target",
-            default: "5ms",
-            help: "the wait that is acceptable for good, 1us to 10s",
-        },
-        OptionDoc {
-            name: "interval",
-            default: "100ms",
-            help: "how long the wait may be above target before the first drop, 1us to 100s",
-        },
+        TARGET,
+        INTERVAL,
         OptionDoc {
             name: "bytes",
             default: "unlimited",
@@ -59,14 +51,8 @@ pub(super) const QUEUE: QueueKind = QueueKind {
         },
     ],
     build: |options| {
-        let us = Span::from_micros(1);
-        let (target, interval) = (Span::from_millis(5), Span::from_millis(100));
         let quantum = Bytes::new(1)..=Bytes::new(1_000_000);
-        let codel = Codel::new(
-            Droptail::new(Bytes::MAX, u64::MAX),
-            options.span("target", target, us..=Span::from_secs(10))?,
-            options.span("interval", interval, us..=Span::from_secs(100))?,
-        );
+        let codel = Codel::built(Droptail::new(Bytes::MAX, u64::MAX), options)?;
         Ok(Box::new(FqCodel {
             flows: options.whole("flows", 1024, 1..=65_536)?,
             quantum: options.bytes("quantum", Bytes::new(1500), quantum)?.get() as i64,

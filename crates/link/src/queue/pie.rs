@@ -21,7 +21,7 @@
 //!
 //! Differs from the RFC: always active (section 5.3 is optional, and Linux has left it out as well); no ECN; limits as for
 //! `droptail`.
-use super::droptail::Droptail;
+use super::droptail::{BYTES, Droptail, PACKETS};
 use super::{Enqueue, Queue, QueueKind, Queued};
 use crate::{DropReason, Packet};
 use alcc_units::{Bytes, OptionDoc, Rng, Span, Time};
@@ -56,26 +56,15 @@ pub(super) const QUEUE: QueueKind = QueueKind {
             default: "150ms",
             help: "how long after a quiet time nothing is dropped, 0s to 100s",
         },
-        OptionDoc {
-            name: "bytes",
-            default: "unlimited",
-            help: "the most IP bytes that may wait, 1 or more",
-        },
-        OptionDoc {
-            name: "packets",
-            default: "unlimited",
-            help: "the most packets that may wait, 1 to 1000000000",
-        },
+        BYTES,
+        PACKETS,
     ],
     build: |options| {
         let (ms, us) = (Span::from_millis(1), Span::from_micros(1));
         let burst = Span::from_millis(150);
         let burst = options.span("burst", burst, Span::ZERO..=Span::from_secs(100))?;
         Ok(Box::new(Pie {
-            line: Droptail::new(
-                options.bytes("bytes", Bytes::MAX, Bytes::new(1)..=Bytes::MAX)?,
-                options.whole("packets", u64::MAX, 1..=1_000_000_000)?,
-            ),
+            line: Droptail::built(options)?,
             target: options.span("target", ms * 15, us..=Span::from_secs(10))?,
             update: options.span("update", ms * 15, ms..=Span::from_secs(10))?,
             alpha: options.real("alpha", 0.125, 0.0..=100.0)?,
