@@ -34,7 +34,7 @@ fn differences(program: &Program, case: &Case) -> Vec<String> {
             under
                 .unlike(&plain, case)
                 .into_iter()
-                .chain(under.uncontrolled(case))
+                .chain(under.uncontrolled(case, cc))
                 .map(|why| format!("{why}\n    {}", under.command)),
         );
     }

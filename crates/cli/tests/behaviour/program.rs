@@ -329,7 +329,7 @@ impl Outcome {
     }
 
     /// What says that the case was not under control.
-    pub(crate) fn uncontrolled(&self, case: &Case) -> Vec<String> {
+    pub(crate) fn uncontrolled(&self, case: &Case, cc: &str) -> Vec<String> {
         let Some(report) = &self.report else {
             return vec!["no report".to_owned()];
         };
@@ -339,7 +339,8 @@ impl Outcome {
         if number("connections") < least {
             wrong.push(format!("{} connections controlled", number("connections")));
         }
-        if case.gated && number("gate_closed") == 0 {
+        // Two segments shut the gate at any transfer; Verus on a path without delay may never need to.
+        if case.gated && cc.starts_with("fixed") && number("gate_closed") == 0 {
             wrong.push("the gate never shut".to_owned());
         }
         if number("failures") > 0 {
