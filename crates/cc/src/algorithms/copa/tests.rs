@@ -38,41 +38,6 @@ fn traces() -> Vec<(&'static str, Vec<u64>)> {
 }
 
 #[test]
-#[ignore = "exploration: prints a table over recorded channels"]
-fn table() {
-    let schemes = std::env::var("COPA_SPECS").unwrap_or_else(|_| "copa".into());
-    let tick = std::env::var("COPA_TICK")
-        .ok()
-        .and_then(|t| t.parse().ok())
-        .unwrap_or(1u64);
-    let duration = Span::from_secs(60);
-    for spec in schemes.split(' ') {
-        for (name, ms) in traces() {
-            let service = Service::Opportunities(ms);
-            let full = capacity(&service, duration);
-            let scenario = Scenario {
-                service,
-                tick: Span::from_millis(tick),
-                ..Scenario::constant(Rate::mbps(1), Span::from_millis(40), duration)
-            };
-            let r = run(&scenario, vec![build(spec)]).remove(0);
-            let zero = Time::ZERO;
-            #[allow(clippy::disallowed_macros, reason = "a table for a reader")]
-            {
-                println!(
-                    "{spec:24} {name:12} util {:5.1} %  delay mean {:6.1} p50 {:6.1} p95 {:6.1} max {:6.1} ms",
-                    100.0 * r.packets(zero) as f64 / full,
-                    20.0 + r.mean_wait_ms(zero),
-                    20.0 + r.wait_ms(zero, 0.5),
-                    20.0 + r.wait_ms(zero, 0.95),
-                    20.0 + r.wait_ms(zero, 1.0),
-                );
-            }
-        }
-    }
-}
-
-#[test]
 fn the_limit_cycle_of_the_paper() {
     let from = Time::from_millis(5000);
     let r = on_12_mbit("copa:profile=paper,mode=default");
