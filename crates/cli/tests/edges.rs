@@ -16,8 +16,15 @@ const EDGES: &[(&str, &[&str])] = &[
     ("emu", &["units", "link", "trace"]),
     ("socket", &["units", "cc", "flow"]),
     ("preload", &["units", "cc", "flow", "socket", "plugin"]),
+    ("udp", &["units", "cc", "flow"]),
+    ("quic", &["units", "cc"]),
+    ("inband", &["units", "cc", "flow"]),
+    ("record", &["units", "trace", "udp"]),
     // `emu` and `link` for its tests.
-    ("capi", &["units", "cc", "socket", "plugin", "emu", "link"]),
+    (
+        "capi",
+        &["units", "cc", "socket", "plugin", "inband", "emu", "link"],
+    ),
     ("proxy", &["cc", "socket"]),
     (
         "lab",
@@ -29,7 +36,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "cli",
         &[
             "units", "cc", "trace", "link", "flow", "sim", "emu", "socket", "plugin", "proxy",
-            "lab",
+            "udp", "quic", "inband", "record", "lab",
         ],
     ),
 ];
