@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The links of a reference: trace files by name, and rates.
+use crate::LabError;
+use crate::link::walk;
+use alcc_link::RateSpec;
+use alcc_trace::Trace;
+use alcc_units::{Rate, Span};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The trace files below a folder, by name.
+pub struct Traces {
+    folder: PathBuf,
+    pub(super) files: BTreeMap<String, PathBuf>,
+}
+
+impl Traces {
+    /// Looks for them; of two with the same name the first in alphabetical order counts.
+    ///
+    /// # Errors
+    /// [`LabError::Os`] if the folder cannot be read.
+    pub fn below(folder: &Path) -> Result<Self, LabError> {
+        let mut all = Vec::new();
+        walk(folder, 4, &mut all)?;
+        let mut files = BTreeMap::new();
+        for file in all {
+            if let Some(name) = file.file_name() {
+                files
+                    .entry(name.to_string_lossy().into_owned())
+                    .or_insert(file);
+            }
+        }
+        Ok(Self {
+            folder: folder.to_owned(),
+            files,
+        })
+    }
+
+    /// A rate is a trace of constant opportunities, too: the emulators of the references have nothing else.
+    pub(super) fn rate(&self, name: &str, cut: Option<Span>) -> Result<RateSpec, String> {
+        if let Ok(rate) = name.parse::<Rate>() {
+            return Ok(Trace::constant(rate).map_or(RateSpec::Fixed(rate), RateSpec::Trace));
+        }
+        let file = self
+            .files
+            .get(name)
+            .ok_or_else(|| format!("no trace '{name}' below {}", self.folder.display()))?;
+        let text = fs::read(file).map_err(|e| format!("read {}: {e}", file.display()))?;
+        let wrong = |e| format!("read {}: {e}", file.display());
+        let trace = Trace::parse(&text).map_err(wrong)?;
+        Ok(RateSpec::Trace(match cut {
+            Some(length) => trace.cut(Span::ZERO, length).map_err(wrong)?,
+            None => trace,
+        }))
+    }
+}
