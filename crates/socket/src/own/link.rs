@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a stream and the runtime's thread share.
+mod algorithm;
+mod ending;
+mod sending;
+
 use super::Runtime;
 use super::notice::Notice;
 use super::queue::Queue;
-use super::seen::{Seen, Wish};
+use super::seen::Seen;
 use super::stamps::Stamps;
 use super::stream::Info;
 use crate::kernel;
@@ -12,19 +16,12 @@ use crate::triple::Enforcement;
 use crate::turns::Visited;
 use alcc_cc::{Controller, Discard};
 use alcc_flow::{Counters, OverTcp};
-use alcc_units::{Bytes, Span, Time};
+use alcc_units::{Span, Time};
 use libc::c_int;
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Largest batch, bytes: what the kernel puts into one super-packet.
-const LARGEST_BATCH: u64 = 64 * 1024;
-/// With time stamps a window is written in so many batches at least, and gives about so many notifications.
-const BATCHES_PER_WINDOW: u64 = 8;
-/// Bytes between two notes at most, however large the window is.
-const RAREST_STAMP: u64 = 256 * 1024;
 /// A blocking send of at least this much is not copied into the queue if the program comes back quickly.
 const WORTH_HOLDING: usize = 16 * 1024;
 /// A program that is away for longer between its sends is served from the queue meanwhile.
@@ -334,31 +331,6 @@ impl Inner {
         self.lost.take()
     }
 
-    pub(super) fn set_cc(&mut self, (cc, controller, seed): Named) {
-        let Some(reading) = self.raw().and_then(kernel::read) else {
-            return;
-        };
-        let now = kernel::now();
-        self.flow = OverTcp::new(controller, now, &reading.progress, seed, &mut Discard);
-        self.reported = Counters::default();
-        self.cc = cc;
-        self.plain = false;
-        self.failed = false;
-    }
-
-    pub(super) fn set_stamped(&mut self, stamped: bool) {
-        let Some(fd) = self.raw().filter(|_| !self.plain) else {
-            return;
-        };
-        if !stamped {
-            if self.stamps.take().is_some() {
-                Stamps::disable(fd);
-            }
-        } else if self.stamps.is_none() {
-            self.stamps = Stamps::enable(fd, self.flow.written());
-        }
-    }
-
     pub(super) fn info(&self) -> Info {
         let allowance = self.flow.allowance();
         let rtt = self.flow.rtt();
@@ -399,286 +371,9 @@ impl Inner {
         }
     }
 
-    /// Runs what concerns the algorithm; if that panics the connection is plain TCP from then on.
-    fn guarded<T>(&mut self, f: impl FnOnce(&mut Self) -> T) -> Option<T> {
-        let result = catch_unwind(AssertUnwindSafe(|| f(self)));
-        if result.is_err() {
-            self.failed();
-        }
-        result.ok()
-    }
-
-    fn failed(&mut self) {
-        self.failed = true;
-        self.release();
-        if let Some(seen) = &mut self.seen {
-            seen.failed(kernel::now());
-        }
-    }
-
-    /// Does what `alcc ctl` has ordered since the last time.
-    fn follow(&mut self, runtime: &Runtime, id: u64) {
-        let Some(seen) = &mut self.seen else { return };
-        let Some(wish) = seen.ordered(runtime, &self.cc) else {
-            return;
-        };
-        match wish {
-            Wish::Same => {}
-            Wish::Off => {
-                seen.stamped = self.stamps.is_some();
-                self.report(runtime);
-                self.release();
-            }
-            Wish::Restart(spec) => {
-                let stamped = std::mem::take(&mut seen.stamped);
-                self.report(runtime);
-                // An algorithm that this process does not have changes nothing.
-                if let Ok(cc) = runtime.registry().build(&spec) {
-                    let seed = runtime.settings().seed ^ id.rotate_left(32);
-                    self.set_cc((spec.to_string(), cc, seed));
-                    self.pacing = u64::MAX;
-                    self.set_stamped(stamped || self.stamps.is_some());
-                }
-            }
-        }
-        if let Some(seen) = &mut self.seen {
-            seen.shown.algorithm(&self.cc);
-            seen.followed(kernel::now());
-        }
-    }
-
-    fn release(&mut self) {
-        self.plain = true;
-        if let Some(fd) = self.raw() {
-            kernel::set_pacing(fd, u64::MAX);
-            if self.stamps.take().is_some() {
-                Stamps::disable(fd);
-            }
-        }
-    }
-
-    /// True, and forgotten, if the descriptor is not the socket any more.
-    fn is_gone(&mut self) -> bool {
-        let gone = self
-            .raw()
-            .zip(self.cookie)
-            .is_some_and(|(fd, number)| !kernel::is_behind(fd, number));
-        if gone {
-            self.forget();
-        }
-        gone
-    }
-
     /// The algorithm holds bytes back.
     fn is_shut(&self) -> bool {
         !self.plain && self.flow.is_shut()
-    }
-
-    fn read(&mut self, now: Time, log: &mut Option<Log>, id: u64) {
-        let Some(fd) = self.raw().filter(|_| !self.plain) else {
-            return;
-        };
-        let Some(reading) = kernel::read(fd).filter(|reading| reading.alive) else {
-            // FIN is sent, or the connection is dead and only the kernel's answer to a write can say why.
-            self.plain = true;
-            return;
-        };
-        let tcp = reading.progress;
-        // After the counters: so every position they have reached has its notification, unless that was dropped.
-        let stamps = match &mut self.stamps {
-            Some(stamps) if tcp.acked != self.acked => stamps.drain(fd, tcp.acked),
-            _ => &[],
-        };
-        self.flow.progress_stamped(now, &tcp, stamps, &mut Discard);
-        self.acked = tcp.acked;
-        self.mss = tcp.mss.get().max(1);
-        if self.enforcement.pacing {
-            kernel::follow_pacing(fd, self.flow.pacing_rate(), &mut self.pacing);
-        }
-        if let Some(log) = log {
-            log.reading(now, id, &reading, &self.flow);
-        }
-        if self.flow.opens(self.flow.in_flight()) {
-            self.flow.opened();
-        }
-    }
-
-    /// Hands to the kernel what the algorithm allows: the queue, and then `direct`. Returns how much of `direct`. `more` will follow: what
-    /// is less than a segment may wait for it.
-    fn pump(&mut self, now: Time, direct: &[u8], more: bool) -> usize {
-        let Some(fd) = self.raw() else { return 0 };
-        let wanted = self.queue.len() + direct.len();
-        let mut room = self.room(now, fd, wanted);
-        let mut taken = 0;
-        self.kernel_full = false;
-        while room > 0 {
-            let (len, whole) = self.batch(room);
-            if more && !whole {
-                break;
-            }
-            let stamped = whole && self.wants_stamp(len);
-            let [a, b, c] = self.queue.front(len);
-            let queued = a.len() + b.len() + c.len();
-            let own = &direct[taken..][..(len - queued).min(direct.len() - taken)];
-            let n = match kernel::send(fd, [a, b, c, own], stamped) {
-                Ok(n) => n,
-                Err(why @ (libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM)) => {
-                    self.kernel_full = why == libc::EAGAIN;
-                    break;
-                }
-                Err(why) => {
-                    self.fail(why);
-                    break;
-                }
-            };
-            // First what must not be done twice, whatever the algorithm does with the news.
-            self.queue.consume(n.min(queued));
-            taken += n.saturating_sub(queued);
-            self.tail = (self.tail + n as u64) % self.mss;
-            self.unstamped = if stamped {
-                0
-            } else {
-                self.unstamped + n as u64
-            };
-            if !self.plain {
-                let news = catch_unwind(AssertUnwindSafe(|| {
-                    self.flow.wrote(now, Bytes::new(n as u64), &mut Discard);
-                }));
-                if news.is_err() {
-                    self.failed();
-                    break;
-                }
-            }
-            if n < len {
-                self.kernel_full = true;
-                break;
-            }
-            room -= n;
-        }
-        taken
-    }
-
-    /// An eighth of the window has been written since the last note that was asked for.
-    fn wants_stamp(&self, len: usize) -> bool {
-        let window = self.flow.allowance().window.get() / BATCHES_PER_WINDOW;
-        self.stamps.is_some() && self.unstamped + len as u64 >= window.min(RAREST_STAMP)
-    }
-
-    fn room(&mut self, now: Time, fd: RawFd, wanted: usize) -> usize {
-        if self.plain {
-            return wanted;
-        }
-        let all = Bytes::new(wanted as u64);
-        // What has been acknowledged since the last reading is worth a call only if it makes a difference.
-        let at_most = self.flow.in_flight();
-        if at_most > Bytes::ZERO && self.flow.allows(all, at_most, Bytes::ZERO) >= all {
-            return wanted;
-        }
-        // A partial segment is filled up, if it still waits.
-        let unsent = if self.tail > 0 {
-            kernel::unsent(fd)
-        } else {
-            Bytes::ZERO
-        };
-        if unsent == Bytes::ZERO {
-            self.tail = 0;
-        }
-        let in_flight = if at_most > Bytes::ZERO {
-            kernel::queued(fd)
-        } else {
-            at_most
-        };
-        let room = self.flow.room(now, all, in_flight, unsent, &mut Discard);
-        usize::try_from(room.get()).unwrap_or(usize::MAX)
-    }
-
-    /// How much of `room` goes into the next call, and whether it ends with a whole segment.
-    fn batch(&self, room: usize) -> (usize, bool) {
-        let mss = self.mss;
-        let segments = if self.plain || self.stamps.is_none() {
-            u64::MAX
-        } else {
-            self.flow.allowance().window.get() / mss / BATCHES_PER_WINDOW
-        };
-        let largest = (LARGEST_BATCH / mss).max(1);
-        let len = (segments.clamp(1, largest) * mss - self.tail).min(room as u64);
-        let over = (self.tail + len) % mss;
-        // The end of what there is goes alone: without the mark of a whole batch, so that more may join it.
-        let (len, whole) = if over == 0 {
-            (len, true)
-        } else if len > over {
-            (len - over, true)
-        } else {
-            (len, false)
-        };
-        (len as usize, whole)
-    }
-
-    fn fail(&mut self, why: c_int) {
-        self.error = self.error.or(Some(why));
-        self.drop_queue(why);
-    }
-
-    fn drop_queue(&mut self, why: c_int) {
-        if self.queue.len() > 0 {
-            self.lost = self.lost.or(Some(why));
-            self.queue.clear();
-        }
-        if self.flow.is_shut() {
-            self.flow.opened();
-        }
-    }
-
-    /// Nothing more will come: what waited for it goes, as far as it may.
-    fn flush(&mut self) {
-        let now = kernel::now();
-        if self.queue.len() > 0 && !self.is_shut() {
-            self.guarded(|inner| inner.pump(now, &[], false));
-        }
-        self.end(now);
-    }
-
-    /// Ends what is to be ended, once it can.
-    fn end(&mut self, now: Time) {
-        let drained = self.queue.len() == 0;
-        match self.ending {
-            Ending::Write if drained => {
-                if let Some(fd) = self.raw() {
-                    kernel::shutdown_write(fd);
-                }
-                self.ending = Ending::Written;
-            }
-            Ending::Close(_) if drained => self.fd = None,
-            Ending::Close(until) if until <= now => {
-                self.drop_queue(libc::ETIMEDOUT);
-                self.abort();
-            }
-            _ => {}
-        }
-    }
-
-    pub(super) fn abort(&mut self) {
-        if let Some(fd) = self.raw() {
-            kernel::reset_on_close(fd);
-        }
-        self.drop_queue(libc::ECONNABORTED);
-        self.fd = None;
-    }
-
-    pub(super) fn give_back(&mut self) -> Option<RawFd> {
-        if self.queue.len() > 0 {
-            return None;
-        }
-        self.release();
-        self.fd.take().map(IntoRawFd::into_raw_fd)
-    }
-
-    pub(super) fn forget(&mut self) {
-        self.drop_queue(libc::EBADF);
-        self.error = Some(libc::EBADF);
-        if let Some(fd) = self.fd.take() {
-            let _ = fd.into_raw_fd();
-        }
     }
 
     /// Tells whoever was refused that a quarter of the queue is free, or that there is an error to fetch.

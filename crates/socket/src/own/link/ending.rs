@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The end of a stream, by the program, by an error, or because its descriptor has gone.
+use super::{Ending, Inner};
+use crate::kernel;
+use alcc_units::Time;
+use libc::c_int;
+use std::os::fd::{IntoRawFd, RawFd};
+
+impl Inner {
+    pub(super) fn fail(&mut self, why: c_int) {
+        self.error = self.error.or(Some(why));
+        self.drop_queue(why);
+    }
+
+    pub(super) fn drop_queue(&mut self, why: c_int) {
+        if self.queue.len() > 0 {
+            self.lost = self.lost.or(Some(why));
+            self.queue.clear();
+        }
+        if self.flow.is_shut() {
+            self.flow.opened();
+        }
+    }
+
+    /// Nothing more will come: what waited for it goes, as far as it may.
+    pub(super) fn flush(&mut self) {
+        let now = kernel::now();
+        if self.queue.len() > 0 && !self.is_shut() {
+            self.guarded(|inner| inner.pump(now, &[], false));
+        }
+        self.end(now);
+    }
+
+    /// Ends what is to be ended, once it can.
+    pub(super) fn end(&mut self, now: Time) {
+        let drained = self.queue.len() == 0;
+        match self.ending {
+            Ending::Write if drained => {
+                if let Some(fd) = self.raw() {
+                    kernel::shutdown_write(fd);
+                }
+                self.ending = Ending::Written;
+            }
+            Ending::Close(_) if drained => self.fd = None,
+            Ending::Close(until) if until <= now => {
+                self.drop_queue(libc::ETIMEDOUT);
+                self.abort();
+            }
+            _ => {}
+        }
+    }
+
+    pub(in crate::own) fn abort(&mut self) {
+        if let Some(fd) = self.raw() {
+            kernel::reset_on_close(fd);
+        }
+        self.drop_queue(libc::ECONNABORTED);
+        self.fd = None;
+    }
+
+    pub(in crate::own) fn give_back(&mut self) -> Option<RawFd> {
+        if self.queue.len() > 0 {
+            return None;
+        }
+        self.release();
+        self.fd.take().map(IntoRawFd::into_raw_fd)
+    }
+
+    pub(in crate::own) fn forget(&mut self) {
+        self.drop_queue(libc::EBADF);
+        self.error = Some(libc::EBADF);
+        if let Some(fd) = self.fd.take() {
+            let _ = fd.into_raw_fd();
+        }
+    }
+
+    /// True, and forgotten, if the descriptor is not the socket any more.
+    pub(super) fn is_gone(&mut self) -> bool {
+        let gone = self
+            .raw()
+            .zip(self.cookie)
+            .is_some_and(|(fd, number)| !kernel::is_behind(fd, number));
+        if gone {
+            self.forget();
+        }
+        gone
+    }
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What goes to the kernel, and in which pieces.
+use super::Inner;
+use crate::kernel;
+use alcc_cc::Discard;
+use alcc_units::{Bytes, Time};
+use std::os::fd::RawFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Largest batch, bytes: what the kernel puts into one super-packet.
+const LARGEST_BATCH: u64 = 64 * 1024;
+/// With time stamps a window is written in so many batches at least, and gives about so many notifications.
+const BATCHES_PER_WINDOW: u64 = 8;
+/// Bytes between two notes at most, however large the window is.
+const RAREST_STAMP: u64 = 256 * 1024;
+
+impl Inner {
+    /// Hands to the kernel what the algorithm allows: the queue, and then `direct`. Returns how much of `direct`. `more` will follow: what
+    /// is less than a segment may wait for it.
+    pub(super) fn pump(&mut self, now: Time, direct: &[u8], more: bool) -> usize {
+        let Some(fd) = self.raw() else { return 0 };
+        let wanted = self.queue.len() + direct.len();
+        let mut room = self.room(now, fd, wanted);
+        let mut taken = 0;
+        self.kernel_full = false;
+        while room > 0 {
+            let (len, whole) = self.batch(room);
+            if more && !whole {
+                break;
+            }
+            let stamped = whole && self.wants_stamp(len);
+            let [a, b, c] = self.queue.front(len);
+            let queued = a.len() + b.len() + c.len();
+            let own = &direct[taken..][..(len - queued).min(direct.len() - taken)];
+            let n = match kernel::send(fd, [a, b, c, own], stamped) {
+                Ok(n) => n,
+                Err(why @ (libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM)) => {
+                    self.kernel_full = why == libc::EAGAIN;
+                    break;
+                }
+                Err(why) => {
+                    self.fail(why);
+                    break;
+                }
+            };
+            // First what must not be done twice, whatever the algorithm does with the news.
+            self.queue.consume(n.min(queued));
+            taken += n.saturating_sub(queued);
+            self.tail = (self.tail + n as u64) % self.mss;
+            self.unstamped = if stamped {
+                0
+            } else {
+                self.unstamped + n as u64
+            };
+            if !self.plain {
+                let news = catch_unwind(AssertUnwindSafe(|| {
+                    self.flow.wrote(now, Bytes::new(n as u64), &mut Discard);
+                }));
+                if news.is_err() {
+                    self.failed();
+                    break;
+                }
+            }
+            if n < len {
+                self.kernel_full = true;
+                break;
+            }
+            room -= n;
+        }
+        taken
+    }
+
+    /// An eighth of the window has been written since the last note that was asked for.
+    pub(super) fn wants_stamp(&self, len: usize) -> bool {
+        let window = self.flow.allowance().window.get() / BATCHES_PER_WINDOW;
+        self.stamps.is_some() && self.unstamped + len as u64 >= window.min(RAREST_STAMP)
+    }
+
+    pub(super) fn room(&mut self, now: Time, fd: RawFd, wanted: usize) -> usize {
+        if self.plain {
+            return wanted;
+        }
+        let all = Bytes::new(wanted as u64);
+        // What has been acknowledged since the last reading is worth a call only if it makes a difference.
+        let at_most = self.flow.in_flight();
+        if at_most > Bytes::ZERO && self.flow.allows(all, at_most, Bytes::ZERO) >= all {
+            return wanted;
+        }
+        // A partial segment is filled up, if it still waits.
+        let unsent = if self.tail > 0 {
+            kernel::unsent(fd)
+        } else {
+            Bytes::ZERO
+        };
+        if unsent == Bytes::ZERO {
+            self.tail = 0;
+        }
+        let in_flight = if at_most > Bytes::ZERO {
+            kernel::queued(fd)
+        } else {
+            at_most
+        };
+        let room = self.flow.room(now, all, in_flight, unsent, &mut Discard);
+        usize::try_from(room.get()).unwrap_or(usize::MAX)
+    }
+
+    /// How much of `room` goes into the next call, and whether it ends with a whole segment.
+    pub(super) fn batch(&self, room: usize) -> (usize, bool) {
+        let mss = self.mss;
+        let segments = if self.plain || self.stamps.is_none() {
+            u64::MAX
+        } else {
+            self.flow.allowance().window.get() / mss / BATCHES_PER_WINDOW
+        };
+        let largest = (LARGEST_BATCH / mss).max(1);
+        let len = (segments.clamp(1, largest) * mss - self.tail).min(room as u64);
+        let over = (self.tail + len) % mss;
+        // The end of what there is goes alone: without the mark of a whole batch, so that more may join it.
+        let (len, whole) = if over == 0 {
+            (len, true)
+        } else if len > over {
+            (len - over, true)
+        } else {
+            (len, false)
+        };
+        (len as usize, whole)
+    }
+}
