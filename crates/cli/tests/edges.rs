@@ -19,6 +19,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("udp", &["units", "cc", "flow"]),
     ("quic", &["units", "cc"]),
     ("inband", &["units", "cc", "flow"]),
+    ("carrier", &["units", "inband"]),
     ("record", &["units", "trace", "udp"]),
     // `emu` and `link` for its tests.
     (
@@ -36,7 +37,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "cli",
         &[
             "units", "cc", "trace", "link", "flow", "sim", "emu", "socket", "plugin", "proxy",
-            "udp", "quic", "inband", "record", "lab",
+            "udp", "quic", "inband", "carrier", "record", "lab",
         ],
     ),
 ];

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The head of an HTTP answer, from somebody whom we do not trust.
+use crate::error::quoted;
+use crate::wait::{Deadline, read};
+use crate::{Error, Stream};
+use std::io::{self, Read, Write};
+use std::os::fd::BorrowedFd;
+
+/// An answer to CONNECT has a few lines.
+const LONGEST_HEAD: usize = 16 * 1024;
+const MOST_HEADERS: usize = 64;
+
+/// What an answer says.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) reason: String,
+    /// Bytes of the head.
+    pub(crate) len: usize,
+}
+
+/// The head of an answer; none while it is not all there.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Answer>, String> {
+    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let mut answer = httparse::Response::new(&mut headers);
+    match answer.parse(bytes) {
+        Ok(httparse::Status::Complete(len)) => Ok(Some(Answer {
+            status: answer.code.unwrap_or(0),
+            reason: answer.reason.unwrap_or("").to_owned(),
+            len,
+        })),
+        Ok(httparse::Status::Partial) if bytes.len() < LONGEST_HEAD => Ok(None),
+        Ok(httparse::Status::Partial) => Err(format!(
+            "an answer whose headers do not end within {LONGEST_HEAD} bytes"
+        )),
+        Err(httparse::Error::TooManyHeaders) => {
+            Err(format!("an answer with more than {MOST_HEADERS} headers"))
+        }
+        Err(_) => Err(format!("not HTTP: it says {}", quoted(bytes))),
+    }
+}
+
+/// Reads the head of an answer, and perhaps some of what comes after it.
+pub(crate) fn answer(
+    below: &mut dyn Stream,
+    what: &str,
+    deadline: Deadline,
+) -> Result<(Answer, Vec<u8>), Error> {
+    let mut bytes = Vec::new();
+    let mut block = [0; 2048];
+    loop {
+        let room = (LONGEST_HEAD - bytes.len()).min(block.len());
+        let n = read(below, &mut block[..room], deadline).map_err(Error::io(what))?;
+        if n == 0 {
+            let found = if bytes.is_empty() {
+                "it closed the connection without an answer".to_owned()
+            } else {
+                format!("it closed the connection after {}", quoted(&bytes))
+            };
+            return Err(Error::refused(what, found));
+        }
+        bytes.extend_from_slice(&block[..n]);
+        match parse(&bytes) {
+            Ok(Some(answer)) => {
+                let rest = bytes.split_off(answer.len);
+                return Ok((answer, rest));
+            }
+            Ok(None) => {}
+            Err(found) => return Err(Error::refused(what, found)),
+        }
+    }
+}
+
+/// A stream of which a handshake has read more than was its own.
+pub(crate) struct Rest {
+    bytes: Vec<u8>,
+    given: usize,
+    below: Box<dyn Stream>,
+}
+
+impl Rest {
+    pub(crate) fn before(bytes: Vec<u8>, below: Box<dyn Stream>) -> Box<dyn Stream> {
+        if bytes.is_empty() {
+            return below;
+        }
+        Box::new(Self {
+            bytes,
+            given: 0,
+            below,
+        })
+    }
+}
+
+impl Read for Rest {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let left = &self.bytes[self.given..];
+        if left.is_empty() {
+            return self.below.read(buf);
+        }
+        let n = left.len().min(buf.len());
+        buf[..n].copy_from_slice(&left[..n]);
+        self.given += n;
+        if self.given == self.bytes.len() {
+            (self.bytes, self.given) = (Vec::new(), 0);
+        }
+        Ok(n)
+    }
+}
+
+impl Write for Rest {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.below.write(buf)
+    }
+
+    fn write_vectored(&mut self, bufs: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.below.write_vectored(bufs)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.below.flush()
+    }
+}
+
+impl Stream for Rest {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.below.fd()
+    }
+
+    fn wants_write(&self) -> bool {
+        self.below.wants_write()
+    }
+
+    fn held(&self) -> usize {
+        self.below.held()
+    }
+
+    fn shutdown_write(&mut self) -> io::Result<()> {
+        self.below.shutdown_write()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_in_pieces_is_an_answer_when_it_is_all_there() {
+        let text = b"HTTP/1.1 200 Connection established\r\nVia: 1.1 p\r\n\r\nrest";
+        let head = text.len() - 4;
+        for n in 0..head {
+            assert_eq!(parse(&text[..n]), Ok(None), "{n}");
+        }
+        let answer = parse(text).unwrap().unwrap();
+        assert_eq!((answer.status, answer.len), (200, head));
+        assert_eq!(answer.reason, "Connection established");
+    }
+
+    #[test]
+    fn what_is_no_answer_is_one_line() {
+        let many = format!(
+            "HTTP/1.1 200 OK\r\n{}\r\n",
+            "A: b\r\n".repeat(MOST_HEADERS + 1)
+        );
+        let long = format!("HTTP/1.1 200 OK\r\nA: {}", "b".repeat(LONGEST_HEAD));
+        for (bytes, said) in [
+            (
+                &b"SSH-2.0-OpenSSH_9.2\r\n"[..],
+                "not HTTP: it says 'SSH-2.0-OpenSSH_9.2'",
+            ),
+            (b"\x15\x03\x01\0\x02\x02\x46\xff", "not HTTP"),
+            (many.as_bytes(), "more than 64 headers"),
+            (long.as_bytes(), "within 16384 bytes"),
+        ] {
+            let why = parse(bytes).unwrap_err();
+            assert!(why.contains(said) && !why.contains('\n'), "{why}");
+        }
+    }
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Byte streams that the in-band form runs over. A carrier is one file, and one line in the registry.
+//!
+//! ```text
+//! websocket ──► tls ──► connect ──► tcp        --carrier websocket+tls+connect:proxy=HOST:PORT
+//!   layer       layer    layer      base
+//! ```
+//!
+//! A [`CarrierSpec`] is what a user types: layers, topmost first, over a base. [`CarrierSpec::connect`] and [`Listener::accept`] do every handshake,
+//! blocking and with a deadline; what they give is a [`Stream`] that never blocks.
+//!
+//! What the other end sends is untrusted: every layer has limits, and a peer that is not what it should be is an [`Error`] of one line.
+#![forbid(unsafe_code)]
+
+mod connect;
+mod error;
+mod http;
+mod registry;
+mod spec;
+mod stream;
+mod tcp;
+pub mod tls;
+mod unix;
+mod wait;
+mod websocket;
+
+pub use error::Error;
+pub use registry::{Row, rows};
+pub use spec::{Accepted, CarrierSpec, Client, Listener, Server, Target};
+pub use stream::Stream;

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Who the listening end is.
+use super::Fingerprint;
+use crate::Error;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A certificate, those between it and its root, and its key.
+#[derive(Clone)]
+pub struct Identity {
+    chain: Vec<CertificateDer<'static>>,
+    key: Arc<PrivateKeyDer<'static>>,
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Identity({})", self.fingerprint())
+    }
+}
+
+impl Identity {
+    /// A key that nobody has seen, and a certificate signed by itself: to be pinned by its fingerprint.
+    ///
+    /// # Errors
+    /// No random numbers, or a name that no certificate can have.
+    pub fn self_signed(names: &[&str]) -> Result<Self, Error> {
+        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        let made = rcgen::generate_simple_self_signed(names)
+            .map_err(|why| Error::Usage(format!("make a certificate: {why}")))?;
+        let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+        Ok(Self {
+            chain: vec![made.cert.der().clone()],
+            key: Arc::new(key.into()),
+        })
+    }
+
+    /// From PEM files: a certificate, perhaps with those above it, and its key.
+    ///
+    /// # Errors
+    /// What is wrong with which file; a key that is not the certificate's.
+    pub fn from_files(certificate: &Path, key: &Path) -> Result<Self, Error> {
+        let chain = certificates(certificate)?;
+        let found = PrivateKeyDer::from_pem_file(key).map_err(|why| {
+            Error::Usage(format!(
+                "read the key {}: {}: it has to be a PEM file with a private key",
+                key.display(),
+                words(&why)
+            ))
+        })?;
+        let identity = Self {
+            chain,
+            key: Arc::new(found),
+        };
+        super::server_config(&identity, &[]).map_err(|why| {
+            Error::Usage(format!(
+                "{why}: are {} and {} a pair?",
+                certificate.display(),
+                key.display()
+            ))
+        })?;
+        Ok(identity)
+    }
+
+    /// SHA-256 of the certificate.
+    pub fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::of(self.chain.first().map_or(&[][..], |leaf| leaf.as_ref()))
+    }
+
+    /// The certificate first.
+    pub fn chain(&self) -> &[CertificateDer<'static>] {
+        &self.chain
+    }
+
+    /// Its key.
+    pub fn key(&self) -> PrivateKeyDer<'static> {
+        self.key.clone_key()
+    }
+}
+
+/// All certificates of a PEM file; at least one.
+pub(super) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let wrong = |why: String| {
+        Error::Usage(format!(
+            "read the certificate {}: {why}: it has to be a PEM file",
+            file.display()
+        ))
+    };
+    let found = CertificateDer::pem_file_iter(file)
+        .and_then(|all| all.collect::<Result<Vec<_>, _>>())
+        .map_err(|why| wrong(words(&why)))?;
+    if found.is_empty() {
+        return Err(wrong("there is none in it".to_owned()));
+    }
+    Ok(found)
+}
+
+fn words(why: &rustls::pki_types::pem::Error) -> String {
+    use rustls::pki_types::pem::Error as Pem;
+    match why {
+        Pem::Io(why) => why.to_string(),
+        Pem::NoItemsFound => "there is none in it".to_owned(),
+        _ => "it makes no sense".to_owned(),
+    }
+}

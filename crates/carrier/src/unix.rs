@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `unix:PATH`: a UNIX socket.
+use crate::registry::{Base, Bound, Options};
+use crate::spec::{Client, Target};
+use crate::wait::Deadline;
+use crate::{Error, Stream};
+use std::io;
+use std::net::Shutdown;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+
+pub(crate) struct Unix;
+
+impl Stream for UnixStream {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.as_fd()
+    }
+
+    fn shutdown_write(&mut self) -> io::Result<()> {
+        self.shutdown(Shutdown::Write)
+    }
+}
+
+impl Base for Unix {
+    fn dial(
+        &self,
+        options: &Options,
+        _: &Target,
+        _: &Client,
+        _: Deadline,
+    ) -> Result<Box<dyn Stream>, Error> {
+        let path = PathBuf::from(options.text());
+        let what = format!("connect to {}", path.display());
+        let stream = UnixStream::connect(&path).map_err(Error::io(&what))?;
+        stream.set_nonblocking(true).map_err(Error::io(&what))?;
+        Ok(Box::new(stream))
+    }
+
+    fn bind(&self, options: &Options, _: &str) -> Result<Box<dyn Bound>, Error> {
+        let path = PathBuf::from(options.text());
+        let what = format!("listen at {}", path.display());
+        let listener = UnixListener::bind(&path).or_else(|why| {
+            // A socket that nobody listens at is what an earlier run left.
+            let left = why.kind() == io::ErrorKind::AddrInUse
+                && std::fs::symlink_metadata(&path).is_ok_and(|m| m.file_type().is_socket())
+                && UnixStream::connect(&path)
+                    .is_err_and(|why| why.kind() == io::ErrorKind::ConnectionRefused);
+            if left {
+                std::fs::remove_file(&path)?;
+                UnixListener::bind(&path)
+            } else {
+                Err(why)
+            }
+        });
+        let listener = listener.map_err(|why| {
+            let fix = match why.kind() {
+                io::ErrorKind::AddrInUse => ": stop what listens there, or choose another path",
+                _ => "",
+            };
+            Error::Usage(format!("{what}: {why}{fix}"))
+        })?;
+        listener.set_nonblocking(true).map_err(Error::io(&what))?;
+        Ok(Box::new(At { listener, path }))
+    }
+}
+
+/// Takes its name away when it ends.
+struct At {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Bound for At {
+    fn accept(&self) -> io::Result<(Box<dyn Stream>, String)> {
+        let (stream, _) = self.listener.accept()?;
+        stream.set_nonblocking(true)?;
+        Ok((Box::new(stream), self.local()))
+    }
+
+    fn local(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+}
+
+impl Drop for At {
+    fn drop(&mut self) {
+        drop(std::fs::remove_file(&self.path));
+    }
+}

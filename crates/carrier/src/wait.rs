@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Waiting in handshakes, never longer than their deadline.
+use crate::Stream;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::io::{self, IoSlice, Read, Write};
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+/// When a handshake has taken too long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline(Instant);
+
+impl Deadline {
+    pub(crate) fn after(patience: Duration) -> Self {
+        let now = Instant::now();
+        // Beyond what the clock can say: a day.
+        Self(
+            now.checked_add(patience)
+                .unwrap_or(now + Duration::from_secs(86_400)),
+        )
+    }
+
+    pub(crate) fn left(self) -> Duration {
+        self.0.saturating_duration_since(Instant::now())
+    }
+}
+
+fn ready(fd: BorrowedFd<'_>, what: PollFlags, deadline: Deadline) -> io::Result<()> {
+    loop {
+        // Up, not down: a wait that ends just before the deadline would spin.
+        let left = deadline.left().as_micros().div_ceil(1000);
+        if left == 0 {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "no answer in time"));
+        }
+        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        match poll(&mut [PollFd::new(fd, what)], timeout) {
+            Ok(0) | Err(nix::errno::Errno::EINTR) => {}
+            Ok(_) => return Ok(()),
+            Err(why) => return Err(why.into()),
+        }
+    }
+}
+
+/// Waits until there is something to read, or to write if the stream wants that.
+pub(crate) fn readable(stream: &dyn Stream, deadline: Deadline) -> io::Result<()> {
+    let mut what = PollFlags::POLLIN;
+    if stream.wants_write() {
+        what |= PollFlags::POLLOUT;
+    }
+    ready(stream.fd(), what, deadline)
+}
+
+/// Waits until a descriptor is writable.
+pub(crate) fn writable(fd: BorrowedFd<'_>, deadline: Deadline) -> io::Result<()> {
+    ready(fd, PollFlags::POLLOUT, deadline)
+}
+
+/// Writes all, and flushes.
+pub(crate) fn write_all(
+    stream: &mut dyn Stream,
+    mut bytes: &[u8],
+    deadline: Deadline,
+) -> io::Result<()> {
+    loop {
+        let done = if bytes.is_empty() {
+            stream.flush()
+        } else {
+            stream.write(bytes).map(|n| bytes = &bytes[n..])
+        };
+        match done {
+            Ok(()) if bytes.is_empty() && !stream.wants_write() => return Ok(()),
+            Ok(()) => {}
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
+                writable(stream.fd(), deadline)?;
+            }
+            Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+            Err(why) => return Err(why),
+        }
+    }
+}
+
+/// Reads once, waiting for something; 0 is the end.
+pub(crate) fn read(
+    stream: &mut dyn Stream,
+    buf: &mut [u8],
+    deadline: Deadline,
+) -> io::Result<usize> {
+    loop {
+        match stream.read(buf) {
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => readable(stream, deadline)?,
+            Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
+/// A stream that waits during the handshake of a layer above it, and then no more.
+pub(crate) struct Waits {
+    below: Box<dyn Stream>,
+    deadline: Option<Deadline>,
+}
+
+impl Waits {
+    pub(crate) fn until(deadline: Deadline, below: Box<dyn Stream>) -> Self {
+        Self {
+            below,
+            deadline: Some(deadline),
+        }
+    }
+
+    /// From here on `WouldBlock`.
+    pub(crate) fn no_more(&mut self) {
+        self.deadline = None;
+    }
+}
+
+impl Read for Waits {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        match self.deadline {
+            Some(deadline) => read(&mut *self.below, buf, deadline),
+            None => self.below.read(buf),
+        }
+    }
+}
+
+impl Write for Waits {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.write_vectored(&[IoSlice::new(buf)])
+    }
+
+    fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        loop {
+            match (self.below.write_vectored(bufs), self.deadline) {
+                (Err(why), Some(deadline)) if why.kind() == io::ErrorKind::WouldBlock => {
+                    writable(self.below.fd(), deadline)?;
+                }
+                (other, _) => return other,
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        loop {
+            match (self.below.flush(), self.deadline) {
+                (Err(why), Some(deadline)) if why.kind() == io::ErrorKind::WouldBlock => {
+                    writable(self.below.fd(), deadline)?;
+                }
+                (other, _) => return other,
+            }
+        }
+    }
+}
+
+impl Stream for Waits {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.below.fd()
+    }
+
+    fn wants_write(&self) -> bool {
+        self.below.wants_write()
+    }
+
+    fn held(&self) -> usize {
+        self.below.held()
+    }
+
+    fn shutdown_write(&mut self) -> io::Result<()> {
+        self.below.shutdown_write()
+    }
+}

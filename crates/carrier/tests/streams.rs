@@ -1,0 +1,594 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Every carrier on loopback: bytes go both ways at once, whole, and the end is seen. And every wrong peer: one line.
+use alcc_carrier::tls::{Fingerprint, Identity, Trust};
+use alcc_carrier::{CarrierSpec, Client, Error, Listener, Server, Stream, Target};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn spec(text: &str) -> CarrierSpec {
+    text.parse().unwrap()
+}
+
+fn wait(stream: &dyn Stream, more: PollFlags) {
+    let mut what = PollFlags::POLLIN | more;
+    if stream.wants_write() {
+        what |= PollFlags::POLLOUT;
+    }
+    let n = poll(
+        &mut [PollFd::new(stream.fd(), what)],
+        PollTimeout::try_from(PATIENCE).unwrap(),
+    );
+    assert_eq!(n, Ok(1), "nothing happens");
+}
+
+fn blocked<T>(result: io::Result<T>) -> Option<T> {
+    match result {
+        Ok(value) => Some(value),
+        Err(why) if why.kind() == ErrorKind::WouldBlock => None,
+        Err(why) => panic!("{why}"),
+    }
+}
+
+/// Writes all of `out` while it reads `expect` bytes.
+fn exchange(stream: &mut dyn Stream, out: &[u8], expect: usize) -> Vec<u8> {
+    let (mut sent, mut got) = (0, Vec::new());
+    let mut block = vec![0; 50_000];
+    while sent < out.len() || got.len() < expect || stream.wants_write() {
+        let mut moved = false;
+        if sent < out.len() {
+            if let Some(n) = blocked(stream.write(&out[sent..])) {
+                sent += n;
+                moved = true;
+            }
+        } else if stream.wants_write() {
+            moved |= blocked(stream.flush()).is_some();
+        }
+        if got.len() < expect
+            && let Some(n) = blocked(stream.read(&mut block))
+        {
+            assert!(n > 0, "the end after {} of {expect}", got.len());
+            got.extend_from_slice(&block[..n]);
+            moved = true;
+        }
+        if !moved {
+            let more = if sent < out.len() {
+                PollFlags::POLLOUT
+            } else {
+                PollFlags::empty()
+            };
+            wait(stream, more);
+        }
+    }
+    assert_eq!(stream.held(), 0, "nothing is held back when all is written");
+    got
+}
+
+fn end(stream: &mut dyn Stream) -> io::Result<usize> {
+    loop {
+        match stream.read(&mut [0; 100]) {
+            Err(why) if why.kind() == ErrorKind::WouldBlock => wait(stream, PollFlags::empty()),
+            other => return other,
+        }
+    }
+}
+
+fn noise(seed: u64, bytes: usize) -> Vec<u8> {
+    let mut rng = alcc_units::Rng::new(seed);
+    (0..bytes.div_ceil(8))
+        .flat_map(|_| rng.next_u64().to_le_bytes())
+        .take(bytes)
+        .collect()
+}
+
+/// Takes one connection, in a thread.
+fn take(listener: Listener) -> JoinHandle<Result<Box<dyn Stream>, Error>> {
+    std::thread::spawn(move || {
+        let fd = listener.fd();
+        let timeout = PollTimeout::try_from(PATIENCE).unwrap();
+        assert_eq!(
+            poll(&mut [PollFd::new(fd, PollFlags::POLLIN)], timeout),
+            Ok(1)
+        );
+        listener.accept().unwrap().handshake()
+    })
+}
+
+fn target(at: &str) -> Target {
+    at.parse().unwrap_or_else(|_| Target {
+        host: "localhost".to_owned(),
+        port: 1,
+    })
+}
+
+fn server(identity: &Identity) -> Server {
+    Server {
+        identity: Some(identity.clone()),
+        patience: PATIENCE,
+    }
+}
+
+fn trusting(trust: Trust) -> Client {
+    Client {
+        trust,
+        patience: PATIENCE,
+        under: None,
+    }
+}
+
+/// One carrier at both ends.
+fn both(text: &str) {
+    let identity = Identity::self_signed(&["localhost"]).unwrap();
+    let listener = spec(text).listen("127.0.0.1:0", server(&identity)).unwrap();
+    let at = target(&listener.local());
+    let other = take(listener);
+    let client = trusting(Trust::Pin(identity.fingerprint()));
+    let mut near = spec(text).connect(&at, &client).unwrap();
+    let mut far = other.join().unwrap().unwrap();
+    let (up, down) = (noise(1, 3_000_000), noise(2, 2_000_000));
+    std::thread::scope(|scope| {
+        let far = &mut far;
+        let (expect, out) = (up.len(), &down);
+        let got = scope.spawn(move || exchange(&mut **far, out, expect));
+        assert!(
+            exchange(&mut *near, &up, down.len()) == down,
+            "{text}: down"
+        );
+        assert!(got.join().unwrap() == up, "{text}: up");
+    });
+    near.shutdown_write().unwrap();
+    assert_eq!(end(&mut *far).unwrap(), 0, "{text}");
+    far.shutdown_write().unwrap();
+    assert_eq!(end(&mut *near).unwrap(), 0, "{text}");
+}
+
+#[test]
+fn tcp_both_ways() {
+    both("tcp");
+}
+
+#[test]
+fn unix_both_ways() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a socket+x");
+    let text = format!("unix:{}", path.display());
+    both(&text);
+    // Its name went with it; what an earlier run left behind is taken over, what is in use is not.
+    assert!(!path.exists());
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    assert!(path.exists());
+    both(&text);
+    let _held = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let why = spec(&text).listen("", Server::default()).err().unwrap();
+    assert!(
+        why.is_usage() && why.to_string().contains("stop what listens there"),
+        "{why}"
+    );
+    both(&format!("tls+unix:{}", dir.path().join("second").display()));
+}
+
+#[test]
+fn tls_both_ways() {
+    both("tls");
+}
+
+#[test]
+fn websocket_both_ways() {
+    both("websocket");
+    both("websocket:path=/a,host=a.example");
+}
+
+#[test]
+fn layers_stack() {
+    both("websocket+tls");
+    both("tls+websocket:path=/x+tls");
+}
+
+#[test]
+fn a_cut_connection_is_no_end_above_tls_and_websocket() {
+    for text in ["tls", "websocket"] {
+        let identity = Identity::self_signed(&["localhost"]).unwrap();
+        let listener = spec(text).listen("127.0.0.1:0", server(&identity)).unwrap();
+        let at = target(&listener.local());
+        let other = take(listener);
+        let near = spec(text).connect(&at, &trusting(Trust::Anybody)).unwrap();
+        let mut far = other.join().unwrap().unwrap();
+        drop(near);
+        let why = end(&mut *far).unwrap_err();
+        assert_eq!(why.kind(), ErrorKind::UnexpectedEof, "{text}: {why}");
+    }
+}
+
+#[test]
+fn certificates_are_judged_and_the_line_says_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let identity = Identity::self_signed(&["localhost", "127.0.0.1"]).unwrap();
+    let ours = dir.path().join("ours.pem");
+    let pem = |identity: &Identity| {
+        let der = identity.chain()[0].as_ref();
+        let mut text = "-----BEGIN CERTIFICATE-----\n".to_owned();
+        let mut digits = String::new();
+        // Base64 by hand: the crate under test has no encoder.
+        const ALPHABET: &[u8; 64] =
+            b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        for three in der.chunks(3) {
+            let bits = (0..3).fold(0u32, |bits, i| {
+                bits << 8 | u32::from(three.get(i).copied().unwrap_or(0))
+            });
+            for i in 0..4 {
+                if i <= three.len() {
+                    digits.push(ALPHABET[(bits >> (18 - 6 * i) & 63) as usize] as char);
+                } else {
+                    digits.push('=');
+                }
+            }
+        }
+        for line in digits.as_bytes().chunks(64) {
+            text.push_str(std::str::from_utf8(line).unwrap());
+            text.push('\n');
+        }
+        text + "-----END CERTIFICATE-----\n"
+    };
+    std::fs::write(&ours, pem(&identity)).unwrap();
+    let other = Identity::self_signed(&["localhost"]).unwrap();
+    let others = dir.path().join("others.pem");
+    std::fs::write(&others, pem(&other)).unwrap();
+    let unnamed = Identity::self_signed(&["b.example"]).unwrap();
+    let unnamed_file = dir.path().join("unnamed.pem");
+    std::fs::write(&unnamed_file, pem(&unnamed)).unwrap();
+
+    let attempt = |identity: &Identity, trust: Trust| {
+        let listener = spec("tls").listen("127.0.0.1:0", server(identity)).unwrap();
+        let at = target(&listener.local());
+        let far = take(listener);
+        let near = spec("tls").connect(&at, &trusting(trust));
+        let far = far.join().unwrap();
+        assert_eq!(near.is_ok(), far.is_ok(), "both ends agree");
+        if let Err(why) = &far {
+            assert!(
+                why.to_string().contains("it refused the handshake"),
+                "{why}"
+            );
+        }
+        near.err().map(|why| {
+            assert!(!why.is_usage(), "{why}");
+            why.to_string()
+        })
+    };
+    let print = identity.fingerprint().to_string();
+    assert_eq!(attempt(&identity, Trust::Pin(identity.fingerprint())), None);
+    assert_eq!(attempt(&identity, Trust::Anybody), None);
+    assert_eq!(attempt(&identity, Trust::Ca(ours.clone())), None);
+    for (identity, trust, said) in [
+        (
+            &identity,
+            Trust::System,
+            "not signed by an authority that this system trusts",
+        ),
+        (
+            &identity,
+            Trust::Ca(others),
+            "not signed by the authority in",
+        ),
+        (
+            &identity,
+            Trust::Pin(other.fingerprint()),
+            "not the one that --pin names",
+        ),
+        (
+            &unnamed,
+            Trust::Ca(unnamed_file),
+            "not for the name '127.0.0.1'",
+        ),
+    ] {
+        let why = attempt(identity, trust).unwrap();
+        assert!(why.contains(said) && !why.contains('\n'), "{why}");
+        assert!(
+            why.contains("--pin") && why.contains(&identity.fingerprint().to_string()),
+            "{why}"
+        );
+    }
+    // A pin as openssl would print it.
+    let colons: Vec<&str> = (0..32).map(|i| &print[2 * i..2 * i + 2]).collect();
+    let again: Fingerprint = colons.join(":").parse().unwrap();
+    assert_eq!(attempt(&identity, Trust::Pin(again)), None);
+}
+
+#[test]
+fn files_of_certificates_are_checked_when_they_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let (missing, empty) = (dir.path().join("missing"), dir.path().join("empty"));
+    std::fs::write(&empty, "not PEM").unwrap();
+    for (file, said) in [(&missing, "No such file"), (&empty, "there is none in it")] {
+        let why = Identity::from_files(file, file).unwrap_err();
+        assert!(why.is_usage() && why.to_string().contains(said), "{why}");
+        let why = alcc_carrier::tls::client_config(&Trust::Ca(file.clone()), &[]).unwrap_err();
+        assert!(why.is_usage() && why.to_string().contains(said), "{why}");
+    }
+}
+
+/// Answers the first bytes of one connection with `answer`, and closes.
+fn impostor(answer: &'static [u8]) -> (Target, JoinHandle<Vec<u8>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = target(&listener.local_addr().unwrap().to_string());
+    let thread = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut heard = vec![0; 4096];
+        let n = stream.read(&mut heard).unwrap();
+        heard.truncate(n);
+        stream.write_all(answer).unwrap();
+        heard
+    });
+    (at, thread)
+}
+
+#[test]
+fn a_peer_that_is_something_else_is_one_line() {
+    const HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
+    const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+    for (carrier, answer, said) in [
+        ("tls", HTTP, "it does not speak TLS"),
+        ("tls", b"", "it may not speak TLS"),
+        (
+            "tls",
+            b"\x15\x03\x03\0\x02\x02\x46",
+            "it does not speak TLS 1.3",
+        ),
+        (
+            "websocket",
+            HTTP,
+            "it answers '400 Bad Request': no WebSocket there",
+        ),
+        ("websocket", OK, "it answers '200 OK': no WebSocket there"),
+        ("websocket", b"SSH-2.0-x\r\n", "is it a WebSocket server?"),
+        ("websocket", b"", "without an answer"),
+        (
+            "websocket",
+            b"HTTP/1.1 101 Switching\r\nUpgrade: h2c\r\n\r\n",
+            "is it a WebSocket server?",
+        ),
+    ] {
+        let (at, thread) = impostor(answer);
+        let why = spec(carrier)
+            .connect(&at, &Client::default())
+            .err()
+            .unwrap();
+        assert!(!why.is_usage(), "{why}");
+        let why = why.to_string();
+        assert!(
+            why.contains(said) && !why.contains('\n'),
+            "{carrier}: {why}"
+        );
+        assert!(why.contains(&at.to_string()), "{why}");
+        thread.join().unwrap();
+    }
+}
+
+#[test]
+fn a_proxy_that_opens_no_tunnel_is_one_line() {
+    let far = Target {
+        host: "far.example".to_owned(),
+        port: 9700,
+    };
+    for (answer, said) in [
+        (
+            &b"HTTP/1.1 403 Filtered\r\n\r\n"[..],
+            "it answers '403 Filtered': its rules do not allow this host and port",
+        ),
+        (
+            b"HTTP/1.0 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic\r\n\r\n",
+            "it asks for a login",
+        ),
+        (b"HTTP/1.1 502 Bad\x1b[31m Gateway\r\n\r\n", "not HTTP"),
+        (b"HTTP/1.1 503 No\r\n\r\n", "it does not reach the host"),
+        (
+            b"HTTP/1.1 302 Found\r\nLocation: /\r\n\r\n",
+            "it opens no tunnel",
+        ),
+        (
+            b"HTTP/1.1 200",
+            "it closed the connection after 'HTTP/1.1 200'",
+        ),
+        (b"", "without an answer"),
+    ] {
+        let (at, thread) = impostor(answer);
+        let carrier = spec(&format!("connect:proxy={at}"));
+        let why = carrier
+            .connect(&far, &Client::default())
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(why.contains(said) && !why.contains('\n'), "{why}");
+        assert!(
+            why.contains("far.example:9700") && why.contains(&at.to_string()),
+            "{why}"
+        );
+        let asked = String::from_utf8(thread.join().unwrap()).unwrap();
+        assert!(
+            asked.starts_with("CONNECT far.example:9700 HTTP/1.1\r\nHost: far.example:9700\r\n"),
+            "{asked}"
+        );
+    }
+}
+
+#[test]
+fn what_comes_with_the_proxys_answer_belongs_to_the_stream() {
+    let (at, thread) = impostor(b"HTTP/1.1 200 OK\r\n\r\nfirst words");
+    let far = target("far.example:1");
+    let carrier = spec(&format!("connect:proxy={at}"));
+    let mut stream = carrier.connect(&far, &Client::default()).unwrap();
+    let mut got = Vec::new();
+    let mut block = [0; 4];
+    loop {
+        match blocked(stream.read(&mut block)) {
+            Some(0) => break,
+            Some(n) => got.extend_from_slice(&block[..n]),
+            None => wait(&*stream, PollFlags::empty()),
+        }
+    }
+    assert_eq!(got, b"first words");
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_peer_that_says_nothing_has_a_deadline_and_holds_nobody_up() {
+    let identity = Identity::self_signed(&["localhost"]).unwrap();
+    for carrier in ["tls", "websocket"] {
+        let patience = Duration::from_millis(300);
+        let near = Server {
+            identity: Some(identity.clone()),
+            patience,
+        };
+        let listener = spec(carrier).listen("127.0.0.1:0", near).unwrap();
+        let silent = TcpStream::connect(listener.local()).unwrap();
+        let began = Instant::now();
+        let why = take(listener).join().unwrap().err().unwrap();
+        assert!(
+            why.to_string().contains("no answer in time"),
+            "{carrier}: {why}"
+        );
+        assert!(began.elapsed() < PATIENCE);
+        drop(silent);
+        // And the other way round.
+        let mute = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = target(&mute.local_addr().unwrap().to_string());
+        let client = Client {
+            patience,
+            ..Client::default()
+        };
+        let why = spec(carrier).connect(&at, &client).err().unwrap();
+        assert!(
+            why.to_string().contains("no answer in time"),
+            "{carrier}: {why}"
+        );
+    }
+}
+
+#[test]
+fn strangers_at_the_door_are_one_line() {
+    let identity = Identity::self_signed(&["localhost"]).unwrap();
+    let long = [b"GET / HTTP/1.1\r\nA: ".as_slice(), &[b'a'; 100_000]].concat();
+    for (carrier, says, said) in [
+        ("tls", &b"GET / HTTP/1.1\r\n\r\n"[..], "it does not speak TLS"),
+        ("websocket", b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03", "it asks for no WebSocket"),
+        ("websocket", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "it asks for no WebSocket"),
+        ("websocket", b"POST / HTTP/1.1\r\nHost: a\r\n\r\n", "it asks for no WebSocket"),
+        ("websocket", &long, "it asks for no WebSocket"),
+        (
+            "websocket:path=/a",
+            b"GET /b HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+              Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n",
+            "it asks for another path than /a",
+        ),
+    ] {
+        let listener = spec(carrier).listen("127.0.0.1:0", server(&identity)).unwrap();
+        let mut stranger = TcpStream::connect(listener.local()).unwrap();
+        let far = take(listener);
+        // It may be told to go before it has said all.
+        drop(stranger.write_all(says));
+        let why = far.join().unwrap().err().unwrap();
+        assert!(!why.is_usage(), "{why}");
+        let why = why.to_string();
+        assert!(why.contains(said) && !why.contains('\n') && why.len() < 300, "{carrier}: {why}");
+    }
+}
+
+#[test]
+fn a_websocket_peer_cannot_make_us_hold_more_than_a_message() {
+    use tungstenite::Message;
+    for (message, said) in [
+        (Message::binary(vec![0; 300_000]), "Space limit exceeded"),
+        (Message::text("hello"), "a text message"),
+    ] {
+        let listener = spec("websocket")
+            .listen("127.0.0.1:0", Server::default())
+            .unwrap();
+        let at = listener.local();
+        let far = take(listener);
+        let thread = std::thread::spawn(move || {
+            let stream = TcpStream::connect(&at).unwrap();
+            let (mut ws, _) = tungstenite::client(format!("ws://{at}/"), stream).unwrap();
+            drop(ws.send(message));
+            drop(ws.read());
+        });
+        let mut far = far.join().unwrap().unwrap();
+        let why = end(&mut *far).unwrap_err();
+        assert_eq!(why.kind(), ErrorKind::InvalidData);
+        assert!(why.to_string().contains(said), "{why}");
+        drop(far);
+        thread.join().unwrap();
+    }
+}
+
+#[test]
+fn pings_fragments_and_empty_messages_are_not_in_the_stream() {
+    use tungstenite::Message;
+    use tungstenite::protocol::frame::Frame;
+    use tungstenite::protocol::frame::coding::{Data, OpCode};
+    let listener = spec("websocket")
+        .listen("127.0.0.1:0", Server::default())
+        .unwrap();
+    let at = listener.local();
+    let far = take(listener);
+    let thread = std::thread::spawn(move || {
+        let stream = TcpStream::connect(&at).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let (mut ws, _) = tungstenite::client(format!("ws://{at}/"), stream).unwrap();
+        ws.send(Message::binary("ab")).unwrap();
+        ws.send(Message::Ping("x".into())).unwrap();
+        ws.send(Message::binary("")).unwrap();
+        for (part, op, last) in [
+            ("cd", Data::Binary, false),
+            ("", Data::Continue, false),
+            ("ef", Data::Continue, true),
+        ] {
+            let frame = Frame::message(part.to_owned(), OpCode::Data(op), last);
+            ws.send(Message::Frame(frame)).unwrap();
+        }
+        assert_eq!(ws.read().unwrap(), Message::Pong("x".into()));
+        ws.close(None).unwrap();
+        while ws.read().is_ok() {}
+    });
+    let mut far = far.join().unwrap().unwrap();
+    assert_eq!(exchange(&mut *far, b"", 6), b"abcdef");
+    assert_eq!(end(&mut *far).unwrap(), 0);
+    drop(far);
+    thread.join().unwrap();
+}
+
+#[test]
+fn what_cannot_listen_says_so() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = taken.local_addr().unwrap().to_string();
+    for (carrier, at, said) in [
+        (
+            "connect:proxy=a:1",
+            "127.0.0.1:0",
+            "the tunnel ends at the proxy",
+        ),
+        ("tls", "127.0.0.1:0", "there is no certificate"),
+        ("tcp", at.as_str(), "stop what listens there"),
+        ("tcp", "192.0.2.1:1", "no address of this machine"),
+        ("tcp", "nonsense", "ADDRESS:PORT"),
+    ] {
+        let why = spec(carrier).listen(at, Server::default()).err().unwrap();
+        assert!(why.is_usage(), "{why}");
+        let why = why.to_string();
+        assert!(why.contains(said) && !why.contains('\n'), "{why}");
+    }
+    let nobody = target("127.0.0.1:1");
+    let why = spec("tcp")
+        .connect(&nobody, &Client::default())
+        .err()
+        .unwrap();
+    assert!(
+        why.to_string()
+            .starts_with("connect to 127.0.0.1:1: Connection refused"),
+        "{why}"
+    );
+}
