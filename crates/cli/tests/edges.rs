@@ -17,7 +17,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("socket", &["units", "cc", "flow"]),
     ("preload", &["units", "cc", "flow", "socket", "plugin"]),
     ("udp", &["units", "cc", "flow"]),
-    ("quic", &["units", "cc"]),
+    ("quic", &["units", "cc", "flow"]),
     ("inband", &["units", "cc", "flow"]),
     ("carrier", &["units", "inband"]),
     ("record", &["units", "trace", "udp"]),

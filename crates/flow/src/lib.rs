@@ -21,6 +21,7 @@ mod timeout;
 mod wire;
 
 pub use ledger::{AckStamp, Ledger};
+pub use near_half::NearHalf;
 pub use over_tcp::{Counters, OverTcp, TcpProgress};
 pub use ranges::Range;
 pub use receiver::Receiver;

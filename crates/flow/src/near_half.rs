@@ -3,11 +3,11 @@ use alcc_cc::{Controller, Cx, EventSink, Header, Packet, Pn, Receiver, Report, S
 use alcc_units::Time;
 use std::collections::VecDeque;
 
-/// An algorithm's receiver half beside the sender, for a peer that is plain TCP: acknowledgements stand for arrivals.
+/// An algorithm's receiver half beside the sender, for a peer that knows nothing of it (plain TCP, QUIC): acknowledgements stand for arrivals.
 ///
 /// They come later than what they stand for by the way back, as a report would; what is not known is when within the time since the last
 /// reading they came, so counts per tick are off by what arrives in one reading.
-pub(crate) struct NearHalf {
+pub struct NearHalf {
     half: Box<dyn Receiver>,
     /// What the packets under way carry. The ledger bounds their number.
     headers: VecDeque<(Pn, Header)>,
@@ -15,7 +15,7 @@ pub(crate) struct NearHalf {
 
 impl NearHalf {
     /// `None` for an algorithm without one.
-    pub(crate) fn of(cc: &dyn Controller) -> Option<Self> {
+    pub fn of(cc: &dyn Controller) -> Option<Self> {
         Some(Self {
             half: cc.receiver()?,
             headers: VecDeque::new(),
@@ -23,7 +23,7 @@ impl NearHalf {
     }
 
     /// A packet was written.
-    pub(crate) fn sent(
+    pub fn sent(
         &mut self,
         cc: &mut dyn Controller,
         now: Time,
@@ -39,7 +39,7 @@ impl NearHalf {
     }
 
     /// Packets were acknowledged, in order.
-    pub(crate) fn acknowledged(&mut self, now: Time, packets: &[Packet]) {
+    pub fn acknowledged(&mut self, now: Time, packets: &[Packet]) {
         for packet in packets {
             let mut header = Header::EMPTY;
             while let Some((_, h)) = self.headers.front().filter(|(pn, _)| *pn <= packet.pn) {
@@ -50,20 +50,30 @@ impl NearHalf {
         }
     }
 
-    pub(crate) fn next_timer(&self) -> Option<Time> {
+    /// When [`NearHalf::report`] should be asked without an acknowledgement.
+    pub fn next_timer(&self) -> Option<Time> {
         self.half.next_timer()
     }
 
     /// Does what is due, and says what there is to say.
-    pub(crate) fn report(&mut self, now: Time) -> Option<Report> {
+    pub fn report(&mut self, now: Time) -> Option<Report> {
         if self.half.next_timer().is_some_and(|at| at <= now) {
             self.half.on_timer(now);
         }
         self.half.report(now)
     }
 
-    /// Nothing is under way.
-    pub(crate) fn rest(&mut self) {
+    /// Nothing is under way, or what is will never be heard of.
+    pub fn rest(&mut self) {
         self.headers = VecDeque::new();
+    }
+
+    /// A complete snapshot.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        Self {
+            half: self.half.clone_box(),
+            headers: self.headers.clone(),
+        }
     }
 }

@@ -1,2 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The algorithms as controllers of a QUIC stack.
+//! The algorithms as congestion controllers of [noq], a QUIC stack.
+//!
+//! ```
+//! let verus = alcc_quic::congestion("verus:r=4")?;
+//! let mut transport = noq::TransportConfig::default();
+//! verus.set(&mut transport);
+//! # Ok::<(), alcc_cc::SpecError>(())
+//! ```
+//!
+//! and, so that an algorithm's timers are exact, `Arc::new(alcc_quic::Punctual::default())` as the runtime of the endpoint. Without it everything
+//! works, but what is due between two packets happens at the next one ([`Punctual`]).
+//!
+//! * a pipe of bytes for programs without async: [`blocking`];
+//! * another set of algorithms, one of your own too: [`Congestion::new`];
+//! * what differs from the same algorithm over datagrams of its own: `docs/quic.md`.
+#![forbid(unsafe_code)]
+
+pub mod blocking;
+mod controller;
+mod factory;
+mod gauge;
+mod host;
+mod outstanding;
+mod punctual;
+
+pub use factory::{Congestion, congestion};
+pub use gauge::Gauge;
+pub use punctual::Punctual;

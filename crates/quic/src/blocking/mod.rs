@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A connection with one stream as a pipe of bytes, for programs that block.
+//!
+//! The stack runs on a thread of its own, one for all. Nothing but the stack's own buffer lies between the program and the congestion controller, and that
+//! is kept short ([`Sender::room`]).
+mod receiver;
+mod sender;
+
+pub use receiver::{Listener, Receiver};
+pub use sender::{Sender, SenderStats};
+
+use noq::{ConnectionError, TransportConfig, VarInt};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::OnceLock;
+use std::time::Duration;
+use tokio::runtime::{Builder, Handle};
+
+/// The application protocol: both ends are this crate.
+pub const ALPN: &[u8] = b"alcc";
+
+/// A receiver that reads at once need not slow a sender down whose queue is on the way.
+const RECEIVE_WINDOW: u32 = 32 << 20;
+/// An outage shorter than this does not end a connection.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// This end cannot.
+    #[error("QUIC at {0}: {1}")]
+    Local(SocketAddr, String),
+    /// The other end does not answer as it should.
+    #[error("connect to {0} by QUIC: {1}")]
+    Remote(SocketAddr, String),
+}
+
+/// The thread on which the stack runs.
+fn handle() -> io::Result<Handle> {
+    static HANDLE: OnceLock<Result<Handle, io::ErrorKind>> = OnceLock::new();
+    let start = || {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        std::thread::Builder::new()
+            .name("quic".to_owned())
+            .spawn(move || runtime.block_on(std::future::pending::<()>()))?;
+        Ok(handle)
+    };
+    let handle = HANDLE.get_or_init(|| start().map_err(|e: io::Error| e.kind()));
+    handle.clone().map_err(Into::into)
+}
+
+/// What both ends set.
+fn transport() -> TransportConfig {
+    let mut transport = TransportConfig::default();
+    transport.stream_receive_window(RECEIVE_WINDOW.into());
+    transport.receive_window(RECEIVE_WINDOW.into());
+    transport.max_concurrent_uni_streams(0u8.into());
+    transport.max_concurrent_bidi_streams(1u8.into());
+    transport.keep_alive_interval(Some(Duration::from_secs(10)));
+    let idle = u32::try_from(PATIENCE.as_millis()).unwrap_or(u32::MAX);
+    transport.max_idle_timeout(Some(VarInt::from_u32(idle).into()));
+    transport
+}
+
+/// In words, and of the kind that says who ended it.
+fn ended(why: &ConnectionError) -> io::Error {
+    let kind = match why {
+        ConnectionError::TimedOut => io::ErrorKind::TimedOut,
+        ConnectionError::Reset | ConnectionError::ApplicationClosed(_) => {
+            io::ErrorKind::ConnectionReset
+        }
+        _ => io::ErrorKind::ConnectionAborted,
+    };
+    io::Error::new(kind, why.to_string())
+}
+
+/// Not yet.
+fn later() -> io::Error {
+    io::ErrorKind::WouldBlock.into()
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use super::{Error, handle, later, transport};
+use crate::Punctual;
+use noq::crypto::rustls::QuicServerConfig;
+use noq::{Connection, Endpoint, EndpointConfig, Incoming, RecvStream, SendStream, ServerConfig};
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::timeout;
+
+/// Handshakes at once; beyond this strangers are turned away.
+const HANDSHAKES: usize = 64;
+/// And beyond this they have to prove their address first.
+const TRUSTED: usize = 16;
+/// How long one may take, the first byte of the stream included.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Connections that wait to be accepted.
+const WAITING: usize = 64;
+/// An answer gets so much time to arrive when the connection is dropped.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// Waits for senders.
+pub struct Listener {
+    runtime: Handle,
+    endpoint: Endpoint,
+    ready: mpsc::Receiver<Receiver>,
+}
+
+impl Listener {
+    /// Listens at `at` with the certificate of `tls`.
+    ///
+    /// # Errors
+    /// [`Error`]: one line of what does not do.
+    pub fn bind(at: SocketAddr, tls: Arc<noq::rustls::ServerConfig>) -> Result<Self, Error> {
+        let local = |why: &dyn std::fmt::Display| Error::Local(at, why.to_string());
+        let runtime = handle().map_err(|e| local(&e))?;
+        let within = runtime.clone();
+        let _inside = within.enter();
+        let tls = QuicServerConfig::try_from(tls).map_err(|e| local(&e))?;
+        let mut config = ServerConfig::with_crypto(Arc::new(tls));
+        config.transport_config(Arc::new(transport()));
+        let socket = UdpSocket::bind(at).map_err(|e| local(&e))?;
+        let endpoint = Endpoint::new(
+            EndpointConfig::default(),
+            Some(config),
+            socket,
+            Arc::new(Punctual::default()),
+        )
+        .map_err(|e| local(&e))?;
+        let (accepted, ready) = mpsc::channel(WAITING);
+        runtime.spawn(welcome(endpoint.clone(), accepted, runtime.clone()));
+        Ok(Self {
+            runtime,
+            endpoint,
+            ready,
+        })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.endpoint.local_addr()
+    }
+
+    /// The next sender; `None`: nobody came within `patience`.
+    ///
+    /// # Errors
+    /// Nobody will come any more.
+    pub fn accept(&mut self, patience: Duration) -> io::Result<Option<Receiver>> {
+        let runtime = self.runtime.clone();
+        let next = self.ready.recv();
+        match runtime.block_on(async { timeout(patience, next).await }) {
+            Err(_) => Ok(None),
+            Ok(Some(receiver)) => Ok(Some(receiver)),
+            Ok(None) => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.endpoint.close(0u8.into(), b"");
+    }
+}
+
+/// Takes whoever comes; handshakes run beside each other.
+async fn welcome(endpoint: Endpoint, accepted: mpsc::Sender<Receiver>, runtime: Handle) {
+    let places = Arc::new(Semaphore::new(HANDSHAKES));
+    while let Some(incoming) = endpoint.accept().await {
+        if accepted.is_closed() {
+            return;
+        }
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+            incoming.refuse();
+            continue;
+        };
+        let crowded = places.available_permits() < HANDSHAKES - TRUSTED;
+        if crowded && !incoming.remote_address_validated() {
+            // It comes again with what it was given.
+            incoming.retry().ok();
+            continue;
+        }
+        let (accepted, runtime) = (accepted.clone(), runtime.clone());
+        tokio::spawn(async move {
+            // A stranger that goes wrong is no concern of ours.
+            if let Ok(Some(receiver)) = timeout(HANDSHAKE, greet(incoming, runtime)).await {
+                accepted.send(receiver).await.ok();
+            }
+            drop(place);
+        });
+    }
+}
+
+async fn greet(incoming: Incoming, runtime: Handle) -> Option<Receiver> {
+    let peer = incoming.remote_address();
+    let connection = incoming.await.ok()?;
+    let (answers, stream) = connection.accept_bi().await.ok()?;
+    Some(Receiver {
+        runtime,
+        connection,
+        stream,
+        answers,
+        peer,
+        answered: false,
+    })
+}
+
+/// The receiving end.
+pub struct Receiver {
+    runtime: Handle,
+    connection: Connection,
+    stream: RecvStream,
+    answers: SendStream,
+    peer: SocketAddr,
+    answered: bool,
+}
+
+impl Receiver {
+    /// Who sends.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Reads; 0 is the sender's orderly end, `WouldBlock`: nothing came within `patience`.
+    ///
+    /// # Errors
+    /// Why the connection has ended.
+    pub fn read(&mut self, into: &mut [u8], patience: Duration) -> io::Result<usize> {
+        let read = self.stream.read(into);
+        match self
+            .runtime
+            .block_on(async { timeout(patience, read).await })
+        {
+            Err(_) => Err(later()),
+            Ok(Ok(n)) => Ok(n.unwrap_or(0)),
+            Ok(Err(why)) => Err(why.into()),
+        }
+    }
+
+    /// Writes an answer, all there will be, within `patience`.
+    ///
+    /// # Errors
+    /// Why the connection has ended; `TimedOut`.
+    pub fn answer(&mut self, bytes: &[u8], patience: Duration) -> io::Result<()> {
+        let write = self.answers.write_all(bytes);
+        let written = self
+            .runtime
+            .block_on(async { timeout(patience, write).await });
+        match written {
+            Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+            Ok(done) => done.map_err(io::Error::other)?,
+        }
+        self.answered = true;
+        self.answers.finish().map_err(io::Error::other)
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        if self.answered && Handle::try_current().is_err() {
+            // Closing would overtake it.
+            let stopped = self.answers.stopped();
+            let arrived = async { timeout(FAREWELL, stopped).await };
+            self.runtime.block_on(arrived).ok();
+        }
+        self.connection.close(0u8.into(), b"");
+    }
+}

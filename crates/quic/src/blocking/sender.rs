@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use super::{Error, ended, handle, later, transport};
+use crate::{Congestion, Gauge, Punctual};
+use noq::congestion::ControllerFactory;
+use noq::crypto::rustls::QuicClientConfig;
+use noq::{
+    ClientConfig, Connection, Endpoint, EndpointConfig, PathId, RecvStream, SendStream, WriteError,
+};
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::time::timeout;
+
+/// What is kept ready for the controller: this much of the rate.
+const READY: Duration = Duration::from_millis(5);
+/// And at least so many packets; the same for what is best written at once.
+const READY_PACKETS: u64 = 4;
+const PIECE_PACKETS: u64 = 2;
+/// Written at once at most.
+const PIECE: u64 = 64 * 1024;
+/// Of a controller that shows nothing: what the stack may hold, under way or not.
+const UNKNOWN: u64 = 4 << 20;
+/// An aborted connection says so, if that takes no longer.
+const FAREWELL: Duration = Duration::from_millis(20);
+
+/// The sending end.
+pub struct Sender {
+    runtime: Handle,
+    endpoint: Endpoint,
+    connection: Connection,
+    stream: SendStream,
+    answers: RecvStream,
+    gauge: Option<Arc<Gauge>>,
+    /// Taken from the program and not yet by the stack.
+    staged: Vec<u8>,
+    finished: bool,
+    /// The stack's bound on what it holds.
+    bound: u64,
+}
+
+/// What was sent so far.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct SenderStats {
+    /// The stack's smoothed round-trip time.
+    pub rtt: Duration,
+    /// Packets sent.
+    pub packets: u64,
+    /// Packets lost; what they carried was sent again.
+    pub lost: u64,
+    /// How often silence became a timeout; `None` if the controller is not ours.
+    pub timeouts: Option<u64>,
+    /// The window at the moment, bytes.
+    pub window: u64,
+    /// Largest packet, bytes of UDP payload.
+    pub mtu: u16,
+}
+
+impl Sender {
+    /// Connects within `patience` to a [`super::Listener`] that `tls` trusts by the name `name`, and sends under the control of `congestion`.
+    ///
+    /// # Errors
+    /// [`Error`]: one line of what does not do.
+    pub fn connect(
+        to: SocketAddr,
+        from: Option<IpAddr>,
+        name: &str,
+        tls: Arc<noq::rustls::ClientConfig>,
+        congestion: &Arc<Congestion>,
+        patience: Duration,
+    ) -> Result<Self, Error> {
+        let mut transport = transport();
+        congestion.set(&mut transport);
+        let gauge = Some(congestion.gauge());
+        Self::with(to, from, name, tls, transport, gauge, patience)
+    }
+
+    /// The same with one of the stack's own controllers.
+    ///
+    /// # Errors
+    /// As [`Sender::connect`].
+    pub fn connect_with(
+        to: SocketAddr,
+        from: Option<IpAddr>,
+        name: &str,
+        tls: Arc<noq::rustls::ClientConfig>,
+        congestion: Arc<dyn ControllerFactory + Send + Sync>,
+        patience: Duration,
+    ) -> Result<Self, Error> {
+        let mut transport = transport();
+        transport.congestion_controller_factory(congestion);
+        Self::with(to, from, name, tls, transport, None, patience)
+    }
+
+    fn with(
+        to: SocketAddr,
+        from: Option<IpAddr>,
+        name: &str,
+        tls: Arc<noq::rustls::ClientConfig>,
+        mut transport: noq::TransportConfig,
+        gauge: Option<Arc<Gauge>>,
+        patience: Duration,
+    ) -> Result<Self, Error> {
+        let any: IpAddr = match to {
+            SocketAddr::V4(_) => [0; 4].into(),
+            SocketAddr::V6(_) => [0; 16].into(),
+        };
+        let at = SocketAddr::new(from.unwrap_or(any), 0);
+        let local = |why: &dyn std::fmt::Display| Error::Local(at, why.to_string());
+        let remote = |why: &dyn std::fmt::Display| Error::Remote(to, why.to_string());
+        let runtime = handle().map_err(|e| local(&e))?;
+        let within = runtime.clone();
+        let _inside = within.enter();
+        transport.send_window(UNKNOWN);
+        let tls = QuicClientConfig::try_from(tls).map_err(|e| local(&e))?;
+        let mut config = ClientConfig::new(Arc::new(tls));
+        config.transport_config(Arc::new(transport));
+        let socket = UdpSocket::bind(at).map_err(|e| local(&e))?;
+        let endpoint = Endpoint::new(
+            EndpointConfig::default(),
+            None,
+            socket,
+            Arc::new(Punctual::default()),
+        )
+        .map_err(|e| local(&e))?;
+        let connecting = endpoint
+            .connect_with(config, to, name)
+            .map_err(|e| remote(&e))?;
+        let open = async {
+            let connection = connecting.await.map_err(|e| remote(&e))?;
+            let streams = connection.open_bi().await.map_err(|e| remote(&e))?;
+            Ok((connection, streams))
+        };
+        let opened = runtime.block_on(async { timeout(patience, open).await });
+        let (connection, (stream, answers)) = opened.unwrap_or_else(|_| {
+            Err(remote(&format_args!(
+                "nobody answered within {} s: is a receiver listening there?",
+                patience.as_secs_f64()
+            )))
+        })?;
+        Ok(Self {
+            runtime,
+            endpoint,
+            connection,
+            stream,
+            answers,
+            gauge,
+            staged: Vec::new(),
+            finished: false,
+            bound: UNKNOWN,
+        })
+    }
+
+    fn wait<T>(
+        &self,
+        patience: Duration,
+        future: impl Future<Output = io::Result<T>>,
+    ) -> io::Result<T> {
+        let bounded = async { timeout(patience, future).await };
+        self.runtime
+            .block_on(bounded)
+            .unwrap_or_else(|_| Err(later()))
+    }
+
+    /// Hands what is staged to the stack, as far as that takes it within `patience`. True: all of it.
+    fn hand_over(&mut self, patience: Duration) -> io::Result<bool> {
+        self.keep_short();
+        let runtime = self.runtime.clone();
+        while !self.staged.is_empty() {
+            let (stream, staged) = (&mut self.stream, &self.staged);
+            let write = poll_fn(|cx| Pin::new(&mut *stream).poll_write(cx, staged));
+            let taken = if patience.is_zero() {
+                let mut write = std::pin::pin!(write);
+                let once = poll_fn(|cx| {
+                    Poll::Ready(match write.as_mut().poll(cx) {
+                        Poll::Ready(taken) => Some(taken),
+                        Poll::Pending => None,
+                    })
+                });
+                runtime.block_on(once)
+            } else {
+                runtime.block_on(async { timeout(patience, write).await.ok() })
+            };
+            match taken {
+                None => return Ok(false),
+                Some(Ok(n)) => {
+                    self.staged.drain(..n);
+                }
+                Some(Err(why)) => return Err(unwritten(why)),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Bounds what the stack holds: what is under way, and what the controller may want next.
+    fn keep_short(&mut self) {
+        let Some(gauge) = &self.gauge else { return };
+        let packet = u64::from(self.connection.max_datagram_size().unwrap_or(1200) as u16);
+        let (in_flight, window) = (gauge.in_flight(), gauge.window());
+        let due = window.saturating_sub(in_flight).min(PIECE);
+        let some = at_rate(gauge, READY).max(READY_PACKETS * packet);
+        let bound = in_flight + some.max(due + PIECE_PACKETS * packet);
+        if bound != self.bound {
+            self.bound = bound;
+            self.connection.set_send_window(bound);
+        }
+    }
+
+    /// Waits, at most `patience`, until the stack has taken what was written before, and says how much is best written next: what is sent in
+    /// some 5 ms. 0: not yet.
+    ///
+    /// # Errors
+    /// Why the connection has ended.
+    pub fn room(&mut self, patience: Duration) -> io::Result<usize> {
+        if !self.hand_over(patience)? {
+            return Ok(0);
+        }
+        let packet = self.connection.max_datagram_size().unwrap_or(1200) as u64;
+        let piece = match &self.gauge {
+            Some(gauge) => at_rate(gauge, READY),
+            None => PIECE / 4,
+        };
+        let piece = piece.clamp(PIECE_PACKETS * packet, PIECE);
+        Ok(usize::try_from(piece).unwrap_or(usize::MAX))
+    }
+
+    /// Nothing more will be written; true when the receiver has everything. Waits at most `patience`.
+    ///
+    /// # Errors
+    /// Why the connection has ended.
+    pub fn finish(&mut self, patience: Duration) -> io::Result<bool> {
+        if !self.hand_over(patience)? {
+            return Ok(false);
+        }
+        if !self.finished {
+            self.stream.finish().map_err(io::Error::other)?;
+            self.finished = true;
+        }
+        let stopped = self.stream.stopped();
+        let all = async {
+            match stopped.await {
+                Ok(None) => Ok(true),
+                Ok(Some(code)) => Err(io::Error::new(
+                    io::ErrorKind::ConnectionReset,
+                    format!("the receiver wants no more (code {code})"),
+                )),
+                Err(why) => Err(io::Error::new(io::ErrorKind::ConnectionAborted, why)),
+            }
+        };
+        match self.wait(patience, all) {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            done => done,
+        }
+    }
+
+    /// Reads what the receiver answers; 0 is the end of it, `WouldBlock`: nothing within `patience`.
+    ///
+    /// # Errors
+    /// Why the connection has ended.
+    pub fn answer(&mut self, into: &mut [u8], patience: Duration) -> io::Result<usize> {
+        let runtime = self.runtime.clone();
+        let read = self.answers.read(into);
+        match runtime.block_on(async { timeout(patience, read).await }) {
+            Err(_) => Err(later()),
+            Ok(Ok(n)) => Ok(n.unwrap_or(0)),
+            Ok(Err(why)) => Err(why.into()),
+        }
+    }
+
+    /// So far.
+    pub fn stats(&self) -> SenderStats {
+        let path = self.connection.path_stats(PathId::ZERO).unwrap_or_default();
+        SenderStats {
+            rtt: path.rtt,
+            packets: path.sent_packets,
+            lost: path.lost_packets,
+            timeouts: self.gauge.as_ref().map(|gauge| gauge.timeouts()),
+            window: path.cwnd,
+            mtu: path.current_mtu,
+        }
+    }
+}
+
+fn at_rate(gauge: &Gauge, span: Duration) -> u64 {
+    let bits = gauge.delivery_rate() as f64 * span.as_secs_f64();
+    (bits / 8.0) as u64
+}
+
+fn unwritten(why: WriteError) -> io::Error {
+    match why {
+        WriteError::ConnectionLost(why) => ended(&why),
+        other => io::Error::new(io::ErrorKind::ConnectionReset, other.to_string()),
+    }
+}
+
+impl io::Write for Sender {
+    /// Takes a piece; the next one is taken when the stack has this one ([`Sender::room`]).
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if !self.hand_over(Duration::ZERO)? {
+            return Err(later());
+        }
+        let n = bytes.len().min(PIECE as usize);
+        self.staged.extend_from_slice(&bytes[..n]);
+        self.hand_over(Duration::ZERO)?;
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        self.connection.close(0u8.into(), b"");
+        if Handle::try_current().is_ok() {
+            return;
+        }
+        let endpoint = &self.endpoint;
+        let gone = async { timeout(FAREWELL, endpoint.wait_all_draining()).await };
+        // Nobody waits for the answer.
+        self.runtime.block_on(gone).ok();
+    }
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The stack's trait around [`Host`].
+use crate::host::Host;
+use crate::punctual;
+use noq::congestion::{Controller, ControllerMetrics};
+use std::any::Any;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// No pacing is a rate that no path has (1 Tbit/s, in bytes): without a rate of ours the stack paces by window and RTT.
+const UNPACED: u64 = 125_000_000_000;
+
+/// The stack asks through `&self` for window and rate, and that is also the moment at which an algorithm has its turn; hence the lock, which nobody else ever holds.
+pub(crate) struct Adapter {
+    host: Mutex<Host>,
+    clock: Option<fn() -> Instant>,
+}
+
+impl Adapter {
+    pub(crate) fn new(host: Host, clock: Option<fn() -> Instant>) -> Self {
+        Self {
+            host: Mutex::new(host),
+            clock,
+        }
+    }
+
+    fn host(&mut self) -> &mut Host {
+        self.host.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Host> {
+        self.host.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Adapter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Adapter").finish_non_exhaustive()
+    }
+}
+
+impl Controller for Adapter {
+    fn on_packet_sent(&mut self, now: Instant, bytes: u16, pn: u64) {
+        self.host().sent(now, bytes.into(), pn);
+    }
+
+    fn on_cwnd_limited(&mut self) {
+        let host = self.host();
+        host.blocked();
+        punctual::want(host.wakes_at());
+    }
+
+    fn on_ack(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        _bytes: u64,
+        pn: u64,
+        _app_limited: bool,
+        _rtt: &noq_proto::RttEstimator,
+    ) {
+        self.host().acknowledged(now, sent, pn);
+    }
+
+    fn on_end_acks(
+        &mut self,
+        now: Instant,
+        in_flight: u64,
+        app_limited: bool,
+        _largest_packet_num_acked: Option<u64>,
+    ) {
+        self.host().end_acks(now, in_flight, app_limited);
+    }
+
+    fn on_packet_lost(&mut self, lost_bytes: u16, pn: u64, now: Instant) {
+        self.host().lost(now, lost_bytes.into(), pn);
+    }
+
+    fn on_congestion_event(
+        &mut self,
+        now: Instant,
+        _sent: Instant,
+        is_persistent_congestion: bool,
+        is_ecn: bool,
+        _lost_bytes: u64,
+        _largest_lost_pn: u64,
+    ) {
+        self.host().congested(now, is_persistent_congestion, is_ecn);
+    }
+
+    fn on_spurious_congestion_event(&mut self) {
+        self.host().spurious();
+    }
+
+    fn on_mtu_update(&mut self, new_mtu: u16) {
+        self.host().mtu(new_mtu);
+    }
+
+    fn window(&self) -> u64 {
+        self.locked().window()
+    }
+
+    /// Asked before each transmission.
+    fn metrics(&self) -> ControllerMetrics {
+        let mut host = self.locked();
+        host.turn(self.clock.map(|clock| clock()));
+        let next = if host.is_idle() {
+            None
+        } else {
+            host.wakes_at()
+        };
+        if punctual::want(next) {
+            host.has_timers();
+        }
+        let allowance = host.allowance();
+        let mut metrics = ControllerMetrics::default();
+        metrics.congestion_window = host.window();
+        metrics.pacing_rate = Some(match allowance.rate {
+            Some(rate) => (rate.as_bps() / 8).clamp(1, UNPACED),
+            None => UNPACED,
+        });
+        metrics.send_quantum = allowance.rate.map(|_| allowance.burst.get());
+        metrics
+    }
+
+    /// For a path that takes over from this one (the peer's address changed): what was learned stays, what is under way is not heard of any more.
+    fn clone_box(&self) -> Box<dyn Controller> {
+        Box::new(Self {
+            host: Mutex::new(self.locked().fork()),
+            clock: self.clock,
+        })
+    }
+
+    fn initial_window(&self) -> u64 {
+        self.locked().window()
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::controller::Adapter;
+use crate::gauge::Gauge;
+use crate::host::Host;
+use alcc_cc::{Needs, Registry, Spec, SpecError};
+use alcc_units::Span;
+use noq::congestion::{Controller, ControllerFactory};
+use noq::{AckFrequencyConfig, TransportConfig};
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// One of the algorithms of this project as a congestion controller, by its name and options: `verus:r=4`.
+///
+/// # Errors
+/// [`SpecError`] for an unknown name or option and for a value that does not do.
+pub fn congestion(spec: &str) -> Result<Arc<Congestion>, SpecError> {
+    Congestion::new(Registry::builtin(), spec.parse()?).map(Arc::new)
+}
+
+/// An algorithm with its options: makes a controller for each connection (or path) that is opened.
+pub struct Congestion {
+    registry: Registry,
+    spec: Spec,
+    needs: Needs,
+    seed: u64,
+    made: AtomicU64,
+    clock: Option<fn() -> Instant>,
+    gauge: Arc<Gauge>,
+}
+
+impl Congestion {
+    /// Any algorithm of `registry`, which may have been extended ([`Registry::with`]).
+    ///
+    /// # Errors
+    /// [`SpecError`] for an unknown name or option and for a value that does not do.
+    pub fn new(registry: Registry, spec: Spec) -> Result<Self, SpecError> {
+        let needs = registry.build(&spec)?.needs();
+        Ok(Self {
+            registry,
+            spec,
+            needs,
+            seed: RandomState::new().hash_one(0),
+            made: AtomicU64::new(0),
+            clock: Some(Instant::now),
+            gauge: Arc::default(),
+        })
+    }
+
+    /// The seed of the algorithms' own generators; without it each run has its own.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Time is what the stack says with its events and nothing else: for programs that drive the stack with a clock of their own, as tests do.
+    #[must_use]
+    pub fn without_clock(mut self) -> Self {
+        self.clock = None;
+        self
+    }
+
+    /// `observe` gets every round-trip time that is measured; of a packet that was acknowledged late it contains the wait.
+    #[must_use]
+    pub fn observed(mut self, observe: impl Fn(Span) + Send + Sync + 'static) -> Self {
+        self.gauge = Arc::new(Gauge {
+            observer: Some(Box::new(observe)),
+            ..Gauge::default()
+        });
+        self
+    }
+
+    /// What its controllers show. It means something if they belong to one connection.
+    pub fn gauge(&self) -> Arc<Gauge> {
+        Arc::clone(&self.gauge)
+    }
+
+    /// What it was made from.
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// Makes it the congestion controller of `transport`, and asks the peer to acknowledge every packet if the algorithm wants to hear of each. A peer without the
+    /// extension "acknowledgement frequency" acknowledges every second one, which blurs delays a little.
+    pub fn set(self: &Arc<Self>, transport: &mut TransportConfig) {
+        transport.congestion_controller_factory(Arc::clone(self) as _);
+        if self.needs.per_packet_ack || self.needs.receiver {
+            let mut acks = AckFrequencyConfig::default();
+            acks.ack_eliciting_threshold(0u8.into());
+            transport.ack_frequency_config(Some(acks));
+        }
+    }
+}
+
+impl fmt::Debug for Congestion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Congestion").field(&self.spec).finish()
+    }
+}
+
+impl ControllerFactory for Congestion {
+    fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn Controller> {
+        let Ok(cc) = self.registry.build(&self.spec) else {
+            unreachable!("it was built once with the same words")
+        };
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        let seed = self.seed.wrapping_add(number);
+        Box::new(Adapter::new(
+            Host::new(cc, now, current_mtu, seed, Arc::clone(&self.gauge)),
+            self.clock,
+        ))
+    }
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use alcc_units::Span;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Takes a round-trip time.
+pub(crate) type Observer = Box<dyn Fn(Span) + Send + Sync>;
+
+/// What a controller shows to the program while it is at work. It is the same for all paths of a connection; the last to speak is right.
+#[derive(Default)]
+pub struct Gauge {
+    pub(crate) in_flight: AtomicU64,
+    pub(crate) window: AtomicU64,
+    pub(crate) rate: AtomicU64,
+    pub(crate) timeouts: AtomicU64,
+    pub(crate) observer: Option<Observer>,
+}
+
+impl Gauge {
+    /// Bytes under way, packet headers included.
+    pub fn in_flight(&self) -> u64 {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// How many may be under way now.
+    pub fn window(&self) -> u64 {
+        self.window.load(Ordering::Relaxed)
+    }
+
+    /// Newest sample of the delivery rate, bit/s; zero before the first.
+    pub fn delivery_rate(&self) -> u64 {
+        self.rate.load(Ordering::Relaxed)
+    }
+
+    /// How often silence became a timeout.
+    pub fn timeouts(&self) -> u64 {
+        self.timeouts.load(Ordering::Relaxed)
+    }
+}
+
+impl fmt::Debug for Gauge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gauge")
+            .field("in_flight", &self.in_flight())
+            .field("window", &self.window())
+            .field("delivery_rate", &self.delivery_rate())
+            .field("timeouts", &self.timeouts())
+            .finish_non_exhaustive()
+    }
+}

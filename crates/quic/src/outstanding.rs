@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use alcc_cc::Packet;
+use alcc_units::Time;
+use std::collections::BTreeMap;
+
+/// What is remembered at most. A stack that has more under way loses the state of the oldest, whose acknowledgements then say nothing.
+const MOST: usize = 1 << 17;
+
+/// Packets under way, by the stack's packet number.
+///
+/// The stack has up to three number spaces (handshake and data) and tells numbers only: the same number can be under way in each, so the
+/// second key counts those. Time and length say which is meant.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outstanding {
+    packets: BTreeMap<(u64, u8), Packet>,
+}
+
+impl Outstanding {
+    pub(crate) fn sent(&mut self, number: u64, packet: Packet) {
+        let copies = self.packets.range((number, 0)..=(number, u8::MAX)).count();
+        // More than there are spaces: the stack has forgotten the last one.
+        let copy = copies.min(2) as u8;
+        self.packets.insert((number, copy), packet);
+        if self.packets.len() > MOST {
+            self.packets.pop_first();
+        }
+    }
+
+    fn take(&mut self, number: u64, is: impl Fn(&Packet) -> bool) -> Option<Packet> {
+        let (key, _) =
+            (self.packets.range((number, 0)..=(number, u8::MAX))).find(|(_, p)| is(p))?;
+        let key = *key;
+        self.packets.remove(&key)
+    }
+
+    /// One was acknowledged that had been sent at `at`.
+    pub(crate) fn acknowledged(&mut self, number: u64, at: Time) -> Option<Packet> {
+        self.take(number, |packet| packet.sent_at == at)
+    }
+
+    /// One of this length is lost.
+    pub(crate) fn lost(&mut self, number: u64, len: u64) -> Option<Packet> {
+        self.take(number, |packet| packet.len.get() == len)
+    }
+
+    /// The one that was sent first.
+    pub(crate) fn oldest(&self) -> Option<&Packet> {
+        // Numbers are those of one space but for the first few packets of a connection.
+        self.packets.values().take(4).min_by_key(|p| p.pn)
+    }
+
+    /// Forgets what left before `time`: the stack does not say what became of probes for a larger MTU, nor of handshake packets that
+    /// nobody waits for any more.
+    pub(crate) fn forget_before(&mut self, time: Time) {
+        while let Some(entry) = self.packets.first_entry() {
+            if entry.get().sent_at >= time {
+                break;
+            }
+            entry.remove();
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.packets.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alcc_cc::{Kind, Pn, Stamp, Tag};
+    use alcc_units::Bytes;
+
+    fn packet(pn: Pn, ms: u64, len: u64) -> Packet {
+        Packet {
+            pn,
+            len: Bytes::new(len),
+            sent_at: Time::from_millis(ms),
+            tag: Tag(pn),
+            stamp: Stamp::default(),
+            rtt: None,
+            kind: Kind::New,
+        }
+    }
+
+    #[test]
+    fn the_same_number_in_two_spaces() {
+        let mut table = Outstanding::default();
+        table.sent(0, packet(0, 1, 1200));
+        table.sent(0, packet(1, 2, 90));
+        table.sent(1, packet(2, 3, 1200));
+        let pn = |p: Option<Packet>| p.map(|p| p.pn);
+        assert_eq!(pn(table.acknowledged(0, Time::from_millis(2))), Some(1));
+        assert_eq!(pn(table.lost(0, 90)), None);
+        assert_eq!(pn(table.lost(0, 1200)), Some(0));
+        assert_eq!(pn(table.acknowledged(0, Time::from_millis(1))), None);
+        assert_eq!(pn(table.oldest().copied()), Some(2));
+        table.forget_before(Time::from_millis(4));
+        assert_eq!(table.len(), 0);
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut table = Outstanding::default();
+        for i in 0..MOST as u64 + 5 {
+            table.sent(i, packet(i, 0, 1));
+            table.sent(7, packet(i, 0, 1));
+        }
+        assert!(table.len() <= MOST, "{}", table.len());
+    }
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Both ends of TLS for a test.
+use noq::rustls::pki_types::PrivatePkcs8KeyDer;
+use noq::rustls::{ClientConfig, RootCertStore, ServerConfig, crypto, version};
+use std::sync::Arc;
+
+pub(crate) const NAME: &str = "localhost";
+
+/// A certificate of its own at one end, trust in it at the other.
+pub(crate) fn tls() -> (Arc<ServerConfig>, Arc<ClientConfig>) {
+    let made = rcgen::generate_simple_self_signed(vec![NAME.to_owned()]).expect("a certificate");
+    let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+    let certificate = made.cert.der().clone();
+    let provider = Arc::new(crypto::ring::default_provider());
+    let mut server = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(&[&version::TLS13])
+        .expect("TLS 1.3")
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.clone()], key.into())
+        .expect("a key that fits");
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate).expect("a certificate");
+    let mut client = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&version::TLS13])
+        .expect("TLS 1.3")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    server.alpn_protocols = vec![alcc_quic::blocking::ALPN.to_vec()];
+    client.alpn_protocols = vec![alcc_quic::blocking::ALPN.to_vec()];
+    (Arc::new(server), Arc::new(client))
+}
