@@ -23,6 +23,7 @@ mod wire;
 pub use ledger::{AckStamp, Ledger};
 pub use near_half::NearHalf;
 pub use over_tcp::{Counters, OverTcp, TcpProgress};
+pub use pacer::Pacer;
 pub use ranges::Range;
 pub use receiver::Receiver;
 pub use rtt::RttEstimator;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! An algorithm above a TCP connection.
+//! An algorithm above a TCP connection, or another stream of bytes.
 use crate::near_half::NearHalf;
 use crate::{AckStamp, Ledger, RttEstimator, room};
 use alcc_cc::{
-    AckBatch, Allowance, Backpressure, Controller, Cx, EventSink, LimitedBy, Path, RttView,
+    AckBatch, Allowance, Backpressure, Controller, Cx, EventSink, Header, LimitedBy, Path, RttView,
     Sending, Sent, Source,
 };
 use alcc_units::{Bytes, Rate, Span, Time};
@@ -45,6 +45,8 @@ pub struct OverTcp {
     cc: Box<dyn Controller>,
     /// For an algorithm that wants to know how packets arrive.
     half: Option<NearHalf>,
+    /// The peer acknowledges by frames of our own: it has the receiver half, and its times hold.
+    frames: bool,
     ledger: Ledger,
     rtt: RttEstimator,
     mss: Bytes,
@@ -91,6 +93,7 @@ impl OverTcp {
         let period = cc.needs().feedback_period.max(Span::from_micros(100));
         Self {
             half: NearHalf::of(cc.as_ref()),
+            frames: false,
             cc,
             ledger: Ledger::new(now, progress.written, progress.acked),
             rtt: RttEstimator::default(),
@@ -107,6 +110,22 @@ impl OverTcp {
             period,
             company: 1,
             counters: Counters::default(),
+        }
+    }
+
+    /// As [`OverTcp::new`], when the peer acknowledges by frames of our own inside the stream: their times are the whole truth
+    /// ([`OverTcp::progress_stamped`]), and the algorithm's receiver half is at the peer ([`OverTcp::feedback`]).
+    pub fn in_band(
+        cc: Box<dyn Controller>,
+        now: Time,
+        progress: &TcpProgress,
+        seed: u64,
+        log: &mut dyn EventSink,
+    ) -> Self {
+        Self {
+            half: None,
+            frames: true,
+            ..Self::new(cc, now, progress, seed, log)
         }
     }
 
@@ -136,6 +155,12 @@ impl OverTcp {
         }
         self.shut(now, &allowance, queued);
         room
+    }
+
+    /// Less was written than the algorithm allows because its pacing rate was not up to it yet.
+    pub fn paced(&mut self, now: Time) {
+        self.last_shut = Some(now);
+        self.shut_since_ack.pacer = true;
     }
 
     /// The kernel's segment size.
@@ -171,6 +196,12 @@ impl OverTcp {
 
     /// `len` bytes were written.
     pub fn wrote(&mut self, now: Time, len: Bytes, log: &mut dyn EventSink) {
+        self.framed(now, len, false, log);
+    }
+
+    /// `len` bytes were written, and `more` follow at once. Returns what goes with them to the peer's receiver half; a
+    /// frame for one that wants to know of each packet is no longer than a segment.
+    pub fn framed(&mut self, now: Time, len: Bytes, more: bool, log: &mut dyn EventSink) -> Header {
         self.started = true;
         self.last_write = now;
         self.counters.bytes += len.get();
@@ -178,6 +209,8 @@ impl OverTcp {
         let patience = self.rtt.view().smoothed.max(Span::from_millis(100));
         let app_limited = !self.shut && self.last_shut.is_none_or(|at| now.since(at) > patience);
         let (cc, half) = (&mut self.cc, &mut self.half);
+        let headed = self.frames && cc.needs().header > 0;
+        let mut header = Header::EMPTY;
         let mut left = len;
         self.ledger.wrote(
             now,
@@ -194,13 +227,31 @@ impl OverTcp {
                 };
                 left = left.saturating_sub(len);
                 let tag = cc.on_sent(&mut Cx { now, log }, &sent);
+                let more = more || left > Bytes::ZERO;
                 if let Some(half) = half {
-                    let more = left > Bytes::ZERO;
                     half.sent(cc.as_mut(), now, Sending { pn, more }, log);
+                } else if headed {
+                    header = cc.header(&mut Cx { now, log }, &Sending { pn, more });
                 }
                 tag
             },
         );
+        header
+    }
+
+    /// The peer's receiver half has reported. Untrusted bytes.
+    pub fn feedback(&mut self, now: Time, report: &[u8], log: &mut dyn EventSink) {
+        self.cc.on_feedback(&mut Cx { now, log }, report);
+    }
+
+    /// Does what is due of the algorithm's own timer.
+    pub fn on_timer(&mut self, now: Time, log: &mut dyn EventSink) {
+        self.run_timer(now, log);
+    }
+
+    /// When the algorithm's own timer is due; `None` while idle.
+    pub fn next_timer(&self) -> Option<Time> {
+        self.cc.next_timer().filter(|_| !self.is_idle())
     }
 
     /// The kernel's counters, read at `now`.
@@ -262,9 +313,15 @@ impl OverTcp {
         log: &mut dyn EventSink,
     ) {
         let in_flight_before = self.ledger.in_flight();
+        // A reading says that nothing more had arrived until then; a frame says itself since when.
+        let since = if self.frames {
+            self.ledger.acked_at()
+        } else {
+            self.read_at
+        };
         let rtt_error = self
             .ledger
-            .stamped(self.read_at, stamps, now, tcp.acked, tcp.min_rtt);
+            .stamped(since, stamps, now, tcp.acked, tcp.min_rtt);
         let acked = self.ledger.returned();
         if let Some(half) = &mut self.half {
             half.acknowledged(now, acked);
@@ -304,7 +361,11 @@ impl OverTcp {
             limited,
             in_recovery: tcp.repairing,
             advanced: true,
-            source: Source::TcpInfo,
+            source: if self.frames {
+                Source::Wire
+            } else {
+                Source::TcpInfo
+            },
             rtt_error,
         };
         self.cc.on_ack(&mut Cx { now, log }, &batch);

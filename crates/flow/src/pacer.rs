@@ -4,14 +4,14 @@ use alcc_units::{Bytes, Rate, Span, Time};
 /// Spends a credit that grows with the pacing rate. The credit is brought up to date with the rate in force at each
 /// look, so that a raised rate helps a packet that already waits.
 #[derive(Clone, Debug)]
-pub(crate) struct Pacer {
+pub struct Pacer {
     credit: f64,
     at: Time,
 }
 
 impl Pacer {
     /// A pacer whose first burst is free.
-    pub(crate) const fn new(now: Time) -> Self {
+    pub const fn new(now: Time) -> Self {
         Self {
             credit: f64::MAX,
             at: now,
@@ -19,7 +19,7 @@ impl Pacer {
     }
 
     /// When a packet of `len` may leave: `None` is now.
-    pub(crate) fn wait(&mut self, now: Time, rate: Rate, burst: Bytes, len: Bytes) -> Option<Time> {
+    pub fn wait(&mut self, now: Time, rate: Rate, burst: Bytes, len: Bytes) -> Option<Time> {
         let per_ns = rate.as_bps() as f64 / 8e9;
         let most = burst.max(len).get() as f64;
         self.credit = (self.credit + now.since(self.at).as_nanos() as f64 * per_ns).min(most);
@@ -32,8 +32,14 @@ impl Pacer {
         Some(now + Span::from_nanos((missing / per_ns.max(1e-9)) as u64 + 1))
     }
 
+    /// How much may leave now, never more than `burst`.
+    pub fn credit(&mut self, now: Time, rate: Rate, burst: Bytes) -> Bytes {
+        let _ = self.wait(now, rate, burst, Bytes::ZERO);
+        Bytes::new(self.credit.max(0.0) as u64)
+    }
+
     /// A packet of `len` leaves.
-    pub(crate) fn spend(&mut self, len: Bytes) {
+    pub fn spend(&mut self, len: Bytes) {
         self.credit -= len.get() as f64;
     }
 }

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What can go wrong with a peer.
+use std::fmt;
+
+/// Why a connection ended, or never began. One line each.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The peer does not speak this format; its first bytes.
+    Foreign(Vec<u8>),
+    /// It speaks another version.
+    Version(u8),
+    /// It did not say anything within the deadline, in milliseconds.
+    Silent(u64),
+    /// It broke a rule of the format.
+    Protocol(&'static str),
+    /// It acknowledges up to a position that lies beyond everything sent.
+    NeverSent {
+        /// The position it names.
+        named: u64,
+        /// Where what was sent ends.
+        sent: u64,
+    },
+    /// Its algorithm needs a receiver half that cannot be had here; or ours cannot be had there.
+    Algorithm(String),
+    /// It ended the connection: reason and its words.
+    Closed {
+        /// One of the reasons of [`crate::frame::reason`].
+        reason: u8,
+        /// What it said.
+        text: String,
+    },
+    /// The stream below ended before the peer had said so.
+    Truncated,
+    /// Nothing came from the peer for so long although an answer was due, in milliseconds.
+    Vanished(u64),
+    /// The stream below failed.
+    Io(std::io::ErrorKind, String),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Foreign(first) => write!(
+                f,
+                "the peer does not speak ALCC in-band: it sent {}; is another service on that port?",
+                who(first)
+            ),
+            Self::Version(v) => write!(
+                f,
+                "the peer speaks version {v} of the in-band format, this program version {}: update the older one",
+                crate::preface::VERSION
+            ),
+            Self::Silent(ms) => write!(
+                f,
+                "the peer did not begin to speak ALCC in-band within {ms} ms: is it `alcc recv --transport in-band`?"
+            ),
+            Self::Protocol(what) => write!(f, "the peer broke the in-band protocol: {what}"),
+            Self::NeverSent { named, sent } => write!(
+                f,
+                "the peer broke the in-band protocol: it acknowledges {named}, but only {sent} was sent"
+            ),
+            Self::Algorithm(why) => write!(f, "the algorithm's receiver half: {why}"),
+            Self::Closed { reason, text } => write!(
+                f,
+                "the peer ended the connection: {}{}{}",
+                crate::frame::reason::name(*reason),
+                if text.is_empty() { "" } else { ": " },
+                text.escape_debug()
+            ),
+            Self::Truncated => f.write_str("the connection ended in the middle of the stream"),
+            Self::Vanished(ms) => write!(f, "nothing came from the peer for {ms} ms"),
+            Self::Io(_, why) => write!(f, "the stream below failed: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<std::io::Error> for Error {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(error.kind(), error.to_string())
+    }
+}
+
+impl From<Error> for std::io::Error {
+    fn from(error: Error) -> Self {
+        use std::io::ErrorKind as Kind;
+        let kind = match &error {
+            Error::Foreign(_)
+            | Error::Version(_)
+            | Error::Protocol(_)
+            | Error::NeverSent { .. } => Kind::InvalidData,
+            Error::Algorithm(_) => Kind::Unsupported,
+            Error::Silent(_) | Error::Vanished(_) => Kind::TimedOut,
+            Error::Closed { .. } => Kind::ConnectionAborted,
+            Error::Truncated => Kind::UnexpectedEof,
+            Error::Io(kind, _) => *kind,
+        };
+        Self::new(kind, error)
+    }
+}
+
+/// What a peer that is not ours probably is.
+fn who(first: &[u8]) -> String {
+    let begins = |what: &[u8]| first.starts_with(what);
+    let shown = first.escape_ascii();
+    if begins(b"HTTP/") {
+        format!("\"{shown}\", an HTTP answer")
+    } else if begins(b"SSH-") {
+        format!("\"{shown}\", an SSH banner")
+    } else if begins(&[0x16, 3]) || begins(&[0x15, 3]) {
+        "a TLS record (try --carrier tls)".to_owned()
+    } else {
+        format!("\"{shown}\"")
+    }
+}

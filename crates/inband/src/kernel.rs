@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The few things we ask of the kernel.
+use crate::carrier::Arrived;
+use alcc_units::{Bytes, Rate, Span, Time};
+use libc::{c_int, c_void, socklen_t};
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+
+/// Linux's ioctl for bytes written and not sent (linux/sockios.h).
+const SIOCOUTQNSD: libc::c_ulong = 0x894B;
+/// A TCP socket takes no more while so much is unsent.
+const UNSENT: c_int = 8 * 1024;
+/// A pacing rate is never set below a segment in this time: what is about to leave keeps the rate that it was given.
+const SLOWEST: Span = Span::from_millis(20);
+
+fn clock(id: libc::clockid_t) -> u64 {
+    let mut ts = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: a valid out pointer; the clocks that we ask for always exist.
+    unsafe { libc::clock_gettime(id, &raw mut ts) };
+    ts.tv_sec as u64 * 1_000_000_000 + ts.tv_nsec as u64
+}
+
+/// The monotonic clock.
+pub(crate) fn now() -> Time {
+    Time::from_nanos(clock(libc::CLOCK_MONOTONIC))
+}
+
+/// Waits until the descriptor is ready for `events`, or until then. Zero events: only the time. True if it is ready.
+pub(crate) fn wait(fd: RawFd, events: i16, until: Option<Time>) -> bool {
+    let left = until.map(|until| until.since(now()).as_nanos());
+    let time = left.map(|ns| libc::timespec {
+        tv_sec: (ns / 1_000_000_000) as _,
+        tv_nsec: (ns % 1_000_000_000) as _,
+    });
+    let limit = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    let mut ready = libc::pollfd {
+        // A negative one is ignored: not even an error wakes who waits for the time.
+        fd: if events == 0 { -1 } else { fd },
+        events,
+        revents: 0,
+    };
+    // SAFETY: one descriptor and a timeout that outlive the call. A signal ends it early, which is no harm.
+    unsafe { libc::ppoll(&raw mut ready, 1, limit, std::ptr::null()) > 0 }
+}
+
+/// Bytes written and not sent.
+pub(crate) fn unsent(fd: RawFd) -> u64 {
+    let mut n: c_int = 0;
+    // SAFETY: the request stores an int.
+    let rc = unsafe { libc::ioctl(fd, SIOCOUTQNSD as _, &raw mut n) };
+    if rc == 0 {
+        u64::try_from(n).unwrap_or(0)
+    } else {
+        0
+    }
+}
+
+fn set<T>(fd: RawFd, level: c_int, name: c_int, value: &T) -> bool {
+    // SAFETY: pointer and length describe a value that outlives the call.
+    let rc = unsafe {
+        libc::setsockopt(
+            fd,
+            level,
+            name,
+            std::ptr::from_ref(value).cast::<c_void>(),
+            size_of::<T>() as socklen_t,
+        )
+    };
+    rc == 0
+}
+
+/// Makes the kernel keep little and send it at once.
+pub(crate) fn prepare(tcp: RawFd) {
+    set(tcp, libc::IPPROTO_TCP, libc::TCP_NODELAY, &1);
+    set(tcp, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &UNSENT);
+}
+
+/// Follows the algorithm's rate; small changes are not worth a system call. `held`: what was set last, bytes per second.
+pub(crate) fn follow_pacing(tcp: RawFd, wanted: Option<Rate>, segment: u64, held: &mut u64) {
+    // A little more than asked for, since the kernel counts its own headers: the session keeps the rate itself.
+    let least = Rate::of(Bytes::new(segment), SLOWEST);
+    let rate = wanted.map_or(u64::MAX, |rate| rate.max(least).as_bps() / 8 / 16 * 17);
+    if rate.abs_diff(*held) > *held / 16 {
+        set(tcp, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &rate);
+        *held = rate;
+    }
+}
+
+/// The segment size.
+pub(crate) fn segment(tcp: BorrowedFd<'_>) -> Option<usize> {
+    let mut mss: c_int = 0;
+    let mut len = size_of::<c_int>() as socklen_t;
+    // SAFETY: pointer and length describe an int.
+    let rc = unsafe {
+        libc::getsockopt(
+            tcp.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_MAXSEG,
+            (&raw mut mss).cast(),
+            &raw mut len,
+        )
+    };
+    (rc == 0).then(|| usize::try_from(mss).ok()).flatten()
+}
+
+/// Has the kernel note when bytes come in, for [`receive`]. False if it refuses.
+pub fn stamp_arrivals(fd: BorrowedFd<'_>) -> bool {
+    set(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1)
+}
+
+/// Reads from a socket, and with the time at which the last bytes came in if the kernel was told to note it.
+///
+/// # Errors
+/// As recvmsg(2); `WouldBlock` when nothing is there.
+pub fn receive(fd: BorrowedFd<'_>, into: &mut [u8], stamped: bool) -> io::Result<Arrived> {
+    #[repr(align(8))]
+    struct Control([u8; 128]);
+    let mut control = Control([0; 128]);
+    let mut piece = libc::iovec {
+        iov_base: into.as_mut_ptr().cast(),
+        iov_len: into.len(),
+    };
+    // SAFETY: all-zero is a valid msghdr.
+    let mut msg: libc::msghdr = unsafe { zeroed() };
+    msg.msg_iov = &raw mut piece;
+    msg.msg_iovlen = 1;
+    if stamped {
+        msg.msg_control = control.0.as_mut_ptr().cast();
+        msg.msg_controllen = control.0.len() as _;
+    }
+    // SAFETY: the message describes buffers that outlive the call, with their lengths.
+    let n = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut msg, libc::MSG_DONTWAIT) };
+    let len = usize::try_from(n).map_err(|_| io::Error::last_os_error())?;
+    let wall = stamped.then(|| stamp(&msg)).flatten();
+    Ok(Arrived {
+        len,
+        at: wall.map(monotonic),
+        last: len < into.len(),
+    })
+}
+
+/// The wall-clock time in a received message's ancillary data, ns.
+fn stamp(msg: &libc::msghdr) -> Option<u64> {
+    // SAFETY: the kernel filled the control buffer; the macros stay within `msg_controllen`, and the time is read unaligned
+    // within the length that its header gives.
+    unsafe {
+        let mut at = libc::CMSG_FIRSTHDR(msg);
+        while let Some(header) = at.as_ref() {
+            let room = header.cmsg_len.saturating_sub(libc::CMSG_LEN(0) as usize);
+            if header.cmsg_level == libc::SOL_SOCKET
+                && header.cmsg_type == libc::SCM_TIMESTAMPNS
+                && room >= size_of::<libc::timespec>()
+            {
+                let ts = libc::CMSG_DATA(at)
+                    .cast::<libc::timespec>()
+                    .read_unaligned();
+                return Some(ts.tv_sec as u64 * 1_000_000_000 + ts.tv_nsec as u64);
+            }
+            at = libc::CMSG_NXTHDR(msg, at);
+        }
+    }
+    None
+}
+
+/// A moment of the wall clock that is not long ago, by the monotonic clock; never later than now.
+fn monotonic(wall: u64) -> Time {
+    let ago = clock(libc::CLOCK_REALTIME).saturating_sub(wall);
+    let now = clock(libc::CLOCK_MONOTONIC);
+    Time::from_nanos(now.saturating_sub(ago))
+}

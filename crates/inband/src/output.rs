@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Bytes that leave, without copying what the caller holds.
+use std::io::IoSlice;
+use std::ops::Range;
+
+/// What [`crate::Session::output`] wants to have written, in order.
+#[derive(Default, Debug)]
+pub struct Output {
+    pub(crate) bytes: Vec<u8>,
+    parts: Vec<Part>,
+    /// Everything in `bytes` before it belongs to a part.
+    noted: usize,
+}
+
+#[derive(Debug)]
+enum Part {
+    Own(Range<usize>),
+    Direct(Range<usize>),
+}
+
+impl Output {
+    /// Empties it; the memory stays.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.parts.clear();
+        self.noted = 0;
+    }
+
+    /// Nothing is to be written.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && self.parts.is_empty()
+    }
+
+    /// Bytes in all.
+    pub fn len(&self) -> usize {
+        let noted = self.parts.iter().map(|p| match p {
+            Part::Own(r) | Part::Direct(r) => r.len(),
+        });
+        noted.sum::<usize>() + self.bytes.len() - self.noted
+    }
+
+    fn settle(&mut self) {
+        if self.noted < self.bytes.len() {
+            self.parts.push(Part::Own(self.noted..self.bytes.len()));
+            self.noted = self.bytes.len();
+        }
+    }
+
+    /// These bytes of the caller's follow.
+    pub(crate) fn direct(&mut self, range: Range<usize>) {
+        if !range.is_empty() {
+            self.settle();
+            self.parts.push(Part::Direct(range));
+        }
+    }
+
+    /// The pieces; `direct` is what was given to [`crate::Session::output`].
+    pub fn slices<'a>(&'a mut self, direct: &'a [u8], slices: &mut Vec<IoSlice<'a>>) {
+        self.settle();
+        let Self { bytes, parts, .. } = self;
+        slices.extend(parts.iter().map(|part| {
+            IoSlice::new(match part {
+                Part::Own(range) => &bytes[range.clone()],
+                Part::Direct(range) => &direct[range.clone()],
+            })
+        }));
+    }
+
+    /// Appends to `rest` what comes after the first `written` bytes.
+    pub fn rest(&mut self, direct: &[u8], written: usize, rest: &mut Vec<u8>) {
+        self.settle();
+        let mut skip = written;
+        for part in &self.parts {
+            let bytes = match part {
+                Part::Own(range) => &self.bytes[range.clone()],
+                Part::Direct(range) => &direct[range.clone()],
+            };
+            rest.extend_from_slice(&bytes[skip.min(bytes.len())..]);
+            skip = skip.saturating_sub(bytes.len());
+        }
+    }
+}

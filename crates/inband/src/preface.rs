@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What each end says first.
+use crate::Error;
+
+/// The only version there is.
+pub const VERSION: u8 = 1;
+/// The first bytes of every connection, in both directions: no text protocol begins so, and whatever translates line ends breaks it.
+pub const MAGIC: [u8; 8] = *b"ALCC\r\n\x1a\n";
+/// Up to the algorithm's name.
+pub(crate) const FIXED: usize = 28;
+/// Longest name of an algorithm, bytes.
+pub const LONGEST_NAME: usize = 200;
+/// A preface is never longer: what version 1 does not know of it is skipped.
+pub const LONGEST: usize = 1024;
+const HEAD: usize = 12;
+
+/// The first words of an end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Preface {
+    /// The peer may send up to this position until it is told otherwise.
+    pub credit: u64,
+    /// Acknowledgements are wanted no later than this after an arrival, µs.
+    pub ack_delay: u32,
+    /// So many bytes of counted frames are a full segment.
+    pub segment: u16,
+    /// The algorithm of which the peer must run the receiver half; empty: none.
+    pub algorithm: String,
+}
+
+impl Preface {
+    /// Appends the bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let name = &self.algorithm.as_bytes()[..self.algorithm.len().min(LONGEST_NAME)];
+        out.extend_from_slice(&MAGIC);
+        out.push(VERSION);
+        out.push(0);
+        out.extend_from_slice(&((FIXED - HEAD + name.len()) as u16).to_be_bytes());
+        out.extend_from_slice(&self.credit.to_be_bytes());
+        out.extend_from_slice(&self.ack_delay.to_be_bytes());
+        out.extend_from_slice(&self.segment.to_be_bytes());
+        out.push(0);
+        out.push(name.len() as u8);
+        out.extend_from_slice(name);
+    }
+
+    /// Reads from `bytes`, of which more may come: `None` as long as they can still become a preface. Otherwise it and its length.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`] with the first byte that is not the magic's, [`Error::Version`] with the first ten that are of another
+    /// version, [`Error::Protocol`].
+    pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, Error> {
+        let magic = bytes.len().min(MAGIC.len());
+        if bytes[..magic] != MAGIC[..magic] {
+            return Err(Error::Foreign(bytes[..bytes.len().min(16)].to_vec()));
+        }
+        match bytes.get(MAGIC.len()) {
+            None => return Ok(None),
+            Some(&VERSION) => {}
+            Some(&other) => return Err(Error::Version(other)),
+        }
+        let Some(head) = bytes.first_chunk::<HEAD>() else {
+            return Ok(None);
+        };
+        let len = HEAD + usize::from(u16::from_be_bytes([head[10], head[11]]));
+        if !(FIXED..=LONGEST).contains(&len) {
+            return Err(Error::Protocol("a preface of impossible length"));
+        }
+        if bytes.len() < len {
+            return Ok(None);
+        }
+        let name = usize::from(bytes[27]);
+        if name > LONGEST_NAME || FIXED + name > len {
+            return Err(Error::Protocol("an algorithm's name of impossible length"));
+        }
+        let name = std::str::from_utf8(&bytes[FIXED..FIXED + name])
+            .map_err(|_| Error::Protocol("an algorithm's name that is not UTF-8"))?;
+        let mut take = Taker(&bytes[HEAD..]);
+        let preface = Self {
+            credit: take.be(8),
+            ack_delay: take.be(4) as u32,
+            segment: take.be(2) as u16,
+            algorithm: name.to_owned(),
+        };
+        if preface.segment == 0 {
+            return Err(Error::Protocol("a segment of no bytes"));
+        }
+        Ok(Some((preface, len)))
+    }
+}
+
+/// Big-endian numbers, one after the other; zero beyond the end.
+pub(crate) struct Taker<'a>(pub(crate) &'a [u8]);
+
+impl Taker<'_> {
+    pub(crate) fn be(&mut self, bytes: usize) -> u64 {
+        let (now, rest) = self.0.split_at(bytes.min(self.0.len()));
+        self.0 = rest;
+        now.iter().fold(0, |n, b| n << 8 | u64::from(*b))
+    }
+}

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What comes in.
+use super::{Ending, Session};
+use crate::Error;
+use crate::frame::{self, Ack, Item, STEPS, WINDOW_UNIT, reason};
+use crate::output::Output;
+use crate::preface::Preface;
+use alcc_cc::{Discard, Header};
+use alcc_flow::{AckStamp, TcpProgress};
+use alcc_units::{Bytes, Span, Time};
+
+/// So many bytes are acknowledged at once, however short the time since the last acknowledgement.
+const AT_ONCE: u64 = 64 * 1024;
+
+/// The frame whose payload is coming in.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Frame {
+    header: Header,
+    len: u64,
+    left: usize,
+    number: u64,
+}
+
+/// When bytes came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct When {
+    /// Until then nothing of it had come.
+    pub since: Time,
+    /// All of it had come.
+    pub at: Time,
+    /// Now.
+    pub now: Time,
+}
+
+impl When {
+    /// Everything just now.
+    pub fn exactly(now: Time) -> Self {
+        Self {
+            since: now,
+            at: now,
+            now,
+        }
+    }
+}
+
+impl Session {
+    /// Bytes have come. Payload goes to `sink` as long as there is place and nothing older waits, the rest is kept for
+    /// [`Session::read`]. Returns how much went to `sink`; if something was wrong it is [`Session::error`] now.
+    pub fn on_bytes(&mut self, when: When, bytes: &[u8], sink: &mut [u8]) -> usize {
+        if self.error.is_some() || bytes.is_empty() {
+            return 0;
+        }
+        self.stats.bytes_in += bytes.len() as u64;
+        let mut filled = 0;
+        if let Err(error) = self.take(when, bytes, sink, &mut filled) {
+            self.fail(error);
+        }
+        filled
+    }
+
+    fn take(
+        &mut self,
+        when: When,
+        mut bytes: &[u8],
+        sink: &mut [u8],
+        filled: &mut usize,
+    ) -> Result<(), Error> {
+        if self.heard.is_none() && !self.preface(when.now, &mut bytes)? {
+            return Ok(());
+        }
+        self.heard = Some(when.now);
+        let before = self.arrivals.position();
+        let mut position = before;
+        while let Some(item) = self.decoder.next(&mut bytes)? {
+            match item {
+                Item::Data {
+                    sequence,
+                    header,
+                    payload,
+                    overhead,
+                } => {
+                    self.expect(sequence, position)?;
+                    let len = (overhead + payload) as u64;
+                    if position + len > self.edge {
+                        return Err(Error::Protocol("more data than was permitted"));
+                    }
+                    position += overhead as u64;
+                    self.frame.header = header;
+                    self.frame.len = len;
+                    self.frame.left = payload;
+                    if payload == 0 {
+                        self.frame_came(when);
+                    }
+                }
+                Item::Payload(piece) => {
+                    position += piece.len() as u64;
+                    self.stats.received += piece.len() as u64;
+                    let direct = if self.received.is_empty() {
+                        piece.len().min(sink.len() - *filled)
+                    } else {
+                        0
+                    };
+                    sink[*filled..*filled + direct].copy_from_slice(&piece[..direct]);
+                    *filled += direct;
+                    self.received.extend(&piece[direct..]);
+                    self.frame.left -= piece.len();
+                    if self.frame.left == 0 {
+                        self.frame_came(when);
+                    }
+                }
+                Item::Close {
+                    sequence,
+                    reason: reason::END,
+                    len,
+                    ..
+                } => {
+                    self.expect(sequence, position)?;
+                    position += len as u64;
+                    self.ended = true;
+                    self.ack_due = Some(when.now);
+                }
+                Item::Close { reason, text, .. } => {
+                    return Err(Error::Closed { reason, text });
+                }
+                Item::Ack(ack) => self.acked(when, &ack)?,
+                Item::Report(report) => {
+                    if let Some(flow) = &mut self.flow {
+                        flow.feedback(when.now, &report, &mut Discard);
+                        if flow.opens(flow.in_flight()) {
+                            flow.opened();
+                        }
+                    }
+                }
+                Item::Ping(octets) => self.pong = Some(octets),
+                Item::Pong(_) | Item::Unknown(_) => {}
+            }
+        }
+        if position > before {
+            self.arrivals
+                .came(position, when.since.min(when.at), when.at.min(when.now));
+            self.open_edge();
+            let due = if self.arrivals.news() >= AT_ONCE || self.arrivals.is_crowded() {
+                when.now
+            } else {
+                when.now.max(self.acked_at + self.ack_interval)
+            };
+            self.ack_due = Some(self.ack_due.map_or(due, |old| old.min(due)));
+        }
+        Ok(())
+    }
+
+    /// True when the peer's preface is complete.
+    fn preface(&mut self, now: Time, bytes: &mut &[u8]) -> Result<bool, Error> {
+        let had = self.preface.len();
+        let most = crate::preface::LONGEST.saturating_sub(had).min(bytes.len());
+        self.preface.extend_from_slice(&bytes[..most]);
+        let Some((peer, len)) = Preface::decode(&self.preface)? else {
+            return Ok(false);
+        };
+        *bytes = &bytes[len - had..];
+        self.preface = Vec::new();
+        self.opened(now, &peer)?;
+        Ok(true)
+    }
+
+    fn expect(&self, sequence: u32, position: u64) -> Result<(), Error> {
+        if self.ended {
+            return Err(Error::Protocol("data after the end"));
+        }
+        if sequence != position as u32 {
+            return Err(Error::Protocol("a sequence number out of order"));
+        }
+        Ok(())
+    }
+
+    /// A frame with data is complete.
+    fn frame_came(&mut self, when: When) {
+        let Some(half) = &mut self.half else { return };
+        self.half_now = self.half_now.max(when.at.min(when.now));
+        let frame = &mut self.frame;
+        let len = Bytes::new(frame.len);
+        half.on_packet(self.half_now, frame.number, len, &frame.header);
+        frame.number += 1;
+        self.run_half(when.now);
+    }
+
+    /// The receiver half's timer and news.
+    pub(super) fn run_half(&mut self, now: Time) {
+        let Some(half) = &mut self.half else { return };
+        self.half_now = self.half_now.max(now);
+        if half.next_timer().is_some_and(|at| at <= self.half_now) {
+            half.on_timer(self.half_now);
+        }
+        if let Some(report) = half.report(self.half_now) {
+            self.report = Some(report);
+        }
+    }
+
+    /// The peer acknowledges.
+    fn acked(&mut self, when: When, ack: &Ack) -> Result<(), Error> {
+        let flow = self
+            .flow
+            .as_mut()
+            .ok_or(Error::Protocol("an acknowledgement before the preface"))?;
+        let (sent, before) = (flow.written(), flow.written() - flow.in_flight().get());
+        if ack.position > sent {
+            return Err(Error::NeverSent {
+                named: ack.position,
+                sent,
+            });
+        }
+        if ack.position < before {
+            return Err(Error::Protocol("an acknowledgement that takes back"));
+        }
+        self.stats.acks_in += 1;
+        let edge = ack.position + u64::from(ack.window) * WINDOW_UNIT;
+        self.credit = self.credit.max(edge);
+        // The peer's times in our clock: from its last instant to our hearing of it the frame was under way, or held.
+        let mut stamps = [AckStamp {
+            acked: before,
+            at: Time::ZERO,
+        }; STEPS + 2];
+        let back = |from: Time, micros: u32| {
+            let nanos = from.as_nanos().saturating_sub(u64::from(micros) * 1000);
+            Time::from_nanos(nanos)
+        };
+        let mut at = back(when.at.min(when.now), ack.hold);
+        let mut position = ack.position;
+        let mut first = stamps.len() - 1;
+        stamps[first] = AckStamp {
+            acked: position,
+            at,
+        };
+        for step in ack.steps() {
+            at = back(at, step.micros);
+            position = position.saturating_sub(step.bytes.into()).max(before);
+            first -= 1;
+            stamps[first] = AckStamp {
+                acked: position,
+                at,
+            };
+        }
+        // What came before the oldest instant came at that instant.
+        first -= 1;
+        stamps[first] = AckStamp { acked: before, at };
+        let progress = TcpProgress {
+            acked: ack.position,
+            written: sent,
+            mss: Bytes::new(self.mss),
+            ..TcpProgress::default()
+        };
+        flow.progress_stamped(when.now, &progress, &stamps[first..], &mut Discard);
+        if flow.opens(flow.in_flight()) {
+            flow.opened();
+        }
+        Ok(())
+    }
+
+    /// Takes what has arrived; zero at the end of the peer's data, or when nothing is there ([`Session::is_readable`] tells).
+    pub fn read(&mut self, now: Time, into: &mut [u8]) -> usize {
+        let n = into.len().min(self.received.len());
+        let (a, b) = self.received.as_slices();
+        let first = n.min(a.len());
+        into[..first].copy_from_slice(&a[..first]);
+        into[first..n].copy_from_slice(&b[..n - first]);
+        self.received.drain(..n);
+        if self.received.is_empty() && self.received.capacity() > 0 {
+            self.received = std::collections::VecDeque::new();
+        }
+        self.taken(now);
+        n
+    }
+
+    /// After the application has taken bytes: a peer that may be waiting hears of the room.
+    pub fn taken(&mut self, now: Time) {
+        self.open_edge();
+        let quarter = (self.settings.receive_buffer / 4).max(1) as u64;
+        if self.edge - self.told_edge >= quarter && !self.ended && self.is_open() {
+            self.ack_due = Some(self.ack_due.map_or(now, |due| due.min(now)));
+        }
+    }
+
+    /// The peer may send as much as there is place for. What was permitted once stays so.
+    fn open_edge(&mut self) {
+        let free = self
+            .settings
+            .receive_buffer
+            .saturating_sub(self.received.len());
+        self.edge = self.edge.max(self.arrivals.position() + free as u64);
+    }
+
+    /// Data waits, or the peer's end has come.
+    pub fn is_readable(&self) -> bool {
+        !self.received.is_empty() || self.ended
+    }
+
+    /// The peer will send no more, and everything has been read.
+    pub fn is_at_end(&self) -> bool {
+        self.ended && self.received.is_empty()
+    }
+
+    /// Bytes that wait for [`Session::read`].
+    pub fn unread(&self) -> usize {
+        self.received.len()
+    }
+
+    /// ACK, REPORT and PONG, as far as they are due.
+    pub(super) fn answers(&mut self, now: Time, out: &mut Output) {
+        if self.ack_due.is_some_and(|due| due <= now) {
+            self.ack_due = None;
+            self.acked_at = now;
+            self.told_edge = self.edge;
+            self.stats.acks_out += 1;
+            self.arrivals.ack(now, self.edge).encode(&mut out.bytes);
+        }
+        if let Some(report) = self.report.take() {
+            frame::encode_report(&mut out.bytes, &report);
+        }
+        if let Some(octets) = self.pong.take() {
+            frame::encode_ping(&mut out.bytes, true, octets);
+        }
+    }
+
+    /// How long reading may wait after one that brought `bytes`: acknowledgements and data in batches, but no more than a bufferful.
+    pub fn read_interval(&self, bytes: usize) -> Span {
+        let least = Span::from_micros(200);
+        let mut interval = self.ack_interval;
+        if bytes as u64 > AT_ONCE {
+            interval = interval.mul_f64(AT_ONCE as f64 / bytes as f64);
+        }
+        if let Some(flow) = self.flow.as_ref().filter(|f| f.in_flight() > Bytes::ZERO) {
+            let rtt = flow.rtt().smoothed;
+            interval = interval.min(rtt / 8);
+            // A window's worth of room should not come in one piece.
+            let pieces = flow.in_flight().get() as f64 / (2 * AT_ONCE) as f64;
+            if pieces > 8.0 {
+                interval = interval.min(rtt.mul_f64(1.0 / pieces));
+            }
+        }
+        interval.max(least)
+    }
+
+    pub(super) fn is_ending(&self) -> bool {
+        self.ending != Ending::Open
+    }
+}

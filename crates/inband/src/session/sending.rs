@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What leaves.
+use super::{Ending, Session};
+use crate::Error;
+use crate::frame::{self, DATA_OVERHEAD, TAGGED_OVERHEAD, reason};
+use crate::output::Output;
+use alcc_cc::Discard;
+use alcc_units::{Bytes, Span, Time};
+
+/// Payload of a frame at most: a header per so much costs nothing, and a frame that has begun must be ended before anything else.
+const LARGEST: u64 = 16 * 1024;
+/// Given out by one call at most.
+const LARGEST_OUTPUT: u64 = 256 * 1024;
+/// Less than a segment waits so long for more to join it.
+const JOIN: Span = Span::from_millis(5);
+/// What is paced leaves in parts of this much time at least: a wake-up for each packet would cost more than it brings.
+const GRAIN: Span = Span::from_millis(5);
+
+impl Session {
+    /// Takes bytes into the queue; returns how many fit.
+    ///
+    /// # Errors
+    /// What ended the session; [`Error::Closed`] after [`Session::close`].
+    pub fn write(&mut self, now: Time, bytes: &[u8]) -> Result<usize, Error> {
+        self.may_write()?;
+        let free = self.settings.queue.saturating_sub(self.queue.len());
+        let n = free.min(bytes.len());
+        self.queue.extend(&bytes[..n]);
+        if n > 0 {
+            // A whole segment leaves when it may; so does less if nothing is under way, else when nothing has joined it.
+            let idle = |f: &alcc_flow::OverTcp| f.in_flight() == Bytes::ZERO;
+            if self.queue.len() as u64 >= self.mss || self.flow.as_ref().is_some_and(idle) {
+                self.queue_ripe = true;
+            } else if self.queue_due.is_none() {
+                self.queue_due = Some(now + JOIN);
+            }
+        }
+        Ok(n)
+    }
+
+    /// What is in the queue does not wait for more.
+    pub fn flush(&mut self) {
+        self.queue_ripe = !self.queue.is_empty();
+    }
+
+    /// May data be written?
+    ///
+    /// # Errors
+    /// As [`Session::write`].
+    pub fn may_write(&self) -> Result<(), Error> {
+        self.check()?;
+        if self.is_ending() || self.gone {
+            return Err(Error::Io(
+                std::io::ErrorKind::BrokenPipe,
+                "written after the end".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// No more will be written; what is in the queue leaves first.
+    pub fn close(&mut self) {
+        if self.ending == Ending::Open && self.error.is_none() {
+            self.ending = Ending::Wanted;
+            self.flush();
+        }
+    }
+
+    /// Bytes in the queue.
+    pub fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    fn overhead(&self) -> u64 {
+        match self.headed {
+            None => DATA_OVERHEAD as u64,
+            Some(tag) => (TAGGED_OVERHEAD + usize::from(tag)) as u64,
+        }
+    }
+
+    /// Longest frame.
+    fn longest(&self) -> u64 {
+        if self.headed.is_some() {
+            self.mss
+        } else {
+            LARGEST
+        }
+    }
+
+    /// How much payload may leave now, nothing queued.
+    pub fn room(&mut self, now: Time) -> usize {
+        let Some(flow) = &self.flow else { return 0 };
+        if self.error.is_some() || flow.is_shut() {
+            return 0;
+        }
+        let all = Bytes::new(LARGEST_OUTPUT);
+        let room = flow.allows(all, flow.in_flight(), Bytes::ZERO).get();
+        let room = room
+            .min(self.credit.saturating_sub(flow.written()))
+            .min(self.pace(now));
+        if room < self.mss {
+            // Somebody waits: the algorithm's timers run, and its next word is heard.
+            let (mss, flow) = (Bytes::new(self.mss), self.flow.as_mut());
+            if let Some(flow) = flow {
+                flow.room(now, mss, flow.in_flight(), Bytes::ZERO, &mut Discard);
+            }
+            return 0;
+        }
+        let frames = room.div_ceil(self.longest());
+        let free = room.saturating_sub(frames * self.overhead());
+        free.saturating_sub(self.queue.len() as u64) as usize
+    }
+
+    /// What the pacer lets go now.
+    fn pace(&mut self, now: Time) -> u64 {
+        let Some(flow) = &self.flow else { return 0 };
+        let allowance = flow.allowance();
+        let Some(rate) = allowance.rate else {
+            return u64::MAX;
+        };
+        let burst = allowance.burst.max(rate.bytes_in(GRAIN));
+        let credit = self.pacer.credit(now, rate, burst).get();
+        if credit >= self.mss {
+            return credit;
+        }
+        // Not for one segment alone, if the rate is for more.
+        let wanted = rate.bytes_in(GRAIN / 2).get().max(self.mss) - credit;
+        self.paced_until = Some(now + rate.time_for(Bytes::new(wanted)).max(Span::from_micros(50)));
+        0
+    }
+
+    /// Frames of what waits and may leave.
+    pub(super) fn data(
+        &mut self,
+        now: Time,
+        direct: &[u8],
+        more: bool,
+        most: u64,
+        out: &mut Output,
+    ) -> usize {
+        let available = (self.queue.len() + direct.len()) as u64;
+        if self.queue_due.is_some_and(|due| due <= now) {
+            self.queue_due = None;
+            self.queue_ripe = true;
+        }
+        let ripe = !direct.is_empty() || available >= self.mss || self.queue_ripe;
+        let mut taken = 0;
+        if available > 0 && ripe {
+            taken = self.frames(now, direct, more, most, out);
+        }
+        if self.queue.is_empty() {
+            self.queue_due = None;
+            self.queue_ripe = false;
+            if self.queue.capacity() > 4096 {
+                self.queue = std::collections::VecDeque::new();
+            }
+        }
+        if self.ending == Ending::Wanted && self.queue.is_empty() && taken == direct.len() {
+            self.end(now, out);
+        }
+        taken
+    }
+
+    fn end(&mut self, now: Time, out: &mut Output) {
+        let Some(flow) = &mut self.flow else { return };
+        let before = out.bytes.len();
+        frame::encode_close(&mut out.bytes, flow.written() as u32, reason::END, "");
+        let len = (out.bytes.len() - before) as u64;
+        if flow.in_flight() == Bytes::ZERO {
+            self.asked = now;
+        }
+        flow.wrote(now, Bytes::new(len), &mut Discard);
+        self.ending = Ending::Sent(flow.written());
+    }
+
+    fn frames(
+        &mut self,
+        now: Time,
+        direct: &[u8],
+        more: bool,
+        most: u64,
+        out: &mut Output,
+    ) -> usize {
+        let (overhead, longest) = (self.overhead(), self.longest());
+        let paced = self.pace(now);
+        let Some(flow) = &mut self.flow else { return 0 };
+        if flow.is_shut() {
+            return 0;
+        }
+        let available = (self.queue.len() + direct.len()) as u64;
+        let wanted = available + available.div_ceil(longest - overhead) * overhead;
+        let allowed = flow
+            .room(
+                now,
+                Bytes::new(wanted),
+                flow.in_flight(),
+                Bytes::ZERO,
+                &mut Discard,
+            )
+            .get();
+        let credit = self.credit.saturating_sub(flow.written());
+        if flow.in_flight() == Bytes::ZERO {
+            self.asked = now;
+        }
+        if paced < wanted.min(allowed) {
+            flow.paced(now);
+        }
+        let mut room = allowed.min(paced).min(credit).min(LARGEST_OUTPUT).min(most);
+        if more && wanted >= self.mss {
+            room = room.min(wanted - wanted % self.mss);
+        }
+        if room < wanted {
+            // Whole segments, with what precedes them in the same write.
+            room -= room % self.mss;
+            let ahead = out.len() as u64 % self.mss;
+            room = room.saturating_sub(if room > self.mss { ahead } else { 0 });
+        }
+        let mut taken = 0;
+        let mut left = available;
+        let mut framed = 0;
+        let position = flow.written();
+        while left > 0 && room > overhead {
+            let payload = left.min(longest - overhead).min(room - overhead);
+            let len = payload + overhead;
+            let mut tag = [0; 16];
+            let mut tagged: &[u8] = &[];
+            if let Some(need) = self.headed {
+                let more = left > payload && room > len + overhead || more && room > len;
+                let header = flow.framed(now, Bytes::new(len), more, &mut Discard);
+                let n = header.len().min(usize::from(need));
+                tag[..n].copy_from_slice(&header[..n]);
+                tagged = &tag[..usize::from(need)];
+            }
+            let sequence = (position + framed) as u32;
+            frame::encode_data(&mut out.bytes, sequence, tagged, payload as usize);
+            let own = self.queue.len().min(payload as usize);
+            out.bytes.extend(self.queue.drain(..own));
+            let rest = payload as usize - own;
+            out.direct(taken..taken + rest);
+            taken += rest;
+            left -= payload;
+            room -= len;
+            framed += len;
+            self.stats.sent += payload;
+        }
+        if self.headed.is_none() && framed > 0 {
+            flow.wrote(now, Bytes::new(framed), &mut Discard);
+        }
+        self.pacer.spend(Bytes::new(framed));
+        taken
+    }
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One thread for all streams of a process that nobody is in a call of: acknowledgements leave and timers run all the same.
+use super::link::{Link, Visit};
+use crate::kernel;
+use alcc_units::{Span, Time};
+use std::collections::BTreeMap;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+/// A stream of which somebody was in a call lately is left alone for so long.
+pub(super) const GRACE: Span = Span::from_millis(25);
+/// Events taken at once.
+const EVENTS: usize = 64;
+
+struct Background {
+    inbox: Mutex<Vec<Weak<Link>>>,
+    epoll: OwnedFd,
+    bell: OwnedFd,
+}
+
+static BACKGROUND: OnceLock<Option<Background>> = OnceLock::new();
+
+/// A stream that may need to be turned when nobody is in a call of it.
+pub(super) fn list(link: &Arc<Link>) {
+    // Without a thread (no descriptors, no memory) a stream lives only while somebody is in a call.
+    let Some(background) = BACKGROUND.get_or_init(start) else {
+        return;
+    };
+    let mut inbox = background
+        .inbox
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    inbox.push(Arc::downgrade(link));
+    drop(inbox);
+    let one = 1u64;
+    // SAFETY: eight bytes, as an eventfd wants.
+    unsafe { libc::write(background.bell.as_raw_fd(), (&raw const one).cast(), 8) };
+}
+
+fn start() -> Option<Background> {
+    // SAFETY: no pointers; each descriptor is new and nobody else's.
+    let (epoll, bell) = unsafe {
+        let epoll = libc::epoll_create1(libc::EPOLL_CLOEXEC);
+        let bell = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
+        if epoll < 0 || bell < 0 {
+            return None;
+        }
+        (OwnedFd::from_raw_fd(epoll), OwnedFd::from_raw_fd(bell))
+    };
+    watch(&epoll, bell.as_raw_fd(), 0, libc::EPOLLIN as u32);
+    std::thread::Builder::new()
+        .name("alcc-inband".to_owned())
+        .spawn(|| {
+            // SAFETY: plain signal-set calls on a local set: signals are the program's.
+            unsafe {
+                let mut all = std::mem::zeroed();
+                libc::sigfillset(&raw mut all);
+                libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
+            }
+            if let Some(background) = BACKGROUND.wait() {
+                run(background);
+            }
+        })
+        .ok()?;
+    Some(Background {
+        inbox: Mutex::new(Vec::new()),
+        epoll,
+        bell,
+    })
+}
+
+/// Wakes the thread when the descriptor is readable.
+fn watch(epoll: &OwnedFd, fd: RawFd, key: u64, events: u32) {
+    let mut event = libc::epoll_event { events, u64: key };
+    let epoll = epoll.as_raw_fd();
+    // SAFETY: the event outlives the calls. A descriptor that is watched already gets the new key.
+    unsafe {
+        if libc::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, fd, &raw mut event) < 0 {
+            libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event);
+        }
+    }
+}
+
+fn run(background: &Background) {
+    let mut due: BTreeMap<(Time, u64), Weak<Link>> = BTreeMap::new();
+    let mut resting: BTreeMap<u64, Weak<Link>> = BTreeMap::new();
+    let mut number = 0u64;
+    let once = (libc::EPOLLIN | libc::EPOLLONESHOT | libc::EPOLLRDHUP) as u32;
+    loop {
+        let now = kernel::now();
+        let mut inbox = background
+            .inbox
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        for link in inbox.drain(..) {
+            number += 1;
+            due.insert((now + GRACE, number), link);
+        }
+        drop(inbox);
+        while let Some(entry) = due.first_entry().filter(|e| e.key().0 <= now) {
+            let ((_, key), weak) = entry.remove_entry();
+            let Some(link) = weak.upgrade() else { continue };
+            match link.visit(now) {
+                Visit::At(at) => {
+                    due.insert((at.max(now + Span::from_micros(200)), key), weak);
+                }
+                Visit::Readable => {
+                    resting.insert(key, weak);
+                    watch(&background.epoll, link.fd, key, once);
+                    // From here on the next call lists it again.
+                    link.listed.store(false, Ordering::Release);
+                }
+                Visit::Never => {}
+            }
+        }
+        let left = due.first_key_value().map_or(-1, |((at, _), _)| {
+            at.since(now).as_nanos().div_ceil(1_000_000) as i32
+        });
+        // SAFETY: zero is a valid event, the array has the length given.
+        let mut events: [libc::epoll_event; EVENTS] = unsafe { std::mem::zeroed() };
+        // SAFETY: as above.
+        let n = unsafe {
+            libc::epoll_wait(
+                background.epoll.as_raw_fd(),
+                events.as_mut_ptr(),
+                EVENTS as i32,
+                left,
+            )
+        };
+        let now = kernel::now();
+        for event in events.iter().take(usize::try_from(n).unwrap_or(0)) {
+            let key = event.u64;
+            if key == 0 {
+                let mut held = 0u64;
+                // SAFETY: eight bytes.
+                unsafe { libc::read(background.bell.as_raw_fd(), (&raw mut held).cast(), 8) };
+            } else if let Some(weak) = resting.remove(&key) {
+                due.insert((now, key), weak);
+            }
+        }
+        // A stream that was listed again while it rested is on the list twice: the older entry goes when its descriptor wakes it.
+        if resting.len() > 64 && resting.len().is_multiple_of(64) {
+            resting.retain(|_, weak| weak.strong_count() > 0);
+        }
+    }
+}

@@ -1,0 +1,576 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What all handles of a stream and the background share. Whoever is in a call turns the session: reads, writes and sleeps for it.
+use super::Info;
+use super::background;
+use crate::carrier::Carrier;
+use crate::output::Output;
+use crate::session::{Session, When};
+use crate::{Error, Settings, kernel};
+use alcc_cc::Registry;
+use alcc_units::{Span, Time};
+use std::cell::RefCell;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Read from a carrier at once.
+const READ: usize = 64 * 1024;
+/// Read in one turn at most.
+const TURN: usize = 512 * 1024;
+/// A sleeper looks again so soon: another thread may have given the session something to do.
+const LOOKS: Span = Span::from_millis(20);
+/// So much may lie unsent in the kernel, or this part of what is in flight.
+const BACKLOG: u64 = 16 * 1024;
+const BACKLOG_PART: u64 = 8;
+
+thread_local! {
+    static SCRATCH: RefCell<(Output, Vec<u8>)> = RefCell::default();
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Until {
+    Ready,
+    Time,
+}
+
+pub(super) struct Link {
+    inner: Mutex<Inner>,
+    turn: Condvar,
+    pub(super) carrier: &'static str,
+    pub(super) fd: RawFd,
+    /// The background has it on its list.
+    pub(super) listed: AtomicBool,
+}
+
+pub(super) struct Inner {
+    pub(super) session: Session,
+    carrier: Box<dyn Carrier>,
+    tcp: Option<RawFd>,
+    pacing: u64,
+    /// Given out by the session and not taken by the carrier.
+    pending: Vec<u8>,
+    /// The kernel holds enough unsent bytes.
+    held: bool,
+    /// The last reading left nothing behind, then.
+    looked: Time,
+    /// Sleep until then before reading again; `None`: wait for the descriptor.
+    next_read: Option<Time>,
+    over: bool,
+    /// A thread sleeps for the session.
+    sleeping: bool,
+    /// When somebody in a call turned it last.
+    turned: Time,
+    waiters: u32,
+}
+
+impl Link {
+    pub(super) fn new(
+        carrier: Box<dyn Carrier>,
+        registry: &Arc<Registry>,
+        mut settings: Settings,
+        opener: bool,
+    ) -> Result<Self, Error> {
+        let now = kernel::now();
+        settings.segment = carrier.segment();
+        let tcp = carrier.tcp().map(|fd| fd.as_raw_fd());
+        if let Some(fd) = tcp {
+            kernel::prepare(fd);
+        }
+        let session = if opener {
+            Session::connect(now, registry, settings)
+        } else {
+            Session::accept(now, registry, settings)
+        }?;
+        Ok(Self {
+            carrier: carrier.name(),
+            fd: carrier.fd().as_raw_fd(),
+            inner: Mutex::new(Inner {
+                session,
+                carrier,
+                tcp,
+                pacing: u64::MAX,
+                pending: Vec::new(),
+                held: false,
+                looked: now,
+                next_read: None,
+                over: false,
+                sleeping: false,
+                turned: now,
+                waiters: 0,
+            }),
+            turn: Condvar::new(),
+            listed: AtomicBool::new(false),
+        })
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Turns the session until it is `ready`, or until then.
+    pub(super) fn wait(
+        self: &Arc<Self>,
+        until: Option<Time>,
+        mut ready: impl FnMut(&mut Inner) -> bool,
+    ) -> io::Result<Until> {
+        let mut inner = self.lock();
+        let done = loop {
+            let now = kernel::now();
+            inner.turn(now, &mut []);
+            if ready(&mut inner) {
+                break Ok(Until::Ready);
+            }
+            if let Some(error) = inner.session.error() {
+                break Err(error.clone().into());
+            }
+            if until.is_some_and(|until| until <= now) {
+                break Ok(Until::Time);
+            }
+            inner = self.sleep(inner, now, until);
+        };
+        self.settle(&inner);
+        done
+    }
+
+    /// Sleeps until there may be something to do.
+    fn sleep<'a>(
+        &'a self,
+        mut inner: MutexGuard<'a, Inner>,
+        now: Time,
+        until: Option<Time>,
+    ) -> MutexGuard<'a, Inner> {
+        let (events, mut deadline) = inner.next(now);
+        if inner.session.is_busy() || inner.waiters > 0 {
+            let look = now + LOOKS;
+            deadline = Some(deadline.map_or(look, |at| at.min(look)));
+        }
+        if let Some(until) = until {
+            deadline = Some(deadline.map_or(until, |at| at.min(until)));
+        }
+        inner.waiters += 1;
+        if inner.sleeping {
+            let look = deadline.unwrap_or(now + LOOKS).since(now).as_nanos();
+            let time = std::time::Duration::from_nanos(look);
+            inner = self
+                .turn
+                .wait_timeout(inner, time)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        } else {
+            inner.sleeping = true;
+            drop(inner);
+            let ready = kernel::wait(self.fd, events, deadline);
+            inner = self.lock();
+            inner.sleeping = false;
+            let now = kernel::now();
+            if ready && events & libc::POLLIN != 0 {
+                // Until now nothing had come.
+                inner.looked = now;
+                inner.next_read = Some(now);
+            }
+        }
+        inner.waiters -= 1;
+        inner
+    }
+
+    /// At the end of a call: somebody else may go on, and the background has to know of a stream that is not idle.
+    fn settle(self: &Arc<Self>, inner: &Inner) {
+        if inner.waiters > 0 {
+            self.turn.notify_all();
+        }
+        if !self.listed.load(Ordering::Relaxed) && !self.listed.swap(true, Ordering::AcqRel) {
+            background::list(self);
+        }
+    }
+
+    pub(super) fn read(
+        self: &Arc<Self>,
+        into: &mut [u8],
+        until: Option<Time>,
+    ) -> io::Result<usize> {
+        if into.is_empty() {
+            return Ok(0);
+        }
+        let mut inner = self.lock();
+        let done = loop {
+            let now = kernel::now();
+            if inner.session.unread() > 0 {
+                let n = inner.session.read(now, into);
+                inner.turned = now;
+                inner.pump(now, &[], false);
+                break Ok(n);
+            }
+            let n = inner.turn(now, into);
+            if n > 0 {
+                break Ok(n);
+            }
+            if inner.session.unread() > 0 {
+                continue;
+            }
+            if inner.session.is_at_end() {
+                break Ok(0);
+            }
+            if let Some(error) = inner.session.error() {
+                break Err(error.clone().into());
+            }
+            if until.is_some_and(|until| until <= now) {
+                break Err(io::ErrorKind::WouldBlock.into());
+            }
+            inner = self.sleep(inner, now, until);
+        };
+        self.settle(&inner);
+        done
+    }
+
+    pub(super) fn write(self: &Arc<Self>, from: &[u8], until: Option<Time>) -> io::Result<usize> {
+        if from.is_empty() {
+            return Ok(0);
+        }
+        let mut inner = self.lock();
+        let done = loop {
+            let now = kernel::now();
+            if let Err(error) = inner.session.may_write() {
+                break Err(error.into());
+            }
+            inner.look(now);
+            let n = inner.put(now, from);
+            if n > 0 {
+                break Ok(n);
+            }
+            inner.turn(now, &mut []);
+            if inner.session.may_write().is_err() {
+                continue;
+            }
+            let n = inner.put(now, from);
+            if n > 0 {
+                break Ok(n);
+            }
+            if until.is_some_and(|until| until <= now) {
+                break Err(io::ErrorKind::WouldBlock.into());
+            }
+            inner = self.sleep(inner, now, until);
+        };
+        self.settle(&inner);
+        done
+    }
+
+    pub(super) fn flush(self: &Arc<Self>) -> io::Result<()> {
+        let mut inner = self.lock();
+        inner.session.flush();
+        inner.pump(kernel::now(), &[], false);
+        self.settle(&inner);
+        match inner.session.error() {
+            Some(error) => Err(error.clone().into()),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn close(self: &Arc<Self>) {
+        let mut inner = self.lock();
+        inner.session.close();
+        inner.pump(kernel::now(), &[], false);
+        self.settle(&inner);
+    }
+
+    pub(super) fn abort(self: &Arc<Self>) {
+        let mut inner = self.lock();
+        inner.session.abort();
+        inner.pump(kernel::now(), &[], false);
+        self.turn.notify_all();
+    }
+
+    /// The last handle is gone.
+    pub(super) fn leave_for_good(&self) {
+        let inner = &mut *self.lock();
+        let now = kernel::now();
+        if inner.session.may_leave() {
+            inner.session.close();
+        } else {
+            inner.session.abort();
+        }
+        inner.pump(now, &[], false);
+        inner.over = true;
+        let _ = inner.carrier.shutdown_write();
+    }
+
+    /// For the background: turns it if nobody else does. When to come back, and whether the descriptor may wake it instead.
+    pub(super) fn visit(&self, now: Time) -> Visit {
+        let inner = &mut *self.lock();
+        if inner.over {
+            return Visit::Never;
+        }
+        let quiet = inner.turned + background::GRACE;
+        if quiet > now {
+            return Visit::At(quiet);
+        }
+        if inner.sleeping {
+            // Whoever sleeps for it does what is to be done.
+            return Visit::At(now + background::GRACE);
+        }
+        let turned = inner.turned;
+        inner.turn(now, &mut []);
+        inner.turned = turned;
+        if inner.waiters > 0 {
+            self.turn.notify_all();
+        }
+        let (events, deadline) = inner.next(now);
+        if inner.session.error().is_some() {
+            return Visit::Never;
+        }
+        let soon = now + Span::from_millis(5);
+        match deadline {
+            Some(at) if inner.session.is_busy() || inner.next_read.is_some() => {
+                Visit::At(if events == 0 { at } else { at.min(soon) })
+            }
+            _ if events & libc::POLLOUT != 0 => Visit::At(soon),
+            _ if inner.session.is_busy() => Visit::At(soon),
+            Some(at) => Visit::At(at),
+            None => Visit::Readable,
+        }
+    }
+}
+
+/// What the background is to do with a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Visit {
+    At(Time),
+    Readable,
+    Never,
+}
+
+impl Inner {
+    pub(super) fn info(&self) -> Info {
+        let mut info = Info {
+            stats: self.session.stats(),
+            waiting: self.pending.len(),
+            ..Info::default()
+        };
+        if let Some(flow) = self.session.flow() {
+            let allowance = flow.allowance();
+            info.rtt = flow.rtt();
+            info.window = allowance.window;
+            info.rate = allowance.rate;
+            info.in_flight = flow.in_flight();
+        }
+        info
+    }
+
+    /// Payload that would leave at once.
+    pub(super) fn room(&mut self) -> usize {
+        if !self.pending.is_empty() || self.backlog() == 0 {
+            return 0;
+        }
+        self.session.room(kernel::now())
+    }
+
+    /// Everything that can be done now. Returns what went to `sink`.
+    pub(super) fn turn(&mut self, now: Time, sink: &mut [u8]) -> usize {
+        self.turned = now;
+        let filled = self.fetch(now, sink);
+        self.session.on_timer(now);
+        self.pump(now, &[], false);
+        filled
+    }
+
+    /// Reads if it is time to.
+    fn look(&mut self, now: Time) {
+        let due = self
+            .next_read
+            .unwrap_or_else(|| self.looked + self.session.read_interval(0));
+        if due <= now {
+            self.turned = now;
+            self.fetch(now, &mut []);
+            self.session.on_timer(now);
+        }
+    }
+
+    fn fetch(&mut self, now: Time, sink: &mut [u8]) -> usize {
+        if self.over || self.next_read.is_some_and(|at| at > now) {
+            return 0;
+        }
+        let (mut filled, mut total) = (0, 0);
+        let mut since = self.looked;
+        SCRATCH.with_borrow_mut(|(_, buffer)| {
+            buffer.resize(READ, 0);
+            while total < TURN && self.session.error().is_none() {
+                match self.carrier.read(buffer) {
+                    Ok(arrived) if arrived.len == 0 => {
+                        self.over = true;
+                        self.session.on_end();
+                    }
+                    Ok(arrived) => {
+                        let at = arrived.at.unwrap_or(now).min(now);
+                        let when = When { since, at, now };
+                        let bytes = &buffer[..arrived.len];
+                        filled += self.session.on_bytes(when, bytes, &mut sink[filled..]);
+                        since = at;
+                        total += arrived.len;
+                        if arrived.last {
+                            break;
+                        }
+                        continue;
+                    }
+                    Err(why) if why.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(why) if why.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(why) => self.session.on_failure(&why),
+                }
+                break;
+            }
+        });
+        if filled > 0 {
+            self.session.taken(now);
+        }
+        self.looked = now;
+        self.next_read = (total > 0).then(|| {
+            if total >= TURN {
+                now
+            } else {
+                now + self.session.read_interval(total)
+            }
+        });
+        filled
+    }
+
+    /// Bytes of data that the kernel may be given now.
+    fn backlog(&mut self) -> u64 {
+        let Some(fd) = self.tcp else { return u64::MAX };
+        let flow = self.session.flow();
+        let in_flight = flow.map_or(0, |f| f.in_flight().get());
+        if in_flight == 0 {
+            return u64::MAX;
+        }
+        let most = BACKLOG.max(in_flight / BACKLOG_PART);
+        self.held = kernel::unsent(fd) >= most;
+        if self.held { 0 } else { u64::MAX }
+    }
+
+    /// Writes what the session wants to have written; returns how much of `direct`.
+    pub(super) fn pump(&mut self, now: Time, direct: &[u8], more: bool) -> usize {
+        if self.over {
+            return 0;
+        }
+        let mut taken = 0;
+        SCRATCH.with_borrow_mut(|(out, _)| {
+            while self.push_pending() {
+                let most = self.backlog();
+                out.clear();
+                let left = &direct[taken..];
+                let n = self.session.output(now, left, more, most, out);
+                if out.is_empty() {
+                    break;
+                }
+                self.send(left, out);
+                taken += n;
+                if n == 0 && self.session.queued() == 0 {
+                    break;
+                }
+            }
+        });
+        if let (Some(fd), Some(flow)) = (self.tcp, self.session.flow()) {
+            let rate = flow.allowance().rate;
+            kernel::follow_pacing(fd, rate, self.session.segment(), &mut self.pacing);
+        }
+        taken
+    }
+
+    fn send(&mut self, direct: &[u8], out: &mut Output) {
+        let wanted = out.len();
+        let mut pieces: Vec<IoSlice<'_>> = Vec::with_capacity(64);
+        out.slices(direct, &mut pieces);
+        let written = match self.carrier.write(&pieces) {
+            Ok(n) => n,
+            Err(why)
+                if matches!(
+                    why.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) =>
+            {
+                0
+            }
+            Err(why) => {
+                self.session.on_failure(&why);
+                return;
+            }
+        };
+        drop(pieces);
+        if written < wanted {
+            out.rest(direct, written, &mut self.pending);
+        }
+    }
+
+    /// True if nothing waits any more.
+    fn push_pending(&mut self) -> bool {
+        let mut done = 0;
+        let kept = if self.carrier.wants_write() {
+            self.carrier.flush()
+        } else {
+            Ok(())
+        };
+        let mut failure = kept.err();
+        while failure.is_none() && done < self.pending.len() {
+            match self.carrier.write(&[IoSlice::new(&self.pending[done..])]) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(why) => failure = Some(why),
+            }
+        }
+        if done == self.pending.len() {
+            self.pending = Vec::new();
+        } else {
+            self.pending.drain(..done);
+        }
+        match failure {
+            None => {}
+            Some(why)
+                if matches!(
+                    why.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) => {}
+            Some(why) => {
+                self.session.on_failure(&why);
+                self.pending = Vec::new();
+                return false;
+            }
+        }
+        self.pending.is_empty() && !self.carrier.wants_write()
+    }
+
+    /// Takes bytes of a write: directly as far as they may leave, and an end that is less than a segment into the queue.
+    fn put(&mut self, now: Time, from: &[u8]) -> usize {
+        self.turned = now;
+        let segment = self.session.segment() as usize;
+        let bulk = from.len() >= segment;
+        let mut taken = self.pump(now, from, bulk);
+        let rest = &from[taken..];
+        let waits = self.session.flow().is_none_or(|f| f.is_shut());
+        if !rest.is_empty()
+            && rest.len() < segment
+            && self.session.queued() < segment
+            && !(bulk && waits)
+        {
+            taken += self.session.write(now, rest).unwrap_or(0);
+            self.pump(now, &[], false);
+        }
+        taken
+    }
+
+    /// What to wait for: events of the descriptor, and a time.
+    fn next(&self, now: Time) -> (i16, Option<Time>) {
+        let mut events = 0;
+        if !self.pending.is_empty() || self.carrier.wants_write() || self.held {
+            events |= libc::POLLOUT;
+        }
+        let timer = self.session.next_timer();
+        let Some(read) = self.next_read else {
+            return (events | libc::POLLIN, timer);
+        };
+        let Some(timer) = timer else {
+            return (events, Some(read));
+        };
+        // One wake-up for both, if they are close.
+        let near = read.since(now) / 2;
+        let both = timer > read && timer.since(read) < near;
+        (events, Some(if both { timer } else { timer.min(read) }))
+    }
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A session over a carrier, for programs that read and write.
+mod background;
+mod link;
+
+use crate::carrier::Carrier;
+use crate::session::Stats;
+use crate::{Error, Settings, kernel};
+use alcc_cc::{Registry, RttView};
+use alcc_units::{Bytes, Rate, Span, Time};
+use link::{Link, Until};
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A connection as its algorithm sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Info {
+    /// Counters.
+    pub stats: Stats,
+    /// Round-trip times, holding times of the peer left out.
+    pub rtt: RttView,
+    /// cwnd; [`Bytes::MAX`]: none.
+    pub window: Bytes,
+    /// Pacing rate.
+    pub rate: Option<Rate>,
+    /// Framed and not acknowledged.
+    pub in_flight: Bytes,
+    /// Bytes that the carrier has not taken yet.
+    pub waiting: usize,
+}
+
+struct Handle {
+    link: Arc<Link>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.link.leave_for_good();
+    }
+}
+
+/// A stream whose bytes travel in frames, as fast as the algorithm lets them. Both ends of a connection have one.
+///
+/// Clones are the same stream, for a thread that reads and another that writes. Dropping the last one without [`Stream::finish`] ends the
+/// connection at once.
+#[derive(Clone)]
+pub struct Stream {
+    handle: Arc<Handle>,
+    patience: Option<Span>,
+}
+
+impl Stream {
+    /// The end that opened the connection: says its preface, and waits for the other's.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`] and the like if the peer does not speak this; [`Error::Silent`] if it says nothing in time.
+    pub fn connect(
+        carrier: impl Carrier + 'static,
+        registry: &Arc<Registry>,
+        settings: Settings,
+    ) -> Result<Self, Error> {
+        Self::new(Box::new(carrier), registry, settings, true)
+    }
+
+    /// The end that accepted it.
+    ///
+    /// # Errors
+    /// As [`Stream::connect`].
+    pub fn accept(
+        carrier: impl Carrier + 'static,
+        registry: &Arc<Registry>,
+        settings: Settings,
+    ) -> Result<Self, Error> {
+        Self::new(Box::new(carrier), registry, settings, false)
+    }
+
+    fn new(
+        carrier: Box<dyn Carrier>,
+        registry: &Arc<Registry>,
+        settings: Settings,
+        opener: bool,
+    ) -> Result<Self, Error> {
+        let link = Link::new(carrier, registry, settings, opener)?;
+        let stream = Self {
+            handle: Arc::new(Handle {
+                link: Arc::new(link),
+            }),
+            patience: None,
+        };
+        stream
+            .link()
+            .wait(None, |i| i.session.is_open())
+            .map_err(|why| stream.error().unwrap_or_else(|| Error::from(why)))?;
+        Ok(stream)
+    }
+
+    fn link(&self) -> &Arc<Link> {
+        &self.handle.link
+    }
+
+    /// Reads and writes through this handle return `WouldBlock` after so long; `None`: never.
+    pub fn set_patience(&mut self, patience: Option<Duration>) {
+        self.patience =
+            patience.map(|p| Span::from_nanos(u64::try_from(p.as_nanos()).unwrap_or(u64::MAX)));
+    }
+
+    fn until(&self) -> Option<Time> {
+        self.patience.map(|span| kernel::now() + span)
+    }
+
+    /// Waits, at most so long, until something may be written; how much would leave at once. Zero: not in time.
+    ///
+    /// # Errors
+    /// What broke the stream.
+    pub fn room(&self, patience: Duration) -> io::Result<usize> {
+        let until = after(patience);
+        let mut room = 0;
+        let done = self.link().wait(Some(until), |inner| {
+            room = inner.room();
+            room > 0
+        });
+        match done {
+            Ok(Until::Time) => Ok(0),
+            Ok(Until::Ready) => Ok(room),
+            Err(why) => Err(why),
+        }
+    }
+
+    /// No more will be written. Waits, at most so long, until the peer has acknowledged everything and that this was the end; false: not in
+    /// time, ask again.
+    ///
+    /// # Errors
+    /// What broke the stream.
+    pub fn finish(&self, patience: Duration) -> io::Result<bool> {
+        self.link().close();
+        let until = after(patience);
+        let done = self
+            .link()
+            .wait(Some(until), |inner| inner.session.is_finished())?;
+        Ok(done == Until::Ready)
+    }
+
+    /// Ends the connection in both directions, and tells the peer.
+    pub fn abort(&self) {
+        self.link().abort();
+    }
+
+    /// What broke the stream.
+    pub fn error(&self) -> Option<Error> {
+        self.link().lock().session.error().cloned()
+    }
+
+    /// What the algorithm sees and does.
+    pub fn info(&self) -> Info {
+        self.link().lock().info()
+    }
+
+    /// What it runs over.
+    pub fn carrier(&self) -> &'static str {
+        self.link().carrier
+    }
+}
+
+impl Read for &Stream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.link().read(into, self.until())
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(into)
+    }
+}
+
+impl Write for &Stream {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        self.link().write(from, self.until())
+    }
+
+    /// Lets what is less than a segment leave; does not wait until it has.
+    fn flush(&mut self) -> io::Result<()> {
+        self.link().flush()
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        (&*self).write(from)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        (&*self).flush()
+    }
+}
+
+fn after(patience: Duration) -> Time {
+    let nanos = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX);
+    Time::from_nanos(kernel::now().as_nanos().saturating_add(nanos))
+}
