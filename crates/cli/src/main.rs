@@ -12,6 +12,8 @@ mod progress;
 mod runs;
 mod supervise;
 mod trace_arg;
+mod transfer;
+mod transport;
 mod uncontrolled;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -41,6 +43,8 @@ enum Command {
     Log(commands::log::Args),
     Emulate(commands::emulate::Args),
     Sim(commands::sim::Args),
+    Send(commands::send::Args),
+    Recv(commands::recv::Args),
     Trace(commands::trace::Args),
     Compare(commands::compare::Args),
     List(commands::list::Args),
@@ -59,6 +63,8 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Log(args) => commands::log::run(&args),
         Command::Emulate(args) => commands::emulate::run(&args),
         Command::Sim(args) => commands::sim::run(&args),
+        Command::Send(args) => commands::send::run(&args),
+        Command::Recv(args) => commands::recv::run(&args),
         Command::Trace(args) => commands::trace::run(&args),
         Command::List(args) => commands::list::run(&args),
         Command::Generate(args) => commands::generate::run(&args, Cli::command()),

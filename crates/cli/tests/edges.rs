@@ -21,6 +21,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("inband", &["units", "cc", "flow"]),
     ("carrier", &["units", "inband"]),
     ("record", &["units", "trace", "udp"]),
+    ("transfer", &["units"]),
     // `emu` and `link` for its tests.
     (
         "capi",
@@ -37,7 +38,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "cli",
         &[
             "units", "cc", "trace", "link", "flow", "sim", "emu", "socket", "plugin", "proxy",
-            "udp", "quic", "inband", "carrier", "record", "lab",
+            "udp", "quic", "inband", "carrier", "record", "transfer", "lab",
         ],
     ),
 ];

@@ -3,13 +3,20 @@ use alcc_units::Span;
 use hdrhistogram::Histogram;
 
 /// The distribution of spans of time in bounded memory: exact mean, quantiles to 0.1 %, 1 µs to 1 hour.
-pub(crate) struct Distribution {
+pub struct Distribution {
     histogram: Histogram<u64>,
     weighted_ns: u128,
 }
 
+impl Default for Distribution {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Distribution {
-    pub(crate) fn new() -> Self {
+    /// Of nothing yet.
+    pub fn new() -> Self {
         // Bounds known to be valid: lowest 1, highest at least twice that, 3 digits of at most 5.
         let histogram = Histogram::new_with_bounds(1, 3_600_000_000, 3)
             .unwrap_or_else(|e| unreachable!("constant bounds: {e}"));
@@ -20,23 +27,29 @@ impl Distribution {
     }
 
     /// Adds `weight` samples of the same length.
-    pub(crate) fn add(&mut self, span: Span, weight: u64) {
+    pub fn add(&mut self, span: Span, weight: u64) {
         self.weighted_ns += u128::from(span.as_nanos()) * u128::from(weight);
         self.histogram
             .saturating_record_n(span.as_nanos().div_ceil(1_000), weight);
     }
 
-    pub(crate) fn len(&self) -> u64 {
+    /// Number of samples.
+    pub fn len(&self) -> u64 {
         self.histogram.len()
     }
 
+    /// Without a sample.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Mean in ms; `None` of nothing.
-    pub(crate) fn mean_ms(&self) -> Option<f64> {
+    pub fn mean_ms(&self) -> Option<f64> {
         (self.len() > 0).then(|| self.weighted_ns as f64 / 1e6 / self.len() as f64)
     }
 
     /// The smallest length that at least the share `q` (0 to 1) of the samples does not exceed, in ms; `None` of nothing.
-    pub(crate) fn quantile_ms(&self, q: f64) -> Option<f64> {
+    pub fn quantile_ms(&self, q: f64) -> Option<f64> {
         (self.len() > 0).then(|| {
             let us = self.histogram.value_at_quantile(q);
             // A bucket is named by its upper end, which may lie above the largest sample.

@@ -49,6 +49,7 @@ mod tools;
 pub mod truth;
 pub mod twin;
 
+pub use distribution::Distribution;
 pub use error::LabError;
 pub use link::{Around, Link, Links, Up};
 pub use live::{Experiment, Measured, Times};

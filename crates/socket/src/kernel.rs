@@ -155,6 +155,43 @@ pub(crate) fn read(fd: RawFd) -> Option<Reading> {
     })
 }
 
+/// What the kernel counts of a connection, for reports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TcpCounters {
+    /// Smoothed round trip; zero before the first sample.
+    pub rtt: Span,
+    /// Segments sent again.
+    pub retransmits: u64,
+    /// Retransmission timeouts; `None` if the kernel (before 6.7) does not count them.
+    pub timeouts: Option<u64>,
+}
+
+/// These counters of a TCP socket; `None` if it is none, or the kernel is older than 4.19.
+pub fn tcp_counters(fd: RawFd) -> Option<TcpCounters> {
+    /// What newer kernels append.
+    #[repr(C)]
+    struct Longer {
+        info: TcpInfo,
+        dsack_dups: u32,
+        reord_seen: u32,
+        rcv_ooopack: u32,
+        snd_wnd: u32,
+        rcv_wnd: u32,
+        rehash: u32,
+        total_rto: u16,
+        total_rto_recoveries: u16,
+        total_rto_time: u32,
+    }
+    // SAFETY: all fields are integers, zero is valid.
+    let mut longer: Longer = unsafe { zeroed() };
+    let length = option(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut longer)?;
+    (length >= size_of::<TcpInfo>()).then(|| TcpCounters {
+        rtt: Span::from_micros(longer.info.rtt.into()),
+        retransmits: longer.info.total_retrans.into(),
+        timeouts: (length >= size_of::<Longer>()).then(|| longer.total_rto.into()),
+    })
+}
+
 /// The kernel's number of this socket, the same for all its descriptors and never given again.
 pub(crate) fn cookie(fd: RawFd) -> Option<u64> {
     let mut cookie = 0u64;

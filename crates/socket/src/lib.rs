@@ -33,7 +33,9 @@ pub use conn::{Conn, Wait, Waker, Write};
 pub use control::{Change, Order, Orders};
 pub use groups::{BOUNDS_US, Group, GroupTotals, Histogram};
 pub use inside::Inside;
-pub use kernel::{Flags, Socket, errno, flags, look, now, send_timeout, set_errno};
+pub use kernel::{
+    Flags, Socket, TcpCounters, errno, flags, look, now, send_timeout, set_errno, tcp_counters,
+};
 pub use report::{Report, Totals};
 pub use runtime::{Attached, Runtime};
 pub use selection::{Pattern, Peer, Rule, Selection};

@@ -86,15 +86,18 @@ impl FromStr for Bytes {
                 ("kB", 1e3),
                 ("M", 1e6),
                 ("MB", 1e6),
+                ("G", 1e9),
+                ("GB", 1e9),
                 ("KiB", 1024.0),
                 ("MiB", 1048576.0),
+                ("GiB", 1073741824.0),
             ],
         )
         .map(Self::new)
         .ok_or_else(|| UnitError {
             what: "number of bytes",
             found: text.to_owned(),
-            want: "a number, with k, M, KiB or MiB if you like, such as 2000000 or 64k",
+            want: "a number, with k, M, G, KiB, MiB or GiB if you like, such as 2000000 or 64k",
         })
     }
 }

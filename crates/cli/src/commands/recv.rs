@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use super::send::How;
+use crate::failure::Failure;
+use crate::progress::stop_flag;
+use crate::transfer::receiving::{Out, Received, Rules, flow};
+use crate::transfer::{cpu, hex, say};
+use crate::transport::{self, Incoming, Options};
+use alcc_lab::Row;
+use alcc_transfer::{Header, Kind};
+use alcc_units::Bytes;
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+/// Receive what 'alcc send' sends
+///
+/// Waits for senders until Ctrl-C, --once or --count; checks what comes and says how fast and how late it was. Without --out it keeps
+/// nothing. Whoever can reach the port can send: let a firewall choose.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  alcc recv\n  alcc recv --once --out video.mp4\n  alcc recv --bind 192.0.2.7 --port 5000 --out incoming/ --json\n\nOn the other host:\n  alcc send --file video.mp4 192.0.2.7"
+)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    how: How,
+    /// Keep a file under this name (then only one transfer is taken), or in this folder as received-1, received-2, ...; '-': standard output
+    #[arg(long, value_name = "FILE|DIR")]
+    out: Option<PathBuf>,
+    /// --out FILE may replace what is there
+    #[arg(long)]
+    overwrite: bool,
+    /// End after one transfer, all its flows
+    #[arg(long, conflicts_with = "count")]
+    once: bool,
+    /// End after so many
+    #[arg(long, value_name = "N")]
+    count: Option<NonZeroU32>,
+    /// So many connections at once; more are turned away
+    #[arg(long, value_name = "N", default_value = "64")]
+    connections: NonZeroU32,
+    /// Take no transfer larger than this
+    #[arg(long, value_name = "BYTES", default_value = "100GB")]
+    max_size: Bytes,
+}
+
+/// A transfer whose other flows do not come is over after so long.
+const COMPANY: Duration = Duration::from_secs(5);
+/// Strangers are spoken of at most so often.
+const SELDOM: Duration = Duration::from_secs(1);
+/// Rows that are kept for `--json`.
+const ROWS: usize = 10_000;
+/// The stack of the thread of a connection.
+const STACK: usize = 256 * 1024;
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let transport = transport::find(&args.how.transport)?;
+    let out = out(args)?;
+    let wanted = match (&out, args.once, args.count) {
+        (Out::File(_) | Out::Stdout, _, Some(n)) if n.get() > 1 => {
+            return Err(Failure::usage(
+                "--out FILE keeps one transfer: give a folder for several, or leave --count out",
+            ));
+        }
+        (Out::File(_) | Out::Stdout, ..) | (_, true, _) => Some(1),
+        (.., count) => count.map(NonZeroU32::get),
+    };
+    let rules = Arc::new(Rules {
+        out,
+        overwrite: args.overwrite,
+        most: args.max_size.get(),
+        stall: args.how.stall(),
+        stop: AtomicBool::new(false),
+        series: args.how.series()?,
+        received: AtomicU64::new(0),
+    });
+    let options = options(args)?;
+    let everywhere = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+    let at = SocketAddr::new(args.how.bind.unwrap_or(everywhere), args.how.port);
+    let stop = stop_flag()?;
+    let mut listening = transport.listen(at, &options)?;
+    eprintln!(
+        "alcc: listening on {} ({})",
+        listening.address(),
+        transport.name()
+    );
+    let mut desk = Desk::new(args, Arc::clone(&rules), wanted);
+    let mut result = Ok(());
+    while !stop.load(Ordering::Relaxed) && !desk.is_done() {
+        match listening.accept() {
+            Ok(Some(pipe)) => desk.take(pipe),
+            Ok(None) => {}
+            Err(why) => {
+                result = Err(Failure::failed(format!(
+                    "wait for senders on {}: {why}",
+                    listening.address()
+                )));
+                break;
+            }
+        }
+        desk.listen_to_threads(Duration::ZERO);
+    }
+    desk.end();
+    drop(listening);
+    desk.report();
+    result?;
+    desk.verdict()
+}
+
+fn options(args: &Args) -> Result<Options, Failure> {
+    Ok(Options {
+        cc: None,
+        registry: alcc_cc::Registry::builtin(),
+        feedback: "auto".to_owned(),
+        enforce: "auto".to_owned(),
+        under: None,
+        seed: 1,
+        bind: args.how.bind,
+        insecure: args.how.insecure,
+        carrier: args.how.carrier.clone(),
+        patience: Duration::from_secs(5),
+    })
+}
+
+fn out(args: &Args) -> Result<Out, Failure> {
+    let Some(path) = &args.out else {
+        return Ok(Out::Discard);
+    };
+    if path == Path::new("-") {
+        return if args.how.json {
+            Err(Failure::usage(
+                "--out - with --json: both would go to standard output; give a file",
+            ))
+        } else {
+            Ok(Out::Stdout)
+        };
+    }
+    let ends_like_a_folder = path.as_os_str().as_encoded_bytes().ends_with(b"/");
+    match std::fs::metadata(path) {
+        Ok(about) if about.is_dir() => Ok(Out::Folder(path.clone())),
+        Ok(_) if args.overwrite => Ok(Out::File(path.clone())),
+        Ok(_) => Err(Failure::usage(format!(
+            "--out {}: it exists: add --overwrite, or choose another name",
+            path.display()
+        ))),
+        Err(why) if why.kind() == ErrorKind::NotFound && !ends_like_a_folder => {
+            let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
+            if folder.is_some_and(|folder| !folder.is_dir()) {
+                return Err(Failure::usage(format!(
+                    "--out {}: there is no such folder to put it in: make it first",
+                    path.display()
+                )));
+            }
+            Ok(Out::File(path.clone()))
+        }
+        Err(why) => Err(Failure::usage(format!(
+            "--out {}: {why}: a folder has to be there first",
+            path.display()
+        ))),
+    }
+}
+
+enum Told {
+    /// A flow says what it belongs to.
+    Begun(Header),
+    Ended(Box<Received>),
+}
+
+/// Flows that belong together.
+#[derive(Default)]
+struct Together {
+    open: u32,
+    ended: u32,
+    flows: u32,
+    failed: bool,
+    last: Option<Instant>,
+}
+
+/// Who keeps count.
+struct Desk<'a> {
+    args: &'a Args,
+    rules: Arc<Rules>,
+    wanted: Option<u32>,
+    tell: mpsc::Sender<Told>,
+    told: mpsc::Receiver<Told>,
+    open: u32,
+    going: BTreeMap<[u8; 16], Together>,
+    transfers: u32,
+    failed: u32,
+    strangers: u64,
+    turned_away: u64,
+    bytes: u64,
+    spoke: Option<Instant>,
+    rows: Vec<Row>,
+    began: Instant,
+}
+
+impl<'a> Desk<'a> {
+    fn new(args: &'a Args, rules: Arc<Rules>, wanted: Option<u32>) -> Self {
+        let (tell, told) = mpsc::channel();
+        Self {
+            args,
+            rules,
+            wanted,
+            tell,
+            told,
+            open: 0,
+            going: BTreeMap::new(),
+            transfers: 0,
+            failed: 0,
+            strangers: 0,
+            turned_away: 0,
+            bytes: 0,
+            spoke: None,
+            rows: Vec::new(),
+            began: Instant::now(),
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.wanted.is_some_and(|wanted| self.transfers >= wanted)
+    }
+
+    fn take(&mut self, mut pipe: Box<dyn Incoming>) {
+        if self.open >= self.args.connections.get() {
+            self.turned_away += 1;
+            let why = "turned away: --connections are open already";
+            self.seldom(&pipe.peer(), why);
+            return;
+        }
+        let (tell, rules) = (self.tell.clone(), Arc::clone(&self.rules));
+        let thread = std::thread::Builder::new().stack_size(STACK);
+        let spawned = thread.spawn(move || {
+            let ended = flow(&mut *pipe, &rules, |header| {
+                drop(tell.send(Told::Begun(header.clone())));
+            });
+            // Nobody listens any more only when all is over.
+            drop(tell.send(Told::Ended(Box::new(ended))));
+        });
+        match spawned {
+            Ok(_) => self.open += 1,
+            Err(why) => self.seldom("a sender", &format!("turned away: {why}")),
+        }
+    }
+
+    /// What the flows have said, waiting at most so long for the first.
+    fn listen_to_threads(&mut self, patience: Duration) {
+        let mut next = if patience.is_zero() {
+            self.told.try_recv().ok()
+        } else {
+            self.told.recv_timeout(patience).ok()
+        };
+        while let Some(told) = next {
+            match told {
+                Told::Begun(header) => {
+                    let together = self.going.entry(header.session).or_default();
+                    together.open += 1;
+                    together.flows = together.flows.max(header.flows.into());
+                    together.last = Some(Instant::now());
+                }
+                Told::Ended(received) => self.ended(&received),
+            }
+            next = self.told.try_recv().ok();
+        }
+        self.settle(false);
+    }
+
+    fn ended(&mut self, received: &Received) {
+        self.open = self.open.saturating_sub(1);
+        self.bytes += received.bytes;
+        let Some(header) = &received.header else {
+            self.strangers += 1;
+            let why = received.failure.as_deref().unwrap_or("said nothing");
+            self.seldom(&received.peer, why);
+            return;
+        };
+        if let Some(together) = self.going.get_mut(&header.session) {
+            together.open = together.open.saturating_sub(1);
+            together.ended += 1;
+            together.failed |= received.failure.is_some();
+            together.last = Some(Instant::now());
+        }
+        let line = line(received, header);
+        if received.failure.is_some() || self.args.how.json || self.rules.out == Out::Stdout {
+            eprintln!("alcc: {line}");
+        } else {
+            say(&format!("{line}\n"));
+        }
+        if self.rows.len() < ROWS {
+            self.rows.push(self.row(received));
+        }
+    }
+
+    /// Counts the transfers that are over; `all`: whether their other flows have come or not.
+    fn settle(&mut self, all: bool) {
+        let (transfers, failed) = (&mut self.transfers, &mut self.failed);
+        self.going.retain(|_, together| {
+            let alone = together.last.is_some_and(|at| at.elapsed() > COMPANY);
+            let over = together.open == 0 && (together.ended >= together.flows || alone || all);
+            if over {
+                *transfers += 1;
+                *failed += u32::from(together.failed || together.ended < together.flows);
+            }
+            !over
+        });
+    }
+
+    /// Ends the flows that still go.
+    fn end(&mut self) {
+        self.rules.stop.store(true, Ordering::Relaxed);
+        let until = Instant::now() + Duration::from_secs(2);
+        while self.open > 0 && Instant::now() < until {
+            self.listen_to_threads(Duration::from_millis(100));
+        }
+        self.settle(true);
+    }
+
+    /// On standard error, once in a while.
+    fn seldom(&mut self, who: &str, what: &str) {
+        if self.spoke.is_none_or(|at| at.elapsed() >= SELDOM) {
+            self.spoke = Some(Instant::now());
+            eprintln!("alcc: {who}: {what}");
+        }
+    }
+
+    fn row(&self, received: &Received) -> Row {
+        Row {
+            scheme: self.args.how.transport.clone(),
+            duration_s: received.took as f64 / 1e9,
+            run: 1,
+            goodput_mbps: (received.took > 0)
+                .then(|| received.bytes as f64 * 8e3 / received.took as f64),
+            bytes: Some(received.bytes),
+            app_delay_median_ms: received.delay_ms.map(|d| d[0]),
+            app_delay_p95_ms: received.delay_ms.map(|d| d[1]),
+            error: received.failure.clone(),
+            ..Row::default()
+        }
+    }
+
+    fn report(&mut self) {
+        if !self.args.how.json {
+            return;
+        }
+        let cpu_s = cpu() as f64 / 1e9;
+        let per_gbit = (self.bytes > 0).then(|| cpu_s / (self.bytes as f64 * 8e-9));
+        for row in &mut self.rows {
+            row.cpu_s_per_gbit = per_gbit;
+        }
+        let summary = serde_json::json!({
+            "transport": self.args.how.transport,
+            "transfers": self.transfers,
+            "failed": self.failed,
+            "strangers": self.strangers,
+            "turned_away": self.turned_away,
+            "bytes": self.bytes,
+            "seconds": self.began.elapsed().as_secs_f64(),
+            "cpu_s": cpu_s,
+        });
+        let text = serde_json::json!({"flows": self.rows, "summary": summary});
+        say(&format!("{text}\n"));
+    }
+
+    fn verdict(&self) -> Result<ExitCode, Failure> {
+        if self.failed > 0 {
+            return Err(Failure::failed(format!(
+                "{} of {} transfers failed",
+                self.failed, self.transfers
+            )));
+        }
+        match self.wanted {
+            Some(wanted) if self.transfers < wanted => Err(Failure::failed(format!(
+                "interrupted after {} of {wanted} transfers",
+                self.transfers
+            ))),
+            _ => Ok(ExitCode::SUCCESS),
+        }
+    }
+}
+
+/// For people.
+fn line(received: &Received, header: &Header) -> String {
+    let seconds = received.took as f64 / 1e9;
+    let mut text = format!(
+        "{}: {:.2} MB in {seconds:.2} s",
+        received.peer,
+        received.bytes as f64 / 1e6
+    );
+    if let Some(why) = &received.failure {
+        return format!("{text}, and failed: {why}");
+    }
+    text.push_str(&format!(
+        ", {:.2} Mbit/s",
+        received.bytes as f64 * 8e-6 / seconds.max(1e-9)
+    ));
+    if let Some([median, p95]) = received.delay_ms {
+        text.push_str(&format!(
+            ", from write to read {median:.1} ms (p95 {p95:.1})"
+        ));
+    }
+    if header.kind == Kind::File {
+        text.push_str(&format!(", SHA-256 {}", hex(&received.hash)));
+    }
+    if let Some(path) = &received.kept {
+        text.push_str(&format!(", kept as {}", path.display()));
+    }
+    text
+}

@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::failure::Failure;
+use crate::plugin_arg::Plugins;
+use crate::progress::{Bar, stop_flag};
+use crate::transfer::sending::{Content, Job, Sent, flow};
+use crate::transfer::{Series, clock_digest, cpu, random, say, table};
+use crate::transport::{self, Options, PORT, Plan, Target};
+use alcc_cc::Spec;
+use alcc_lab::Row;
+use alcc_transfer::{Header, Kind};
+use alcc_units::{Bytes, Rate, Span};
+use std::fs::File;
+use std::net::IpAddr;
+use std::num::NonZeroU16;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// Send a file, or as much as passes, to 'alcc recv' on another host
+///
+/// Over the transport and with the congestion control of your choice; at the end goodput, delay from application to application, round
+/// trip and CPU time, as the receiver and the sender saw them. Files arrive with their SHA-256 checked.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  alcc send --cc verus 192.0.2.7\n  alcc send --under bbr --duration 30s receiver.example\n  alcc send --file video.mp4 --json 192.0.2.7:9700\n  alcc send --rate 4mbit --size 10MB --cc copa [2001:db8::7]\n\nOn the other host:\n  alcc recv --once"
+)]
+pub(crate) struct Args {
+    /// Where 'alcc recv' waits: name or address, with :PORT if it is not --port
+    #[arg(value_name = "HOST")]
+    to: Target,
+    #[command(flatten)]
+    pub(super) how: How,
+    /// Send made-up data for so long [default: 10s]
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["size", "file"])]
+    duration: Option<Span>,
+    /// Send so much made-up data, in each flow
+    #[arg(long, value_name = "BYTES", conflicts_with = "file")]
+    size: Option<Bytes>,
+    /// Send this file; '-': standard input
+    #[arg(long, value_name = "PATH")]
+    file: Option<PathBuf>,
+    /// Write no faster than this, as an application with something to show would [default: as fast as it goes]
+    #[arg(long, value_name = "RATE")]
+    rate: Option<Rate>,
+    /// So many connections at once
+    #[arg(long, value_name = "N", default_value = "1")]
+    flows: NonZeroU16,
+    /// How long connecting may take
+    #[arg(long, value_name = "TIME", default_value = "5s")]
+    connect_timeout: Span,
+    /// Algorithm that decides how much may leave, see 'alcc list' [default: the kernel's alone with tcp, else verus]
+    #[arg(long, value_name = "A")]
+    cc: Option<Spec>,
+    #[command(flatten)]
+    plugins: Plugins,
+    /// The kernel's congestion control, alone or below --cc, such as cubic, reno or bbr [default: what the system uses]
+    #[arg(long, value_name = "TCPCC")]
+    under: Option<String>,
+    /// How acknowledgements are learned, see 'alcc list'
+    #[arg(long, value_name = "F", default_value = "auto")]
+    feedback: String,
+    /// How the limit is kept, see 'alcc list'
+    #[arg(long, value_name = "E", default_value = "auto")]
+    enforce: String,
+    /// Seed of the algorithm's generator
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+/// What both ends take.
+#[derive(clap::Args)]
+pub(crate) struct How {
+    /// What carries the bytes, the same at both ends
+    #[arg(long, value_name = "NAME", default_value = transport::ALL[0].name(), value_parser = transport::names())]
+    pub(crate) transport: String,
+    /// The port of the receiver
+    #[arg(long, value_name = "PORT", default_value_t = PORT, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) port: u16,
+    /// The address of ours to use
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) bind: Option<IpAddr>,
+    /// Let a transport that does not encrypt cross a real network
+    #[arg(long)]
+    pub(crate) insecure: bool,
+    /// What in-band runs over
+    #[arg(long, value_name = "CARRIER")]
+    pub(crate) carrier: Option<String>,
+    /// Give up when nothing moves for so long
+    #[arg(long, value_name = "TIME", default_value = "120s")]
+    pub(crate) stall: Span,
+    /// Write a line 'NANOSECONDS BYTES' to FILE as bytes pass, by CLOCK_MONOTONIC
+    #[arg(long, value_name = "FILE")]
+    pub(crate) series: Option<PathBuf>,
+    /// Print one JSON object at the end
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl How {
+    pub(crate) fn stall(&self) -> Duration {
+        Duration::from_nanos(self.stall.as_nanos())
+    }
+
+    pub(crate) fn series(&self) -> Result<Option<Series>, Failure> {
+        self.series.as_deref().map(Series::create).transpose()
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let transport = transport::find(&args.how.transport)?;
+    let options = options(args)?;
+    let plan = transport.plan(&options)?;
+    let (mut headers, contents) = flows(args)?;
+    let session = random()?;
+    for header in &mut headers {
+        (header.session, header.clock) = (session, clock_digest(&session));
+    }
+    let series = args.how.series()?;
+    let stop = stop_flag()?;
+    let sent = AtomicU64::new(0);
+    let mut to = args.to.clone();
+    if to.port == 0 {
+        to.port = args.how.port;
+    }
+    let job = Job {
+        transport,
+        to: &to,
+        options: &options,
+        rate: args.rate,
+        stall: args.how.stall(),
+        stop: &stop,
+        series: series.as_ref(),
+        sent: &sent,
+    };
+    let began = Instant::now();
+    let (before, mut ended) = (cpu(), Vec::new());
+    std::thread::scope(|scope| {
+        let (tell, told) = mpsc::channel();
+        for (header, content) in headers.iter().zip(contents) {
+            let (tell, job) = (tell.clone(), &job);
+            scope.spawn(move || drop(tell.send((header.flow, flow(job, header, content)))));
+        }
+        drop(tell);
+        let mut shown = Shown::new(args, headers.len());
+        loop {
+            match told.recv_timeout(Duration::from_millis(500)) {
+                Ok(one) => ended.push(one),
+                Err(mpsc::RecvTimeoutError::Timeout) => shown.show(sent.load(Ordering::Relaxed)),
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            }
+        }
+    });
+    drop(series);
+    ended.sort_by_key(|(flow, _)| *flow);
+    let ended: Vec<Sent> = ended.into_iter().map(|(_, sent)| sent).collect();
+    conclude(args, &plan, &ended, cpu() - before, began.elapsed())
+}
+
+fn options(args: &Args) -> Result<Options, Failure> {
+    let registry = args.plugins.registry()?;
+    if let Some(spec) = &args.cc {
+        registry.build(spec).map_err(Failure::usage)?;
+    }
+    if args.rate.is_some_and(|rate| rate.as_bps() == 0) {
+        return Err(Failure::usage("--rate 0: nothing would ever be sent"));
+    }
+    Ok(Options {
+        cc: args.cc.clone(),
+        registry,
+        feedback: args.feedback.clone(),
+        enforce: args.enforce.clone(),
+        under: args.under.clone(),
+        seed: args.seed,
+        bind: args.how.bind,
+        insecure: args.how.insecure,
+        carrier: args.how.carrier.clone(),
+        patience: Duration::from_nanos(args.connect_timeout.as_nanos()),
+    })
+}
+
+/// Header and content of each flow.
+fn flows(args: &Args) -> Result<(Vec<Header>, Vec<Content>), Failure> {
+    let header = |flow, kind, size| Header {
+        kind,
+        flow,
+        flows: args.flows.get(),
+        size,
+        session: [0; 16],
+        clock: [0; 16],
+    };
+    if let Some(path) = &args.file {
+        if args.flows.get() > 1 {
+            return Err(Failure::usage(
+                "--file with --flows: a file goes over one connection; leave --flows out",
+            ));
+        }
+        let (file, size) = open(path)?;
+        return Ok((vec![header(0, Kind::File, size)], vec![Content::File(file)]));
+    }
+    let duration = match (args.size, args.duration) {
+        (Some(_), _) => None,
+        (None, duration) => Some(duration.unwrap_or(Span::from_secs(10))),
+    };
+    let size = args.size.map(Bytes::get);
+    let duration = duration.map(|span| Duration::from_nanos(span.as_nanos()));
+    Ok((0..args.flows.get())
+        .map(|flow| (header(flow, Kind::MadeUp, size), Content::MadeUp(duration)))
+        .unzip())
+}
+
+fn open(path: &Path) -> Result<(File, Option<u64>), Failure> {
+    use std::os::fd::AsFd;
+    let failed = |e: std::io::Error| Failure::usage(format!("read {}: {e}", path.display()));
+    let file: File = if path == Path::new("-") {
+        let stdin = std::io::stdin().as_fd().try_clone_to_owned();
+        stdin.map_err(failed)?.into()
+    } else {
+        File::open(path).map_err(failed)?
+    };
+    let about = file.metadata().map_err(failed)?;
+    if about.is_dir() {
+        return Err(Failure::usage(format!(
+            "read {}: it is a folder: send one file, or 'tar c FOLDER | alcc send --file - HOST'",
+            path.display()
+        )));
+    }
+    // What of it standard input has already read is not known.
+    let size = (about.is_file() && path != Path::new("-")).then(|| about.len());
+    Ok((file, size))
+}
+
+/// A bar, once it takes longer than a moment.
+struct Shown<'a> {
+    bar: Option<Bar>,
+    args: &'a Args,
+    flows: u64,
+    began: Instant,
+}
+
+impl<'a> Shown<'a> {
+    fn new(args: &'a Args, flows: usize) -> Self {
+        Self {
+            bar: None,
+            args,
+            flows: flows as u64,
+            began: Instant::now(),
+        }
+    }
+
+    fn show(&mut self, sent: u64) {
+        let took = self.began.elapsed().as_secs_f64();
+        if took < 2.0 {
+            return;
+        }
+        let file = self.args.file.as_deref();
+        let size = self.args.size.map(|size| size.get() * self.flows);
+        let size = size.or_else(|| {
+            file?
+                .metadata()
+                .ok()
+                .filter(|m| m.is_file())
+                .map(|m| m.len())
+        });
+        let duration = self.args.duration.unwrap_or(Span::from_secs(10));
+        let part = match size {
+            Some(size) => sent as f64 / size.max(1) as f64,
+            None if file.is_some() => 0.0,
+            None => took / duration.as_secs_f64().max(1e-3),
+        };
+        let what = format!(
+            "{:.1} MB, {:.2} Mbit/s",
+            sent as f64 / 1e6,
+            sent as f64 * 8e-6 / took
+        );
+        self.bar
+            .get_or_insert_with(Bar::new)
+            .show(part.min(1.0), &what);
+    }
+}
+
+/// Bytes per ns in Mbit/s.
+fn mbps(bytes: u64, ns: u64) -> Option<f64> {
+    (ns > 0).then(|| bytes as f64 * 8e3 / ns as f64)
+}
+
+fn row(args: &Args, plan: &Plan, sent: &Sent, cpu_s_per_gbit: Option<f64>) -> Row {
+    let bytes = sent.answer.as_ref().map_or(sent.bytes, |a| a.bytes);
+    let ms = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e6);
+    let answer = sent.answer.as_ref();
+    let is_finite = args.size.is_some() || args.file.is_some();
+    Row {
+        scheme: plan.scheme.clone(),
+        algorithm: plan.algorithm.clone(),
+        options: plan.options.clone(),
+        feedback: plan.feedback.clone(),
+        enforcement: plan.enforcement.clone(),
+        under: plan.under.clone(),
+        duration_s: sent.took as f64 / 1e9,
+        seed: args.seed,
+        run: 1,
+        goodput_mbps: match answer {
+            Some(answer) => mbps(answer.bytes, answer.took),
+            None => mbps(sent.bytes, sent.complete.unwrap_or(sent.took)),
+        },
+        bytes: Some(bytes),
+        app_delay_median_ms: answer.and_then(|a| ms(a.delay_median)),
+        app_delay_p95_ms: answer.and_then(|a| ms(a.delay_p95)),
+        rtt_mean_ms: sent.stats.rtt_mean_ms,
+        rtt_p95_ms: sent.stats.rtt_p95_ms,
+        retransmits: sent.stats.retransmits,
+        timeouts: sent.stats.timeouts,
+        rtx_burst: sent.stats.rtx_burst,
+        fct_ms: ms(sent.complete).filter(|_| is_finite && sent.failure.is_none()),
+        cpu_s_per_gbit,
+        lateness_p99_ms: sent.stats.lateness_p99_ms,
+        error: sent.failure.as_ref().map(ToString::to_string),
+        ..Row::default()
+    }
+}
+
+fn conclude(
+    args: &Args,
+    plan: &Plan,
+    ended: &[Sent],
+    cpu: u64,
+    took: Duration,
+) -> Result<ExitCode, Failure> {
+    let bytes: u64 = ended.iter().map(|sent| sent.bytes).sum();
+    let cpu_s = cpu as f64 / 1e9;
+    let per_gbit = (bytes > 0).then(|| cpu_s / (bytes as f64 * 8e-9));
+    let rows: Vec<Row> = ended
+        .iter()
+        .map(|sent| row(args, plan, sent, per_gbit))
+        .collect();
+    let failed = rows.iter().filter(|row| row.error.is_some()).count();
+    if args.how.json {
+        let summary = serde_json::json!({
+            "transport": args.how.transport,
+            "to": args.to.to_string(),
+            "flows": rows.len(),
+            "failed": failed,
+            "bytes": bytes,
+            "seconds": took.as_secs_f64(),
+            "goodput_mbps": rows.iter().filter_map(|r| r.goodput_mbps).sum::<f64>(),
+            "cpu_s": cpu_s,
+        });
+        say(&format!(
+            "{}\n",
+            serde_json::json!({"flows": rows, "summary": summary})
+        ));
+    } else if failed < rows.len() {
+        say(&table(&rows));
+    }
+    // The first says it all: they go to the same place.
+    match ended.iter().find_map(|sent| sent.failure.as_ref()) {
+        None => Ok(ExitCode::SUCCESS),
+        Some(Failure::Usage(why)) => Err(Failure::usage(why)),
+        Some(Failure::Failed(why)) if failed < ended.len() => Err(Failure::failed(format!(
+            "{failed} of {} flows failed, the first: {why}",
+            ended.len()
+        ))),
+        Some(Failure::Failed(why)) => Err(Failure::failed(why)),
+    }
+}

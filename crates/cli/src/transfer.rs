@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What `alcc send` and `alcc recv` have in common.
+pub(crate) mod receiving;
+pub(crate) mod sending;
+
+use crate::failure::Failure;
+use alcc_lab::Row;
+use nix::time::{ClockId, clock_gettime};
+use sha2::{Digest, Sha256};
+use std::io::Write;
+use std::path::Path;
+use std::sync::Mutex;
+
+/// `CLOCK_MONOTONIC`, ns: the same in all processes of a machine.
+pub(crate) fn now() -> u64 {
+    clock(ClockId::CLOCK_MONOTONIC)
+}
+
+/// CPU time of this process so far, user and system, ns.
+pub(crate) fn cpu() -> u64 {
+    clock(ClockId::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+fn clock(id: ClockId) -> u64 {
+    // These clocks exist on every Linux.
+    clock_gettime(id).map_or(0, |t| {
+        t.tv_sec().cast_unsigned() * 1_000_000_000 + t.tv_nsec().cast_unsigned()
+    })
+}
+
+/// A digest of `session` and of what `CLOCK_MONOTONIC` counts from: this start of this machine, in this time namespace. Two processes that find
+/// the same read the same clock. Zero if it cannot be told.
+pub(crate) fn clock_digest(session: &[u8; 16]) -> [u8; 16] {
+    let boot = std::fs::read("/proc/sys/kernel/random/boot_id");
+    let namespace = std::fs::read_link("/proc/self/ns/time");
+    let mut digest = [0; 16];
+    if let Ok(boot) = boot {
+        // A kernel without time namespaces has one clock.
+        let namespace = namespace.unwrap_or_default();
+        let mut hash = Sha256::new();
+        hash.update(session);
+        hash.update(&boot);
+        hash.update(namespace.as_os_str().as_encoded_bytes());
+        digest.copy_from_slice(&hash.finalize()[..16]);
+    }
+    digest
+}
+
+/// Bytes that nobody guesses.
+pub(crate) fn random() -> Result<[u8; 16], Failure> {
+    let mut bytes = [0; 16];
+    std::fs::File::open("/dev/urandom")
+        .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut bytes))
+        .map_err(|e| Failure::usage(format!("read /dev/urandom: {e}")))?;
+    Ok(bytes)
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// When how many bytes of content had passed: a line `CLOCK_MONOTONIC_NS BYTES` at most each 100 µs.
+pub(crate) struct Series {
+    inner: Mutex<Lines>,
+}
+
+struct Lines {
+    file: std::fs::File,
+    text: String,
+    total: u64,
+    said: u64,
+    last: u64,
+    flushed: u64,
+}
+
+const BETWEEN: u64 = 100_000;
+const FLUSH: u64 = 100_000_000;
+
+impl Series {
+    pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
+        let file = std::fs::File::create(path)
+            .map_err(|e| Failure::usage(format!("--series {}: {e}", path.display())))?;
+        Ok(Self {
+            inner: Mutex::new(Lines {
+                file,
+                text: String::new(),
+                total: 0,
+                said: 0,
+                last: 0,
+                flushed: 0,
+            }),
+        })
+    }
+
+    /// So many bytes more, just now; all flows count together.
+    pub(crate) fn add(&self, bytes: u64, now: u64) {
+        let mut lines = self
+            .inner
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        lines.total += bytes;
+        if now >= lines.last + BETWEEN {
+            lines.line(now);
+        }
+        if now >= lines.flushed + FLUSH {
+            lines.flush(now);
+        }
+    }
+}
+
+impl Lines {
+    fn line(&mut self, now: u64) {
+        use std::fmt::Write as _;
+        if self.said != self.total {
+            let _ = writeln!(self.text, "{now} {}", self.total);
+            (self.last, self.said) = (now, self.total);
+        }
+    }
+
+    fn flush(&mut self, now: u64) {
+        // A full disk must not end the transfer; who reads the file sees that it ends early.
+        let _ = self.file.write_all(self.text.as_bytes());
+        self.text.clear();
+        self.flushed = now;
+    }
+}
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        let now = now();
+        self.line(now);
+        self.flush(now);
+    }
+}
+
+/// Columns of the table: heading, field, digits.
+const COLUMNS: [(&str, &str, usize); 9] = [
+    ("Mbit/s", "goodput_mbps", 2),
+    ("MB", "bytes", 2),
+    ("app median ms", "app_delay_median_ms", 1),
+    ("p95 ms", "app_delay_p95_ms", 1),
+    ("RTT mean ms", "rtt_mean_ms", 1),
+    ("p95 ms", "rtt_p95_ms", 1),
+    ("retransmits", "retransmits", 0),
+    ("timeouts", "timeouts", 0),
+    ("CPU s/Gbit", "cpu_s_per_gbit", 3),
+];
+
+/// For people.
+pub(crate) fn table(rows: &[Row]) -> String {
+    let mut lines = vec![
+        std::iter::once("flow")
+            .chain(COLUMNS.iter().map(|c| c.0))
+            .map(str::to_owned)
+            .collect::<Vec<_>>(),
+    ];
+    for row in rows {
+        let numbers = row.numbers();
+        let mut line = vec![row.scheme.clone()];
+        if let Some(why) = &row.error {
+            line.push(why.clone());
+        } else {
+            line.extend(COLUMNS.iter().map(|(_, field, digits)| {
+                let unit = if *field == "bytes" { 1e-6 } else { 1.0 };
+                let value = numbers.get(*field);
+                value.map_or_else(|| "-".to_owned(), |v| format!("{:.*}", *digits, v * unit))
+            }));
+        }
+        lines.push(line);
+    }
+    let width = |column: usize| {
+        let cells = lines.iter().filter(|l| l.len() > 2 || column == 0);
+        cells.filter_map(|l| l.get(column).map(String::len)).max()
+    };
+    let widths: Vec<usize> = (0..=COLUMNS.len()).map(|i| width(i).unwrap_or(0)).collect();
+    let mut text = String::new();
+    for line in &lines {
+        let cells = line.iter().enumerate().map(|(i, cell)| match i {
+            0 => format!("{cell:<0$}", widths[0]),
+            _ if line.len() == 2 => cell.clone(),
+            _ => format!("{cell:>0$}", widths[i]),
+        });
+        text.push_str(&cells.collect::<Vec<_>>().join("  "));
+        text.push('\n');
+    }
+    text
+}
+
+/// Writes to standard output; a reader that has gone is no failure of ours.
+pub(crate) fn say(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_is_told_by_session_and_machine() {
+        let (a, b) = (clock_digest(&[1; 16]), clock_digest(&[2; 16]));
+        assert_eq!(a, clock_digest(&[1; 16]));
+        assert_ne!(a, b, "nobody is recognised by it a second time");
+        assert!(now() <= now());
+    }
+
+    #[test]
+    fn a_failed_flow_has_its_reason_in_the_table() {
+        let good = Row {
+            scheme: "verus-udp".to_owned(),
+            goodput_mbps: Some(12.345),
+            bytes: Some(2_000_000),
+            ..Row::default()
+        };
+        let bad = Row {
+            error: Some("nobody answered".to_owned()),
+            ..good.clone()
+        };
+        let text = table(&[good, bad]);
+        assert!(text.contains("12.35") && text.contains(" 2.00 "), "{text}");
+        assert!(text.ends_with("verus-udp  nobody answered\n"), "{text}");
+    }
+}

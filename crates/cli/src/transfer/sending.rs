@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One flow of `alcc send`.
+use super::{Series, hex, now};
+use crate::failure::Failure;
+use crate::transport::{Options, Outgoing, PIECE, Stats, TURN, Target, Transport, later};
+use alcc_transfer::{ANSWER, Answer, Header, Kind, Verdict, Writer};
+use alcc_units::{Bytes, Rate, Span};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// With `--rate`, what is written at once: this much of it.
+const AT_ONCE: Span = Span::from_millis(5);
+/// But not less.
+const LEAST: u64 = 1_400;
+
+/// What a flow sends.
+pub(crate) enum Content {
+    /// As much as the header says, or for so long.
+    MadeUp(Option<Duration>),
+    /// A file or standard input.
+    File(File),
+}
+
+/// What all flows of a transfer have in common.
+pub(crate) struct Job<'a> {
+    pub(crate) transport: &'a dyn Transport,
+    pub(crate) to: &'a Target,
+    pub(crate) options: &'a Options,
+    /// At which the application writes; `None`: as fast as it can.
+    pub(crate) rate: Option<Rate>,
+    /// Given up when nothing moves for so long.
+    pub(crate) stall: Duration,
+    pub(crate) stop: &'a AtomicBool,
+    pub(crate) series: Option<&'a Series>,
+    /// Bytes of content so far, for whoever shows progress.
+    pub(crate) sent: &'a AtomicU64,
+}
+
+/// How a flow ended.
+#[derive(Default)]
+pub(crate) struct Sent {
+    pub(crate) bytes: u64,
+    /// From the beginning of the connection to the last write, ns.
+    pub(crate) took: u64,
+    /// From the beginning of the connection to the receiver's last byte, or until that is known here, ns.
+    pub(crate) complete: Option<u64>,
+    pub(crate) stats: Stats,
+    pub(crate) answer: Option<Answer>,
+    /// Why it failed.
+    pub(crate) failure: Option<Failure>,
+}
+
+/// Sends one flow to its end.
+pub(crate) fn flow(job: &Job<'_>, header: &Header, content: Content) -> Sent {
+    let began = now();
+    let mut sent = Sent::default();
+    let flow = header.flow.into();
+    let mut out = match job.transport.connect(job.to, job.options, flow) {
+        Ok(out) => out,
+        Err(why) => {
+            sent.failure = Some(why);
+            return sent;
+        }
+    };
+    let mut going = Going {
+        job,
+        out: &mut *out,
+        moved: now(),
+        began,
+    };
+    let failure = going.run(header, content, &mut sent).err();
+    sent.failure = failure.map(|why| why.told(sent.bytes, job));
+    if sent.took == 0 {
+        sent.took = now() - began;
+    }
+    sent.stats = out.stats();
+    sent
+}
+
+/// Why a flow ended early.
+enum Broken {
+    Stopped,
+    Stalled,
+    Pipe(io::Error),
+    Source(io::Error),
+    Told(String),
+}
+
+impl From<io::Error> for Broken {
+    fn from(why: io::Error) -> Self {
+        Self::Pipe(why)
+    }
+}
+
+impl Broken {
+    fn told(self, bytes: u64, job: &Job<'_>) -> Failure {
+        let to = job.to;
+        let so_far = format!("after {:.2} MB", bytes as f64 / 1e6);
+        Failure::failed(match self {
+            Self::Stopped => format!("send to {to}: interrupted {so_far}"),
+            Self::Stalled => format!(
+                "send to {to}: nothing moved for {} s {so_far}: the receiver or the path is gone (--stall waits longer)",
+                job.stall.as_secs_f64()
+            ),
+            Self::Pipe(why) => {
+                use io::ErrorKind::{
+                    BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof,
+                };
+                match why.kind() {
+                    BrokenPipe | ConnectionReset | ConnectionAborted | UnexpectedEof => format!(
+                        "send to {to}: the receiver ended the connection {so_far} ({why}): see what 'alcc recv' says"
+                    ),
+                    _ => format!("send to {to}: {why}, {so_far}"),
+                }
+            }
+            Self::Source(why) => format!("read what is to be sent: {why}, {so_far}"),
+            Self::Told(why) => format!("send to {to}: {why}"),
+        })
+    }
+}
+
+struct Going<'a> {
+    job: &'a Job<'a>,
+    out: &'a mut dyn Outgoing,
+    began: u64,
+    /// When the transport took something last.
+    moved: u64,
+}
+
+impl Going<'_> {
+    fn run(&mut self, header: &Header, content: Content, sent: &mut Sent) -> Result<(), Broken> {
+        self.put(&header.encode())?;
+        let mut writer = Writer::new(header);
+        let result = match content {
+            Content::MadeUp(duration) => self.made_up(header, duration, &mut writer),
+            Content::File(file) => self.file(header, &file, &mut writer),
+        };
+        sent.bytes = writer.bytes();
+        sent.took = now() - self.began;
+        result?;
+        let (trailer, hash) = writer.trailer(now());
+        self.put(&trailer)?;
+        while !self.out.finish().or_else(|why| waits(&why).ok_or(why))? {
+            self.look()?;
+        }
+        sent.complete = Some(now() - self.began);
+        if let Some(answer) = self.answer()? {
+            sent.complete = match answer.end {
+                Some(end) if end > self.began => Some(end - self.began),
+                _ => Some(now() - self.began),
+            };
+            agrees(&answer, header, sent.bytes, &hash)?;
+            sent.answer = Some(answer);
+        }
+        Ok(())
+    }
+
+    fn made_up(
+        &mut self,
+        header: &Header,
+        duration: Option<Duration>,
+        writer: &mut Writer,
+    ) -> Result<(), Broken> {
+        let until =
+            duration.map(|d| now().saturating_add(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)));
+        loop {
+            let left = header.size.map_or(u64::MAX, |size| size - writer.bytes());
+            if left == 0 {
+                return Ok(());
+            }
+            let room = self.room(left, writer.bytes(), until)?;
+            let stamp = now();
+            if until.is_some_and(|until| stamp >= until) {
+                return Ok(());
+            }
+            self.block(writer.made_up(room, stamp), room)?;
+        }
+    }
+
+    fn file(&mut self, header: &Header, file: &File, writer: &mut Writer) -> Result<(), Broken> {
+        loop {
+            let left = header.size.map_or(u64::MAX, |size| size - writer.bytes());
+            if left == 0 {
+                return Ok(());
+            }
+            let room = self.room(left, writer.bytes(), None)?;
+            let n = loop {
+                self.stopped()?;
+                if !readable(file).map_err(Broken::Source)? {
+                    // The sender has nothing to say: that is no stall.
+                    self.moved = now();
+                    continue;
+                }
+                match { file }.read(&mut writer.space()[..room]) {
+                    Ok(n) => break n,
+                    Err(why) if later(&why) => {}
+                    Err(why) => return Err(Broken::Source(why)),
+                }
+            };
+            if n == 0 {
+                return match header.size {
+                    None => Ok(()),
+                    Some(_) => Err(Broken::Source(io::Error::other(
+                        "the file has become shorter meanwhile",
+                    ))),
+                };
+            }
+            self.block(writer.file(n, now()), n)?;
+        }
+    }
+
+    /// Waits until something may be written; how much.
+    fn room(&mut self, left: u64, done: u64, until: Option<u64>) -> Result<usize, Broken> {
+        let mut most = PIECE as u64;
+        if let Some(rate) = self.job.rate {
+            most = rate.bytes_in(AT_ONCE).get().clamp(LEAST, most);
+            let due = self.began + rate.time_for(Bytes::new(done)).as_nanos();
+            while now() < due.min(until.unwrap_or(u64::MAX)) {
+                self.stopped()?;
+                let nap = Duration::from_nanos(due.saturating_sub(now()));
+                std::thread::sleep(nap.min(TURN));
+            }
+            self.moved = now();
+        }
+        loop {
+            let room = self
+                .out
+                .room()
+                .or_else(|why| waits(&why).map(|_| 0).ok_or(why))?;
+            if room > 0 || until.is_some_and(|until| now() >= until) {
+                return Ok((room as u64).min(most).min(left).max(1) as usize);
+            }
+            self.look()?;
+        }
+    }
+
+    fn block(&mut self, block: &[u8], content: usize) -> Result<(), Broken> {
+        self.put(block)?;
+        self.job.sent.fetch_add(content as u64, Ordering::Relaxed);
+        if let Some(series) = self.job.series {
+            series.add(content as u64, now());
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, mut bytes: &[u8]) -> Result<(), Broken> {
+        while !bytes.is_empty() {
+            match self.out.write(bytes) {
+                Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
+                Ok(n) => {
+                    bytes = &bytes[n..];
+                    self.moved = now();
+                }
+                Err(why) if later(&why) => self.look()?,
+                Err(why) => return Err(why.into()),
+            }
+        }
+        self.stopped()
+    }
+
+    fn answer(&mut self) -> Result<Option<Answer>, Broken> {
+        let mut bytes = [0; ANSWER];
+        let mut filled = 0;
+        while filled < ANSWER {
+            match self.out.answer(&mut bytes[filled..]) {
+                None => return Ok(None),
+                Some(Ok(0)) => {
+                    return Err(Broken::Told(
+                        "the receiver ended the connection without confirming what it got: see what 'alcc recv' says".to_owned(),
+                    ));
+                }
+                Some(Ok(n)) => filled += n,
+                Some(Err(why)) if later(&why) => self.look()?,
+                Some(Err(why)) => return Err(why.into()),
+            }
+        }
+        let answer = Answer::decode(&bytes);
+        let none = || Broken::Told("the receiver's answer makes no sense".to_owned());
+        answer.map(Some).ok_or_else(none)
+    }
+
+    fn stopped(&self) -> Result<(), Broken> {
+        if self.job.stop.load(Ordering::Relaxed) {
+            return Err(Broken::Stopped);
+        }
+        Ok(())
+    }
+
+    /// After each call that brought nothing.
+    fn look(&self) -> Result<(), Broken> {
+        self.stopped()?;
+        if u128::from(now().saturating_sub(self.moved)) > self.job.stall.as_nanos() {
+            return Err(Broken::Stalled);
+        }
+        Ok(())
+    }
+}
+
+/// "Not yet" in the words of `finish`.
+fn waits(why: &io::Error) -> Option<bool> {
+    later(why).then_some(false)
+}
+
+fn readable(file: &File) -> io::Result<bool> {
+    let mut fds = [PollFd::new(file.as_fd(), PollFlags::POLLIN)];
+    let turn = PollTimeout::try_from(TURN).unwrap_or(PollTimeout::ZERO);
+    match poll(&mut fds, turn) {
+        Ok(n) => Ok(n > 0),
+        Err(nix::Error::EINTR) => Ok(false),
+        Err(why) => Err(why.into()),
+    }
+}
+
+/// Whether the receiver has what was sent.
+fn agrees(answer: &Answer, header: &Header, bytes: u64, hash: &[u8; 32]) -> Result<(), Broken> {
+    let why = match answer.verdict {
+        Verdict::Damaged => "the receiver got it damaged".to_owned(),
+        Verdict::NotKept => "the receiver could not keep it: see what 'alcc recv' says".to_owned(),
+        Verdict::Good if answer.bytes != bytes => {
+            format!("the receiver has {} of {bytes} bytes", answer.bytes)
+        }
+        Verdict::Good if header.kind == Kind::File && answer.hash != *hash => format!(
+            "the receiver has SHA-256 {} and we have {}",
+            hex(&answer.hash),
+            hex(hash)
+        ),
+        Verdict::Good => return Ok(()),
+    };
+    Err(Broken::Told(why))
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::{ANSWER, Fields, UNKNOWN, VERSION};
+
+const MAGIC: &[u8; 8] = b"alccdone";
+
+/// What the receiver thinks of a transfer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Everything is there, and as it was sent.
+    Good,
+    /// It is damaged, or makes no sense.
+    Damaged,
+    /// It could not be kept: the disk is full, or it is longer than the receiver takes.
+    NotKept,
+}
+
+/// What the receiver says at the end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Answer {
+    /// What it thinks of it.
+    pub verdict: Verdict,
+    /// Bytes of content.
+    pub bytes: u64,
+    /// From the first byte of the stream to the last of the content, ns.
+    pub took: u64,
+    /// When the last came by its clock, ns; if that is the sender's.
+    pub end: Option<u64>,
+    /// From write to read, per byte, if the clock is the sender's: median, ns.
+    pub delay_median: Option<u64>,
+    /// The same: 95th percentile, ns.
+    pub delay_p95: Option<u64>,
+    /// SHA-256 of a file's content; zero for made-up content.
+    pub hash: [u8; 32],
+}
+
+impl Answer {
+    /// As it is sent.
+    pub fn encode(&self) -> [u8; ANSWER] {
+        let mut bytes = [0; ANSWER];
+        bytes[0..8].copy_from_slice(MAGIC);
+        bytes[8] = VERSION;
+        bytes[9] = match self.verdict {
+            Verdict::Good => 0,
+            Verdict::Damaged => 1,
+            Verdict::NotKept => 2,
+        };
+        let numbers = [
+            self.bytes,
+            self.took,
+            self.end.unwrap_or(UNKNOWN),
+            self.delay_median.unwrap_or(UNKNOWN),
+            self.delay_p95.unwrap_or(UNKNOWN),
+        ];
+        for (into, number) in bytes[16..56].chunks_exact_mut(8).zip(numbers) {
+            into.copy_from_slice(&number.to_be_bytes());
+        }
+        bytes[56..88].copy_from_slice(&self.hash);
+        bytes
+    }
+
+    /// From a peer; `None` if it is no answer of ours.
+    pub fn decode(bytes: &[u8; ANSWER]) -> Option<Self> {
+        let mut fields = Fields(bytes);
+        if fields.bytes() != *MAGIC || fields.byte() != VERSION {
+            return None;
+        }
+        let verdict = match fields.byte() {
+            0 => Verdict::Good,
+            1 => Verdict::Damaged,
+            2 => Verdict::NotKept,
+            _ => return None,
+        };
+        if fields.bytes() != [0; 6] {
+            return None;
+        }
+        Some(Self {
+            verdict,
+            bytes: fields.u64(),
+            took: fields.u64(),
+            end: fields.maybe(),
+            delay_median: fields.maybe(),
+            delay_p95: fields.maybe(),
+            hash: fields.bytes(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_comes_back_as_it_was() {
+        let answer = Answer {
+            verdict: Verdict::NotKept,
+            bytes: 5,
+            took: 6,
+            end: None,
+            delay_median: Some(7),
+            delay_p95: Some(8),
+            hash: [3; 32],
+        };
+        let bytes = answer.encode();
+        assert_eq!(Answer::decode(&bytes), Some(answer));
+        for at in 0..16 {
+            let mut bent = bytes;
+            bent[at] ^= 0x10;
+            assert_eq!(Answer::decode(&bent), None, "{at}");
+        }
+    }
+}

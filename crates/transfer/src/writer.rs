@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::{BEFORE, BLOCK, Header, Kind, TRAILER, made_up};
+use sha2::{Digest, Sha256};
+
+/// Makes the blocks of one flow, in a buffer of its own: what [`Writer::made_up`] and [`Writer::file`] return is written as it is.
+pub struct Writer {
+    buffer: Vec<u8>,
+    hash: Option<Sha256>,
+    bytes: u64,
+    blocks: u64,
+    /// What the last block of made-up content has replaced, and where.
+    replaced: Option<(usize, [u8; BEFORE])>,
+}
+
+impl Writer {
+    /// For a flow with this header.
+    pub fn new(header: &Header) -> Self {
+        let file = header.kind == Kind::File;
+        Self {
+            buffer: if file {
+                vec![0; BEFORE + BLOCK]
+            } else {
+                made_up::text()
+            },
+            hash: file.then(Sha256::new),
+            bytes: 0,
+            blocks: 0,
+            replaced: None,
+        }
+    }
+
+    /// Bytes of content so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// A block of `length` (1 to [`BLOCK`], cut to that) bytes of made-up content, written at `stamp` ns.
+    pub fn made_up(&mut self, length: usize, stamp: u64) -> &[u8] {
+        let length = length.clamp(1, BLOCK);
+        if let Some((at, bytes)) = self.replaced.take() {
+            self.buffer[at..at + BEFORE].copy_from_slice(&bytes);
+        }
+        let at = made_up::place(self.blocks);
+        let mut replaced = [0; BEFORE];
+        replaced.copy_from_slice(&self.buffer[at..at + BEFORE]);
+        self.replaced = Some((at, replaced));
+        self.finish(at, length, stamp)
+    }
+
+    /// Where the content of the next block of a file goes; then [`Writer::file`].
+    pub fn space(&mut self) -> &mut [u8] {
+        &mut self.buffer[BEFORE..BEFORE + BLOCK]
+    }
+
+    /// A block of the first `length` (1 to [`BLOCK`], cut to that) bytes of [`Writer::space`], written at `stamp` ns.
+    pub fn file(&mut self, length: usize, stamp: u64) -> &[u8] {
+        let length = length.clamp(1, BLOCK);
+        if let Some(hash) = &mut self.hash {
+            hash.update(&self.buffer[BEFORE..BEFORE + length]);
+        }
+        self.finish(0, length, stamp)
+    }
+
+    fn finish(&mut self, at: usize, length: usize, stamp: u64) -> &[u8] {
+        self.bytes += length as u64;
+        self.blocks += 1;
+        let block = &mut self.buffer[at..at + BEFORE + length];
+        block[0..4].copy_from_slice(&(length as u32).to_be_bytes());
+        block[4..12].copy_from_slice(&stamp.to_be_bytes());
+        block
+    }
+
+    /// The end, and the hash in it.
+    pub fn trailer(self, stamp: u64) -> ([u8; TRAILER], [u8; 32]) {
+        let mut bytes = [0; TRAILER];
+        let hash = self.hash.map_or([0; 32], |hash| hash.finalize().into());
+        bytes[4..12].copy_from_slice(&stamp.to_be_bytes());
+        bytes[12..20].copy_from_slice(&self.bytes.to_be_bytes());
+        bytes[20..52].copy_from_slice(&hash);
+        (bytes, hash)
+    }
+}
