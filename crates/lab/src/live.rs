@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The real experiment: per scheme an nginx, an emulated link (its own, or one for all) and a curl, all at the same time.
+//! The real experiment: per scheme a sender, an emulated link (its own, or one for all) and a receiver, all at the same time.
+mod bulk;
+mod programs;
+mod web;
 mod wire;
 
-use crate::client::{Client, Reads};
 use crate::link::Link;
 use crate::meter::Observed;
 use crate::row::{Row, Series};
-use crate::sampler::{self, Diagnosis, History};
 use crate::scheme::Scheme;
-use crate::server::{self, Listen, RuntimeReport, Server};
 use crate::tools::Tools;
-use crate::{LabError, cpu, route};
+use crate::{LabError, cpu, sampler, server};
 use alcc_emu::{Dir, EmuReport, Namespace};
 use alcc_units::{Bytes, Span, Time};
+use programs::{Ends, Programs, Stage, Way};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
-use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -70,19 +70,13 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One scheme: a server, a client, and what is seen of their connection.
+/// One scheme: its programs, and what is seen of them at the link.
 struct Lane {
-    client: Option<Client>,
-    server: Option<Server>,
-    reads: Reads,
-    runtime: Option<RuntimeReport>,
-    diagnosis: Diagnosis,
-    history: History,
+    programs: Box<dyn Programs>,
     cpu: [Option<Span>; 2],
-    /// The server's address on the link.
-    address: SocketAddrV4,
-    inside: Namespace,
     times: Times,
+    has_come: bool,
+    has_gone: bool,
     origin: Instant,
     meters: Arc<Mutex<Meters>>,
     /// The begin of the window, once known.
@@ -130,7 +124,10 @@ pub fn run(
     } = start(experiment, scratch.path(), &files, stop)?;
     // On an error the lanes must go before the wires.
     let watched = watch(&mut lanes, experiment, stop, progress);
-    lanes.iter_mut().flatten().for_each(Lane::end);
+    lanes
+        .iter_mut()
+        .flatten()
+        .for_each(|lane| lane.programs.end());
     watched?;
     let mut reports = Vec::new();
     let mut meters = Vec::new();
@@ -160,7 +157,8 @@ pub fn run(
     Ok(measured)
 }
 
-/// Servers first, since they take longest; then all links at once, so that the traces begin together; then the downloads.
+/// Programs that wait first, since they take longest; then all links at once, so that the traces begin together; then those that
+/// connect, in the order of the schemes.
 fn start(
     experiment: &Experiment<'_>,
     scratch: &Path,
@@ -173,35 +171,41 @@ fn start(
     } else {
         experiment.schemes.len()
     };
-    let spaces = (0..wires)
-        .map(|_| Ok((Namespace::new()?, Namespace::new()?)))
+    let ends = (0..wires)
+        .map(|_| {
+            Ok(Ends {
+                sender: Namespace::new()?,
+                receiver: Namespace::new()?,
+            })
+        })
         .collect::<Result<Vec<_>, LabError>>()?;
-    let space = |i: usize| &spaces[i.min(wires - 1)];
-    let mut servers = Vec::new();
+    let mut waiting = Vec::new();
     for (i, scheme) in experiment.schemes.iter().enumerate() {
         if stop.load(Ordering::Relaxed) {
             return Err(LabError::Stopped);
         }
         let folder = scratch.join(i.to_string());
         fs::create_dir(&folder).map_err(LabError::os(format!("make {}", folder.display())))?;
-        let listen = Listen {
-            port: server::PORT + if shared.is_some() { i as u16 } else { 0 },
-            ..Listen::default()
+        let stage = Stage {
+            ends: &ends[i.min(wires - 1)],
+            tools: experiment.tools,
+            folder: &folder,
+            files,
+            log: experiment.log.as_deref(),
+            number: if shared.is_some() { i as u16 } else { 0 },
+            is_shared: shared.is_some(),
         };
-        let (tools, log) = (experiment.tools, experiment.log.as_deref());
-        let server = Server::start(&space(i).0, scheme, tools, &folder, files, log, listen);
-        let server = match server {
+        waiting.push(match programs::start(scheme, &stage) {
             Err(e) if e.is_environment() => return Err(e),
             tried => tried,
-        };
-        servers.push((server, listen.port));
+        });
     }
     let links: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> = spaces
+        let threads: Vec<_> = ends
             .iter()
-            .map(|space| {
+            .map(|ends| {
                 let (link, duration) = (experiment.link, experiment.duration);
-                scope.spawn(move || Wire::start(space, link, duration, shared.is_some()))
+                scope.spawn(move || Wire::start(ends, link, duration, shared.is_some()))
             })
             .collect();
         threads
@@ -216,49 +220,34 @@ fn start(
         lanes: Vec::new(),
         wires: links.into_iter().collect::<Result<_, _>>()?,
     };
-    for (i, ((server, port), scheme)) in servers.into_iter().zip(experiment.schemes).enumerate() {
-        let server = match server {
-            Ok(server) => server,
-            Err(failed) => {
-                scene.lanes.push(Err(failed));
-                continue;
-            }
-        };
+    for (i, programs) in waiting.into_iter().enumerate() {
         let wire = &scene.wires[i.min(wires - 1)];
-        let (local, peer) = (wire.emulator.outside_addr(), wire.emulator.inside_addr());
-        // Our own set it for each socket, and on a shared link the route is for those that do not.
-        let by_route = shared.is_none() || scheme.controlled.is_none();
-        let diagnosis = space(i)
-            .0
-            .run(|| {
-                if by_route {
-                    route::use_algorithm(local, peer, &scheme.kernel)?;
-                }
-                Diagnosis::open()
-            })?
-            .map_err(LabError::os(format!(
-                "{}: make the kernel use {}",
-                scheme.name, scheme.kernel
-            )))?;
-        scene.lanes.push(Ok(Lane {
-            client: None,
-            server: Some(server),
-            reads: Reads::default(),
-            runtime: None,
-            diagnosis,
-            history: History::default(),
-            cpu: [None; 2],
-            address: SocketAddrV4::new(local, port),
-            inside: space(i).1.clone(),
-            times: shared.map_or_else(Times::default, |times| times[i]),
+        let way = Way {
+            from: wire.emulator.outside_addr(),
+            to: wire.emulator.inside_addr(),
             origin: wire.emulator.started(),
-            meters: Arc::clone(&wire.meters),
-            started: None,
-            over: false,
-        }));
+        };
+        let lane = programs.and_then(|mut programs| {
+            programs.prepare(way)?;
+            Ok(Lane {
+                programs,
+                cpu: [None; 2],
+                times: shared.map_or_else(Times::default, |times| times[i]),
+                has_come: false,
+                has_gone: false,
+                origin: way.origin,
+                meters: Arc::clone(&wire.meters),
+                started: None,
+                over: false,
+            })
+        });
+        scene.lanes.push(match lane {
+            Err(e) if e.is_environment() => return Err(e),
+            tried => tried,
+        });
     }
     for lane in scene.lanes.iter_mut().flatten() {
-        lane.come_and_go(&experiment.tools.curl)?;
+        lane.come_and_go()?;
     }
     Ok(scene)
 }
@@ -287,12 +276,11 @@ fn watch(
         }
         for (trial, scheme) in lanes.iter_mut().zip(experiment.schemes) {
             let Ok(lane) = trial else { continue };
-            lane.come_and_go(&experiment.tools.curl)?;
+            // Programs that end are noticed within half a second.
+            let mut failed = lane.come_and_go().err();
             lane.look(experiment.duration);
-            // Programs that end are noticed within a second.
-            let mut failed = None;
-            if ticks.is_multiple_of(100) {
-                failed = lane.check(&scheme.name).err();
+            if ticks.is_multiple_of(100) && failed.is_none() {
+                failed = lane.programs.check(lane.over).err();
             }
             if !lane.over && began.elapsed() > patience {
                 failed.get_or_insert_with(|| LabError::Run {
@@ -304,8 +292,10 @@ fn watch(
                     ),
                 });
             }
-            if let Some(failed) = failed {
-                *trial = Err(failed);
+            match failed {
+                Some(failed) if failed.is_environment() => return Err(failed),
+                Some(failed) => *trial = Err(failed),
+                None => {}
             }
         }
         if ticks.is_multiple_of(50) {
@@ -327,41 +317,27 @@ impl Lane {
         Time::ZERO + Span::from(self.origin.elapsed())
     }
 
-    /// Starts and ends the client when it is time.
-    fn come_and_go(&mut self, curl: &Path) -> Result<(), LabError> {
+    /// Whoever connects comes and goes when it is time.
+    fn come_and_go(&mut self) -> Result<(), LabError> {
         let now = self.now().since(Time::ZERO);
-        let gone = self.times.stop.is_some_and(|stop| now >= stop);
-        if gone {
-            if let Some(client) = self.client.take() {
-                self.reads = client.stop();
+        if self.times.stop.is_some_and(|stop| now >= stop) {
+            if !self.has_gone {
+                self.has_gone = true;
+                self.programs.go();
             }
-        } else if self.client.is_none() && now >= self.times.start {
-            let started = Client::start(&self.inside, curl, self.address, self.origin)?;
-            self.client = Some(started);
+        } else if !self.has_come && now >= self.times.start {
+            self.has_come = true;
+            self.programs.come()?;
         }
         Ok(())
-    }
-
-    /// Ends the programs.
-    fn end(&mut self) {
-        if let Some(client) = self.client.take() {
-            self.reads = client.stop();
-        }
-        if let Some(server) = self.server.take() {
-            self.runtime = server.stop();
-        }
     }
 
     fn look(&mut self, window: Span) {
         if self.over {
             return;
         }
-        // A look that fails is a look that is missing: the rest carries on, and the fields stay null if all are missing.
-        if let Ok(connections) = self.diagnosis.connections(self.address.port()) {
-            let now = self.now();
-            self.history.add(now, connections);
-        }
-        let ran = || self.server.as_ref().and_then(|s| cpu::of_tree(s.id()));
+        self.programs.look(self.now());
+        let ran = || self.programs.sender().and_then(cpu::of_tree);
         match self.started {
             None => {
                 let started = lock(&self.meters).started();
@@ -379,68 +355,32 @@ impl Lane {
         }
     }
 
-    fn check(&mut self, scheme: &str) -> Result<(), LabError> {
-        if let Some(server) = &mut self.server
-            && !server.is_alive()
-        {
-            return Err(server.failure("the server ended during the run"));
-        }
-        if !self.over && self.client.as_mut().is_some_and(|c| !c.is_alive()) {
-            return Err(LabError::Run {
-                scheme: scheme.to_owned(),
-                why: "curl ended before the window did".to_owned(),
-            });
-        }
-        Ok(())
-    }
-
     fn conclude(
-        self,
+        mut self,
         experiment: &Experiment<'_>,
         scheme: &Scheme,
         emulated: &EmuReport,
         notes: &mut Vec<String>,
     ) -> Result<(Row, Series), LabError> {
-        let failed = |why: String| LabError::Run {
+        let failed = |why: &str| LabError::Run {
             scheme: scheme.name.clone(),
-            why,
+            why: why.to_owned(),
         };
-        let reads = &self.reads;
         let link = experiment.link;
         let model = link.path.model(Dir::Down);
         let seen: Observed = lock(&self.meters)
-            .find(emulated, self.address)
+            .find(emulated, self.programs.address())
             .and_then(|meter| meter.finish(|from, to| model.opportunity_bytes(from, to)))
-            .ok_or_else(|| failed("no data came to the link".to_owned()))?;
+            .ok_or_else(|| failed("no data came to the link"))?;
 
         let mut row = link.row(experiment.duration, experiment.run);
         scheme.describe(&mut row);
         seen.fill(&mut row);
-        let (from, to) = (seen.started, seen.started + experiment.duration);
-        let payload = reads
-            .payload(from, to)
-            .ok_or_else(|| failed("the server's answer was no success".to_owned()))?;
-        row.bytes = Some(payload);
-        row.goodput_mbps = Some(payload as f64 * 8.0 / 1e6 / experiment.duration.as_secs_f64());
-        if let Some([median, p95]) = self.history.app_delay_ms(&reads.at, from, to) {
-            row.app_delay_median_ms = Some(median);
-            row.app_delay_p95_ms = Some(p95);
-        }
-        if let Some([mean, p95]) = self.history.rtt_ms(from, to) {
-            row.rtt_mean_ms = Some(mean);
-            row.rtt_p95_ms = Some(p95);
-        }
-        let last = self.history.last();
-        if last.written > 0 {
-            row.retransmits = Some(last.retransmits);
-            row.timeouts = last.timeouts;
-            if last.congestion != scheme.kernel {
-                return Err(failed(format!(
-                    "asked the kernel for {}, and the connection used {}",
-                    scheme.kernel, last.congestion
-                )));
-            }
-        }
+        let window = [seen.started, seen.started + experiment.duration];
+        self.programs.conclude(window, &mut row, notes)?;
+        row.goodput_mbps = row
+            .bytes
+            .map(|bytes| bytes as f64 * 8.0 / 1e6 / experiment.duration.as_secs_f64());
         if let [Some(before), Some(after)] = self.cpu
             && seen.delivered > Bytes::ZERO
         {
@@ -454,28 +394,6 @@ impl Lane {
                 "{}: {hidden} packets were lost outside the model: this machine could not keep up, the row is not to be trusted",
                 scheme.name
             ));
-        }
-        if scheme.controlled.is_some() {
-            let runtime = self
-                .runtime
-                .ok_or_else(|| failed("alcc run left no report".to_owned()))?;
-            if runtime.connections == 0 {
-                return Err(failed("alcc run controlled no connection".to_owned()));
-            }
-            row.feedback = runtime.feedback;
-            row.enforcement = runtime.enforcement;
-            if runtime.failures > 0 {
-                notes.push(format!(
-                    "{}: the runtime failed {} times and left the connection to plain TCP",
-                    scheme.name, runtime.failures
-                ));
-            }
-            if runtime.gate_closed == 0 && row.enforcement.contains("gate") {
-                notes.push(format!(
-                    "{}: the gate never closed: the algorithm's window was never the limit",
-                    scheme.name
-                ));
-            }
         }
         let series = Series {
             scheme: row.scheme.clone(),

@@ -168,6 +168,14 @@ pub struct History {
 }
 
 impl History {
+    /// Of one who wrote down when how many bytes had been written.
+    pub(crate) fn of_writes(written: Vec<(Time, u64)>) -> Self {
+        Self {
+            written,
+            ..Self::default()
+        }
+    }
+
     /// Adds a look. The connection with the most bytes is the one that is meant: others are probes.
     pub fn add(&mut self, at: Time, connections: Vec<Connection>) {
         let Some(now) = connections.into_iter().max_by_key(|c| c.written) else {

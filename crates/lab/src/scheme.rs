@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+mod transport;
+
 use crate::LabError;
 use crate::row::Row;
 use alcc_cc::{Registry, Spec};
 use alcc_sim::{FlowSpec, Timing};
 use std::str::FromStr;
+
+pub use transport::Transport;
 
 /// Where a scheme runs. The same words mean the same on both sides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,17 +18,22 @@ pub enum Side {
     Simulated,
 }
 
-/// A way to send: plain TCP (`cubic`, `bbr`, `reno`), ours above it (`alcc-verus`, `alcc-verus:r=4`, `alcc-copa/over=reno`),
-/// and in the simulator ours alone (`verus`, `copa:profile=original`).
+/// A way to send: plain TCP (`cubic`, `bbr`, `reno`); ours above it in an unmodified program (`alcc-verus`, `alcc-verus:r=4`,
+/// `alcc-copa/over=reno`) or between two programs of ours (`alcc-verus-inband`, `alcc-verus-inband/carrier=tls`); ours without it
+/// (`verus-udp`, `verus-quic`); and in the simulator ours alone (`verus`, `copa:profile=original`).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scheme {
     /// As typed: the row's name.
     pub name: String,
-    /// Our algorithm above TCP; `None` for one that is alone.
+    /// Our algorithm, in an unmodified program or by a transport; `None` for one that is alone.
     pub controlled: Option<Spec>,
-    /// The kernel's algorithm, alone or underneath.
+    /// What it goes by between two programs of ours; `None`: an unmodified program sends.
+    pub transport: Option<&'static Transport>,
+    /// What the transport goes through: `tls`; `None`: its plainest.
+    pub carrier: Option<String>,
+    /// The kernel's algorithm, alone or underneath; empty where the kernel has none.
     pub kernel: String,
-    /// The same for the simulator: `verus:r=4/over=cubic`.
+    /// The same for the simulator: `verus:r=4/over=cubic`; empty where it has nothing like it.
     pub flow: String,
 }
 
@@ -52,13 +61,45 @@ impl Scheme {
             scheme: text.to_owned(),
             why,
         };
-        let (head, over) = match text.split_once("/over=") {
-            Some((head, over)) => (head, Some(over)),
-            None => (text, None),
-        };
+        let Parts {
+            head,
+            over,
+            carrier,
+        } = Parts::of(text).map_err(wrong)?;
         let ours = head.strip_prefix("alcc-");
-        let kernel = match ours {
-            Some(_) => over.unwrap_or(UNDER),
+        let words = ours.unwrap_or(head);
+        let (name, options) = words.split_once(':').unwrap_or((words, ""));
+        let known = |name: &str| registry.iter().any(|a| a.name == name);
+        let by = Transport::of(name).filter(|_| !known(name));
+        let transport = by.map(|(_, t)| t);
+        let above_tcp = transport.map_or(ours.is_some(), |t| t.above_tcp);
+        if let Some((bare, transport)) = by
+            && transport.above_tcp != ours.is_some()
+        {
+            return Err(wrong(if transport.above_tcp {
+                format!("what runs above TCP is called alcc-: write alcc-{text}")
+            } else {
+                format!(
+                    "it does not run above TCP: write {bare}{}",
+                    transport.suffix
+                )
+            }));
+        }
+        if carrier.is_some() && transport.is_none_or(|t| t.name != "in-band") {
+            return Err(wrong(
+                "/carrier= is what in-band goes through: write alcc-A-inband/carrier=tls"
+                    .to_owned(),
+            ));
+        }
+        if !above_tcp && over.is_some() {
+            return Err(wrong(match transport {
+                None => format!("what runs above TCP is called alcc-: write alcc-{text}"),
+                Some(_) => "it does not run above TCP: leave /over= out".to_owned(),
+            }));
+        }
+        let kernel = match transport {
+            _ if above_tcp => over.unwrap_or(UNDER),
+            Some(_) => "",
             None => head,
         };
         let is_word =
@@ -70,39 +111,40 @@ impl Scheme {
             registry.build(&spec).map_err(|e| wrong(e.to_string()))?;
             Ok(spec)
         };
-        if ours.is_none() && over.is_some() {
-            return Err(wrong(format!(
-                "what runs above TCP is called alcc-: write alcc-{text}"
-            )));
-        }
-        let controlled = match (ours, side) {
-            (Some(words), _) => Some(build(words)?),
-            (None, Side::Simulated) => {
+        let controlled = match (by, ours, side) {
+            (Some((bare, _)), ..) => Some(build(&words.replacen(name, bare, 1))?),
+            (None, Some(words), _) => Some(build(words)?),
+            (None, None, Side::Simulated) => {
                 // What follows a `/` (host=linux-3.16, dir=both) is the simulator's to read.
                 build(head.split('/').next().unwrap_or(head))?;
                 None
             }
-            (None, Side::Emulated) => {
-                let name = head.split(':').next().unwrap_or(head);
-                let is_ours = registry.iter().any(|a| a.name == name);
-                if is_ours && (head.contains(':') || !KERNEL_TOO.contains(&name)) {
+            (None, None, Side::Emulated) => {
+                if known(name) && (!options.is_empty() || !KERNEL_TOO.contains(&name)) {
+                    let options = &head[name.len()..];
                     return Err(wrong(format!(
-                        "alone it runs in the simulator (--sim); over the kernel's TCP it is alcc-{head}"
+                        "alone it runs in the simulator (--sim); over the kernel's TCP it is alcc-{head}, over datagrams {name}-udp{options}"
                     )));
                 }
                 None
             }
         };
-        if (ours.is_some() || side == Side::Emulated) && !is_word(kernel) {
+        let by_kernel = above_tcp || (transport.is_none() && side == Side::Emulated);
+        if by_kernel && !is_word(kernel) {
             return Err(wrong(if ours.is_some() {
                 format!("'{kernel}' is no congestion control of the kernel")
             } else {
                 "write a congestion control of the kernel (cubic) or alcc- and an algorithm (alcc-verus:r=4, alcc-copa/over=reno)".to_owned()
             }));
         }
-        let flow = match &controlled {
-            Some(spec) => format!("{spec}/over={kernel}"),
-            None => head.to_owned(),
+        let flow = match (&controlled, transport.map(|t| t.simulated)) {
+            (Some(spec), Some(Ok(parts))) => format!("{spec}{parts}"),
+            (_, Some(Err(why))) if side == Side::Simulated => {
+                return Err(wrong(format!("the simulator cannot do that: {why}")));
+            }
+            (_, Some(_)) => String::new(),
+            (Some(spec), None) => format!("{spec}/over={kernel}"),
+            (None, None) => head.to_owned(),
         };
         if side == Side::Simulated {
             FlowSpec::parse(&flow, registry, Timing::default())
@@ -111,9 +153,21 @@ impl Scheme {
         Ok(Self {
             name: text.to_owned(),
             controlled,
+            transport,
+            carrier: carrier.map(str::to_owned),
             kernel: kernel.to_owned(),
             flow,
         })
+    }
+
+    /// It sends packets of its own, without TCP: what the forms above TCP of the same algorithm are measured against.
+    pub fn is_native(&self) -> bool {
+        self.transport.is_some_and(|t| !t.above_tcp)
+    }
+
+    /// The other is the same algorithm of ours with the same options, whatever carries it.
+    pub fn same_algorithm(&self, other: &Self) -> bool {
+        self.controlled.is_some() && self.controlled == other.controlled
     }
 
     /// Reads `cubic,alcc-verus:r=4,profile=paper,bbr` for all of `sides`. A comma ends a scheme unless what follows it is
@@ -153,14 +207,18 @@ impl Scheme {
         parts.iter().map(read).collect()
     }
 
-    /// The row's fields that the scheme alone decides. For a controlled scheme feedback and enforcement come from the
-    /// runtime's own report.
+    /// The row's fields that the scheme alone decides. In a preloaded program feedback and enforcement come from the runtime's own
+    /// report, and a transport's may be others than the usual ones.
     pub(crate) fn describe(&self, row: &mut Row) {
         row.scheme.clone_from(&self.name);
         if let Some(spec) = &self.controlled {
             row.algorithm.clone_from(&spec.name);
             row.options = spec.options_text();
-            row.under = Some(self.kernel.clone());
+            row.under = Some(self.kernel.clone()).filter(|kernel| !kernel.is_empty());
+            if let Some(transport) = self.transport {
+                transport.feedback.clone_into(&mut row.feedback);
+                transport.enforcement.clone_into(&mut row.enforcement);
+            }
         } else {
             row.algorithm.clone_from(&self.kernel);
             row.feedback = "kernel".to_owned();
@@ -169,9 +227,82 @@ impl Scheme {
     }
 }
 
+/// A scheme without the parts at its end that both sides know.
+struct Parts<'a> {
+    head: &'a str,
+    over: Option<&'a str>,
+    carrier: Option<&'a str>,
+}
+
+impl<'a> Parts<'a> {
+    fn of(text: &'a str) -> Result<Self, String> {
+        let mut parts = Self {
+            head: text,
+            over: None,
+            carrier: None,
+        };
+        // From the end: what stands before may have slashes of its own.
+        while let Some((head, last)) = parts.head.rsplit_once('/') {
+            let (slot, value) = if let Some(value) = last.strip_prefix("over=") {
+                (&mut parts.over, value)
+            } else if let Some(value) = last.strip_prefix("carrier=") {
+                (&mut parts.carrier, value)
+            } else {
+                break;
+            };
+            if value.is_empty() || slot.replace(value).is_some() {
+                return Err(format!("'/{last}': write it once and with a value"));
+            }
+            parts.head = head;
+        }
+        Ok(parts)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn between_two_programs_of_ours() {
+        let read = |text: &str, side| Scheme::parse(text, &Registry::builtin(), side);
+        let real = |text: &str| read(text, Side::Emulated).unwrap();
+        let spec = |s: &Scheme| s.controlled.as_ref().unwrap().to_string();
+        let native = real("verus-udp:r=4");
+        assert_eq!(spec(&native), "verus:r=4");
+        assert_eq!((native.kernel.as_str(), native.is_native()), ("", true));
+        let mut row = Row::default();
+        native.describe(&mut row);
+        let triple = [&row.algorithm, &row.feedback, &row.enforcement].map(String::as_str);
+        assert_eq!((triple, row.under), (["verus", "udp", "native"], None));
+        let tls = real("alcc-verus-inband:r=4/carrier=tls/over=reno");
+        assert_eq!(tls.carrier.as_deref(), Some("tls"));
+        assert_eq!((tls.kernel.as_str(), tls.is_native()), ("reno", false));
+        assert_eq!(tls.transport.unwrap().name, "in-band");
+        assert!(native.same_algorithm(&tls) && native.same_algorithm(&real("alcc-verus:r=4")));
+        assert!(!native.same_algorithm(&real("alcc-verus")));
+        assert!(!real("cubic").same_algorithm(&real("cubic")));
+        assert_eq!(spec(&real("alcc-sprout-ewma-inband")), "sprout-ewma");
+        let simulated = read("verus-udp:r=4", Side::Simulated).unwrap();
+        assert!(simulated.flow.starts_with("verus:r=4"));
+        for (text, side, part) in [
+            ("verus-inband", Side::Emulated, "write alcc-verus-inband"),
+            ("alcc-verus-udp", Side::Emulated, "write verus-udp"),
+            ("verus-udp/over=cubic", Side::Emulated, "leave /over= out"),
+            ("verus-udp/carrier=tls", Side::Emulated, "/carrier="),
+            ("alcc-verus/carrier=tls", Side::Emulated, "/carrier="),
+            ("alcc-verus-inband/over=", Side::Emulated, "with a value"),
+            ("alcc-verus-inband/over=a/over=b", Side::Emulated, "once"),
+            ("alcc-nonsense-inband", Side::Emulated, "nonsense"),
+            ("nonsense-udp", Side::Emulated, "nonsense"),
+            ("verus", Side::Emulated, "verus-udp"),
+            ("alcc-verus-inband", Side::Simulated, "alcc-A"),
+            ("verus-quic", Side::Simulated, "A-udp"),
+        ] {
+            let error = read(text, side).unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
 
     #[test]
     fn plain_and_controlled() {

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The distribution's nginx, unmodified, with a configuration of its own in a scratch folder.
+use crate::LabError;
+use crate::program::Program;
 use crate::scheme::Scheme;
 use crate::tools::Tools;
-use crate::{LabError, cpu};
 use alcc_emu::Namespace;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use std::fs::{self, File};
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
 /// Above the ports that need a privilege.
 pub const PORT: u16 = 8080;
@@ -45,9 +44,8 @@ impl From<usize> for Listen {
 
 /// A running server; ended when dropped.
 pub struct Server {
-    child: Child,
+    program: Program,
     folder: PathBuf,
-    scheme: String,
 }
 
 /// What `alcc run` says at its end.
@@ -108,110 +106,45 @@ impl Server {
             }
         };
         command.arg("-p").arg(folder).arg("-c").arg(&configuration);
-        let says = File::create(folder.join("says"))
-            .map_err(LabError::os(format!("write into {}", folder.display())))?;
-        let says_too = says
-            .try_clone()
-            .map_err(LabError::os("duplicate a descriptor"))?;
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::from(says))
-            .stderr(Stdio::from(says_too));
-        let program = command.get_program().to_string_lossy().into_owned();
-        let child = namespace
-            .spawn(command)
-            .map_err(LabError::os(format!("start {program}")))?;
-        let mut server = Self {
-            child,
+        let says = folder.join("says");
+        let mut program = Program::start(
+            namespace,
+            command,
+            &scheme.name,
+            [&says, &says],
+            &[folder.join("error.log")],
+        )?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, listen.port));
+        program.wait_until("the server", || {
+            let second = Duration::from_secs(1);
+            Ok(namespace.run(|| TcpStream::connect_timeout(&address, second).is_ok())?)
+        })?;
+        Ok(Self {
+            program,
             folder: folder.to_owned(),
-            scheme: scheme.name.clone(),
-        };
-        server.wait_until_it_answers(namespace, listen.port)?;
-        Ok(server)
-    }
-
-    fn wait_until_it_answers(&mut self, namespace: &Namespace, port: u16) -> Result<(), LabError> {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let began = Instant::now();
-        loop {
-            if namespace
-                .run(|| TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok())?
-            {
-                return Ok(());
-            }
-            if !self.is_alive() {
-                return Err(self.failure("the server ended before it answered"));
-            }
-            if began.elapsed() > Duration::from_secs(15) {
-                return Err(self.failure("the server did not answer within 15 s"));
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        })
     }
 
     /// False once it has ended.
     pub fn is_alive(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(None))
+        self.program.is_alive()
     }
 
     /// An error with the last line that the server or the runtime said.
     pub(crate) fn failure(&self, why: &str) -> LabError {
-        let last = ["says", "error.log"]
-            .iter()
-            .filter_map(|name| fs::read_to_string(self.folder.join(name)).ok())
-            .find_map(|text| {
-                text.lines()
-                    .rev()
-                    .find(|l| !l.trim().is_empty())
-                    .map(str::to_owned)
-            });
-        LabError::Run {
-            scheme: self.scheme.clone(),
-            why: match last {
-                Some(line) => format!("{why}: {line}"),
-                None => why.to_owned(),
-            },
-        }
+        self.program.failure(why)
     }
 
     /// The process that was started: nginx's master, or `alcc run` above it.
     pub fn id(&self) -> u32 {
-        self.child.id()
+        self.program.id()
     }
 
     /// Ends the server and all its processes, and reads the runtime's report if there is one.
     pub fn stop(mut self) -> Option<RuntimeReport> {
-        self.end();
+        self.program.end();
         let text = fs::read_to_string(self.folder.join("runtime.json")).ok()?;
         serde_json::from_str(&text).ok()
-    }
-
-    fn end(&mut self) {
-        if !self.is_alive() {
-            return;
-        }
-        let everyone = cpu::tree(self.child.id());
-        let to = |process: u32, signal| {
-            // It may have ended meanwhile: that is what we want.
-            let _ = kill(Pid::from_raw(process.cast_signed()), signal);
-        };
-        to(self.child.id(), Signal::SIGTERM);
-        let began = Instant::now();
-        while self.is_alive() && began.elapsed() < Duration::from_secs(5) {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        if self.is_alive() {
-            for process in everyone {
-                to(process, Signal::SIGKILL);
-            }
-            let _ = self.child.wait();
-        }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.end();
     }
 }
 

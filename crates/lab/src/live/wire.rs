@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! An emulated link under watch: who is measured on it, and since when.
+use super::programs::Ends;
 use super::{BIN, lock};
 use crate::LabError;
 use crate::link::Link;
 use crate::meter::Meter;
-use alcc_emu::{Dir, EmuReport, Emulator, Namespace, Observer, Subnet};
+use alcc_emu::{Dir, EmuReport, Emulator, Observer, Subnet};
 use alcc_link::{DropReason, Outcome};
 use alcc_units::{Bytes, Span, Time};
 use std::net::SocketAddrV4;
@@ -104,15 +105,15 @@ pub(super) struct Wire {
 
 impl Wire {
     pub(super) fn start(
-        (outside, inside): &(Namespace, Namespace),
+        ends: &Ends,
         link: &Link,
         duration: Span,
         apart: bool,
     ) -> Result<Self, LabError> {
         let meters = Arc::new(Mutex::new(Meters::new(link, duration, apart)));
         let emulator = Emulator::start(
-            outside,
-            inside,
+            &ends.sender,
+            &ends.receiver,
             Subnet::default(),
             link.path.clone(),
             Box::new(Watch(Arc::clone(&meters))),

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What two programs are to a run, whichever they are: one sends and one receives, and their figures are read afterwards.
+use super::bulk::Bulk;
+use super::web::Web;
+use crate::LabError;
+use crate::row::Row;
+use crate::scheme::Scheme;
+use crate::tools::Tools;
+use alcc_emu::Namespace;
+use alcc_units::Time;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::Path;
+use std::time::Instant;
+
+/// The two ends of a link. Data go from the first to the second.
+#[derive(Clone)]
+pub(super) struct Ends {
+    /// Where the sender stands.
+    pub(super) sender: Namespace,
+    /// Where the receiver stands.
+    pub(super) receiver: Namespace,
+}
+
+/// Where a run is carried out, and with what.
+pub(super) struct Stage<'a> {
+    pub(super) ends: &'a Ends,
+    pub(super) tools: &'a Tools,
+    /// The scheme's own folder, which exists.
+    pub(super) folder: &'a Path,
+    /// What a server may serve.
+    pub(super) files: &'a Path,
+    /// For the runtime's readings.
+    pub(super) log: Option<&'a Path>,
+    /// Number among those that share a link.
+    pub(super) number: u16,
+    /// All of them are on one link.
+    pub(super) is_shared: bool,
+}
+
+/// The link, once it is there.
+#[derive(Clone, Copy)]
+pub(super) struct Way {
+    /// The sender's address.
+    pub(super) from: Ipv4Addr,
+    /// The receiver's.
+    pub(super) to: Ipv4Addr,
+    /// The zero of the link's clock.
+    pub(super) origin: Instant,
+}
+
+/// A sender and a receiver, of which one connects to the other. Dropped, they have ended.
+///
+/// An error that [`LabError::is_environment`] ends the whole run, any other this one.
+pub(super) trait Programs {
+    /// The link is there: what has to be set up on it before anyone connects.
+    fn prepare(&mut self, way: Way) -> Result<(), LabError>;
+    /// It is time: the one that connects comes.
+    fn come(&mut self) -> Result<(), LabError>;
+    /// It goes before the end.
+    fn go(&mut self);
+    /// A look at what is going on, each [`crate::sampler::PERIOD`].
+    fn look(&mut self, now: Time);
+    /// Both are well; about once per second until the window has passed, which `is_over` says.
+    fn check(&mut self, is_over: bool) -> Result<(), LabError>;
+    /// The process whose work and whose children's counts; `None` before it is there.
+    fn sender(&self) -> Option<u32>;
+    /// The sender's end of the connection, by which the flow is known on a shared link.
+    fn address(&self) -> SocketAddrV4;
+    /// Ends both.
+    fn end(&mut self);
+    /// What they say of `window`, after their end.
+    fn conclude(
+        &mut self,
+        window: [Time; 2],
+        row: &mut Row,
+        notes: &mut Vec<String>,
+    ) -> Result<(), LabError>;
+}
+
+/// Those of a scheme, of which the one that is connected to waits.
+pub(super) fn start(scheme: &Scheme, stage: &Stage<'_>) -> Result<Box<dyn Programs>, LabError> {
+    Ok(if scheme.transport.is_some() {
+        Box::new(Bulk::start(scheme, stage)?)
+    } else {
+        Box::new(Web::start(scheme, stage)?)
+    })
+}

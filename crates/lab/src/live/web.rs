@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! An unmodified nginx, alone or below `alcc run`, and an unmodified curl. What they do is seen from the outside.
+use super::programs::{Programs, Stage, Way};
+use crate::client::{Client, Reads};
+use crate::row::Row;
+use crate::sampler::{Diagnosis, History};
+use crate::scheme::Scheme;
+use crate::server::{self, Listen, RuntimeReport, Server};
+use crate::{LabError, route};
+use alcc_emu::Namespace;
+use alcc_units::Time;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::PathBuf;
+
+pub(super) struct Web {
+    scheme: Scheme,
+    sender: Namespace,
+    receiver: Namespace,
+    curl: PathBuf,
+    port: u16,
+    /// A route is for all that do not choose for themselves: not on a link that others use, too.
+    by_route: bool,
+    server: Option<Server>,
+    client: Option<Client>,
+    way: Option<Way>,
+    diagnosis: Option<Diagnosis>,
+    reads: Reads,
+    history: History,
+    runtime: Option<RuntimeReport>,
+}
+
+impl Web {
+    pub(super) fn start(scheme: &Scheme, stage: &Stage<'_>) -> Result<Self, LabError> {
+        let listen = Listen {
+            port: server::PORT + stage.number,
+            ..Listen::default()
+        };
+        let server = Server::start(
+            &stage.ends.sender,
+            scheme,
+            stage.tools,
+            stage.folder,
+            stage.files,
+            stage.log,
+            listen,
+        )?;
+        Ok(Self {
+            scheme: scheme.clone(),
+            sender: stage.ends.sender.clone(),
+            receiver: stage.ends.receiver.clone(),
+            curl: stage.tools.curl.clone(),
+            port: listen.port,
+            by_route: !stage.is_shared || scheme.controlled.is_none(),
+            server: Some(server),
+            client: None,
+            way: None,
+            diagnosis: None,
+            reads: Reads::default(),
+            history: History::default(),
+            runtime: None,
+        })
+    }
+
+    fn failed(&self, why: impl Into<String>) -> LabError {
+        LabError::Run {
+            scheme: self.scheme.name.clone(),
+            why: why.into(),
+        }
+    }
+}
+
+impl Programs for Web {
+    fn prepare(&mut self, way: Way) -> Result<(), LabError> {
+        let kernel = &self.scheme.kernel;
+        let opened = self.sender.run(|| {
+            if self.by_route {
+                route::use_algorithm(way.from, way.to, kernel)?;
+            }
+            Diagnosis::open()
+        })?;
+        self.diagnosis = Some(opened.map_err(LabError::os(format!(
+            "{}: make the kernel use {kernel}",
+            self.scheme.name
+        )))?);
+        self.way = Some(way);
+        Ok(())
+    }
+
+    fn come(&mut self) -> Result<(), LabError> {
+        let Some(way) = self.way else { return Ok(()) };
+        let started = Client::start(&self.receiver, &self.curl, self.address(), way.origin)?;
+        self.client = Some(started);
+        Ok(())
+    }
+
+    fn go(&mut self) {
+        if let Some(client) = self.client.take() {
+            self.reads = client.stop();
+        }
+    }
+
+    fn look(&mut self, now: Time) {
+        // A look that fails is a look that is missing: the rest carries on, and the fields stay null if all are missing.
+        if let Some(diagnosis) = &mut self.diagnosis
+            && let Ok(connections) = diagnosis.connections(self.port)
+        {
+            self.history.add(now, connections);
+        }
+    }
+
+    fn check(&mut self, is_over: bool) -> Result<(), LabError> {
+        if let Some(server) = &mut self.server
+            && !server.is_alive()
+        {
+            return Err(server.failure("the server ended during the run"));
+        }
+        if !is_over && self.client.as_mut().is_some_and(|c| !c.is_alive()) {
+            return Err(self.failed("curl ended before the window did"));
+        }
+        Ok(())
+    }
+
+    fn sender(&self) -> Option<u32> {
+        self.server.as_ref().map(Server::id)
+    }
+
+    fn address(&self) -> SocketAddrV4 {
+        let local = self.way.map_or(Ipv4Addr::UNSPECIFIED, |way| way.from);
+        SocketAddrV4::new(local, self.port)
+    }
+
+    fn end(&mut self) {
+        self.go();
+        if let Some(server) = self.server.take() {
+            self.runtime = server.stop();
+        }
+    }
+
+    fn conclude(
+        &mut self,
+        [from, to]: [Time; 2],
+        row: &mut Row,
+        notes: &mut Vec<String>,
+    ) -> Result<(), LabError> {
+        let payload = self
+            .reads
+            .payload(from, to)
+            .ok_or_else(|| self.failed("the server's answer was no success"))?;
+        row.bytes = Some(payload);
+        if let Some([median, p95]) = self.history.app_delay_ms(&self.reads.at, from, to) {
+            row.app_delay_median_ms = Some(median);
+            row.app_delay_p95_ms = Some(p95);
+        }
+        if let Some([mean, p95]) = self.history.rtt_ms(from, to) {
+            row.rtt_mean_ms = Some(mean);
+            row.rtt_p95_ms = Some(p95);
+        }
+        let last = self.history.last();
+        if last.written > 0 {
+            row.retransmits = Some(last.retransmits);
+            row.timeouts = last.timeouts;
+            if last.congestion != self.scheme.kernel {
+                return Err(self.failed(format!(
+                    "asked the kernel for {}, and the connection used {}",
+                    self.scheme.kernel, last.congestion
+                )));
+            }
+        }
+        if self.scheme.controlled.is_none() {
+            return Ok(());
+        }
+        let runtime = self
+            .runtime
+            .take()
+            .ok_or_else(|| self.failed("alcc run left no report"))?;
+        if runtime.connections == 0 {
+            return Err(self.failed("alcc run controlled no connection"));
+        }
+        row.feedback = runtime.feedback;
+        row.enforcement = runtime.enforcement;
+        if runtime.failures > 0 {
+            notes.push(format!(
+                "{}: the runtime failed {} times and left the connection to plain TCP",
+                self.scheme.name, runtime.failures
+            ));
+        }
+        if runtime.gate_closed == 0 && row.enforcement.contains("gate") {
+            notes.push(format!(
+                "{}: the gate never closed: the algorithm's window was never the limit",
+                self.scheme.name
+            ));
+        }
+        Ok(())
+    }
+}
