@@ -12,7 +12,7 @@ use crate::row::{About, Results};
 use crate::scheme::Scheme;
 use crate::simulated::{self, Simulation};
 use crate::tools::Tools;
-use crate::{LabError, parallel, twin};
+use crate::{LabError, pairs, parallel, twin};
 use alcc_cc::Registry;
 use alcc_units::Span;
 use std::fmt::Write as _;
@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
-pub use files::{write, write_file};
+pub use files::{NATIVE, write, write_file};
 pub use summary::summary;
 pub(crate) use table::aligned;
 pub use table::{csv, table};
@@ -30,7 +30,8 @@ pub use table::{csv, table};
 pub struct Plan {
     /// The links, at least one.
     pub links: Vec<Link>,
-    /// The schemes, at least one.
+    /// The schemes, at least one. On emulated links all of them run at the same time; but if native forms are among them, only those
+    /// of one algorithm do, and then the others. Every other repetition has the reverse order.
     pub schemes: Vec<Scheme>,
     /// Length of each window.
     pub duration: Span,
@@ -85,8 +86,8 @@ pub struct Progress<'a> {
 /// A run: what is done at once and kept as one.
 struct Run<'a> {
     link: &'a Link,
-    /// One in the simulator, all of them on an emulated link.
-    schemes: &'a [Scheme],
+    /// One in the simulator, several on emulated links.
+    schemes: Vec<Scheme>,
     number: u32,
     seed: u64,
 }
@@ -118,6 +119,7 @@ pub fn compare(
     let missing: Vec<usize> = (0..runs.len()).filter(|i| all[*i].is_none()).collect();
     let mut done = runs.len() - missing.len();
     let of = runs.len();
+    let mut any = done > 0;
     let mut finished = |i: usize, measured: Measured| {
         if let Some(keep) = &keep
             && measured.rows.iter().all(|row| row.error.is_none())
@@ -135,7 +137,7 @@ pub fn compare(
                 let experiment = Experiment {
                     link: run.link,
                     shared: None,
-                    schemes: run.schemes,
+                    schemes: &run.schemes,
                     duration: plan.duration,
                     run: run.number,
                     tools,
@@ -143,7 +145,7 @@ pub fn compare(
                         .as_ref()
                         .map(|log| log.join(&run.link.name).join(run.number.to_string())),
                 };
-                let mut measured = live::run(&experiment, stop, &mut |part| {
+                let tried = live::run(&experiment, stop, &mut |part| {
                     let part = (done as f64 + part) / of as f64;
                     let what = &what;
                     progress(Progress {
@@ -152,7 +154,13 @@ pub fn compare(
                         part,
                         what,
                     });
-                })?;
+                });
+                let mut measured = match tried {
+                    // What fails at once fails always; what failed once is a row.
+                    Err(e) if any && !matches!(e, LabError::Stopped) => failed(&experiment, &e),
+                    tried => tried?,
+                };
+                any = true;
                 if let Some(registry) = twin {
                     twin::add(&mut measured, &experiment, registry, stop)?;
                 }
@@ -213,14 +221,32 @@ fn seeded(plan: &Plan, link: &Link) -> Vec<Link> {
     (0..plan.runs).map(|n| link.reseeded(seed(n))).collect()
 }
 
+/// A run whose schemes have all failed with it.
+fn failed(experiment: &Experiment<'_>, error: &LabError) -> Measured {
+    let row = |scheme: &Scheme| {
+        let mut row = experiment.link.row(experiment.duration, experiment.run);
+        scheme.describe(&mut row);
+        row.error = Some(error.to_string());
+        row
+    };
+    Measured {
+        rows: experiment.schemes.iter().map(row).collect(),
+        ..Measured::default()
+    }
+}
+
 fn runs<'a>(plan: &'a Plan, links: &'a [Link]) -> Vec<Run<'a>> {
-    let at_once = match plan.place {
-        Place::Emulated { .. } => plan.schemes.len(),
-        Place::Simulated { .. } => 1,
+    let groups = match plan.place {
+        Place::Emulated { .. } => groups(&plan.schemes),
+        Place::Simulated { .. } => plan.schemes.iter().map(|s| vec![s.clone()]).collect(),
     };
     let mut runs = Vec::new();
     for (number, link) in (1..).zip(links) {
-        for schemes in plan.schemes.chunks(at_once.max(1)) {
+        for schemes in &groups {
+            let mut schemes = schemes.clone();
+            if number % 2 == 0 {
+                schemes.reverse();
+            }
             runs.push(Run {
                 link,
                 schemes,
@@ -232,10 +258,35 @@ fn runs<'a>(plan: &'a Plan, links: &'a [Link]) -> Vec<Run<'a>> {
     runs
 }
 
+/// Those that run at the same time. All of them; but a native form and its kin are a group of their own, since too many disturb each
+/// other and what is compared has to be compared under the same conditions.
+fn groups(schemes: &[Scheme]) -> Vec<Vec<Scheme>> {
+    let mut groups: Vec<Vec<Scheme>> = Vec::new();
+    let mut others = Vec::new();
+    for scheme in schemes {
+        let has_native = schemes
+            .iter()
+            .any(|s| s.is_native() && s.same_algorithm(scheme));
+        let group = groups.iter_mut().find(|g| g[0].same_algorithm(scheme));
+        match group {
+            Some(group) => group.push(scheme.clone()),
+            None if has_native => groups.push(vec![scheme.clone()]),
+            None => others.push(scheme.clone()),
+        }
+    }
+    groups.extend(Some(others).filter(|others| !others.is_empty()));
+    groups
+}
+
 fn name(plan: &Plan, run: &Run<'_>) -> String {
     let mut text = run.link.name.clone();
-    if let ([scheme], Place::Simulated { .. }) = (run.schemes, &plan.place) {
+    if (run.schemes.len() == 1 || run.schemes.len() < plan.schemes.len())
+        && let Some(scheme) = run.schemes.iter().min_by_key(|s| s.name.len())
+    {
         let _ = write!(text, " {}", scheme.name);
+        if run.schemes.len() > 1 {
+            let _ = write!(text, " and {} beside it", run.schemes.len() - 1);
+        }
     }
     if plan.runs > 1 {
         let _ = write!(text, " run {} of {}", run.number, plan.runs);
@@ -274,7 +325,7 @@ fn key(plan: &Plan, run: &Run<'_>) -> String {
         Place::Simulated { start, .. } => format!("simulated start={start}"),
     };
     let _ = write!(text, " {side}");
-    for scheme in run.schemes {
+    for scheme in &run.schemes {
         let _ = write!(text, " scheme={} flow={}", scheme.name, scheme.flow);
     }
     text
@@ -297,6 +348,7 @@ fn gather(plan: &Plan, runs: &[Run<'_>], all: Vec<Option<Measured>>) -> Results 
     }
     results.notes.extend(twin::strangers(&results.flows));
     results.summary = summary(&results.flows);
+    results.summary.pairs = pairs::pairs(&results.flows, &results.series);
     results
 }
 
@@ -309,10 +361,11 @@ fn about(plan: &Plan) -> About {
     let link = match &plan.links[..] {
         [one] => one.describe(),
         many => format!(
-            "{} links, {} runs of {} each",
+            "{} links, {} of {}{}",
             many.len(),
-            plan.runs,
-            plan.duration
+            pairs::count(plan.runs, "run"),
+            plan.duration,
+            if plan.runs == 1 { "" } else { " each" }
         ),
     };
     let about = About {
@@ -338,5 +391,33 @@ fn about(plan: &Plan) -> About {
             mode: twin::SIMULATED.to_owned(),
             ..about
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheme::Side;
+
+    #[test]
+    fn a_native_form_and_its_kin_run_beside_each_other() {
+        let names = |text: &str| -> Vec<Vec<String>> {
+            let schemes = Scheme::list(text, &Registry::builtin(), &[Side::Emulated]).unwrap();
+            let name = |s: Scheme| s.name;
+            let group = |g: Vec<Scheme>| g.into_iter().map(name).collect();
+            groups(&schemes).into_iter().map(group).collect()
+        };
+        assert_eq!(
+            names(
+                "cubic,verus-udp,copa-udp,alcc-verus,alcc-copa,alcc-sprout,alcc-verus:r=4,alcc-verus-inband/over=reno"
+            ),
+            [
+                vec!["verus-udp", "alcc-verus", "alcc-verus-inband/over=reno"],
+                vec!["copa-udp", "alcc-copa"],
+                vec!["cubic", "alcc-sprout", "alcc-verus:r=4"],
+            ]
+        );
+        // As ever: all at the same time.
+        assert_eq!(names("cubic,alcc-verus,alcc-copa").len(), 1);
     }
 }

@@ -15,6 +15,7 @@
 //! | [`scenario`] | a simulated scenario as people write it: options and TOML |
 //! | [`truth`] | the simulator beside published figures |
 //! | [`twin`] | the simulator beside the emulator |
+//! | [`pairs`] | an algorithm above TCP beside its native form |
 //! | [`capture`], [`qlog`] | a simulated run packet by packet, as pcap and as qlog |
 //! | [`board`] | table, sentence and files of a comparison |
 //! | [`sampler`] | TCP connections seen from the outside |
@@ -33,6 +34,7 @@ mod keep;
 mod link;
 pub mod live;
 pub mod meter;
+pub mod pairs;
 mod parallel;
 pub mod picture;
 mod program;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Rows: the fields of a measured flow, and the JSON object they travel in.
+use crate::pairs::Pair;
 use crate::twin::Twin;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -137,6 +138,9 @@ pub struct Summary {
     /// One entry per link and scheme that was emulated and simulated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub twins: Vec<Twin>,
+    /// One entry per link and form of an algorithm whose native form was measured beside it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pairs: Vec<Pair>,
 }
 
 /// One scheme on all links that every scheme has figures of: means over the links of the medians over the repetitions, for

@@ -52,6 +52,23 @@ impl FromStr for Scheme {
 }
 
 impl Scheme {
+    /// The forms of these algorithms that belong beside each other: over datagrams; above TCP with this algorithm of the kernel in an
+    /// unmodified program, and in band over TCP and TLS.
+    pub fn forms<'a>(algorithms: impl IntoIterator<Item = &'a str>, under: &str) -> String {
+        let over = if under == UNDER {
+            String::new()
+        } else {
+            format!("/over={under}")
+        };
+        let forms = |a: &str| {
+            format!(
+                "{a}-udp,alcc-{a}{over},alcc-{a}-inband{over},alcc-{a}-inband/carrier=tls{over}"
+            )
+        };
+        let all: Vec<String> = algorithms.into_iter().map(forms).collect();
+        all.join(",")
+    }
+
     /// Reads one scheme for one side, with the algorithms of `registry`.
     ///
     /// # Errors
@@ -201,7 +218,10 @@ impl Scheme {
         let read = |part: &String| {
             let mut read = sides.iter().map(|side| Self::parse(part, registry, *side));
             let first = read.next().unwrap_or_else(|| part.parse())?;
-            read.try_for_each(|other| other.map(drop))?;
+            // What the simulator has nothing like has no twin.
+            if !first.flow.is_empty() {
+                read.try_for_each(|other| other.map(drop))?;
+            }
             Ok(first)
         };
         parts.iter().map(read).collect()

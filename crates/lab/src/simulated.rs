@@ -85,6 +85,10 @@ pub fn run(simulation: &Simulation<'_>, stop: &AtomicBool) -> Result<Measured, L
         Err(other) => other.to_string(),
         Ok((mut rows, Some(seen))) if rows.iter().all(|row| row.bytes > Some(0)) => {
             for row in &mut rows {
+                // A native form has the same triple here as between two programs.
+                if scheme.is_native() {
+                    scheme.describe(row);
+                }
                 row.scheme.clone_from(&scheme.name);
                 row.run = run;
             }

@@ -4,7 +4,7 @@ use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
 use alcc_lab::board::{self, Place, Plan};
 use alcc_lab::truth::{self, Reference, Traces};
-use alcc_lab::{Around, LabError, Link, Scheme, Side, Tools, Up, row, twin};
+use alcc_lab::{Around, LabError, Link, Scheme, Side, Tools, Up, pairs, row, twin};
 use alcc_link::QueueSpec;
 use alcc_units::Span;
 use std::path::{Path, PathBuf};
@@ -16,9 +16,15 @@ const EXAMPLES: &str = "Examples:
   alcc compare --emu --traces traces/alcc --schemes cubic,bbr,alcc-verus,alcc-copa --runs 3
   alcc compare --sim --traces traces --reference docs/truth.csv
   alcc compare --sim --emu --traces traces/alcc/CampusWalk --schemes cubic,reno,alcc-verus,alcc-copa
+  alcc compare --emu --traces traces/alcc --schemes verus-udp,alcc-verus,alcc-verus-inband,copa-udp,alcc-copa,cubic --runs 5
+  alcc compare --emu --native --traces traces/alcc/highwayGold traces/alcc/rapidGold --runs 5
 
-SCHEMES: cubic, bbr, reno, ... are plain TCP; alcc-A[:OPTIONS][/over=TCPCC] is our algorithm A above TCP (cubic unless it says otherwise);
-with --sim also A[:OPTIONS][/PART...] alone (PARTs: alcc sim --help). A comma begins the next scheme, unless option=value follows it: that still belongs to the one before.
+SCHEMES: cubic, bbr, reno, ... are plain TCP; alcc-A[:OPTIONS][/over=TCPCC] is our algorithm A above TCP (cubic unless it says otherwise), in nginx under alcc run.
+Between alcc send and alcc recv: A-udp[:OPTIONS] and A-quic (without TCP: native), alcc-A-inband[:OPTIONS][/carrier=tls][/over=TCPCC] and alcc-A-tcp.
+With --sim also A[:OPTIONS][/PART...] alone (PARTs: alcc sim --help). A comma begins the next scheme, unless option=value follows it: that still belongs to the one before.
+
+With --emu all schemes of a trace run at the same time on links of their own; with native ones (A-udp) only the forms of one algorithm do, and a table says how far each is from its native
+form, run by run, and whether that is near enough (median throughput 3 %, median queueing delay 5 % or 2 ms). native.md has it for the documentation.
 
 --out keeps every finished run in its folder runs/: an interrupted comparison, started again with the same arguments, goes on where it was.
 Simulated runs stay there and are done again only when the arguments or the program change.";
@@ -48,12 +54,26 @@ pub(crate) struct Args {
         default_value = "cubic,bbr,alcc-verus,alcc-copa"
     )]
     schemes: String,
+    /// With --emu: instead of SCHEMES, these algorithms' native forms and beside them those above TCP: A-udp, alcc-A, alcc-A-inband,
+    /// alcc-A-inband/carrier=tls
+    #[arg(long, value_name = "A,B", num_args = 0..=1, require_equals = true, default_missing_value = "verus,copa,sprout",
+        requires = "emu", conflicts_with_all = ["schemes", "reference", "tuned"])]
+    native: Option<String>,
+    /// With --native: the kernel's congestion control below
+    #[arg(
+        long,
+        value_name = "TCPCC",
+        default_value = "cubic",
+        requires = "native"
+    )]
+    under: String,
     #[command(flatten)]
     plugins: Plugins,
     /// Length of each measured window, which begins with the first full-size packet at the bottleneck
     #[arg(long, value_name = "SPAN", default_value = "60s")]
     duration: Span,
-    /// Repetitions of each trace and scheme; in the simulator each has the next seed [default: 1 with --sim, 3 with --emu]
+    /// Repetitions of each trace and scheme; in the simulator each has the next seed, in the emulator every other one the reverse order
+    /// [default: 1 with --sim, 3 with --emu, 5 with --native]
     #[arg(long, visible_alias = "seeds", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: Option<u32>,
     /// Seed of everything random on the links, synthetic channels included
@@ -74,7 +94,8 @@ pub(crate) struct Args {
     /// With --sim: runs at the same time [default: one per processor]
     #[arg(long, value_name = "N", conflicts_with = "emu", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
-    /// Folder for report.html, results.json, flows.csv (every run), board.csv (the table), board.svg (the picture) and finished runs
+    /// Folder for report.html, results.json, flows.csv (every run), board.csv (the table), board.svg (the picture), native.md (native
+    /// forms and those beside them) and finished runs
     #[arg(long, value_name = "DIR", default_value = "out/compare")]
     out: PathBuf,
     /// Also write every run as a line of this CSV file
@@ -118,7 +139,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         (true, false) => &[Side::Simulated],
         _ => &[Side::Emulated],
     };
-    let schemes = Scheme::list(&args.schemes, &registry, sides).map_err(Failure::usage)?;
+    let native = args.native.as_deref();
+    let schemes = match native {
+        Some(algorithms) => Scheme::forms(algorithms.split(','), &args.under),
+        None => args.schemes.clone(),
+    };
+    let schemes = Scheme::list(&schemes, &registry, sides).map_err(Failure::usage)?;
     let plugins = args.plugins.files().to_vec();
     let place = if !args.emu {
         Place::Simulated {
@@ -141,7 +167,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         links: found.links,
         schemes,
         duration: checked(args.duration)?,
-        runs: args.runs.unwrap_or(if args.emu { 3 } else { 1 }),
+        runs: args.runs.unwrap_or(match (args.emu, native) {
+            (_, Some(_)) => 5,
+            (true, None) => 3,
+            (false, None) => 1,
+        }),
         place,
         command: command_line(),
         keep: Some(args.out.clone()),
@@ -263,6 +293,13 @@ pub(crate) fn carry_out(
         print!("{}", board::table(&results));
         if !results.summary.twins.is_empty() {
             print!("\n{}\n", twin::table(&results.summary.twins));
+        }
+        if !results.summary.pairs.is_empty() {
+            print!("\n{}\n", pairs::table(&results.summary.pairs));
+            println!(
+                "for the documentation: {}",
+                out.join(board::NATIVE).display()
+            );
         }
         println!("report: {}", page.display());
         for note in &results.notes {

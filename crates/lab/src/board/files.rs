@@ -2,12 +2,16 @@
 use super::table;
 use crate::keep::write_whole;
 use crate::row::{self, Results};
-use crate::{LabError, picture, report};
+use crate::{LabError, pairs, picture, report};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// Native forms and those beside them, for a page of documentation.
+pub const NATIVE: &str = "native.md";
+
 /// Writes into `folder`, which is made if missing: `report.html`, `results.json` (all of it), `flows.csv` (every run),
-/// `board.csv` (the table) and `board.svg` (the picture). Returns the report's path.
+/// `board.csv` (the table) and `board.svg` (the picture); if native forms were measured beside others also [`NATIVE`]. Returns the
+/// report's path.
 ///
 /// # Errors
 /// [`LabError::Os`] with the file that could not be written.
@@ -26,6 +30,9 @@ pub fn write(results: &Results, folder: &Path) -> Result<PathBuf, LabError> {
         (folder.join("board.svg"), picture::svg(results)),
     ] {
         write_file(&file, &content)?;
+    }
+    if !results.summary.pairs.is_empty() {
+        write_file(&folder.join(NATIVE), &pairs::markdown(results))?;
     }
     Ok(page)
 }

@@ -21,6 +21,7 @@ pub fn summary(rows: &[Row]) -> Summary {
         twins: twin::twins(rows, &groups),
         groups,
         overall,
+        ..Summary::default()
     }
 }
 

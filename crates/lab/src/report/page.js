@@ -180,10 +180,48 @@ function table() {
     columns.map(([field, , format]) => `<td>${isNumber(o.fields[field]) ? format(o.fields[field]) : '–'}</td>`).join('') + '</tr>').join('');
   $('table').innerHTML = html;
 }
+// Native forms and what was measured beside them: the distributions of all runs, as density and cumulated.
+const pairs = R.summary.pairs || [];
+let native = null;
+const pooled = s => R.series.filter(x => x.link === link && x.scheme === s);
+// Equally likely values of a run's packets: the hundredths.
+const packets = s => pooled(s).flatMap(x => quantileLevels.map((q, i) => [q, x.delay_quantiles_ms[i]]).filter(p => Math.abs(100 * p[0] - Math.round(100 * p[0])) < 1e-9 && isNumber(p[1])).map(p => p[1]));
+const seconds = s => pooled(s).flatMap(x => {
+  const n = Math.max(1, Math.round(1 / x.bin_s)), all = [];
+  for (let i = 0; i + n <= x.throughput_mbps.length; i += n) all.push(x.throughput_mbps.slice(i, i + n).reduce((a, b) => a + b, 0) / n);
+  return all;
+});
+// Gaussian kernels of Scott's width.
+function density(values, from, to) {
+  const n = values.length, mean = values.reduce((a, b) => a + b, 0) / n, sd = Math.sqrt(values.reduce((a, v) => a + (v - mean) ** 2, 0) / Math.max(1, n - 1));
+  const h = Math.max(1.06 * sd * n ** -0.2, (to - from) / 500), x = [...Array(161).keys()].map(i => from + i * (to - from) / 160);
+  return { x, y: x.map(at => values.reduce((a, v) => a + Math.exp(-(((at - v) / h) ** 2) / 2), 0) / (n * h * Math.sqrt(2 * Math.PI))) };
+}
+function kin() {
+  const here = pairs.filter(p => p.link === link), natives = [...new Set(here.map(p => p.native))];
+  $('kin-panel').hidden = !here.length;
+  if (!here.length) return;
+  if (!natives.includes(native)) native = natives[0];
+  $('kin').innerHTML = natives.map(n => `<button data-native="${escape(n)}" class="${n === native ? 'on' : ''}">${escape(n)}</button>`).join('');
+  $('kin').onclick = e => { if (e.target.dataset.native) { native = e.target.dataset.native; kin(); } };
+  const mine = here.filter(p => p.native === native), names = [native, ...mine.map(p => p.scheme)];
+  const style = s => ({ color: colour[s], width: s === native ? 3 : 2, dash: s === native ? 'dot' : 'solid' });
+  for (const [id, of, unit, fit] of [['kin-delay', packets, 'ms', v => v[Math.floor(0.99 * (v.length - 1))]], ['kin-throughput', seconds, 'Mbit/s', v => v[v.length - 1]]]) {
+    const sorted = names.map(s => of(s).sort((a, b) => a - b)).map((v, i) => [names[i], v]).filter(p => p[1].length);
+    const to = 1.05 * Math.max(...sorted.map(p => fit(p[1])));
+    const line = (s, xy, hover) => ({ ...xy, name: s, legendgroup: s, type: 'scatter', mode: 'lines', line: style(s), hovertemplate: hover });
+    Plotly.react(id, sorted.map(([s, v]) => line(s, density(v, 0, to), `%{x:.1f} ${unit}`)), layout({ hovermode: 'closest', xaxis: axis(unit, { range: [0, to] }), yaxis: axis('density', { rangemode: 'tozero', showticklabels: false }) }), config);
+    Plotly.react(id + '-cdf', sorted.map(([s, v]) => line(s, { x: v, y: v.map((_, i) => 100 * (i + 1) / v.length) }, `%{y:.0f} % within %{x:.1f} ${unit}`)), layout({ showlegend: false, hovermode: 'closest', xaxis: axis(unit, { range: [0, to] }), yaxis: axis('', { range: [0, 101], ticksuffix: ' %' }) }), config);
+  }
+  const signed = (v, d) => (v > 0 ? '+' : '') + v.toFixed(d), spread = (s, d) => `${signed(s.median, d)}<small>${signed(s.min, d)} – ${signed(s.max, d)}</small>`;
+  const missed = w => Object.keys(w).filter(k => !w[k]);
+  $('kin-table').innerHTML = `<tr><th class="text">Beside ${escape(native)}</th><th>Median Mbit/s<br>native, its</th><th>Difference<br>%</th><th>Median queueing ms<br>native, its</th><th>Difference<br>ms</th><th>Runs</th><th class="text">Near enough</th></tr>` + mine.map(p =>
+    `<tr style="--c:${colour[p.scheme]}"><td class="text"><span class="dot"></span>${escape(p.scheme)}</td><td>${p.throughput_mbps.map(v => v.toFixed(2)).join(', ')}</td><td>${spread(p.throughput_difference, 1)}</td><td>${p.queue_delay_ms.map(v => v.toFixed(1)).join(', ')}</td><td>${spread(p.queue_delay_difference_ms, 1)}</td><td>${p.runs}</td><td class="text">${missed(p.within).length ? 'no: ' + missed(p.within).join(', ') : 'yes'}</td></tr>`).join('');
+}
 let linking = false;
 function draw() {
   document.querySelectorAll('#links button').forEach(b => b.classList.toggle('on', b.dataset.link === link));
-  cards(); throughput(); delay(); cdf(); plane(); overview();
+  cards(); throughput(); delay(); cdf(); plane(); overview(); kin();
 }
 header(); table(); draw();
 // Zooming one time plot zooms the other; switching a scheme off in one plot switches it off in all.
