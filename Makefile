@@ -10,7 +10,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 WITH_DEPS = set -a; [ ! -f target/deps/env ] || . target/deps/env; set +a; PATH=$$PATH$${ALCC_DEPS_BIN:+:$$ALCC_DEPS_BIN}:/usr/sbin:/sbin;
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint fuzz bench truth compare programs doc install install-library uninstall soak
+.PHONY: help setup build demo test lint fuzz bench truth compare native programs doc install install-library uninstall soak
 
 help: ## Show these targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -50,6 +50,9 @@ truth: build ## The simulator beside published figures, and tuned beside origina
 
 compare: build ## Five recorded traces, every scheme, in the emulator (ALCC_TRACES=DIR, ARGS="--schemes cubic,alcc-verus --runs 1")
 	@$(WITH_DEPS) $(ALCC) compare --emu --traces "$${ALCC_TRACES:?set ALCC_TRACES to the folder of the recorded traces, see docs/traces.md}" $(ARGS)
+
+native: build ## Algorithms above TCP beside their native forms, two recorded traces (ALCC_TRACES=DIR, ARGS="--full": five traces, three TCPs)
+	@$(WITH_DEPS) scripts/native $(ALCC) $(ARGS)
 
 soak: ## The long tests, an hour: torture, 10,000 connections, resets, every case many times; the result goes to docs/soak.md
 	@scripts/setup build test

@@ -100,6 +100,39 @@ fn one_worker_and_three_give_the_same_bytes() {
 }
 
 #[test]
+fn forms_above_tcp_stand_beside_the_native_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = "--schemes copa-udp,alcc-copa,cubic --seeds 2 --duration 5s";
+    let output = compare(arguments, "synth:lte", folder.path())
+        .output()
+        .unwrap();
+    let table = good(&output);
+    assert!(
+        table.contains("beside it") && table.contains(" of 1 within"),
+        "{table}"
+    );
+    let results = fs::read_to_string(folder.path().join("results.json")).unwrap();
+    let results: Value = serde_json::from_str(&results).unwrap();
+    let pairs = results["summary"]["pairs"].as_array().unwrap();
+    assert_eq!(pairs.len(), 1);
+    let pair = &pairs[0];
+    assert_eq!(
+        (&pair["native"], &pair["scheme"]),
+        (&"copa-udp".into(), &"alcc-copa".into())
+    );
+    assert_eq!(pair["triples"][0], "copa / udp / native");
+    assert_eq!(pair["runs"], 2);
+    // The same algorithm on the same channel: far apart they cannot be.
+    let difference = pair["throughput_difference"]["median"].as_f64().unwrap();
+    assert!(difference.abs() < 30.0, "{pair}");
+    let page = fs::read_to_string(folder.path().join("native.md")).unwrap();
+    assert!(
+        page.contains("| synth:lte | copa-udp | alcc-copa |"),
+        "{page}"
+    );
+}
+
+#[test]
 fn a_killed_sweep_goes_on_where_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let [whole, broken] = ["whole", "broken"].map(|name| folder.path().join(name));

@@ -153,7 +153,7 @@ pub fn pairs(rows: &[Row], series: &[Series]) -> Vec<Pair> {
                 == (&native.link, &native.algorithm, &native.options)
         };
         let first = |row: &&Row| is_native(row) && kin(row);
-        if !is_native(native) || heads[..i].iter().any(|row| first(row)) {
+        if !is_native(native) || heads[..i].iter().any(first) {
             continue;
         }
         let beside = heads.iter().filter(|r| kin(r) && r.scheme != native.scheme);

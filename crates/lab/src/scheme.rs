@@ -89,7 +89,7 @@ impl Scheme {
         let known = |name: &str| registry.iter().any(|a| a.name == name);
         let by = Transport::of(name).filter(|_| !known(name));
         let transport = by.map(|(_, t)| t);
-        let above_tcp = transport.map_or(ours.is_some(), |t| t.above_tcp);
+        let above_tcp = transport.map_or_else(|| ours.is_some(), |t| t.above_tcp);
         if let Some((bare, transport)) = by
             && transport.above_tcp != ours.is_some()
         {

@@ -11,7 +11,7 @@ use nix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
 use std::fs;
 use std::io;
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -170,7 +170,7 @@ impl Programs for Bulk {
 
     fn address(&self) -> SocketAddrV4 {
         // Known to the sender alone; it is never one of several on a link.
-        SocketAddrV4::new(self.way.map_or([0; 4].into(), |way| way.from), 0)
+        SocketAddrV4::new(self.way.map_or(Ipv4Addr::UNSPECIFIED, |way| way.from), 0)
     }
 
     fn end(&mut self) {
