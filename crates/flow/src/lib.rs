@@ -30,7 +30,7 @@ pub use rtt::RttEstimator;
 pub use rules::Rules;
 pub use send_rule::room;
 pub use sender::{Sender, SenderStats};
-pub use wire::{Ack, AckError, RANGES, Transmit};
+pub use wire::{Ack, AckError, Arrival, RANGES, Transmit};
 
 use alcc_units::Time;
 

@@ -3,13 +3,16 @@
 use crate::Range;
 use crate::ranges::RangeSet;
 use crate::rules::{AckRule, Form, Rules};
-use crate::wire::{Ack, RANGES, Transmit};
+use crate::wire::{Ack, Arrival, RANGES, Transmit};
 use alcc_units::{Bytes, Span, Time};
+use std::collections::VecDeque;
 
 /// Gaps that are kept in mind; what would make more is refused, as if it had been lost.
 const MOST_GAPS: usize = 8192;
 /// Ranges of transmission numbers that are kept in mind.
 const MOST_NUMBERS: usize = 256;
+/// Arrivals of which the sender has not heard; those of the acknowledgement before are told once more, in case it was lost.
+const MOST_ARRIVALS: usize = 128;
 
 /// The window of Linux's default receive buffer.
 const DEFAULT_WINDOW: u64 = 65_535;
@@ -29,6 +32,12 @@ pub struct Receiver {
     recent: [Range; RANGES],
     /// Datagrams: transmission numbers that have arrived.
     numbers: RangeSet,
+    /// Below, all count as arrived.
+    floor: u64,
+    /// When they arrived, if the rules want it: first those that the last acknowledgement told for the second time, then those that it told
+    /// for the first time, then what came since.
+    arrivals: Option<VecDeque<Arrival>>,
+    told: (usize, usize),
     duplicate: Option<Range>,
     /// Packets since the last acknowledgement, and ever.
     pending: u64,
@@ -118,6 +127,9 @@ impl Receiver {
             early: RangeSet::default(),
             recent: [Range::default(); RANGES],
             numbers: RangeSet::default(),
+            floor: 0,
+            arrivals: rules.arrivals.then(VecDeque::new),
+            told: (0, 0),
             duplicate: None,
             pending: 0,
             seen: 0,
@@ -174,6 +186,41 @@ impl Receiver {
         self.due
     }
 
+    /// That transmission has arrived before. Of very old ones it is assumed.
+    pub fn has_arrived(&self, pn: u64) -> bool {
+        pn < self.floor || self.numbers.covers(&Range::new(pn, pn.saturating_add(1)))
+    }
+
+    /// Transmissions that have arrived, the highest first: for an encoding with more places than [`Ack::ranges`].
+    pub fn numbers(&self) -> impl Iterator<Item = Range> {
+        self.numbers.descending()
+    }
+
+    /// When packets arrived, for the acknowledgement that [`Receiver::poll_ack`] has just made: those since the last one, and those
+    /// that the last one told.
+    pub fn arrivals(&self) -> impl Iterator<Item = &Arrival> {
+        self.arrivals.iter().flatten()
+    }
+
+    /// The next [`Receiver::poll_ack`] shall make one.
+    pub fn hurry(&mut self) {
+        self.urgent = true;
+    }
+
+    /// [`Receiver::on_data`] would take it: it lies within the window.
+    pub fn permits(&self, data: &Transmit) -> bool {
+        !self.refuses(data)
+    }
+
+    /// Nobody permitted it, or there is no place: it is as if it had been lost.
+    fn refuses(&self, data: &Transmit) -> bool {
+        let end = data.end();
+        let gap = data.start > self.complete && self.early.len() >= MOST_GAPS;
+        data.len > 0
+            && end > self.complete
+            && (end > self.space.edge || (gap && !self.early.covers(&Range::new(data.start, end))))
+    }
+
     /// A packet arrives. Afterwards [`Receiver::poll_ack`] may have something to say.
     pub fn on_data(&mut self, now: Time, data: &Transmit) {
         self.seen += 1;
@@ -184,7 +231,11 @@ impl Receiver {
         }
         let ordered = match self.form {
             Form::Stream => data.start == self.complete,
-            Form::Datagrams { .. } => self.number(data.pn),
+            Form::Datagrams { reliable: true } if self.refuses(data) => {
+                self.urgent = true;
+                return;
+            }
+            Form::Datagrams { .. } => self.number(now, data.pn),
         };
         if self.timestamps || !matches!(self.form, Form::Stream) {
             self.time(now, data);
@@ -227,9 +278,9 @@ impl Receiver {
     }
 
     /// Notes the number of a datagram; true if it is the one that was expected.
-    fn number(&mut self, pn: u64) -> bool {
+    fn number(&mut self, now: Time, pn: u64) -> bool {
         self.scratch.clear();
-        if pn == u64::MAX {
+        if pn == u64::MAX || pn < self.floor {
             return false;
         }
         let expected = self.numbers.descending().next().map_or(0, |r| r.end);
@@ -237,7 +288,16 @@ impl Receiver {
         let merged = self.numbers.insert(range, &mut self.scratch);
         self.remember(merged);
         while self.numbers.len() > MOST_NUMBERS {
-            self.numbers.forget_first();
+            self.floor = self.numbers.forget_first().map_or(self.floor, |r| r.end);
+        }
+        if let Some(arrivals) = self.arrivals.as_mut().filter(|_| !self.scratch.is_empty()) {
+            arrivals.push_back(Arrival { pn, at: now });
+            self.urgent |= arrivals.len() - self.told.0 - self.told.1 >= MOST_ARRIVALS;
+            if arrivals.len() > 4 * MOST_ARRIVALS {
+                // Nobody asks for acknowledgements.
+                arrivals.clear();
+                self.told = (0, 0);
+            }
         }
         pn == expected
     }
@@ -260,12 +320,10 @@ impl Receiver {
             self.twice(Range::new(data.start, end));
             return;
         }
-        if end > self.space.edge {
+        if stream && end > self.space.edge {
             // Nobody permitted it.
             self.urgent = true;
-            if stream {
-                return;
-            }
+            return;
         }
         if data.start <= self.complete {
             self.complete = end;
@@ -318,6 +376,10 @@ impl Receiver {
         self.pending = 0;
         self.due = None;
         self.acked = self.complete;
+        if let Some(arrivals) = &mut self.arrivals {
+            arrivals.drain(..self.told.0);
+            self.told = (self.told.1, arrivals.len() - self.told.1);
+        }
         let stream = self.form == Form::Stream;
         let mut ack = Ack::default();
         ack.complete = self.complete;
@@ -339,7 +401,7 @@ impl Receiver {
 
     /// How many things are remembered, for a bound on memory.
     pub fn remembered(&self) -> usize {
-        self.early.len() + self.numbers.len()
+        self.early.len() + self.numbers.len() + self.arrivals.as_ref().map_or(0, VecDeque::len)
     }
 }
 

@@ -30,6 +30,15 @@ impl Transmit {
     }
 }
 
+/// When a transmission arrived.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arrival {
+    /// Its number.
+    pub pn: Pn,
+    /// The receiver's clock as it came.
+    pub at: Time,
+}
+
 /// How many ranges an [`Ack`] carries by itself.
 pub const RANGES: usize = 4;
 

@@ -472,8 +472,9 @@ impl<'p, P: Probe> World<'p, P> {
                 let after = now.since(data.sent_at);
                 flow.meter.delivered_to_application(after);
             }
-            (Content::Ack(ack), Ends::Acked { host, .. }) => {
-                host.on_ack(now, &ack);
+            (Content::Ack(ack), Ends::Acked { host, receiver }) => {
+                let arrivals = receiver.told(&ack);
+                host.on_ack(now, &ack, &arrivals);
                 self.transmit(now, number);
             }
             (Content::Report(report), Ends::Acked { host, receiver }) => {

@@ -70,7 +70,7 @@ pub const FLOW_HELP: &str = "\
 A FLOW is [N*]A[/PART]...[@START[-STOP]]: N flows (1 to 10000) of algorithm A with its options, such as 10*cubic/rtt=80ms@5s-30s.
 PARTs:
   over=A              above a simulated TCP with this algorithm as its congestion control, such as over=cubic
-  host=RULES          packets, loss detection and timers as of linux, linux-3.16, linux-2.6.24, windows7-newreno or datagrams;
+  host=RULES          packets, loss detection and timers as of linux, linux-3.16, linux-2.6.24, windows7-newreno, datagrams or udp;
                       without it those the algorithm was made for, or that its profile names; with over=, those of the TCP
   rtt=80ms            round trip without queueing
   dir=up              data go against the links' direction

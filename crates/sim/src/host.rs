@@ -3,7 +3,7 @@
 use crate::histogram::Durations;
 use alcc_cc::Receiver;
 use alcc_flow::rules::AckRule;
-use alcc_flow::{Ack, Rules, Sender, Transmit};
+use alcc_flow::{Ack, Arrival, Rules, Sender, Transmit};
 use alcc_units::{Bytes, Time};
 use std::collections::VecDeque;
 
@@ -54,8 +54,8 @@ pub(crate) trait Host {
     /// means that nothing new may leave.
     fn on_write(&mut self, now: Time, upto: u64);
 
-    /// An acknowledgement.
-    fn on_ack(&mut self, now: Time, ack: &Ack);
+    /// An acknowledgement, and what it tells of arrivals if the rules have that.
+    fn on_ack(&mut self, now: Time, ack: &Ack, arrivals: &[Arrival]);
 
     /// The algorithm's half for the place where the packets arrive.
     fn receiver_half(&self) -> Option<Box<dyn Receiver>> {

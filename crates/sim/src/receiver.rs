@@ -3,7 +3,7 @@
 use crate::meter::Meter;
 use alcc_cc::Report;
 use alcc_flow::rules::{AckRule, Form};
-use alcc_flow::{Ack, Rules, Transmit};
+use alcc_flow::{Ack, Arrival, Rules, Transmit};
 use alcc_units::{Bytes, Time};
 use std::collections::VecDeque;
 
@@ -16,6 +16,8 @@ pub(crate) struct Receiver {
     /// Its reports under way; the first is number `reported`.
     reports: VecDeque<Report>,
     reported: u64,
+    /// What acknowledgements under way tell of arrivals, by when they left.
+    told: VecDeque<(Time, Vec<Arrival>)>,
 }
 
 impl Receiver {
@@ -30,6 +32,7 @@ impl Receiver {
             half,
             reports: VecDeque::new(),
             reported: 0,
+            told: VecDeque::new(),
         }
     }
 
@@ -56,6 +59,19 @@ impl Receiver {
         let index = number.checked_sub(self.reported)?;
         self.reported = number + 1;
         self.reports.drain(..=index as usize).next_back()
+    }
+
+    /// What an acknowledgement that has reached the sender tells of arrivals. Those that were to come before it are lost.
+    pub(crate) fn told(&mut self, ack: &Ack) -> Vec<Arrival> {
+        while let Some((left, _)) = self.told.front()
+            && *left <= ack.sent_at
+        {
+            let (left, told) = self.told.pop_front().unwrap_or_default();
+            if left == ack.sent_at {
+                return told;
+            }
+        }
+        Vec::new()
     }
 
     /// Data arrives; the answer is an acknowledgement to send, if one is due, with its length. `written_at` knows when the application
@@ -99,6 +115,10 @@ impl Receiver {
 
     fn acknowledge(&mut self, now: Time) -> Option<(Ack, Bytes)> {
         let ack = self.flow.poll_ack(now)?;
+        if self.rules.arrivals {
+            let told = self.flow.arrivals().copied().collect();
+            self.told.push_back((now, told));
+        }
         let blocks = ack.ranges().len() as u64 + u64::from(ack.duplicate.is_some());
         let option = if self.rules.is_stream() && blocks > 0 {
             Bytes::new(4 + 8 * blocks)

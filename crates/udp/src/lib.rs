@@ -1,2 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The algorithms over datagrams of our own: the native reference.
+//! The algorithms over datagrams of our own: the native reference, with which the same algorithms above TCP are compared.
+//!
+//! A measuring transport, not a home-made QUIC: one stream in one direction per connection, without encryption. What a sender does around an
+//! algorithm is `alcc_flow`'s, by the rules `udp`; here are the [datagrams](wire) and the ends of a connection.
+//!
+//! * [`Outgoing`], [`Incoming`], [`Listener`]: without clock and socket; time is an argument, what is sent comes out.
+//! * [`Client`] and [`Server`]: the same over sockets, many flows in one loop; reads and writes that block.
+//! * [`guard`]: where what is not encrypted may go.
+#![forbid(unsafe_code)]
+
+mod buffer;
+mod client;
+pub mod cookie;
+mod end;
+pub mod guard;
+mod hub;
+mod incoming;
+mod listener;
+mod outgoing;
+mod pacing;
+mod port;
+mod server;
+pub mod wire;
+
+pub use client::{Client, FlowStats, Stream};
+pub use end::End;
+pub use incoming::Incoming;
+pub use listener::{Entropy, Halves, LINGER, Limits, Listener};
+pub use outgoing::{Outgoing, Setup};
+pub use port::now;
+pub use server::{Arrived, Server};
+
+/// A number that nobody guesses: the id of a new connection.
+///
+/// # Errors
+/// The system has no random numbers.
+pub fn unguessable() -> std::io::Result<u64> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes)?;
+    Ok(u64::from_be_bytes(bytes))
+}

@@ -4,7 +4,7 @@ use super::{BUFFER_PER_SEGMENT, Newest, News, Sender};
 use crate::board::{Segment, State};
 use crate::ranges::Range;
 use crate::rules::{Detection, Form};
-use crate::wire::{Ack, AckError};
+use crate::wire::{Ack, AckError, Arrival};
 use alcc_cc::{
     AckBatch, Cx, EventSink, LimitedBy, LossBatch, Packet, Pn, RecoveryEnd, Source, Spurious,
 };
@@ -35,7 +35,37 @@ impl Sender {
         ranges: &[Range],
         log: &mut dyn EventSink,
     ) -> Result<(), AckError> {
+        self.on_ack_arrivals(now, ack, ranges, &[], log)
+    }
+
+    /// An acknowledgement that says of some of the transmissions in `ranges` when they arrived, on the clock of `ack.sent_at`
+    /// ([`Rules::arrivals`](crate::Rules::arrivals)): the round-trip times of these, and only these, are known, without what they waited for
+    /// their acknowledgement.
+    ///
+    /// # Errors
+    /// [`AckError`] if it cannot be true; then nothing has changed.
+    pub fn on_ack_arrivals(
+        &mut self,
+        now: Time,
+        ack: &Ack,
+        ranges: &[Range],
+        arrivals: &[Arrival],
+        log: &mut dyn EventSink,
+    ) -> Result<(), AckError> {
         self.check(ack, ranges)?;
+        if let Some(newest) = arrivals.iter().map(|a| a.pn).max()
+            && newest >= self.board.next_pn()
+        {
+            return Err(AckError::NeverSent {
+                named: newest,
+                sent: self.board.next_pn(),
+            });
+        }
+        if let Some(held) = &mut self.held {
+            held.clear();
+            held.extend(arrivals.iter().map(|a| (a.pn, ack.sent_at.since(a.at))));
+            held.sort_unstable_by_key(|(pn, _)| *pn);
+        }
         let in_flight_before = self.board.in_flight();
         let newest = self.newest.map(|n| n.pn);
         self.acked.clear();
@@ -226,8 +256,15 @@ impl Sender {
             packet.pn = pn;
         } else {
             let rtt = now.since(segment.sent_at);
-            packet.rtt = Some(rtt);
-            news.rtt = Some(rtt);
+            packet.rtt = match &self.held {
+                None => Some(rtt),
+                Some(held) => held
+                    .binary_search_by_key(&pn, |(pn, _)| *pn)
+                    .ok()
+                    .map(|found| rtt.saturating_sub(held[found].1))
+                    .filter(|rtt| !rtt.is_zero()),
+            };
+            news.rtt = packet.rtt.or(news.rtt);
             let expected = self.newest.map_or(0, |newest| newest.pn + 1);
             if matches!(self.rules.detection, Detection::Gap(_)) && pn > expected {
                 self.gaps.push_back((pn, now));

@@ -68,6 +68,10 @@ pub struct Sender {
     known: RangeSet,
     pacer: Pacer,
     paced_until: Option<Time>,
+    /// The caller looks only so often.
+    turn: Span,
+    /// The application has more than it has written.
+    more: bool,
     max_pacing: Option<Rate>,
     limited: LimitedBy,
     app_limited_until: u64,
@@ -99,6 +103,8 @@ pub struct Sender {
     stats: SenderStats,
     acked: Vec<Packet>,
     lost: Vec<Packet>,
+    /// For how long the receiver held back the acknowledgement of each packet, ascending; `None`: it does not say.
+    held: Option<Vec<(Pn, Span)>>,
     scratch: Vec<Range>,
 }
 
@@ -215,6 +221,8 @@ impl Sender {
             known: RangeSet::default(),
             pacer: Pacer::new(now),
             paced_until: None,
+            turn: Span::ZERO,
+            more: false,
             max_pacing: None,
             limited: LimitedBy::default(),
             app_limited_until: 0,
@@ -241,6 +249,7 @@ impl Sender {
             stats: SenderStats::default(),
             acked: Vec::new(),
             lost: Vec::new(),
+            held: rules.arrivals.then(Vec::new),
             scratch: Vec::new(),
         }
     }
@@ -313,6 +322,17 @@ impl Sender {
         self.max_pacing = rate;
     }
 
+    /// The caller calls [`Sender::poll_transmit`] only so often: what pacing would have let leave meanwhile leaves at once.
+    pub fn set_turn(&mut self, turn: Span) {
+        self.turn = turn;
+    }
+
+    /// The application has more than was written, and writes it as soon as there is room: that nothing is there to be sent does not mean
+    /// that it limits the flow.
+    pub fn set_more(&mut self, more: bool) {
+        self.more = more;
+    }
+
     /// What a program can read of a TCP connection.
     pub fn progress(&self) -> TcpProgress {
         let seen = self.rtt.view().min;
@@ -365,6 +385,11 @@ impl Sender {
     /// The round-trip time of the newest packet that the last acknowledgement brought.
     pub fn last_rtt(&self) -> Option<Span> {
         self.last_rtt
+    }
+
+    /// What the last acknowledgement brought.
+    pub fn acked(&self) -> &[Packet] {
+        &self.acked
     }
 
     /// What happened so far.

@@ -61,7 +61,7 @@ impl Sender {
     /// Another packet may leave at once.
     pub(super) fn may_send_more(&mut self, now: Time) -> bool {
         let allowance = self.cc.allowance();
-        let data = self.written > self.next || self.board.next_lost().is_some();
+        let data = self.more || self.written > self.next || self.board.next_lost().is_some();
         let paced = allowance
             .rate
             .and_then(|rate| self.pacer.wait(now, rate, allowance.burst, self.rules.mss));
@@ -88,6 +88,9 @@ impl Sender {
     /// How much new data may be sent at once, window and pacer aside.
     pub(super) fn sendable(&mut self, now: Time) -> Option<u64> {
         let waiting = self.written - self.next;
+        if waiting == 0 && self.more {
+            return None;
+        }
         if waiting == 0 {
             self.limited.app = true;
             self.app_limited_until = (self.board.delivered() + self.board.in_flight())
@@ -144,6 +147,7 @@ impl Sender {
                 (most, burst.max(Bytes::new(2 * self.mss)))
             }
         };
+        let burst = burst + rate.bytes_in(self.turn);
         let len = Bytes::new(len);
         self.paced_until = self.pacer.wait(now, rate, burst, len);
         if self.paced_until.is_some() {
@@ -168,6 +172,10 @@ impl Sender {
             Forced::New => {
                 let len = self.sendable(now)?;
                 Some(self.send_new(now, len, Kind::New, log))
+            }
+            // Datagrams are acknowledged by number: a probe needs one of its own.
+            Forced::Window if !self.rules.is_stream() => {
+                Some(self.send_new(now, 0, Kind::Probe, log))
             }
             Forced::Window => Some(self.bare(now)),
         }

@@ -7,8 +7,18 @@ use alcc_cc::{Cx, EventSink, Rto, Spurious};
 use alcc_units::{Span, Time};
 
 impl Sender {
-    /// When [`Sender::on_timer`] wants to be called.
+    /// When [`Sender::on_timer`] or, because of pacing, [`Sender::poll_transmit`] wants to be called.
     pub fn next_timer(&self) -> Option<Time> {
+        earlier(self.next_deadline(), self.paced_until)
+    }
+
+    /// When pacing lets the next packet leave, if it held one back.
+    pub fn next_departure(&self) -> Option<Time> {
+        self.paced_until
+    }
+
+    /// When [`Sender::on_timer`] wants to be called.
+    pub fn next_deadline(&self) -> Option<Time> {
         let controller = if self.started {
             self.cc.next_timer()
         } else {
@@ -16,10 +26,7 @@ impl Sender {
         };
         let persist = self.persist.map(|(at, _)| at);
         let alarm = earlier(self.alarm(), self.reordering_ends);
-        earlier(
-            earlier(alarm, controller),
-            earlier(self.paced_until, persist),
-        )
+        earlier(earlier(alarm, controller), persist)
     }
 
     /// When the retransmission timer expires, or the tail is probed.

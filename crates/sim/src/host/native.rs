@@ -3,7 +3,7 @@
 use super::{Host, Tally, Writes};
 use alcc_cc::{Controller, Discard, Kind, Receiver};
 use alcc_flow::rules::AckRule;
-use alcc_flow::{Ack, Rules, Sender, Transmit};
+use alcc_flow::{Ack, Arrival, Rules, Sender, Transmit};
 use alcc_units::{Bytes, Span, Time};
 
 pub(crate) struct Native {
@@ -58,7 +58,7 @@ impl Host for Native {
     }
 
     fn acks(&self) -> AckRule {
-        if self.per_packet && !self.rules().is_stream() {
+        if self.per_packet && !self.rules().is_stream() && !self.rules().arrivals {
             AckRule::EACH
         } else {
             self.rules().acks
@@ -86,8 +86,10 @@ impl Host for Native {
         self.fill(now);
     }
 
-    fn on_ack(&mut self, now: Time, ack: &Ack) {
-        let heard = self.sender.on_ack(now, ack, &mut Discard);
+    fn on_ack(&mut self, now: Time, ack: &Ack, arrivals: &[Arrival]) {
+        let heard = self
+            .sender
+            .on_ack_arrivals(now, ack, ack.ranges(), arrivals, &mut Discard);
         debug_assert!(heard.is_ok(), "{heard:?}");
         self.tally.heard(&self.sender);
         self.fill(now);

@@ -3,7 +3,7 @@
 //! writes, and counters that are read at the moments that [`OverTcp`] asks for, or a little later.
 use super::{Host, Tally, Writes, earlier};
 use alcc_cc::{Controller, Discard};
-use alcc_flow::{Ack, OverTcp, Rules, Sender, Transmit};
+use alcc_flow::{Ack, Arrival, OverTcp, Rules, Sender, Transmit};
 use alcc_units::{Bytes, Rng, Span, Time};
 
 /// What the program offers per write (nginx's `sendfile_max_chunk`).
@@ -167,7 +167,7 @@ impl Host for OverTcpHost {
         self.on_wake(now);
     }
 
-    fn on_ack(&mut self, now: Time, ack: &Ack) {
+    fn on_ack(&mut self, now: Time, ack: &Ack, _arrivals: &[Arrival]) {
         let heard = self.tcp.on_ack(now, ack, &mut Discard);
         debug_assert!(heard.is_ok(), "{heard:?}");
         self.tally.heard(&self.tcp);

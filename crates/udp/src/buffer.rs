@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The bytes of a stream, between the application and the packets.
+use std::collections::VecDeque;
+
+/// What has been written and is not acknowledged: it may have to be sent again.
+#[derive(Default)]
+pub(crate) struct Unacknowledged {
+    /// The position of the first byte.
+    from: u64,
+    bytes: VecDeque<u8>,
+}
+
+impl Unacknowledged {
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend(bytes);
+    }
+
+    /// Nothing below is wanted any more.
+    pub(crate) fn forget_below(&mut self, position: u64) {
+        let n = position
+            .saturating_sub(self.from)
+            .min(self.bytes.len() as u64);
+        self.bytes.drain(..n as usize);
+        self.from += n;
+        if self.bytes.capacity() > 1 << 16 && self.bytes.len() < self.bytes.capacity() / 8 {
+            self.bytes.shrink_to(self.bytes.len() * 2);
+        }
+    }
+
+    /// Appends `len` bytes from `position` on; false if they are not there.
+    pub(crate) fn copy(&self, position: u64, len: usize, out: &mut Vec<u8>) -> bool {
+        let Some(at) = position.checked_sub(self.from) else {
+            return false;
+        };
+        let at = at as usize;
+        if at.saturating_add(len) > self.bytes.len() {
+            return false;
+        }
+        let (first, second) = self.bytes.as_slices();
+        if at < first.len() {
+            let n = len.min(first.len() - at);
+            out.extend_from_slice(&first[at..at + n]);
+            out.extend_from_slice(&second[..len - n]);
+        } else {
+            let at = at - first.len();
+            out.extend_from_slice(&second[at..at + len]);
+        }
+        true
+    }
+}
+
+/// What has arrived and has not been read, with holes. Which parts are there is known elsewhere.
+#[derive(Default)]
+pub(crate) struct Unread {
+    /// The position of the first byte.
+    from: u64,
+    bytes: VecDeque<u8>,
+}
+
+impl Unread {
+    /// Up to here it has been read.
+    pub(crate) fn position(&self) -> u64 {
+        self.from
+    }
+
+    /// Puts bytes at their place. The caller bounds how far from [`Unread::position`] that is.
+    pub(crate) fn place(&mut self, position: u64, mut bytes: &[u8]) {
+        let old = self.from.saturating_sub(position).min(bytes.len() as u64);
+        bytes = &bytes[old as usize..];
+        let at = position.saturating_sub(self.from) as usize;
+        if at == self.bytes.len() {
+            self.bytes.extend(bytes);
+            return;
+        }
+        let end = at + bytes.len();
+        if end > self.bytes.len() {
+            self.bytes.resize(end, 0);
+        }
+        let (first, second) = self.bytes.as_mut_slices();
+        if at < first.len() {
+            let n = bytes.len().min(first.len() - at);
+            first[at..at + n].copy_from_slice(&bytes[..n]);
+            second[..bytes.len() - n].copy_from_slice(&bytes[n..]);
+        } else {
+            let at = at - first.len();
+            second[at..at + bytes.len()].copy_from_slice(bytes);
+        }
+    }
+
+    /// Takes what lies before `complete`, as much as `out` holds.
+    pub(crate) fn read(&mut self, complete: u64, out: &mut [u8]) -> usize {
+        let ready = complete
+            .saturating_sub(self.from)
+            .min(self.bytes.len() as u64);
+        let n = out.len().min(ready as usize);
+        let (first, second) = self.bytes.as_slices();
+        let head = n.min(first.len());
+        out[..head].copy_from_slice(&first[..head]);
+        out[head..n].copy_from_slice(&second[..n - head]);
+        self.bytes.drain(..n);
+        self.from += n as u64;
+        if self.bytes.is_empty() && self.bytes.capacity() > 1 << 18 {
+            self.bytes = VecDeque::new();
+        }
+        n
+    }
+
+    /// Bytes held, holes included.
+    pub(crate) fn held(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_in_any_order_is_read_in_order() {
+        let mut unread = Unread::default();
+        unread.place(5, b"fghij");
+        unread.place(0, b"abc");
+        unread.place(2, b"cde");
+        let mut out = [0; 4];
+        assert_eq!(unread.read(10, &mut out), 4);
+        assert_eq!(&out, b"abcd");
+        // Partly old, around the end of the ring.
+        unread.place(2, b"cdefghijkl");
+        let mut out = [0; 99];
+        assert_eq!(unread.read(12, &mut out), 8);
+        assert_eq!(&out[..8], b"efghijkl");
+        assert_eq!((unread.position(), unread.held()), (12, 0));
+        unread.place(3, b"old");
+        assert_eq!(unread.read(12, &mut out), 0);
+    }
+
+    #[test]
+    fn what_is_acknowledged_is_forgotten() {
+        let mut kept = Unacknowledged::default();
+        let mut out = Vec::new();
+        for round in 0..50u64 {
+            kept.push(b"0123456789");
+            assert!(kept.copy(round * 10 + 3, 4, &mut out));
+            kept.forget_below(round * 10 + 3);
+            assert!(!kept.copy(round * 10 + 2, 2, &mut out));
+        }
+        assert_eq!(out, b"3456".repeat(50));
+        assert!(!kept.copy(499, 2, &mut out));
+        assert_eq!(kept.bytes.len(), 7);
+    }
+}

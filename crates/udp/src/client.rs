@@ -1,0 +1,451 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Sending ends over a socket: any number of flows in one loop.
+use crate::end::End;
+use crate::hub::{Engine, Hub};
+use crate::outgoing::{Outgoing, Setup};
+use crate::pacing::Pacing;
+use crate::port::{Port, now};
+use crate::wire::Datagram;
+use alcc_units::{Bytes, Span, Time};
+use hdrhistogram::Histogram;
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+
+/// The loop looks no more often than this, unless there is much to do: a wake-up costs as much as dozens of packets.
+pub(crate) const TURN: Span = Span::from_millis(4);
+/// More packets than this per turn, and turns are more frequent.
+const PER_TURN: u64 = 48;
+const SHORTEST: Span = Span::from_micros(250);
+
+/// How long to pause, from how much there was to do.
+#[derive(Debug)]
+pub(crate) struct Cadence {
+    most: Span,
+    pause: Span,
+    at: Time,
+}
+
+impl Cadence {
+    pub(crate) const fn new(most: Span) -> Self {
+        Self {
+            most,
+            pause: most,
+            at: Time::ZERO,
+        }
+    }
+
+    pub(crate) fn pause(&self) -> Span {
+        self.pause
+    }
+
+    /// A turn at `now` had so many packets.
+    pub(crate) fn turned(&mut self, now: Time, packets: u64) {
+        let since = now.since(self.at).min(self.most * 4);
+        self.at = now;
+        if packets > 0 {
+            let wanted = since * PER_TURN / packets;
+            let wanted = wanted.max(SHORTEST).min(self.most);
+            // Quickly shorter, slowly longer.
+            self.pause = wanted.min(self.pause + self.pause / 8 + Span::from_micros(50));
+        }
+    }
+}
+
+/// What a flow did and how.
+#[derive(Clone, Debug, Default)]
+pub struct FlowStats {
+    /// Round-trip times as acknowledged packets had them, without what the receiver held back: mean and 95th percentile, ms.
+    pub rtt_ms: Option<(f64, f64)>,
+    /// Packets sent.
+    pub packets: u64,
+    /// Packets sent again.
+    pub retransmits: u64,
+    /// Mean number of packets sent again in a row.
+    pub rtx_burst: Option<f64>,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// How late packets left after the moment that the pacer named: mean, 95th and 99th percentile, ms; `None`: it was not paced.
+    pub pacing_error_ms: Option<(f64, f64, f64)>,
+    /// How late the loop's timers were, 99th percentile, ms.
+    pub lateness_p99_ms: Option<f64>,
+}
+
+struct Flow {
+    outgoing: Outgoing,
+    to: SocketAddr,
+    timer: Option<Time>,
+    rtt: Histogram<u64>,
+    pacing: Pacing,
+    /// Runs of packets sent again: how many, and how many packets.
+    runs: (u64, u64),
+    running: bool,
+    resent: u64,
+    /// The application is inside [`Stream::room`], or was until then.
+    waits: bool,
+    left: Time,
+    /// The handle is gone.
+    orphan: bool,
+}
+
+struct Sending {
+    port: Port,
+    flows: HashMap<u64, Flow>,
+    timers: BTreeSet<(Time, u64)>,
+    touched: Vec<u64>,
+    out: Vec<u8>,
+    cadence: Cadence,
+    late: Histogram<u64>,
+}
+
+fn histogram() -> Histogram<u64> {
+    // Of microseconds, up to more than an hour, two digits.
+    let mut made = Histogram::new_with_bounds(1, 1 << 32, 2);
+    if made.is_err() {
+        made = Histogram::new(2);
+    }
+    made.unwrap_or_else(|_| unreachable!("two digits are permitted"))
+}
+
+impl Sending {
+    /// Sends what of a flow may leave, and notes when it wants to be looked at again. Returns how many packets.
+    fn pump(&mut self, now: Time, id: u64) -> u64 {
+        let Some(flow) = self.flows.get_mut(&id) else {
+            return 0;
+        };
+        let mut sender = self.port.sender();
+        if flow.outgoing.is_drained() && !flow.waits && now.since(flow.left) > Span::from_millis(2)
+        {
+            flow.outgoing.set_more(false);
+        }
+        flow.outgoing.set_turn(self.cadence.pause());
+        let mut count = 0;
+        loop {
+            self.out.clear();
+            let due = flow.outgoing.sender().next_departure();
+            if !flow.outgoing.poll(now, &mut self.out) {
+                break;
+            }
+            flow.pacing.left(now, due, &flow.outgoing);
+            let resent = flow.outgoing.sender().stats().retransmits;
+            let again = resent > flow.resent;
+            flow.resent = resent;
+            if again {
+                flow.runs.0 += u64::from(!flow.running);
+                flow.runs.1 += 1;
+            }
+            flow.running = again;
+            sender.send(flow.to, &self.out);
+            count += 1;
+        }
+        sender.flush();
+        let ended = flow.outgoing.ended().is_some();
+        if let Some(at) = flow.timer.take() {
+            self.timers.remove(&(at, id));
+        }
+        if ended && flow.orphan {
+            self.flows.remove(&id);
+        } else if let Some(next) = flow.outgoing.next_timer() {
+            let next = next.max(now + Span::from_nanos(1));
+            flow.timer = Some(next);
+            self.timers.insert((next, id));
+        }
+        count
+    }
+}
+
+impl Engine for Sending {
+    fn turn(&mut self, now: Time) -> bool {
+        let (flows, touched) = (&mut self.flows, &mut self.touched);
+        let came = self.port.receive(&mut |_, at, from, bytes| {
+            let Ok(datagram) = Datagram::read(bytes) else {
+                return;
+            };
+            let id = match datagram {
+                Datagram::Retry { id, .. }
+                | Datagram::Accept { id, .. }
+                | Datagram::Ack { id, .. }
+                | Datagram::Close { id, .. }
+                | Datagram::Answer { id, .. } => id,
+                Datagram::Unknown { id } => {
+                    // It gives back the receiver's id: whose that is has to be looked for, which nobody can make happen often.
+                    let whose = flows
+                        .values_mut()
+                        .find(|f| f.to == from && f.outgoing.peer() == id);
+                    match whose {
+                        Some(flow) => flow.outgoing.id(),
+                        None => return,
+                    }
+                }
+                Datagram::Hello { .. } | Datagram::Data { .. } => return,
+            };
+            let Some(flow) = flows.get_mut(&id).filter(|flow| flow.to == from) else {
+                return;
+            };
+            if flow.outgoing.on_datagram(at, &datagram) {
+                for packet in flow.outgoing.acked() {
+                    if let Some(rtt) = packet.rtt {
+                        flow.rtt.saturating_record(rtt.as_micros().max(1));
+                    }
+                }
+            }
+            touched.push(id);
+        });
+        while let Some(&(at, id)) = self.timers.first()
+            && at <= now
+        {
+            self.timers.pop_first();
+            if let Some(flow) = self.flows.get_mut(&id) {
+                flow.timer = None;
+                flow.outgoing.on_timer(now);
+                self.touched.push(id);
+            }
+        }
+        let mut touched = std::mem::take(&mut self.touched);
+        touched.sort_unstable();
+        touched.dedup();
+        let mut packets = came as u64;
+        for id in touched.drain(..) {
+            packets += self.pump(now, id);
+        }
+        let busy = packets > 0;
+        self.touched = touched;
+        self.cadence.turned(now, packets);
+        busy
+    }
+
+    fn next(&self) -> Option<Time> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    fn pause(&self) -> Span {
+        self.cadence.pause()
+    }
+
+    fn late(&mut self, by: Span) {
+        self.late.saturating_record(by.as_micros().max(1));
+    }
+
+    fn is_idle(&self) -> bool {
+        self.flows.is_empty()
+    }
+}
+
+/// A socket from which flows are sent.
+pub struct Client {
+    hub: Arc<Hub<Sending>>,
+}
+
+impl Client {
+    /// Sends from this socket.
+    ///
+    /// # Errors
+    /// What the system refuses.
+    pub fn new(socket: UdpSocket) -> io::Result<Self> {
+        let fd = socket.try_clone()?.into();
+        let engine = Sending {
+            port: Port::new(socket)?,
+            flows: HashMap::new(),
+            timers: BTreeSet::new(),
+            touched: Vec::new(),
+            out: Vec::new(),
+            cadence: Cadence::new(TURN),
+            late: histogram(),
+        };
+        let hub = Hub::start(engine, fd)?;
+        Ok(Self { hub })
+    }
+
+    /// Opens a flow to a receiver. It can be written to when [`Stream::wait_open`] says so.
+    pub fn connect(&self, to: SocketAddr, setup: Setup) -> Stream {
+        let id = setup.id;
+        self.hub.with(|engine| {
+            let now = now();
+            let flow = Flow {
+                outgoing: Outgoing::new(now, setup),
+                to,
+                timer: None,
+                rtt: histogram(),
+                pacing: Pacing::default(),
+                runs: (0, 0),
+                running: false,
+                resent: 0,
+                waits: false,
+                left: now,
+                orphan: false,
+            };
+            engine.flows.insert(id, flow);
+            engine.pump(now, id);
+        });
+        Stream {
+            hub: self.hub.clone(),
+            id,
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.hub.close();
+    }
+}
+
+/// The sending end of a flow. Dropped, it ends the flow: cleanly if all has arrived, otherwise the receiver hears that it was given up.
+pub struct Stream {
+    hub: Arc<Hub<Sending>>,
+    id: u64,
+}
+
+fn failed(end: &End) -> io::Error {
+    let kind = match end {
+        End::NoAnswer(_) | End::Silent(_) => io::ErrorKind::TimedOut,
+        End::Closed(_) | End::Forgotten => io::ErrorKind::ConnectionReset,
+        End::Violation(_) => io::ErrorKind::InvalidData,
+        End::Done | End::Aborted => io::ErrorKind::BrokenPipe,
+    };
+    io::Error::new(kind, end.clone())
+}
+
+impl Stream {
+    /// Waits, at most so long, for something of the flow; what ended it is an error.
+    fn wait<R>(
+        &self,
+        most: Span,
+        mut ready: impl FnMut(&mut Flow) -> Option<R>,
+    ) -> io::Result<Option<R>> {
+        let id = self.id;
+        let waited = self.hub.wait(most, |engine| {
+            let Some(flow) = engine.flows.get_mut(&id) else {
+                return Some(Err(failed(&End::Aborted)));
+            };
+            if let Some(found) = ready(flow) {
+                return Some(Ok(found));
+            }
+            flow.outgoing.ended().map(|end| Err(failed(end)))
+        });
+        waited.transpose()
+    }
+
+    /// Waits, at most so long, until the receiver has accepted the flow.
+    ///
+    /// # Errors
+    /// Why it will not.
+    pub fn wait_open(&self, most: Span) -> io::Result<bool> {
+        let open = self.wait(most, |flow| flow.outgoing.is_open().then_some(()))?;
+        Ok(open.is_some())
+    }
+
+    /// Waits, at most so long, until something can be written, and says how much is best written now.
+    ///
+    /// # Errors
+    /// Why the flow has ended.
+    pub fn room(&self, most: Span) -> io::Result<usize> {
+        let room = self.wait(most, |flow| {
+            flow.waits = true;
+            flow.outgoing.set_more(true);
+            let room = flow.outgoing.room();
+            // Not for every few bytes, unless nothing else waits to leave.
+            let enough = flow.outgoing.is_drained() || room >= 2 * 1400;
+            (room > 0 && enough).then_some(room)
+        });
+        let id = self.id;
+        self.hub.with(|engine| {
+            if let Some(flow) = engine.flows.get_mut(&id) {
+                flow.waits = false;
+                flow.left = now();
+            }
+        });
+        Ok(room?.unwrap_or(0))
+    }
+
+    /// Writes what there is room for, and sends what may leave.
+    ///
+    /// # Errors
+    /// Why the flow has ended.
+    pub fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        let id = self.id;
+        self.hub.with(|engine| {
+            let Some(flow) = engine.flows.get_mut(&id) else {
+                return Err(failed(&End::Aborted));
+            };
+            if let Some(end) = flow.outgoing.ended() {
+                return Err(failed(end));
+            }
+            let n = flow.outgoing.write(bytes);
+            if n > 0 {
+                engine.pump(now(), id);
+            }
+            Ok(n)
+        })
+    }
+
+    /// Nothing more will be written. Waits, at most so long, until the receiver has everything: then true.
+    ///
+    /// # Errors
+    /// Why the flow has ended.
+    pub fn finish(&self, most: Span) -> io::Result<bool> {
+        let id = self.id;
+        self.hub.with(|engine| {
+            if let Some(flow) = engine.flows.get_mut(&id) {
+                flow.outgoing.finish();
+                engine.pump(now(), id);
+            }
+        });
+        let done = self.wait(most, |flow| flow.outgoing.is_done().then_some(()))?;
+        Ok(done.is_some())
+    }
+
+    /// Waits, at most so long, for what the receiving application says at the end.
+    ///
+    /// # Errors
+    /// Why the flow has ended.
+    pub fn answer(&self, most: Span) -> io::Result<Option<Vec<u8>>> {
+        self.wait(most, |flow| flow.outgoing.answer().map(<[u8]>::to_vec))
+    }
+
+    /// So far.
+    pub fn stats(&self) -> FlowStats {
+        let id = self.id;
+        self.hub.with(|engine| {
+            let Some(flow) = engine.flows.get(&id) else {
+                return FlowStats::default();
+            };
+            let stats = flow.outgoing.sender().stats();
+            let ms = |us: u64| us as f64 / 1e3;
+            FlowStats {
+                rtt_ms: (!flow.rtt.is_empty())
+                    .then(|| (flow.rtt.mean() / 1e3, ms(flow.rtt.value_at_quantile(0.95)))),
+                packets: stats.transmissions,
+                retransmits: stats.retransmits,
+                rtx_burst: (flow.runs.0 > 0).then(|| flow.runs.1 as f64 / flow.runs.0 as f64),
+                timeouts: stats.timeouts,
+                pacing_error_ms: flow.pacing.error_ms(),
+                lateness_p99_ms: (!engine.late.is_empty())
+                    .then(|| ms(engine.late.value_at_quantile(0.99))),
+            }
+        })
+    }
+
+    /// Payload under way.
+    pub fn in_flight(&self) -> Bytes {
+        let id = self.id;
+        self.hub.with(|engine| {
+            let flow = engine.flows.get(&id);
+            flow.map_or(Bytes::ZERO, |flow| flow.outgoing.sender().in_flight())
+        })
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let id = self.id;
+        self.hub.with(|engine| {
+            if let Some(flow) = engine.flows.get_mut(&id) {
+                flow.orphan = true;
+                flow.outgoing.close();
+                engine.pump(now(), id);
+            }
+        });
+    }
+}

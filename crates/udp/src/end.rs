@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::wire::Reason;
+use alcc_units::Span;
+
+/// How a connection ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum End {
+    /// All has arrived and the peer knows it.
+    Done,
+    /// Nobody answered the first datagrams.
+    NoAnswer(Span),
+    /// The peer has said nothing for so long, though it should have.
+    Silent(Span),
+    /// The peer does not know the connection any more: it was started anew.
+    Forgotten,
+    /// The peer closed the connection.
+    Closed(Reason),
+    /// The peer did what it must not.
+    Violation(String),
+    /// The own application gave up.
+    Aborted,
+}
+
+impl std::fmt::Display for End {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Done => write!(f, "all has arrived"),
+            Self::NoAnswer(span) => {
+                write!(f, "no answer within {span}: is a receiver running there?")
+            }
+            Self::Silent(span) => write!(f, "the peer has been silent for {span}"),
+            Self::Forgotten => write!(
+                f,
+                "the peer does not know this connection any more: it was probably started anew"
+            ),
+            Self::Closed(reason) => write!(f, "the peer closed the connection: {}", reason.words()),
+            Self::Violation(what) => write!(f, "the peer violates the protocol: {what}"),
+            Self::Aborted => write!(f, "given up"),
+        }
+    }
+}
+
+impl std::error::Error for End {}

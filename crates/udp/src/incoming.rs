@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The receiving end of a connection, without clock and socket.
+use crate::buffer::Unread;
+use crate::end::End;
+use crate::wire::{self, ANSWER, AckBody, Data, Datagram, RANGES, Reason};
+use alcc_cc::{Kind, Receiver as Half, Report};
+use alcc_flow::rules::UDP;
+use alcc_flow::{Receiver, Transmit};
+use alcc_units::{Bytes, Span, Time};
+
+/// An acknowledgement is due after so many packets, however quickly they come.
+const MOST_FRESH: u32 = 64;
+/// What the application says at the end is repeated after so long, so often.
+const ANSWER_AGAIN: (Span, u32) = (Span::from_millis(200), 25);
+
+/// The receiving end of a connection. Within one instant: [`Incoming::on_data`], [`Incoming::on_timer`], [`Incoming::read`], then
+/// [`Incoming::poll`] until there is nothing more, then [`Incoming::next_timer`].
+pub struct Incoming {
+    /// The peer's id.
+    peer: u64,
+    receiver: Receiver,
+    half: Option<Box<dyn Half>>,
+    report: Option<Report>,
+    unread: Unread,
+    /// The end of the stream, if it is known: one after its last byte, which is the end mark.
+    end: Option<u64>,
+    highest: u64,
+    /// Packets that no acknowledgement has told of.
+    fresh: u32,
+    silence: Span,
+    heard: Time,
+    now: Time,
+    ended: Option<End>,
+    farewell: Option<Reason>,
+    answer: Option<(Vec<u8>, Time, u32)>,
+    body: AckBody,
+}
+
+impl Incoming {
+    /// A connection that has just been accepted, from a sender that calls itself `peer`.
+    pub fn new(now: Time, peer: u64, half: Option<Box<dyn Half>>, silence: Span) -> Self {
+        let mut receiver = Receiver::new(&UDP);
+        receiver.read(now, 0);
+        Self {
+            peer,
+            receiver,
+            half,
+            report: None,
+            unread: Unread::default(),
+            end: None,
+            highest: 0,
+            fresh: 0,
+            silence,
+            heard: now,
+            now,
+            ended: None,
+            farewell: None,
+            answer: None,
+            body: AckBody::default(),
+        }
+    }
+
+    /// How it ended, if it did. What has arrived can still be read.
+    pub fn ended(&self) -> Option<&End> {
+        self.ended.as_ref()
+    }
+
+    /// Everything has been read.
+    pub fn is_read(&self) -> bool {
+        self.end
+            .is_some_and(|end| self.unread.position() + 1 >= end)
+    }
+
+    /// Everything has arrived.
+    pub fn is_complete(&self) -> bool {
+        self.end.is_some_and(|end| self.receiver.complete() >= end)
+    }
+
+    /// Bytes that can be read.
+    pub fn readable(&self) -> u64 {
+        self.upto() - self.unread.position()
+    }
+
+    /// What is complete, without the end mark.
+    fn upto(&self) -> u64 {
+        let complete = self.receiver.complete();
+        let data = self.end.map_or(complete, |end| complete.min(end - 1));
+        data.max(self.unread.position())
+    }
+
+    /// The application reads.
+    pub fn read(&mut self, now: Time, out: &mut [u8]) -> usize {
+        let n = self.unread.read(self.upto(), out);
+        if n > 0 {
+            self.receiver
+                .read(now.max(self.now), self.unread.position());
+        }
+        n
+    }
+
+    /// The application says something to the other one, once: at most [`ANSWER`] bytes.
+    pub fn answer(&mut self, now: Time, bytes: &[u8]) {
+        let bytes = bytes[..bytes.len().min(ANSWER)].to_vec();
+        self.answer.get_or_insert((bytes, now, 0));
+    }
+
+    /// The sender knows what the application said, or need not.
+    pub fn is_answered(&self) -> bool {
+        self.answer.is_none() || self.ended.is_some()
+    }
+
+    /// The application wants nothing more of it.
+    pub fn close(&mut self) {
+        if self.ended.is_none() && !self.is_complete() {
+            self.ended = Some(End::Aborted);
+            self.farewell = Some(Reason::Aborted);
+        }
+    }
+
+    fn violated(&mut self, what: &str) {
+        self.ended = Some(End::Violation(what.to_owned()));
+        self.farewell = Some(Reason::Protocol);
+    }
+
+    /// The peer closes the connection.
+    pub fn on_close(&mut self, reason: Reason) {
+        if self.ended.is_none() {
+            let done = self.is_complete();
+            self.ended = Some(if done { End::Done } else { End::Closed(reason) });
+        }
+    }
+
+    /// A packet of data came at `at`; earlier than the last call is as if now.
+    pub fn on_data(&mut self, at: Time, data: &Data<'_>) {
+        if self.ended.is_some() {
+            return;
+        }
+        let at = at.max(self.now);
+        self.now = at;
+        let len = data.payload.len() as u64;
+        let end = data.offset + len;
+        let past = self.end.is_some_and(|known| end > known && len > 0);
+        let other = data.end && (self.end.is_some_and(|known| known != end) || self.highest > end);
+        if past || other {
+            return self.violated("data beyond the end of the stream");
+        }
+        let packet = Transmit {
+            pn: data.pn,
+            start: data.offset,
+            len,
+            kind: Kind::New,
+            sent_at: Time::ZERO,
+            echo: Time::ZERO,
+            header: data.header,
+        };
+        if !self.receiver.permits(&packet) {
+            return;
+        }
+        self.heard = at;
+        if len > 0 {
+            self.highest = self.highest.max(end);
+        }
+        if data.end {
+            self.end = Some(end);
+        }
+        self.run_half(at);
+        let known = self.receiver.has_arrived(data.pn);
+        if !known && end > self.receiver.complete() {
+            self.unread.place(data.offset, data.payload);
+        }
+        self.receiver.on_data(at, &packet);
+        self.fresh += 1;
+        if let Some(half) = self.half.as_mut().filter(|_| !known) {
+            half.on_packet(at, data.pn, Bytes::new(len), &data.header);
+            self.report = half.report(at).or(self.report);
+        }
+    }
+
+    /// So many packets have come that an acknowledgement cannot wait: [`Incoming::poll`].
+    pub fn is_crowded(&self) -> bool {
+        self.fresh >= MOST_FRESH
+    }
+
+    /// Timers of the algorithm's half that are due by `at`, each at its own time.
+    fn run_half(&mut self, at: Time) {
+        let Some(half) = &mut self.half else { return };
+        for _ in 0..1000 {
+            match half.next_timer() {
+                Some(due) if due <= at => half.on_timer(due),
+                _ => return,
+            }
+            self.report = half.report(at).or(self.report);
+        }
+        half.on_timer(at);
+        self.report = half.report(at).or(self.report);
+    }
+
+    /// [`Incoming::next_timer`] is due, perhaps.
+    pub fn on_timer(&mut self, now: Time) {
+        if self.ended.is_some() {
+            return;
+        }
+        let now = now.max(self.now);
+        self.now = now;
+        if !self.is_complete() && now.since(self.heard) >= self.silence {
+            self.ended = Some(End::Silent(self.silence));
+            self.farewell = Some(Reason::Aborted);
+            return;
+        }
+        if !self.is_complete() {
+            self.run_half(now);
+        }
+    }
+
+    /// When [`Incoming::on_timer`] or [`Incoming::poll`] wants to be called.
+    pub fn next_timer(&self) -> Option<Time> {
+        if self.ended.is_some() {
+            return None;
+        }
+        let answer = self.answer.as_ref().filter(|(_, _, n)| *n < ANSWER_AGAIN.1);
+        let answer = answer.map(|(_, at, _)| *at);
+        if self.is_complete() {
+            return answer;
+        }
+        let half = self.half.as_ref().and_then(|half| half.next_timer());
+        let silent = Some(self.heard + self.silence);
+        let acks = self.receiver.next_timer();
+        [half, silent, acks, answer].into_iter().flatten().min()
+    }
+
+    /// Appends the next datagram that should leave now; false if there is none. What has come since the last call is acknowledged.
+    pub fn poll(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+        let now = now.max(self.now);
+        self.now = now;
+        if let Some(reason) = self.farewell.take() {
+            Datagram::Close {
+                id: self.peer,
+                reason,
+            }
+            .write(out);
+            return true;
+        }
+        if self.ended.is_some() {
+            return false;
+        }
+        if self.fresh > 0 || self.report.is_some() {
+            self.receiver.hurry();
+        }
+        if let Some(ack) = self.receiver.poll_ack(now) {
+            self.fresh = 0;
+            self.body.complete = ack.complete;
+            self.body.window = ack.window.get();
+            self.body.ranges.clear();
+            self.body
+                .ranges
+                .extend(self.receiver.numbers().take(RANGES));
+            self.body.arrivals.clear();
+            let arrivals = self.receiver.arrivals();
+            let held = arrivals.map(|arrival| (arrival.pn, now.since(arrival.at)));
+            self.body.arrivals.extend(held);
+            self.body.report = self.report.take().unwrap_or_default();
+            let (from, id) = (out.len(), self.peer);
+            Datagram::Ack { id, body: &[] }.write(out);
+            self.body.write(out);
+            wire::seal(out, from);
+            return true;
+        }
+        if let Some((bytes, at, tries)) = &mut self.answer
+            && *at <= now
+            && *tries < ANSWER_AGAIN.1
+        {
+            *at = now + ANSWER_AGAIN.0;
+            *tries += 1;
+            Datagram::Answer {
+                id: self.peer,
+                bytes,
+            }
+            .write(out);
+            return true;
+        }
+        false
+    }
+
+    /// How many things and bytes are remembered, for a bound on memory.
+    pub fn remembered(&self) -> usize {
+        self.receiver.remembered() + self.unread.held()
+    }
+}

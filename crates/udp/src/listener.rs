@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! All receiving ends behind one address, without clock and socket: handshakes, and whose a datagram is.
+use crate::cookie::{Baker, Key};
+use crate::end::End;
+use crate::incoming::Incoming;
+use crate::wire::{COOKIE, Datagram, Reason};
+use alcc_cc::Receiver as Half;
+use alcc_units::{Span, Time};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::net::SocketAddr;
+
+/// A connection whose application has gone acknowledges for so long what its sender sends again.
+pub const LINGER: Span = Span::from_secs(3);
+/// So long the handshake of a connection that is gone does not open another one: longer than a cookie is good.
+const REMEMBERED: Span = Span::from_secs(15);
+/// No more of those are remembered.
+const MOST_REMEMBERED: usize = 4096;
+
+/// Where unguessable bytes come from.
+pub type Entropy = Box<dyn FnMut(&mut [u8]) + Send>;
+/// Makes the receiver half of an algorithm from its spec; `None`: it has none.
+pub type Halves = Box<dyn FnMut(&str) -> Result<Option<Box<dyn Half>>, ()> + Send>;
+
+/// What a listener keeps to.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections at one time.
+    pub connections: usize,
+    /// A connection of which nothing is heard for so long has failed.
+    pub silence: Span,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 10_000,
+            silence: Span::from_secs(120),
+        }
+    }
+}
+
+struct Entry {
+    incoming: Incoming,
+    from: SocketAddr,
+    peer: u64,
+    timer: Option<Time>,
+    /// The application has gone; forgotten then.
+    released: Option<Time>,
+}
+
+/// All receiving ends behind one address.
+pub struct Listener {
+    entropy: Entropy,
+    halves: Halves,
+    limits: Limits,
+    baker: Baker,
+    entries: HashMap<u64, Entry>,
+    /// The ids of connections, and of those gone lately, by what their senders call themselves.
+    greeted: HashMap<(SocketAddr, u64), u64>,
+    gone: VecDeque<(Time, (SocketAddr, u64))>,
+    timers: BTreeSet<(Time, u64)>,
+    /// Those that the application has not been told of.
+    accepted: VecDeque<u64>,
+    out: Vec<u8>,
+}
+
+fn key(entropy: &mut Entropy) -> Key {
+    let mut key = [0; 64];
+    entropy(&mut key);
+    key
+}
+
+impl Listener {
+    /// Nobody has come yet.
+    pub fn new(now: Time, mut entropy: Entropy, halves: Halves, limits: Limits) -> Self {
+        let baker = Baker::new(now, key(&mut entropy), key(&mut entropy));
+        Self {
+            entropy,
+            halves,
+            limits,
+            baker,
+            entries: HashMap::new(),
+            greeted: HashMap::new(),
+            gone: VecDeque::new(),
+            timers: BTreeSet::new(),
+            accepted: VecDeque::new(),
+            out: Vec::new(),
+        }
+    }
+
+    /// The next connection that has come, with its peer's address.
+    pub fn accept(&mut self) -> Option<(u64, SocketAddr)> {
+        while let Some(id) = self.accepted.pop_front() {
+            if let Some(entry) = self.entries.get(&id) {
+                return Some((id, entry.from));
+            }
+        }
+        None
+    }
+
+    /// A connection.
+    pub fn get(&mut self, id: u64) -> Option<&mut Incoming> {
+        self.entries.get_mut(&id).map(|entry| &mut entry.incoming)
+    }
+
+    /// How many connections there are, those included whose applications have gone.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// There is none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// A datagram came at `at` from `from`. What has to be answered now is given to `send`; the rest comes out of
+    /// [`Listener::poll`].
+    pub fn on_datagram(
+        &mut self,
+        now: Time,
+        at: Time,
+        from: SocketAddr,
+        bytes: &[u8],
+        send: &mut dyn FnMut(SocketAddr, &[u8]),
+    ) {
+        let Ok(datagram) = Datagram::read(bytes) else {
+            return;
+        };
+        match datagram {
+            Datagram::Hello { id, cookie, spec } => {
+                self.greet(now, from, id, &cookie, spec, send);
+            }
+            Datagram::Data { id, data } => match self.entries.get_mut(&id) {
+                Some(entry) if entry.from == from => {
+                    entry.incoming.on_data(at, &data);
+                    if entry.incoming.is_crowded() {
+                        self.out.clear();
+                        if entry.incoming.poll(now, &mut self.out) {
+                            send(from, &self.out);
+                        }
+                    }
+                    self.due(now, id);
+                }
+                // Somebody else's: an id that was seen on the way.
+                Some(_) => {}
+                None => self.say(from, &Datagram::Unknown { id }, send),
+            },
+            Datagram::Close { id, reason } => {
+                if let Some(entry) = self.entries.get_mut(&id).filter(|e| e.from == from) {
+                    entry.incoming.on_close(reason);
+                    self.due(now, id);
+                }
+            }
+            // What only a sender receives.
+            Datagram::Retry { .. }
+            | Datagram::Accept { .. }
+            | Datagram::Ack { .. }
+            | Datagram::Unknown { .. }
+            | Datagram::Answer { .. } => {}
+        }
+    }
+
+    fn say(
+        &mut self,
+        to: SocketAddr,
+        datagram: &Datagram<'_>,
+        send: &mut dyn FnMut(SocketAddr, &[u8]),
+    ) {
+        self.out.clear();
+        datagram.write(&mut self.out);
+        send(to, &self.out);
+    }
+
+    fn greet(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        peer: u64,
+        cookie: &[u8; COOKIE],
+        spec: &str,
+        send: &mut dyn FnMut(SocketAddr, &[u8]),
+    ) {
+        if self.baker.is_stale(now) {
+            let key = key(&mut self.entropy);
+            self.baker.rotate(now, key);
+        }
+        if !self.baker.knows(now, from, peer, cookie) {
+            let cookie = self.baker.bake(now, from, peer);
+            return self.say(from, &Datagram::Retry { id: peer, cookie }, send);
+        }
+        if let Some(&id) = self.greeted.get(&(from, peer)) {
+            // It has come before: the answer may have been lost. If it is gone nothing is said.
+            if self.entries.contains_key(&id) {
+                self.say(from, &Datagram::Accept { id: peer, peer: id }, send);
+            }
+            return;
+        }
+        let refuse = |reason| Datagram::Close { id: peer, reason };
+        if self.entries.len() >= self.limits.connections {
+            return self.say(from, &refuse(Reason::Full), send);
+        }
+        let Ok(half) = (self.halves)(spec) else {
+            return self.say(from, &refuse(Reason::Algorithm), send);
+        };
+        let id = loop {
+            let mut bytes = [0; 8];
+            (self.entropy)(&mut bytes);
+            let id = u64::from_be_bytes(bytes);
+            if !self.entries.contains_key(&id) {
+                break id;
+            }
+        };
+        self.greeted.insert((from, peer), id);
+        self.entries.insert(
+            id,
+            Entry {
+                incoming: Incoming::new(now, peer, half, self.limits.silence),
+                from,
+                peer,
+                timer: None,
+                released: None,
+            },
+        );
+        self.due(now, id);
+        self.accepted.push_back(id);
+        self.say(from, &Datagram::Accept { id: peer, peer: id }, send);
+    }
+
+    /// That connection wants a call of [`Listener::poll`].
+    pub fn due(&mut self, now: Time, id: u64) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            if let Some(at) = entry.timer.replace(now) {
+                self.timers.remove(&(at, id));
+            }
+            self.timers.insert((now, id));
+        }
+    }
+
+    /// The application wants nothing more of a connection: what has not arrived is given up, and what has arrived is acknowledged for a
+    /// while.
+    pub fn release(&mut self, now: Time, id: u64) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.incoming.close();
+            entry.released.get_or_insert(now + LINGER);
+            self.due(now, id);
+        }
+    }
+
+    /// When [`Listener::poll`] wants to be called.
+    pub fn next_timer(&self) -> Option<Time> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// Sends what has to be sent by now. To be called after a batch of datagrams, and as [`Listener::next_timer`] says.
+    pub fn poll(&mut self, now: Time, send: &mut dyn FnMut(SocketAddr, &[u8])) {
+        while let Some(&(at, id)) = self.timers.first()
+            && at <= now
+        {
+            self.timers.pop_first();
+            let Some(entry) = self.entries.get_mut(&id) else {
+                continue;
+            };
+            entry.timer = None;
+            entry.incoming.on_timer(now);
+            loop {
+                self.out.clear();
+                if !entry.incoming.poll(now, &mut self.out) {
+                    break;
+                }
+                send(entry.from, &self.out);
+            }
+            let over = entry.incoming.ended().is_some() && entry.released.is_some();
+            if over || entry.released.is_some_and(|until| until <= now) {
+                self.forget(now, id);
+                continue;
+            }
+            let own = entry.incoming.next_timer();
+            let next = [own, entry.released].into_iter().flatten().min();
+            if let Some(next) = next {
+                // Never now again: whoever does not move on waits a little.
+                let next = next.max(now + Span::from_nanos(1));
+                entry.timer = Some(next);
+                self.timers.insert((next, id));
+            }
+        }
+    }
+
+    fn forget(&mut self, now: Time, id: u64) {
+        let Some(entry) = self.entries.remove(&id) else {
+            return;
+        };
+        self.gone
+            .push_back((now + REMEMBERED, (entry.from, entry.peer)));
+        while let Some((until, who)) = self.gone.front().copied()
+            && (until <= now || self.gone.len() > MOST_REMEMBERED)
+        {
+            self.gone.pop_front();
+            self.greeted.remove(&who);
+        }
+    }
+
+    /// Everything has failed, for example because the address is gone.
+    pub fn abort(&mut self) {
+        for entry in self.entries.values_mut() {
+            entry.incoming.close();
+        }
+    }
+
+    /// How a connection ended, if it did.
+    pub fn ended(&self, id: u64) -> Option<&End> {
+        self.entries
+            .get(&id)
+            .and_then(|entry| entry.incoming.ended())
+    }
+
+    /// How many things and bytes are remembered, for a bound on memory.
+    pub fn remembered(&self) -> usize {
+        let entries = self.entries.values().map(|e| e.incoming.remembered());
+        entries.sum::<usize>() + self.greeted.len() + self.gone.len() + self.timers.len()
+    }
+}

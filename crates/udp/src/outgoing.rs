@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The sending end of a connection, without clock and socket.
+use crate::buffer::Unacknowledged;
+use crate::end::End;
+use crate::wire::{self, AckBody, COOKIE, Cookie, Data, Datagram, Reason};
+use alcc_cc::{Controller, Discard, Packet};
+use alcc_flow::rules::UDP;
+use alcc_flow::{Ack, Arrival, Sender};
+use alcc_units::{Bytes, Span, Time};
+
+/// The first `HELLO` is repeated after so long, then after twice as long, and so on up to the other.
+const HELLO: (Span, Span) = (Span::from_millis(250), Span::from_secs(2));
+/// What the application has written and has not left: about what leaves in this time.
+const AHEAD: Span = Span::from_millis(5);
+/// The rate is that of the last so long.
+const WINDOW: Span = Span::from_millis(20);
+/// No more than this is asked of the application at once.
+const MOST_AHEAD: u64 = 64 << 10;
+
+/// What a sending end is made of.
+pub struct Setup {
+    /// The algorithm.
+    pub cc: Box<dyn Controller>,
+    /// Its spec, from which the receiver makes its half; at most 255 bytes.
+    pub spec: String,
+    /// An unguessable number.
+    pub id: u64,
+    /// Of the algorithm's generator.
+    pub seed: u64,
+    /// For so long an answer to the first datagram is waited for.
+    pub patience: Span,
+    /// For so long an acknowledgement is waited for.
+    pub silence: Span,
+}
+
+enum State {
+    Greeting { since: Time, next: Time, tries: u32 },
+    Open,
+    Ended(End),
+}
+
+/// The sending end of a connection. Within one instant: [`Outgoing::on_datagram`], [`Outgoing::on_timer`], [`Outgoing::write`], then
+/// [`Outgoing::poll`] until there is nothing more, then [`Outgoing::next_timer`].
+pub struct Outgoing {
+    setup: SetupRest,
+    state: State,
+    cookie: Cookie,
+    peer: u64,
+    sender: Sender,
+    kept: Unacknowledged,
+    /// The end of the stream: one after its last byte, which is the end mark.
+    end: Option<u64>,
+    /// Since when an acknowledgement is waited for.
+    waiting: Option<Time>,
+    now: Time,
+    body: AckBody,
+    arrivals: Vec<Arrival>,
+    answer: Option<Vec<u8>>,
+    farewell: Option<Reason>,
+    /// What left since then, and what left in the time before.
+    lately: (Time, u64),
+    rate: u64,
+}
+
+struct SetupRest {
+    id: u64,
+    spec: String,
+    patience: Span,
+    silence: Span,
+}
+
+impl Outgoing {
+    /// A connection that wants to be opened: the first [`Outgoing::poll`] has a datagram.
+    pub fn new(now: Time, setup: Setup) -> Self {
+        Self {
+            sender: Sender::new(setup.cc, &UDP, now, None, setup.seed),
+            setup: SetupRest {
+                id: setup.id,
+                spec: setup.spec,
+                patience: setup.patience,
+                silence: setup.silence,
+            },
+            state: State::Greeting {
+                since: now,
+                next: now,
+                tries: 0,
+            },
+            cookie: [0; COOKIE],
+            peer: 0,
+            kept: Unacknowledged::default(),
+            end: None,
+            waiting: None,
+            now,
+            body: AckBody::default(),
+            arrivals: Vec::new(),
+            answer: None,
+            farewell: None,
+            lately: (now, 0),
+            rate: 0,
+        }
+    }
+
+    /// Its id: datagrams for it carry it.
+    pub fn id(&self) -> u64 {
+        self.setup.id
+    }
+
+    /// The receiver's id; 0 until it has accepted.
+    pub fn peer(&self) -> u64 {
+        self.peer
+    }
+
+    /// The receiver has accepted.
+    pub fn is_open(&self) -> bool {
+        matches!(self.state, State::Open)
+    }
+
+    /// How it ended, if it did.
+    pub fn ended(&self) -> Option<&End> {
+        match &self.state {
+            State::Ended(end) => Some(end),
+            _ => None,
+        }
+    }
+
+    /// The stream has been finished, and all of it has arrived.
+    pub fn is_done(&self) -> bool {
+        self.end.is_some() && self.sender.is_done()
+    }
+
+    /// What sends.
+    pub fn sender(&self) -> &Sender {
+        &self.sender
+    }
+
+    /// The caller looks only so often.
+    pub fn set_turn(&mut self, turn: Span) {
+        self.sender.set_turn(turn);
+    }
+
+    /// The application waits to write.
+    pub fn set_more(&mut self, more: bool) {
+        self.sender.set_more(more && self.end.is_none());
+    }
+
+    /// What the receiving application said at the end.
+    pub fn answer(&self) -> Option<&[u8]> {
+        self.answer.as_deref()
+    }
+
+    /// How much the application should write now. Small: what waits here is late.
+    pub fn room(&self) -> usize {
+        if !self.is_open() || self.end.is_some() {
+            return 0;
+        }
+        let mss = self.sender.rules().mss.get();
+        let most = self.rate.clamp(2 * mss, MOST_AHEAD);
+        most.saturating_sub(self.sender.unsent().get()) as usize
+    }
+
+    /// Nothing waits to be sent for the first time.
+    pub fn is_drained(&self) -> bool {
+        self.sender.unsent() == Bytes::ZERO
+    }
+
+    /// The application writes; returns how much was taken.
+    pub fn write(&mut self, bytes: &[u8]) -> usize {
+        let n = bytes.len().min(self.room());
+        self.kept.push(&bytes[..n]);
+        self.sender.write(Bytes::new(n as u64));
+        n
+    }
+
+    /// The application has written everything.
+    pub fn finish(&mut self) {
+        if self.end.is_none() && self.is_open() {
+            self.kept.push(&[0]);
+            self.sender.write(Bytes::new(1));
+            self.end = Some(self.sender.written());
+            self.sender.set_more(false);
+        }
+    }
+
+    /// The application wants nothing more of it: if not all has arrived, the peer hears that it was given up.
+    pub fn close(&mut self) {
+        match self.state {
+            State::Ended(_) => {}
+            State::Open if self.is_done() => self.fall(End::Done, Some(Reason::Done)),
+            State::Open => self.fall(End::Aborted, Some(Reason::Aborted)),
+            State::Greeting { .. } => self.fall(End::Aborted, None),
+        }
+    }
+
+    fn fall(&mut self, end: End, farewell: Option<Reason>) {
+        self.state = State::Ended(end);
+        self.farewell = farewell;
+        self.waiting = None;
+    }
+
+    /// The packets that the last acknowledgement brought.
+    pub fn acked(&self) -> &[Packet] {
+        self.sender.acked()
+    }
+
+    /// A datagram with our id came at `at`; earlier than the last call is as if now. What cannot be true changes nothing or, if only
+    /// the peer can have sent it, ends the connection. True if it was an acknowledgement.
+    pub fn on_datagram(&mut self, at: Time, datagram: &Datagram<'_>) -> bool {
+        let at = at.max(self.now);
+        self.now = at;
+        match (&self.state, datagram) {
+            (State::Greeting { since, tries, .. }, Datagram::Retry { cookie, .. }) => {
+                // A second one is as good as the first, but not a reason to be quick again.
+                if self.cookie == [0; COOKIE] {
+                    self.state = State::Greeting {
+                        since: *since,
+                        next: at,
+                        tries: *tries,
+                    };
+                }
+                self.cookie = *cookie;
+            }
+            (State::Greeting { .. }, Datagram::Accept { peer, .. }) => {
+                self.peer = *peer;
+                self.state = State::Open;
+                self.sender.start(at, &mut Discard);
+            }
+            (State::Greeting { .. } | State::Open, Datagram::Close { reason, .. }) => {
+                let done = self.is_done();
+                let end = if done {
+                    End::Done
+                } else {
+                    End::Closed(*reason)
+                };
+                self.fall(end, None);
+            }
+            (State::Open, Datagram::Ack { body, .. }) => return self.on_ack(at, body),
+            (State::Open, Datagram::Unknown { id }) if *id == self.peer => {
+                let done = self.is_done();
+                self.fall(if done { End::Done } else { End::Forgotten }, None);
+            }
+            (State::Open, Datagram::Answer { bytes, .. }) if self.is_done() => {
+                self.answer.get_or_insert_with(|| bytes.to_vec());
+            }
+            _ => {}
+        }
+        false
+    }
+
+    fn on_ack(&mut self, at: Time, body: &[u8]) -> bool {
+        if self.body.read(body).is_err() {
+            return false;
+        }
+        // What was due before it came happens before it.
+        self.run_timers(at);
+        if !self.body.report.is_empty() {
+            let report = self.body.report;
+            self.sender.on_feedback(at, &report, &mut Discard);
+        }
+        let mut ack = Ack::default();
+        ack.complete = self.body.complete;
+        ack.window = Bytes::new(self.body.window);
+        ack.sent_at = at;
+        self.arrivals.clear();
+        self.arrivals
+            .extend(self.body.arrivals.iter().map(|(pn, held)| Arrival {
+                pn: *pn,
+                at: at - *held,
+            }));
+        let (ranges, arrivals) = (&self.body.ranges, &self.arrivals);
+        let heard = self
+            .sender
+            .on_ack_arrivals(at, &ack, ranges, arrivals, &mut Discard);
+        if let Err(error) = heard {
+            self.fall(End::Violation(error.to_string()), Some(Reason::Protocol));
+            return false;
+        }
+        self.kept.forget_below(self.sender.progress().acked);
+        self.waiting = (!self.sender.is_done()).then_some(at);
+        true
+    }
+
+    /// Timers that are due by `at`, each at its own time.
+    fn run_timers(&mut self, at: Time) {
+        // A timer that stands still, or more of them than there can be: all at once.
+        for _ in 0..1000 {
+            match self.sender.next_deadline() {
+                Some(due) if due < at => self.sender.on_timer(due, &mut Discard),
+                _ => return,
+            }
+        }
+        self.sender.on_timer(at, &mut Discard);
+    }
+
+    /// [`Outgoing::next_timer`] is due, perhaps.
+    pub fn on_timer(&mut self, now: Time) {
+        let now = now.max(self.now);
+        self.now = now;
+        match self.state {
+            State::Greeting { since, .. } if now.since(since) >= self.setup.patience => {
+                self.fall(End::NoAnswer(self.setup.patience), None);
+            }
+            State::Open => {
+                if self
+                    .waiting
+                    .is_some_and(|w| now.since(w) >= self.setup.silence)
+                {
+                    self.fall(End::Silent(self.setup.silence), Some(Reason::Aborted));
+                    return;
+                }
+                self.run_timers(now);
+                if self.sender.next_deadline().is_some_and(|due| due <= now) {
+                    self.sender.on_timer(now, &mut Discard);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// When [`Outgoing::on_timer`] or [`Outgoing::poll`] wants to be called.
+    pub fn next_timer(&self) -> Option<Time> {
+        match &self.state {
+            State::Greeting { since, next, .. } => Some((*next).min(*since + self.setup.patience)),
+            State::Open => {
+                let silent = self.waiting.map(|at| at + self.setup.silence);
+                [self.sender.next_timer(), silent]
+                    .into_iter()
+                    .flatten()
+                    .min()
+            }
+            State::Ended(_) => None,
+        }
+    }
+
+    /// Appends the next datagram that may leave now; false if there is none.
+    pub fn poll(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+        let now = now.max(self.now);
+        self.now = now;
+        match &mut self.state {
+            State::Ended(_) => {
+                let Some(reason) = self.farewell.take() else {
+                    return false;
+                };
+                Datagram::Close {
+                    id: self.peer,
+                    reason,
+                }
+                .write(out);
+                true
+            }
+            State::Greeting { next, tries, .. } => {
+                if *next > now {
+                    return false;
+                }
+                *next = now + (HELLO.0 * (1 << (*tries).min(10))).min(HELLO.1);
+                *tries += 1;
+                Datagram::Hello {
+                    id: self.setup.id,
+                    cookie: self.cookie,
+                    spec: &self.setup.spec,
+                }
+                .write(out);
+                true
+            }
+            State::Open => self.poll_data(now, out),
+        }
+    }
+
+    fn poll_data(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+        let Some(packet) = self.sender.poll_transmit(now, &mut Discard) else {
+            return false;
+        };
+        self.waiting.get_or_insert(now);
+        let len = packet.len as usize;
+        let data = Data {
+            pn: packet.pn,
+            offset: packet.start,
+            end: packet.len > 0 && self.end == Some(packet.end()),
+            header: packet.header,
+            payload: &[],
+        };
+        let from = out.len();
+        wire::data_header(out, self.peer, &data, len);
+        if len > 0 && !self.kept.copy(packet.start, len, out) {
+            debug_assert!(false, "what is sent is kept");
+            out.resize(out.len() + len, 0);
+        }
+        wire::seal(out, from);
+        if now.since(self.lately.0) >= WINDOW {
+            let part = AHEAD.as_nanos() as f64 / now.since(self.lately.0).as_nanos() as f64;
+            self.rate = (self.lately.1 as f64 * part) as u64;
+            self.lately = (now, 0);
+        }
+        self.lately.1 += packet.len;
+        true
+    }
+
+    /// How many things are remembered, for a bound on memory.
+    pub fn remembered(&self) -> usize {
+        self.sender.remembered() + self.arrivals.capacity() + self.body.arrivals.capacity()
+    }
+}

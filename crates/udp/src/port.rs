@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A socket and a clock: many datagrams per system call, each with the time at which the kernel received it.
+use alcc_units::{Span, Time};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::time::{ClockId, clock_gettime};
+use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
+use std::io::{self, IoSliceMut};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// No IP packet is longer, so neither is what is given to the kernel at once.
+const MOST_AT_ONCE: usize = 65_000;
+/// What the socket may hold; the kernel may say less.
+const SOCKET_BUFFER: usize = 4 << 20;
+/// So many batches are read at once, lest others starve.
+const ROUNDS: usize = 16;
+
+/// The monotonic clock.
+pub fn now() -> Time {
+    read(ClockId::CLOCK_MONOTONIC)
+}
+
+fn read(clock: ClockId) -> Time {
+    // These clocks always exist.
+    clock_gettime(clock).map_or(Time::ZERO, |t| {
+        Time::from_nanos(t.tv_sec() as u64 * 1_000_000_000 + t.tv_nsec() as u64)
+    })
+}
+
+/// Takes a datagram: when it came, from whom, what it is; and may answer.
+pub(crate) type Take<'a> = dyn FnMut(&mut Sender<'_>, Time, SocketAddr, &[u8]) + 'a;
+
+pub(crate) struct Port {
+    socket: UdpSocket,
+    state: UdpSocketState,
+    buffers: Vec<Vec<u8>>,
+    /// Datagrams of one length for one address that wait to be sent in one call; the last one may be shorter.
+    batch: Vec<u8>,
+    to: Option<(SocketAddr, usize)>,
+    count: usize,
+    /// Datagrams that the kernel did not take.
+    pub(crate) refused: u64,
+}
+
+impl Port {
+    pub(crate) fn new(socket: UdpSocket) -> io::Result<Self> {
+        let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
+        // As much as is permitted: less costs losses at high rates, nothing else.
+        let _ = state.set_recv_buffer_size(UdpSockRef::from(&socket), SOCKET_BUFFER);
+        let _ = state.set_send_buffer_size(UdpSockRef::from(&socket), SOCKET_BUFFER);
+        let len = state.gro_segments().max(1) * 1500;
+        Ok(Self {
+            buffers: vec![vec![0; len]; BATCH_SIZE],
+            batch: Vec::with_capacity(MOST_AT_ONCE),
+            to: None,
+            count: 0,
+            refused: 0,
+            socket,
+            state,
+        })
+    }
+
+    /// Reads what is there: when it came, from whom, and what it is. Returns how many datagrams.
+    pub(crate) fn receive(&mut self, take: &mut Take<'_>) -> usize {
+        let mut count = 0;
+        let mut metas = [RecvMeta::default(); BATCH_SIZE];
+        for _ in 0..ROUNDS {
+            let mut slices = self.buffers.iter_mut().map(|b| IoSliceMut::new(b));
+            let mut slices: [_; BATCH_SIZE] =
+                std::array::from_fn(|_| slices.next().unwrap_or_else(|| IoSliceMut::new(&mut [])));
+            let socket = UdpSockRef::from(&self.socket);
+            let n = match self.state.recv(socket, &mut slices, &mut metas) {
+                Ok(n) => n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                // Nothing there, or an answer of the network to something sent, of which timers will tell.
+                Err(_) => break,
+            };
+            let (here, world) = (now(), read(ClockId::CLOCK_REALTIME));
+            for (meta, buffer) in metas.iter().zip(&self.buffers).take(n) {
+                let stamp = meta.timestamp.unwrap_or(Duration::ZERO);
+                let age = world.since(Time::ZERO + Span::from(stamp));
+                // A clock that was set meanwhile.
+                let age = if meta.timestamp.is_none() || age > Span::from_secs(1) {
+                    Span::ZERO
+                } else {
+                    age
+                };
+                let all = &buffer[..meta.len.min(buffer.len())];
+                for datagram in all.chunks(meta.stride.max(1)) {
+                    count += 1;
+                    let mut sender = Sender {
+                        socket: &self.socket,
+                        state: &self.state,
+                        batch: &mut self.batch,
+                        to: &mut self.to,
+                        count: &mut self.count,
+                        refused: &mut self.refused,
+                    };
+                    take(&mut sender, here - age, meta.addr, datagram);
+                }
+            }
+            if n < BATCH_SIZE {
+                break;
+            }
+        }
+        count
+    }
+
+    pub(crate) fn sender(&mut self) -> Sender<'_> {
+        Sender {
+            socket: &self.socket,
+            state: &self.state,
+            batch: &mut self.batch,
+            to: &mut self.to,
+            count: &mut self.count,
+            refused: &mut self.refused,
+        }
+    }
+}
+
+/// The half of a [`Port`] that sends.
+pub(crate) struct Sender<'a> {
+    socket: &'a UdpSocket,
+    state: &'a UdpSocketState,
+    batch: &'a mut Vec<u8>,
+    to: &'a mut Option<(SocketAddr, usize)>,
+    count: &'a mut usize,
+    refused: &'a mut u64,
+}
+
+impl Sender<'_> {
+    /// Sends it, by the next [`Sender::flush`] at the latest.
+    pub(crate) fn send(&mut self, to: SocketAddr, datagram: &[u8]) {
+        let fits = *self.count < self.state.max_gso_segments()
+            && self.batch.len() + datagram.len() <= MOST_AT_ONCE
+            && self
+                .to
+                .is_some_and(|(address, len)| address == to && datagram.len() <= len);
+        if !fits {
+            self.flush();
+            *self.to = Some((to, datagram.len()));
+        }
+        self.batch.extend_from_slice(datagram);
+        *self.count += 1;
+        if self.to.is_some_and(|(_, len)| datagram.len() < len) {
+            self.flush();
+        }
+    }
+
+    pub(crate) fn flush(&mut self) {
+        let Some((destination, len)) = self.to.take() else {
+            return;
+        };
+        let transmit = Transmit {
+            destination,
+            ecn: None,
+            contents: self.batch,
+            segment_size: (*self.count > 1).then_some(len),
+            src_ip: None,
+        };
+        let mut sent = self.try_send(&transmit);
+        if sent
+            .as_ref()
+            .is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock)
+        {
+            // The socket's buffer is full. What does not leave soon is lost, as in a full queue.
+            let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLOUT)];
+            let _ = poll(&mut fds, PollTimeout::from(5u8));
+            sent = self.try_send(&transmit);
+        } else if sent.is_err() && *self.count > 1 {
+            // Perhaps it is not possible to send several at once here; the library remembers that.
+            sent = Ok(());
+            for datagram in self.batch.chunks(len) {
+                let one = Transmit {
+                    contents: datagram,
+                    segment_size: None,
+                    ..transmit.clone()
+                };
+                let this = self.try_send(&one);
+                sent = sent.and(this);
+            }
+        }
+        if sent.is_err() {
+            *self.refused += *self.count as u64;
+        }
+        self.batch.clear();
+        *self.count = 0;
+    }
+
+    fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
+        self.state.try_send(UdpSockRef::from(self.socket), transmit)
+    }
+}

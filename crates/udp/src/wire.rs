@@ -1,0 +1,495 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The datagrams, byte by byte. Everything is big-endian; nothing of a datagram is believed before all of it has been read.
+//!
+//! Every datagram begins with the version (1), its type, the CRC-32 (of zlib, four bytes) of all the rest of the datagram, and a connection
+//! id of eight bytes: that of whoever receives it, except in `HELLO`, where it is the sender's own, and in `UNKNOWN`, which gives back an
+//! id that nobody has. The CRC is there because UDP's own sum is weak, and not checked at all between namespaces of one machine.
+//!
+//! | type | name | after the id | direction |
+//! |---|---|---|---|
+//! | 1 | `HELLO` | cookie 24, length 1, the algorithm's spec, zeros up to 1400 bytes in all | sender to receiver |
+//! | 2 | `RETRY` | cookie 24 | receiver to sender |
+//! | 3 | `ACCEPT` | the receiver's id 8 | receiver to sender |
+//! | 4 | `DATA` | packet number 8, stream offset 8, payload length 2, bits 1, algorithm's header 0 to 16, payload | sender to receiver |
+//! | 5 | `ACK` | see below | receiver to sender |
+//! | 6 | `CLOSE` | reason 1 | both |
+//! | 7 | `UNKNOWN` | nothing | receiver to sender |
+//! | 8 | `ANSWER` | length 1 (at most 128), what the receiving application says after the end | receiver to sender |
+//!
+//! **The handshake.** `HELLO` with a cookie of zeros is answered by `RETRY`, of which the receiver remembers nothing; `HELLO` with that
+//! cookie is answered by `ACCEPT`. A `HELLO` has 1400 bytes, so no answer is longer, and a path that carries it carries all the others.
+//! At first 16 MiB may be sent.
+//!
+//! **`DATA`.** The upper bit of *bits* says that the last byte of the payload is no data but the end of the stream; the lower five are the
+//! length of the algorithm's header. Packet numbers count up from 0, one for each transmission; a packet without payload is a probe.
+//!
+//! **`ACK`**, after the id: the stream is complete up to here 8, the window from there 8, how many ranges 1, how many arrivals 1,
+//! length of the report 1. Ranges of packet numbers that have arrived, the highest first: one after its last number 8 and how many 4;
+//! then for each further one how many are missing between 4 and how many 4. Arrivals: for each packet how far its number lies below the
+//! highest in the ranges 2, and for how many microseconds the receiver has held it until this left 4. The report is the
+//! algorithm's own, at most 64 bytes.
+use alcc_cc::{Header, Pn, Report};
+use alcc_flow::Range;
+use alcc_units::Span;
+
+/// Bytes of a full datagram, IP and UDP headers left out.
+pub const DATAGRAM: usize = 1400;
+/// What `DATA` adds to the algorithm's header and the payload.
+pub const DATA_HEADER: usize = 33;
+/// Bytes of a cookie.
+pub const COOKIE: usize = 24;
+/// Longest answer of a receiving application.
+pub const ANSWER: usize = 128;
+/// Most ranges in an acknowledgement.
+pub const RANGES: usize = 32;
+/// Most arrivals in an acknowledgement.
+pub const ARRIVALS: usize = 160;
+
+const VERSION: u8 = 1;
+const END: u8 = 0x80;
+const HEADER_LEN: u8 = 0x1f;
+
+/// What a handshake proves: that its sender receives at the address that it claims to have.
+pub type Cookie = [u8; COOKIE];
+
+/// Why a connection is closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// All has arrived.
+    Done,
+    /// The application gave up.
+    Aborted,
+    /// The peer did what it must not.
+    Protocol,
+    /// There are too many connections.
+    Full,
+    /// The receiver knows no such algorithm.
+    Algorithm,
+}
+
+impl Reason {
+    const ALL: [Self; 5] = [
+        Self::Done,
+        Self::Aborted,
+        Self::Protocol,
+        Self::Full,
+        Self::Algorithm,
+    ];
+
+    fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// In words, as the end of "the peer closed the connection: ".
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Done => "all has arrived",
+            Self::Aborted => "its program gave up",
+            Self::Protocol => "it takes something we sent for a violation of the protocol",
+            Self::Full => "it has as many connections as it takes",
+            Self::Algorithm => "it knows no such algorithm",
+        }
+    }
+}
+
+/// A datagram that could be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Datagram<'a> {
+    /// Somebody wants to send.
+    Hello {
+        /// The sender's id.
+        id: u64,
+        /// Zeros at first.
+        cookie: Cookie,
+        /// The algorithm, whose receiver half is wanted.
+        spec: &'a str,
+    },
+    /// Once more with this cookie.
+    Retry {
+        /// The sender's id.
+        id: u64,
+        /// To be shown.
+        cookie: Cookie,
+    },
+    /// The connection is open.
+    Accept {
+        /// The sender's id.
+        id: u64,
+        /// The receiver's id.
+        peer: u64,
+    },
+    /// Data.
+    Data {
+        /// The receiver's id.
+        id: u64,
+        /// What it is.
+        data: Data<'a>,
+    },
+    /// An acknowledgement: [`AckBody::read`] reads it.
+    Ack {
+        /// The sender's id.
+        id: u64,
+        /// All behind the id.
+        body: &'a [u8],
+    },
+    /// The peer has closed the connection.
+    Close {
+        /// The id of whoever receives this.
+        id: u64,
+        /// Why.
+        reason: Reason,
+    },
+    /// Nobody here has this id.
+    Unknown {
+        /// The id.
+        id: u64,
+    },
+    /// What the receiving application says at the end.
+    Answer {
+        /// The sender's id.
+        id: u64,
+        /// At most [`ANSWER`] bytes.
+        bytes: &'a [u8],
+    },
+}
+
+/// A packet of data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Data<'a> {
+    /// Its number.
+    pub pn: Pn,
+    /// Its place in the stream.
+    pub offset: u64,
+    /// The last byte of the payload is the end of the stream.
+    pub end: bool,
+    /// For the algorithm's receiver half.
+    pub header: Header,
+    /// The data.
+    pub payload: &'a [u8],
+}
+
+/// Why a datagram could not be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum WireError {
+    /// It ends too early, or says a length that it has not.
+    Length,
+    /// It was damaged.
+    Sum,
+    /// Another version.
+    Version(u8),
+    /// No such type.
+    Type(u8),
+    /// A value that cannot be.
+    Value(&'static str),
+}
+
+impl std::fmt::Display for WireError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Length => write!(f, "a datagram of a wrong length"),
+            Self::Sum => write!(f, "a damaged datagram"),
+            Self::Version(v) => write!(f, "a datagram of version {v}, not {VERSION}"),
+            Self::Type(t) => write!(f, "a datagram of unknown type {t}"),
+            Self::Value(what) => write!(f, "a datagram with a bad {what}"),
+        }
+    }
+}
+
+impl std::error::Error for WireError {}
+
+/// Reads from the front.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, n: usize) -> Result<&'a [u8], WireError> {
+        let (head, rest) = self.0.split_at_checked(n).ok_or(WireError::Length)?;
+        self.0 = rest;
+        Ok(head)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
+        let (head, rest) = self.0.split_first_chunk().ok_or(WireError::Length)?;
+        self.0 = rest;
+        Ok(*head)
+    }
+
+    fn u8(&mut self) -> Result<u8, WireError> {
+        self.array::<1>().map(|[b]| b)
+    }
+
+    fn u16(&mut self) -> Result<u16, WireError> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    fn u32(&mut self) -> Result<u32, WireError> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, WireError> {
+        self.array().map(u64::from_be_bytes)
+    }
+
+    fn end(&self) -> Result<(), WireError> {
+        if self.0.is_empty() {
+            Ok(())
+        } else {
+            Err(WireError::Length)
+        }
+    }
+}
+
+impl<'a> Datagram<'a> {
+    /// Reads a datagram.
+    ///
+    /// # Errors
+    /// [`WireError`] says what is wrong with it.
+    pub fn read(bytes: &'a [u8]) -> Result<Self, WireError> {
+        let len = bytes.len();
+        let mut r = Reader(bytes);
+        let version = r.u8()?;
+        if version != VERSION {
+            return Err(WireError::Version(version));
+        }
+        let kind = r.u8()?;
+        if r.u32()? != sum(bytes) {
+            return Err(WireError::Sum);
+        }
+        let id = r.u64()?;
+        let datagram = match kind {
+            1 => {
+                let cookie = r.array()?;
+                let n = r.u8()?;
+                let spec = std::str::from_utf8(r.take(n.into())?)
+                    .map_err(|_| WireError::Value("algorithm"))?;
+                if len != DATAGRAM || r.0.iter().any(|b| *b != 0) {
+                    return Err(WireError::Length);
+                }
+                return Ok(Self::Hello { id, cookie, spec });
+            }
+            2 => Self::Retry {
+                id,
+                cookie: r.array()?,
+            },
+            3 => Self::Accept { id, peer: r.u64()? },
+            4 => {
+                let (pn, offset, n, bits) = (r.u64()?, r.u64()?, r.u16()?, r.u8()?);
+                let header = bits & HEADER_LEN;
+                if header > 16 || bits & !(END | HEADER_LEN) != 0 {
+                    return Err(WireError::Value("header length"));
+                }
+                let data = Data {
+                    pn,
+                    offset,
+                    end: bits & END != 0,
+                    header: Header::new(r.take(header.into())?),
+                    payload: r.take(n.into())?,
+                };
+                if data.end && data.payload.is_empty() {
+                    return Err(WireError::Value("end"));
+                }
+                if pn >= 1 << 62 || offset >= 1 << 62 {
+                    return Err(WireError::Value("number"));
+                }
+                Self::Data { id, data }
+            }
+            5 => return Ok(Self::Ack { id, body: r.0 }),
+            6 => {
+                let code = r.u8()?;
+                let reason = Reason::ALL.get(usize::from(code));
+                Self::Close {
+                    id,
+                    reason: *reason.ok_or(WireError::Value("reason"))?,
+                }
+            }
+            7 => Self::Unknown { id },
+            8 => {
+                let n = usize::from(r.u8()?);
+                if n > ANSWER {
+                    return Err(WireError::Value("answer"));
+                }
+                Self::Answer {
+                    id,
+                    bytes: r.take(n)?,
+                }
+            }
+            other => return Err(WireError::Type(other)),
+        };
+        r.end()?;
+        Ok(datagram)
+    }
+
+    /// Appends the datagram, complete but for an `ACK`, whose body and [`seal`] are to follow. What does not fit its length fields is cut off: the caller keeps the limits.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let from = out.len();
+        let mut begin = |kind: u8, id: u64| head(out, kind, id);
+        match self {
+            Self::Hello { id, cookie, spec } => {
+                begin(1, *id);
+                out.extend(cookie);
+                let spec = &spec.as_bytes()[..spec.len().min(255)];
+                out.push(spec.len() as u8);
+                out.extend(spec);
+                out.resize(from + DATAGRAM, 0);
+            }
+            Self::Retry { id, cookie } => {
+                begin(2, *id);
+                out.extend(cookie);
+            }
+            Self::Accept { id, peer } => {
+                begin(3, *id);
+                out.extend(peer.to_be_bytes());
+            }
+            Self::Data { id, data } => {
+                let payload = data.payload;
+                data_header(out, *id, data, payload.len());
+                out.extend(payload);
+            }
+            Self::Ack { id, body } => {
+                begin(5, *id);
+                out.extend(*body);
+            }
+            Self::Close { id, reason } => {
+                begin(6, *id);
+                out.push(reason.code());
+            }
+            Self::Unknown { id } => begin(7, *id),
+            Self::Answer { id, bytes } => {
+                begin(8, *id);
+                let bytes = &bytes[..bytes.len().min(ANSWER)];
+                out.push(bytes.len() as u8);
+                out.extend(bytes);
+            }
+        }
+        seal(out, from);
+    }
+}
+
+fn head(out: &mut Vec<u8>, kind: u8, id: u64) {
+    out.extend([VERSION, kind, 0, 0, 0, 0]);
+    out.extend(id.to_be_bytes());
+}
+
+/// The sum that a datagram of at least six bytes should carry.
+fn sum(datagram: &[u8]) -> u32 {
+    let mut sum = crc32fast::Hasher::new();
+    sum.update(&datagram[..2]);
+    sum.update(&datagram[6..]);
+    sum.finalize()
+}
+
+/// Puts the sum into the datagram that begins at `from` and has been appended completely.
+pub fn seal(out: &mut [u8], from: usize) {
+    if let Some(datagram) = out.get_mut(from..)
+        && datagram.len() >= 6
+    {
+        let sum = sum(datagram);
+        datagram[2..6].copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
+/// All of a packet of data but its payload of `len` bytes and its sum: the caller appends the one and puts in the other with [`seal`].
+pub(crate) fn data_header(out: &mut Vec<u8>, id: u64, data: &Data<'_>, len: usize) {
+    head(out, 4, id);
+    out.extend(data.pn.to_be_bytes());
+    out.extend(data.offset.to_be_bytes());
+    out.extend((len as u16).to_be_bytes());
+    out.push(if data.end { END } else { 0 } | data.header.len() as u8);
+    out.extend(&*data.header);
+}
+
+/// What an acknowledgement says. Kept and filled again, so that none costs an allocation.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct AckBody {
+    /// The stream is complete up to here.
+    pub complete: u64,
+    /// May be sent from there.
+    pub window: u64,
+    /// What has arrived, the highest first, with gaps between. Never empty.
+    pub ranges: Vec<Range>,
+    /// How long packets have been held until this left.
+    pub arrivals: Vec<(Pn, Span)>,
+    /// The algorithm's report; empty: none.
+    pub report: Report,
+}
+
+impl AckBody {
+    /// Reads what follows the id of an `ACK`.
+    ///
+    /// # Errors
+    /// [`WireError`]; then the contents are of no value.
+    pub fn read(&mut self, body: &[u8]) -> Result<(), WireError> {
+        let mut r = Reader(body);
+        self.complete = r.u64()?;
+        self.window = r.u64()?;
+        let (ranges, arrivals, report) = (r.u8()?, r.u8()?, r.u8()?);
+        if usize::from(ranges) > RANGES || usize::from(arrivals) > ARRIVALS || report > 64 {
+            return Err(WireError::Value("count"));
+        }
+        self.ranges.clear();
+        self.arrivals.clear();
+        let mut below = None;
+        for _ in 0..ranges {
+            let end = match below {
+                None => Some(r.u64()?),
+                Some(start) => {
+                    let gap = u64::from(r.u32()?);
+                    u64::checked_sub(start, gap).filter(|_| gap > 0)
+                }
+            };
+            let len = u64::from(r.u32()?);
+            let range = end.and_then(|end| Some(Range::new(end.checked_sub(len)?, end)));
+            let range = range.filter(|range| !range.is_empty());
+            let range = range.ok_or(WireError::Value("range"))?;
+            below = Some(range.start);
+            self.ranges.push(range);
+        }
+        let highest = self.ranges.first().map(|range| range.end - 1);
+        for _ in 0..arrivals {
+            let (back, held) = (u64::from(r.u16()?), r.u32()?);
+            let pn = highest.and_then(|highest| highest.checked_sub(back));
+            let pn = pn.ok_or(WireError::Value("arrival"))?;
+            self.arrivals.push((pn, Span::from_micros(held.into())));
+        }
+        self.report = Report::new(r.take(report.into())?);
+        r.end()
+    }
+
+    /// Appends what follows the id of an `ACK`. More ranges or arrivals than there is place for are left out, as are arrivals too far
+    /// below the highest number.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let highest = self
+            .ranges
+            .first()
+            .map_or(0, |range| range.end.saturating_sub(1));
+        out.extend(self.complete.to_be_bytes());
+        out.extend(self.window.to_be_bytes());
+        let counts = out.len();
+        out.extend([0, 0, self.report.len() as u8]);
+        let mut below = None;
+        for range in self.ranges.iter().take(RANGES) {
+            match below {
+                None => out.extend(range.end.to_be_bytes()),
+                // So large a gap: what is below it has been acknowledged often enough.
+                Some(start) => match u32::try_from(start - range.end) {
+                    Ok(gap) => out.extend(gap.to_be_bytes()),
+                    Err(_) => break,
+                },
+            }
+            let len = u32::try_from(range.end - range.start).unwrap_or(u32::MAX);
+            out.extend(len.to_be_bytes());
+            below = Some(range.end - u64::from(len));
+            out[counts] += 1;
+        }
+        for (pn, held) in self.arrivals.iter().rev().take(ARRIVALS) {
+            let back = highest.checked_sub(*pn).and_then(|b| u16::try_from(b).ok());
+            if let Some(back) = back {
+                out.extend(back.to_be_bytes());
+                let held = u32::try_from(held.as_micros()).unwrap_or(u32::MAX);
+                out.extend(held.to_be_bytes());
+                out[counts + 1] += 1;
+            }
+        }
+        out.extend(&*self.report);
+    }
+}

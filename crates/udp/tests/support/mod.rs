@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Two ends and a path between them, in virtual time.
+use alcc_cc::{Registry, Spec};
+use alcc_udp::{End, Limits, Listener, Outgoing, Setup, wire::Datagram};
+use alcc_units::{Rng, Span, Time};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::net::SocketAddr;
+
+pub(crate) const SENDER: &str = "192.0.2.1:4000";
+pub(crate) const RECEIVER: &str = "192.0.2.9:9700";
+
+/// What a path does to datagrams.
+#[derive(Clone, Debug)]
+pub(crate) struct Faults {
+    pub(crate) loss: f64,
+    pub(crate) duplicate: f64,
+    pub(crate) corrupt: f64,
+    /// Each is late by up to so much.
+    pub(crate) jitter: Span,
+    pub(crate) delay: Span,
+    /// Nothing passes in these times.
+    pub(crate) outages: Vec<(Time, Time)>,
+    /// One datagram of 1400 bytes leaves in so long.
+    pub(crate) gap: Span,
+}
+
+impl Default for Faults {
+    fn default() -> Self {
+        Self {
+            loss: 0.0,
+            duplicate: 0.0,
+            corrupt: 0.0,
+            jitter: Span::ZERO,
+            delay: Span::from_millis(20),
+            outages: Vec::new(),
+            gap: Span::from_millis(1),
+        }
+    }
+}
+
+type Parcel = (Time, u64, bool, Vec<u8>);
+
+pub(crate) struct World {
+    pub(crate) now: Time,
+    pub(crate) faults: Faults,
+    pub(crate) rng: Rng,
+    order: u64,
+    way: BinaryHeap<Reverse<Parcel>>,
+    free: Time,
+    pub(crate) outgoing: Outgoing,
+    pub(crate) listener: Listener,
+    pub(crate) accepted: Option<u64>,
+    pub(crate) sent: Vec<u8>,
+    pub(crate) written: usize,
+    pub(crate) got: Vec<u8>,
+    /// Datagrams that the sender put on the way.
+    pub(crate) seen: Vec<Vec<u8>>,
+    pub(crate) most: usize,
+}
+
+pub(crate) fn entropy(seed: u64) -> alcc_udp::Entropy {
+    let mut rng = Rng::new(seed);
+    Box::new(move |bytes| bytes.fill_with(|| rng.next_u64() as u8))
+}
+
+pub(crate) fn halves() -> alcc_udp::Halves {
+    Box::new(|spec| {
+        let spec: Spec = spec.parse().map_err(drop)?;
+        let cc = Registry::builtin().build(&spec).map_err(drop)?;
+        Ok(cc.receiver())
+    })
+}
+
+pub(crate) fn listener(now: Time, seed: u64, limits: Limits) -> Listener {
+    Listener::new(now, entropy(seed), halves(), limits)
+}
+
+pub(crate) fn address(text: &str) -> SocketAddr {
+    text.parse().expect("an address")
+}
+
+impl World {
+    pub(crate) fn new(algorithm: &str, len: usize, seed: u64, faults: Faults) -> Self {
+        let spec: Spec = algorithm.parse().expect("a spec");
+        let now = Time::from_millis(1000);
+        let mut rng = Rng::new(seed);
+        let outgoing = Outgoing::new(
+            now,
+            Setup {
+                cc: Registry::builtin().build(&spec).expect("an algorithm"),
+                spec: algorithm.to_owned(),
+                id: rng.next_u64(),
+                seed,
+                patience: Span::from_secs(10),
+                silence: Span::from_secs(120),
+            },
+        );
+        Self {
+            now,
+            faults,
+            order: 0,
+            way: BinaryHeap::new(),
+            free: now,
+            outgoing,
+            listener: listener(now, seed ^ 1, Limits::default()),
+            accepted: None,
+            sent: (0..len).map(|_| rng.next_u64() as u8).collect(),
+            written: 0,
+            got: Vec::new(),
+            seen: Vec::new(),
+            most: 0,
+            rng,
+        }
+    }
+
+    /// Puts a datagram on the way; `there`: to the receiver.
+    pub(crate) fn put(&mut self, there: bool, bytes: &[u8]) {
+        let faults = self.faults.clone();
+        let cut = |at: Time| {
+            faults
+                .outages
+                .iter()
+                .any(|(from, to)| *from <= at && at < *to)
+        };
+        if there {
+            self.seen.push(bytes.to_vec());
+            self.free = self.free.max(self.now) + faults.gap * bytes.len() as u64 / 1400;
+        }
+        if self.rng.chance(faults.loss) || cut(self.now) {
+            return;
+        }
+        let copies = 1 + u64::from(self.rng.chance(faults.duplicate));
+        for _ in 0..copies {
+            let mut bytes = bytes.to_vec();
+            if self.rng.chance(faults.corrupt) {
+                let at = self.rng.below(bytes.len() as u64) as usize;
+                bytes[at] ^= 1 << self.rng.below(8);
+            }
+            let late = Span::from_nanos(self.rng.below(faults.jitter.as_nanos().max(1)));
+            let from = if there { self.free } else { self.now };
+            self.order += 1;
+            let at = from + faults.delay + late;
+            self.way.push(Reverse((at, self.order, there, bytes)));
+        }
+    }
+
+    fn settle(&mut self) {
+        let now = self.now;
+        let mut out = Vec::new();
+        loop {
+            if self.outgoing.is_open() {
+                let left = &self.sent[self.written..];
+                let room = self.outgoing.room().min(left.len());
+                self.outgoing.set_more(!left.is_empty());
+                self.written += self.outgoing.write(&left[..room]);
+                if self.written == self.sent.len() {
+                    self.outgoing.finish();
+                }
+            }
+            out.clear();
+            if !self.outgoing.poll(now, &mut out) {
+                break;
+            }
+            assert!(out.len() <= 1400, "{}", out.len());
+            self.put(true, &out);
+        }
+        let mut answers = Vec::new();
+        self.listener
+            .poll(now, &mut |_, bytes| answers.push(bytes.to_vec()));
+        if let Some((id, _)) = self.listener.accept() {
+            self.accepted.get_or_insert(id);
+        }
+        if let Some(incoming) = self.accepted.and_then(|id| self.listener.get(id)) {
+            let mut buffer = [0; 5000];
+            while let n @ 1.. = incoming.read(now, &mut buffer) {
+                self.got.extend(&buffer[..n]);
+            }
+        }
+        for answer in answers {
+            self.put(false, &answer);
+        }
+        let remembered = self.listener.remembered() + self.outgoing.remembered();
+        self.most = self.most.max(remembered);
+    }
+
+    /// Something happens; false if nothing ever will.
+    pub(crate) fn step(&mut self) -> bool {
+        self.settle();
+        let arrives = self.way.peek().map(|Reverse((at, ..))| *at);
+        let timers = [
+            arrives,
+            self.outgoing.next_timer(),
+            self.listener.next_timer(),
+        ];
+        let Some(next) = timers.into_iter().flatten().min() else {
+            return false;
+        };
+        self.now = self.now.max(next);
+        let now = self.now;
+        while let Some(Reverse((at, ..))) = self.way.peek()
+            && *at <= now
+        {
+            let Some(Reverse((at, _, there, bytes))) = self.way.pop() else {
+                break;
+            };
+            self.deliver(at, there, &bytes);
+        }
+        self.outgoing.on_timer(now);
+        true
+    }
+
+    pub(crate) fn deliver(&mut self, at: Time, there: bool, bytes: &[u8]) {
+        if there {
+            let mut answers = Vec::new();
+            let (now, from) = (self.now, address(SENDER));
+            self.listener
+                .on_datagram(now, at, from, bytes, &mut |_, a| answers.push(a.to_vec()));
+            for answer in answers {
+                assert!(answer.len() <= bytes.len() || !matches!(bytes.get(1), Some(1)));
+                self.put(false, &answer);
+            }
+        } else if let Ok(datagram) = Datagram::read(bytes)
+            && (id_of(bytes) == self.outgoing.id() || matches!(datagram, Datagram::Unknown { .. }))
+        {
+            self.outgoing.on_datagram(at, &datagram);
+        }
+    }
+
+    /// Until the transfer is over or `until` has come: how the sender's end ended, if it did.
+    pub(crate) fn run(&mut self, until: Time) -> Option<End> {
+        while self.now < until && !self.outgoing.is_done() && self.outgoing.ended().is_none() {
+            if !self.step() {
+                break;
+            }
+        }
+        self.settle();
+        self.outgoing.ended().cloned()
+    }
+}
+
+pub(crate) fn id_of(bytes: &[u8]) -> u64 {
+    u64::from_be_bytes(bytes[6..14].try_into().expect("fourteen bytes"))
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Two ends in virtual time: what arrives is what was sent, whatever the path does, or the end says why not.
+#[expect(dead_code, reason = "each test uses its part")]
+mod support;
+
+use alcc_units::{Span, Time};
+use proptest::prelude::*;
+use support::{Faults, World};
+
+fn at(s: u64) -> Time {
+    Time::ZERO + Span::from_secs(s)
+}
+
+#[test]
+fn a_file_arrives_over_a_clean_path() {
+    for algorithm in ["verus", "copa", "sprout", "cubic", "fixed:window=20"] {
+        let mut world = World::new(algorithm, 700_000, 1, Faults::default());
+        assert_eq!(world.run(at(60)), None, "{algorithm}");
+        assert!(world.outgoing.is_done(), "{algorithm}");
+        assert!(world.got == world.sent, "{algorithm}");
+        assert_eq!(
+            world.outgoing.sender().stats().retransmits,
+            0,
+            "{algorithm}"
+        );
+        // Half a second would be at the line rate of 1400 bytes per millisecond.
+        assert!(world.now < at(9), "{algorithm}: {}", world.now);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn bytes_arrive_identical_over_any_path(
+        seed: u64,
+        len in 0usize..150_000,
+        loss in 0.0..0.2f64,
+        duplicate in 0.0..0.2f64,
+        corrupt in 0.0..0.05f64,
+        jitter in 0u64..60,
+        algorithm in prop::sample::select(vec!["verus", "copa", "sprout", "cubic"]),
+    ) {
+        let faults = Faults { loss, duplicate, corrupt, jitter: Span::from_millis(jitter), ..Faults::default() };
+        let mut world = World::new(algorithm, len, seed, faults);
+        let end = world.run(at(3000));
+        prop_assert_eq!(end, None, "at {}", world.now);
+        prop_assert!(world.outgoing.is_done(), "not done at {}", world.now);
+        prop_assert!(world.got == world.sent, "got {} of {}", world.got.len(), world.sent.len());
+    }
+}
