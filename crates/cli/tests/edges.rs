@@ -20,7 +20,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("quic", &["units", "cc", "flow"]),
     ("inband", &["units", "cc", "flow"]),
     ("carrier", &["units", "inband"]),
-    ("record", &["units", "trace", "udp"]),
+    // `link` for its tests.
+    ("record", &["units", "trace", "link", "udp"]),
     ("transfer", &["units"]),
     // `emu` and `link` for its tests.
     (

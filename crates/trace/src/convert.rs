@@ -41,6 +41,21 @@ impl Trace {
         Self::new(out.times)
     }
 
+    /// From arrivals in the order of their times: each with the bytes that came. Bytes are gathered into opportunities as in
+    /// [`Trace::from_packets`], but times count from the caller's zero.
+    ///
+    /// # Errors
+    /// Less than one opportunity, all in the first millisecond, too many, or time goes back.
+    pub fn from_arrivals(
+        arrivals: impl IntoIterator<Item = (Span, u64)>,
+    ) -> Result<Self, TraceError> {
+        let mut out = Gather::default();
+        for (at, bytes) in arrivals {
+            out.add((at.as_nanos() / 1_000_000) as f64, bytes as f64)?;
+        }
+        Self::new(out.times)
+    }
+
     /// From throughput over time: each line the start of an interval in seconds and its rate in Mbit/s, separated by a
     /// comma or white space. A rate holds until the next line's time, the last one as long as the one before it (1 s if
     /// it is alone). Header and comments as in [`Trace::from_packets`].

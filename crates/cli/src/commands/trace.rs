@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Traces: measure, convert, combine, generate, compare, draw.
+//! Traces: record, measure, convert, combine, generate, compare, draw.
 mod calibrate;
 mod combine;
 mod convert;
 mod output;
 mod plot;
+mod record;
 mod stats;
 mod synth;
 mod table;
@@ -12,7 +13,7 @@ mod table;
 use crate::failure::Failure;
 use std::process::ExitCode;
 
-/// Measure, convert, combine, generate and draw traces of links
+/// Record, measure, convert, combine, generate and draw traces of links
 #[derive(clap::Args)]
 #[command(after_help = crate::trace_arg::TRACE_HELP)]
 pub(crate) struct Args {
@@ -28,6 +29,7 @@ enum Command {
     Synth(synth::Args),
     Calibrate(calibrate::Args),
     Plot(plot::Args),
+    Record(record::Args),
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
@@ -38,5 +40,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         Command::Synth(args) => synth::run(args),
         Command::Calibrate(args) => calibrate::run(args),
         Command::Plot(args) => plot::run(args),
+        Command::Record(args) => record::run(args),
     }
 }

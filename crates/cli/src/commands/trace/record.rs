@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `alcc trace record`: the two ends of a measurement.
+mod args;
+mod folder;
+
+use super::output::print;
+use crate::failure::Failure;
+use crate::progress::{Bar, stop_flag};
+use alcc_record::session::{Phase, Session};
+use alcc_record::{Event, Limits, Listener, RecordError, Recording, Request, Way};
+use alcc_units::{Span, Time};
+pub(crate) use args::Args;
+use folder::Folder;
+use std::process::ExitCode;
+
+pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    match &args.host {
+        Some(host) => record(args, host),
+        None => listen(args),
+    }
+}
+
+fn failure(e: RecordError) -> Failure {
+    if e.is_usage() {
+        Failure::usage(e)
+    } else {
+        Failure::failed(e)
+    }
+}
+
+fn record(args: &Args, host: &str) -> Result<ExitCode, Failure> {
+    let to = args.target(host)?;
+    let folder = Folder::of(args.out.as_deref(), "recording");
+    folder.must_be_free()?;
+    let request = Request {
+        to,
+        from: args.bind,
+        plan: args.plan(to)?,
+        label: args.label(),
+        patience: args.patience,
+    };
+    let stop = stop_flag()?;
+    let mut bar = Bar::new();
+    let recording = alcc_record::record(&request, &stop, &mut |session, now| {
+        bar.show(session.progress(now), &said(session, now));
+    })
+    .map_err(failure)?;
+    drop(bar);
+    let folder = folder.write(&recording)?;
+    tell(args, &recording, &folder)?;
+    if recording.is_complete() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    Err(Failure::failed(format!(
+        "record with {to}: {}; what had come is in {}",
+        broken(&recording),
+        folder.display()
+    )))
+}
+
+fn listen(args: &Args) -> Result<ExitCode, Failure> {
+    let at = args.listen_address()?;
+    let parent = Folder::of(args.out.as_deref(), "recordings");
+    let limits = Limits {
+        sessions: args.sessions,
+        duration: args.max_duration,
+        rate: args.limit,
+        together: args.together,
+    };
+    let stop = stop_flag()?;
+    let mut listener = Listener::bind(at, limits).map_err(failure)?;
+    let at = listener.address().map_err(failure)?;
+    eprintln!("alcc trace record: listening on {at}; Ctrl-C ends it");
+    let mut bar = Bar::new();
+    let mut first = None;
+    listener
+        .run(args.count, &stop, &mut |event| match event {
+            Event::Opened { peer, label, plan } => {
+                eprintln!("{label} ({peer}): {} for {}", plan.mode, plan.duration);
+            }
+            Event::Refused { peer, why } => eprintln!("{peer}: refused: {why}"),
+            Event::Progress {
+                label,
+                session,
+                now,
+            } => bar.show(
+                session.progress(now),
+                &format!("{label}: {}", said(session, now)),
+            ),
+            Event::Closed(recording) => {
+                let result = parent.inside(&recording.label).write(&recording);
+                let told = result.and_then(|folder| {
+                    if !recording.is_complete() {
+                        eprintln!(
+                            "{} ({}): {}; what had come is in {}",
+                            recording.label,
+                            recording.peer,
+                            broken(&recording),
+                            folder.display()
+                        );
+                    }
+                    tell(args, &recording, &folder)
+                });
+                if let Err(e) = told {
+                    eprintln!("alcc trace record: {e}");
+                    first.get_or_insert(e);
+                }
+            }
+        })
+        .map_err(failure)?;
+    drop(bar);
+    first.map_or(Ok(ExitCode::SUCCESS), Err)
+}
+
+/// What is happening, for the bar.
+fn said(session: &Session, now: Time) -> String {
+    let rate = session.arrivals().map_or(0, |a| a.report().rate);
+    match session.phase() {
+        Phase::Sync if session.is_waiting() => "waiting for others".to_owned(),
+        Phase::Sync => "comparing clocks".to_owned(),
+        Phase::Recording if now.since(session.heard()) > Span::from_secs(1) => {
+            format!(
+                "nothing since {:.0} s",
+                now.since(session.heard()).as_secs_f64()
+            )
+        }
+        Phase::Recording => format!("receiving {:.2} Mbit/s", rate as f64 / 1e6),
+        Phase::Draining => "queues run empty".to_owned(),
+        Phase::Fetching => "fetching the other end's part".to_owned(),
+        Phase::Done(_) => "done".to_owned(),
+    }
+}
+
+/// Why a recording is not complete.
+fn broken(recording: &Recording) -> String {
+    use alcc_record::session::End;
+    let reached = format!("after {:.1} s", recording.reached().as_secs_f64());
+    match recording.end {
+        End::Silent(_) => format!("the other end fell silent {reached}"),
+        End::Left => format!("the other end left {reached}"),
+        End::Stopped => format!("stopped {reached}"),
+        End::Complete => "the other end's part did not read".to_owned(),
+    }
+}
+
+fn tell(args: &Args, recording: &Recording, folder: &std::path::Path) -> Result<(), Failure> {
+    let mut json = recording.to_json();
+    json["folder"] = folder.display().to_string().into();
+    if args.json {
+        return print(&format!("{json}\n"));
+    }
+    let mut text = String::new();
+    for way in Way::BOTH {
+        let found = &json[way.name()];
+        if found.is_null() {
+            continue;
+        }
+        let number = |name: &str| found[name].as_f64().unwrap_or(f64::NAN);
+        text += &format!(
+            "{} {:<4} {:.2} Mbit/s, {} packets, delay median {:.1} p95 {:.1} ms, longest gap {} ms, sent at most {:.2} ms late (p99)\n",
+            recording.label,
+            way.name(),
+            number("mbps"),
+            found["packets"],
+            number("delay_median_ms"),
+            number("delay_p95_ms"),
+            found["longest_gap_ms"],
+            number("send_late_p99_ms"),
+        );
+    }
+    if let Some(clock) = json["clock"].as_object() {
+        let number = |name: &str| clock[name].as_f64().unwrap_or(f64::NAN);
+        text += &format!(
+            "{} clock offset {:.3} ms, wrong by at most {:.3} ms (half the shortest round trip); skew {:.1} ppm\n",
+            recording.label,
+            number("offset_ms"),
+            number("offset_error_ms"),
+            number("skew_ppm"),
+        );
+    }
+    text += &format!("{} written to {}\n", recording.label, folder.display());
+    print(&text)
+}

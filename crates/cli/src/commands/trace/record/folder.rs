@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::failure::Failure;
+use alcc_record::Recording;
+use std::path::{Path, PathBuf};
+
+/// Where a recording goes. None is ever written over.
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    pub(super) fn of(out: Option<&Path>, default: &str) -> Self {
+        Self(out.map_or_else(|| default.into(), Path::to_owned))
+    }
+
+    /// That of one client; the name comes from the network.
+    pub(super) fn inside(&self, label: &str) -> Self {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        let name: String = label
+            .chars()
+            .take(60)
+            .map(|c| if plain(c) { c } else { '_' })
+            .collect();
+        let name = name.trim_start_matches('.');
+        let name = if name.is_empty() { "client" } else { name };
+        let again = (2..).map(|n| self.0.join(format!("{name}-{n}")));
+        let mut paths = std::iter::once(self.0.join(name)).chain(again);
+        // There is a free number before they end.
+        Self(paths.find(|p| !p.exists()).unwrap_or_default())
+    }
+
+    pub(super) fn must_be_free(&self) -> Result<(), Failure> {
+        if self.0.join("summary.json").exists() {
+            return Err(Failure::usage(format!(
+                "record into {}: a recording is there already: choose another --out",
+                self.0.display()
+            )));
+        }
+        Ok(())
+    }
+
+    pub(super) fn write(self, recording: &Recording) -> Result<PathBuf, Failure> {
+        recording.write(&self.0).map_err(|(path, e)| {
+            Failure::failed(format!("write the recording to {}: {e}", path.display()))
+        })?;
+        Ok(self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_from_the_network_stays_below_the_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder(dir.path().to_owned());
+        for (label, name) in [
+            ("phone1", "phone1"),
+            ("../../etc/passwd", "_.._etc_passwd"),
+            ("..", "client"),
+            ("a b/ü", "a_b__"),
+        ] {
+            assert_eq!(folder.inside(label).0, dir.path().join(name));
+        }
+        std::fs::create_dir(dir.path().join("phone1")).unwrap();
+        assert_eq!(folder.inside("phone1").0, dir.path().join("phone1-2"));
+    }
+}

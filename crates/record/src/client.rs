@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The end that asks for a recording.
+use crate::cookie::random;
+use crate::error::RecordError;
+use crate::plan::{LARGEST, Plan};
+use crate::recording::Recording;
+use crate::session::{End, Phase, Role, Session};
+use crate::socket::{Burst, Socket, now};
+use crate::wire::Packet;
+use alcc_units::{Span, Time};
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Between two attempts at the handshake.
+const AGAIN: Span = Span::from_millis(250);
+/// Signals are noticed this soon.
+const TURN: Span = Span::from_millis(100);
+/// The network says that nobody is there, for so long without anything coming: the listener has ended.
+const REFUSED: Span = Span::from_secs(3);
+
+/// What a client wants.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Where the listener is.
+    pub to: SocketAddr,
+    /// The address of ours to use.
+    pub from: Option<IpAddr>,
+    /// What is to be recorded.
+    pub plan: Plan,
+    /// What the listener should call us.
+    pub label: String,
+    /// How long an answer is waited for.
+    pub patience: Span,
+}
+
+/// Records. `watch` is called some ten times a second. Raising `stop` ends it early; what was recorded is kept.
+///
+/// # Errors
+/// Nobody answers, the listener refuses, the packets do not fit the path, the socket fails. Once the recording has begun,
+/// everything that goes wrong is said in it.
+pub fn record(
+    request: &Request,
+    stop: &AtomicBool,
+    watch: &mut dyn FnMut(&Session, Time),
+) -> Result<Recording, RecordError> {
+    if let Some(problem) = request.plan.problem() {
+        return Err(RecordError::Impossible(problem));
+    }
+    let mut socket = Socket::connect(request.to, request.from).map_err(RecordError::socket(
+        format!("open a socket to {}", request.to),
+    ))?;
+    let id = handshake(&mut socket, request, stop)?;
+    let mut session = Session::new(Role::Client, id, request.plan.clone(), now());
+    run(&mut socket, &mut session, stop, watch).map_err(RecordError::socket(format!(
+        "exchange packets with {}",
+        request.to
+    )))?;
+    Ok(Recording::of(
+        &session,
+        request.to.to_string(),
+        request.label.clone(),
+    ))
+}
+
+fn handshake(
+    socket: &mut Socket,
+    request: &Request,
+    stop: &AtomicBool,
+) -> Result<u64, RecordError> {
+    let to = request.to;
+    let nonce = random();
+    let size = usize::from(request.plan.size);
+    let (mut packet, mut refused) = (Packet::Hello { nonce }, false);
+    let (mut bytes, mut buffer) = (Vec::new(), vec![0; usize::from(LARGEST)]);
+    let end = now() + request.patience;
+    let mut again = now();
+    while now() < end && !stop.load(Ordering::Relaxed) {
+        if now() >= again {
+            again = now() + AGAIN;
+            bytes.clear();
+            packet.encode(&mut bytes, size);
+            match socket.send(None, &bytes, bytes.len()) {
+                Err(e) if e.kind() == ErrorKind::ConnectionRefused => refused = true,
+                Err(e) if e.raw_os_error() == Some(nix::libc::EMSGSIZE) => {
+                    return Err(RecordError::TooLarge { to, size });
+                }
+                other => other.map_err(RecordError::socket(format!("send to {to}")))?,
+            }
+        }
+        socket
+            .wait(again.min(end))
+            .map_err(RecordError::socket("wait for packets"))?;
+        socket.begin();
+        loop {
+            let (len, ..) = match socket.receive(&mut buffer) {
+                Ok(Some(got)) => got,
+                Ok(None) => break,
+                Err(e) if e.kind() == ErrorKind::ConnectionRefused => {
+                    refused = true;
+                    break;
+                }
+                Err(e) => return Err(RecordError::socket(format!("receive from {to}"))(e)),
+            };
+            match Packet::decode(&buffer[..len]) {
+                Some(Packet::Challenge { nonce: n, cookie }) if n == nonce => {
+                    packet = Packet::Start {
+                        nonce,
+                        cookie,
+                        plan: request.plan.clone(),
+                        label: request.label.clone(),
+                    };
+                    again = now();
+                }
+                Some(Packet::Ready { nonce: n, session }) if n == nonce => return Ok(session),
+                Some(Packet::Refused { nonce: n, why }) if n == nonce => {
+                    return Err(RecordError::Refused { to, why });
+                }
+                _ => {}
+            }
+        }
+    }
+    if stop.load(Ordering::Relaxed) {
+        return Err(RecordError::Stopped);
+    }
+    if refused {
+        return Err(RecordError::NobodyListens { to });
+    }
+    Err(RecordError::NoAnswer {
+        to,
+        size,
+        patience: request.patience,
+    })
+}
+
+fn run(
+    socket: &mut Socket,
+    session: &mut Session,
+    stop: &AtomicBool,
+    watch: &mut dyn FnMut(&Session, Time),
+) -> std::io::Result<()> {
+    let mut buffer = vec![0; usize::from(LARGEST) + 1];
+    let mut burst = Burst::default();
+    let mut shown = now();
+    loop {
+        let present = socket.begin();
+        let mut refused = false;
+        loop {
+            match socket.receive(&mut buffer) {
+                Ok(Some((len, _, at))) => {
+                    if let Some(Packet::Inside(inside)) = Packet::decode(&buffer[..len]) {
+                        session.handle(at, inside);
+                    }
+                }
+                Ok(None) => break,
+                // "Nobody there": perhaps only for a moment. There may be packets behind it.
+                Err(e) if is_passing(&e) => refused |= e.kind() == ErrorKind::ConnectionRefused,
+                Err(e) => return Err(e),
+            }
+        }
+        if stop.load(Ordering::Relaxed) {
+            session.stop();
+        }
+        match burst.send_all(socket, None, |to| session.poll(now(), to)) {
+            Err(e) if is_passing(&e) => refused |= e.kind() == ErrorKind::ConnectionRefused,
+            other => other?,
+        }
+        if refused && present.since(session.heard()) > REFUSED {
+            session.lose(End::Silent(session.heard()));
+        }
+        if present.since(shown) >= TURN {
+            shown = present;
+            watch(session, present);
+        }
+        let next = session.next_timer(now());
+        if matches!(session.phase(), Phase::Done(_)) && next == Time::MAX {
+            return Ok(());
+        }
+        socket.wait(next.min(now() + TURN))?;
+    }
+}
+
+/// What an outage may bring and what goes away with it.
+pub(crate) fn is_passing(e: &std::io::Error) -> bool {
+    matches!(
+        e.kind(),
+        ErrorKind::ConnectionRefused | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable
+    ) || matches!(
+        e.raw_os_error(),
+        Some(nix::libc::EMSGSIZE | nix::libc::EPERM | nix::libc::ENETDOWN)
+    )
+}

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Two clocks and what lies between them: offset and skew out of the delays of packets in both directions.
+//!
+//! A packet that left at `s` by our clock and arrived at `r` by the other one says that the other clock was ahead of ours by at
+//! most `r - s`, since no packet arrives before it was sent. One that left there at `s` and arrived here at `r` says that it was
+//! ahead by at least `s - r`. So the course of the difference, a straight line if both clocks run steadily, lies in a corridor
+//! between the lower hull of the former and the upper hull of the latter. Of all lines that fit, we take the middle of the
+//! widest pair of parallels: a wrong slope makes the corridor narrower, since then the fastest packets of the beginning and of
+//! the end no longer touch it both. The corridor is as wide as the shortest round trip; the line is right if the fastest
+//! packets take as long there as back, and is wrong by half of the difference otherwise: at most by half the shortest
+//! round trip.
+
+/// A steeper line is no clock: 5000 parts per million.
+const STEEPEST: f64 = 5e-3;
+/// In less time than this (ns) a slope is not looked for.
+const SHORTEST: f64 = 2e9;
+
+/// Points that may lie on one side of a line: times never decrease, and what lies inside the hull is forgotten.
+#[derive(Clone, Debug, Default)]
+struct Hull {
+    points: Vec<(f64, f64)>,
+}
+
+impl Hull {
+    /// Keeps the lower hull.
+    fn add(&mut self, x: f64, y: f64) {
+        if let Some(&(last, height)) = self.points.last() {
+            // An echo that comes out of order says nothing that would be worth sorting for.
+            if x < last || (x == last && y >= height) {
+                return;
+            }
+            if x == last {
+                self.points.pop();
+            }
+        }
+        while let [.., a, b] = self.points[..] {
+            if (b.0 - a.0) * (y - a.1) > (b.1 - a.1) * (x - a.0) {
+                break;
+            }
+            self.points.pop();
+        }
+        self.points.push((x, y));
+    }
+
+    /// From the first to the last time.
+    fn length(&self) -> f64 {
+        match (self.points.first(), self.points.last()) {
+            (Some(a), Some(b)) => b.0 - a.0,
+            _ => 0.0,
+        }
+    }
+
+    /// The highest line of this slope below all points: where it touches and its height at 0.
+    fn support(&self, slope: f64) -> Option<(f64, f64)> {
+        // Along the hull slopes grow, so that y - slope x falls and then rises.
+        let steps = self.points.windows(2);
+        let mut at = 0;
+        for (n, pair) in steps.enumerate() {
+            if pair[1].1 - pair[0].1 >= slope * (pair[1].0 - pair[0].0) {
+                break;
+            }
+            at = n + 1;
+        }
+        self.points.get(at).map(|&(x, y)| (x, y - slope * x))
+    }
+}
+
+/// Collects what packets say about two clocks. Times are nanoseconds of whatever origin; each clock has its own.
+#[derive(Clone, Debug, Default)]
+pub struct ClockSamples {
+    /// Our time and the difference that numbers count from, to keep them small.
+    origin: Option<(u64, i64)>,
+    /// The difference is at most this.
+    above: Hull,
+    /// Minus: the difference is at least this.
+    below: Hull,
+}
+
+/// What the other clock shows when ours shows a time.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ClockFit {
+    origin: u64,
+    difference: i64,
+    height: f64,
+    slope: f64,
+    /// The shortest round trip as the fitted line sees it, ns: the offset is wrong by at most half of it.
+    pub round_trip_ns: f64,
+}
+
+const fn difference(theirs: u64, ours: u64) -> i64 {
+    theirs.wrapping_sub(ours).cast_signed()
+}
+
+impl ClockSamples {
+    /// A packet of ours: sent at `sent` by our clock, received at `received` by theirs.
+    pub fn sent(&mut self, sent: u64, received: u64) {
+        let (x, y) = self.point(sent, difference(received, sent));
+        self.above.add(x, y);
+    }
+
+    /// A packet of theirs: sent at `sent` by their clock, received at `received` by ours.
+    pub fn received(&mut self, sent: u64, received: u64) {
+        let (x, y) = self.point(received, difference(sent, received));
+        self.below.add(x, -y);
+    }
+
+    fn point(&mut self, at: u64, difference: i64) -> (f64, f64) {
+        let (origin, first) = *self.origin.get_or_insert((at, difference));
+        (
+            at.wrapping_sub(origin).cast_signed() as f64,
+            difference.wrapping_sub(first) as f64,
+        )
+    }
+
+    /// The line; `None` before a packet has come in each direction.
+    pub fn fit(&self) -> Option<ClockFit> {
+        let (origin, difference) = self.origin?;
+        let touch = |slope: f64| Some((self.above.support(slope)?, self.below.support(-slope)?));
+        touch(0.0)?;
+        // The width of the corridor over its slope is concave, with the derivative (where it touches below) - (above). Where
+        // that is 0 over a range of slopes, its middle.
+        let edge = |flat_is_left: bool| {
+            let (mut low, mut high) = (-STEEPEST, STEEPEST);
+            for _ in 0..60 {
+                let middle = f64::midpoint(low, high);
+                let Some((above, below)) = touch(middle) else {
+                    break;
+                };
+                let rises = below.0 - above.0;
+                if rises > 0.0 || (rises == 0.0 && flat_is_left) {
+                    low = middle;
+                } else {
+                    high = middle;
+                }
+            }
+            f64::midpoint(low, high)
+        };
+        let slope = f64::midpoint(edge(true), edge(false));
+        // Nothing but noise has a slope beyond that of any clock; and one of a short time is noise.
+        let long = self.above.length().min(self.below.length()) >= SHORTEST;
+        let slope = if long && slope.abs() < 0.99 * STEEPEST {
+            slope
+        } else {
+            0.0
+        };
+        let (above, below) = touch(slope)?;
+        let (above, below) = (above.1, -below.1);
+        Some(ClockFit {
+            origin,
+            difference,
+            height: f64::midpoint(above, below),
+            slope,
+            round_trip_ns: (above - below).max(0.0),
+        })
+    }
+}
+
+impl ClockFit {
+    /// How far the other clock is ahead when ours shows `ours`, ns.
+    pub fn offset_ns(&self, ours: u64) -> f64 {
+        let x = ours.wrapping_sub(self.origin).cast_signed() as f64;
+        self.difference as f64 + self.height + self.slope * x
+    }
+
+    /// How much faster the other clock runs: 1e-6 is one part per million.
+    pub fn skew(&self) -> f64 {
+        self.slope
+    }
+
+    /// The offset is wrong by at most this, ns: half the shortest round trip.
+    pub fn error_ns(&self) -> f64 {
+        self.round_trip_ns / 2.0
+    }
+
+    /// A time of the other clock by ours.
+    pub fn to_ours(&self, theirs: u64) -> u64 {
+        // One round suffices: a slope of 5e-3 times a delay is far below the error bound.
+        let guess = theirs.wrapping_sub(self.difference.cast_unsigned());
+        let x = guess.wrapping_sub(self.origin).cast_signed() as f64;
+        let shift = (self.height + self.slope * x) / (1.0 + self.slope);
+        guess.wrapping_add_signed(-(shift.round() as i64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alcc_units::Rng;
+
+    /// Two clocks: theirs is `offset` ns ahead and `ppm` faster; packets take `out` and `back` at least, and queues on top.
+    fn samples(
+        offset: i64,
+        ppm: f64,
+        out: u64,
+        back: u64,
+        seconds: u64,
+        seed: u64,
+    ) -> ClockSamples {
+        let mut rng = Rng::new(seed);
+        let (mut all, mut back_home) = (ClockSamples::default(), Vec::new());
+        let start = 5_000_000_000_000u64;
+        let theirs = |ours: u64| {
+            let elapsed = (ours - start) as f64;
+            ours.wrapping_add_signed(offset + (elapsed * ppm * 1e-6) as i64)
+        };
+        for n in 0..seconds * 50 {
+            let ours = start + n * 20_000_000;
+            // In the middle the queues are full, as while a saturator works.
+            let quiet = n < 40 || n + 40 > seconds * 50;
+            let mut queue = || {
+                let standing = if quiet { 0 } else { 700_000_000 };
+                standing + rng.below(2_000_000)
+            };
+            let (there, here) = (out + queue(), back + queue());
+            all.sent(ours, theirs(ours + there));
+            back_home.push((ours + there + here, theirs(ours + there)));
+        }
+        // As a queue would have it.
+        back_home.sort_unstable();
+        for (received, sent) in back_home {
+            all.received(sent, received);
+        }
+        all
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(40))]
+
+        /// Offset within half the asymmetry of the fastest packets and what their jitter adds, at the ends and in the middle;
+        /// skew as well as jitter over the time between allows.
+        #[test]
+        fn finds_offset_and_skew(
+            offset in -4_000_000_000_000_000i64..4_000_000_000_000_000,
+            ppm in -200.0f64..200.0,
+            out in 0u64..80_000_000,
+            back in 0u64..80_000_000,
+            seconds in 4u64..60,
+            seed: u64,
+        ) {
+            let fit = samples(offset, ppm, out, back, seconds, seed).fit().unwrap();
+            let jitter = 1_000_000.0;
+            let asymmetry = (out as f64 - back as f64).abs() / 2.0;
+            for t in [0, seconds / 2, seconds] {
+                let ours = 5_000_000_000_000 + t * 1_000_000_000;
+                let truth = offset as f64 + t as f64 * 1e3 * ppm;
+                let off = (fit.offset_ns(ours) - truth).abs();
+                // Numbers of 4e15 ns have an eighth of a nanosecond to spare in a double.
+                proptest::prop_assert!(off <= asymmetry + 2.0 * jitter, "{off} ns off at {t} s, asymmetry {asymmetry}");
+                proptest::prop_assert!(off <= fit.error_ns() + 2.0 * jitter, "beyond the stated bound {}", fit.error_ns());
+                let there = ours.wrapping_add_signed(truth as i64);
+                let back = difference(fit.to_ours(there), ours).unsigned_abs() as f64;
+                proptest::prop_assert!((back - off).abs() < 10_000.0, "{back} and {off}");
+            }
+            let skew = (fit.skew() * 1e6 - ppm).abs();
+            proptest::prop_assert!(skew <= 4.0 * jitter / (seconds as f64 * 1e3) + 1.0, "{skew} ppm off over {seconds} s");
+        }
+
+        /// Whatever comes, nothing panics, and a fit is finite.
+        #[test]
+        fn nonsense_is_survived(pairs: Vec<(u64, u64, bool)>) {
+            let mut all = ClockSamples::default();
+            for (a, b, ours) in pairs {
+                if ours { all.sent(a, b) } else { all.received(a, b) }
+            }
+            if let Some(fit) = all.fit() {
+                proptest::prop_assert!(fit.offset_ns(0).is_finite() && fit.skew().is_finite());
+                let _ = fit.to_ours(u64::MAX);
+            }
+        }
+    }
+
+    #[test]
+    fn two_packets_by_hand() {
+        // Theirs is 1000 ahead. There 30, back 10: the middle is (1030 + 990) / 2, wrong by half the asymmetry.
+        let mut all = ClockSamples::default();
+        assert_eq!(all.fit(), None);
+        all.sent(100, 1130);
+        assert_eq!(all.fit(), None);
+        all.received(1130, 140);
+        let fit = all.fit().unwrap();
+        assert_eq!(fit.offset_ns(100), 1010.0);
+        assert_eq!(fit.error_ns(), 20.0);
+        assert_eq!(fit.skew(), 0.0);
+        assert_eq!(fit.to_ours(1110), 100);
+    }
+
+    #[test]
+    fn a_straight_line_is_found_exactly() {
+        // 100 ppm, delay 500 both ways, no jitter: every packet touches the corridor
+        let fit = samples(7_000, 100.0, 500, 500, 0, 1);
+        assert_eq!(fit.fit(), None);
+        let mut all = ClockSamples::default();
+        for n in 0..1000u64 {
+            let t = n * 5_000_000;
+            let theirs = |t: u64| t + 7_000 + t / 10_000;
+            all.sent(t, theirs(t + 500));
+            all.received(theirs(t), t + 500);
+        }
+        let fit = all.fit().unwrap();
+        assert!((fit.skew() - 1e-4).abs() < 1e-8, "{}", fit.skew());
+        assert!(
+            (fit.offset_ns(0) - 7_000.0).abs() < 2.0,
+            "{}",
+            fit.offset_ns(0)
+        );
+    }
+}

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The end that answers: several clients at once over one socket.
+use crate::client::is_passing;
+use crate::cookie::{Baker, random};
+use crate::error::RecordError;
+use crate::plan::{LARGEST, Load, Plan};
+use crate::recording::Recording;
+use crate::session::{Phase, Role, Session};
+use crate::socket::{Burst, Socket, now};
+use crate::wire::Packet;
+use alcc_units::{Rate, Span, Time};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const TURN: Span = Span::from_millis(100);
+/// From the decision to begin until the first packet: the clients have to learn it.
+const LEAD: Span = Span::from_millis(500);
+
+/// What a listener permits.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Recordings at the same time.
+    pub sessions: usize,
+    /// Length of a recording.
+    pub duration: Span,
+    /// What is sent to one client at most.
+    pub rate: Rate,
+    /// Recordings begin together, as soon as so many clients are ready; 1: each by itself.
+    pub together: usize,
+}
+
+/// What happens at a listener.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A client has proved its address and what it wants is permitted.
+    Opened {
+        /// Its address.
+        peer: SocketAddr,
+        /// Its name.
+        label: &'a str,
+        /// What it wants.
+        plan: &'a Plan,
+    },
+    /// A client has proved its address but is refused.
+    Refused {
+        /// Its address.
+        peer: SocketAddr,
+        /// Why.
+        why: &'a str,
+    },
+    /// Some ten times a second: how far a recording is.
+    Progress {
+        /// Its name.
+        label: &'a str,
+        /// What it is.
+        session: &'a Session,
+        /// Now.
+        now: Time,
+    },
+    /// A recording has ended.
+    Closed(Box<Recording>),
+}
+
+struct Open {
+    peer: SocketAddr,
+    nonce: u64,
+    label: String,
+    session: Session,
+}
+
+/// Waits for clients and records with them.
+pub struct Listener {
+    socket: Socket,
+    limits: Limits,
+    baker: Baker,
+    open: BTreeMap<u64, Open>,
+}
+
+impl Listener {
+    /// Listens at this address.
+    ///
+    /// # Errors
+    /// The address is in use or not ours.
+    pub fn bind(at: SocketAddr, limits: Limits) -> Result<Self, RecordError> {
+        let socket = Socket::bind(at).map_err(RecordError::socket(format!("listen at {at}")))?;
+        Ok(Self {
+            socket,
+            limits,
+            baker: Baker::default(),
+            open: BTreeMap::new(),
+        })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn address(&self) -> Result<SocketAddr, RecordError> {
+        self.socket
+            .address()
+            .map_err(RecordError::socket("ask for the address"))
+    }
+
+    /// Serves until `stop` is raised, or until `count` recordings have ended. What runs then is ended, and kept.
+    ///
+    /// # Errors
+    /// The socket fails.
+    pub fn run(
+        &mut self,
+        count: Option<u64>,
+        stop: &AtomicBool,
+        on: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), RecordError> {
+        let mut buffer = vec![0; usize::from(LARGEST) + 1];
+        let mut burst = Burst::default();
+        let (mut ended, mut shown) = (0, now());
+        loop {
+            let stopping = stop.load(Ordering::Relaxed);
+            self.receive(&mut buffer, on)?;
+            self.begin();
+            for open in self.open.values_mut() {
+                if stopping {
+                    open.session.stop();
+                }
+                let session = &mut open.session;
+                let sent = burst.send_all(&mut self.socket, Some(open.peer), |to| {
+                    session.poll(now(), to)
+                });
+                if let Err(e) = sent
+                    && !is_passing(&e)
+                {
+                    return Err(RecordError::socket(format!("send to {}", open.peer))(e));
+                }
+            }
+            let present = now();
+            if present.since(shown) >= TURN {
+                shown = present;
+                for open in self.open.values() {
+                    on(Event::Progress {
+                        label: &open.label,
+                        session: &open.session,
+                        now: present,
+                    });
+                }
+            }
+            let over = |open: &Open| {
+                matches!(open.session.phase(), Phase::Done(_))
+                    && open.session.next_timer(present) == Time::MAX
+            };
+            let done: Vec<u64> = self
+                .open
+                .iter()
+                .filter(|(_, o)| over(o))
+                .map(|(&id, _)| id)
+                .collect();
+            for id in done {
+                if let Some(open) = self.open.remove(&id) {
+                    ended += 1;
+                    let recording = Recording::of(&open.session, open.peer.to_string(), open.label);
+                    on(Event::Closed(Box::new(recording)));
+                }
+            }
+            if (stopping && self.open.is_empty()) || count.is_some_and(|count| ended >= count) {
+                return Ok(());
+            }
+            let timers = self.open.values().map(|o| o.session.next_timer(present));
+            let next = timers.min().unwrap_or(Time::MAX).min(present + TURN);
+            self.socket
+                .wait(next)
+                .map_err(RecordError::socket("wait for packets"))?;
+        }
+    }
+
+    fn receive(
+        &mut self,
+        buffer: &mut [u8],
+        on: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), RecordError> {
+        self.socket.begin();
+        // Not for ever: who is served must also be sent to.
+        for _ in 0..1024 {
+            let (len, from, at) = match self.socket.receive(buffer) {
+                Ok(Some(got)) => got,
+                Ok(None) => break,
+                Err(e) if is_passing(&e) => continue,
+                Err(e) => return Err(RecordError::socket("receive packets")(e)),
+            };
+            let (Some(from), Some(packet)) = (from, Packet::decode(&buffer[..len])) else {
+                continue;
+            };
+            if let Packet::Inside(inside) = packet {
+                if let Some(open) = self.open.get_mut(&inside.session)
+                    && open.peer == from
+                {
+                    open.session.handle(at, inside);
+                }
+                continue;
+            }
+            if let Some(answer) = self.answer(at, from, packet, on) {
+                let mut bytes = Vec::new();
+                answer.encode(&mut bytes, 0);
+                // Never more than what came: we do not know yet who sent it.
+                if bytes.len() <= len {
+                    let size = bytes.len();
+                    // Whoever does not get it asks again.
+                    let _ = self.socket.send(Some(from), &bytes, size);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(
+        &mut self,
+        at: Time,
+        from: SocketAddr,
+        packet: Packet,
+        on: &mut dyn FnMut(Event<'_>),
+    ) -> Option<Packet> {
+        match packet {
+            Packet::Hello { nonce } => Some(Packet::Challenge {
+                nonce,
+                cookie: self.baker.bake(at, from, nonce),
+            }),
+            Packet::Start {
+                nonce,
+                cookie,
+                plan,
+                label,
+            } => {
+                if !self.baker.knows(at, from, nonce, &cookie) {
+                    return None;
+                }
+                // Our answer may have been lost.
+                let known = self
+                    .open
+                    .iter()
+                    .find(|(_, o)| o.peer == from && o.nonce == nonce);
+                if let Some((&session, _)) = known {
+                    return Some(Packet::Ready { nonce, session });
+                }
+                if let Some(why) = self.objection(&plan) {
+                    on(Event::Refused {
+                        peer: from,
+                        why: &why,
+                    });
+                    return Some(Packet::Refused { nonce, why });
+                }
+                on(Event::Opened {
+                    peer: from,
+                    label: &label,
+                    plan: &plan,
+                });
+                let id = random();
+                let session = Session::new(Role::Listener, id, plan, at);
+                let open = Open {
+                    peer: from,
+                    nonce,
+                    label,
+                    session,
+                };
+                self.open.insert(id, open);
+                Some(Packet::Ready { nonce, session: id })
+            }
+            _ => None,
+        }
+    }
+
+    fn objection(&self, plan: &Plan) -> Option<String> {
+        let limits = &self.limits;
+        if let Some(problem) = plan.problem() {
+            return Some(problem);
+        }
+        if self.open.len() >= limits.sessions {
+            return Some(format!(
+                "{} recordings run already: try later, or let the listener permit more (--sessions)",
+                self.open.len()
+            ));
+        }
+        if plan.duration + plan.warm_up > limits.duration {
+            return Some(format!(
+                "{} with the warm-up is more than the listener's limit of {} (--max-duration)",
+                plan.duration + plan.warm_up,
+                limits.duration
+            ));
+        }
+        let rate = match plan.down {
+            Load::Nothing => Rate::ZERO,
+            Load::Saturate => plan.limit,
+            Load::Every(interval) => Rate::of(alcc_units::Bytes::new(plan.ip_len()), interval),
+        };
+        (rate > limits.rate).then(|| {
+            format!(
+                "{rate} down is more than the listener's limit of {} (--limit)",
+                limits.rate
+            )
+        })
+    }
+
+    /// Those who are ready begin, if they are enough: so that the time that counts begins for all at the same moment.
+    fn begin(&mut self) {
+        let waiting = || self.open.values().filter(|o| o.session.is_waiting());
+        if waiting().count() < self.limits.together.max(1) {
+            return;
+        }
+        let warm_up = waiting().map(|o| o.session.plan().warm_up).max();
+        let present = now();
+        let from = present + LEAD + warm_up.unwrap_or(Span::ZERO);
+        for open in self.open.values_mut().filter(|o| o.session.is_waiting()) {
+            let start = from.as_nanos() - open.session.plan().warm_up.as_nanos();
+            open.session.start(Time::from_nanos(start), present);
+        }
+    }
+}

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a recording gives: traces of both directions, the delay of every packet, a summary; and their files.
+use crate::arrivals::{Arrival, trace};
+use crate::clock::ClockFit;
+use crate::plan::{Load, Plan};
+use crate::results::Recorded;
+use crate::session::{End, Phase, Role, Session};
+use alcc_trace::{Trace, TraceError};
+use alcc_units::{Span, Time};
+use serde_json::{Value, json};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// From the listener to the client, or the other way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// To the client.
+    Down,
+    /// To the listener.
+    Up,
+}
+
+impl Way {
+    /// Both.
+    pub const BOTH: [Self; 2] = [Self::Down, Self::Up];
+
+    /// As files are called.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Down => "down",
+            Self::Up => "up",
+        }
+    }
+}
+
+/// A recording as one end knows it.
+#[derive(Debug)]
+pub struct Recording {
+    /// Which end.
+    pub role: Role,
+    /// The other end's address.
+    pub peer: String,
+    /// The client's name.
+    pub label: String,
+    /// What was agreed.
+    pub plan: Plan,
+    /// How it ended.
+    pub end: End,
+    /// The clocks.
+    pub clock: Option<ClockFit>,
+    /// What came here.
+    pub own: Recorded,
+    /// Client: what came at the listener.
+    pub other: Option<Recorded>,
+}
+
+impl Recording {
+    pub(crate) fn of(session: &Session, peer: String, label: String) -> Self {
+        let end = match session.phase() {
+            Phase::Done(end) => end,
+            _ => End::Stopped,
+        };
+        Self {
+            role: session.role(),
+            peer,
+            label,
+            plan: session.plan().clone(),
+            end,
+            clock: session.clock(),
+            own: session.recorded(),
+            other: session.fetched(),
+        }
+    }
+
+    /// True if all of it is there.
+    pub fn is_complete(&self) -> bool {
+        self.end == End::Complete && (self.role == Role::Listener || self.other.is_some())
+    }
+
+    /// Where it stopped, counted from the beginning of the time that counts.
+    pub fn reached(&self) -> Span {
+        match self.end {
+            End::Complete => self.plan.duration,
+            End::Silent(at) => at.since(self.own.from).min(self.plan.duration),
+            _ => self
+                .own
+                .arrivals
+                .last()
+                .map_or(Span::ZERO, |a| a.received.since(self.own.from)),
+        }
+    }
+
+    /// The receiver's record of a direction.
+    pub fn record(&self, way: Way) -> Option<&Recorded> {
+        let here = (way == Way::Down) == (self.role == Role::Client);
+        if here {
+            Some(&self.own)
+        } else {
+            self.other.as_ref()
+        }
+    }
+
+    const fn load(&self, way: Way) -> Load {
+        match way {
+            Way::Down => self.plan.down,
+            Way::Up => self.plan.up,
+        }
+    }
+
+    /// The trace of a direction; `None` if it was not loaded, or what came is not known here.
+    ///
+    /// # Errors
+    /// Nothing came.
+    pub fn trace(&self, way: Way) -> Option<Result<Trace, TraceError>> {
+        if self.load(way) == Load::Nothing {
+            return None;
+        }
+        let record = self.record(way)?;
+        Some(trace(&record.arrivals, record.from, self.plan.ip_len()))
+    }
+
+    /// Time and one-way delay of a packet, in ns: sent, from the beginning of the time that counts; both by this end's clock.
+    fn delay(&self, way: Way, clock: &ClockFit, arrival: &Arrival) -> (i64, i64) {
+        let theirs = |t: Time| clock.to_ours(t.as_nanos());
+        let ours = |t: Time| t.as_nanos();
+        // The sender of down is the listener.
+        let sent_here = (way == Way::Up) == (self.role == Role::Client);
+        let (sent, received) = if sent_here {
+            (ours(arrival.sent), theirs(arrival.received))
+        } else {
+            (theirs(arrival.sent), ours(arrival.received))
+        };
+        let since = |a: u64, b: u64| a.wrapping_sub(b).cast_signed();
+        (since(sent, ours(self.own.from)), since(received, sent))
+    }
+
+    /// Writes the delay of every packet as `direction,seq,sent_s,delay_ms,bytes` with a header line.
+    ///
+    /// # Errors
+    /// What the writer says.
+    pub fn write_delays(&self, mut to: impl Write) -> io::Result<()> {
+        writeln!(to, "direction,seq,sent_s,delay_ms,bytes")?;
+        let Some(clock) = &self.clock else {
+            return Ok(());
+        };
+        let bytes = self.plan.ip_len();
+        for way in Way::BOTH {
+            let arrivals = self.record(way).map_or(&[][..], |r| &r.arrivals);
+            for arrival in arrivals {
+                let (sent, delay) = self.delay(way, clock, arrival);
+                writeln!(
+                    to,
+                    "{},{},{:.6},{:.3},{bytes}",
+                    way.name(),
+                    arrival.seq,
+                    sent as f64 / 1e9,
+                    delay as f64 / 1e6
+                )?;
+            }
+        }
+        to.flush()
+    }
+
+    /// Writes what there is into a folder that it makes: `down.trace`, `up.trace`, `delays.csv`, `summary.json`.
+    ///
+    /// # Errors
+    /// Which file could not be written.
+    pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, (PathBuf, io::Error)> {
+        fs::create_dir_all(folder).map_err(|e| (folder.to_owned(), e))?;
+        let mut written = Vec::new();
+        let mut file = |name: &str, fill: &dyn Fn(&mut dyn Write) -> io::Result<()>| {
+            let path = folder.join(name);
+            let result = File::create(&path).and_then(|file| {
+                let mut to = BufWriter::new(file);
+                fill(&mut to)?;
+                to.flush()
+            });
+            result.map_err(|e| (path.clone(), e))?;
+            written.push(path);
+            Ok(())
+        };
+        for way in Way::BOTH {
+            if let Some(Ok(trace)) = self.trace(way) {
+                file(&format!("{}.trace", way.name()), &|to| trace.write(to))?;
+            }
+        }
+        file("delays.csv", &|to| self.write_delays(to))?;
+        file("summary.json", &|to| writeln!(to, "{:#}", self.to_json()))?;
+        Ok(written)
+    }
+
+    /// The summary.
+    pub fn to_json(&self) -> Value {
+        let ms = |ns: f64| ns / 1e6;
+        let clock = self.clock.as_ref().map(|c| {
+            json!({
+                "offset_ms": ms(c.offset_ns(self.own.from.as_nanos())),
+                "offset_error_ms": ms(c.error_ns()),
+                "skew_ppm": c.skew() * 1e6,
+                "min_rtt_ms": ms(c.round_trip_ns),
+            })
+        });
+        let end = match self.end {
+            End::Complete => "complete",
+            End::Silent(_) => "silent",
+            End::Left => "left",
+            End::Stopped => "stopped",
+        };
+        json!({
+            "role": match self.role { Role::Client => "client", Role::Listener => "listener" },
+            "peer": self.peer,
+            "label": self.label,
+            "mode": self.plan.mode.name(),
+            "duration_s": self.plan.duration.as_secs_f64(),
+            "warm_up_s": self.plan.warm_up.as_secs_f64(),
+            "payload_bytes": self.plan.size,
+            "ip_bytes": self.plan.ip_len(),
+            "complete": self.is_complete(),
+            "end": end,
+            "reached_s": self.reached().as_secs_f64(),
+            "clock": clock,
+            "zero_monotonic_ns": self.own.from.as_nanos(),
+            "down": self.direction(Way::Down),
+            "up": self.direction(Way::Up),
+        })
+    }
+
+    fn direction(&self, way: Way) -> Value {
+        if self.load(way) == Load::Nothing {
+            return Value::Null;
+        }
+        let Some(record) = self.record(way) else {
+            return Value::Null;
+        };
+        // The other end's record tells how much it sent this way.
+        let sender = if std::ptr::eq(record, &self.own) {
+            self.other.as_ref()
+        } else {
+            Some(&self.own)
+        };
+        let seconds = record.to.since(record.from).as_secs_f64();
+        let bits = record.arrivals.len() as f64 * self.plan.ip_len() as f64 * 8.0;
+        let stats = self.trace(way).and_then(Result::ok).map(|t| t.stats());
+        let gap = stats.as_ref().map(|s| s.gaps.max);
+        let mut delays: Vec<i64> = self.clock.as_ref().map_or_else(Vec::new, |clock| {
+            let all = record.arrivals.iter();
+            all.map(|a| self.delay(way, clock, a).1).collect()
+        });
+        delays.sort_unstable();
+        let quantile = |percent: usize| {
+            let rank = (delays.len() * percent).div_ceil(100).max(1);
+            delays.get(rank - 1).map(|&ns| ms_of(ns))
+        };
+        json!({
+            "packets": record.arrivals.len(),
+            "mbps": bits / seconds / 1e6,
+            "sent": sender.map(|s| s.sent),
+            "lost": sender.map(|s| s.sent.saturating_sub(record.received)),
+            "copies": record.copies,
+            "not_kept": record.beyond,
+            "longest_gap_ms": gap,
+            "delay_min_ms": delays.first().map(|&ns| ms_of(ns)),
+            "delay_median_ms": quantile(50),
+            "delay_p95_ms": quantile(95),
+            "delay_max_ms": delays.last().map(|&ns| ms_of(ns)),
+            "send_late_p50_ms": sender.map(|s| s.late[0].as_millis_f64()),
+            "send_late_p99_ms": sender.map(|s| s.late[1].as_millis_f64()),
+            "send_late_max_ms": sender.map(|s| s.late[2].as_millis_f64()),
+            "send_skipped": sender.map(|s| s.skipped),
+        })
+    }
+}
+
+fn ms_of(ns: i64) -> f64 {
+    ns as f64 / 1e6
+}

@@ -1,0 +1,543 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One end of a recording without I/O: packets and times go in, packets and times come out.
+//!
+//! The client pings until it knows the clocks, the listener says when sending begins, both send and write down what comes; when
+//! the queues have run empty the client pings again, fetches what the listener wrote down, and leaves.
+use crate::arrivals::{Arrival, Arrivals};
+use crate::clock::{ClockFit, ClockSamples};
+use crate::lateness::Lateness;
+use crate::plan::Plan;
+use crate::results::Recorded;
+use crate::source::Source;
+use crate::wire::{Body, Inside, PART_HEADER, Packet};
+use alcc_units::{Span, Time};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Between pings: while the clocks are compared, while others are waited for, and while queues drain.
+const PING: Span = Span::from_millis(20);
+const PING_WAITING: Span = Span::from_millis(100);
+const PING_DRAINING: Span = Span::from_millis(50);
+/// So many answers make the clocks known; three, if that takes longer than [`SYNC_LONG`].
+const ANSWERS: u32 = 25;
+const SYNC_LONG: Span = Span::from_secs(3);
+/// An end that sends no load reports this often, or this seldom if nothing has come.
+const REPORT: Span = Span::from_millis(10);
+const REPORT_SELDOM: Span = Span::from_millis(100);
+/// So many answers within this much of the shortest round trip mean that the queues are empty.
+const DRAINED: u32 = 10;
+const NEARLY: Span = Span::from_millis(20);
+/// Draining takes at most this long, which is also how long an answer at the end is waited for.
+pub(crate) const DRAIN: Span = Span::from_secs(20);
+/// Silence in which the other end counts as gone while nothing is being recorded.
+pub(crate) const SILENCE: Span = Span::from_secs(20);
+/// Requested parts that are under way at once, and how long an answer may take.
+const WINDOW: usize = 32;
+const AGAIN: Span = Span::from_millis(500);
+/// No recording has more.
+const MOST_PARTS: u32 = 1 << 20;
+/// Answers that wait to be sent.
+const WAITING: usize = 256;
+
+/// Which end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// It asked: receives `down`, sends `up`.
+    Client,
+    /// It answers.
+    Listener,
+}
+
+/// Where a session is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// Comparing clocks, waiting for others.
+    Sync,
+    /// Sending and recording.
+    Recording,
+    /// The time is over; queues run empty.
+    Draining,
+    /// The client fetches what the listener recorded.
+    Fetching,
+    /// Over.
+    Done(End),
+}
+
+/// How it ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// As it should.
+    Complete,
+    /// The other end fell silent; this is when it was last heard.
+    Silent(Time),
+    /// The other end left early.
+    Left,
+    /// We did.
+    Stopped,
+}
+
+/// One end of a recording.
+#[derive(Debug)]
+pub struct Session {
+    role: Role,
+    id: u64,
+    plan: Plan,
+    phase: Phase,
+    began: Time,
+    heard: Time,
+    clock: ClockSamples,
+    /// The newest packet of the other end: sent, received.
+    newest: (u64, u64),
+    /// Client: answers to pings.
+    answers: u32,
+    /// Listener: the client knows the clocks.
+    synced: bool,
+    start: Option<Time>,
+    source: Option<Source>,
+    arrivals: Option<Arrivals>,
+    reported: u64,
+    lateness: Lateness,
+    /// The next ping or report.
+    tick: Time,
+    quick: u32,
+    replies: VecDeque<Body>,
+    /// Listener: what it recorded, as the client gets it.
+    encoded: Option<Vec<u8>>,
+    parts: Fetch,
+    goodbyes: u32,
+}
+
+#[derive(Debug, Default)]
+struct Fetch {
+    parts: Option<u32>,
+    have: BTreeMap<u32, Vec<u8>>,
+    asked: BTreeMap<u32, Time>,
+    missing: BTreeSet<u32>,
+    progress: Time,
+}
+
+impl Session {
+    /// A session that both ends have agreed on, at `now`.
+    pub fn new(role: Role, id: u64, plan: Plan, now: Time) -> Self {
+        Self {
+            role,
+            id,
+            plan,
+            phase: Phase::Sync,
+            began: now,
+            heard: now,
+            clock: ClockSamples::default(),
+            newest: (0, 0),
+            answers: 0,
+            synced: false,
+            start: None,
+            source: None,
+            arrivals: None,
+            reported: 0,
+            lateness: Lateness::default(),
+            tick: now,
+            quick: 0,
+            replies: VecDeque::new(),
+            encoded: None,
+            parts: Fetch::default(),
+            goodbyes: 0,
+        }
+    }
+
+    /// Which end it is.
+    pub const fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Its number in every packet.
+    pub const fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// What was agreed.
+    pub const fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Where it is.
+    pub const fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// Listener: this client could begin.
+    pub const fn is_waiting(&self) -> bool {
+        self.synced && self.start.is_none()
+    }
+
+    /// When the other end was last heard.
+    pub const fn heard(&self) -> Time {
+        self.heard
+    }
+
+    /// What is known of the other end's clock.
+    pub fn clock(&self) -> Option<ClockFit> {
+        self.clock.fit()
+    }
+
+    /// What has come so far.
+    pub const fn arrivals(&self) -> Option<&Arrivals> {
+        self.arrivals.as_ref()
+    }
+
+    /// How much of the time is over, 0 to 1.
+    pub fn progress(&self, now: Time) -> f64 {
+        let all = self.plan.warm_up + self.plan.duration;
+        self.start
+            .map_or(0.0, |start| {
+                now.since(start).as_secs_f64() / all.as_secs_f64()
+            })
+            .min(1.0)
+    }
+
+    /// Listener: sending begins at `at`; a client may learn it late and then begins at once.
+    pub fn start(&mut self, at: Time, now: Time) {
+        if self.start.is_some() {
+            return;
+        }
+        self.start = Some(at);
+        let from = at + self.plan.warm_up;
+        let to = from + self.plan.duration;
+        let load = match self.role {
+            Role::Client => self.plan.up,
+            Role::Listener => self.plan.down,
+        };
+        self.source = Some(Source::new(&self.plan, load, at.max(now), to));
+        self.arrivals = Some(Arrivals::new(from, to, self.plan.ip_len()));
+        self.phase = Phase::Recording;
+        self.tick = at.max(now);
+    }
+
+    /// Ends it from our side: the next packets say so.
+    pub fn stop(&mut self) {
+        if !matches!(self.phase, Phase::Done(_)) {
+            self.phase = Phase::Done(End::Stopped);
+        }
+    }
+
+    /// Ends it without a word to the other end.
+    pub(crate) fn lose(&mut self, end: End) {
+        if !matches!(self.phase, Phase::Done(_)) {
+            self.phase = Phase::Done(end);
+            self.goodbyes = 3;
+        }
+    }
+
+    /// A packet of this session has come at `received`.
+    pub fn handle(&mut self, received: Time, packet: Inside) {
+        if packet.session != self.id || matches!(self.phase, Phase::Done(_)) {
+            return;
+        }
+        let ours = received.as_nanos();
+        self.heard = self.heard.max(received);
+        if let Some(source) = &mut self.source {
+            source.heard(received);
+        }
+        // An echo from the future is no echo.
+        if packet.echo_sent != 0 && packet.echo_sent <= ours {
+            self.clock.sent(packet.echo_sent, packet.echo_received);
+        }
+        self.clock.received(packet.sent, ours);
+        self.newest = (packet.sent, ours);
+        match packet.body {
+            Body::Ping { synced } if self.role == Role::Listener => {
+                self.synced |= synced;
+                let start_at = self.start.map_or(0, Time::as_nanos);
+                self.reply(Body::Pong { start_at });
+            }
+            Body::Pong { start_at } if self.role == Role::Client => {
+                self.pong(received, start_at, packet.echo_sent);
+            }
+            Body::Data { seq, report } => {
+                if let Some(arrivals) = &mut self.arrivals {
+                    arrivals.add(Arrival {
+                        seq,
+                        sent: Time::from_nanos(packet.sent),
+                        received,
+                    });
+                }
+                self.report(received, packet.echo_sent, &report);
+            }
+            Body::Report(report) => self.report(received, packet.echo_sent, &report),
+            Body::Get { part } if self.role == Role::Listener => self.get(received, part),
+            Body::Part { part, parts, bytes } if self.role == Role::Client => {
+                self.part(received, part, parts, bytes);
+            }
+            Body::Bye => {
+                let over = self.role == Role::Listener && self.phase == Phase::Fetching;
+                self.phase = Phase::Done(if over { End::Complete } else { End::Left });
+            }
+            _ => {}
+        }
+    }
+
+    fn reply(&mut self, body: Body) {
+        if self.replies.len() < WAITING {
+            self.replies.push_back(body);
+        }
+    }
+
+    fn report(&mut self, now: Time, echo: u64, report: &crate::wire::Report) {
+        if let Some(source) = &mut self.source {
+            source.report(now, now.since(Time::from_nanos(echo)), report);
+        }
+    }
+
+    fn pong(&mut self, now: Time, start_at: u64, echo: u64) {
+        match self.phase {
+            Phase::Sync => {
+                self.answers += 1;
+                if start_at != 0
+                    && let Some(fit) = self.clock.fit()
+                {
+                    self.start(Time::from_nanos(fit.to_ours(start_at)), now);
+                }
+            }
+            Phase::Draining => {
+                let round_trip = now.since(Time::from_nanos(echo));
+                let least = self.clock.fit().map_or(0.0, |fit| fit.round_trip_ns);
+                if round_trip.as_nanos() as f64 <= least + NEARLY.as_nanos() as f64 {
+                    self.quick += 1;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Listener: a part of what was recorded, once the time is over.
+    fn get(&mut self, now: Time, part: u32) {
+        if self.phase == Phase::Recording && self.is_over(now) {
+            self.phase = Phase::Draining;
+        }
+        if self.phase == Phase::Draining {
+            self.phase = Phase::Fetching;
+        }
+        if self.phase != Phase::Fetching {
+            return;
+        }
+        if self.encoded.is_none() {
+            self.encoded = Some(self.recorded().encode());
+        }
+        let size = usize::from(self.plan.size) - PART_HEADER;
+        let Some(encoded) = &self.encoded else { return };
+        let parts = encoded.len().div_ceil(size) as u32;
+        if part < parts {
+            let from = part as usize * size;
+            let bytes = encoded[from..encoded.len().min(from + size)].to_vec();
+            self.reply(Body::Part { part, parts, bytes });
+        }
+    }
+
+    fn part(&mut self, now: Time, part: u32, parts: u32, bytes: Vec<u8>) {
+        let fetch = &mut self.parts;
+        let size = usize::from(self.plan.size) - PART_HEADER;
+        if self.phase != Phase::Fetching
+            || fetch.parts.is_some_and(|known| known != parts)
+            || parts > MOST_PARTS
+            || part >= parts
+            || bytes.len() > size
+        {
+            return;
+        }
+        if fetch.parts.is_none() {
+            fetch.parts = Some(parts);
+            fetch.missing = (0..parts).collect();
+        }
+        fetch.asked.remove(&part);
+        fetch.missing.remove(&part);
+        fetch.progress = now;
+        fetch.have.insert(part, bytes);
+        if fetch.have.len() == parts as usize {
+            self.phase = Phase::Done(End::Complete);
+        }
+    }
+
+    fn is_over(&self, now: Time) -> bool {
+        self.arrivals.as_ref().is_some_and(|a| now >= a.to)
+    }
+
+    /// What happens by time alone.
+    fn advance(&mut self, now: Time) {
+        let quiet = now.since(self.heard);
+        match self.phase {
+            Phase::Sync if quiet >= SILENCE => self.phase = Phase::Done(End::Silent(self.heard)),
+            Phase::Recording if self.is_over(now) => {
+                self.phase = Phase::Draining;
+                self.tick = now;
+            }
+            Phase::Draining => {
+                let over = self.arrivals.as_ref().map_or(self.began, |a| a.to);
+                let long = now.since(over) >= DRAIN;
+                match self.role {
+                    Role::Client if self.quick >= DRAINED || (long && quiet < DRAIN) => {
+                        self.phase = Phase::Fetching;
+                        self.parts.progress = now;
+                    }
+                    _ if quiet >= DRAIN && long => {
+                        self.phase = Phase::Done(End::Silent(self.heard));
+                    }
+                    _ => {}
+                }
+            }
+            Phase::Fetching => {
+                let last = match self.role {
+                    Role::Client => self.parts.progress,
+                    Role::Listener => self.heard,
+                };
+                if now.since(last) >= SILENCE {
+                    self.phase = Phase::Done(End::Silent(self.heard));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Appends the next packet to send to `to`; false if none is due. Call it until then.
+    pub fn poll(&mut self, now: Time, to: &mut Vec<u8>) -> bool {
+        self.advance(now);
+        let Some((body, len)) = self.next_body(now) else {
+            return false;
+        };
+        let (echo_sent, echo_received) = self.newest;
+        let packet = Packet::Inside(Inside {
+            session: self.id,
+            sent: now.as_nanos(),
+            echo_sent,
+            echo_received,
+            body,
+        });
+        packet.encode(to, len);
+        true
+    }
+
+    fn next_body(&mut self, now: Time) -> Option<(Body, usize)> {
+        if let Phase::Done(_) = self.phase {
+            // Three times, since nobody answers it.
+            self.goodbyes += 1;
+            return (self.goodbyes <= 3).then_some((Body::Bye, 0));
+        }
+        if let Some(reply) = self.replies.pop_front() {
+            return Some((reply, 0));
+        }
+        if self.phase == Phase::Recording {
+            return self.load(now);
+        }
+        if self.role == Role::Listener {
+            return None;
+        }
+        if self.phase == Phase::Fetching {
+            return self.next_part(now).map(|part| (Body::Get { part }, 0));
+        }
+        if now < self.tick {
+            return None;
+        }
+        let long = now.since(self.began) > SYNC_LONG;
+        self.synced |= self.answers >= if long { 3 } else { ANSWERS };
+        self.tick = now
+            + match self.phase {
+                Phase::Draining => PING_DRAINING,
+                _ if self.synced && self.answers > 2 * ANSWERS => PING_WAITING,
+                _ => PING,
+            };
+        let synced = self.synced;
+        Some((Body::Ping { synced }, 0))
+    }
+
+    fn load(&mut self, now: Time) -> Option<(Body, usize)> {
+        let report = self.arrivals.as_ref()?.report();
+        let source = self.source.as_mut()?;
+        if let Some((seq, due)) = source.take(now) {
+            self.lateness.add(now.since(due));
+            self.reported = report.received;
+            return Some((Body::Data { seq, report }, usize::from(self.plan.size)));
+        }
+        if !source.is_idle() || now < self.tick {
+            return None;
+        }
+        let news = report.received != self.reported;
+        self.reported = report.received;
+        self.tick = now + if news { REPORT } else { REPORT_SELDOM };
+        Some((Body::Report(report), 0))
+    }
+
+    /// The next part to ask for: the first one alone, since it says how many there are.
+    fn next_part(&mut self, now: Time) -> Option<u32> {
+        let fetch = &mut self.parts;
+        if fetch.parts.is_none() && fetch.asked.is_empty() {
+            fetch.missing.insert(0);
+        }
+        let late = fetch
+            .asked
+            .iter()
+            .filter(|(_, asked)| now.since(**asked) >= AGAIN);
+        let late: Vec<u32> = late.map(|(&part, _)| part).collect();
+        for part in late {
+            fetch.asked.remove(&part);
+            fetch.missing.insert(part);
+        }
+        if fetch.asked.len() >= WINDOW {
+            return None;
+        }
+        let next = fetch.missing.pop_first()?;
+        fetch.asked.insert(next, now);
+        Some(next)
+    }
+
+    /// When [`Session::poll`] should be called next, whatever comes.
+    pub fn next_timer(&self, now: Time) -> Time {
+        if !self.replies.is_empty() {
+            return now;
+        }
+        let soon = |span| now + span;
+        match self.phase {
+            Phase::Done(_) if self.goodbyes < 3 => now,
+            Phase::Done(_) => Time::MAX,
+            Phase::Recording => {
+                let source = self.source.as_ref();
+                let over = self.arrivals.as_ref().map_or(now, |a| a.to);
+                let idle = source.is_none_or(Source::is_idle);
+                let due = source.and_then(Source::due).unwrap_or(Time::MAX);
+                let tick = if idle { self.tick } else { Time::MAX };
+                due.min(over).min(tick)
+            }
+            Phase::Fetching => soon(PING),
+            Phase::Sync | Phase::Draining if self.role == Role::Client => self.tick,
+            _ => soon(PING_WAITING),
+        }
+    }
+
+    /// What this end recorded.
+    pub fn recorded(&self) -> Recorded {
+        let Some(arrivals) = &self.arrivals else {
+            return Recorded::default();
+        };
+        let mut recorded = Recorded {
+            from: arrivals.from,
+            to: arrivals.to,
+            received: arrivals.received(),
+            copies: arrivals.copies,
+            beyond: arrivals.beyond,
+            arrivals: arrivals.kept.clone(),
+            ..Recorded::default()
+        };
+        if let Some(source) = &self.source {
+            recorded.sent = source.sent();
+            recorded.skipped = source.skipped();
+        }
+        recorded.set_lateness(&self.lateness);
+        recorded
+    }
+
+    /// Client: what the listener recorded, if all of it has come.
+    pub fn fetched(&self) -> Option<Recorded> {
+        let fetch = &self.parts;
+        if fetch.have.len() != fetch.parts? as usize {
+            return None;
+        }
+        let bytes: Vec<u8> = fetch.have.values().flatten().copied().collect();
+        Recorded::decode(&bytes)
+    }
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A UDP socket with the kernel's receive times, bursts in one call, and a clock.
+use alcc_units::{Span, Time};
+use nix::errno::Errno;
+use nix::libc;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::socket::{
+    ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg, setsockopt,
+    sockopt,
+};
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, clock_gettime};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd};
+
+/// Room that is asked for on either side; the kernel gives what it permits.
+const BUFFER: usize = 4 << 20;
+/// What one call may send: a datagram's greatest length, and the kernel's greatest number of segments.
+const BURST_BYTES: usize = 65_000;
+const BURST_PACKETS: usize = 60;
+
+fn clock(id: ClockId) -> io::Result<i128> {
+    let t = clock_gettime(id)?;
+    Ok(nanos(t))
+}
+
+fn nanos(t: TimeSpec) -> i128 {
+    i128::from(t.tv_sec()) * 1_000_000_000 + i128::from(t.tv_nsec())
+}
+
+/// CLOCK_MONOTONIC: the clock of everything in a recording.
+pub(crate) fn now() -> Time {
+    // The clock cannot fail on Linux; a zero would only mean that nothing is due.
+    Time::from_nanos(clock(ClockId::CLOCK_MONOTONIC).unwrap_or(0) as u64)
+}
+
+pub(crate) struct Socket {
+    socket: UdpSocket,
+    control: Vec<u8>,
+    segments: bool,
+    /// Wall clock minus our clock: the kernel's receive times are of the former.
+    wall_ahead: i128,
+}
+
+impl Socket {
+    pub(crate) fn bind(at: SocketAddr) -> io::Result<Self> {
+        let socket = UdpSocket::bind(at)?;
+        socket.set_nonblocking(true)?;
+        setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
+        // With privileges beyond the system's limit; without, as much as it gives.
+        if setsockopt(&socket, sockopt::RcvBufForce, &BUFFER).is_err() {
+            setsockopt(&socket, sockopt::RcvBuf, &BUFFER)?;
+        }
+        setsockopt(&socket, sockopt::SndBuf, &BUFFER)?;
+        never_fragment(&socket, at.ip())?;
+        Ok(Self {
+            socket,
+            control: nix::cmsg_space!(TimeSpec),
+            segments: true,
+            wall_ahead: 0,
+        })
+    }
+
+    pub(crate) fn connect(to: SocketAddr, from: Option<IpAddr>) -> io::Result<Self> {
+        let any = match to {
+            SocketAddr::V4(_) => IpAddr::from([0u8; 4]),
+            SocketAddr::V6(_) => IpAddr::from([0u16; 8]),
+        };
+        let socket = Self::bind(SocketAddr::new(from.unwrap_or(any), 0))?;
+        socket.socket.connect(to)?;
+        Ok(socket)
+    }
+
+    pub(crate) fn address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// Before a round of [`Socket::receive`]: what the time is. The wall clock may have been set since the last round.
+    pub(crate) fn begin(&mut self) -> Time {
+        if let (Ok(wall), Ok(ours)) = (
+            clock(ClockId::CLOCK_REALTIME),
+            clock(ClockId::CLOCK_MONOTONIC),
+        ) {
+            self.wall_ahead = wall - ours;
+        }
+        now()
+    }
+
+    /// The next datagram that is here: its length, where it came from (`None`: who we are connected to) and when it came.
+    pub(crate) fn receive(
+        &mut self,
+        into: &mut [u8],
+    ) -> io::Result<Option<(usize, Option<SocketAddr>, Time)>> {
+        let mut slices = [IoSliceMut::new(into)];
+        let read = recvmsg::<SockaddrStorage>(
+            self.socket.as_raw_fd(),
+            &mut slices,
+            Some(&mut self.control),
+            MsgFlags::MSG_DONTWAIT,
+        );
+        let message = match read {
+            Ok(message) => message,
+            Err(Errno::EAGAIN | Errno::EINTR) => return Ok(None),
+            Err(e) => return Err(e.into()),
+        };
+        let present = now();
+        let mut at = present;
+        if let Ok(control) = message.cmsgs() {
+            for item in control {
+                if let ControlMessageOwned::ScmTimestampns(time) = item {
+                    at = Time::from_nanos((nanos(time) - self.wall_ahead).max(0) as u64);
+                }
+            }
+        }
+        let from = message.address.and_then(|a| {
+            let v4 = a.as_sockaddr_in().map(|a| SocketAddr::V4((*a).into()));
+            v4.or_else(|| a.as_sockaddr_in6().map(|a| SocketAddr::V6((*a).into())))
+        });
+        // Not later than now: the wall clock may have been set in between.
+        Ok(Some((message.bytes, from, at.min(present))))
+    }
+
+    /// Sends packets of `size` bytes each that stand one after the other. What the system has no room for is lost, as in a queue.
+    pub(crate) fn send(
+        &mut self,
+        to: Option<SocketAddr>,
+        bytes: &[u8],
+        size: usize,
+    ) -> io::Result<()> {
+        let to = to.map(SockaddrStorage::from);
+        let fd = self.socket.as_raw_fd();
+        if self.segments && bytes.len() > size {
+            let segment = size as u16;
+            let burst = [ControlMessage::UdpGsoSegments(&segment)];
+            match sendmsg(
+                fd,
+                &[IoSlice::new(bytes)],
+                &burst,
+                MsgFlags::empty(),
+                to.as_ref(),
+            ) {
+                // A kernel or a device that cannot.
+                Err(Errno::EIO | Errno::EINVAL | Errno::ENOPROTOOPT | Errno::EOPNOTSUPP) => {
+                    self.segments = false;
+                }
+                other => return sent(other),
+            }
+        }
+        for packet in bytes.chunks(size) {
+            sent(sendmsg(
+                fd,
+                &[IoSlice::new(packet)],
+                &[],
+                MsgFlags::empty(),
+                to.as_ref(),
+            ))?;
+        }
+        Ok(())
+    }
+
+    /// Waits until something comes or the time has come.
+    pub(crate) fn wait(&self, until: Time) -> io::Result<()> {
+        let span = until.since(now());
+        if span == Span::ZERO {
+            return Ok(());
+        }
+        let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
+        let timeout = TimeSpec::from_duration(std::time::Duration::from_nanos(span.as_nanos()));
+        match ppoll(&mut fds, Some(timeout), None) {
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(e) => Err(e.into()),
+        }
+    }
+}
+
+fn sent(result: nix::Result<usize>) -> io::Result<()> {
+    match result {
+        Ok(_) | Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::EINTR) => Ok(()),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// A fragment is no packet of the size that we measure with.
+fn never_fragment(socket: &UdpSocket, at: IpAddr) -> io::Result<()> {
+    let (level, name, value) = match at {
+        IpAddr::V4(_) => (
+            libc::IPPROTO_IP,
+            libc::IP_MTU_DISCOVER,
+            libc::IP_PMTUDISC_PROBE,
+        ),
+        IpAddr::V6(_) => (
+            libc::IPPROTO_IPV6,
+            libc::IPV6_MTU_DISCOVER,
+            libc::IPV6_PMTUDISC_PROBE,
+        ),
+    };
+    // SAFETY: the value is a live integer of the length that is given.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of_val(&value) as libc::socklen_t,
+        )
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Packets of one size that go out in one call.
+#[derive(Default)]
+pub(crate) struct Burst {
+    bytes: Vec<u8>,
+    size: usize,
+}
+
+impl Burst {
+    /// Sends everything that `next` appends, in as few calls as possible.
+    pub(crate) fn send_all(
+        &mut self,
+        socket: &mut Socket,
+        to: Option<SocketAddr>,
+        mut next: impl FnMut(&mut Vec<u8>) -> bool,
+    ) -> io::Result<()> {
+        loop {
+            let start = self.bytes.len();
+            let more = next(&mut self.bytes);
+            let size = self.bytes.len() - start;
+            let full = self.bytes.len() > BURST_BYTES || start / self.size.max(1) >= BURST_PACKETS;
+            if start > 0 && (!more || size != self.size || full) {
+                let result = socket.send(to, &self.bytes[..start], self.size);
+                self.bytes.drain(..start);
+                if result.is_err() {
+                    self.bytes.clear();
+                    return result;
+                }
+            }
+            if !more {
+                return Ok(());
+            }
+            self.size = size;
+        }
+    }
+}
