@@ -13,6 +13,7 @@ use alcc_link::{
 };
 use alcc_socket::{Pattern, Settings};
 use alcc_trace::Trace;
+use alcc_transfer::{ANSWER, Answer, HEADER, Reader, Sink, Wrong};
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -33,6 +34,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("settings", settings),
     ("sender", sender),
     ("receiver", receiver),
+    ("transfer", transfer),
 ];
 
 /// The target of that name.
@@ -493,5 +495,69 @@ fn receiver(bytes: &[u8]) {
             assert!(flow.next_timer().is_none_or(|at| at > now));
         }
         assert!(flow.remembered() < 10_000);
+    }
+}
+
+/// What comes in of a transfer: counts must add up, and nothing may pass that is more than allowed.
+struct Counted {
+    most: u64,
+    content: u64,
+    blocks: u64,
+}
+
+impl Sink for Counted {
+    type Error = Wrong;
+
+    fn begin(&mut self, header: &alcc_transfer::Header) -> Result<u64, Wrong> {
+        assert!(header.flow < header.flows);
+        Ok(self.most)
+    }
+
+    fn content(&mut self, bytes: &[u8]) -> Result<(), Wrong> {
+        self.content += bytes.len() as u64;
+        assert!(self.content <= self.most, "more than is allowed");
+        Ok(())
+    }
+
+    fn block(&mut self, bytes: u32, _: u64) {
+        self.blocks += u64::from(bytes);
+        assert!((1..=65_536).contains(&bytes));
+    }
+}
+
+/// A stream as `alcc recv` reads it, in pieces of any size, and an answer as `alcc send` reads it.
+fn transfer(bytes: &[u8]) {
+    if let Some(first) = bytes.first_chunk::<ANSWER>()
+        && let Some(answer) = Answer::decode(first)
+    {
+        assert_eq!(&answer.encode(), first);
+    }
+    let Some((piece, stream)) = bytes.split_first() else {
+        return;
+    };
+    let read = |piece: usize| {
+        let (mut reader, mut sink) = (
+            Reader::new(),
+            Counted {
+                most: 100_000,
+                content: 0,
+                blocks: 0,
+            },
+        );
+        for piece in stream.chunks(piece) {
+            if let Err(why) = reader.feed(piece, &mut sink) {
+                one_line(why);
+                return Err(why);
+            }
+        }
+        assert!(sink.blocks <= reader.bytes() && reader.bytes() <= sink.most);
+        if let Some(header) = reader.header() {
+            assert_eq!(header.encode()[..], stream[..HEADER]);
+        }
+        reader.end().map(|()| (reader.bytes(), reader.hash()))
+    };
+    let (cut, whole) = (read(usize::from(*piece) + 1), read(usize::MAX));
+    if cut.is_ok() || whole.is_ok() {
+        assert_eq!(cut, whole, "it matters how a stream is cut");
     }
 }

@@ -109,7 +109,7 @@ impl Reader {
         }
     }
 
-    /// Once it has come.
+    /// Once it has come, whether it is wanted or not.
     pub fn header(&self) -> Option<&Header> {
         self.header.as_ref()
     }
@@ -152,13 +152,13 @@ impl Reader {
                 State::Header => {
                     if self.fill(&mut bytes, HEADER) {
                         let header = Header::decode(&self.part)?;
+                        self.header = Some(header.clone());
                         let most = sink.begin(&header)?;
                         if header.size.is_some_and(|size| size > most) {
                             return Err(Wrong::TooLong(most).into());
                         }
                         self.limit = header.size.unwrap_or(most);
                         self.hash = (header.kind == Kind::File).then(Sha256::new);
-                        self.header = Some(header);
                         self.state = State::Before;
                     } else {
                         // Who says something else is told at once, and not after a header's length.

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::failure::Failure;
 use crate::plugin_arg::Plugins;
+use crate::transport;
 use alcc_link::QueueKind;
 use alcc_socket::{Enforcement, Feedback, Host};
 use alcc_trace::SCENARIOS;
 use alcc_units::OptionDoc;
 use std::process::ExitCode;
 
-/// Show algorithms, queues, synthetic links, and which feedback and enforcement go together
+/// Show algorithms, queues, synthetic links, transports, and which feedback and enforcement go together
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  alcc list")]
 pub(crate) struct Args {
@@ -32,10 +33,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
                 serde_json::json!({"name": q.name, "summary": q.summary, "options": json(q.options)})
             })
             .collect();
+        let transports: Vec<_> = transport::ALL
+            .iter()
+            .map(|t| serde_json::json!({"name": t.name(), "summary": t.summary()}))
+            .collect();
         println!(
             "{}",
             serde_json::json!({
-                "algorithms": algorithms, "queues": queues, "links": links(), "preloaded": pairs_json(Host::Preloaded),
+                "algorithms": algorithms, "transports": transports, "queues": queues, "links": links(), "preloaded": pairs_json(Host::Preloaded),
                 "own": pairs_json(Host::Own),
             })
         );
@@ -57,6 +62,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     println!("\nSynthetic links (--down, --link, --trace NAME)");
     for s in SCENARIOS {
         println!("  {:<18} {}", s.name, s.about);
+    }
+    println!("\nTransports (alcc send --transport NAME)");
+    for t in transport::ALL {
+        println!("  {:<8} {}", t.name(), t.summary());
     }
     for host in Host::ALL {
         let how = match host {
