@@ -45,12 +45,12 @@ impl Distribution {
 
     /// Mean in ms; `None` of nothing.
     pub fn mean_ms(&self) -> Option<f64> {
-        (self.len() > 0).then(|| self.weighted_ns as f64 / 1e6 / self.len() as f64)
+        (!self.is_empty()).then(|| self.weighted_ns as f64 / 1e6 / self.len() as f64)
     }
 
     /// The smallest length that at least the share `q` (0 to 1) of the samples does not exceed, in ms; `None` of nothing.
     pub fn quantile_ms(&self, q: f64) -> Option<f64> {
-        (self.len() > 0).then(|| {
+        (!self.is_empty()).then(|| {
             let us = self.histogram.value_at_quantile(q);
             // A bucket is named by its upper end, which may lie above the largest sample.
             us.min(self.histogram.max()) as f64 / 1e3

@@ -227,7 +227,7 @@ fn open(path: &Path) -> Result<(File, Option<u64>), Failure> {
         )));
     }
     // What of it standard input has already read is not known.
-    let size = (about.is_file() && path != Path::new("-")).then(|| about.len());
+    let size = (about.is_file() && path != Path::new("-")).then_some(about.len());
     Ok((file, size))
 }
 

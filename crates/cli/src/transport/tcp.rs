@@ -118,7 +118,7 @@ fn chosen(options: &Options) -> Result<(Feedback, Enforcement), Failure> {
     let best = Feedback::of(Host::Own).next();
     let feedback = Feedback::choose(Host::Own, &options.feedback)
         .map_err(Failure::usage)?
-        .or(best.copied())
+        .or_else(|| best.copied())
         .ok_or_else(|| Failure::usage("no feedback"))?;
     let enforcement = Enforcement::choose(Host::Own, &options.enforce).map_err(Failure::usage)?;
     Ok((feedback, enforcement))
