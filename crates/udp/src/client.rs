@@ -299,7 +299,7 @@ pub struct Stream {
 
 fn failed(end: &End) -> io::Error {
     let kind = match end {
-        End::NoAnswer(_) | End::Silent(_) => io::ErrorKind::TimedOut,
+        End::NoAnswer(_) | End::Silent(_) => io::ErrorKind::ConnectionAborted,
         End::Closed(_) | End::Forgotten => io::ErrorKind::ConnectionReset,
         End::Violation(_) => io::ErrorKind::InvalidData,
         End::Done | End::Aborted => io::ErrorKind::BrokenPipe,

@@ -104,11 +104,6 @@ impl Incoming {
         self.answer.get_or_insert((bytes, now, 0));
     }
 
-    /// The sender knows what the application said, or need not.
-    pub fn is_answered(&self) -> bool {
-        self.answer.is_none() || self.ended.is_some()
-    }
-
     /// The application wants nothing more of it.
     pub fn close(&mut self) {
         if self.ended.is_none() && !self.is_complete() {

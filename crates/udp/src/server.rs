@@ -153,8 +153,9 @@ impl Arrived {
         read.transpose()
     }
 
-    /// Says something to the sending application, after the end: at most 128 bytes. Waits, at most so long, until it has been heard.
-    pub fn answer(&self, bytes: &[u8], most: Span) -> bool {
+    /// Says something to the sending application, after the end: at most 128 bytes. It is repeated until it has been heard, also after
+    /// this handle is gone, for a bounded time.
+    pub fn answer(&self, bytes: &[u8]) {
         let id = self.id;
         self.hub.with(|engine| {
             let now = now();
@@ -164,11 +165,6 @@ impl Arrived {
                 engine.flush(now);
             }
         });
-        let heard = self.hub.wait(most, |engine| {
-            let heard = engine.listener.get(id).is_none_or(|i| i.is_answered());
-            heard.then_some(())
-        });
-        heard.is_some()
     }
 }
 
@@ -182,7 +178,7 @@ fn ended(incoming: &Incoming) -> Option<io::Result<usize>> {
 
 fn failed(end: &End) -> io::Error {
     let kind = match end {
-        End::Silent(_) | End::NoAnswer(_) => io::ErrorKind::TimedOut,
+        End::Silent(_) | End::NoAnswer(_) => io::ErrorKind::ConnectionAborted,
         End::Violation(_) => io::ErrorKind::InvalidData,
         _ => io::ErrorKind::ConnectionReset,
     };

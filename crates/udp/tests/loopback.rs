@@ -104,7 +104,7 @@ fn ten_flows_of_one_socket_arrive_and_are_answered() {
                 let mut sent = random(got[0].into(), 200_000);
                 sent[0] = got[0];
                 assert!(got == sent);
-                assert!(arrived.answer(&[got[0], 7], Span::from_secs(10)));
+                arrived.answer(&[got[0], 7]);
             });
         }
     });

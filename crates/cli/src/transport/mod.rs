@@ -7,6 +7,7 @@
 //! * Nothing hides in a buffer: a transport takes from the application what it can send within some milliseconds, and no more.
 //! * Whatever comes from a peer is untrusted: it gives an error, never a panic, and never more memory than what is bounded.
 mod tcp;
+mod udp;
 
 use crate::failure::Failure;
 use alcc_cc::{Registry, Spec};
@@ -24,7 +25,7 @@ pub(crate) const PIECE: usize = 64 * 1024;
 pub(crate) const PORT: u16 = 9700;
 
 /// All there are; the first is the default.
-pub(crate) const ALL: &[&dyn Transport] = &[&tcp::Tcp];
+pub(crate) const ALL: &[&dyn Transport] = &[&tcp::Tcp, &udp::Udp];
 
 /// Their names, and what they are, for the command line.
 pub(crate) fn names() -> PossibleValuesParser {
@@ -64,7 +65,6 @@ pub(crate) struct Options {
     /// The address of ours to use.
     pub(crate) bind: Option<IpAddr>,
     /// What is not encrypted may cross a real network.
-    #[allow(dead_code, reason = "plain TCP has always been that way")]
     pub(crate) insecure: bool,
     /// What in-band runs over, with its options; `None`: plain TCP.
     pub(crate) carrier: Option<String>,
