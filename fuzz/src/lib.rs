@@ -5,6 +5,8 @@
 //! in `corpus/TARGET/`. To add a target: a function, its line in [`TARGETS`], and a folder with a few inputs.
 #![forbid(unsafe_code)]
 
+mod carrier;
+
 use alcc_cc::{Cx, Discard, Header, Kind, Path, Registry, Spec, conformance};
 use alcc_flow::{Ack, Range, Receiver, Rules, Sender, Transmit};
 use alcc_link::{
@@ -35,6 +37,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("sender", sender),
     ("receiver", receiver),
     ("transfer", transfer),
+    ("carrier", carrier::carrier),
 ];
 
 /// The target of that name.

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `connect:proxy=HOST:PORT`: a tunnel through an HTTP/1.1 proxy (RFC 9110, section 9.3.6).
+use crate::Error;
 use crate::error::quoted;
 use crate::http::{Rest, answer};
 use crate::registry::{Layer, Options};
 use crate::spec::{Client, Server, Target};
 use crate::wait::{Deadline, write_all};
-use crate::{Error, Stream};
+use alcc_inband::carrier::Carrier;
 
 pub(crate) struct Connect;
 
@@ -32,12 +33,12 @@ impl Layer for Connect {
 
     fn connect(
         &self,
-        mut below: Box<dyn Stream>,
+        mut below: Box<dyn Carrier>,
         options: &Options,
         target: &Target,
         _: &Client,
         deadline: Deadline,
-    ) -> Result<Box<dyn Stream>, Error> {
+    ) -> Result<Box<dyn Carrier>, Error> {
         let proxy = proxy(options)?;
         let what = format!("open a tunnel to {target} through the proxy {proxy}");
         let request = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n");
@@ -62,12 +63,12 @@ impl Layer for Connect {
 
     fn accept(
         &self,
-        below: Box<dyn Stream>,
+        below: Box<dyn Carrier>,
         _: &Options,
         _: &str,
         _: &Server,
         _: Deadline,
-    ) -> Result<Box<dyn Stream>, Error> {
+    ) -> Result<Box<dyn Carrier>, Error> {
         Ok(below)
     }
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The head of an HTTP answer, from somebody whom we do not trust.
+use crate::Error;
 use crate::error::quoted;
 use crate::wait::{Deadline, read};
-use crate::{Error, Stream};
-use std::io::{self, Read, Write};
+use alcc_inband::carrier::{Arrived, Carrier};
+use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 
 /// An answer to CONNECT has a few lines.
@@ -42,7 +43,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Answer>, String> {
 
 /// Reads the head of an answer, and perhaps some of what comes after it.
 pub(crate) fn answer(
-    below: &mut dyn Stream,
+    below: &mut dyn Carrier,
     what: &str,
     deadline: Deadline,
 ) -> Result<(Answer, Vec<u8>), Error> {
@@ -50,7 +51,8 @@ pub(crate) fn answer(
     let mut block = [0; 2048];
     loop {
         let room = (LONGEST_HEAD - bytes.len()).min(block.len());
-        let n = read(below, &mut block[..room], deadline).map_err(Error::io(what))?;
+        let arrived = read(below, &mut block[..room], deadline).map_err(Error::io(what))?;
+        let n = arrived.len;
         if n == 0 {
             let found = if bytes.is_empty() {
                 "it closed the connection without an answer".to_owned()
@@ -75,11 +77,11 @@ pub(crate) fn answer(
 pub(crate) struct Rest {
     bytes: Vec<u8>,
     given: usize,
-    below: Box<dyn Stream>,
+    below: Box<dyn Carrier>,
 }
 
 impl Rest {
-    pub(crate) fn before(bytes: Vec<u8>, below: Box<dyn Stream>) -> Box<dyn Stream> {
+    pub(crate) fn before(bytes: Vec<u8>, below: Box<dyn Carrier>) -> Box<dyn Carrier> {
         if bytes.is_empty() {
             return below;
         }
@@ -91,51 +93,55 @@ impl Rest {
     }
 }
 
-impl Read for Rest {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+impl Carrier for Rest {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.below.fd()
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> io::Result<Arrived> {
         let left = &self.bytes[self.given..];
         if left.is_empty() {
-            return self.below.read(buf);
+            return self.below.read(into);
         }
-        let n = left.len().min(buf.len());
-        buf[..n].copy_from_slice(&left[..n]);
-        self.given += n;
+        let len = left.len().min(into.len());
+        into[..len].copy_from_slice(&left[..len]);
+        self.given += len;
         if self.given == self.bytes.len() {
             (self.bytes, self.given) = (Vec::new(), 0);
         }
-        Ok(n)
-    }
-}
-
-impl Write for Rest {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.below.write(buf)
+        Ok(Arrived {
+            len,
+            at: None,
+            last: false,
+        })
     }
 
-    fn write_vectored(&mut self, bufs: &[io::IoSlice<'_>]) -> io::Result<usize> {
-        self.below.write_vectored(bufs)
+    fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.below.write(pieces)
     }
 
     fn flush(&mut self) -> io::Result<()> {
         self.below.flush()
-    }
-}
-
-impl Stream for Rest {
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.below.fd()
     }
 
     fn wants_write(&self) -> bool {
         self.below.wants_write()
     }
 
-    fn held(&self) -> usize {
-        self.below.held()
-    }
-
     fn shutdown_write(&mut self) -> io::Result<()> {
         self.below.shutdown_write()
+    }
+
+    fn tcp(&self) -> Option<BorrowedFd<'_>> {
+        self.below.tcp()
+    }
+
+    fn segment(&self) -> usize {
+        self.below.segment()
+    }
+
+    fn name(&self) -> &'static str {
+        self.below.name()
     }
 }
 

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A [`CarrierSpec`] is what a user types: layers, topmost first, over a base. [`CarrierSpec::connect`] and [`Listener::accept`] do every handshake,
-//! blocking and with a deadline; what they give is a [`Stream`] that never blocks.
+//! blocking and with a deadline; what they give is an in-band [`Carrier`] that never blocks.
 //!
 //! What the other end sends is untrusted: every layer has limits, and a peer that is not what it should be is an [`Error`] of one line.
 #![forbid(unsafe_code)]
@@ -17,7 +17,6 @@ mod error;
 mod http;
 mod registry;
 mod spec;
-mod stream;
 mod tcp;
 pub mod tls;
 mod unix;
@@ -27,4 +26,3 @@ mod websocket;
 pub use error::Error;
 pub use registry::{Row, rows};
 pub use spec::{Accepted, CarrierSpec, Client, Listener, Server, Target};
-pub use stream::Stream;

@@ -2,7 +2,8 @@
 //! Every carrier: one line in [`ALL`].
 use crate::spec::{Client, Server, Target};
 use crate::wait::Deadline;
-use crate::{Error, Stream, connect, tcp, tls, unix, websocket};
+use crate::{Error, connect, tcp, tls, unix, websocket};
+use alcc_inband::carrier::Carrier;
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -55,15 +56,15 @@ pub(crate) trait Base: Sync {
         target: &Target,
         client: &Client,
         deadline: Deadline,
-    ) -> Result<Box<dyn Stream>, Error>;
+    ) -> Result<Box<dyn Carrier>, Error>;
 
     fn bind(&self, options: &Options, at: &str) -> Result<Box<dyn Bound>, Error>;
 }
 
 /// A socket that listens.
-pub(crate) trait Bound: Send {
+pub(crate) trait Bound: Send + Sync {
     /// A stream and who it is; `WouldBlock` if nobody is there.
-    fn accept(&self) -> io::Result<(Box<dyn Stream>, String)>;
+    fn accept(&self) -> io::Result<(Box<dyn Carrier>, String)>;
     /// Where.
     fn local(&self) -> String;
     fn fd(&self) -> BorrowedFd<'_>;
@@ -88,12 +89,12 @@ pub(crate) trait Layer: Sync {
 
     fn connect(
         &self,
-        below: Box<dyn Stream>,
+        below: Box<dyn Carrier>,
         options: &Options,
         target: &Target,
         client: &Client,
         deadline: Deadline,
-    ) -> Result<Box<dyn Stream>, Error>;
+    ) -> Result<Box<dyn Carrier>, Error>;
 
     /// Why there is no such thing at the listening end, if so.
     fn only_connects(&self) -> Option<&'static str> {
@@ -102,12 +103,12 @@ pub(crate) trait Layer: Sync {
 
     fn accept(
         &self,
-        below: Box<dyn Stream>,
+        below: Box<dyn Carrier>,
         options: &Options,
         peer: &str,
         server: &Server,
         deadline: Deadline,
-    ) -> Result<Box<dyn Stream>, Error>;
+    ) -> Result<Box<dyn Carrier>, Error>;
 }
 
 /// What stands behind the name and its colon.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A carrier as it is typed, and what is made of it.
+use crate::Error;
 use crate::registry::{Base, Bound, Kind, Layer, Options, rows};
 use crate::tls::{Identity, Trust};
 use crate::wait::Deadline;
-use crate::{Error, Stream};
+use alcc_inband::carrier::Carrier;
 use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -249,23 +250,71 @@ impl CarrierSpec {
     ///
     /// # Errors
     /// One line about what did not work.
-    pub fn connect(&self, target: &Target, client: &Client) -> Result<Box<dyn Stream>, Error> {
+    pub fn connect(&self, target: &Target, client: &Client) -> Result<Box<dyn Carrier>, Error> {
+        let deadline = Deadline::after(client.patience);
+        let (lowest, targets) = self.targets(target)?;
+        let base = &self.base;
+        let stream = base.is.dial(&base.options, &lowest, client, deadline)?;
+        self.stack(stream, &targets, client, deadline)
+    }
+
+    /// As [`Self::connect`], over a stream that leads to the target already, or to the proxy that the lowest layer names. The base is not used.
+    ///
+    /// # Errors
+    /// One line about what did not work.
+    pub fn connect_over(
+        &self,
+        below: Box<dyn Carrier>,
+        target: &Target,
+        client: &Client,
+    ) -> Result<Box<dyn Carrier>, Error> {
+        let (_, targets) = self.targets(target)?;
+        self.stack(below, &targets, client, Deadline::after(client.patience))
+    }
+
+    /// As [`Accepted::handshake`], over a stream that came from `peer`. The base is not used.
+    ///
+    /// # Errors
+    /// One line about what the peer is instead.
+    pub fn accept_over(
+        &self,
+        below: Box<dyn Carrier>,
+        peer: &str,
+        server: &Server,
+    ) -> Result<Box<dyn Carrier>, Error> {
+        let deadline = Deadline::after(server.patience);
+        let mut stream = below;
+        for part in self.layers.iter().rev() {
+            let options = &part.options;
+            stream = part.is.accept(stream, options, peer, server, deadline)?;
+        }
+        Ok(stream)
+    }
+
+    /// Where the base leads, and each layer.
+    fn targets(&self, target: &Target) -> Result<(Target, Vec<Target>), Error> {
         if !target.is_sound() {
             return Err(Error::Usage(format!("'{}' is no host", target.host)));
         }
-        let deadline = Deadline::after(client.patience);
         let mut lowest = target.clone();
         let mut targets = Vec::new();
         for part in &self.layers {
             let below = part.is.below(&part.options, &lowest)?;
             targets.push(std::mem::replace(&mut lowest, below));
         }
-        let base = &self.base;
-        let mut stream = base.is.dial(&base.options, &lowest, client, deadline)?;
-        for (part, target) in self.layers.iter().zip(&targets).rev() {
-            stream = part
-                .is
-                .connect(stream, &part.options, target, client, deadline)?;
+        Ok((lowest, targets))
+    }
+
+    fn stack(
+        &self,
+        mut stream: Box<dyn Carrier>,
+        targets: &[Target],
+        client: &Client,
+        deadline: Deadline,
+    ) -> Result<Box<dyn Carrier>, Error> {
+        for (part, target) in self.layers.iter().zip(targets).rev() {
+            let options = &part.options;
+            stream = part.is.connect(stream, options, target, client, deadline)?;
         }
         Ok(stream)
     }
@@ -331,7 +380,7 @@ impl Listener {
 
 /// A connection whose handshakes are still to be done.
 pub struct Accepted {
-    stream: Box<dyn Stream>,
+    stream: Box<dyn Carrier>,
     peer: String,
     carrier: Arc<CarrierSpec>,
     server: Arc<Server>,
@@ -347,16 +396,9 @@ impl Accepted {
     ///
     /// # Errors
     /// One line about what the peer is instead.
-    pub fn handshake(self) -> Result<Box<dyn Stream>, Error> {
-        let deadline = Deadline::after(self.server.patience);
-        let mut stream = self.stream;
-        for part in self.carrier.layers.iter().rev() {
-            let (options, peer) = (&part.options, self.peer.as_str());
-            stream = part
-                .is
-                .accept(stream, options, peer, &self.server, deadline)?;
-        }
-        Ok(stream)
+    pub fn handshake(self) -> Result<Box<dyn Carrier>, Error> {
+        self.carrier
+            .accept_over(self.stream, &self.peer, &self.server)
     }
 }
 

@@ -1,29 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `tcp`: a plain TCP connection; also the one inside a tunnel, whatever that is made of.
+use crate::Error;
 use crate::registry::{Base, Bound, Options};
 use crate::spec::{Client, Target};
 use crate::wait::Deadline;
-use crate::{Error, Stream};
+use alcc_inband::carrier::{self, Carrier};
 use std::io;
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 
 pub(crate) struct Tcp;
 
-impl Stream for TcpStream {
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.as_fd()
-    }
-
-    fn shutdown_write(&mut self) -> io::Result<()> {
-        self.shutdown(Shutdown::Write)
-    }
-}
-
 /// Frames are written when they are due: nothing may wait for more.
-fn ready(stream: &TcpStream) -> io::Result<()> {
+fn ready(stream: TcpStream) -> io::Result<Box<dyn Carrier>> {
     stream.set_nodelay(true)?;
-    stream.set_nonblocking(true)
+    Ok(Box::new(carrier::Tcp::new(stream)?))
 }
 
 impl Base for Tcp {
@@ -33,7 +24,7 @@ impl Base for Tcp {
         target: &Target,
         client: &Client,
         deadline: Deadline,
-    ) -> Result<Box<dyn Stream>, Error> {
+    ) -> Result<Box<dyn Carrier>, Error> {
         let what = format!("connect to {target}");
         let addresses: Vec<SocketAddr> = (target.host.as_str(), target.port)
             .to_socket_addrs()
@@ -46,7 +37,7 @@ impl Base for Tcp {
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for address in addresses {
             match dial(address, client, deadline) {
-                Ok(stream) => return Ok(Box::new(stream)),
+                Ok(stream) => return Ok(stream),
                 Err(why) => last = why,
             }
         }
@@ -93,7 +84,7 @@ fn bound(listener: TcpListener, what: &str) -> Result<Box<dyn Bound>, Error> {
     Ok(Box::new(listener))
 }
 
-fn dial(address: SocketAddr, client: &Client, deadline: Deadline) -> io::Result<TcpStream> {
+fn dial(address: SocketAddr, client: &Client, deadline: Deadline) -> io::Result<Box<dyn Carrier>> {
     let socket = socket2::Socket::new(
         socket2::Domain::for_address(address),
         socket2::Type::STREAM,
@@ -103,16 +94,13 @@ fn dial(address: SocketAddr, client: &Client, deadline: Deadline) -> io::Result<
         socket.set_tcp_congestion(under.as_bytes())?;
     }
     socket.connect_timeout(&address.into(), deadline.left())?;
-    let stream = TcpStream::from(socket);
-    ready(&stream)?;
-    Ok(stream)
+    ready(socket.into())
 }
 
 impl Bound for TcpListener {
-    fn accept(&self) -> io::Result<(Box<dyn Stream>, String)> {
+    fn accept(&self) -> io::Result<(Box<dyn Carrier>, String)> {
         let (stream, peer) = self.accept()?;
-        ready(&stream)?;
-        Ok((Box::new(stream), peer.to_string()))
+        Ok((ready(stream)?, peer.to_string()))
     }
 
     fn local(&self) -> String {

@@ -1,27 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `unix:PATH`: a UNIX socket.
+use crate::Error;
 use crate::registry::{Base, Bound, Options};
 use crate::spec::{Client, Target};
 use crate::wait::Deadline;
-use crate::{Error, Stream};
+use alcc_inband::carrier::{self, Carrier};
 use std::io;
-use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 
 pub(crate) struct Unix;
-
-impl Stream for UnixStream {
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.as_fd()
-    }
-
-    fn shutdown_write(&mut self) -> io::Result<()> {
-        self.shutdown(Shutdown::Write)
-    }
-}
 
 impl Base for Unix {
     fn dial(
@@ -30,11 +20,11 @@ impl Base for Unix {
         _: &Target,
         _: &Client,
         _: Deadline,
-    ) -> Result<Box<dyn Stream>, Error> {
+    ) -> Result<Box<dyn Carrier>, Error> {
         let path = PathBuf::from(options.text());
         let what = format!("connect to {}", path.display());
         let stream = UnixStream::connect(&path).map_err(Error::io(&what))?;
-        stream.set_nonblocking(true).map_err(Error::io(&what))?;
+        let stream = carrier::Unix::new(stream).map_err(Error::io(&what))?;
         Ok(Box::new(stream))
     }
 
@@ -73,10 +63,9 @@ struct At {
 }
 
 impl Bound for At {
-    fn accept(&self) -> io::Result<(Box<dyn Stream>, String)> {
+    fn accept(&self) -> io::Result<(Box<dyn Carrier>, String)> {
         let (stream, _) = self.listener.accept()?;
-        stream.set_nonblocking(true)?;
-        Ok((Box::new(stream), self.local()))
+        Ok((Box::new(carrier::Unix::new(stream)?), self.local()))
     }
 
     fn local(&self) -> String {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Waiting in handshakes, never longer than their deadline.
-use crate::Stream;
+use alcc_inband::carrier::{Arrived, Carrier};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::BorrowedFd;
@@ -42,7 +42,7 @@ fn ready(fd: BorrowedFd<'_>, what: PollFlags, deadline: Deadline) -> io::Result<
 }
 
 /// Waits until there is something to read, or to write if the stream wants that.
-pub(crate) fn readable(stream: &dyn Stream, deadline: Deadline) -> io::Result<()> {
+pub(crate) fn readable(stream: &dyn Carrier, deadline: Deadline) -> io::Result<()> {
     let mut what = PollFlags::POLLIN;
     if stream.wants_write() {
         what |= PollFlags::POLLOUT;
@@ -57,7 +57,7 @@ pub(crate) fn writable(fd: BorrowedFd<'_>, deadline: Deadline) -> io::Result<()>
 
 /// Writes all, and flushes.
 pub(crate) fn write_all(
-    stream: &mut dyn Stream,
+    stream: &mut dyn Carrier,
     mut bytes: &[u8],
     deadline: Deadline,
 ) -> io::Result<()> {
@@ -65,7 +65,9 @@ pub(crate) fn write_all(
         let done = if bytes.is_empty() {
             stream.flush()
         } else {
-            stream.write(bytes).map(|n| bytes = &bytes[n..])
+            stream
+                .write(&[IoSlice::new(bytes)])
+                .map(|n| bytes = &bytes[n..])
         };
         match done {
             Ok(()) if bytes.is_empty() && !stream.wants_write() => return Ok(()),
@@ -79,12 +81,12 @@ pub(crate) fn write_all(
     }
 }
 
-/// Reads once, waiting for something; 0 is the end.
+/// Reads once, waiting for something; no bytes are the end.
 pub(crate) fn read(
-    stream: &mut dyn Stream,
+    stream: &mut dyn Carrier,
     buf: &mut [u8],
     deadline: Deadline,
-) -> io::Result<usize> {
+) -> io::Result<Arrived> {
     loop {
         match stream.read(buf) {
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => readable(stream, deadline)?,
@@ -94,17 +96,24 @@ pub(crate) fn read(
     }
 }
 
-/// A stream that waits during the handshake of a layer above it, and then no more.
+/// A stream that waits during the handshake of a layer above it, and then no more. `std::io` is what the layers' crates want.
 pub(crate) struct Waits {
-    below: Box<dyn Stream>,
+    below: Box<dyn Carrier>,
     deadline: Option<Deadline>,
+    /// What the last read brought.
+    pub(crate) arrived: Arrived,
 }
 
 impl Waits {
-    pub(crate) fn until(deadline: Deadline, below: Box<dyn Stream>) -> Self {
+    pub(crate) fn until(deadline: Deadline, below: Box<dyn Carrier>) -> Self {
         Self {
             below,
             deadline: Some(deadline),
+            arrived: Arrived {
+                len: 0,
+                at: None,
+                last: false,
+            },
         }
     }
 
@@ -112,14 +121,23 @@ impl Waits {
     pub(crate) fn no_more(&mut self) {
         self.deadline = None;
     }
+
+    pub(crate) fn below(&self) -> &dyn Carrier {
+        &*self.below
+    }
+
+    pub(crate) fn below_mut(&mut self) -> &mut dyn Carrier {
+        &mut *self.below
+    }
 }
 
 impl Read for Waits {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        match self.deadline {
-            Some(deadline) => read(&mut *self.below, buf, deadline),
-            None => self.below.read(buf),
-        }
+        self.arrived = match self.deadline {
+            Some(deadline) => read(&mut *self.below, buf, deadline)?,
+            None => self.below.read(buf)?,
+        };
+        Ok(self.arrived.len)
     }
 }
 
@@ -130,7 +148,7 @@ impl Write for Waits {
 
     fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         loop {
-            match (self.below.write_vectored(bufs), self.deadline) {
+            match (self.below.write(bufs), self.deadline) {
                 (Err(why), Some(deadline)) if why.kind() == io::ErrorKind::WouldBlock => {
                     writable(self.below.fd(), deadline)?;
                 }
@@ -148,23 +166,5 @@ impl Write for Waits {
                 (other, _) => return other,
             }
         }
-    }
-}
-
-impl Stream for Waits {
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.below.fd()
-    }
-
-    fn wants_write(&self) -> bool {
-        self.below.wants_write()
-    }
-
-    fn held(&self) -> usize {
-        self.below.held()
-    }
-
-    fn shutdown_write(&mut self) -> io::Result<()> {
-        self.below.shutdown_write()
     }
 }

@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `websocket:path=/,host=NAME`: binary messages of a WebSocket (RFC 6455) as a byte stream. Where one message ends and the next begins
 //! means nothing: a proxy may cut them otherwise.
+use crate::Error;
 use crate::error::quoted;
 use crate::registry::{Layer, Options};
 use crate::spec::{Client, Server, Target};
 use crate::wait::{Deadline, Waits};
-use crate::{Error, Stream};
-use std::io::{self, Read, Write};
+use alcc_inband::carrier::{Arrived, Carrier};
+use bytes::{Bytes, BytesMut};
+use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 use tungstenite::handshake::HandshakeError;
 use tungstenite::handshake::server::{ErrorResponse, Request, Response};
 use tungstenite::protocol::WebSocketConfig;
-use tungstenite::{Bytes, Message, WebSocket};
+use tungstenite::{Message, WebSocket};
 
 /// Taken by one `write` at most, and sent as one message.
 const MOST: usize = 64 * 1024;
 /// Longest message that is taken; also as one frame.
 const LONGEST: usize = 256 * 1024;
-/// Header of a frame (RFC 6455, 5.2): two bytes, length, mask.
-const FRAME: usize = 2 + 8 + 4;
+/// Header of a frame that fits a segment (RFC 6455, 5.2): two bytes, length, mask.
+const FRAME: usize = 2 + 2 + 4;
 
 fn limits() -> WebSocketConfig {
     WebSocketConfig::default()
@@ -48,12 +50,12 @@ impl Layer for Ws {
 
     fn connect(
         &self,
-        below: Box<dyn Stream>,
+        below: Box<dyn Carrier>,
         options: &Options,
         target: &Target,
         _: &Client,
         deadline: Deadline,
-    ) -> Result<Box<dyn Stream>, Error> {
+    ) -> Result<Box<dyn Carrier>, Error> {
         let path = options.get("path").unwrap_or("/");
         let host = options
             .get("host")
@@ -79,12 +81,12 @@ impl Layer for Ws {
 
     fn accept(
         &self,
-        below: Box<dyn Stream>,
+        below: Box<dyn Carrier>,
         options: &Options,
         peer: &str,
         _: &Server,
         deadline: Deadline,
-    ) -> Result<Box<dyn Stream>, Error> {
+    ) -> Result<Box<dyn Carrier>, Error> {
         let what = format!("take a WebSocket from {peer}");
         let path = options.get("path");
         #[allow(
@@ -115,12 +117,11 @@ impl Layer for Ws {
     }
 }
 
-fn stream(mut ws: WebSocket<Waits>) -> Box<dyn Stream> {
+fn stream(mut ws: WebSocket<Waits>) -> Box<dyn Carrier> {
     ws.get_mut().no_more();
     Box::new(WsStream {
         ws,
         message: Bytes::new(),
-        held: 0,
         unflushed: false,
         ended: false,
     })
@@ -152,8 +153,6 @@ struct WsStream {
     ws: WebSocket<Waits>,
     /// What is left of the message that came last.
     message: Bytes,
-    /// Bytes of the message that was written last, while it waits.
-    held: usize,
     unflushed: bool,
     /// The peer has said the end.
     ended: bool,
@@ -177,29 +176,37 @@ fn as_io(why: tungstenite::Error) -> io::Error {
 }
 
 impl WsStream {
+    fn below(&self) -> &dyn Carrier {
+        self.ws.get_ref().below()
+    }
+
     fn drain(&mut self) -> io::Result<()> {
-        match self.ws.flush() {
-            // After the end only the reply to it is left to go.
+        let flushed = self.ws.flush();
+        self.went(flushed)
+    }
+
+    /// After the end only the reply to it is left to go.
+    fn went(&mut self, result: tungstenite::Result<()>) -> io::Result<()> {
+        let result = match result {
             Ok(())
             | Err(tungstenite::Error::ConnectionClosed | tungstenite::Error::AlreadyClosed) => {
-                (self.held, self.unflushed) = (0, false);
                 Ok(())
             }
-            Err(why) => {
-                let why = as_io(why);
-                self.unflushed = why.kind() == io::ErrorKind::WouldBlock;
-                Err(why)
-            }
-        }
+            Err(why) => Err(as_io(why)),
+        };
+        let blocked = |why: &io::Error| why.kind() == io::ErrorKind::WouldBlock;
+        self.unflushed = result.as_ref().err().is_some_and(blocked);
+        result
     }
 }
 
-impl Read for WsStream {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        while self.message.is_empty() && !buf.is_empty() {
-            if self.ended {
-                return Ok(0);
-            }
+impl Carrier for WsStream {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.below().fd()
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> io::Result<Arrived> {
+        while self.message.is_empty() && !into.is_empty() && !self.ended {
             match self.ws.read() {
                 Ok(Message::Binary(bytes)) => self.message = bytes,
                 Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => {}
@@ -220,76 +227,62 @@ impl Read for WsStream {
                 Err(why) => return Err(as_io(why)),
             }
         }
-        let n = self.message.len().min(buf.len());
-        buf[..n].copy_from_slice(&self.message.split_to(n));
-        Ok(n)
+        let len = self.message.len().min(into.len());
+        into[..len].copy_from_slice(&self.message.split_to(len));
+        Ok(Arrived {
+            len,
+            at: self.ws.get_ref().arrived.at,
+            // There may be more messages in tungstenite's buffer.
+            last: false,
+        })
     }
-}
 
-impl Write for WsStream {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+    fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         if self.unflushed {
             self.drain()?;
         }
-        let buf = &buf[..buf.len().min(MOST)];
-        if buf.is_empty() {
+        // One message, not one for each piece.
+        let mut all = BytesMut::with_capacity(MOST.min(pieces.iter().map(|p| p.len()).sum()));
+        for piece in pieces {
+            all.extend_from_slice(&piece[..piece.len().min(MOST - all.len())]);
+        }
+        if all.is_empty() {
             return Ok(0);
         }
+        let len = all.len();
         self.ws
-            .write(Message::Binary(Bytes::copy_from_slice(buf)))
+            .write(Message::Binary(all.freeze()))
             .map_err(as_io)?;
-        self.held = buf.len() + FRAME;
         match self.drain() {
             Err(why) if why.kind() != io::ErrorKind::WouldBlock => Err(why),
-            _ => Ok(buf.len()),
-        }
-    }
-
-    fn write_vectored(&mut self, bufs: &[io::IoSlice<'_>]) -> io::Result<usize> {
-        match bufs {
-            [one] => self.write(one),
-            // One message, not one for each piece.
-            many => {
-                let mut all = Vec::with_capacity(MOST.min(many.iter().map(|b| b.len()).sum()));
-                for buf in many {
-                    all.extend_from_slice(&buf[..buf.len().min(MOST - all.len())]);
-                }
-                self.write(&all)
-            }
+            _ => Ok(len),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         self.drain()
     }
-}
-
-impl Stream for WsStream {
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.ws.get_ref().fd()
-    }
 
     fn wants_write(&self) -> bool {
-        self.unflushed || self.ws.get_ref().wants_write()
-    }
-
-    fn held(&self) -> usize {
-        self.held + self.ws.get_ref().held()
+        self.unflushed || self.below().wants_write()
     }
 
     /// A WebSocket has one end for both directions.
     fn shutdown_write(&mut self) -> io::Result<()> {
-        match self.ws.close(None) {
-            Ok(())
-            | Err(tungstenite::Error::ConnectionClosed | tungstenite::Error::AlreadyClosed) => {
-                (self.held, self.unflushed) = (0, false);
-                Ok(())
-            }
-            Err(why) => {
-                let why = as_io(why);
-                self.unflushed = why.kind() == io::ErrorKind::WouldBlock;
-                Err(why)
-            }
-        }
+        let closed = self.ws.close(None);
+        self.went(closed)
+    }
+
+    fn tcp(&self) -> Option<BorrowedFd<'_>> {
+        self.below().tcp()
+    }
+
+    /// A message of its own is the worst case.
+    fn segment(&self) -> usize {
+        self.below().segment().saturating_sub(FRAME)
+    }
+
+    fn name(&self) -> &'static str {
+        "websocket"
     }
 }

@@ -19,7 +19,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("udp", &["units", "cc", "flow"]),
     ("quic", &["units", "cc", "flow"]),
     ("inband", &["units", "cc", "flow"]),
-    ("carrier", &["units", "inband"]),
+    // `cc` and `units` for its tests.
+    ("carrier", &["units", "cc", "inband"]),
     // `link` for its tests.
     ("record", &["units", "trace", "link", "udp"]),
     ("transfer", &["units"]),

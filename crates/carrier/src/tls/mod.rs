@@ -7,10 +7,11 @@ mod trust;
 pub use identity::Identity;
 pub use trust::{Fingerprint, Trust, Untrusted};
 
+use crate::Error;
 use crate::registry::{Layer, Options};
 use crate::spec::{Client, Server, Target};
 use crate::wait::{Deadline, Waits};
-use crate::{Error, Stream};
+use alcc_inband::carrier::Carrier;
 use rustls::client::Resumption;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::ServerName;
@@ -95,12 +96,12 @@ pub(crate) struct Tls;
 impl Layer for Tls {
     fn connect(
         &self,
-        below: Box<dyn Stream>,
+        below: Box<dyn Carrier>,
         _: &Options,
         target: &Target,
         client: &Client,
         deadline: Deadline,
-    ) -> Result<Box<dyn Stream>, Error> {
+    ) -> Result<Box<dyn Carrier>, Error> {
         let name = ServerName::try_from(target.host.clone())
             .map_err(|_| Error::Usage(format!("'{}' is no name for TLS", target.host)))?;
         let config = client_config(&client.trust, &[])?;
@@ -112,12 +113,12 @@ impl Layer for Tls {
 
     fn accept(
         &self,
-        below: Box<dyn Stream>,
+        below: Box<dyn Carrier>,
         _: &Options,
         peer: &str,
         server: &Server,
         deadline: Deadline,
-    ) -> Result<Box<dyn Stream>, Error> {
+    ) -> Result<Box<dyn Carrier>, Error> {
         let identity = server.identity.as_ref().ok_or_else(|| {
             Error::Usage("accept with carrier tls: there is no certificate".to_owned())
         })?;

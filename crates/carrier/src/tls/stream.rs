@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A TLS connection as a stream that never blocks.
-use crate::Stream;
 use crate::wait::Waits;
+use alcc_inband::carrier::{Arrived, Carrier};
 use rustls::Connection;
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::BorrowedFd;
 
 /// Taken by one `write` at most: what the descriptor does not take then is held here.
 const MOST: usize = 64 * 1024;
-/// Header, content type and tag of a record of TLS 1.3 (RFC 8446, 5.2), and what it holds at most (5.1).
+/// Header, content type and tag of a record of TLS 1.3 (RFC 8446, 5.2).
 const RECORD: usize = 5 + 1 + 16;
-const RECORD_PAYLOAD: usize = 16 * 1024;
 
 struct TlsStream {
     connection: Connection,
     below: Waits,
-    /// About so many encrypted bytes wait in `connection`.
-    held: usize,
+    /// Decrypted bytes in `connection`.
+    unread: usize,
     closing: bool,
 }
 
@@ -24,7 +23,7 @@ struct TlsStream {
 pub(super) fn handshake(
     mut connection: Connection,
     mut below: Waits,
-) -> io::Result<Box<dyn Stream>> {
+) -> io::Result<Box<dyn Carrier>> {
     // Bounded by `MOST` in `write`; a record is encrypted as a whole.
     connection.set_buffer_limit(None);
     while connection.is_handshaking() {
@@ -38,7 +37,7 @@ pub(super) fn handshake(
     Ok(Box::new(TlsStream {
         connection,
         below,
-        held: 0,
+        unread: 0,
         closing: false,
     }))
 }
@@ -49,12 +48,11 @@ impl TlsStream {
         while self.connection.wants_write() {
             match self.connection.write_tls(&mut self.below) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(n) => self.held = self.held.saturating_sub(n),
+                Ok(_) => {}
                 Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
                 Err(why) => return Err(why),
             }
         }
-        self.held = 0;
         Ok(())
     }
 
@@ -65,83 +63,76 @@ impl TlsStream {
             other => other,
         }
     }
-
-    fn took(&mut self, n: usize) -> io::Result<usize> {
-        self.held += n + RECORD * n.div_ceil(RECORD_PAYLOAD);
-        self.try_drain()?;
-        Ok(n)
-    }
 }
 
-impl Read for TlsStream {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        if buf.is_empty() {
-            return Ok(0);
+impl Carrier for TlsStream {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.below.below().fd()
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> io::Result<Arrived> {
+        if into.is_empty() {
+            return Ok(Arrived {
+                len: 0,
+                at: None,
+                last: false,
+            });
         }
         loop {
-            match self.connection.reader().read(buf) {
+            match self.connection.reader().read(into) {
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => {}
-                other => return other,
+                Err(why) => return Err(why),
+                Ok(len) => {
+                    self.unread = self.unread.saturating_sub(len);
+                    return Ok(Arrived {
+                        len,
+                        at: self.below.arrived.at,
+                        last: self.below.arrived.last && self.unread == 0,
+                    });
+                }
             }
             self.connection.read_tls(&mut self.below)?;
-            if let Err(why) = self.connection.process_new_packets() {
-                // The alert that says so; there is nothing left to lose.
-                drop(self.try_drain());
-                return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+            match self.connection.process_new_packets() {
+                Ok(state) => self.unread = state.plaintext_bytes_to_read(),
+                Err(why) => {
+                    // The alert that says so; there is nothing left to lose.
+                    drop(self.try_drain());
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+                }
             }
             self.try_drain()?;
         }
     }
-}
 
-impl Write for TlsStream {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.drain()?;
-        let n = self
-            .connection
-            .writer()
-            .write(&buf[..buf.len().min(MOST)])?;
-        self.took(n)
-    }
-
-    fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+    fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         self.drain()?;
         let mut sum = 0;
-        let fit = bufs
+        let fit = pieces
             .iter()
-            .take_while(|buf| {
-                sum += buf.len();
+            .take_while(|piece| {
+                sum += piece.len();
                 sum <= MOST
             })
             .count();
         let n = if fit == 0 {
-            let first = bufs.first().map_or(&[][..], |buf| buf);
+            let first = pieces.first().map_or(&[][..], |piece| piece);
             self.connection
                 .writer()
                 .write(&first[..first.len().min(MOST)])?
         } else {
-            self.connection.writer().write_vectored(&bufs[..fit])?
+            self.connection.writer().write_vectored(&pieces[..fit])?
         };
-        self.took(n)
+        self.try_drain()?;
+        Ok(n)
     }
 
     fn flush(&mut self) -> io::Result<()> {
         self.drain()?;
         self.below.flush()
     }
-}
-
-impl Stream for TlsStream {
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.below.fd()
-    }
 
     fn wants_write(&self) -> bool {
-        self.connection.wants_write() || self.below.wants_write()
-    }
-
-    fn held(&self) -> usize {
-        self.held + self.below.held()
+        self.connection.wants_write() || self.below.below().wants_write()
     }
 
     fn shutdown_write(&mut self) -> io::Result<()> {
@@ -150,6 +141,19 @@ impl Stream for TlsStream {
             self.connection.send_close_notify();
         }
         self.drain()?;
-        self.below.shutdown_write()
+        self.below.below_mut().shutdown_write()
+    }
+
+    fn tcp(&self) -> Option<BorrowedFd<'_>> {
+        self.below.below().tcp()
+    }
+
+    /// A record of its own is the worst case.
+    fn segment(&self) -> usize {
+        self.below.below().segment().saturating_sub(RECORD)
+    }
+
+    fn name(&self) -> &'static str {
+        "tls"
     }
 }
