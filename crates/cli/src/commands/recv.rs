@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use crate::progress::stop_flag;
 use crate::transfer::receiving::{Out, Received, Rules, flow};
 use crate::transfer::{cpu, hex, say};
+use crate::transport::certificate::Showing;
 use crate::transport::{self, Incoming, Options};
 use alcc_lab::Row;
 use alcc_transfer::{Header, Kind};
@@ -29,6 +30,8 @@ use std::time::{Duration, Instant};
 pub(crate) struct Args {
     #[command(flatten)]
     how: How,
+    #[command(flatten)]
+    showing: Showing,
     /// Keep a file under this name (then only one transfer is taken), or in this folder as received-1, received-2, ...; '-': standard output
     #[arg(long, value_name = "FILE|DIR")]
     out: Option<PathBuf>,
@@ -122,6 +125,8 @@ fn options(args: &Args) -> Result<Options, Failure> {
         seed: 1,
         bind: args.how.bind,
         insecure: args.how.insecure,
+        trust: alcc_carrier::tls::Trust::System,
+        certificate: args.showing.files(),
         carrier: args.how.carrier.clone(),
         patience: Duration::from_secs(5),
     })

@@ -4,6 +4,7 @@ use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
 use crate::transfer::sending::{Content, Job, Sent, flow};
 use crate::transfer::{Series, clock_digest, cpu, random, say, table};
+use crate::transport::certificate::Trusting;
 use crate::transport::{self, Options, PORT, Plan, Target};
 use alcc_cc::Spec;
 use alcc_lab::Row;
@@ -32,6 +33,8 @@ pub(crate) struct Args {
     to: Target,
     #[command(flatten)]
     pub(super) how: How,
+    #[command(flatten)]
+    trusting: Trusting,
     /// Send made-up data for so long [default: 10s]
     #[arg(long, value_name = "TIME", conflicts_with_all = ["size", "file"])]
     duration: Option<Span>,
@@ -81,7 +84,7 @@ pub(crate) struct How {
     /// The address of ours to use
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) bind: Option<IpAddr>,
-    /// Let a transport that does not encrypt cross a real network
+    /// Let a transport that does not encrypt cross a real network; where there is TLS, believe any certificate
     #[arg(long)]
     pub(crate) insecure: bool,
     /// What in-band runs over
@@ -175,6 +178,8 @@ fn options(args: &Args) -> Result<Options, Failure> {
         seed: args.seed,
         bind: args.how.bind,
         insecure: args.how.insecure,
+        trust: args.trusting.trust(args.how.insecure)?,
+        certificate: None,
         carrier: args.how.carrier.clone(),
         patience: Duration::from_nanos(args.connect_timeout.as_nanos()),
     })

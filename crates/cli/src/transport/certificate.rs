@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Who the receiver is, and whom the sender believes: for every transport with TLS in it.
+use super::Options;
+use crate::failure::Failure;
+use alcc_carrier::tls::{Fingerprint, Identity, Trust};
+use std::path::PathBuf;
+
+/// The sender's part.
+#[derive(clap::Args)]
+pub(crate) struct Trusting {
+    /// The receiver's certificate is the one with this SHA-256 fingerprint, which 'alcc recv' prints
+    #[arg(long, value_name = "FINGERPRINT", conflicts_with_all = ["ca", "insecure"])]
+    pin: Option<String>,
+    /// The receiver's certificate is vouched for by an authority in this PEM file [default: by one that this system trusts]
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
+    ca: Option<PathBuf>,
+}
+
+impl Trusting {
+    /// With `--insecure` anybody will do.
+    pub(crate) fn trust(&self, insecure: bool) -> Result<Trust, Failure> {
+        Ok(match (&self.pin, &self.ca) {
+            (Some(pin), _) => {
+                let pin: Fingerprint = pin
+                    .parse()
+                    .map_err(|why| Failure::usage(format!("--pin: {why}")))?;
+                Trust::Pin(pin)
+            }
+            (None, Some(file)) => Trust::Ca(file.clone()),
+            (None, None) if insecure => Trust::Anybody,
+            (None, None) => Trust::System,
+        })
+    }
+}
+
+/// The receiver's part.
+#[derive(clap::Args)]
+pub(crate) struct Showing {
+    /// The certificate to show, PEM, where there is TLS [default: a new one, signed by itself]
+    #[arg(long, value_name = "FILE", requires = "key")]
+    cert: Option<PathBuf>,
+    /// Its private key, PEM
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+}
+
+impl Showing {
+    pub(crate) fn files(&self) -> Option<(PathBuf, PathBuf)> {
+        self.cert.clone().zip(self.key.clone())
+    }
+}
+
+/// The receiver's certificate; says its fingerprint, which a sender may pin.
+#[allow(dead_code, reason = "plain TCP has none")]
+pub(super) fn identity(options: &Options) -> Result<Identity, Failure> {
+    let (identity, whose) = match &options.certificate {
+        Some((certificate, key)) => (Identity::from_files(certificate, key), "given"),
+        None => (Identity::self_signed(&["alcc"]), "new at each start"),
+    };
+    let identity = identity.map_err(Failure::usage)?;
+    eprintln!(
+        "alcc: certificate ({whose}): senders add --pin {}",
+        identity.fingerprint()
+    );
+    Ok(identity)
+}
