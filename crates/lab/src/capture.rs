@@ -56,6 +56,14 @@ pub struct Capture<W> {
     failed: Option<io::Error>,
 }
 
+/// The end of a file that is written as events come, which nobody waits for: `failed` is the first thing that could not be written.
+pub(crate) fn finish<W: Write>(mut to: W, failed: Option<io::Error>) -> io::Result<W> {
+    match failed {
+        Some(error) => Err(error),
+        None => to.flush().map(|()| to),
+    }
+}
+
 impl<W: Write> Capture<W> {
     /// Begins with the file's header.
     ///
@@ -83,12 +91,8 @@ impl<W: Write> Capture<W> {
     ///
     /// # Errors
     /// The first thing that could not be written.
-    pub fn finish(mut self) -> io::Result<W> {
-        if let Some(error) = self.failed.take() {
-            return Err(error);
-        }
-        self.to.flush()?;
-        Ok(self.to)
+    pub fn finish(self) -> io::Result<W> {
+        finish(self.to, self.failed)
     }
 
     fn sees(&self, event: &PacketEvent) -> bool {

@@ -4,6 +4,7 @@
 //!
 //! Seen from the sender, but for `packet_lost`: its time is when a link drops the packet, which the sender learns later. Times are
 //! milliseconds since the start; flows are told apart by `group_id`.
+use crate::capture::finish;
 use alcc_sim::{FlowState, PacketContent, PacketEvent, PacketStep, Probe};
 use alcc_units::{Bytes, Span, Time};
 use serde_json::{Map, Value, json};
@@ -68,12 +69,8 @@ impl<W: Write> Qlog<W> {
     ///
     /// # Errors
     /// The first thing that could not be written.
-    pub fn finish(mut self) -> io::Result<W> {
-        if let Some(error) = self.failed.take() {
-            return Err(error);
-        }
-        self.to.flush()?;
-        Ok(self.to)
+    pub fn finish(self) -> io::Result<W> {
+        finish(self.to, self.failed)
     }
 
     fn flow(&mut self, number: usize) -> &mut Flow {

@@ -33,14 +33,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
                 serde_json::json!({"name": q.name, "summary": q.summary, "options": json(q.options)})
             })
             .collect();
-        let transports: Vec<_> = transport::ALL
-            .iter()
-            .map(|t| serde_json::json!({"name": t.name(), "summary": t.summary()}))
-            .collect();
         println!(
             "{}",
             serde_json::json!({
-                "algorithms": algorithms, "transports": transports, "queues": queues, "links": links(), "preloaded": pairs_json(Host::Preloaded),
+                "algorithms": algorithms, "transports": transports_json(), "queues": queues, "links": links(), "preloaded": pairs_json(Host::Preloaded),
                 "own": pairs_json(Host::Own),
             })
         );
@@ -83,7 +79,32 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             );
         }
     }
+    println!("\nFeedback and enforcement between alcc send and alcc recv (--transport T --cc A)");
+    for (known, _) in transports() {
+        println!(
+            "  {:<10} {:<12} {}",
+            known.feedback, known.enforcement, known.name
+        );
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Every transport, which is known by its name to the board, too, with what it is. Feedback and enforcement are those that it has
+/// unless it is asked for others.
+fn transports() -> impl Iterator<Item = (&'static alcc_lab::Transport, &'static str)> {
+    transport::ALL.iter().filter_map(|t| {
+        let mut known = alcc_lab::Transport::ALL.iter();
+        Some((known.find(|k| k.name == t.name())?, t.summary()))
+    })
+}
+
+fn transports_json() -> Vec<serde_json::Value> {
+    let json = |(known, summary): (&alcc_lab::Transport, &str)| {
+        serde_json::json!({
+            "name": known.name, "summary": summary, "feedback": known.feedback, "enforcement": known.enforcement,
+        })
+    };
+    transports().map(json).collect()
 }
 
 fn links() -> Vec<serde_json::Value> {
@@ -114,4 +135,16 @@ fn json(options: &[OptionDoc]) -> Vec<serde_json::Value> {
         .iter()
         .map(|o| serde_json::json!({"name": o.name, "default": o.default, "help": o.help}))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_transport_is_a_scheme_of_the_board() {
+        let names: Vec<_> = transports().map(|(known, _)| known.name).collect();
+        let all: Vec<_> = transport::ALL.iter().map(|t| t.name()).collect();
+        assert_eq!(names, all);
+    }
 }

@@ -27,7 +27,7 @@ impl Transport {
             above_tcp: false,
             feedback: "udp",
             enforcement: "native",
-            simulated: Ok(""),
+            simulated: Ok("/host=udp"),
         },
         Self {
             name: "quic",
