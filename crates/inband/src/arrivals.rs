@@ -3,6 +3,9 @@
 use crate::frame::{Ack, MOST_24, STEPS, Step, WINDOW_UNIT};
 use alcc_units::{Span, Time};
 
+/// A shorter pause is not told: what follows it is taken to have come evenly.
+const GAP: Span = Span::from_millis(2);
+
 /// Positions of the peer's stream of counted frames, with the time at which each was reached.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrivals {
@@ -53,8 +56,10 @@ impl Arrivals {
             n => (self.seen[n - 1].1, at.max(self.seen[n - 1].1)),
         };
         let since = since.clamp(last, at);
-        if self.count == 0 || since > last {
+        if self.count == 0 || since > last + GAP {
             self.note(before, since);
+        } else if at == last && self.count > 1 {
+            self.count -= 1;
         }
         self.note(position, at);
     }
@@ -84,10 +89,7 @@ impl Arrivals {
                 micros: micros(pair[1].1.since(pair[0].1)),
             });
         }
-        // What came all at once is what is understood without a step.
-        if ack.steps().len() == 1 && ack.steps()[0].micros == 0 {
-            ack.clear_steps();
-        }
+        ack.trim();
         self.told = self.position;
         self.count = 0;
         ack

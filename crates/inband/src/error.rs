@@ -66,7 +66,7 @@ impl fmt::Display for Error {
                 "the peer ended the connection: {}{}{}",
                 crate::frame::reason::name(*reason),
                 if text.is_empty() { "" } else { ": " },
-                text.escape_debug()
+                text.replace(char::is_control, " ")
             ),
             Self::Truncated => f.write_str("the connection ended in the middle of the stream"),
             Self::Vanished(ms) => write!(f, "nothing came from the peer for {ms} ms"),

@@ -108,9 +108,11 @@ impl Ack {
         true
     }
 
-    /// All came at once.
-    pub fn clear_steps(&mut self) {
-        self.count = 0;
+    /// Leaves out what is understood without a step: what remains came at the oldest instant.
+    pub(crate) fn trim(&mut self) {
+        while self.steps().last().is_some_and(|step| step.micros == 0) {
+            self.count -= 1;
+        }
     }
 
     /// Appends the frame.

@@ -382,7 +382,11 @@ impl Session {
             self.farewell = None;
             if self.said {
                 let sequence = self.flow.as_ref().map_or(0, OverTcp::written) as u32;
-                frame::encode_close(&mut out.bytes, sequence, reason, &error.to_string());
+                let words = match error {
+                    Error::Algorithm(why) => why.clone(),
+                    error => error.to_string(),
+                };
+                frame::encode_close(&mut out.bytes, sequence, reason, &words);
             }
         }
         let mut taken = 0;

@@ -81,18 +81,31 @@ impl Stream {
         settings: Settings,
         opener: bool,
     ) -> Result<Self, Error> {
-        let link = Link::new(carrier, registry, settings, opener)?;
-        let stream = Self {
-            handle: Arc::new(Handle {
-                link: Arc::new(link),
-            }),
-            patience: None,
-        };
+        let stream = Self::begin(carrier, registry, settings, opener)?;
         stream
             .link()
             .wait(None, |i| i.session.is_open())
             .map_err(|why| stream.error().unwrap_or_else(|| Error::from(why)))?;
         Ok(stream)
+    }
+
+    /// Either end, without waiting for the other's preface: reads and writes wait for it, and tell what was wrong with it.
+    ///
+    /// # Errors
+    /// [`Error::Algorithm`].
+    pub fn begin(
+        carrier: impl Carrier + 'static,
+        registry: &Arc<Registry>,
+        settings: Settings,
+        opener: bool,
+    ) -> Result<Self, Error> {
+        let link = Link::new(Box::new(carrier), registry, settings, opener)?;
+        Ok(Self {
+            handle: Arc::new(Handle {
+                link: Arc::new(link),
+            }),
+            patience: None,
+        })
     }
 
     fn link(&self) -> &Arc<Link> {
