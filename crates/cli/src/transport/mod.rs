@@ -7,6 +7,7 @@
 //! * Nothing hides in a buffer: a transport takes from the application what it can send within some milliseconds, and no more.
 //! * Whatever comes from a peer is untrusted: it gives an error, never a panic, and never more memory than what is bounded.
 pub(crate) mod certificate;
+mod inband;
 mod tcp;
 mod udp;
 
@@ -28,7 +29,7 @@ pub(crate) const PIECE: usize = 64 * 1024;
 pub(crate) const PORT: u16 = 9700;
 
 /// All there are; the first is the default.
-pub(crate) const ALL: &[&dyn Transport] = &[&tcp::Tcp, &udp::Udp];
+pub(crate) const ALL: &[&dyn Transport] = &[&tcp::Tcp, &inband::InBand, &udp::Udp];
 
 /// Their names, and what they are, for the command line.
 pub(crate) fn names() -> PossibleValuesParser {
