@@ -74,3 +74,146 @@ fn a_unix_socket_does_as_well() {
     assert!(here.finish(Duration::from_secs(10)).unwrap());
     assert_eq!(there.join().unwrap(), "hello");
 }
+
+/// Connects to somebody who answers with `said` and then does as `then` says; the error of it.
+fn stranger(said: &'static [u8], stays: bool) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    let there = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        let mut hello = [0; 8];
+        socket.read_exact(&mut hello).unwrap();
+        socket.write_all(said).unwrap();
+        if stays {
+            let _ = socket.read_to_end(&mut Vec::new());
+        }
+    });
+    let socket = TcpStream::connect(at).unwrap();
+    let quick = Settings {
+        handshake: alcc_units::Span::from_millis(200),
+        ..settings("verus")
+    };
+    let result = Stream::connect(Tcp::new(socket).unwrap(), &registry(), quick);
+    let why = result.err().expect("refused").to_string();
+    there.join().unwrap();
+    assert!(!why.contains('\n'));
+    why
+}
+
+#[test]
+fn strangers_are_refused_in_one_line_and_in_time() {
+    let began = std::time::Instant::now();
+    let http = stranger(b"HTTP/1.1 400 Bad Request\r\n\r\n", false);
+    assert!(http.contains("an HTTP answer"), "{http}");
+    let ssh = stranger(b"SSH-2.0-OpenSSH_9.2p1\r\n", true);
+    assert!(ssh.contains("an SSH banner"), "{ssh}");
+    let nothing = stranger(b"", true);
+    assert!(nothing.contains("within 200 ms"), "{nothing}");
+    let old = stranger(b"ALCC\r\n\x1a\n\x00", true);
+    assert!(old.contains("version 0"), "{old}");
+    let gone = stranger(b"", false);
+    assert!(
+        gone.contains("ended in the middle") || gone.contains("reset"),
+        "{gone}"
+    );
+    assert!(began.elapsed() < Duration::from_secs(20));
+}
+
+#[test]
+fn a_stranger_who_comes_is_told_nothing() {
+    let (mut client, server) = UnixStream::pair().unwrap();
+    client
+        .write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        .unwrap();
+    let why = Stream::accept(Unix::new(server).unwrap(), &registry(), settings("verus"));
+    let why = why.err().expect("refused").to_string();
+    assert!(why.contains("GET / HTTP/1.1"), "{why}");
+    let mut said = Vec::new();
+    client.read_to_end(&mut said).unwrap();
+    assert!(said.is_empty());
+}
+
+#[test]
+fn both_directions_at_once_from_two_threads_each() {
+    let (here, there) = tcp("copa");
+    let sent = [pattern(2_000_000), pattern(1_500_000)];
+    std::thread::scope(|scope| {
+        for (i, stream) in [&here, &there].into_iter().enumerate() {
+            let (mine, theirs) = (&sent[i], &sent[1 - i]);
+            scope.spawn(move || {
+                (&mut &*stream).write_all(mine).unwrap();
+                assert!(stream.finish(Duration::from_secs(20)).unwrap());
+            });
+            scope.spawn(move || {
+                let mut got = Vec::new();
+                (&mut &*stream).read_to_end(&mut got).unwrap();
+                assert!(got == *theirs);
+            });
+        }
+    });
+}
+
+#[test]
+fn who_writes_first_and_reads_later_does_not_hang_it() {
+    // Each end writes 1 MB before it reads anything: more than the sockets hold, less than the receive buffers of 4 MiB.
+    let (here, there) = tcp("cubic");
+    let sent = pattern(1_000_000);
+    std::thread::scope(|scope| {
+        for stream in [&here, &there] {
+            let sent = &sent;
+            scope.spawn(move || {
+                (&mut &*stream).write_all(sent).unwrap();
+                assert!(stream.finish(Duration::from_secs(20)).unwrap());
+                let mut got = Vec::new();
+                (&mut &*stream).read_to_end(&mut got).unwrap();
+                assert!(got == *sent);
+            });
+        }
+    });
+}
+
+#[test]
+fn nobody_in_a_call_and_acknowledgements_go_all_the_same() {
+    let (mut here, there) = tcp("verus");
+    here.write_all(&pattern(500_000)).unwrap();
+    // `there` is not touched: the background acknowledges for it.
+    assert!(here.finish(Duration::from_secs(20)).unwrap());
+    let mut got = Vec::new();
+    (&there).read_to_end(&mut got).unwrap();
+    assert!(got == pattern(500_000));
+}
+
+#[test]
+fn a_peer_that_gives_up_or_vanishes_is_an_error_here() {
+    let (mut here, there) = tcp("verus");
+    here.write_all(b"hello").unwrap();
+    there.abort();
+    let why = here.read(&mut [0; 10]).unwrap_err();
+    assert!(why.to_string().contains("its application gave up"), "{why}");
+    assert!(here.write(b"more").is_err() && here.finish(Duration::from_secs(1)).is_err());
+
+    let (mut here, there) = tcp("verus");
+    drop(there);
+    let mut written = 0;
+    let why = loop {
+        match here.write(&[1; 100_000]) {
+            Ok(n) => written += n,
+            Err(why) => break why,
+        }
+        assert!(written < 1 << 30);
+    };
+    assert!(!why.to_string().is_empty());
+}
+
+#[test]
+fn a_read_with_patience_comes_back() {
+    let (mut here, there) = tcp("verus");
+    here.set_patience(Some(Duration::from_millis(20)));
+    let why = here.read(&mut [0; 10]).unwrap_err();
+    assert_eq!(why.kind(), std::io::ErrorKind::WouldBlock);
+    (&there).write_all(b"now").unwrap();
+    here.set_patience(Some(Duration::from_secs(10)));
+    let mut got = [0; 3];
+    here.read_exact(&mut got).unwrap();
+    assert_eq!(&got, b"now");
+}
