@@ -27,7 +27,7 @@ impl Gauge {
         self.window.load(Ordering::Relaxed)
     }
 
-    /// Newest sample of the delivery rate, bit/s; zero before the first.
+    /// What was delivered in the last round trip (20 ms at least), bit/s; zero before.
     pub fn delivery_rate(&self) -> u64 {
         self.rate.load(Ordering::Relaxed)
     }

@@ -10,7 +10,7 @@ use alcc_cc::{
     RecoveryEnd, Rto, RttView, Sending, Sent, Source, Spurious, Stamp,
 };
 use alcc_flow::{NearHalf, RttEstimator};
-use alcc_units::{Bytes, Span, Time};
+use alcc_units::{Bytes, Rate, Span, Time};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -22,6 +22,9 @@ const MOST_TIMEOUT: Span = Span::from_secs(60);
 const PERSISTENT: u64 = 3;
 const GRANULARITY: Span = Span::from_millis(1);
 const MOST_ACK_DELAY: Span = Span::from_millis(25);
+
+/// The rate that is shown is that of a round trip, or of this.
+const METER: Span = Span::from_millis(20);
 
 /// Pieces of an acknowledgement.
 #[derive(Clone, Debug, Default)]
@@ -83,6 +86,8 @@ pub(crate) struct Host {
     timers: bool,
     progress_at: Time,
     backoff: u32,
+    /// When the rate was measured last, and what had been delivered by then.
+    meter: (Time, Bytes),
     gauge: Arc<Gauge>,
 }
 
@@ -126,6 +131,7 @@ impl Host {
             timers: false,
             progress_at: start,
             backoff: 0,
+            meter: (start, Bytes::ZERO),
             gauge,
         }
     }
@@ -161,10 +167,11 @@ impl Host {
 
     /// All that is due: what was heard, and timers. `None`: at the time of the last event.
     pub(crate) fn turn(&mut self, now: Option<Instant>) {
+        // It was heard when the stack said so, not now.
+        self.hand_on();
         if let Some(now) = now {
             self.advance(now);
         }
-        self.hand_on();
         let now = self.now;
         let report = self.half.as_mut().and_then(|half| half.report(now));
         if let Some(report) = report {
@@ -418,8 +425,11 @@ impl Host {
         self.limited.app |= heard.app_limited;
         let rtt = self.rtt.view();
         let rate = newest.stamp.rate(newest.sent_at, self.delivered, now);
-        if let Some(rate) = rate {
+        let (since, before_it) = self.meter;
+        if now.since(since) >= rtt.smoothed.max(METER) {
+            let rate = Rate::of(self.delivered.saturating_sub(before_it), now.since(since));
             self.gauge.rate.store(rate.as_bps(), Relaxed);
+            self.meter = (now, self.delivered);
         }
         if let Some(observe) = &self.gauge.observer {
             let samples = heard.acked.iter().filter_map(|packet| packet.rtt);
@@ -528,3 +538,6 @@ impl Host {
         window.min(quota).max(least)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -23,7 +23,9 @@ mod gauge;
 mod host;
 mod outstanding;
 mod punctual;
+mod stack;
 
 pub use factory::{Congestion, congestion};
 pub use gauge::Gauge;
 pub use punctual::Punctual;
+pub use stack::StackController;

@@ -51,7 +51,6 @@ impl Showing {
 }
 
 /// The receiver's certificate; says its fingerprint, which a sender may pin.
-#[allow(dead_code, reason = "plain TCP has none")]
 pub(super) fn identity(options: &Options) -> Result<Identity, Failure> {
     let (identity, whose) = match &options.certificate {
         Some((certificate, key)) => (Identity::from_files(certificate, key), "given"),

@@ -8,6 +8,7 @@
 //! * Whatever comes from a peer is untrusted: it gives an error, never a panic, and never more memory than what is bounded.
 pub(crate) mod certificate;
 mod inband;
+mod quic;
 mod tcp;
 mod udp;
 
@@ -29,7 +30,7 @@ pub(crate) const PIECE: usize = 64 * 1024;
 pub(crate) const PORT: u16 = 9700;
 
 /// All there are; the first is the default.
-pub(crate) const ALL: &[&dyn Transport] = &[&tcp::Tcp, &inband::InBand, &udp::Udp];
+pub(crate) const ALL: &[&dyn Transport] = &[&tcp::Tcp, &inband::InBand, &udp::Udp, &quic::Quic];
 
 /// Their names, and what they are, for the command line.
 pub(crate) fn names() -> PossibleValuesParser {

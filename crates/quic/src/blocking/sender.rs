@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::{Error, ended, handle, later, transport};
-use crate::{Congestion, Gauge, Punctual};
-use noq::congestion::ControllerFactory;
+use crate::{Congestion, Gauge, Punctual, StackController};
 use noq::crypto::rustls::QuicClientConfig;
 use noq::{
     ClientConfig, Connection, Endpoint, EndpointConfig, PathId, RecvStream, SendStream, WriteError,
@@ -88,11 +87,11 @@ impl Sender {
         from: Option<IpAddr>,
         name: &str,
         tls: Arc<noq::rustls::ClientConfig>,
-        congestion: Arc<dyn ControllerFactory + Send + Sync>,
+        own: StackController,
         patience: Duration,
     ) -> Result<Self, Error> {
         let mut transport = transport();
-        transport.congestion_controller_factory(congestion);
+        transport.congestion_controller_factory(Arc::new(own));
         Self::with(to, from, name, tls, transport, None, patience)
     }
 

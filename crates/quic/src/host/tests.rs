@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use super::*;
+use alcc_cc::{Algorithm, Registry, Spec, Tag};
+use proptest::prelude::*;
+use std::cell::RefCell;
+
+const MTU: u16 = 1200;
+
+thread_local! {
+    static TOLD: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+fn tell(what: String) {
+    TOLD.with_borrow_mut(|told| told.push(what));
+}
+
+/// What was told since the last time.
+fn told() -> Vec<String> {
+    TOLD.take()
+}
+
+/// Writes down what it is told. Window of ten packets, a timer every 5 ms.
+#[derive(Clone)]
+struct Recorder {
+    timer: Time,
+}
+
+impl Controller for Recorder {
+    fn on_sent(&mut self, cx: &mut Cx<'_>, sent: &Sent) -> Tag {
+        let ms = cx.now.as_millis_f64();
+        tell(format!(
+            "sent {} at {ms} over {}",
+            sent.pn,
+            sent.in_flight_before.get()
+        ));
+        Tag(sent.pn + 100)
+    }
+
+    fn on_ack(&mut self, _cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
+        let of: Vec<_> = (ack.acked.iter())
+            .map(|p| {
+                format!(
+                    "{}/{}/{}",
+                    p.pn,
+                    p.tag.0,
+                    p.rtt.unwrap_or_default().as_millis_f64()
+                )
+            })
+            .collect();
+        tell(format!(
+            "ack {} in flight {} to {} delivered {} round {} recovery {} app {}",
+            of.join(" "),
+            ack.in_flight_before.get(),
+            ack.in_flight.get(),
+            ack.delivered.get(),
+            ack.round_start,
+            ack.in_recovery,
+            ack.limited.app,
+        ));
+    }
+
+    fn on_loss(&mut self, _cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
+        let of: Vec<_> = loss
+            .lost
+            .iter()
+            .map(|p| format!("{}/{}", p.pn, p.tag.0))
+            .collect();
+        let (new, in_flight) = (loss.new_episode, loss.in_flight.get());
+        tell(format!(
+            "loss {} new {new} in flight {in_flight}",
+            of.join(" ")
+        ));
+    }
+
+    fn on_rto(&mut self, cx: &mut Cx<'_>, rto: &Rto) {
+        let ms = cx.now.as_millis_f64();
+        tell(format!(
+            "timeout {} of {} at {ms}",
+            rto.backoff, rto.oldest.pn
+        ));
+    }
+
+    fn on_spurious(&mut self, _cx: &mut Cx<'_>, what: Spurious) {
+        tell(format!("spurious {what:?}"));
+    }
+
+    fn on_recovery_end(&mut self, _cx: &mut Cx<'_>, _end: &RecoveryEnd) {
+        tell("repaired".to_owned());
+    }
+
+    fn on_idle_restart(&mut self, _cx: &mut Cx<'_>, idle: Span) {
+        tell(format!("idle {}", idle.as_millis_f64()));
+    }
+
+    fn on_path_change(&mut self, _cx: &mut Cx<'_>, path: &Path) {
+        tell(format!("mss {}", path.mss.get()));
+    }
+
+    fn on_timer(&mut self, cx: &mut Cx<'_>) {
+        self.timer = cx.now + Span::from_millis(5);
+    }
+
+    fn next_timer(&self) -> Option<Time> {
+        Some(self.timer)
+    }
+
+    fn allowance(&self) -> Allowance {
+        Allowance::window(Bytes::new(12_000))
+    }
+
+    fn clone_box(&self) -> Box<dyn Controller> {
+        Box::new(self.clone())
+    }
+}
+
+struct Stack {
+    origin: Instant,
+    host: Host,
+}
+
+impl Stack {
+    fn new(cc: Box<dyn Controller>) -> Self {
+        let origin = Instant::now();
+        told();
+        Self {
+            origin,
+            host: Host::new(cc, origin, MTU, 1, Arc::default()),
+        }
+    }
+
+    fn recorded() -> Self {
+        let timer = Time::ZERO + Span::from_millis(5);
+        Self::new(Box::new(Recorder { timer }))
+    }
+
+    fn at(&self, ms: u64) -> Instant {
+        self.origin + Duration::from_millis(ms)
+    }
+
+    fn sent(&mut self, ms: u64, numbers: std::ops::Range<u64>) {
+        for number in numbers {
+            self.host.sent(self.at(ms), 1200, number);
+        }
+    }
+
+    /// Acknowledges, as the stack does: each, then the end, then it asks.
+    fn acked(&mut self, ms: u64, sent: u64, numbers: &[u64], in_flight: u64) {
+        for number in numbers {
+            self.host.acknowledged(self.at(ms), self.at(sent), *number);
+        }
+        self.host.end_acks(self.at(ms), in_flight, false);
+    }
+}
+
+#[test]
+fn losses_come_before_the_acknowledgement_that_disclosed_them() {
+    let mut stack = Stack::recorded();
+    stack.sent(0, 0..6);
+    assert_eq!(told()[5], "sent 5 at 0 over 6000");
+    stack.acked(40, 0, &[4, 5], 4800);
+    stack.host.lost(stack.at(40), 1200, 0);
+    stack.host.lost(stack.at(40), 1200, 1);
+    stack.host.congested(stack.at(40), false, false);
+    assert!(told().is_empty(), "in pieces");
+    stack.host.turn(None);
+    assert_eq!(
+        told(),
+        [
+            "loss 0/100 1/101 new true in flight 2400",
+            "ack 4/104/40 5/105/40 in flight 7200 to 2400 delivered 2400 round true recovery true app false",
+        ]
+    );
+    stack.sent(41, 6..7);
+    stack.acked(80, 41, &[6], 2400);
+    stack.host.turn(None);
+    assert_eq!(
+        told()[1..],
+        [
+            "ack 6/106/39 in flight 3600 to 2400 delivered 3600 round true recovery false app false",
+            "repaired",
+        ]
+    );
+}
+
+#[test]
+fn a_mark_is_answered_as_a_loss() {
+    let mut stack = Stack::recorded();
+    stack.sent(0, 0..3);
+    stack.acked(40, 0, &[0], 2400);
+    stack.host.congested(stack.at(40), false, true);
+    stack.host.turn(None);
+    assert_eq!(told()[3], "loss 0/100 new true in flight 2400");
+}
+
+#[test]
+fn numbers_of_two_spaces_are_kept_apart() {
+    let mut stack = Stack::recorded();
+    stack.sent(0, 0..1);
+    stack.sent(3, 0..1);
+    stack.acked(50, 3, &[0], 1200);
+    stack.acked(60, 0, &[0], 0);
+    stack.host.turn(None);
+    let told = told();
+    assert!(told[2].starts_with("ack 1/101/47 "), "{told:?}");
+    assert!(told[3].starts_with("ack 0/100/60 "), "{told:?}");
+}
+
+#[test]
+fn silence_becomes_a_timeout_and_doubles() {
+    let mut stack = Stack::recorded();
+    stack.sent(0, 0..2);
+    stack.acked(100, 0, &[0], 1200);
+    told();
+    let mut heard = Vec::new();
+    for ms in 100..8_000 {
+        stack.host.turn(Some(stack.at(ms)));
+        heard.extend(told());
+    }
+    let timeouts: Vec<_> = heard.iter().filter(|t| t.starts_with("timeout")).collect();
+    // 3 x (100 + 4 x 50 + 25) ms are less than a second.
+    assert_eq!(
+        timeouts,
+        [
+            "timeout 1 of 1 at 1100",
+            "timeout 2 of 1 at 3100",
+            "timeout 3 of 1 at 7100"
+        ]
+    );
+    // The stack says it when the path works again: that is known.
+    stack.host.lost(stack.at(8_000), 1200, 1);
+    stack.host.congested(stack.at(8_000), true, false);
+    stack.host.turn(None);
+    assert_eq!(told(), ["loss 1/101 new true in flight 0"]);
+}
+
+#[test]
+fn after_a_pause_and_on_another_path() {
+    let mut stack = Stack::recorded();
+    stack.sent(0, 0..1);
+    stack.acked(50, 0, &[0], 0);
+    stack.sent(1_050, 1..2);
+    let told_so = told();
+    assert_eq!(told_so[2], "idle 1000", "{told_so:?}");
+    stack.host.mtu(1452);
+    assert_eq!(told(), ["mss 1452"]);
+    let mut other = stack.host.fork();
+    assert_eq!(
+        other.window(),
+        8 * 1452,
+        "ten packets of 1200, in whole ones of 1452"
+    );
+    // What the old path had under way is not ours.
+    other.acknowledged(stack.at(1_100), stack.at(1_050), 1);
+    other.end_acks(stack.at(1_100), 0, true);
+    other.turn(None);
+    assert!(told().is_empty());
+}
+
+#[test]
+fn small_packets_take_no_place_of_large_ones() {
+    let mut stack = Stack::recorded();
+    stack.sent(0, 0..9);
+    stack.host.sent(stack.at(0), 40, 9);
+    // The stack sends if a full packet fits below the window.
+    let in_flight = 9 * 1200 + 40;
+    assert!(in_flight + 1200 <= stack.host.window());
+    stack.sent(0, 10..11);
+    assert!(in_flight + 1200 + 1200 > stack.host.window());
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Wait(u32),
+    Send(u8, u16),
+    /// Of those under way: from the front or the back.
+    Ack(u8, bool),
+    Lose(u8),
+    Mark,
+    Persistent,
+    Spurious,
+    Mtu(u16),
+    /// The stack reckons otherwise.
+    InFlight(u64),
+    Stranger(u64),
+    Blocked,
+    Fork,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        4 => (0..60_000u32).prop_map(Event::Wait),
+        1 => (0..u32::MAX).prop_map(Event::Wait),
+        6 => (1..40u8, 1..1500u16).prop_map(|(n, len)| Event::Send(n, len)),
+        6 => (any::<u8>(), any::<bool>()).prop_map(|(n, back)| Event::Ack(n, back)),
+        2 => any::<u8>().prop_map(Event::Lose),
+        1 => Just(Event::Mark),
+        1 => Just(Event::Persistent),
+        1 => Just(Event::Spurious),
+        1 => (1..9000u16).prop_map(Event::Mtu),
+        1 => any::<u64>().prop_map(|n| Event::InFlight(n >> 20)),
+        1 => any::<u64>().prop_map(Event::Stranger),
+        1 => Just(Event::Blocked),
+        1 => Just(Event::Fork),
+    ]
+}
+
+/// Whatever the stack says: windows and timers are such as it can bear.
+fn bears(cc: Box<dyn Controller>, events: &[Event], clock: bool, timers: bool) {
+    let mut stack = Stack::new(cc);
+    if timers {
+        stack.host.has_timers();
+    }
+    let (mut us, mut next, mut mtu) = (0u64, 0u64, u64::from(MTU));
+    let mut under_way: Vec<(u64, u64, u64)> = Vec::new();
+    for event in events {
+        let now = stack.origin + Duration::from_micros(us);
+        let sum = |all: &[(u64, u64, u64)]| all.iter().map(|p| p.2).sum::<u64>();
+        match *event {
+            Event::Wait(more) => us += u64::from(more),
+            Event::Send(n, len) => {
+                for _ in 0..n {
+                    let len = u64::from(len);
+                    if sum(&under_way) + len > stack.host.window().min(1 << 24) {
+                        stack.host.blocked();
+                        break;
+                    }
+                    stack.host.sent(now, len, next);
+                    under_way.push((next, us, len));
+                    next += 1;
+                }
+            }
+            Event::Ack(n, back) => {
+                let n = usize::from(n).min(under_way.len());
+                let from = if back { under_way.len() - n } else { 0 };
+                for (number, sent, _) in under_way.drain(from..from + n).collect::<Vec<_>>() {
+                    let sent = stack.origin + Duration::from_micros(sent);
+                    stack.host.acknowledged(now, sent, number);
+                }
+                stack.host.end_acks(now, sum(&under_way), n % 3 == 0);
+            }
+            Event::Lose(n) => {
+                let n = usize::from(n).min(under_way.len());
+                for (number, _, len) in under_way.drain(..n).collect::<Vec<_>>() {
+                    stack.host.lost(now, len, number);
+                }
+                stack.host.congested(now, false, false);
+            }
+            Event::Mark => stack.host.congested(now, false, true),
+            Event::Persistent => stack.host.congested(now, true, false),
+            Event::Spurious => stack.host.spurious(),
+            Event::Mtu(to) => {
+                mtu = u64::from(to);
+                stack.host.mtu(to);
+            }
+            Event::InFlight(n) => stack.host.end_acks(now, n, true),
+            Event::Stranger(number) => {
+                stack.host.acknowledged(now, now, number);
+                stack.host.lost(now, number % 1500, number);
+            }
+            Event::Blocked => stack.host.blocked(),
+            Event::Fork => {
+                stack.host = stack.host.fork();
+                under_way.clear();
+            }
+        }
+        stack.host.turn(clock.then_some(now));
+        let window = stack.host.window();
+        assert!(window > 0, "after {event:?}");
+        if stack.host.is_idle() && !timers {
+            assert!(window >= mtu, "after {event:?}: stuck with {window}");
+        }
+        if let Some(rate) = stack.host.allowance().rate {
+            let bps = rate.as_bps();
+            assert!((8_000..=1_000_000_000_000).contains(&bps), "{bps}");
+        }
+        // Somebody who calls when asked to does not spin.
+        if let (true, Some(wakes)) = (clock, stack.host.wakes_at()) {
+            assert!(wakes > now, "after {event:?}");
+        }
+    }
+}
+
+fn all() -> Vec<(Algorithm, Spec)> {
+    let registry = Registry::builtin();
+    let specs = |a: &Algorithm| {
+        let spec = |options| Spec {
+            name: a.name.to_owned(),
+            options,
+        };
+        let profiles = a
+            .profiles
+            .iter()
+            .map(|p| vec![("profile".to_owned(), (*p).to_owned())]);
+        let named: Vec<_> = profiles.map(spec).collect();
+        if named.is_empty() {
+            vec![spec(Vec::new())]
+        } else {
+            named
+        }
+    };
+    registry
+        .iter()
+        .flat_map(|a| specs(a).into_iter().map(|s| (*a, s)))
+        .collect()
+}
+
+#[test]
+fn every_algorithm_bears_whatever_a_stack_says() {
+    let registry = Registry::builtin();
+    for (_, spec) in all() {
+        let Ok(cc) = registry.build(&spec) else {
+            // One that has to be given a file.
+            continue;
+        };
+        let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
+            cases: 12,
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        });
+        let events = proptest::collection::vec(event(), 1..80);
+        let outcome = runner.run(
+            &(events, any::<bool>(), any::<bool>()),
+            |(events, clock, timers)| {
+                bears(cc.clone_box(), &events, clock, timers);
+                Ok(())
+            },
+        );
+        assert!(outcome.is_ok(), "{spec}: {}", outcome.unwrap_err());
+    }
+}
