@@ -2,26 +2,10 @@
 //! Looking at and steering a server that runs: `alcc ctl`, `top` and `log`, per-port algorithms, metrics.
 mod support;
 
-use alcc_emu::PathSpec;
-use alcc_link::{DirectionSpec, RateSpec};
-use alcc_units::{Rate, Span};
 use serde_json::Value;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
-use support::{Server, World, impossible};
-
-fn link(mbps: u64) -> PathSpec {
-    let direction = |mbps| DirectionSpec {
-        delay: Span::from_millis(10),
-        rate: RateSpec::Fixed(Rate::mbps(mbps)),
-        ..DirectionSpec::default()
-    };
-    PathSpec {
-        down: direction(mbps),
-        up: direction(50),
-        seed: 1,
-    }
-}
+use support::{Server, World, impossible, link};
 
 fn alcc(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_alcc"));

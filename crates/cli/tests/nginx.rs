@@ -4,33 +4,9 @@
 mod support;
 
 use alcc_emu::PathSpec;
-use alcc_link::{DirectionSpec, RateSpec};
+use alcc_link::RateSpec;
 use alcc_trace::Trace;
-use alcc_units::{Rate, Span};
-use support::{World, impossible};
-
-fn link(down: DirectionSpec) -> PathSpec {
-    let up = DirectionSpec {
-        delay: Span::from_millis(10),
-        rate: RateSpec::Fixed(Rate::mbps(50)),
-        ..DirectionSpec::default()
-    };
-    PathSpec {
-        down: DirectionSpec {
-            delay: Span::from_millis(10),
-            ..down
-        },
-        up,
-        seed: 1,
-    }
-}
-
-fn steady(mbps: u64) -> DirectionSpec {
-    DirectionSpec {
-        rate: RateSpec::Fixed(Rate::mbps(mbps)),
-        ..DirectionSpec::default()
-    }
-}
+use support::{World, impossible, link};
 
 fn number(report: &serde_json::Value, field: &str) -> u64 {
     report[field]
@@ -43,7 +19,7 @@ fn every_way_nginx_writes_arrives_whole_and_is_controlled() {
     if impossible() {
         return;
     }
-    let world = World::new(link(steady(50)));
+    let world = World::new(link(50));
     let hash = world.file("f", 3_000_000);
     for cc in [
         "verus",
@@ -94,7 +70,7 @@ fn many_connections_of_several_workers() {
     if impossible() {
         return;
     }
-    let world = World::new(link(steady(50)));
+    let world = World::new(link(50));
     let hash = world.file("f", 500_000);
     let server = world.serve(Some(&["--cc", "verus"]));
     let out = world.client("for i in 1 2 3 4 5 6 7 8 9 10 11 12; do (curl -sS --max-time 60 http://$S:8080/f | sha256sum) & done; wait");
@@ -115,10 +91,9 @@ fn two_percent_loss() {
     if impossible() {
         return;
     }
-    let world = World::new(link(DirectionSpec {
-        loss: 0.02,
-        ..steady(20)
-    }));
+    let mut lossy = link(20);
+    lossy.down.loss = 0.02;
+    let world = World::new(lossy);
     let hash = world.file("f", 2_000_000);
     for cc in ["verus", "copa"] {
         let server = world.serve(Some(&["--cc", cc]));
@@ -138,10 +113,9 @@ fn outages_of_four_seconds() {
         .chain(["5000\n".to_owned()])
         .collect();
     let trace = Trace::parse(text.as_bytes()).unwrap();
-    let world = World::new(link(DirectionSpec {
-        rate: RateSpec::Trace(trace),
-        ..DirectionSpec::default()
-    }));
+    let mut link = link(50);
+    link.down.rate = RateSpec::Trace(trace);
+    let world = World::new(link);
     let hash = world.file("f", 2_500_000);
     let server = world.serve(Some(&["--cc", "verus"]));
     assert_eq!(world.fetch("http://$S:8080/f"), hash);
@@ -153,7 +127,7 @@ fn a_client_that_resets_and_one_that_stops_reading() {
     if impossible() {
         return;
     }
-    let world = World::new(link(steady(50)));
+    let world = World::new(link(50));
     let hash = world.file("f", 6_000_000);
     let server = world.serve(Some(&["--cc", "verus"]));
     // Killed in the middle with data unread: the kernel answers with a reset.
@@ -180,7 +154,7 @@ fn when_the_runtime_fails_the_server_goes_on_with_plain_tcp_and_says_so_once() {
     if impossible() {
         return;
     }
-    let world = World::new(link(steady(50)));
+    let world = World::new(link(50));
     let hash = world.file("f", 3_000_000);
     // The thread's panic after 20 readings stands for any failure inside the runtime.
     let server = world.serve(Some(&["--cc", "fixed:window=4", "--fault", "20"]));

@@ -2,9 +2,6 @@
 //! An algorithm in C, from the command line: in the simulator, and under an unmodified nginx.
 mod support;
 
-use alcc_emu::PathSpec;
-use alcc_link::{DirectionSpec, RateSpec};
-use alcc_units::{Rate, Span};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -205,26 +202,12 @@ fn the_commands_of_the_documentation_work() {
     );
 }
 
-/// 20 Mbit/s with an RTT of 20 ms.
-fn link() -> PathSpec {
-    let way = |mbps| DirectionSpec {
-        delay: Span::from_millis(10),
-        rate: RateSpec::Fixed(Rate::mbps(mbps)),
-        ..DirectionSpec::default()
-    };
-    PathSpec {
-        down: way(20),
-        up: way(50),
-        seed: 1,
-    }
-}
-
 #[test]
 fn nginx_under_an_algorithm_in_c() {
     if support::impossible() {
         return;
     }
-    let world = support::World::new(link());
+    let world = support::World::new(support::link(20));
     let hash = world.file("f", 3_000_000);
     let plugin = example(&world.path(""));
     let server = world.serve(Some(&[

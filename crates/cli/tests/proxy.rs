@@ -6,26 +6,11 @@ mod relay;
 #[allow(dead_code, reason = "others use the rest of it")]
 mod support;
 
-use alcc_emu::{Emulator, Namespace, PathSpec, Silent, Subnet};
-use alcc_link::{DirectionSpec, RateSpec};
-use alcc_units::{Rate, Span};
+use alcc_emu::{Emulator, Namespace, Silent, Subnet};
 use relay::{Relay, number};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use support::{World, impossible};
-
-fn link(mbps: u64) -> PathSpec {
-    let direction = |mbps| DirectionSpec {
-        delay: Span::from_millis(10),
-        rate: RateSpec::Fixed(Rate::mbps(mbps)),
-        ..DirectionSpec::default()
-    };
-    PathSpec {
-        down: direction(mbps),
-        up: direction(50),
-        seed: 1,
-    }
-}
+use support::{World, impossible, link};
 
 /// A server behind the proxy: it listens on loopback only.
 struct Nginx(Child);

@@ -3,6 +3,8 @@
 mod early;
 
 use alcc_emu::{Emulator, Namespace, PathSpec, Silent, Subnet};
+use alcc_link::{DirectionSpec, RateSpec};
+use alcc_units::{Rate, Span};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -43,6 +45,20 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
         .chain(sbin)
         .map(|dir| dir.join(program))
         .find(|p| p.is_file())
+}
+
+/// 10 ms each way, `mbps` to the client and 50 Mbit/s back.
+pub(crate) fn link(mbps: u64) -> PathSpec {
+    let way = |mbps| DirectionSpec {
+        delay: Span::from_millis(10),
+        rate: RateSpec::Fixed(Rate::mbps(mbps)),
+        ..DirectionSpec::default()
+    };
+    PathSpec {
+        down: way(mbps),
+        up: way(50),
+        seed: 1,
+    }
 }
 
 /// Two namespaces, a link between them, and a folder.
