@@ -56,7 +56,8 @@ pub(crate) fn write(report: &Report, p: &Passed) {
     let limit = |value: Option<u64>| value.unwrap_or(u64::MAX);
     shared::publish(report.map().words(at, TRAIL_ENTRY), |w| {
         let values = [
-            number,
+            // A place that nobody has written to yet is zero: no reading's mark is.
+            number.wrapping_add(1),
             p.at.as_nanos(),
             u64::from(p.pid) << 32 | (p.id & 0xFFFF_FFFF),
             p.acked,
@@ -116,7 +117,7 @@ impl<'a> Trail<'a> {
             let at = TRAIL + (self.next as usize % TRAIL_COUNT) * TRAIL_ENTRY;
             let entry = shared::snapshot::<14>(self.report.map().words(at, TRAIL_ENTRY));
             match entry {
-                Some(w) if w[0] == self.next => each(&passed(&w)),
+                Some(w) if w[0] == self.next.wrapping_add(1) => each(&passed(&w)),
                 // Its writer is in the middle of it: it will be there next time, or be given up when others follow.
                 _ if head.wrapping_sub(self.next) <= 64 => return,
                 _ => self.lost += 1,
@@ -195,5 +196,17 @@ mod tests {
         assert_eq!(got[0], reading(100));
         trail.end();
         assert!(!wanted(&writer, Time::ZERO));
+    }
+
+    #[test]
+    fn a_place_that_is_taken_but_not_written_yet_is_no_reading() {
+        let scratch = Scratch::new();
+        let (writer, reader) = (scratch.create(), scratch.open());
+        let mut trail = reader.trail().unwrap();
+        writer
+            .map()
+            .word(TRAIL_HEAD)
+            .fetch_add(1, Ordering::Relaxed);
+        trail.read(|p| panic!("{p:?}"));
     }
 }
