@@ -105,12 +105,14 @@ fn sh(script: &str, folder: &Path, pkg_config: &Path) {
 fn install_library(prefix: &Path) {
     let target = Path::new(env!("CARGO_BIN_EXE_alcc")).parent().unwrap();
     // No dependency of ours: it may be there from an earlier day, or not at all.
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--locked", "-p", "alcc-capi"]);
-    if target.ends_with("release") {
-        cargo.arg("--release");
+    if std::env::var_os("ALCC_BUILT").is_none() {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--locked", "-p", "alcc-capi"]);
+        if target.ends_with("release") {
+            cargo.arg("--release");
+        }
+        assert!(cargo.current_dir(root()).status().unwrap().success());
     }
-    assert!(cargo.current_dir(root()).status().unwrap().success());
     for folder in ["include", "lib/pkgconfig"] {
         std::fs::create_dir_all(prefix.join(folder)).unwrap();
     }
