@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod carrier;
+mod record;
 
 use alcc_cc::{Cx, Discard, Header, Kind, Path, Registry, Spec, conformance};
 use alcc_flow::{Ack, Range, Receiver, Rules, Sender, Transmit};
@@ -41,6 +42,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("carrier", carrier::carrier),
     ("inband_frames", inband_frames),
     ("inband_session", inband_session),
+    ("record", record::record),
 ];
 
 /// The target of that name.

@@ -2,7 +2,7 @@
 //! What has arrived in one direction: every packet of the time that counts, and what the sender is told of it.
 use crate::wire::Report;
 use alcc_trace::{Trace, TraceError};
-use alcc_units::{Span, Time};
+use alcc_units::{Bytes, Rate, Span, Time};
 use std::collections::VecDeque;
 
 /// Kept packets of one direction: 24 bytes each.
@@ -164,8 +164,8 @@ impl Arrivals {
     /// What the sender should know.
     pub fn report(&self) -> Report {
         let rate = |packets: u64, slots: usize| {
-            let slots = slots.min(self.slots.len()).max(1) as u64;
-            packets * self.ip_len * 8 * 1_000_000_000 / (SLOT.as_nanos() * slots)
+            let span = SLOT.as_nanos() * slots.min(self.slots.len()).max(1) as u64;
+            Rate::of(Bytes::new(packets * self.ip_len), Span::from_nanos(span)).as_bps()
         };
         Report {
             below: self.below,

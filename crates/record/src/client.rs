@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The end that asks for a recording.
-use crate::cookie::random;
 use crate::error::RecordError;
 use crate::plan::{LARGEST, Plan};
 use crate::recording::Recording;
@@ -69,7 +68,8 @@ fn handshake(
     stop: &AtomicBool,
 ) -> Result<u64, RecordError> {
     let to = request.to;
-    let nonce = random();
+    let nonce =
+        alcc_udp::unguessable().map_err(RecordError::socket("get a random number"))?;
     let size = usize::from(request.plan.size);
     let (mut packet, mut refused) = (Packet::Hello { nonce }, false);
     let (mut bytes, mut buffer) = (Vec::new(), vec![0; usize::from(LARGEST)]);
@@ -158,6 +158,7 @@ fn run(
                 Err(e) => return Err(e),
             }
         }
+        session.overrun(socket.overrun());
         if stop.load(Ordering::Relaxed) {
             session.stop();
         }

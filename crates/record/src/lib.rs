@@ -8,7 +8,6 @@
 pub mod arrivals;
 mod client;
 pub mod clock;
-mod cookie;
 mod error;
 mod lateness;
 mod listener;

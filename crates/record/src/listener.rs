@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The end that answers: several clients at once over one socket.
 use crate::client::is_passing;
-use crate::cookie::{Baker, random};
 use crate::error::RecordError;
 use crate::plan::{LARGEST, Load, Plan};
 use crate::recording::Recording;
 use crate::session::{Phase, Role, Session};
 use crate::socket::{Burst, Socket, now};
 use crate::wire::Packet;
+use alcc_udp::cookie::{Baker, Key};
 use alcc_units::{Rate, Span, Time};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -67,6 +67,8 @@ struct Open {
     nonce: u64,
     label: String,
     session: Session,
+    /// What the socket had lost before.
+    overrun: u32,
 }
 
 /// Waits for clients and records with them.
@@ -84,10 +86,11 @@ impl Listener {
     /// The address is in use or not ours.
     pub fn bind(at: SocketAddr, limits: Limits) -> Result<Self, RecordError> {
         let socket = Socket::bind(at).map_err(RecordError::socket(format!("listen at {at}")))?;
+        let key = || key().map_err(RecordError::socket("get a random number"));
         Ok(Self {
             socket,
             limits,
-            baker: Baker::default(),
+            baker: Baker::new(now(), key()?, key()?),
             open: BTreeMap::new(),
         })
     }
@@ -124,6 +127,7 @@ impl Listener {
                     open.session.stop();
                 }
                 let session = &mut open.session;
+                session.overrun(self.socket.overrun().wrapping_sub(open.overrun));
                 let sent = burst.send_all(&mut self.socket, Some(open.peer), |to| {
                     session.poll(now(), to)
                 });
@@ -177,7 +181,12 @@ impl Listener {
         buffer: &mut [u8],
         on: &mut dyn FnMut(Event<'_>),
     ) -> Result<(), RecordError> {
-        self.socket.begin();
+        let present = self.socket.begin();
+        if self.baker.is_stale(present)
+            && let Ok(key) = key()
+        {
+            self.baker.rotate(present, key);
+        }
         // Not for ever: who is served must also be sent to.
         for _ in 0..1024 {
             let (len, from, at) = match self.socket.receive(buffer) {
@@ -247,18 +256,20 @@ impl Listener {
                     });
                     return Some(Packet::Refused { nonce, why });
                 }
+                // It had numbers a moment ago; if not, whoever asks will ask again.
+                let id = alcc_udp::unguessable().ok()?;
                 on(Event::Opened {
                     peer: from,
                     label: &label,
                     plan: &plan,
                 });
-                let id = random();
                 let session = Session::new(Role::Listener, id, plan, at);
                 let open = Open {
                     peer: from,
                     nonce,
                     label,
                     session,
+                    overrun: self.socket.overrun(),
                 };
                 self.open.insert(id, open);
                 Some(Packet::Ready { nonce, session: id })
@@ -312,4 +323,10 @@ impl Listener {
             open.session.start(Time::from_nanos(start), present);
         }
     }
+}
+
+fn key() -> std::io::Result<Key> {
+    let mut key: Key = [0; 64];
+    getrandom::fill(&mut key)?;
+    Ok(key)
 }

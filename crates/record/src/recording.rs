@@ -78,6 +78,12 @@ impl Recording {
         self.end == End::Complete && (self.role == Role::Listener || self.other.is_some())
     }
 
+    /// What makes a trace wrong although the recording is complete: packets that had come and were not written down.
+    pub fn missed(&self) -> u64 {
+        let both = Way::BOTH.into_iter().filter_map(|way| self.record(way));
+        both.map(|r| r.overrun + r.beyond).sum()
+    }
+
     /// Where it stopped, counted from the beginning of the time that counts.
     pub fn reached(&self) -> Span {
         match self.end {
@@ -259,6 +265,7 @@ impl Recording {
             "lost": sender.map(|s| s.sent.saturating_sub(record.received)),
             "copies": record.copies,
             "not_kept": record.beyond,
+            "lost_at_receiver": record.overrun,
             "longest_gap_ms": gap,
             "delay_min_ms": delays.first().map(|&ns| ms_of(ns)),
             "delay_median_ms": quantile(50),

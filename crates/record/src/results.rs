@@ -21,6 +21,8 @@ pub struct Recorded {
     pub copies: u64,
     /// What there was no room for.
     pub beyond: u64,
+    /// Packets that had reached this end but that its kernel had no room for: the channel could carry them.
+    pub overrun: u64,
     /// How late this end's packets left: median, 99th percentile and the latest.
     pub late: [Span; 3],
     /// What came in the time that counts, in the order of coming.
@@ -47,6 +49,7 @@ impl Recorded {
             self.received,
             self.copies,
             self.beyond,
+            self.overrun,
             self.late[0].as_nanos(),
             self.late[1].as_nanos(),
             self.late[2].as_nanos(),
@@ -83,6 +86,7 @@ impl Recorded {
             received: read(from)?,
             copies: read(from)?,
             beyond: read(from)?,
+            overrun: read(from)?,
             late: [read(from)?, read(from)?, read(from)?].map(Span::from_nanos),
             arrivals: Vec::new(),
         };

@@ -23,6 +23,8 @@ const SYNC_LONG: Span = Span::from_secs(3);
 /// An end that sends no load reports this often, or this seldom if nothing has come.
 const REPORT: Span = Span::from_millis(10);
 const REPORT_SELDOM: Span = Span::from_millis(100);
+/// Sending begins within this time of learning when.
+const SOON: Span = Span::from_secs(90);
 /// So many answers within this much of the shortest round trip mean that the queues are empty.
 const DRAINED: u32 = 10;
 const NEARLY: Span = Span::from_millis(20);
@@ -33,8 +35,8 @@ pub(crate) const SILENCE: Span = Span::from_secs(20);
 /// Requested parts that are under way at once, and how long an answer may take.
 const WINDOW: usize = 32;
 const AGAIN: Span = Span::from_millis(500);
-/// No recording has more.
-const MOST_PARTS: u32 = 1 << 20;
+/// No recording has more: bytes.
+const MOST_BYTES: usize = 256 << 20;
 /// Answers that wait to be sent.
 const WAITING: usize = 256;
 
@@ -96,6 +98,7 @@ pub struct Session {
     arrivals: Option<Arrivals>,
     reported: u64,
     lateness: Lateness,
+    overrun: u64,
     /// The next ping or report.
     tick: Time,
     quick: u32,
@@ -134,6 +137,7 @@ impl Session {
             arrivals: None,
             reported: 0,
             lateness: Lateness::default(),
+            overrun: 0,
             tick: now,
             quick: 0,
             replies: VecDeque::new(),
@@ -218,6 +222,11 @@ impl Session {
         }
     }
 
+    /// The socket has lost so many packets on arrival since the session began.
+    pub(crate) fn overrun(&mut self, packets: u32) {
+        self.overrun = u64::from(packets);
+    }
+
     /// Ends it without a word to the other end.
     pub(crate) fn lose(&mut self, end: End) {
         if !matches!(self.phase, Phase::Done(_)) {
@@ -293,7 +302,11 @@ impl Session {
                 if start_at != 0
                     && let Some(fit) = self.clock.fit()
                 {
-                    self.start(Time::from_nanos(fit.to_ours(start_at)), now);
+                    let at = Time::from_nanos(fit.to_ours(start_at));
+                    // A listener that is in its right mind begins soon.
+                    if at.since(now).max(now.since(at)) < SOON {
+                        self.start(at, now);
+                    }
                 }
             }
             Phase::Draining => {
@@ -336,7 +349,7 @@ impl Session {
         let size = usize::from(self.plan.size) - PART_HEADER;
         if self.phase != Phase::Fetching
             || fetch.parts.is_some_and(|known| known != parts)
-            || parts > MOST_PARTS
+            || parts as usize > MOST_BYTES / size
             || part >= parts
             || bytes.len() > size
         {
@@ -520,6 +533,7 @@ impl Session {
             received: arrivals.received(),
             copies: arrivals.copies,
             beyond: arrivals.beyond,
+            overrun: self.overrun,
             arrivals: arrivals.kept.clone(),
             ..Recorded::default()
         };

@@ -41,6 +41,8 @@ pub(crate) struct Socket {
     segments: bool,
     /// Wall clock minus our clock: the kernel's receive times are of the former.
     wall_ahead: i128,
+    /// Packets that the kernel had no room for.
+    overrun: u32,
 }
 
 impl Socket {
@@ -48,6 +50,7 @@ impl Socket {
         let socket = UdpSocket::bind(at)?;
         socket.set_nonblocking(true)?;
         setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
+        setsockopt(&socket, sockopt::RxqOvfl, &1)?;
         // With privileges beyond the system's limit; without, as much as it gives.
         if setsockopt(&socket, sockopt::RcvBufForce, &BUFFER).is_err() {
             setsockopt(&socket, sockopt::RcvBuf, &BUFFER)?;
@@ -56,9 +59,10 @@ impl Socket {
         never_fragment(&socket, at.ip())?;
         Ok(Self {
             socket,
-            control: nix::cmsg_space!(TimeSpec),
+            control: nix::cmsg_space!(TimeSpec, u32),
             segments: true,
             wall_ahead: 0,
+            overrun: 0,
         })
     }
 
@@ -74,6 +78,11 @@ impl Socket {
 
     pub(crate) fn address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
+    }
+
+    /// Packets that had come but were lost here, since nobody fetched them in time.
+    pub(crate) const fn overrun(&self) -> u32 {
+        self.overrun
     }
 
     /// Before a round of [`Socket::receive`]: what the time is. The wall clock may have been set since the last round.
@@ -108,8 +117,12 @@ impl Socket {
         let mut at = present;
         if let Ok(control) = message.cmsgs() {
             for item in control {
-                if let ControlMessageOwned::ScmTimestampns(time) = item {
-                    at = Time::from_nanos((nanos(time) - self.wall_ahead).max(0) as u64);
+                match item {
+                    ControlMessageOwned::ScmTimestampns(time) => {
+                        at = Time::from_nanos((nanos(time) - self.wall_ahead).max(0) as u64);
+                    }
+                    ControlMessageOwned::RxqOvfl(count) => self.overrun = count,
+                    _ => {}
                 }
             }
         }

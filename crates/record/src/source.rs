@@ -8,20 +8,23 @@ use alcc_units::{Span, Time};
 /// 750 ms (Winstein et al., NSDI 2013), and its reports come back over a path of their own. Ours share the path, so that each
 /// direction has half of it.
 const SHORT: Span = Span::from_millis(750 / 2);
-/// Above this a queue is longer than needed: half of Sprout's upper bound of 3 s for the round trip.
-const LONG: Span = Span::from_millis(1500);
+/// Above this a queue is longer than needed: Sprout's upper bound of the round trip. Not kept where the queue was found full: then
+/// what is sent makes it no longer.
+const LONG: Span = Span::from_millis(3000);
+/// A channel that is slower than this share of its recent peak counts as that fast: it will be fast again sooner than we hear of it.
+const SLOW: f64 = 0.25;
 /// Then sending is slower than what arrives by this factor.
 const DRAIN: f64 = 0.5;
 /// Sending is faster than the channel ever was of late by this factor...
 const AHEAD: f64 = 1.25;
-/// ...and by this one while the queue is too short.
+/// ...and by this one while the queue is too short, or its end was not yet found.
 const GROW: f64 = 2.0;
 /// The first rate, bit/s.
 const FIRST: f64 = 1e6;
 /// Losing this share of what is sent means that the queue's end is found: then delay does not grow by what is sent.
 const FULL: f64 = 0.1;
 /// For so long that is remembered.
-const FULL_FOR: Span = Span::from_secs(30);
+const FULL_FOR: Span = Span::from_secs(120);
 /// Over which time that share is taken.
 const LOSS_TIME: Span = Span::from_secs(1);
 /// Silence from the other end after which only a trickle goes out: an outage, or nobody is there.
@@ -87,16 +90,21 @@ impl Source {
         }
         let own = report.delay.saturating_sub(report.least);
         let short = own < SHORT.as_nanos().cast_signed();
-        let factor = if short { GROW } else { AHEAD };
+        let factor = if short || self.full.is_none() {
+            GROW
+        } else {
+            AHEAD
+        };
         self.rate = (report.peak as f64 * factor).clamp(FIRST, self.limit.max(FIRST));
         // What is not yet reported as arrived, in time at the present rate, is the round trip of a packet sent now. The other
         // direction's queue is no matter of ours.
         let full = self.full.is_some_and(|at| now.since(at) < FULL_FOR);
         let other = round_trip.as_secs_f64() - own as f64 / 1e9;
         let waiting = (self.sent - report.below) as f64 * self.bits;
-        let ahead = waiting - report.rate as f64 * (other.max(0.0) + LONG.as_secs_f64());
+        let rate = (report.rate as f64).max(report.peak as f64 * SLOW);
+        let ahead = waiting - rate * (other.max(0.0) + LONG.as_secs_f64());
         if !full && !short && ahead > 0.0 {
-            self.rate = (report.rate as f64 * DRAIN).max(self.bits / TRICKLE.as_secs_f64());
+            self.rate = (rate * DRAIN).max(self.bits / TRICKLE.as_secs_f64());
         }
     }
 

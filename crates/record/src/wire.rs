@@ -52,8 +52,8 @@ pub enum Packet {
     Inside(Inside),
 }
 
-/// Length of a cookie.
-pub const COOKIE: usize = 24;
+/// Length of a cookie: those of `alcc_udp`.
+pub use alcc_udp::wire::COOKIE;
 
 /// A packet of a session. Times are nanoseconds of a sender's own clock.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -24,10 +24,27 @@ pub struct PredictionError {
     pub k_step: f64,
 }
 
+/// What the predictors say of a series of windows, beside what came; in opportunities per window.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Predictions {
+    /// The number of the first window that is predicted; the others follow it.
+    pub first: usize,
+    /// What came.
+    pub actual: Vec<f64>,
+    /// As [`PredictionError::last`].
+    pub last: Vec<f64>,
+    /// As [`PredictionError::mean`].
+    pub mean: Vec<f64>,
+    /// As [`PredictionError::linear`].
+    pub linear: Vec<f64>,
+    /// As [`PredictionError::k_step`].
+    pub k_step: Vec<f64>,
+}
+
 impl Trace {
     /// Predicts every window that has ten before the prediction, `steps` windows ahead. `None` if `steps` is 0, with fewer than
     /// two predictions, or without capacity.
-    pub fn prediction_error(&self, window: Span, steps: usize) -> Option<PredictionError> {
+    pub fn predictions(&self, window: Span, steps: usize) -> Option<Predictions> {
         let counts: Vec<f64> = self.windows(window).map(f64::from).collect();
         let predictions = (counts.len() + 1).checked_sub(PAST + steps)?;
         let mean = counts.iter().sum::<f64>() / counts.len() as f64;
@@ -35,28 +52,42 @@ impl Trace {
             return None;
         }
         let correlation = autocorrelation(&counts, mean, steps);
-        let mut squares = [0.0; 4];
-        for (past, actual) in counts.windows(PAST).zip(&counts[PAST + steps - 1..]) {
-            let newest = past[PAST - 1];
-            let guesses = [
-                newest,
-                past.iter().sum::<f64>() / PAST as f64,
-                line(past, steps),
-                mean + correlation * (newest - mean),
-            ];
-            for (square, guess) in squares.iter_mut().zip(guesses) {
-                *square += (guess - actual) * (guess - actual);
-            }
+        let first = PAST + steps - 1;
+        let say = |rule: &dyn Fn(&[f64]) -> f64| -> Vec<f64> {
+            counts.windows(PAST).take(predictions).map(rule).collect()
+        };
+        let newest = |past: &[f64]| past[PAST - 1];
+        Some(Predictions {
+            first,
+            actual: counts[first..].to_vec(),
+            last: say(&newest),
+            mean: say(&|past| past.iter().sum::<f64>() / PAST as f64),
+            linear: say(&|past| line(past, steps)),
+            k_step: say(&|past| mean + correlation * (newest(past) - mean)),
+        })
+    }
+
+    /// How far the [`Trace::predictions`] are from what came. `None` where there are none.
+    pub fn prediction_error(&self, window: Span, steps: usize) -> Option<PredictionError> {
+        let said = self.predictions(window, steps)?;
+        let (mut sum, mut count) = (0.0, 0u32);
+        for n in self.windows(window) {
+            sum += f64::from(n);
+            count += 1;
         }
-        let [last, mean, linear, k_step] =
-            squares.map(|square| (square / predictions as f64).sqrt() / mean);
+        let capacity = sum / f64::from(count);
+        let error = |guesses: &[f64]| {
+            let both = guesses.iter().zip(&said.actual);
+            let squares: f64 = both.map(|(g, a)| (g - a) * (g - a)).sum();
+            (squares / said.actual.len() as f64).sqrt() / capacity
+        };
         Some(PredictionError {
             window,
             steps,
-            last,
-            mean,
-            linear,
-            k_step,
+            last: error(&said.last),
+            mean: error(&said.mean),
+            linear: error(&said.linear),
+            k_step: error(&said.k_step),
         })
     }
 }

@@ -11,6 +11,10 @@ pub const OUTAGE: Span = Span::from_millis(100);
 pub struct Distribution {
     /// How many numbers there are.
     pub count: u64,
+    /// The least.
+    pub min: u32,
+    /// 5 % are at most this.
+    pub p05: u32,
     /// Half of the numbers are at most this.
     pub p50: u32,
     /// 95 % are at most this.
@@ -32,6 +36,8 @@ impl Distribution {
         let quantile = |percent: usize| numbers[(n * percent).div_ceil(100) - 1];
         Self {
             count: n as u64,
+            min: numbers[0],
+            p05: quantile(5),
             p50: quantile(50),
             p95: quantile(95),
             p99: quantile(99),
@@ -55,6 +61,10 @@ pub struct Stats {
     pub cv_100ms: Option<f64>,
     /// The same in windows of 1 s.
     pub cv_1s: Option<f64>,
+    /// Opportunities in each complete window of 20 ms.
+    pub in_20ms: Distribution,
+    /// Opportunities in each complete window of 100 ms.
+    pub in_100ms: Distribution,
     /// From a millisecond with an opportunity to the next such millisecond, in ms.
     pub gaps: Distribution,
     /// Opportunities per burst. A burst is a run of opportunities in the same or adjacent milliseconds: what a receiver
@@ -75,10 +85,21 @@ impl Stats {
     }
 }
 
+/// Every gap and every burst of a trace, in order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Bursts {
+    /// As [`Stats::gaps`].
+    pub gaps: Vec<u32>,
+    /// As [`Stats::bursts`].
+    pub sizes: Vec<u32>,
+    /// As [`Stats::between_bursts`].
+    pub between: Vec<u32>,
+}
+
 impl Trace {
-    /// Measures the trace.
-    pub fn stats(&self) -> Stats {
-        let (mut gaps, mut bursts, mut between) = (Vec::new(), Vec::new(), Vec::new());
+    /// All gaps and bursts.
+    pub fn bursts(&self) -> Bursts {
+        let (mut gaps, mut sizes, mut between) = (Vec::new(), Vec::new(), Vec::new());
         let mut burst = 1;
         for pair in self.opportunities().windows(2) {
             let gap = pair[1] - pair[0];
@@ -86,14 +107,29 @@ impl Trace {
                 gaps.push(gap);
             }
             if gap > 1 {
-                bursts.push(burst);
+                sizes.push(burst);
                 between.push(gap);
                 burst = 0;
             }
             burst += 1;
         }
-        bursts.push(burst);
+        sizes.push(burst);
+        Bursts {
+            gaps,
+            sizes,
+            between,
+        }
+    }
+
+    /// Measures the trace.
+    pub fn stats(&self) -> Stats {
+        let Bursts {
+            gaps,
+            sizes,
+            between,
+        } = self.bursts();
         let outage = |gap: &&u32| Span::from_millis(u64::from(**gap)) > OUTAGE;
+        let inside = |ms| Distribution::of(self.windows(Span::from_millis(ms)).collect());
         Stats {
             period: self.period(),
             opportunities: self.len() as u64,
@@ -101,12 +137,14 @@ impl Trace {
             cv_20ms: self.variation(Span::from_millis(20)),
             cv_100ms: self.variation(Span::from_millis(100)),
             cv_1s: self.variation(Span::from_secs(1)),
+            in_20ms: inside(20),
+            in_100ms: inside(100),
             outages: gaps.iter().filter(outage).count() as u64,
             outage_time: Span::from_millis(
                 gaps.iter().filter(outage).map(|&gap| u64::from(gap)).sum(),
             ),
             gaps: Distribution::of(gaps),
-            bursts: Distribution::of(bursts),
+            bursts: Distribution::of(sizes),
             between_bursts: Distribution::of(between),
         }
     }
@@ -149,6 +187,7 @@ mod tests {
     fn nearest_rank_quantiles() {
         let all = Distribution::of((1..=200).rev().collect());
         assert_eq!((all.count, all.p50, all.p95), (200, 100, 190));
+        assert_eq!((all.min, all.p05), (1, 10));
         assert_eq!((all.p99, all.max), (198, 200));
         assert_eq!(Distribution::of(vec![7]).p50, 7);
         assert_eq!(Distribution::of(vec![]), Distribution::default());

@@ -59,6 +59,8 @@ pub(crate) struct World {
     packets: HashMap<u64, Vec<u8>>,
     next_id: u64,
     now: Time,
+    /// Ends that are dead.
+    silent: [bool; 2],
 }
 
 impl World {
@@ -76,6 +78,7 @@ impl World {
             packets: HashMap::new(),
             next_id: 0,
             now: Time::ZERO,
+            silent: [false; 2],
         }
     }
 
@@ -84,6 +87,11 @@ impl World {
         self.clocks[1] = Clock(7_000_000_000 + ahead, ppm);
         let plan = self.listener.plan().clone();
         self.listener = Session::new(Role::Listener, 5, plan, self.listener_clock(self.now));
+    }
+
+    /// The client (0) or the listener (1) dies.
+    pub(crate) fn silence(&mut self, end: usize) {
+        self.silent[end] = true;
     }
 
     pub(crate) fn now(&self) -> Time {
@@ -112,16 +120,20 @@ impl World {
                 let now = self.clocks[1].at(self.now);
                 self.listener.start(now + Span::from_millis(300), now);
             }
-            for end in 0..2 {
+            for end in (0..2).filter(|&end| !self.silent[end]).collect::<Vec<_>>() {
                 self.send(end);
             }
             let over = |s: &Session| matches!(s.phase(), Phase::Done(_));
-            if over(&self.client) && over(&self.listener) {
+            let over = |end: usize, s: &Session| self.silent[end] || over(s);
+            if over(0, &self.client) && over(1, &self.listener) {
                 return;
             }
             let timers = [&self.client, &self.listener].map(|s| s);
             let mut next = end;
             for (n, session) in timers.into_iter().enumerate() {
+                if self.silent[n] {
+                    continue;
+                }
                 let shown = self.clocks[n].at(self.now);
                 next = next.min(self.clocks[n].when(session.next_timer(shown)));
             }
@@ -172,6 +184,10 @@ impl World {
                     let Some(wire::Packet::Inside(inside)) = wire::Packet::decode(&bytes) else {
                         panic!("not a packet of a session");
                     };
+                    // The client gets what goes down.
+                    if self.silent[dir] {
+                        continue;
+                    }
                     let received = self.clocks[dir].at(*at);
                     let to = if dir == 0 {
                         &mut self.client

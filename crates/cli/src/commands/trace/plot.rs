@@ -1,26 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+mod predict;
+
 use crate::failure::Failure;
 use crate::trace_arg::{LinkTrace, TRACE_HELP, load_link_trace};
 use alcc_lab::report::plotting_script;
 use alcc_trace::OPPORTUNITY;
 use alcc_units::Span;
 use plotly::color::NamedColor;
-use plotly::common::{ExponentFormat, Mode, Title};
+use plotly::common::{ExponentFormat, Line, LineShape, Mode, Title};
 use plotly::layout::{Axis, AxisType, Margin};
 use plotly::{Layout, Plot, Scatter};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Draw capacity over time and the distribution of gaps as one self-contained HTML page
+/// Draw capacity over time and the distributions of gaps and bursts, or predictions, as one self-contained HTML page
 #[derive(clap::Args)]
 #[command(after_help = format!("{TRACE_HELP}.
 
-Example:
-  alcc trace plot city-driving rapid --output traces.html"))]
+gap: from one millisecond with a delivery opportunity to the next; burst: opportunities in the same or adjacent milliseconds.
+--predict: the first trace in windows of 100 and of 20 ms with what the straight line through ten windows and the best linear rule
+from the newest one predict, and the error of all predictors over the time ahead for all traces.
+
+Examples:
+  alcc trace plot city-driving rapid --output traces.html
+  alcc trace plot city-driving lte --predict --output predictions.html"))]
 pub(crate) struct Args {
     /// Traces to draw above each other
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<String>,
+    /// Draw what predictors say of the capacity, and how far off they are
+    #[arg(long)]
+    predict: bool,
     /// Interval over which capacity is averaged; whole milliseconds
     #[arg(long, default_value = "100ms", value_name = "TIME")]
     bin: Span,
@@ -37,16 +47,44 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
     for arg in &args.traces {
         loaded.push(load_link_trace(arg, args.seed)?);
     }
-    std::fs::write(&args.output, page(&loaded, args.bin))
+    let figure = if args.predict {
+        for LinkTrace { name, trace } in &loaded {
+            if trace.predictions(Span::from_millis(100), 1).is_none() {
+                return Err(Failure::usage(format!(
+                    "predict {name}: it is too short: two windows of 100 ms after the first ten are needed"
+                )));
+            }
+        }
+        predict::figure(&loaded)
+    } else {
+        figure(&loaded, args.bin)
+    };
+    std::fs::write(&args.output, page(&figure))
         .map_err(|e| Failure::usage(format!("write {}: {e}", args.output.display())))?;
     eprintln!("written to {}", args.output.display());
     Ok(ExitCode::SUCCESS)
 }
 
+/// Told apart also by those who see no red and green (Okabe and Ito).
+const COLOURS: [&str; 6] = [
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
+];
+const PAPER: NamedColor = NamedColor::White;
+
+fn line(colour: &'static str) -> Line {
+    Line::new().color(colour).width(1.5)
+}
+
+fn axis(title: &str) -> Axis {
+    Axis::new()
+        .title(Title::with_text(title))
+        .grid_color(NamedColor::Gainsboro)
+}
+
 /// The page, about 5 MB, nearly all of it plotly.js; it loads nothing from anywhere.
-fn page(traces: &[LinkTrace], bin: Span) -> String {
+fn page(figure: &Plot) -> String {
     // "</script>" inside a name would end the element.
-    let figure = figure(traces, bin).to_json().replace('<', "\\u003c");
+    let figure = figure.to_json().replace('<', "\\u003c");
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Traces</title>\n\
          <script>{}</script></head>\n<body style=\"margin:0\"><div id=\"plot\" style=\"height:100vh\"></div>\n\
@@ -58,13 +96,8 @@ fn page(traces: &[LinkTrace], bin: Span) -> String {
 }
 
 fn figure(traces: &[LinkTrace], bin: Span) -> Plot {
-    // Told apart also by those who see no red and green (Okabe and Ito).
-    const COLOURS: [&str; 6] = [
-        "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
-    ];
     let mut plot = Plot::new();
     for (LinkTrace { name, trace }, colour) in traces.iter().zip(COLOURS.iter().cycle()) {
-        let line = || plotly::common::Line::new().color(*colour).width(1.5);
         let width = Span::from_millis((bin.as_nanos() / 1_000_000).max(1));
         let mbit = (OPPORTUNITY.get() * 8) as f64 / 1e6 / width.as_secs_f64();
         let (seconds, rates): (Vec<f64>, Vec<f64>) = trace
@@ -76,62 +109,69 @@ fn figure(traces: &[LinkTrace], bin: Span) -> Plot {
             .name(name)
             .legend_group(name)
             .mode(Mode::Lines)
-            .line(line());
-        let (gaps, shares) = longer_gaps(trace.opportunities());
-        let distribution = Scatter::new(gaps, shares)
-            .name(name)
-            .legend_group(name)
-            .show_legend(false)
-            .mode(Mode::Lines)
-            .line(line().shape(plotly::common::LineShape::Vh))
-            .x_axis("x2")
-            .y_axis("y2");
+            .line(line(colour));
         plot.add_trace(capacity);
-        plot.add_trace(distribution);
+        let bursts = trace.bursts();
+        let below = [
+            (bursts.gaps, "x2", "y2"),
+            (bursts.sizes, "x3", "y3"),
+            (bursts.between, "x4", "y4"),
+        ];
+        for (numbers, x, y) in below {
+            let (values, shares) = at_least(numbers);
+            let distribution = Scatter::new(values, shares)
+                .name(name)
+                .legend_group(name)
+                .show_legend(false)
+                .mode(Mode::Lines)
+                .line(line(colour).shape(LineShape::Vh))
+                .x_axis(x)
+                .y_axis(y);
+            plot.add_trace(distribution);
+        }
     }
-    let axis = |title: &str| {
-        Axis::new()
-            .title(Title::with_text(title))
-            .grid_color(NamedColor::Gainsboro)
+    let log = |title: &str| axis(title).type_(AxisType::Log);
+    let along = |title: &str, y: &str, n: usize| {
+        let left = n as f64 * 0.35;
+        log(title).anchor(y).domain(&[left, left + 0.3])
+    };
+    let share = |title: &str, x: &str| {
+        log(title)
+            .exponent_format(ExponentFormat::Power)
+            .anchor(x)
+            .domain(&[0.0, 0.36])
     };
     plot.set_layout(
         Layout::new()
             .title(Title::with_text(format!(
-                "Capacity in intervals of {bin}, and gaps"
+                "Capacity in intervals of {bin}, gaps and bursts"
             )))
             .margin(Margin::new().top(60))
-            .plot_background_color(NamedColor::White)
+            .plot_background_color(PAPER)
             .x_axis(axis("time, s").anchor("y"))
             .y_axis(axis("capacity, Mbit/s").domain(&[0.48, 1.0]))
-            .x_axis2(
-                axis("gap between delivery opportunities, ms")
-                    .type_(AxisType::Log)
-                    .anchor("y2"),
-            )
-            .y_axis2(
-                axis("share of gaps at least as long")
-                    .type_(AxisType::Log)
-                    .exponent_format(ExponentFormat::Power)
-                    .domain(&[0.0, 0.36]),
-            ),
+            .x_axis2(along("gap between opportunities, ms", "y2", 0))
+            .y_axis2(share("share at least as long or large", "x2"))
+            .x_axis3(along("burst, packets", "y3", 1))
+            .y_axis3(share("", "x3"))
+            .x_axis4(along("from burst to burst, ms", "y4", 2))
+            .y_axis4(share("", "x4")),
     );
     plot
 }
 
-/// For each length of gap in ms that occurs: the share of gaps that are at least as long.
-fn longer_gaps(opportunities: &[u32]) -> (Vec<u32>, Vec<f64>) {
-    let pairs = opportunities.windows(2).map(|pair| pair[1] - pair[0]);
-    let mut gaps: Vec<u32> = pairs.filter(|&gap| gap > 0).collect();
-    gaps.sort_unstable();
-    let total = gaps.len() as f64;
-    let (mut lengths, mut shares) = (Vec::new(), Vec::new());
-    for (n, &gap) in gaps.iter().enumerate() {
-        if lengths.last() != Some(&gap) {
-            lengths.push(gap);
+/// For each number that occurs: the share of numbers that are at least as large.
+fn at_least(mut numbers: Vec<u32>) -> (Vec<u32>, Vec<f64>) {
+    numbers.sort_unstable();
+    let total = numbers.len() as f64;
+    let (mut values, mut shares) = (Vec::new(), Vec::new());
+    for (n, &number) in numbers.iter().enumerate() {
+        if values.last() != Some(&number) {
+            values.push(number);
             shares.push((total - n as f64) / total);
         }
     }
-    (lengths, shares)
+    (values, shares)
 }
 
 #[cfg(test)]
@@ -139,19 +179,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_of_longer_gaps_by_hand() {
-        // gaps 1 1 5 10
-        let (lengths, shares) = longer_gaps(&[0, 1, 2, 2, 7, 17]);
-        assert_eq!(lengths, [1, 5, 10]);
+    fn shares_of_what_is_at_least_as_large_by_hand() {
+        let (values, shares) = at_least(vec![1, 10, 1, 5]);
+        assert_eq!(values, [1, 5, 10]);
         assert_eq!(shares, [1.0, 0.5, 0.25]);
     }
 
     #[test]
-    fn the_page_loads_nothing_and_survives_odd_names() {
+    fn the_pages_load_nothing_and_survive_odd_names() {
         let mut odd = load_link_trace("rapid", 1).unwrap();
         odd.name = "</script><b>".to_owned();
-        let page = page(&[odd], Span::from_secs(1)).replace(&plotting_script(), "");
-        assert!(!page.contains("http"), "an address outside plotly.js");
-        assert_eq!(page.matches("</script>").count(), 2);
+        let odd = [odd];
+        for figure in [figure(&odd, Span::from_secs(1)), predict::figure(&odd)] {
+            let page = page(&figure).replace(&plotting_script(), "");
+            assert!(!page.contains("http"), "an address outside plotly.js");
+            assert_eq!(page.matches("</script>").count(), 2);
+        }
     }
 }

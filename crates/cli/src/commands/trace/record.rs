@@ -157,7 +157,7 @@ fn tell(args: &Args, recording: &Recording, folder: &std::path::Path) -> Result<
         }
         let number = |name: &str| found[name].as_f64().unwrap_or(f64::NAN);
         text += &format!(
-            "{} {:<4} {:.2} Mbit/s, {} packets, delay median {:.1} p95 {:.1} ms, longest gap {} ms, sent at most {:.2} ms late (p99)\n",
+            "{} {:<4} {:.2} Mbit/s, {} packets, delay median {:.1} p95 {:.1} ms, longest gap {} ms{}\n",
             recording.label,
             way.name(),
             number("mbps"),
@@ -165,7 +165,19 @@ fn tell(args: &Args, recording: &Recording, folder: &std::path::Path) -> Result<
             number("delay_median_ms"),
             number("delay_p95_ms"),
             found["longest_gap_ms"],
-            number("send_late_p99_ms"),
+            // Only the sender knows.
+            found["send_late_p99_ms"]
+                .as_f64()
+                .map_or_else(String::new, |ms| format!(
+                    ", sent up to {ms:.2} ms late (p99)"
+                )),
+        );
+    }
+    if recording.missed() > 0 {
+        text += &format!(
+            "{} NOT FAITHFUL: {} packets came and were lost in the receiving host: is it too busy?\n",
+            recording.label,
+            recording.missed()
         );
     }
     if let Some(clock) = json["clock"].as_object() {

@@ -3,7 +3,7 @@ use super::output::print;
 use super::table::table;
 use crate::failure::Failure;
 use crate::trace_arg::{TRACE_HELP, load_link_trace};
-use alcc_trace::{Distribution, PredictionError, Stats, Trace};
+use alcc_trace::{Distribution, OPPORTUNITY, PredictionError, Stats, Trace};
 use alcc_units::Span;
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use std::process::ExitCode;
 const WINDOWS_MS: [u64; 2] = [20, 100];
 const STEPS: [usize; 4] = [1, 2, 5, 10];
 
-/// Print what traces are like: mean, variability, gaps, bursts, outages, and how far predictors see
+/// Print what traces are like: throughput, variability, gaps, bursts, outages, and how far predictors see
 #[derive(clap::Args)]
 #[command(after_help = format!("{TRACE_HELP}.
 
@@ -81,6 +81,24 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     rows.extend(measured.iter().map(|(name, stats, _)| row(name, stats)));
     print(&table(&rows))?;
+    let head = [
+        "Mbit/s in windows",
+        "window ms",
+        "least",
+        "p5",
+        "p50",
+        "p95",
+        "most",
+    ];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for (name, stats, _) in &measured {
+        for (ms, counts) in [(20, &stats.in_20ms), (100, &stats.in_100ms)] {
+            let mut row = vec![name.clone(), ms.to_string()];
+            row.extend(throughput(ms, counts).map(|(_, mbps)| format!("{mbps:.2}")));
+            rows.push(row);
+        }
+    }
+    print(&format!("\n{}", table(&rows)))?;
     if args.predict {
         let head = [
             "error of predictors",
@@ -99,6 +117,23 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
         print(&format!("\n{}", table(&rows)))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Quantiles of the throughput in windows of so many ms, Mbit/s.
+fn throughput(ms: u32, counts: &Distribution) -> [(&'static str, f64); 5] {
+    let mbps = |n: u32| f64::from(n) * OPPORTUNITY.get() as f64 * 8.0 / f64::from(ms) / 1e3;
+    [
+        ("min", mbps(counts.min)),
+        ("p5", mbps(counts.p05)),
+        ("p50", mbps(counts.p50)),
+        ("p95", mbps(counts.p95)),
+        ("max", mbps(counts.max)),
+    ]
+}
+
+fn throughput_json(ms: u32, counts: &Distribution) -> Value {
+    let pairs = throughput(ms, counts).map(|(name, mbps)| (name.to_owned(), mbps.into()));
+    Value::Object(pairs.into_iter().collect())
 }
 
 fn predictions(trace: &Trace) -> Vec<PredictionError> {
@@ -171,6 +206,8 @@ pub(super) fn to_json(name: &str, s: &Stats) -> Value {
         "cv_20ms": s.cv_20ms,
         "cv_100ms": s.cv_100ms,
         "cv_1s": s.cv_1s,
+        "mbps_20ms": throughput_json(20, &s.in_20ms),
+        "mbps_100ms": throughput_json(100, &s.in_100ms),
         "gap_ms": distribution(&s.gaps),
         "burst_packets": distribution(&s.bursts),
         "between_bursts_ms": distribution(&s.between_bursts),

@@ -45,7 +45,7 @@ pub(crate) struct Args {
     /// How long, without the warm-up
     #[arg(long, default_value = "60s", value_name = "TIME")]
     duration: Span,
-    /// How long to send before that, so that the queues are full [default: 5s; constant and probe: 1s]
+    /// How long to send before that, so that the queues are full [default: 10s; constant and probe: 1s]
     #[arg(long, value_name = "TIME")]
     warm_up: Option<Span>,
     /// Rate towards this host (constant); 0bit: nothing is sent that way, in every mode
@@ -145,12 +145,10 @@ impl Args {
     }
 
     fn permit(&self, ip: IpAddr, what: &str) -> Result<(), Failure> {
-        if self.insecure || ip.to_canonical().is_loopback() {
+        if self.insecure {
             return Ok(());
         }
-        Err(Failure::usage(format!(
-            "{what}: nothing is encrypted: add --insecure if others may see and disturb it"
-        )))
+        alcc_udp::guard::permit(ip).map_err(|why| Failure::usage(format!("{what}: {why}")))
     }
 
     pub(super) fn label(&self) -> String {
@@ -188,7 +186,7 @@ impl Args {
             duration: self.duration,
             warm_up: self
                 .warm_up
-                .unwrap_or_else(|| Span::from_secs(if short { 1 } else { 5 })),
+                .unwrap_or_else(|| Span::from_secs(if short { 1 } else { 10 })),
             size,
             overhead,
             down: load("down", self.down, Rate::mbps(5))?,
