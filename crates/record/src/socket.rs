@@ -196,32 +196,37 @@ fn sent(result: nix::Result<usize>) -> io::Result<()> {
 
 /// A fragment is no packet of the size that we measure with.
 fn never_fragment(socket: &UdpSocket, at: IpAddr) -> io::Result<()> {
-    let (level, name, value) = match at {
-        IpAddr::V4(_) => (
-            libc::IPPROTO_IP,
-            libc::IP_MTU_DISCOVER,
-            libc::IP_PMTUDISC_PROBE,
-        ),
-        IpAddr::V6(_) => (
-            libc::IPPROTO_IPV6,
-            libc::IPV6_MTU_DISCOVER,
-            libc::IPV6_PMTUDISC_PROBE,
-        ),
+    let set = |level, name, value: libc::c_int| {
+        // SAFETY: the value is a live integer of the length that is given.
+        let result = unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                level,
+                name,
+                (&raw const value).cast(),
+                size_of_val(&value) as libc::socklen_t,
+            )
+        };
+        if result == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
     };
-    // SAFETY: the value is a live integer of the length that is given.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            name,
-            (&raw const value).cast(),
-            size_of_val(&value) as libc::socklen_t,
-        )
-    };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
+    let v4 = set(
+        libc::IPPROTO_IP,
+        libc::IP_MTU_DISCOVER,
+        libc::IP_PMTUDISC_PROBE,
+    );
+    if at.is_ipv4() {
+        return v4;
     }
-    Ok(())
+    // A socket of IPv6 carries IPv4 too, where that is possible.
+    set(
+        libc::IPPROTO_IPV6,
+        libc::IPV6_MTU_DISCOVER,
+        libc::IPV6_PMTUDISC_PROBE,
+    )
 }
 
 /// Packets of one size that go out in one call.
