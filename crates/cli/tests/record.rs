@@ -43,7 +43,11 @@ struct Listener {
 impl Listener {
     fn start(place: Option<&Namespace>, args: &[&str]) -> Self {
         // In a namespace of our own nothing has to be insisted on.
-        let at = if place.is_some() { "0.0.0.0" } else { "127.0.0.1" };
+        let at = if place.is_some() {
+            "0.0.0.0"
+        } else {
+            "127.0.0.1"
+        };
         let mut command = alcc(&["--listen", &format!("{at}:0"), "--json"]);
         command.args(args);
         let mut child = match place {

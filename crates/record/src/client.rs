@@ -68,8 +68,7 @@ fn handshake(
     stop: &AtomicBool,
 ) -> Result<u64, RecordError> {
     let to = request.to;
-    let nonce =
-        alcc_udp::unguessable().map_err(RecordError::socket("get a random number"))?;
+    let nonce = alcc_udp::unguessable().map_err(RecordError::socket("get a random number"))?;
     let size = usize::from(request.plan.size);
     let (mut packet, mut refused) = (Packet::Hello { nonce }, false);
     let (mut bytes, mut buffer) = (Vec::new(), vec![0; usize::from(LARGEST)]);
