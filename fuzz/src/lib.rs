@@ -7,6 +7,7 @@
 
 mod carrier;
 mod record;
+mod udp;
 
 use alcc_cc::{Cx, Discard, Header, Kind, Path, Registry, Spec, conformance};
 use alcc_flow::{Ack, Range, Receiver, Rules, Sender, Transmit};
@@ -27,6 +28,9 @@ pub type Target = fn(&[u8]);
 
 /// All targets by name.
 pub const TARGETS: &[(&str, Target)] = &[
+    ("datagram", udp::datagram),
+    ("handshake", udp::handshake),
+    ("connection", udp::connection),
     ("units", units),
     ("algorithm", algorithm),
     ("queue", queue),

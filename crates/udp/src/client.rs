@@ -17,6 +17,10 @@ use std::sync::Arc;
 pub(crate) const TURN: Span = Span::from_millis(4);
 /// More packets than this per turn, and turns are more frequent.
 const PER_TURN: u64 = 48;
+/// An application that has not come back for so long has nothing to write.
+const AWAY: Span = Span::from_millis(20);
+/// The rest of a packet waits so long for more of the application.
+const REST: Span = Span::from_millis(1);
 const SHORTEST: Span = Span::from_micros(250);
 
 /// How long to pause, from how much there was to do.
@@ -85,6 +89,8 @@ struct Flow {
     /// The application is inside [`Stream::room`], or was until then.
     waits: bool,
     left: Time,
+    /// It lives on reports.
+    reported: bool,
     /// The handle is gone.
     orphan: bool,
 }
@@ -96,6 +102,8 @@ struct Sending {
     touched: Vec<u64>,
     out: Vec<u8>,
     cadence: Cadence,
+    /// Flows whose algorithms live on the reports of a receiver half.
+    reported: usize,
     late: Histogram<u64>,
 }
 
@@ -115,8 +123,7 @@ impl Sending {
             return 0;
         };
         let mut sender = self.port.sender();
-        if flow.outgoing.is_drained() && !flow.waits && now.since(flow.left) > Span::from_millis(2)
-        {
+        if flow.outgoing.is_drained() && !flow.waits && now.since(flow.left) > AWAY {
             flow.outgoing.set_more(false);
         }
         flow.outgoing.set_turn(self.cadence.pause());
@@ -145,8 +152,11 @@ impl Sending {
             self.timers.remove(&(at, id));
         }
         if ended && flow.orphan {
+            self.reported -= usize::from(flow.reported);
             self.flows.remove(&id);
         } else if let Some(next) = flow.outgoing.next_timer() {
+            let rest = !flow.waits && !flow.outgoing.is_drained();
+            let next = if rest { next.min(now + REST * 2) } else { next };
             let next = next.max(now + Span::from_nanos(1));
             flow.timer = Some(next);
             self.timers.insert((next, id));
@@ -220,7 +230,15 @@ impl Engine for Sending {
     }
 
     fn pause(&self) -> Span {
+        // Who decides by reports has to have them at once: the loop is as long as they are late.
+        if self.reported > 0 {
+            return Span::ZERO;
+        }
         self.cadence.pause()
+    }
+
+    fn is_punctual(&self) -> bool {
+        false
     }
 
     fn late(&mut self, by: Span) {
@@ -251,6 +269,7 @@ impl Client {
             touched: Vec::new(),
             out: Vec::new(),
             cadence: Cadence::new(TURN),
+            reported: 0,
             late: histogram(),
         };
         let hub = Hub::start(engine, fd)?;
@@ -260,7 +279,9 @@ impl Client {
     /// Opens a flow to a receiver. It can be written to when [`Stream::wait_open`] says so.
     pub fn connect(&self, to: SocketAddr, setup: Setup) -> Stream {
         let id = setup.id;
+        let reported = setup.cc.needs().receiver;
         self.hub.with(|engine| {
+            engine.reported += usize::from(reported);
             let now = now();
             let flow = Flow {
                 outgoing: Outgoing::new(now, setup),
@@ -273,6 +294,7 @@ impl Client {
                 resent: 0,
                 waits: false,
                 left: now,
+                reported,
                 orphan: false,
             };
             engine.flows.insert(id, flow);
@@ -345,8 +367,8 @@ impl Stream {
             flow.waits = true;
             flow.outgoing.set_more(true);
             let room = flow.outgoing.room();
-            // Not for every few bytes, unless nothing else waits to leave.
-            let enough = flow.outgoing.is_drained() || room >= 2 * 1400;
+            // Not for every few bytes, unless nothing else can leave.
+            let enough = flow.outgoing.is_hungry() || room >= 2 * 1400;
             (room > 0 && enough).then_some(room)
         });
         let id = self.id;
@@ -425,6 +447,16 @@ impl Stream {
                     .then(|| ms(engine.late.value_at_quantile(0.99))),
             }
         })
+    }
+
+    /// The algorithm's internal values.
+    pub fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
+        let id = self.id;
+        self.hub.with(|engine| {
+            if let Some(flow) = engine.flows.get(&id) {
+                flow.outgoing.sender().controller().gauges(put);
+            }
+        });
     }
 
     /// Payload under way.

@@ -31,6 +31,8 @@ pub(crate) trait Engine: Send + 'static {
     fn next(&self) -> Option<Time>;
     /// After a turn that had something to do it looks no more for so long.
     fn pause(&self) -> Span;
+    /// Timers that cannot wait for the end of the pause.
+    fn is_punctual(&self) -> bool;
     /// A turn came so late.
     fn late(&mut self, by: Span);
     /// Nothing is left to do once all handles are gone.
@@ -165,6 +167,7 @@ impl<E: Engine> Hub<E> {
         let next = inner.engine.next();
         let blind = now() < earliest;
         let until = match next {
+            Some(next) if blind && inner.engine.is_punctual() => next.min(earliest),
             // A timer soon after the pause: one wake-up for both.
             Some(next) if blind && next <= earliest + pause / 2 => next.max(earliest),
             _ if blind => earliest,

@@ -72,8 +72,11 @@ struct SetupRest {
 impl Outgoing {
     /// A connection that wants to be opened: the first [`Outgoing::poll`] has a datagram.
     pub fn new(now: Time, setup: Setup) -> Self {
+        let mut sender = Sender::new(setup.cc, &UDP, now, None, setup.seed);
+        // Until it shows that it has nothing.
+        sender.set_more(true);
         Self {
-            sender: Sender::new(setup.cc, &UDP, now, None, setup.seed),
+            sender,
             setup: SetupRest {
                 id: setup.id,
                 spec: setup.spec,
@@ -161,6 +164,11 @@ impl Outgoing {
     /// Nothing waits to be sent for the first time.
     pub fn is_drained(&self) -> bool {
         self.sender.unsent() == Bytes::ZERO
+    }
+
+    /// Less than a packet waits to be sent for the first time.
+    pub fn is_hungry(&self) -> bool {
+        self.sender.unsent() < self.sender.rules().mss
     }
 
     /// The application writes; returns how much was taken.

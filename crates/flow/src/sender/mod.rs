@@ -328,7 +328,7 @@ impl Sender {
     }
 
     /// The application has more than was written, and writes it as soon as there is room: that nothing is there to be sent does not mean
-    /// that it limits the flow.
+    /// that it limits the flow, and less than a packet waits to be filled up.
     pub fn set_more(&mut self, more: bool) {
         self.more = more;
     }

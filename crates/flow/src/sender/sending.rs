@@ -88,7 +88,8 @@ impl Sender {
     /// How much new data may be sent at once, window and pacer aside.
     pub(super) fn sendable(&mut self, now: Time) -> Option<u64> {
         let waiting = self.written - self.next;
-        if waiting == 0 && self.more {
+        if waiting < self.mss && self.more {
+            // The rest of a packet, or of all, is about to be written.
             return None;
         }
         if waiting == 0 {

@@ -80,22 +80,30 @@ pub(crate) fn address(text: &str) -> SocketAddr {
     text.parse().expect("an address")
 }
 
+fn outgoing(now: Time, algorithm: &Spec, says: &str, id: u64) -> Outgoing {
+    let setup = Setup {
+        cc: Registry::builtin().build(algorithm).expect("an algorithm"),
+        spec: says.to_owned(),
+        id,
+        seed: id,
+        patience: Span::from_secs(10),
+        silence: Span::from_secs(120),
+    };
+    Outgoing::new(now, setup)
+}
+
 impl World {
+    /// A sender that asks for another receiver half than its own.
+    pub(crate) fn respec(&mut self, says: &str) {
+        let cubic = "cubic".parse().expect("a spec");
+        self.outgoing = outgoing(self.now, &cubic, says, 5);
+    }
+
     pub(crate) fn new(algorithm: &str, len: usize, seed: u64, faults: Faults) -> Self {
         let spec: Spec = algorithm.parse().expect("a spec");
         let now = Time::from_millis(1000);
         let mut rng = Rng::new(seed);
-        let outgoing = Outgoing::new(
-            now,
-            Setup {
-                cc: Registry::builtin().build(&spec).expect("an algorithm"),
-                spec: algorithm.to_owned(),
-                id: rng.next_u64(),
-                seed,
-                patience: Span::from_secs(10),
-                silence: Span::from_secs(120),
-            },
-        );
+        let outgoing = outgoing(now, &spec, algorithm, rng.next_u64());
         Self {
             now,
             faults,

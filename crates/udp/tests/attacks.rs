@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Who forges, replays, damages, floods or goes away gets nothing, or makes a clear end; memory stays bounded.
+mod support;
+
+use alcc_flow::Range;
+use alcc_udp::wire::{self, AckBody, COOKIE, Data, Datagram, Reason};
+use alcc_udp::{End, Limits};
+use alcc_units::{Rng, Span, Time};
+use support::{Faults, RECEIVER, SENDER, World, address, entropy, halves, id_of, listener};
+
+fn at(s: u64) -> Time {
+    Time::ZERO + Span::from_secs(s)
+}
+
+fn bytes(datagram: &Datagram<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    datagram.write(&mut out);
+    out
+}
+
+/// A transfer in the middle: half a second after its beginning.
+fn under_way(algorithm: &str, seed: u64) -> World {
+    let mut world = World::new(algorithm, 3_000_000, seed, Faults::default());
+    assert_eq!(world.run(world.now + Span::from_millis(500)), None);
+    assert!(world.outgoing.is_open() && !world.got.is_empty());
+    world
+}
+
+#[test]
+fn a_stranger_costs_no_memory_and_gets_no_more_than_it_sent() {
+    let mut listener = listener(at(1), 1, Limits::default());
+    let mut rng = Rng::new(1);
+    for n in 0..5_000u64 {
+        let from = format!("198.51.100.{}:{}", n % 200, 1024 + n);
+        let mut cookie = [0; COOKIE];
+        cookie.fill_with(|| rng.next_u64() as u8);
+        if n % 2 == 0 {
+            cookie.fill(0);
+        }
+        let id = rng.next_u64();
+        let hello = bytes(&Datagram::Hello {
+            id,
+            cookie,
+            spec: "verus",
+        });
+        let mut answers = Vec::new();
+        let now = at(1) + Span::from_millis(n);
+        listener.on_datagram(now, now, address(&from), &hello, &mut |to, b| {
+            answers.push((to, b.to_vec()));
+        });
+        assert_eq!(answers.len(), 1);
+        let (to, answer) = &answers[0];
+        assert_eq!(*to, address(&from));
+        assert!(answer.len() < hello.len());
+        assert!(matches!(Datagram::read(answer), Ok(Datagram::Retry { .. })));
+    }
+    assert_eq!((listener.len(), listener.remembered()), (0, 0));
+}
+
+#[test]
+fn a_cookie_shown_from_elsewhere_or_too_late_opens_nothing() {
+    let mut listener = listener(at(1), 2, Limits::default());
+    let hello = |cookie| {
+        bytes(&Datagram::Hello {
+            id: 7,
+            cookie,
+            spec: "sprout",
+        })
+    };
+    let mut cookie = [0; COOKIE];
+    let say = |listener: &mut alcc_udp::Listener, now: Time, from: &str, b: &[u8]| {
+        let mut got = None;
+        listener.on_datagram(now, now, address(from), b, &mut |_, b| {
+            got = Some(b.to_vec());
+        });
+        got.expect("an answer")
+    };
+    let retry = say(&mut listener, at(1), SENDER, &hello(cookie));
+    match Datagram::read(&retry) {
+        Ok(Datagram::Retry { cookie: baked, .. }) => cookie = baked,
+        other => panic!("{other:?}"),
+    }
+    say(&mut listener, at(2), "192.0.2.1:4001", &hello(cookie));
+    say(&mut listener, at(2), "192.0.2.2:4000", &hello(cookie));
+    say(&mut listener, at(12), SENDER, &hello(cookie));
+    assert_eq!(listener.len(), 0);
+    // In time, from where it was baked; once more is the same connection.
+    let first = say(&mut listener, at(3), SENDER, &hello(cookie));
+    let again = say(&mut listener, at(3), SENDER, &hello(cookie));
+    assert!(matches!(
+        Datagram::read(&first),
+        Ok(Datagram::Accept { id: 7, .. })
+    ));
+    assert_eq!(first, again);
+    assert_eq!(listener.len(), 1);
+}
+
+#[test]
+fn one_connection_too_many_and_an_unknown_algorithm_are_refused() {
+    for (spec, limit, reason) in [
+        ("cubic", 0, Reason::Full),
+        ("nonsense", 9, Reason::Algorithm),
+    ] {
+        let mut world = World::new("cubic", 1000, 3, Faults::default());
+        let limits = Limits {
+            connections: limit,
+            ..Limits::default()
+        };
+        world.listener = alcc_udp::Listener::new(world.now, entropy(1), halves(), limits);
+        world.respec(spec);
+        assert_eq!(world.run(at(60)), Some(End::Closed(reason)));
+    }
+}
+
+#[test]
+fn what_was_replayed_changes_nothing() {
+    let mut world = under_way("verus", 4);
+    let old = world.seen.clone();
+    let (before, len) = (world.got.clone(), world.listener.len());
+    for datagram in &old {
+        let now = world.now;
+        world.deliver(now, true, datagram);
+    }
+    assert_eq!(world.got, before);
+    assert_eq!(world.listener.len(), len);
+    assert_eq!(world.run(at(120)), None);
+    assert!(world.got == world.sent);
+    // The handshake, after all is over.
+    let id = world.accepted.expect("a connection");
+    world.outgoing.close();
+    for _ in 0..50 {
+        world.step();
+    }
+    let now = world.now;
+    world.listener.release(now, id);
+    world.listener.poll(now, &mut |_, _| {});
+    assert_eq!(world.listener.len(), 0);
+    for datagram in old.iter().filter(|d| d[1] == 1) {
+        world.deliver(now, true, datagram);
+    }
+    assert_eq!(
+        world.listener.len(),
+        0,
+        "a replayed handshake opens nothing"
+    );
+}
+
+#[test]
+fn data_from_another_address_or_with_another_id_is_nobodys() {
+    let mut world = under_way("cubic", 5);
+    let (now, got) = (world.now, world.got.len());
+    let id = id_of(world.seen.last().expect("data"));
+    let forged = |id| {
+        bytes(&Datagram::Data {
+            id,
+            data: Data {
+                pn: 1_000_000,
+                offset: got as u64,
+                end: true,
+                header: Default::default(),
+                payload: b"evil",
+            },
+        })
+    };
+    let mut answers = Vec::new();
+    let elsewhere = address("198.51.100.66:4000");
+    world
+        .listener
+        .on_datagram(now, now, elsewhere, &forged(id), &mut |_, b| {
+            answers.push(b.to_vec());
+        });
+    assert!(
+        answers.is_empty(),
+        "whoever knows the id but not the address hears nothing"
+    );
+    let close = bytes(&Datagram::Close {
+        id,
+        reason: Reason::Aborted,
+    });
+    world
+        .listener
+        .on_datagram(now, now, elsewhere, &close, &mut |_, _| panic!("silence"));
+    world
+        .listener
+        .on_datagram(now, now, address(SENDER), &forged(id ^ 1), &mut |_, b| {
+            answers.push(b.to_vec());
+        });
+    assert_eq!(answers, [bytes(&Datagram::Unknown { id: id ^ 1 })]);
+    assert!(answers[0].len() < forged(id).len());
+    assert_eq!(world.run(at(120)), None);
+    assert!(world.got == world.sent);
+}
+
+#[test]
+fn an_acknowledgement_of_what_was_never_sent_ends_the_connection() {
+    for beyond in [1u64, 1000, 1 << 60] {
+        let mut world = under_way("copa", 6);
+        let sent = world.outgoing.sender().stats().transmissions;
+        let body = AckBody {
+            complete: 0,
+            window: 1 << 24,
+            ranges: vec![Range::new(0, sent + beyond).min_len()],
+            ..AckBody::default()
+        };
+        let mut forged = bytes(&Datagram::Ack {
+            id: world.outgoing.id(),
+            body: &[],
+        });
+        body.write(&mut forged);
+        wire::seal(&mut forged, 0);
+        let now = world.now;
+        world.deliver(now, false, &forged);
+        match world.run(at(120)) {
+            Some(End::Violation(why)) => assert!(why.contains("was sent"), "{why}"),
+            other => panic!("{other:?}"),
+        }
+        // The receiver hears of it.
+        for _ in 0..5000 {
+            world.step();
+        }
+        let id = world.accepted.expect("a connection");
+        assert_eq!(
+            world.listener.ended(id),
+            Some(&End::Closed(Reason::Protocol))
+        );
+    }
+}
+
+/// The upper thousand numbers of a range: a count has four bytes.
+trait MinLen {
+    fn min_len(self) -> Self;
+}
+
+impl MinLen for Range {
+    fn min_len(self) -> Self {
+        Self::new(self.start.max(self.end.saturating_sub(1000)), self.end)
+    }
+}
+
+#[test]
+fn data_beyond_the_end_of_the_stream_ends_the_connection() {
+    let mut world = World::new("cubic", 20_000, 7, Faults::default());
+    assert_eq!(world.run(at(60)), None);
+    let id = id_of(world.seen.last().expect("data"));
+    let late = bytes(&Datagram::Data {
+        id,
+        data: Data {
+            pn: 5000,
+            offset: 30_000,
+            end: false,
+            header: Default::default(),
+            payload: b"more",
+        },
+    });
+    let now = world.now;
+    world.deliver(now, true, &late);
+    assert!(matches!(world.listener.ended(id), Some(End::Violation(_))));
+    assert!(world.got == world.sent, "what had arrived stays");
+}
+
+#[test]
+fn a_receiver_that_is_started_anew_is_noticed_within_a_round_trip() {
+    let mut world = under_way("verus", 8);
+    let killed = world.now;
+    world.listener = listener(killed, 99, Limits::default());
+    assert_eq!(world.run(at(120)), Some(End::Forgotten));
+    assert!(
+        world.now.since(killed) < Span::from_secs(3),
+        "{}",
+        world.now
+    );
+}
+
+#[test]
+fn a_receiver_that_is_gone_for_good_is_given_up() {
+    let mut world = under_way("sprout", 9);
+    let killed = world.now;
+    world.faults.outages = vec![(killed, at(100_000))];
+    assert_eq!(world.run(at(1000)), Some(End::Silent(Span::from_secs(120))));
+    assert!(
+        world.now.since(killed) < Span::from_secs(125),
+        "{}",
+        world.now
+    );
+    // And the receiver gives up as well.
+    let id = world.accepted.expect("a connection");
+    while world.listener.ended(id).is_none() {
+        assert!(world.step() && world.now < at(1000));
+    }
+    assert_eq!(
+        world.listener.ended(id),
+        Some(&End::Silent(Span::from_secs(120)))
+    );
+}
+
+#[test]
+fn outages_of_four_and_sixty_seconds_are_survived() {
+    for (algorithm, outage) in [
+        ("verus", 4),
+        ("copa", 4),
+        ("sprout", 4),
+        ("cubic", 4),
+        ("verus", 60),
+        ("copa", 60),
+        ("sprout", 60),
+        ("cubic", 60),
+    ] {
+        let mut world = under_way(algorithm, 10);
+        let (from, most) = (world.now, world.now + Span::from_secs(outage));
+        world.faults.outages = vec![(from, most)];
+        assert_eq!(world.run(at(400)), None, "{algorithm} {outage}");
+        assert!(
+            world.outgoing.is_done() && world.got == world.sent,
+            "{algorithm} {outage}"
+        );
+        // Twice the outage: timers double.
+        let over = world.now.since(from);
+        assert!(
+            over < Span::from_secs(outage) * 3 + Span::from_secs(20),
+            "{algorithm}: {over}"
+        );
+    }
+}
+
+#[test]
+fn any_datagrams_at_any_end_neither_panic_nor_fill_memory() {
+    let mut world = under_way("sprout", 11);
+    let mut rng = Rng::new(12);
+    let seen = world.seen.clone();
+    let receiver = id_of(seen.last().expect("data"));
+    for n in 0..30_000u64 {
+        let mut datagram = seen[rng.below(seen.len() as u64) as usize].clone();
+        datagram[1] = rng.below(10) as u8;
+        for _ in 0..rng.below(6) {
+            let i = rng.below(datagram.len() as u64) as usize;
+            datagram[i] = rng.next_u64() as u8;
+        }
+        datagram.truncate(rng.below(1401) as usize);
+        if datagram.len() >= 14 {
+            let id = if n % 2 == 0 {
+                receiver
+            } else {
+                world.outgoing.id()
+            };
+            datagram[0] = 1;
+            datagram[6..14].copy_from_slice(&id.to_be_bytes());
+        }
+        // The type closes or violates too often: those would end the test.
+        if datagram.get(1) == Some(&6) {
+            continue;
+        }
+        wire::seal(&mut datagram, 0);
+        let now = world.now;
+        world.deliver(now, n % 2 == 0, &datagram);
+        if n % 64 == 0 {
+            world.step();
+        }
+    }
+    // 16 MiB of window, with what stands around it.
+    assert!(world.most < (16 << 20) + (1 << 20), "{}", world.most);
+    let _ = RECEIVER;
+}
