@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use alcc_units::Span;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Takes a round-trip time.
 pub(crate) type Observer = Box<dyn Fn(Span) + Send + Sync>;
@@ -13,6 +13,7 @@ pub struct Gauge {
     pub(crate) window: AtomicU64,
     pub(crate) rate: AtomicU64,
     pub(crate) timeouts: AtomicU64,
+    pub(crate) backlogged: AtomicBool,
     pub(crate) observer: Option<Observer>,
 }
 
@@ -30,6 +31,12 @@ impl Gauge {
     /// What was delivered in the last round trip (20 ms at least), bit/s; zero before.
     pub fn delivery_rate(&self) -> u64 {
         self.rate.load(Ordering::Relaxed)
+    }
+
+    /// The program has more than it hands to the stack, and keeps what waits there short by itself: that the stack ran out of data for a moment
+    /// does not make packets application-limited.
+    pub fn set_backlogged(&self, backlogged: bool) {
+        self.backlogged.store(backlogged, Ordering::Relaxed);
     }
 
     /// How often silence became a timeout.

@@ -269,7 +269,8 @@ impl Host {
         }
         self.advance(now);
         self.heard.in_flight = Some(Bytes::new(in_flight));
-        self.heard.app_limited |= app_limited;
+        let backlogged = self.gauge.backlogged.load(Relaxed);
+        self.heard.app_limited |= app_limited && !backlogged;
     }
 
     /// A packet is lost.

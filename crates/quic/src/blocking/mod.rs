@@ -10,8 +10,9 @@ pub use receiver::{Listener, Receiver};
 pub use sender::{Sender, SenderStats};
 
 use noq::{ConnectionError, TransportConfig, VarInt};
+use socket2::SockRef;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::OnceLock;
 use std::time::Duration;
 use tokio::runtime::{Builder, Handle};
@@ -19,8 +20,10 @@ use tokio::runtime::{Builder, Handle};
 /// The application protocol: both ends are this crate.
 pub const ALPN: &[u8] = b"alcc";
 
-/// A receiver that reads at once need not slow a sender down whose queue is on the way.
-const RECEIVE_WINDOW: u32 = 32 << 20;
+/// A receiver that reads at once need not slow a sender down whose queue is on the way. But the stack ends a connection ("too many gaps in stream buffer") when more than 1024
+/// pieces of a stream wait for what is between them: with less than this under way there cannot be so many, if every second packet of 1200 bytes is lost.
+const RECEIVE_WINDOW: u32 = 2_300_000;
+const SOCKET_BUFFER: usize = 4 << 20;
 /// An outage shorter than this does not end a connection.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -48,6 +51,16 @@ fn handle() -> io::Result<Handle> {
     };
     let handle = HANDLE.get_or_init(|| start().map_err(|e: io::Error| e.kind()));
     handle.clone().map_err(Into::into)
+}
+
+/// A socket whose buffers outlast a thread that gets no turn for some milliseconds. The system may give less.
+fn socket(at: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(at)?;
+    let buffers = SockRef::from(&socket);
+    buffers.set_recv_buffer_size(SOCKET_BUFFER).ok();
+    buffers.set_send_buffer_size(SOCKET_BUFFER).ok();
+    drop(buffers);
+    Ok(socket)
 }
 
 /// What both ends set.

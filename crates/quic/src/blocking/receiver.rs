@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use super::{Error, handle, later, transport};
+use super::{Error, handle, later, socket, transport};
 use crate::Punctual;
 use noq::crypto::rustls::QuicServerConfig;
 use noq::{Connection, Endpoint, EndpointConfig, Incoming, RecvStream, SendStream, ServerConfig};
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -42,7 +42,7 @@ impl Listener {
         let tls = QuicServerConfig::try_from(tls).map_err(|e| local(&e))?;
         let mut config = ServerConfig::with_crypto(Arc::new(tls));
         config.transport_config(Arc::new(transport()));
-        let socket = UdpSocket::bind(at).map_err(|e| local(&e))?;
+        let socket = socket(at).map_err(|e| local(&e))?;
         let endpoint = Endpoint::new(
             EndpointConfig::default(),
             Some(config),

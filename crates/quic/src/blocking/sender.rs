@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use super::{Error, ended, handle, later, transport};
+use super::{Error, ended, handle, later, socket, transport};
 use crate::{Congestion, Gauge, Punctual, StackController};
 use noq::crypto::rustls::QuicClientConfig;
 use noq::{
@@ -7,11 +7,11 @@ use noq::{
 };
 use std::future::{Future, poll_fn};
 use std::io;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
@@ -24,6 +24,8 @@ const PIECE_PACKETS: u64 = 2;
 const PIECE: u64 = 64 * 1024;
 /// Of a controller that shows nothing: what the stack may hold, under way or not.
 const UNKNOWN: u64 = 4 << 20;
+/// A program that has not had to wait for so long has no more to send.
+const UNHURRIED: Duration = Duration::from_millis(100);
 /// An aborted connection says so, if that takes no longer.
 const FAREWELL: Duration = Duration::from_millis(20);
 
@@ -40,6 +42,8 @@ pub struct Sender {
     finished: bool,
     /// The stack's bound on what it holds.
     bound: u64,
+    /// When the program last had more than the stack took.
+    waited: Instant,
 }
 
 /// What was sent so far.
@@ -118,7 +122,7 @@ impl Sender {
         let tls = QuicClientConfig::try_from(tls).map_err(|e| local(&e))?;
         let mut config = ClientConfig::new(Arc::new(tls));
         config.transport_config(Arc::new(transport));
-        let socket = UdpSocket::bind(at).map_err(|e| local(&e))?;
+        let socket = socket(at).map_err(|e| local(&e))?;
         let endpoint = Endpoint::new(
             EndpointConfig::default(),
             None,
@@ -151,6 +155,7 @@ impl Sender {
             staged: Vec::new(),
             finished: false,
             bound: UNKNOWN,
+            waited: Instant::now(),
         })
     }
 
@@ -195,6 +200,12 @@ impl Sender {
         Ok(true)
     }
 
+    fn backlogged(&self, backlogged: bool) {
+        if let Some(gauge) = &self.gauge {
+            gauge.set_backlogged(backlogged);
+        }
+    }
+
     /// Bounds what the stack holds: what is under way, and what the controller may want next.
     fn keep_short(&mut self) {
         let Some(gauge) = &self.gauge else { return };
@@ -215,8 +226,14 @@ impl Sender {
     /// # Errors
     /// Why the connection has ended.
     pub fn room(&mut self, patience: Duration) -> io::Result<usize> {
-        if !self.hand_over(patience)? {
-            return Ok(0);
+        if !self.hand_over(Duration::ZERO)? {
+            self.waited = Instant::now();
+            self.backlogged(true);
+            if !self.hand_over(patience)? {
+                return Ok(0);
+            }
+        } else if self.waited.elapsed() > UNHURRIED {
+            self.backlogged(false);
         }
         let packet = self.connection.max_datagram_size().unwrap_or(1200) as u64;
         let piece = match &self.gauge {

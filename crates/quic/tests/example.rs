@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The example of the documentation does what it says.
+#[path = "../examples/serve.rs"]
+mod serve;
+
+#[test]
+fn the_example_serves() {
+    serve::main().unwrap();
+}
