@@ -203,6 +203,8 @@ struct Desk<'a> {
     spoke: Option<Instant>,
     rows: Vec<Row>,
     began: Instant,
+    /// CPU time before the first of them, ns.
+    cpu_before: u64,
 }
 
 impl<'a> Desk<'a> {
@@ -224,6 +226,7 @@ impl<'a> Desk<'a> {
             spoke: None,
             rows: Vec::new(),
             began: Instant::now(),
+            cpu_before: cpu(),
         }
     }
 
@@ -352,7 +355,7 @@ impl<'a> Desk<'a> {
         if !self.args.how.json {
             return;
         }
-        let cpu_s = cpu() as f64 / 1e9;
+        let cpu_s = (cpu() - self.cpu_before) as f64 / 1e9;
         let per_gbit = (self.bytes > 0).then(|| cpu_s / (self.bytes as f64 * 8e-9));
         for row in &mut self.rows {
             row.cpu_s_per_gbit = per_gbit;
