@@ -111,8 +111,8 @@ fn plain(role: &str) -> Result<()> {
             let mut stream = TcpStream::connect(to)?;
             stream.set_nodelay(true)?;
             let (began, before) = (Instant::now(), cpu()?);
-            // Like the others: some 5 ms at once, and 64 KiB at most.
-            let piece = ((bps * 0.005 / 8.0) as usize).clamp(1400, PIECE);
+            // Like the others: some 10 ms at once, and 64 KiB at most.
+            let piece = ((bps * 0.010 / 8.0) as usize).clamp(1400, PIECE);
             while began.elapsed().as_secs_f64() < seconds {
                 let due = Duration::from_secs_f64(bytes * 8.0 / bps);
                 if let Some(early) = due.checked_sub(began.elapsed()) {

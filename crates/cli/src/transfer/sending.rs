@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// With `--rate`, what is written at once: this much of it.
-const AT_ONCE: Span = Span::from_millis(5);
+const AT_ONCE: Span = Span::from_millis(10);
 /// But not less.
 const LEAST: u64 = 1_400;
 
