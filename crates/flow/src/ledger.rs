@@ -217,7 +217,7 @@ impl Ledger {
     }
 
     /// No packet is partly acknowledged at this position.
-    fn ends_here(&self, position: u64) -> bool {
+    pub(crate) fn ends_here(&self, position: u64) -> bool {
         self.records.is_empty() || self.complete == position
     }
 

@@ -47,6 +47,8 @@ pub struct OverTcp {
     half: Option<NearHalf>,
     /// The peer acknowledges by frames of our own: it has the receiver half, and its times hold.
     frames: bool,
+    /// Smallest RTT of a packet whose arrival had a time of its own: others are spread, but never below.
+    exact: Option<Span>,
     ledger: Ledger,
     rtt: RttEstimator,
     mss: Bytes,
@@ -94,6 +96,7 @@ impl OverTcp {
         Self {
             half: NearHalf::of(cc.as_ref()),
             frames: false,
+            exact: None,
             cc,
             ledger: Ledger::new(now, progress.written, progress.acked),
             rtt: RttEstimator::default(),
@@ -319,10 +322,16 @@ impl OverTcp {
         } else {
             self.read_at
         };
-        let rtt_error = self
-            .ledger
-            .stamped(since, stamps, now, tcp.acked, tcp.min_rtt);
+        let floor = tcp.min_rtt.max(self.exact.unwrap_or_default());
+        let rtt_error = self.ledger.stamped(since, stamps, now, tcp.acked, floor);
         let acked = self.ledger.returned();
+        if self.frames
+            && let (Some(newest), Some(last)) = (acked.last(), stamps.last())
+            && self.ledger.ends_here(last.acked)
+        {
+            let rtt = last.at.since(newest.sent_at);
+            self.exact = Some(self.exact.map_or(rtt, |min| min.min(rtt)));
+        }
         if let Some(half) = &mut self.half {
             half.acknowledged(now, acked);
             if let Some(report) = half.report(now) {

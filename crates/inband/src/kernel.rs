@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The few things we ask of the kernel.
 use crate::carrier::Arrived;
-use alcc_units::{Bytes, Rate, Span, Time};
+use alcc_units::Time;
 use libc::{c_int, c_void, socklen_t};
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -11,9 +11,6 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 const SIOCOUTQNSD: libc::c_ulong = 0x894B;
 /// A TCP socket takes no more while so much is unsent.
 const UNSENT: c_int = 8 * 1024;
-/// A pacing rate is never set below a segment in this time: what is about to leave keeps the rate that it was given.
-const SLOWEST: Span = Span::from_millis(20);
-
 fn clock(id: libc::clockid_t) -> u64 {
     let mut ts = libc::timespec {
         tv_sec: 0,
@@ -77,17 +74,6 @@ fn set<T>(fd: RawFd, level: c_int, name: c_int, value: &T) -> bool {
 pub(crate) fn prepare(tcp: RawFd) {
     set(tcp, libc::IPPROTO_TCP, libc::TCP_NODELAY, &1);
     set(tcp, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &UNSENT);
-}
-
-/// Follows the algorithm's rate; small changes are not worth a system call. `held`: what was set last, bytes per second.
-pub(crate) fn follow_pacing(tcp: RawFd, wanted: Option<Rate>, segment: u64, held: &mut u64) {
-    // A little more than asked for, since the kernel counts its own headers: the session keeps the rate itself.
-    let least = Rate::of(Bytes::new(segment), SLOWEST);
-    let rate = wanted.map_or(u64::MAX, |rate| rate.max(least).as_bps() / 8 / 16 * 17);
-    if rate.abs_diff(*held) > *held / 16 {
-        set(tcp, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &rate);
-        *held = rate;
-    }
 }
 
 /// The segment size.

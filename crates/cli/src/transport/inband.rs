@@ -128,7 +128,9 @@ impl Outgoing for Sending {
                 self.rtt.add(rtt, 1);
             }
         }
-        Ok(self.stream.room(TURN)?.min(PIECE))
+        // What the program puts before its content goes with it.
+        let room = self.stream.room(TURN)?;
+        Ok(room.saturating_sub(alcc_transfer::BEFORE).min(PIECE))
     }
 
     fn finish(&mut self) -> io::Result<bool> {

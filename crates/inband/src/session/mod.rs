@@ -15,6 +15,9 @@ use alcc_units::{Bytes, Span, Time};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+/// Acknowledgements are wanted so often by an algorithm that decides by reports.
+const REPORTED: Span = Span::from_millis(20);
+
 /// What a session did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
@@ -372,7 +375,13 @@ impl Session {
             self.said = true;
             Preface {
                 credit: self.settings.receive_buffer as u64,
-                ack_delay: self.settings.ack_delay.as_micros() as u32,
+                // Reports decide then, and acknowledgements can be rarer.
+                ack_delay: if self.headed.is_some() {
+                    REPORTED.max(self.settings.ack_delay)
+                } else {
+                    self.settings.ack_delay
+                }
+                .as_micros() as u32,
                 segment: self.mss as u16,
                 algorithm: self.needed.clone(),
             }

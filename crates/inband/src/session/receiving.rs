@@ -9,6 +9,9 @@ use alcc_cc::{Discard, Header};
 use alcc_flow::{AckStamp, TcpProgress};
 use alcc_units::{Bytes, Span, Time};
 
+/// The stream below is read so often at least while something comes.
+const READ: Span = Span::from_millis(5);
+
 /// So many bytes are acknowledged at once, however short the time since the last acknowledgement.
 const AT_ONCE: u64 = 64 * 1024;
 
@@ -324,7 +327,7 @@ impl Session {
     /// How long reading may wait after one that brought `bytes`: acknowledgements and data in batches, but no more than a bufferful.
     pub fn read_interval(&self, bytes: usize) -> Span {
         let least = Span::from_micros(200);
-        let mut interval = self.ack_interval;
+        let mut interval = self.ack_interval.min(READ);
         if bytes as u64 > AT_ONCE {
             interval = interval.mul_f64(AT_ONCE as f64 / bytes as f64);
         }
@@ -338,6 +341,11 @@ impl Session {
             }
         }
         interval.max(least)
+    }
+
+    /// What the peer reports is wanted at once, not with the next batch.
+    pub fn hurries(&self) -> bool {
+        self.headed.is_some() && self.flow.as_ref().is_some_and(|f| !f.is_idle())
     }
 
     pub(super) fn is_ending(&self) -> bool {

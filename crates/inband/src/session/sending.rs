@@ -143,7 +143,7 @@ impl Session {
             self.queue_due = None;
             self.queue_ripe = true;
         }
-        let ripe = !direct.is_empty() || available >= self.mss || self.queue_ripe;
+        let ripe = !direct.is_empty() || available >= self.mss || self.queue_ripe && !more;
         let mut taken = 0;
         if available > 0 && ripe {
             taken = self.frames(now, direct, more, most, out);

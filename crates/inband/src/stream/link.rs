@@ -47,7 +47,6 @@ pub(super) struct Inner {
     pub(super) session: Session,
     carrier: Box<dyn Carrier>,
     tcp: Option<RawFd>,
-    pacing: u64,
     /// Given out by the session and not taken by the carrier.
     pending: Vec<u8>,
     /// The kernel holds enough unsent bytes.
@@ -89,7 +88,6 @@ impl Link {
                 session,
                 carrier,
                 tcp,
-                pacing: u64::MAX,
                 pending: Vec::new(),
                 held: false,
                 looked: now,
@@ -108,16 +106,17 @@ impl Link {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Turns the session until it is `ready`, or until then.
+    /// Turns the session until it is `ready`, or until then. `more`: to write, so what is less than a segment waits for it.
     pub(super) fn wait(
         self: &Arc<Self>,
         until: Option<Time>,
+        more: bool,
         mut ready: impl FnMut(&mut Inner) -> bool,
     ) -> io::Result<Until> {
         let mut inner = self.lock();
         let done = loop {
             let now = kernel::now();
-            inner.turn(now, &mut []);
+            inner.turn(now, more, &mut []);
             if ready(&mut inner) {
                 break Ok(Until::Ready);
             }
@@ -201,7 +200,7 @@ impl Link {
                 inner.pump(now, &[], false);
                 break Ok(n);
             }
-            let n = inner.turn(now, into);
+            let n = inner.turn(now, false, into);
             if n > 0 {
                 break Ok(n);
             }
@@ -238,7 +237,7 @@ impl Link {
             if n > 0 {
                 break Ok(n);
             }
-            inner.turn(now, &mut []);
+            inner.turn(now, true, &mut []);
             if inner.session.may_write().is_err() {
                 continue;
             }
@@ -309,7 +308,7 @@ impl Link {
             return Visit::At(now + background::GRACE);
         }
         let turned = inner.turned;
-        inner.turn(now, &mut []);
+        inner.turn(now, false, &mut []);
         inner.turned = turned;
         if inner.waiters > 0 {
             self.turn.notify_all();
@@ -365,11 +364,11 @@ impl Inner {
     }
 
     /// Everything that can be done now. Returns what went to `sink`.
-    pub(super) fn turn(&mut self, now: Time, sink: &mut [u8]) -> usize {
+    pub(super) fn turn(&mut self, now: Time, more: bool, sink: &mut [u8]) -> usize {
         self.turned = now;
         let filled = self.fetch(now, sink);
         self.session.on_timer(now);
-        self.pump(now, &[], false);
+        self.pump(now, &[], more);
         filled
     }
 
@@ -386,7 +385,9 @@ impl Inner {
     }
 
     fn fetch(&mut self, now: Time, sink: &mut [u8]) -> usize {
-        if self.over || self.next_read.is_some_and(|at| at > now) {
+        // Before a timer is served, what had come by then is heard: a receiver half counts it.
+        let timer = self.session.next_timer().is_some_and(|at| at <= now);
+        if self.over || (!timer && self.next_read.is_some_and(|at| at > now)) {
             return 0;
         }
         let (mut filled, mut total) = (0, 0);
@@ -422,7 +423,8 @@ impl Inner {
             self.session.taken(now);
         }
         self.looked = now;
-        self.next_read = (total > 0).then(|| {
+        let waits = total > 0 && !self.session.hurries();
+        self.next_read = waits.then(|| {
             if total >= TURN {
                 now
             } else {
@@ -467,10 +469,6 @@ impl Inner {
                 }
             }
         });
-        if let (Some(fd), Some(flow)) = (self.tcp, self.session.flow()) {
-            let rate = flow.allowance().rate;
-            kernel::follow_pacing(fd, rate, self.session.segment(), &mut self.pacing);
-        }
         taken
     }
 

@@ -84,7 +84,7 @@ impl Stream {
         let stream = Self::begin(carrier, registry, settings, opener)?;
         stream
             .link()
-            .wait(None, |i| i.session.is_open())
+            .wait(None, false, |i| i.session.is_open())
             .map_err(|why| stream.error().unwrap_or_else(|| Error::from(why)))?;
         Ok(stream)
     }
@@ -129,7 +129,7 @@ impl Stream {
     pub fn room(&self, patience: Duration) -> io::Result<usize> {
         let until = after(patience);
         let mut room = 0;
-        let done = self.link().wait(Some(until), |inner| {
+        let done = self.link().wait(Some(until), true, |inner| {
             room = inner.room();
             room > 0
         });
@@ -150,7 +150,7 @@ impl Stream {
         let until = after(patience);
         let done = self
             .link()
-            .wait(Some(until), |inner| inner.session.is_finished())?;
+            .wait(Some(until), false, |inner| inner.session.is_finished())?;
         Ok(done == Until::Ready)
     }
 
