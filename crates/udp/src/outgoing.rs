@@ -14,6 +14,8 @@ const HELLO: (Span, Span) = (Span::from_millis(250), Span::from_secs(2));
 const AHEAD: Span = Span::from_millis(5);
 /// The rate is that of the last so long.
 const WINDOW: Span = Span::from_millis(20);
+/// After so long without a packet one without data is sent: the peer hears that there is still somebody, and says so too.
+const ALIVE: Span = Span::from_secs(20);
 /// No more than this is asked of the application at once.
 const MOST_AHEAD: u64 = 64 << 10;
 
@@ -53,6 +55,8 @@ pub struct Outgoing {
     /// Since when an acknowledgement is waited for.
     waiting: Option<Time>,
     now: Time,
+    /// When the last packet left.
+    left: Time,
     body: AckBody,
     arrivals: Vec<Arrival>,
     answer: Option<Vec<u8>>,
@@ -94,6 +98,7 @@ impl Outgoing {
             end: None,
             waiting: None,
             now,
+            left: now,
             body: AckBody::default(),
             arrivals: Vec::new(),
             answer: None,
@@ -319,9 +324,18 @@ impl Outgoing {
                 if self.sender.next_deadline().is_some_and(|due| due <= now) {
                     self.sender.on_timer(now, &mut Discard);
                 }
+                if self.keeps_alive().is_some_and(|at| at <= now) {
+                    self.left = now;
+                    self.sender.probe();
+                }
             }
             _ => {}
         }
+    }
+
+    /// When the peer has to hear that there is still somebody.
+    fn keeps_alive(&self) -> Option<Time> {
+        (!self.is_done()).then_some(self.left + ALIVE)
     }
 
     /// When [`Outgoing::on_timer`] or [`Outgoing::poll`] wants to be called.
@@ -330,10 +344,8 @@ impl Outgoing {
             State::Greeting { since, next, .. } => Some((*next).min(*since + self.setup.patience)),
             State::Open => {
                 let silent = self.waiting.map(|at| at + self.setup.silence);
-                [self.sender.next_timer(), silent]
-                    .into_iter()
-                    .flatten()
-                    .min()
+                let timers = [self.sender.next_timer(), silent, self.keeps_alive()];
+                timers.into_iter().flatten().min()
             }
             State::Ended(_) => None,
         }
@@ -378,6 +390,7 @@ impl Outgoing {
             return false;
         };
         self.waiting.get_or_insert(now);
+        self.left = now;
         let len = packet.len as usize;
         let data = Data {
             pn: packet.pn,

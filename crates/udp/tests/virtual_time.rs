@@ -48,3 +48,25 @@ proptest! {
         prop_assert!(world.got == world.sent, "got {} of {}", world.got.len(), world.sent.len());
     }
 }
+
+#[test]
+fn a_sender_that_has_nothing_to_say_for_ten_minutes_is_not_dead() {
+    for algorithm in ["verus", "cubic", "sprout"] {
+        let mut world = World::new(algorithm, 0, 3, Faults::default());
+        world.idle = true;
+        assert_eq!(world.run(at(600)), None, "{algorithm}");
+        assert!(!world.outgoing.is_done());
+        // One packet in twenty seconds would be 30 each way; an algorithm's own heartbeats are its affair.
+        if algorithm == "cubic" {
+            assert!(world.seen.len() < 40, "{}", world.seen.len());
+        }
+        world.idle = false;
+        assert_eq!(world.run(at(700)), None, "{algorithm}");
+        assert!(world.outgoing.is_done(), "{algorithm}");
+        let id = world.accepted.expect("a connection");
+        assert!(
+            world.listener.get(id).is_some_and(|i| i.is_read()),
+            "{algorithm}"
+        );
+    }
+}

@@ -51,6 +51,13 @@ impl Sender {
         }
     }
 
+    /// The next packet is one without data that the peer acknowledges, whatever the window says.
+    pub fn probe(&mut self) {
+        if self.started && self.forced.is_none() {
+            self.forced = Some(Forced::Window);
+        }
+    }
+
     pub(super) fn has_room(&self, allowance: &Allowance) -> bool {
         if self.rules.overshoots {
             return self.board.in_flight() < allowance.window;

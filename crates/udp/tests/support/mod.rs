@@ -57,6 +57,8 @@ pub(crate) struct World {
     /// Datagrams that the sender put on the way.
     pub(crate) seen: Vec<Vec<u8>>,
     pub(crate) most: usize,
+    /// The application neither writes nor finishes.
+    pub(crate) idle: bool,
 }
 
 pub(crate) fn entropy(seed: u64) -> alcc_udp::Entropy {
@@ -118,6 +120,7 @@ impl World {
             got: Vec::new(),
             seen: Vec::new(),
             most: 0,
+            idle: false,
             rng,
         }
     }
@@ -157,7 +160,8 @@ impl World {
         let now = self.now;
         let mut out = Vec::new();
         loop {
-            if self.outgoing.is_open() {
+            self.outgoing.set_more(!self.idle);
+            if self.outgoing.is_open() && !self.idle {
                 let left = &self.sent[self.written..];
                 let room = self.outgoing.room().min(left.len());
                 self.outgoing.set_more(!left.is_empty());
