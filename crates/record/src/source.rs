@@ -31,8 +31,9 @@ const LOSS_TIME: Span = Span::from_secs(1);
 pub(crate) const PATIENCE: Span = Span::from_secs(10);
 /// The trickle: one packet in this time.
 const TRICKLE: Span = Span::from_millis(50);
-/// What a sender that was held up may send at once.
+/// What a sender that was held up may send at once; a saturator more, since the queue has been emptied meanwhile.
 const ARREARS: Span = Span::from_millis(50);
+const ARREARS_SATURATE: Span = Span::from_millis(500);
 
 /// The packets of one direction, in time.
 #[derive(Clone, Debug)]
@@ -130,10 +131,14 @@ impl Source {
         let due = self.due().filter(|&due| due <= now)?;
         let interval = self.interval(now);
         let late = now.since(due);
-        if late > ARREARS {
+        let arrears = match self.load {
+            Load::Saturate => ARREARS_SATURATE,
+            _ => ARREARS,
+        };
+        if late > arrears {
             // What a sleeping machine did not send it does not send at once.
-            self.skipped += (late.as_nanos() - ARREARS.as_nanos()) / interval.as_nanos().max(1);
-            self.next = Time::from_nanos(now.as_nanos() - ARREARS.as_nanos());
+            self.skipped += (late.as_nanos() - arrears.as_nanos()) / interval.as_nanos().max(1);
+            self.next = Time::from_nanos(now.as_nanos() - arrears.as_nanos());
         }
         self.next += interval;
         self.sent += 1;

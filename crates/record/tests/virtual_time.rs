@@ -15,6 +15,7 @@ use world::{World, link, per_second, plan};
 fn study() {
     let dir = std::env::var("ALCC_TRACES").unwrap();
     let load = |name: &str| Trace::parse(&std::fs::read(format!("{dir}/{name}")).unwrap()).unwrap();
+    let from: u64 = std::env::var("FROM").map_or(0, |n| n.parse().unwrap());
     for (down, up) in [
         ("alcc/highwayGold", "alcc/highwayGold"),
         ("alcc/rapidGold", "alcc/rapidGold"),
@@ -38,7 +39,8 @@ fn study() {
             "mahimahi/Verizon-LTE-short.up",
         ),
     ] {
-        let traces = [load(down), load(up)];
+        let traces = [load(down), load(up)]
+            .map(|t| t.cut(Span::from_secs(from), Span::from_secs(110)).unwrap());
         let mut plan = plan(Mode::Saturate, 60);
         plan.warm_up = Span::from_secs(10);
         let mut world = World::new(plan, link(&traces[0]), link(&traces[1]));

@@ -7,11 +7,14 @@ use super::output::print;
 use crate::failure::Failure;
 use crate::progress::{Bar, stop_flag};
 use alcc_record::session::{Phase, Session};
-use alcc_record::{Event, Limits, Listener, RecordError, Recording, Request, Way};
+use alcc_record::{Event, Limits, Listener, Mode, RecordError, Recording, Request, Way};
 use alcc_units::{Span, Time};
 pub(crate) use args::Args;
 use folder::Folder;
 use std::process::ExitCode;
+
+/// A queue may be shorter than that.
+const HELD_UP: Span = Span::from_millis(300);
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
     match &args.host {
@@ -178,6 +181,13 @@ fn tell(args: &Args, recording: &Recording, folder: &std::path::Path) -> Result<
             "{} NOT FAITHFUL: {} packets came and were lost in the receiving host: is it too busy?\n",
             recording.label,
             recording.missed()
+        );
+    }
+    if recording.plan.mode == Mode::Saturate && recording.held_up() > HELD_UP {
+        text += &format!(
+            "{} a sender was held up for {:.0} ms: a queue may have run empty, and more could have been carried: is a host too busy?\n",
+            recording.label,
+            recording.held_up().as_millis_f64()
         );
     }
     if let Some(clock) = json["clock"].as_object() {
