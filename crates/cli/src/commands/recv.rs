@@ -5,7 +5,7 @@ use crate::progress::stop_flag;
 use crate::transfer::receiving::{Out, Received, Rules, flow};
 use crate::transfer::{cpu, hex, say};
 use crate::transport::certificate::Showing;
-use crate::transport::{self, Incoming, Options};
+use crate::transport::{self, Incoming, Options, TURN};
 use alcc_lab::Row;
 use alcc_transfer::{Header, Kind};
 use alcc_units::Bytes;
@@ -95,6 +95,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let mut desk = Desk::new(args, Arc::clone(&rules), wanted);
     let mut result = Ok(());
     while !stop.load(Ordering::Relaxed) && !desk.is_done() {
+        if desk.has_all() {
+            // Waiting for more would cost some transports wake-ups.
+            desk.listen_to_threads(TURN);
+            continue;
+        }
         match listening.accept() {
             Ok(Some(pipe)) => desk.take(pipe),
             Ok(None) => {}
@@ -232,6 +237,15 @@ impl<'a> Desk<'a> {
 
     fn is_done(&self) -> bool {
         self.wanted.is_some_and(|wanted| self.transfers >= wanted)
+    }
+
+    /// All the flows that are wanted have come.
+    fn has_all(&self) -> bool {
+        let begun = self.going.values();
+        let whole = begun.filter(|t| t.open + t.ended >= t.flows).count();
+        let whole = u32::try_from(whole).unwrap_or(u32::MAX);
+        self.wanted
+            .is_some_and(|wanted| self.transfers.saturating_add(whole) >= wanted)
     }
 
     fn take(&mut self, mut pipe: Box<dyn Incoming>) {
