@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The in-band form between two namespaces: real programs, a real TCP, an emulated link. Figures on a busy machine say little, so only
+//! what must hold anyway is checked; `make native` shows how far it is from the native forms.
+mod support {
+    pub(crate) mod lacks;
+}
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+
+#[test]
+fn sprout_and_verus_over_tcp_keep_the_queue_short_and_the_link_busy() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let arguments = "compare --emu --traces 12mbit --schemes alcc-sprout-inband,alcc-verus-inband --duration 6s --runs 1 --json --out";
+    let output = Command::new(env!("CARGO_BIN_EXE_alcc"))
+        .args(arguments.split(' '))
+        .arg(folder.path().join("out"))
+        .current_dir(root)
+        .output()
+        .expect("alcc starts");
+    let says = String::from_utf8_lossy(&output.stderr).into_owned();
+    let known = ["find nginx", "find curl", "namespace", "device"];
+    if output.status.code() == Some(2) && known.iter().any(|k| says.contains(k)) {
+        support::lacks::lacks(says.trim());
+        return;
+    }
+    assert!(output.status.success(), "{says}");
+    let results: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let flows = results["flows"].as_array().unwrap();
+    assert_eq!(flows.len(), 2, "{results}");
+    for flow in flows {
+        let number = |name: &str| {
+            flow[name]
+                .as_f64()
+                .unwrap_or_else(|| panic!("{name}: {flow}"))
+        };
+        assert_eq!(
+            (&flow["feedback"], &flow["enforcement"]),
+            (&"in-band".into(), &"queue".into())
+        );
+        // Cubic alone fills the queue of 2,000,000 bytes: 1.3 s.
+        assert!(number("queue_delay_mean_ms") < 400.0, "{flow}");
+        assert!(number("throughput_mbps") > 3.0, "{flow}");
+        assert!(number("app_delay_median_ms") < 800.0, "{flow}");
+        assert_eq!(number("loss"), 0.0, "{flow}");
+    }
+}
