@@ -261,6 +261,8 @@ impl<'a> Desk<'a> {
             let ended = flow(&mut *pipe, &rules, |header| {
                 drop(tell.send(Told::Begun(header.clone())));
             });
+            // It may wait until the answer has arrived: the program does not end before that.
+            drop(pipe);
             // Nobody listens any more only when all is over.
             drop(tell.send(Told::Ended(Box::new(ended))));
         });

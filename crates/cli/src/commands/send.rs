@@ -53,7 +53,7 @@ pub(crate) struct Args {
     /// How long connecting may take
     #[arg(long, value_name = "TIME", default_value = "5s")]
     connect_timeout: Span,
-    /// Algorithm that decides how much may leave, see 'alcc list' [default: the kernel's alone with tcp, else verus]
+    /// Algorithm that decides how much may leave, see 'alcc list' [default: none, the kernel or the QUIC stack decides; in-band and udp need one]
     #[arg(long, value_name = "A")]
     cc: Option<Spec>,
     #[command(flatten)]

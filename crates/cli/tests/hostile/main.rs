@@ -218,7 +218,7 @@ fn hostile(seed: u64) -> impl FnMut(Way, Vec<u8>) -> Vec<Vec<u8>> + Send {
 fn through_a_hostile_network_a_file_arrives_whole() {
     each(DATAGRAMS.into_iter(), |transport| {
         let folder = tempfile::tempdir().unwrap();
-        let file = file(folder.path(), 1_500_000);
+        let file = file(folder.path(), 400_000);
         let receiver = Receiver::start(transport, &["--once"]);
         let middle = Middle::udp(receiver.at, hostile(1));
         sent(transport, middle.at, &file);
