@@ -4,7 +4,7 @@
  *
  * A plug-in with an algorithm needs the structures only: it does not link the library.
  *
- * Generated from crates/capi/src/calls.rs and crates/plugin/src/abi.rs: change those. */
+ * Generated from crates/capi/src/calls.rs, crates/capi/src/inband.rs and crates/plugin/src/abi.rs: change those. */
 
 #ifndef ALCC_H
 #define ALCC_H
@@ -26,6 +26,12 @@ __attribute__((visibility("default"))) const struct alcc_algorithm alcc_algorith
 
 // As descriptor in `alcc_set_cc` and the like: what new streams of this process start from.
 #define ALCC_DEFAULTS -1
+
+// As role: this end opened the connection.
+#define ALCC_CONNECTED 0
+
+// As role: this end accepted the connection.
+#define ALCC_ACCEPTED 1
 
 // The version of this interface, the first member of `struct alcc_algorithm`.
 #define ALCC_PLUGIN_ABI 1
@@ -90,6 +96,12 @@ __attribute__((visibility("default"))) const struct alcc_algorithm alcc_algorith
 // Kind of an option: a number of bytes such as `2M`, in `whole`.
 #define ALCC_OPTION_BYTES 4
 
+// An in-band stream over a socket.
+struct alcc_inband;
+
+// One in-band end without a socket: bytes in, bytes out.
+struct alcc_session;
+
 // A stream as its algorithm sees it. Grows at the end: say how large yours is.
 struct alcc_info {
   // Bytes in the queue.
@@ -122,6 +134,52 @@ struct alcc_info {
   char feedback[16];
   // How the limit is kept: "queue+pacing" or "queue".
   char enforcement[16];
+};
+
+// What an in-band end is made with. Zero, and NULL, stand for the default. Grows at the end: say how large yours is.
+struct alcc_inband_options {
+  // The algorithm for what this end sends; NULL: that of new streams (`alcc_set_cc`, ALCC_CC).
+  const char *cc;
+  // Bytes of frames that fill a segment of the stream below, 256 to 65 535; default: the socket's, or 1400.
+  uint32_t segment;
+  // The peer may send so many bytes that nobody has read; default: 4 MiB.
+  uint32_t receive_buffer;
+  // Bytes that wait here until the algorithm lets them go; default: 64 KiB.
+  uint32_t queue;
+  // How long the peer may take to begin, in milliseconds; default: 10 000.
+  uint32_t handshake_ms;
+  // How long an answer that is due may take, in milliseconds; default: 120 000.
+  uint32_t silence_ms;
+};
+
+// An in-band end as its algorithm sees it. Grows at the end: say how large yours is.
+struct alcc_inband_info {
+  // Payload that was sent.
+  uint64_t sent;
+  // Payload that has come.
+  uint64_t received;
+  // Bytes of frames that were given to the stream below.
+  uint64_t bytes_out;
+  // Bytes of frames that came from there.
+  uint64_t bytes_in;
+  // Bytes that the peer has not acknowledged.
+  uint64_t in_flight;
+  // How often the algorithm held bytes back.
+  uint64_t gate_closed;
+  // The algorithm's cwnd, bytes; UINT64_MAX: none.
+  uint64_t cwnd;
+  // Pacing rate, bits per second; 0: not paced.
+  uint64_t pacing_bps;
+  // Newest RTT sample, microseconds, without the time for which the peer held its answer; 0 before the first.
+  uint64_t rtt_us;
+  // Smoothed RTT, microseconds.
+  uint64_t smoothed_rtt_us;
+  // Smallest RTT, microseconds.
+  uint64_t min_rtt_us;
+  // The error that ended it, as errno; 0: none.
+  int32_t error;
+  // Zero.
+  int32_t reserved;
 };
 
 // One option of an algorithm: `aimd:beta=0.7`.
@@ -491,6 +549,91 @@ const char *alcc_message(void);
 
 // The version of the library, "0.1.0".
 const char *alcc_version(void);
+
+// Speaks the in-band format (docs/wire-format.md) over a connected TCP or UNIX stream socket: the algorithm gets acknowledgements of the
+// other end's library, whatever lies between. Waits for the peer to begin. From then on the descriptor belongs to the stream; it is closed with it,
+// and also if this fails. NULL and errno: EPROTO if the peer speaks something else, ETIMEDOUT if it says nothing; `alcc_message` has the words. Not to be
+// used by a child of fork.
+struct alcc_inband *alcc_inband_wrap(int fd,
+                                     int the_role,
+                                     const struct alcc_inband_options *options,
+                                     size_t size);
+
+// As send(2): waits until all is taken, which is when the algorithm lets it go; less, or EAGAIN, after the time limit of `alcc_inband_set_timeout` or
+// with MSG_DONTWAIT. One thread may send while another receives. Never raises SIGPIPE; signal handlers do not end it.
+ssize_t alcc_inband_send(const struct alcc_inband *s,
+                         const void *buf,
+                         size_t len,
+                         int flags);
+
+// As recv(2): what has come, at most `len` bytes; 0 is the end that the peer has said. EAGAIN after the time limit of `alcc_inband_set_timeout` or with
+// MSG_DONTWAIT. A connection that ends before the peer has said so is ECONNRESET.
+ssize_t alcc_inband_recv(const struct alcc_inband *s,
+                         void *buf,
+                         size_t len,
+                         int flags);
+
+// How long `alcc_inband_send` and `alcc_inband_recv` wait, in milliseconds; negative, as at first: for ever. 0, or -1 and errno.
+int alcc_inband_set_timeout(const struct alcc_inband *s,
+                            int milliseconds);
+
+// Nothing more will be sent. Waits until the peer has acknowledged everything, and the end; at most so many milliseconds: then -1 with ETIMEDOUT, and
+// it may be asked again. Receiving goes on.
+int alcc_inband_finish(const struct alcc_inband *s,
+                       int milliseconds);
+
+// What the algorithm sees and does. `size` is that of your structure. 0, or -1 and errno.
+int alcc_inband_get_info(const struct alcc_inband *s, struct alcc_inband_info *info, size_t size);
+
+// Ends the stream and closes its socket. Before `alcc_inband_finish` has returned 0 the peer is told that this was no end. NULL is allowed.
+void alcc_inband_close(struct alcc_inband *s);
+
+// An in-band end for a stream that is no socket: TLS of any library, a tunnel, a serial line. You bring it what comes from that stream and carry
+// away what it gives:
+//
+//     for (;;) {
+//         while ((n = alcc_session_take(s, out, sizeof out)) > 0) write n bytes to the stream;
+//         wait until the stream is readable, or for alcc_session_timer_us(s) microseconds;
+//         n = read from the stream; alcc_session_feed(s, in, n);
+//         use alcc_session_read and alcc_session_write;
+//     }
+//
+// One thread at a time. NULL and errno if the options make no sense.
+struct alcc_session *alcc_session_new(int the_role,
+                                      const struct alcc_inband_options *options,
+                                      size_t size);
+
+// Bytes have come from the stream below; none (`len` 0): it has ended. All are taken, and an error that they cause is told by the other calls as well.
+// 0, or -1 and errno: EPROTO if the peer speaks something else, ECONNRESET for an end that the peer has not said.
+int alcc_session_feed(struct alcc_session *s,
+                      const void *buf,
+                      size_t len);
+
+// Bytes that are to be written to the stream below now, at most `len`; 0: none. Call it until it says so after every other call and when the timer is
+// due. Give it what the stream below takes at once: what was taken counts as sent. Works after an error, too: the peer is told.
+ssize_t alcc_session_take(struct alcc_session *s,
+                          void *buf,
+                          size_t len);
+
+// Microseconds until `alcc_session_take` has to be called even if nothing else happens; 0: now; -1: not for now.
+int64_t alcc_session_timer_us(const struct alcc_session *s);
+
+// As send(2), never waiting: takes what the queue has place for, or fails with EAGAIN.
+ssize_t alcc_session_write(struct alcc_session *s, const void *buf, size_t len);
+
+// As recv(2), never waiting: what has come; 0 is the end that the peer has said; EAGAIN: nothing yet.
+ssize_t alcc_session_read(struct alcc_session *s,
+                          void *buf,
+                          size_t len);
+
+// Nothing more will be written; what waits leaves first. 1: the peer has acknowledged everything, and the end; 0: not yet, ask again; -1 and errno.
+int alcc_session_finish(struct alcc_session *s);
+
+// What the algorithm sees and does. `size` is that of your structure. 0, or -1 and errno.
+int alcc_session_get_info(const struct alcc_session *s, struct alcc_inband_info *info, size_t size);
+
+// Frees it. The peer learns nothing by that: close the stream below. NULL is allowed.
+void alcc_session_free(struct alcc_session *s);
 
 #ifdef __cplusplus
 }  // extern "C"

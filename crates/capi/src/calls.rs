@@ -58,7 +58,7 @@ pub struct alcc_info {
 }
 
 /// No panic crosses the boundary.
-fn boundary<T: From<i8>>(f: impl FnOnce() -> Result<T, c_int>) -> T {
+pub(crate) fn boundary<T: From<i8>>(f: impl FnOnce() -> Result<T, c_int>) -> T {
     let why = match catch_unwind(AssertUnwindSafe(f)) {
         Ok(Ok(value)) => return value,
         Ok(Err(why)) => why,
@@ -68,7 +68,7 @@ fn boundary<T: From<i8>>(f: impl FnOnce() -> Result<T, c_int>) -> T {
     T::from(-1)
 }
 
-fn process() -> Result<&'static Process, c_int> {
+pub(crate) fn process() -> Result<&'static Process, c_int> {
     process::current().ok_or(libc::ENOMEM)
 }
 
@@ -359,7 +359,7 @@ pub extern "C" fn alcc_writable_fd(fd: c_int) -> c_int {
 }
 
 /// A C string as text.
-unsafe fn text<'a>(pointer: *const c_char) -> Result<&'a str, c_int> {
+pub(crate) unsafe fn text<'a>(pointer: *const c_char) -> Result<&'a str, c_int> {
     if pointer.is_null() {
         return Err(libc::EFAULT);
     }

@@ -6,8 +6,10 @@
 //! namesake makes of it; a child of `fork` takes a stream over at its first call.
 
 mod calls;
+mod inband;
 mod message;
 mod process;
 mod table;
 
 pub use calls::*;
+pub use inband::*;

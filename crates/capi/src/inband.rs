@@ -1,0 +1,691 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The in-band form in C: over a socket, and without one for streams of another kind. The header is generated from this file, too.
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "the comments go into the header, for readers of C: pointers are what their namesakes' are"
+)]
+use crate::calls::{boundary, process, text};
+use crate::message;
+use ::alcc_inband::carrier::{Tcp, Unix};
+use ::alcc_inband::{Error, Output, Session, Settings, Stats, Stream, When};
+use alcc_cc::{Registry, Spec};
+use alcc_units::{Bytes, Rate, Span, Time};
+use libc::{c_char, c_int, c_void, size_t, ssize_t};
+use std::io::{self, IoSlice, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+/// As role: this end opened the connection.
+pub const ALCC_CONNECTED: c_int = 0;
+/// As role: this end accepted the connection.
+pub const ALCC_ACCEPTED: c_int = 1;
+
+/// What an in-band end is made with. Zero, and NULL, stand for the default. Grows at the end: say how large yours is.
+#[repr(C)]
+#[allow(non_camel_case_types, reason = "the name in C")]
+#[derive(Clone, Copy)]
+pub struct alcc_inband_options {
+    /// The algorithm for what this end sends; NULL: that of new streams (`alcc_set_cc`, ALCC_CC).
+    pub cc: *const c_char,
+    /// Bytes of frames that fill a segment of the stream below, 256 to 65 535; default: the socket's, or 1400.
+    pub segment: u32,
+    /// The peer may send so many bytes that nobody has read; default: 4 MiB.
+    pub receive_buffer: u32,
+    /// Bytes that wait here until the algorithm lets them go; default: 64 KiB.
+    pub queue: u32,
+    /// How long the peer may take to begin, in milliseconds; default: 10 000.
+    pub handshake_ms: u32,
+    /// How long an answer that is due may take, in milliseconds; default: 120 000.
+    pub silence_ms: u32,
+}
+
+/// An in-band end as its algorithm sees it. Grows at the end: say how large yours is.
+#[repr(C)]
+#[allow(non_camel_case_types, reason = "the name in C")]
+#[derive(Clone, Copy)]
+pub struct alcc_inband_info {
+    /// Payload that was sent.
+    pub sent: u64,
+    /// Payload that has come.
+    pub received: u64,
+    /// Bytes of frames that were given to the stream below.
+    pub bytes_out: u64,
+    /// Bytes of frames that came from there.
+    pub bytes_in: u64,
+    /// Bytes that the peer has not acknowledged.
+    pub in_flight: u64,
+    /// How often the algorithm held bytes back.
+    pub gate_closed: u64,
+    /// The algorithm's cwnd, bytes; UINT64_MAX: none.
+    pub cwnd: u64,
+    /// Pacing rate, bits per second; 0: not paced.
+    pub pacing_bps: u64,
+    /// Newest RTT sample, microseconds, without the time for which the peer held its answer; 0 before the first.
+    pub rtt_us: u64,
+    /// Smoothed RTT, microseconds.
+    pub smoothed_rtt_us: u64,
+    /// Smallest RTT, microseconds.
+    pub min_rtt_us: u64,
+    /// The error that ended it, as errno; 0: none.
+    pub error: i32,
+    /// Zero.
+    pub reserved: i32,
+}
+
+/// An in-band stream over a socket.
+#[allow(non_camel_case_types, reason = "the name in C")]
+pub struct alcc_inband {
+    stream: Stream,
+    /// Milliseconds; negative: for ever.
+    timeout: AtomicI64,
+}
+
+/// One in-band end without a socket: bytes in, bytes out.
+#[allow(non_camel_case_types, reason = "the name in C")]
+pub struct alcc_session {
+    session: Session,
+    output: Output,
+    /// Given out by the session and not yet taken.
+    pending: Vec<u8>,
+    given: usize,
+}
+
+fn errno_of(why: &Error) -> c_int {
+    message::set(&why.to_string());
+    match why {
+        Error::Foreign(_) | Error::Version(_) | Error::Protocol(_) | Error::NeverSent { .. } => {
+            libc::EPROTO
+        }
+        Error::Algorithm(_) => libc::EINVAL,
+        Error::Silent(_) | Error::Vanished(_) => libc::ETIMEDOUT,
+        Error::Closed { .. } => libc::ECONNABORTED,
+        Error::Truncated => libc::ECONNRESET,
+        Error::Io(kind, _) => errno_of_kind(*kind),
+        _ => libc::EIO,
+    }
+}
+
+fn errno_of_kind(kind: io::ErrorKind) -> c_int {
+    match kind {
+        io::ErrorKind::BrokenPipe => libc::EPIPE,
+        io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof => libc::ECONNRESET,
+        io::ErrorKind::ConnectionAborted => libc::ECONNABORTED,
+        io::ErrorKind::TimedOut => libc::ETIMEDOUT,
+        io::ErrorKind::InvalidData => libc::EPROTO,
+        io::ErrorKind::Unsupported | io::ErrorKind::InvalidInput => libc::EINVAL,
+        _ => libc::EIO,
+    }
+}
+
+fn errno_of_io(why: &io::Error) -> c_int {
+    match why
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<Error>())
+    {
+        Some(why) => errno_of(why),
+        None => why.raw_os_error().unwrap_or_else(|| {
+            message::set(&why.to_string());
+            errno_of_kind(why.kind())
+        }),
+    }
+}
+
+fn now() -> Time {
+    let mut at = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: a place for the time.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut at) };
+    let (s, ns) = (u64::try_from(at.tv_sec), u64::try_from(at.tv_nsec));
+    Time::from_nanos(s.unwrap_or(0) * 1_000_000_000 + ns.unwrap_or(0))
+}
+
+/// What the caller wants, with our defaults for the rest.
+unsafe fn settings(
+    options: *const alcc_inband_options,
+    size: size_t,
+) -> Result<(Settings, Arc<Registry>), c_int> {
+    let mut given = alcc_inband_options {
+        cc: std::ptr::null(),
+        segment: 0,
+        receive_buffer: 0,
+        queue: 0,
+        handshake_ms: 0,
+        silence_ms: 0,
+    };
+    if !options.is_null() {
+        let len = size.min(size_of::<alcc_inband_options>());
+        // SAFETY: at most as many bytes as either has; what is beyond is our default.
+        unsafe {
+            std::ptr::copy_nonoverlapping(options.cast::<u8>(), (&raw mut given).cast(), len);
+        }
+    }
+    let process = process()?;
+    let cc: Spec = if given.cc.is_null() {
+        process.runtime.settings().cc
+    } else {
+        // SAFETY: by contract.
+        unsafe { text(given.cc) }?.parse().map_err(|why| {
+            message::set(&format!("{why}"));
+            libc::EINVAL
+        })?
+    };
+    let mut settings = Settings::new(cc);
+    settings.seed = process.runtime.settings().seed;
+    let or = |value: u32, default: usize| match value {
+        0 => default,
+        value => value as usize,
+    };
+    settings.segment = or(given.segment, settings.segment);
+    settings.receive_buffer = or(given.receive_buffer, settings.receive_buffer);
+    settings.queue = or(given.queue, settings.queue);
+    let time = |ms: u32, default: Span| match ms {
+        0 => default,
+        ms => Span::from_millis(ms.into()),
+    };
+    settings.handshake = time(given.handshake_ms, settings.handshake);
+    settings.silence = time(given.silence_ms, settings.silence);
+    Ok((settings, Arc::new(process.runtime.registry().clone())))
+}
+
+fn role(role: c_int) -> Result<bool, c_int> {
+    match role {
+        ALCC_CONNECTED => Ok(true),
+        ALCC_ACCEPTED => Ok(false),
+        _ => {
+            message::set("the role is ALCC_CONNECTED or ALCC_ACCEPTED");
+            Err(libc::EINVAL)
+        }
+    }
+}
+
+fn option(fd: c_int, name: c_int) -> Result<c_int, c_int> {
+    let (mut value, mut len) = (0 as c_int, size_of::<c_int>() as libc::socklen_t);
+    // SAFETY: pointer and length describe `value`.
+    let rc = unsafe {
+        libc::getsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            name,
+            (&raw mut value).cast(),
+            &raw mut len,
+        )
+    };
+    if rc == 0 {
+        Ok(value)
+    } else {
+        Err(alcc_socket::errno())
+    }
+}
+
+/// A pointer, or NULL and errno.
+fn pointer<T>(made: impl FnOnce() -> Result<*mut T, c_int>) -> *mut T {
+    // `boundary` wants a number.
+    let mut result = std::ptr::null_mut();
+    boundary(|| {
+        result = made()?;
+        Ok(0i32)
+    });
+    result
+}
+
+/// Bytes of the caller's.
+unsafe fn bytes<'a>(buf: *const c_void, len: size_t) -> Result<&'a [u8], c_int> {
+    if len == 0 {
+        return Ok(&[]);
+    }
+    if buf.is_null() {
+        return Err(libc::EFAULT);
+    }
+    // SAFETY: by contract.
+    Ok(unsafe { std::slice::from_raw_parts(buf.cast(), len.min(isize::MAX as usize)) })
+}
+
+/// A place of the caller's.
+unsafe fn place<'a>(buf: *mut c_void, len: size_t) -> Result<&'a mut [u8], c_int> {
+    if len == 0 {
+        return Ok(&mut []);
+    }
+    if buf.is_null() {
+        return Err(libc::EFAULT);
+    }
+    // SAFETY: by contract.
+    Ok(unsafe { std::slice::from_raw_parts_mut(buf.cast(), len.min(isize::MAX as usize)) })
+}
+
+/// Speaks the in-band format (docs/wire-format.md) over a connected TCP or UNIX stream socket: the algorithm gets acknowledgements of the
+/// other end's library, whatever lies between. Waits for the peer to begin. From then on the descriptor belongs to the stream; it is closed with it,
+/// and also if this fails. NULL and errno: EPROTO if the peer speaks something else, ETIMEDOUT if it says nothing; `alcc_message` has the words. Not to be
+/// used by a child of fork.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alcc_inband_wrap(
+    fd: c_int,
+    the_role: c_int,
+    options: *const alcc_inband_options,
+    size: size_t,
+) -> *mut alcc_inband {
+    pointer(|| {
+        if option(fd, libc::SO_TYPE)? != libc::SOCK_STREAM {
+            message::set("not a stream socket");
+            return Err(libc::EINVAL);
+        }
+        let domain = option(fd, libc::SO_DOMAIN)?;
+        let opener = role(the_role)?;
+        // SAFETY: by contract.
+        let (settings, registry) = unsafe { settings(options, size) }?;
+        // SAFETY: an open socket, which the caller gives away.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let io = |why: io::Error| errno_of_io(&why);
+        let make = |why: &Error| errno_of(why);
+        let stream = if domain == libc::AF_UNIX {
+            let below = Unix::new(UnixStream::from(fd)).map_err(io)?;
+            speak(below, &registry, settings, opener).map_err(|why| make(&why))?
+        } else {
+            let below = Tcp::new(TcpStream::from(fd)).map_err(io)?;
+            speak(below, &registry, settings, opener).map_err(|why| make(&why))?
+        };
+        Ok(Box::into_raw(Box::new(alcc_inband {
+            stream,
+            timeout: AtomicI64::new(-1),
+        })))
+    })
+}
+
+fn speak(
+    below: impl ::alcc_inband::carrier::Carrier + 'static,
+    registry: &Arc<Registry>,
+    settings: Settings,
+    opener: bool,
+) -> Result<Stream, Error> {
+    if opener {
+        Stream::connect(below, registry, settings)
+    } else {
+        Stream::accept(below, registry, settings)
+    }
+}
+
+impl alcc_inband {
+    fn with(&self, flags: c_int) -> Stream {
+        let mut stream = self.stream.clone();
+        let timeout = if flags & libc::MSG_DONTWAIT != 0 {
+            0
+        } else {
+            self.timeout.load(Ordering::Relaxed)
+        };
+        stream.set_patience(u64::try_from(timeout).ok().map(Duration::from_millis));
+        stream
+    }
+}
+
+unsafe fn known<'a, T>(pointer: *const T) -> Result<&'a T, c_int> {
+    // SAFETY: by contract.
+    unsafe { pointer.as_ref() }.ok_or(libc::EFAULT)
+}
+
+unsafe fn known_mut<'a, T>(pointer: *mut T) -> Result<&'a mut T, c_int> {
+    // SAFETY: by contract.
+    unsafe { pointer.as_mut() }.ok_or(libc::EFAULT)
+}
+
+/// As send(2): waits until all is taken, which is when the algorithm lets it go; less, or EAGAIN, after the time limit of `alcc_inband_set_timeout` or
+/// with MSG_DONTWAIT. One thread may send while another receives. Never raises SIGPIPE; signal handlers do not end it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alcc_inband_send(
+    s: *const alcc_inband,
+    buf: *const c_void,
+    len: size_t,
+    flags: c_int,
+) -> ssize_t {
+    boundary(|| {
+        // SAFETY: by contract.
+        let (s, all) = unsafe { (known(s)?, bytes(buf, len)?) };
+        let mut stream = s.with(flags);
+        let mut taken = 0;
+        while taken < all.len() {
+            match stream.write(&all[taken..]) {
+                Ok(n) => taken += n,
+                Err(_) if taken > 0 => break,
+                Err(why) if why.kind() == io::ErrorKind::WouldBlock => return Err(libc::EAGAIN),
+                Err(why) => return Err(errno_of_io(&why)),
+            }
+        }
+        Ok(taken as ssize_t)
+    })
+}
+
+/// As recv(2): what has come, at most `len` bytes; 0 is the end that the peer has said. EAGAIN after the time limit of `alcc_inband_set_timeout` or with
+/// MSG_DONTWAIT. A connection that ends before the peer has said so is ECONNRESET.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alcc_inband_recv(
+    s: *const alcc_inband,
+    buf: *mut c_void,
+    len: size_t,
+    flags: c_int,
+) -> ssize_t {
+    boundary(|| {
+        // SAFETY: by contract.
+        let (s, into) = unsafe { (known(s)?, place(buf, len)?) };
+        match s.with(flags).read(into) {
+            Ok(n) => Ok(n as ssize_t),
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => Err(libc::EAGAIN),
+            Err(why) => Err(errno_of_io(&why)),
+        }
+    })
+}
+
+/// How long `alcc_inband_send` and `alcc_inband_recv` wait, in milliseconds; negative, as at first: for ever. 0, or -1 and errno.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alcc_inband_set_timeout(
+    s: *const alcc_inband,
+    milliseconds: c_int,
+) -> c_int {
+    boundary(|| {
+        // SAFETY: by contract.
+        let s = unsafe { known(s) }?;
+        s.timeout.store(milliseconds.into(), Ordering::Relaxed);
+        Ok(0)
+    })
+}
+
+/// Nothing more will be sent. Waits until the peer has acknowledged everything, and the end; at most so many milliseconds: then -1 with ETIMEDOUT, and
+/// it may be asked again. Receiving goes on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alcc_inband_finish(s: *const alcc_inband, milliseconds: c_int) -> c_int {
+    boundary(|| {
+        // SAFETY: by contract.
+        let s = unsafe { known(s) }?;
+        let patience = u64::try_from(milliseconds).map_err(|_| libc::EINVAL)?;
+        match s.stream.finish(Duration::from_millis(patience)) {
+            Ok(true) => Ok(0),
+            Ok(false) => Err(libc::ETIMEDOUT),
+            Err(why) => Err(errno_of_io(&why)),
+        }
+    })
+}
+
+/// What the algorithm sees and does. `size` is that of your structure. 0, or -1 and errno.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alcc_inband_get_info(
+    s: *const alcc_inband,
+    info: *mut alcc_inband_info,
+    size: size_t,
+) -> c_int {
+    boundary(|| {
+        // SAFETY: by contract.
+        let s = unsafe { known(s) }?;
+        let found = s.stream.info();
+        let error = s.stream.error().map_or(0, |why| errno_of(&why));
+        let mut made = alcc_inband_info::of(&found.stats, error);
+        made.set(found.window, found.rate, found.in_flight, found.rtt);
+        // SAFETY: by contract.
+        unsafe { give(&made, info, size) }
+    })
+}
+
+/// Ends the stream and closes its socket. Before `alcc_inband_finish` has returned 0 the peer is told that this was no end. NULL is allowed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alcc_inband_close(s: *mut alcc_inband) {
+    boundary(|| {
+        if !s.is_null() {
+            // SAFETY: made by `alcc_inband_wrap`, and given back.
+            drop(unsafe { Box::from_raw(s) });
+        }
+        Ok(0i32)
+    });
+}
+
+impl alcc_inband_info {
+    fn of(stats: &Stats, error: c_int) -> Self {
+        Self {
+            sent: stats.sent,
+            received: stats.received,
+            bytes_out: stats.bytes_out,
+            bytes_in: stats.bytes_in,
+            in_flight: 0,
+            gate_closed: stats.gate_closed,
+            cwnd: u64::MAX,
+            pacing_bps: 0,
+            rtt_us: 0,
+            smoothed_rtt_us: 0,
+            min_rtt_us: 0,
+            error,
+            reserved: 0,
+        }
+    }
+
+    fn set(&mut self, window: Bytes, rate: Option<Rate>, in_flight: Bytes, rtt: alcc_cc::RttView) {
+        self.cwnd = if window == Bytes::MAX {
+            u64::MAX
+        } else {
+            window.get()
+        };
+        self.pacing_bps = rate.map_or(0, Rate::as_bps);
+        self.in_flight = in_flight.get();
+        self.rtt_us = rtt.latest.as_micros();
+        self.smoothed_rtt_us = rtt.smoothed.as_micros();
+        self.min_rtt_us = rtt.min.as_micros();
+    }
+}
+
+unsafe fn give(
+    made: &alcc_inband_info,
+    info: *mut alcc_inband_info,
+    size: size_t,
+) -> Result<c_int, c_int> {
+    if info.is_null() {
+        return Err(libc::EFAULT);
+    }
+    let len = size.min(size_of::<alcc_inband_info>());
+    // SAFETY: `len` bytes of ours into at least as many of the caller's; what the caller has beyond is zero.
+    unsafe {
+        std::ptr::write_bytes(info.cast::<u8>(), 0, size);
+        std::ptr::copy_nonoverlapping(std::ptr::from_ref(made).cast::<u8>(), info.cast(), len);
+    }
+    Ok(0)
+}
+
+/// An in-band end for a stream that is no socket: TLS of any library, a tunnel, a serial line. You bring it what comes from that stream and carry
+/// away what it gives:
+///
+///     for (;;) {
+///         while ((n = alcc_session_take(s, out, sizeof out)) > 0) write n bytes to the stream;
+///         wait until the stream is readable, or for alcc_session_timer_us(s) microseconds;
+///         n = read from the stream; alcc_session_feed(s, in, n);
+///         use alcc_session_read and alcc_session_write;
+///     }
+///
+/// One thread at a time. NULL and errno if the options make no sense.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alcc_session_new(
+    the_role: c_int,
+    options: *const alcc_inband_options,
+    size: size_t,
+) -> *mut alcc_session {
+    pointer(|| {
+        let opener = role(the_role)?;
+        // SAFETY: by contract.
+        let (settings, registry) = unsafe { settings(options, size) }?;
+        let made = if opener {
+            Session::connect(now(), &registry, settings)
+        } else {
+            Session::accept(now(), &registry, settings)
+        };
+        let session = made.map_err(|why| errno_of(&why))?;
+        Ok(Box::into_raw(Box::new(alcc_session {
+            session,
+            output: Output::default(),
+            pending: Vec::new(),
+            given: 0,
+        })))
+    })
+}
+
+/// Bytes have come from the stream below; none (`len` 0): it has ended. All are taken, and an error that they cause is told by the other calls as well.
+/// 0, or -1 and errno: EPROTO if the peer speaks something else, ECONNRESET for an end that the peer has not said.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alcc_session_feed(
+    s: *mut alcc_session,
+    buf: *const c_void,
+    len: size_t,
+) -> c_int {
+    boundary(|| {
+        // SAFETY: by contract.
+        let (s, come) = unsafe { (known_mut(s)?, bytes(buf, len)?) };
+        if come.is_empty() {
+            s.session.on_end();
+        } else {
+            s.session.on_bytes(When::exactly(now()), come, &mut []);
+        }
+        s.session.error().map_or(Ok(0), |why| Err(errno_of(why)))
+    })
+}
+
+/// Bytes that are to be written to the stream below now, at most `len`; 0: none. Call it until it says so after every other call and when the timer is
+/// due. Give it what the stream below takes at once: what was taken counts as sent. Works after an error, too: the peer is told.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alcc_session_take(
+    s: *mut alcc_session,
+    buf: *mut c_void,
+    len: size_t,
+) -> ssize_t {
+    boundary(|| {
+        // SAFETY: by contract.
+        let (s, into) = unsafe { (known_mut(s)?, place(buf, len)?) };
+        if s.given == s.pending.len() {
+            s.pending.clear();
+            s.given = 0;
+            s.fill(into.len());
+        }
+        let left = &s.pending[s.given..];
+        let n = left.len().min(into.len());
+        into[..n].copy_from_slice(&left[..n]);
+        s.given += n;
+        Ok(n as ssize_t)
+    })
+}
+
+impl alcc_session {
+    /// What is due now, about as much as there is place for.
+    fn fill(&mut self, most: usize) {
+        let now = now();
+        self.session.on_timer(now);
+        self.output.clear();
+        let most = most as u64;
+        self.session.output(now, &[], false, most, &mut self.output);
+        let mut pieces: Vec<IoSlice<'_>> = Vec::new();
+        self.output.slices(&[], &mut pieces);
+        for piece in &pieces {
+            self.pending.extend_from_slice(piece);
+        }
+    }
+}
+
+/// Microseconds until `alcc_session_take` has to be called even if nothing else happens; 0: now; -1: not for now.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alcc_session_timer_us(s: *const alcc_session) -> i64 {
+    boundary(|| {
+        // SAFETY: by contract.
+        let s = unsafe { known(s) }?;
+        if s.given < s.pending.len() {
+            return Ok(0);
+        }
+        let due = s.session.next_timer();
+        Ok(due.map_or(-1, |due| {
+            // Up: a call just before would do nothing.
+            let left = due.since(now()).as_nanos().div_ceil(1000);
+            i64::try_from(left).unwrap_or(i64::MAX)
+        }))
+    })
+}
+
+/// As send(2), never waiting: takes what the queue has place for, or fails with EAGAIN.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alcc_session_write(
+    s: *mut alcc_session,
+    buf: *const c_void,
+    len: size_t,
+) -> ssize_t {
+    boundary(|| {
+        // SAFETY: by contract.
+        let (s, from) = unsafe { (known_mut(s)?, bytes(buf, len)?) };
+        match s.session.write(now(), from) {
+            Ok(0) if !from.is_empty() => Err(libc::EAGAIN),
+            Ok(n) => Ok(n as ssize_t),
+            Err(why) => Err(errno_of(&why)),
+        }
+    })
+}
+
+/// As recv(2), never waiting: what has come; 0 is the end that the peer has said; EAGAIN: nothing yet.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alcc_session_read(
+    s: *mut alcc_session,
+    buf: *mut c_void,
+    len: size_t,
+) -> ssize_t {
+    boundary(|| {
+        // SAFETY: by contract.
+        let (s, into) = unsafe { (known_mut(s)?, place(buf, len)?) };
+        if s.session.is_readable() {
+            return Ok(s.session.read(now(), into) as ssize_t);
+        }
+        Err(s.session.error().map_or(libc::EAGAIN, errno_of))
+    })
+}
+
+/// Nothing more will be written; what waits leaves first. 1: the peer has acknowledged everything, and the end; 0: not yet, ask again; -1 and errno.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alcc_session_finish(s: *mut alcc_session) -> c_int {
+    boundary(|| {
+        // SAFETY: by contract.
+        let s = unsafe { known_mut(s) }?;
+        s.session.close();
+        if s.session.is_finished() {
+            return Ok(1);
+        }
+        s.session.error().map_or(Ok(0), |why| Err(errno_of(why)))
+    })
+}
+
+/// What the algorithm sees and does. `size` is that of your structure. 0, or -1 and errno.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alcc_session_get_info(
+    s: *const alcc_session,
+    info: *mut alcc_inband_info,
+    size: size_t,
+) -> c_int {
+    boundary(|| {
+        // SAFETY: by contract.
+        let s = unsafe { known(s) }?;
+        let error = s.session.error().map_or(0, errno_of);
+        let mut made = alcc_inband_info::of(&s.session.stats(), error);
+        if let Some(flow) = s.session.flow() {
+            let allowance = flow.allowance();
+            made.set(
+                allowance.window,
+                allowance.rate,
+                flow.in_flight(),
+                flow.rtt(),
+            );
+        }
+        // SAFETY: by contract.
+        unsafe { give(&made, info, size) }
+    })
+}
+
+/// Frees it. The peer learns nothing by that: close the stream below. NULL is allowed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alcc_session_free(s: *mut alcc_session) {
+    boundary(|| {
+        if !s.is_null() {
+            // SAFETY: made by `alcc_session_new`, and given back.
+            drop(unsafe { Box::from_raw(s) });
+        }
+        Ok(0i32)
+    });
+}
