@@ -246,6 +246,15 @@ impl CarrierSpec {
         self.base.name == "unix"
     }
 
+    /// Where the TCP connection at the bottom leads if the topmost layer is to lead to `target`; none if the base is a path.
+    ///
+    /// # Errors
+    /// A target that is no host.
+    pub fn base(&self, target: &Target) -> Result<Option<Target>, Error> {
+        let (lowest, _) = self.targets(target)?;
+        Ok((!self.is_local()).then_some(lowest))
+    }
+
     /// Connects, and does every handshake.
     ///
     /// # Errors
@@ -319,11 +328,11 @@ impl CarrierSpec {
         Ok(stream)
     }
 
-    /// Listens at `ADDRESS:PORT` or `:PORT`; a base that is a path ignores it.
+    /// Every layer can be the listening end.
     ///
     /// # Errors
-    /// What is in the way; a carrier that only connects; TLS without a certificate.
-    pub fn listen(&self, at: &str, server: Server) -> Result<Listener, Error> {
+    /// Which cannot, and why.
+    pub fn can_listen(&self) -> Result<(), Error> {
         for part in &self.layers {
             if let Some(why) = part.is.only_connects() {
                 return Err(Error::Usage(format!(
@@ -332,6 +341,15 @@ impl CarrierSpec {
                 )));
             }
         }
+        Ok(())
+    }
+
+    /// Listens at `ADDRESS:PORT` or `:PORT`; a base that is a path ignores it.
+    ///
+    /// # Errors
+    /// What is in the way; a carrier that only connects; TLS without a certificate.
+    pub fn listen(&self, at: &str, server: Server) -> Result<Listener, Error> {
+        self.can_listen()?;
         if self.has_tls() && server.identity.is_none() {
             return Err(Error::Usage(
                 "listen with carrier tls: there is no certificate".to_owned(),
@@ -387,6 +405,11 @@ pub struct Accepted {
 }
 
 impl Accepted {
+    /// The stream before any handshake, and who it is: for [`CarrierSpec::accept_over`].
+    pub fn into_parts(self) -> (Box<dyn Carrier>, String) {
+        (self.stream, self.peer)
+    }
+
     /// Who it is.
     pub fn peer(&self) -> &str {
         &self.peer

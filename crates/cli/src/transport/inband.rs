@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! In-band: frames of our own with acknowledgements, inside a stream of bytes; both ends speak them.
-use super::tcp::{Acceptor, connected, listening, system};
+use super::carried::{self, Door, Guest};
+use super::tcp::system;
 use super::{
     Incoming, Listening, Options, Outgoing, PIECE, Plan, Stats, TURN, Target, Transport, described,
 };
 use crate::commands::run::check_under;
 use crate::failure::Failure;
 use alcc_cc::Registry;
-use alcc_inband::carrier::Tcp;
 use alcc_inband::{Settings, Stream};
 use alcc_lab::Distribution;
 use alcc_socket::tcp_counters;
 use alcc_units::Span;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::os::fd::AsRawFd;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -46,15 +46,19 @@ impl Transport for InBand {
                 )));
             }
         }
-        carried(options)?;
+        let carrier = carried::spec(options)?;
         if let Some(under) = &options.under {
             check_under(under)?;
+        }
+        let mut scheme = format!("alcc-{}-inband", spec.name);
+        if carrier.to_string() != "tcp" {
+            scheme += &format!("/carrier={carrier}");
         }
         Ok(Plan {
             feedback: "in-band".to_owned(),
             enforcement: "queue".to_owned(),
-            under: Some(options.under.clone().unwrap_or_else(system)),
-            ..described(format!("alcc-{}-inband", spec.name), spec)
+            under: (!carrier.is_local()).then(|| options.under.clone().unwrap_or_else(system)),
+            ..described(scheme, spec)
         })
     }
 
@@ -64,16 +68,12 @@ impl Transport for InBand {
         options: &Options,
         flow: u32,
     ) -> Result<Box<dyn Outgoing>, Failure> {
-        carried(options)?;
         let spec = options
             .cc
             .clone()
             .ok_or_else(|| Failure::usage("no algorithm"))?;
-        let socket = connected(to, options)?;
-        let failed =
-            |e: io::Error| Failure::usage(format!("take over the connection to {to}: {e}"));
-        let below = socket.try_clone().map_err(failed)?;
-        let carrier = Tcp::new(socket).map_err(failed)?;
+        let carrier = carried::connect(&carried::spec(options)?, to, options)?;
+        let below = carrier.tcp().and_then(|fd| fd.try_clone_to_owned().ok());
         let mut settings = Settings::new(spec);
         settings.seed = options.seed ^ u64::from(flow);
         settings.handshake = span(options.patience);
@@ -90,9 +90,8 @@ impl Transport for InBand {
     }
 
     fn listen(&self, at: SocketAddr, options: &Options) -> Result<Box<dyn Listening>, Failure> {
-        carried(options)?;
         Ok(Box::new(Waiting {
-            acceptor: listening(at)?,
+            door: Door::open(carried::spec(options)?, at, options)?,
             registry: Arc::new(options.registry.clone()),
             handshake: span(options.patience),
         }))
@@ -103,17 +102,10 @@ fn span(time: Duration) -> Span {
     Span::from_nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
-fn carried(options: &Options) -> Result<(), Failure> {
-    match options.carrier.as_deref() {
-        None | Some("tcp") => Ok(()),
-        Some(other) => Err(Failure::usage(format!("--carrier {other}: there is tcp"))),
-    }
-}
-
 struct Sending {
     stream: Stream,
-    /// The TCP socket below, for its counters.
-    below: TcpStream,
+    /// The TCP socket below, for its counters; a UNIX socket has none.
+    below: Option<OwnedFd>,
     looked: Option<Instant>,
     rtt: Distribution,
 }
@@ -142,7 +134,8 @@ impl Outgoing for Sending {
     }
 
     fn stats(&mut self) -> Stats {
-        let counters = tcp_counters(self.below.as_raw_fd());
+        let below = self.below.as_ref();
+        let counters = below.and_then(|fd| tcp_counters(fd.as_raw_fd()));
         Stats {
             rtt_mean_ms: self.rtt.mean_ms(),
             rtt_p95_ms: self.rtt.quantile_ms(0.95),
@@ -164,49 +157,68 @@ impl Write for Sending {
 }
 
 struct Waiting {
-    acceptor: Acceptor,
+    door: Door,
     registry: Arc<Registry>,
     handshake: Span,
 }
 
 impl Listening for Waiting {
     fn address(&self) -> String {
-        self.acceptor.address()
+        self.door.address()
     }
 
     fn accept(&mut self) -> io::Result<Option<Box<dyn Incoming>>> {
-        let Some((socket, from)) = self.acceptor.next()? else {
+        let Some(guest) = self.door.next()? else {
             return Ok(None);
         };
         // What the receiver sends is its answer: hardly anything, so any algorithm does.
         let mut settings = Settings::new("cubic".parse().map_err(io::Error::other)?);
         settings.handshake = self.handshake;
-        let mut stream = Stream::begin(Tcp::new(socket)?, &self.registry, settings, false)?;
-        stream.set_patience(Some(TURN));
-        Ok(Some(Box::new(Receiving { stream, from })))
+        Ok(Some(Box::new(Receiving {
+            guest,
+            start: Some((Arc::clone(&self.registry), settings)),
+            stream: None,
+        })))
     }
 }
 
 struct Receiving {
-    stream: Stream,
-    from: SocketAddr,
+    guest: Guest,
+    /// For the first call: handshakes wait, so they are the business of the thread that reads.
+    start: Option<(Arc<Registry>, Settings)>,
+    stream: Option<Stream>,
+}
+
+impl Receiving {
+    fn stream(&mut self) -> io::Result<&mut Stream> {
+        if let Some((registry, settings)) = self.start.take() {
+            let carrier = self.guest.handshake()?;
+            let mut stream = Stream::begin(carrier, &registry, settings, false)?;
+            stream.set_patience(Some(TURN));
+            self.stream = Some(stream);
+        }
+        self.stream
+            .as_mut()
+            .ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
 }
 
 impl Read for Receiving {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.stream.read(into)
+        self.stream()?.read(into)
     }
 }
 
 impl Incoming for Receiving {
     fn peer(&self) -> String {
-        SocketAddr::new(self.from.ip().to_canonical(), self.from.port()).to_string()
+        self.guest.peer.clone()
     }
 
     fn answer(&mut self, bytes: &[u8]) -> io::Result<bool> {
-        self.stream.write_all(bytes)?;
+        let stream = self.stream()?;
+        stream.write_all(bytes)?;
         let until = Instant::now() + 5 * TURN;
-        while !self.stream.finish(TURN)? {
+        while !stream.finish(TURN)? {
             if Instant::now() >= until {
                 return Err(io::ErrorKind::TimedOut.into());
             }

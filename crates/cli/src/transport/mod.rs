@@ -6,6 +6,7 @@
 //!   Ctrl-C and deadlines are noticed by one place, the caller.
 //! * Nothing hides in a buffer: a transport takes from the application what it can send within some milliseconds, and no more.
 //! * Whatever comes from a peer is untrusted: it gives an error, never a panic, and never more memory than what is bounded.
+mod carried;
 pub(crate) mod certificate;
 mod inband;
 mod quic;
@@ -72,10 +73,8 @@ pub(crate) struct Options {
     /// What is not encrypted may cross a real network.
     pub(crate) insecure: bool,
     /// Whose certificate a sender accepts, where there is TLS.
-    #[allow(dead_code, reason = "plain TCP has none")]
     pub(crate) trust: Trust,
     /// The receiver's certificate and key, where there is TLS; `None`: made at the start.
-    #[allow(dead_code, reason = "plain TCP has none")]
     pub(crate) certificate: Option<(PathBuf, PathBuf)>,
     /// What in-band runs over, with its options; `None`: plain TCP.
     pub(crate) carrier: Option<String>,
