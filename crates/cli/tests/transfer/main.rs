@@ -5,6 +5,7 @@ mod early;
 #[path = "../support/lacks.rs"]
 mod lacks;
 mod place;
+mod quic;
 
 use nix::sys::signal::Signal;
 use place::Place;

@@ -57,6 +57,11 @@ pub(crate) fn link() -> PathSpec {
 impl Place {
     /// `None`, and said, if this machine cannot have it.
     pub(crate) fn new() -> Option<Self> {
+        Self::over(link())
+    }
+
+    /// The same over another link.
+    pub(crate) fn over(link: PathSpec) -> Option<Self> {
         if let Err(why) = alcc_emu::available() {
             crate::lacks::lacks(&format!("namespaces ({why})"));
             return None;
@@ -64,7 +69,7 @@ impl Place {
         alcc_emu::prepare().unwrap();
         let (outside, inside) = (Namespace::new().unwrap(), Namespace::new().unwrap());
         let net = Subnet::default();
-        let link = Emulator::start(&outside, &inside, net, link(), Box::new(Silent)).unwrap();
+        let link = Emulator::start(&outside, &inside, net, link, Box::new(Silent)).unwrap();
         Some(Self {
             outside,
             inside,

@@ -9,6 +9,7 @@ mod sender;
 pub use receiver::{Listener, Receiver};
 pub use sender::{Sender, SenderStats};
 
+use noq::rustls;
 use noq::{ConnectionError, TransportConfig, VarInt};
 use socket2::SockRef;
 use std::io;
@@ -56,10 +57,12 @@ fn handle() -> io::Result<Handle> {
 /// A socket whose buffers outlast a thread that gets no turn for some milliseconds. The system may give less.
 fn socket(at: SocketAddr) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind(at)?;
-    let buffers = SockRef::from(&socket);
-    buffers.set_recv_buffer_size(SOCKET_BUFFER).ok();
-    buffers.set_send_buffer_size(SOCKET_BUFFER).ok();
-    drop(buffers);
+    SockRef::from(&socket)
+        .set_recv_buffer_size(SOCKET_BUFFER)
+        .ok();
+    SockRef::from(&socket)
+        .set_send_buffer_size(SOCKET_BUFFER)
+        .ok();
     Ok(socket)
 }
 
@@ -86,6 +89,20 @@ fn ended(why: &ConnectionError) -> io::Error {
         _ => io::ErrorKind::ConnectionAborted,
     };
     io::Error::new(kind, why.to_string())
+}
+
+/// Why a handshake failed, in the words of whoever refused the certificate.
+fn refused(why: &ConnectionError) -> String {
+    if let ConnectionError::TransportError(error) = why
+        && let Some(crypto) = &error.crypto
+        && let Some(rustls::Error::InvalidCertificate(why)) = crypto.downcast_ref()
+    {
+        return match why {
+            rustls::CertificateError::Other(other) => other.0.to_string(),
+            other => format!("its certificate does not do: {other:?}"),
+        };
+    }
+    why.to_string()
 }
 
 /// Not yet.

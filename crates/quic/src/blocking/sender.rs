@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use super::{Error, ended, handle, later, socket, transport};
+use super::{Error, ended, handle, later, refused, socket, transport};
 use crate::{Congestion, Gauge, Punctual, StackController};
 use noq::crypto::rustls::QuicClientConfig;
 use noq::{
@@ -134,7 +134,7 @@ impl Sender {
             .connect_with(config, to, name)
             .map_err(|e| remote(&e))?;
         let open = async {
-            let connection = connecting.await.map_err(|e| remote(&e))?;
+            let connection = connecting.await.map_err(|e| remote(&refused(&e)))?;
             let streams = connection.open_bi().await.map_err(|e| remote(&e))?;
             Ok((connection, streams))
         };
