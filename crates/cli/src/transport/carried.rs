@@ -3,7 +3,7 @@
 use super::tcp::{Acceptor, connected, listening};
 use super::{Listening, Options, TURN, Target, certificate};
 use crate::failure::Failure;
-use alcc_carrier::tls::Trust;
+use alcc_carrier::tls::{Trust, client_config};
 use alcc_carrier::{CarrierSpec, Client, Error, Listener, Server};
 use alcc_inband::carrier::{Carrier, Tcp};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -57,6 +57,10 @@ pub(super) fn connect(
         patience: options.patience,
         under: options.under.clone(),
     };
+    if spec.has_tls() {
+        // What is wrong with a file is told before anybody is called.
+        client_config(&options.trust, &[]).map_err(|why| failure(&why))?;
+    }
     let made = match spec.base(&target).map_err(|why| failure(&why))? {
         None => spec.connect(&target, &client),
         Some(base) => {
