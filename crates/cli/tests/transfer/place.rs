@@ -148,6 +148,12 @@ impl Going {
         }
     }
 
+    /// What it has said so far on standard error.
+    #[allow(dead_code, reason = "not every test asks")]
+    pub(crate) fn said(&self) -> String {
+        std::fs::read_to_string(&self.err).unwrap()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
     }

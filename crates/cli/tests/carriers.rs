@@ -1,0 +1,473 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `--carrier`: the in-band form over everything it runs over, through real proxies and tunnels, over an emulated link; and every wrong peer.
+#[path = "support/lacks.rs"]
+mod lacks;
+#[path = "transfer/place.rs"]
+#[allow(dead_code, reason = "others use the rest of it")]
+mod place;
+#[allow(dead_code, reason = "others use the rest of it")]
+mod support;
+
+use alcc_emu::Namespace;
+use place::{Ended, Going, Place};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const INBAND: [&str; 2] = ["--transport", "in-band"];
+const SIZE: usize = 300_001;
+
+/// A program that others wrote.
+struct Other(Child);
+
+impl Other {
+    fn start(program: PathBuf, args: &[&str], log: &str, namespace: &Namespace) -> Self {
+        let log = std::fs::File::create(log).unwrap();
+        let mut command = Command::new(program);
+        command
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log);
+        Self(namespace.spawn(command).unwrap())
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let pid = nix::unistd::Pid::from_raw(self.0.id().cast_signed());
+        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
+        drop(self.0.wait());
+    }
+}
+
+fn wait_for(what: &str, mut ready: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while !ready() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Something listens at this port.
+fn answers(namespace: &Namespace, at: &str) -> bool {
+    namespace
+        .run(|| std::net::TcpStream::connect(at).is_ok())
+        .unwrap()
+}
+
+fn found(program: &str) -> Option<PathBuf> {
+    let found = support::find(program);
+    if found.is_none() {
+        lacks::lacks(&format!("{program} (run scripts/setup test)"));
+    }
+    found
+}
+
+fn recv(place: &Place, args: &[&str]) -> Going {
+    let going = place.start(&place.inside, &[&["recv"], &INBAND[..], args].concat());
+    going.says("listening on ");
+    going
+}
+
+fn sending(place: &Place, args: &[&str]) -> Going {
+    let all = [&["send", "--cc", "copa"], &INBAND[..], args].concat();
+    place.start(&place.outside, &all)
+}
+
+/// A file from one end to the other.
+fn brings(place: &Place, listening: &[&str], connecting: &[&str]) -> (Ended, Ended) {
+    let sent = place.file("sent", SIZE);
+    let got = place.path("got");
+    let keep = ["--out", &got, "--overwrite", "--json"];
+    let receiver = recv(place, &[&keep[..], listening].concat());
+    let file = place.path("sent");
+    let sender = sending(place, &[&["--file", &file, "--json"], connecting].concat()).end();
+    let row = &sender.json()["flows"][0];
+    assert_eq!(
+        (&row["feedback"], &row["enforcement"]),
+        (&"in-band".into(), &"queue".into())
+    );
+    assert_eq!(row["bytes"], SIZE);
+    let receiver = receiver.end();
+    assert_eq!(receiver.json()["flows"][0]["bytes"], SIZE);
+    assert!(std::fs::read(&got).unwrap() == sent, "{connecting:?}");
+    (receiver, sender)
+}
+
+/// A certificate for an address, by OpenSSL: PEM files, and its fingerprint.
+fn certificate(place: &Place, name: &str, address: &str) -> (String, String, String) {
+    let at = |end: &str| place.path(&format!("{name}.{end}"));
+    let (crt, key) = (at("crt"), at("key"));
+    let made = Command::new("openssl")
+        .args([
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+        ])
+        .args([
+            "-keyout",
+            &key,
+            "-out",
+            &crt,
+            "-days",
+            "30",
+            "-subj",
+            &format!("/CN={name}"),
+        ])
+        .args(["-addext", &format!("subjectAltName=IP:{address}")])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(made.success());
+    let print = Command::new("openssl")
+        .args(["x509", "-noout", "-fingerprint", "-sha256", "-in", &crt])
+        .output()
+        .unwrap();
+    let print = String::from_utf8(print.stdout).unwrap();
+    let (_, print) = print.trim().split_once('=').unwrap();
+    (crt, key, print.to_owned())
+}
+
+#[test]
+fn plain_streams_and_websockets_bring_files() {
+    let Some(place) = Place::new() else { return };
+    let to = place.receiver().to_string();
+    for carrier in ["tcp", "websocket", "websocket:path=/deep/er"] {
+        let carried = ["--carrier", carrier];
+        brings(&place, &carried, &[&carried[..], &[&to]].concat());
+    }
+    // A UNIX socket needs no network: the file system is one.
+    let unix = format!("unix:{}", place.path("socket"));
+    let carried = ["--carrier", &unix];
+    brings(&place, &carried, &[&carried[..], &["localhost"]].concat());
+}
+
+#[test]
+fn tls_brings_files_to_whom_the_sender_believes() {
+    let Some(place) = Place::new() else { return };
+    if found("openssl").is_none() {
+        return;
+    }
+    let to = place.receiver().to_string();
+    let (crt, key, print) = certificate(&place, "ours", &to);
+    let (other, _, wrong) = certificate(&place, "other", &to);
+    for carrier in ["tls", "websocket+tls"] {
+        let carried = ["--carrier", carrier];
+        let shown = [&carried[..], &["--cert", &crt, "--key", &key]].concat();
+        for believed in [&["--pin", &print][..], &["--ca", &crt], &["--insecure"]] {
+            brings(&place, &shown, &[&carried[..], believed, &[&to]].concat());
+        }
+    }
+    // A certificate that is made at the start is told, and pinned.
+    let receiver = recv(&place, &["--carrier", "tls", "--once"]);
+    let said = receiver.said();
+    let pin = said
+        .split("--pin ")
+        .nth(1)
+        .and_then(|rest| rest.split_whitespace().next())
+        .unwrap_or_else(|| panic!("{said}"))
+        .to_owned();
+    // Those whom the sender does not believe leave the receiver waiting for others.
+    for (believed, why) in [
+        (
+            &[][..],
+            "not signed by an authority that this system trusts",
+        ),
+        (&["--pin", &wrong], "not the one that --pin names"),
+        (&["--ca", &other], "not signed by the authority in"),
+    ] {
+        let all = [&["--carrier", "tls", "--size", "10k"], believed, &[&to]].concat();
+        let ended = sending(&place, &all).end();
+        ended.fails(1, why);
+        assert!(
+            ended.err.contains(&format!("give --pin {pin}")),
+            "{ended:?}"
+        );
+    }
+    let all = ["--carrier", "tls", "--size", "10k", "--pin", &pin, &to];
+    assert_eq!(sending(&place, &all).end().code, Some(0));
+    assert_eq!(receiver.end().code, Some(0));
+}
+
+#[test]
+fn through_a_real_proxy() {
+    let Some(place) = Place::new() else { return };
+    let Some(tinyproxy) = found("tinyproxy") else {
+        return;
+    };
+    let to = place.receiver().to_string();
+    let config = place.path("tinyproxy.conf");
+    std::fs::write(
+        &config,
+        "Port 3128\nListen 127.0.0.1\nTimeout 60\nMaxClients 10\nAllow 127.0.0.1\nConnectPort 9700\n",
+    )
+    .unwrap();
+    let log = place.path("tinyproxy.log");
+    let _proxy = Other::start(tinyproxy, &["-d", "-c", &config], &log, &place.outside);
+    wait_for("tinyproxy", || answers(&place.outside, "127.0.0.1:3128"));
+    let through = ["--carrier", "connect:proxy=127.0.0.1:3128"];
+    brings(&place, &[], &[&through[..], &[&to]].concat());
+    let through_tls = [
+        "--carrier",
+        "tls+connect:proxy=127.0.0.1:3128",
+        "--insecure",
+    ];
+    brings(
+        &place,
+        &["--carrier", "tls"],
+        &[&through_tls[..], &[&to]].concat(),
+    );
+    // Ports that its rules do not name, and a host that is not there.
+    let closed = format!("{to}:9701");
+    let small = [&through[..], &["--size", "1k"]].concat();
+    sending(&place, &[&small[..], &[&closed]].concat())
+        .end()
+        .fails(
+            1,
+            "it answers '403 Access violation': its rules do not allow this host and port",
+        );
+    sending(&place, &[&small[..], &[&to]].concat())
+        .end()
+        .fails(1, "through the proxy 127.0.0.1:3128: it answers '500 Unable to connect': it does not reach the host");
+    let nobody = [
+        "--carrier",
+        "connect:proxy=127.0.0.1:3129",
+        "--size",
+        "1k",
+        &to,
+    ];
+    sending(&place, &nobody)
+        .end()
+        .fails(1, "connect to 127.0.0.1:3129: nobody listens there");
+}
+
+#[test]
+fn behind_a_real_nginx_and_beside_wrong_peers() {
+    let Some(place) = Place::new() else { return };
+    if found("openssl").is_none() {
+        return;
+    }
+    let Some(nginx) = support::nginx() else {
+        lacks::lacks("nginx (run scripts/setup)");
+        return;
+    };
+    let to = place.receiver().to_string();
+    let (crt, key, _) = certificate(&place, "front", &to);
+    let dir = place.path("");
+    let dir = dir.trim_end_matches('/');
+    let temp: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .iter()
+        .map(|n| format!("{n}_temp_path {dir}/{n};\n"))
+        .collect();
+    let config = place.path("nginx.conf");
+    std::fs::write(
+        &config,
+        format!(
+            "daemon off; user root; worker_processes 1; pid {dir}/nginx.pid; error_log {dir}/error.log;
+             events {{ worker_connections 64; }}
+             http {{ access_log off; {temp}
+               server {{ listen 8080; listen 8443 ssl; ssl_certificate {crt}; ssl_certificate_key {key}; ssl_protocols TLSv1.2 TLSv1.3;
+                 location /up {{ proxy_pass http://127.0.0.1:9700; proxy_http_version 1.1; proxy_set_header Upgrade $http_upgrade;
+                   proxy_set_header Connection upgrade; }}
+                 location /old {{ return 404; }} }}
+               server {{ listen 8444 ssl; ssl_certificate {crt}; ssl_certificate_key {key}; ssl_protocols TLSv1.2; }} }}"
+        ),
+    )
+    .unwrap();
+    let (log, error) = (place.path("nginx.log"), place.path("error.log"));
+    let _nginx = Other::start(nginx, &["-c", &config, "-e", &error], &log, &place.inside);
+    wait_for("nginx", || answers(&place.inside, "127.0.0.1:8080"));
+    let at = |port: u16| format!("{to}:{port}");
+    let behind = ["--bind", "127.0.0.1", "--carrier", "websocket:path=/up"];
+    brings(
+        &place,
+        &behind,
+        &["--carrier", "websocket:path=/up", &at(8080)],
+    );
+    brings(
+        &place,
+        &behind,
+        &[
+            "--carrier",
+            "websocket:path=/up+tls",
+            "--ca",
+            &crt,
+            &at(8443),
+        ],
+    );
+    for (args, port, why) in [
+        (&["--carrier", "tls"][..], 8080, "it does not speak TLS"),
+        (
+            &["--carrier", "tls", "--insecure"],
+            8444,
+            "it does not speak TLS 1.3",
+        ),
+        (
+            &["--carrier", "tls"],
+            8443,
+            "its certificate is not signed by",
+        ),
+        // In-band to a web server: over TCP, and over a layer that is right.
+        (&["--carrier", "tcp"], 8080, "does not speak ALCC in-band"),
+        (
+            &["--carrier", "tls", "--ca", &crt],
+            8443,
+            "does not speak ALCC in-band",
+        ),
+        (
+            &["--carrier", "websocket:path=/old"],
+            8080,
+            "it answers '404 Not Found': no WebSocket there",
+        ),
+        // Nobody behind the front.
+        (
+            &["--carrier", "websocket:path=/up"],
+            8080,
+            "it answers '502 Bad Gateway': no WebSocket there",
+        ),
+        (
+            &["--carrier", "websocket"],
+            8443,
+            "it answers '400 Bad Request'",
+        ),
+    ] {
+        let to = at(port);
+        let all = [args, &["--size", "1k", &to]].concat();
+        sending(&place, &all).end().fails(1, why);
+    }
+}
+
+#[test]
+fn inside_a_real_openvpn_over_tcp() {
+    let Some(place) = Place::new() else { return };
+    let Some(openvpn) = found("openvpn") else {
+        return;
+    };
+    if found("openssl").is_none() {
+        return;
+    }
+    let to = place.receiver().to_string();
+    let (server, server_key, server_print) = certificate(&place, "server", &to);
+    let (client, client_key, client_print) = certificate(&place, "client", "192.0.2.1");
+    let log = |name: &str| place.path(&format!("openvpn-{name}.log"));
+    let common = ["--dev", "tun", "--verb", "1", "--proto"];
+    let _server = Other::start(
+        openvpn.clone(),
+        &[
+            &common[..],
+            &[
+                "tcp-server",
+                "--local",
+                &to,
+                "--port",
+                "1194",
+                "--ifconfig",
+                "10.99.0.1",
+                "10.99.0.2",
+            ],
+            &[
+                "--tls-server",
+                "--dh",
+                "none",
+                "--cert",
+                &server,
+                "--key",
+                &server_key,
+            ],
+            &["--peer-fingerprint", &client_print],
+        ]
+        .concat(),
+        &log("server"),
+        &place.inside,
+    );
+    let _client = Other::start(
+        openvpn,
+        &[
+            &common[..],
+            &[
+                "tcp-client",
+                "--remote",
+                &to,
+                "1194",
+                "--connect-retry",
+                "1",
+            ],
+            &[
+                "--ifconfig",
+                "10.99.0.2",
+                "10.99.0.1",
+                "--tls-client",
+                "--cert",
+                &client,
+            ],
+            &["--key", &client_key, "--peer-fingerprint", &server_print],
+        ]
+        .concat(),
+        &log("client"),
+        &place.outside,
+    );
+    for end in ["server", "client"] {
+        let mut said = String::new();
+        let begun = Instant::now();
+        while !said.contains("Initialization Sequence Completed") {
+            said = std::fs::read_to_string(log(end)).unwrap();
+            assert!(begun.elapsed() < Duration::from_secs(40), "{end}: {said}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+    brings(&place, &["--bind", "10.99.0.1"], &["10.99.0.1"]);
+}
+
+#[test]
+fn what_is_asked_wrongly_is_one_line_and_status_2() {
+    let Some(place) = Place::new() else { return };
+    let to = place.receiver().to_string();
+    for (args, why) in [
+        (
+            &["--carrier", "tsl"][..],
+            "no carrier 'tsl': there are tcp, unix, tls",
+        ),
+        (&["--carrier", "connect"], "through which proxy?"),
+        (
+            &["--carrier", "tls", "--pin", "abc"],
+            "is no SHA-256 fingerprint",
+        ),
+        (
+            &["--carrier", "tls", "--ca", "/nonexistent"],
+            "read the certificate /nonexistent",
+        ),
+    ] {
+        let all = [args, &["--size", "1k", &to]].concat();
+        sending(&place, &all).end().fails(2, why);
+    }
+    for (args, why) in [
+        (
+            &["--carrier", "connect:proxy=a:1"][..],
+            "the tunnel ends at the proxy",
+        ),
+        (
+            &[
+                "--carrier",
+                "tls",
+                "--cert",
+                "/nonexistent",
+                "--key",
+                "/nonexistent",
+            ],
+            "/nonexistent",
+        ),
+        (
+            &["--carrier", "unix:/nonexistent/socket"],
+            "listen at /nonexistent/socket",
+        ),
+    ] {
+        let all = [&["recv"], &INBAND[..], args].concat();
+        place.start(&place.inside, &all).end().fails(2, why);
+    }
+}
