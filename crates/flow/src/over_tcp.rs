@@ -456,9 +456,14 @@ impl OverTcp {
 
     /// Pacing rate wanted, never below one segment per 20 ms: the departure of the next segment is fixed when the rate is
     /// set, so a lower rate would stall the connection long after it was raised again.
+    ///
+    /// For the same reason there is none beside a quota: the rate that spreads a tick's quota is another one every tick, and
+    /// segments that leave by the rate of a poor tick hold up those of the rich one after it.
     pub fn pacing_rate(&self) -> Option<Rate> {
         let floor = Rate::of(self.mss, Span::from_millis(20));
-        self.cc.allowance().rate.map(|rate| rate.max(floor))
+        let allowance = self.cc.allowance();
+        let rate = allowance.rate.filter(|_| allowance.quota == Bytes::MAX);
+        rate.map(|rate| rate.max(floor))
     }
 
     /// Stream position up to which we know what was written.

@@ -58,6 +58,13 @@ pub fn client_config(trust: &Trust, alpn: &[&[u8]]) -> Result<Arc<ClientConfig>,
     Ok(Arc::new(config))
 }
 
+/// A record fills a segment: nothing of it can be read before all of it is there, so a longer one would make its first bytes
+/// look late by as much as the bottleneck takes for the rest. As rustls counts: with the header, without type and tag.
+fn record(below: &dyn Carrier) -> Option<usize> {
+    let most = below.segment().saturating_sub(1 + 16);
+    (32..16_384).contains(&most).then_some(most)
+}
+
 fn broken(why: rustls::Error) -> Error {
     Error::Usage(format!("set TLS up: {why}"))
 }
@@ -104,8 +111,9 @@ impl Layer for Tls {
     ) -> Result<Box<dyn Carrier>, Error> {
         let name = ServerName::try_from(target.host.clone())
             .map_err(|_| Error::Usage(format!("'{}' is no name for TLS", target.host)))?;
-        let config = client_config(&client.trust, &[])?;
-        let connection = rustls::ClientConnection::new(config, name).map_err(broken)?;
+        let mut config = Arc::unwrap_or_clone(client_config(&client.trust, &[])?);
+        config.max_fragment_size = record(&*below);
+        let connection = rustls::ClientConnection::new(Arc::new(config), name).map_err(broken)?;
         let what = format!("make a TLS connection to {target}");
         stream::handshake(connection.into(), Waits::until(deadline, below))
             .map_err(|why| failed(what, why))
@@ -122,8 +130,9 @@ impl Layer for Tls {
         let identity = server.identity.as_ref().ok_or_else(|| {
             Error::Usage("accept with carrier tls: there is no certificate".to_owned())
         })?;
-        let config = server_config(identity, &[])?;
-        let connection = rustls::ServerConnection::new(config).map_err(broken)?;
+        let mut config = Arc::unwrap_or_clone(server_config(identity, &[])?);
+        config.max_fragment_size = record(&*below);
+        let connection = rustls::ServerConnection::new(Arc::new(config)).map_err(broken)?;
         let what = format!("take a TLS connection from {peer}");
         stream::handshake(connection.into(), Waits::until(deadline, below))
             .map_err(|why| failed(what, why))
