@@ -63,6 +63,11 @@ pub(crate) fn library() -> &'static Path {
 
 /// Compiles a C program against the header and the shared object.
 pub(crate) fn compile(source: &Path, to: &Path) {
+    compile_with(source, to, &[]);
+}
+
+/// And with what else it needs.
+pub(crate) fn compile_with(source: &Path, to: &Path, flags: &[String]) {
     done(
         Command::new("cc")
             .args([
@@ -76,7 +81,8 @@ pub(crate) fn compile(source: &Path, to: &Path) {
             .arg("-L")
             .arg(library())
             .arg("-lalcc")
-            .arg(format!("-Wl,-rpath,{}", library().display())),
+            .arg(format!("-Wl,-rpath,{}", library().display()))
+            .args(flags),
     );
 }
 
