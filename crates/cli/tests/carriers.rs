@@ -242,9 +242,10 @@ fn through_a_real_proxy() {
         "1k",
         &to,
     ];
-    sending(&place, &nobody)
-        .end()
-        .fails(1, "connect to 127.0.0.1:3129: nobody listens there");
+    sending(&place, &nobody).end().fails(
+        1,
+        "connect to 127.0.0.1:3129: nobody listens there: is the proxy of --carrier running?",
+    );
 }
 
 #[test]

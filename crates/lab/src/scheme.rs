@@ -151,7 +151,7 @@ impl Scheme {
             return Err(wrong(if ours.is_some() {
                 format!("'{kernel}' is no congestion control of the kernel")
             } else {
-                "write a congestion control of the kernel (cubic) or alcc- and an algorithm (alcc-verus:r=4, alcc-copa/over=reno)".to_owned()
+                "write a congestion control of the kernel (cubic), alcc-A (alcc-verus:r=4, alcc-copa/over=reno), alcc-A-inband, alcc-A-tcp, A-udp or A-quic".to_owned()
             }));
         }
         let flow = match (&controlled, transport.map(|t| t.simulated)) {

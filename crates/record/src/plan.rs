@@ -114,7 +114,10 @@ impl Plan {
             return Some(format!("a warm-up of {}: at most 60s", self.warm_up));
         }
         if self.down == Load::Nothing && self.up == Load::Nothing {
-            return Some("nothing to send in either direction".to_owned());
+            return Some(
+                "nothing to send in either direction: give --down or --up a rate above 0"
+                    .to_owned(),
+            );
         }
         let floor = Rate::bps(100_000);
         if [self.down, self.up].contains(&Load::Saturate) && self.limit < floor {

@@ -23,8 +23,7 @@ SCHEMES: cubic, bbr, reno, ... are plain TCP; alcc-A[:OPTIONS][/over=TCPCC] is o
 Between alcc send and alcc recv: A-udp[:OPTIONS] and A-quic (without TCP: native), alcc-A-inband[:OPTIONS][/carrier=tls][/over=TCPCC] and alcc-A-tcp.
 With --sim also A[:OPTIONS][/PART...] alone (PARTs: alcc sim --help). A comma begins the next scheme, unless option=value follows it: that still belongs to the one before.
 
-With --emu all schemes of a trace run at the same time on links of their own; with native ones (A-udp) only the forms of one algorithm do, and a table says how far each is from its native
-form, run by run, and whether that is near enough (median throughput 3 %, median queueing delay 5 % or 2 ms). native.md has it for the documentation.
+With --emu all schemes of a trace run at the same time on links of their own; with native ones (A-udp) only the forms of one algorithm do, and a table says how far each is from its native form, run by run, and whether that is near enough (median throughput 3 %, median queueing delay 5 % or 2 ms). native.md has the tables.
 
 --out keeps every finished run in its folder runs/: an interrupted comparison, started again with the same arguments, goes on where it was.
 Simulated runs stay there and are done again only when the arguments or the program change.";

@@ -8,7 +8,7 @@ use alcc_trace::SCENARIOS;
 use alcc_units::OptionDoc;
 use std::process::ExitCode;
 
-/// Show algorithms, queues, synthetic links, transports, and which feedback and enforcement go together
+/// Show algorithms, queues, synthetic links, transports, carriers, and which feedback and enforcement go together
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  alcc list")]
 pub(crate) struct Args {
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         println!(
             "{}",
             serde_json::json!({
-                "algorithms": algorithms, "transports": transports_json(), "queues": queues, "links": links(), "preloaded": pairs_json(Host::Preloaded),
+                "algorithms": algorithms, "transports": transports_json(), "carriers": carriers_json(), "queues": queues, "links": links(), "preloaded": pairs_json(Host::Preloaded),
                 "own": pairs_json(Host::Own),
             })
         );
@@ -62,6 +62,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     println!("\nTransports (alcc send --transport NAME)");
     for t in transport::ALL {
         println!("  {:<8} {}", t.name(), t.summary());
+    }
+    println!(
+        "\nCarriers (--transport in-band --carrier NAME:OPTIONS; joined by '+', topmost first)"
+    );
+    for c in alcc_carrier::rows() {
+        let colon = if c.options.is_empty() { "" } else { ":" };
+        println!(
+            "  {:<26} {}",
+            format!("{}{colon}{}", c.name, c.options),
+            c.summary
+        );
     }
     for host in Host::ALL {
         let how = match host {
@@ -105,6 +116,13 @@ fn transports_json() -> Vec<serde_json::Value> {
         })
     };
     transports().map(json).collect()
+}
+
+fn carriers_json() -> Vec<serde_json::Value> {
+    alcc_carrier::rows()
+        .iter()
+        .map(|c| serde_json::json!({"name": c.name, "options": c.options, "summary": c.summary}))
+        .collect()
 }
 
 fn links() -> Vec<serde_json::Value> {

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 /// nothing. Whoever can reach the port can send: let a firewall choose.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  alcc recv\n  alcc recv --once --out video.mp4\n  alcc recv --bind 192.0.2.7 --port 5000 --out incoming/ --json\n\nOn the other host:\n  alcc send --file video.mp4 192.0.2.7"
+    after_help = "Examples:\n  alcc recv\n  alcc recv --once --out video.mp4\n  alcc recv --bind 192.0.2.7 --port 5000 --out incoming/ --json\n  alcc recv --transport in-band --carrier tls\n  alcc recv --transport quic --cert cert.pem --key key.pem\n  alcc recv --transport udp --insecure\n\nOn the other host:\n  alcc send --file video.mp4 192.0.2.7"
 )]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE|DIR")]
     out: Option<PathBuf>,
     /// --out FILE may replace what is there
-    #[arg(long)]
+    #[arg(long, requires = "out")]
     overwrite: bool,
     /// End after one transfer, all its flows
     #[arg(long, conflicts_with = "count")]

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 /// trip and CPU time, as the receiver and the sender saw them. Files arrive with their SHA-256 checked.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  alcc send --cc verus 192.0.2.7\n  alcc send --under bbr --duration 30s receiver.example\n  alcc send --file video.mp4 --json 192.0.2.7:9700\n  alcc send --rate 4mbit --size 10MB --cc copa [2001:db8::7]\n  alcc send --transport in-band --carrier tls+connect:proxy=proxy.example:3128 --pin FINGERPRINT --cc verus 192.0.2.7\n\nOn the other host:\n  alcc recv --once"
+    after_help = "Examples:\n  alcc send --cc verus 192.0.2.7\n  alcc send --under bbr --duration 30s receiver.example\n  alcc send --file video.mp4 --json 192.0.2.7:9700\n  alcc send --rate 4mbit --size 10MB --cc copa [2001:db8::7]\n  alcc send --transport in-band --carrier tls+connect:proxy=proxy.example:3128 --pin FINGERPRINT --cc verus 192.0.2.7\n  alcc send --transport quic --cc copa --pin FINGERPRINT 192.0.2.7\n  alcc send --transport udp --cc verus --insecure 192.0.2.7\n\nOn the other host, with the same --transport:\n  alcc recv --once"
 )]
 pub(crate) struct Args {
     /// Where 'alcc recv' waits: name or address, with :PORT if it is not --port
@@ -84,10 +84,10 @@ pub(crate) struct How {
     /// The address of ours to use
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) bind: Option<IpAddr>,
-    /// Let a transport that does not encrypt cross a real network; where there is TLS, believe any certificate
+    /// udp: cross a real network although nothing is encrypted; with TLS and quic: send to a receiver with any certificate
     #[arg(long)]
     pub(crate) insecure: bool,
-    /// What in-band runs over: tcp, unix:PATH, tls, websocket:path=/,host=NAME, connect:proxy=HOST:PORT; joined by '+', topmost first
+    /// What in-band runs over: tcp, unix:PATH, tls, websocket:path=/,host=NAME, connect:proxy=HOST:PORT; joined by '+', topmost first; see 'alcc list' [default: tcp]
     #[arg(long, value_name = "CARRIER")]
     pub(crate) carrier: Option<String>,
     /// Give up when nothing moves for so long

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the in-band form runs over: `--carrier`.
-use super::tcp::{Acceptor, connected, listening};
+use super::tcp::{Acceptor, RECEIVER, connected, listening};
 use super::{Listening, Options, TURN, Target, certificate};
 use crate::failure::Failure;
-use alcc_carrier::tls::{Trust, client_config};
+use alcc_carrier::tls::client_config;
 use alcc_carrier::{CarrierSpec, Client, Error, Listener, Server};
 use alcc_inband::carrier::{Carrier, Tcp};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -21,12 +21,7 @@ pub(super) fn spec(options: &Options) -> Result<CarrierSpec, Failure> {
     let spec: CarrierSpec = text
         .parse()
         .map_err(|why| Failure::usage(format!("--carrier {text}: {why}")))?;
-    let named = match options.trust {
-        Trust::Pin(_) => Some("--pin"),
-        Trust::Ca(_) => Some("--ca"),
-        _ => options.certificate.as_ref().map(|_| "--cert"),
-    };
-    match named {
+    match certificate::named(options) {
         Some(option) if !spec.has_tls() => Err(Failure::usage(format!(
             "{option} with --carrier {spec}: there is no TLS in it; add tls"
         ))),
@@ -64,18 +59,35 @@ pub(super) fn connect(
     let made = match spec.base(&target).map_err(|why| failure(&why))? {
         None => spec.connect(&target, &client),
         Some(base) => {
+            let remedy = if base.host == to.host && base.port == to.port {
+                RECEIVER
+            } else {
+                "is the proxy of --carrier running?"
+            };
             let base = Target {
                 host: base.host,
                 port: base.port,
             };
-            let socket = connected(&base, options)?;
+            let socket = connected(&base, options, remedy)?;
             let tcp = Tcp::new(socket).map_err(|why| {
                 Failure::usage(format!("take over the connection to {base}: {why}"))
             })?;
             spec.connect_over(Box::new(tcp), &target, &client)
         }
     };
-    made.map_err(|why| failure(&why))
+    made.map_err(|why| match &why {
+        Error::Io { what, source } if spec.is_local() => {
+            let found = match source.kind() {
+                io::ErrorKind::NotFound => "no such socket",
+                io::ErrorKind::ConnectionRefused => "nobody listens there",
+                _ => return failure(&why),
+            };
+            Failure::failed(format!(
+                "{what}: {found}: start 'alcc recv' with the same --carrier"
+            ))
+        }
+        _ => failure(&why),
+    })
 }
 
 /// Where senders come in.

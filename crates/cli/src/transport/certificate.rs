@@ -50,6 +50,27 @@ impl Showing {
     }
 }
 
+/// The option that says something about a certificate, if one does.
+pub(super) fn named(options: &Options) -> Option<&'static str> {
+    match options.trust {
+        Trust::Pin(_) => Some("--pin"),
+        Trust::Ca(_) => Some("--ca"),
+        _ => options.certificate.as_ref().map(|_| "--cert"),
+    }
+}
+
+/// Refuses what a transport without TLS could not keep.
+///
+/// # Errors
+/// [`Failure::Usage`] with the transports that can.
+pub(super) fn unused(transport: &str, options: &Options) -> Result<(), Failure> {
+    named(options).map_or(Ok(()), |option| {
+        Err(Failure::usage(format!(
+            "{option}: --transport {transport} has no TLS; --transport quic or --transport in-band --carrier tls has"
+        )))
+    })
+}
+
 /// The receiver's certificate; says its fingerprint, which a sender may pin.
 pub(super) fn identity(options: &Options) -> Result<Identity, Failure> {
     let (identity, whose) = match &options.certificate {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! TCP: the kernel's own, or one of ours above it as in the C library (`--cc`).
 use super::{
-    Incoming, Listening, Options, Outgoing, PIECE, Plan, Stats, TURN, Target, Transport, described,
+    Incoming, Listening, Options, Outgoing, PIECE, Plan, Stats, TURN, Target, Transport,
+    certificate, described,
 };
 use crate::commands::run::check_under;
 use crate::failure::Failure;
@@ -24,6 +25,8 @@ const LOOK: Duration = Duration::from_millis(10);
 /// What waits in front of our algorithm is this much of its rate, and at least two segments.
 const QUEUED: Span = Span::from_millis(5);
 const LEAST: u64 = 2 * 1448;
+/// What helps if nobody listens where the receiver should.
+pub(super) const RECEIVER: &str = "start 'alcc recv' on that host";
 
 impl Transport for Tcp {
     fn name(&self) -> &'static str {
@@ -35,6 +38,7 @@ impl Transport for Tcp {
     }
 
     fn plan(&self, options: &Options) -> Result<Plan, Failure> {
+        certificate::unused(self.name(), options)?;
         if let Some(carrier) = &options.carrier {
             return Err(Failure::usage(format!(
                 "--carrier {carrier}: plain TCP is carried by nothing; --transport in-band has carriers"
@@ -78,7 +82,7 @@ impl Transport for Tcp {
         options: &Options,
         _flow: u32,
     ) -> Result<Box<dyn Outgoing>, Failure> {
-        let stream = connected(to, options)?;
+        let stream = connected(to, options, RECEIVER)?;
         if options.cc.is_none() {
             return Ok(Box::new(Plain {
                 watch: Watch::new(),
@@ -103,7 +107,8 @@ impl Transport for Tcp {
         }))
     }
 
-    fn listen(&self, at: SocketAddr, _options: &Options) -> Result<Box<dyn Listening>, Failure> {
+    fn listen(&self, at: SocketAddr, options: &Options) -> Result<Box<dyn Listening>, Failure> {
+        certificate::unused(self.name(), options)?;
         Ok(Box::new(listening(at)?))
     }
 }
@@ -141,8 +146,12 @@ fn runtime(options: &Options) -> Result<Arc<Runtime>, Failure> {
     Ok(Arc::clone(RUNTIME.get_or_init(make)))
 }
 
-/// A connection with the kernel's algorithm that was asked for; its calls give up after [`TURN`].
-pub(super) fn connected(to: &Target, options: &Options) -> Result<TcpStream, Failure> {
+/// A connection with the kernel's algorithm that was asked for; its calls give up after [`TURN`]. `remedy` helps if nobody listens.
+pub(super) fn connected(
+    to: &Target,
+    options: &Options,
+    remedy: &str,
+) -> Result<TcpStream, Failure> {
     let mut last = None;
     for address in to.resolve(options.bind)? {
         match connected_to(address, options) {
@@ -154,9 +163,7 @@ pub(super) fn connected(to: &Target, options: &Options) -> Result<TcpStream, Fai
         Some((_, Refusal::Ours(failure))) => failure,
         Some((address, Refusal::Theirs(why))) => Failure::failed(match why.kind() {
             io::ErrorKind::ConnectionRefused => {
-                format!(
-                    "connect to {address}: nobody listens there: start 'alcc recv' on that host"
-                )
+                format!("connect to {address}: nobody listens there: {remedy}")
             }
             io::ErrorKind::TimedOut => format!(
                 "connect to {address}: no answer within {} s: wrong host, or a firewall between?",

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Datagrams of our own: the native reference, for measuring. Not encrypted.
 use super::{
-    Incoming, Listening, Options, Outgoing, Plan, Stats, TURN, Target, Transport, described,
+    Incoming, Listening, Options, Outgoing, Plan, Stats, TURN, Target, Transport, certificate,
+    described,
 };
 use crate::failure::Failure;
 use alcc_cc::{Registry, Spec};
@@ -28,6 +29,7 @@ impl Transport for Udp {
     }
 
     fn plan(&self, options: &Options) -> Result<Plan, Failure> {
+        certificate::unused(self.name(), options)?;
         if let Some(carrier) = &options.carrier {
             return Err(Failure::usage(format!(
                 "--carrier {carrier}: datagrams are carried by nothing; --transport in-band has carriers"
@@ -106,6 +108,7 @@ impl Transport for Udp {
     }
 
     fn listen(&self, at: SocketAddr, options: &Options) -> Result<Box<dyn Listening>, Failure> {
+        certificate::unused(self.name(), options)?;
         permitted(at.ip(), options)?;
         clear();
         let failed = |e: io::Error| Failure::usage(format!("receive at {at}: {e}"));

@@ -174,6 +174,19 @@ fn wrong_usage_is_two_and_says_what_would_be_right() {
             "folder",
         ),
         (&["recv", "--out", "-", "--json"], "standard output"),
+        (&["send", "--ca", &there, "::1"], "tcp has no TLS"),
+        (
+            &[
+                "recv",
+                "--transport",
+                "udp",
+                "--cert",
+                &there,
+                "--key",
+                &there,
+            ],
+            "udp has no TLS",
+        ),
         (&["recv", "--bind", "192.0.2.1"], "address of this machine"),
     ] {
         place.start(&place.outside, args).end().fails(2, part);
@@ -183,6 +196,7 @@ fn wrong_usage_is_two_and_says_what_would_be_right() {
         &["send", "a b"],
         &["send", "--size", "1k", "--duration", "1s", "::1"],
         &["recv", "--port", "0"],
+        &["recv", "--overwrite"],
     ] {
         let ended = place.start(&place.outside, args).end();
         assert_eq!(ended.code, Some(2), "{ended:?}");

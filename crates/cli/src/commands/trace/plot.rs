@@ -18,8 +18,7 @@ use std::process::ExitCode;
 #[command(after_help = format!("{TRACE_HELP}.
 
 gap: from one millisecond with a delivery opportunity to the next; burst: opportunities in the same or adjacent milliseconds.
---predict: the first trace in windows of 100 and of 20 ms with what the straight line through ten windows and the best linear rule
-from the newest one predict, and the error of all predictors over the time ahead for all traces.
+--predict: the first trace in windows of 100 and of 20 ms with what the straight line through ten windows and the best linear rule from the newest one predict, and the error of all predictors over the time ahead for all traces.
 
 Examples:
   alcc trace plot city-driving rapid --output traces.html
@@ -43,6 +42,13 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    // Traces count in milliseconds.
+    if args.bin.is_zero() || !args.bin.as_nanos().is_multiple_of(1_000_000) {
+        return Err(Failure::usage(format!(
+            "trace plot: --bin {}: write whole milliseconds, 1ms or more",
+            args.bin
+        )));
+    }
     let mut loaded = Vec::new();
     for arg in &args.traces {
         loaded.push(load_link_trace(arg, args.seed)?);
@@ -98,12 +104,11 @@ fn page(figure: &Plot) -> String {
 fn figure(traces: &[LinkTrace], bin: Span) -> Plot {
     let mut plot = Plot::new();
     for (LinkTrace { name, trace }, colour) in traces.iter().zip(COLOURS.iter().cycle()) {
-        let width = Span::from_millis((bin.as_nanos() / 1_000_000).max(1));
-        let mbit = (OPPORTUNITY.get() * 8) as f64 / 1e6 / width.as_secs_f64();
+        let mbit = (OPPORTUNITY.get() * 8) as f64 / 1e6 / bin.as_secs_f64();
         let (seconds, rates): (Vec<f64>, Vec<f64>) = trace
-            .windows(width)
+            .windows(bin)
             .enumerate()
-            .map(|(n, count)| (n as f64 * width.as_secs_f64(), f64::from(count) * mbit))
+            .map(|(n, count)| (n as f64 * bin.as_secs_f64(), f64::from(count) * mbit))
             .unzip();
         let capacity = Scatter::new(seconds, rates)
             .name(name)

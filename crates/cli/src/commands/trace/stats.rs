@@ -21,9 +21,7 @@ gap: ms from one millisecond with a delivery opportunity to the next; p50, p95, 
 burst: opportunities in the same or adjacent milliseconds; between: ms from one burst to the next.
 outage: a gap longer than 100 ms.
 
---predict: error (root mean square / mean) of predicting the capacity of a window some windows ahead, by the newest window, the mean of
-the last ten, the straight line through them, and the best linear rule from the newest; CV is the error of saying the mean. Where
-these are not well below CV the channel cannot be predicted so (Verus, SIGCOMM 2015, section 3).
+--predict: error (root mean square / mean) of predicting the capacity of a window some windows ahead, by the newest window, the mean of the last ten, the straight line through them, and the best linear rule from the newest; CV is the error of saying the mean. Where these are not well below CV the channel cannot be predicted so (Verus, SIGCOMM 2015, section 3).
 
 Examples:
   alcc trace stats city-driving rapid

@@ -3,6 +3,7 @@ use crate::failure::Failure;
 use alcc_record::plan::{IPV4_OVERHEAD, IPV6_OVERHEAD};
 use alcc_record::{Load, Mode, Plan};
 use alcc_units::{Rate, Span};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
@@ -26,8 +27,9 @@ Examples:
   alcc trace record --listen :9701 --insecure                  # on the one host
   alcc trace record server.example --insecure --out walk       # on the other
   alcc trace record server.example --insecure --mode constant --down 5mbit --up 2500kbit
-  alcc trace record --listen :9701 --insecure --together 3 --count 3  # three receivers at once
-  alcc trace combine recordings/phone1/down.trace recordings/phone2/down.trace --output sum.trace")]
+  alcc trace record --listen :9701 --insecure --together 2 --count 2  # two receivers at once
+  alcc trace record server.example --insecure --label phone1 --out phone1  # on the one, and with phone2 on the other
+  alcc trace combine phone1/down.trace phone2/down.trace --output sum.trace")]
 pub(crate) struct Args {
     /// The host that listens: name or address, and :PORT if it is not 9701
     #[arg(
@@ -112,8 +114,14 @@ impl Args {
             (_, Some(_)) => host.to_socket_addrs().map(Iterator::collect),
             (_, None) => (host, PORT).to_socket_addrs().map(Iterator::collect),
         };
-        let found: Vec<SocketAddr> =
-            resolved.map_err(|e| Failure::usage(format!("record with {host}: {e}")))?;
+        let found: Vec<SocketAddr> = resolved.map_err(|e| {
+            Failure::usage(match e.kind() {
+                io::ErrorKind::InvalidInput => format!(
+                    "'{host}' is no host: write host, host:port, 192.0.2.1:9701 or [2001:db8::1]:9701"
+                ),
+                _ => format!("record with {host}: {e}: check the name, or give an address"),
+            })
+        })?;
         let fits = |to: &&SocketAddr| self.bind.is_none_or(|b| b.is_ipv4() == to.is_ipv4());
         let to = found.iter().find(fits).copied().ok_or_else(|| {
             Failure::usage(format!(
