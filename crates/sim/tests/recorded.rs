@@ -102,8 +102,8 @@ fn sprout_tuned_gives_more_at_less_delay() {
     within("CampusWalk", "sprout", 79.0..85.0, 40.0..48.0);
     within("CityDrive", "sprout", 88.5..93.0, 40.0..48.0);
     within("rapidGold", "sprout", 94.0..97.0, 38.0..43.5);
-    // Above TCP, where acknowledgements stand for what arrives, the same.
-    within("CampusWalk", "sprout/over=cubic", 78.0..85.0, 40.0..49.0);
+    // Above TCP, where acknowledgements stand for what arrives, the same; a tick's quota leaves at once there.
+    within("CampusWalk", "sprout/over=cubic", 78.0..85.0, 40.0..52.0);
 }
 
 #[test]

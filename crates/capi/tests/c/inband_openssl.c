@@ -45,6 +45,9 @@ static void turn(struct end *e) {
     }
     int n = SSL_read(e->ssl, bytes, sizeof bytes);
     if (n > 0) CHECK(alcc_session_feed(e->session, bytes, (size_t)n) == 0);
+    else if (SSL_get_error(e->ssl, n) == SSL_ERROR_ZERO_RETURN)
+        /* The peer has everything and has gone. */
+        CHECK(alcc_session_feed(e->session, bytes, 0) == 0);
     else CHECK(SSL_get_error(e->ssl, n) == SSL_ERROR_WANT_READ);
 }
 

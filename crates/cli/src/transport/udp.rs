@@ -169,7 +169,7 @@ fn clear() {
 /// All flows of a process from one address share a socket and a loop.
 fn client(to: SocketAddr, options: &Options) -> Result<Arc<Client>, Failure> {
     static CLIENTS: Mutex<Option<HashMap<IpAddr, std::sync::Weak<Client>>>> = Mutex::new(None);
-    let from = options.bind.unwrap_or(match to {
+    let from = options.bind.unwrap_or_else(|| match to {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     });

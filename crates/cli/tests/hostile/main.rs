@@ -307,7 +307,7 @@ fn a_peer_that_never_reads_or_never_answers_ends_the_sender_with_a_line() {
     };
     each(STREAMS.into_iter(), |t| deaf(t, tcp.local_addr().unwrap()));
     each(DATAGRAMS.into_iter(), |t| {
-        deaf(t, udp.local_addr().unwrap())
+        deaf(t, udp.local_addr().unwrap());
     });
     // Nobody at all.
     let nobody: SocketAddr = format!("127.0.0.1:{}", free_port()).parse().unwrap();
