@@ -591,12 +591,10 @@ void alcc_inband_close(struct alcc_inband *s);
 // An in-band end for a stream that is no socket: TLS of any library, a tunnel, a serial line. You bring it what comes from that stream and carry
 // away what it gives:
 //
-//     for (;;) {
-//         while ((n = alcc_session_take(s, out, sizeof out)) > 0) write n bytes to the stream;
-//         wait until the stream is readable, or for alcc_session_timer_us(s) microseconds;
-//         n = read from the stream; alcc_session_feed(s, in, n);
-//         use alcc_session_read and alcc_session_write;
-//     }
+// 1. while `n = alcc_session_take(s, out, sizeof out)` is above 0: write n bytes to the stream;
+// 2. wait until the stream is readable, or for `alcc_session_timer_us(s)` microseconds;
+// 3. read n bytes from the stream: `alcc_session_feed(s, in, n)`;
+// 4. use `alcc_session_read` and `alcc_session_write`, and begin again.
 //
 // One thread at a time. NULL and errno if the options make no sense.
 struct alcc_session *alcc_session_new(int the_role,
