@@ -22,6 +22,8 @@ pub struct Algorithm {
 #[derive(Clone)]
 pub struct Registry {
     algorithms: Vec<Algorithm>,
+    /// Names that only this side may ask for.
+    local: Vec<&'static str>,
     read: Option<Reader>,
 }
 
@@ -30,6 +32,7 @@ impl Registry {
     pub fn builtin() -> Self {
         Self {
             algorithms: algorithms::BUILTIN.to_vec(),
+            local: Vec::new(),
             read: None,
         }
     }
@@ -45,8 +48,29 @@ impl Registry {
     #[must_use]
     pub fn with(mut self, algorithm: Algorithm) -> Self {
         self.algorithms.retain(|a| a.name != algorithm.name);
+        self.local.retain(|name| *name != algorithm.name);
         self.algorithms.push(algorithm);
         self
+    }
+
+    /// As [`Registry::with`], and no peer reaches it: native code whose options are not made for a stranger's bytes.
+    #[must_use]
+    pub fn with_local(self, algorithm: Algorithm) -> Self {
+        let mut registry = self.with(algorithm);
+        registry.local.push(algorithm.name);
+        registry
+    }
+
+    /// What a spec that came from a peer is built with: its options name no files here, and what is local is not there.
+    #[must_use]
+    pub fn for_peers(&self) -> Self {
+        let mut algorithms = self.algorithms.clone();
+        algorithms.retain(|a| !self.local.contains(&a.name));
+        Self {
+            algorithms,
+            local: Vec::new(),
+            read: None,
+        }
     }
 
     /// All algorithms, in registry order.
@@ -82,6 +106,23 @@ mod tests {
             Ok(()) => panic!("{text} was taken"),
             Err(error) => error.to_string(),
         }
+    }
+
+    #[test]
+    fn a_peer_names_no_files_and_nothing_local() {
+        let local = Algorithm {
+            name: "local",
+            ..Registry::builtin().algorithms[0]
+        };
+        let registry = Registry::builtin()
+            .with_local(local)
+            .reading(|_| panic!("a file was read"));
+        assert!(registry.iter().any(|a| a.name == "local"));
+        let peers = registry.for_peers();
+        assert!(peers.iter().all(|a| a.name != "local"));
+        let why = peers.build(&"mdi:matrix=m.csv".parse().unwrap()).err();
+        let why = why.expect("refused").to_string();
+        assert!(why.contains("nothing here reads files"), "{why}");
     }
 
     #[test]

@@ -522,6 +522,23 @@ fn a_receiver_half_that_cannot_be_had_is_refused_and_both_ends_know() {
 }
 
 #[test]
+fn a_peer_makes_nobody_open_a_file() {
+    let registry = Registry::builtin().reading(|_| panic!("a file was read"));
+    let mut b = Session::accept(at(0), &Arc::new(registry), settings("cubic")).unwrap();
+    let mut wire = Vec::new();
+    Preface {
+        credit: 1000,
+        ack_delay: 5000,
+        segment: 1400,
+        algorithm: "mdi:matrix=/etc/hostname".to_owned(),
+    }
+    .encode(&mut wire);
+    b.on_bytes(When::exactly(at(1)), &wire, &mut []);
+    let why = b.error().expect("refused").to_string();
+    assert!(why.contains("nothing here reads files"), "{why}");
+}
+
+#[test]
 fn a_peer_that_vanishes_is_noticed_when_an_answer_is_due_and_not_before() {
     let [mut a, _] = pair("verus");
     // Nothing is due for an hour.

@@ -160,7 +160,7 @@ pub fn with_files<P: AsRef<Path>>(
                 owner: "built in".to_owned(),
             });
         }
-        registry = registry.with(algorithm);
+        registry = registry.with_local(algorithm);
     }
     Ok(registry.reading(read_text))
 }

@@ -124,7 +124,7 @@ impl Transport for Udp {
     }
 }
 
-/// The algorithm's half for the receiver. Options of a stranger name no files: the builtin registry reads none.
+/// The algorithm's half for the receiver. Options of a stranger name no files, and reach no plug-in.
 fn half(registry: &Registry, spec: &str) -> Result<Option<Box<dyn alcc_cc::Receiver>>, ()> {
     let spec: Spec = spec.parse().map_err(drop)?;
     let known = registry.iter().any(|a| a.name == spec.name);
@@ -132,7 +132,8 @@ fn half(registry: &Registry, spec: &str) -> Result<Option<Box<dyn alcc_cc::Recei
         return Err(());
     }
     // An option that only its sender can follow (a file, a plug-in's) stands in the way of those without a receiver half only.
-    Ok(Registry::builtin()
+    Ok(registry
+        .for_peers()
         .build(&spec)
         .ok()
         .and_then(|cc| cc.receiver()))

@@ -446,8 +446,10 @@ impl Session {
         let spec: Spec = name
             .parse()
             .map_err(|why| Error::Algorithm(format!("{name}: {why}")))?;
+        // A stranger's words: they open no files.
         let mut cc = self
             .registry
+            .for_peers()
             .build(&spec)
             .map_err(|why| Error::Algorithm(why.to_string()))?;
         let path = alcc_cc::Path {
