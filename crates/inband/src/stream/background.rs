@@ -85,7 +85,6 @@ fn watch(epoll: &OwnedFd, fd: RawFd, key: u64, events: u32) {
 fn run(background: &Background) {
     let mut due: BTreeMap<(Time, u64), Weak<Link>> = BTreeMap::new();
     let mut resting: BTreeMap<u64, Weak<Link>> = BTreeMap::new();
-    let mut number = 0u64;
     let once = (libc::EPOLLIN | libc::EPOLLONESHOT | libc::EPOLLRDHUP) as u32;
     loop {
         let now = kernel::now();
@@ -93,9 +92,11 @@ fn run(background: &Background) {
             .inbox
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        for link in inbox.drain(..) {
-            number += 1;
-            due.insert((now + GRACE, number), link);
+        for weak in inbox.drain(..) {
+            if let Some(link) = weak.upgrade() {
+                resting.remove(&link.number);
+                due.insert((now + GRACE, link.number), weak);
+            }
         }
         drop(inbox);
         while let Some(entry) = due.first_entry().filter(|e| e.key().0 <= now) {
@@ -108,8 +109,6 @@ fn run(background: &Background) {
                 Visit::Readable => {
                     resting.insert(key, weak);
                     watch(&background.epoll, link.fd, key, once);
-                    // From here on the next call lists it again.
-                    link.listed.store(false, Ordering::Release);
                 }
                 Visit::Never => {}
             }
@@ -135,11 +134,15 @@ fn run(background: &Background) {
                 let mut held = 0u64;
                 // SAFETY: eight bytes.
                 unsafe { libc::read(background.bell.as_raw_fd(), (&raw mut held).cast(), 8) };
-            } else if let Some(weak) = resting.remove(&key) {
+            } else if let Some(weak) = resting.remove(&key)
+                && let Some(link) = weak.upgrade()
+                && !link.listed.swap(true, Ordering::AcqRel)
+            {
+                // Else a call has listed it in the meantime: it is in the inbox.
                 due.insert((now, key), weak);
             }
         }
-        // A stream that was listed again while it rested is on the list twice: the older entry goes when its descriptor wakes it.
+        // Those that were dropped while they rested.
         if resting.len() > 64 && resting.len().is_multiple_of(64) {
             resting.retain(|_, weak| weak.strong_count() > 0);
         }

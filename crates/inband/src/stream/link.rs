@@ -11,7 +11,7 @@ use alcc_units::{Span, Time};
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Read from a carrier at once.
@@ -23,6 +23,9 @@ const LOOKS: Span = Span::from_millis(20);
 /// So much may lie unsent in the kernel, or this part of what is in flight.
 const BACKLOG: u64 = 16 * 1024;
 const BACKLOG_PART: u64 = 8;
+
+/// The next stream's; zero is the background's bell.
+static NUMBER: AtomicU64 = AtomicU64::new(1);
 
 thread_local! {
     static SCRATCH: RefCell<(Output, Vec<u8>)> = RefCell::default();
@@ -39,6 +42,8 @@ pub(super) struct Link {
     turn: Condvar,
     pub(super) carrier: &'static str,
     pub(super) fd: RawFd,
+    /// What the background knows it by.
+    pub(super) number: u64,
     /// The background has it on its list.
     pub(super) listed: AtomicBool,
 }
@@ -84,6 +89,7 @@ impl Link {
         Ok(Self {
             carrier: carrier.name(),
             fd: carrier.fd().as_raw_fd(),
+            number: NUMBER.fetch_add(1, Ordering::Relaxed),
             inner: Mutex::new(Inner {
                 session,
                 carrier,
@@ -325,7 +331,11 @@ impl Link {
             _ if events & libc::POLLOUT != 0 => Visit::At(soon),
             _ if inner.session.is_busy() => Visit::At(soon),
             Some(at) => Visit::At(at),
-            None => Visit::Readable,
+            None => {
+                // From here on the next call lists it again: said under the lock, which that call holds when it looks.
+                self.listed.store(false, Ordering::Release);
+                Visit::Readable
+            }
         }
     }
 }
