@@ -569,6 +569,9 @@ fn an_end_in_the_middle_is_an_error_and_an_orderly_one_is_not() {
     assert_eq!(b.read(at(6), &mut buffer), 3);
     assert!(b.is_at_end());
     assert!(b.write(at(7), b"answer").is_err(), "nobody is there");
+    assert!(!b.is_finished());
+    b.close();
+    assert!(b.is_finished() && b.is_done() && b.error().is_none());
 }
 
 #[test]

@@ -206,6 +206,19 @@ fn a_peer_that_gives_up_or_vanishes_is_an_error_here() {
 }
 
 #[test]
+fn finishing_after_the_peer_has_left_in_good_order() {
+    let (mut here, there) = tcp("verus");
+    let peer = std::thread::spawn(move || {
+        assert!(there.finish(Duration::from_secs(20)).unwrap());
+    });
+    assert_eq!(here.read(&mut [0; 10]).unwrap(), 0);
+    peer.join().unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(here.finish(Duration::from_secs(1)).unwrap());
+    assert!(here.error().is_none());
+}
+
+#[test]
 fn a_read_with_patience_comes_back() {
     let (mut here, there) = tcp("verus");
     here.set_patience(Some(Duration::from_millis(20)));

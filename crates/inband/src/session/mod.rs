@@ -210,6 +210,10 @@ impl Session {
 
     /// Has a peer of ours been heard, all that was written been acknowledged, and the end too?
     pub fn is_finished(&self) -> bool {
+        // A peer that left in good order has acknowledged all there was, and nobody is there to hear of our end.
+        if self.gone && self.ending != Ending::Open {
+            return true;
+        }
         match (self.ending, &self.flow) {
             (Ending::Sent(end), Some(flow)) => flow.written() - flow.in_flight().get() >= end,
             _ => false,
@@ -218,7 +222,8 @@ impl Session {
 
     /// Both directions have ended and nothing is left to say.
     pub fn is_done(&self) -> bool {
-        self.is_finished() && self.ended && self.ack_due.is_none() && self.arrivals.news() == 0
+        let told = self.gone || self.ack_due.is_none() && self.arrivals.news() == 0;
+        self.is_finished() && self.ended && told
     }
 
     /// Something is under way or about to be, so that timers matter.

@@ -395,9 +395,13 @@ impl Inner {
     }
 
     fn fetch(&mut self, now: Time, sink: &mut [u8]) -> usize {
+        if self.over {
+            self.next_read = None;
+            return 0;
+        }
         // Before a timer is served, what had come by then is heard: a receiver half counts it.
         let timer = self.session.next_timer().is_some_and(|at| at <= now);
-        if self.over || (!timer && self.next_read.is_some_and(|at| at > now)) {
+        if !timer && self.next_read.is_some_and(|at| at > now) {
             return 0;
         }
         let (mut filled, mut total) = (0, 0);
@@ -566,6 +570,10 @@ impl Inner {
     /// What to wait for: events of the descriptor, and a time.
     fn next(&self, now: Time) -> (i16, Option<Time>) {
         let mut events = 0;
+        if self.over {
+            // A descriptor at its end is always ready.
+            return (events, self.session.next_timer());
+        }
         if !self.pending.is_empty() || self.carrier.wants_write() || self.held {
             events |= libc::POLLOUT;
         }
