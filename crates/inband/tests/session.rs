@@ -522,6 +522,37 @@ fn a_receiver_half_that_cannot_be_had_is_refused_and_both_ends_know() {
 }
 
 #[test]
+fn a_receiver_half_counts_by_arrival_however_late_it_is_read() {
+    let report = |late: bool| {
+        let [mut a, mut b] = pair("sprout");
+        for came in [5, 10, 15, 25] {
+            let (wire, _) = drain(&mut a, at(came), &[1; 500]);
+            let when = When {
+                since: at(came),
+                at: at(came),
+                now: at(if late { 30 } else { came }),
+            };
+            if !late {
+                b.on_timer(when.now);
+            }
+            b.on_bytes(when, &wire, &mut []);
+        }
+        b.on_timer(at(30));
+        let (wire, _) = drain(&mut b, at(30), &[]);
+        let (mut left, mut decoder) = (&wire[..], frame::Decoder::default());
+        let mut reports = Vec::new();
+        while let Some(item) = decoder.next(&mut left).unwrap() {
+            if let frame::Item::Report(report) = item {
+                reports.push(report);
+            }
+        }
+        assert_eq!(reports.len(), 1);
+        reports
+    };
+    assert_eq!(report(true), report(false));
+}
+
+#[test]
 fn a_peer_makes_nobody_open_a_file() {
     let registry = Registry::builtin().reading(|_| panic!("a file was read"));
     let mut b = Session::accept(at(0), &Arc::new(registry), settings("cubic")).unwrap();

@@ -424,6 +424,7 @@ impl Session {
         self.ack_interval = delay.clamp(Span::from_millis(1), Span::from_millis(25));
         if !peer.algorithm.is_empty() {
             self.half = Some(self.half_of(now, peer)?);
+            self.half_now = now;
         }
         let cc = self.cc.take().ok_or(Error::Protocol("two prefaces"))?;
         let rtt = if self.opener {

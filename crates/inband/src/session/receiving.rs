@@ -178,13 +178,14 @@ impl Session {
 
     /// A frame with data is complete.
     fn frame_came(&mut self, when: When) {
+        // By its arrival, not by now: the half's timers up to then come before it, those up to now after all frames of this reading.
+        self.run_half(when.at.min(when.now));
         let Some(half) = &mut self.half else { return };
-        self.half_now = self.half_now.max(when.at.min(when.now));
         let frame = &mut self.frame;
         let len = Bytes::new(frame.len);
         half.on_packet(self.half_now, frame.number, len, &frame.header);
         frame.number += 1;
-        self.run_half(when.now);
+        self.report = half.report(self.half_now).or(self.report);
     }
 
     /// The receiver half's timer and news.
