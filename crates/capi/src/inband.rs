@@ -102,7 +102,7 @@ fn errno_of(why: &Error) -> c_int {
         }
         Error::Algorithm(_) => libc::EINVAL,
         Error::Silent(_) | Error::Vanished(_) => libc::ETIMEDOUT,
-        Error::Closed { .. } => libc::ECONNABORTED,
+        Error::Closed { .. } | Error::Aborted => libc::ECONNABORTED,
         Error::Truncated => libc::ECONNRESET,
         Error::Io(kind, _) => errno_of_kind(*kind),
         _ => libc::EIO,

@@ -30,6 +30,8 @@ pub enum Error {
         /// What it said.
         text: String,
     },
+    /// It was given up at this end.
+    Aborted,
     /// The stream below ended before the peer had said so.
     Truncated,
     /// Nothing came from the peer for so long although an answer was due, in milliseconds.
@@ -60,7 +62,12 @@ impl fmt::Display for Error {
                 f,
                 "the peer broke the in-band protocol: it acknowledges {named}, but only {sent} was sent"
             ),
-            Self::Algorithm(why) => write!(f, "the algorithm's receiver half: {why}"),
+            // The peer's words are in it.
+            Self::Algorithm(why) => write!(
+                f,
+                "the algorithm's receiver half: {}",
+                why.replace(char::is_control, " ")
+            ),
             Self::Closed { reason, text } => write!(
                 f,
                 "the peer ended the connection: {}{}{}",
@@ -68,6 +75,7 @@ impl fmt::Display for Error {
                 if text.is_empty() { "" } else { ": " },
                 text.replace(char::is_control, " ")
             ),
+            Self::Aborted => f.write_str("given up here"),
             Self::Truncated => f.write_str("the connection ended in the middle of the stream"),
             Self::Vanished(ms) => write!(f, "nothing came from the peer for {ms} ms"),
             Self::Io(_, why) => write!(f, "the stream below failed: {why}"),
@@ -93,7 +101,7 @@ impl From<Error> for std::io::Error {
             | Error::NeverSent { .. } => Kind::InvalidData,
             Error::Algorithm(_) => Kind::Unsupported,
             Error::Silent(_) | Error::Vanished(_) => Kind::TimedOut,
-            Error::Closed { .. } => Kind::ConnectionAborted,
+            Error::Closed { .. } | Error::Aborted => Kind::ConnectionAborted,
             Error::Truncated => Kind::UnexpectedEof,
             Error::Io(kind, _) => *kind,
         };

@@ -492,6 +492,7 @@ fn a_receiver_half_that_cannot_be_had_is_refused_and_both_ends_know() {
     let registry = registry();
     for (name, want) in [
         ("sprut", "no algorithm 'sprut'"),
+        ("spr\x1b[2Jut", "spr [2Jut"),
         ("cubic", "cubic has none"),
         ("sprout:nonsense=1", "nonsense"),
     ] {
@@ -550,6 +551,19 @@ fn a_receiver_half_counts_by_arrival_however_late_it_is_read() {
         reports
     };
     assert_eq!(report(true), report(false));
+}
+
+#[test]
+fn who_gave_up_is_told_by_no_text() {
+    let [mut a, mut b] = pair("cubic");
+    let mut wire = Vec::new();
+    frame::encode_close(&mut wire, 0, reason::ABORTED, "here");
+    b.on_bytes(When::exactly(at(5)), &wire, &mut []);
+    assert!(matches!(b.error(), Some(Error::Closed { .. })));
+    assert!(drain(&mut b, at(6), &[]).0.is_empty(), "it is no echo");
+    a.abort();
+    assert_eq!(a.error().unwrap().to_string(), "given up here");
+    assert_eq!(complaint(&mut a), (reason::ABORTED, String::new()));
 }
 
 #[test]

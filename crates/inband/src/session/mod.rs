@@ -248,10 +248,7 @@ impl Session {
     /// Ends it: the peer is told the reason with the next output, and every later call returns the error.
     pub fn abort(&mut self) {
         if self.error.is_none() {
-            self.fail(Error::Closed {
-                reason: reason::ABORTED,
-                text: "here".to_owned(),
-            });
+            self.fail(Error::Aborted);
         }
     }
 
@@ -263,9 +260,7 @@ impl Session {
             Error::Protocol(_) | Error::NeverSent { .. } => Some(reason::PROTOCOL),
             Error::Algorithm(_) => Some(reason::ALGORITHM),
             Error::Vanished(_) => Some(reason::TIMEOUT),
-            Error::Closed { reason, text } if *reason == reason::ABORTED && text == "here" => {
-                Some(reason::ABORTED)
-            }
+            Error::Aborted => Some(reason::ABORTED),
             _ => None,
         };
         self.queue.clear();
@@ -398,6 +393,8 @@ impl Session {
                 let sequence = self.flow.as_ref().map_or(0, OverTcp::written) as u32;
                 let words = match error {
                     Error::Algorithm(why) => why.clone(),
+                    // The reason says it all.
+                    Error::Aborted => String::new(),
                     error => error.to_string(),
                 };
                 frame::encode_close(&mut out.bytes, sequence, reason, &words);
