@@ -11,6 +11,14 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 const SIOCOUTQNSD: libc::c_ulong = 0x894B;
 /// A TCP socket takes no more while so much is unsent.
 const UNSENT: c_int = 8 * 1024;
+/// A connection on which nothing comes is asked after so many seconds, again and again, and given up after so many questions: an end that
+/// only receives would never notice a peer that is gone. Together as long as a session waits for an answer.
+const KEEP_ALIVE: [(c_int, c_int); 3] = [
+    (libc::TCP_KEEPIDLE, 60),
+    (libc::TCP_KEEPINTVL, 15),
+    (libc::TCP_KEEPCNT, 4),
+];
+
 fn clock(id: libc::clockid_t) -> u64 {
     let mut ts = libc::timespec {
         tv_sec: 0,
@@ -70,10 +78,14 @@ fn set<T>(fd: RawFd, level: c_int, name: c_int, value: &T) -> bool {
     rc == 0
 }
 
-/// Makes the kernel keep little and send it at once.
+/// Makes the kernel keep little and send it at once, and look after a silent peer.
 pub(crate) fn prepare(tcp: RawFd) {
     set(tcp, libc::IPPROTO_TCP, libc::TCP_NODELAY, &1);
     set(tcp, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &UNSENT);
+    set(tcp, libc::SOL_SOCKET, libc::SO_KEEPALIVE, &1);
+    for (name, value) in KEEP_ALIVE {
+        set(tcp, libc::IPPROTO_TCP, name, &value);
+    }
 }
 
 /// The segment size.

@@ -5,6 +5,7 @@ use alcc_inband::carrier::{Tcp, Unix};
 use alcc_inband::{Settings, Stream};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
@@ -216,6 +217,27 @@ fn finishing_after_the_peer_has_left_in_good_order() {
     std::thread::sleep(Duration::from_millis(100));
     assert!(here.finish(Duration::from_secs(1)).unwrap());
     assert!(here.error().is_none());
+}
+
+#[test]
+fn the_kernel_looks_after_a_silent_peer() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let same = socket.try_clone().unwrap();
+    let carrier = Tcp::new(socket).unwrap();
+    let _stream = Stream::begin(carrier, &registry(), settings("verus"), true).unwrap();
+    let read = |level, name| {
+        let (mut value, mut len) = (0i32, 4);
+        // SAFETY: pointer and length describe an int.
+        unsafe {
+            let at = (&raw mut value).cast();
+            libc::getsockopt(same.as_raw_fd(), level, name, at, &raw mut len);
+        }
+        value
+    };
+    assert_eq!(read(libc::SOL_SOCKET, libc::SO_KEEPALIVE), 1);
+    let names = [libc::TCP_KEEPIDLE, libc::TCP_KEEPINTVL, libc::TCP_KEEPCNT];
+    assert_eq!(names.map(|name| read(libc::IPPROTO_TCP, name)), [60, 15, 4]);
 }
 
 #[test]
