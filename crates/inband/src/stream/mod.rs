@@ -42,8 +42,8 @@ impl Drop for Handle {
 
 /// A stream whose bytes travel in frames, as fast as the algorithm lets them. Both ends of a connection have one.
 ///
-/// Clones are the same stream, for a thread that reads and another that writes. Dropping the last one without [`Stream::finish`] ends the
-/// connection at once.
+/// Clones are the same stream, for a thread that reads and another that writes. Dropping the last one ends the
+/// connection at once, without waiting: whether the peer has everything, and still hears that this was the end, only [`Stream::finish`] tells.
 #[derive(Clone)]
 pub struct Stream {
     handle: Arc<Handle>,
