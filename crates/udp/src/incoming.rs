@@ -160,7 +160,8 @@ impl Incoming {
         }
         self.run_half(at);
         let known = self.receiver.has_arrived(data.pn);
-        if !known && end > self.receiver.complete() {
+        // Also if the number is old or comes twice: what counts as arrived below has to be there.
+        if end > self.receiver.complete() {
             self.unread.place(data.offset, data.payload);
         }
         self.receiver.on_data(at, &packet);
