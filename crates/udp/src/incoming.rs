@@ -277,6 +277,18 @@ impl Incoming {
         false
     }
 
+    /// Bytes of the stream held for the application, holes included.
+    pub(crate) fn held(&self) -> usize {
+        self.unread.held()
+    }
+
+    /// How many bytes more would be held with a packet that ends there, and how far that is from what has been read.
+    pub(crate) fn grows(&self, end: u64) -> (usize, u64) {
+        let ahead = end.saturating_sub(self.unread.position());
+        let more = ahead.saturating_sub(self.unread.held() as u64);
+        (usize::try_from(more).unwrap_or(usize::MAX), ahead)
+    }
+
     /// How many things and bytes are remembered, for a bound on memory.
     pub fn remembered(&self) -> usize {
         self.receiver.remembered() + self.unread.held()

@@ -7,7 +7,7 @@ use crate::wire::{COOKIE, Datagram, Reason};
 use alcc_cc::Receiver as Half;
 use alcc_units::{Span, Time};
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// A connection whose application has gone acknowledges for so long what its sender sends again.
 pub const LINGER: Span = Span::from_secs(3);
@@ -15,6 +15,9 @@ pub const LINGER: Span = Span::from_secs(3);
 const REMEMBERED: Span = Span::from_secs(15);
 /// No more of those are remembered.
 const MOST_REMEMBERED: usize = 4096;
+
+/// So much of its stream every connection may have held, however much others have: none stops all others.
+const SHARE: u64 = 64 << 10;
 
 /// Where unguessable bytes come from.
 pub type Entropy = Box<dyn FnMut(&mut [u8]) + Send>;
@@ -26,6 +29,11 @@ pub type Halves = Box<dyn FnMut(&str) -> Result<Option<Box<dyn Half>>, ()> + Sen
 pub struct Limits {
     /// Connections at one time.
     pub connections: usize,
+    /// Of them from one address.
+    pub per_address: usize,
+    /// Bytes that have arrived, or lie before some that have, and that no application has read: of all connections together, beside a
+    /// small share of each. What would be more counts as lost on the way.
+    pub unread: usize,
     /// A connection of which nothing is heard for so long has failed.
     pub silence: Span,
 }
@@ -34,6 +42,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 10_000,
+            per_address: 256,
+            unread: 1 << 30,
             silence: Span::from_secs(120),
         }
     }
@@ -43,6 +53,8 @@ struct Entry {
     incoming: Incoming,
     from: SocketAddr,
     peer: u64,
+    /// What of [`Listener::held`] is its.
+    held: usize,
     timer: Option<Time>,
     /// The application has gone; forgotten then.
     released: Option<Time>,
@@ -55,6 +67,10 @@ pub struct Listener {
     limits: Limits,
     baker: Baker,
     entries: HashMap<u64, Entry>,
+    /// How many of them have that address.
+    per_address: HashMap<IpAddr, usize>,
+    /// Bytes that they hold for their applications, as of when each was last looked at.
+    held: usize,
     /// The ids of connections, and of those gone lately, by what their senders call themselves.
     greeted: HashMap<(SocketAddr, u64), u64>,
     gone: VecDeque<(Time, (SocketAddr, u64))>,
@@ -80,6 +96,8 @@ impl Listener {
             limits,
             baker,
             entries: HashMap::new(),
+            per_address: HashMap::new(),
+            held: 0,
             greeted: HashMap::new(),
             gone: VecDeque::new(),
             timers: BTreeSet::new(),
@@ -98,9 +116,17 @@ impl Listener {
         None
     }
 
-    /// A connection.
+    /// A connection. [`Listener::read`] reads from it.
     pub fn get(&mut self, id: u64) -> Option<&mut Incoming> {
         self.entries.get_mut(&id).map(|entry| &mut entry.incoming)
+    }
+
+    /// The application of a connection reads; `None`: there is no such connection. Afterwards [`Listener::poll`] may have something to
+    /// say: a window that was shut has opened.
+    pub fn read(&mut self, now: Time, id: u64, out: &mut [u8]) -> Option<usize> {
+        let n = self.entries.get_mut(&id)?.incoming.read(now, out);
+        self.count(id);
+        Some(n)
     }
 
     /// How many connections there are, those included whose applications have gone.
@@ -132,6 +158,15 @@ impl Listener {
             }
             Datagram::Data { id, data } => match self.entries.get_mut(&id) {
                 Some(entry) if entry.from == from => {
+                    let (more, ahead) = entry
+                        .incoming
+                        .grows(data.offset + data.payload.len() as u64);
+                    if more > 0
+                        && ahead > SHARE
+                        && self.held.saturating_add(more) > self.limits.unread
+                    {
+                        return;
+                    }
                     entry.incoming.on_data(at, &data);
                     if entry.incoming.is_crowded() {
                         self.out.clear();
@@ -139,6 +174,7 @@ impl Listener {
                             send(from, &self.out);
                         }
                     }
+                    self.count(id);
                     self.due(now, id);
                 }
                 // Somebody else's: an id that was seen on the way.
@@ -157,6 +193,15 @@ impl Listener {
             | Datagram::Ack { .. }
             | Datagram::Unknown { .. }
             | Datagram::Answer { .. } => {}
+        }
+    }
+
+    /// Counts anew what a connection holds.
+    fn count(&mut self, id: u64) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            let held = entry.incoming.held();
+            self.held = (self.held - entry.held).saturating_add(held);
+            entry.held = held;
         }
     }
 
@@ -196,7 +241,8 @@ impl Listener {
             return;
         }
         let refuse = |reason| Datagram::Close { id: peer, reason };
-        if self.entries.len() >= self.limits.connections {
+        let near = self.per_address.get(&from.ip()).copied().unwrap_or(0);
+        if self.entries.len() >= self.limits.connections || near >= self.limits.per_address {
             return self.say(from, &refuse(Reason::Full), send);
         }
         let Ok(half) = (self.halves)(spec) else {
@@ -211,12 +257,14 @@ impl Listener {
             }
         };
         self.greeted.insert((from, peer), id);
+        *self.per_address.entry(from.ip()).or_default() += 1;
         self.entries.insert(
             id,
             Entry {
                 incoming: Incoming::new(now, peer, half, self.limits.silence),
                 from,
                 peer,
+                held: 0,
                 timer: None,
                 released: None,
             },
@@ -289,6 +337,13 @@ impl Listener {
         let Some(entry) = self.entries.remove(&id) else {
             return;
         };
+        self.held -= entry.held;
+        if let Some(near) = self.per_address.get_mut(&entry.from.ip()) {
+            *near -= 1;
+            if *near == 0 {
+                self.per_address.remove(&entry.from.ip());
+            }
+        }
         self.gone
             .push_back((now + REMEMBERED, (entry.from, entry.peer)));
         while let Some((until, who)) = self.gone.front().copied()

@@ -145,16 +145,13 @@ impl Arrived {
     /// An end that is none: the sender gave up, or is silent.
     pub fn read(&self, into: &mut [u8], most: Span) -> io::Result<Option<usize>> {
         let id = self.id;
-        let read = self.hub.wait(most, |engine| {
-            let Some(incoming) = engine.listener.get(id) else {
-                return Some(Err(failed(&End::Aborted)));
-            };
-            let n = incoming.read(now(), into);
-            if n > 0 {
-                return Some(Ok(n));
-            }
-            ended(incoming)
-        });
+        let read = self
+            .hub
+            .wait(most, |engine| match engine.listener.read(now(), id, into) {
+                None => Some(Err(failed(&End::Aborted))),
+                Some(0) => ended(engine.listener.get(id)?),
+                Some(n) => Some(Ok(n)),
+            });
         read.transpose()
     }
 

@@ -4,7 +4,7 @@ mod support;
 
 use alcc_flow::Range;
 use alcc_udp::wire::{self, AckBody, COOKIE, Data, Datagram, Reason};
-use alcc_udp::{End, Limits};
+use alcc_udp::{End, Limits, Listener};
 use alcc_units::{Rng, Span, Time};
 use support::{Faults, RECEIVER, SENDER, World, address, entropy, halves, id_of, listener};
 
@@ -68,7 +68,7 @@ fn a_cookie_shown_from_elsewhere_or_too_late_opens_nothing() {
         })
     };
     let mut cookie = [0; COOKIE];
-    let say = |listener: &mut alcc_udp::Listener, now: Time, from: &str, b: &[u8]| {
+    let say = |listener: &mut Listener, now: Time, from: &str, b: &[u8]| {
         let mut got = None;
         listener.on_datagram(now, now, address(from), b, &mut |_, b| {
             got = Some(b.to_vec());
@@ -106,7 +106,7 @@ fn one_connection_too_many_and_an_unknown_algorithm_are_refused() {
             connections: limit,
             ..Limits::default()
         };
-        world.listener = alcc_udp::Listener::new(world.now, entropy(1), halves(), limits);
+        world.listener = Listener::new(world.now, entropy(1), halves(), limits);
         world.respec(spec);
         assert_eq!(world.run(at(60)), Some(End::Closed(reason)));
     }
@@ -256,6 +256,72 @@ fn data_beyond_the_end_of_the_stream_ends_the_connection() {
     world.deliver(now, true, &late);
     assert!(matches!(world.listener.ended(id), Some(End::Violation(_))));
     assert!(world.got == world.sent, "what had arrived stays");
+}
+
+/// Opens a connection: the listener's id of it, or why not.
+fn opens(listener: &mut Listener, now: Time, from: &str, id: u64) -> Result<u64, Reason> {
+    let mut cookie = [0; COOKIE];
+    loop {
+        let hello = Datagram::Hello {
+            id,
+            cookie,
+            spec: "cubic",
+        };
+        let mut answer = Vec::new();
+        listener.on_datagram(now, now, address(from), &bytes(&hello), &mut |_, b| {
+            answer = b.to_vec();
+        });
+        match Datagram::read(&answer) {
+            Ok(Datagram::Retry { cookie: baked, .. }) => cookie = baked,
+            Ok(Datagram::Accept { peer, .. }) => return Ok(peer),
+            Ok(Datagram::Close { reason, .. }) => return Err(reason),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn one_address_gets_a_bounded_number_of_connections_and_all_a_bounded_memory() {
+    let limits = Limits {
+        per_address: 20,
+        unread: 40 << 20,
+        ..Limits::default()
+    };
+    let mut listener = listener(at(1), 1, limits);
+    let mut ids = Vec::new();
+    for id in 0..20 {
+        ids.push(opens(&mut listener, at(1), SENDER, id).expect("a connection"));
+    }
+    assert_eq!(opens(&mut listener, at(1), SENDER, 20), Err(Reason::Full));
+    assert!(opens(&mut listener, at(1), "192.0.2.2:4000", 20).is_ok());
+    let say = |listener: &mut Listener, id, pn, offset| {
+        let data = Data {
+            pn,
+            offset,
+            end: false,
+            header: Default::default(),
+            payload: b"x",
+        };
+        let datagram = bytes(&Datagram::Data { id, data });
+        listener.on_datagram(at(2), at(2), address(SENDER), &datagram, &mut |_, _| {});
+    };
+    // A byte each at the end of the window.
+    for id in &ids {
+        say(&mut listener, *id, 0, (16 << 20) - 1);
+    }
+    let remembered = listener.remembered();
+    assert!(remembered < 33 << 20, "{remembered}");
+    // Who sends in order is not stopped by that, and has no less by and by.
+    for id in &ids {
+        say(&mut listener, *id, 1, 0);
+        let mut out = [0; 9];
+        assert_eq!(listener.read(at(2), *id, &mut out), Some(1));
+    }
+    for id in ids {
+        listener.release(at(3), id);
+    }
+    listener.poll(at(3), &mut |_, _| {});
+    assert!(opens(&mut listener, at(3), SENDER, 21).is_ok());
 }
 
 /// A receiving end that hears these: number, offset, payload, whether it ends.

@@ -15,6 +15,9 @@ use std::sync::{Arc, Mutex, Once, PoisonError};
 
 pub(super) struct Udp;
 
+/// What senders may make a receiver hold that its application has not read.
+const UNREAD: usize = 256 << 20;
+
 /// Silence of a peer that should say something, after which it is taken for dead: longer than an outage of a minute, and than the pause
 /// between the last two questions in it.
 const SILENCE: Span = Span::from_secs(150);
@@ -117,6 +120,7 @@ impl Transport for Udp {
         let halves = Box::new(move |spec: &str| half(&registry, spec));
         let limits = Limits {
             silence: SILENCE,
+            unread: UNREAD,
             ..Limits::default()
         };
         let server = Server::new(socket, halves, limits).map_err(failed)?;

@@ -183,9 +183,9 @@ impl World {
         if let Some((id, _)) = self.listener.accept() {
             self.accepted.get_or_insert(id);
         }
-        if let Some(incoming) = self.accepted.and_then(|id| self.listener.get(id)) {
+        if let Some(id) = self.accepted {
             let mut buffer = [0; 5000];
-            while let n @ 1.. = incoming.read(now, &mut buffer) {
+            while let Some(n @ 1..) = self.listener.read(now, id, &mut buffer) {
                 self.got.extend(&buffer[..n]);
             }
         }
