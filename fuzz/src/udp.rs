@@ -160,8 +160,8 @@ pub fn connection(bytes: &[u8]) {
         if let Some((id, _)) = listener.accept() {
             accepted.get_or_insert(id);
         }
-        if let Some(incoming) = accepted.and_then(|id| listener.get(id)) {
-            incoming.read(now, &mut [0; 3000]);
+        if let Some(id) = accepted {
+            listener.read(now, id, &mut [0; 3000]);
         }
         back.push(invented);
         for (i, mut datagram) in back.into_iter().enumerate() {

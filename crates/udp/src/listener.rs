@@ -124,8 +124,14 @@ impl Listener {
     /// The application of a connection reads; `None`: there is no such connection. Afterwards [`Listener::poll`] may have something to
     /// say: a window that was shut has opened.
     pub fn read(&mut self, now: Time, id: u64, out: &mut [u8]) -> Option<usize> {
-        let n = self.entries.get_mut(&id)?.incoming.read(now, out);
+        let incoming = &mut self.entries.get_mut(&id)?.incoming;
+        let n = incoming.read(now, out);
+        let opened = n > 0 && incoming.next_timer().is_some_and(|at| at <= now);
         self.count(id);
+        if opened {
+            // Who was stopped would otherwise hear of it when it asks, which is a second later or more.
+            self.due(now, id);
+        }
         Some(n)
     }
 

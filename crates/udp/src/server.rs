@@ -145,13 +145,19 @@ impl Arrived {
     /// An end that is none: the sender gave up, or is silent.
     pub fn read(&self, into: &mut [u8], most: Span) -> io::Result<Option<usize>> {
         let id = self.id;
-        let read = self
-            .hub
-            .wait(most, |engine| match engine.listener.read(now(), id, into) {
+        let read = self.hub.wait(most, |engine| {
+            let now = now();
+            match engine.listener.read(now, id, into) {
                 None => Some(Err(failed(&End::Aborted))),
                 Some(0) => ended(engine.listener.get(id)?),
-                Some(n) => Some(Ok(n)),
-            });
+                Some(n) => {
+                    if engine.listener.next_timer().is_some_and(|at| at <= now) {
+                        engine.flush(now);
+                    }
+                    Some(Ok(n))
+                }
+            }
+        });
         read.transpose()
     }
 

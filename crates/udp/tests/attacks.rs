@@ -324,6 +324,42 @@ fn one_address_gets_a_bounded_number_of_connections_and_all_a_bounded_memory() {
     assert!(opens(&mut listener, at(3), SENDER, 21).is_ok());
 }
 
+#[test]
+fn a_window_that_opens_again_is_told_at_once() {
+    let mut listener = listener(at(1), 1, Limits::default());
+    let id = opens(&mut listener, at(1), SENDER, 1).expect("a connection");
+    let piece = vec![7; 1024];
+    let mut now = at(2);
+    for n in 0..16 << 10 {
+        now += Span::from_micros(50);
+        let data = Data {
+            pn: n,
+            offset: n * 1024,
+            end: false,
+            header: Default::default(),
+            payload: &piece,
+        };
+        let datagram = bytes(&Datagram::Data { id, data });
+        listener.on_datagram(now, now, address(SENDER), &datagram, &mut |_, _| {});
+        listener.poll(now, &mut |_, _| {});
+    }
+    // All of the window is there and unread, and that has been told.
+    now += Span::from_secs(1);
+    listener.poll(now, &mut |_, _| {});
+    listener.poll(now, &mut |_, _| panic!("nothing to say"));
+    let mut out = vec![0; 1 << 20];
+    assert_eq!(listener.read(now, id, &mut out), Some(1 << 20));
+    let mut window = 0;
+    listener.poll(now, &mut |_, b| {
+        if let Ok(Datagram::Ack { body, .. }) = Datagram::read(b) {
+            let mut ack = AckBody::default();
+            ack.read(body).expect("an acknowledgement");
+            window = ack.window;
+        }
+    });
+    assert_eq!(window, 1 << 20);
+}
+
 /// A receiving end that hears these: number, offset, payload, whether it ends.
 fn hears(packets: &[(u64, u64, &[u8], bool)]) -> alcc_udp::Incoming {
     let mut incoming = alcc_udp::Incoming::new(at(1), 7, None, Span::from_secs(120));
