@@ -123,7 +123,14 @@ impl Sending {
             return 0;
         };
         let mut sender = self.port.sender();
-        if flow.outgoing.is_drained() && !flow.waits && now.since(flow.left) > AWAY {
+        // Whoever is away too long writes nothing more for now: what is there leaves, be it less than a packet.
+        let patience = if flow.outgoing.is_drained() {
+            AWAY
+        } else {
+            REST
+        };
+        let away = !flow.waits && now.since(flow.left) > patience;
+        if away && flow.outgoing.is_hungry() {
             flow.outgoing.set_more(false);
         }
         flow.outgoing.set_turn(self.cadence.pause());
@@ -155,7 +162,8 @@ impl Sending {
             self.reported -= usize::from(flow.reported);
             self.flows.remove(&id);
         } else if let Some(next) = flow.outgoing.next_timer() {
-            let rest = !flow.waits && !flow.outgoing.is_drained();
+            let out = &flow.outgoing;
+            let rest = !flow.waits && out.has_more() && out.is_hungry() && !out.is_drained();
             let next = if rest { next.min(now + REST * 2) } else { next };
             let next = next.max(now + Span::from_nanos(1));
             flow.timer = Some(next);
@@ -396,6 +404,7 @@ impl Stream {
             }
             let n = flow.outgoing.write(bytes);
             if n > 0 {
+                flow.left = now();
                 engine.pump(now(), id);
             }
             Ok(n)

@@ -49,6 +49,8 @@ pub struct Outgoing {
     cookie: Cookie,
     peer: u64,
     sender: Sender,
+    /// What [`Outgoing::set_more`] said last.
+    more: bool,
     kept: Unacknowledged,
     /// The end of the stream: one after its last byte, which is the end mark.
     end: Option<u64>,
@@ -81,6 +83,7 @@ impl Outgoing {
         sender.set_more(true);
         Self {
             sender,
+            more: true,
             setup: SetupRest {
                 id: setup.id,
                 spec: setup.spec,
@@ -148,7 +151,13 @@ impl Outgoing {
 
     /// The application waits to write.
     pub fn set_more(&mut self, more: bool) {
-        self.sender.set_more(more && self.end.is_none());
+        self.more = more && self.end.is_none();
+        self.sender.set_more(self.more);
+    }
+
+    /// It does, as far as is known: less than a packet waits for more.
+    pub(crate) fn has_more(&self) -> bool {
+        self.more
     }
 
     /// What the receiving application said at the end.
@@ -190,7 +199,7 @@ impl Outgoing {
             self.kept.push(&[0]);
             self.sender.write(Bytes::new(1));
             self.end = Some(self.sender.written());
-            self.sender.set_more(false);
+            self.set_more(false);
         }
     }
 

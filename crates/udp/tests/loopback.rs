@@ -111,6 +111,27 @@ fn ten_flows_of_one_socket_arrive_and_are_answered() {
 }
 
 #[test]
+fn the_rest_of_a_packet_leaves_while_the_application_pauses() {
+    let server = server();
+    let client = client();
+    let stream = connect(&client, server.address(), "cubic", Span::from_secs(20));
+    let begun = Instant::now();
+    while !stream.wait_open(TURN).expect("opens") {
+        assert!(begun.elapsed() < PATIENCE);
+    }
+    let arrived = server.accept(Span::from_secs(20)).expect("a flow");
+    let mut buffer = [0; 5000];
+    for _ in 0..3 {
+        let room = stream.room(Span::from_secs(20)).expect("room");
+        assert!(room > 100);
+        assert_eq!(stream.write(&[1; 100]).expect("written"), 100);
+        // Long before the sender would say that it is alive.
+        let got = arrived.read(&mut buffer, Span::from_secs(10));
+        assert_eq!(got.expect("reads"), Some(100));
+    }
+}
+
+#[test]
 fn a_sender_that_gives_up_is_noticed_and_nobody_there_is_too() {
     let server = server();
     let client = client();
