@@ -56,6 +56,8 @@ struct Entry {
     /// What of [`Listener::held`] is its.
     held: usize,
     timer: Option<Time>,
+    /// The application knows of it.
+    accepted: bool,
     /// The application has gone; forgotten then.
     released: Option<Time>,
 }
@@ -109,7 +111,8 @@ impl Listener {
     /// The next connection that has come, with its peer's address.
     pub fn accept(&mut self) -> Option<(u64, SocketAddr)> {
         while let Some(id) = self.accepted.pop_front() {
-            if let Some(entry) = self.entries.get(&id) {
+            if let Some(entry) = self.entries.get_mut(&id) {
+                entry.accepted = true;
                 return Some((id, entry.from));
             }
         }
@@ -272,6 +275,7 @@ impl Listener {
                 peer,
                 held: 0,
                 timer: None,
+                accepted: false,
                 released: None,
             },
         );
@@ -323,7 +327,11 @@ impl Listener {
                 }
                 send(entry.from, &self.out);
             }
-            let over = entry.incoming.ended().is_some() && entry.released.is_some();
+            // Nobody waits for the part of a stream of which nobody has heard; a whole one is still somebody's.
+            let ended = entry.incoming.ended();
+            let nobodys = entry.released.is_some()
+                || !entry.accepted && ended.is_some_and(|end| *end != End::Done);
+            let over = ended.is_some() && nobodys;
             if over || entry.released.is_some_and(|until| until <= now) {
                 self.forget(now, id);
                 continue;
@@ -343,6 +351,9 @@ impl Listener {
         let Some(entry) = self.entries.remove(&id) else {
             return;
         };
+        if !entry.accepted {
+            self.accepted.retain(|other| *other != id);
+        }
         self.held -= entry.held;
         if let Some(near) = self.per_address.get_mut(&entry.from.ip()) {
             *near -= 1;
@@ -360,10 +371,11 @@ impl Listener {
         }
     }
 
-    /// Everything has failed, for example because the address is gone.
-    pub fn abort(&mut self) {
-        for entry in self.entries.values_mut() {
-            entry.incoming.close();
+    /// The application accepts no more: those of which it has not heard are released, and who comes is refused.
+    pub fn refuse(&mut self, now: Time) {
+        self.limits.connections = 0;
+        while let Some((id, _)) = self.accept() {
+            self.release(now, id);
         }
     }
 

@@ -45,7 +45,9 @@ impl Engine for Receiving {
     }
 
     fn next(&self) -> Option<Time> {
-        [self.listener.next_timer(), self.stop]
+        // Once past it is no reason to turn the loop: handles may outlive it.
+        let stop = self.stop.filter(|stop| *stop > now());
+        [self.listener.next_timer(), stop]
             .into_iter()
             .flatten()
             .min()
@@ -117,7 +119,10 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.hub.with(|engine| {
-            engine.stop = Some(now() + LINGER);
+            let now = now();
+            engine.stop = Some(now + LINGER);
+            engine.listener.refuse(now);
+            engine.flush(now);
         });
         self.hub.close();
         // The process may end after this: who has not heard that all has arrived hears it now, or within a bounded time.

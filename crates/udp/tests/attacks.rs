@@ -360,6 +360,33 @@ fn a_window_that_opens_again_is_told_at_once() {
     assert_eq!(window, 1 << 20);
 }
 
+#[test]
+fn who_was_never_accepted_and_has_given_up_is_forgotten() {
+    let mut listener = listener(at(1), 1, Limits::default());
+    for (n, reason) in [(1, Reason::Aborted), (2, Reason::Done)] {
+        let id = opens(&mut listener, at(1), SENDER, n).expect("a connection");
+        let data = Data {
+            pn: 0,
+            offset: 0,
+            end: reason == Reason::Done,
+            header: Default::default(),
+            payload: b"all.",
+        };
+        for datagram in [Datagram::Data { id, data }, Datagram::Close { id, reason }] {
+            let datagram = bytes(&datagram);
+            listener.on_datagram(at(2), at(2), address(SENDER), &datagram, &mut |_, _| {});
+        }
+        listener.poll(at(2), &mut |_, _| {});
+        // What has arrived as a whole is kept: its sender was told so.
+        assert_eq!(listener.len(), usize::from(reason == Reason::Done));
+    }
+    opens(&mut listener, at(3), SENDER, 3).expect("a connection");
+    listener.refuse(at(3));
+    listener.poll(at(3), &mut |_, _| {});
+    assert_eq!((listener.len(), listener.accept()), (0, None));
+    assert_eq!(opens(&mut listener, at(3), SENDER, 4), Err(Reason::Full));
+}
+
 /// A receiving end that hears these: number, offset, payload, whether it ends.
 fn hears(packets: &[(u64, u64, &[u8], bool)]) -> alcc_udp::Incoming {
     let mut incoming = alcc_udp::Incoming::new(at(1), 7, None, Span::from_secs(120));
