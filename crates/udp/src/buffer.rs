@@ -105,6 +105,11 @@ impl Unread {
         n
     }
 
+    /// Nobody will read them.
+    pub(crate) fn discard(&mut self) {
+        self.bytes = VecDeque::new();
+    }
+
     /// Bytes held, holes included.
     pub(crate) fn held(&self) -> usize {
         self.bytes.len()

@@ -12,7 +12,8 @@ pub enum End {
     NoAnswer(Span),
     /// The peer has said nothing for so long, though it should have.
     Silent(Span),
-    /// The peer does not know the connection any more: it was started anew.
+    /// The peer does not know the connection any more: it was started anew, or it had all and waited no longer for its acknowledgement to
+    /// be heard.
     Forgotten,
     /// The peer closed the connection.
     Closed(Reason),
@@ -32,7 +33,7 @@ impl std::fmt::Display for End {
             Self::Silent(span) => write!(f, "the peer has been silent for {span}"),
             Self::Forgotten => write!(
                 f,
-                "the peer does not know this connection any more: it was probably started anew"
+                "the peer does not know this connection any more: it was probably started anew, or it had all and has ended"
             ),
             Self::Closed(reason) => write!(f, "the peer closed the connection: {}", reason.words()),
             Self::Violation(what) => write!(f, "the peer violates the protocol: {what}"),

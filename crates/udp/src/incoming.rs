@@ -112,6 +112,11 @@ impl Incoming {
         }
     }
 
+    /// Nobody reads what has not been read.
+    pub(crate) fn discard(&mut self) {
+        self.unread.discard();
+    }
+
     fn violated(&mut self, what: &str) {
         self.ended = Some(End::Violation(what.to_owned()));
         self.farewell = Some(Reason::Protocol);

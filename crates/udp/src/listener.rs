@@ -9,7 +9,7 @@ use alcc_units::{Span, Time};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-/// A connection whose application has gone acknowledges for so long what its sender sends again.
+/// A [`Server`](crate::Server) that is gone acknowledges for so long what senders send again.
 pub const LINGER: Span = Span::from_secs(3);
 /// So long the handshake of a connection that is gone does not open another one: longer than a cookie is good.
 const REMEMBERED: Span = Span::from_secs(15);
@@ -34,7 +34,8 @@ pub struct Limits {
     /// Bytes that have arrived, or lie before some that have, and that no application has read: of all connections together, beside a
     /// small share of each. What would be more counts as lost on the way.
     pub unread: usize,
-    /// A connection of which nothing is heard for so long has failed.
+    /// A connection of which nothing is heard for so long has failed. One that is complete and whose application has gone acknowledges for so
+    /// long what its sender sends again, unless the sender says that it knows.
     pub silence: Span,
 }
 
@@ -299,7 +300,10 @@ impl Listener {
     pub fn release(&mut self, now: Time, id: u64) {
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.incoming.close();
-            entry.released.get_or_insert(now + LINGER);
+            entry.incoming.discard();
+            // As long as the sender's outages may be: it must not take a whole stream for a lost one.
+            entry.released.get_or_insert(now + self.limits.silence);
+            self.count(id);
             self.due(now, id);
         }
     }

@@ -387,6 +387,30 @@ fn who_was_never_accepted_and_has_given_up_is_forgotten() {
     assert_eq!(opens(&mut listener, at(3), SENDER, 4), Err(Reason::Full));
 }
 
+#[test]
+fn who_released_a_whole_stream_acknowledges_it_after_an_outage_at_the_end() {
+    let mut world = World::new("cubic", 300_000, 9, Faults::default());
+    while world.got.len() < world.sent.len() {
+        assert!(world.step());
+    }
+    // No acknowledgement of the last packets passes, and the application has what it wanted.
+    let now = world.now;
+    let until = now + Span::from_secs(4);
+    world.faults.outages = vec![(now, until)];
+    world.lose();
+    assert!(!world.outgoing.is_done());
+    let id = world.accepted.expect("a connection");
+    world.listener.release(now, id);
+    assert_eq!(world.run(at(100)), None);
+    assert!(world.outgoing.is_done() && world.now > until);
+    // The sender says that it knows: that ends it.
+    world.outgoing.close();
+    for _ in 0..50 {
+        world.step();
+    }
+    assert_eq!(world.listener.len(), 0);
+}
+
 /// A receiving end that hears these: number, offset, payload, whether it ends.
 fn hears(packets: &[(u64, u64, &[u8], bool)]) -> alcc_udp::Incoming {
     let mut incoming = alcc_udp::Incoming::new(at(1), 7, None, Span::from_secs(120));

@@ -156,6 +156,11 @@ impl World {
         }
     }
 
+    /// What is on the way is lost.
+    pub(crate) fn lose(&mut self) {
+        self.way.clear();
+    }
+
     fn settle(&mut self) {
         let now = self.now;
         let mut out = Vec::new();
