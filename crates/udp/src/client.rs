@@ -98,6 +98,8 @@ struct Flow {
 struct Sending {
     port: Port,
     flows: HashMap<u64, Flow>,
+    /// Open flows by what their receivers call themselves.
+    peers: HashMap<(SocketAddr, u64), u64>,
     timers: BTreeSet<(Time, u64)>,
     touched: Vec<u64>,
     out: Vec<u8>,
@@ -160,6 +162,10 @@ impl Sending {
         }
         if ended && flow.orphan {
             self.reported -= usize::from(flow.reported);
+            let peer = (flow.to, flow.outgoing.peer());
+            if self.peers.get(&peer) == Some(&id) {
+                self.peers.remove(&peer);
+            }
             self.flows.remove(&id);
         } else if let Some(next) = flow.outgoing.next_timer() {
             let out = &flow.outgoing;
@@ -175,7 +181,7 @@ impl Sending {
 
 impl Engine for Sending {
     fn turn(&mut self, now: Time) -> bool {
-        let (flows, touched) = (&mut self.flows, &mut self.touched);
+        let (flows, peers, touched) = (&mut self.flows, &mut self.peers, &mut self.touched);
         let came = self.port.receive(&mut |_, at, from, bytes| {
             let Ok(datagram) = Datagram::read(bytes) else {
                 return;
@@ -186,16 +192,11 @@ impl Engine for Sending {
                 | Datagram::Ack { id, .. }
                 | Datagram::Close { id, .. }
                 | Datagram::Answer { id, .. } => id,
-                Datagram::Unknown { id } => {
-                    // It gives back the receiver's id: whose that is has to be looked for, which nobody can make happen often.
-                    let whose = flows
-                        .values_mut()
-                        .find(|f| f.to == from && f.outgoing.peer() == id);
-                    match whose {
-                        Some(flow) => flow.outgoing.id(),
-                        None => return,
-                    }
-                }
+                // It gives back the receiver's id.
+                Datagram::Unknown { id } => match peers.get(&(from, id)) {
+                    Some(id) => *id,
+                    None => return,
+                },
                 Datagram::Hello { .. } | Datagram::Data { .. } => return,
             };
             let Some(flow) = flows.get_mut(&id).filter(|flow| flow.to == from) else {
@@ -207,6 +208,9 @@ impl Engine for Sending {
                         flow.rtt.saturating_record(rtt.as_micros().max(1));
                     }
                 }
+            }
+            if matches!(datagram, Datagram::Accept { .. }) && flow.outgoing.is_open() {
+                peers.insert((from, flow.outgoing.peer()), id);
             }
             touched.push(id);
         });
@@ -273,6 +277,7 @@ impl Client {
         let engine = Sending {
             port: Port::new(socket)?,
             flows: HashMap::new(),
+            peers: HashMap::new(),
             timers: BTreeSet::new(),
             touched: Vec::new(),
             out: Vec::new(),
