@@ -70,7 +70,7 @@ pub struct FlowStats {
     pub rtx_burst: Option<f64>,
     /// Retransmission timeouts.
     pub timeouts: u64,
-    /// How late packets left after the moment that the pacer named: mean, 95th and 99th percentile, ms; `None`: it was not paced.
+    /// How far from the moment that the pacer named packets left, before it or after it: mean, 95th and 99th percentile, ms; `None`: it was not paced.
     pub pacing_error_ms: Option<(f64, f64, f64)>,
     /// How late the loop's timers were, 99th percentile, ms.
     pub lateness_p99_ms: Option<f64>,

@@ -39,8 +39,6 @@ pub(crate) struct Port {
     batch: Vec<u8>,
     to: Option<(SocketAddr, usize)>,
     count: usize,
-    /// Datagrams that the kernel did not take.
-    pub(crate) refused: u64,
 }
 
 impl Port {
@@ -55,7 +53,6 @@ impl Port {
             batch: Vec::with_capacity(MOST_AT_ONCE),
             to: None,
             count: 0,
-            refused: 0,
             socket,
             state,
         })
@@ -95,7 +92,6 @@ impl Port {
                         batch: &mut self.batch,
                         to: &mut self.to,
                         count: &mut self.count,
-                        refused: &mut self.refused,
                     };
                     take(&mut sender, here - age, meta.addr, datagram);
                 }
@@ -114,7 +110,6 @@ impl Port {
             batch: &mut self.batch,
             to: &mut self.to,
             count: &mut self.count,
-            refused: &mut self.refused,
         }
     }
 }
@@ -126,7 +121,6 @@ pub(crate) struct Sender<'a> {
     batch: &'a mut Vec<u8>,
     to: &'a mut Option<(SocketAddr, usize)>,
     count: &'a mut usize,
-    refused: &'a mut u64,
 }
 
 impl Sender<'_> {
@@ -159,30 +153,26 @@ impl Sender<'_> {
             segment_size: (*self.count > 1).then_some(len),
             src_ip: None,
         };
-        let mut sent = self.try_send(&transmit);
+        // What the kernel does not take is lost, as in a full queue: timers will tell.
+        let sent = self.try_send(&transmit);
         if sent
             .as_ref()
             .is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock)
         {
-            // The socket's buffer is full. What does not leave soon is lost, as in a full queue.
+            // The socket's buffer is full: a little later, or not at all.
             let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLOUT)];
             let _ = poll(&mut fds, PollTimeout::from(5u8));
-            sent = self.try_send(&transmit);
+            let _ = self.try_send(&transmit);
         } else if sent.is_err() && *self.count > 1 {
             // Perhaps it is not possible to send several at once here; the library remembers that.
-            sent = Ok(());
             for datagram in self.batch.chunks(len) {
                 let one = Transmit {
                     contents: datagram,
                     segment_size: None,
                     ..transmit.clone()
                 };
-                let this = self.try_send(&one);
-                sent = sent.and(this);
+                let _ = self.try_send(&one);
             }
-        }
-        if sent.is_err() {
-            *self.refused += *self.count as u64;
         }
         self.batch.clear();
         *self.count = 0;

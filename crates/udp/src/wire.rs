@@ -405,7 +405,7 @@ pub struct AckBody {
     pub complete: u64,
     /// May be sent from there.
     pub window: u64,
-    /// What has arrived, the highest first, with gaps between. Never empty.
+    /// What has arrived, the highest first, with gaps between. Empty before the first packet.
     pub ranges: Vec<Range>,
     /// How long packets have been held until this left.
     pub arrivals: Vec<(Pn, Span)>,

@@ -112,7 +112,7 @@ pub(crate) struct Stats {
     pub(crate) timeouts: Option<u64>,
     /// Mean number of packets sent again in a row.
     pub(crate) rtx_burst: Option<f64>,
-    /// How late the transport's timers (pacing) were, 99th percentile.
+    /// How late the transport's timers were, 99th percentile.
     pub(crate) lateness_p99_ms: Option<f64>,
 }
 

@@ -226,9 +226,7 @@ impl Outgoing for Sending {
             retransmits: Some(stats.retransmits),
             timeouts: Some(stats.timeouts),
             rtx_burst: stats.rtx_burst,
-            lateness_p99_ms: stats
-                .pacing_error_ms
-                .map_or(stats.lateness_p99_ms, |e| Some(e.2)),
+            lateness_p99_ms: stats.lateness_p99_ms,
         }
     }
 }
