@@ -185,6 +185,24 @@ fn nobody_in_a_call_and_acknowledgements_go_all_the_same() {
 }
 
 #[test]
+fn a_stream_that_rested_is_looked_after_again() {
+    let (mut here, mut there) = tcp("verus");
+    for call in [true, false, true, true, false, false] {
+        // Long enough for the background to leave it to its descriptor.
+        std::thread::sleep(Duration::from_millis(120));
+        here.write_all(b"hello").unwrap();
+        let began = std::time::Instant::now();
+        while here.info().in_flight != alcc_units::Bytes::ZERO {
+            assert!(began.elapsed() < Duration::from_secs(5), "no answer");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        if call {
+            there.read_exact(&mut [0; 5]).unwrap();
+        }
+    }
+}
+
+#[test]
 fn a_peer_that_gives_up_or_vanishes_is_an_error_here() {
     let (mut here, there) = tcp("verus");
     here.write_all(b"hello").unwrap();
