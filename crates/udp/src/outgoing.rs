@@ -136,7 +136,9 @@ impl Outgoing {
 
     /// The stream has been finished, and all of it has arrived.
     pub fn is_done(&self) -> bool {
-        self.end.is_some() && self.sender.is_done()
+        // Not that nothing is in flight: an algorithm's heartbeats always are.
+        self.end
+            .is_some_and(|end| self.sender.progress().acked >= end)
     }
 
     /// What sends.

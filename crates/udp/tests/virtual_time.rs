@@ -28,6 +28,24 @@ fn a_file_arrives_over_a_clean_path() {
     }
 }
 
+#[test]
+fn heartbeats_under_way_do_not_hold_up_the_end() {
+    let faults = Faults {
+        loss: 0.122_301_006_651_639_58,
+        duplicate: 0.148_706_817_260_993_55,
+        corrupt: 0.048_322_312_820_581_11,
+        jitter: Span::from_millis(41),
+        ..Faults::default()
+    };
+    // With the first seed they did.
+    for seed in [17_012_527_537_328_485_185, 1, 2, 3, 4] {
+        let mut world = World::new("sprout", 147_888, seed, faults.clone());
+        assert_eq!(world.run(at(100)), None, "{seed}");
+        assert!(world.outgoing.is_done(), "{seed}");
+        assert!(world.got == world.sent, "{seed}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
     #[test]
