@@ -136,9 +136,14 @@ impl Receiver {
         let mut args = vec!["recv", "--bind", "127.0.0.1", "--port", &port, "--out", out];
         args.extend(transport);
         args.extend(options);
-        let end = End::start(&args);
+        let mut end = End::start(&args);
         let deadline = Instant::now() + Duration::from_secs(20);
         while !end.said().contains("listening on ") {
+            // A connection of another test may have the port for a moment.
+            if end.said().contains("in use") {
+                std::thread::sleep(Duration::from_millis(200));
+                end = End::start(&args);
+            }
             assert!(Instant::now() < deadline, "it said: {}", end.said());
             std::thread::sleep(Duration::from_millis(5));
         }

@@ -27,13 +27,13 @@ fn verus_queues_less_than_cubic_as_controllers_of_quic() {
     };
     let run = |cc: &[&str]| {
         let recv = place.recv(&["--transport", "quic", "--once", "--json"]);
-        let options = ["--transport", "quic", "--duration", "4s", "--json"];
+        let options = ["--transport", "quic", "--duration", "8s", "--json"];
         let sent = place.send(&[&options[..], cc].concat()).json();
         recv.end().json();
         let row = &sent["flows"][0];
         println!("{row}");
         let number = |name: &str| row[name].as_f64().unwrap();
-        (number("bytes") * 8e-6 / 4.0, number("rtt_mean_ms"))
+        (number("bytes") * 8e-6 / 8.0, number("rtt_mean_ms"))
     };
     let (cubic, cubic_rtt) = run(&["--cc", "cubic"]);
     let (verus, verus_rtt) = run(&["--cc", "verus"]);
