@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One controlled connection.
+use crate::bypass::ByReason;
 use crate::runtime::Runtime;
 use crate::shown::Shown;
 use crate::turns::Visited;
@@ -97,6 +98,8 @@ struct Inner<W> {
     /// Writes that the kernel may have taken and we have not entered yet.
     writing: u32,
     reported: Counters,
+    /// Passed without the algorithm's leave, and not reported yet.
+    bypassed: ByReason,
     /// Until then a waiting thread of the program does the readings.
     driven: Time,
     writer: Option<Writer>,
@@ -127,6 +130,7 @@ impl<W: Waker> Conn<W> {
             pacing: u64::MAX,
             writing: 0,
             reported: Counters::default(),
+            bypassed: ByReason::default(),
             driven: Time::ZERO,
             writer: None,
         };
@@ -570,9 +574,12 @@ impl<W: Waker> Inner<W> {
             gate_closed: now.gate_closed - self.reported.gate_closed,
             bytes: now.bytes - self.reported.bytes,
         };
+        let bypassed = std::mem::take(&mut self.bypassed);
         runtime.count(&Totals {
             gate_closed: more.gate_closed,
             bytes: more.bytes,
+            bypassed_bytes: bypassed,
+            bypassed_connections: self.shown.bypassed(bypassed),
             ..Totals::default()
         });
         self.shown.passed(&more);

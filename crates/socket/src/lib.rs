@@ -11,6 +11,7 @@
 //!
 //! [`Settings`] is what `alcc run` passes to the processes it starts, [`Report`] what they tell back.
 
+mod bypass;
 mod conn;
 mod control;
 mod groups;
@@ -29,6 +30,7 @@ mod trail;
 mod triple;
 mod turns;
 
+pub use bypass::{ByReason, Bypass};
 pub use conn::{Conn, Wait, Waker, Write};
 pub use control::{Change, Order, Orders};
 pub use groups::{BOUNDS_US, Group, GroupTotals, Histogram};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the processes under `alcc run` tell back: counters in a shared file.
+use crate::bypass::ByReason;
 use crate::control::{self, Order, Orders};
 use crate::groups::{self, Group};
 use crate::shared::{self, COUNTERS, COUNTERS_LEN, MAGIC, Map, SLOTS, get_text, put_text};
@@ -12,7 +13,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-const FIELDS: usize = 9;
+const COUNTS: usize = 9;
+const FIELDS: usize = COUNTS + 2 * ByReason::LEN;
 const _: () = assert!(FIELDS <= COUNTERS_LEN);
 
 /// What `alcc run` and the processes it started share: counters, the table of connections, orders of `alcc ctl`, the last
@@ -45,6 +47,10 @@ pub struct Totals {
     pub failures: u64,
     /// Connections for which the kernel refused the congestion control asked for below.
     pub under_refused: u64,
+    /// Bytes of controlled connections that passed without the algorithm's leave; not among `bytes`.
+    pub bypassed_bytes: ByReason,
+    /// Connections with such bytes.
+    pub bypassed_connections: ByReason,
 }
 
 impl Report {
@@ -235,13 +241,15 @@ impl Report {
             readings: get(6),
             failures: get(7),
             under_refused: get(8),
+            bypassed_bytes: ByReason::read(|i| get(COUNTS + i)),
+            bypassed_connections: ByReason::read(|i| get(COUNTS + ByReason::LEN + i)),
         }
     }
 }
 
 impl Totals {
     fn fields(&self) -> [u64; FIELDS] {
-        [
+        let counts = [
             self.processes,
             self.connections,
             self.left_alone,
@@ -251,13 +259,20 @@ impl Totals {
             self.readings,
             self.failures,
             self.under_refused,
-        ]
+        ];
+        let mut fields = [0; FIELDS];
+        let by_reason = [self.bypassed_bytes, self.bypassed_connections];
+        let words = by_reason.iter().flat_map(ByReason::words);
+        let all = counts.into_iter().chain(words);
+        fields.iter_mut().zip(all).for_each(|(to, n)| *to = n);
+        fields
     }
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::Bypass;
     use std::path::PathBuf;
     use std::sync::atomic::AtomicU32;
 
@@ -301,6 +316,8 @@ pub(crate) mod tests {
             readings: 7,
             failures: 8,
             under_refused: 9,
+            bypassed_bytes: ByReason::of(Bypass::Stdio, 10),
+            bypassed_connections: ByReason::of(Bypass::NoWakeup, 11),
         };
         theirs.add(&one);
         ours.add(&Totals {

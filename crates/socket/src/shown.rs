@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the world outside sees of one connection: its place in the table, its group's counters, and its readings for
 //! `alcc log`. Without a report all of it is nothing.
+use crate::bypass::ByReason;
 use crate::groups::{self, GroupId, GroupTotals};
 use crate::kernel::Reading;
 use crate::report::Report;
@@ -16,6 +17,7 @@ pub(crate) struct Shown {
     to: Option<To>,
     /// What passed, over all the algorithms that were in charge.
     bytes: u64,
+    bypassed: ByReason,
     gate_closed: u64,
     retransmits: u64,
     acked: u64,
@@ -87,6 +89,18 @@ impl Shown {
         }
     }
 
+    /// So much passed without the algorithm's leave. The reasons that are new.
+    pub(crate) fn bypassed(&mut self, more: ByReason) -> ByReason {
+        let mut fresh = ByReason::default();
+        for (why, n) in more.iter() {
+            if n > 0 && self.bypassed.get(why) == 0 {
+                fresh += ByReason::of(why, 1);
+            }
+        }
+        self.bypassed += more;
+        fresh
+    }
+
     /// A reading, after the algorithm has acted on it.
     pub(crate) fn reading(&mut self, now: Time, reading: &Reading, flow: &OverTcp, order: u64) {
         let Some(to) = &self.to else { return };
@@ -107,6 +121,7 @@ impl Shown {
             pacing: allowance.rate.filter(|rate| *rate != Rate::MAX),
             delivery: reading.delivery,
             bytes: self.bytes,
+            bypassed: self.bypassed,
             gate_closed: self.gate_closed,
             retransmits: tcp.retransmits,
         };
@@ -162,6 +177,7 @@ impl Shown {
             pacing: None,
             delivery: Rate::ZERO,
             bytes: self.bytes,
+            bypassed: self.bypassed,
             gate_closed: self.gate_closed,
             retransmits: self.retransmits,
         };
@@ -170,6 +186,7 @@ impl Shown {
             generation: order,
             updated: now,
             bytes: self.bytes,
+            bypassed: self.bypassed,
             gate_closed: self.gate_closed,
             ..self.last.unwrap_or(none)
         };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The table of connections: what `alcc top` shows and what the search for uncontrolled ones compares with.
+use crate::bypass::ByReason;
 use crate::report::Report;
 use crate::shared::{
     self, SLOT_LEN, SLOTS, SLOTS_COUNT, TAKEN, TAKEN_LEN, get_text, put_text, set,
@@ -79,6 +80,8 @@ pub struct Status {
     pub delivery: Rate,
     /// Bytes that passed under control.
     pub bytes: u64,
+    /// Bytes that passed without the algorithm's leave.
+    pub bypassed: ByReason,
     /// How often a write was refused or cut short.
     pub gate_closed: u64,
     /// Segments sent again.
@@ -122,7 +125,10 @@ const NAMES: usize = 9;
 const ALGORITHM: usize = 10;
 const ALGORITHM_LEN: usize = 6;
 const STATUS: usize = ALGORITHM + ALGORITHM_LEN;
+const NUMBERS: usize = 16;
+const BYPASSED: usize = STATUS + NUMBERS;
 const FIELDS: usize = SLOT_LEN - 1;
+const _: () = assert!(BYPASSED + ByReason::LEN <= FIELDS);
 
 impl Slot {
     /// Takes a free slot. `None`: the table is full, or there is no memory for more of it; then the connection is counted as
@@ -203,7 +209,7 @@ impl Slot {
             State::Failed => 2,
         };
         shared::publish(self.words(), |w| {
-            let values = [
+            let values: [u64; NUMBERS] = [
                 state << 1 | u64::from(now.resting),
                 now.generation,
                 now.updated.as_nanos(),
@@ -221,6 +227,7 @@ impl Slot {
                 now.gate_closed,
                 now.retransmits,
             ];
+            let values = values.into_iter().chain(now.bypassed.words());
             w[STATUS..].iter().zip(values).for_each(|(w, v)| set(w, v));
         });
     }
@@ -351,6 +358,7 @@ fn record(w: &[u64; FIELDS]) -> Option<Record> {
             pacing: limit(s[11]).map(Rate::bps),
             delivery: Rate::bps(s[12]),
             bytes: s[13],
+            bypassed: ByReason::read(|i| w[BYPASSED + i]),
             gate_closed: s[14],
             retransmits: s[15],
         },
@@ -394,6 +402,7 @@ mod tests {
             pacing: None,
             delivery: Rate::mbps(3),
             bytes: 1 << 40,
+            bypassed: ByReason::of(crate::Bypass::NoWakeup, 17),
             gate_closed: 12,
             retransmits: 2,
         }

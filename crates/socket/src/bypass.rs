@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Bytes of a connection that went to the kernel without the algorithm's leave, by reason. They are counted apart and never as
+//! bytes under control.
+use std::ops::AddAssign;
+
+/// Why bytes passed that no algorithm let through.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Bypass {
+    /// The C library writes its streams by calls of its own, which nobody can stand in front of.
+    Stdio,
+    /// A write of a program that does not wait in the call, and that could not be told when to write again.
+    NoWakeup,
+}
+
+impl Bypass {
+    /// All of them, in the order of their counters.
+    pub const ALL: [Self; 2] = [Self::Stdio, Self::NoWakeup];
+
+    /// A word for metrics and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stdio => "stdio",
+            Self::NoWakeup => "no-wakeup",
+        }
+    }
+
+    /// A sentence for people.
+    pub fn why(self) -> &'static str {
+        match self {
+            Self::Stdio => "it writes by streams of the C library (stdio)",
+            Self::NoWakeup => "it does not wait in a way that the library could end",
+        }
+    }
+}
+
+/// A number for each reason.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ByReason([u64; Bypass::ALL.len()]);
+
+impl ByReason {
+    /// How many there are.
+    pub(crate) const LEN: usize = Bypass::ALL.len();
+
+    /// `n` for one reason, nothing for the others.
+    pub fn of(why: Bypass, n: u64) -> Self {
+        let mut all = Self::default();
+        all.0[why as usize] = n;
+        all
+    }
+
+    /// The number for one reason.
+    pub fn get(&self, why: Bypass) -> u64 {
+        self.0[why as usize]
+    }
+
+    /// Over all reasons.
+    pub fn sum(&self) -> u64 {
+        self.0.iter().fold(0, |sum, n| sum.saturating_add(*n))
+    }
+
+    /// The reasons with their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (Bypass, u64)> + '_ {
+        Bypass::ALL.into_iter().map(|why| (why, self.get(why)))
+    }
+
+    /// As words of a record.
+    pub(crate) fn words(&self) -> [u64; Self::LEN] {
+        self.0
+    }
+
+    /// From words of a record.
+    pub(crate) fn read(word: impl FnMut(usize) -> u64) -> Self {
+        Self(std::array::from_fn(word))
+    }
+}
+
+impl AddAssign for ByReason {
+    fn add_assign(&mut self, more: Self) {
+        for (n, more) in self.0.iter_mut().zip(more.0) {
+            *n = n.saturating_add(more);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_its_place() {
+        for (place, why) in Bypass::ALL.into_iter().enumerate() {
+            assert_eq!(why as usize, place);
+            let mut sum = ByReason::of(why, 3);
+            sum += ByReason::of(why, 4);
+            assert_eq!((sum.get(why), sum.sum()), (7, 7));
+            assert_eq!(ByReason::read(|i| sum.words()[i]), sum);
+        }
+    }
+}
