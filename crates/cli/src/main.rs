@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The `alcc` program. A command is one file in `commands/` and one line in [`Command`].
+#![deny(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::dbg_macro,
+    reason = "they panic when nobody reads: use output.rs"
+)]
 mod changes_arg;
 mod commands;
 mod config;
@@ -7,6 +13,7 @@ mod config;
 mod docs_tests;
 mod failure;
 mod metrics;
+mod output;
 mod plugin_arg;
 mod progress;
 mod runs;
@@ -75,7 +82,7 @@ fn main() -> ExitCode {
     match run(Cli::parse().command) {
         Ok(code) => code,
         Err(failure) => {
-            eprintln!("alcc: {failure}");
+            output::note(format_args!("alcc: {failure}"));
             failure.exit_code()
         }
     }

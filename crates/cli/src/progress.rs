@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a user sees and does while a command measures: a bar on standard error, and Ctrl-C.
 use crate::failure::Failure;
+use crate::output::note;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -33,7 +34,7 @@ impl Bar {
         if self.bar.is_hidden() {
             if self.said.elapsed() >= SELDOM {
                 self.said = Instant::now();
-                eprintln!("{:3.0} %  {what}", 100.0 * part);
+                note(format_args!("{:3.0} %  {what}", 100.0 * part));
             }
             return;
         }

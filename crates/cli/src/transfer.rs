@@ -186,12 +186,6 @@ pub(crate) fn table(rows: &[Row]) -> String {
     text
 }
 
-/// Writes to standard output; a reader that has gone is no failure of ours.
-pub(crate) fn say(text: &str) {
-    let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::failure::Failure;
+use crate::output::{note, print};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
 use alcc_lab::board::{self, Place, Plan};
 use alcc_lab::truth::{self, Reference, Traces};
-use alcc_lab::{Around, LabError, Link, Scheme, Side, Tools, Up, pairs, row, twin};
+use alcc_lab::{Around, LabError, Link, Results, Scheme, Side, Tools, Up, pairs, row, twin};
 use alcc_link::QueueSpec;
 use alcc_units::Span;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -176,7 +178,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         keep: Some(args.out.clone()),
     };
     for skipped in &found.skipped {
-        eprintln!("alcc: skipped: {skipped}");
+        note(format_args!("alcc: skipped: {skipped}"));
     }
     carry_out(
         &plan,
@@ -215,7 +217,7 @@ fn beside_figures(args: &Args, file: &Path) -> Result<ExitCode, Failure> {
         },
     );
     drop(bar);
-    print!("{}", truth::markdown(&cells.map_err(failure)?));
+    print(truth::markdown(&cells.map_err(failure)?))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -230,7 +232,7 @@ fn beside_originals(args: &Args, algorithms: &str) -> Result<ExitCode, Failure> 
     let mut show = |done: usize| bar.show(0.0, &format!("{done} scenarios done"));
     let found = truth::pairs(&algorithms, &traces, &registry, workers, &stop, &mut show);
     drop(bar);
-    print!("{}", truth::markdown_of_pairs(&found.map_err(failure)?));
+    print(truth::markdown_of_pairs(&found.map_err(failure)?))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -283,36 +285,38 @@ pub(crate) fn carry_out(
         board::write_file(file, &row::csv(&results.flows)).map_err(failure)?;
     }
     if json {
-        println!(
-            "{}",
-            serde_json::to_string(&results).map_err(Failure::failed)?
-        );
-        eprintln!("report: {}", page.display());
+        let text = serde_json::to_string(&results).map_err(Failure::failed)?;
+        print(format_args!("{text}\n"))?;
+        note(format_args!("report: {}", page.display()));
     } else {
-        print!("{}", board::table(&results));
-        if !results.summary.twins.is_empty() {
-            print!("\n{}\n", twin::table(&results.summary.twins));
-        }
-        if !results.summary.pairs.is_empty() {
-            print!("\n{}\n", pairs::table(&results.summary.pairs));
-            println!(
-                "for the documentation: {}",
-                out.join(board::NATIVE).display()
-            );
-        }
-        println!("report: {}", page.display());
-        for note in &results.notes {
-            println!("note: {note}");
-        }
-        if !results.summary.sentence.is_empty() {
-            println!("{}", results.summary.sentence);
-        }
+        print(text(&results, out, &page))?;
     }
     failed_runs(&results)
 }
 
+/// For people.
+fn text(results: &Results, out: &Path, page: &Path) -> String {
+    let mut text = board::table(results);
+    if !results.summary.twins.is_empty() {
+        let _ = writeln!(text, "\n{}", twin::table(&results.summary.twins));
+    }
+    if !results.summary.pairs.is_empty() {
+        let _ = writeln!(text, "\n{}", pairs::table(&results.summary.pairs));
+        let page = out.join(board::NATIVE);
+        let _ = writeln!(text, "for the documentation: {}", page.display());
+    }
+    let _ = writeln!(text, "report: {}", page.display());
+    for note in &results.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    if !results.summary.sentence.is_empty() {
+        let _ = writeln!(text, "{}", results.summary.sentence);
+    }
+    text
+}
+
 /// Status 1 and one line if any run failed.
-pub(crate) fn failed_runs(results: &alcc_lab::Results) -> Result<ExitCode, Failure> {
+pub(crate) fn failed_runs(results: &Results) -> Result<ExitCode, Failure> {
     let failed: Vec<_> = results.flows.iter().filter(|f| f.error.is_some()).collect();
     let Some(first) = failed.first() else {
         return Ok(ExitCode::SUCCESS);
@@ -356,7 +360,8 @@ pub(crate) fn tools() -> Result<Tools, Failure> {
 /// The command line, without what says only how fast to work and where to put the result.
 pub(crate) fn command_line() -> String {
     let mut words = vec!["alcc".to_owned()];
-    let mut given = std::env::args().skip(1);
+    let given = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let mut given = given.skip(1);
     while let Some(word) = given.next() {
         let about_output = ["--jobs", "--out", "--csv"];
         if about_output.contains(&word.as_str()) {

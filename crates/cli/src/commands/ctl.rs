@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::failure::Failure;
+use crate::output::print;
 use crate::plugin_arg::Plugins;
 use crate::runs::{Running, Which};
 use alcc_cc::Spec;
@@ -94,17 +95,16 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         .order(order.clone())
         .map_err(|e| Failure::failed(format!("send '{order}' to run {}: {e}", run.id)))?;
     let (followed, idle) = wait(&run, &order, given.generation);
-    if args.json {
-        println!(
-            "{}",
-            serde_json::json!({"run": run.id, "order": order.to_string(), "followed": followed, "idle": idle})
-        );
+    let told = if args.json {
+        serde_json::json!({"run": run.id, "order": order.to_string(), "followed": followed, "idle": idle})
+            .to_string()
     } else {
-        println!(
+        format!(
             "run {}: {order}: {followed} connections follow, {idle} idle ones will with their next write, new ones from the start",
             run.id
-        );
-    }
+        )
+    };
+    print(format_args!("{told}\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 

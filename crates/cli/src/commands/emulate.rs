@@ -5,6 +5,7 @@ mod processes;
 mod summary;
 
 use crate::failure::Failure;
+use crate::output::note;
 use alcc_emu::{Emulator, Namespace, PacketLog, PathSpec};
 pub(crate) use args::Args;
 use place::Place;
@@ -17,9 +18,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     // Before the first thread: one that does not block SIGCHLD too would swallow it.
     let processes = Processes::new()?;
     if !place.shared && !args.quiet {
-        eprintln!(
+        note(format_args!(
             "alcc emulate: no privileges here: the other end of the link is an empty network, not this machine's"
-        );
+        ));
     }
     let inside = Namespace::new().map_err(Failure::usage)?;
     let (link, log) = start(args, &place, &inside, &spec)?;
@@ -55,7 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     log.map_or(Ok(()), PacketLog::finish)
         .map_err(Failure::failed)?;
     if !args.quiet {
-        eprint!("{}", summary::text(&report));
+        note(summary::text(&report).trim_end());
     }
     if let Some(path) = &args.json {
         let json = summary::json(args, &spec, &report, exit);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::failure::Failure;
-use std::io::Write;
+use crate::output::note;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -16,6 +16,10 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, command: clap::Command) -> Result<ExitCode, Failure> {
     write(args, command)
         .map_err(|e| Failure::usage(format!("write man pages to {}: {e}", args.out.display())))?;
+    note(format_args!(
+        "man pages and completions written to {}",
+        args.out.display()
+    ));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -29,9 +33,5 @@ fn write(args: &Args, mut command: clap::Command) -> std::io::Result<()> {
     ] {
         clap_complete::generate_to(shell, &mut command, "alcc", &args.out)?;
     }
-    writeln!(
-        std::io::stderr(),
-        "man pages and completions written to {}",
-        args.out.display()
-    )
+    Ok(())
 }

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::failure::Failure;
+use crate::output::print;
 use crate::plugin_arg::Plugins;
 use crate::transport;
+use alcc_cc::Registry;
 use alcc_link::QueueKind;
 use alcc_socket::{Enforcement, Feedback, Host};
 use alcc_trace::SCENARIOS;
 use alcc_units::OptionDoc;
+use std::fmt::Write as _;
 use std::process::ExitCode;
 
 /// Show algorithms, queues, synthetic links, transports, carriers, and which feedback and enforcement go together
@@ -33,42 +36,49 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
                 serde_json::json!({"name": q.name, "summary": q.summary, "options": json(q.options)})
             })
             .collect();
-        println!(
-            "{}",
-            serde_json::json!({
-                "algorithms": algorithms, "transports": transports_json(), "carriers": carriers_json(), "queues": queues, "links": links(), "preloaded": pairs_json(Host::Preloaded),
-                "own": pairs_json(Host::Own),
-            })
-        );
+        let json = serde_json::json!({
+            "algorithms": algorithms, "transports": transports_json(), "carriers": carriers_json(), "queues": queues, "links": links(), "preloaded": pairs_json(Host::Preloaded),
+            "own": pairs_json(Host::Own),
+        });
+        print(format_args!("{json}\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
-    println!("Algorithms (--cc NAME:option=value,...)");
+    print(text(&registry))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// For people.
+fn text(registry: &Registry) -> String {
+    let mut text = String::new();
+    let _ = writeln!(text, "Algorithms (--cc NAME:option=value,...)");
     for a in registry.iter() {
-        println!("  {:<8} {}", a.name, a.summary);
+        let _ = writeln!(text, "  {:<8} {}", a.name, a.summary);
         if !a.profiles.is_empty() {
-            println!("           profile={}", a.profiles.join("|"));
+            let _ = writeln!(text, "           profile={}", a.profiles.join("|"));
         }
-        print_options(a.options);
+        options(&mut text, a.options);
     }
-    println!("\nQueues (--queue NAME:option=value,...)");
+    let _ = writeln!(text, "\nQueues (--queue NAME:option=value,...)");
     for q in QueueKind::all() {
-        println!("  {:<8} {}", q.name, q.summary);
-        print_options(q.options);
+        let _ = writeln!(text, "  {:<8} {}", q.name, q.summary);
+        options(&mut text, q.options);
     }
-    println!("\nSynthetic links (--down, --link, --trace NAME)");
+    let _ = writeln!(text, "\nSynthetic links (--down, --link, --trace NAME)");
     for s in SCENARIOS {
-        println!("  {:<18} {}", s.name, s.about);
+        let _ = writeln!(text, "  {:<18} {}", s.name, s.about);
     }
-    println!("\nTransports (alcc send --transport NAME)");
+    let _ = writeln!(text, "\nTransports (alcc send --transport NAME)");
     for t in transport::ALL {
-        println!("  {:<8} {}", t.name(), t.summary());
+        let _ = writeln!(text, "  {:<8} {}", t.name(), t.summary());
     }
-    println!(
+    let _ = writeln!(
+        text,
         "\nCarriers (--transport in-band --carrier NAME:OPTIONS; joined by '+', topmost first)"
     );
     for c in alcc_carrier::rows() {
         let colon = if c.options.is_empty() { "" } else { ":" };
-        println!(
+        let _ = writeln!(
+            text,
             "  {:<26} {}",
             format!("{}{colon}{}", c.name, c.options),
             c.summary
@@ -79,25 +89,31 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             Host::Preloaded => " (alcc run --feedback F --enforce E)",
             Host::Own => " (ALCC_FEEDBACK, ALCC_ENFORCE; alcc proxy --feedback F --enforce E)",
         };
-        println!(
+        let _ = writeln!(
+            text,
             "\nFeedback and enforcement of {}{how}, best first",
             host.about()
         );
         for (feedback, enforcement) in pairs(host) {
-            println!(
+            let _ = writeln!(
+                text,
                 "  {:<10} {:<12} {}; {}",
                 feedback.name, enforcement.name, feedback.summary, enforcement.summary
             );
         }
     }
-    println!("\nFeedback and enforcement between alcc send and alcc recv (--transport T --cc A)");
+    let _ = writeln!(
+        text,
+        "\nFeedback and enforcement between alcc send and alcc recv (--transport T --cc A)"
+    );
     for (known, _) in transports() {
-        println!(
+        let _ = writeln!(
+            text,
             "  {:<10} {:<12} {}",
             known.feedback, known.enforcement, known.name
         );
     }
-    Ok(ExitCode::SUCCESS)
+    text
 }
 
 /// Every transport, which is known by its name to the board, too, with what it is. Feedback and enforcement are those that it has
@@ -142,9 +158,9 @@ fn pairs_json(host: Host) -> Vec<serde_json::Value> {
         .collect()
 }
 
-fn print_options(options: &[OptionDoc]) {
+fn options(text: &mut String, options: &[OptionDoc]) {
     for o in options {
-        println!("           {}={}  {}", o.name, o.default, o.help);
+        let _ = writeln!(text, "           {}={}  {}", o.name, o.default, o.help);
     }
 }
 

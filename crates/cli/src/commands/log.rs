@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::failure::Failure;
+use crate::output::{Product, Reader, note};
 use crate::progress::stop_flag;
 use crate::runs::{Running, Which};
 use alcc_socket::{Passed, now};
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -33,24 +34,15 @@ pub(crate) struct Args {
 
 /// How often the ring is emptied: it holds 65536 readings.
 const PERIOD: Duration = Duration::from_millis(20);
+/// The columns.
+const HEAD: &str = "time_ms,pid,connection,peer,acked_bytes,in_flight_bytes,unsent_bytes,window_bytes,cwnd_segments,ssthresh_segments,mss_bytes,rtt_ms,min_rtt_ms,pacing_mbps,delivery_mbps";
 /// Writing ends so long after we have.
 const LEASE: Span = Span::from_secs(2);
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let stop = stop_flag()?;
     let run = args.which.one()?;
-    let place = args.out.as_ref().map_or_else(
-        || "standard output".to_owned(),
-        |path| path.display().to_string(),
-    );
-    let failed = |e: std::io::Error| Failure::failed(format!("write the log to {place}: {e}"));
-    let mut out: Box<dyn Write> = match &args.out {
-        Some(path) => Box::new(std::io::BufWriter::new(
-            std::fs::File::create(path)
-                .map_err(|e| Failure::usage(format!("make {}: {e}", path.display())))?,
-        )),
-        None => Box::new(std::io::BufWriter::new(std::io::stdout().lock())),
-    };
+    let mut out = Product::open(args.out.as_deref())?;
     let mut trail = run
         .report
         .trail()
@@ -58,11 +50,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let origin = now();
     let end = args.duration.map(|d| origin + d);
     let mut peers = Peers::default();
-    let mut written = writeln!(
-        out,
-        "time_ms,pid,connection,peer,acked_bytes,in_flight_bytes,unsent_bytes,window_bytes,cwnd_segments,ssthresh_segments,mss_bytes,rtt_ms,min_rtt_ms,pacing_mbps,delivery_mbps"
-    );
-    while written.is_ok() {
+    let mut written = out.add(|to| writeln!(to, "{HEAD}"));
+    while let Ok(Reader::There) = written {
         let at = now();
         let over = stop.load(Ordering::Relaxed)
             || end.is_some_and(|end| end <= at)
@@ -70,12 +59,15 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         if !over {
             trail.lease(at + LEASE);
         }
-        trail.read(|p| {
-            if written.is_ok() {
-                written = line(&mut out, origin, p, peers.of(&run, p));
-            }
+        written = out.add(|to| {
+            let mut result = Ok(());
+            trail.read(|p| {
+                if result.is_ok() {
+                    result = line(to, origin, p, peers.of(&run, p));
+                }
+            });
+            result
         });
-        written = written.and_then(|()| out.flush());
         if over {
             break;
         }
@@ -83,19 +75,15 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
     trail.end();
     if trail.lost() > 0 {
-        eprintln!(
+        note(format_args!(
             "alcc: {} readings came faster than they could be written",
             trail.lost()
-        );
+        ));
     }
-    match written {
-        // Whoever read us has enough.
-        Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
-        other => other.map(|()| ExitCode::SUCCESS).map_err(failed),
-    }
+    written.map(|_| ExitCode::SUCCESS)
 }
 
-fn line(out: &mut impl Write, origin: Time, p: &Passed, peer: &str) -> std::io::Result<()> {
+fn line(out: &mut dyn Write, origin: Time, p: &Passed, peer: &str) -> std::io::Result<()> {
     let bytes = |b: Option<Bytes>| b.map(|b| b.get().to_string()).unwrap_or_default();
     let rate = |r: Option<Rate>| {
         r.map(|r| format!("{:.3}", r.as_mbps_f64()))

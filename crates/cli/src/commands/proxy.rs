@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::run::{RECOMMENDED, check_under};
 use crate::failure::Failure;
+use crate::output::note;
 use crate::plugin_arg::Plugins;
 use crate::runs::Entry;
 use alcc_cc::Spec;
@@ -123,12 +124,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     .map_err(|e| start_failure(args, &e))?;
     if !args.quiet {
         let at: Vec<_> = proxy.addresses().iter().map(ToString::to_string).collect();
-        eprintln!(
+        note(format_args!(
             "alcc: relaying {} to {}, controlled by {triple}; at most {} connections at a time",
             at.join(" and "),
             args.to,
             proxy.most_connections(),
-        );
+        ));
     }
     let stopper = proxy.stopper();
     let grace = Duration::from_nanos(args.grace.as_nanos());
@@ -253,32 +254,32 @@ fn conclude(args: &Args, triple: &Triple, totals: &Totals) -> Result<(), Failure
     if args.quiet {
         return Ok(());
     }
-    eprintln!(
+    note(format_args!(
         "alcc: {} connections relayed, {:.1} MB down, {:.1} MB up; {} controlled by {triple}; the gate closed {} times; {cpu:.3} CPU s",
         totals.connections,
         totals.bytes_down as f64 / 1e6,
         totals.bytes_up as f64 / 1e6,
         totals.controlled,
         totals.gate_closed,
-    );
+    ));
     if totals.failures > 0 {
-        eprintln!(
+        note(format_args!(
             "alcc: the algorithm failed on {} connections, which went on as plain TCP",
             totals.failures
-        );
+        ));
     }
     if totals.connect_failed > 0 {
-        eprintln!(
+        note(format_args!(
             "alcc: for {} connections {} did not answer",
             totals.connect_failed, args.to
-        );
+        ));
     }
     if totals.under_refused > 0 {
-        eprintln!(
+        note(format_args!(
             "alcc: {} connections kept the kernel's own congestion control: --under {} was refused (not in net.ipv4.tcp_allowed_congestion_control?)",
             totals.under_refused,
             args.under.as_deref().unwrap_or_default()
-        );
+        ));
     }
     Ok(())
 }

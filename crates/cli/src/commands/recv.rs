@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::send::How;
 use crate::failure::Failure;
+use crate::output::{note, print};
 use crate::progress::stop_flag;
 use crate::transfer::receiving::{Out, Received, Rules, flow};
-use crate::transfer::{cpu, hex, say};
+use crate::transfer::{cpu, hex};
 use crate::transport::certificate::Showing;
 use crate::transport::{self, Incoming, Options, TURN};
 use alcc_lab::Row;
@@ -87,11 +88,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let at = SocketAddr::new(args.how.bind.unwrap_or(everywhere), args.how.port);
     let stop = stop_flag()?;
     let mut listening = transport.listen(at, &options)?;
-    eprintln!(
+    note(format_args!(
         "alcc: listening on {} ({})",
         listening.address(),
         transport.name()
-    );
+    ));
     let mut desk = Desk::new(args, Arc::clone(&rules), wanted);
     let mut result = Ok(());
     while !stop.load(Ordering::Relaxed) && !desk.is_done() {
@@ -207,6 +208,8 @@ struct Desk<'a> {
     bytes: u64,
     spoke: Option<Instant>,
     rows: Vec<Row>,
+    /// Why standard output could not be written.
+    unsaid: Option<Failure>,
     began: Instant,
     /// CPU time before the first of them, ns.
     cpu_before: u64,
@@ -230,6 +233,7 @@ impl<'a> Desk<'a> {
             bytes: 0,
             spoke: None,
             rows: Vec::new(),
+            unsaid: None,
             began: Instant::now(),
             cpu_before: cpu(),
         }
@@ -311,9 +315,9 @@ impl<'a> Desk<'a> {
         }
         let line = line(received, header);
         if received.failure.is_some() || self.args.how.json || self.rules.out == Out::Stdout {
-            eprintln!("alcc: {line}");
+            note(format_args!("alcc: {line}"));
         } else {
-            say(&format!("{line}\n"));
+            self.say(&format!("{line}\n"));
         }
         if self.rows.len() < ROWS {
             self.rows.push(self.row(received));
@@ -348,7 +352,14 @@ impl<'a> Desk<'a> {
     fn seldom(&mut self, who: &str, what: &str) {
         if self.spoke.is_none_or(|at| at.elapsed() >= SELDOM) {
             self.spoke = Some(Instant::now());
-            eprintln!("alcc: {who}: {what}");
+            note(format_args!("alcc: {who}: {what}"));
+        }
+    }
+
+    /// On standard output. Transfers go on when it cannot be written.
+    fn say(&mut self, text: &str) {
+        if let Err(why) = print(text) {
+            self.unsaid.get_or_insert(why);
         }
     }
 
@@ -387,10 +398,10 @@ impl<'a> Desk<'a> {
             "cpu_s": cpu_s,
         });
         let text = serde_json::json!({"flows": self.rows, "summary": summary});
-        say(&format!("{text}\n"));
+        self.say(&format!("{text}\n"));
     }
 
-    fn verdict(&self) -> Result<ExitCode, Failure> {
+    fn verdict(self) -> Result<ExitCode, Failure> {
         if self.failed > 0 {
             return Err(Failure::failed(format!(
                 "{} of {} transfers failed",
@@ -402,7 +413,7 @@ impl<'a> Desk<'a> {
                 "interrupted after {} of {wanted} transfers",
                 self.transfers
             ))),
-            _ => Ok(ExitCode::SUCCESS),
+            _ => self.unsaid.map_or(Ok(ExitCode::SUCCESS), Err),
         }
     }
 }

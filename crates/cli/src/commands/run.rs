@@ -2,6 +2,7 @@
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::metrics::{Metrics, Place};
+use crate::output::note;
 use crate::plugin_arg::Plugins;
 use crate::runs::Entry;
 use crate::supervise;
@@ -282,7 +283,7 @@ fn conclude(
         return Ok(());
     }
     for m in missed {
-        eprintln!(
+        note(format_args!(
             "alcc: at least {} connections of {} (process {}, e.g. to {}) passed uncontrolled with {:.1} MB: {}",
             m.connections,
             m.program,
@@ -290,35 +291,35 @@ fn conclude(
             m.example,
             m.bytes as f64 / 1e6,
             m.why
-        );
+        ));
     }
     if totals.processes == 0 {
-        eprintln!(
+        note(format_args!(
             "alcc: nothing was controlled: {} did not load the library (a static or set-user-id program?)",
             args.command[0].to_string_lossy()
-        );
+        ));
         return Ok(());
     }
-    eprintln!(
+    note(format_args!(
         "alcc: {} connections controlled by {triple}; the gate closed {} times; {:.1} MB passed; {} left alone; runtime {:.3} CPU s",
         totals.connections,
         totals.gate_closed,
         totals.bytes as f64 / 1e6,
         totals.left_alone,
         totals.runtime_cpu_ns as f64 / 1e9,
-    );
+    ));
     if totals.failures > 0 {
-        eprintln!(
+        note(format_args!(
             "alcc: the runtime failed in {} processes, whose connections went on as plain TCP; the reason stands where each of them logs errors",
             totals.failures
-        );
+        ));
     }
     if totals.under_refused > 0 {
-        eprintln!(
+        note(format_args!(
             "alcc: {} connections kept the kernel's own congestion control: --under {} was refused (not in net.ipv4.tcp_allowed_congestion_control?)",
             totals.under_refused,
             settings.under.as_deref().unwrap_or("of its rule")
-        );
+        ));
     }
     Ok(())
 }

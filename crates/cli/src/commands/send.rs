@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::failure::Failure;
+use crate::output::{Reader, print};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
 use crate::transfer::sending::{Content, Job, Sent, flow};
-use crate::transfer::{Series, clock_digest, cpu, random, say, table};
+use crate::transfer::{Series, clock_digest, cpu, random, table};
 use crate::transport::certificate::Trusting;
 use crate::transport::{self, Options, PORT, Plan, Target};
 use alcc_cc::Spec;
@@ -340,7 +341,7 @@ fn conclude(
         .map(|sent| row(args, plan, sent, per_gbit))
         .collect();
     let failed = rows.iter().filter(|row| row.error.is_some()).count();
-    if args.how.json {
+    let told = if args.how.json {
         let summary = serde_json::json!({
             "transport": args.how.transport,
             "to": args.to.to_string(),
@@ -351,16 +352,16 @@ fn conclude(
             "goodput_mbps": rows.iter().filter_map(|r| r.goodput_mbps).sum::<f64>(),
             "cpu_s": cpu_s,
         });
-        say(&format!(
-            "{}\n",
-            serde_json::json!({"flows": rows, "summary": summary})
-        ));
+        let json = serde_json::json!({"flows": rows, "summary": summary});
+        print(format_args!("{json}\n"))
     } else if failed < rows.len() {
-        say(&table(&rows));
-    }
+        print(table(&rows))
+    } else {
+        Ok(Reader::There)
+    };
     // The first says it all: they go to the same place.
     match ended.iter().find_map(|sent| sent.failure.as_ref()) {
-        None => Ok(ExitCode::SUCCESS),
+        None => told.map(|_| ExitCode::SUCCESS),
         Some(Failure::Usage(why)) => Err(Failure::usage(why)),
         Some(Failure::Failed(why)) if failed < ended.len() => Err(Failure::failed(format!(
             "{failed} of {} flows failed, the first: {why}",

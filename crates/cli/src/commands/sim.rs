@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::commands::compare;
 use crate::failure::Failure;
+use crate::output::{Product, print};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
 use crate::trace_arg::{LinkTrace, TRACE_HELP, load_link_trace};
@@ -10,6 +11,7 @@ use alcc_lab::scenario::{Described, LinkWords, Word, Words};
 use alcc_lab::{Tools, board, simulated, twin};
 use alcc_sim::{FLOW_HELP, FlowState, PacketEvent, Probe, Report};
 use alcc_units::{Span, Time};
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -258,26 +260,26 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let scenario = &mut described.scenario;
     scenario.series = args.series.is_some().then_some(SAMPLE);
     let mut shown = Shown::new(args)?;
+    let series = args.series.as_deref();
+    let series = series.map(|path| Product::open(Some(path))).transpose()?;
     let report = alcc_sim::run_with(scenario, &mut shown).map_err(Failure::failed)?;
     shown
         .finish()
         .map_err(|e| Failure::failed(format!("write the capture or the qlog: {e}")))?;
-    if let Some(path) = &args.series {
-        write_series(path, &report)
-            .map_err(|e| Failure::usage(format!("write series to {}: {e}", path.display())))?;
+    if let Some(series) = series {
+        series.fill(|to| write_series(to, &report))?;
     }
     let rows = simulated::rows(&described.link, &described.scenario, &report);
     let summary = simulated::summary(&report, described.settle);
     if args.json {
-        println!(
-            "{}",
-            serde_json::json!({ "flows": rows, "summary": summary })
-        );
+        let json = serde_json::json!({ "flows": rows, "summary": summary });
+        print(format_args!("{json}\n"))?;
     } else {
-        table(&report);
+        let mut text = table(&report);
         if report.flows.len() > 1 {
-            println!("{}", together(&report, described.settle));
+            let _ = writeln!(text, "{}", together(&report, described.settle));
         }
+        print(text)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -301,16 +303,15 @@ fn both_sides(args: &Args, described: Described) -> Result<ExitCode, Failure> {
         .map_err(compare::failure)?;
     drop(bar);
     if args.json {
-        println!(
-            "{}",
-            serde_json::to_string(&results).map_err(Failure::failed)?
-        );
+        let json = serde_json::to_string(&results).map_err(Failure::failed)?;
+        print(format_args!("{json}\n"))?;
     } else {
-        print!("{}", board::table(&results));
-        print!("\n{}", twin::table(&results.summary.twins));
+        let twins = twin::table(&results.summary.twins);
+        let mut text = format!("{}\n{twins}", board::table(&results));
         for note in &results.notes {
-            println!("note: {note}");
+            let _ = writeln!(text, "note: {note}");
         }
+        print(text)?;
     }
     compare::failed_runs(&results)
 }
@@ -333,9 +334,11 @@ fn together(report: &Report, settle: Span) -> String {
     format!("all: {mbps:.3} Mbit/s{fair}{seconds}")
 }
 
-fn table(report: &Report) {
+fn table(report: &Report) -> String {
+    let mut text = String::new();
     let transfers = report.flows.iter().any(|f| f.completion.is_some());
-    println!(
+    let _ = writeln!(
+        text,
         "{:<16} {:>9} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>7} {:>5}{}",
         "scheme",
         "Mbit/s",
@@ -350,7 +353,8 @@ fn table(report: &Report) {
         if transfers { "    fct ms" } else { "" }
     );
     for flow in &report.flows {
-        println!(
+        let _ = writeln!(
+            text,
             "{:<16} {:>9.3} {:>6} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>7.2} {:>5}{}",
             flow.scheme,
             flow.throughput.as_mbps_f64(),
@@ -367,10 +371,11 @@ fn table(report: &Report) {
                 .map_or_else(String::new, |t| format!(" {:>9.1}", t.as_millis_f64())),
         );
     }
+    text
 }
 
 /// One line per flow and sample. Gauges of all algorithms are columns; what a flow does not have is empty.
-fn write_series(path: &Path, report: &Report) -> std::io::Result<()> {
+fn write_series(out: &mut dyn Write, report: &Report) -> std::io::Result<()> {
     let mut names: Vec<&str> = Vec::new();
     for sample in report.flows.iter().flat_map(|f| f.series.iter()) {
         for (name, _) in &sample.gauges {
@@ -379,7 +384,6 @@ fn write_series(path: &Path, report: &Report) -> std::io::Result<()> {
             }
         }
     }
-    let mut out = BufWriter::new(File::create(path)?);
     write!(
         out,
         "time_s,flow,scheme,capacity_mbps,throughput_mbps,queue_delay_ms,dropped,in_flight_bytes,kernel_cwnd"
@@ -410,5 +414,5 @@ fn write_series(path: &Path, report: &Report) -> std::io::Result<()> {
             writeln!(out)?;
         }
     }
-    out.flush()
+    Ok(())
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::failure::Failure;
+use crate::output::{Reader, print};
 use crate::progress::stop_flag;
 use crate::runs::{Running, Which};
 use alcc_socket::{Record, State, now};
@@ -7,7 +8,7 @@ use alcc_units::{Rate, Span, Time};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{ErrorKind, IsTerminal, Write};
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -87,13 +88,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         } else {
             text
         };
-        let mut out = std::io::stdout().lock();
-        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            Err(e) if e.kind() == ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
-            other => other.map_err(|e| Failure::failed(format!("write the table: {e}")))?,
-        }
-        drop(out);
-        if args.once || nap(interval, &stop) {
+        let reader = print(text)?;
+        if args.once || reader == Reader::Gone || nap(interval, &stop) {
             return Ok(ExitCode::SUCCESS);
         }
     }

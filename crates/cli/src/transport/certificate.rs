@@ -2,6 +2,7 @@
 //! Who the receiver is, and whom the sender believes: for every transport with TLS in it.
 use super::Options;
 use crate::failure::Failure;
+use crate::output::note;
 use alcc_carrier::tls::{Fingerprint, Identity, Trust};
 use std::path::PathBuf;
 
@@ -78,9 +79,9 @@ pub(super) fn identity(options: &Options) -> Result<Identity, Failure> {
         None => (Identity::self_signed(&["alcc"]), "new at each start"),
     };
     let identity = identity.map_err(Failure::usage)?;
-    eprintln!(
+    note(format_args!(
         "alcc: certificate ({whose}): senders add --pin {}",
         identity.fingerprint()
-    );
+    ));
     Ok(identity)
 }

@@ -5,6 +5,7 @@ use super::{
     described,
 };
 use crate::failure::Failure;
+use crate::output::note;
 use alcc_cc::{Registry, Spec};
 use alcc_udp::{Arrived, Client, Limits, Server, Setup, Stream, guard, unguessable};
 use alcc_units::Span;
@@ -167,7 +168,9 @@ fn permitted(address: IpAddr, options: &Options) -> Result<(), Failure> {
 fn clear() {
     static SAID: Once = Once::new();
     SAID.call_once(|| {
-        eprintln!("alcc: --transport udp is for measuring: nothing of it is encrypted");
+        note(format_args!(
+            "alcc: --transport udp is for measuring: nothing of it is encrypted"
+        ));
     });
 }
 

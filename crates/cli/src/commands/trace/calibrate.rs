@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use super::output::print;
 use super::table::table;
 use crate::failure::Failure;
+use crate::output::{note, print};
 use crate::trace_arg::{find_scenario, load_link_trace};
 use alcc_trace::{Figure, SCENARIOS, Scenario, compare};
 use serde_json::{Value, json};
@@ -48,7 +48,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let mut exceeded = Vec::new();
     for scenario in chosen {
         let Some((recording, figures)) = figures(scenario, &args.traces, args.seed)? else {
-            eprintln!("skipped: {}: no recording of it", scenario.name);
+            note(format_args!(
+                "skipped: {}: no recording of it",
+                scenario.name
+            ));
             continue;
         };
         compared += 1;
@@ -66,7 +69,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if args.json {
         text = format!("{}\n", json!({ "seed": args.seed, "scenarios": rows }));
     }
-    print(&text)?;
+    print(text)?;
     if exceeded.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }

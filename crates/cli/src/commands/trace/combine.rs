@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::output::Output;
 use crate::failure::Failure;
+use crate::output::note;
 use crate::trace_arg::{TRACE_HELP, load_link_trace};
 use alcc_trace::Trace;
 use alcc_units::{Rate, Span};
@@ -58,9 +59,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if let (Some(shortest), Some(longest)) = (shortest, longest)
         && shortest.as_secs_f64() < 0.99 * longest.as_secs_f64()
     {
-        eprintln!(
+        note(format_args!(
             "alcc: these traces last from {shortest} to {longest}: after the end of a shorter one only the others add up (--length cuts all alike)"
-        );
+        ));
     }
     let mut trace = Trace::combine(&pieces).map_err(Failure::usage)?;
     if let Some(factor) = args.scale {

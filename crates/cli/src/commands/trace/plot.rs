@@ -2,6 +2,7 @@
 mod predict;
 
 use crate::failure::Failure;
+use crate::output::note;
 use crate::trace_arg::{LinkTrace, TRACE_HELP, load_link_trace};
 use alcc_lab::report::plotting_script;
 use alcc_trace::OPPORTUNITY;
@@ -67,7 +68,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
     };
     std::fs::write(&args.output, page(&figure))
         .map_err(|e| Failure::usage(format!("write {}: {e}", args.output.display())))?;
-    eprintln!("written to {}", args.output.display());
+    note(format_args!("written to {}", args.output.display()));
     Ok(ExitCode::SUCCESS)
 }
 

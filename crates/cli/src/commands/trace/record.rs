@@ -3,8 +3,8 @@
 mod args;
 mod folder;
 
-use super::output::print;
 use crate::failure::Failure;
+use crate::output::{note, print};
 use crate::progress::{Bar, stop_flag};
 use alcc_record::session::{Phase, Session};
 use alcc_record::{Event, Limits, Listener, Mode, RecordError, Recording, Request, Way};
@@ -73,15 +73,20 @@ fn listen(args: &Args) -> Result<ExitCode, Failure> {
     let stop = stop_flag()?;
     let mut listener = Listener::bind(at, limits).map_err(failure)?;
     let at = listener.address().map_err(failure)?;
-    eprintln!("alcc trace record: listening on {at}; Ctrl-C ends it");
+    note(format_args!(
+        "alcc trace record: listening on {at}; Ctrl-C ends it"
+    ));
     let mut bar = Bar::new();
     let mut first = None;
     listener
         .run(args.count, &stop, &mut |event| match event {
             Event::Opened { peer, label, plan } => {
-                eprintln!("{label} ({peer}): {} for {}", plan.mode, plan.duration);
+                note(format_args!(
+                    "{label} ({peer}): {} for {}",
+                    plan.mode, plan.duration
+                ));
             }
-            Event::Refused { peer, why } => eprintln!("{peer}: refused: {why}"),
+            Event::Refused { peer, why } => note(format_args!("{peer}: refused: {why}")),
             Event::Progress {
                 label,
                 session,
@@ -94,18 +99,18 @@ fn listen(args: &Args) -> Result<ExitCode, Failure> {
                 let result = parent.inside(&recording.label).write(&recording);
                 let told = result.and_then(|folder| {
                     if !recording.is_complete() {
-                        eprintln!(
+                        note(format_args!(
                             "{} ({}): {}; what had come is in {}",
                             recording.label,
                             recording.peer,
                             broken(&recording),
                             folder.display()
-                        );
+                        ));
                     }
                     tell(args, &recording, &folder)
                 });
                 if let Err(e) = told {
-                    eprintln!("alcc trace record: {e}");
+                    note(format_args!("alcc trace record: {e}"));
                     first.get_or_insert(e);
                 }
             }
@@ -150,7 +155,8 @@ fn tell(args: &Args, recording: &Recording, folder: &std::path::Path) -> Result<
     let mut json = recording.to_json();
     json["folder"] = folder.display().to_string().into();
     if args.json {
-        return print(&format!("{json}\n"));
+        print(format!("{json}\n"))?;
+        return Ok(());
     }
     let mut text = String::new();
     for way in Way::BOTH {
@@ -201,5 +207,6 @@ fn tell(args: &Args, recording: &Recording, folder: &std::path::Path) -> Result<
         );
     }
     text += &format!("{} written to {}\n", recording.label, folder.display());
-    print(&text)
+    print(text)?;
+    Ok(())
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use super::output::print;
 use super::table::table;
 use crate::failure::Failure;
+use crate::output::print;
 use crate::trace_arg::{TRACE_HELP, load_link_trace};
 use alcc_trace::{Distribution, OPPORTUNITY, PredictionError, Stats, Trace};
 use alcc_units::Span;
@@ -55,7 +55,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
             row
         };
         let rows: Vec<_> = measured.iter().map(row).collect();
-        print(&format!("{}\n", json!({ "traces": rows })))?;
+        print(format!("{}\n", json!({ "traces": rows })))?;
         return Ok(ExitCode::SUCCESS);
     }
     let head = [
@@ -78,7 +78,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
     ];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     rows.extend(measured.iter().map(|(name, stats, _)| row(name, stats)));
-    print(&table(&rows))?;
+    print(table(&rows))?;
     let head = [
         "Mbit/s in windows",
         "window ms",
@@ -96,7 +96,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
             rows.push(row);
         }
     }
-    print(&format!("\n{}", table(&rows)))?;
+    print(format!("\n{}", table(&rows)))?;
     if args.predict {
         let head = [
             "error of predictors",
@@ -112,7 +112,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
         for (name, stats, predictions) in &measured {
             rows.extend(predictions.iter().map(|p| prediction_row(name, stats, p)));
         }
-        print(&format!("\n{}", table(&rows)))?;
+        print(format!("\n{}", table(&rows)))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use super::output::{Output, print};
+use super::output::Output;
 use super::table::table;
 use crate::failure::Failure;
+use crate::output::print;
 use crate::trace_arg::find_scenario;
 use alcc_trace::{LONGEST, SCENARIOS, Scenario};
 use alcc_units::Span;
@@ -35,7 +36,7 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let Some(name) = &args.scenario else {
-        print(&list(args.json))?;
+        print(list(args.json))?;
         return Ok(ExitCode::SUCCESS);
     };
     let scenario = find_scenario(name.strip_prefix("synth:").unwrap_or(name))?;

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Everything that the program writes for its user passes here: standard output, standard error, files that options name.
+//!
+//! A reader that has gone is no failure: the rest is not written, and the exit status stays what it is. Anything else that
+//! keeps a product from being written is one line and status 1. Standard error may be unwritable: the program goes on.
+use crate::failure::{Failure, reason};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+
+/// Is there still somebody who reads?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reader {
+    There,
+    /// Whoever reads has enough: a command without end should end.
+    Gone,
+}
+
+/// Writes to standard output at once, without a line break of its own.
+pub(crate) fn print(text: impl Display) -> Result<Reader, Failure> {
+    Product::standard().fill(|to| to.write_all(text.to_string().as_bytes()))
+}
+
+/// Writes one line to standard error, in one piece. Nobody may be able to read it: that changes nothing.
+pub(crate) fn note(line: impl Display) {
+    let _ = Standard::Error.write_all(format!("{line}\n").as_bytes());
+}
+
+/// What a command makes for its user: a file, or standard output.
+pub(crate) struct Product {
+    to: BufWriter<Box<dyn Write + Send>>,
+    name: String,
+}
+
+impl Product {
+    /// Opens the file, or standard output if none is named.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`]: nothing has been done yet.
+    pub(crate) fn open(path: Option<&Path>) -> Result<Self, Failure> {
+        let Some(path) = path else {
+            return Ok(Self::standard());
+        };
+        let name = path.display().to_string();
+        let file = File::create(path)
+            .map_err(|e| Failure::usage(format!("write {name}: {}", reason(&e))))?;
+        Ok(Self {
+            to: BufWriter::new(Box::new(file)),
+            name,
+        })
+    }
+
+    fn standard() -> Self {
+        Self {
+            to: BufWriter::new(Box::new(Standard::Output)),
+            name: "standard output".to_owned(),
+        }
+    }
+
+    /// Lets `write` add something, and passes it on at once.
+    ///
+    /// # Errors
+    /// [`Failure::Failed`], unless only the reader has gone.
+    pub(crate) fn add(
+        &mut self,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<Reader, Failure> {
+        match write(&mut self.to).and_then(|()| self.to.flush()) {
+            Ok(()) => Ok(Reader::There),
+            Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(Reader::Gone),
+            Err(e) => Err(Failure::failed(format!(
+                "write {}: {}",
+                self.name,
+                reason(&e)
+            ))),
+        }
+    }
+
+    /// Lets `write` fill it, and ends it.
+    ///
+    /// # Errors
+    /// As [`Self::add`].
+    pub(crate) fn fill(
+        mut self,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<Reader, Failure> {
+        let result = self.add(write);
+        // What could not be written is not tried again.
+        drop(self.to.into_parts());
+        result
+    }
+}
+
+/// The descriptors themselves: a buffer of the standard library would try again when the program ends.
+#[derive(Clone, Copy)]
+enum Standard {
+    Output,
+    Error,
+}
+
+impl Write for Standard {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Output => write(io::stdout().as_fd(), bytes),
+            Self::Error => write(io::stderr().as_fd(), bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Waits where the descriptor does not: another program that shares it may have made it non-blocking.
+fn write(to: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    loop {
+        match nix::unistd::write(to, bytes) {
+            Err(Errno::EINTR) => {}
+            Err(Errno::EAGAIN) => {
+                let mut wait = [PollFd::new(to, PollFlags::POLLOUT)];
+                match poll(&mut wait, PollTimeout::NONE) {
+                    Ok(_) | Err(Errno::EINTR) => {}
+                    Err(e) => return Err(e.into()),
+                }
+            }
+            other => return other.map_err(io::Error::from),
+        }
+    }
+}
