@@ -12,6 +12,7 @@ mod config;
 #[cfg(test)]
 mod docs_tests;
 mod failure;
+mod handover;
 mod metrics;
 mod output;
 mod plugin_arg;

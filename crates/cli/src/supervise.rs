@@ -1,37 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Running a program until it and everything it left behind has ended.
 use crate::failure::Failure;
-use nix::errno::Errno;
-use nix::sys::signal::{SigSet, Signal, kill};
-use nix::sys::wait::{WaitStatus, waitpid};
+use crate::handover::Handover;
+use nix::libc::{self, c_int, pid_t, siginfo_t};
+use nix::sys::signal::{SigSet, SigmaskHow};
 use nix::unistd::Pid;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-/// Signals that are meant for the program.
-const FORWARDED: [Signal; 6] = [
-    Signal::SIGINT,
-    Signal::SIGTERM,
-    Signal::SIGHUP,
-    Signal::SIGQUIT,
-    Signal::SIGUSR1,
-    Signal::SIGUSR2,
-];
-
 /// Runs the command and waits for it and for every process it leaves behind (a server that goes into the background becomes
-/// our child); passes signals on. The exit status is the command's, or 128 and the signal that ended it.
+/// our child). Every signal that can be caught, but for SIGCHLD, is passed on. The exit status is the command's, or 128 and
+/// the signal that ended it.
 pub(crate) fn run(command: &mut Command) -> Result<ExitCode, Failure> {
     let name = command.get_program().to_string_lossy().into_owned();
     nix::sys::prctl::set_child_subreaper(true)
         .map_err(|e| Failure::usage(format!("adopt background processes: {e}")))?;
-    let mut signals = SigSet::from_iter(FORWARDED);
-    signals.add(Signal::SIGCHLD);
-    let before = signals
-        .thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_BLOCK)
+    let before = SigSet::all()
+        .thread_swap_mask(SigmaskHow::SIG_BLOCK)
         .map_err(|e| Failure::usage(format!("block signals: {e}")))?;
-    // SAFETY: sigprocmask is async-signal-safe.
-    unsafe { command.pre_exec(move || before.thread_set_mask().map_err(io::Error::from)) };
+    let handover = Handover::of(command, before)?;
+    // SAFETY: the closure makes only calls that are allowed between fork and exec.
+    unsafe { command.pre_exec(move || handover.take()) };
     let child = command.spawn().map_err(|e| match e.kind() {
         io::ErrorKind::NotFound => Failure::usage(format!(
             "start {name}: not found; install it, or give its full path"
@@ -41,47 +31,151 @@ pub(crate) fn run(command: &mut Command) -> Result<ExitCode, Failure> {
         }
         _ => Failure::usage(format!("start {name}: {e}")),
     })?;
-    let child = Pid::from_raw(child.id().cast_signed());
+    let child = child.id().cast_signed();
     let mut status = None;
     loop {
         // All that have ended, then wait for a signal.
         loop {
-            match waitpid(None, Some(nix::sys::wait::WaitPidFlag::WNOHANG)) {
-                Ok(WaitStatus::StillAlive) => break,
-                Ok(WaitStatus::Exited(pid, code)) if pid == child => status = Some(code),
-                Ok(WaitStatus::Signaled(pid, signal, _)) if pid == child => {
-                    status = Some(128 + signal as i32);
-                }
-                Ok(_) | Err(Errno::EINTR) => {}
-                Err(_) => {
+            match change() {
+                Change::None => break,
+                Change::Ended(pid, code) if pid == child => status = Some(code),
+                Change::Stopped(pid, signal) if pid == child => stop_too(child, signal),
+                Change::Ended(..) | Change::Stopped(..) => {}
+                Change::NoChildren => {
                     return Ok(ExitCode::from(
                         u8::try_from(status.unwrap_or(0)).unwrap_or(1),
                     ));
                 }
             }
         }
-        if let Ok(signal) = signals.wait()
-            && signal != Signal::SIGCHLD
-        {
-            // The terminal sends Ctrl-C to the whole foreground group; a second one does no harm.
+        if let Some(signal) = next_signal() {
             let targets = if status.is_none() {
                 vec![child]
             } else {
                 children()
             };
-            for pid in targets {
-                let _ = kill(pid, signal);
-            }
+            targets.into_iter().for_each(|pid| signal.pass_on(pid));
         }
     }
 }
 
+/// What has become of a child.
+enum Change {
+    None,
+    NoChildren,
+    /// With this status, as a shell counts it.
+    Ended(pid_t, c_int),
+    /// By this signal.
+    Stopped(pid_t, c_int),
+}
+
+/// The library's own `waitpid` knows no real-time signals.
+fn change() -> Change {
+    loop {
+        let mut status = 0;
+        // SAFETY: `status` is a valid out pointer.
+        match unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG | libc::WUNTRACED) } {
+            0 => return Change::None,
+            -1 if io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) => {}
+            -1 => return Change::NoChildren,
+            pid if libc::WIFEXITED(status) => {
+                return Change::Ended(pid, libc::WEXITSTATUS(status));
+            }
+            pid if libc::WIFSIGNALED(status) => {
+                return Change::Ended(pid, 128 + libc::WTERMSIG(status));
+            }
+            pid if libc::WIFSTOPPED(status) => {
+                return Change::Stopped(pid, libc::WSTOPSIG(status));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A signal for the program.
+struct Signal {
+    number: c_int,
+    info: siginfo_t,
+}
+
+/// Waits for a signal. `None`: it was none for the program.
+fn next_signal() -> Option<Signal> {
+    // SAFETY: zero is a valid siginfo_t; the set and the out pointer are valid.
+    let (number, info) = unsafe {
+        let mut info: siginfo_t = std::mem::zeroed();
+        let number = libc::sigwaitinfo(SigSet::all().as_ref(), &raw mut info);
+        (number, info)
+    };
+    let signal = Signal { number, info };
+    (number > 0 && number != libc::SIGCHLD && !signal.is_ours()).then_some(signal)
+}
+
+impl Signal {
+    /// Sent by the kernel: the terminal, or a limit of this process.
+    fn is_the_kernels(&self) -> bool {
+        self.info.si_code > 0
+    }
+
+    /// What we have caused: standard error is a pipe that nobody reads.
+    fn is_ours(&self) -> bool {
+        // SAFETY: the field is there for every signal that a process has sent; for others it is some number.
+        !self.is_the_kernels() && unsafe { self.info.si_pid() } == std::process::id().cast_signed()
+    }
+
+    fn pass_on(&self, pid: pid_t) {
+        if self.is_the_kernels() && self.was_told(pid) {
+            return;
+        }
+        // SAFETY: numbers only; the value is there for a queued signal.
+        unsafe {
+            if self.info.si_code == libc::SI_QUEUE {
+                libc::sigqueue(pid, self.number, self.info.si_value());
+            } else {
+                libc::kill(pid, self.number);
+            }
+        }
+    }
+
+    /// The terminal tells a whole process group of Ctrl-C and the like; a second one may mean "at once" to a program. Only of
+    /// its own end it tells the first process of the session alone, which would be the program without us.
+    fn was_told(&self, pid: pid_t) -> bool {
+        let first = nix::unistd::getsid(None).ok() == Some(nix::unistd::getpid());
+        let alone = first && [libc::SIGHUP, libc::SIGCONT].contains(&self.number);
+        !alone && in_our_group(pid)
+    }
+}
+
+fn in_our_group(pid: pid_t) -> bool {
+    nix::unistd::getpgid(Some(Pid::from_raw(pid))) == Ok(nix::unistd::getpgrp())
+}
+
+/// Ctrl-Z and the like: the shell waits for us, and is to see what it would see of the program. What continues us is passed on.
+fn stop_too(child: pid_t, signal: c_int) {
+    let foreground = || {
+        let terminal = std::fs::File::open("/dev/tty").ok()?;
+        Some(nix::unistd::tcgetpgrp(terminal).ok()? == nix::unistd::getpgrp())
+    };
+    // Somebody who stops the program alone, by SIGSTOP, will continue it alone, too.
+    if !in_our_group(child) || (signal == libc::SIGSTOP && foreground() != Some(true)) {
+        return;
+    }
+    // SAFETY: sets of our own and numbers. Sent while it is blocked: the terminal may have sent it as well, and we are to stop once.
+    unsafe {
+        let mut only: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut only);
+        libc::sigaddset(&raw mut only, signal);
+        libc::kill(libc::getpid(), signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const only, std::ptr::null_mut());
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const only, std::ptr::null_mut());
+    }
+}
+
 /// Our own children, adopted ones included.
-fn children() -> Vec<Pid> {
+fn children() -> Vec<pid_t> {
     let us = std::process::id();
     let list =
         std::fs::read_to_string(format!("/proc/{us}/task/{us}/children")).unwrap_or_default();
     list.split_whitespace()
-        .filter_map(|pid| pid.parse().ok().map(Pid::from_raw))
+        .filter_map(|pid| pid.parse().ok())
         .collect()
 }

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a program started by us has as it would have it from whoever started us: blocked and ignored signals, closed standard
+//! descriptors, and the variables by which a service manager names the process that it started.
+use crate::failure::Failure;
+use nix::libc::{self, c_char, c_int};
+use nix::sys::signal::SigSet;
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// systemd names the process that it makes: descriptors and watchdog are for that one alone (sd_listen_fds(3),
+/// sd_watchdog_enabled(3)).
+const NAMING: [&str; 2] = ["LISTEN_PID", "WATCHDOG_PID"];
+/// The same process once more, by the number of its pidfd, and not needed. The program's is not known before it is made.
+const NAMING_BY_PIDFD: &str = "LISTEN_PIDFDID";
+/// Room for a process id.
+const DIGITS: usize = 10;
+
+/// How we were started, before Rust's runtime ignores SIGPIPE and opens /dev/null where a standard descriptor is closed.
+static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
+static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
+
+extern "C" fn look() {
+    // SAFETY: both calls only ask; `now` is a valid out pointer.
+    unsafe {
+        let mut now: libc::sigaction = std::mem::zeroed();
+        if libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut now) == 0 {
+            PIPE_IGNORED.store(now.sa_sigaction == libc::SIG_IGN, Ordering::Relaxed);
+        }
+        for (fd, closed) in (0..).zip(&CLOSED) {
+            closed.store(libc::fcntl(fd, libc::F_GETFD) == -1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK: extern "C" fn() = look;
+
+/// What is to be done in the child, between fork and exec.
+pub(crate) struct Handover {
+    blocked: SigSet,
+    renamed: Option<Renamed>,
+}
+
+impl Handover {
+    /// For this command. `blocked`: the signals that were blocked when we were started.
+    pub(crate) fn of(command: &mut Command, blocked: SigSet) -> Result<Self, Failure> {
+        let us = OsString::from(std::process::id().to_string());
+        let naming_us: Vec<_> = NAMING
+            .into_iter()
+            .filter(|name| std::env::var_os(name).as_ref() == Some(&us))
+            .collect();
+        if naming_us.contains(&NAMING[0]) {
+            command.env_remove(NAMING_BY_PIDFD);
+        }
+        let renamed = (!naming_us.is_empty()).then(|| Renamed::new(command, &naming_us));
+        Ok(Self {
+            blocked,
+            renamed: renamed
+                .transpose()
+                .map_err(|e| Failure::usage(format!("pass {} on: {e}", naming_us.join(", "))))?,
+        })
+    }
+
+    /// In the child.
+    pub(crate) fn take(&self) -> io::Result<()> {
+        // SAFETY: both calls are async-signal-safe.
+        unsafe {
+            if PIPE_IGNORED.load(Ordering::Relaxed) {
+                libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+            }
+            for (fd, closed) in (0..).zip(&CLOSED) {
+                if closed.load(Ordering::Relaxed) {
+                    libc::close(fd);
+                }
+            }
+        }
+        self.blocked.thread_set_mask()?;
+        match &self.renamed {
+            Some(renamed) => Err(renamed.exec()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A command whose environment names its own process, which exists only after fork.
+struct Renamed {
+    file: CString,
+    /// The strings that `argv` and `envp` point to.
+    _args: Vec<CString>,
+    _env: Vec<Vec<u8>>,
+    argv: Vec<*const c_char>,
+    envp: Vec<*const c_char>,
+    /// Where the process id belongs.
+    places: Vec<*mut u8>,
+}
+
+// SAFETY: the pointers lead to what the value owns, which is changed only in the child, by its one thread.
+unsafe impl Send for Renamed {}
+// SAFETY: as above.
+unsafe impl Sync for Renamed {}
+
+impl Renamed {
+    fn new(command: &Command, naming_us: &[&str]) -> io::Result<Self> {
+        let mut all: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => drop(all.insert(name.to_owned(), value.to_owned())),
+                None => drop(all.remove(name)),
+            }
+        }
+        for name in naming_us {
+            all.insert(name.into(), "0".repeat(DIGITS).into());
+        }
+        let text = |text: &OsStr| CString::new(text.as_bytes());
+        let file = text(command.get_program())?;
+        let args: Vec<_> = std::iter::once(command.get_program())
+            .chain(command.get_args())
+            .map(text)
+            .collect::<Result<_, _>>()?;
+        let mut env: Vec<Vec<u8>> = all
+            .iter()
+            .map(|(name, value)| {
+                let line = [name.as_bytes(), b"=", value.as_bytes()].concat();
+                CString::new(line).map(CString::into_bytes_with_nul)
+            })
+            .collect::<Result<_, _>>()?;
+        let lines: Vec<*mut u8> = env.iter_mut().map(Vec::as_mut_ptr).collect();
+        let places = lines
+            .iter()
+            .zip(all.keys())
+            .filter(|(_, name)| naming_us.iter().any(|us| OsStr::new(us) == *name))
+            .map(|(line, name)| line.wrapping_add(name.len() + 1))
+            .collect();
+        let end = std::iter::once(std::ptr::null());
+        Ok(Self {
+            file,
+            argv: args.iter().map(|a| a.as_ptr()).chain(end.clone()).collect(),
+            envp: lines
+                .iter()
+                .map(|line| line.cast_const().cast())
+                .chain(end)
+                .collect(),
+            _args: args,
+            _env: env,
+            places,
+        })
+    }
+
+    /// Replaces this process. Returns why not.
+    fn exec(&self) -> io::Error {
+        // SAFETY: each place has room for DIGITS bytes and the zero after them; both lists end with a null pointer.
+        unsafe {
+            for place in &self.places {
+                decimal(
+                    libc::getpid(),
+                    std::slice::from_raw_parts_mut(*place, DIGITS + 1),
+                );
+            }
+            libc::execvpe(self.file.as_ptr(), self.argv.as_ptr(), self.envp.as_ptr());
+        }
+        io::Error::last_os_error()
+    }
+}
+
+/// A number as text that ends with a zero byte; makes no allocation.
+fn decimal(number: c_int, to: &mut [u8]) {
+    let mut digits = [0; DIGITS];
+    let (mut rest, mut len) = (number.unsigned_abs(), 0);
+    while len == 0 || rest > 0 {
+        digits[len] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        len += 1;
+    }
+    let reversed = digits[..len].iter().rev().chain(std::iter::once(&0));
+    to.iter_mut().zip(reversed).for_each(|(to, d)| *to = *d);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_as_text() {
+        for number in [0, 1, 9, 10, 4_194_304, c_int::MAX] {
+            let mut to = [b'x'; DIGITS + 1];
+            decimal(number, &mut to);
+            let text = std::ffi::CStr::from_bytes_until_nul(&to).unwrap();
+            assert_eq!(text.to_str().unwrap(), number.to_string());
+        }
+    }
+}

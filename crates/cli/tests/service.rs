@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What stands in front of a server must not be noticed by it, nor by whoever started it: signals, how it ends and stops,
+//! what it is started with, socket activation. Each is compared with the same program without us.
+#[path = "support/lacks.rs"]
+mod lacks;
+
+use lacks::lacks;
+use nix::libc;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::io::{BufRead, BufReader, Read};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+const ALCC: &str = env!("CARGO_BIN_EXE_alcc");
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The witness, compiled once; `None` (and said) if this machine cannot.
+fn witness() -> Option<&'static Path> {
+    static WITNESS: OnceLock<Option<PathBuf>> = OnceLock::new();
+    WITNESS
+        .get_or_init(|| {
+            let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/witness.c");
+            let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join("witness");
+            let made = Command::new("cc")
+                .args(["-O1", "-Wall", "-o"])
+                .args([&to, &source])
+                .status();
+            match made {
+                Ok(status) => assert!(status.success(), "cc {}", source.display()),
+                Err(_) => {
+                    lacks("cc");
+                    return None;
+                }
+            }
+            Some(to)
+        })
+        .as_deref()
+}
+
+/// Everything is asked of the program alone and of the program under `alcc run`.
+const BOTH: [bool; 2] = [false, true];
+
+fn command(program: &Path, under: bool, args: &[&str]) -> Command {
+    let mut command = Command::new(if under { Path::new(ALCC) } else { program });
+    if under {
+        command.args(["run", "--quiet", "--"]).arg(program);
+    }
+    command.args(args);
+    command
+}
+
+/// A witness that said "ready" and its process id.
+struct Ready {
+    child: Child,
+    out: BufReader<ChildStdout>,
+    witness: i32,
+}
+
+impl Ready {
+    fn start(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        let witness = line.trim().strip_prefix("ready ").expect("ready");
+        let witness = witness.parse().unwrap();
+        Self {
+            child,
+            out,
+            witness,
+        }
+    }
+
+    fn pid(&self) -> i32 {
+        self.child.id().cast_signed()
+    }
+
+    /// The next line; empty if none comes.
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        let wait = PollTimeout::try_from(PATIENCE).unwrap();
+        let out = self.out.get_ref().as_fd();
+        if self.out.buffer().is_empty()
+            && poll(&mut [PollFd::new(out, PollFlags::POLLIN)], wait) != Ok(1)
+        {
+            return line;
+        }
+        self.out.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+}
+
+impl Drop for Ready {
+    fn drop(&mut self) {
+        // SAFETY: numbers only; the process is ours, or its child.
+        unsafe { libc::kill(self.witness, libc::SIGKILL) };
+        drop(self.child.wait());
+    }
+}
+
+/// Every number that can be sent and caught. 32 and 33 are the C library's own, SIGCHLD says that a child has changed.
+fn signals() -> impl Iterator<Item = i32> {
+    let others = [libc::SIGKILL, libc::SIGSTOP, libc::SIGCHLD, 32, 33];
+    (1..=libc::SIGRTMAX()).filter(move |signal| !others.contains(signal))
+}
+
+#[test]
+fn every_signal_arrives() {
+    let Some(program) = witness() else { return };
+    assert!(signals().count() >= 59);
+    for under in BOTH {
+        let mut ready = Ready::start(command(program, under, &["signals"]));
+        for signal in signals() {
+            // SAFETY: numbers only; the process is our child.
+            assert_eq!(unsafe { libc::kill(ready.pid(), signal) }, 0);
+            assert_eq!(ready.line(), format!("{signal} 0"), "under: {under}");
+        }
+        // Queued ones keep their value.
+        let value = libc::sigval {
+            sival_ptr: 4711 as *mut libc::c_void,
+        };
+        let last = libc::SIGRTMAX();
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::sigqueue(ready.pid(), last, value) }, 0);
+        assert_eq!(ready.line(), format!("{last} 4711"), "under: {under}");
+    }
+}
+
+/// Without a handler it ends by the signal, and so says its exit status; real-time signals too.
+#[test]
+fn an_end_by_each_signal_is_passed_on() {
+    let Some(program) = witness() else { return };
+    let ends = signals().filter(|s| {
+        ![
+            libc::SIGCONT,
+            libc::SIGURG,
+            libc::SIGWINCH,
+            libc::SIGTSTP,
+            libc::SIGTTIN,
+            libc::SIGTTOU,
+        ]
+        .contains(s)
+    });
+    for signal in ends {
+        let mut command = command(program, true, &["end-by", &signal.to_string()]);
+        // SAFETY: an async-signal-safe call: no core files.
+        unsafe {
+            command.pre_exec(|| {
+                let none = libc::rlimit {
+                    rlim_cur: 0,
+                    rlim_max: 0,
+                };
+                libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
+                Ok(())
+            });
+        }
+        let status = command.status().unwrap();
+        assert_eq!(status.code(), Some(128 + signal), "{status:?}");
+    }
+}
+
+#[test]
+fn it_starts_with_what_it_would_start_with_plainly() {
+    let Some(program) = witness() else { return };
+    for how in [
+        "exec \"$@\"",
+        "trap '' PIPE HUP USR1; exec \"$@\"",
+        "exec \"$@\" <&-",
+        "exec \"$@\" <&- >&-",
+    ] {
+        let said = BOTH.map(|under| {
+            let plain = command(program, under, &["started"]);
+            let out = Command::new("sh")
+                .args(["-c", how, "sh"])
+                .arg(plain.get_program())
+                .args(plain.get_args())
+                .output()
+                .unwrap();
+            assert!(out.status.success(), "{how}: {out:?}");
+            String::from_utf8(out.stderr).unwrap()
+        });
+        assert!(said[0].contains("SigIgn"), "{how}: {}", said[0]);
+        assert_eq!(said[0], said[1], "{how}");
+    }
+    // Blocked when we were started.
+    let said = BOTH.map(|under| {
+        let mut command = command(program, under, &["started"]);
+        // SAFETY: async-signal-safe calls.
+        unsafe {
+            command.pre_exec(|| {
+                let mut set: libc::sigset_t = std::mem::zeroed();
+                libc::sigaddset(&raw mut set, libc::SIGUSR2);
+                libc::sigaddset(&raw mut set, libc::SIGTERM);
+                libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+                Ok(())
+            });
+        }
+        String::from_utf8(command.output().unwrap().stderr).unwrap()
+    });
+    assert!(said[0].contains("SigBlk:4800"), "{}", said[0]);
+    assert_eq!(said[0], said[1]);
+}
+
+/// Socket activation as systemd does it: descriptor 3 listens, the variables name the process that was made.
+#[test]
+fn a_listening_descriptor_and_a_watchdog_reach_the_program() {
+    let Some(program) = witness() else { return };
+    let said = BOTH.map(|under| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let plain = command(program, under, &["activated"]);
+        // The shell becomes the program, with the id that it has put into the variables.
+        let script = "LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_PIDFDID=77 WATCHDOG_PID=$$ WATCHDOG_USEC=9000000 WITNESS=here exec \"$@\"";
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", script, "sh"])
+            .arg(plain.get_program())
+            .args(plain.get_args())
+            .stdout(Stdio::piped());
+        let fd = listener.as_raw_fd();
+        // SAFETY: dup2 is async-signal-safe.
+        unsafe { command.pre_exec(move || check(libc::dup2(fd, 3))) };
+        let child = command.spawn().unwrap();
+        drop(listener);
+        let mut greeting = String::new();
+        TcpStream::connect(at)
+            .unwrap()
+            .read_to_string(&mut greeting)
+            .unwrap();
+        assert_eq!(greeting, "hello");
+        let out = child.wait_with_output().unwrap();
+        assert!(out.status.success());
+        String::from_utf8(out.stdout).unwrap()
+    });
+    assert_eq!(said[0], "listen 1\nwatchdog 1\npidfd named\nother here\n");
+    // The number of its pidfd is known to nobody before it is there, and optional.
+    assert_eq!(said[1], said[0].replace("pidfd named", "pidfd not named"));
+    // Meant for somebody else: left as it is.
+    let out = Command::new(ALCC)
+        .args(["run", "--quiet", "--", "sh", "-c", "echo $LISTEN_PID"])
+        .env("LISTEN_PID", "1")
+        .output()
+        .unwrap();
+    assert_eq!(out.stdout, b"1\n");
+    // And a program that cannot be started is said to be that.
+    let out = Command::new("sh")
+        .args([
+            "-c",
+            "LISTEN_PID=$$ exec \"$@\"",
+            "sh",
+            ALCC,
+            "run",
+            "--",
+            "/nosuch",
+        ])
+        .output()
+        .unwrap();
+    assert_eq!(out.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(said.contains("start /nosuch: not found"), "{said}");
+}
+
+fn check(rc: libc::c_int) -> std::io::Result<()> {
+    if rc < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Waits until a process's state in /proc is one of these.
+fn becomes(pid: i32, states: &str) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        let state = stat.rsplit_once(") ").unwrap().1.chars().next().unwrap();
+        if states.contains(state) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{pid} is {state}, not {states}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A shell that waits for its job sees that it has stopped, and continues it: as with the program alone.
+#[test]
+fn a_program_that_stops_stops_us_and_both_go_on() {
+    let Some(program) = witness() else { return };
+    for signal in [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU] {
+        for under in BOTH {
+            let mut command = command(program, under, &["pause"]);
+            // A group of its own, as a shell gives each job; we, in another one of the session, are its shell.
+            command.process_group(0);
+            let ready = Ready::start(command);
+            let mut status = 0;
+            // SAFETY: numbers and a valid out pointer; the processes are our child and its child.
+            unsafe {
+                libc::kill(ready.pid(), signal);
+                assert_eq!(
+                    libc::waitpid(ready.pid(), &raw mut status, libc::WUNTRACED),
+                    ready.pid()
+                );
+            }
+            assert!(libc::WIFSTOPPED(status), "{status:x}");
+            assert_eq!(libc::WSTOPSIG(status), signal, "under: {under}");
+            becomes(ready.witness, "T");
+            // SAFETY: as above.
+            unsafe { libc::kill(ready.pid(), libc::SIGCONT) };
+            becomes(ready.witness, "S");
+            becomes(ready.pid(), "S");
+            // And ends as it should.
+            // SAFETY: as above.
+            unsafe { libc::kill(ready.pid(), libc::SIGTERM) };
+            let mut ready = ready;
+            let ended = ready.child.wait().unwrap();
+            let code = ended.signal().map_or(ended.code(), |s| Some(128 + s));
+            assert_eq!(code, Some(128 + libc::SIGTERM), "under: {under}");
+        }
+    }
+}
+
+/// Whoever stops the program alone continues it alone: we go on meanwhile.
+#[test]
+fn a_program_stopped_by_itself_does_not_stop_us() {
+    let Some(program) = witness() else { return };
+    let ready = Ready::start(command(program, true, &["pause"]));
+    // SAFETY: numbers only; the process is our child's.
+    unsafe { libc::kill(ready.witness, libc::SIGSTOP) };
+    becomes(ready.witness, "T");
+    std::thread::sleep(Duration::from_millis(200));
+    becomes(ready.pid(), "S");
+    // SAFETY: as above.
+    unsafe { libc::kill(ready.witness, libc::SIGCONT) };
+    becomes(ready.witness, "S");
+}
