@@ -31,14 +31,25 @@ pub(crate) struct Process {
 /// Never freed: a reader may hold it, and a child must not free what its parent allocated.
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(null_mut());
 
-/// A page that the kernel empties in every child that has memory of its own, however it was made: 0 a new process, 1 being
-/// set up, 2 ready.
-static STATE: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
+/// What the kernel empties in every child that has memory of its own, however it was made.
+struct Wiped {
+    /// 0 a new process, 1 being set up, 2 ready.
+    state: AtomicU32,
+    /// Zero, or the process that has made another in its memory: whoever comes has to say who it is, which costs a call.
+    sharing: AtomicU32,
+}
+
+/// A page of its own, which stays.
+static WIPED: AtomicPtr<Wiped> = AtomicPtr::new(null_mut());
 
 thread_local! {
-    /// Between vfork and exec the child runs in its parent's memory, on this thread's stack. Holds the parent's process id.
+    /// Between vfork and exec the child runs in its parent's memory, as this thread. Holds the parent's process id, which the
+    /// child is not. Or [`APART`].
     static VFORKED: Cell<u32> = const { Cell::new(0) };
 }
+
+/// No process has this id: this thread has descriptors of its own, of which nothing is known.
+const APART: u32 = u32::MAX;
 
 /// The algorithms of this process: ours and those of plug-ins, which are loaded when the process starts, before the program
 /// can change its root.
@@ -84,15 +95,33 @@ fn report() -> Option<Arc<Report>> {
         .clone()
 }
 
-/// Calls that come from a child between vfork and exec are not ours to look at.
-pub(crate) fn vforking(pid: u32) {
-    VFORKED.set(pid);
+/// This thread is about to be its own child until that has called exec. What the child does is not ours to look at: what it closes
+/// and duplicates are its own descriptors.
+pub(crate) fn vforks() {
+    VFORKED.set(std::process::id());
+}
+
+/// A child is about to run beside its parent in the same memory.
+pub(crate) fn shares_memory() {
+    // SAFETY: null, or the page, which is never unmapped.
+    if let Some(wiped) = unsafe { WIPED.load(Ordering::Acquire).as_ref() } {
+        wiped.sharing.store(std::process::id(), Ordering::Release);
+    }
+}
+
+/// This thread has descriptors of its own from now on, and others of the process have not.
+pub(crate) fn sets_apart() {
+    VFORKED.set(APART);
 }
 
 /// This process, if its connections are to be controlled at all.
 pub(crate) fn current() -> Option<&'static Process> {
     // SAFETY: null, or the page, which is never unmapped.
-    let state = unsafe { STATE.load(Ordering::Acquire).as_ref() }?;
+    let wiped = unsafe { WIPED.load(Ordering::Acquire).as_ref() }?;
+    let sharing = wiped.sharing.load(Ordering::Relaxed);
+    if sharing != 0 && sharing != std::process::id() {
+        return None;
+    }
     let vforked = VFORKED.get();
     if vforked != 0 {
         if vforked != std::process::id() {
@@ -100,9 +129,16 @@ pub(crate) fn current() -> Option<&'static Process> {
         }
         VFORKED.set(0);
     }
+    let state = &wiped.state;
     while state.load(Ordering::Acquire) != 2 {
         if Inside::here() {
             // A signal handler that interrupted this very thread in `renew`.
+            return None;
+        }
+        // SAFETY: null, or leaked by the parent's `renew`.
+        let parent = unsafe { PROCESS.load(Ordering::Acquire).as_ref() };
+        if parent.is_some_and(|process| process.locked_up.load(Ordering::Relaxed)) {
+            // A child inherits what the program has forbidden itself.
             return None;
         }
         if state
@@ -126,6 +162,16 @@ static FORKED: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn forked() {
     FORKED.store(std::process::id(), Ordering::Relaxed);
+    // If this thread has vforked and not come by since.
+    VFORKED.set(0);
+}
+
+extern "C" fn forks() {
+    if let Some(runtime) = current().and_then(Process::running) {
+        let errno = alcc_socket::errno();
+        runtime.rest_before_fork();
+        alcc_socket::set_errno(errno);
+    }
 }
 
 /// In a child: nothing of the parent's is touched, locks may be held for ever and the heap may be half changed.
@@ -137,14 +183,15 @@ fn renew() {
         // SAFETY: a new process has one thread, this one, until it makes another, which waits in `current`.
         unsafe { OURS.renew() };
     }
+    // SAFETY: never freed.
+    let parent: Option<&'static Process> = unsafe { parent.as_ref() };
     let fresh = Process {
         table: Table::new(),
         runtime: OnceLock::new(),
-        // SAFETY: never freed.
-        parent: unsafe { parent.as_ref() },
+        parent,
         polls: AtomicBool::new(false),
         locked_up: AtomicBool::new(false),
-        threads: parent.is_null() || FORKED.load(Ordering::Relaxed) == std::process::id(),
+        threads: parent.is_none() || FORKED.load(Ordering::Relaxed) == std::process::id(),
         first_ended: AtomicBool::new(false),
     };
     PROCESS.store(Box::into_raw(Box::new(fresh)), Ordering::Release);
@@ -191,8 +238,8 @@ extern "C" fn start() {
             ..Totals::default()
         });
     }
-    // SAFETY: the handler stores a number. If there is no memory for it, children do without a thread of ours.
-    unsafe { pthread_atfork(None, None, Some(forked)) };
+    // SAFETY: functions of this library, which stays. If there is no memory for them, children do without a thread of ours.
+    unsafe { pthread_atfork(Some(forks), None, Some(forked)) };
     let real = crate::real::real();
     crate::hooks::processes::REAL_SYSCALL.store(real.syscall as usize, Ordering::Release);
     // SAFETY: a fresh anonymous page; it stays.
@@ -206,7 +253,7 @@ extern "C" fn start() {
             0,
         );
         if page != libc::MAP_FAILED && libc::madvise(page, 4096, libc::MADV_WIPEONFORK) == 0 {
-            STATE.store(page.cast(), Ordering::Release);
+            WIPED.store(page.cast(), Ordering::Release);
         }
     }
     // inetd and its like hand over a connection as standard output.

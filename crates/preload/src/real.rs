@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The calls that ours stand in front of: the next in line by dlsym, so that other preloaded libraries keep working.
 use libc::{
-    FILE, c_char, c_int, c_long, c_uint, c_void, epoll_event, fd_set, iovec, loff_t, mmsghdr,
-    msghdr, nfds_t, off_t, pid_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec,
-    timeval,
+    FILE, c_char, c_int, c_long, c_uint, c_void, epoll_event, fd_set, gid_t, iovec, loff_t,
+    mmsghdr, msghdr, nfds_t, off_t, pid_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t,
+    timespec, timeval, uid_t,
 };
 use std::sync::OnceLock;
 
@@ -39,7 +39,10 @@ real! {
     accept: fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;
     accept4: fn(c_int, *mut sockaddr, *mut socklen_t, c_int) -> c_int;
     close: fn(c_int) -> c_int;
+    clone: fn(*mut c_void, *mut c_void, c_int, *mut c_void, usize, usize, usize) -> c_int;
+    capset: fn(*mut c_void, *const c_void) -> c_int;
     close_range: fn(c_uint, c_uint, c_int) -> c_int;
+    closefrom: fn(c_int) -> c_int;
     connect: fn(c_int, *const sockaddr, socklen_t) -> c_int;
     dup: fn(c_int) -> c_int;
     dup2: fn(c_int, c_int) -> c_int;
@@ -65,9 +68,13 @@ real! {
     sendmmsg: fn(c_int, *mut mmsghdr, c_uint, c_int) -> c_int;
     sendmsg: fn(c_int, *const msghdr, c_int) -> ssize_t;
     sendto: fn(c_int, *const c_void, size_t, c_int, *const sockaddr, socklen_t) -> ssize_t;
+    setfsgid: fn(gid_t) -> c_int;
+    setfsuid: fn(uid_t) -> c_int;
+    setns: fn(c_int, c_int) -> c_int;
     socket: fn(c_int, c_int, c_int) -> c_int;
     splice: fn(c_int, *mut loff_t, c_int, *mut loff_t, size_t, c_uint) -> ssize_t;
     syscall: fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long;
+    unshare: fn(c_int) -> c_int;
     vfork: fn() -> pid_t;
     write: fn(c_int, *const c_void, size_t) -> ssize_t;
     writev: fn(c_int, *const iovec, c_int) -> ssize_t;

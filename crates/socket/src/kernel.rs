@@ -496,16 +496,32 @@ fn address(get: impl FnOnce(*mut libc::sockaddr, *mut socklen_t) -> c_int) -> Op
     }
 }
 
-/// Does a thread live besides the calling one and the process's first, which has ended? Where that cannot be seen: yes.
-pub(crate) fn others_live() -> bool {
-    // SAFETY: no arguments.
-    let (us, first) = unsafe { (libc::gettid(), libc::getpid()) };
-    std::fs::read_dir("/proc/self/task").map_or(true, |mut tasks| {
-        tasks.any(|task| {
-            let id = task.ok().and_then(|t| t.file_name().to_str()?.parse().ok());
-            id.is_none_or(|id: libc::pid_t| id != us && id != first)
-        })
-    })
+/// How many threads this process has, its first among them even if that has ended. `None` where /proc cannot be seen.
+pub(crate) fn threads() -> Option<u64> {
+    // The kernel counts them among the links of the folder: one call, and no memory, which there may be none of in a fork.
+    // SAFETY: zero is a valid stat, and only read into.
+    let links = unsafe {
+        let mut stat: libc::stat = zeroed();
+        let rc = libc::stat(c"/proc/self/task".as_ptr(), &raw mut stat);
+        if rc == 0 { stat.st_nlink } else { 0 }
+    };
+    (links as u64).checked_sub(2).filter(|n| *n > 0)
+}
+
+/// Does this process still have this thread?
+pub(crate) fn has_thread(id: libc::pid_t) -> bool {
+    // SAFETY: signal 0 is none; numbers only.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), id, 0) == 0 || errno() != libc::ESRCH }
+}
+
+/// Sleeps so long; a signal handler cuts it short.
+pub(crate) fn nap(span: Span) {
+    let time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: span.as_nanos() as _,
+    };
+    // SAFETY: a valid time; what is left over is not asked for.
+    unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) };
 }
 
 /// Signals belong to the program: a thread made in `spawn` takes none.

@@ -16,6 +16,7 @@ mod conn;
 mod control;
 mod groups;
 mod inside;
+mod keeper;
 mod kernel;
 mod log;
 pub mod own;

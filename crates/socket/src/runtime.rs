@@ -3,6 +3,7 @@
 use crate::conn::{Conn, Start, Waker};
 use crate::control::Heard;
 use crate::inside::Inside;
+use crate::keeper::Keeper;
 use crate::shown::Shown;
 use crate::turns::{self, Turns};
 use crate::{Identity, Orders, Peer, Report, Settings, Socket, Totals, kernel};
@@ -13,10 +14,14 @@ use std::collections::BTreeMap;
 use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// So long after its last thread a process may live whose first thread has ended.
 const ENDS_WITHIN: Span = Span::from_millis(50);
+/// A call that cannot bear our thread waits so long for its end; on an idle machine that takes 0.1 ms.
+const PATIENCE: Span = Span::from_secs(1);
+/// And a fork, which can.
+const PATIENCE_OF_FORK: Span = Span::from_millis(20);
 
 /// Everything that a process knows about its controlled connections.
 pub struct Runtime<W: Waker> {
@@ -27,14 +32,12 @@ pub struct Runtime<W: Waker> {
     /// All connections by the kernel's number of the socket: one connection may have several descriptors.
     known: Mutex<BTreeMap<u64, Weak<Conn<W>>>>,
     failed: AtomicBool,
-    /// No thread could be made: the program's own threads turn the loop.
-    inline: AtomicBool,
+    keeper: Keeper,
     /// Only threads that the program made are left: the process is to end with the last of them.
     ends: AtomicBool,
     next_id: AtomicU64,
     readings: AtomicU64,
     heard: Heard,
-    start: Once,
 }
 
 /// What became of a descriptor that was to be controlled.
@@ -61,12 +64,11 @@ impl<W: Waker> Runtime<W> {
             turns: Turns::new(),
             known: Mutex::new(BTreeMap::new()),
             failed: AtomicBool::new(false),
-            inline: AtomicBool::new(false),
+            keeper: Keeper::new(),
             ends: AtomicBool::new(false),
             next_id: AtomicU64::new(1),
             readings: AtomicU64::new(0),
             heard: Heard::default(),
-            start: Once::new(),
         }
     }
 
@@ -119,11 +121,47 @@ impl<W: Waker> Runtime<W> {
         }
     }
 
-    /// Gives up without a word: the program has forbidden itself what we need.
+    /// Gives up without a word: the program is about to forbid itself, and perhaps all its threads, what we need.
     pub fn retire(&self) {
+        let Some(_inside) = Inside::enter() else {
+            return;
+        };
         if !self.failed.swap(true, Ordering::AcqRel) {
             self.release();
         }
+        self.keeper.pause(|| self.turns.ring(), PATIENCE);
+    }
+
+    /// Makes a call for which our thread would be one too many. True: it is the process's only thread meanwhile. False: the
+    /// program has others, or our thread is not to be got rid of.
+    pub fn stand_alone<T>(self: &Arc<Self>, call: impl FnOnce(bool) -> T) -> T {
+        let paused = Inside::enter()
+            .filter(|_| kernel::threads().is_none_or(|n| n <= 2))
+            .is_some_and(|_inside| self.keeper.pause(|| self.turns.ring(), PATIENCE));
+        let result = call(kernel::threads().is_none_or(|n| n == 1));
+        if paused {
+            let errno = kernel::errno();
+            self.guarded(|| {
+                self.keeper.resume();
+                if !self.turns.is_idle() {
+                    self.keep();
+                }
+            });
+            kernel::set_errno(errno);
+        }
+        result
+    }
+
+    /// Before a fork: a program may count its threads afterwards, and warn (Python does). Not in the middle of a transfer, and not
+    /// where the program has other threads.
+    pub fn rest_before_fork(&self) {
+        self.guarded(|| {
+            let needless = self.keeper.is_serving() && self.turns.is_idle();
+            if needless && kernel::threads() == Some(2) {
+                self.keeper.pause(|| self.turns.ring(), PATIENCE_OF_FORK);
+                self.keeper.resume();
+            }
+        });
     }
 
     fn release(&self) {
@@ -173,7 +211,6 @@ impl<W: Waker> Runtime<W> {
             return Attached::LeftAlone;
         };
         self.select_under(fd, &peer);
-        self.start.call_once(|| self.spawn());
         let (id, now) = (self.next_id.fetch_add(1, Ordering::Relaxed), kernel::now());
         let cc = self.algorithm_for(&peer);
         let Some(controller) = self.build(cc) else {
@@ -251,22 +288,29 @@ impl<W: Waker> Runtime<W> {
     }
 
     /// A resting connection has something to do.
-    pub(crate) fn adopt(&self, conn: Arc<Conn<W>>) {
+    pub(crate) fn adopt(self: &Arc<Self>, conn: Arc<Conn<W>>) {
         self.turns.adopt(conn);
+        self.keep();
     }
 
-    fn spawn(self: &Arc<Self>) {
-        let runtime = Arc::clone(self);
-        if turns::thread(move || runtime.run()).is_err() {
-            self.inline.store(true, Ordering::Release);
+    /// There is work: sees to it that there is a thread.
+    fn keep(self: &Arc<Self>) {
+        if let Some(number) = self.keeper.wanted() {
+            let runtime = Arc::clone(self);
+            if turns::thread(move || runtime.run(number)).is_err() {
+                self.keeper.never();
+            }
         }
     }
 
-    fn run(&self) {
-        while let Some(woke) = self.guarded(|| (kernel::now(), self.turn())) {
+    fn run(&self, number: u32) {
+        self.keeper.begins();
+        while self.keeper.serves(number)
+            && let Some(woke) = self.guarded(|| (kernel::now(), self.turn()))
+        {
             let (at, mut next) = woke;
             if self.ends.load(Ordering::Acquire) {
-                if !kernel::others_live() {
+                if kernel::threads().is_some_and(|n| n <= 2) {
                     // What the C library does in the last thread of a process.
                     std::process::exit(0);
                 }
@@ -275,12 +319,19 @@ impl<W: Waker> Runtime<W> {
             }
             self.turns.sleep(next);
         }
+        self.guarded(|| self.turns.leave(&|cpu| self.spent(cpu)));
+    }
+
+    fn spent(&self, cpu: Span) {
+        self.count(&Totals {
+            runtime_cpu_ns: cpu.as_nanos(),
+            ..Totals::default()
+        });
     }
 
     /// Makes no thread: see [`Runtime::turn_inline`]. To be called before the first connection.
     pub fn go_inline(&self) {
-        self.start.call_once(|| ());
-        self.inline.store(true, Ordering::Release);
+        self.keeper.never();
     }
 
     /// The program's first thread has ended, and did not end the process: when all others have, ours does.
@@ -291,7 +342,7 @@ impl<W: Waker> Runtime<W> {
 
     /// No thread could be made: the program's own threads have to call [`Runtime::turn_inline`].
     pub fn is_inline(&self) -> bool {
-        self.inline.load(Ordering::Acquire)
+        self.keeper.is_never()
     }
 
     /// For a process without the loop's thread, before it waits and whenever it writes: does what is due. When to come back.
@@ -304,12 +355,7 @@ impl<W: Waker> Runtime<W> {
 
     /// Everything that is due; when the next is.
     fn turn(&self) -> Option<Time> {
-        let spent = |cpu: Span| {
-            self.count(&Totals {
-                runtime_cpu_ns: cpu.as_nanos(),
-                ..Totals::default()
-            });
-        };
+        let spent = |cpu: Span| self.spent(cpu);
         // In the program's own threads the time is the program's.
         let spent: Option<&dyn Fn(Span)> = if self.is_inline() { None } else { Some(&spent) };
         self.turns.turn(self, self.settings.log.as_deref(), spent)

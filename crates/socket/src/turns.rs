@@ -110,6 +110,19 @@ impl<T: Visited> Turns<T> {
         self.bell.notify_one();
     }
 
+    /// Nothing to visit, now or later.
+    pub(crate) fn is_idle(&self) -> bool {
+        let idle = self.work.try_lock().is_ok_and(|w| w.items.is_empty());
+        idle && locked(&self.inbox).fresh.is_empty()
+    }
+
+    /// The thread ends, and another may come: the next one's CPU time begins at zero.
+    pub(crate) fn leave(&self, spent: &dyn Fn(Span)) {
+        let work = &mut *locked(&self.work);
+        work.account(kernel::now(), Some(spent));
+        work.cpu = Span::ZERO;
+    }
+
     /// Everything that is due; when the next is. `log`: a folder for one; `spent` is told the thread's CPU time from time to time, unless the
     /// thread is not ours.
     pub(crate) fn turn(

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Calls that duplicate and close descriptors.
+use super::processes::unsharing;
 use super::stdio::standard;
 use super::{Glance, appeared, aside, forget, glance};
 use crate::epoll::Epoll;
@@ -70,23 +71,42 @@ pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
 /// As the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    if flags as c_uint & libc::CLOSE_RANGE_CLOEXEC == 0 {
-        close_all(first, last);
-    }
     // SAFETY: the caller's arguments, unchanged.
-    unsafe { (real().close_range)(first, last, flags) }
+    closing_range(first, last, flags, || unsafe {
+        (real().close_range)(first, last, flags)
+    })
 }
 
-/// closefrom(3)
+/// By function or by number.
+pub(super) fn closing_range(
+    first: c_uint,
+    last: c_uint,
+    flags: c_int,
+    real: impl Fn() -> c_int,
+) -> c_int {
+    let has = |flag: c_uint| flags as c_uint & flag != 0;
+    let here = || {
+        if !has(libc::CLOSE_RANGE_CLOEXEC) {
+            close_all(first, last);
+        }
+        real()
+    };
+    if has(libc::CLOSE_RANGE_UNSHARE) {
+        unsharing(here, &real)
+    } else {
+        here()
+    }
+}
+
+/// closefrom(3). Where the kernel lacks close_range(2) the C library looks into /proc/self/fd.
 ///
 /// # Safety
 /// As the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn closefrom(first: c_int) {
-    let first = c_uint::try_from(first).unwrap_or(0);
-    close_all(first, c_uint::MAX);
-    // SAFETY: no pointers. Where the kernel lacks close_range there is no closefrom either that could have been called.
-    unsafe { (real().close_range)(first, c_uint::MAX, 0) };
+    close_all(c_uint::try_from(first).unwrap_or(0), c_uint::MAX);
+    // SAFETY: the caller's argument, unchanged.
+    unsafe { (real().closefrom)(first) };
 }
 
 fn close_all(first: c_uint, last: c_uint) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Calls that make processes and take rights away.
-use super::descriptors::handed_over;
-use crate::process;
+use super::descriptors::{closing_range, handed_over};
+use crate::process::{self, Process};
 use crate::real::real;
 use alcc_socket::set_errno;
-use libc::{c_int, c_long, c_void};
+use libc::{c_int, c_long, c_uint, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// vfork(2): the child runs on the caller's stack frame, so this one must be gone when the real call returns: a jump.
@@ -42,10 +42,115 @@ pub unsafe extern "C" fn vfork() -> libc::pid_t {
     )
 }
 
-/// The child shares this memory until it calls exec: what it closes and duplicates are its own descriptors.
 extern "C" fn before_vfork() -> usize {
-    process::vforking(std::process::id());
+    process::vforks();
     real().vfork as usize
+}
+
+/// clone(2) as the C library has it: the child begins with a function, on a stack of its own. What is not passed is not looked at.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn clone(
+    run: *mut c_void,
+    stack: *mut c_void,
+    flags: c_int,
+    argument: *mut c_void,
+    parent_id: usize,
+    tls: usize,
+    child_id: usize,
+) -> c_int {
+    let is = |flag: c_int| flags & flag != 0;
+    if is(libc::CLONE_VM) && !is(libc::CLONE_THREAD) {
+        // With thread-local memory of its own the child is not this thread, even if that waits for it.
+        if is(libc::CLONE_VFORK) && !is(libc::CLONE_SETTLS) {
+            process::vforks();
+        } else {
+            process::shares_memory();
+        }
+    }
+    // SAFETY: the caller's arguments, unchanged.
+    unsafe { (real().clone)(run, stack, flags, argument, parent_id, tls, child_id) }
+}
+
+/// Makes a call that our thread would make another: it does not work in a process of several threads, or takes something away from
+/// the calling one alone. `call` is told whether it is the only one.
+fn alone<T>(call: impl FnOnce(bool) -> T) -> T {
+    match process::current().and_then(Process::running) {
+        Some(runtime) => runtime.stand_alone(call),
+        None => call(true),
+    }
+}
+
+/// A call that gives the calling thread descriptors of its own. `call` if those were nobody else's anyway; else `elsewhere`, after which
+/// those that we know are the other threads'.
+pub(super) fn unsharing(call: impl FnOnce() -> c_int, elsewhere: impl FnOnce() -> c_int) -> c_int {
+    alone(|only| {
+        if only {
+            return call();
+        }
+        let rc = elsewhere();
+        if rc == 0 {
+            process::sets_apart();
+        }
+        rc
+    })
+}
+
+/// unshare(2)
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn unshare(flags: c_int) -> c_int {
+    // SAFETY: the caller's argument, unchanged.
+    let real = || unsafe { (real().unshare)(flags) };
+    if flags & libc::CLONE_FILES == 0 {
+        alone(|_| real())
+    } else {
+        unsharing(real, real)
+    }
+}
+
+/// setns(2)
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn setns(fd: c_int, kind: c_int) -> c_int {
+    // SAFETY: the caller's arguments, unchanged.
+    alone(|_| unsafe { (real().setns)(fd, kind) })
+}
+
+/// capset(2): of the calling thread, and ours would keep what the program gives up.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn capset(header: *mut c_void, data: *const c_void) -> c_int {
+    // SAFETY: the caller's arguments, unchanged.
+    alone(|_| unsafe { (real().capset)(header, data) })
+}
+
+/// setfsuid(2), as above.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn setfsuid(id: libc::uid_t) -> c_int {
+    // SAFETY: the caller's argument, unchanged.
+    alone(|_| unsafe { (real().setfsuid)(id) })
+}
+
+/// setfsgid(2), as above.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn setfsgid(id: libc::gid_t) -> c_int {
+    // SAFETY: the caller's argument, unchanged.
+    alone(|_| unsafe { (real().setfsgid)(id) })
 }
 
 /// pthread_exit(3): a process whose first thread ends so lives until its last one has ended, and ours would be that.
@@ -69,7 +174,7 @@ pub unsafe extern "C-unwind" fn pthread_exit(value: *mut c_void) -> ! {
     unsafe { std::hint::unreachable_unchecked() }
 }
 
-/// prctl(2): a program that takes system calls from itself may take ours too.
+/// prctl(2): a program that takes system calls from itself may take ours too; and some rights belong to a thread.
 ///
 /// # Safety
 /// As the C function.
@@ -81,15 +186,66 @@ pub unsafe extern "C-unwind" fn prctl(
     c: usize,
     d: usize,
 ) -> c_int {
-    if option == libc::PR_SET_SECCOMP {
-        locked_up();
-    }
     // SAFETY: the caller's arguments, unchanged.
-    unsafe { (real().prctl)(option, a, b, c, d) }
+    let real = || unsafe { (real().prctl)(option, a, b, c, d) };
+    match option {
+        libc::PR_SET_SECCOMP if a == SECCOMP_MODE_STRICT || b != 0 => locked_up(),
+        libc::PR_SET_NO_NEW_PRIVS
+        | libc::PR_CAPBSET_DROP
+        | libc::PR_CAP_AMBIENT
+        | libc::PR_SET_SECUREBITS => return alone(|_| real()),
+        _ => {}
+    }
+    real()
 }
 
-/// syscall(2): seccomp(2), pidfd_getfd(2) and io_uring_setup(2) have no function of their own. Everything else, a clone among
-/// them, goes on by a jump: its child may share this stack.
+/// Of linux/seccomp.h: what prctl(2) is told, and seccomp(2). A filter at address zero is a question whether the kernel knows
+/// filters.
+const SECCOMP_MODE_STRICT: usize = 1;
+const SECCOMP_SET_MODE_STRICT: usize = 0;
+const SECCOMP_SET_MODE_FILTER: usize = 1;
+
+/// Calls by number that we have a function for, or that the C library has none for.
+const WATCHED: [c_long; 7] = [
+    libc::SYS_seccomp,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_io_uring_setup,
+    libc::SYS_prctl,
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_close_range,
+];
+
+/// Calls by number that take rights from the calling thread: the C library's functions of these names take them from all.
+const RIGHTS: [c_long; 11] = [
+    libc::SYS_capset,
+    libc::SYS_landlock_restrict_self,
+    libc::SYS_setuid,
+    libc::SYS_setgid,
+    libc::SYS_setreuid,
+    libc::SYS_setregid,
+    libc::SYS_setresuid,
+    libc::SYS_setresgid,
+    libc::SYS_setgroups,
+    libc::SYS_setfsuid,
+    libc::SYS_setfsgid,
+];
+
+/// One bit for each call by number: is it one of these?
+#[cfg(target_arch = "x86_64")]
+static BITS: [u64; 8] = bits(bits([0; 8], &WATCHED), &RIGHTS);
+
+#[cfg(target_arch = "x86_64")]
+const fn bits(mut set: [u64; 8], numbers: &[c_long]) -> [u64; 8] {
+    let mut i = 0;
+    while i < numbers.len() {
+        set[numbers[i] as usize / 64] |= 1 << (numbers[i] % 64);
+        i += 1;
+    }
+    set
+}
+
+/// syscall(2). What we do not watch, a clone among it, goes on by a jump: its child may share this stack.
 ///
 /// # Safety
 /// As the C function.
@@ -98,19 +254,17 @@ pub unsafe extern "C-unwind" fn prctl(
 #[unsafe(naked)]
 pub unsafe extern "C" fn syscall() {
     core::arch::naked_asm!(
-        "cmp rdi, {seccomp}",
-        "je {ours}",
-        "cmp rdi, {getfd}",
-        "je {ours}",
-        "cmp rdi, {uring}",
-        "je {ours}",
+        "cmp rdi, 512",
+        "jae 2f",
+        "lea rax, [rip + {bits}]",
+        "bt [rax], rdi",
+        "jc {ours}",
+        "2:",
         "mov rax, [rip + {real}]",
         "test rax, rax",
         "je {ours}",
         "jmp rax",
-        seccomp = const libc::SYS_seccomp,
-        getfd = const libc::SYS_pidfd_getfd,
-        uring = const libc::SYS_io_uring_setup,
+        bits = sym BITS,
         real = sym REAL_SYSCALL,
         ours = sym watched_syscall,
     )
@@ -133,20 +287,37 @@ unsafe extern "C-unwind" fn watched_syscall(
     e: usize,
     f: usize,
 ) -> c_long {
-    const SECCOMP_SET_MODE_FILTER: usize = 1;
-    if number == libc::SYS_seccomp && a <= SECCOMP_SET_MODE_FILTER {
-        locked_up();
-    }
-    if number == libc::SYS_io_uring_setup && process::current().is_some() && has_libuv() {
-        set_errno(libc::ENOSYS);
-        return -1;
-    }
     // SAFETY: the caller's arguments, unchanged; what was not passed is not looked at by the kernel.
-    let rc = unsafe { (real().syscall)(number, a, b, c, d, e, f) };
-    if number == libc::SYS_pidfd_getfd {
-        handed_over(c_int::try_from(rc).unwrap_or(-1));
+    let real = || unsafe { (real().syscall)(number, a, b, c, d, e, f) };
+    // SAFETY: as the caller's; the kernel, too, takes the lower half of what is an int.
+    unsafe {
+        match number {
+            libc::SYS_prctl => prctl(a as c_int, b, c, d, e).into(),
+            libc::SYS_unshare => unshare(a as c_int).into(),
+            libc::SYS_setns => setns(a as c_int, b as c_int).into(),
+            libc::SYS_close_range => {
+                closing_range(a as c_uint, b as c_uint, c as c_int, || real() as c_int).into()
+            }
+            libc::SYS_seccomp => {
+                let filters = a == SECCOMP_SET_MODE_FILTER && c != 0;
+                if filters || a == SECCOMP_SET_MODE_STRICT {
+                    locked_up();
+                }
+                real()
+            }
+            libc::SYS_io_uring_setup if process::current().is_some() && has_libuv() => {
+                set_errno(libc::ENOSYS);
+                -1
+            }
+            libc::SYS_pidfd_getfd => {
+                let fd = real();
+                handed_over(c_int::try_from(fd).unwrap_or(-1));
+                fd
+            }
+            number if RIGHTS.contains(&number) => alone(|_| real()),
+            _ => real(),
+        }
     }
-    rc
 }
 
 /// libuv (Node) registers with epoll through a ring if it gets one, where we would not see it, and falls back to epoll_ctl if
