@@ -54,6 +54,14 @@ impl Product {
         })
     }
 
+    /// Opens the file of an option, if it is given.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub(crate) fn named(path: Option<&Path>) -> Result<Option<Self>, Failure> {
+        path.map(|path| Self::open(Some(path))).transpose()
+    }
+
     fn standard() -> Self {
         Self {
             to: BufWriter::new(Box::new(Standard::Output)),
@@ -92,6 +100,13 @@ impl Product {
         // What could not be written is not tried again.
         drop(self.to.into_parts());
         result
+    }
+
+    /// Writes what is said about a run that is over. The run has its exit status: that it cannot be written is only said.
+    pub(crate) fn report(self, text: impl Display) {
+        if let Err(why) = self.fill(|to| writeln!(to, "{text}")) {
+            note(format_args!("alcc: {why}"));
+        }
     }
 }
 

@@ -5,7 +5,7 @@ mod processes;
 mod summary;
 
 use crate::failure::Failure;
-use crate::output::note;
+use crate::output::{Product, note};
 use alcc_emu::{Emulator, Namespace, PacketLog, PathSpec};
 pub(crate) use args::Args;
 use place::Place;
@@ -14,6 +14,7 @@ use std::process::{Command, ExitCode};
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let spec = args.path_spec()?;
+    let json = Product::named(args.json.as_deref())?;
     let place = Place::find()?;
     // Before the first thread: one that does not block SIGCHLD too would swallow it.
     let processes = Processes::new()?;
@@ -52,16 +53,21 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     processes.end(server);
     let exit = exit?;
 
-    let report = link.stop().map_err(Failure::failed)?;
-    log.map_or(Ok(()), PacketLog::finish)
-        .map_err(Failure::failed)?;
-    if !args.quiet {
-        note(summary::text(&report).trim_end());
+    // CMD has its exit status, whatever happens from here on.
+    match link.stop() {
+        Ok(report) => {
+            if !args.quiet {
+                note(summary::text(&report).trim_end());
+            }
+            if let Some(file) = json {
+                let json = summary::json(args, &spec, &report, exit);
+                file.report(format_args!("{json:#}"));
+            }
+        }
+        Err(why) => note(format_args!("alcc: {why}")),
     }
-    if let Some(path) = &args.json {
-        let json = summary::json(args, &spec, &report, exit);
-        std::fs::write(path, format!("{json:#}\n"))
-            .map_err(|e| Failure::failed(format!("write the report {}: {e}", path.display())))?;
+    if let Some(Err(why)) = log.map(PacketLog::finish) {
+        note(format_args!("alcc: {why}"));
     }
     Ok(ExitCode::from(match exit {
         Exit::Status(code) => code,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::run::{RECOMMENDED, check_under};
 use crate::failure::Failure;
-use crate::output::note;
+use crate::output::{Product, note};
 use crate::plugin_arg::Plugins;
 use crate::runs::Entry;
 use alcc_cc::Spec;
@@ -108,6 +108,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             Failure::usage(format!("make the log folder {}: {e}", folder.display()))
         })?;
     }
+    let json = Product::named(args.json.as_deref())?;
     let (_entry, report) = Entry::new("proxy", &what(args))?;
     // Before the first thread: all of them leave these signals to us.
     let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
@@ -140,7 +141,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         }
     });
     let totals = proxy.join().map_err(Failure::failed)?;
-    conclude(args, &triple, &totals)?;
+    conclude(args, json, &triple, &totals);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -219,11 +220,10 @@ fn start_failure(args: &Args, error: &StartError) -> Failure {
     })
 }
 
-fn conclude(args: &Args, triple: &Triple, totals: &Totals) -> Result<(), Failure> {
+fn conclude(args: &Args, json: Option<Product>, triple: &Triple, totals: &Totals) {
     let cpu = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)
-        .map(|t| t.tv_sec() as f64 + t.tv_nsec() as f64 / 1e9)
-        .map_err(|e| Failure::failed(format!("read the CPU time: {e}")))?;
-    if let Some(file) = &args.json {
+        .map_or(0.0, |t| t.tv_sec() as f64 + t.tv_nsec() as f64 / 1e9);
+    if let Some(file) = json {
         let report = serde_json::json!({
             "algorithm": args.cc.name,
             "options": args.cc.options_text(),
@@ -248,11 +248,10 @@ fn conclude(args: &Args, triple: &Triple, totals: &Totals) -> Result<(), Failure
             "failures": totals.failures,
             "under_refused": totals.under_refused,
         });
-        std::fs::write(file, format!("{report}\n"))
-            .map_err(|e| Failure::failed(format!("write the report {}: {e}", file.display())))?;
+        file.report(format_args!("{report}"));
     }
     if args.quiet {
-        return Ok(());
+        return;
     }
     note(format_args!(
         "alcc: {} connections relayed, {:.1} MB down, {:.1} MB up; {} controlled by {triple}; the gate closed {} times; {cpu:.3} CPU s",
@@ -281,5 +280,4 @@ fn conclude(args: &Args, triple: &Triple, totals: &Totals) -> Result<(), Failure
             args.under.as_deref().unwrap_or_default()
         ));
     }
-    Ok(())
 }

@@ -2,7 +2,7 @@
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::metrics::{Metrics, Place};
-use crate::output::note;
+use crate::output::{Product, note};
 use crate::plugin_arg::Plugins;
 use crate::runs::Entry;
 use crate::supervise;
@@ -86,6 +86,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let mut settings = settings(args)?;
     let triple = settings.triple();
     let library = library()?;
+    let json = Product::named(args.json.as_deref())?;
     if let Some(folder) = &args.log {
         std::fs::create_dir_all(folder).map_err(|e| {
             Failure::usage(format!("make the log folder {}: {e}", folder.display()))
@@ -110,7 +111,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     );
     let ended = supervise::run(&mut command)?;
     let missed = search.finish();
-    conclude(args, &settings, &triple, &report.totals(), &missed)?;
+    conclude(args, json, &settings, &triple, &report.totals(), &missed);
     Ok(ended)
 }
 
@@ -248,14 +249,16 @@ fn prepared(command: &[OsString], settings: &Settings, library: &Path) -> Comman
     prepared
 }
 
+/// Says how it went. The exit status is CMD's whatever happens here.
 fn conclude(
     args: &Args,
+    json: Option<Product>,
     settings: &Settings,
     triple: &Triple,
     totals: &Totals,
     missed: &[NotControlled],
-) -> Result<(), Failure> {
-    if let Some(file) = &args.json {
+) {
+    if let Some(file) = json {
         let report = serde_json::json!({
             "algorithm": settings.cc.name,
             "options": settings.cc.options_text(),
@@ -276,11 +279,10 @@ fn conclude(
                 "example": m.example.to_string(),
             })).collect::<Vec<_>>(),
         });
-        std::fs::write(file, format!("{report}\n"))
-            .map_err(|e| Failure::failed(format!("write the report {}: {e}", file.display())))?;
+        file.report(format_args!("{report}"));
     }
     if args.quiet {
-        return Ok(());
+        return;
     }
     for m in missed {
         note(format_args!(
@@ -298,7 +300,7 @@ fn conclude(
             "alcc: nothing was controlled: {} did not load the library (a static or set-user-id program?)",
             args.command[0].to_string_lossy()
         ));
-        return Ok(());
+        return;
     }
     note(format_args!(
         "alcc: {} connections controlled by {triple}; the gate closed {} times; {:.1} MB passed; {} left alone; runtime {:.3} CPU s",
@@ -321,5 +323,4 @@ fn conclude(
             settings.under.as_deref().unwrap_or("of its rule")
         ));
     }
-    Ok(())
 }

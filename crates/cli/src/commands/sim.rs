@@ -260,8 +260,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let scenario = &mut described.scenario;
     scenario.series = args.series.is_some().then_some(SAMPLE);
     let mut shown = Shown::new(args)?;
-    let series = args.series.as_deref();
-    let series = series.map(|path| Product::open(Some(path))).transpose()?;
+    let series = Product::named(args.series.as_deref())?;
     let report = alcc_sim::run_with(scenario, &mut shown).map_err(Failure::failed)?;
     shown
         .finish()
