@@ -4,6 +4,7 @@
 mod descriptors;
 mod open;
 pub(crate) mod processes;
+mod read;
 pub(crate) mod stdio;
 mod wait;
 mod write;
@@ -11,7 +12,7 @@ mod write;
 use crate::epoll::Epoll;
 use crate::process::{self, Process};
 use crate::table::Known;
-use alcc_socket::{Attached, Conn, Inside, Runtime, errno, set_errno};
+use alcc_socket::{Attached, Conn, Inside, Runtime, errno, on_alternate_stack, set_errno};
 use libc::{c_int, epoll_event};
 use std::sync::Arc;
 
@@ -58,21 +59,11 @@ fn controlled(fd: c_int) -> Option<Controlled> {
         }
         Glance::Nothing | Glance::Socket => {}
     }
-    if Inside::here() || cramped() {
+    // A handler's own stack is no place to build a connection. The next write will.
+    if Inside::here() || on_alternate_stack() {
         return None;
     }
     attach(process, fd)
-}
-
-/// True in a signal handler on a stack of its own, which may be small and without a guard: no place to build a connection. The
-/// next write will.
-fn cramped() -> bool {
-    // SAFETY: asks only; `now` is a valid out pointer.
-    unsafe {
-        let mut now: libc::stack_t = std::mem::zeroed();
-        libc::sigaltstack(std::ptr::null(), &raw mut now) == 0
-            && now.ss_flags & libc::SS_ONSTACK != 0
-    }
 }
 
 /// The connection behind a descriptor if it is under control already.

@@ -36,6 +36,9 @@ macro_rules! real {
 }
 
 real! {
+    __read_chk: fn(c_int, *mut c_void, size_t, size_t) -> ssize_t;
+    __recv_chk: fn(c_int, *mut c_void, size_t, size_t, c_int) -> ssize_t;
+    __recvfrom_chk: fn(c_int, *mut c_void, size_t, size_t, c_int, *mut sockaddr, *mut socklen_t) -> ssize_t;
     accept: fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;
     accept4: fn(c_int, *mut sockaddr, *mut socklen_t, c_int) -> c_int;
     close: fn(c_int) -> c_int;
@@ -54,11 +57,16 @@ real! {
     fcntl: fn(c_int, c_int, usize) -> c_int;
     fcntl64: fn(c_int, c_int, usize) -> c_int;
     fdopen: fn(c_int, *const c_char) -> *mut FILE;
+    getsockopt: fn(c_int, c_int, c_int, *mut c_void, *mut socklen_t) -> c_int;
     poll: fn(*mut pollfd, nfds_t, c_int) -> c_int;
     ppoll: fn(*mut pollfd, nfds_t, *const timespec, *const sigset_t) -> c_int;
     prctl: fn(c_int, usize, usize, usize, usize) -> c_int;
     pselect: fn(c_int, *mut fd_set, *mut fd_set, *mut fd_set, *const timespec, *const sigset_t) -> c_int;
     pthread_exit: fn(*mut c_void) -> c_int;
+    read: fn(c_int, *mut c_void, size_t) -> ssize_t;
+    readv: fn(c_int, *const iovec, c_int) -> ssize_t;
+    recv: fn(c_int, *mut c_void, size_t, c_int) -> ssize_t;
+    recvfrom: fn(c_int, *mut c_void, size_t, c_int, *mut sockaddr, *mut socklen_t) -> ssize_t;
     recvmmsg: fn(c_int, *mut mmsghdr, c_uint, c_int, *mut timespec) -> c_int;
     recvmsg: fn(c_int, *mut msghdr, c_int) -> ssize_t;
     select: fn(c_int, *mut fd_set, *mut fd_set, *mut fd_set, *mut timeval) -> c_int;

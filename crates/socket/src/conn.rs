@@ -10,7 +10,7 @@ use alcc_flow::{Counters, OverTcp};
 use alcc_units::{Bytes, Span, Time};
 use libc::c_int;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How the program learns that it may write again. Called with the connection locked.
@@ -56,6 +56,9 @@ pub struct Write<'a> {
 pub struct Conn<W> {
     cookie: u64,
     inner: Mutex<Inner<W>>,
+    /// The error that a later part of a write met; zero: none. The program was told of the parts before it, and the kernel has
+    /// forgotten the error with that call: the next call that would have met it is told.
+    error: AtomicI32,
     /// The loop knows of it and reads its counters.
     pub(crate) active: AtomicBool,
     /// Key of the loop.
@@ -67,6 +70,14 @@ pub struct Conn<W> {
 struct Writer {
     thread: usize,
     seen: Time,
+}
+
+/// A real call under way: where in which thread.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Call {
+    thread: usize,
+    /// An address on its stack.
+    frame: usize,
 }
 
 /// A writer that was not seen for so long will not go on: a signal handler jumped out of its write.
@@ -96,10 +107,12 @@ struct Inner<W> {
     waker: W,
     pacing: u64,
     /// Writes that the kernel may have taken and we have not entered yet.
-    writing: u32,
+    writing: Vec<Call>,
     reported: Counters,
     /// Passed without the algorithm's leave, and not reported yet.
     bypassed: ByReason,
+    /// The kernel takes no more bytes, and says why to the next write.
+    over: bool,
     /// Until then a waiting thread of the program does the readings.
     driven: Time,
     writer: Option<Writer>,
@@ -128,15 +141,17 @@ impl<W: Waker> Conn<W> {
             off: false,
             waker,
             pacing: u64::MAX,
-            writing: 0,
+            writing: Vec::new(),
             reported: Counters::default(),
             bypassed: ByReason::default(),
+            over: false,
             driven: Time::ZERO,
             writer: None,
         };
         Self {
             cookie,
             inner: Mutex::new(inner),
+            error: AtomicI32::new(0),
             active: AtomicBool::new(false),
             id,
         }
@@ -170,13 +185,36 @@ impl<W: Waker> Conn<W> {
         }
     }
 
+    /// The error that a part of a write met, once: for the next call to which the kernel would have told it.
+    fn take_error(&self) -> Option<c_int> {
+        if self.error.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        Some(self.error.swap(0, Ordering::Relaxed)).filter(|why| *why != 0)
+    }
+
+    /// As [`Conn::take_error`], if the descriptor still is this connection.
+    pub fn take_error_of(&self, fd: RawFd) -> Option<c_int> {
+        let none = self.error.load(Ordering::Relaxed) == 0;
+        (!none && self.is_behind(fd))
+            .then(|| self.take_error())
+            .flatten()
+    }
+
     /// Carries out a write of the program as far as the algorithm allows. Returns and sets errno as write(2) does:
     /// -1 with EAGAIN while the gate is shut and the program does not want to wait.
     pub fn write(self: &Arc<Self>, runtime: &Arc<Runtime<W>>, write: &mut Write<'_>) -> isize {
+        // EPIPE is told by the kernel at every write, and with a signal.
+        if let Some(why) = self.take_error().filter(|why| *why != libc::EPIPE) {
+            kernel::set_errno(why);
+            return -1;
+        }
         let mut writer = Finished {
             conn: self,
             runtime,
             holds: false,
+            calls: false,
+            over: false,
         };
         let mut done = 0;
         let mut patience = None;
@@ -188,12 +226,12 @@ impl<W: Waker> Conn<W> {
             let left = write.wanted - done;
             // A runtime that has failed limits nothing.
             let room = runtime
-                .guarded(|| self.room(runtime, left, write))
+                .guarded(|| self.room(runtime, left, write, &mut writer))
                 .unwrap_or(left)
                 .min(left);
             writer.holds |= room < left;
             if room == 0 && left > 0 {
-                runtime.guarded(|| self.wrote(runtime, 0));
+                runtime.guarded(|| self.wrote(runtime, 0, &mut writer));
                 let Wait::Yes(limit) = (write.wait)() else {
                     if runtime.failed() {
                         self.release();
@@ -211,10 +249,18 @@ impl<W: Waker> Conn<W> {
                 }
                 continue;
             }
+            // The kernel in one call returns what it has written and keeps an error for the next. A call of ours would fetch it.
+            if done > 0 && (writer.over || kernel::has_failed(write.fd)) {
+                return done as isize;
+            }
             let n = (write.real)(done, room);
             let errno = kernel::errno();
             let written = usize::try_from(n).unwrap_or(0);
-            runtime.guarded(|| self.wrote(runtime, written));
+            runtime.guarded(|| self.wrote(runtime, written, &mut writer));
+            if n < 0 && done > 0 && kernel::is_of_the_socket(errno) {
+                // It came between the look and the call.
+                self.error.store(errno, Ordering::Relaxed);
+            }
             done += written;
             // Cut short by the gate, a program that waits in the call is served until all is written, as without us.
             let cut = written > 0 && written == room && room < left;
@@ -230,19 +276,20 @@ impl<W: Waker> Conn<W> {
         runtime: &Arc<Runtime<W>>,
         wanted: usize,
         write: &Write<'_>,
+        writer: &mut Finished<'_, W>,
     ) -> usize {
         let now = kernel::now();
         let mut inner = self.lock();
         inner.follow(runtime, now, self);
-        inner.writing += 1;
-        let Some(fd) = inner.fd(self.cookie) else {
-            return wanted;
-        };
-        if inner.off || !runtime.settings().enforcement.gate {
+        writer.calls = true;
+        inner.enter(writer.call());
+        writer.over = inner.over;
+        if inner.fds.is_empty() || inner.off || !runtime.settings().enforcement.gate {
             return wanted;
         }
         let was_shut = inner.flow.is_shut();
-        let (queued, unsent) = (kernel::queued(fd), kernel::unsent(fd));
+        // That this descriptor is the connection's was seen just before.
+        let (queued, unsent) = (kernel::queued(write.fd), kernel::unsent(write.fd));
         let counted = Bytes::new(wanted as u64);
         let within = inner.is_within_another(now);
         let mut waits = false;
@@ -271,6 +318,10 @@ impl<W: Waker> Conn<W> {
         if room > 0 && (write.whole || counted <= inner.flow.mss()) {
             return wanted;
         }
+        if room == 0 && !waits && kernel::has_failed(write.fd) {
+            // The program may have been told that there is an error: only the kernel's answer says which.
+            return wanted;
+        }
         if waits && room < wanted {
             inner.writer = Some(Writer {
                 thread: this_thread(),
@@ -280,10 +331,11 @@ impl<W: Waker> Conn<W> {
         room
     }
 
-    fn wrote(self: &Arc<Self>, runtime: &Arc<Runtime<W>>, n: usize) {
+    fn wrote(self: &Arc<Self>, runtime: &Arc<Runtime<W>>, n: usize, writer: &mut Finished<'_, W>) {
         let now = kernel::now();
         let mut inner = self.lock();
-        inner.writing = inner.writing.saturating_sub(1);
+        inner.leave(writer.call());
+        writer.calls = false;
         if n > 0 && !inner.off {
             inner.flow.wrote(now, Bytes::new(n as u64), &mut Discard);
             // At once: the process may end with its next call.
@@ -376,15 +428,30 @@ struct Finished<'a, W: Waker> {
     conn: &'a Conn<W>,
     runtime: &'a Runtime<W>,
     holds: bool,
+    /// In a real call.
+    calls: bool,
+    /// The kernel takes no more.
+    over: bool,
+}
+
+impl<W: Waker> Finished<'_, W> {
+    /// It lives on the stack of the write, where no other write of this thread is.
+    fn call(&self) -> Call {
+        Call {
+            thread: this_thread(),
+            frame: std::ptr::from_ref(self) as usize,
+        }
+    }
 }
 
 impl<W: Waker> Drop for Finished<'_, W> {
     fn drop(&mut self) {
-        if self.holds {
+        if self.holds || self.calls {
             self.runtime.guarded(|| {
-                let writer = &mut self.conn.lock().writer;
-                if writer.is_some_and(|w| w.thread == this_thread()) {
-                    *writer = None;
+                let inner = &mut *self.conn.lock();
+                inner.leave(self.call());
+                if inner.writer.is_some_and(|w| w.thread == this_thread()) {
+                    inner.writer = None;
                 }
             });
         }
@@ -432,6 +499,20 @@ impl<W: Waker> Inner<W> {
         other.is_some_and(|w| now.since(w.seen) < ABANDONED)
     }
 
+    /// A real call begins. One of the same thread that began deeper in its stack, or here, has been left by a jump out of a
+    /// signal handler; on a stack of its own a handler cannot tell.
+    fn enter(&mut self, call: Call) {
+        let left = |c: &Call| c.thread == call.thread && c.frame <= call.frame;
+        if self.writing.iter().any(left) && !kernel::on_alternate_stack() {
+            self.writing.retain(|c| !left(c));
+        }
+        self.writing.push(call);
+    }
+
+    fn leave(&mut self, call: Call) {
+        self.writing.retain(|c| *c != call);
+    }
+
     /// A descriptor that is still ours to ask by.
     fn fd(&mut self, cookie: u64) -> Option<RawFd> {
         while let Some(&fd) = self.fds.first() {
@@ -458,7 +539,10 @@ impl<W: Waker> Inner<W> {
     /// Does what `alcc ctl` has ordered since the last time. Not while a write is under way: nobody could say on whose account
     /// it goes; the next write or reading comes soon.
     fn follow(&mut self, runtime: &Runtime<W>, now: Time, conn: &Conn<W>) {
-        let Some(orders) = runtime.orders(self.order).filter(|_| self.writing == 0) else {
+        let Some(orders) = runtime
+            .orders(self.order)
+            .filter(|_| self.writing.is_empty())
+        else {
             return;
         };
         self.order = orders.generation;
@@ -529,7 +613,7 @@ impl<W: Waker> Inner<W> {
             self.end(runtime, conn);
             return;
         };
-        if self.writing > 0 {
+        if !self.writing.is_empty() {
             // The kernel may know of a write that we do not know yet: it would be counted twice.
             reading.progress.written = reading.progress.written.min(self.flow.written());
         }
@@ -552,6 +636,7 @@ impl<W: Waker> Inner<W> {
         self.report(runtime);
         self.shown.reading(now, &reading, &self.flow, self.order);
         if !reading.alive {
+            self.over = true;
             self.end(runtime, conn);
         }
     }

@@ -321,6 +321,73 @@ fn ends_a_wait(signal: c_int, restarts: bool) -> bool {
     }
 }
 
+/// True in a signal handler on a stack of its own, which may be small and without a guard.
+pub fn on_alternate_stack() -> bool {
+    // SAFETY: asks only; `now` is a valid out pointer.
+    unsafe {
+        let mut now: libc::stack_t = zeroed();
+        libc::sigaltstack(std::ptr::null(), &raw mut now) == 0
+            && now.ss_flags & libc::SS_ONSTACK != 0
+    }
+}
+
+/// Does the next call meet an error, or the end of the connection? Looks without fetching it.
+pub(crate) fn has_failed(fd: RawFd) -> bool {
+    let mut asked = libc::pollfd {
+        fd,
+        events: 0,
+        revents: 0,
+    };
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: one descriptor and a time that outlive the call; by system call, because ppoll may be interposed by ourselves. The
+    // kernel may change the time.
+    unsafe {
+        let none = std::ptr::null::<libc::sigset_t>();
+        libc::syscall(libc::SYS_ppoll, &raw mut asked, 1, &raw mut now, none, 0);
+    }
+    let said = |event| asked.revents & event != 0;
+    // A queue of notifications (zero copy, time stamps) is reported as an error. A connection that lives on with a real one is one
+    // whose program wants to hear of ICMP errors.
+    said(libc::POLLHUP)
+        || said(libc::POLLERR)
+            && [
+                (libc::IPPROTO_IP, libc::IP_RECVERR),
+                (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
+            ]
+            .into_iter()
+            .any(|(level, name)| {
+                let mut on: c_int = 0;
+                option(fd, level, name, &mut on).is_some() && on != 0
+            })
+}
+
+/// Errors that a socket has by itself (tcp(7), and what ICMP brings by icmp(7)): the kernel tells each once. All others are the
+/// call's.
+pub(crate) fn is_of_the_socket(errno: c_int) -> bool {
+    matches!(
+        errno,
+        libc::ECONNRESET
+            | libc::EPIPE
+            | libc::ETIMEDOUT
+            | libc::ECONNABORTED
+            | libc::ECONNREFUSED
+            | libc::EHOSTUNREACH
+            | libc::ENETUNREACH
+            | libc::EHOSTDOWN
+            | libc::ENETDOWN
+            | libc::ENONET
+            | libc::ENOPROTOOPT
+            | libc::EPROTO
+            | libc::EOPNOTSUPP
+            | libc::EMSGSIZE
+            | libc::EACCES
+            | libc::EBADMSG
+    )
+}
+
 /// Does the socket signal its readiness (O_ASYNC), or does a call wait in it?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Flags {

@@ -37,7 +37,8 @@ pub use control::{Change, Order, Orders};
 pub use groups::{BOUNDS_US, Group, GroupTotals, Histogram};
 pub use inside::Inside;
 pub use kernel::{
-    Flags, Socket, TcpCounters, errno, flags, look, now, send_timeout, set_errno, tcp_counters,
+    Flags, Socket, TcpCounters, errno, flags, look, now, on_alternate_stack, send_timeout,
+    set_errno, tcp_counters,
 };
 pub use report::{Report, Totals};
 pub use runtime::{Attached, Runtime};

@@ -82,4 +82,4 @@ macro_rules! groups {
     ($($name:ident)*) => { $(#[test] fn $name() { group(stringify!($name).trim_end_matches('_')); })* };
 }
 
-groups! { write edge wait epoll block descriptor close process exec thread connect limit serve spawn alone }
+groups! { write edge wait epoll block descriptor close process exec thread connect limit serve spawn alone error }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Calls by which sockets come to be and connections are made.
+use super::read::{self, asks};
 use super::{appeared, aside};
 use crate::epoll::Epoll;
 use crate::process;
@@ -84,11 +85,15 @@ pub unsafe extern "C-unwind" fn connect(fd: c_int, addr: *const sockaddr, len: s
 pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the caller's arguments, unchanged.
     let n = unsafe { (real().recvmsg)(fd, msg, flags) };
-    if n >= 0 {
-        // SAFETY: the kernel has just filled it in.
-        unsafe { received(msg) };
+    if n < 0 {
+        return n;
     }
-    n
+    // SAFETY: the kernel has just filled it in.
+    let asked = unsafe {
+        received(msg);
+        n == 0 && asks((*msg).msg_iov, (*msg).msg_iovlen)
+    };
+    read::received(fd, n, asked && flags & libc::MSG_ERRQUEUE == 0)
 }
 
 /// recvmmsg(2)
@@ -108,6 +113,15 @@ pub unsafe extern "C-unwind" fn recvmmsg(
     for i in 0..usize::try_from(n).unwrap_or(0) {
         // SAFETY: the kernel has filled in the first `n`.
         unsafe { received(&raw mut (*messages.add(i)).msg_hdr) };
+    }
+    // SAFETY: as above; the end of the stream is the first message.
+    let ended = n >= 1
+        && unsafe {
+            let (first, len) = (&(*messages).msg_hdr, (*messages).msg_len);
+            len == 0 && asks(first.msg_iov, first.msg_iovlen)
+        };
+    if ended && read::received(fd, 0, true) < 0 {
+        return -1;
     }
     n
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Calls that send.
 use super::controlled;
+use super::read::received;
 use crate::real::real;
 use crate::vector::{Part, exists, total, vector_of};
 use alcc_socket::{Wait, Write, flags, send_timeout};
@@ -161,14 +162,15 @@ pub unsafe extern "C-unwind" fn splice(
     let mut first = true;
     // SAFETY: the caller's arguments; a pipe gives what comes next. The rest after a part is taken only if it is there:
     // the program would have had the part by now.
-    limited(out, dont_wait, count, &mut |_, limit| unsafe {
+    let n = limited(out, dont_wait, count, &mut |_, limit| unsafe {
         let flags = if std::mem::take(&mut first) {
             flags
         } else {
             flags | libc::SPLICE_F_NONBLOCK
         };
         (real().splice)(input, input_offset, out, out_offset, limit, flags)
-    })
+    });
+    received(input, n, count > 0)
 }
 
 /// writev(2)

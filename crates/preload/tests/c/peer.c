@@ -6,11 +6,11 @@ char data[BIG];
 static const struct peer_case *const groups[] = {
     write_cases, edge_cases, wait_cases, epoll_cases, block_cases, descriptor_cases,
     close_cases, process_cases, exec_cases, thread_cases, connect_cases, limit_cases, serve_cases,
-    spawn_cases, alone_cases,
+    spawn_cases, alone_cases, error_cases,
 };
 static const char *const group_names[] = {
     "write", "edge", "wait", "epoll", "block", "descriptor", "close", "process", "exec", "thread", "connect", "limit", "serve",
-    "spawn", "alone",
+    "spawn", "alone", "error",
 };
 
 void say(const char *format, ...) {

@@ -47,7 +47,7 @@ struct peer_case {
 
 extern const struct peer_case write_cases[], edge_cases[], wait_cases[], epoll_cases[], block_cases[], descriptor_cases[],
     close_cases[], process_cases[], exec_cases[], thread_cases[], connect_cases[], limit_cases[], serve_cases[],
-    spawn_cases[], alone_cases[];
+    spawn_cases[], alone_cases[], error_cases[];
 
 // The stream of a connection: the same BIG bytes for everyone.
 extern char data[BIG];

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Calls that receive, and that ask for a socket's error. They pass unchanged; but a reset that a part of a write has met
+//! must not look like the end of the stream.
+use crate::process;
+use crate::real::real;
+use crate::table::Known;
+use alcc_socket::set_errno;
+use libc::{c_int, c_void, iovec, size_t, sockaddr, socklen_t, ssize_t};
+use std::sync::Arc;
+
+/// The error that a part of a write on this descriptor has met and nobody was told of.
+fn kept(fd: c_int) -> Option<c_int> {
+    let conn = process::current()?.table.look(fd, |known| match known {
+        Known::Controlled(conn) => Some(Arc::clone(conn)),
+        _ => None,
+    })??;
+    conn.take_error_of(fd)
+}
+
+/// What a call that received `n` bytes of the `asked` returns: at the end of the stream, the error before it.
+pub(super) fn received(fd: c_int, n: ssize_t, asked: bool) -> ssize_t {
+    if n != 0 || !asked {
+        return n;
+    }
+    // A connection that the peer had ended before breaks with EPIPE, and is at its end for a reader.
+    match super::aside(|| kept(fd)).filter(|why| *why != libc::EPIPE) {
+        Some(why) => {
+            set_errno(why);
+            -1
+        }
+        None => n,
+    }
+}
+
+/// read(2)
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn read(fd: c_int, buf: *mut c_void, count: size_t) -> ssize_t {
+    // SAFETY: the caller's arguments, unchanged.
+    received(fd, unsafe { (real().read)(fd, buf, count) }, count > 0)
+}
+
+/// read as fortified programs call it.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __read_chk(
+    fd: c_int,
+    buf: *mut c_void,
+    count: size_t,
+    size: size_t,
+) -> ssize_t {
+    // SAFETY: the caller's arguments, unchanged.
+    received(
+        fd,
+        unsafe { (real().__read_chk)(fd, buf, count, size) },
+        count > 0,
+    )
+}
+
+/// readv(2)
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn readv(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t {
+    // SAFETY: the caller's arguments, unchanged.
+    let n = unsafe { (real().readv)(fd, iov, count) };
+    // SAFETY: the kernel has taken the vector.
+    let asked = || unsafe { asks(iov, usize::try_from(count).unwrap_or(0)) };
+    received(fd, n, n == 0 && asked())
+}
+
+/// True if the vector has room for a byte.
+///
+/// # Safety
+/// `iov` points to `count` vectors.
+pub(super) unsafe fn asks(iov: *const iovec, count: usize) -> bool {
+    // SAFETY: by contract.
+    (0..count).any(|i| unsafe { (*iov.add(i)).iov_len } > 0)
+}
+
+/// recv(2)
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn recv(
+    fd: c_int,
+    buf: *mut c_void,
+    count: size_t,
+    flags: c_int,
+) -> ssize_t {
+    // SAFETY: the caller's arguments, unchanged.
+    received(
+        fd,
+        unsafe { (real().recv)(fd, buf, count, flags) },
+        count > 0,
+    )
+}
+
+/// recv as fortified programs call it.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __recv_chk(
+    fd: c_int,
+    buf: *mut c_void,
+    count: size_t,
+    size: size_t,
+    flags: c_int,
+) -> ssize_t {
+    // SAFETY: the caller's arguments, unchanged.
+    received(
+        fd,
+        unsafe { (real().__recv_chk)(fd, buf, count, size, flags) },
+        count > 0,
+    )
+}
+
+/// recvfrom(2)
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn recvfrom(
+    fd: c_int,
+    buf: *mut c_void,
+    count: size_t,
+    flags: c_int,
+    from: *mut sockaddr,
+    len: *mut socklen_t,
+) -> ssize_t {
+    // SAFETY: the caller's arguments, unchanged.
+    received(
+        fd,
+        unsafe { (real().recvfrom)(fd, buf, count, flags, from, len) },
+        count > 0,
+    )
+}
+
+/// recvfrom as fortified programs call it.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __recvfrom_chk(
+    fd: c_int,
+    buf: *mut c_void,
+    count: size_t,
+    size: size_t,
+    flags: c_int,
+    from: *mut sockaddr,
+    len: *mut socklen_t,
+) -> ssize_t {
+    // SAFETY: the caller's arguments, unchanged.
+    received(
+        fd,
+        unsafe { (real().__recvfrom_chk)(fd, buf, count, size, flags, from, len) },
+        count > 0,
+    )
+}
+
+/// getsockopt(2)
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn getsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    len: *mut socklen_t,
+) -> c_int {
+    // SAFETY: the caller's arguments, unchanged.
+    let rc = unsafe { (real().getsockopt)(fd, level, name, value, len) };
+    if rc == 0 && level == libc::SOL_SOCKET && name == libc::SO_ERROR {
+        // SAFETY: the kernel has stored so many bytes there.
+        unsafe {
+            let size = *len as usize;
+            if size >= size_of::<c_int>()
+                && value.cast::<c_int>().read_unaligned() == 0
+                && let Some(why) = super::aside(|| kept(fd))
+            {
+                value.cast::<c_int>().write_unaligned(why);
+            }
+        }
+    }
+    rc
+}
