@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One controlled connection.
-use crate::bypass::ByReason;
+use crate::bypass::{ByReason, Bypass};
 use crate::runtime::Runtime;
 use crate::shown::Shown;
 use crate::turns::Visited;
@@ -215,6 +215,7 @@ impl<W: Waker> Conn<W> {
             holds: false,
             calls: false,
             over: false,
+            beyond: None,
         };
         let mut done = 0;
         let mut patience = None;
@@ -282,6 +283,7 @@ impl<W: Waker> Conn<W> {
         let mut inner = self.lock();
         inner.follow(runtime, now, self);
         writer.calls = true;
+        writer.beyond = None;
         inner.enter(writer.call());
         writer.over = inner.over;
         if inner.fds.is_empty() || inner.off || !runtime.settings().enforcement.gate {
@@ -294,11 +296,15 @@ impl<W: Waker> Conn<W> {
         let within = inner.is_within_another(now);
         let mut waits = false;
         // Whether the program can be refused matters only if it would be, and costs a call.
-        if within || inner.flow.allows(counted, queued, unsent) < counted {
+        let allowed = inner.flow.allows(counted, queued, unsent);
+        if within || allowed < counted {
             match (write.wait)() {
-                Wait::Unreachable => return wanted,
-                Wait::No if !inner.waker.reaches() => return wanted,
-                Wait::No => {}
+                Wait::No if inner.waker.reaches() => {}
+                Wait::Unreachable | Wait::No => {
+                    let leave = if within { Bytes::ZERO } else { allowed };
+                    writer.beyond = Some(leave.get());
+                    return wanted;
+                }
                 Wait::Yes(_) if within => return 0,
                 Wait::Yes(_) => waits = true,
             }
@@ -337,7 +343,14 @@ impl<W: Waker> Conn<W> {
         inner.leave(writer.call());
         writer.calls = false;
         if n > 0 && !inner.off {
-            inner.flow.wrote(now, Bytes::new(n as u64), &mut Discard);
+            let n = n as u64;
+            inner.flow.wrote(now, Bytes::new(n), &mut Discard);
+            if let Some(leave) = writer.beyond {
+                let more = n.saturating_sub(leave);
+                inner.bypassed += ByReason::of(Bypass::NoWakeup, more);
+                // Not as bytes under control.
+                inner.reported.bytes += more;
+            }
             // At once: the process may end with its next call.
             inner.report(runtime);
             self.activate(runtime);
@@ -432,6 +445,8 @@ struct Finished<'a, W: Waker> {
     calls: bool,
     /// The kernel takes no more.
     over: bool,
+    /// Nobody could be refused: what passes beyond so many bytes has no leave.
+    beyond: Option<u64>,
 }
 
 impl<W: Waker> Finished<'_, W> {

@@ -136,6 +136,17 @@ fn every_call_with_every_error() {
     run(&all, None);
 }
 
+/// The gate cuts a blocking write into several calls, and each of them may fail.
+#[test]
+fn every_error_at_every_part_of_a_write() {
+    let Some(program) = program::built() else {
+        return;
+    };
+    let (said, status) = program.parts();
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains("816 cases, 0 wrong"), "{said}");
+}
+
 /// The day's clock jumps by an hour at every look: nothing of ours may look at it.
 #[test]
 fn a_clock_that_is_stepped() {

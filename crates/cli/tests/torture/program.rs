@@ -105,6 +105,7 @@ impl Ended {
 pub(crate) struct Program {
     peer: PathBuf,
     shim: PathBuf,
+    parts: PathBuf,
 }
 
 pub(crate) fn built() -> Option<&'static Program> {
@@ -145,6 +146,7 @@ fn build() -> Option<Program> {
             &["-shared", "-fPIC"],
             &[tests.join("torture/torture.c")],
         ),
+        parts: compile("parts", &[], &[tests.join("torture/parts.c")]),
     })
 }
 
@@ -209,6 +211,28 @@ impl Program {
             })
             .collect();
         self.go(tortured, &env, under).0
+    }
+
+    /// Every error at every part of a write; what went wrong, and the status.
+    pub(crate) fn parts(&self) -> (String, Option<i32>) {
+        let run = [
+            "run",
+            "--quiet",
+            "--loopback",
+            "--cc",
+            "fixed:window=2",
+            "--",
+        ];
+        let out = Command::new(env!("CARGO_BIN_EXE_alcc"))
+            .args(run)
+            .arg("env")
+            .arg(&self.parts)
+            .env("LD_PRELOAD", &self.shim)
+            .output()
+            .unwrap();
+        let said = [out.stdout, out.stderr].concat();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        (said, out.status.code())
     }
 
     /// With a clock that is set to and fro.

@@ -6,6 +6,8 @@
 //   TORTURE_N=3           which call of it, counted from the first connection on
 //   TORTURE_ERRNO=32      with which errno (functions of pthread return it)
 //   TORTURE_LOG=FILE      gets a line when it has failed; without TORTURE_CALL: which functions were called, how often
+//
+// A program may also ask for it: torture_part(n, errno) makes its n-th sending call from now on fail, whichever it is.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -52,6 +54,19 @@ static int fails(const char *name, atomic_int *calls) {
     return 1;
 }
 
+static atomic_int part_in, part_error;
+
+void torture_part(int n, int with) {
+    atomic_store(&part_error, with);
+    atomic_store(&part_in, n);
+}
+
+static int part_fails(void) {
+    if (atomic_load(&part_in) <= 0 || atomic_fetch_sub(&part_in, 1) != 1) return 0;
+    error = atomic_load(&part_error);
+    return 1;
+}
+
 static void *next(const char *name) {
     void *found = dlsym(RTLD_NEXT, name);
     if (!found) _exit(99);
@@ -70,6 +85,16 @@ static void *next(const char *name) {
         return real_##name arguments;                                                                                      \
     }
 
+// The same for what sends.
+#define SENDING(type, name, parameters, arguments)                                                                      \
+    static type(*real_##name) parameters;                                                                                  \
+    static atomic_int calls_##name;                                                                                        \
+    type name parameters {                                                                                                 \
+        if (!real_##name) real_##name = next(#name);                                                                       \
+        if (fails(#name, &calls_##name) || part_fails()) return FAILED;                                                    \
+        return real_##name arguments;                                                                                      \
+    }
+
 // What of the functions that take it makes a connection: from then on calls count.
 #define ACCEPT(name, parameters, arguments)                                                                             \
     static int(*real_##name) parameters;                                                                                   \
@@ -85,14 +110,14 @@ static void *next(const char *name) {
 ACCEPT(accept, (int fd, struct sockaddr *a, socklen_t *n), (fd, a, n))
 ACCEPT(accept4, (int fd, struct sockaddr *a, socklen_t *n, int f), (fd, a, n, f))
 
-TORTURE(ssize_t, write, (int fd, const void *p, size_t n), (fd, p, n))
-TORTURE(ssize_t, writev, (int fd, const struct iovec *v, int n), (fd, v, n))
-TORTURE(ssize_t, send, (int fd, const void *p, size_t n, int f), (fd, p, n, f))
-TORTURE(ssize_t, sendto, (int fd, const void *p, size_t n, int f, const struct sockaddr *a, socklen_t l), (fd, p, n, f, a, l))
-TORTURE(ssize_t, sendmsg, (int fd, const struct msghdr *m, int f), (fd, m, f))
-TORTURE(ssize_t, sendfile, (int o, int i, off_t *at, size_t n), (o, i, at, n))
-TORTURE(ssize_t, sendfile64, (int o, int i, off64_t *at, size_t n), (o, i, at, n))
-TORTURE(ssize_t, splice, (int i, off64_t *a, int o, off64_t *b, size_t n, unsigned f), (i, a, o, b, n, f))
+SENDING(ssize_t, write, (int fd, const void *p, size_t n), (fd, p, n))
+SENDING(ssize_t, writev, (int fd, const struct iovec *v, int n), (fd, v, n))
+SENDING(ssize_t, send, (int fd, const void *p, size_t n, int f), (fd, p, n, f))
+SENDING(ssize_t, sendto, (int fd, const void *p, size_t n, int f, const struct sockaddr *a, socklen_t l), (fd, p, n, f, a, l))
+SENDING(ssize_t, sendmsg, (int fd, const struct msghdr *m, int f), (fd, m, f))
+SENDING(ssize_t, sendfile, (int o, int i, off_t *at, size_t n), (o, i, at, n))
+SENDING(ssize_t, sendfile64, (int o, int i, off64_t *at, size_t n), (o, i, at, n))
+SENDING(ssize_t, splice, (int i, off64_t *a, int o, off64_t *b, size_t n, unsigned f), (i, a, o, b, n, f))
 TORTURE(ssize_t, read, (int fd, void *p, size_t n), (fd, p, n))
 TORTURE(ssize_t, readv, (int fd, const struct iovec *v, int n), (fd, v, n))
 TORTURE(ssize_t, recv, (int fd, void *p, size_t n, int f), (fd, p, n, f))
