@@ -9,15 +9,8 @@ pub fn summary(rows: &[Row]) -> Summary {
     let mut groups = row::groups(rows);
     mark_groups(&mut groups);
     let overall = overall(&groups);
-    // Of twins, what is real speaks.
-    let real: Vec<Group> = groups
-        .iter()
-        .filter(|g| g.side.as_deref() != Some(twin::SIMULATED))
-        .cloned()
-        .collect();
-    let sentence = sentence(rows, &real);
     Summary {
-        sentence,
+        sentence: sentence(rows, &Figures::new(&groups, &overall)),
         twins: twin::twins(rows, &groups),
         groups,
         overall,
@@ -137,17 +130,53 @@ fn means(groups: &[&Group]) -> BTreeMap<String, f64> {
         .collect()
 }
 
-/// Throughput and mean delay of a scheme: geometric mean over the links of the medians over the repetitions.
-fn standing(groups: &[Group], scheme: &str) -> Option<[f64; 2]> {
-    let mean = |field: &str| {
-        let logs: Vec<f64> = groups
-            .iter()
-            .filter(|g| g.scheme == scheme)
-            .map(|g| g.median(field).map(|m| m.max(1e-3).ln()))
-            .collect::<Option<_>>()?;
-        (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
-    };
-    Some([mean("throughput_mbps")?, mean("delay_mean_ms")?])
+/// What the table says of each scheme: of one link its line, of several the line of the means.
+struct Figures<'a> {
+    /// Of twins, what is real speaks.
+    groups: Vec<&'a Group>,
+    overall: &'a [Overall],
+}
+
+impl<'a> Figures<'a> {
+    fn new(groups: &'a [Group], overall: &'a [Overall]) -> Self {
+        let real = |side: &Option<String>| side.as_deref() != Some(twin::SIMULATED);
+        Self {
+            groups: groups.iter().filter(|g| real(&g.side)).collect(),
+            overall,
+        }
+    }
+
+    fn of(&self, scheme: &str, field: &str) -> Option<f64> {
+        let simulated = Some(twin::SIMULATED);
+        if self.overall.is_empty() {
+            let line = self.groups.iter().find(|g| g.scheme == scheme);
+            return line?.median(field);
+        }
+        let mut lines = self.overall.iter();
+        let line = lines.find(|o| o.scheme == scheme && o.side.as_deref() != simulated);
+        line?.fields.get(field).copied()
+    }
+
+    /// Throughput and mean delay.
+    fn standing(&self, scheme: &str) -> Option<[f64; 2]> {
+        Some([
+            self.of(scheme, "throughput_mbps")?,
+            self.of(scheme, "delay_mean_ms")?,
+        ])
+    }
+
+    /// How much stands behind the figures of these schemes.
+    fn weight(&self, schemes: &[&str]) -> String {
+        let mine = |g: &&&Group| g.runs > 0 && schemes.contains(&g.scheme.as_str());
+        let runs = self.groups.iter().filter(mine).map(|g| g.runs).min();
+        let links = self.overall.first().map_or(1, |all| all.links);
+        match (runs.unwrap_or(0), links) {
+            (0 | 1, 1) => "In one run".to_owned(),
+            (0 | 1, links) => format!("In one run on each of {links} links"),
+            (runs, 1) => format!("In the median of {runs} runs"),
+            (runs, links) => format!("In the median of {runs} runs on each of {links} links"),
+        }
+    }
 }
 
 /// Plain TCP: the kernel's, or in the simulator what has its name.
@@ -156,8 +185,9 @@ fn is_plain(row: &Row) -> bool {
 }
 
 /// The controlled scheme that keeps at least nine tenths of the plain one's throughput with the least delay (if none keeps
-/// that much, the one with the most throughput), beside the plain one: `cubic` if it is there, else the first.
-fn sentence(rows: &[Row], groups: &[Group]) -> String {
+/// that much, the one with the most throughput), beside the plain one: `cubic` if it is there, else the first. Then beside
+/// `bbr` if that is there, too: it is what a reader would take otherwise.
+fn sentence(rows: &[Row], figures: &Figures<'_>) -> String {
     let mut schemes: Vec<&Row> = Vec::new();
     for row in rows {
         if !schemes.iter().any(|s| s.scheme == row.scheme) {
@@ -165,39 +195,50 @@ fn sentence(rows: &[Row], groups: &[Group]) -> String {
         }
     }
     let (plain, ours): (Vec<&Row>, Vec<&Row>) = schemes.into_iter().partition(|r| is_plain(r));
-    let Some(base) = plain
-        .iter()
-        .find(|r| r.scheme == "cubic")
-        .or_else(|| plain.first())
-    else {
+    let with_figures = |rows: Vec<&'_ Row>| -> Vec<(String, [f64; 2])> {
+        let found = rows
+            .into_iter()
+            .filter_map(|r| Some((r.scheme.clone(), figures.standing(&r.scheme)?)));
+        found.collect()
+    };
+    let (plain, ours) = (with_figures(plain), with_figures(ours));
+    let named = |name: &str| plain.iter().find(|(scheme, _)| scheme == name);
+    let Some(base) = named("cubic").or_else(|| plain.first()) else {
         return String::new();
     };
-    let Some([base_mbps, base_ms]) = standing(groups, &base.scheme) else {
-        return String::new();
-    };
-    let measured: Vec<(&str, [f64; 2])> = ours
+    let best = ours
         .iter()
-        .filter_map(|r| Some((r.scheme.as_str(), standing(groups, &r.scheme)?)))
-        .collect();
-    let best = measured
-        .iter()
-        .filter(|(_, s)| s[0] >= 0.9 * base_mbps)
+        .filter(|(_, s)| s[0] >= 0.9 * base.1[0])
         .min_by(|a, b| a.1[1].total_cmp(&b.1[1]))
-        .or_else(|| measured.iter().max_by(|a, b| a.1[0].total_cmp(&b.1[0])));
-    let Some((name, [mbps, ms])) = best else {
+        .or_else(|| ours.iter().max_by(|a, b| a.1[0].total_cmp(&b.1[0])));
+    let Some((name, best)) = best else {
         return String::new();
     };
-    let share = 100.0 * mbps / base_mbps;
-    let times = base_ms / ms;
-    let part = match times {
-        t if t >= 1.5 => format!("{} of its mean delay", part_of(t.round() as u64)),
-        t => format!("{:.0} % of its mean delay", 100.0 / t),
+    let beside = |other: &(String, [f64; 2])| {
+        let (scheme, [mbps, ms]) = other;
+        let share = 100.0 * best[0] / mbps;
+        let part = match ms / best[1] {
+            t if t >= 1.5 => format!("{} of its mean delay", part_of(t.round() as u64)),
+            t => format!("{:.0} % of its mean delay", 100.0 / t),
+        };
+        format!(
+            "{share:.0} % of {scheme}'s throughput at {part} ({} instead of {})",
+            milliseconds(best[1]),
+            milliseconds(*ms)
+        )
     };
+    let also = named("bbr").filter(|bbr| *bbr != base);
+    let all: Vec<&str> = [Some(base), also]
+        .into_iter()
+        .flatten()
+        .map(|(scheme, _)| scheme.as_str())
+        .chain([name.as_str()])
+        .collect();
+    let also = also.map_or_else(String::new, |bbr| format!(", and {}", beside(bbr)));
     format!(
-        "{name} has {share:.0} % of {}'s throughput at {part}: {} instead of {}.",
-        base.scheme,
-        milliseconds(*ms),
-        milliseconds(base_ms)
+        "{}, {name} has {}{also}.",
+        figures.weight(&all),
+        beside(base)
     )
 }
 
@@ -260,9 +301,11 @@ mod tests {
             row("l", "alcc-verus", 9.5, 140.0),
             row("l", "alcc-copa", 7.0, 35.0),
         ];
+        // 9.5 / 10, 1400 / 140, 9.5 / 9.6, 140 / 120.
         assert_eq!(
             summary(&rows).sentence,
-            "alcc-verus has 95 % of cubic's throughput at a tenth of its mean delay: 140 ms instead of 1.40 s."
+            "In one run, alcc-verus has 95 % of cubic's throughput at a tenth of its mean delay (140 ms instead of 1.40 s), \
+             and 99 % of bbr's throughput at 117 % of its mean delay (140 ms instead of 120 ms)."
         );
         // Nobody keeps nine tenths: the one with the most.
         let slow = [
@@ -272,25 +315,66 @@ mod tests {
         ];
         assert_eq!(
             summary(&slow).sentence,
-            "alcc-copa has 70 % of cubic's throughput at 93 % of its mean delay: 1300 ms instead of 1.40 s."
-                .replace("1300 ms", "1.30 s")
+            "In one run, alcc-copa has 70 % of cubic's throughput at 93 % of its mean delay (1.30 s instead of 1.40 s)."
         );
         assert_eq!(summary(&rows[..2]).sentence, "");
         assert_eq!(summary(&rows[2..]).sentence, "");
+        // Who failed has no part in it.
+        let one_failed = [
+            row::failed("l", "bbr"),
+            rows[1].clone(),
+            rows[2].clone(),
+            row::failed("l", "alcc-copa"),
+        ];
+        assert_eq!(
+            summary(&one_failed).sentence,
+            "In one run, alcc-verus has 95 % of cubic's throughput at a tenth of its mean delay (140 ms instead of 1.40 s)."
+        );
     }
 
     #[test]
-    fn several_links_count_by_their_geometric_mean() {
+    fn the_sentence_says_how_many_runs_it_stands_on() {
         let rows = [
-            row("a", "cubic", 1.0, 100.0),
-            row("b", "cubic", 100.0, 10_000.0),
-            row("a", "alcc-verus", 1.0, 100.0),
-            row("b", "alcc-verus", 100.0, 100.0),
+            row("l", "cubic", 10.0, 900.0),
+            row("l", "cubic", 10.0, 1000.0),
+            row("l", "cubic", 10.0, 3000.0),
+            row("l", "alcc-verus", 9.0, 100.0),
+            row("l", "alcc-verus", 10.0, 100.0),
+            row("l", "alcc-verus", 11.0, 400.0),
         ];
-        // sqrt(1 * 100) both; sqrt(100 * 10000) = 1000 ms against 100 ms.
         assert_eq!(
             summary(&rows).sentence,
-            "alcc-verus has 100 % of cubic's throughput at a tenth of its mean delay: 100 ms instead of 1.00 s."
+            "In the median of 3 runs, alcc-verus has 100 % of cubic's throughput at a tenth of its mean delay (100 ms instead of 1.00 s)."
+        );
+        assert!(
+            summary(&rows[2..4])
+                .sentence
+                .starts_with("In one run, alcc-verus")
+        );
+    }
+
+    #[test]
+    fn of_several_links_the_sentence_has_the_means_of_the_table() {
+        let rows = [
+            row("a", "cubic", 1.0, 100.0),
+            row("b", "cubic", 99.0, 1900.0),
+            row("a", "alcc-verus", 1.0, 100.0),
+            row("b", "alcc-verus", 99.0, 150.0),
+            // Not on every link: it is in no line of means.
+            row("c", "cubic", 1.0, 9000.0),
+            row::failed("c", "alcc-verus"),
+        ];
+        let summary = summary(&rows);
+        let of = |scheme: &str| {
+            let line = summary.overall.iter().find(|o| o.scheme == scheme);
+            line.unwrap().fields["delay_mean_ms"]
+        };
+        // (100 + 1900) / 2 and (100 + 150) / 2.
+        assert_eq!((of("cubic"), of("alcc-verus")), (1000.0, 125.0));
+        assert_eq!(
+            summary.sentence,
+            "In one run on each of 2 links, alcc-verus has 100 % of cubic's throughput at an eighth of its mean delay \
+             (125 ms instead of 1.00 s)."
         );
     }
 

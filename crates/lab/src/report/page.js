@@ -59,12 +59,16 @@ function header() {
   $('notes').innerHTML = R.notes.map(n => `<li>${escape(n)}</li>`).join('');
 }
 function cards() {
-  const worst = Math.max(...schemes.map(s => median(link, s, 'delay_mean_ms') || 0));
+  // The figures of the sentence: of several links the means, as in the last lines of the table.
+  const all = R.summary.overall || [], mean = s => all.find(o => o.scheme === s) || { fields: {} };
+  const figure = (s, field) => all.length ? mean(s).fields[field] : median(link, s, field);
+  const worst = Math.max(...schemes.map(s => figure(s, 'delay_mean_ms') || 0));
+  const where = all.length ? `means of ${all[0].links} links · ` : '';
   $('cards').innerHTML = schemes.filter(s => rows(link, s).length).map(s => {
-    const r = rows(link, s)[0], d = median(link, s, 'delay_mean_ms');
+    const r = rows(link, s)[0], d = figure(s, 'delay_mean_ms');
     const how = r.error ? escape(r.error) : r.feedback === 'kernel' ? 'plain kernel TCP' : r.feedback === 'sim' ? 'simulated, alone' : `${r.algorithm}${r.options ? ':' + r.options : ''} · ${r.feedback} · ${r.enforcement}${r.under ? ' · over ' + r.under : ''}`;
-    return `<div class="card" style="--c:${colour[s]}"><div class="name">${escape(s)}</div><div class="how">${escape(how)}</div>
-      <div class="big"><div><b>${ms(d)}</b><span>ms mean delay</span></div><div><b>${show(median(link, s, 'throughput_mbps'), 1)}</b><span>Mbit/s</span></div></div>
+    return `<div class="card" style="--c:${colour[s]}"><div class="name">${escape(s)}</div><div class="how">${escape(where + how)}</div>
+      <div class="big"><div><b>${ms(d)}</b><span>ms mean delay</span></div><div><b>${show(figure(s, 'throughput_mbps'), 1)}</b><span>Mbit/s</span></div></div>
       <div class="bar" title="mean delay"><i style="width:${worst ? Math.max(1.2, 100 * (d || 0) / worst) : 0}%"></i></div></div>`;
   }).join('');
 }
