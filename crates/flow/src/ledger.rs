@@ -14,6 +14,8 @@ pub struct Ledger {
     records: VecDeque<Record>,
     written: u64,
     acked: u64,
+    /// Where the stream stood when we came: what is delivered counts from here, in stamps and in total.
+    origin: u64,
     acked_at: Time,
     /// When the newest packet was sent that has been acknowledged, or the first one after a pause.
     first_sent_at: Time,
@@ -70,6 +72,7 @@ impl Ledger {
             records: VecDeque::new(),
             written: acked.min(written),
             acked: acked.min(written),
+            origin: acked.min(written),
             acked_at: now,
             first_sent_at: now,
             complete: acked.min(written),
@@ -94,6 +97,11 @@ impl Ledger {
     /// Stream position up to which all is acknowledged.
     pub fn acked(&self) -> u64 {
         self.acked
+    }
+
+    /// Delivered in total since we came.
+    pub fn delivered(&self) -> Bytes {
+        Bytes::new(self.acked - self.origin)
     }
 
     /// `len` bytes were written at `now`; `tag` is asked once per record, with its number, length and the bytes in
@@ -243,7 +251,7 @@ impl Ledger {
                 sent_at: record.sent_at,
                 tag: record.tag,
                 stamp: Stamp {
-                    delivered: Bytes::new(record.acked),
+                    delivered: Bytes::new(record.acked - self.origin),
                     delivered_at: before(record.sent_at, record.since_acked),
                     first_sent_at: before(record.sent_at, record.since_first),
                     in_flight: Bytes::new(record.end - record.acked),

@@ -60,8 +60,7 @@ pub struct OverTcp {
     shut_since_ack: LimitedBy,
     last_shut: Option<Time>,
     started: bool,
-    round_ends: u64,
-    acked_before: u64,
+    round_ends: Bytes,
     period: Span,
     /// How many connections are served beside each other, this one included.
     company: u32,
@@ -108,8 +107,7 @@ impl OverTcp {
             shut_since_ack: LimitedBy::default(),
             last_shut: None,
             started: false,
-            round_ends: 0,
-            acked_before: progress.acked,
+            round_ends: Bytes::ZERO,
             period,
             company: 1,
             counters: Counters::default(),
@@ -345,9 +343,10 @@ impl OverTcp {
             self.rtt.sample(rtt);
         }
         // A round trip, counted in packets: over when data written after it began is acknowledged.
-        let round_start = newest.stamp.delivered.get() >= self.round_ends;
+        let delivered = self.ledger.delivered();
+        let round_start = newest.stamp.delivered >= self.round_ends;
         if round_start {
-            self.round_ends = self.ledger.acked();
+            self.round_ends = delivered;
         }
         let limited = LimitedBy {
             // Less than a segment waits for more of the program's data, not for the kernel's window.
@@ -359,13 +358,11 @@ impl OverTcp {
             acked,
             in_flight_before,
             in_flight: self.ledger.in_flight(),
-            delivered: Bytes::new(self.ledger.acked() - self.acked_before),
+            delivered,
             rtt: self.rtt.view(),
-            rate: newest.stamp.rate(
-                newest.sent_at,
-                Bytes::new(self.ledger.acked()),
-                self.ledger.acked_at(),
-            ),
+            rate: newest
+                .stamp
+                .rate(newest.sent_at, delivered, self.ledger.acked_at()),
             round_start,
             limited,
             in_recovery: tcp.repairing,
