@@ -129,6 +129,12 @@ impl Board {
         self.arrived
     }
 
+    /// Segments that are lost and wait to be sent again.
+    pub(crate) fn waiting(&self) -> u64 {
+        let lost = |n: &&Number| self.get(**n).is_some_and(|s| s.state == State::Lost);
+        self.resend.iter().filter(lost).count() as u64
+    }
+
     pub(crate) fn delivered(&self) -> Bytes {
         Bytes::new(self.delivered)
     }

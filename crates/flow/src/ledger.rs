@@ -11,20 +11,40 @@ use std::collections::VecDeque;
 /// acknowledged; beyond some thousand records small writes share one, so its memory is bounded whatever a program does.
 #[derive(Clone, Debug)]
 pub struct Ledger {
+    /// What is written and neither arrived nor lost, from `complete` on.
     records: VecDeque<Record>,
     written: u64,
+    /// Acknowledged cumulatively.
     acked: u64,
-    /// Where the stream stood when we came: what is delivered counts from here, in stamps and in total.
-    origin: u64,
+    /// Up to here it is known what became of the stream: it arrived, or it is lost. Beyond `acked` while a hole is repaired.
+    edge: u64,
+    /// Sent up to here, as of the last reading.
+    left: u64,
+    /// Arrived in total since we came.
+    delivered: u64,
+    /// Counted as arrived and then found lost: the next arrivals pay for it.
+    overcounted: u64,
+    /// Bytes that are lost, of packets whose fate is not known as a whole.
+    owed: u64,
+    delivered_at: Time,
     acked_at: Time,
     /// When the newest packet was sent that has been acknowledged, or the first one after a pause.
     first_sent_at: Time,
-    /// End of the last packet that is acknowledged as a whole: where the oldest record begins.
+    /// End of the last packet whose fate is known as a whole: where the oldest record begins.
     complete: u64,
     next_pn: Pn,
+    /// Number of the oldest record.
+    first_pn: Pn,
+    /// Numbers taken by retransmissions since the newest record.
+    skipped: u16,
     /// Records that end at or before this offset have ambiguous acknowledgement times.
     ambiguous_to: u64,
+    /// Lost and not sent again: end and length.
+    waiting: VecDeque<(u64, u64)>,
+    /// Sent again and not acknowledged, with where they end.
+    again: Vec<(u64, Packet)>,
     returned: Vec<Packet>,
+    lost: Vec<Packet>,
 }
 
 /// The time at which the stream was acknowledged up to a position (Linux: a TX_ACK time stamp).
@@ -36,18 +56,21 @@ pub struct AckStamp {
     pub at: Time,
 }
 
-/// A packet, without what follows from its neighbours: its length (where the one before it ends), its number (they are
-/// consecutive) and what was in flight with it.
+/// A packet, without what follows from its neighbours: its length (where the one before it ends) and its number.
 #[derive(Clone, Copy, Debug)]
 struct Record {
     end: u64,
-    /// Acknowledged when it was written.
-    acked: u64,
+    /// Delivered when it was sent.
+    delivered: u64,
     sent_at: Time,
-    /// For how long nothing had been acknowledged then, and how old the newest acknowledged packet was; µs, at most 71 min.
-    since_acked: u32,
-    since_first: u32,
     tag: Tag,
+    /// For how long nothing had been delivered then, and how old the newest acknowledged packet was; µs, at most 71 min.
+    since_delivered: u32,
+    since_first: u32,
+    /// In flight with it, at most 4 GB.
+    in_flight: u32,
+    /// Retransmissions that were numbered between the record before and this one.
+    skipped: u16,
     app_limited: bool,
 }
 
@@ -68,17 +91,28 @@ fn before(at: Time, micros: u32) -> Time {
 impl Ledger {
     /// A ledger for a stream of which `written` bytes were written and `acked` acknowledged before we came.
     pub fn new(now: Time, written: u64, acked: u64) -> Self {
+        let acked = acked.min(written);
         let mut ledger = Self {
             records: VecDeque::new(),
-            written: acked.min(written),
-            acked: acked.min(written),
-            origin: acked.min(written),
+            written: acked,
+            acked,
+            edge: acked,
+            left: acked,
+            delivered: 0,
+            overcounted: 0,
+            owed: 0,
+            delivered_at: now,
             acked_at: now,
             first_sent_at: now,
-            complete: acked.min(written),
+            complete: acked,
             next_pn: 0,
+            first_pn: 0,
+            skipped: 0,
             ambiguous_to: 0,
+            waiting: VecDeque::new(),
+            again: Vec::new(),
             returned: Vec::new(),
+            lost: Vec::new(),
         };
         ledger.adopt(now, written);
         ledger
@@ -87,6 +121,12 @@ impl Ledger {
     /// Bytes written and not acknowledged, as far as the ledger knows.
     pub fn in_flight(&self) -> Bytes {
         Bytes::new(self.written - self.acked)
+    }
+
+    /// Bytes that are under way: neither arrived nor lost. What is lost is under way again once it is sent again.
+    pub fn under_way(&self) -> Bytes {
+        let again: u64 = self.again.iter().map(|(_, p)| p.len.get()).sum();
+        Bytes::new(self.written - self.edge + again)
     }
 
     /// Stream position up to which all is written.
@@ -99,9 +139,19 @@ impl Ledger {
         self.acked
     }
 
+    /// Number of the next packet.
+    pub fn next_pn(&self) -> Pn {
+        self.next_pn
+    }
+
     /// Delivered in total since we came.
     pub fn delivered(&self) -> Bytes {
-        Bytes::new(self.acked - self.origin)
+        Bytes::new(self.delivered)
+    }
+
+    /// When something was last delivered.
+    pub fn delivered_at(&self) -> Time {
+        self.delivered_at
     }
 
     /// `len` bytes were written at `now`; `tag` is asked once per record, with its number, length and the bytes in
@@ -121,9 +171,10 @@ impl Ledger {
         while left > 0 {
             let len = left.min(step);
             left -= len;
-            let before = self.in_flight();
+            let before = self.under_way();
             if let Some(shared) = self.shared() {
-                let tag = tag(self.next_pn - 1, Bytes::new(len), before);
+                let pn = self.next_pn - 1 - u64::from(self.skipped);
+                let tag = tag(pn, Bytes::new(len), before);
                 let ambiguous = self.records[shared].end <= self.ambiguous_to;
                 self.written = self.written.saturating_add(len);
                 self.records[shared].tag = tag;
@@ -134,13 +185,10 @@ impl Ledger {
                 continue;
             }
             let tag = tag(self.next_pn, Bytes::new(len), before);
-            let acked_at = if before == Bytes::ZERO {
-                self.first_sent_at = now;
-                now
-            } else {
-                self.acked_at
-            };
-            self.push(len, now, acked_at, tag, app_limited);
+            if before == Bytes::ZERO {
+                (self.first_sent_at, self.delivered_at) = (now, now);
+            }
+            self.push(len, now, tag, app_limited);
         }
     }
 
@@ -155,16 +203,22 @@ impl Ledger {
         (len < 4 * self.in_flight().get() / MOST_RECORDS).then_some(last)
     }
 
-    fn push(&mut self, len: u64, sent_at: Time, acked_at: Time, tag: Tag, app_limited: bool) {
+    fn push(&mut self, len: u64, now: Time, tag: Tag, app_limited: bool) {
+        let skipped = std::mem::take(&mut self.skipped);
+        if self.records.is_empty() {
+            self.first_pn = self.next_pn;
+        }
         self.next_pn += 1;
         self.written = self.written.saturating_add(len);
         self.records.push_back(Record {
             end: self.written,
-            acked: self.acked,
-            sent_at,
-            since_acked: micros(sent_at.since(acked_at)),
-            since_first: micros(sent_at.since(self.first_sent_at)),
+            delivered: self.delivered,
+            sent_at: now,
             tag,
+            since_delivered: micros(now.since(self.delivered_at)),
+            since_first: micros(now.since(self.first_sent_at)),
+            in_flight: u32::try_from(self.under_way().get()).unwrap_or(u32::MAX),
+            skipped,
             app_limited,
         });
     }
@@ -174,12 +228,44 @@ impl Ledger {
     pub fn adopt(&mut self, now: Time, written: u64) {
         if written > self.written {
             let len = written - self.written;
-            self.push(len, now, self.acked_at, Tag::default(), true);
+            self.push(len, now, Tag::default(), true);
             self.ambiguous_to = self.written;
         }
     }
 
-    /// All that is outstanding may have waited behind a hole: its acknowledgement times say nothing about the path.
+    /// The kernel has sent the stream up to `position`. With `paced` what it had held back left evenly between `since` and `now`,
+    /// not when it was written.
+    pub fn left(&mut self, since: Time, now: Time, position: u64, paced: bool) {
+        let from = self.left.max(self.complete);
+        let held = position < self.written || self.held_since(since, from);
+        self.left = position;
+        if !(paced && held && position > from) {
+            return;
+        }
+        let first = self.records.partition_point(|r| r.end <= from);
+        let bytes = (position - from) as f64;
+        for record in self.records.iter_mut().skip(first) {
+            if record.end > position {
+                break;
+            }
+            let share = (record.end - from) as f64 / bytes;
+            let at = since + now.since(since).mul_f64(share);
+            if at > record.sent_at {
+                record.sent_at = at;
+                record.delivered = self.delivered;
+                record.since_delivered = micros(at.since(self.delivered_at));
+                record.since_first = micros(at.since(self.first_sent_at));
+            }
+        }
+    }
+
+    /// Something beyond `from` had been written before `since`.
+    fn held_since(&self, since: Time, from: u64) -> bool {
+        let first = self.records.partition_point(|r| r.end <= from);
+        self.records.get(first).is_some_and(|r| r.sent_at < since)
+    }
+
+    /// Something outstanding was sent again, nobody knows what: acknowledgement times say nothing about the path.
     pub fn mark_ambiguous(&mut self) {
         self.ambiguous_to = self.written;
     }
@@ -206,6 +292,7 @@ impl Ledger {
         floor: Span,
     ) -> Span {
         self.returned.clear();
+        self.lost.clear();
         let mut error = Span::ZERO;
         for stamp in stamps {
             let (before, at) = (self.returned.len(), stamp.at.max(since).min(now));
@@ -234,38 +321,177 @@ impl Ledger {
         if acked <= self.acked {
             return;
         }
+        self.acked = acked;
+        self.acked_at = at;
+        self.settle(at);
+        if acked > self.edge {
+            self.owed = 0;
+            self.cover(since, at, acked, floor);
+        }
+    }
+
+    /// What was lost has arrived, sent again or not.
+    fn settle(&mut self, at: Time) {
+        let (acked, before) = (self.acked, self.delivered);
+        let (returned, delivered) = (&mut self.returned, &mut self.delivered);
+        self.waiting.retain(|&(end, len)| {
+            if end <= acked {
+                *delivered += len;
+            }
+            end > acked
+        });
+        self.again.retain(|(end, packet)| {
+            if *end <= acked {
+                *delivered += packet.len.get();
+                returned.push(*packet);
+            }
+            *end > acked
+        });
+        if self.delivered > before {
+            self.delivered_at = at;
+        }
+    }
+
+    /// Beyond the cumulative acknowledgement `sacked` bytes have arrived, and `lost` bytes more are lost than was known. Which of them
+    /// the kernel does not say: what is lost comes first, as its loss is learned from what arrived after it. With `at_least_one` the
+    /// oldest packet is lost whatever its length. The packets are in [`Ledger::returned`] and [`Ledger::lost`].
+    pub fn beyond(
+        &mut self,
+        since: Time,
+        now: Time,
+        (sacked, lost): (u64, u64),
+        at_least_one: bool,
+        floor: Span,
+    ) {
+        let holes: u64 = self.waiting.iter().map(|(_, len)| len).sum();
+        let again: u64 = self.again.iter().map(|(_, p)| p.len.get()).sum();
+        let oldest = self.records.front().map_or(self.complete, |r| r.end);
+        self.owed += lost;
+        let known = holes + again + self.owed;
+        let sent = self.left.clamp(self.acked, self.written);
+        let mut edge = self.acked.saturating_add(sacked + known).min(sent);
+        if at_least_one && lost > 0 {
+            self.owed = self.owed.max(oldest - self.complete);
+            edge = edge.max(oldest);
+        }
+        if edge > self.edge {
+            self.cover(since, now, edge, floor);
+        }
+        if !self.returned.is_sorted_by_key(|p| p.pn) {
+            self.returned.sort_unstable_by_key(|p| p.pn);
+        }
+    }
+
+    /// The fate of what lies before `edge` is known: what is owed is lost, and the rest has arrived.
+    fn cover(&mut self, since: Time, at: Time, edge: u64, floor: Span) {
         // Nothing can be acknowledged sooner than one smallest RTT after it was sent.
         let oldest = self.records.front().map_or(since, |r| r.sent_at + floor);
         let since = since.max(oldest).min(at);
-        let (from, interval) = (self.acked, at.since(since));
-        let bytes = (acked - from) as f64;
-        while let Some(record) = self.records.front().filter(|r| r.end <= acked).copied() {
-            let rtt = (record.end > self.ambiguous_to).then(|| {
+        let (from, interval) = (self.edge, at.since(since));
+        let bytes = (edge - from) as f64;
+        let before = self.delivered;
+        let paid = self.overcounted.min(edge - from);
+        self.overcounted -= paid;
+        self.delivered += edge - from - paid;
+        while let Some(record) = self.records.front().filter(|r| r.end <= edge).copied() {
+            let len = record.end - self.complete;
+            let is_lost = self.owed > 0 && self.owed >= len / 2;
+            let rtt = (!is_lost && record.end > self.ambiguous_to).then(|| {
                 let share = record.end.saturating_sub(from) as f64 / bytes;
                 let at = since + interval.mul_f64(share);
                 at.since(record.sent_at).max(floor).max(Span::from_nanos(1))
             });
-            self.returned.push(Packet {
-                pn: self.next_pn - self.records.len() as u64,
-                len: Bytes::new(record.end - self.complete),
-                sent_at: record.sent_at,
-                tag: record.tag,
-                stamp: Stamp {
-                    delivered: Bytes::new(record.acked - self.origin),
-                    delivered_at: before(record.sent_at, record.since_acked),
-                    first_sent_at: before(record.sent_at, record.since_first),
-                    in_flight: Bytes::new(record.end - record.acked),
-                    app_limited: record.app_limited,
-                },
-                rtt,
-                kind: Kind::New,
-            });
+            let packet = self.packet(&record, rtt);
             self.complete = record.end;
-            self.first_sent_at = record.sent_at;
             self.records.pop_front();
+            let next = self.records.front().map_or(0, |r| r.skipped);
+            self.first_pn += 1 + u64::from(next);
+            if is_lost {
+                self.owed = self.owed.saturating_sub(len);
+                let taken = len.min(self.delivered - before);
+                self.delivered -= taken;
+                self.overcounted += len - taken;
+                self.waiting.push_back((record.end, len));
+                self.lost.push(packet);
+            } else {
+                self.returned.push(packet);
+                self.first_sent_at = record.sent_at;
+            }
         }
-        self.acked = acked;
-        self.acked_at = at;
+        self.edge = edge;
+        if self.delivered > before {
+            self.delivered_at = at;
+        }
+    }
+
+    /// The oldest record, given back.
+    fn packet(&self, record: &Record, rtt: Option<Span>) -> Packet {
+        Packet {
+            pn: self.first_pn,
+            len: Bytes::new(record.end - self.complete),
+            sent_at: record.sent_at,
+            tag: record.tag,
+            stamp: Stamp {
+                delivered: Bytes::new(record.delivered),
+                delivered_at: before(record.sent_at, record.since_delivered),
+                first_sent_at: before(record.sent_at, record.since_first),
+                in_flight: Bytes::new(record.in_flight.into()),
+                app_limited: record.app_limited,
+            },
+            rtt,
+            kind: Kind::New,
+        }
+    }
+
+    /// The oldest packet of which nothing is known.
+    pub fn oldest(&self) -> Option<Packet> {
+        let resent = || self.again.first().map(|(_, packet)| *packet);
+        let record = self.records.front();
+        record.map(|r| self.packet(r, None)).or_else(resent)
+    }
+
+    /// The kernel has sent `segments` of `mss` again: the oldest of what is lost. `tag` is asked for each.
+    pub fn sent_again(
+        &mut self,
+        now: Time,
+        segments: u64,
+        mss: Bytes,
+        mut tag: impl FnMut(Pn, Bytes, Bytes) -> Tag,
+    ) {
+        let mut left = segments.saturating_mul(mss.get());
+        while left > 0
+            && let Some((end, len)) = self.waiting.pop_front()
+        {
+            left = left.saturating_sub(len);
+            let (pn, before) = (self.next_pn, self.under_way());
+            if self.skipped < u16::MAX {
+                self.next_pn += 1;
+                self.skipped += 1;
+            }
+            let tag = tag(pn, Bytes::new(len), before);
+            let stamp = Stamp {
+                delivered: self.delivered(),
+                delivered_at: self.delivered_at,
+                first_sent_at: self.first_sent_at,
+                in_flight: before + Bytes::new(len),
+                app_limited: false,
+            };
+            let packet = Packet {
+                pn,
+                len: Bytes::new(len),
+                sent_at: now,
+                tag,
+                stamp,
+                rtt: None,
+                kind: Kind::Retransmit,
+            };
+            self.again.push((end, packet));
+        }
+    }
+
+    /// What the last readings found lost, oldest first.
+    pub fn lost(&self) -> &[Packet] {
+        &self.lost
     }
 
     /// What the last call of [`Ledger::acknowledged`] returned.
@@ -276,7 +502,8 @@ impl Ledger {
     /// Gives the memory back: nothing is in flight, perhaps for long. [`Ledger::returned`] is empty afterwards.
     pub fn rest(&mut self) {
         self.records.shrink_to_fit();
-        self.returned = Vec::new();
+        self.waiting = VecDeque::new();
+        (self.again, self.returned, self.lost) = (Vec::new(), Vec::new(), Vec::new());
     }
 
     /// When the stream last advanced.

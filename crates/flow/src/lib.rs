@@ -22,7 +22,7 @@ mod wire;
 
 pub use ledger::{AckStamp, Ledger};
 pub use near_half::NearHalf;
-pub use over_tcp::{Counters, OverTcp, TcpProgress};
+pub use over_tcp::{Counters, OverTcp, Repair, TcpProgress};
 pub use pacer::Pacer;
 pub use ranges::Range;
 pub use receiver::Receiver;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! An algorithm above a TCP connection, or another stream of bytes.
 use crate::near_half::NearHalf;
-use crate::{AckStamp, Ledger, RttEstimator, room};
+use crate::{AckStamp, Ledger, RttEstimator, Rules, room};
 use alcc_cc::{
-    AckBatch, Allowance, Backpressure, Controller, Cx, EventSink, Header, LimitedBy, Path, RttView,
-    Sending, Sent, Source,
+    AckBatch, Allowance, Backpressure, Controller, Cx, EventSink, Header, Kind, LimitedBy,
+    LossBatch, Packet, Path, RecoveryEnd, Rto, RttView, Sending, Sent, Source, Spurious, Tag,
 };
 use alcc_units::{Bytes, Rate, Span, Time};
 
@@ -19,12 +19,38 @@ pub struct TcpProgress {
     pub unsent: Bytes,
     /// Segments retransmitted in total.
     pub retransmits: u64,
-    /// Something is lost, selectively acknowledged or being repaired.
-    pub repairing: bool,
+    /// Segments found lost in total: sent again, or about to be.
+    pub lost: u64,
+    /// Segments that have arrived beyond a hole.
+    pub sacked: u64,
+    /// What the kernel is repairing.
+    pub repair: Repair,
+    /// How often the retransmission timer has expired for the same data.
+    pub backoff: u32,
+    /// How often the kernel has taken back a reduction that was a mistake; zero if it does not say.
+    pub undone: u64,
+    /// Its slow start threshold in segments, zero if unknown: one that rises during a repair was taken back, too.
+    pub threshold: u64,
+    /// The kernel's sample of the delivery rate: its newest, or a larger one if that was limited by the application.
+    pub delivery_rate: Option<Rate>,
+    /// The kernel's own congestion window is full.
+    pub window_full: bool,
     /// Smallest RTT the kernel has seen; zero if none.
     pub min_rtt: Span,
     /// Current segment size.
     pub mss: Bytes,
+}
+
+/// What the kernel is repairing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Repair {
+    /// Nothing.
+    #[default]
+    None,
+    /// Losses that acknowledgements disclosed.
+    Losses,
+    /// What was in flight when the retransmission timer expired.
+    Timeout,
 }
 
 /// What a connection did, for reports.
@@ -54,7 +80,11 @@ pub struct OverTcp {
     mss: Bytes,
     read_at: Time,
     last_write: Time,
-    retransmits: u64,
+    /// The counters as of the last reading.
+    seen: TcpProgress,
+    /// The algorithm was made for datagrams: its own host has a timer of a second, and answers its expiry by a probe.
+    datagrams: bool,
+    repair: Option<Episode>,
     /// A write was refused or cut short: the program waits for room.
     shut: bool,
     shut_since_ack: LimitedBy,
@@ -66,6 +96,24 @@ pub struct OverTcp {
     company: u32,
     counters: Counters,
 }
+
+/// Losses of one flight, from the first to the repair.
+#[derive(Clone, Copy, Debug)]
+struct Episode {
+    /// Over when the stream is acknowledged up to here, or a packet from here on.
+    until: u64,
+    pn: alcc_cc::Pn,
+    timeout: bool,
+    /// How many timeouts the algorithm was told of.
+    told: u32,
+}
+
+/// What a paced connection may hold in the kernel beyond what has left: enough for so many readings, of which some come late.
+const READINGS_AHEAD: u64 = 3;
+/// And at least so many segments.
+const SEGMENTS_AHEAD: u64 = 3;
+/// The retransmission timer of hosts for datagrams: a shorter one takes the outages of a radio link for losses.
+const DATAGRAM_TIMEOUT: Span = Span::from_secs(1);
 
 /// So many connections are each read as often as their algorithm asks; more share the readings of so many.
 const SERVED: u32 = 16;
@@ -91,6 +139,7 @@ impl OverTcp {
                 seed,
             },
         );
+        let datagrams = !Rules::named(cc.needs().host).is_some_and(Rules::is_stream);
         let period = cc.needs().feedback_period.max(Span::from_micros(100));
         Self {
             half: NearHalf::of(cc.as_ref()),
@@ -102,7 +151,9 @@ impl OverTcp {
             mss,
             read_at: now,
             last_write: now,
-            retransmits: progress.retransmits,
+            seen: *progress,
+            datagrams,
+            repair: None,
             shut: false,
             shut_since_ack: LimitedBy::default(),
             last_shut: None,
@@ -150,12 +201,12 @@ impl OverTcp {
             self.run_timer(now, log);
         }
         let allowance = self.cc.allowance();
-        let room = self.under(&allowance, wanted, queued, unsent);
-        if room >= wanted {
+        let (room, ahead) = self.under(&allowance, wanted, queued, unsent);
+        if room.min(ahead) >= wanted {
             return wanted;
         }
-        self.shut(now, &allowance, queued);
-        room
+        self.shut(now, &allowance, queued, ahead < room);
+        room.min(ahead)
     }
 
     /// Less was written than the algorithm allows because its pacing rate was not up to it yet.
@@ -171,25 +222,70 @@ impl OverTcp {
 
     /// What [`OverTcp::room`] would say, without consequences.
     pub fn allows(&self, wanted: Bytes, queued: Bytes, unsent: Bytes) -> Bytes {
-        self.under(&self.cc.allowance(), wanted, queued, unsent)
-            .min(wanted)
+        let (room, ahead) = self.under(&self.cc.allowance(), wanted, queued, unsent);
+        room.min(ahead).min(wanted)
     }
 
+    /// What the window and the quota leave, and how much a paced connection may write ahead.
+    ///
     /// TCP itself never goes below one segment in flight, and whoever writes a few bytes now and then does not expect to be
     /// refused: programs exist that then wait for something else first (the FTP server of CPython's tests).
-    fn under(&self, allowance: &Allowance, wanted: Bytes, queued: Bytes, unsent: Bytes) -> Bytes {
+    fn under(
+        &self,
+        allowance: &Allowance,
+        wanted: Bytes,
+        queued: Bytes,
+        unsent: Bytes,
+    ) -> (Bytes, Bytes) {
         if queued + wanted <= self.mss {
-            return wanted;
+            return (wanted, wanted);
         }
         // TCP itself probes with what is under way, for as long as it takes.
         let ping = allowance.ping && queued == Bytes::ZERO;
-        room(&Allowance { ping, ..*allowance }, queued, unsent, self.mss)
+        let in_flight = queued.saturating_sub(self.beyond(queued));
+        let room = room(
+            &Allowance { ping, ..*allowance },
+            in_flight,
+            unsent,
+            self.mss,
+        );
+        (room, self.ahead(unsent))
     }
 
-    fn shut(&mut self, now: Time, allowance: &Allowance, queued: Bytes) {
+    /// Of what is queued in the kernel, what is not under way: it has arrived beyond a hole, or is lost and not sent again. As of the
+    /// last reading, less what was acknowledged since.
+    fn beyond(&self, queued: Bytes) -> Bytes {
+        let hidden = self
+            .ledger
+            .in_flight()
+            .saturating_sub(self.ledger.under_way());
+        if hidden == Bytes::ZERO {
+            return hidden;
+        }
+        let since = self.ledger.in_flight().saturating_sub(queued);
+        hidden.saturating_sub(since)
+    }
+
+    /// A paced connection writes ahead what leaves until the next readings: what waits longer in the kernel would leave at the rate
+    /// of then, but count as in flight, and as sent, now.
+    fn ahead(&self, unsent: Bytes) -> Bytes {
+        let Some(rate) = self.pacing_rate().filter(|_| !self.frames) else {
+            return Bytes::MAX;
+        };
+        let span = self.period.max(self.shared()) * READINGS_AHEAD;
+        let most = rate.bytes_in(span).max(self.mss * SEGMENTS_AHEAD);
+        let mss = self.mss.get();
+        Bytes::new(most.saturating_sub(unsent).get() / mss * mss)
+    }
+
+    fn shut(&mut self, now: Time, allowance: &Allowance, queued: Bytes, paced: bool) {
         self.counters.gate_closed += 1;
         self.shut = true;
         self.last_shut = Some(now);
+        if paced {
+            self.shut_since_ack.pacer = true;
+            return;
+        }
         let window_full = allowance.window.saturating_sub(queued) < allowance.quota;
         self.shut_since_ack.window |= window_full;
         self.shut_since_ack.quota |= !window_full;
@@ -223,7 +319,7 @@ impl OverTcp {
                     pn,
                     len,
                     in_flight_before,
-                    kind: alcc_cc::Kind::New,
+                    kind: Kind::New,
                     app_limited,
                 };
                 left = left.saturating_sub(len);
@@ -280,10 +376,6 @@ impl OverTcp {
                 },
             );
         }
-        if tcp.repairing || tcp.retransmits > self.retransmits {
-            self.ledger.mark_ambiguous();
-            self.retransmits = tcp.retransmits;
-        }
         self.ledger.adopt(now, tcp.written);
         if tcp.unsent > Bytes::ZERO {
             self.cc.on_backpressure(
@@ -295,6 +387,7 @@ impl OverTcp {
             );
         }
         self.acknowledge(now, tcp, stamps, log);
+        self.seen = *tcp;
         self.read_at = now;
         self.run_timer(now, log);
         if self.is_idle() {
@@ -313,59 +406,217 @@ impl OverTcp {
         stamps: &[AckStamp],
         log: &mut dyn EventSink,
     ) {
-        let in_flight_before = self.ledger.in_flight();
         // A reading says that nothing more had arrived until then; a frame says itself since when.
         let since = if self.frames {
-            self.ledger.acked_at()
+            self.ledger.delivered_at()
         } else {
             self.read_at
         };
+        let paced = self.is_paced() && !tcp.window_full;
+        self.ledger.left(
+            since,
+            now,
+            tcp.written.saturating_sub(tcp.unsent.get()),
+            paced,
+        );
+        // What waits for its time to leave is not in flight.
+        let waits = if paced { tcp.unsent } else { Bytes::ZERO };
+        let in_flight_before = self.ledger.under_way().saturating_sub(waits);
         let floor = tcp.min_rtt.max(self.exact.unwrap_or_default());
+        let found = self.found_lost(tcp);
         let rtt_error = self.ledger.stamped(since, stamps, now, tcp.acked, floor);
-        let acked = self.ledger.returned();
+        let over = self.is_repaired(tcp);
+        let begins = found > 0 && (self.repair.is_none() || over);
+        let sacked = tcp.sacked.saturating_mul(self.mss.get());
+        let lost = found.saturating_mul(self.mss.get());
+        self.ledger
+            .beyond(since, now, (sacked, lost), begins, floor);
         if self.frames
-            && let (Some(newest), Some(last)) = (acked.last(), stamps.last())
+            && let (Some(newest), Some(last)) = (self.ledger.returned().last(), stamps.last())
             && self.ledger.ends_here(last.acked)
         {
             let rtt = last.at.since(newest.sent_at);
             self.exact = Some(self.exact.map_or(rtt, |min| min.min(rtt)));
         }
         if let Some(half) = &mut self.half {
-            half.acknowledged(now, acked);
+            half.acknowledged(now, self.ledger.returned());
             if let Some(report) = half.report(now) {
                 self.cc.on_feedback(&mut Cx { now, log }, &report);
             }
         }
+        for rtt in self.ledger.returned().iter().filter_map(|p| p.rtt) {
+            self.rtt.sample(rtt);
+        }
+        let ended = self.losses(now, tcp, waits, over, log);
+        self.arrivals(now, tcp, in_flight_before, waits, rtt_error, log);
+        if ended {
+            let end = RecoveryEnd {
+                in_flight: self.ledger.under_way().saturating_sub(waits),
+                rtt: self.rtt.view(),
+            };
+            self.cc.on_recovery_end(&mut Cx { now, log }, &end);
+        }
+        self.sent_again(now, tcp, log);
+    }
+
+    /// How many segments the kernel has found lost since the last reading.
+    fn found_lost(&mut self, tcp: &TcpProgress) -> u64 {
+        let found = tcp.lost.saturating_sub(self.seen.lost);
+        let counts = match tcp.repair {
+            // A tail probe was no loss, or the kernel would be repairing it.
+            Repair::None => false,
+            Repair::Losses => true,
+            // For datagrams nothing is known after a silence, and nothing is lost.
+            Repair::Timeout => !self.datagrams,
+        };
+        let repeated = tcp.retransmits > self.seen.retransmits;
+        if !counts && (repeated || tcp.repair == Repair::Timeout) {
+            self.ledger.mark_ambiguous();
+        }
+        if counts { found } else { 0 }
+    }
+
+    /// The episode under way is over: called when the acknowledgements are in.
+    fn is_repaired(&self, tcp: &TcpProgress) -> bool {
+        self.repair.is_some_and(|episode| {
+            if self.datagrams {
+                let newest = self.ledger.returned().iter().map(|p| p.pn).max();
+                newest >= Some(episode.pn) || tcp.acked >= episode.until
+            } else {
+                tcp.repair == Repair::None || tcp.acked >= episode.until
+            }
+        })
+    }
+
+    /// Tells of timeouts, losses and mistakes. True if an episode has ended and no other began.
+    fn losses(
+        &mut self,
+        now: Time,
+        tcp: &TcpProgress,
+        waits: Bytes,
+        over: bool,
+        log: &mut dyn EventSink,
+    ) -> bool {
+        let in_flight = self.ledger.under_way().saturating_sub(waits);
+        let rtt = self.rtt.view();
+        let mut ended = over;
+        if over {
+            self.repair = None;
+        }
+        let raised = self.seen.threshold > 0 && tcp.threshold > self.seen.threshold;
+        if (raised || tcp.undone > self.seen.undone)
+            && let Some(episode) = self.repair.take()
+        {
+            let what = if episode.timeout {
+                Spurious::Rto
+            } else {
+                Spurious::Loss
+            };
+            self.cc.on_spurious(&mut Cx { now, log }, what);
+            ended = true;
+        }
+        let fresh = Episode {
+            until: self.ledger.written(),
+            pn: self.ledger.next_pn(),
+            timeout: false,
+            told: 0,
+        };
+        if let Some(backoff) = self.expired(now, tcp)
+            && let Some(oldest) = self.ledger.oldest()
+        {
+            let rto = Rto {
+                backoff,
+                oldest,
+                in_flight,
+                silence: now.since(self.ledger.acked_at().max(oldest.sent_at)),
+            };
+            self.cc.on_rto(&mut Cx { now, log }, &rto);
+            let told = self.repair.map_or(0, |e| e.told) + 1;
+            self.repair = Some(Episode {
+                timeout: true,
+                told,
+                ..self.repair.unwrap_or(fresh)
+            });
+            ended = false;
+        }
+        let lost = self.ledger.lost();
+        let Some(newest) = lost.last() else {
+            return ended;
+        };
+        let new_episode = match self.repair {
+            None => true,
+            Some(episode) => self.datagrams && newest.pn >= episode.pn,
+        };
+        let loss = LossBatch {
+            lost,
+            new_episode,
+            in_flight,
+            rtt,
+        };
+        self.cc.on_loss(&mut Cx { now, log }, &loss);
+        if new_episode {
+            self.repair = Some(fresh);
+        }
+        ended && !new_episode
+    }
+
+    /// The retransmission timer has expired anew: how often it has for the same data.
+    fn expired(&self, now: Time, tcp: &TcpProgress) -> Option<u32> {
+        if tcp.repair != Repair::Timeout {
+            return None;
+        }
+        let told = self.repair.filter(|e| e.timeout).map_or(0, |e| e.told);
+        if self.datagrams {
+            let rtt = self.rtt.view();
+            let timeout = (rtt.smoothed + rtt.variance * 4).max(DATAGRAM_TIMEOUT);
+            let silence = now.since(self.ledger.acked_at().max(self.last_write));
+            return (silence >= timeout * (1 << told.min(16))).then_some(told + 1);
+        }
+        let before = self.seen.repair;
+        let anew = before != Repair::Timeout || tcp.backoff > self.seen.backoff;
+        // What the algorithm answers already is no news.
+        let repairing = u32::from(before == Repair::Losses);
+        anew.then(|| tcp.backoff.max(1) + repairing)
+    }
+
+    /// Tells what has arrived.
+    fn arrivals(
+        &mut self,
+        now: Time,
+        tcp: &TcpProgress,
+        in_flight_before: Bytes,
+        waits: Bytes,
+        rtt_error: Span,
+        log: &mut dyn EventSink,
+    ) {
+        let acked = self.ledger.returned();
         let Some(newest) = acked.last().copied() else {
             return;
         };
-        for rtt in acked.iter().filter_map(|p| p.rtt) {
-            self.rtt.sample(rtt);
-        }
         // A round trip, counted in packets: over when data written after it began is acknowledged.
         let delivered = self.ledger.delivered();
         let round_start = newest.stamp.delivered >= self.round_ends;
         if round_start {
             self.round_ends = delivered;
         }
+        let paced = self.is_paced();
         let limited = LimitedBy {
-            // Less than a segment waits for more of the program's data, not for the kernel's window.
-            peer: tcp.unsent >= self.mss,
+            // Less than a segment waits for more of the program's data, not for the kernel's window; and what is paced waits for
+            // its time.
+            peer: tcp.unsent >= self.mss && (tcp.window_full || !paced),
             app: !self.shut && self.shut_since_ack == LimitedBy::default(),
             ..self.shut_since_ack
         };
         let batch = AckBatch {
             acked,
             in_flight_before,
-            in_flight: self.ledger.in_flight(),
+            in_flight: self.ledger.under_way().saturating_sub(waits),
             delivered,
             rtt: self.rtt.view(),
-            rate: newest
-                .stamp
-                .rate(newest.sent_at, delivered, self.ledger.acked_at()),
+            rate: self.rate(&newest, tcp),
             round_start,
             limited,
-            in_recovery: tcp.repairing,
+            in_recovery: self.repair.is_some(),
             advanced: true,
             source: if self.frames {
                 Source::Wire
@@ -376,6 +627,39 @@ impl OverTcp {
         };
         self.cc.on_ack(&mut Cx { now, log }, &batch);
         self.shut_since_ack = LimitedBy::default();
+    }
+
+    /// The delivery rate over the flight of `newest`. What arrives in one reading more or less would be some per cent of it, and who
+    /// keeps the largest of many samples would keep the largest error: the kernel's sample is exact, and never below the true one.
+    fn rate(&self, newest: &Packet, tcp: &TcpProgress) -> Option<Rate> {
+        let (delivered, at) = (self.ledger.delivered(), self.ledger.delivered_at());
+        let rate = newest.stamp.rate(newest.sent_at, delivered, at)?;
+        Some(tcp.delivery_rate.map_or(rate, |most| rate.min(most)))
+    }
+
+    /// What the kernel has sent again since the last reading.
+    fn sent_again(&mut self, now: Time, tcp: &TcpProgress, log: &mut dyn EventSink) {
+        let segments = tcp.retransmits.saturating_sub(self.seen.retransmits);
+        if segments == 0 {
+            return;
+        }
+        let (cc, half) = (&mut self.cc, &mut self.half);
+        let again = |pn, len, in_flight_before| -> Tag {
+            let sent = Sent {
+                pn,
+                len,
+                in_flight_before,
+                kind: Kind::Retransmit,
+                app_limited: false,
+            };
+            let tag = cc.on_sent(&mut Cx { now, log }, &sent);
+            if let Some(half) = half {
+                let sending = Sending { pn, more: true };
+                half.sent(cc.as_mut(), now, sending, log);
+            }
+            tag
+        };
+        self.ledger.sent_again(now, segments, self.mss, again);
     }
 
     fn run_timer(&mut self, now: Time, log: &mut dyn EventSink) {
@@ -424,7 +708,7 @@ impl OverTcp {
 
     /// The program waits and there is room for a worthwhile write. The caller wakes the program and calls
     /// [`OverTcp::opened`].
-    pub fn opens(&self, queued: Bytes) -> bool {
+    pub fn opens(&self, queued: Bytes, unsent: Bytes) -> bool {
         if !self.shut {
             return false;
         }
@@ -438,7 +722,9 @@ impl OverTcp {
         let segments = (allowance.window.get() / self.mss.get() / parts)
             .clamp(1, 4)
             .min((allowance.quota.get() / self.mss.get()).max(1));
-        room(&allowance, queued, Bytes::ZERO, self.mss) >= self.mss * segments
+        let in_flight = queued.saturating_sub(self.beyond(queued));
+        room(&allowance, in_flight, Bytes::ZERO, self.mss).min(self.ahead(unsent))
+            >= self.mss * segments
     }
 
     /// The program has been told to write again.
@@ -461,6 +747,11 @@ impl OverTcp {
         let allowance = self.cc.allowance();
         let rate = allowance.rate.filter(|_| allowance.quota == Bytes::MAX);
         rate.map(|rate| rate.max(floor))
+    }
+
+    /// The kernel paces at [`OverTcp::pacing_rate`]: what is written and not sent waits for its time.
+    pub fn is_paced(&self) -> bool {
+        !self.frames && self.pacing_rate().is_some()
     }
 
     /// Stream position up to which we know what was written.
@@ -540,10 +831,10 @@ mod tests {
             Bytes::new(5_000)
         );
         c.wrote(at(0), Bytes::new(5_000), &mut Discard);
-        assert!(c.is_shut() && !c.opens(Bytes::new(5_000)));
+        assert!(c.is_shut() && !c.opens(Bytes::new(5_000), Bytes::ZERO));
         assert!(c.deadline().unwrap() <= at(5));
         c.progress(at(42), &read(2_000, 5_000), &mut Discard);
-        assert!(c.opens(Bytes::new(3_000)));
+        assert!(c.opens(Bytes::new(3_000), Bytes::ZERO));
         c.opened();
         assert_eq!(
             c.room(

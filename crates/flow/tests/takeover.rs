@@ -34,7 +34,13 @@ impl Path {
         let cc = Registry::builtin().build(&spec).unwrap();
         let now = Time::from_millis(100_000);
         let mut path = Self {
-            over: OverTcp::new(cc, now, &progress(acked, acked + flight, 0), 1, &mut Discard),
+            over: OverTcp::new(
+                cc,
+                now,
+                &progress(acked, acked + flight, 0),
+                1,
+                &mut Discard,
+            ),
             now,
             written: acked + flight,
             sent: acked,
@@ -62,7 +68,9 @@ impl Path {
     fn write(&mut self) {
         let queued = Bytes::new(self.written - self.acked);
         let unsent = Bytes::new(self.written - self.sent);
-        let room = self.over.room(self.now, Bytes::new(1 << 20), queued, unsent, &mut Discard);
+        let room = self
+            .over
+            .room(self.now, Bytes::new(1 << 20), queued, unsent, &mut Discard);
         if room > Bytes::ZERO {
             self.over.wrote(self.now, room, &mut Discard);
             self.written += room.get();
@@ -73,7 +81,9 @@ impl Path {
         self.now += STEP;
         // The link.
         self.served = (self.served + self.link).min(self.link + 2 * MSS);
-        while self.served >= MSS && let Some(end) = self.queue.pop_front() {
+        while self.served >= MSS
+            && let Some(end) = self.queue.pop_front()
+        {
             self.served -= MSS;
             self.acks.push_back((self.now + RTT, end));
         }
@@ -87,7 +97,7 @@ impl Path {
             let tcp = progress(self.acked, self.written, unsent);
             self.over.progress(self.now, &tcp, &mut Discard);
             let queued = Bytes::new(self.written - self.acked);
-            if self.over.opens(queued) {
+            if self.over.opens(queued, Bytes::new(unsent)) {
                 self.over.opened();
                 self.write();
             }

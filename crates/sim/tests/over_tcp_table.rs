@@ -8,14 +8,20 @@ use alcc_cc::Registry;
 use alcc_link::RateSpec;
 use alcc_sim::run;
 use alcc_trace::Trace;
-use alcc_units::{Rate, Span};
+use alcc_units::Rate;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The TCPs below.
-const BELOW: [&str; 3] = ["cubic", "reno", "bbr"];
-const RECORDED: [&str; 5] = ["CampusWalk", "CityDrive", "Corniche", "highwayGold", "rapidGold"];
+const BELOW: [&str; 4] = ["cubic", "reno", "bbr", "fixed:window=60000"];
+const RECORDED: [&str; 5] = [
+    "CampusWalk",
+    "CityDrive",
+    "Corniche",
+    "highwayGold",
+    "rapidGold",
+];
 /// When the flow starts, and the seed of that run: on a recorded channel a start is another stretch of it.
 const STARTS: [(&str, u64); 3] = [("0s", 1), ("7.3s", 2), ("19.7s", 3)];
 const SECONDS: u64 = 30;
@@ -157,14 +163,19 @@ fn page() -> String {
         for tcp in BELOW {
             write!(page, " above {tcp} |").unwrap();
         }
-        page += "\n|---|---|---|---|---|\n";
+        page += "\n|---|---|---|---|---|---|\n";
         for name in &algorithms {
             let row = rows.next().unwrap();
             write!(page, "| `{name}` |").unwrap();
             for got in &row {
                 let far = !got.is_near(&row[0]);
                 let mark = if far { "**" } else { "" };
-                write!(page, " {mark}{:.1} % {:.0} ms{mark} |", got.utilization, got.queueing).unwrap();
+                write!(
+                    page,
+                    " {mark}{:.1} % {:.0} ms{mark} |",
+                    got.utilization, got.queueing
+                )
+                .unwrap();
             }
             all += BELOW.len();
             near += row[1..].iter().filter(|got| got.is_near(&row[0])).count();

@@ -604,7 +604,7 @@ impl<W: Waker> Inner<W> {
             return false;
         };
         if self.flow.is_shut() {
-            return !self.flow.opens(kernel::queued(fd));
+            return !self.flow.opens(kernel::queued(fd), kernel::unsent(fd));
         }
         let one = Bytes::new(1);
         self.flow
@@ -645,7 +645,7 @@ impl<W: Waker> Inner<W> {
             kernel::follow_pacing(fd, self.flow.pacing_rate(), &mut self.pacing);
         }
         let queued = Bytes::new(tcp.written.saturating_sub(tcp.acked));
-        if self.flow.opens(queued) || (self.flow.is_shut() && !reading.alive) {
+        if self.flow.opens(queued, tcp.unsent) || (self.flow.is_shut() && !reading.alive) {
             self.open();
         }
         self.report(runtime);

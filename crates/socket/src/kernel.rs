@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The few things we ask of the kernel.
 use crate::Peer;
-use alcc_flow::TcpProgress;
+use alcc_flow::{Repair, TcpProgress};
 use alcc_units::{Bytes, Rate, Span, Time};
 use libc::{c_int, c_void, socklen_t};
 use std::cmp::Ordering;
@@ -116,6 +116,9 @@ pub(crate) struct Reading {
 
 /// `TCP_INFINITE_SSTHRESH` of net/tcp.h.
 const NO_SSTHRESH: u32 = 0x7FFF_FFFF;
+/// States of loss recovery (include/uapi/linux/tcp.h).
+const TCP_CA_RECOVERY: u8 = 3;
+const TCP_CA_LOSS: u8 = 4;
 const TCP_ESTABLISHED: u8 = 1;
 const TCP_CLOSE_WAIT: u8 = 8;
 
@@ -133,6 +136,12 @@ pub(crate) fn read(fd: RawFd) -> Option<Reading> {
         info.min_rtt
     };
     let sent = info.bytes_sent.saturating_sub(info.bytes_retrans);
+    let delivery = Rate::bps(info.delivery_rate.saturating_mul(8));
+    // tcp_packets_in_flight of include/net/tcp.h.
+    let in_flight = info
+        .unacked
+        .saturating_add(info.retrans)
+        .saturating_sub(info.sacked.saturating_add(info.lost));
     let progress = TcpProgress {
         acked: info.bytes_acked,
         written: sent
@@ -140,7 +149,20 @@ pub(crate) fn read(fd: RawFd) -> Option<Reading> {
             .saturating_add(u64::from(info.notsent_bytes)),
         unsent: Bytes::new(u64::from(info.notsent_bytes)),
         retransmits: u64::from(info.total_retrans),
-        repairing: info.lost > 0 || info.sacked > 0 || info.retrans > 0,
+        // What is lost and was sent again is in both.
+        lost: u64::from(info.total_retrans)
+            .saturating_add(info.lost.saturating_sub(info.retrans).into()),
+        sacked: info.sacked.into(),
+        repair: match info.ca_state {
+            TCP_CA_RECOVERY => Repair::Losses,
+            TCP_CA_LOSS => Repair::Timeout,
+            _ => Repair::None,
+        },
+        backoff: info.retransmits.into(),
+        undone: 0,
+        threshold: info.snd_ssthresh.into(),
+        delivery_rate: (info.delivery_rate > 0).then_some(delivery),
+        window_full: in_flight >= info.snd_cwnd,
         min_rtt: Span::from_micros(u64::from(min_rtt)),
         mss: Bytes::new(u64::from(info.snd_mss)),
     };
@@ -151,7 +173,7 @@ pub(crate) fn read(fd: RawFd) -> Option<Reading> {
         sent,
         cwnd: info.snd_cwnd.into(),
         ssthresh: (info.snd_ssthresh < NO_SSTHRESH).then_some(info.snd_ssthresh.into()),
-        delivery: Rate::bps(info.delivery_rate.saturating_mul(8)),
+        delivery,
     })
 }
 

@@ -89,7 +89,7 @@ impl Transfer {
         let mut left = segments;
         while left > 0 || !self.arrivals.is_empty() {
             let queued = Bytes::new(self.arrivals.len() as u64 * MSS);
-            if self.flow.opens(queued) {
+            if self.flow.opens(queued, Bytes::ZERO) {
                 self.flow.opened();
             }
             let fits = left.min(window.saturating_sub(self.arrivals.len()));

@@ -388,13 +388,17 @@ impl Sender {
         if round_start {
             self.round_ends = delivered;
         }
+        let rate = newest.stamp.rate(newest.sent_at, delivered, now);
+        if !newest.stamp.app_limited || rate >= self.delivery_rate {
+            self.delivery_rate = rate.or(self.delivery_rate);
+        }
         let batch = AckBatch {
             acked: &self.acked,
             in_flight_before,
             in_flight: self.board.in_flight(),
             delivered,
             rtt: self.rtt.view(),
-            rate: newest.stamp.rate(newest.sent_at, delivered, now),
+            rate,
             round_start,
             limited: self.limited,
             in_recovery: self.recovery.is_some(),

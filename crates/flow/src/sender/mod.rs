@@ -5,13 +5,13 @@ mod losses;
 mod sending;
 mod timers;
 
-use crate::TcpProgress;
 use crate::board::{Board, Number};
 use crate::pacer::Pacer;
 use crate::ranges::{Range, RangeSet};
 use crate::recovery::Shaper;
 use crate::rules::{Form, Rules, Shape};
 use crate::timeout::RoundTrip;
+use crate::{Repair, TcpProgress};
 use alcc_cc::{
     Controller, Cx, EventSink, LimitedBy, Packet, Path, Pn, Recovery, RttView, Spurious,
 };
@@ -73,6 +73,8 @@ pub struct Sender {
     /// The application has more than it has written.
     more: bool,
     max_pacing: Option<Rate>,
+    /// What Linux keeps for `tcpi_delivery_rate`: the newest sample, or a larger one if that was limited by the application.
+    delivery_rate: Option<Rate>,
     limited: LimitedBy,
     app_limited_until: u64,
     round_ends: Bytes,
@@ -224,6 +226,7 @@ impl Sender {
             turn: Span::ZERO,
             more: false,
             max_pacing: None,
+            delivery_rate: None,
             limited: LimitedBy::default(),
             app_limited_until: 0,
             round_ends: Bytes::ZERO,
@@ -341,7 +344,18 @@ impl Sender {
             written: self.written,
             unsent: self.unsent(),
             retransmits: self.stats.retransmits,
-            repairing: self.recovery.is_some(),
+            lost: self.stats.retransmits + self.board.waiting(),
+            sacked: self.board.arrived(),
+            repair: match self.recovery {
+                None => Repair::None,
+                Some(episode) if episode.timeout => Repair::Timeout,
+                Some(_) => Repair::Losses,
+            },
+            backoff: self.rtt.backoff(),
+            undone: self.stats.mistakes,
+            threshold: 0,
+            delivery_rate: self.delivery_rate,
+            window_full: !self.has_room(&self.cc.allowance()),
             min_rtt: seen,
             mss: Bytes::new(self.mss),
         }

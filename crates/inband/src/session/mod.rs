@@ -321,7 +321,7 @@ impl Session {
         }
         if let Some(flow) = &mut self.flow {
             flow.on_timer(now, &mut Discard);
-            if flow.opens(flow.in_flight()) {
+            if flow.opens(flow.in_flight(), Bytes::ZERO) {
                 flow.opened();
             }
         }

@@ -129,7 +129,7 @@ impl Session {
                 Item::Report(report) => {
                     if let Some(flow) = &mut self.flow {
                         flow.feedback(when.now, &report, &mut Discard);
-                        if flow.opens(flow.in_flight()) {
+                        if flow.opens(flow.in_flight(), Bytes::ZERO) {
                             flow.opened();
                         }
                     }
@@ -254,7 +254,7 @@ impl Session {
             ..TcpProgress::default()
         };
         flow.progress_stamped(when.now, &progress, &stamps[first..], &mut Discard);
-        if flow.opens(flow.in_flight()) {
+        if flow.opens(flow.in_flight(), Bytes::ZERO) {
             flow.opened();
         }
         Ok(())

@@ -129,7 +129,7 @@ impl OverTcpHost {
         self.reading = None;
         over.progress(now, &self.tcp.progress(), &mut Discard);
         self.tcp.set_max_pacing(over.pacing_rate());
-        if over.opens(self.tcp.queued()) {
+        if over.opens(self.tcp.queued(), self.tcp.unsent()) {
             over.opened();
             self.write_at = Some(now + self.timing.wake);
         }

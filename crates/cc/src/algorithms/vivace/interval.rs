@@ -116,8 +116,10 @@ impl Interval {
     pub(super) fn utility(&self, errors: f64, filter: f64) -> f64 {
         let (slope, error) = self.rtt.slope();
         let length = self.last_sent.since(self.began).as_secs_f64();
+        // Samples that each are off by up to an error, anew with each reading of that length: the standard error of their line.
+        let error_s = self.error.as_secs_f64();
         let blur = if length > 0.0 {
-            2.0 * self.error.as_secs_f64() / length
+            error_s / length * libm::sqrt(error_s / length)
         } else {
             0.0
         };

@@ -119,7 +119,7 @@ impl Inner {
         if let Some(log) = log {
             log.reading(now, id, &reading, &self.flow);
         }
-        if self.flow.opens(self.flow.in_flight()) {
+        if self.flow.opens(self.flow.in_flight(), tcp.unsent) {
             self.flow.opened();
         }
     }

@@ -83,11 +83,12 @@ impl Inner {
         let all = Bytes::new(wanted as u64);
         // What has been acknowledged since the last reading is worth a call only if it makes a difference.
         let at_most = self.flow.in_flight();
-        if at_most > Bytes::ZERO && self.flow.allows(all, at_most, Bytes::ZERO) >= all {
+        let paced = self.flow.is_paced();
+        if !paced && at_most > Bytes::ZERO && self.flow.allows(all, at_most, Bytes::ZERO) >= all {
             return wanted;
         }
-        // A partial segment is filled up, if it still waits.
-        let unsent = if self.tail > 0 {
+        // A partial segment is filled up, if it still waits; a paced connection does not write far ahead.
+        let unsent = if self.tail > 0 || paced {
             kernel::unsent(fd)
         } else {
             Bytes::ZERO
