@@ -6,7 +6,7 @@
 //! figures are "at least".
 use crate::metrics::deaf;
 use alcc_lab::{Sockets, TcpSocket};
-use alcc_socket::{Peer, Report, Selection, State};
+use alcc_socket::{Bypass, Peer, Report, Selection, State};
 use nix::time::{ClockId, clock_gettime};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -166,22 +166,23 @@ impl Look {
         let mut doubtful = BTreeSet::new();
         let mut fresh = BTreeMap::new();
         for s in &sending {
+            let passed = controlled.get(&s.cookie).copied();
+            let missed = self.missed(s, passed);
             if let Some(suspect) = self.suspects.get_mut(&s.cookie) {
-                suspect.bytes = suspect.bytes.max(s.sent);
+                suspect.bytes = suspect.bytes.max(missed);
                 continue;
             }
-            match controlled.get(&s.cookie) {
-                Some(Passed::Some) => continue,
-                Some(Passed::Nothing) => {
-                    doubtful.insert(s.cookie);
-                    if !self.doubtful.contains(&s.cookie) {
-                        continue;
-                    }
+            if missed <= least(s) {
+                continue;
+            }
+            if passed == Some(Passed::Nothing) {
+                doubtful.insert(s.cookie);
+                if !self.doubtful.contains(&s.cookie) {
+                    continue;
                 }
-                Some(Passed::Failed) | None => {}
             }
             if !self.foreign.contains(&s.cookie) {
-                fresh.insert(u64::from(s.inode), **s);
+                fresh.insert(u64::from(s.inode), (**s, missed));
             }
         }
         self.doubtful = doubtful;
@@ -205,25 +206,32 @@ impl Look {
             .collect()
     }
 
+    /// How many bytes of it no algorithm has let through. Where the library has counted what passed by it, in whichever
+    /// process, that is what the kernel has sent beyond; else all or nothing.
+    fn missed(&self, s: &TcpSocket, passed: Option<Passed>) -> u64 {
+        match (passed, self.report.unseen(s.cookie, s.sent)) {
+            (Some(Passed::Failed), _) | (Some(Passed::Nothing) | None, None) => s.sent,
+            (_, Some(unseen)) => unseen.bytes,
+            (Some(Passed::Some), None) => 0,
+        }
+    }
+
     fn is_sending(&self, s: &TcpSocket) -> bool {
         let peer = Peer {
             remote: s.remote,
             local_port: s.local.port(),
             outbound: !self.listened.contains(&s.local.port()),
         };
-        !s.listens
-            && s.inode != 0
-            && s.sent > SEGMENTS * u64::from(s.mss.max(536))
-            && self.selection.covers(&peer)
+        !s.listens && s.inode != 0 && s.sent > least(s) && self.selection.covers(&peer)
     }
 
     /// Whose are they, and why did we not control them?
-    fn examine(&mut self, fresh: &BTreeMap<u64, TcpSocket>) {
+    fn examine(&mut self, fresh: &BTreeMap<u64, (TcpSocket, u64)>) {
         let holders = holders(fresh);
-        for (inode, s) in fresh {
+        for (inode, (s, missed)) in fresh {
             let suspect = holders
                 .get(inode)
-                .and_then(|holder| self.suspect(holder, s));
+                .and_then(|holder| self.suspect(holder, s, *missed));
             match suspect {
                 Some(suspect) => drop(self.suspects.insert(s.cookie, suspect)),
                 None => drop(self.foreign.insert(s.cookie)),
@@ -232,30 +240,32 @@ impl Look {
     }
 
     /// `None`: it is controlled, and only not shown.
-    fn suspect(&self, holder: &Holder, s: &TcpSocket) -> Option<Suspect> {
+    fn suspect(&self, holder: &Holder, s: &TcpSocket, missed: u64) -> Option<Suspect> {
         let pid = holder.pid;
         let program = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
         let why = match std::fs::read_to_string(format!("/proc/{pid}/maps")) {
             Err(_) => "we may not look into the process (another user's, set-user-id?)",
             Ok(maps) if !names(&maps, &self.library) => not_loaded(pid),
             Ok(maps) => {
-                if !names(&maps, &self.shared) || self.report.not_shown() > 0 {
+                let unseen = self.report.unseen(s.cookie, s.sent);
+                if !names(&maps, &self.shared) || (unseen.is_none() && self.report.not_shown() > 0)
+                {
                     return None;
                 }
-                self.not_reached(holder)
+                self.not_reached(holder, unseen.is_some_and(|unseen| unseen.streams))
             }
         };
         Some(Suspect {
             program: program.trim_end().to_owned(),
             pid,
             why,
-            bytes: s.sent,
+            bytes: missed,
             remote: s.remote,
         })
     }
 
     /// Why a program that has the library was not reached by it.
-    fn not_reached(&self, holder: &Holder) -> &'static str {
+    fn not_reached(&self, holder: &Holder, streams: bool) -> &'static str {
         let pid = holder.pid;
         if self.report.failed().contains(&pid) {
             return "the runtime failed in its process";
@@ -272,7 +282,12 @@ impl Look {
         if seccomp.is_some_and(|mode| mode.trim() != "0") {
             return "it has taken system calls from itself (seccomp)";
         }
-        "it sends by calls that the library does not stand in front of"
+        let why = if streams {
+            Bypass::Stdio
+        } else {
+            Bypass::Unseen
+        };
+        why.why()
     }
 
     /// By program and reason.
@@ -295,6 +310,11 @@ impl Look {
     }
 }
 
+/// Fewer bytes are nobody's fault.
+fn least(s: &TcpSocket) -> u64 {
+    SEGMENTS * u64::from(s.mss.max(536))
+}
+
 /// Whether a memory map names a file. Compared by folder and name: the map has the path without links.
 fn names(maps: &str, file: &std::path::Path) -> bool {
     let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
@@ -304,6 +324,7 @@ fn names(maps: &str, file: &std::path::Path) -> bool {
 }
 
 /// What the table says of a connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Passed {
     Some,
     Nothing,
@@ -353,7 +374,7 @@ fn links(pid: u32) -> impl Iterator<Item = (i32, String)> {
 }
 
 /// Which process under us has these sockets, by inode.
-fn holders(wanted: &BTreeMap<u64, TcpSocket>) -> BTreeMap<u64, Holder> {
+fn holders<T>(wanted: &BTreeMap<u64, T>) -> BTreeMap<u64, Holder> {
     let mut found = BTreeMap::new();
     for pid in descendants() {
         for (fd, link) in links(pid) {

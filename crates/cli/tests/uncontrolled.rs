@@ -58,7 +58,7 @@ fn connect(port: u16, mptcp: bool) -> TcpStream {
 /// Runs a sender under `alcc run` and reads what it sends, for two seconds or so; the report, and what was said.
 /// `None`: the kernel does not have what it needs.
 fn run(dir: &Path, program: &Path, how: &str, options: &[&str]) -> Option<(Value, String)> {
-    let report = dir.join("report.json");
+    let report = dir.join(format!("{how}.json"));
     let mut child = Command::new(env!("CARGO_BIN_EXE_alcc"))
         .args(["run", "--loopback", "--cc", "fixed:window=20"])
         .arg(format!("--json={}", report.display()))
@@ -105,6 +105,40 @@ fn run(dir: &Path, program: &Path, how: &str, options: &[&str]) -> Option<(Value
     assert_eq!(total, BYTES, "{how}");
     let report = serde_json::from_str(&std::fs::read_to_string(report).unwrap()).unwrap();
     Some((report, said))
+}
+
+/// Streams of the C library pass, and nobody says that they are controlled; what passes by calls on the same connection is.
+#[test]
+fn what_streams_write_is_reported_and_not_taken_for_controlled() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(sender) = compile(dir.path(), &[]) else {
+        lacks("a C compiler");
+        return;
+    };
+    let streams = |how: &str, why: &str, connections: u64| {
+        let (report, said) = run(dir.path(), &sender, how, &[]).unwrap();
+        reported(&report, &said, "sender", why);
+        assert_eq!(report["connections"], connections, "{how}: {report}");
+        let missed = report["not_controlled"][0]["bytes"].as_u64().unwrap();
+        let passed = report["bytes"].as_u64().unwrap();
+        let expected = if how == "both" { BYTES / 2 } else { 0 };
+        assert!(passed.abs_diff(expected) < 100_000, "{how}: {report}");
+        assert!(missed <= BYTES - passed, "{how}: {report}");
+        // The last look may be some time before the end.
+        assert!(missed > (BYTES - passed) / 2, "{how}: {report}");
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| streams("stdio", "stdio", 0));
+        scope.spawn(|| streams("stdout", "stdio", 0));
+        scope.spawn(|| streams("dprintf", "calls that the library does not stand", 0));
+        scope.spawn(|| streams("both", "stdio", 1));
+        // What one process sent under control is not missed in another.
+        scope.spawn(|| {
+            let (report, said) = run(dir.path(), &sender, "by-a-child", &[]).unwrap();
+            assert_eq!(report["not_controlled"], serde_json::json!([]), "{said}");
+            assert_eq!(report["bytes"], BYTES, "{said}");
+        });
+    });
 }
 
 /// Checks that exactly one connection is reported, for this reason.

@@ -84,7 +84,7 @@ fn settings() -> Option<&'static Settings> {
 }
 
 /// Mapped at the program's start, while it still has the rights and the files it was started with; a child inherits it.
-fn report() -> Option<Arc<Report>> {
+pub(crate) fn report() -> Option<Arc<Report>> {
     static REPORT: OnceLock<Option<Arc<Report>>> = OnceLock::new();
     REPORT
         .get_or_init(|| {

@@ -10,17 +10,20 @@ pub enum Bypass {
     Stdio,
     /// A write of a program that does not wait in the call, and that could not be told when to write again.
     NoWakeup,
+    /// Calls that the library does not stand in front of: `dprintf`, system calls made by hand.
+    Unseen,
 }
 
 impl Bypass {
     /// All of them, in the order of their counters.
-    pub const ALL: [Self; 2] = [Self::Stdio, Self::NoWakeup];
+    pub const ALL: [Self; 3] = [Self::Stdio, Self::NoWakeup, Self::Unseen];
 
     /// A word for metrics and tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Stdio => "stdio",
             Self::NoWakeup => "no-wakeup",
+            Self::Unseen => "unseen",
         }
     }
 
@@ -29,6 +32,7 @@ impl Bypass {
         match self {
             Self::Stdio => "it writes by streams of the C library (stdio)",
             Self::NoWakeup => "it does not wait in a way that the library could end",
+            Self::Unseen => "it sends by calls that the library does not stand in front of",
         }
     }
 }

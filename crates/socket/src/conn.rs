@@ -254,9 +254,11 @@ impl<W: Waker> Conn<W> {
             if done > 0 && (writer.over || kernel::has_failed(write.fd)) {
                 return done as isize;
             }
+            runtime.passed(self.cookie, room as i64);
             let n = (write.real)(done, room);
             let errno = kernel::errno();
             let written = usize::try_from(n).unwrap_or(0);
+            runtime.passed(self.cookie, written as i64 - room as i64);
             runtime.guarded(|| self.wrote(runtime, written, &mut writer));
             if n < 0 && done > 0 && kernel::is_of_the_socket(errno) {
                 // It came between the look and the call.

@@ -11,6 +11,7 @@
 //!
 //! [`Settings`] is what `alcc run` passes to the processes it starts, [`Report`] what they tell back.
 
+mod accounts;
 mod bypass;
 mod conn;
 mod control;
@@ -31,6 +32,7 @@ mod trail;
 mod triple;
 mod turns;
 
+pub use accounts::Unseen;
 pub use bypass::{ByReason, Bypass};
 pub use conn::{Conn, Wait, Waker, Write};
 pub use control::{Change, Order, Orders};

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the processes under `alcc run` tell back: counters in a shared file.
+use crate::accounts::{self, Unseen};
 use crate::bypass::ByReason;
 use crate::control::{self, Order, Orders};
 use crate::groups::{self, Group};
 use crate::shared::{self, COUNTERS, COUNTERS_LEN, MAGIC, Map, SLOTS, get_text, put_text};
 use crate::status::{self, Record};
 use crate::trail::Trail;
+use crate::{Socket, kernel};
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -143,6 +145,20 @@ impl Report {
     /// Frees the places of processes that are gone.
     pub fn reclaim(&self, alive: impl Fn(u32) -> bool) {
         status::reclaim(self, alive);
+    }
+
+    /// Streams of the C library may be written to this descriptor from now on. Not of interest unless it is a TCP connection.
+    pub fn streams(&self, fd: RawFd) {
+        if let Socket::Connected(_) = kernel::look(fd, None)
+            && let (Some(cookie), Some(reading)) = (kernel::cookie(fd), kernel::read(fd))
+        {
+            accounts::open(self, cookie, reading.progress.written, true);
+        }
+    }
+
+    /// What went past the library of a connection of which the kernel has sent so many bytes; `None` if nobody knows.
+    pub fn unseen(&self, cookie: u64, sent: u64) -> Option<Unseen> {
+        accounts::unseen(self, cookie, sent)
     }
 
     /// Counters by port and algorithm.

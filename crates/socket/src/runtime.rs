@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a process knows about its controlled connections.
+use crate::accounts;
 use crate::conn::{Conn, Start, Waker};
 use crate::control::Heard;
 use crate::inside::Inside;
@@ -80,6 +81,13 @@ impl<W: Waker> Runtime<W> {
     /// True once the runtime has given up: everything is plain TCP from then on.
     pub fn failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
+    }
+
+    /// So many bytes of a connection pass by us.
+    pub(crate) fn passed(&self, cookie: u64, bytes: i64) {
+        if let Some(report) = &self.report {
+            accounts::passed(report, cookie, bytes);
+        }
     }
 
     /// Adds to the shared counters.
@@ -238,6 +246,9 @@ impl<W: Waker> Runtime<W> {
         };
         let conn = Arc::new(Conn::new(fd, cookie, id, start, waker));
         locked(&self.known).insert(cookie, Arc::downgrade(&conn));
+        if let Some(report) = &self.report {
+            accounts::open(report, cookie, reading.progress.written, false);
+        }
         self.count(&Totals {
             connections: 1,
             ..Totals::default()

@@ -36,8 +36,11 @@ pub(crate) const NOT_SHOWN: usize = TAKEN + TAKEN_LEN;
 /// Until when (ns of the monotonic clock) readings go into the trail; then how many were written.
 pub(crate) const LEASE: usize = NOT_SHOWN + 1;
 pub(crate) const TRAIL_HEAD: usize = LEASE + 1;
+/// What has passed of each connection: pairs of words.
+pub(crate) const ACCOUNTS: usize = 8192;
+pub(crate) const ACCOUNTS_COUNT: usize = 16_384;
 /// Records of connections.
-pub(crate) const SLOTS: usize = 8192;
+pub(crate) const SLOTS: usize = ACCOUNTS + 2 * ACCOUNTS_COUNT;
 pub(crate) const SLOT_LEN: usize = 40;
 pub(crate) const SLOTS_COUNT: usize = 65_536;
 /// The last readings, for `alcc log`.
@@ -50,7 +53,7 @@ pub(crate) const WORDS: usize = TRAIL + TRAIL_ENTRY * TRAIL_COUNT;
 const _: () = {
     assert!(COUNTERS + COUNTERS_LEN <= FAILED && FAILED + FAILED_LEN <= ABOUT);
     assert!(ABOUT + ABOUT_LEN <= ORDERS && ORDERS + ORDERS_LEN <= GROUPS);
-    assert!(GROUPS + GROUP_LEN * GROUPS_COUNT <= TAKEN && TRAIL_HEAD < SLOTS);
+    assert!(GROUPS + GROUP_LEN * GROUPS_COUNT <= TAKEN && TRAIL_HEAD < ACCOUNTS);
 };
 
 /// `MADV_POPULATE_WRITE` of linux/mman.h (Linux 5.14).

@@ -15,6 +15,8 @@ pub(crate) struct Case {
     pub(crate) gated: bool,
     /// So many connections have to be controlled at least; otherwise one for each client.
     pub(crate) controlled: Option<u64>,
+    /// None may be said to be controlled: all of it passes where the library cannot stand.
+    pub(crate) passes: bool,
 }
 
 /// What the other end does.
@@ -96,6 +98,7 @@ impl Case {
             send_buffer: None,
             gated: true,
             controlled: None,
+            passes: false,
         };
         for word in words {
             match word.split_once('=').unwrap() {
@@ -105,6 +108,7 @@ impl Case {
                 ("sndbuf", bytes) => case.send_buffer = Some(bytes.to_owned()),
                 ("gate", "maybe") => case.gated = false,
                 ("connections", "maybe") => case.controlled = Some(0),
+                ("connections", "none") => (case.controlled, case.passes) = (Some(0), true),
                 ("connections", n) => case.controlled = Some(n.parse().unwrap()),
                 other => panic!("{other:?} in {line}"),
             }

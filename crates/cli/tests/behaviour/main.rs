@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A window of two segments shuts at nearly every write; the recommended algorithm is what users run.
 const ALGORITHMS: [&str; 2] = ["fixed:window=2", "verus"];
+/// For what no algorithm may change: those that differ most in when they call and what they keep.
+const MORE: [&str; 4] = ["fixed:window=2", "verus", "budget", "sprout"];
 
 /// What differs between the case run plainly and under control.
 fn differences(program: &Program, case: &Case) -> Vec<String> {
@@ -28,7 +30,11 @@ fn differences(program: &Program, case: &Case) -> Vec<String> {
         let again = program.run(case, &How::Plain { hardened: true });
         return again.unlike(&plain, case);
     }
-    for (cc, hardened) in ALGORITHMS.into_iter().zip([false, true]) {
+    let algorithms: &[&'static str] = match &*case.group {
+        "stdio" | "streams" => &MORE,
+        _ => &ALGORITHMS,
+    };
+    for (&cc, hardened) in algorithms.iter().zip([false, true].into_iter().cycle()) {
         let under = program.run(case, &How::Under { cc, hardened });
         wrong.extend(
             under
@@ -42,7 +48,12 @@ fn differences(program: &Program, case: &Case) -> Vec<String> {
 }
 
 fn group(name: &str) {
-    let Some(program) = program::built() else {
+    let built = if name == "streams" {
+        program::built_with_streams()
+    } else {
+        program::built()
+    };
+    let Some(program) = built else {
         return;
     };
     let only = std::env::var("ALCC_CASE").ok();
@@ -82,4 +93,4 @@ macro_rules! groups {
     ($($name:ident)*) => { $(#[test] fn $name() { group(stringify!($name).trim_end_matches('_')); })* };
 }
 
-groups! { write edge wait epoll block descriptor close process exec thread connect limit serve spawn alone error }
+groups! { write edge wait epoll block descriptor close process exec thread connect limit serve spawn alone error stdio streams }

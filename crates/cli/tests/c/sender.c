@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
  * A server that accepts one connection and sends so many bytes in one of the ways by which data may leave a program:
- *   sender send|mptcp|uring BYTES
+ *   sender send|mptcp|uring|stdio|stdout|dprintf|both|by-a-child BYTES
  * It prints its port first. */
 #include <linux/io_uring.h>
 #include <netinet/in.h>
@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char block[65536];
@@ -57,6 +58,30 @@ static long ring_send(int fd, size_t n) {
     return result;
 }
 
+/* By streams of the C library, or by what else it writes with calls of its own. */
+static long stream_send(const char *how, int fd, size_t n) {
+    static FILE *stream;
+    static long count;
+    if (!strcmp(how, "dprintf"))
+        return dprintf(fd, "%*d", (int)n, 1);
+    if (!strcmp(how, "both") && count++ % 2)
+        return send(fd, block, n, MSG_NOSIGNAL);
+    if (!stream)
+        stream = !strcmp(how, "stdout") ? (dup2(fd, 1), stdout) : fdopen(dup(fd), "w");
+    return stream && fwrite(block, 1, n, stream) == n && fflush(stream) == 0 ? (long)n : -1;
+}
+
+/* By a child that ends, on a connection that is its parent's standard output: what it sent is not missed. */
+static long child_send(int fd, size_t n) {
+    if (dup2(fd, 1) < 0)
+        return -1;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(send(1, block, n, MSG_NOSIGNAL) != (long)n || close(1) || close(fd));
+    int status;
+    return waitpid(child, &status, 0) == child && status == 0 ? (long)n : -1;
+}
+
 int main(int argc, char **argv) {
     if (argc != 3)
         return 2;
@@ -78,7 +103,10 @@ int main(int argc, char **argv) {
         fail("accept");
     while (left > 0) {
         size_t n = left < (long)sizeof block ? left : sizeof block;
-        long sent = uring ? ring_send(fd, n) : send(fd, block, n, MSG_NOSIGNAL);
+        long sent = uring ? ring_send(fd, n)
+                    : !strcmp(argv[1], "by-a-child") ? child_send(fd, n)
+                    : !strcmp(argv[1], "send") || mptcp ? send(fd, block, n, MSG_NOSIGNAL)
+                    : stream_send(argv[1], fd, n);
         if (sent <= 0)
             fail("send");
         left -= sent;

@@ -188,7 +188,7 @@ const struct peer_case close_cases[] = {
     {"abort", "gate=maybe client=hold sndbuf=100000", abort_},
     {"lingering", "", lingering},
     {"lingering-in-vain", "gate=maybe client=hold sndbuf=100000", lingering_in_vain},
-    {"fclose", "", by_fclose},
+    {"fclose", "gate=maybe connections=none", by_fclose},
     {"close-range", "", by_close_range},
     {"closefrom", "", by_closefrom},
     {"close-by-system-call", "", by_system_call},

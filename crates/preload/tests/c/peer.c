@@ -6,11 +6,17 @@ char data[BIG];
 static const struct peer_case *const groups[] = {
     write_cases, edge_cases, wait_cases, epoll_cases, block_cases, descriptor_cases,
     close_cases, process_cases, exec_cases, thread_cases, connect_cases, limit_cases, serve_cases,
-    spawn_cases, alone_cases, error_cases,
+    spawn_cases, alone_cases, error_cases, stdio_cases,
+#ifdef PEER_STREAMS
+    streams_cases,
+#endif
 };
 static const char *const group_names[] = {
     "write", "edge", "wait", "epoll", "block", "descriptor", "close", "process", "exec", "thread", "connect", "limit", "serve",
-    "spawn", "alone", "error",
+    "spawn", "alone", "error", "stdio",
+#ifdef PEER_STREAMS
+    "streams",
+#endif
 };
 
 void say(const char *format, ...) {
@@ -221,9 +227,10 @@ int main(int argc, char **argv) {
         return 0;
     }
     if (argc == 3 && !strcmp(argv[1], "--inherited")) return inherited(argv[2]);
+    if (argc == 2 && !strcmp(argv[1], "--prints")) return prints_to_standard_streams();
     for (size_t g = 0; argc == 2 && g < sizeof groups / sizeof *groups; g++)
         for (const struct peer_case *c = groups[g]; c->name; c++)
             if (!strcmp(c->name, argv[1])) return c->run();
-    fprintf(stderr, "usage: peer CASE | --list | --inherited FD\n");
+    fprintf(stderr, "usage: peer CASE | --list | --inherited FD | --prints\n");
     return 2;
 }

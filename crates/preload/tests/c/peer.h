@@ -3,7 +3,9 @@
 // Run plainly it is the oracle: under `alcc run` the same case must say the same, end the same and send the same bytes.
 #ifndef PEER_H
 #define PEER_H
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -47,7 +49,9 @@ struct peer_case {
 
 extern const struct peer_case write_cases[], edge_cases[], wait_cases[], epoll_cases[], block_cases[], descriptor_cases[],
     close_cases[], process_cases[], exec_cases[], thread_cases[], connect_cases[], limit_cases[], serve_cases[],
-    spawn_cases[], alone_cases[], error_cases[];
+    spawn_cases[], alone_cases[], error_cases[], stdio_cases[];
+// In C++, if there is a compiler for it.
+extern const struct peer_case streams_cases[];
 
 // The stream of a connection: the same BIG bytes for everyone.
 extern char data[BIG];
@@ -79,4 +83,6 @@ void set_nonblocking(int fd, int on);
 void reap(pid_t child);
 void on_signal(int signal, void (*handler)(int), int flags);
 void alarm_every(int milliseconds);
+// stdio.c: what a program does that was started with a connection as its standard streams.
+int prints_to_standard_streams(void);
 #endif

@@ -145,83 +145,6 @@ static int by_splice_of_a_file(void) {
     return close(fd);
 }
 
-static int by_fprintf(void) {
-    FILE *f = fdopen(accepted(), "w");
-    CHECK(f);
-    for (int i = 0; i < 10000; i++) CHECK(fprintf(f, "line %d of many\n", i) > 0);
-    CHECK(fflush(f) == 0);
-    for (int i = 0; i < 10000; i++) CHECK(fputs("more\n", f) >= 0 && putc('.', f) == '.');
-    return fclose(f);
-}
-
-static int by_fwrite(void) {
-    FILE *f = fdopen(accepted(), "w");
-    CHECK(f);
-    expect(fwrite(data, 1, 100, f), 100, "fwrite");
-    expect(fwrite(data + 100, 1, TOTAL - 100, f), TOTAL - 100, "fwrite");
-    return fclose(f);
-}
-
-static int by_unbuffered_stdio(void) {
-    FILE *f = fdopen(accepted(), "w");
-    CHECK(f && setvbuf(f, NULL, _IONBF, 0) == 0);
-    for (size_t at = 0; at < TOTAL; at += 20000) expect(fwrite(data + at, 1, 20000, f), 20000, "fwrite");
-    return fclose(f);
-}
-
-static int by_stdio_both_ways(void) {
-    int fd = accepted();
-    FILE *in = fdopen(fd, "r"), *out = fdopen(dup(fd), "w");
-    char line[100];
-    CHECK(in && out && fgets(line, sizeof line, in));
-    line[strcspn(line, "\n")] = 0;
-    say("asked for %s", line);
-    for (int i = 0; i < 10000; i++) CHECK(fprintf(out, "answer %d\n", i) > 0);
-    CHECK(fclose(out) == 0);
-    return fclose(in);
-}
-
-static int by_stdio_for_both(void) {
-    FILE *f = fdopen(accepted(), "r+");
-    char line[100];
-    CHECK(f && fgets(line, sizeof line, f));
-    for (int i = 0; i < 10000; i++) CHECK(fprintf(f, "answer %d\n", i) > 0);
-    return fclose(f);
-}
-
-// As under inetd: the connection is standard output. What is left in stdio's buffer is written by exit().
-static int by_printf(void) {
-    int fd = accepted(), out = dup(1);
-    char number[16];
-    snprintf(number, sizeof number, "%d", out);
-    setenv("PEER_OUT", number, 1);
-    CHECK(dup2(fd, 1) == 1 && close(fd) == 0);
-    for (int i = 0; i < 5000; i++) {
-        printf("line %d\n", i);
-        puts("puts");
-        putchar('c');
-        fwrite(data, 1, 11, stdout);
-    }
-    return 0;
-}
-
-static int by_stderr(void) {
-    int fd = accepted();
-    CHECK(dup2(fd, 2) == 2 && close(fd) == 0);
-    errno = ENOENT;
-    for (int i = 0; i < 4000; i++) {
-        fprintf(stderr, "line %d\n", i);
-        perror("perror");
-    }
-    return 0;
-}
-
-static int by_dprintf(void) {
-    int fd = accepted();
-    for (int i = 0; i < 15000; i++) CHECK(dprintf(fd, "line %d of dprintf\n", i) > 0);
-    return close(fd);
-}
-
 static int by_send_more(void) {
     int fd = accepted();
     for (size_t at = 0; at < TOTAL; at += 2000) {
@@ -303,14 +226,6 @@ const struct peer_case write_cases[] = {
     {"sendfile-offset", "", by_sendfile_offset},
     {"splice", "", by_splice},
     {"splice-of-a-file", "", by_splice_of_a_file},
-    {"fprintf", "", by_fprintf},
-    {"fwrite", "", by_fwrite},
-    {"unbuffered-stdio", "", by_unbuffered_stdio},
-    {"stdio-both-ways", "client=ask", by_stdio_both_ways},
-    {"stdio-for-both", "client=ask", by_stdio_for_both},
-    {"printf", "", by_printf},
-    {"stderr", "", by_stderr},
-    {"dprintf", "", by_dprintf},
     {"send-more", "", by_send_more},
     {"cork", "", by_cork},
     {"nodelay", "", by_nodelay},

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How much of a connection has passed by the library, in whichever process: what the kernel has sent beyond that went past it.
+//!
+//! A place for each connection by the kernel's number of its socket. Numbers are given one after the other, so that the newest
+//! connections have places of their own; one whose place was taken by a newer is not accounted for any more.
+use crate::report::Report;
+use crate::shared::{ACCOUNTS, ACCOUNTS_COUNT};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What went past the library.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unseen {
+    /// So many bytes.
+    pub bytes: u64,
+    /// The program has a stream of the C library on it.
+    pub streams: bool,
+}
+
+/// Its number and whether it has streams; how much has passed.
+fn place(report: &Report, cookie: u64) -> [&AtomicU64; 2] {
+    let index = (cookie % ACCOUNTS_COUNT as u64) as usize;
+    let [owner, passed] = report.map().words(ACCOUNTS + index * 2, 2) else {
+        unreachable!("two words")
+    };
+    [owner, passed]
+}
+
+/// Accounts for a connection from now on. What was written before is nobody's fault.
+pub(crate) fn open(report: &Report, cookie: u64, written: u64, streams: bool) {
+    let [owner, passed] = place(report, cookie);
+    let now = owner.load(Ordering::Acquire);
+    if now >> 1 != cookie {
+        passed.store(written, Ordering::Relaxed);
+        owner.store(cookie << 1 | u64::from(streams), Ordering::Release);
+    } else if streams && now & 1 == 0 {
+        owner.store(now | 1, Ordering::Release);
+    }
+}
+
+/// So many bytes of it pass by us: said before the call, which may take long, and what it did not take is taken back after it.
+pub(crate) fn passed(report: &Report, cookie: u64, bytes: i64) {
+    let [owner, passed] = place(report, cookie);
+    if owner.load(Ordering::Acquire) >> 1 == cookie {
+        passed.fetch_add(bytes.cast_unsigned(), Ordering::Relaxed);
+    }
+}
+
+/// What went past, when the kernel has sent so many bytes in all. `None`: not accounted for.
+pub(crate) fn unseen(report: &Report, cookie: u64, sent: u64) -> Option<Unseen> {
+    let [owner, passed] = place(report, cookie);
+    let now = owner.load(Ordering::Acquire);
+    (now >> 1 == cookie).then(|| Unseen {
+        bytes: sent.saturating_sub(passed.load(Ordering::Relaxed)),
+        streams: now & 1 == 1,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::Scratch;
+
+    #[test]
+    fn what_passes_in_several_processes_adds_up_and_the_rest_is_unseen() {
+        let scratch = Scratch::new();
+        let (ours, theirs) = (scratch.create(), scratch.open());
+        assert_eq!(unseen(&ours, 7, 100), None);
+        open(&ours, 7, 1000, false);
+        open(&theirs, 7, 5000, false);
+        passed(&ours, 7, 300);
+        passed(&theirs, 7, 900);
+        passed(&theirs, 7, -700);
+        let went = |bytes, streams| Some(Unseen { bytes, streams });
+        assert_eq!(unseen(&ours, 7, 1500), went(0, false));
+        assert_eq!(unseen(&ours, 7, 1499), went(0, false));
+        open(&theirs, 7, 0, true);
+        assert_eq!(unseen(&ours, 7, 1700), went(200, true));
+        // A newer one takes its place.
+        open(&ours, 7 + ACCOUNTS_COUNT as u64, 0, false);
+        passed(&theirs, 7, 200);
+        assert_eq!(unseen(&ours, 7, 9000), None);
+        let newer = unseen(&ours, 7 + ACCOUNTS_COUNT as u64, 10);
+        assert_eq!(newer, went(10, false));
+    }
+}
