@@ -106,7 +106,7 @@ static int inetd(const char *script) {
 
 static int inetd_shell(void) { return inetd("i=0; while [ $i -lt 6000 ]; do echo \"line $i of the shell\"; i=$((i+1)); done"); }
 static int inetd_cat(void) { return inetd("head -c 300000 /dev/zero | cat; head -c 100000 /dev/zero; seq 20000; ls /nowhere 2>/dev/null; printf end"); }
-static int inetd_reads(void) { return inetd("read what; echo \"you said $what\"; head -c 200000 /dev/zero"); }
+static int inetd_reads(void) { return inetd("read what; echo \"you said $what\"; head -c 200000 /dev/zero | cat"); }
 
 static int system_meanwhile(void) {
     int fd = accepted();
