@@ -9,6 +9,7 @@ mod program;
 #[path = "../support/lacks.rs"]
 mod support;
 
+use alcc_cc::Registry;
 use case::Case;
 use program::{How, Program};
 use std::sync::Mutex;
@@ -19,8 +20,8 @@ const ALGORITHMS: [&str; 2] = ["fixed:window=2", "verus"];
 /// For what no algorithm may change: those that differ most in when they call and what they keep.
 const MORE: [&str; 4] = ["fixed:window=2", "verus", "budget", "sprout"];
 
-/// What differs between the case run plainly and under control.
-fn differences(program: &Program, case: &Case) -> Vec<String> {
+/// What differs between the case run plainly and under control, the hardened program every second time.
+fn differences(program: &Program, case: &Case, algorithms: &[&'static str]) -> Vec<String> {
     let plain = program.run(case, &How::Plain { hardened: false });
     let mut wrong = Vec::new();
     if let Some(why) = plain.broken(case) {
@@ -30,10 +31,6 @@ fn differences(program: &Program, case: &Case) -> Vec<String> {
         let again = program.run(case, &How::Plain { hardened: true });
         return again.unlike(&plain, case);
     }
-    let algorithms: &[&'static str] = match &*case.group {
-        "stdio" | "streams" => &MORE,
-        _ => &ALGORITHMS,
-    };
     for (&cc, hardened) in algorithms.iter().zip([false, true].into_iter().cycle()) {
         let under = program.run(case, &How::Under { cc, hardened });
         wrong.extend(
@@ -64,12 +61,16 @@ fn group(name: &str) {
         .filter(|case| only.as_ref().is_none_or(|one| *one == case.name))
         .collect();
     assert!(only.is_some() || !cases.is_empty(), "no group {name}");
+    let algorithms: &[&'static str] = match name {
+        "stdio" | "streams" => &MORE,
+        _ => &ALGORITHMS,
+    };
     let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    for why in differences(program, case) {
+                    for why in differences(program, case, algorithms) {
                         wrong
                             .lock()
                             .unwrap()
@@ -94,3 +95,21 @@ macro_rules! groups {
 }
 
 groups! { write edge wait epoll block descriptor close process exec thread connect limit serve spawn alone error stdio streams }
+
+/// What an algorithm is built on is the stack of whoever writes first.
+#[test]
+fn every_algorithm_on_a_small_stack() {
+    let Some(program) = program::built() else {
+        return;
+    };
+    let registry = Registry::builtin();
+    let all: Vec<_> = registry.iter().map(|algorithm| algorithm.name).collect();
+    let mut cases = program.cases();
+    cases.retain(|case| ["smallest-stack", "painted-stack"].contains(&&*case.name));
+    assert_eq!(cases.len(), 2);
+    for mut case in cases {
+        case.gated = false;
+        let wrong = differences(program, &case, &all);
+        assert!(wrong.is_empty(), "{}: {}", case.name, wrong.join("\n"));
+    }
+}

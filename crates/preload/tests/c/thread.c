@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // Threads and signal handlers that share connections.
 #include "peer.h"
+#include <limits.h>
+#include <ucontext.h>
 
 #define THREADS 8
 #define LINES 120
@@ -250,6 +252,39 @@ static int storm_on_a_small_stack(void) {
     return close(fd) | close(other);
 }
 
+// The smallest stack that a thread can have.
+static int smallest_stack(void) {
+    pthread_attr_t how;
+    pthread_t thread;
+    int fd = accepted();
+    CHECK(pthread_attr_init(&how) == 0 && pthread_attr_setstacksize(&how, PTHREAD_STACK_MIN) == 0);
+    CHECK(pthread_create(&thread, &how, serves, (void *)(intptr_t)fd) == 0 && pthread_join(thread, NULL) == 0);
+    return 0;
+}
+
+// A coroutine, whose stack nobody guards: how much of it is used shows in what was painted there.
+#define PAINT 0xa5
+#define PAINTED (64 * 1024)
+static unsigned char painted[PAINTED] __attribute__((aligned(64)));
+static ucontext_t home, coroutine;
+static void in_a_coroutine(void) {
+    serves((void *)(intptr_t)shared);
+    swapcontext(&coroutine, &home);
+}
+static int painted_stack(void) {
+    shared = accepted();
+    memset(painted, PAINT, sizeof painted);
+    CHECK(getcontext(&coroutine) == 0);
+    coroutine.uc_stack = (stack_t){.ss_sp = painted, .ss_size = sizeof painted};
+    makecontext(&coroutine, in_a_coroutine, 0);
+    CHECK(swapcontext(&home, &coroutine) == 0);
+    size_t left = 0;
+    while (left < PAINTED && painted[left] == PAINT) left++;
+    // Frameworks give a coroutine 8 KiB and more.
+    if (PAINTED - left > 8 * 1024) say("%zu bytes of stack used", PAINTED - left);
+    return 0;
+}
+
 const struct peer_case thread_cases[] = {
     {"threads-on-one", "client=lines", one_for_all},
     {"threads-on-one-nonblocking", "client=lines gate=maybe", one_for_all_nonblocking},
@@ -262,5 +297,7 @@ const struct peer_case thread_cases[] = {
     {"storm-on-a-small-stack", "clients=2", storm_on_a_small_stack},
     {"storm-within", "client=bag", storm_within},
     {"storm-nonblocking", "client=bag", storm_nonblocking},
+    {"smallest-stack", "", smallest_stack},
+    {"painted-stack", "", painted_stack},
     {0},
 };

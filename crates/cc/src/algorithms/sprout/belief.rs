@@ -9,9 +9,10 @@ const NOTHING: f64 = 1e-100;
 #[derive(Clone)]
 pub(super) struct Belief {
     model: &'static Model,
-    p: [f64; BINS],
+    /// By bin. Made on the heap, as everything of this size: a program may write for the first time on a stack of a few KiB.
+    p: Vec<f64>,
     /// Scratch.
-    next: [f64; BINS],
+    next: Vec<f64>,
     /// The last answers: where the next search begins.
     last: [u32; HORIZON],
 }
@@ -20,27 +21,27 @@ impl Belief {
     pub(super) fn new(model: &'static Model) -> Self {
         Self {
             model,
-            p: [1.0 / BINS as f64; BINS],
-            next: [0.0; BINS],
+            p: vec![1.0 / BINS as f64; BINS],
+            next: vec![0.0; BINS],
             last: [0; HORIZON],
         }
     }
 
     /// All rates alike.
     pub(super) fn reset(&mut self) {
-        self.p = [1.0 / BINS as f64; BINS];
+        self.p.fill(1.0 / BINS as f64);
     }
 
     #[cfg(test)]
-    pub(super) fn with(model: &'static Model, p: [f64; BINS]) -> Self {
+    pub(super) fn with(model: &'static Model, p: &[f64]) -> Self {
         Self {
-            p,
+            p: p.to_vec(),
             ..Self::new(model)
         }
     }
 
     #[cfg(test)]
-    pub(super) fn p(&self) -> &[f64; BINS] {
+    pub(super) fn p(&self) -> &[f64] {
         &self.p
     }
 

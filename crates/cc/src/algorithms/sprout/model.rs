@@ -40,10 +40,10 @@ pub(super) struct Model {
     rows: Vec<(usize, std::ops::Range<usize>)>,
     weights: Vec<f64>,
     /// Logarithms of the mean counts per tick; the first is not used.
-    log_mean: [f64; BINS],
-    mean: [f64; BINS],
+    log_mean: Vec<f64>,
+    mean: Vec<f64>,
     /// For each horizon and count the probabilities, by bin, of at most that count.
-    at_most: Vec<[f64; BINS]>,
+    at_most: Vec<f64>,
 }
 
 /// Packets per second that bin `i` stands for.
@@ -102,8 +102,8 @@ impl Model {
 
     pub(super) fn new(how: Phi) -> Self {
         let (rows, weights) = transition(how);
-        let mut mean = [0.0; BINS];
-        let mut log_mean = [0.0; BINS];
+        let mut mean = vec![0.0; BINS];
+        let mut log_mean = vec![0.0; BINS];
         for i in 1..BINS {
             mean[i] = rate(i) * TICK;
             log_mean[i] = log(mean[i]);
@@ -113,7 +113,7 @@ impl Model {
             weights,
             log_mean,
             mean,
-            at_most: vec![[0.0; BINS]; begin(HORIZON)],
+            at_most: vec![0.0; begin(HORIZON) * BINS],
         };
         model.tabulate();
         model
@@ -155,7 +155,7 @@ impl Model {
                 let mut total = 0.0;
                 for (k, n) in next.iter().enumerate() {
                     total += n;
-                    self.at_most[begin(h) + k][bin] = total;
+                    self.at_most[(begin(h) + k) * BINS + bin] = total;
                 }
                 sum = next;
             }
@@ -163,8 +163,8 @@ impl Model {
     }
 
     /// One tick passes: `from` becomes `to`, not normalised.
-    pub(super) fn evolve(&self, from: &[f64; BINS], to: &mut [f64; BINS]) {
-        *to = [0.0; BINS];
+    pub(super) fn evolve(&self, from: &[f64], to: &mut [f64]) {
+        to.fill(0.0);
         for (bin, p) in from.iter().enumerate() {
             if *p > 0.0 {
                 let (first, row) = self.row(bin);
@@ -185,8 +185,8 @@ impl Model {
     }
 
     /// By bin, the probabilities that at most `count` arrive within `h + 1` ticks.
-    pub(super) fn at_most(&self, h: usize, count: usize) -> &[f64; BINS] {
-        &self.at_most[begin(h) + count]
+    pub(super) fn at_most(&self, h: usize, count: usize) -> &[f64] {
+        &self.at_most[(begin(h) + count) * BINS..][..BINS]
     }
 }
 

@@ -38,7 +38,7 @@ fn forecasts_of_certainties_are_the_programs() {
     for (bin, cautious, median) in vectors {
         let mut p = [0.0; BINS];
         p[bin] = 1.0;
-        let mut belief = Belief::with(original(), p);
+        let mut belief = Belief::with(original(), &p);
         assert_eq!(text(belief.forecast(0.05)), cautious, "bin {bin}");
         assert_eq!(text(belief.forecast(0.5)), median, "bin {bin}");
     }
@@ -289,7 +289,7 @@ proptest! {
             prop_assert!(cautious.is_sorted() && median.is_sorted());
             prop_assert!(cautious.iter().zip(&median).all(|(c, m)| c <= m));
             // A fresh search says the same as one that begins at the last answer.
-            let mut fresh = Belief::with(Model::shared(Phi::Exact), *belief.p());
+            let mut fresh = Belief::with(Model::shared(Phi::Exact), belief.p());
             prop_assert_eq!(fresh.forecast(0.05), cautious);
         }
     }
