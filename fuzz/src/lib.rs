@@ -197,6 +197,7 @@ fn changes(events: &[u8]) -> Changes {
             .is_multiple_of(2)
             .then(|| Span::from_millis(u64::from(b[2]))),
         loss: b[3].is_multiple_of(2).then(|| f64::from(b[3]) / 254.0),
+        loss_up: None,
     };
     Changes {
         steps: events

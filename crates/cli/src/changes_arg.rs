@@ -2,21 +2,22 @@
 //! The options of a link that changes on the way: `--step`, `--steps`, `--repeat`, `--reorder`.
 use crate::failure::Failure;
 use alcc_link::{Changes, Step};
-use alcc_units::Span;
+use alcc_units::{Span, positive};
 
 /// What is drawn holds for an hour and then comes again.
 const DRAWN: Span = Span::from_secs(3600);
 
 #[derive(clap::Args)]
 pub(crate) struct ChangesArg {
-    /// Change the link at a time, such as 5s:rate=20mbit,delay=50ms,loss=1%; what is not named stays; may be repeated
+    /// Change the link at a time, such as 5s:rate=20mbit,delay=50ms,loss=1%; what is not named stays; loss= is of both directions, but of
+    /// the one from CMD loss-up= if given; may be repeated
     #[arg(long, value_name = "STEP")]
     step: Vec<Step>,
-    /// Steps from a CSV file with columns seconds,mbps,delay_ms,loss, or drawn with the seed: every=5s,rate=10mbit..100mbit,delay=5ms..50ms,loss=0..1%
+    /// Steps from a CSV file with columns seconds,mbps,delay_ms,loss,loss_up, or drawn with the seed: every=5s,rate=10mbit..100mbit,delay=5ms..50ms,loss=0..1%
     #[arg(long, value_name = "FILE|DRAW")]
     steps: Option<String>,
     /// After so long the link is as at its start and the steps come again
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "T", value_parser = positive::<Span>)]
     repeat: Option<Span>,
     /// Let a delay that becomes shorter reorder packets
     #[arg(long)]
@@ -43,18 +44,6 @@ impl ChangesArg {
         changes.steps.extend(&self.step);
         changes.repeat = self.repeat.or(changes.repeat);
         changes.reorder = self.reorder;
-        if changes.repeat == Some(Span::ZERO) {
-            return Err(Failure::usage("--repeat 0s: want more than no time"));
-        }
         Ok(changes)
     }
-}
-
-/// The same without its rates, for a direction that has no bottleneck.
-pub(crate) fn without_rates(changes: &Changes) -> Changes {
-    let mut changes = changes.clone();
-    for step in &mut changes.steps {
-        step.rate = None;
-    }
-    changes
 }

@@ -1,21 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The TRACE of a command line: a file, or the name of a synthetic scenario.
 use crate::failure::Failure;
+pub(crate) use alcc_lab::scenario::LinkTrace;
 use alcc_trace::{SCENARIOS, Scenario, Trace, scenario};
 use std::fs::File;
 use std::io::BufReader;
 
 /// What help texts say about a TRACE.
 pub(crate) const TRACE_HELP: &str = "TRACE is a Mahimahi file, or a synthetic scenario such as city-driving or synth:city-driving (alcc trace synth lists them)";
-
-/// A trace and what to call it.
-#[derive(Clone, Debug)]
-pub(crate) struct LinkTrace {
-    /// File name without folders, or `synth:NAME`.
-    pub(crate) name: String,
-    /// The trace.
-    pub(crate) trace: Trace,
-}
 
 /// Reads the file `arg`, or generates the scenario of that name (`synth:NAME`, or `NAME` if no such file exists) with
 /// `seed` in its usual length. The error is one line that says what was found, and for a missing file which scenarios
@@ -39,7 +31,11 @@ pub(crate) fn load_link_trace(arg: &str, seed: u64) -> Result<LinkTrace, Failure
     let trace = Trace::read(BufReader::new(file))
         .map_err(|e| Failure::usage(format!("trace {arg}: {e}")))?;
     let name = arg.rsplit('/').next().unwrap_or(arg).to_owned();
-    Ok(LinkTrace { name, trace })
+    Ok(LinkTrace {
+        name,
+        trace,
+        recorded: true,
+    })
 }
 
 /// The scenario of this name, or an error that lists them.
@@ -56,6 +52,7 @@ fn synthetic(scenario: &Scenario, seed: u64) -> LinkTrace {
     LinkTrace {
         name: format!("synth:{}", scenario.name),
         trace: scenario.generate(seed, Scenario::LENGTH),
+        recorded: false,
     }
 }
 

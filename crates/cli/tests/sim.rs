@@ -190,6 +190,14 @@ fn mistakes_are_one_line_and_exit_2() {
     std::fs::write(&file, "link = \"12mbit\"\n\nflow = \"cubik\"\n").unwrap();
     let file = file.to_str().unwrap();
     let place = format!("{file}:3: flow");
+    let write = |name: &str, text: &str| {
+        let file = folder.path().join(name);
+        std::fs::write(&file, text).unwrap();
+        file.to_str().unwrap().to_owned()
+    };
+    let wrong_key = write("key.toml", "queu = \"codel\"\n");
+    let strange_key = write("strange.toml", "colour = \"red\"\n");
+    let (wrong_key, strange_key) = (wrong_key.as_str(), strange_key.as_str());
     for (arguments, parts) in [
         (&[file][..], [place.as_str(), "did you mean cubic?"]),
         (&["no/such.toml"], ["no/such.toml", "No such file"]),
@@ -200,7 +208,28 @@ fn mistakes_are_one_line_and_exit_2() {
         (&["--loss", "200%"], ["--loss", "0% to 100%"]),
         (&["--flow", "reno/size=ten"], ["--flow", "number of bytes"]),
         (&["--flow", "reno/links=3"], ["--flow", "of 1"]),
-        (&["--duration", "0s"], ["--duration", "longer"]),
+        (&["--duration", "0s"], ["--duration", "above 0"]),
+        (&["--link", "0mbit"], ["--link", "above 0"]),
+        (&["--up", "0kbit"], ["--up", "above 0"]),
+        (&["--repeat", "0s"], ["--repeat", "above 0"]),
+        (&["--rtt=-40ms"], ["--rtt", "such as 20ms"]),
+        (&["--flow", "verus:R=2"], ["--flow", "did you mean r?"]),
+        (
+            &["--flow", "cubic/stager=1s"],
+            ["--flow", "did you mean stagger=?"],
+        ),
+        (
+            &["--start", "5s"],
+            ["--start", "no link follows a recorded trace"],
+        ),
+        (
+            &[wrong_key],
+            ["key.toml:1", "no key 'queu' (did you mean queue?)"],
+        ),
+        (
+            &[strange_key],
+            ["strange.toml:1", "no key 'colour': there are link,"],
+        ),
     ] {
         let out = alcc(&[&["sim"], arguments].concat());
         let said = said(&out);
@@ -218,6 +247,117 @@ fn mistakes_are_one_line_and_exit_2() {
         "{}",
         said(&endless)
     );
+}
+
+#[test]
+fn files_are_opened_before_anything_is_simulated() {
+    for option in ["--series", "--pcap", "--qlog"] {
+        // It would be given up at once, with status 1.
+        let run = |file| alcc(&["sim", option, file, "--max-events", "10"]);
+        let nowhere = run("no/such/folder/file");
+        assert_eq!(nowhere.status.code(), Some(2), "{}", said(&nowhere));
+        assert!(said(&nowhere).contains("no/such/folder/file"));
+        let dash = run("-");
+        assert_eq!(dash.status.code(), Some(2), "{}", said(&dash));
+        assert!(said(&dash).contains("name a file"), "{}", said(&dash));
+        assert!(!root().join("-").exists());
+    }
+}
+
+#[test]
+fn flows_of_one_algorithm_can_be_told_apart() {
+    let arguments = [
+        "--flow",
+        "2*cubic/rtt=20ms",
+        "--flow",
+        "cubic/rtt=100ms/name=far@2s-3s",
+        "--flow",
+        "cubic/dir=up/links=1",
+        "--duration",
+        "4s",
+    ];
+    let out = alcc(&[&["sim"], &arguments[..]].concat());
+    let table = String::from_utf8(out.stdout).unwrap();
+    let lines: Vec<Vec<&str>> = table
+        .lines()
+        .map(|l| l.split_whitespace().collect())
+        .collect();
+    assert_eq!(
+        lines[0][..6],
+        ["flow", "base", "rtt", "start", "stop", "scheme"]
+    );
+    assert_eq!(lines[1][..5], ["0", "20ms", "0s", "-", "cubic"]);
+    assert_eq!(lines[3][..5], ["2", "100ms", "2s", "3s", "far"]);
+    // One second after settling is none: said, not left out.
+    assert!(
+        table.contains("of single seconds: no whole second after settle=20s"),
+        "{table}"
+    );
+    let result = simulated(&arguments);
+    let row = |n: usize| &result["flows"][n];
+    assert_eq!(row(0)["flow"], "2*cubic/rtt=20ms");
+    assert_eq!(
+        (&row(2)["name"], &row(2)["host"]),
+        (&"far".into(), &"linux".into())
+    );
+    assert_eq!(
+        (&row(3)["dir"], &row(3)["links"]),
+        (&"up".into(), &"1-1".into())
+    );
+    // Its phase is the seed's, less than 20 ms.
+    let start = row(2)["start_s"].as_f64().unwrap();
+    assert!((2.0..2.02).contains(&start), "{start}");
+    assert_eq!(row(2)["started_s"], row(2)["start_s"]);
+    assert!((row(2)["stop_s"].as_f64().unwrap() - start - 1.0).abs() < 1e-6);
+    assert!(result["summary"]["jain_1s"].is_null());
+    let note = result["summary"]["jain_1s_note"].as_str().unwrap();
+    assert!(note.contains("a shorter settle"), "{note}");
+}
+
+#[test]
+fn a_recorded_trace_begins_elsewhere_with_another_seed() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("recorded");
+    let trace = trace.to_str().unwrap();
+    let synth = alcc(&[
+        "trace", "synth", "lte", "--length", "60s", "--output", trace,
+    ]);
+    assert!(synth.status.success(), "{}", said(&synth));
+    let run = |more: &[&str]| {
+        let arguments = ["--link", trace, "--flow", "verus", "--duration", "5s"];
+        let result = simulated(&[&arguments[..], more].concat());
+        let row = &result["flows"][0];
+        (
+            row["throughput_mbps"].clone(),
+            row["trace_start_s"].as_f64(),
+        )
+    };
+    let first = run(&[]);
+    assert_eq!(first.1, Some(0.0));
+    let second = run(&["--seed", "2"]);
+    assert_ne!(first.0, second.0, "nothing else is random");
+    assert!(second.1 > Some(0.0));
+    assert_eq!(run(&["--seed", "2", "--start", "0s"]), first);
+    let at = format!("{}s", second.1.unwrap());
+    assert_eq!(run(&["--start", &at]), second);
+}
+
+#[test]
+fn the_series_has_the_applications_window_by_one_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let csv = folder.path().join("s.csv");
+    for (flow, window) in [
+        ("fixed:window=20", 20 * 1472),
+        ("fixed:window=20/over=cubic", 20 * 1448),
+    ] {
+        let file = csv.to_str().unwrap();
+        simulated(&["--flow", flow, "--duration", "2s", "--series", file]);
+        let text = std::fs::read_to_string(&csv).unwrap();
+        let names: Vec<&str> = text.lines().next().unwrap().split(',').collect();
+        let at = names.iter().position(|n| *n == "window_bytes").unwrap();
+        let last: Vec<&str> = text.lines().last().unwrap().split(',').collect();
+        assert_eq!(last[at], window.to_string(), "{flow}");
+    }
 }
 
 #[test]

@@ -779,6 +779,11 @@ impl OverTcp {
         self.counters
     }
 
+    /// The algorithm's window; [`Bytes::MAX`] if it has none.
+    pub fn window(&self) -> Bytes {
+        self.cc.allowance().window
+    }
+
     /// The algorithm's internal values.
     pub fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
         self.cc.gauges(put);

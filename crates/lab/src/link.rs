@@ -4,10 +4,11 @@ use crate::row::Row;
 use alcc_emu::PathSpec;
 use alcc_link::{DirectionSpec, QueueSpec, RateSpec};
 use alcc_trace::{SCENARIOS, Scenario, Trace, scenario};
-use alcc_units::{Rate, Span};
+use alcc_units::{Rate, Rng, Span, UnitError, positive};
 use std::fs::{self, File};
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 /// The scenario of the demo: LTE at 17 Mbit/s with fades and outages.
 const DEMO: &str = "lte";
@@ -23,6 +24,8 @@ pub struct Link {
     pub name: String,
     /// Both directions.
     pub path: PathSpec,
+    /// Where in its recorded traces it begins, if that is not their beginning.
+    pub trace_start: Option<Span>,
     /// What the downlink was generated from.
     scenario: Option<&'static Scenario>,
 }
@@ -57,13 +60,15 @@ impl Default for Up {
     }
 }
 
-impl From<&str> for Up {
-    fn from(text: &str) -> Self {
-        match text.parse::<Rate>() {
-            Ok(rate) => Self::Rate(rate),
-            Err(_) if text == "partner" => Self::Partner,
-            Err(_) => Self::Trace(text.into()),
-        }
+impl FromStr for Up {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        Ok(match text {
+            "partner" => Self::Partner,
+            text if text.parse::<Rate>().is_ok() => Self::Rate(positive(text)?),
+            file => Self::Trace(file.into()),
+        })
     }
 }
 
@@ -86,6 +91,12 @@ pub struct Links {
     pub links: Vec<Link>,
     /// Files that are no traces, with the reason, one line each.
     pub skipped: Vec<String>,
+}
+
+/// Where in a recorded trace a repetition with this seed begins, anywhere with equal chance.
+pub(crate) fn drawn_start(trace: &Trace, seed: u64) -> Span {
+    let ms = trace.period().as_nanos() / 1_000_000;
+    Span::from_millis(Rng::new(seed ^ 0x0073_7461_7274).below(ms))
 }
 
 /// Folders inside folders, at most this deep.
@@ -117,6 +128,7 @@ impl Link {
                 up: direction(up, around.rtt - there),
                 seed: around.seed,
             },
+            trace_start: None,
             scenario: None,
         }
     }
@@ -126,6 +138,7 @@ impl Link {
         Self {
             name: name.to_owned(),
             path,
+            trace_start: None,
             scenario: None,
         }
     }
@@ -143,14 +156,22 @@ impl Link {
         link
     }
 
-    /// The same link with another seed; a synthetic channel is another channel of its kind then.
+    /// The same link with another seed. A synthetic channel is another channel of its kind then, a recorded one begins elsewhere: on
+    /// it nothing else may be random, and repetitions would be the same to the byte.
     #[must_use]
     pub fn reseeded(&self, seed: u64) -> Self {
         let mut link = self.clone();
-        if seed != link.path.seed
-            && let Some(scenario) = link.scenario
-        {
-            link.path.down.rate = RateSpec::Trace(scenario.generate(seed, Scenario::LENGTH));
+        if seed != link.path.seed {
+            if let Some(scenario) = link.scenario {
+                link.path.down.rate = RateSpec::Trace(scenario.generate(seed, Scenario::LENGTH));
+            } else if let RateSpec::Trace(trace) = &link.path.down.rate {
+                let at = drawn_start(trace, seed);
+                link.path.down.rate = RateSpec::Trace(trace.begun_at(at));
+                if let RateSpec::Trace(up) = &link.path.up.rate {
+                    link.path.up.rate = RateSpec::Trace(up.begun_at(at));
+                }
+                link.trace_start = Some(at);
+            }
         }
         link.path.seed = seed;
         link
@@ -195,9 +216,11 @@ impl Link {
             link.scenario = Some(scenario);
             return Ok(link);
         }
-        if !what.exists()
-            && let Ok(rate) = text.parse::<Rate>()
-        {
+        if !what.exists() && text.parse::<Rate>().is_ok() {
+            let rate = positive::<Rate>(&text).map_err(|e| LabError::Trace {
+                path: what.to_owned(),
+                why: e.to_string(),
+            })?;
             return Ok(Self::around(
                 rate.to_string(),
                 RateSpec::Fixed(rate),

@@ -34,7 +34,7 @@ pub struct Row {
     pub seed: u64,
     /// Number of the repetition, from 1.
     pub run: u32,
-    /// When the window began, s since the link's start.
+    /// When the flow's part of the window began, s since the link's start: with the window, or later if the flow did.
     pub started_s: Option<f64>,
     /// IP bytes that the bottleneck delivered, Mbit/s.
     pub throughput_mbps: Option<f64>,
@@ -80,6 +80,30 @@ pub struct Row {
     pub cpu_s_per_gbit: Option<f64>,
     /// How late the emulator's or runtime's timers were, 99th percentile, ms.
     pub lateness_p99_ms: Option<f64>,
+    /// The flow as typed; this and all below are only there where they are known, as in the simulator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flow: Option<String>,
+    /// What its writer called it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The rules of its hosts: `linux`, `datagrams`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// The links that it passes if those are not all: `2-3`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub links: Option<String>,
+    /// Which way the data go: `down`, `up`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dir: Option<String>,
+    /// When the flow began, s since the link's start, its phase included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_s: Option<f64>,
+    /// When it was to stop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_s: Option<f64>,
+    /// Where in the recorded trace the link began, s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_start_s: Option<f64>,
     /// Why there are no figures; the field is only there if the run failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -232,7 +256,16 @@ impl Row {
         let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(self) else {
             return BTreeMap::new();
         };
-        let identity = ["seed", "run", "duration_s", "started_s", "min_rtt_ms"];
+        let identity = [
+            "seed",
+            "run",
+            "duration_s",
+            "started_s",
+            "min_rtt_ms",
+            "start_s",
+            "stop_s",
+            "trace_start_s",
+        ];
         let power = self.power().map(|power| ("power".to_owned(), power));
         fields
             .into_iter()
@@ -318,7 +351,7 @@ pub fn groups(rows: &[Row]) -> Vec<Group> {
         .collect()
 }
 
-/// The rows as CSV with a header line; unknown values are empty. What only some rows have (`error`, `side`) is a column only then.
+/// The rows as CSV with a header line; unknown values are empty. What only some rows have (`flow`, `error`, `side`) is a column only then.
 pub fn csv(rows: &[Row]) -> String {
     let values: Vec<serde_json::Value> = rows
         .iter()

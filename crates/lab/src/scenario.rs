@@ -4,11 +4,12 @@
 mod changes;
 mod file;
 
+use crate::link::drawn_start;
 use alcc_cc::Registry;
 use alcc_link::{DirectionSpec, QueueSpec, RateSpec};
 use alcc_sim::{FlowSpec, LinkSpec, Scenario, Timing};
 use alcc_trace::Trace;
-use alcc_units::{Rate, Span};
+use alcc_units::{Rate, Span, positive};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
@@ -55,6 +56,8 @@ pub struct Words {
     pub duration: Option<Word>,
     /// `seed`: of everything random.
     pub seed: Option<Word>,
+    /// `start`: where in recorded traces the links begin.
+    pub start: Option<Word>,
     /// `settle`: fairness of single seconds counts from so long after the window's begin.
     pub settle: Option<Word>,
     /// `lateness`: above TCP, by how much a reading is late at least.
@@ -69,8 +72,19 @@ pub struct Words {
     pub folder: Option<PathBuf>,
 }
 
-/// Opens a trace file, or makes the synthetic trace of that name with this seed: what to call it, and the trace.
-pub type OpenTrace<'a> = &'a dyn Fn(&str, u64) -> Result<(String, Trace), String>;
+/// Opens a trace file, or makes the synthetic trace of that name with this seed.
+pub type OpenTrace<'a> = &'a dyn Fn(&str, u64) -> Result<LinkTrace, String>;
+
+/// A trace that was asked for.
+#[derive(Clone, Debug)]
+pub struct LinkTrace {
+    /// What to call it.
+    pub name: String,
+    /// Its opportunities.
+    pub trace: Trace,
+    /// From a file: another seed gives no other trace.
+    pub recorded: bool,
+}
 
 /// What is said of a link.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -85,11 +99,11 @@ pub struct LinkWords {
     pub queue: Option<Word>,
     /// `queue-up`; as `queue` if not given.
     pub queue_up: Option<Word>,
-    /// `loss`: probability of random loss.
+    /// `loss`: probability of random loss towards the receivers.
     pub loss: Option<Word>,
     /// `loss-up`; none if not given.
     pub loss_up: Option<Word>,
-    /// `step`: changes at a time, in both directions; rates only where there is a bottleneck.
+    /// `step`: changes at a time, in both directions (`loss-up`: on the way back alone); rates only where there is a bottleneck.
     pub step: Vec<Word>,
     /// `steps`: changes from a CSV file, or drawn with the seed.
     pub steps: Option<Word>,
@@ -109,10 +123,14 @@ pub struct Described {
     pub flows: Vec<String>,
     /// From when on the fairness of single seconds counts.
     pub settle: Span,
+    /// Where in its recorded trace the first link that has one begins.
+    pub trace_start: Option<Span>,
 }
 
 const RTT: Span = Span::from_millis(40);
 const SETTLE: Span = Span::from_secs(20);
+/// With this seed recorded traces begin at their beginning.
+const SEED: u64 = 1;
 
 impl Words {
     /// Reads a file.
@@ -146,6 +164,7 @@ impl Words {
             },
             duration: other.duration.or(self.duration),
             seed: other.seed.or(self.seed),
+            start: other.start.or(self.start),
             settle: other.settle.or(self.settle),
             lateness: other.lateness.or(self.lateness),
             jitter: other.jitter.or(self.jitter),
@@ -166,7 +185,13 @@ impl Words {
     ) -> Result<Described, String> {
         let seed = match &self.seed {
             Some(word) => word.read()?,
-            None => 1,
+            None => SEED,
+        };
+        let start = self.start.as_ref().map(Word::read).transpose()?;
+        let begin = |trace: &Trace| match start {
+            Some(at) => at,
+            None if seed == SEED => Span::ZERO,
+            None => drawn_start(trace, seed),
         };
         let mut timing = Timing::default();
         for (word, value) in [
@@ -187,11 +212,16 @@ impl Words {
         }
         let mut names = Vec::new();
         let mut links = Vec::new();
+        let mut trace_start = None;
         for link in &self.link {
             let link = self.each.clone().overruled_by(link.clone());
-            let (name, spec) = self.link(&link, seed, open)?;
+            let (name, spec, at) = self.link(&link, seed, open, &begin)?;
             names.push(name);
             links.push(spec);
+            trace_start = trace_start.or(at);
+        }
+        if let (Some(word), None) = (&self.start, trace_start) {
+            return Err(word.wrong("no link follows a recorded trace that could begin elsewhere"));
         }
         let rtt = self.rtt.as_ref().map(Word::read).transpose()?;
         let flows = self.round_trips(rtt, &mut links, flows)?;
@@ -200,7 +230,7 @@ impl Words {
         scenario.flows = flows;
         scenario.seed = seed;
         if let Some(word) = &self.duration {
-            scenario.duration = word.read()?;
+            scenario.duration = positive(&word.text).map_err(|e| word.wrong(e))?;
         }
         if let Some(word) = &self.max_events {
             scenario.most_events = word.read()?;
@@ -212,6 +242,7 @@ impl Words {
             scenario,
             flows: texts,
             settle: settle.unwrap_or(SETTLE),
+            trace_start,
         })
     }
 
@@ -247,10 +278,22 @@ impl Words {
         words: &LinkWords,
         seed: u64,
         open: OpenTrace<'_>,
-    ) -> Result<(String, LinkSpec), String> {
-        let rate = |word: &Option<Word>| match word {
+        begin: &dyn Fn(&Trace) -> Span,
+    ) -> Result<(String, LinkSpec, Option<Span>), String> {
+        // Recordings of both directions begin at the same moment.
+        let mut start = None;
+        let mut rate = |word: &Option<Word>| match word {
             None => Ok(("unlimited".to_owned(), RateSpec::Unlimited)),
-            Some(word) => self.capacity(word, seed, open),
+            Some(word) => {
+                let (name, rate, recorded) = self.capacity(word, seed, open)?;
+                Ok::<_, String>(match rate {
+                    RateSpec::Trace(trace) if recorded => {
+                        let at = *start.get_or_insert_with(|| begin(&trace));
+                        (name, RateSpec::Trace(trace.begun_at(at)))
+                    }
+                    rate => (name, rate),
+                })
+            }
         };
         let queue = |word: &Option<Word>| match word {
             None => Ok(QueueSpec::default()),
@@ -271,7 +314,7 @@ impl Words {
             queue: queue(&words.queue)?,
             delay,
             loss: loss(&words.loss)?,
-            changes: changes.clone(),
+            changes: changes.there(words.rate.is_some()),
         };
         let up = DirectionSpec {
             rate: rate(&words.up)?.1,
@@ -281,12 +324,9 @@ impl Words {
             },
             delay,
             loss: loss(&words.loss_up)?,
-            changes: match words.up {
-                Some(_) => changes,
-                None => changes::without_rates(&changes),
-            },
+            changes: changes.back(words.up.is_some()),
         };
-        Ok((name, LinkSpec { down, up }))
+        Ok((name, LinkSpec { down, up }, start))
     }
 
     fn capacity(
@@ -294,9 +334,9 @@ impl Words {
         word: &Word,
         seed: u64,
         open: OpenTrace<'_>,
-    ) -> Result<(String, RateSpec), String> {
+    ) -> Result<(String, RateSpec, bool), String> {
         if word.text == "unlimited" {
-            return Ok(("unlimited".to_owned(), RateSpec::Unlimited));
+            return Ok(("unlimited".to_owned(), RateSpec::Unlimited, false));
         }
         let beside = self.folder.as_ref().map(|folder| folder.join(&word.text));
         let file = beside.filter(|file| file.is_file());
@@ -305,13 +345,13 @@ impl Words {
             .text
             .starts_with(|c: char| c.is_ascii_digit() || c == '.');
         if number && file.is_none() && !Path::new(&word.text).is_file() {
-            let rate: Result<Rate, _> = word.text.parse();
-            let rate = rate.map_err(|e| word.wrong(format!("{e}, or name a trace file")))?;
-            return Ok((rate.to_string(), RateSpec::Fixed(rate)));
+            let rate: Rate = positive(&word.text)
+                .map_err(|e| word.wrong(format!("{e}, or name a trace file")))?;
+            return Ok((rate.to_string(), RateSpec::Fixed(rate), false));
         }
         let name = file.map_or_else(|| word.text.clone(), |f| f.display().to_string());
-        let (name, trace) = open(&name, seed).map_err(|e| word.wrong(e))?;
-        Ok((name, RateSpec::Trace(trace)))
+        let opened = open(&name, seed).map_err(|e| word.wrong(e))?;
+        Ok((opened.name, RateSpec::Trace(opened.trace), opened.recorded))
     }
 
     /// Gives the links the delays that they do not have of their own, and the flows over all links the round trip.

@@ -10,7 +10,7 @@ use alcc_cc::Registry;
 use alcc_emu::Dir;
 use alcc_sim::{
     FlowReport, FlowSpec, PacketContent, PacketEvent, PacketStep, Passed, Probe, Report, Scenario,
-    SimError, Timing, Under,
+    SimError, Timing, Under, Way,
 };
 use alcc_units::{Bytes, Rate, Span, Time};
 use serde_json::{Value, json};
@@ -91,6 +91,7 @@ pub fn run(simulation: &Simulation<'_>, stop: &AtomicBool) -> Result<Measured, L
                 }
                 row.scheme.clone_from(&scheme.name);
                 row.run = run;
+                row.trace_start_s = link.trace_start.map(Span::as_secs_f64);
             }
             let series = Series {
                 scheme: scheme.name.clone(),
@@ -211,7 +212,7 @@ pub fn summary(report: &Report, settle: Span) -> Value {
             })
         })
         .collect();
-    json!({
+    let mut summary = json!({
         "throughput_mbps": report.flows.iter().map(|f| f.throughput.as_mbps_f64()).sum::<f64>(),
         "goodput_mbps": mbps(report.flows.iter().map(|f| f.goodput_bytes).sum()),
         "jain": report.jain(),
@@ -219,6 +220,25 @@ pub fn summary(report: &Report, settle: Span) -> Value {
         "jain_1s_from_s": settle.as_secs_f64(),
         "links": links,
         "events": report.events,
+    });
+    if let Some(why) = no_jain_of_seconds(report, settle) {
+        summary["jain_1s_note"] = json!(why);
+    }
+    summary
+}
+
+/// Why there is no fairness of single seconds, if there is none although there are several flows.
+pub fn no_jain_of_seconds(report: &Report, settle: Span) -> Option<String> {
+    if report.flows.len() < 2 || report.jain_of_seconds(settle).is_some() {
+        return None;
+    }
+    Some(if settle + Span::from_secs(1) > report.duration {
+        format!(
+            "no whole second after settle={settle} in a window of {}: give a shorter settle or a longer duration",
+            report.duration
+        )
+    } else {
+        format!("in no second after settle={settle} were two flows there from its begin to its end")
     })
 }
 
@@ -235,6 +255,16 @@ fn row(
         Under::Native(_) | Under::Udp { .. } => ("sim", "sim", None),
         Under::Tcp(kernel) => ("tcp-info", "gate+pacing", Some(kernel.name.clone())),
     };
+    let host = match &spec.under {
+        Under::Native(rules) => Some(rules.name),
+        Under::Tcp(kernel) => Some(kernel.rules.name),
+        Under::Udp { .. } => None,
+    };
+    let dir = match spec.way {
+        Way::Down => "down",
+        Way::Up => "up",
+    };
+    let (start, stop, _) = flow.active;
     Row {
         scheme: flow.scheme.clone(),
         algorithm: spec.algorithm.clone(),
@@ -248,7 +278,7 @@ fn row(
         duration_s: report.duration.as_secs_f64(),
         seed: scenario.seed,
         run: 1,
-        started_s: Some(report.started.as_secs_f64()),
+        started_s: Some(report.started.max(start).as_secs_f64()),
         throughput_mbps: Some(flow.throughput.as_mbps_f64()),
         goodput_mbps: Some(Rate::of(flow.goodput_bytes, report.duration).as_mbps_f64()),
         bytes: Some(flow.goodput_bytes.get()),
@@ -269,6 +299,13 @@ fn row(
         timeouts: Some(flow.timeouts),
         rtx_burst: flow.rtx_burst,
         fct_ms: flow.completion.map(Span::as_millis_f64),
+        flow: Some(spec.text.clone()),
+        name: spec.name.clone(),
+        host: host.map(str::to_owned),
+        links: spec.links.map(|(from, to)| format!("{from}-{to}")),
+        dir: Some(dir.to_owned()),
+        start_s: Some(start.as_secs_f64()),
+        stop_s: stop.map(Time::as_secs_f64),
         ..Row::default()
     }
 }

@@ -30,6 +30,8 @@ pub struct Step {
     pub delay: Option<Span>,
     /// Probability of random loss, 0 to 1.
     pub loss: Option<f64>,
+    /// The same on the way back, where that is another one: see [`Changes::back`].
+    pub loss_up: Option<f64>,
 }
 
 /// Why changes could not be read.
@@ -62,9 +64,8 @@ pub enum ChangesError {
 }
 
 const MOST: u64 = 1_000_000;
-const STEP: &str =
-    "AT:rate=R,delay=T,loss=P with at least one of them, such as 5s:rate=20mbit,delay=50ms,loss=1%";
-const RANDOM: &str = "every=T and rate=R..R, delay=T..T or loss=P..P, such as every=5s,rate=10mbit..100mbit,loss=0..1%";
+const STEP: &str = "AT:rate=R,delay=T,loss=P,loss-up=P with at least one of them, such as 5s:rate=20mbit,delay=50ms,loss=1%";
+const RANDOM: &str = "every=T and rate=R..R, delay=T..T, loss=P..P or loss-up=P..P, such as every=5s,rate=10mbit..100mbit,loss=0..1%";
 const PROBABILITY: &str = "a probability: 0% to 100%, or 0 to 1";
 
 /// Reads `1%` or `0.01`.
@@ -112,11 +113,15 @@ impl FromStr for Step {
                     step.delay =
                         Some(delay.map_err(|_| wrong(value, "a length of time such as 20ms"))?);
                 }
-                "loss" => {
-                    let loss = probability(value);
-                    step.loss = Some(loss.ok_or_else(|| wrong(value, PROBABILITY))?);
+                "loss" | "loss-up" => {
+                    let loss = probability(value).ok_or_else(|| wrong(value, PROBABILITY))?;
+                    let place = match name {
+                        "loss" => &mut step.loss,
+                        _ => &mut step.loss_up,
+                    };
+                    *place = Some(loss);
                 }
-                _ => return Err(wrong(name, "rate, delay or loss")),
+                _ => return Err(wrong(name, "rate, delay, loss or loss-up")),
             }
         }
         Ok(step)
@@ -137,7 +142,27 @@ impl Changes {
         self.steps.is_empty()
     }
 
-    /// Reads a table. Its first line names the columns, `seconds` first: `seconds,mbps,delay_ms,loss`; what a cell leaves empty
+    /// What holds on the way there: no rates if it has no bottleneck.
+    #[must_use]
+    pub fn there(&self, bottleneck: bool) -> Self {
+        let mut there = self.clone();
+        for step in &mut there.steps {
+            step.rate = step.rate.filter(|_| bottleneck);
+        }
+        there
+    }
+
+    /// The same on the way back, with its own loss where that is said.
+    #[must_use]
+    pub fn back(&self, bottleneck: bool) -> Self {
+        let mut back = self.there(bottleneck);
+        for step in &mut back.steps {
+            step.loss = step.loss_up.or(step.loss);
+        }
+        back
+    }
+
+    /// Reads a table. Its first line names the columns, `seconds` first: `seconds,mbps,delay_ms,loss,loss_up`; what a cell leaves empty
     /// stays. Lines that begin with `#` are comments. `alcc trace convert --to rates` writes such a table.
     ///
     /// # Errors
@@ -152,10 +177,10 @@ impl Changes {
             found: found.chars().take(40).collect(),
             want,
         };
-        let head = "a first line of column names: seconds, then mbps, delay_ms or loss";
+        let head = "a first line of column names: seconds, then mbps, delay_ms, loss or loss_up";
         let (line, names) = lines.next().ok_or_else(|| wrong(1, "", head))?;
         let names: Vec<&str> = names.split(',').map(str::trim).collect();
-        let known = |name: &&str| ["mbps", "delay_ms", "loss"].contains(name);
+        let known = |name: &&str| ["mbps", "delay_ms", "loss", "loss_up"].contains(name);
         if names.len() < 2 || names[0] != "seconds" || !names[1..].iter().all(known) {
             return Err(wrong(line, &names.join(","), head));
         }
@@ -181,7 +206,8 @@ impl Changes {
                     "mbps" => step.rate = Some(Rate::bps_f64(number * 1e6)),
                     "delay_ms" => step.delay = Some(Span::from_millis_f64(number)),
                     _ if number > 1.0 => return Err(wrong(line, cell, PROBABILITY)),
-                    _ => step.loss = Some(number),
+                    "loss" => step.loss = Some(number),
+                    _ => step.loss_up = Some(number),
                 }
             }
             steps.push(step);
@@ -201,7 +227,7 @@ impl Changes {
             want,
         };
         let mut every = Span::ZERO;
-        let (mut rate, mut delay, mut loss) = (None, None, None);
+        let (mut rate, mut delay, mut loss, mut loss_up) = (None, None, None, None);
         for part in parts(text) {
             let (name, value) = part.ok_or_else(|| wrong(text, RANDOM))?;
             let bad = || wrong(value, RANDOM);
@@ -216,10 +242,12 @@ impl Changes {
                     delay = Some(bounds.ok_or_else(bad)?);
                 }
                 "loss" => loss = Some(range(value, probability).ok_or_else(bad)?),
+                "loss-up" => loss_up = Some(range(value, probability).ok_or_else(bad)?),
                 _ => return Err(wrong(name, RANDOM)),
             }
         }
-        if every.is_zero() || (rate.is_none() && delay.is_none() && loss.is_none()) {
+        let none = rate.is_none() && delay.is_none() && loss.is_none() && loss_up.is_none();
+        if every.is_zero() || none {
             return Err(wrong(text, RANDOM));
         }
         let count = length.as_nanos().div_ceil(every.as_nanos());
@@ -231,15 +259,18 @@ impl Changes {
             let bounds = bounds.as_ref()?;
             Some(bounds.start() + rng.below((bounds.end() - bounds.start()).saturating_add(1)))
         };
-        // Loss has draws of its own: with or without it rates and delays are the same.
-        let mut losses = Rng::new(!seed);
+        // Losses have draws of their own: with or without them rates and delays are the same.
+        let (mut losses, mut losses_up) = (Rng::new(!seed), Rng::new(!seed ^ 0x7570));
+        let one = |bounds: &Option<RangeInclusive<f64>>, rng: &mut Rng| {
+            let p = bounds.as_ref()?;
+            Some(p.start() + (p.end() - p.start()) * rng.unit())
+        };
         let steps = (0..count).map(|n| Step {
             at: Time::ZERO + every * n,
             rate: whole(&rate).map(Rate::bps),
             delay: whole(&delay).map(Span::from_nanos),
-            loss: loss
-                .as_ref()
-                .map(|p| p.start() + (p.end() - p.start()) * losses.unit()),
+            loss: one(&loss, &mut losses),
+            loss_up: one(&loss_up, &mut losses_up),
         });
         Ok(Self::of(steps.collect()))
     }
@@ -390,6 +421,7 @@ mod tests {
             ("seconds,mbps\n1\n", 2, "'1'"),
             ("seconds,mbps\n1,2\n2,-1\n", 3, "'-1'"),
             ("seconds,loss\n1,2\n", 2, "'2'"),
+            ("seconds,loss_up\n1,2\n", 2, "'2'"),
         ] {
             let error = Changes::from_csv(table).unwrap_err().to_string();
             assert!(
@@ -433,6 +465,33 @@ mod tests {
             many.unwrap_err().to_string(),
             "1000000000 steps: there may be 1000000"
         );
+    }
+
+    #[test]
+    fn the_way_back_has_a_loss_of_its_own() {
+        let steps = [
+            "1s:loss=1%,rate=9mbit",
+            "2s:loss-up=3%",
+            "3s:loss=1%,loss-up=0",
+        ];
+        let changes = Changes::of(steps.iter().map(|t| t.parse().unwrap()).collect());
+        let losses = |c: &Changes| c.steps.iter().map(|s| s.loss).collect::<Vec<_>>();
+        assert_eq!(losses(&changes), [Some(0.01), None, Some(0.01)]);
+        assert_eq!(
+            losses(&changes.back(true)),
+            [Some(0.01), Some(0.03), Some(0.0)]
+        );
+        assert_eq!(changes.back(true).steps[0].rate, Some(Rate::mbps(9)));
+        assert_eq!(changes.back(false).steps[0].rate, None);
+        let drawn = |text| Changes::random(text, Span::from_secs(50), 3).unwrap();
+        let (down, both) = (
+            drawn("every=5s,loss=0..1%"),
+            drawn("every=5s,loss=0..1%,loss-up=0..1%"),
+        );
+        assert_eq!(losses(&down), losses(&both));
+        assert_ne!(losses(&both), losses(&both.back(true)));
+        let table = Changes::from_csv("seconds,loss,loss_up\n1,,0.5\n").unwrap();
+        assert_eq!(losses(&table.back(true)), [Some(0.5)]);
     }
 
     #[test]

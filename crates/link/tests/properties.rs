@@ -66,6 +66,7 @@ fn changes() -> impl Strategy<Value = Changes> {
                 rate: rate.map(Rate::bps),
                 delay: None,
                 loss,
+                loss_up: None,
             }
         });
     let repeat = prop::option::of((1_000_000..400_000_000_u64).prop_map(Span::from_nanos));

@@ -28,6 +28,8 @@ const MOST_AT_ONCE_PER_FLOW: u64 = 4 * 65_536;
 /// The probe is asked after so many events whether to go on.
 const PROGRESS: u64 = 1 << 16;
 const SECOND: Span = Span::from_secs(1);
+/// Phases of flows are drawn from so long: Sprout's tick, four of Verus' epochs, a frame of an application.
+const PHASES: Span = Span::from_millis(20);
 
 /// What is inside a packet; the link models know only its number.
 #[derive(Clone, Copy, Debug)]
@@ -94,6 +96,8 @@ struct Flow {
     meter: Meter,
     start: Time,
     stop: Option<Time>,
+    /// When it was to stop: `stop` is forgotten then.
+    stops: Option<Time>,
     started: bool,
     /// The flow that goes back from where this one arrives and carries its receiver's reports.
     partner: Option<usize>,
@@ -188,14 +192,16 @@ impl<'p, P: Probe> World<'p, P> {
         let window =
             |link: &Direction| link.opportunity_bytes(Time::ZERO, Time::ZERO + scenario.duration);
         let offered: Vec<Bytes> = links.iter().map(window).collect();
-        let mut flows: Vec<Flow> = scenario
-            .flows
-            .iter()
-            .map(|spec| {
-                let seed = seeds.next_u64();
-                flow(scenario, spec, seed, &mut paths, &offered)
-            })
-            .collect();
+        let mut flows: Vec<Flow> = Vec::with_capacity(scenario.flows.len());
+        let mut phase = Span::ZERO;
+        for spec in &scenario.flows {
+            let seed = seeds.next_u64();
+            // A pair is one program.
+            if !spec.paired {
+                phase = phase_of(spec, seed, flows.is_empty());
+            }
+            flows.push(flow(scenario, spec, phase, seed, &mut paths, &offered));
+        }
         for (number, _) in scenario.flows.iter().enumerate().filter(|(_, f)| f.paired) {
             if let Some(other) = number.checked_sub(1) {
                 flows[number].partner = Some(other);
@@ -333,6 +339,8 @@ impl<'p, P: Probe> World<'p, P> {
                     self.tell(at, packet.id as u32, PacketStep::Departed(way(place)));
                 }
                 Outcome::Dropped { at, packet, why } => {
+                    // What is lost comes to nothing later: it is counted here, or a storm of losses would cost nothing.
+                    self.events += 1;
                     self.passed[place].dropped += 1;
                     let parcel = &self.parcels[packet.id as usize];
                     if parcel.data {
@@ -658,10 +666,11 @@ impl<'p, P: Probe> World<'p, P> {
             let offered = link.opportunity_bytes(self.sampled_at, now);
             let lately = std::mem::take(&mut flow.meter.lately);
             let mut gauges = Vec::new();
-            let (mut in_flight, mut kernel_cwnd) = (Bytes::ZERO, None);
+            let (mut in_flight, mut window, mut kernel_cwnd) = (Bytes::ZERO, None, None);
             if let Ends::Acked { host, .. } = &flow.ends {
                 host.gauges(&mut |name, value| gauges.push((name, value)));
                 (in_flight, kernel_cwnd) = (host.in_flight(), host.kernel_window());
+                window = host.window().filter(|window| *window != Bytes::MAX);
             }
             flow.series.push(Sample {
                 at: now.since(start),
@@ -670,6 +679,7 @@ impl<'p, P: Probe> World<'p, P> {
                 queue_delay: (lately.packets > 0).then(|| lately.queueing / lately.packets),
                 dropped: lately.dropped,
                 in_flight,
+                window,
                 kernel_cwnd,
                 gauges,
             });
@@ -754,9 +764,22 @@ impl Paths {
     }
 }
 
+/// By how much later a flow begins than its description says.
+fn phase_of(spec: &FlowSpec, seed: u64, first: bool) -> Span {
+    if let Some(phase) = spec.phase {
+        return phase;
+    }
+    if first {
+        return Span::ZERO;
+    }
+    let from = PHASES.max(spec.source.every);
+    Span::from_nanos(Rng::new(seed ^ 0x0070_6861_7365).below(from.as_nanos()))
+}
+
 fn flow(
     scenario: &Scenario,
     spec: &FlowSpec,
+    phase: Span,
     seed: u64,
     paths: &mut Paths,
     offered: &[Bytes],
@@ -792,6 +815,7 @@ fn flow(
     let propagation = steady.then(|| delays.fold(access / 2, |a, b| a + b));
     let cc = spec.controller.clone_box();
     let rtt = scenario.min_rtt(spec);
+    let (start, stop) = (spec.start + phase, spec.stop.map(|stop| stop + phase));
     let acked = |host: Box<dyn Host>| Ends::Acked {
         receiver: Box::new(Receiver::new(
             host.rules(),
@@ -801,18 +825,17 @@ fn flow(
         host,
     };
     let ends = match &spec.under {
-        Under::Native(rules) => acked(Box::new(Native::new(cc, rules, spec.start, rtt, seed))),
-        Under::Tcp(kernel) => acked(Box::new(OverTcpHost::new(
-            cc, kernel, spec.start, rtt, seed,
-        ))),
+        Under::Native(rules) => acked(Box::new(Native::new(cc, rules, start, rtt, seed))),
+        Under::Tcp(kernel) => acked(Box::new(OverTcpHost::new(cc, kernel, start, rtt, seed))),
         Under::Udp { packet } => Ends::Udp(Udp::new(*packet)),
     };
     Flow {
         ends,
-        supply: Supply::new(spec.source, spec.start),
+        supply: Supply::new(spec.source, start),
         meter: Meter::default(),
-        start: spec.start,
-        stop: spec.stop,
+        start,
+        stop,
+        stops: stop,
         started: false,
         partner: None,
         routes,
@@ -858,7 +881,7 @@ impl Flow {
             timeouts: tally.timeouts,
             gate_closed: tally.gate_closed,
             completion: self.completed.map(|at| at.since(self.start)),
-            active: (self.start, spec.stop, self.completed),
+            active: (self.start, self.stops, self.completed),
             seconds: std::mem::take(&mut meter.seconds),
             series: std::mem::take(&mut self.series),
         }

@@ -4,7 +4,7 @@ use crate::{Kernel, Source, Timing};
 use alcc_cc::{Controller, Registry, Spec, SpecError};
 use alcc_flow::Rules;
 use alcc_flow::rules::{DATAGRAMS, LINUX};
-use alcc_units::{Bytes, OptionDoc, Options, Rate, Span, Time};
+use alcc_units::{Bytes, OptionDoc, Options, Rate, Span, Time, nearest};
 
 /// A flow: who decides, what it stands on, what it has to send, and which way it goes.
 pub struct FlowSpec {
@@ -12,6 +12,10 @@ pub struct FlowSpec {
     pub algorithm: String,
     /// Its options as typed.
     pub options: String,
+    /// All of it as typed; that of N equal flows for each of them.
+    pub text: String,
+    /// What its writer calls it: `name=`.
+    pub name: Option<String>,
     /// Who decides what may leave: a controller that has not started; the run uses a copy. Nobody asks that of a constant rate.
     pub controller: Box<dyn Controller>,
     /// What carries it.
@@ -27,8 +31,12 @@ pub struct FlowSpec {
     pub paired: bool,
     /// The links that it passes, first and last, counted from 1; `None`: all.
     pub links: Option<(usize, usize)>,
-    /// When it begins.
+    /// When it begins, before its [`phase`](Self::phase).
     pub start: Time,
+    /// It begins so much later, and stops so much later; `None`: drawn with the seed, zero for the first flow of a scenario.
+    /// Otherwise the ticks of flows that begin at round times would fall on the same nanosecond for ever, and the order in which a
+    /// simulator goes through them would decide who gets what.
+    pub phase: Option<Span>,
     /// When its application is gone: what is on its way is still repaired.
     pub stop: Option<Time>,
 }
@@ -80,6 +88,9 @@ PARTs:
   app=2mbit           the application writes at this rate, every 20 ms or app=2mbit,every=100ms
   on=1s,off=2s        the application has something to send for 1 s, nothing for 2 s, and so on
   stagger=1s          each of the N starts that much after the one before
+  phase=0s            starts and stops that much after START and STOP; without it the first flow has no phase, all others one drawn with
+                      the seed, up to 20 ms (or `every`): no two real hosts tick at the same nanosecond
+  name=call           what the table and the row call it
 As algorithm also udp:rate=5mbit[,bytes=1500][,on=1s,off=1s]: constant rate, whatever happens.";
 
 const UDP: &[OptionDoc] = &[
@@ -217,6 +228,8 @@ impl FlowSpec {
             Ok(Self {
                 algorithm: spec.name.clone(),
                 options: spec.options_text(),
+                text: text.to_owned(),
+                name: typed.name.clone(),
                 controller,
                 under,
                 source,
@@ -225,6 +238,7 @@ impl FlowSpec {
                 paired: back,
                 links: typed.links,
                 start: typed.start + typed.stagger * number,
+                phase: typed.phase,
                 stop: typed.stop,
             })
         };
@@ -276,10 +290,16 @@ struct Typed {
     start: Time,
     stop: Option<Time>,
     stagger: Span,
+    phase: Option<Span>,
+    name: Option<String>,
 }
 
-const PARTS: &str =
-    "write over=, host=, rtt=, dir=, links=, size=, app=, every=, on=, off= or stagger= after '/'";
+const PARTS: &str = "write over=, host=, rtt=, dir=, links=, size=, app=, every=, on=, off=, stagger=, phase= or name= after '/'";
+const KEYS: &[&str] = &[
+    "over", "host", "rtt", "dir", "links", "size", "app", "every", "on", "off", "stagger", "phase",
+    "name",
+];
+const NAME: &str = "a name is 1 to 32 letters, digits, '-', '_' or '.'";
 
 impl Typed {
     /// One `/part`; the error is what would be right.
@@ -329,7 +349,19 @@ impl Typed {
                 self.source.size = Some(size);
             }
             "stagger" => self.stagger = span(value)?,
-            _ => return Err(PARTS.to_owned()),
+            "phase" => self.phase = Some(span(value)?),
+            "name" => {
+                let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+                if !(1..=32).contains(&value.len()) || !value.chars().all(fits) {
+                    return Err(NAME.to_owned());
+                }
+                self.name = Some(value.to_owned());
+            }
+            _ => {
+                let near = nearest(key, KEYS.iter().copied());
+                let near = near.map_or_else(String::new, |n| format!("did you mean {n}=? "));
+                return Err(format!("{near}{PARTS}"));
+            }
         }
         Ok(())
     }
@@ -519,6 +551,9 @@ mod tests {
             ("fixed/app=0mbit", "1 bit/s or more"),
             ("fixed/on=1s,of=2s", "on=1s,off=2s"),
             ("fixed/speed=3", "write over=, host="),
+            ("fixed/stager=3s", "did you mean stagger=?"),
+            ("fixed/name=a b", "letters, digits"),
+            ("fixed/phase=-1ms", "such as 20ms"),
             ("fixed@5", "'@5'"),
             ("fixed@5s-5s", "stop later than it starts"),
             ("udp", "rate=5mbit"),

@@ -80,6 +80,9 @@ pub(crate) trait Host {
     /// Payload under way.
     fn in_flight(&self) -> Bytes;
 
+    /// The algorithm's window.
+    fn window(&self) -> Option<Bytes>;
+
     /// The simulated kernel's congestion window in segments.
     fn kernel_window(&self) -> Option<f64> {
         None

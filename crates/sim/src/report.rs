@@ -73,7 +73,7 @@ pub struct FlowReport {
     pub gate_closed: u64,
     /// A transfer of a given size: from its start until its last byte was delivered to the application; `None` if that did not happen.
     pub completion: Option<Span>,
-    /// When it started, when it was to stop, when its transfer was complete.
+    /// When it started and when it was to stop, its phase included; when its transfer was complete.
     pub active: (Time, Option<Time>, Option<Time>),
     /// IP bytes that the bottleneck delivered in each second of the window. May end early if the rest is nothing.
     pub seconds: Vec<u64>,
@@ -99,6 +99,8 @@ pub struct Sample {
     pub dropped: u64,
     /// Payload under way at the end.
     pub in_flight: Bytes,
+    /// The algorithm's window; `None` if it has none (its quota or its rate is the limit).
+    pub window: Option<Bytes>,
     /// The simulated kernel's window, in segments; `None` for a native sender.
     pub kernel_cwnd: Option<f64>,
     /// The algorithm's values at the end, in its order.

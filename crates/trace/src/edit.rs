@@ -48,6 +48,26 @@ impl Trace {
         Self::new(times)
     }
 
+    /// The same trace, begun at the first opportunity at or after `at`: what comes before follows at the end, and the period stays.
+    #[must_use]
+    pub fn begun_at(&self, at: Span) -> Self {
+        let all = self.opportunities();
+        let (period, at) = (self.period(), at.as_nanos());
+        let wanted = (at % period.as_nanos()).div_ceil(1_000_000) as u32;
+        let Some(&begin) = all.get(all.partition_point(|t| *t < wanted)) else {
+            return self.clone();
+        };
+        let period = self.period_ms();
+        if begin % period == 0 {
+            return self.clone();
+        }
+        let (before, after) = all.split_at(all.partition_point(|t| *t <= begin));
+        let later = after.iter().map(|t| t - begin);
+        let rest = before.iter().map(|t| t + (period - begin));
+        // It is as long and as ordered as the trace: nothing is wrong with it.
+        Self::new(later.chain(rest).collect()).unwrap_or_else(|_| self.clone())
+    }
+
     /// The same course at `factor` times the rate: opportunities are left out or repeated evenly. The last one stays,
     /// and with it the period.
     ///
@@ -105,6 +125,23 @@ mod tests {
             t.cut(Span::ZERO, Span::MAX),
             Err(TraceError::TooManyMade)
         ));
+    }
+
+    #[test]
+    fn a_trace_begun_elsewhere_is_the_same_for_ever() {
+        let t = trace(&[0, 3, 3, 10]);
+        let begun = |at| t.begun_at(Span::from_millis(at)).opportunities().to_vec();
+        assert_eq!(begun(0), [0, 3, 3, 10]);
+        // After those at 3: 10, then the next period's 0 + 10, 3 + 10 and 3 + 10.
+        assert_eq!(begun(1), [7, 7, 10, 10]);
+        assert_eq!(begun(3), [7, 7, 10, 10]);
+        assert_eq!(begun(13), [7, 7, 10, 10]);
+        // The last one is the first of the next period.
+        assert_eq!(begun(4), [0, 3, 3, 10]);
+        for at in 0..40 {
+            let begun = t.begun_at(Span::from_millis(at));
+            assert_eq!((begun.period(), begun.len()), (t.period(), t.len()));
+        }
     }
 
     #[test]

@@ -7,16 +7,56 @@ use std::str::FromStr;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnitError {
     what: &'static str,
+    /// It is one, but nothing.
+    above: bool,
     found: String,
     want: &'static str,
+}
+
+/// What people type with a unit.
+pub trait Quantity: FromStr<Err = UnitError> + Default + PartialEq {
+    /// What it is called.
+    const WHAT: &'static str;
+    /// How it is written.
+    const WANT: &'static str;
+}
+
+impl Quantity for Span {
+    const WHAT: &'static str = "length of time";
+    const WANT: &'static str = "a number and ns, us, ms, s or min, such as 20ms";
+}
+
+impl Quantity for Rate {
+    const WHAT: &'static str = "rate";
+    const WANT: &'static str = "a number and bit, kbit, mbit or gbit, such as 12mbit";
+}
+
+impl Quantity for Bytes {
+    const WHAT: &'static str = "number of bytes";
+    const WANT: &'static str =
+        "a number, with k, M, G, KiB, MiB or GiB if you like, such as 2000000 or 64k";
+}
+
+impl UnitError {
+    fn of<T: Quantity>(found: &str) -> Self {
+        Self {
+            what: T::WHAT,
+            above: false,
+            found: found.to_owned(),
+            want: T::WANT,
+        }
+    }
 }
 
 impl std::fmt::Display for UnitError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "'{}' is not a {}: write {}",
-            self.found, self.what, self.want
+            "'{}' is not a {}{}: write {}",
+            self.found,
+            self.what,
+            if self.above { " above 0" } else { "" },
+            self.want
         )
     }
 }
@@ -49,11 +89,7 @@ impl FromStr for Span {
             ],
         )
         .map(Self::from_nanos)
-        .ok_or_else(|| UnitError {
-            what: "length of time",
-            found: text.to_owned(),
-            want: "a number and ns, us, ms, s or min, such as 20ms",
-        })
+        .ok_or_else(|| UnitError::of::<Self>(text))
     }
 }
 
@@ -65,11 +101,7 @@ impl FromStr for Rate {
             &[("bit", 1.0), ("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9)],
         )
         .map(Self::bps)
-        .ok_or_else(|| UnitError {
-            what: "rate",
-            found: text.to_owned(),
-            want: "a number and bit, kbit, mbit or gbit, such as 12mbit",
-        })
+        .ok_or_else(|| UnitError::of::<Self>(text))
     }
 }
 
@@ -94,11 +126,21 @@ impl FromStr for Bytes {
             ],
         )
         .map(Self::new)
-        .ok_or_else(|| UnitError {
-            what: "number of bytes",
-            found: text.to_owned(),
-            want: "a number, with k, M, G, KiB, MiB or GiB if you like, such as 2000000 or 64k",
-        })
+        .ok_or_else(|| UnitError::of::<Self>(text))
+    }
+}
+
+/// A quantity above 0: a link without a rate and a window without a length are slips.
+///
+/// # Errors
+/// One message for all: what was found and what would do.
+pub fn positive<T: Quantity>(text: &str) -> Result<T, UnitError> {
+    match text.parse() {
+        Ok(value) if value == T::default() => Err(UnitError {
+            above: true,
+            ..UnitError::of::<T>(text)
+        }),
+        other => other,
     }
 }
 
@@ -125,6 +167,25 @@ mod tests {
         );
         for bad in ["", "-1ms", "ms", "1e999s", "NaNms", "infs", "10 ms"] {
             assert!(bad.parse::<Span>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_refused_where_it_makes_no_sense() {
+        assert_eq!(positive("20ms"), Ok(Span::from_millis(20)));
+        for (error, want) in [
+            (positive::<Rate>("0mbit").unwrap_err(), "rate above 0"),
+            (
+                positive::<Span>("0s").unwrap_err(),
+                "length of time above 0",
+            ),
+            (
+                positive::<Bytes>("0").unwrap_err(),
+                "number of bytes above 0",
+            ),
+            (positive::<Rate>("-1mbit").unwrap_err(), "rate: write"),
+        ] {
+            assert!(error.to_string().contains(want), "{error}");
         }
     }
 

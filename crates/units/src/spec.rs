@@ -381,10 +381,11 @@ impl<'a> Options<'a> {
     }
 }
 
-/// The most similar known word, if one is at most two edits away.
+/// The most similar known word, if one is at most two edits away; upper case is none.
 pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
+    let word = word.to_ascii_lowercase();
     known
-        .map(|k| (edits(word, k), k))
+        .map(|k| (edits(&word, &k.to_ascii_lowercase()), k))
         .filter(|(distance, k)| *distance <= 2 && *distance < k.len())
         .min()
         .map(|(_, k)| k.to_owned())
@@ -455,6 +456,8 @@ mod tests {
             read("q:byte=0").unwrap_err().to_string(),
             "queue q has no option 'byte' (did you mean bytes?): it has bytes"
         );
+        let upper = read("q:BYTES=1").unwrap_err().to_string();
+        assert!(upper.contains("(did you mean bytes?)"), "{upper}");
     }
 
     #[test]

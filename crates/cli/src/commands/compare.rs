@@ -73,7 +73,8 @@ pub(crate) struct Args {
     /// Length of each measured window, which begins with the first full-size packet at the bottleneck
     #[arg(long, value_name = "SPAN", default_value = "60s")]
     duration: Span,
-    /// Repetitions of each trace and scheme; in the simulator each has the next seed, in the emulator every other one the reverse order
+    /// Repetitions of each trace and scheme. In the simulator each has the next seed, and after the first one a recorded trace begins
+    /// elsewhere, for every scheme at the same place; in the emulator every other one has the reverse order
     /// [default: 1 with --sim, 3 with --emu, 5 with --native]
     #[arg(long, visible_alias = "seeds", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: Option<u32>,
@@ -87,7 +88,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "Q", default_value = "droptail:bytes=2000000")]
     queue: QueueSpec,
     /// The other direction: a rate, a trace, or 'partner' for NAME.up beside NAME.down and the other way round
-    #[arg(long, value_name = "RATE|TRACE|partner", default_value = "12mbit", value_parser = |text: &str| Ok::<_, String>(Up::from(text)))]
+    #[arg(long, value_name = "RATE|TRACE|partner", default_value = "12mbit")]
     up: Up,
     /// With --sim: how long after the link's beginning the flows start
     #[arg(long, value_name = "T", default_value = "0s", conflicts_with = "emu")]

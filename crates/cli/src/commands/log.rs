@@ -4,7 +4,7 @@ use crate::output::{Product, Reader, note};
 use crate::progress::stop_flag;
 use crate::runs::{Running, Which};
 use alcc_socket::{Passed, now};
-use alcc_units::{Bytes, Rate, Span, Time};
+use alcc_units::{Bytes, Rate, Span, Time, positive};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Stop after so long [default: when 'alcc run' ends, or at Ctrl-C]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = positive::<Span>)]
     duration: Option<Span>,
 }
 

@@ -8,7 +8,7 @@ use alcc_cc::Spec;
 use alcc_proxy::{Config, Listen, Proxy, ProxyProtocol, StartError, Target, Totals};
 use alcc_socket::own::Settings;
 use alcc_socket::{Enforcement, Feedback, Host, Pattern, Selection, Triple};
-use alcc_units::Span;
+use alcc_units::{Span, positive};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::time::{ClockId, clock_gettime};
 use std::io::ErrorKind;
@@ -45,7 +45,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(i32).range(1..))]
     backlog: i32,
     /// How long to wait for each address of the server
-    #[arg(long, value_name = "TIME", default_value = "5s")]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = positive::<Span>)]
     connect_timeout: Span,
     /// How long connections may take to finish after SIGTERM
     #[arg(long, value_name = "TIME", default_value = "30s")]

@@ -10,7 +10,7 @@ use crate::transport::{self, Options, PORT, Plan, Target};
 use alcc_cc::Spec;
 use alcc_lab::Row;
 use alcc_transfer::{Header, Kind};
-use alcc_units::{Bytes, Rate, Span};
+use alcc_units::{Bytes, Rate, Span, positive};
 use std::fs::File;
 use std::net::IpAddr;
 use std::num::NonZeroU16;
@@ -37,7 +37,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     trusting: Trusting,
     /// Send made-up data for so long [default: 10s]
-    #[arg(long, value_name = "TIME", conflicts_with_all = ["size", "file"])]
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["size", "file"], value_parser = positive::<Span>)]
     duration: Option<Span>,
     /// Send so much made-up data, in each flow
     #[arg(long, value_name = "BYTES", conflicts_with = "file")]
@@ -46,13 +46,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH")]
     file: Option<PathBuf>,
     /// Write no faster than this, as an application with something to show would [default: as fast as it goes]
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", value_parser = positive::<Rate>)]
     rate: Option<Rate>,
     /// So many connections at once
     #[arg(long, value_name = "N", default_value = "1")]
     flows: NonZeroU16,
     /// How long connecting may take
-    #[arg(long, value_name = "TIME", default_value = "5s")]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = positive::<Span>)]
     connect_timeout: Span,
     /// Algorithm that decides how much may leave, see 'alcc list' [default: none, the kernel or the QUIC stack decides; in-band and udp need one]
     #[arg(long, value_name = "A")]
@@ -92,7 +92,7 @@ pub(crate) struct How {
     #[arg(long, value_name = "CARRIER")]
     pub(crate) carrier: Option<String>,
     /// Give up when nothing moves for so long
-    #[arg(long, value_name = "TIME", default_value = "120s")]
+    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = positive::<Span>)]
     pub(crate) stall: Span,
     /// Write a line 'NANOSECONDS BYTES' to FILE as bytes pass, by CLOCK_MONOTONIC
     #[arg(long, value_name = "FILE")]

@@ -4,12 +4,12 @@ use crate::failure::Failure;
 use crate::output::{Product, print};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
-use crate::trace_arg::{LinkTrace, TRACE_HELP, load_link_trace};
+use crate::trace_arg::{TRACE_HELP, load_link_trace};
 use alcc_lab::capture::{Capture, Place};
 use alcc_lab::qlog::Qlog;
 use alcc_lab::scenario::{Described, LinkWords, Word, Words};
 use alcc_lab::{Tools, board, simulated, twin};
-use alcc_sim::{FLOW_HELP, FlowState, PacketEvent, Probe, Report};
+use alcc_sim::{FLOW_HELP, FlowState, PacketEvent, Probe, Report, Scenario};
 use alcc_units::{Span, Time};
 use std::fmt::Write as _;
 use std::fs::File;
@@ -60,16 +60,17 @@ pub(crate) struct Args {
     /// The queue of the way back [default: as --queue]
     #[arg(long, value_name = "Q")]
     queue_up: Option<String>,
-    /// Probability of random loss: 1% or 0.01 [default: 0]
+    /// Probability of random loss towards the receivers: 1% or 0.01 [default: 0]
     #[arg(long, value_name = "P")]
     loss: Option<String>,
-    /// The same on the way back [default: 0]
+    /// The same on the way back, of acknowledgements [default: 0]
     #[arg(long, value_name = "P")]
     loss_up: Option<String>,
-    /// Change the links at a time, such as 5s:rate=20mbit,delay=50ms,loss=1%; what is not named stays; may be repeated
+    /// Change the links at a time, such as 5s:rate=20mbit,delay=50ms,loss=1%; what is not named stays; loss= is of both directions, but of
+    /// the way back loss-up= if given; may be repeated
     #[arg(long, value_name = "STEP")]
     step: Vec<String>,
-    /// Steps from a CSV file with columns seconds,mbps,delay_ms,loss, or drawn with the seed: every=5s,rate=10mbit..100mbit,delay=5ms..50ms,loss=0..1%
+    /// Steps from a CSV file with columns seconds,mbps,delay_ms,loss,loss_up, or drawn with the seed: every=5s,rate=10mbit..100mbit,delay=5ms..50ms,loss=0..1%
     #[arg(long, value_name = "FILE|DRAW")]
     steps: Option<String>,
     /// After so long the links are as at their start and the steps come again
@@ -86,9 +87,13 @@ pub(crate) struct Args {
     /// Length of the measured window, which begins with the first full-size packet at the bottleneck [default: 60s]
     #[arg(long, value_name = "T")]
     duration: Option<String>,
-    /// Seed of everything random [default: 1]
+    /// Seed of everything random: losses, some queues, synthetic traces, the phases of flows, and where a recorded trace begins [default: 1]
     #[arg(long, value_name = "N")]
     seed: Option<String>,
+    /// Where in recorded traces the links begin [default: 0s with seed 1, drawn with any other: on a trace with a drop-tail queue nothing
+    /// else is random]
+    #[arg(long, value_name = "T")]
+    start: Option<String>,
     /// jain_1s, the fairness of single seconds, counts from so long after the window's begin [default: 20s]
     #[arg(long, value_name = "T")]
     settle: Option<String>,
@@ -101,27 +106,35 @@ pub(crate) struct Args {
     /// Above TCP: from the opening of the gate to the program's next write [default: 200us]
     #[arg(long, value_name = "T")]
     wake: Option<String>,
-    /// Give up after so many events [default: 10000000000]
+    /// Give up after so many events, lost packets included [default: 10000000000]
     #[arg(long, value_name = "N")]
     max_events: Option<String>,
     /// Also with real programs and the kernel's TCP on an emulated link: rows of both sides and how far they are apart
     #[arg(long, conflicts_with = "series")]
     emu: bool,
     /// Write a CSV file with a line per flow every 20 ms: throughput, delay, window, the algorithm's values
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = a_file)]
     series: Option<PathBuf>,
     /// Write a packet capture (pcap, headers only) that Wireshark and tcpdump read
-    #[arg(long, value_name = "FILE", conflicts_with = "emu")]
+    #[arg(long, value_name = "FILE", conflicts_with = "emu", value_parser = a_file)]
     pcap: Option<PathBuf>,
     /// Where the capture is taken: sender, receiver, or link (behind the first bottleneck)
     #[arg(long, value_name = "PLACE", default_value = "sender")]
     pcap_at: Place,
     /// Write qlog (JSON-SEQ): packets sent, acknowledged and lost, windows and round-trip times
-    #[arg(long, value_name = "FILE", conflicts_with = "emu")]
+    #[arg(long, value_name = "FILE", conflicts_with = "emu", value_parser = a_file)]
     qlog: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+}
+
+/// A file of its own: standard output has the table.
+fn a_file(text: &str) -> Result<PathBuf, String> {
+    match text {
+        "-" => Err("standard output has the table or the JSON object: name a file".to_owned()),
+        file => Ok(file.into()),
+    }
 }
 
 impl Args {
@@ -157,6 +170,7 @@ impl Args {
                 .collect(),
             duration: maybe("duration", &self.duration),
             seed: maybe("seed", &self.seed),
+            start: maybe("start", &self.start),
             settle: maybe("settle", &self.settle),
             lateness: maybe("lateness", &self.lateness),
             jitter: maybe("jitter", &self.jitter),
@@ -182,11 +196,7 @@ impl Args {
         if words.flow.is_empty() {
             words.flow.push(Word::option("flow", "verus/over=cubic"));
         }
-        let open = |name: &str, seed: u64| {
-            load_link_trace(name, seed)
-                .map(|LinkTrace { name, trace }| (name, trace))
-                .map_err(|e| e.to_string())
-        };
+        let open = |name: &str, seed: u64| load_link_trace(name, seed).map_err(|e| e.to_string());
         let registry = self.plugins.registry()?;
         words.understood(&registry, &open).map_err(Failure::usage)
     }
@@ -268,13 +278,16 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if let Some(series) = series {
         series.fill(|to| write_series(to, &report))?;
     }
-    let rows = simulated::rows(&described.link, &described.scenario, &report);
+    let mut rows = simulated::rows(&described.link, &described.scenario, &report);
+    for row in &mut rows {
+        row.trace_start_s = described.trace_start.map(Span::as_secs_f64);
+    }
     let summary = simulated::summary(&report, described.settle);
     if args.json {
         let json = serde_json::json!({ "flows": rows, "summary": summary });
         print(format_args!("{json}\n"))?;
     } else {
-        let mut text = table(&report);
+        let mut text = table(&described.scenario, &report);
         if report.flows.len() > 1 {
             let _ = writeln!(text, "{}", together(&report, described.settle));
         }
@@ -330,15 +343,53 @@ fn together(report: &Report, settle: Span) -> String {
         .map_or_else(String::new, |j| {
             format!(" (of single seconds after {settle}: {j:.3})")
         });
-    format!("all: {mbps:.3} Mbit/s{fair}{seconds}")
+    let note = simulated::no_jain_of_seconds(report, settle)
+        .map_or_else(String::new, |why| format!(" (of single seconds: {why})"));
+    format!("all: {mbps:.3} Mbit/s{fair}{seconds}{note}")
 }
 
-fn table(report: &Report) -> String {
+/// What tells several flows apart: number as in the series, round trip and start where they differ.
+fn label_columns(scenario: &Scenario, report: &Report) -> Vec<Vec<String>> {
+    let flows = &scenario.flows;
+    if flows.len() < 2 {
+        return Vec::new();
+    }
+    let column = |head: &str, cell: &dyn Fn(usize) -> String| {
+        let cells: Vec<String> = (0..flows.len()).map(cell).collect();
+        let width = cells.iter().map(String::len).max().unwrap_or(0);
+        let width = width.max(head.len());
+        let cells = std::iter::once(head.to_owned()).chain(cells);
+        cells.map(|c| format!("{c:>width$} ")).collect::<Vec<_>>()
+    };
+    let mut columns = vec![column("flow", &|n| n.to_string())];
+    let rtt = |n: usize| scenario.min_rtt(&flows[n]);
+    if (1..flows.len()).any(|n| rtt(n) != rtt(0)) {
+        columns.push(column("base rtt", &|n| rtt(n).to_string()));
+    }
+    // As typed: the phase of its timers is no news.
+    if flows.iter().any(|flow| flow.start != flows[0].start) {
+        columns.push(column("start", &|n| {
+            flows[n].start.since(Time::ZERO).to_string()
+        }));
+    }
+    if report.flows.iter().any(|flow| flow.active.1.is_some()) {
+        columns.push(column("stop", &|n| {
+            let stop = flows[n].stop.map(|stop| stop.since(Time::ZERO).to_string());
+            stop.unwrap_or_else(|| "-".to_owned())
+        }));
+    }
+    columns
+}
+
+fn table(scenario: &Scenario, report: &Report) -> String {
     let mut text = String::new();
     let transfers = report.flows.iter().any(|f| f.completion.is_some());
+    let columns = label_columns(scenario, report);
+    let label = |line: usize| columns.iter().map(|c| c[line].as_str()).collect::<String>();
     let _ = writeln!(
         text,
-        "{:<16} {:>9} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>7} {:>5}{}",
+        "{}{:<16} {:>9} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>7} {:>5}{}",
+        label(0),
         "scheme",
         "Mbit/s",
         "util%",
@@ -351,11 +402,13 @@ fn table(report: &Report) -> String {
         "rto",
         if transfers { "    fct ms" } else { "" }
     );
-    for flow in &report.flows {
+    for (number, flow) in report.flows.iter().enumerate() {
+        let name = scenario.flows[number].name.as_ref();
         let _ = writeln!(
             text,
-            "{:<16} {:>9.3} {:>6} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>7.2} {:>5}{}",
-            flow.scheme,
+            "{}{:<16} {:>9.3} {:>6} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>7.2} {:>5}{}",
+            label(number + 1),
+            name.unwrap_or(&flow.scheme),
             flow.throughput.as_mbps_f64(),
             flow.utilization
                 .map_or_else(|| "-".to_owned(), |u| format!("{:.1}", u * 100.0)),
@@ -385,7 +438,7 @@ fn write_series(out: &mut dyn Write, report: &Report) -> std::io::Result<()> {
     }
     write!(
         out,
-        "time_s,flow,scheme,capacity_mbps,throughput_mbps,queue_delay_ms,dropped,in_flight_bytes,kernel_cwnd"
+        "time_s,flow,scheme,capacity_mbps,throughput_mbps,queue_delay_ms,dropped,in_flight_bytes,window_bytes,kernel_cwnd"
     )?;
     for name in &names {
         write!(out, ",{name}")?;
@@ -396,7 +449,7 @@ fn write_series(out: &mut dyn Write, report: &Report) -> std::io::Result<()> {
             let known = |value: Option<f64>| value.map_or_else(String::new, |v| format!("{v:.3}"));
             write!(
                 out,
-                "{:.3},{number},{},{:.3},{:.3},{},{},{},{}",
+                "{:.3},{number},{},{:.3},{:.3},{},{},{},{},{}",
                 sample.at.as_secs_f64(),
                 flow.scheme,
                 sample.capacity.as_mbps_f64(),
@@ -404,6 +457,9 @@ fn write_series(out: &mut dyn Write, report: &Report) -> std::io::Result<()> {
                 known(sample.queue_delay.map(Span::as_millis_f64)),
                 sample.dropped,
                 sample.in_flight.get(),
+                sample
+                    .window
+                    .map_or_else(String::new, |w| w.get().to_string()),
                 known(sample.kernel_cwnd),
             )?;
             for name in &names {

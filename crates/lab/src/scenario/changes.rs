@@ -2,7 +2,7 @@
 //! How a link changes on the way, as people write it.
 use super::{LinkWords, Word, Words};
 use alcc_link::Changes;
-use alcc_units::Span;
+use alcc_units::{Span, positive};
 
 /// What is drawn holds for an hour and then comes again.
 const DRAWN: Span = Span::from_secs(3600);
@@ -17,11 +17,7 @@ impl Words {
             changes.steps.push(word.read()?);
         }
         if let Some(word) = &words.repeat {
-            let repeat: Span = word.read()?;
-            if repeat.is_zero() {
-                return Err(word.wrong("'0s': want more than no time"));
-            }
-            changes.repeat = Some(repeat);
+            changes.repeat = Some(positive(&word.text).map_err(|e| word.wrong(e))?);
         }
         if let Some(word) = &words.reorder {
             changes.reorder = match word.text.as_str() {
@@ -49,13 +45,4 @@ impl Words {
             .map_err(|e| word.wrong(format!("read steps from {}: {e}", file.display())))?;
         Changes::from_csv(&text).map_err(|e| word.wrong(format!("{}: {e}", file.display())))
     }
-}
-
-/// The same without its rates, for a direction that has no bottleneck.
-pub(super) fn without_rates(changes: &Changes) -> Changes {
-    let mut changes = changes.clone();
-    for step in &mut changes.steps {
-        step.rate = None;
-    }
-    changes
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The TOML form of a scenario.
 use super::{LinkWords, Word, Words};
+use alcc_units::nearest;
 use serde::Deserialize;
 use serde::de::{Deserializer, SeqAccess, Visitor, value};
 use std::fmt;
@@ -25,6 +26,7 @@ struct File {
     flow: Texts,
     duration: Option<Text>,
     seed: Option<Text>,
+    start: Option<Text>,
     settle: Option<Text>,
     lateness: Option<Text>,
     jitter: Option<Text>,
@@ -147,13 +149,28 @@ impl<'de> Deserialize<'de> for Links {
     }
 }
 
+/// The nearest key before all of them.
+fn unknown_key(why: &str) -> Option<String> {
+    let rest = why.strip_prefix("unknown field `")?;
+    let (found, known) = rest.split_once("`, expected ")?;
+    let known: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
+    let near = nearest(found, known.iter().copied());
+    let near = near.map_or_else(String::new, |near| format!(" (did you mean {near}?)"));
+    Some(format!(
+        "no key '{found}'{near}: there are {}",
+        known.join(", ")
+    ))
+}
+
 /// What the file says; `name` is its name for errors.
 pub(super) fn parse(text: &str, name: &str) -> Result<Words, String> {
     let line = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
     let file: File = toml::from_str(text).map_err(|e| {
         let at = e.span().map_or(0, |span| span.start);
         let why: Vec<&str> = e.message().lines().collect();
-        format!("{name}:{}: {}", line(at), why.join("; "))
+        let why = why.join("; ");
+        let why = unknown_key(&why).unwrap_or(why);
+        format!("{name}:{}: {why}", line(at))
     })?;
     let word = |key: &str, text: Text| Word {
         place: format!("{name}:{}: {key}", line(text.span().start)),
@@ -196,6 +213,7 @@ pub(super) fn parse(text: &str, name: &str) -> Result<Words, String> {
         flow: several("flow", file.flow),
         duration: maybe("duration", file.duration),
         seed: maybe("seed", file.seed),
+        start: maybe("start", file.start),
         settle: maybe("settle", file.settle),
         lateness: maybe("lateness", file.lateness),
         jitter: maybe("jitter", file.jitter),

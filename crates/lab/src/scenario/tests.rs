@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::*;
 
-fn no_trace(name: &str, _: u64) -> Result<(String, Trace), String> {
+fn no_trace(name: &str, _: u64) -> Result<LinkTrace, String> {
     if name.ends_with("twelve") {
         let trace = Trace::constant(Rate::mbps(12)).ok_or("no trace")?;
-        return Ok(("twelve".to_owned(), trace));
+        return Ok(LinkTrace {
+            name: "twelve".to_owned(),
+            trace,
+            recorded: false,
+        });
     }
     Err(format!("open trace {name}: no such file"))
 }
@@ -103,7 +107,7 @@ fn mistakes_have_a_place_and_what_would_be_right() {
         (
             "link = \"12mbit\"\nrate = 3\n",
             2,
-            ["unknown field `rate`", "queue-up"],
+            ["no key 'rate'", "queue-up"],
         ),
         (
             "link = \"12mbits\"\nflow = \"fixed\"",
@@ -143,7 +147,7 @@ fn mistakes_have_a_place_and_what_would_be_right() {
         (
             "link = \"1mbit\"\nflow = \"fixed\"\nduration = \"0s\"",
             3,
-            ["duration", "longer"],
+            ["duration", "above 0"],
         ),
         (
             "link = \"1mbit\"\nflow = \"fixed\"\nseed = -1",
@@ -168,7 +172,7 @@ fn mistakes_have_a_place_and_what_would_be_right() {
         (
             "flow = \"fixed\"\n[[link]]\nrate = \"1mbit\"\nspeed = 3",
             4,
-            ["unknown field `speed`", "delay"],
+            ["no key 'speed'", "delay"],
         ),
         (
             "flow = \"fixed\"\nrtt = \"10ms\"\n[[link]]\nrate = \"1mbit\"\ndelay = \"6ms\"",
@@ -233,7 +237,7 @@ duration = "10s"
             "s.toml:3: steps",
             "read steps from no.csv",
         ),
-        ("repeat = \"0s\"", "s.toml:3: repeat", "more than no time"),
+        ("repeat = \"0s\"", "s.toml:3: repeat", "above 0"),
         ("reorder = \"maybe\"", "s.toml:3: reorder", "want yes or no"),
     ] {
         let text = format!("link = \"12mbit\"\nflow = \"fixed\"\n{line}");

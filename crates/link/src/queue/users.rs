@@ -46,8 +46,8 @@ pub(super) const QUEUE: QueueKind = QueueKind {
         },
         OptionDoc {
             name: "user-bytes",
-            default: "unlimited",
-            help: "the most IP bytes of one user that may wait, 1 or more",
+            default: "2000000",
+            help: "the most IP bytes of one user that may wait, 1 or more; as droptail's, or a phone could wait for minutes",
         },
         OptionDoc {
             name: "user-packets",
@@ -84,7 +84,7 @@ pub(super) const QUEUE: QueueKind = QueueKind {
             max_bytes: options.bytes("bytes", Bytes::MAX, any.clone())?,
             max_packets: options.whole("packets", u64::MAX, 1..=1_000_000_000)?,
             empty: Droptail::new(
-                options.bytes("user-bytes", Bytes::MAX, any)?,
+                options.bytes("user-bytes", USER_BYTES, any)?,
                 options.whole("user-packets", u64::MAX, 1..=1_000_000_000)?,
             ),
             users: Vec::new(),
@@ -95,6 +95,9 @@ pub(super) const QUEUE: QueueKind = QueueKind {
         }))
     },
 };
+
+/// As of `droptail`.
+const USER_BYTES: Bytes = Bytes::new(2_000_000);
 
 #[derive(Clone, Debug)]
 struct Users {

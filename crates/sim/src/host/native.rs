@@ -120,6 +120,10 @@ impl Host for Native {
         self.sender.in_flight()
     }
 
+    fn window(&self) -> Option<Bytes> {
+        Some(self.sender.controller().allowance().window)
+    }
+
     fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
         self.sender.controller().gauges(put);
     }

@@ -208,6 +208,10 @@ impl Host for OverTcpHost {
         self.tcp.in_flight()
     }
 
+    fn window(&self) -> Option<Bytes> {
+        self.over.as_ref().map(OverTcp::window)
+    }
+
     fn kernel_window(&self) -> Option<f64> {
         Some(self.tcp.window_packets() as f64)
     }

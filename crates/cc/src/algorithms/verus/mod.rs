@@ -30,7 +30,8 @@
 //!
 //! The standing queue is a multiple of the base delay, so that long paths get long queues and very short ones too little
 //! to fill a jittery link: with r=2 at 40 ms `tuned` leaves up to half of a bursty channel unused (the program less).
-//! Outages of a second fill the network for a round trip whatever the window is. Two flows of unlike base delay do not share fairly.
+//! Outages of a second fill the network for a round trip whatever the window is. Two flows of unlike base delay do not share fairly,
+//! and in a deep drop-tail buffer those of equal base delay do not either: who takes the queue for a longer path starves the others (docs/behaviour.md).
 mod curve;
 mod estimator;
 mod fit;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use crate::changes_arg::{ChangesArg, without_rates};
+use crate::changes_arg::ChangesArg;
 use crate::failure::Failure;
 use crate::trace_arg::load_link_trace;
 use alcc_emu::{Dir, LogSpec, Observer, PacketLog, PathSpec, Silent};
+use alcc_lab::scenario::probability;
 use alcc_link::log::Header;
-use alcc_link::{DirectionSpec, QueueSpec, RateSpec};
-use alcc_units::{Rate, Span};
+use alcc_link::{Changes, DirectionSpec, QueueSpec, RateSpec};
+use alcc_units::{Rate, Span, positive};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -70,6 +71,7 @@ impl Args {
     pub(super) fn path_spec(&self) -> Result<PathSpec, Failure> {
         let queue_up = self.queue_up.as_ref().unwrap_or(&self.queue);
         let changes = self.changes.changes(self.seed)?;
+        let down_changes = changes.there(self.down.is_some());
         if self.down.is_none()
             && self.up.is_none()
             && changes.steps.iter().any(|s| s.rate.is_some())
@@ -78,12 +80,9 @@ impl Args {
                 "steps of the rate: there is no bottleneck to change: give --down, --up or both",
             ));
         }
-        let direction = |rate: &Option<String>, queue: &QueueSpec, loss| {
+        let direction = |rate: &Option<String>, queue: &QueueSpec, loss, changes: Changes| {
             Ok(DirectionSpec {
-                changes: match rate {
-                    Some(_) => changes.clone(),
-                    None => without_rates(&changes),
-                },
+                changes,
                 rate: self.bottleneck(rate.as_deref())?,
                 queue: queue.clone(),
                 delay: self.delay,
@@ -91,8 +90,13 @@ impl Args {
             })
         };
         Ok(PathSpec {
-            down: direction(&self.down, &self.queue, self.loss)?,
-            up: direction(&self.up, queue_up, self.loss_up.unwrap_or(self.loss))?,
+            down: direction(&self.down, &self.queue, self.loss, down_changes)?,
+            up: direction(
+                &self.up,
+                queue_up,
+                self.loss_up.unwrap_or(self.loss),
+                changes.back(self.up.is_some()),
+            )?,
             seed: self.seed,
         })
     }
@@ -104,8 +108,7 @@ impl Args {
         // What begins like a number is meant as a rate, unless there is such a file.
         let number = text.starts_with(|c: char| c.is_ascii_digit() || c == '.');
         if number && !std::path::Path::new(text).exists() {
-            return text
-                .parse::<Rate>()
+            return positive::<Rate>(text)
                 .map(RateSpec::Fixed)
                 .map_err(|e| Failure::usage(format!("bottleneck: {e}, or name a trace file")));
         }
@@ -162,33 +165,5 @@ impl Args {
     /// What to call the bottlenecks in logs and reports.
     pub(super) fn link_names(&self) -> [&str; 2] {
         [&self.down, &self.up].map(|name| name.as_deref().unwrap_or("unlimited"))
-    }
-}
-
-fn probability(text: &str) -> Result<f64, String> {
-    let (number, scale) = match text.strip_suffix('%') {
-        Some(percent) => (percent, 0.01),
-        None => (text, 1.0),
-    };
-    number
-        .parse::<f64>()
-        .ok()
-        .map(|p| p * scale)
-        .filter(|p| (0.0..=1.0).contains(p))
-        .ok_or_else(|| "want a probability: 0% to 100%, or 0 to 1".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn probabilities() {
-        assert_eq!(probability("1%"), Ok(0.01));
-        assert_eq!(probability("0.25"), Ok(0.25));
-        assert_eq!(probability("100%"), Ok(1.0));
-        for bad in ["", "%", "-1%", "2", "101%", "nan", "x"] {
-            assert!(probability(bad).is_err(), "{bad}");
-        }
     }
 }

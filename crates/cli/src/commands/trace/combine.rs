@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::output::note;
 use crate::trace_arg::{TRACE_HELP, load_link_trace};
 use alcc_trace::Trace;
-use alcc_units::{Rate, Span};
+use alcc_units::{Rate, Span, positive};
 use std::process::ExitCode;
 
 /// Add traces up, cut a piece out, change the rate
@@ -24,13 +24,13 @@ pub(crate) struct Args {
     #[arg(long, default_value = "0s", value_name = "TIME")]
     from: Span,
     /// Length of the piece [default: as long as each trace]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = positive::<Span>)]
     length: Option<Span>,
     /// Multiply the rate
     #[arg(long, value_name = "FACTOR", conflicts_with = "rate")]
     scale: Option<f64>,
     /// Change the mean rate to this
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", value_parser = positive::<Rate>)]
     rate: Option<Rate>,
     /// Seed of synthetic traces; the second one gets the next seed, and so on
     #[arg(long, default_value_t = 1)]

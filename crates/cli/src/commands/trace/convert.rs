@@ -3,7 +3,7 @@ use super::output::Output;
 use crate::failure::Failure;
 use crate::trace_arg::load_link_trace;
 use alcc_trace::{OPPORTUNITY, Trace};
-use alcc_units::{Bytes, Span};
+use alcc_units::{Bytes, Span, positive};
 use std::process::ExitCode;
 
 /// A form of input or output.
@@ -44,7 +44,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = OPPORTUNITY.get(), value_name = "BYTES")]
     size: u64,
     /// Interval of `rates` that are written; whole milliseconds
-    #[arg(long, default_value = "100ms", value_name = "TIME")]
+    #[arg(long, default_value = "100ms", value_name = "TIME", value_parser = positive::<Span>)]
     bin: Span,
     #[command(flatten)]
     output: Output,

@@ -6,7 +6,7 @@ use crate::output::note;
 use crate::trace_arg::{LinkTrace, TRACE_HELP, load_link_trace};
 use alcc_lab::report::plotting_script;
 use alcc_trace::OPPORTUNITY;
-use alcc_units::Span;
+use alcc_units::{Span, positive};
 use plotly::color::NamedColor;
 use plotly::common::{ExponentFormat, Line, LineShape, Mode, Title};
 use plotly::layout::{Axis, AxisType, Margin};
@@ -32,7 +32,7 @@ pub(crate) struct Args {
     #[arg(long)]
     predict: bool,
     /// Interval over which capacity is averaged; whole milliseconds
-    #[arg(long, default_value = "100ms", value_name = "TIME")]
+    #[arg(long, default_value = "100ms", value_name = "TIME", value_parser = positive::<Span>)]
     bin: Span,
     /// Seed of synthetic traces
     #[arg(long, default_value_t = 1)]
@@ -55,7 +55,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
         loaded.push(load_link_trace(arg, args.seed)?);
     }
     let figure = if args.predict {
-        for LinkTrace { name, trace } in &loaded {
+        for LinkTrace { name, trace, .. } in &loaded {
             if trace.predictions(Span::from_millis(100), 1).is_none() {
                 return Err(Failure::usage(format!(
                     "predict {name}: it is too short: two windows of 100 ms after the first ten are needed"
@@ -104,7 +104,7 @@ fn page(figure: &Plot) -> String {
 
 fn figure(traces: &[LinkTrace], bin: Span) -> Plot {
     let mut plot = Plot::new();
-    for (LinkTrace { name, trace }, colour) in traces.iter().zip(COLOURS.iter().cycle()) {
+    for (LinkTrace { name, trace, .. }, colour) in traces.iter().zip(COLOURS.iter().cycle()) {
         let mbit = (OPPORTUNITY.get() * 8) as f64 / 1e6 / bin.as_secs_f64();
         let (seconds, rates): (Vec<f64>, Vec<f64>) = trace
             .windows(bin)

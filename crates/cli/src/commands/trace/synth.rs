@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::output::print;
 use crate::trace_arg::find_scenario;
 use alcc_trace::{LONGEST, SCENARIOS, Scenario};
-use alcc_units::Span;
+use alcc_units::{Span, positive};
 use serde_json::json;
 use std::process::ExitCode;
 
@@ -25,7 +25,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Length of the trace, at most an hour
-    #[arg(long, default_value_t = Scenario::LENGTH, value_name = "TIME")]
+    #[arg(long, default_value_t = Scenario::LENGTH, value_name = "TIME", value_parser = positive::<Span>)]
     length: Span,
     #[command(flatten)]
     output: Output,

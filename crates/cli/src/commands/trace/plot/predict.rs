@@ -20,7 +20,7 @@ const STEPS: [usize; 8] = [1, 2, 3, 5, 7, 10, 15, 20];
 pub(super) fn figure(traces: &[LinkTrace]) -> Plot {
     let mut plot = Plot::new();
     let mut titles = Vec::new();
-    if let Some(LinkTrace { name, trace }) = traces.first() {
+    if let Some(LinkTrace { name, trace, .. }) = traces.first() {
         for ((ms, shown), (x, y)) in SHOWN.into_iter().zip([("x", "y"), ("x2", "y2")]) {
             let Some(said) = trace.predictions(Span::from_millis(ms), AHEAD) else {
                 continue;
@@ -32,7 +32,7 @@ pub(super) fn figure(traces: &[LinkTrace]) -> Plot {
             ));
         }
     }
-    for (LinkTrace { name, trace }, colour) in traces.iter().zip(COLOURS.iter().cycle()) {
+    for (LinkTrace { name, trace, .. }, colour) in traces.iter().zip(COLOURS.iter().cycle()) {
         for ((ms, _), x) in SHOWN.into_iter().zip(["x3", "x4"]) {
             let window = Span::from_millis(ms);
             let errors: Vec<_> = STEPS

@@ -2,7 +2,7 @@
 use crate::failure::Failure;
 use alcc_record::plan::{IPV4_OVERHEAD, IPV6_OVERHEAD};
 use alcc_record::{Load, Mode, Plan};
-use alcc_units::{Rate, Span};
+use alcc_units::{Rate, Span, positive};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -45,7 +45,7 @@ pub(crate) struct Args {
     #[arg(long, value_parser = mode, default_value = "saturate", value_name = "MODE")]
     mode: Mode,
     /// How long, without the warm-up
-    #[arg(long, default_value = "60s", value_name = "TIME")]
+    #[arg(long, default_value = "60s", value_name = "TIME", value_parser = positive::<Span>)]
     duration: Span,
     /// How long to send before that, so that the queues are full [default: 10s; constant and probe: 1s]
     #[arg(long, value_name = "TIME")]
@@ -60,10 +60,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BYTES")]
     size: Option<u16>,
     /// Time between two packets (probe)
-    #[arg(long, default_value = "400us", value_name = "TIME")]
+    #[arg(long, default_value = "400us", value_name = "TIME", value_parser = positive::<Span>)]
     interval: Span,
     /// Never send faster than this
-    #[arg(long, default_value = "1gbit", value_name = "RATE")]
+    #[arg(long, default_value = "1gbit", value_name = "RATE", value_parser = positive::<Rate>)]
     pub(super) limit: Rate,
     /// What the other host calls this one [default: this host's name]
     #[arg(long, value_name = "NAME")]
@@ -72,7 +72,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDR")]
     pub(super) bind: Option<IpAddr>,
     /// How long to wait for an answer
-    #[arg(long, default_value = "5s", value_name = "TIME")]
+    #[arg(long, default_value = "5s", value_name = "TIME", value_parser = positive::<Span>)]
     pub(super) patience: Span,
     /// Listening: begin together, as soon as this many have come
     #[arg(long, default_value_t = 1, value_name = "N")]
@@ -84,7 +84,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 16, value_name = "N")]
     pub(super) sessions: usize,
     /// Listening: the longest recording that is permitted, with its warm-up
-    #[arg(long, default_value = "15min", value_name = "TIME")]
+    #[arg(long, default_value = "15min", value_name = "TIME", value_parser = positive::<Span>)]
     pub(super) max_duration: Span,
     /// Folder to write to [default: recording; listening: recordings, and a folder for each NAME in it]
     #[arg(long, value_name = "DIR")]
