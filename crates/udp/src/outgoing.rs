@@ -134,11 +134,12 @@ impl Outgoing {
         }
     }
 
-    /// The stream has been finished, and all of it has arrived.
+    /// The stream has been finished, and all of it has arrived: it is acknowledged, or the receiving application answers, which it does after
+    /// the end.
     pub fn is_done(&self) -> bool {
         // Not that nothing is in flight: an algorithm's heartbeats always are.
         self.end
-            .is_some_and(|end| self.sender.progress().acked >= end)
+            .is_some_and(|end| self.answer.is_some() || self.sender.progress().acked >= end)
     }
 
     /// What sends.
@@ -262,7 +263,8 @@ impl Outgoing {
                 let done = self.is_done();
                 self.fall(if done { End::Done } else { End::Forgotten }, None);
             }
-            (State::Open, Datagram::Answer { bytes, .. }) if self.is_done() => {
+            // Also before the last acknowledgement, which may have been lost.
+            (State::Open, Datagram::Answer { bytes, .. }) if self.end.is_some() => {
                 self.answer.get_or_insert_with(|| bytes.to_vec());
             }
             _ => {}

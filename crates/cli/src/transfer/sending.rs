@@ -133,6 +133,38 @@ struct Going<'a> {
 
 impl Going<'_> {
     fn run(&mut self, header: &Header, content: Content, sent: &mut Sent) -> Result<(), Broken> {
+        let mut hash = None;
+        let answer = match self.everything(header, content, sent, &mut hash) {
+            Ok(()) => self.answer(self.job.stall)?,
+            // A receiver that has everything and has said so may leave before its transport has heard the last word; and one that wants no
+            // more says why. What it said counts.
+            Err(Broken::Pipe(why)) => match self.answer(TURN) {
+                Ok(Some(answer)) if hash.is_some() || answer.verdict != Verdict::Good => {
+                    Some(answer)
+                }
+                _ => return Err(Broken::Pipe(why)),
+            },
+            Err(why) => return Err(why),
+        };
+        if let Some(answer) = answer {
+            agrees(&answer, header, sent.bytes, &hash.unwrap_or_default())?;
+            sent.complete = match answer.end {
+                Some(end) if end > self.began => Some(end - self.began),
+                _ => Some(now() - self.began),
+            };
+            sent.answer = Some(answer);
+        }
+        Ok(())
+    }
+
+    /// Writes the whole stream, and waits until the transport says that the receiver has it. `hash`: that of the content, once all is written.
+    fn everything(
+        &mut self,
+        header: &Header,
+        content: Content,
+        sent: &mut Sent,
+        hash: &mut Option<[u8; 32]>,
+    ) -> Result<(), Broken> {
         self.put(&header.encode())?;
         let mut writer = Writer::new(header);
         let result = match content {
@@ -142,20 +174,13 @@ impl Going<'_> {
         sent.bytes = writer.bytes();
         sent.took = now() - self.began;
         result?;
-        let (trailer, hash) = writer.trailer(now());
+        let (trailer, sum) = writer.trailer(now());
         self.put(&trailer)?;
+        *hash = Some(sum);
         while !self.out.finish().or_else(|why| waits(&why).ok_or(why))? {
             self.look()?;
         }
         sent.complete = Some(now() - self.began);
-        if let Some(answer) = self.answer()? {
-            sent.complete = match answer.end {
-                Some(end) if end > self.began => Some(end - self.began),
-                _ => Some(now() - self.began),
-            };
-            agrees(&answer, header, sent.bytes, &hash)?;
-            sent.answer = Some(answer);
-        }
         Ok(())
     }
 
@@ -262,7 +287,8 @@ impl Going<'_> {
         self.stopped()
     }
 
-    fn answer(&mut self) -> Result<Option<Answer>, Broken> {
+    /// What the receiver says at the end; waited for until nothing has moved for so long.
+    fn answer(&mut self, patience: Duration) -> Result<Option<Answer>, Broken> {
         let mut bytes = [0; ANSWER];
         let mut filled = 0;
         while filled < ANSWER {
@@ -274,7 +300,7 @@ impl Going<'_> {
                     ));
                 }
                 Some(Ok(n)) => filled += n,
-                Some(Err(why)) if later(&why) => self.look()?,
+                Some(Err(why)) if later(&why) => self.look_within(patience)?,
                 Some(Err(why)) => return Err(why.into()),
             }
         }
@@ -292,8 +318,12 @@ impl Going<'_> {
 
     /// After each call that brought nothing.
     fn look(&self) -> Result<(), Broken> {
+        self.look_within(self.job.stall)
+    }
+
+    fn look_within(&self, patience: Duration) -> Result<(), Broken> {
         self.stopped()?;
-        if u128::from(now().saturating_sub(self.moved)) > self.job.stall.as_nanos() {
+        if u128::from(now().saturating_sub(self.moved)) > patience.as_nanos() {
             return Err(Broken::Stalled);
         }
         Ok(())

@@ -10,13 +10,14 @@ pub use receiver::{Listener, Receiver};
 pub use sender::{Sender, SenderStats};
 
 use noq::rustls;
-use noq::{ConnectionError, TransportConfig, VarInt};
+use noq::{ConnectionError, Endpoint, TransportConfig, VarInt};
 use socket2::SockRef;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::OnceLock;
 use std::time::Duration;
 use tokio::runtime::{Builder, Handle};
+use tokio::time::timeout;
 
 /// The application protocol: both ends are this crate.
 pub const ALPN: &[u8] = b"alcc";
@@ -27,6 +28,10 @@ const RECEIVE_WINDOW: u32 = 2_300_000;
 const SOCKET_BUFFER: usize = 4 << 20;
 /// An outage shorter than this does not end a connection.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// The error code of an end that leaves because it has said and heard everything, or wants no more.
+const LEFT: VarInt = VarInt::from_u32(0);
+/// CONNECTION_CLOSE gets so much time to leave before the process may end.
+const FAREWELL: Duration = Duration::from_millis(20);
 
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +69,15 @@ fn socket(at: SocketAddr) -> io::Result<UdpSocket> {
         .set_send_buffer_size(SOCKET_BUFFER)
         .ok();
     Ok(socket)
+}
+
+/// Waits until the connections of an endpoint, which are closed, have said so.
+fn gone(runtime: &Handle, endpoint: &Endpoint) {
+    if Handle::try_current().is_err() {
+        let said = async { timeout(FAREWELL, endpoint.wait_all_draining()).await };
+        // Nobody waits for the answer.
+        runtime.block_on(said).ok();
+    }
 }
 
 /// What both ends set.

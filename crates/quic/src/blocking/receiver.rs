@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use super::{Error, handle, later, socket, transport};
+use super::{Error, LEFT, gone, handle, later, socket, transport};
 use crate::Punctual;
 use noq::crypto::rustls::QuicServerConfig;
-use noq::{Connection, Endpoint, EndpointConfig, Incoming, RecvStream, SendStream, ServerConfig};
+use noq::{
+    Connection, Endpoint, EndpointConfig, Incoming, PathId, RecvStream, SendStream, ServerConfig,
+};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,8 +21,12 @@ const TRUSTED: usize = 16;
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Connections that wait to be accepted.
 const WAITING: usize = 64;
-/// An answer gets so much time to arrive when the connection is dropped.
-const FAREWELL: Duration = Duration::from_millis(500);
+/// An answer that is not acknowledged is sent again for so long: an outage at the very end may take some seconds.
+const UNHEARD: Duration = Duration::from_secs(10);
+/// A sender that has acknowledged the answer closes the connection. If its CONNECTION_CLOSE is lost, nothing else comes: after so long, and
+/// after so many round trips (RFC 9000, section 10.2: three PTO), the receiver leaves.
+const HEARD: Duration = Duration::from_millis(500);
+const HEARD_ROUND_TRIPS: u32 = 9;
 
 /// Waits for senders.
 pub struct Listener {
@@ -84,7 +90,8 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.endpoint.close(0u8.into(), b"");
+        self.endpoint.close(LEFT, b"");
+        gone(&self.runtime, &self.endpoint);
     }
 }
 
@@ -180,14 +187,24 @@ impl Receiver {
     }
 }
 
+impl Receiver {
+    /// Waits until the sender has the answer and has closed the connection: whoever closes first may keep the other from hearing the last
+    /// acknowledgement, or that this was the end.
+    async fn farewell(&self) {
+        // Also when the connection is lost.
+        if timeout(UNHEARD, self.answers.stopped()).await.is_ok() {
+            let rtt = self.connection.rtt(PathId::ZERO).unwrap_or_default();
+            let long = HEARD.max(rtt * HEARD_ROUND_TRIPS);
+            timeout(long, self.connection.closed()).await.ok();
+        }
+    }
+}
+
 impl Drop for Receiver {
     fn drop(&mut self) {
         if self.answered && Handle::try_current().is_err() {
-            // Closing would overtake it.
-            let stopped = self.answers.stopped();
-            let arrived = async { timeout(FAREWELL, stopped).await };
-            self.runtime.block_on(arrived).ok();
+            self.runtime.block_on(self.farewell());
         }
-        self.connection.close(0u8.into(), b"");
+        self.connection.close(LEFT, b"");
     }
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use super::{Error, ended, handle, later, refused, socket, transport};
+use super::{Error, LEFT, ended, gone, handle, later, refused, socket, transport};
 use crate::{Congestion, Gauge, Punctual, StackController};
 use noq::crypto::rustls::QuicClientConfig;
 use noq::{
-    ClientConfig, Connection, Endpoint, EndpointConfig, PathId, RecvStream, SendStream, WriteError,
+    ClientConfig, Connection, Endpoint, EndpointConfig, PathId, ReadError, RecvStream, SendStream,
+    StoppedError, VarInt, WriteError,
 };
 use std::future::{Future, poll_fn};
 use std::io;
@@ -26,8 +27,8 @@ const PIECE: u64 = 64 * 1024;
 const UNKNOWN: u64 = 4 << 20;
 /// A program that has not had to wait for so long has no more to send.
 const UNHURRIED: Duration = Duration::from_millis(100);
-/// An aborted connection says so, if that takes no longer.
-const FAREWELL: Duration = Duration::from_millis(20);
+/// Of an answer, read at once.
+const ANSWER: usize = 1024;
 
 /// The sending end.
 pub struct Sender {
@@ -39,6 +40,8 @@ pub struct Sender {
     gauge: Option<Arc<Gauge>>,
     /// Taken from the program and not yet by the stack.
     staged: Vec<u8>,
+    /// What of the answer has come and has not been read.
+    answered: Vec<u8>,
     finished: bool,
     /// The stack's bound on what it holds.
     bound: u64,
@@ -153,21 +156,11 @@ impl Sender {
             answers,
             gauge,
             staged: Vec::new(),
+            answered: Vec::new(),
             finished: false,
             bound: UNKNOWN,
             waited: Instant::now(),
         })
-    }
-
-    fn wait<T>(
-        &self,
-        patience: Duration,
-        future: impl Future<Output = io::Result<T>>,
-    ) -> io::Result<T> {
-        let bounded = async { timeout(patience, future).await };
-        self.runtime
-            .block_on(bounded)
-            .unwrap_or_else(|_| Err(later()))
     }
 
     /// Hands what is staged to the stack, as far as that takes it within `patience`. True: all of it.
@@ -244,11 +237,15 @@ impl Sender {
         Ok(usize::try_from(piece).unwrap_or(usize::MAX))
     }
 
-    /// Nothing more will be written; true when the receiver has everything. Waits at most `patience`.
+    /// Nothing more will be written; true when the receiver has everything: all is acknowledged, or the receiver answers, which it does after the
+    /// end. Waits at most `patience`.
     ///
     /// # Errors
     /// Why the connection has ended.
     pub fn finish(&mut self, patience: Duration) -> io::Result<bool> {
+        if !self.answered.is_empty() {
+            return Ok(true);
+        }
         if !self.hand_over(patience)? {
             return Ok(false);
         }
@@ -257,20 +254,27 @@ impl Sender {
             self.finished = true;
         }
         let stopped = self.stream.stopped();
+        let (answers, answered) = (&mut self.answers, &mut self.answered);
         let all = async {
-            match stopped.await {
-                Ok(None) => Ok(true),
-                Ok(Some(code)) => Err(io::Error::new(
-                    io::ErrorKind::ConnectionReset,
-                    format!("the receiver wants no more (code {code})"),
-                )),
-                Err(why) => Err(io::Error::new(io::ErrorKind::ConnectionAborted, why)),
-            }
+            let mut answer = std::pin::pin!(answer_of(answers, answered));
+            let mut stopped = std::pin::pin!(stopped);
+            let mut read = false;
+            poll_fn(|cx| {
+                if !read && let Poll::Ready(answer) = answer.as_mut().poll(cx) {
+                    read = true;
+                    // An end without an answer decides nothing.
+                    if answer.is_ok_and(|n| n > 0) {
+                        return Poll::Ready(Ok(true));
+                    }
+                }
+                stopped.as_mut().poll(cx).map(acknowledged)
+            })
+            .await
         };
-        match self.wait(patience, all) {
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(false),
-            done => done,
-        }
+        let bounded = self
+            .runtime
+            .block_on(async { timeout(patience, all).await });
+        bounded.unwrap_or(Ok(false))
     }
 
     /// Reads what the receiver answers; 0 is the end of it, `WouldBlock`: nothing within `patience`.
@@ -278,13 +282,20 @@ impl Sender {
     /// # Errors
     /// Why the connection has ended.
     pub fn answer(&mut self, into: &mut [u8], patience: Duration) -> io::Result<usize> {
-        let runtime = self.runtime.clone();
-        let read = self.answers.read(into);
-        match runtime.block_on(async { timeout(patience, read).await }) {
-            Err(_) => Err(later()),
-            Ok(Ok(n)) => Ok(n.unwrap_or(0)),
-            Ok(Err(why)) => Err(why.into()),
+        if self.answered.is_empty() {
+            let read = answer_of(&mut self.answers, &mut self.answered);
+            match self
+                .runtime
+                .block_on(async { timeout(patience, read).await })
+            {
+                Err(_) => return Err(later()),
+                Ok(read) => read?,
+            };
         }
+        let n = into.len().min(self.answered.len());
+        into[..n].copy_from_slice(&self.answered[..n]);
+        self.answered.drain(..n);
+        Ok(n)
     }
 
     /// So far.
@@ -298,6 +309,31 @@ impl Sender {
             window: path.cwnd,
             mtu: path.current_mtu,
         }
+    }
+}
+
+/// Reads on in an answer: what has come is there even if the connection has ended since.
+async fn answer_of(answers: &mut RecvStream, into: &mut Vec<u8>) -> io::Result<usize> {
+    let mut piece = [0; ANSWER];
+    let n = match answers.read(&mut piece).await {
+        Ok(n) => n.unwrap_or(0),
+        Err(ReadError::ConnectionLost(why)) => return Err(ended(&why)),
+        Err(why) => return Err(why.into()),
+    };
+    into.extend_from_slice(&piece[..n]);
+    Ok(n)
+}
+
+/// Whether all is acknowledged, from how the stream ended.
+fn acknowledged(stopped: Result<Option<VarInt>, StoppedError>) -> io::Result<bool> {
+    match stopped {
+        Ok(None) => Ok(true),
+        Ok(Some(code)) => Err(io::Error::new(
+            io::ErrorKind::ConnectionReset,
+            format!("the receiver wants no more (code {code})"),
+        )),
+        Err(StoppedError::ConnectionLost(why)) => Err(ended(&why)),
+        Err(why) => Err(why.into()),
     }
 }
 
@@ -332,13 +368,7 @@ impl io::Write for Sender {
 
 impl Drop for Sender {
     fn drop(&mut self) {
-        self.connection.close(0u8.into(), b"");
-        if Handle::try_current().is_ok() {
-            return;
-        }
-        let endpoint = &self.endpoint;
-        let gone = async { timeout(FAREWELL, endpoint.wait_all_draining()).await };
-        // Nobody waits for the answer.
-        self.runtime.block_on(gone).ok();
+        self.connection.close(LEFT, b"");
+        gone(&self.runtime, &self.endpoint);
     }
 }
