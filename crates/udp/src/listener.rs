@@ -9,8 +9,8 @@ use alcc_units::{Span, Time};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-/// A [`Server`](crate::Server) that is gone acknowledges for so long what senders send again.
-pub const LINGER: Span = Span::from_secs(3);
+/// A [`Server`](crate::Server) that is gone acknowledges for so long what senders send again, and repeats what its application has said at the end.
+pub const LINGER: Span = Span::from_secs(5);
 /// So long the handshake of a connection that is gone does not open another one: longer than a cookie is good.
 const REMEMBERED: Span = Span::from_secs(15);
 /// No more of those are remembered.

@@ -2,6 +2,7 @@
 //! `alcc send` and `alcc recv` over an emulated link, with every transport that there is.
 #[path = "../support/early.rs"]
 mod early;
+mod ends;
 #[path = "../support/lacks.rs"]
 mod lacks;
 mod place;

@@ -8,7 +8,7 @@ use noq::{
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
@@ -21,8 +21,12 @@ const TRUSTED: usize = 16;
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Connections that wait to be accepted.
 const WAITING: usize = 64;
-/// An answer that is not acknowledged is sent again for so long: an outage at the very end may take some seconds.
+/// An answer that is not acknowledged is sent again while the sender is heard, and for so long after it was heard last: an outage at the
+/// very end may take some seconds. In all for the second.
 const UNHEARD: Duration = Duration::from_secs(10);
+const LONGEST: Duration = Duration::from_secs(60);
+/// It is looked at so often.
+const LOOK: Duration = Duration::from_millis(500);
 /// A sender that has acknowledged the answer closes the connection. If its CONNECTION_CLOSE is lost, nothing else comes: after so long, and
 /// after so many round trips (RFC 9000, section 10.2: three PTO), the receiver leaves.
 const HEARD: Duration = Duration::from_millis(500);
@@ -191,12 +195,22 @@ impl Receiver {
     /// Waits until the sender has the answer and has closed the connection: whoever closes first may keep the other from hearing the last
     /// acknowledgement, or that this was the end.
     async fn farewell(&self) {
-        // Also when the connection is lost.
-        if timeout(UNHEARD, self.answers.stopped()).await.is_ok() {
-            let rtt = self.connection.rtt(PathId::ZERO).unwrap_or_default();
-            let long = HEARD.max(rtt * HEARD_ROUND_TRIPS);
-            timeout(long, self.connection.closed()).await.ok();
+        let began = Instant::now();
+        let (mut heard, mut last) = (0, began);
+        let mut acknowledged = std::pin::pin!(self.answers.stopped());
+        // It is over also when the connection is lost.
+        while timeout(LOOK, acknowledged.as_mut()).await.is_err() {
+            let came = self.connection.stats().udp_rx.datagrams;
+            if came != heard {
+                (heard, last) = (came, Instant::now());
+            }
+            if last.elapsed() > UNHEARD || began.elapsed() > LONGEST {
+                return;
+            }
         }
+        let rtt = self.connection.rtt(PathId::ZERO).unwrap_or_default();
+        let long = HEARD.max(rtt * HEARD_ROUND_TRIPS);
+        timeout(long, self.connection.closed()).await.ok();
     }
 }
 
