@@ -10,10 +10,10 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 WITH_DEPS = set -a; [ ! -f target/deps/env ] || . target/deps/env; set +a; PATH=$$PATH$${ALCC_DEPS_BIN:+:$$ALCC_DEPS_BIN}:/usr/sbin:/sbin;
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint fuzz bench truth compare native programs doc install install-library uninstall soak
+.PHONY: help setup build demo test lint fuzz bench truth compare native over-tcp programs doc install install-library uninstall soak
 
 help: ## Show these targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
 
 setup: ## Look for what is needed and get what is missing (never starts a service)
 	@scripts/setup build test
@@ -53,6 +53,9 @@ compare: build ## Five recorded traces, every scheme, in the emulator (ALCC_TRAC
 
 native: build ## Algorithms above TCP beside their native forms, two recorded traces (ALCC_TRACES=DIR, ARGS="--full": five traces, three TCPs)
 	@$(WITH_DEPS) scripts/native $(ALCC) $(ARGS)
+
+over-tcp: ## Every algorithm above Cubic, Reno and BBR beside its native form, simulated (docs/over-tcp.md; ALCC_TRACES=DIR)
+	@$(WITH_DEPS) ALCC_BLESS=1 $(CARGO) test --release --locked -p alcc-sim --test over_tcp_table
 
 soak: ## The long tests, an hour: torture, 10,000 connections, resets, every case many times; the result goes to docs/soak.md
 	@scripts/setup build test

@@ -43,6 +43,9 @@ pub struct Ledger {
     waiting: VecDeque<(u64, u64)>,
     /// Sent again and not acknowledged, with where they end.
     again: Vec<(u64, Packet)>,
+    /// The bytes of both.
+    waiting_bytes: u64,
+    again_bytes: u64,
     returned: Vec<Packet>,
     lost: Vec<Packet>,
 }
@@ -111,6 +114,8 @@ impl Ledger {
             ambiguous_to: 0,
             waiting: VecDeque::new(),
             again: Vec::new(),
+            waiting_bytes: 0,
+            again_bytes: 0,
             returned: Vec::new(),
             lost: Vec::new(),
         };
@@ -125,8 +130,7 @@ impl Ledger {
 
     /// Bytes that are under way: neither arrived nor lost. What is lost is under way again once it is sent again.
     pub fn under_way(&self) -> Bytes {
-        let again: u64 = self.again.iter().map(|(_, p)| p.len.get()).sum();
-        Bytes::new(self.written - self.edge + again)
+        Bytes::new(self.written - self.edge + self.again_bytes)
     }
 
     /// Stream position up to which all is written.
@@ -337,12 +341,14 @@ impl Ledger {
         self.waiting.retain(|&(end, len)| {
             if end <= acked {
                 *delivered += len;
+                self.waiting_bytes -= len;
             }
             end > acked
         });
         self.again.retain(|(end, packet)| {
             if *end <= acked {
                 *delivered += packet.len.get();
+                self.again_bytes -= packet.len.get();
                 returned.push(*packet);
             }
             *end > acked
@@ -363,13 +369,12 @@ impl Ledger {
         at_least_one: bool,
         floor: Span,
     ) {
-        let holes: u64 = self.waiting.iter().map(|(_, len)| len).sum();
-        let again: u64 = self.again.iter().map(|(_, p)| p.len.get()).sum();
         let oldest = self.records.front().map_or(self.complete, |r| r.end);
         self.owed += lost;
-        let known = holes + again + self.owed;
+        let known = self.waiting_bytes + self.again_bytes + self.owed;
         let sent = self.left.clamp(self.acked, self.written);
-        let mut edge = self.acked.saturating_add(sacked + known).min(sent);
+        let known = self.acked.saturating_add(sacked.saturating_add(known));
+        let mut edge = known.min(sent);
         if at_least_one && lost > 0 {
             self.owed = self.owed.max(oldest - self.complete);
             edge = edge.max(oldest);
@@ -377,9 +382,31 @@ impl Ledger {
         if edge > self.edge {
             self.cover(since, now, edge, floor);
         }
+        if known > sent {
+            self.lose_again();
+        }
         if !self.returned.is_sorted_by_key(|p| p.pn) {
             self.returned.sort_unstable_by_key(|p| p.pn);
         }
+    }
+
+    /// More is lost than was sent for the first time: it was lost again.
+    fn lose_again(&mut self) {
+        let mut lost = 0;
+        for (end, packet) in &self.again {
+            let len = packet.len.get();
+            if self.owed == 0 || self.owed < len / 2 {
+                break;
+            }
+            lost += 1;
+            self.owed = self.owed.saturating_sub(len);
+            self.waiting.push_back((*end, len));
+            self.waiting_bytes += len;
+            self.again_bytes -= len;
+            self.lost.push(*packet);
+        }
+        self.again.drain(..lost);
+        self.owed = 0;
     }
 
     /// The fate of what lies before `edge` is known: what is owed is lost, and the rest has arrived.
@@ -412,6 +439,7 @@ impl Ledger {
                 self.delivered -= taken;
                 self.overcounted += len - taken;
                 self.waiting.push_back((record.end, len));
+                self.waiting_bytes += len;
                 self.lost.push(packet);
             } else {
                 self.returned.push(packet);
@@ -443,11 +471,12 @@ impl Ledger {
         }
     }
 
-    /// The oldest packet of which nothing is known.
+    /// The oldest packet that has not arrived.
     pub fn oldest(&self) -> Option<Packet> {
-        let resent = || self.again.first().map(|(_, packet)| *packet);
-        let record = self.records.front();
-        record.map(|r| self.packet(r, None)).or_else(resent)
+        let again = || self.again.first().map(|(_, packet)| *packet);
+        let lost = self.lost.first().copied();
+        let record = || self.records.front().map(|r| self.packet(r, None));
+        lost.or_else(again).or_else(record)
     }
 
     /// The kernel has sent `segments` of `mss` again: the oldest of what is lost. `tag` is asked for each.
@@ -463,6 +492,7 @@ impl Ledger {
             && let Some((end, len)) = self.waiting.pop_front()
         {
             left = left.saturating_sub(len);
+            self.waiting_bytes -= len;
             let (pn, before) = (self.next_pn, self.under_way());
             if self.skipped < u16::MAX {
                 self.next_pn += 1;
@@ -485,6 +515,7 @@ impl Ledger {
                 rtt: None,
                 kind: Kind::Retransmit,
             };
+            self.again_bytes += len;
             self.again.push((end, packet));
         }
     }
@@ -504,6 +535,7 @@ impl Ledger {
         self.records.shrink_to_fit();
         self.waiting = VecDeque::new();
         (self.again, self.returned, self.lost) = (Vec::new(), Vec::new(), Vec::new());
+        (self.waiting_bytes, self.again_bytes) = (0, 0);
     }
 
     /// When the stream last advanced.
@@ -714,7 +746,110 @@ mod tests {
         }
     }
 
+    fn pns(packets: &[Packet]) -> Vec<Pn> {
+        packets.iter().map(|p| p.pn).collect()
+    }
+
+    /// Ten packets of which the kernel has sent `sent`.
+    fn ten(sent: u64) -> Ledger {
+        let mut ledger = Ledger::new(Time::ZERO, 0, 0);
+        (0..10).for_each(|_| wrote(&mut ledger, 0, 1448));
+        ledger.left(Time::ZERO, Time::ZERO, sent * 1448, false);
+        ledger
+    }
+
+    #[test]
+    fn a_hole_is_lost_and_what_lies_beyond_it_has_arrived() {
+        let (mut ledger, ms) = (ten(10), Time::from_millis);
+        ledger.acknowledged(ms(35), ms(40), 2 * 1448, Span::ZERO);
+        // Of the eight left three have arrived, and one is lost: the oldest.
+        ledger.beyond(ms(35), ms(40), (3 * 1448, 1448), true, Span::ZERO);
+        assert_eq!(
+            (pns(ledger.lost()), pns(ledger.returned())),
+            (vec![2], vec![0, 1, 3, 4, 5])
+        );
+        assert_eq!(ledger.under_way(), MSS * 4);
+        assert_eq!(ledger.delivered(), MSS * 5);
+        // It is sent again under a number of its own, and what is written then has the next.
+        ledger.sent_again(ms(41), 1, MSS, |pn, _, before| {
+            assert_eq!((pn, before), (10, MSS * 4));
+            Tag(pn)
+        });
+        wrote(&mut ledger, 42, 1448);
+        assert_eq!(ledger.under_way(), MSS * 6);
+        // The repair acknowledges all that had arrived before it, too.
+        let packets = ledger.acknowledged(ms(80), ms(85), 11 * 1448, Span::ZERO);
+        assert_eq!(pns(packets), [10, 6, 7, 8, 9, 11]);
+        assert_eq!((packets[0].kind, packets[0].rtt), (Kind::Retransmit, None));
+        assert_eq!(
+            (ledger.under_way(), ledger.delivered()),
+            (Bytes::ZERO, MSS * 11)
+        );
+    }
+
+    #[test]
+    fn a_retransmission_can_be_lost_again() {
+        let (mut ledger, ms) = (ten(10), Time::from_millis);
+        ledger.stamped(ms(35), &[], ms(40), 0, Span::ZERO);
+        ledger.beyond(ms(35), ms(40), (0, 10 * 1448), true, Span::ZERO);
+        assert_eq!((ledger.lost().len(), ledger.under_way()), (10, Bytes::ZERO));
+        ledger.sent_again(ms(41), 2, MSS, |pn, _, _| Tag(pn));
+        ledger.stamped(ms(40), &[], ms(45), 0, Span::ZERO);
+        ledger.beyond(ms(40), ms(45), (0, 1448), false, Span::ZERO);
+        assert_eq!((pns(ledger.lost()), ledger.under_way()), (vec![10], MSS));
+    }
+
+    #[test]
+    fn what_pacing_held_back_left_when_it_left() {
+        // Four packets written at once, two of them sent by 10 ms, the others by 20 ms.
+        let mut ledger = Ledger::new(Time::ZERO, 0, 0);
+        wrote(&mut ledger, 0, 4 * 1448);
+        let ms = Time::from_millis;
+        ledger.left(ms(0), ms(10), 2 * 1448, true);
+        ledger.left(ms(10), ms(20), 4 * 1448, true);
+        let packets = ledger.acknowledged(ms(60), ms(60), 4 * 1448, Span::ZERO);
+        let sent: Vec<_> = packets.iter().map(|p| p.sent_at).collect();
+        assert_eq!(sent, [ms(5), ms(10), ms(15), ms(20)]);
+    }
+
     proptest! {
+        /// A kernel that loses, repairs and repeats as it likes: every packet is given back once, as arrived or as lost,
+        /// what is delivered never shrinks, and in the end it is all.
+        #[test]
+        fn losses_are_conserved(
+            steps in prop::collection::vec((1u64..40_000, 0u64..8, 0u64..4, 0u64..8, 0u64..4), 1..120),
+        ) {
+            let mut ledger = Ledger::new(Time::ZERO, 0, 0);
+            let (mut sent, mut back) = (Vec::new(), Vec::new());
+            let (mut now, mut acked, mut written, mut delivered) = (Time::ZERO, 0u64, 0u64, Bytes::ZERO);
+            for (write, sacked, lost, ack, again) in steps {
+                let since = now;
+                now += Span::from_millis(5);
+                ledger.wrote(now, Bytes::new(write), MSS, false, |pn, _, _| { sent.push(pn); Tag(pn) });
+                written += write;
+                ledger.left(since, now, written, true);
+                acked = (acked + ack * 1448).min(written);
+                ledger.stamped(since, &[], now, acked, Span::ZERO);
+                ledger.beyond(since, now, (sacked * 1448, lost * 1448), lost > 1, Span::ZERO);
+                prop_assert!(ledger.returned().is_sorted_by_key(|p| p.pn));
+                prop_assert!(ledger.delivered() >= delivered);
+                delivered = ledger.delivered();
+                for packet in ledger.returned().iter().chain(ledger.lost()) {
+                    prop_assert_eq!(packet.tag, Tag(packet.pn));
+                    prop_assert!(packet.stamp.delivered <= delivered);
+                    back.push(packet.pn);
+                }
+                prop_assert!(ledger.under_way() <= ledger.in_flight());
+                ledger.sent_again(now, again, MSS, |pn, _, _| { sent.push(pn); Tag(pn) });
+            }
+            for packet in ledger.acknowledged(now, now + Span::from_millis(5), written, Span::ZERO) {
+                back.push(packet.pn);
+            }
+            back.sort_unstable();
+            prop_assert_eq!(back, sent);
+            prop_assert_eq!((ledger.under_way(), ledger.delivered()), (Bytes::ZERO, Bytes::new(written)));
+        }
+
         /// Whatever is written and acknowledged in whatever steps: every byte comes back at most once, in order, never
         /// before it was sent, and what has not come back is in flight.
         #[test]

@@ -499,22 +499,22 @@ impl OverTcp {
     ) -> bool {
         let in_flight = self.ledger.under_way().saturating_sub(waits);
         let rtt = self.rtt.view();
-        let mut ended = over;
-        if over {
-            self.repair = None;
-        }
         let raised = self.seen.threshold > 0 && tcp.threshold > self.seen.threshold;
-        if (raised || tcp.undone > self.seen.undone)
-            && let Some(episode) = self.repair.take()
-        {
+        let taken_back = raised || tcp.undone > self.seen.undone;
+        let before = if over || taken_back {
+            self.repair.take()
+        } else {
+            None
+        };
+        if taken_back && let Some(episode) = before {
             let what = if episode.timeout {
                 Spurious::Rto
             } else {
                 Spurious::Loss
             };
             self.cc.on_spurious(&mut Cx { now, log }, what);
-            ended = true;
         }
+        let mut ended = before.is_some();
         let fresh = Episode {
             until: self.ledger.written(),
             pn: self.ledger.next_pn(),
@@ -617,7 +617,7 @@ impl OverTcp {
             round_start,
             limited,
             in_recovery: self.repair.is_some(),
-            advanced: true,
+            advanced: self.datagrams || tcp.acked > self.seen.acked,
             source: if self.frames {
                 Source::Wire
             } else {
@@ -854,6 +854,162 @@ mod tests {
         );
         assert!(!c.is_shut());
         assert_eq!(c.counters().gate_closed, 1);
+    }
+
+    /// Forty segments in flight under a window of Reno's that nothing has tested yet.
+    fn in_flight(spec: &str) -> OverTcp {
+        let mut c = connection(spec);
+        let all = Bytes::new(100_000);
+        let (mut acked, mut written) = (0, 0);
+        for round in 0..3 {
+            let queued = Bytes::new(written - acked);
+            let room = c.room(at(40 * round), all, queued, Bytes::ZERO, &mut Discard);
+            c.wrote(at(40 * round), room, &mut Discard);
+            written += room.get();
+            if written < 40_000 {
+                acked = written;
+            }
+            c.progress(at(40 * round + 39), &read(acked, written), &mut Discard);
+        }
+        assert!(c.in_flight() >= Bytes::new(30_000), "{}", c.in_flight());
+        c
+    }
+
+    #[test]
+    fn a_loss_that_the_kernel_repairs_reduces_the_window_once() {
+        let mut c = in_flight("reno");
+        let forty = Bytes::new(40_000);
+        assert_eq!((c.in_flight(), c.allowance().window), (forty, forty));
+        let repairing = TcpProgress {
+            sacked: 3,
+            lost: 1,
+            repair: Repair::Losses,
+            ..read(30_000, 70_000)
+        };
+        c.progress(at(130), &repairing, &mut Discard);
+        assert_eq!(c.allowance().window, Bytes::new(20_000));
+        // Two more of the same flight, and the first is sent again: the same episode.
+        let more = TcpProgress {
+            sacked: 8,
+            lost: 3,
+            retransmits: 1,
+            ..repairing
+        };
+        c.progress(at(135), &more, &mut Discard);
+        assert_eq!(c.allowance().window, Bytes::new(20_000));
+        // 40 in flight, of which 8 have arrived and 2 wait to be sent again: 30 are under way, and the gate counts those.
+        assert_eq!(c.beyond(Bytes::new(40_000)), Bytes::new(10_000));
+        // What was acknowledged since is no longer there to be left out.
+        assert_eq!(c.beyond(Bytes::new(33_000)), Bytes::new(3_000));
+        // A loss of the next flight is another episode.
+        c.progress(
+            at(170),
+            &TcpProgress {
+                lost: 3,
+                retransmits: 3,
+                ..read(70_000, 70_000)
+            },
+            &mut Discard,
+        );
+        let room = c.room(
+            at(170),
+            Bytes::new(90_000),
+            Bytes::ZERO,
+            Bytes::ZERO,
+            &mut Discard,
+        );
+        c.wrote(at(170), room, &mut Discard);
+        let written = 70_000 + room.get();
+        let again = TcpProgress {
+            sacked: 3,
+            lost: 4,
+            retransmits: 3,
+            ..repairing
+        };
+        c.progress(
+            at(210),
+            &TcpProgress {
+                acked: 70_000,
+                written,
+                ..again
+            },
+            &mut Discard,
+        );
+        assert_eq!(c.allowance().window.get(), room.get() / 2);
+    }
+
+    #[test]
+    fn a_timeout_leaves_a_segment_and_a_mistake_is_taken_back() {
+        let mut c = in_flight("reno");
+        let silence = TcpProgress {
+            lost: 40,
+            retransmits: 1,
+            repair: Repair::Timeout,
+            backoff: 1,
+            threshold: 20,
+            ..read(30_000, 70_000)
+        };
+        c.progress(at(400), &silence, &mut Discard);
+        assert_eq!(c.allowance().window, Bytes::new(1_000));
+        assert!(c.in_flight() > Bytes::ZERO, "lost is not arrived");
+        // The kernel's threshold rises again: all had arrived after all.
+        let back = TcpProgress {
+            repair: Repair::None,
+            threshold: 80,
+            retransmits: 1,
+            lost: 1,
+            ..read(70_000, 70_000)
+        };
+        c.progress(at(420), &back, &mut Discard);
+        assert!(c.allowance().window >= Bytes::new(40_000));
+        assert_eq!(c.in_flight(), Bytes::ZERO);
+    }
+
+    #[test]
+    fn a_short_silence_is_nothing_to_an_algorithm_for_datagrams() {
+        // Its own host waits for a second, and then asks.
+        let mut c = in_flight("copa:profile=paper");
+        let window = c.allowance().window;
+        let silence = TcpProgress {
+            lost: 40,
+            retransmits: 1,
+            repair: Repair::Timeout,
+            backoff: 1,
+            ..read(c.ledger.acked(), c.written())
+        };
+        c.progress(at(400), &silence, &mut Discard);
+        assert_eq!(c.allowance().window, window);
+        c.progress(at(1_500), &silence, &mut Discard);
+        assert!(c.allowance().window < window);
+    }
+
+    #[test]
+    fn a_paced_connection_writes_three_readings_ahead() {
+        let mut c = connection("bbr");
+        // 10 segments in a millisecond, 2.887 times faster: the window of ten is less than 15 ms of that.
+        let all = Bytes::new(90_000);
+        assert_eq!(
+            c.room(at(0), all, Bytes::ZERO, Bytes::ZERO, &mut Discard),
+            Bytes::new(10_000)
+        );
+        c.wrote(at(0), Bytes::new(10_000), &mut Discard);
+        c.progress(at(40), &read(10_000, 10_000), &mut Discard);
+        let rate = c.pacing_rate().unwrap();
+        let most = rate.bytes_in(Span::from_millis(15)).get() / MSS * MSS;
+        assert!(Bytes::new(most) < c.allowance().window, "{rate}");
+        assert_eq!(
+            c.room(at(40), all, Bytes::ZERO, Bytes::ZERO, &mut Discard),
+            Bytes::new(most)
+        );
+        // What waits for its time is not held back by the kernel, and not in flight.
+        c.wrote(at(40), Bytes::new(most), &mut Discard);
+        let waits = TcpProgress {
+            unsent: Bytes::new(2 * MSS),
+            ..read(11_000, 10_000 + most)
+        };
+        assert!(!c.opens(Bytes::new(most), Bytes::new(most)));
+        c.progress(at(81), &waits, &mut Discard);
+        assert!(c.is_paced());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! docs/over-tcp.md: every algorithm above a TCP beside its native form. `ALCC_BLESS=1` measures all and writes the page
-//! (`make over-tcp`); otherwise a part of the cells is measured and held to the bounds.
+//! docs/over-tcp.md: every algorithm above a TCP beside its native form. All cells are measured and held to the bounds; with
+//! `ALCC_BLESS=1` the page is written anew (`make over-tcp`).
 #![expect(clippy::disallowed_macros, reason = "a skipped test says so")]
 mod common;
 
@@ -14,7 +14,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The TCPs below.
-const BELOW: [&str; 4] = ["cubic", "reno", "bbr", "fixed:window=60000"];
+const BELOW: [&str; 4] = ["cubic", "reno", "bbr", UNLIMITED];
+/// One whose window never holds: the last.
+const UNLIMITED: &str = "fixed:window=60000";
 const RECORDED: [&str; 5] = [
     "CampusWalk",
     "CityDrive",
@@ -48,13 +50,8 @@ impl Got {
 }
 
 fn algorithms() -> Vec<String> {
-    let only = std::env::var("ALCC_ALGORITHMS").unwrap_or_default();
-    let only: Vec<&str> = only.split(',').filter(|n| !n.is_empty()).collect();
     let registry = Registry::builtin();
-    let names = registry.iter().map(|a| a.name.to_owned());
-    names
-        .filter(|n| only.is_empty() || only.contains(&n.as_str()))
-        .collect()
+    registry.iter().map(|a| a.name.to_owned()).collect()
 }
 
 fn plain() -> Vec<(String, RateSpec)> {
@@ -151,44 +148,139 @@ fn table(
     cells.chunks(1 + below.len()).map(<[Got]>::to_vec).collect()
 }
 
-fn page() -> String {
+/// Why a cell is out of the bounds.
+fn cause(tcp: &str, got: &Got, above_unlimited: &Got) -> &'static str {
+    match tcp {
+        "bbr" => "B",
+        UNLIMITED => "T",
+        _ if got.is_near(above_unlimited) => "T",
+        _ => "W",
+    }
+}
+
+const HEAD: &str = "# Above TCP beside native
+
+Every algorithm above a simulated TCP beside its native form, simulated: one flow, min RTT 40 ms, droptail 2,000,000 bytes, 30 s with
+start-up, the median of three starts (on a recorded channel three stretches of it). A cell is utilization and mean queueing delay. The last
+column stands above a TCP whose own window never holds: what differs there is the runtime's, what differs only to its left is the TCP's.
+
+A cell is **bold** where utilization is off by more than 3 points, or the delay by more than 30 % and 10 ms. Its letter is the cause:
+
+* **B**: the BBR below. It keeps two bandwidth-delay products in flight, four packets for 200 ms every ten seconds, and paces at what it
+  measured of a flow that is not its own. Nobody above can send more than it lets out: an algorithm that wants a longer queue does not get it.
+* **W**: the window of the TCP below. The smaller window holds. HyStart ends slow start early, a loss takes 30 % (Cubic) or half (Reno) away,
+  and a window that was not full does not grow. Cubic's and Reno's growth after a loss is not the algorithm's.
+* **T**: what is known, and when. Counters are read every 5 ms. What arrived waits for the next reading before its place is written again, so
+  a window of 20 segments has 8 % less. RTT samples are off by up to a reading, which Vegas (two packets), LEDBAT, Copa and the random walk of
+  MDI see as a queue. Read every millisecond, the cells of `fixed`, `copa` and `ledbat` are within the bounds nearly everywhere; that costs five
+  times as many wake-ups. A send buffer of 4 MB ends the overshoot of Reno's and BIC's slow start, and so decides whether a second loss follows.
+
+`make over-tcp` measures anew and writes this page. The test `over_tcp_table` measures all cells too: each is within the bounds of the native
+one, or, where this page shows a miss, of what the page shows.
+";
+
+type Table = Vec<(String, Vec<(String, Vec<Got>)>)>;
+
+fn measured() -> Table {
     let links = [plain(), recorded()].concat();
     let algorithms = algorithms();
-    let rows = table(&links, &algorithms, &BELOW, SECONDS, &STARTS);
+    let mut rows = table(&links, &algorithms, &BELOW, SECONDS, &STARTS).into_iter();
+    let of = |(link, _): (String, RateSpec)| {
+        let rows = algorithms
+            .iter()
+            .cloned()
+            .zip(rows.by_ref().take(algorithms.len()));
+        (link, rows.collect())
+    };
+    links.into_iter().map(of).collect()
+}
+
+fn page(table: &Table) -> String {
     let mut page = String::new();
     let (mut near, mut all) = (0, 0);
-    let mut rows = rows.into_iter();
-    for (link, _) in &links {
+    for (link, rows) in table {
         write!(page, "\n## {link}\n\n| algorithm | native |").unwrap();
         for tcp in BELOW {
+            let tcp = if tcp == UNLIMITED { "no window" } else { tcp };
             write!(page, " above {tcp} |").unwrap();
         }
         page += "\n|---|---|---|---|---|---|\n";
-        for name in &algorithms {
-            let row = rows.next().unwrap();
-            write!(page, "| `{name}` |").unwrap();
-            for got in &row {
-                let far = !got.is_near(&row[0]);
-                let mark = if far { "**" } else { "" };
-                write!(
-                    page,
-                    " {mark}{:.1} % {:.0} ms{mark} |",
-                    got.utilization, got.queueing
-                )
-                .unwrap();
+        for (name, row) in rows {
+            let native = &row[0];
+            write!(page, "| `{name}` | {} |", cell(native)).unwrap();
+            for (tcp, got) in BELOW.iter().zip(&row[1..]) {
+                if got.is_near(native) {
+                    write!(page, " {} |", cell(got)).unwrap();
+                } else {
+                    let why = cause(tcp, got, &row[BELOW.len()]);
+                    write!(page, " **{}** {why} |", cell(got)).unwrap();
+                }
             }
-            all += BELOW.len();
-            near += row[1..].iter().filter(|got| got.is_near(&row[0])).count();
+            let real = &row[1..BELOW.len()];
+            all += real.len();
+            near += real.iter().filter(|got| got.is_near(native)).count();
             page += "\n";
         }
     }
-    format!("{near} of {all} cells are within the bounds.\n{page}")
+    format!(
+        "{HEAD}\n{near} of {all} cells above Cubic, Reno and BBR are within the bounds.\n{page}"
+    )
+}
+
+fn cell(got: &Got) -> String {
+    format!("{:.1} % {:.0} ms", got.utilization, got.queueing)
+}
+
+/// A cell as the page has it, and whether it is marked as a miss.
+fn read_cell(text: &str) -> Option<(Got, bool)> {
+    let mut words = text.split_whitespace().map(|w| w.trim_matches('*'));
+    let utilization = words.next()?.parse().ok()?;
+    let queueing = words.nth(1)?.parse().ok()?;
+    let got = Got {
+        utilization,
+        queueing,
+    };
+    Some((got, text.contains("**")))
+}
+
+/// The row of an algorithm on a link as the page has it, without the native cell.
+fn shown(page: &str, link: &str, name: &str) -> Option<Vec<(Got, bool)>> {
+    let section = page
+        .split("\n## ")
+        .find(|s| s.lines().next() == Some(link))?;
+    let head = format!("| `{name}` |");
+    let row = section.lines().find(|l| l.starts_with(&head))?;
+    row.split('|')
+        .skip(3)
+        .take(BELOW.len())
+        .map(read_cell)
+        .collect()
 }
 
 #[test]
-fn above_tcp_as_native() {
+fn above_tcp_every_algorithm_does_what_it_does_natively() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/over-tcp.md");
+    let table = measured();
     if std::env::var_os("ALCC_BLESS").is_some() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/over-tcp.md");
-        std::fs::write(&path, page()).unwrap();
+        std::fs::write(&path, page(&table)).unwrap();
     }
+    let reviewed = std::fs::read_to_string(&path).unwrap();
+    let mut wrong = Vec::new();
+    for (link, rows) in &table {
+        for (name, row) in rows {
+            let Some(shown) = shown(&reviewed, link, name) else {
+                wrong.push(format!("{link}, {name}: no row in docs/over-tcp.md"));
+                continue;
+            };
+            for ((tcp, got), (before, is_miss)) in BELOW.iter().zip(&row[1..]).zip(shown) {
+                if !got.is_near(&row[0]) && !(is_miss && got.is_near(&before)) {
+                    let (got, native, before) = (cell(got), cell(&row[0]), cell(&before));
+                    wrong.push(format!(
+                        "{link}, {name} above {tcp}: {got}, native {native}, before {before}"
+                    ));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
