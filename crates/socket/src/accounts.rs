@@ -2,7 +2,8 @@
 //! How much of a connection has passed by the library, in whichever process: what the kernel has sent beyond that went past it.
 //!
 //! A place for each connection by the kernel's number of its socket. Numbers are given one after the other, so that the newest
-//! connections have places of their own; one whose place was taken by a newer is not accounted for any more.
+//! connections have places of their own, and those of neighbours lie apart: two cores do not fight for a line of their caches.
+//! A connection whose place was taken by a newer one is not accounted for any more.
 use crate::report::Report;
 use crate::shared::{ACCOUNTS, ACCOUNTS_COUNT};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,9 +17,12 @@ pub struct Unseen {
     pub streams: bool,
 }
 
+/// Odd, and far from every short fraction of the whole: one place for each of as many numbers, none beside its neighbours.
+const STRIDE: u64 = 10_125;
+
 /// Its number and whether it has streams; how much has passed.
 fn place(report: &Report, cookie: u64) -> [&AtomicU64; 2] {
-    let index = (cookie % ACCOUNTS_COUNT as u64) as usize;
+    let index = (cookie.wrapping_mul(STRIDE) % ACCOUNTS_COUNT as u64) as usize;
     let [owner, passed] = report.map().words(ACCOUNTS + index * 2, 2) else {
         unreachable!("two words")
     };

@@ -51,6 +51,7 @@ pub(crate) const WORDS: usize = TRAIL + TRAIL_ENTRY * TRAIL_COUNT;
 
 // The parts do not overlap.
 const _: () = {
+    assert!(ACCOUNTS_COUNT.is_power_of_two());
     assert!(COUNTERS + COUNTERS_LEN <= FAILED && FAILED + FAILED_LEN <= ABOUT);
     assert!(ABOUT + ABOUT_LEN <= ORDERS && ORDERS + ORDERS_LEN <= GROUPS);
     assert!(GROUPS + GROUP_LEN * GROUPS_COUNT <= TAKEN && TRAIL_HEAD < ACCOUNTS);
