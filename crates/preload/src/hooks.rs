@@ -3,6 +3,7 @@
 //! descriptor and, if there is none, is the real call.
 mod descriptors;
 mod open;
+mod options;
 pub(crate) mod processes;
 mod read;
 pub(crate) mod stdio;
@@ -12,7 +13,9 @@ mod write;
 use crate::epoll::Epoll;
 use crate::process::{self, Process};
 use crate::table::Known;
-use alcc_socket::{Attached, Conn, Inside, Runtime, errno, on_alternate_stack, set_errno};
+use alcc_socket::{
+    Attached, Conn, Inherited, Inside, Runtime, errno, on_alternate_stack, set_errno,
+};
 use libc::{c_int, epoll_event};
 use std::sync::Arc;
 
@@ -79,20 +82,24 @@ fn already(fd: c_int) -> Option<Controlled> {
 
 fn attach(process: &'static Process, fd: c_int) -> Option<Controlled> {
     aside(|| {
-        let (outbound, epoll) = match process.table.set(fd, Known::Other) {
-            Known::Socket { outbound, epoll } => (outbound, epoll),
-            _ => (
-                process.parent.and_then(|parent| direction(parent, fd)),
-                Epoll::default(),
-            ),
+        let (before, epoll) = match process.table.set(fd, Known::Other) {
+            Known::Socket { outbound, epoll } => {
+                let pacing = None;
+                (Inherited { outbound, pacing }, epoll)
+            }
+            _ => {
+                let inherited = process.parent.and_then(|parent| inherited(parent, fd));
+                (inherited.unwrap_or_default(), Epoll::default())
+            }
         };
         let runtime = process.runtime()?;
-        match runtime.attach(fd, outbound, epoll) {
+        match runtime.attach(fd, before, epoll) {
             Attached::Controlled(conn) => {
                 process.table.set(fd, Known::Controlled(Arc::clone(&conn)));
                 Some((conn, runtime))
             }
             Attached::TooEarly(epoll) => {
+                let outbound = before.outbound;
                 process.table.set(fd, Known::Socket { outbound, epoll });
                 None
             }
@@ -101,13 +108,17 @@ fn attach(process: &'static Process, fd: c_int) -> Option<Controlled> {
     })
 }
 
-/// Who opened an inherited connection, if the parent knew.
-fn direction(parent: &Process, fd: c_int) -> Option<bool> {
+/// What the parent knew of an inherited connection.
+fn inherited(parent: &Process, fd: c_int) -> Option<Inherited> {
     let known = parent.table.look(fd, |known| match known {
-        Known::Socket { outbound, .. } => *outbound,
+        Known::Socket { outbound, .. } => outbound.map(|by_us| Inherited {
+            outbound: Some(by_us),
+            pacing: None,
+        }),
+        Known::Controlled(conn) if conn.is_behind(fd) => Some(conn.inherited()),
         _ => None,
     })?;
-    known.or_else(|| parent.parent.and_then(|older| direction(older, fd)))
+    known.or_else(|| parent.parent.and_then(|older| inherited(older, fd)))
 }
 
 /// A descriptor that has just come to be: whatever its number stood for is gone. `outbound`: `Some` for a TCP socket, with

@@ -98,6 +98,9 @@ pub(crate) fn report() -> Option<Arc<Report>> {
 /// This thread is about to be its own child until that has called exec. What the child does is not ours to look at: what it closes
 /// and duplicates are its own descriptors.
 pub(crate) fn vforks() {
+    if let Some(runtime) = current().and_then(Process::running) {
+        runtime.shares();
+    }
     VFORKED.set(std::process::id());
 }
 
@@ -169,6 +172,7 @@ extern "C" fn forked() {
 extern "C" fn forks() {
     if let Some(runtime) = current().and_then(Process::running) {
         let errno = alcc_socket::errno();
+        runtime.shares();
         runtime.rest_before_fork();
         alcc_socket::set_errno(errno);
     }

@@ -76,6 +76,7 @@ real! {
     sendmmsg: fn(c_int, *mut mmsghdr, c_uint, c_int) -> c_int;
     sendmsg: fn(c_int, *const msghdr, c_int) -> ssize_t;
     sendto: fn(c_int, *const c_void, size_t, c_int, *const sockaddr, socklen_t) -> ssize_t;
+    setsockopt: fn(c_int, c_int, c_int, *const c_void, socklen_t) -> c_int;
     setfsgid: fn(gid_t) -> c_int;
     setfsuid: fn(uid_t) -> c_int;
     setns: fn(c_int, c_int) -> c_int;

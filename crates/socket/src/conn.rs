@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One controlled connection.
+use crate::borrowed::Borrowed;
 use crate::bypass::{ByReason, Bypass};
 use crate::runtime::Runtime;
 use crate::shown::Shown;
@@ -11,7 +12,7 @@ use alcc_units::{Bytes, Span, Time};
 use libc::c_int;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// How the program learns that it may write again. Called with the connection locked.
 pub trait Waker: Send + 'static {
@@ -36,6 +37,15 @@ pub enum Wait {
     Unreachable,
     /// It waits, at most so long.
     Yes(Option<Span>),
+}
+
+/// What is known of a connection that was handed to this process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Inherited {
+    /// Who opened it: the program itself?
+    pub outbound: Option<bool>,
+    /// The program's own pacing rate, bytes per second; `u64::MAX`: none.
+    pub pacing: Option<u64>,
 }
 
 /// A write of the program.
@@ -105,7 +115,7 @@ struct Inner<W> {
     /// By such an order plain TCP.
     off: bool,
     waker: W,
-    pacing: u64,
+    borrowed: Borrowed,
     /// Writes that the kernel may have taken and we have not entered yet.
     writing: Vec<Call>,
     reported: Counters,
@@ -124,6 +134,7 @@ pub(crate) struct Start {
     pub(crate) cc: Spec,
     pub(crate) flow: OverTcp,
     pub(crate) shown: Shown,
+    pub(crate) borrowed: Borrowed,
 }
 
 /// A waiting thread that is late gets this much before the loop reads in its place.
@@ -140,7 +151,7 @@ impl<W: Waker> Conn<W> {
             order: 0,
             off: false,
             waker,
-            pacing: u64::MAX,
+            borrowed: start.borrowed,
             writing: Vec::new(),
             reported: Counters::default(),
             bypassed: ByReason::default(),
@@ -174,8 +185,14 @@ impl<W: Waker> Conn<W> {
     }
 
     /// Another descriptor of the same connection.
-    pub fn also(&self, fd: RawFd, waker: W) {
+    ///
+    /// # Errors
+    /// The waker, if we are done with the connection.
+    pub fn also(&self, fd: RawFd, waker: W) -> Result<(), W> {
         let inner = &mut *self.lock();
+        if inner.fds.is_empty() {
+            return Err(waker);
+        }
         inner.waker.join(waker);
         if !inner.fds.contains(&fd) {
             inner.fds.push(fd);
@@ -183,6 +200,7 @@ impl<W: Waker> Conn<W> {
         if inner.flow.is_shut() {
             inner.waker.shut();
         }
+        Ok(())
     }
 
     /// The error that a part of a write met, once: for the next call to which the kernel would have told it.
@@ -417,15 +435,55 @@ impl<W: Waker> Conn<W> {
         })?
     }
 
+    /// The program sets the pacing rate by `real`, which returns as setsockopt(2) does: the smaller of its rate and the
+    /// algorithm's counts.
+    pub fn set_pacing(
+        &self,
+        runtime: &Runtime<W>,
+        fd: RawFd,
+        real: impl FnOnce() -> c_int,
+    ) -> c_int {
+        let inner = &mut *self.lock();
+        let rc = real();
+        if rc == 0
+            && let Some(rate) = kernel::pacing(fd)
+        {
+            inner.borrowed.found(rate);
+            inner.pace(runtime, fd);
+        }
+        rc
+    }
+
+    /// The pacing rate that the program has set, bytes per second; `u64::MAX`: none.
+    pub fn own_pacing(&self) -> u64 {
+        self.lock().borrowed.own()
+    }
+
+    /// For a child, which has a copy of this memory, but not of the threads that may have been changing it.
+    pub fn inherited(&self) -> Inherited {
+        let inner = match self.inner.try_lock() {
+            Ok(inner) => inner,
+            Err(TryLockError::Poisoned(inner)) => inner.into_inner(),
+            Err(TryLockError::WouldBlock) => return Inherited::default(),
+        };
+        Inherited {
+            outbound: Some(inner.peer.outbound),
+            pacing: Some(inner.borrowed.own()),
+        }
+    }
+
     /// The program is about to close a descriptor: after this we never touch it again.
     pub fn close(&self, runtime: &Arc<Runtime<W>>, fd: RawFd) {
         let inner = &mut *self.lock();
+        if inner.fds == [fd] && runtime.is_shared() && self.is_behind(fd) {
+            inner.borrowed.give_back(fd);
+        }
         inner.fds.retain(|known| *known != fd);
         inner.waker.closed(fd);
         if inner.fds.is_empty() {
             inner.report(runtime);
             inner.shown.end();
-            runtime.forget(self.cookie);
+            runtime.forget(self, self.cookie);
         }
     }
 
@@ -542,14 +600,20 @@ impl<W: Waker> Inner<W> {
         None
     }
 
-    /// Gate open, pacing lifted.
+    /// Gate open, and the socket as the program has set it.
     fn plain(&mut self, cookie: u64) {
         if let Some(fd) = self.fd(cookie) {
-            kernel::set_pacing(fd, u64::MAX);
-            self.pacing = u64::MAX;
+            self.borrowed.give_back(fd);
             if self.flow.is_shut() {
                 self.open();
             }
+        }
+    }
+
+    /// What the algorithm wants, as far as the program's own limit goes.
+    fn pace(&mut self, runtime: &Runtime<W>, fd: RawFd) {
+        if runtime.settings().enforcement.pacing && !self.off {
+            self.borrowed.pace(fd, self.flow.pacing_rate());
         }
     }
 
@@ -584,12 +648,21 @@ impl<W: Waker> Inner<W> {
 
     /// A fresh controller takes over at the present counters. An algorithm that this process does not have changes nothing.
     fn restart(&mut self, runtime: &Runtime<W>, now: Time, conn: &Conn<W>, cc: &Spec) {
-        let reading = self.fd(conn.cookie).and_then(kernel::read);
-        let Some((reading, controller)) = reading.zip(runtime.build(cc)) else {
+        let Some(fd) = self.fd(conn.cookie) else {
+            return;
+        };
+        let Some((reading, controller)) = kernel::read(fd).zip(runtime.build(cc)) else {
             return;
         };
         self.report(runtime);
-        self.plain(conn.cookie);
+        if self.off {
+            runtime.select_under(fd, &self.peer, &mut self.borrowed);
+        } else {
+            self.borrowed.unpace(fd);
+            if self.flow.is_shut() {
+                self.open();
+            }
+        }
         let seed = runtime.seed(conn.id);
         self.flow = OverTcp::new(controller, now, &reading.progress, seed, &mut Discard);
         self.reported = Counters::default();
@@ -643,9 +716,8 @@ impl<W: Waker> Inner<W> {
         if let Some(log) = log {
             log.reading(now, conn.id, &reading, &self.flow);
         }
-        if runtime.settings().enforcement.pacing {
-            kernel::follow_pacing(fd, self.flow.pacing_rate(), &mut self.pacing);
-        }
+        self.borrowed.found(reading.pacing);
+        self.pace(runtime, fd);
         let queued = Bytes::new(tcp.written.saturating_sub(tcp.acked));
         if self.flow.opens(queued, tcp.unsent) || (self.flow.is_shut() && !reading.alive) {
             self.open();
@@ -662,7 +734,7 @@ impl<W: Waker> Inner<W> {
     fn end(&mut self, runtime: &Runtime<W>, conn: &Conn<W>) {
         self.fds.clear();
         self.shown.end();
-        runtime.forget(conn.cookie);
+        runtime.forget(conn, conn.cookie);
     }
 
     fn open(&mut self) {

@@ -110,6 +110,8 @@ pub(crate) struct Reading {
     /// The kernel's own congestion window and slow-start threshold, segments; the latter `None` before it is set.
     pub(crate) cwnd: u64,
     pub(crate) ssthresh: Option<u64>,
+    /// The pacing rate that is set on the socket, bytes per second; `u64::MAX`: none.
+    pub(crate) pacing: u64,
     /// The kernel's estimate of the delivery rate.
     pub(crate) delivery: Rate,
 }
@@ -174,6 +176,7 @@ pub(crate) fn read(fd: RawFd) -> Option<Reading> {
         cwnd: info.snd_cwnd.into(),
         ssthresh: (info.snd_ssthresh < NO_SSTHRESH).then_some(info.snd_ssthresh.into()),
         delivery,
+        pacing: info.max_pacing_rate,
     })
 }
 
@@ -488,13 +491,11 @@ pub(crate) fn set_pacing(fd: RawFd, rate: u64) {
     }
 }
 
-/// Follows the algorithm's rate; small changes are not worth a system call. `set`: what was set last, bytes per second.
-pub(crate) fn follow_pacing(fd: RawFd, wanted: Option<Rate>, set: &mut u64) {
-    let rate = wanted.map_or(u64::MAX, |rate| rate.as_bps() / 8);
-    if rate.abs_diff(*set) > *set / 16 {
-        set_pacing(fd, rate);
-        *set = rate;
-    }
+/// The pacing rate that is set, bytes per second; `u64::MAX`: none.
+pub(crate) fn pacing(fd: RawFd) -> Option<u64> {
+    let mut rate = u64::MAX;
+    option(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &mut rate)?;
+    Some(rate)
 }
 
 /// Selects the kernel's congestion control; the errno on refusal.

@@ -12,6 +12,7 @@
 //! [`Settings`] is what `alcc run` passes to the processes it starts, [`Report`] what they tell back.
 
 mod accounts;
+mod borrowed;
 mod bypass;
 mod conn;
 mod control;
@@ -34,7 +35,7 @@ mod turns;
 
 pub use accounts::Unseen;
 pub use bypass::{ByReason, Bypass};
-pub use conn::{Conn, Wait, Waker, Write};
+pub use conn::{Conn, Inherited, Wait, Waker, Write};
 pub use control::{Change, Order, Orders};
 pub use groups::{BOUNDS_US, Group, GroupTotals, Histogram};
 pub use inside::Inside;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a process knows about its controlled connections.
 use crate::accounts;
-use crate::conn::{Conn, Start, Waker};
+use crate::borrowed::Borrowed;
+use crate::conn::{Conn, Inherited, Start, Waker};
 use crate::control::Heard;
 use crate::inside::Inside;
 use crate::keeper::Keeper;
@@ -32,6 +33,10 @@ pub struct Runtime<W: Waker> {
     turns: Turns<Conn<W>>,
     /// All connections by the kernel's number of the socket: one connection may have several descriptors.
     known: Mutex<BTreeMap<u64, Weak<Conn<W>>>>,
+    /// Held while one becomes known.
+    attaching: Mutex<()>,
+    /// The process has made others since it began.
+    shared: AtomicBool,
     failed: AtomicBool,
     keeper: Keeper,
     /// Only threads that the program made are left: the process is to end with the last of them.
@@ -64,6 +69,8 @@ impl<W: Waker> Runtime<W> {
             report,
             turns: Turns::new(),
             known: Mutex::new(BTreeMap::new()),
+            attaching: Mutex::new(()),
+            shared: AtomicBool::new(false),
             failed: AtomicBool::new(false),
             keeper: Keeper::new(),
             ends: AtomicBool::new(false),
@@ -181,20 +188,20 @@ impl<W: Waker> Runtime<W> {
         self.turns.ring();
     }
 
-    /// Takes control of a connected socket, if the selection covers it. `outbound`: what is known about who opened it.
-    pub fn attach(self: &Arc<Self>, fd: RawFd, outbound: Option<bool>, waker: W) -> Attached<W> {
+    /// Takes control of a connected socket, if the selection covers it.
+    pub fn attach(self: &Arc<Self>, fd: RawFd, before: Inherited, waker: W) -> Attached<W> {
         let mut waker = Some(waker);
-        self.guarded(|| self.try_attach(fd, outbound, &mut waker))
+        self.guarded(|| self.try_attach(fd, before, &mut waker))
             .unwrap_or(Attached::LeftAlone)
     }
 
     fn try_attach(
         self: &Arc<Self>,
         fd: RawFd,
-        outbound: Option<bool>,
+        before: Inherited,
         waker: &mut Option<W>,
     ) -> Attached<W> {
-        let (peer, waker) = match (kernel::look(fd, outbound), waker.take()) {
+        let (peer, waker) = match (kernel::look(fd, before.outbound), waker.take()) {
             (Socket::Connected(peer), Some(waker)) => (peer, waker),
             (Socket::Unconnected, Some(waker)) => return Attached::TooEarly(waker),
             _ => return Attached::LeftAlone,
@@ -202,11 +209,10 @@ impl<W: Waker> Runtime<W> {
         let Some(cookie) = kernel::cookie(fd) else {
             return Attached::LeftAlone;
         };
-        let known = locked(&self.known).get(&cookie).and_then(Weak::upgrade);
-        if let Some(conn) = known {
-            conn.also(fd, waker);
-            return Attached::Controlled(conn);
-        }
+        let waker = match self.joined(fd, cookie, waker) {
+            Ok(conn) => return Attached::Controlled(conn),
+            Err(waker) => waker,
+        };
         if !self.settings.selection.covers(&peer) {
             self.count(&Totals {
                 left_alone: 1,
@@ -218,12 +224,19 @@ impl<W: Waker> Runtime<W> {
             self.fail("this kernel's TCP_INFO lacks bytes_sent: Linux 4.19 or later is needed");
             return Attached::LeftAlone;
         };
-        self.select_under(fd, &peer);
         let (id, now) = (self.next_id.fetch_add(1, Ordering::Relaxed), kernel::now());
         let cc = self.algorithm_for(&peer);
         let Some(controller) = self.build(cc) else {
             return Attached::LeftAlone;
         };
+        // One at a time from here: whoever was first has the connection.
+        let _one = locked(&self.attaching);
+        let waker = match self.joined(fd, cookie, waker) {
+            Ok(conn) => return Attached::Controlled(conn),
+            Err(waker) => waker,
+        };
+        let mut borrowed = Borrowed::new(reading.pacing, before.pacing);
+        self.select_under(fd, &peer, &mut borrowed);
         let seed = self.seed(id);
         let flow = OverTcp::new(controller, now, &reading.progress, seed, &mut Discard);
         let who = Identity {
@@ -243,6 +256,7 @@ impl<W: Waker> Runtime<W> {
             cc: cc.clone(),
             flow,
             shown: Shown::new(self.report.as_ref(), &who, &reading),
+            borrowed,
         };
         let conn = Arc::new(Conn::new(fd, cookie, id, start, waker));
         locked(&self.known).insert(cookie, Arc::downgrade(&conn));
@@ -254,6 +268,15 @@ impl<W: Waker> Runtime<W> {
             ..Totals::default()
         });
         Attached::Controlled(conn)
+    }
+
+    /// The connection with this number, if it is known already: `fd` is another descriptor of it. Else the waker, given back.
+    fn joined(&self, fd: RawFd, cookie: u64, waker: W) -> Result<Arc<Conn<W>>, W> {
+        let known = locked(&self.known).get(&cookie).and_then(Weak::upgrade);
+        match known {
+            Some(conn) => conn.also(fd, waker).map(|()| conn),
+            None => Err(waker),
+        }
     }
 
     /// The algorithm that this connection starts with.
@@ -279,23 +302,37 @@ impl<W: Waker> Runtime<W> {
     }
 
     /// The kernel's congestion control below, if one was asked for.
-    fn select_under(&self, fd: RawFd, peer: &Peer) {
+    pub(crate) fn select_under(&self, fd: RawFd, peer: &Peer, borrowed: &mut Borrowed) {
         let rule = self.settings.selection.rule(peer);
         let under = rule.and_then(|rule| rule.under.as_ref());
-        if let Some(name) = under.or(self.settings.under.as_ref()) {
-            let same = kernel::under(fd).is_some_and(|now| now == *name);
-            if !same && kernel::set_under(fd, name).is_err() {
-                self.count(&Totals {
-                    under_refused: 1,
-                    ..Totals::default()
-                });
-            }
+        if let Some(name) = under.or(self.settings.under.as_ref())
+            && borrowed.select_under(fd, name).is_err()
+        {
+            self.count(&Totals {
+                under_refused: 1,
+                ..Totals::default()
+            });
         }
     }
 
+    /// Other processes may have descriptors of the same connections from now on.
+    pub fn shares(&self) {
+        self.shared.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared.load(Ordering::Relaxed)
+    }
+
     /// The last descriptor of a connection is gone.
-    pub(crate) fn forget(&self, cookie: u64) {
-        locked(&self.known).remove(&cookie);
+    pub(crate) fn forget(&self, conn: &Conn<W>, cookie: u64) {
+        let mut known = locked(&self.known);
+        if known
+            .get(&cookie)
+            .is_some_and(|it| std::ptr::eq(it.as_ptr(), conn))
+        {
+            known.remove(&cookie);
+        }
     }
 
     /// A resting connection has something to do.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One line of `peer --list`: a case, and what the other end does meanwhile.
 
-/// `GROUP NAME client=... clients=... address=... sndbuf=... gate=... connections=...`
+/// `GROUP NAME client=... clients=... address=... sndbuf=... gate=... connections=... cc=...`
 pub(crate) struct Case {
     pub(crate) group: String,
     pub(crate) name: String,
@@ -13,6 +13,8 @@ pub(crate) struct Case {
     pub(crate) send_buffer: Option<String>,
     /// The gate has to shut at least once; where a program can only be left alone it need not.
     pub(crate) gated: bool,
+    /// One more algorithm: it does what the case is about.
+    pub(crate) algorithm: Option<String>,
     /// So many connections have to be controlled at least; otherwise one for each client.
     pub(crate) controlled: Option<u64>,
     /// None may be said to be controlled: all of it passes where the library cannot stand.
@@ -97,6 +99,7 @@ impl Case {
             address: "127.0.0.1".to_owned(),
             send_buffer: None,
             gated: true,
+            algorithm: None,
             controlled: None,
             passes: false,
         };
@@ -106,6 +109,7 @@ impl Case {
                 ("clients", n) => case.clients = n.parse().unwrap(),
                 ("address", address) => address.clone_into(&mut case.address),
                 ("sndbuf", bytes) => case.send_buffer = Some(bytes.to_owned()),
+                ("cc", name) => case.algorithm = Some(name.to_owned()),
                 ("gate", "maybe") => case.gated = false,
                 ("connections", "maybe") => case.controlled = Some(0),
                 ("connections", "none") => (case.controlled, case.passes) = (Some(0), true),

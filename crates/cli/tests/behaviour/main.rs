@@ -31,7 +31,8 @@ fn differences(program: &Program, case: &Case, algorithms: &[&'static str]) -> V
         let again = program.run(case, &How::Plain { hardened: true });
         return again.unlike(&plain, case);
     }
-    for (&cc, hardened) in algorithms.iter().zip([false, true].into_iter().cycle()) {
+    let all = algorithms.iter().copied().chain(case.algorithm.as_deref());
+    for (cc, hardened) in all.zip([false, true].into_iter().cycle()) {
         let under = program.run(case, &How::Under { cc, hardened });
         wrong.extend(
             under

@@ -25,9 +25,9 @@ pub(crate) struct Program {
 }
 
 /// How to run a case.
-pub(crate) enum How {
+pub(crate) enum How<'a> {
     Plain { hardened: bool },
-    Under { cc: &'static str, hardened: bool },
+    Under { cc: &'a str, hardened: bool },
 }
 
 /// What a run did.
@@ -116,7 +116,7 @@ impl Program {
         list.lines().map(Case::parse).collect()
     }
 
-    pub(crate) fn run(&self, case: &Case, how: &How) -> Outcome {
+    pub(crate) fn run(&self, case: &Case, how: &How<'_>) -> Outcome {
         let dir = tempfile::tempdir().unwrap();
         // Some cases become another user.
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);

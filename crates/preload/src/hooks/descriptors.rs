@@ -26,7 +26,7 @@ fn duplicated(old: c_int, new: c_int) -> c_int {
         aside(|| {
             let copy = copy_of(process, old);
             if let (Known::Controlled(conn), Some(runtime)) = (&copy, process.running()) {
-                runtime.guarded(|| conn.also(new, Epoll::default()));
+                runtime.guarded(|| conn.also(new, Epoll::default()).ok());
             }
             forget(process, new, copy);
         });

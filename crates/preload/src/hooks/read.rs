@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Calls that receive, and that ask for a socket's error. They pass unchanged; but a reset that a part of a write has met
-//! must not look like the end of the stream.
+//! Calls that receive. They pass unchanged; but a reset that a part of a write has met must not look like the end of the
+//! stream.
 use crate::process;
 use crate::real::real;
 use crate::table::Known;
@@ -9,7 +9,7 @@ use libc::{c_int, c_void, iovec, size_t, sockaddr, socklen_t, ssize_t};
 use std::sync::Arc;
 
 /// The error that a part of a write on this descriptor has met and nobody was told of.
-fn kept(fd: c_int) -> Option<c_int> {
+pub(super) fn kept(fd: c_int) -> Option<c_int> {
     let conn = process::current()?.table.look(fd, |known| match known {
         Known::Controlled(conn) => Some(Arc::clone(conn)),
         _ => None,
@@ -163,33 +163,4 @@ pub unsafe extern "C-unwind" fn __recvfrom_chk(
         unsafe { (real().__recvfrom_chk)(fd, buf, count, size, flags, from, len) },
         count > 0,
     )
-}
-
-/// getsockopt(2)
-///
-/// # Safety
-/// As the C function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn getsockopt(
-    fd: c_int,
-    level: c_int,
-    name: c_int,
-    value: *mut c_void,
-    len: *mut socklen_t,
-) -> c_int {
-    // SAFETY: the caller's arguments, unchanged.
-    let rc = unsafe { (real().getsockopt)(fd, level, name, value, len) };
-    if rc == 0 && level == libc::SOL_SOCKET && name == libc::SO_ERROR {
-        // SAFETY: the kernel has stored so many bytes there.
-        unsafe {
-            let size = *len as usize;
-            if size >= size_of::<c_int>()
-                && value.cast::<c_int>().read_unaligned() == 0
-                && let Some(why) = super::aside(|| kept(fd))
-            {
-                value.cast::<c_int>().write_unaligned(why);
-            }
-        }
-    }
-    rc
 }

@@ -213,6 +213,59 @@ static int over_v6(void) {
     return close(fd);
 }
 
+#ifndef SO_MAX_PACING_RATE
+#define SO_MAX_PACING_RATE 47
+#endif
+
+static void say_pacing(int fd) {
+    uint64_t words[2] = {0, 0};
+    uint32_t word = 0;
+    uint16_t half = 0;
+    socklen_t of_words = sizeof words, of_word = sizeof word, of_half = sizeof half;
+    CHECK(getsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, words, &of_words) == 0);
+    CHECK(getsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &word, &of_word) == 0);
+    CHECK(getsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &half, &of_half) == 0);
+    say("%lx %lx (%u), %x (%u), %x (%u)", words[0], words[1], of_words, word, of_word, half, of_half);
+}
+
+// A program that paces itself, by a short and a long number, now and then, and looks: what it set holds.
+static int own_pacing(void) {
+    int fd = accepted();
+    say_pacing(fd);
+    uint32_t rate = 1000000;
+    CHECK(setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof rate) == 0);
+    double since = now();
+    put(fd, 0, 600000);
+    say_pacing(fd);
+    uint64_t other = 5000000;
+    CHECK(setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &other, sizeof other) == 0);
+    say_pacing(fd);
+    put(fd, 600000, 700000);
+    expect(setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &other, 2), -1, "setsockopt");
+    expect(setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, (void *)8, sizeof other), -1, "setsockopt");
+    say("%s", name_of(errno));
+    say_pacing(fd);
+    rate = 1000000;
+    CHECK(setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof rate) == 0);
+    put(fd, 700000, 900000);
+    pid_t child = fork();
+    if (child == 0) {
+        say_pacing(fd);
+        put(fd, 900000, 1000000);
+        say_pacing(fd);
+        _exit(0);
+    }
+    reap(child);
+    char said[100];
+    CHECK(shutdown(fd, SHUT_WR) == 0 && read(fd, said, sizeof said) > 0);
+    // The first round trips are faster than any rate.
+    say("took its time: %s", now() - since > 0.5 ? "yes" : "no");
+    rate = ~0u;
+    CHECK(setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof rate) == 0);
+    say_pacing(fd);
+    return close(fd);
+}
+
 const struct peer_case write_cases[] = {
     {"write", "", by_write},
     {"small-writes", "", by_small_writes},
@@ -231,6 +284,7 @@ const struct peer_case write_cases[] = {
     {"nodelay", "", by_nodelay},
     {"oob", "", by_oob},
     {"zerocopy", "", by_zerocopy},
+    {"own-pacing", "client=answer cc=budget", own_pacing},
     {"ipv6", "address=::1", over_v6},
     {"ipv4-mapped", "address=::", over_v6},
     {0},

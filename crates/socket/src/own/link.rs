@@ -10,6 +10,7 @@ use super::queue::Queue;
 use super::seen::Seen;
 use super::stamps::Stamps;
 use super::stream::Info;
+use crate::borrowed::Borrowed;
 use crate::kernel;
 use crate::log::Log;
 use crate::triple::Enforcement;
@@ -65,7 +66,7 @@ pub(super) struct Inner {
     held: bool,
     /// Sent as of the last visit.
     sent_before: u64,
-    pacing: u64,
+    borrowed: Borrowed,
     error: Option<c_int>,
     /// Bytes that had been taken were thrown away, for this reason.
     lost: Option<c_int>,
@@ -104,7 +105,8 @@ impl Link {
         enforcement: Enforcement,
         capacity: usize,
     ) -> Option<Self> {
-        let progress = kernel::read(fd)?.progress;
+        let reading = kernel::read(fd)?;
+        let progress = reading.progress;
         let flow = OverTcp::new(controller, kernel::now(), &progress, seed, &mut Discard);
         let inner = Inner {
             // SAFETY: the caller owns it and gives it to us.
@@ -125,7 +127,7 @@ impl Link {
             away: Span::from_millis(1),
             held: false,
             sent_before: 0,
-            pacing: u64::MAX,
+            borrowed: Borrowed::new(reading.pacing, None),
             error: None,
             lost: None,
             ending: Ending::No,

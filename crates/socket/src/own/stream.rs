@@ -105,12 +105,6 @@ impl Stream {
             });
         }
         let settings = runtime.settings();
-        if let Some(name) = &settings.under
-            && kernel::under(fd).is_none_or(|now| now != *name)
-        {
-            // Refused: what the socket has will do.
-            let _ = kernel::set_under(fd, name);
-        }
         let spec = options.cc.as_ref().unwrap_or(&settings.cc);
         let cc = Self::build(runtime, spec)?;
         runtime.start()?;
@@ -135,7 +129,11 @@ impl Stream {
         .ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
         let name = feedback.map_or("tcp-info", |f| f.name);
         let seen = Seen::new(runtime, fd, spec, name, settings.enforcement);
-        link.lock().show(seen);
+        {
+            let mut inner = link.lock();
+            inner.show(seen);
+            inner.select_under(runtime);
+        }
         runtime.tell(&Totals {
             connections: 1,
             ..Totals::default()

@@ -37,6 +37,13 @@ impl Inner {
         }
     }
 
+    /// The kernel's congestion control below, if one was asked for. Refused: what the socket has will do.
+    pub(in crate::own) fn select_under(&mut self, runtime: &Runtime) {
+        if let (Some(fd), Some(name)) = (self.raw(), runtime.settings().under) {
+            let _ = self.borrowed.select_under(fd, &name);
+        }
+    }
+
     /// Runs what concerns the algorithm; if that panics the connection is plain TCP from then on.
     pub(super) fn guarded<T>(&mut self, f: impl FnOnce(&mut Self) -> T) -> Option<T> {
         let result = catch_unwind(AssertUnwindSafe(|| f(self)));
@@ -74,7 +81,7 @@ impl Inner {
                 if let Ok(cc) = runtime.registry().build(&spec) {
                     let seed = runtime.settings().seed ^ id.rotate_left(32);
                     self.set_cc((spec.to_string(), cc, seed));
-                    self.pacing = u64::MAX;
+                    self.select_under(runtime);
                     self.set_stamped(stamped || self.stamps.is_some());
                 }
             }
@@ -88,7 +95,7 @@ impl Inner {
     pub(super) fn release(&mut self) {
         self.plain = true;
         if let Some(fd) = self.raw() {
-            kernel::set_pacing(fd, u64::MAX);
+            self.borrowed.give_back(fd);
             if self.stamps.take().is_some() {
                 Stamps::disable(fd);
             }
@@ -113,8 +120,9 @@ impl Inner {
         self.flow.progress_stamped(now, &tcp, stamps, &mut Discard);
         self.acked = tcp.acked;
         self.mss = tcp.mss.get().max(1);
+        self.borrowed.found(reading.pacing);
         if self.enforcement.pacing {
-            kernel::follow_pacing(fd, self.flow.pacing_rate(), &mut self.pacing);
+            self.borrowed.pace(fd, self.flow.pacing_rate());
         }
         if let Some(log) = log {
             log.reading(now, id, &reading, &self.flow);

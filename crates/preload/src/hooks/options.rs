@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Options of a socket that the program and control both have to do with: its error, and its pacing rate.
+use super::read::kept;
+use super::{already, aside, inherited};
+use crate::process;
+use crate::real::real;
+use alcc_socket::Inside;
+use libc::{c_int, c_void, socklen_t};
+
+/// getsockopt(2)
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn getsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    len: *mut socklen_t,
+) -> c_int {
+    // SAFETY: the caller's arguments, unchanged.
+    let rc = unsafe { (real().getsockopt)(fd, level, name, value, len) };
+    if rc != 0 || level != libc::SOL_SOCKET || Inside::here() {
+        return rc;
+    }
+    // SAFETY: the kernel has stored so many bytes there.
+    let stored = || unsafe { std::slice::from_raw_parts_mut(value.cast::<u8>(), *len as usize) };
+    match name {
+        libc::SO_ERROR if stored().iter().all(|byte| *byte == 0) => {
+            if let Some(why) = aside(|| kept(fd)) {
+                put(stored(), &why.to_ne_bytes());
+            }
+        }
+        libc::SO_MAX_PACING_RATE => {
+            let own = aside(|| match already(fd) {
+                Some((conn, runtime)) => runtime.guarded(|| conn.own_pacing()),
+                None => inherited(process::current()?.parent?, fd)?.pacing,
+            });
+            // As the kernel has it: a long if there is room for one.
+            match own {
+                Some(rate) if stored().len() == size_of::<u64>() => {
+                    put(stored(), &rate.to_ne_bytes());
+                }
+                Some(rate) => {
+                    let rate = u32::try_from(rate).unwrap_or(u32::MAX);
+                    put(stored(), &rate.to_ne_bytes());
+                }
+                None => {}
+            }
+        }
+        _ => {}
+    }
+    rc
+}
+
+fn put(to: &mut [u8], bytes: &[u8]) {
+    to.iter_mut().zip(bytes).for_each(|(to, byte)| *to = *byte);
+}
+
+/// setsockopt(2)
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn setsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    len: socklen_t,
+) -> c_int {
+    // SAFETY: the caller's arguments, unchanged.
+    let real = || unsafe { (real().setsockopt)(fd, level, name, value, len) };
+    if (level, name) != (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE) || Inside::here() {
+        return real();
+    }
+    aside(|| already(fd))
+        .and_then(|(conn, runtime)| runtime.guarded(|| conn.set_pacing(runtime, fd, real)))
+        .unwrap_or_else(real)
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The two options of the program's socket that control changes: the pacing rate, and the congestion control below. What the program
+//! has set itself holds beside ours, and is given back at the end.
+use crate::kernel;
+use alcc_units::Rate;
+use libc::c_int;
+use std::os::fd::RawFd;
+
+/// No limit, as the kernel has it.
+const NONE: u64 = u64::MAX;
+/// So many bits of a rate of ours are the rate, which is exact to 0.8 %; those below say that it is ours. So it is not taken for
+/// the program's own by whoever gets the socket next: a child, or what it starts. The mark is odd: rates that people ask for are not.
+const EXACT_BITS: u32 = 8;
+const MARK: u64 = 0xA5A5_A5A5_A5A5_A5A5;
+
+fn mark(rate: u64) -> u64 {
+    let low = (1u64 << (u64::BITS - rate.leading_zeros()).saturating_sub(EXACT_BITS)) - 1;
+    rate & !low | MARK & low
+}
+
+/// Rates of ours are never so low that they have no room for the mark: see `OverTcp::pacing_rate`.
+fn is_marked(rate: u64) -> bool {
+    rate != NONE && rate >> (EXACT_BITS + 4) > 0 && rate == mark(rate)
+}
+
+/// What a socket had when control began, and has now. Rates in bytes per second.
+pub(crate) struct Borrowed {
+    /// The program's own limit.
+    own: u64,
+    /// As the kernel has it.
+    set: u64,
+    /// The congestion control below: before, and selected by us.
+    under: Option<(String, String)>,
+}
+
+impl Borrowed {
+    /// Takes over a socket on which the pacing rate `found` is set. `before`: the program's own limit, if a runtime before this one
+    /// knew it.
+    pub(crate) fn new(found: u64, before: Option<u64>) -> Self {
+        let own = if is_marked(found) {
+            before.unwrap_or(NONE)
+        } else {
+            found
+        };
+        Self {
+            own,
+            set: found,
+            under: None,
+        }
+    }
+
+    /// The program's own pacing rate.
+    pub(crate) fn own(&self) -> u64 {
+        self.own
+    }
+
+    /// A reading found this rate: if it is not what was set last, the program has set it.
+    pub(crate) fn found(&mut self, rate: u64) {
+        if rate != self.set && !is_marked(rate) {
+            (self.own, self.set) = (rate, rate);
+        }
+    }
+
+    /// Follows the algorithm's rate, as far as the program's allows; small changes are not worth a system call.
+    pub(crate) fn pace(&mut self, fd: RawFd, wanted: Option<Rate>) {
+        let ours = wanted.map_or(NONE, |rate| mark(rate.as_bps() / 8));
+        let rate = ours.min(self.own);
+        if rate.abs_diff(self.set) > self.set / 16 || self.set > self.own {
+            self.set(fd, rate);
+        }
+    }
+
+    /// The program's own pacing rate alone.
+    pub(crate) fn unpace(&mut self, fd: RawFd) {
+        if self.set != self.own {
+            self.set(fd, self.own);
+        }
+    }
+
+    fn set(&mut self, fd: RawFd, rate: u64) {
+        kernel::set_pacing(fd, rate);
+        self.set = rate;
+    }
+
+    /// Selects the congestion control below; errno on refusal.
+    pub(crate) fn select_under(&mut self, fd: RawFd, name: &str) -> Result<(), c_int> {
+        let before = kernel::under(fd);
+        if before.as_deref() == Some(name) {
+            return Ok(());
+        }
+        kernel::set_under(fd, name)?;
+        self.under = before.map(|before| (before, name.to_owned()));
+        Ok(())
+    }
+
+    /// Control ends: the socket is as if we had never been. A congestion control that the program has selected meanwhile stays.
+    pub(crate) fn give_back(&mut self, fd: RawFd) {
+        self.unpace(fd);
+        if let Some((before, ours)) = self.under.take()
+            && kernel::under(fd).as_deref() == Some(ours.as_str())
+        {
+            // Refused (it is not for everybody): it goes on with ours.
+            let _ = kernel::set_under(fd, &before);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_of_ours_is_known_again_and_a_programs_is_not() {
+        for rate in [
+            26_800,
+            72_400,
+            1_000_000,
+            12_345_678,
+            1_250_000_000,
+            1 << 40,
+        ] {
+            let ours = mark(rate);
+            assert!(is_marked(ours), "{rate}");
+            assert!(ours.abs_diff(rate) <= rate / 128, "{rate} {ours}");
+            assert_eq!(mark(ours), ours);
+        }
+        let odd = (1..1_000_000).filter(|kilobits| is_marked(kilobits * 125));
+        assert!(odd.count() < 200, "rates in kbit/s");
+        for n in 1..1_000_000 {
+            let rates = [n * 1000, n * 1024, n * 1250];
+            assert!(!rates.into_iter().any(is_marked), "{n}");
+        }
+        assert!(!is_marked(NONE) && !is_marked(0) && !is_marked(u64::from(u32::MAX)));
+    }
+
+    #[test]
+    fn what_a_runtime_before_has_set_is_not_the_programs() {
+        let ours = mark(5_000_000);
+        assert_eq!(Borrowed::new(ours, None).own(), NONE);
+        assert_eq!(Borrowed::new(ours, Some(1_000_000)).own(), 1_000_000);
+        assert_eq!(Borrowed::new(2_000_000, Some(1_000_000)).own(), 2_000_000);
+        let mut socket = Borrowed::new(NONE, None);
+        socket.found(ours);
+        assert_eq!(socket.own(), NONE);
+        socket.found(3_000_000);
+        assert_eq!(socket.own(), 3_000_000);
+    }
+}
