@@ -13,6 +13,7 @@ mod config;
 mod docs_tests;
 mod failure;
 mod handover;
+mod loader;
 mod metrics;
 mod output;
 mod plugin_arg;

@@ -4,6 +4,7 @@
 //!
 //! A look at a time, never more than a tenth of a percent of a core after the first second. What opens, sends and closes between two looks is not seen: the
 //! figures are "at least".
+use crate::loader::Loader;
 use crate::metrics::deaf;
 use alcc_lab::{Sockets, TcpSocket};
 use alcc_socket::{Bypass, Peer, Report, Selection, State};
@@ -12,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -150,7 +151,7 @@ impl Look {
         self.looks += 1;
         if self.looks.is_multiple_of(16) {
             self.report
-                .reclaim(|pid| std::path::Path::new(&format!("/proc/{pid}")).exists());
+                .reclaim(|pid| Path::new(&format!("/proc/{pid}")).exists());
         }
         // The table before and after: one that is taken under control or ends in between is in one of the two.
         let mut controlled = self.controlled();
@@ -316,7 +317,7 @@ fn least(s: &TcpSocket) -> u64 {
 }
 
 /// Whether a memory map names a file. Compared by folder and name: the map has the path without links.
-fn names(maps: &str, file: &std::path::Path) -> bool {
+fn names(maps: &str, file: &Path) -> bool {
     let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
     maps.lines()
         .map(|line| line.trim_end_matches(" (deleted)"))
@@ -338,29 +339,8 @@ fn not_loaded(pid: u32) -> &'static str {
     if mode & 0o6000 != 0 {
         return "a set-user-id program does not load the library";
     }
-    match is_static(&exe) {
-        Some(true) => "a static program does not load the library",
-        _ => "it did not load the library (its environment was cleaned?)",
-    }
-}
-
-/// An ELF program without an interpreter (PT_INTERP) is not linked dynamically. `None`: not to be told.
-fn is_static(exe: &str) -> Option<bool> {
-    use std::io::Read;
-    const PT_INTERP: [u8; 4] = 3u32.to_ne_bytes();
-    let mut head = Vec::new();
-    let file = std::fs::File::open(exe).ok()?;
-    file.take(64 * 1024).read_to_end(&mut head).ok()?;
-    // 64-bit ELF: e_phoff at 32, e_phentsize at 54, e_phnum at 56.
-    if head.get(..5)? != b"\x7fELF\x02" {
-        return None;
-    }
-    let u16_at = |at: usize| Some(u16::from_ne_bytes(head.get(at..at + 2)?.try_into().ok()?));
-    let table = u64::from_ne_bytes(head.get(32..40)?.try_into().ok()?);
-    let (size, count) = (usize::from(u16_at(54)?), usize::from(u16_at(56)?));
-    let headers = head.get(usize::try_from(table).ok()?..)?;
-    let mut kinds = headers.chunks(size.max(4)).take(count);
-    Some(!kinds.any(|header| header.starts_with(&PT_INTERP)))
+    let objection = Loader::of(Path::new(&exe)).and_then(|loader| loader.objection());
+    objection.unwrap_or("it did not load the library (its environment was cleaned?)")
 }
 
 /// The descriptors of a process and where they lead.

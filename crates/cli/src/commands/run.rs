@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::loader;
 use crate::metrics::{Metrics, Place};
 use crate::output::{Product, note};
 use crate::plugin_arg::Plugins;
@@ -109,6 +110,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         entry.report(),
         library,
     );
+    if !args.quiet {
+        loader::objection(&args.command[0])
+            .into_iter()
+            .for_each(note);
+    }
     let ended = supervise::run(&mut command)?;
     let missed = search.finish();
     conclude(args, json, &settings, &triple, &report.totals(), &missed);
@@ -235,12 +241,7 @@ fn prepared(command: &[OsString], settings: &Settings, library: &Path) -> Comman
             None => prepared.env_remove(name),
         };
     }
-    let mut preload = library.as_os_str().to_owned();
-    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|v| !v.is_empty()) {
-        preload.push(":");
-        preload.push(others);
-    }
-    prepared.env("LD_PRELOAD", preload);
+    prepared.envs(loader::environment(library));
     // libuv may register with epoll by io_uring, where no preloaded library sees it, and then its connections cannot be held
     // back. The library refuses that where it can tell libuv; this is for libuv inside something else (uvloop).
     if std::env::var_os(LIBUV_IO_URING).is_none() {

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the loaders of programs make of our library: glibc's takes it, another C library's must not see it, and a static program
+//! has no loader.
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// The environment under which glibc's loader takes the library, in addition to what is there.
+///
+/// Another C library's loader (musl's) would take it too if it found it, and end the program for what it lacks. It does not find
+/// it: only glibc knows `$ORIGIN`, the folder of the program, and from there the way leads by the root to the library. So
+/// it is with every program that is started in turn, in whatever way.
+pub(crate) fn environment(library: &Path) -> [(&'static str, OsString); 2] {
+    /// No program lies deeper, and above the root is the root.
+    const DEEPEST: usize = 40;
+    let library = std::path::absolute(library).unwrap_or_else(|_| library.to_owned());
+    let mut preload = OsString::from("$ORIGIN");
+    preload.push("/..".repeat(DEEPEST));
+    preload.push(library);
+    // AddressSanitizer wants to be the first library. It need not be: we call what comes next, which is AddressSanitizer's.
+    let asan = "verify_asan_link_order=0".into();
+    [
+        ("LD_PRELOAD", joined(Some(preload), set("LD_PRELOAD"))),
+        ("ASAN_OPTIONS", joined(set("ASAN_OPTIONS"), Some(asan))),
+    ]
+}
+
+fn set(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+fn joined(first: Option<OsString>, then: Option<OsString>) -> OsString {
+    let parts: Vec<_> = [first, then].into_iter().flatten().collect();
+    parts.join(OsStr::new(":"))
+}
+
+/// Who loads a program.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Loader {
+    /// Nobody: it is static.
+    None,
+    /// The program at this path.
+    At(PathBuf),
+}
+
+impl Loader {
+    /// The loader that a program names; `None`: it is no 64-bit ELF program, or not to be read.
+    pub(crate) fn of(program: &Path) -> Option<Self> {
+        let mut head = Vec::new();
+        let file = File::open(program).ok()?;
+        file.take(64 * 1024).read_to_end(&mut head).ok()?;
+        Self::in_head(&head)
+    }
+
+    fn in_head(head: &[u8]) -> Option<Self> {
+        const PT_INTERP: [u8; 4] = 3u32.to_ne_bytes();
+        let u16_at = |at: usize| Some(u16::from_ne_bytes(head.get(at..at + 2)?.try_into().ok()?));
+        let usize_in = |bytes: &[u8], at: usize| {
+            let bytes = bytes.get(at..at + 8)?.try_into().ok()?;
+            usize::try_from(u64::from_ne_bytes(bytes)).ok()
+        };
+        // 64-bit ELF: e_phoff at 32, e_phentsize at 54, e_phnum at 56; in a program header p_offset at 8, p_filesz at 32.
+        if head.get(..5)? != b"\x7fELF\x02" {
+            return None;
+        }
+        let (size, count) = (usize::from(u16_at(54)?), usize::from(u16_at(56)?));
+        let mut headers = (head.get(usize_in(head, 32)?..)?)
+            .chunks(size.max(4))
+            .take(count);
+        let Some(header) = headers.find(|header| header.starts_with(&PT_INTERP)) else {
+            return Some(Self::None);
+        };
+        let (at, length) = (usize_in(header, 8)?, usize_in(header, 32)?);
+        let path = head.get(at..at.checked_add(length)?)?;
+        let path = path.split(|byte| *byte == 0).next()?;
+        Some(Self::At(OsString::from_vec(path.to_owned()).into()))
+    }
+
+    /// Why a program with this loader does not get the library; `None`: it does.
+    pub(crate) fn objection(&self) -> Option<&'static str> {
+        match self {
+            Self::None => Some("a static program does not load the library"),
+            Self::At(path) if !path.file_name()?.as_bytes().starts_with(b"ld-musl") => None,
+            Self::At(_) => Some("a program of another C library (musl) does not load the library"),
+        }
+    }
+}
+
+/// What is to be said before the program starts, if it will not load the library.
+pub(crate) fn objection(command: &OsStr) -> Option<String> {
+    let program = found(command)?;
+    let why = Loader::of(&program)?.objection()?;
+    Some(format!(
+        "alcc: {}: {why}; its own connections stay plain TCP: 'alcc proxy' in front of it controls them",
+        program.display()
+    ))
+}
+
+/// The file that a command starts: of a script its interpreter.
+fn found(command: &OsStr) -> Option<PathBuf> {
+    let named = if command.as_bytes().contains(&b'/') {
+        PathBuf::from(command)
+    } else {
+        let path = std::env::var_os("PATH")?;
+        std::env::split_paths(&path)
+            .map(|folder| folder.join(command))
+            .find(|file| {
+                std::fs::metadata(file)
+                    .is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+            })?
+    };
+    let mut line = Vec::new();
+    File::open(&named)
+        .ok()?
+        .take(256)
+        .read_to_end(&mut line)
+        .ok()?;
+    let Some(rest) = line.strip_prefix(b"#!") else {
+        return Some(named);
+    };
+    let words = rest.split(|byte| byte.is_ascii_whitespace());
+    let interpreter = words.into_iter().find(|word| !word.is_empty())?;
+    Some(OsStr::from_bytes(interpreter).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A 64-bit program with one header of this kind that points at the end of the file.
+    fn elf(kind: u32, path: &[u8]) -> Vec<u8> {
+        let mut head = vec![0; 64 + 56];
+        head[..5].copy_from_slice(b"\x7fELF\x02");
+        head[32..40].copy_from_slice(&64u64.to_ne_bytes());
+        head[54..56].copy_from_slice(&56u16.to_ne_bytes());
+        head[56..58].copy_from_slice(&1u16.to_ne_bytes());
+        head[64..68].copy_from_slice(&kind.to_ne_bytes());
+        head[72..80].copy_from_slice(&120u64.to_ne_bytes());
+        head[96..104].copy_from_slice(&(path.len() as u64).to_ne_bytes());
+        head.extend(path);
+        head
+    }
+
+    #[test]
+    fn the_loader_that_a_program_names() {
+        let of = |head: &[u8]| Loader::in_head(head);
+        let musl = of(&elf(3, b"/lib/ld-musl-x86_64.so.1\0")).unwrap();
+        assert_eq!(musl, Loader::At("/lib/ld-musl-x86_64.so.1".into()));
+        assert!(musl.objection().unwrap().contains("musl"));
+        let glibc = of(&elf(3, b"/lib64/ld-linux-x86-64.so.2\0")).unwrap();
+        assert_eq!(glibc.objection(), None);
+        let none = of(&elf(1, b"")).unwrap();
+        assert!(none.objection().unwrap().contains("static"));
+        assert_eq!(of(b"#!/bin/sh\n"), None);
+    }
+
+    #[test]
+    fn a_head_that_is_cut_off_or_lies_says_nothing() {
+        let whole = elf(3, b"/lib/ld-musl-x86_64.so.1\0");
+        for end in 0..whole.len() {
+            Loader::in_head(&whole[..end]);
+        }
+        for at in 0..120 {
+            let mut wrong = whole.clone();
+            wrong[at] = 0xff;
+            Loader::in_head(&wrong);
+        }
+    }
+
+    #[test]
+    fn the_way_by_the_root_is_absolute() {
+        let [(name, preload), (_, asan)] = environment(Path::new("lib.so"));
+        let preload = preload.to_str().unwrap().to_owned();
+        let here = std::env::current_dir().unwrap().join("lib.so");
+        assert_eq!(name, "LD_PRELOAD");
+        assert!(preload.starts_with("$ORIGIN/../"));
+        assert!(preload.contains(&format!("/..{}", here.display())));
+        assert!(asan.to_str().unwrap().ends_with("verify_asan_link_order=0"));
+    }
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Programs that glibc's loader does not load, or that have a library of their own to come first: under `alcc run` they do what
+//! they do without it, started by it or by a program that it started.
+#[path = "support/lacks.rs"]
+mod lacks;
+
+use lacks::lacks;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const HELLO: &str = r#"
+#include <stdio.h>
+#include <unistd.h>
+int main(int count, char **arguments) {
+    puts("hello");
+    fflush(stdout);
+    if (count > 1) execv(arguments[1], arguments + 1);
+    return 7;
+}
+"#;
+
+/// Writes half a megabyte on a connection with itself.
+const SENDS: &str = r#"
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(void) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t len = sizeof at;
+    int from = socket(AF_INET, SOCK_STREAM, 0), to = socket(AF_INET, SOCK_STREAM, 0), status;
+    if (bind(from, (void *)&at, len) || listen(from, 1) || getsockname(from, (void *)&at, &len)) return 1;
+    if (connect(to, (void *)&at, len)) return 2;
+    int fd = accept(from, NULL, NULL);
+    size_t size = 500000, got = 0;
+    char *data = malloc(size);
+    memset(data, 'a', size);
+    pid_t reader = fork();
+    if (reader == 0) {
+        close(fd);
+        for (ssize_t n; (n = read(to, data, size)) > 0;) got += n;
+        _exit(got != size);
+    }
+    if (write(fd, data, size) != (ssize_t)size || close(fd)) return 3;
+    free(data);
+    if (waitpid(reader, &status, 0) != reader || status != 0) return 4;
+    puts("sent");
+    return 0;
+}
+"#;
+
+fn compiled(dir: &Path, name: &str, text: &str, compiler: &mut Command) -> Option<PathBuf> {
+    let (source, program) = (dir.join(format!("{name}.c")), dir.join(name));
+    std::fs::write(&source, text).unwrap();
+    let made = compiler.arg(&source).arg("-o").arg(&program).output();
+    made.is_ok_and(|made| made.status.success())
+        .then_some(program)
+}
+
+/// By the system's musl, or by the one that `scripts/setup test` has unpacked.
+fn with_musl(dir: &Path) -> Option<PathBuf> {
+    if let Some(program) = compiled(dir, "musl", HELLO, &mut Command::new("musl-gcc")) {
+        return Some(program);
+    }
+    let deps = std::env::var_os("ALCC_DEPS_BIN").map(PathBuf::from);
+    let deps =
+        deps.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/deps/bin"));
+    let root = deps.parent()?.join("root").canonicalize().ok()?;
+    let triple = format!("{}-linux-musl", std::env::consts::ARCH);
+    let (include, lib) = (
+        root.join("usr/include").join(&triple),
+        root.join("usr/lib").join(&triple),
+    );
+    let libc = root.join("lib").join(&triple).join("libc.so");
+    // As musl-gcc does it, and with musl's loader where it was unpacked; the loader is known by its name.
+    let loader = dir.join(format!("ld-musl-{}.so.1", std::env::consts::ARCH));
+    std::os::unix::fs::symlink(&libc, &loader).ok()?;
+    let mut compiler = Command::new("cc");
+    compiler
+        .args(["-nostdinc", "-nostdlib", "-no-pie", "-isystem"])
+        .arg(include)
+        .args(["crt1.o", "crti.o", "crtn.o"].map(|part| lib.join(part)))
+        .arg(libc)
+        .arg(format!("-Wl,-dynamic-linker,{}", loader.display()));
+    compiled(dir, "musl", HELLO, &mut compiler)
+}
+
+fn run(options: &[&str], program: &[&Path]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_alcc"))
+        .args(["run", "--loopback", "--outbound", "--cc", "fixed:window=2"])
+        .args(options)
+        .arg("--")
+        .args(program)
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_musl_program_runs_and_is_said_not_to_be_controlled() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(musl) = with_musl(dir.path()) else {
+        lacks("musl");
+        return;
+    };
+    let out = run(&[], &[&musl]);
+    let said = text(&out.stderr);
+    assert_eq!(text(&out.stdout), "hello\n", "{said}");
+    assert_eq!(out.status.code(), Some(7), "{said}");
+    let first = said.lines().next().unwrap();
+    assert!(
+        first.contains("musl") && first.contains("alcc proxy"),
+        "{said}"
+    );
+
+    // A child of a program that is controlled, and one whose child is controlled.
+    let glibc = compiled(dir.path(), "glibc", HELLO, &mut Command::new("cc")).unwrap();
+    for chain in [[&*glibc, &musl], [&musl, &glibc]] {
+        let out = run(&["--quiet"], &chain);
+        assert_eq!(text(&out.stderr), "");
+        assert_eq!(text(&out.stdout), "hello\nhello\n");
+        assert_eq!(out.status.code(), Some(7));
+    }
+    let controlled = text(&run(&[], &[&musl, &glibc]).stderr);
+    assert!(
+        !controlled.contains("nothing was controlled"),
+        "{controlled}"
+    );
+}
+
+#[test]
+fn a_program_under_address_sanitizer_runs_and_is_controlled() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-fsanitize=address", "-g"]);
+    let Some(program) = compiled(dir.path(), "asan", SENDS, &mut compiler) else {
+        lacks("AddressSanitizer");
+        return;
+    };
+    let report = dir.path().join("report.json");
+    let out = run(
+        &["--quiet", &format!("--json={}", report.display())],
+        &[&program],
+    );
+    assert_eq!(text(&out.stderr), "");
+    assert_eq!(text(&out.stdout), "sent\n");
+    assert!(out.status.success(), "{}", out.status);
+    let report: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(report).unwrap()).unwrap();
+    assert_eq!(report["connections"], 1, "{report}");
+    assert!(report["gate_closed"].as_u64().unwrap() > 0, "{report}");
+
+    // What AddressSanitizer is there for, it still does.
+    let wrong = SENDS.replace("free(data);", "free(data); data[1] = 0;");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-fsanitize=address", "-g"]);
+    let program = compiled(dir.path(), "wrong", &wrong, &mut compiler).unwrap();
+    let said = text(&run(&["--quiet"], &[&program]).stderr);
+    assert!(said.contains("heap-use-after-free"), "{said}");
+}
