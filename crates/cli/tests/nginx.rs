@@ -6,6 +6,9 @@ mod support;
 use alcc_emu::PathSpec;
 use alcc_link::RateSpec;
 use alcc_trace::Trace;
+use nix::sys::signal::Signal;
+use std::path::Path;
+use std::time::{Duration, Instant};
 use support::{World, impossible, link};
 
 fn number(report: &serde_json::Value, field: &str) -> u64 {
@@ -49,6 +52,47 @@ fn every_way_nginx_writes_arrives_whole_and_is_controlled() {
             "{said}"
         );
     }
+}
+
+/// The binary is replaced while it serves, with the lines that docs/operating.md gives for it.
+#[test]
+fn an_upgrade_of_the_binary_stays_under_control() {
+    if impossible() {
+        return;
+    }
+    let lines: Vec<&str> = include_str!("../../../docs/operating.md")
+        .lines()
+        .filter(|line| line.starts_with("env "))
+        .collect();
+    assert!(lines.concat().contains("LD_PRELOAD"), "{lines:?}");
+    let world = World::new(link(50));
+    let hash = world.file("f", 300_000);
+    let server = world.serve_as(&lines.concat(), Some(&["--cc", "fixed:window=8"]));
+    let master = || std::fs::read_to_string(world.path("nginx.pid")).unwrap_or_default();
+    let signal = |signal| {
+        let pid = nix::unistd::Pid::from_raw(server.pid().cast_signed());
+        nix::sys::signal::kill(pid, signal).unwrap();
+    };
+    let wait = |what: &dyn Fn() -> bool| {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !what() {
+            assert!(Instant::now() < deadline, "too late");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    // In the background: the process that was started has ended, and `alcc run` passes signals to the master.
+    wait(&|| !master().is_empty());
+    assert_eq!(world.fetch("http://$S:8080/f"), hash);
+    let old = master();
+    signal(Signal::SIGUSR2);
+    wait(&|| !master().is_empty() && master() != old);
+    signal(Signal::SIGQUIT);
+    wait(&|| !Path::new(&format!("/proc/{}", old.trim())).exists());
+    assert_eq!(world.fetch("http://$S:8080/f"), hash);
+    let (report, said) = server.stop();
+    assert_eq!(number(&report, "processes"), 2, "{said}");
+    assert_eq!(number(&report, "connections"), 2, "{said}");
+    assert_eq!(report["not_controlled"], serde_json::json!([]), "{said}");
 }
 
 #[test]

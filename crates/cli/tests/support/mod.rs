@@ -114,7 +114,12 @@ impl World {
 
     /// Starts nginx under `alcc run OPTIONS`, or plainly.
     pub(crate) fn serve(&self, options: Option<&[&str]>) -> Server {
-        self.configure();
+        self.serve_as("daemon off;", options)
+    }
+
+    /// Starts nginx with these lines at the top of its configuration.
+    pub(crate) fn serve_as(&self, main: &str, options: Option<&[&str]>) -> Server {
+        self.configure(main);
         let nginx = nginx().unwrap();
         let mut command = Command::new(if options.is_some() {
             Path::new(env!("CARGO_BIN_EXE_alcc"))
@@ -153,7 +158,7 @@ impl World {
         server
     }
 
-    fn configure(&self) {
+    fn configure(&self, main: &str) {
         if !self.path("key.pem").exists() {
             let made = Command::new("openssl")
                 .args([
@@ -184,7 +189,7 @@ impl World {
             .map(|n| format!("{n}_temp_path {dir}/{n};\n"))
             .collect();
         let config = format!(
-            "daemon off; user root; worker_processes 2; pid {dir}/nginx.pid; error_log {dir}/error.log;
+            "{main} user root; worker_processes 2; pid {dir}/nginx.pid; error_log {dir}/error.log;
              events {{ worker_connections 256; }}
              http {{ access_log off; sendfile on; tcp_nopush on; root {dir}/www; {temp}
                server {{ listen 8080; }}
