@@ -7,6 +7,7 @@
     reason = "they panic when nobody reads: use output.rs"
 )]
 mod changes_arg;
+mod cleartext;
 mod commands;
 mod config;
 #[cfg(test)]

@@ -166,6 +166,7 @@ fn tls_brings_files_to_whom_the_sender_believes() {
     }
     // A certificate that is made at the start is told, and pinned.
     let receiver = recv(&place, &["--carrier", "tls", "--once"]);
+    receiver.says(" HOST\n");
     let said = receiver.said();
     let pin = said
         .split("--pin ")

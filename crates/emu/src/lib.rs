@@ -44,7 +44,7 @@ mod veth;
 pub use emulator::{Dir, Emulator, Observer, PathSpec, Silent};
 pub use error::EmuError;
 pub use flow::FlowKey;
-pub use namespace::Namespace;
+pub use namespace::{Namespace, is_emulated};
 pub use packet_log::{LogSpec, PacketLog};
 pub use privilege::{Privilege, available, prepare};
 pub use report::{DirectionReport, EmuReport};

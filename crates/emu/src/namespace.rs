@@ -12,6 +12,24 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Namespace {
     fd: Arc<OwnedFd>,
+    /// [`Namespace::new`] made it.
+    ours: bool,
+}
+
+/// Programs that are started inside a namespace of ours find here which one it is: see [`is_emulated`].
+const MARK: &str = "ALCC_EMULATED";
+
+/// Is the calling thread in a namespace that [`Namespace::new`] made for this program or one of its parents? The mark names the namespace, so it
+/// says nothing for a program that has gone to another one since (a VPN's, say), and nothing for namespaces that others made.
+pub fn is_emulated() -> bool {
+    let here = of_this_thread().ok().and_then(|fd| id(fd.as_fd()));
+    here.is_some() && here == std::env::var(MARK).ok()
+}
+
+/// No two namespaces that exist have the same.
+fn id(fd: BorrowedFd<'_>) -> Option<String> {
+    let about = nix::sys::stat::fstat(fd).ok()?;
+    Some(format!("{}:{}", about.st_dev, about.st_ino))
 }
 
 fn of_this_thread() -> Result<OwnedFd, EmuError> {
@@ -36,6 +54,7 @@ impl Namespace {
         })?;
         Ok(Self {
             fd: Arc::new(made?),
+            ours: true,
         })
     }
 
@@ -46,6 +65,7 @@ impl Namespace {
     pub fn current() -> Result<Self, EmuError> {
         Ok(Self {
             fd: Arc::new(of_this_thread()?),
+            ours: false,
         })
     }
 
@@ -68,6 +88,9 @@ impl Namespace {
     /// As [`Command::spawn`]: `NotFound` for a missing program.
     pub fn spawn(&self, mut command: Command) -> std::io::Result<Child> {
         let own = self.clone();
+        if let Some(id) = id(self.fd.as_fd()).filter(|_| self.ours) {
+            command.env(MARK, id);
+        }
         // SAFETY: between fork and exec only one system call is made.
         unsafe { command.pre_exec(move || own.enter().map_err(Into::into)) };
         command.spawn()
@@ -80,8 +103,8 @@ impl Namespace {
 
     /// True if both are the same namespace.
     pub fn is_same(&self, other: &Self) -> bool {
-        let id = |ns: &Self| nix::sys::stat::fstat(ns.fd.as_fd()).map(|s| (s.st_dev, s.st_ino));
-        matches!((id(self), id(other)), (Ok(a), Ok(b)) if a == b)
+        let own = id(self.fd.as_fd());
+        own.is_some() && own == id(other.fd.as_fd())
     }
 
     pub(crate) fn raw_fd(&self) -> i32 {

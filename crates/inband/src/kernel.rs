@@ -5,7 +5,7 @@ use alcc_units::Time;
 use libc::{c_int, c_void, socklen_t};
 use std::io;
 use std::mem::{size_of, zeroed};
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// Linux's ioctl for bytes written and not sent (linux/sockios.h).
 const SIOCOUTQNSD: libc::c_ulong = 0x894B;
@@ -34,22 +34,70 @@ pub(crate) fn now() -> Time {
     Time::from_nanos(clock(libc::CLOCK_MONOTONIC))
 }
 
-/// Waits until the descriptor is ready for `events`, or until then. Zero events: only the time. True if it is ready.
-pub(crate) fn wait(fd: RawFd, events: i16, until: Option<Time>) -> bool {
+/// Waits until the descriptor is ready for `events`, until somebody rings the bell, or until then. Zero events: not for the descriptor. True if
+/// it is ready.
+pub(crate) fn wait(fd: RawFd, events: i16, bell: Option<RawFd>, until: Option<Time>) -> bool {
     let left = until.map(|until| until.since(now()).as_nanos());
     let time = left.map(|ns| libc::timespec {
         tv_sec: (ns / 1_000_000_000) as _,
         tv_nsec: (ns % 1_000_000_000) as _,
     });
     let limit = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    let mut ready = libc::pollfd {
-        // A negative one is ignored: not even an error wakes who waits for the time.
-        fd: if events == 0 { -1 } else { fd },
+    let watched = |fd, events| libc::pollfd {
+        fd,
         events,
         revents: 0,
     };
-    // SAFETY: one descriptor and a timeout that outlive the call. A signal ends it early, which is no harm.
-    unsafe { libc::ppoll(&raw mut ready, 1, limit, std::ptr::null()) > 0 }
+    // A negative one is ignored: not even an error wakes who waits for the time.
+    let mut ready = [
+        watched(if events == 0 { -1 } else { fd }, events),
+        watched(bell.unwrap_or(-1), libc::POLLIN),
+    ];
+    // SAFETY: two descriptors and a timeout that outlive the call. A signal ends it early, which is no harm.
+    let n = unsafe { libc::ppoll(ready.as_mut_ptr(), 2, limit, std::ptr::null()) };
+    if n > 0
+        && ready[1].revents != 0
+        && let Some(bell) = bell
+    {
+        silence(bell);
+    }
+    n > 0 && ready[0].revents != 0
+}
+
+/// What wakes a thread that waits for a descriptor; `None`: there are no descriptors left.
+pub(crate) fn bell() -> Option<OwnedFd> {
+    // SAFETY: no pointers; the descriptor is new and nobody else's.
+    unsafe {
+        let bell = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
+        (bell >= 0).then(|| OwnedFd::from_raw_fd(bell))
+    }
+}
+
+/// Wakes who waits for it.
+pub(crate) fn ring(bell: RawFd) {
+    let one = 1u64;
+    // SAFETY: eight bytes, as an eventfd wants.
+    unsafe { libc::write(bell, (&raw const one).cast(), 8) };
+}
+
+/// It has been heard.
+pub(crate) fn silence(bell: RawFd) {
+    let mut held = 0u64;
+    // SAFETY: eight bytes, and it does not block.
+    unsafe { libc::read(bell, (&raw mut held).cast(), 8) };
+}
+
+/// A thread made in `spawn` takes no signals: they are the program's. It has them blocked from its first instruction on.
+pub(crate) fn without_signals<T>(spawn: impl FnOnce() -> T) -> T {
+    // SAFETY: plain signal-set calls on local sets; the mask is given back.
+    unsafe {
+        let (mut all, mut before) = (zeroed(), zeroed());
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let made = spawn();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        made
+    }
 }
 
 /// Bytes written and not sent.

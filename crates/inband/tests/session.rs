@@ -620,6 +620,31 @@ fn an_end_in_the_middle_is_an_error_and_an_orderly_one_is_not() {
 }
 
 #[test]
+fn a_peer_that_has_everything_and_has_said_so_may_leave_before_it_hears_of_our_end() {
+    use std::io::{Error as Failed, ErrorKind};
+    // Eleven bytes are a frame of three; what follows is CLOSE. Until the first are acknowledged the peer has not got everything.
+    for (acked, served) in [(11, true), (10, false)] {
+        for reset in [false, true] {
+            let [_, mut b] = pair("cubic");
+            assert_eq!(b.write(at(3), b"all").unwrap(), 3);
+            b.close();
+            drain(&mut b, at(4), &[]);
+            let mut wire = acknowledgement(acked);
+            frame::encode_close(&mut wire, 0, reason::END, "");
+            b.on_bytes(When::exactly(at(5)), &wire, &mut []);
+            assert!(!b.is_finished());
+            if reset {
+                b.on_failure(&Failed::from(ErrorKind::ConnectionReset));
+            } else {
+                b.on_end();
+            }
+            assert_eq!(b.error().is_none(), served, "{acked} {reset}");
+            assert_eq!(b.is_finished(), served, "{acked} {reset}");
+        }
+    }
+}
+
+#[test]
 fn what_the_receiver_holds_back_is_no_round_trip_time() {
     let [mut a, _] = pair("fixed:window=10");
     drain(&mut a, at(100), &[1; 1392]);

@@ -270,3 +270,110 @@ fn a_read_with_patience_comes_back() {
     here.read_exact(&mut got).unwrap();
     assert_eq!(&got, b"now");
 }
+
+/// One thread reads and another writes: the reader sleeps for both, and passes on what it hears.
+#[test]
+fn a_reader_that_waits_does_not_slow_a_writer_down() {
+    // Windows of ten packets: each waits for an acknowledgement.
+    let took = |reads: bool| {
+        let (mut here, there) = tcp("fixed:window=10");
+        let peer = std::thread::spawn(move || {
+            let mut got = vec![0; 1 << 16];
+            let mut left = 2_000_000;
+            while left > 0 {
+                left -= (&there).read(&mut got).unwrap();
+            }
+            (&there).write_all(b"thanks").unwrap();
+            assert!(there.finish(Duration::from_secs(20)).unwrap());
+        });
+        let reader = here.clone();
+        let reader =
+            reads.then(|| std::thread::spawn(move || (&reader).read_exact(&mut [0; 6]).unwrap()));
+        std::thread::sleep(Duration::from_millis(100));
+        let began = std::time::Instant::now();
+        here.write_all(&pattern(2_000_000)).unwrap();
+        let took = began.elapsed();
+        match reader {
+            Some(reader) => reader.join().unwrap(),
+            None => here.read_exact(&mut [0; 6]).unwrap(),
+        }
+        assert!(here.finish(Duration::from_secs(20)).unwrap());
+        peer.join().unwrap();
+        took
+    };
+    let best = |reads| (0..3).map(|_| took(reads)).min().unwrap();
+    let (alone, beside) = (best(false), best(true));
+    println!("alone {alone:?}, beside a reader {beside:?}");
+    // It was some twenty times as long. A wake-up more for each window is the price.
+    assert!(beside < alone * 3 + Duration::from_millis(100));
+}
+
+/// How often the threads of this name went to sleep and were woken, and what signals they block.
+fn threads(name: &str) -> Vec<(u64, u64)> {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let status = |task: std::fs::DirEntry| {
+        let status = std::fs::read_to_string(task.path().join("status")).ok()?;
+        let field = |field: &str| {
+            let line = status.lines().find(|line| line.starts_with(field))?;
+            Some(line.split_once(':')?.1.trim().to_owned())
+        };
+        if field("Name")? != name {
+            return None;
+        }
+        let blocked = u64::from_str_radix(&field("SigBlk")?, 16).ok()?;
+        Some((field("voluntary_ctxt_switches")?.parse().ok()?, blocked))
+    };
+    tasks.filter_map(|task| status(task.unwrap())).collect()
+}
+
+#[test]
+fn idle_streams_wake_nobody_whether_somebody_reads_or_not() {
+    // In a process of its own: other tests use the same thread.
+    if std::env::var_os("ALONE").is_none() {
+        let this = std::env::current_exe().unwrap();
+        let name = "idle_streams_wake_nobody_whether_somebody_reads_or_not";
+        let run = std::process::Command::new(this)
+            .args([name, "--exact", "--nocapture"])
+            .env("ALONE", "1")
+            .status();
+        assert!(run.unwrap().success());
+        return;
+    }
+    let mut kept = Vec::new();
+    for reads in [false, true] {
+        for _ in 0..50 {
+            let (mut here, there) = tcp("verus");
+            here.write_all(b"hello").unwrap();
+            (&there).read_exact(&mut [0; 5]).unwrap();
+            if reads {
+                let reader = there.clone();
+                std::thread::Builder::new()
+                    .name("reader".to_owned())
+                    .spawn(move || (&reader).read(&mut [0; 1]).map(drop))
+                    .unwrap();
+            }
+            kept.push((here, there));
+        }
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    let woken = |name| threads(name).iter().map(|(woken, _)| woken).sum::<u64>();
+    let before = ["alcc-inband", "reader"].map(woken);
+    std::thread::sleep(Duration::from_secs(1));
+    let after = ["alcc-inband", "reader"].map(woken);
+    println!("{before:?} {after:?}");
+    assert_eq!(threads("reader").len(), 50);
+    // It was forty times a second for each stream with a reader.
+    assert!(after[0] - before[0] < 10, "{before:?} {after:?}");
+    assert!(after[1] - before[1] < 10, "{before:?} {after:?}");
+    // All but those that cannot be blocked: SIGKILL, SIGSTOP, and the two of the C library.
+    let blocked = threads("alcc-inband")[0].1;
+    let all = u64::MAX & !(1 << (libc::SIGKILL - 1)) & !(1 << (libc::SIGSTOP - 1)) & !(3 << 31);
+    assert_eq!(blocked & all, all, "{blocked:x}");
+    // They still hear when something comes.
+    for (_, there) in &mut kept {
+        drop(there.error());
+    }
+    let (here, _there) = &mut kept[99];
+    here.write_all(b"x").unwrap();
+    assert!(here.finish(Duration::from_secs(5)).is_ok());
+}

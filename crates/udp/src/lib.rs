@@ -6,14 +6,12 @@
 //!
 //! * [`Outgoing`], [`Incoming`], [`Listener`]: without clock and socket; time is an argument, what is sent comes out.
 //! * [`Client`] and [`Server`]: the same over sockets, many flows in one loop; reads and writes that block.
-//! * [`guard`]: where what is not encrypted may go.
 #![forbid(unsafe_code)]
 
 mod buffer;
 mod client;
 pub mod cookie;
 mod end;
-pub mod guard;
 mod hub;
 mod incoming;
 mod listener;

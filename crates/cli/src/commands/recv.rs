@@ -6,7 +6,8 @@ use crate::progress::stop_flag;
 use crate::transfer::receiving::{Out, Received, Rules, flow};
 use crate::transfer::{cpu, hex};
 use crate::transport::certificate::Showing;
-use crate::transport::{self, Incoming, Options, TURN};
+use crate::transport::{self, Incoming, Options, PORT, TURN};
+use alcc_carrier::tls::Fingerprint;
 use alcc_lab::Row;
 use alcc_transfer::{Header, Kind};
 use alcc_units::Bytes;
@@ -93,6 +94,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         listening.address(),
         transport.name()
     ));
+    if let Some(fingerprint) = listening.fingerprint() {
+        note(invitation(args, &fingerprint));
+    }
     let mut desk = Desk::new(args, Arc::clone(&rules), wanted);
     let mut result = Ok(());
     while !stop.load(Ordering::Relaxed) && !desk.is_done() {
@@ -119,6 +123,22 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     desk.report();
     result?;
     desk.verdict()
+}
+
+/// How a sender knows that this is its receiver: a command to copy.
+fn invitation(args: &Args, fingerprint: &Fingerprint) -> String {
+    let whose = match args.showing.files() {
+        Some(_) => "the one of --cert",
+        None => "new at each start",
+    };
+    let mut command = format!("alcc send --transport {}", args.how.transport);
+    if let Some(carrier) = &args.how.carrier {
+        command += &format!(" --carrier {carrier}");
+    }
+    if args.how.port != PORT {
+        command += &format!(" --port {}", args.how.port);
+    }
+    format!("certificate ({whose}): {command} --cc verus --pin {fingerprint} HOST")
 }
 
 fn options(args: &Args) -> Result<Options, Failure> {

@@ -159,16 +159,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     drop(series);
     ended.sort_by_key(|(flow, _)| *flow);
     let ended: Vec<Sent> = ended.into_iter().map(|(_, sent)| sent).collect();
-    conclude(args, &plan, &ended, cpu() - before, began.elapsed())
+    conclude(args, &to, &plan, &ended, cpu() - before, began.elapsed())
 }
 
 fn options(args: &Args) -> Result<Options, Failure> {
     let registry = args.plugins.registry()?;
     if let Some(spec) = &args.cc {
         registry.build(spec).map_err(Failure::usage)?;
-    }
-    if args.rate.is_some_and(|rate| rate.as_bps() == 0) {
-        return Err(Failure::usage("--rate 0: nothing would ever be sent"));
     }
     Ok(Options {
         cc: args.cc.clone(),
@@ -328,6 +325,7 @@ fn row(args: &Args, plan: &Plan, sent: &Sent, cpu_s_per_gbit: Option<f64>) -> Ro
 
 fn conclude(
     args: &Args,
+    to: &Target,
     plan: &Plan,
     ended: &[Sent],
     cpu: u64,
@@ -344,7 +342,7 @@ fn conclude(
     let told = if args.how.json {
         let summary = serde_json::json!({
             "transport": args.how.transport,
-            "to": args.to.to_string(),
+            "to": to.to_string(),
             "flows": rows.len(),
             "failed": failed,
             "bytes": bytes,

@@ -3,7 +3,7 @@
 use super::tcp::{Acceptor, RECEIVER, connected, listening};
 use super::{Listening, Options, TURN, Target, certificate};
 use crate::failure::Failure;
-use alcc_carrier::tls::client_config;
+use alcc_carrier::tls::{Fingerprint, Identity, client_config};
 use alcc_carrier::{CarrierSpec, Client, Error, Listener, Server};
 use alcc_inband::carrier::{Carrier, Tcp};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -134,6 +134,10 @@ impl Door {
             Bound::Tcp(acceptor) => acceptor.address(),
             Bound::Path(listener) => listener.local(),
         }
+    }
+
+    pub(super) fn fingerprint(&self) -> Option<Fingerprint> {
+        self.server.identity.as_ref().map(Identity::fingerprint)
     }
 
     /// The next one, within about [`TURN`].

@@ -2,7 +2,6 @@
 //! Who the receiver is, and whom the sender believes: for every transport with TLS in it.
 use super::Options;
 use crate::failure::Failure;
-use crate::output::note;
 use alcc_carrier::tls::{Fingerprint, Identity, Trust};
 use std::path::PathBuf;
 
@@ -72,16 +71,11 @@ pub(super) fn unused(transport: &str, options: &Options) -> Result<(), Failure> 
     })
 }
 
-/// The receiver's certificate; says its fingerprint, which a sender may pin.
+/// The receiver's certificate: the one that is named, or a new one.
 pub(super) fn identity(options: &Options) -> Result<Identity, Failure> {
-    let (identity, whose) = match &options.certificate {
-        Some((certificate, key)) => (Identity::from_files(certificate, key), "given"),
-        None => (Identity::self_signed(&["alcc"]), "new at each start"),
-    };
-    let identity = identity.map_err(Failure::usage)?;
-    note(format_args!(
-        "alcc: certificate ({whose}): senders add --pin {}",
-        identity.fingerprint()
-    ));
-    Ok(identity)
+    match &options.certificate {
+        Some((certificate, key)) => Identity::from_files(certificate, key),
+        None => Identity::self_signed(&["alcc"]),
+    }
+    .map_err(Failure::usage)
 }

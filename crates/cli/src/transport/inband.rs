@@ -3,10 +3,12 @@
 use super::carried::{self, Door, Guest};
 use super::tcp::system;
 use super::{
-    Incoming, Listening, Options, Outgoing, PIECE, Plan, Stats, TURN, Target, Transport, described,
+    FAREWELL, Incoming, Listening, Options, Outgoing, PIECE, Plan, Stats, TURN, Target, Transport,
+    described,
 };
 use crate::commands::run::check_under;
 use crate::failure::Failure;
+use alcc_carrier::tls::Fingerprint;
 use alcc_cc::Registry;
 use alcc_inband::{Settings, Stream};
 use alcc_lab::Distribution;
@@ -78,8 +80,16 @@ impl Transport for InBand {
         settings.seed = options.seed ^ u64::from(flow);
         settings.handshake = span(options.patience);
         let registry = Arc::new(options.registry.clone());
-        let mut stream = Stream::connect(carrier, &registry, settings)
-            .map_err(|why| Failure::failed(format!("speak in-band with {to}: {why}")))?;
+        let mut stream = Stream::connect(carrier, &registry, settings).map_err(|why| {
+            // Who speaks something else has been named; who only hangs up may be 'alcc recv' with another transport.
+            let hint = match why {
+                alcc_inband::Error::Truncated | alcc_inband::Error::Io(..) => {
+                    ": does 'alcc recv' there have --transport in-band and the same --carrier?"
+                }
+                _ => "",
+            };
+            Failure::failed(format!("speak in-band with {to}: {why}{hint}"))
+        })?;
         stream.set_patience(Some(TURN));
         Ok(Box::new(Sending {
             stream,
@@ -167,6 +177,10 @@ impl Listening for Waiting {
         self.door.address()
     }
 
+    fn fingerprint(&self) -> Option<Fingerprint> {
+        self.door.fingerprint()
+    }
+
     fn accept(&mut self) -> io::Result<Option<Box<dyn Incoming>>> {
         let Some(guest) = self.door.next()? else {
             return Ok(None);
@@ -217,7 +231,7 @@ impl Incoming for Receiving {
     fn answer(&mut self, bytes: &[u8]) -> io::Result<bool> {
         let stream = self.stream()?;
         stream.write_all(bytes)?;
-        let until = Instant::now() + 5 * TURN;
+        let until = Instant::now() + FAREWELL;
         while !stream.finish(TURN)? {
             if Instant::now() >= until {
                 return Err(io::ErrorKind::TimedOut.into());

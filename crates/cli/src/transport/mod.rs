@@ -14,7 +14,7 @@ mod tcp;
 mod udp;
 
 use crate::failure::Failure;
-use alcc_carrier::tls::Trust;
+use alcc_carrier::tls::{Fingerprint, Trust};
 use alcc_cc::{Registry, Spec};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use std::io::{self, Read, Write};
@@ -25,6 +25,8 @@ use std::time::Duration;
 
 /// Longest time that a call of a transport waits for something, about.
 pub(crate) const TURN: Duration = Duration::from_millis(200);
+/// An answer gets so much time to be acknowledged: an outage or a full queue at the very end may last some seconds.
+pub(crate) const FAREWELL: Duration = Duration::from_secs(10);
 /// The largest piece that is written at once.
 pub(crate) const PIECE: usize = 64 * 1024;
 /// Where `alcc recv` listens unless it is told otherwise, for every transport.
@@ -188,6 +190,11 @@ pub(crate) trait Incoming: Read + Send {
 pub(crate) trait Listening: Send {
     /// For people: `0.0.0.0:9700`.
     fn address(&self) -> String;
+
+    /// Of the certificate that it shows, where there is TLS.
+    fn fingerprint(&self) -> Option<Fingerprint> {
+        None
+    }
 
     /// The next flow; `None`: nobody came within about [`TURN`]. Handshakes have to be done elsewhere or be bounded: a stranger that
     /// says nothing must not keep others out.

@@ -2,10 +2,11 @@
 //! QUIC: one of our algorithms as the congestion controller of a QUIC stack, or one of the stack's own (`--under`).
 use super::certificate::identity;
 use super::{
-    Incoming, Listening, Options, Outgoing, Plan, Stats, TURN, Target, Transport, described,
+    FAREWELL, Incoming, Listening, Options, Outgoing, Plan, Stats, TURN, Target, Transport,
+    described,
 };
 use crate::failure::Failure;
-use alcc_carrier::tls::{client_config, server_config};
+use alcc_carrier::tls::{Fingerprint, client_config, server_config};
 use alcc_lab::Distribution;
 use alcc_quic::blocking::{ALPN, Error, Listener, Receiver, Sender};
 use alcc_quic::{Congestion, StackController};
@@ -104,10 +105,15 @@ impl Transport for Quic {
     }
 
     fn listen(&self, at: SocketAddr, options: &Options) -> Result<Box<dyn Listening>, Failure> {
-        let tls = server_config(&identity(options)?, &[ALPN]).map_err(Failure::usage)?;
+        let identity = identity(options)?;
+        let tls = server_config(&identity, &[ALPN]).map_err(Failure::usage)?;
         let listener = Listener::bind(at, tls).map_err(|why| failure(&why))?;
         let address = listener.address().unwrap_or(at);
-        Ok(Box::new(At { listener, address }))
+        Ok(Box::new(At {
+            listener,
+            address,
+            fingerprint: identity.fingerprint(),
+        }))
     }
 }
 
@@ -192,7 +198,7 @@ impl Incoming for In {
     }
 
     fn answer(&mut self, bytes: &[u8]) -> io::Result<bool> {
-        self.0.answer(bytes, TURN * 10).map(|()| true)
+        self.0.answer(bytes, FAREWELL).map(|()| true)
     }
 }
 
@@ -200,11 +206,16 @@ impl Incoming for In {
 struct At {
     listener: Listener,
     address: SocketAddr,
+    fingerprint: Fingerprint,
 }
 
 impl Listening for At {
     fn address(&self) -> String {
         self.address.to_string()
+    }
+
+    fn fingerprint(&self) -> Option<Fingerprint> {
+        Some(self.fingerprint)
     }
 
     fn accept(&mut self) -> io::Result<Option<Box<dyn Incoming>>> {

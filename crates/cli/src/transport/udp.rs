@@ -4,10 +4,11 @@ use super::{
     Incoming, Listening, Options, Outgoing, Plan, Stats, TURN, Target, Transport, certificate,
     described,
 };
+use crate::cleartext;
 use crate::failure::Failure;
 use crate::output::note;
 use alcc_cc::{Registry, Spec};
-use alcc_udp::{Arrived, Client, Limits, Server, Setup, Stream, guard, unguessable};
+use alcc_udp::{Arrived, Client, Limits, Server, Setup, Stream, unguessable};
 use alcc_units::Span;
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -76,7 +77,7 @@ impl Transport for Udp {
         let spec = algorithm(options)?;
         let mut last = None;
         for address in to.resolve(options.bind)? {
-            permitted(address.ip(), options)?;
+            permitted(address.ip(), options, "127.0.0.1 as HOST")?;
             clear();
             let build = || options.registry.build(spec);
             let cc = build().map_err(|e| Failure::usage(e.to_string()))?;
@@ -113,7 +114,7 @@ impl Transport for Udp {
 
     fn listen(&self, at: SocketAddr, options: &Options) -> Result<Box<dyn Listening>, Failure> {
         certificate::unused(self.name(), options)?;
-        permitted(at.ip(), options)?;
+        permitted(at.ip(), options, "--bind 127.0.0.1")?;
         clear();
         let failed = |e: io::Error| Failure::usage(format!("receive at {at}: {e}"));
         let socket = UdpSocket::bind(at).map_err(failed)?;
@@ -157,11 +158,12 @@ fn scheme(spec: &Spec) -> String {
     format!("{}-udp{colon}{options}", spec.name)
 }
 
-fn permitted(address: IpAddr, options: &Options) -> Result<(), Failure> {
+fn permitted(address: IpAddr, options: &Options, local: &str) -> Result<(), Failure> {
     if options.insecure {
         return Ok(());
     }
-    guard::permit(address).map_err(|why| Failure::usage(format!("--transport udp: {why}")))
+    cleartext::permit(address, local)
+        .map_err(|why| Failure::usage(format!("--transport udp: {why}")))
 }
 
 /// Says once that nobody should take it for more than it is.

@@ -165,7 +165,6 @@ fn wrong_usage_is_two_and_says_what_would_be_right() {
         ),
         (&["send", "--under", "nosuch", "::1"], "this kernel has"),
         (&["send", "--carrier", "tls", "::1"], "in-band"),
-        (&["send", "--rate", "0mbit", "::1"], "nothing would ever"),
         (&["send", "nosuch.invalid"], "check the name"),
         (&["send", "--bind", "127.0.0.1", "::1"], "--bind"),
         (&["recv", "--out", &there], "--overwrite"),
@@ -194,6 +193,7 @@ fn wrong_usage_is_two_and_says_what_would_be_right() {
     }
     for args in [
         &["send", "--transport", "pigeon", "::1"][..],
+        &["send", "--rate", "0mbit", "::1"],
         &["send", "a b"],
         &["send", "--size", "1k", "--duration", "1s", "::1"],
         &["recv", "--port", "0"],
@@ -202,6 +202,55 @@ fn wrong_usage_is_two_and_says_what_would_be_right() {
         let ended = place.start(&place.outside, args).end();
         assert_eq!(ended.code, Some(2), "{ended:?}");
     }
+}
+
+#[test]
+fn the_summary_names_the_port_and_another_transport_is_asked_about() {
+    let Some(place) = Place::new() else { return };
+    let to = place.receiver().to_string();
+    let recv = place.recv(&["--port", "9733", "--once"]);
+    let sent = place.send(&["--port", "9733", "--size", "9k", "--json"]);
+    assert_eq!(sent.json()["summary"]["to"], format!("{to}:9733"));
+    assert_eq!(recv.end().code, Some(0));
+    let recv = place.recv(&[]);
+    let inband = ["--transport", "in-band", "--cc", "cubic", "--size", "9k"];
+    let hint = "does 'alcc recv' there have --transport in-band and the same --carrier?";
+    place.send(&inband).fails(1, hint);
+    drop(recv);
+}
+
+/// Other namespaces than those that our emulator makes are real networks: a VPN's, a service's, a container's.
+#[test]
+fn what_is_not_encrypted_stays_on_loopback_and_in_our_own_namespaces() {
+    let Some(place) = Place::new() else { return };
+    let to = place.receiver().to_string();
+    let alcc = env!("CARGO_BIN_EXE_alcc");
+    let udp = ["--transport", "udp", "--once"];
+    let recv = place.start(&place.inside, &[&["recv"], &udp[..]].concat());
+    recv.says("listening on ");
+    let send = [
+        "send",
+        "--transport",
+        "udp",
+        "--cc",
+        "cubic",
+        "--size",
+        "9k",
+    ];
+    let inside = place.start(&place.outside, &[&send[..], &[&to]].concat());
+    let (sent, received) = (inside.end(), recv.end());
+    assert_eq!((sent.code, received.code), (Some(0), Some(0)), "{sent:?}");
+    // The mark of our namespace is there, the namespace is another one.
+    if Command::new("unshare").arg("--version").output().is_err() {
+        lacks::lacks("unshare");
+        return;
+    }
+    let elsewhere = |args: &[&str]| {
+        let words = [&["--net", alcc], args].concat();
+        place.run(&place.inside, "unshare", &words).end()
+    };
+    elsewhere(&["recv", "--transport", "udp"]).fails(2, "--bind 127.0.0.1 tests on this machine");
+    elsewhere(&[&send[..], &["192.0.2.1"]].concat()).fails(2, "127.0.0.1 as HOST tests");
 }
 
 #[test]

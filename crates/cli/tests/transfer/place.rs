@@ -98,11 +98,15 @@ impl Place {
     }
 
     pub(crate) fn start(&self, namespace: &Namespace, args: &[&str]) -> Going {
+        self.run(namespace, env!("CARGO_BIN_EXE_alcc"), args)
+    }
+
+    pub(crate) fn run(&self, namespace: &Namespace, program: &str, args: &[&str]) -> Going {
         let number = self.started.get();
         self.started.set(number + 1);
         let file = |kind| self.dir.path().join(format!("{kind}-{number}"));
         let (out, err) = (file("out"), file("err"));
-        let mut command = Command::new(env!("CARGO_BIN_EXE_alcc"));
+        let mut command = Command::new(program);
         command
             .args(args)
             .stdin(Stdio::null())

@@ -43,8 +43,8 @@ enum Ending {
     Open,
     /// CLOSE follows what is in the queue.
     Wanted,
-    /// It has left; this position acknowledges it.
-    Sent(u64),
+    /// It has left; data ended at the first position, and the second acknowledges CLOSE, too.
+    Sent(u64, u64),
 }
 
 /// One end of a connection.
@@ -215,7 +215,7 @@ impl Session {
             return true;
         }
         match (self.ending, &self.flow) {
-            (Ending::Sent(end), Some(flow)) => flow.written() - flow.in_flight().get() >= end,
+            (Ending::Sent(_, end), Some(flow)) => flow.written() - flow.in_flight().get() >= end,
             _ => false,
         }
     }
@@ -281,13 +281,7 @@ impl Session {
             } else {
                 Error::Foreign(first)
             });
-        } else if self.ended
-            && self.queue.is_empty()
-            && self
-                .flow
-                .as_ref()
-                .is_none_or(|f| f.in_flight() == Bytes::ZERO)
-        {
+        } else if self.has_served() {
             self.gone = true;
             self.ack_due = None;
         } else {
@@ -295,9 +289,25 @@ impl Session {
         }
     }
 
-    /// The stream below has failed.
+    /// The peer has said its end and has acknowledged all data: nothing keeps it, though it may not have heard of our end.
+    fn has_served(&self) -> bool {
+        let acked = |flow: &OverTcp| flow.written() - flow.in_flight().get();
+        let all = self.flow.as_ref().is_none_or(|flow| match self.ending {
+            Ending::Sent(data, _) => acked(flow) >= data,
+            _ => flow.in_flight() == Bytes::ZERO,
+        });
+        self.ended && self.queue.is_empty() && all
+    }
+
+    /// The stream below has failed. A reset by a peer that needed nothing more is an end: what it had not read was our end.
     pub fn on_failure(&mut self, error: &std::io::Error) {
-        self.fail(Error::Io(error.kind(), error.to_string()));
+        use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
+        if self.has_served() && matches!(error.kind(), BrokenPipe | ConnectionReset) {
+            self.gone = true;
+            self.ack_due = None;
+        } else {
+            self.fail(Error::Io(error.kind(), error.to_string()));
+        }
     }
 
     /// Does what is due.

@@ -170,7 +170,7 @@ impl Session {
             self.asked = now;
         }
         flow.wrote(now, Bytes::new(len), &mut Discard);
-        self.ending = Ending::Sent(flow.written());
+        self.ending = Ending::Sent(flow.written() - len, flow.written());
     }
 
     fn frames(

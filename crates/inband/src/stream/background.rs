@@ -33,36 +33,27 @@ pub(super) fn list(link: &Arc<Link>) {
         .unwrap_or_else(PoisonError::into_inner);
     inbox.push(Arc::downgrade(link));
     drop(inbox);
-    let one = 1u64;
-    // SAFETY: eight bytes, as an eventfd wants.
-    unsafe { libc::write(background.bell.as_raw_fd(), (&raw const one).cast(), 8) };
+    kernel::ring(background.bell.as_raw_fd());
 }
 
 fn start() -> Option<Background> {
-    // SAFETY: no pointers; each descriptor is new and nobody else's.
-    let (epoll, bell) = unsafe {
+    // SAFETY: no pointers; the descriptor is new and nobody else's.
+    let epoll = unsafe {
         let epoll = libc::epoll_create1(libc::EPOLL_CLOEXEC);
-        let bell = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
-        if epoll < 0 || bell < 0 {
-            return None;
-        }
-        (OwnedFd::from_raw_fd(epoll), OwnedFd::from_raw_fd(bell))
-    };
+        (epoll >= 0).then(|| OwnedFd::from_raw_fd(epoll))
+    }?;
+    let bell = kernel::bell()?;
     watch(&epoll, bell.as_raw_fd(), 0, libc::EPOLLIN as u32);
-    std::thread::Builder::new()
-        .name("alcc-inband".to_owned())
-        .spawn(|| {
-            // SAFETY: plain signal-set calls on a local set: signals are the program's.
-            unsafe {
-                let mut all = std::mem::zeroed();
-                libc::sigfillset(&raw mut all);
-                libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
-            }
-            if let Some(background) = BACKGROUND.wait() {
-                run(background);
-            }
-        })
-        .ok()?;
+    kernel::without_signals(|| {
+        std::thread::Builder::new()
+            .name("alcc-inband".to_owned())
+            .spawn(|| {
+                if let Some(background) = BACKGROUND.wait() {
+                    run(background);
+                }
+            })
+    })
+    .ok()?;
     Some(Background {
         inbox: Mutex::new(Vec::new()),
         epoll,
@@ -131,9 +122,7 @@ fn run(background: &Background) {
         for event in events.iter().take(usize::try_from(n).unwrap_or(0)) {
             let key = event.u64;
             if key == 0 {
-                let mut held = 0u64;
-                // SAFETY: eight bytes.
-                unsafe { libc::read(background.bell.as_raw_fd(), (&raw mut held).cast(), 8) };
+                kernel::silence(background.bell.as_raw_fd());
             } else if let Some(weak) = resting.remove(&key)
                 && let Some(link) = weak.upgrade()
                 && !link.listed.swap(true, Ordering::AcqRel)

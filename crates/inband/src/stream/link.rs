@@ -10,7 +10,7 @@ use alcc_cc::Registry;
 use alcc_units::{Span, Time};
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -18,7 +18,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 const READ: usize = 64 * 1024;
 /// Read in one turn at most.
 const TURN: usize = 512 * 1024;
-/// A sleeper looks again so soon: another thread may have given the session something to do.
+/// Who waits for another thread that sleeps for the session looks again so soon, as long as that one cannot be woken.
 const LOOKS: Span = Span::from_millis(20);
 /// So much may lie unsent in the kernel, or this part of what is in flight.
 const BACKLOG: u64 = 16 * 1024;
@@ -61,10 +61,13 @@ pub(super) struct Inner {
     /// Sleep until then before reading again; `None`: wait for the descriptor.
     next_read: Option<Time>,
     over: bool,
-    /// A thread sleeps for the session.
-    sleeping: bool,
+    /// A thread sleeps for the session: for these events of the descriptor, and until then.
+    sleeper: Option<(i16, Time)>,
+    /// Wakes it. Made when two threads meet here first: most streams have one.
+    bell: Option<OwnedFd>,
     /// When somebody in a call turned it last.
     turned: Time,
+    /// Threads that wait for whoever sleeps for the session.
     waiters: u32,
 }
 
@@ -99,7 +102,8 @@ impl Link {
                 looked: now,
                 next_read: None,
                 over: false,
-                sleeping: false,
+                sleeper: None,
+                bell: None,
                 turned: now,
                 waiters: 0,
             }),
@@ -134,7 +138,7 @@ impl Link {
             }
             inner = self.sleep(inner, now, until);
         };
-        self.settle(&inner);
+        self.settle(&mut inner);
         done
     }
 
@@ -145,45 +149,49 @@ impl Link {
         now: Time,
         until: Option<Time>,
     ) -> MutexGuard<'a, Inner> {
-        let (events, mut deadline) = inner.next(now);
-        if inner.session.is_busy() || inner.waiters > 0 {
-            let look = now + LOOKS;
-            deadline = Some(deadline.map_or(look, |at| at.min(look)));
-        }
-        if let Some(until) = until {
-            deadline = Some(deadline.map_or(until, |at| at.min(until)));
-        }
-        inner.waiters += 1;
-        if inner.sleeping {
-            let look = deadline.unwrap_or(now + LOOKS).since(now).as_nanos();
-            let time = std::time::Duration::from_nanos(look);
+        let (events, deadline) = inner.next(now);
+        let deadline = deadline
+            .unwrap_or(Time::MAX)
+            .min(until.unwrap_or(Time::MAX));
+        if inner.sleeper.is_some() {
+            let woken = inner.wake_sleeper(now);
+            let look = if woken { Time::MAX } else { now + LOOKS };
+            let nanos = deadline.min(look).since(now).as_nanos();
+            inner.waiters += 1;
             inner = self
                 .turn
-                .wait_timeout(inner, time)
+                .wait_timeout(inner, std::time::Duration::from_nanos(nanos))
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
-        } else {
-            inner.sleeping = true;
-            drop(inner);
-            let ready = kernel::wait(self.fd, events, deadline);
-            inner = self.lock();
-            inner.sleeping = false;
-            let now = kernel::now();
-            if ready && events & libc::POLLIN != 0 {
-                // Until now nothing had come.
-                inner.looked = now;
-                inner.next_read = Some(now);
-            }
+            inner.waiters -= 1;
+            return inner;
         }
-        inner.waiters -= 1;
+        inner.sleeper = Some((events, deadline));
+        let bell = inner.bell.as_ref().map(AsRawFd::as_raw_fd);
+        drop(inner);
+        let limit = (deadline < Time::MAX).then_some(deadline);
+        let ready = kernel::wait(self.fd, events, bell, limit);
+        inner = self.lock();
+        inner.sleeper = None;
+        if ready && events & libc::POLLIN != 0 {
+            // Until now nothing had come.
+            let now = kernel::now();
+            inner.looked = now;
+            inner.next_read = Some(now);
+        }
+        if inner.waiters > 0 {
+            // What has come may be what they wait for.
+            self.turn.notify_all();
+        }
         inner
     }
 
-    /// At the end of a call: somebody else may go on, and the background has to know of a stream that is not idle.
-    fn settle(self: &Arc<Self>, inner: &Inner) {
+    /// At the end of a call: somebody else may go on, and who sleeps for the stream, or the background, has to know of what it left to be done.
+    fn settle(self: &Arc<Self>, inner: &mut Inner) {
         if inner.waiters > 0 {
             self.turn.notify_all();
         }
+        inner.wake_sleeper(kernel::now());
         if !self.listed.load(Ordering::Relaxed) && !self.listed.swap(true, Ordering::AcqRel) {
             background::list(self);
         }
@@ -224,7 +232,7 @@ impl Link {
             }
             inner = self.sleep(inner, now, until);
         };
-        self.settle(&inner);
+        self.settle(&mut inner);
         done
     }
 
@@ -256,7 +264,7 @@ impl Link {
             }
             inner = self.sleep(inner, now, until);
         };
-        self.settle(&inner);
+        self.settle(&mut inner);
         done
     }
 
@@ -264,7 +272,7 @@ impl Link {
         let mut inner = self.lock();
         inner.session.flush();
         inner.pump(kernel::now(), &[], false);
-        self.settle(&inner);
+        self.settle(&mut inner);
         match inner.session.error() {
             Some(error) => Err(error.clone().into()),
             None => Ok(()),
@@ -275,13 +283,15 @@ impl Link {
         let mut inner = self.lock();
         inner.session.close();
         inner.pump(kernel::now(), &[], false);
-        self.settle(&inner);
+        self.settle(&mut inner);
     }
 
     pub(super) fn abort(self: &Arc<Self>) {
         let mut inner = self.lock();
         inner.session.abort();
-        inner.pump(kernel::now(), &[], false);
+        let now = kernel::now();
+        inner.pump(now, &[], false);
+        inner.wake_sleeper(now);
         self.turn.notify_all();
     }
 
@@ -309,9 +319,11 @@ impl Link {
         if quiet > now {
             return Visit::At(quiet);
         }
-        if inner.sleeping {
-            // Whoever sleeps for it does what is to be done.
-            return Visit::At(now + background::GRACE);
+        if inner.is_slept_for(now) {
+            // Whoever sleeps for it does what is to be done. Its call lists the stream again when it ends, and so does any other call; that is said
+            // under the lock, which they hold when they look.
+            self.listed.store(false, Ordering::Release);
+            return Visit::Never;
         }
         let turned = inner.turned;
         inner.turn(now, false, &mut []);
@@ -397,6 +409,13 @@ impl Inner {
     fn fetch(&mut self, now: Time, sink: &mut [u8]) -> usize {
         if self.over {
             self.next_read = None;
+            return 0;
+        }
+        // Who sleeps for the descriptor is awake by now, and may wait for what has come.
+        if self
+            .sleeper
+            .is_some_and(|(events, _)| events & libc::POLLIN != 0)
+        {
             return 0;
         }
         // Before a timer is served, what had come by then is heard: a receiver half counts it.
@@ -565,6 +584,33 @@ impl Inner {
             self.pump(now, &[], false);
         }
         taken
+    }
+
+    /// Does a thread sleep for all that is to be waited for now?
+    fn is_slept_for(&self, now: Time) -> bool {
+        let (wanted, deadline) = self.next(now);
+        self.session.error().is_none()
+            && self.sleeper.is_some_and(|(events, until)| {
+                wanted & !events == 0 && deadline.is_none_or(|at| at >= until)
+            })
+    }
+
+    /// Has the thread that sleeps for the session look again, if it sleeps for less than is to be waited for now. False: it cannot be woken.
+    fn wake_sleeper(&mut self, now: Time) -> bool {
+        if self.sleeper.is_none() || self.is_slept_for(now) {
+            return true;
+        }
+        match &self.bell {
+            Some(bell) => {
+                kernel::ring(bell.as_raw_fd());
+                true
+            }
+            None => {
+                // From its next sleep on.
+                self.bell = kernel::bell();
+                false
+            }
+        }
     }
 
     /// What to wait for: events of the descriptor, and a time.

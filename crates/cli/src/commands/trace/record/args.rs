@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::cleartext;
 use crate::failure::Failure;
 use alcc_record::plan::{IPV4_OVERHEAD, IPV6_OVERHEAD};
 use alcc_record::{Load, Mode, Plan};
@@ -128,7 +129,7 @@ impl Args {
                 "record with {host}: it has no address of that kind"
             ))
         })?;
-        self.permit(to.ip(), &format!("record with {host}"))?;
+        self.permit(to.ip(), &format!("record with {host}"), "127.0.0.1 as HOST")?;
         Ok(to)
     }
 
@@ -148,15 +149,16 @@ impl Args {
                 }
             },
         };
-        self.permit(at.ip(), &format!("listen at {text}"))?;
+        let local = format!("127.0.0.1:{}", at.port());
+        self.permit(at.ip(), &format!("listen at {text}"), &local)?;
         Ok(at)
     }
 
-    fn permit(&self, ip: IpAddr, what: &str) -> Result<(), Failure> {
+    fn permit(&self, ip: IpAddr, what: &str, local: &str) -> Result<(), Failure> {
         if self.insecure {
             return Ok(());
         }
-        alcc_udp::guard::permit(ip).map_err(|why| Failure::usage(format!("{what}: {why}")))
+        cleartext::permit(ip, local).map_err(|why| Failure::usage(format!("{what}: {why}")))
     }
 
     pub(super) fn label(&self) -> String {
