@@ -520,6 +520,26 @@ impl Ledger {
         }
     }
 
+    /// Shifts the RTT samples of the last reading so that their mean is `mean` seconds, each only as far as it lies between the
+    /// readings.
+    pub fn shift_rtt(&mut self, mean: f64, since: Time, now: Time, floor: Span) {
+        let samples = self.returned.iter().filter_map(|p| p.rtt);
+        let (sum, count) = samples.fold((0.0, 0u32), |(s, n), rtt| (s + rtt.as_secs_f64(), n + 1));
+        if count == 0 {
+            return;
+        }
+        let shift = mean - sum / f64::from(count);
+        for packet in &mut self.returned {
+            let Some(rtt) = &mut packet.rtt else { continue };
+            let least = since.since(packet.sent_at).max(floor);
+            let most = now.since(packet.sent_at).max(least);
+            let shifted = (rtt.as_secs_f64() + shift).max(0.0);
+            *rtt = Span::from_nanos((shifted * 1e9) as u64)
+                .clamp(least, most)
+                .max(Span::from_nanos(1));
+        }
+    }
+
     /// What the last readings found lost, oldest first.
     pub fn lost(&self) -> &[Packet] {
         &self.lost

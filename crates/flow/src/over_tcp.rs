@@ -37,6 +37,10 @@ pub struct TcpProgress {
     pub window_full: bool,
     /// Smallest RTT the kernel has seen; zero if none.
     pub min_rtt: Span,
+    /// The kernel's smoothed RTT, and how many samples went into it, about: acknowledgements that arrived. Zero if unknown.
+    pub smoothed_rtt: Span,
+    /// The latter.
+    pub acks: u64,
     /// Current segment size.
     pub mss: Bytes,
 }
@@ -112,6 +116,8 @@ struct Episode {
 const READINGS_AHEAD: u64 = 3;
 /// And at least so many segments.
 const SEGMENTS_AHEAD: u64 = 3;
+/// What Linux keeps of its smoothed RTT with each sample.
+const KEPT: f64 = 7.0 / 8.0;
 /// The retransmission timer of hosts for datagrams: a shorter one takes the outages of a radio link for losses.
 const DATAGRAM_TIMEOUT: Span = Span::from_secs(1);
 
@@ -269,13 +275,16 @@ impl OverTcp {
     /// A paced connection writes ahead what leaves until the next readings: what waits longer in the kernel would leave at the rate
     /// of then, but count as in flight, and as sent, now.
     fn ahead(&self, unsent: Bytes) -> Bytes {
-        let Some(rate) = self.pacing_rate().filter(|_| !self.frames) else {
-            return Bytes::MAX;
-        };
-        let span = self.period.max(self.shared()) * READINGS_AHEAD;
-        let most = rate.bytes_in(span).max(self.mss * SEGMENTS_AHEAD);
         let mss = self.mss.get();
-        Bytes::new(most.saturating_sub(unsent).get() / mss * mss)
+        self.most_ahead().map_or(Bytes::MAX, |most| {
+            Bytes::new(most.saturating_sub(unsent).get() / mss * mss)
+        })
+    }
+
+    fn most_ahead(&self) -> Option<Bytes> {
+        let rate = self.pacing_rate().filter(|_| !self.frames)?;
+        let span = self.period.max(self.shared()) * READINGS_AHEAD;
+        Some(rate.bytes_in(span).max(self.mss * SEGMENTS_AHEAD))
     }
 
     fn shut(&mut self, now: Time, allowance: &Allowance, queued: Bytes, paced: bool) {
@@ -444,6 +453,9 @@ impl OverTcp {
                 self.cc.on_feedback(&mut Cx { now, log }, &report);
             }
         }
+        if tcp.unsent == Bytes::ZERO || paced {
+            self.correct_rtt(since, now, tcp, floor);
+        }
         for rtt in self.ledger.returned().iter().filter_map(|p| p.rtt) {
             self.rtt.sample(rtt);
         }
@@ -457,6 +469,19 @@ impl OverTcp {
             self.cc.on_recovery_end(&mut Cx { now, log }, &end);
         }
         self.sent_again(now, tcp, log);
+    }
+
+    /// Shifts the samples of this reading to the mean that the kernel measured. Its smoothed RTT is a moving average of exact samples:
+    /// from two of its values and the number of samples between them follows what those were on average.
+    fn correct_rtt(&mut self, since: Time, now: Time, tcp: &TcpProgress, floor: Span) {
+        let (before, after) = (self.seen.smoothed_rtt, tcp.smoothed_rtt);
+        let samples = tcp.acks.saturating_sub(self.seen.acks);
+        if before.is_zero() || after.is_zero() || samples == 0 {
+            return;
+        }
+        let kept = KEPT.powi(i32::try_from(samples).unwrap_or(i32::MAX));
+        let mean = (after.as_secs_f64() - kept * before.as_secs_f64()) / (1.0 - kept);
+        self.ledger.shift_rtt(mean, since, now, floor);
     }
 
     /// How many segments the kernel has found lost since the last reading.
@@ -722,6 +747,9 @@ impl OverTcp {
         let segments = (allowance.window.get() / self.mss.get() / parts)
             .clamp(1, 4)
             .min((allowance.quota.get() / self.mss.get()).max(1));
+        // A third of what may be written ahead: that much leaves from one reading to the next.
+        let ahead = self.most_ahead().unwrap_or(Bytes::MAX);
+        let segments = segments.min((ahead.get() / READINGS_AHEAD / self.mss.get()).max(1));
         let in_flight = queued.saturating_sub(self.beyond(queued));
         room(&allowance, in_flight, Bytes::ZERO, self.mss).min(self.ahead(unsent))
             >= self.mss * segments

@@ -6,6 +6,7 @@ use alcc_units::Span;
 #[derive(Clone, Debug, Default)]
 pub struct RttEstimator {
     view: Option<RttView>,
+    samples: u64,
 }
 
 impl RttEstimator {
@@ -14,6 +15,7 @@ impl RttEstimator {
         if rtt.is_zero() {
             return;
         }
+        self.samples += 1;
         let Some(view) = &mut self.view else {
             self.view = Some(RttView {
                 latest: rtt,
@@ -31,6 +33,11 @@ impl RttEstimator {
         view.smoothed = (view.smoothed / 8) * 7 + rtt / 8;
         view.latest = rtt;
         view.min = view.min.min(rtt);
+    }
+
+    /// How many samples it has taken.
+    pub fn samples(&self) -> u64 {
+        self.samples
     }
 
     /// The estimate; all zero before the first sample.

@@ -40,6 +40,10 @@ impl RoundTrip {
         self.rtt.view()
     }
 
+    pub(crate) fn samples(&self) -> u64 {
+        self.rtt.samples()
+    }
+
     /// How often the timer has expired since the last progress.
     pub(crate) fn backoff(&self) -> u32 {
         self.backoff

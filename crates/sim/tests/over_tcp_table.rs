@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! docs/over-tcp.md: every algorithm above a TCP beside its native form. All cells are measured and held to the bounds; with
-//! `ALCC_BLESS=1` the page is written anew (`make over-tcp`).
+//! docs/over-tcp.md: every algorithm above a TCP beside its native form. Those of three links are measured and held to the
+//! bounds; with `ALCC_BLESS=1` all are, and the page is written anew (`make over-tcp`).
 #![expect(clippy::disallowed_macros, reason = "a skipped test says so")]
 mod common;
 
@@ -24,6 +24,8 @@ const RECORDED: [&str; 5] = [
     "highwayGold",
     "rapidGold",
 ];
+/// The links that the test measures: enough to see a change, and in seconds.
+const WATCHED: [&str; 3] = ["12 Mbit/s", "48 Mbit/s", "rapidGold"];
 /// When the flow starts, and the seed of that run: on a recorded channel a start is another stretch of it.
 const STARTS: [(&str, u64); 3] = [("0s", 1), ("7.3s", 2), ("19.7s", 3)];
 const SECONDS: u64 = 30;
@@ -170,19 +172,23 @@ A cell is **bold** where utilization is off by more than 3 points, or the delay 
   measured of a flow that is not its own. Nobody above can send more than it lets out: an algorithm that wants a longer queue does not get it.
 * **W**: the window of the TCP below. The smaller window holds. HyStart ends slow start early, a loss takes 30 % (Cubic) or half (Reno) away,
   and a window that was not full does not grow. Cubic's and Reno's growth after a loss is not the algorithm's.
-* **T**: what is known, and when. Counters are read every 5 ms. What arrived waits for the next reading before its place is written again, so
-  a window of 20 segments has 8 % less. RTT samples are off by up to a reading, which Vegas (two packets), LEDBAT, Copa and the random walk of
-  MDI see as a queue. Read every millisecond, the cells of `fixed`, `copa` and `ledbat` are within the bounds nearly everywhere; that costs five
-  times as many wake-ups. A send buffer of 4 MB ends the overshoot of Reno's and BIC's slow start, and so decides whether a second loss follows.
+* **T**: what is known, and when. Counters are read every 5 ms, and what has arrived waits for that before more is written: a window of 20
+  segments has 8 % less. RTT samples between two readings are right on average only, which Vegas (two packets), LEDBAT, Vivace and the random
+  walk of MDI turn into another window. Read every millisecond, `fixed`, `copa` and `ledbat` above Cubic and Reno are within the bounds with two
+  or three exceptions each; that takes five times as many wake-ups, and is not done. The send buffer of 4 MB ends the overshoot of Reno's slow
+  start, and so decides whether a second loss follows.
 
-`make over-tcp` measures anew and writes this page. The test `over_tcp_table` measures all cells too: each is within the bounds of the native
-one, or, where this page shows a miss, of what the page shows.
+`make over-tcp ALCC_TRACES=DIR` measures anew and writes this page. The test `over_tcp_table` measures the cells of three links, too: each is
+within the bounds of the native one, or, where this page shows a miss, of what the page shows.
 ";
 
 type Table = Vec<(String, Vec<(String, Vec<Got>)>)>;
 
-fn measured() -> Table {
-    let links = [plain(), recorded()].concat();
+fn measured(all: bool) -> Table {
+    let mut links = [plain(), recorded()].concat();
+    if !all {
+        links.retain(|(name, _)| WATCHED.contains(&name.as_str()));
+    }
     let algorithms = algorithms();
     let mut rows = table(&links, &algorithms, &BELOW, SECONDS, &STARTS).into_iter();
     let of = |(link, _): (String, RateSpec)| {
@@ -260,8 +266,9 @@ fn shown(page: &str, link: &str, name: &str) -> Option<Vec<(Got, bool)>> {
 #[test]
 fn above_tcp_every_algorithm_does_what_it_does_natively() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/over-tcp.md");
-    let table = measured();
-    if std::env::var_os("ALCC_BLESS").is_some() {
+    let bless = std::env::var_os("ALCC_BLESS").is_some();
+    let table = measured(bless);
+    if bless {
         std::fs::write(&path, page(&table)).unwrap();
     }
     let reviewed = std::fs::read_to_string(&path).unwrap();

@@ -61,11 +61,12 @@ impl Borrowed {
         }
     }
 
-    /// Follows the algorithm's rate, as far as the program's allows; small changes are not worth a system call.
+    /// Follows the algorithm's rate, as far as the program's allows. Changes that no algorithm makes on purpose (Vivace tries 5 %
+    /// more and less) are not worth a system call.
     pub(crate) fn pace(&mut self, fd: RawFd, wanted: Option<Rate>) {
         let ours = wanted.map_or(NONE, |rate| mark(rate.as_bps() / 8));
         let rate = ours.min(self.own);
-        if rate.abs_diff(self.set) > self.set / 16 || self.set > self.own {
+        if rate.abs_diff(self.set) > self.set / 64 || self.set > self.own {
             self.set(fd, rate);
         }
     }

@@ -166,6 +166,8 @@ pub(crate) fn read(fd: RawFd) -> Option<Reading> {
         delivery_rate: (info.delivery_rate > 0).then_some(delivery),
         window_full: in_flight >= info.snd_cwnd,
         min_rtt: Span::from_micros(u64::from(min_rtt)),
+        smoothed_rtt: Span::from_micros(info.rtt.into()),
+        acks: info.segs_in.into(),
         mss: Bytes::new(u64::from(info.snd_mss)),
     };
     Some(Reading {

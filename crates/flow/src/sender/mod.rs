@@ -338,7 +338,7 @@ impl Sender {
 
     /// What a program can read of a TCP connection.
     pub fn progress(&self) -> TcpProgress {
-        let seen = self.rtt.view().min;
+        let seen = self.rtt.view();
         TcpProgress {
             acked: self.complete,
             written: self.written,
@@ -356,7 +356,9 @@ impl Sender {
             threshold: 0,
             delivery_rate: self.delivery_rate,
             window_full: !self.has_room(&self.cc.allowance()),
-            min_rtt: seen,
+            min_rtt: seen.min,
+            smoothed_rtt: seen.smoothed,
+            acks: self.rtt.samples(),
             mss: Bytes::new(self.mss),
         }
     }
