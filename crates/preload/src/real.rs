@@ -67,6 +67,7 @@ real! {
     readv: fn(c_int, *const iovec, c_int) -> ssize_t;
     recv: fn(c_int, *mut c_void, size_t, c_int) -> ssize_t;
     recvfrom: fn(c_int, *mut c_void, size_t, c_int, *mut sockaddr, *mut socklen_t) -> ssize_t;
+    pwritev2: fn(c_int, *const iovec, c_int, off_t, c_int) -> ssize_t;
     recvmmsg: fn(c_int, *mut mmsghdr, c_uint, c_int, *mut timespec) -> c_int;
     recvmsg: fn(c_int, *mut msghdr, c_int) -> ssize_t;
     select: fn(c_int, *mut fd_set, *mut fd_set, *mut fd_set, *mut timeval) -> c_int;

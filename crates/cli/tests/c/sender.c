@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
  * A server that accepts one connection and sends so many bytes in one of the ways by which data may leave a program:
- *   sender send|mptcp|uring|stdio|stdout|dprintf|both|by-a-child BYTES
+ *   sender send|mptcp|uring|stdio|stdout|dprintf|aio|both|by-a-child BYTES
  * It prints its port first. */
+#include <aio.h>
 #include <linux/io_uring.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -64,6 +65,11 @@ static long stream_send(const char *how, int fd, size_t n) {
     static long count;
     if (!strcmp(how, "dprintf"))
         return dprintf(fd, "%*d", (int)n, 1);
+    if (!strcmp(how, "aio")) {
+        struct aiocb write = {.aio_fildes = fd, .aio_buf = block, .aio_nbytes = n};
+        const struct aiocb *list[] = {&write};
+        return aio_write(&write) || aio_suspend(list, 1, 0) ? -1 : aio_return(&write);
+    }
     if (!strcmp(how, "both") && count++ % 2)
         return send(fd, block, n, MSG_NOSIGNAL);
     if (!stream)

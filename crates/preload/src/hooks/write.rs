@@ -192,6 +192,52 @@ pub unsafe extern "C-unwind" fn writev(fd: c_int, iov: *const iovec, count: c_in
     })
 }
 
+/// pwritev2(2): at no offset it is writev with options.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn pwritev2(
+    fd: c_int,
+    iov: *const iovec,
+    count: c_int,
+    offset: off_t,
+    flags: c_int,
+) -> ssize_t {
+    // SAFETY: the caller's vector.
+    let vector = unsafe { vector_of(iov, usize::try_from(count).unwrap_or(usize::MAX)) };
+    let Some(vector) = vector.filter(|_| offset == -1) else {
+        // SAFETY: the caller's arguments, unchanged.
+        return unsafe { (real().pwritev2)(fd, iov, count, offset, flags) };
+    };
+    let dont_wait = if flags & libc::RWF_NOWAIT == 0 {
+        0
+    } else {
+        libc::MSG_DONTWAIT
+    };
+    limited(fd, dont_wait, total(vector), &mut |skip, limit| {
+        let part = Part::of(vector, skip, limit);
+        // SAFETY: a part of the caller's vector.
+        unsafe { (real().pwritev2)(fd, part.as_ptr(), part.len() as c_int, offset, flags) }
+    })
+}
+
+/// pwritev2, as programs with large files call it.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn pwritev64v2(
+    fd: c_int,
+    iov: *const iovec,
+    count: c_int,
+    offset: off_t,
+    flags: c_int,
+) -> ssize_t {
+    // SAFETY: the caller's arguments; on the machines that we run on both are one function.
+    unsafe { pwritev2(fd, iov, count, offset, flags) }
+}
+
 /// sendmsg(2)
 ///
 /// # Safety

@@ -34,6 +34,18 @@ static int by_writev(void) {
     return close(fd);
 }
 
+static int by_pwritev2(void) {
+    int fd = accepted();
+    struct iovec v[8];
+    // A position is refused on a connection, as ever; no position is the next.
+    expect(pwritev2(fd, v, pieces(v, 8, 0, 5000), 0, 0), -1, "pwritev2 at a position");
+    say("%s", name_of(errno));
+    for (size_t at = 0; at < TOTAL; at += 8 * 5000) expect(pwritev2(fd, v, pieces(v, 8, at, 5000), -1, 0), 8 * 5000, "pwritev2");
+    expect(pwritev2(fd, v, -1, -1, 0), -1, "pwritev2");
+    say("%s", name_of(errno));
+    return close(fd);
+}
+
 static int by_long_writev(void) {
     int fd = accepted();
     static struct iovec v[1024];
@@ -271,6 +283,7 @@ const struct peer_case write_cases[] = {
     {"small-writes", "", by_small_writes},
     {"writev", "", by_writev},
     {"long-writev", "", by_long_writev},
+    {"pwritev2", "", by_pwritev2},
     {"send", "", by_send},
     {"sendto", "", by_sendto},
     {"sendmsg", "", by_sendmsg},
