@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The options of a link that changes on the way: `--step`, `--steps`, `--repeat`, `--reorder`.
-use crate::failure::Failure;
+use crate::failure::{Failure, reason};
 use alcc_link::{Changes, Step};
 use alcc_units::{Span, positive};
 
@@ -35,8 +35,9 @@ impl ChangesArg {
                     .map_err(|e| Failure::usage(format!("--steps: {e}")))?
             },
             Some(file) => {
-                let text = std::fs::read_to_string(file)
-                    .map_err(|e| Failure::usage(format!("read steps from {file}: {e}")))?;
+                let text = std::fs::read_to_string(file).map_err(|e| {
+                    Failure::usage(format!("read steps from {file}: {}", reason(&e)))
+                })?;
                 Changes::from_csv(&text)
                     .map_err(|e| Failure::usage(format!("steps of {file}: {e}")))?
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The file of `alcc run --config`: what the options say, and algorithms by port. Every mistake is named with its line.
-use crate::failure::Failure;
+use crate::failure::{Failure, reason};
 use alcc_cc::{Registry, Spec};
 use alcc_socket::{Pattern, Rule};
 use serde::Deserialize;
@@ -62,7 +62,7 @@ impl Config {
     /// Reads and checks a file.
     pub(crate) fn read(path: &Path, registry: &Registry) -> Result<Self, Failure> {
         let text = std::fs::read_to_string(path)
-            .map_err(|e| Failure::usage(format!("read {}: {e}", path.display())))?;
+            .map_err(|e| Failure::usage(format!("read {}: {}", path.display(), reason(&e))))?;
         Self::parse(&text, registry).map_err(|(at, why)| {
             let line = text[..at.min(text.len())].matches('\n').count() + 1;
             Failure::usage(format!("{}:{line}: {why}", path.display()))

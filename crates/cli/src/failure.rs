@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+pub(crate) use alcc_lab::reason;
 use std::fmt;
-use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
 /// Why a command did not do its work: one line that says what was attempted, what was found and what would fix it.
@@ -30,22 +30,6 @@ impl Failure {
             Self::Failed(_) => ExitCode::FAILURE,
         }
     }
-}
-
-/// Why a file could not be used, and what would help where that is known.
-pub(crate) fn reason(error: &io::Error) -> String {
-    let known = match error.kind() {
-        ErrorKind::NotFound => "there is no such file or folder: check the name",
-        ErrorKind::PermissionDenied => "no permission: this user may not",
-        ErrorKind::IsADirectory => "it is a folder: name a file",
-        ErrorKind::NotADirectory => "a part of the path is a file, not a folder: check the name",
-        ErrorKind::StorageFull => "no space is left: free some, or choose another place",
-        ErrorKind::QuotaExceeded => "the quota is used up: free some space",
-        ErrorKind::ReadOnlyFilesystem => "the file system is read-only: choose another place",
-        ErrorKind::InvalidData => "it is no text (UTF-8)",
-        _ => return error.to_string(),
-    };
-    known.to_owned()
 }
 
 impl fmt::Display for Failure {

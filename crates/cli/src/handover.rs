@@ -21,14 +21,21 @@ const DIGITS: usize = 10;
 
 /// How we were started, before Rust's runtime ignores SIGPIPE and opens /dev/null where a standard descriptor is closed.
 static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
+static CHILD_IGNORED: AtomicBool = AtomicBool::new(false);
 static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 
 extern "C" fn look() {
-    // SAFETY: both calls only ask; `now` is a valid out pointer.
+    // SAFETY: the calls ask, or set a disposition; `now` is a valid out pointer.
     unsafe {
         let mut now: libc::sigaction = std::mem::zeroed();
         if libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut now) == 0 {
             PIPE_IGNORED.store(now.sa_sigaction == libc::SIG_IGN, Ordering::Relaxed);
+        }
+        // Where it is ignored, the kernel keeps no exit status of a child.
+        let asked = libc::sigaction(libc::SIGCHLD, std::ptr::null(), &raw mut now);
+        if asked == 0 && now.sa_sigaction == libc::SIG_IGN {
+            CHILD_IGNORED.store(true, Ordering::Relaxed);
+            libc::signal(libc::SIGCHLD, libc::SIG_DFL);
         }
         for (fd, closed) in (0..).zip(&CLOSED) {
             closed.store(libc::fcntl(fd, libc::F_GETFD) == -1, Ordering::Relaxed);
@@ -68,10 +75,13 @@ impl Handover {
 
     /// In the child.
     pub(crate) fn take(&self) -> io::Result<()> {
-        // SAFETY: both calls are async-signal-safe.
+        // SAFETY: the calls are async-signal-safe.
         unsafe {
             if PIPE_IGNORED.load(Ordering::Relaxed) {
                 libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+            }
+            if CHILD_IGNORED.load(Ordering::Relaxed) {
+                libc::signal(libc::SIGCHLD, libc::SIG_IGN);
             }
             for (fd, closed) in (0..).zip(&CLOSED) {
                 if closed.load(Ordering::Relaxed) {

@@ -16,6 +16,7 @@ mod failure;
 mod handover;
 mod loader;
 mod metrics;
+mod numbers;
 mod output;
 mod plugin_arg;
 mod progress;
@@ -25,6 +26,7 @@ mod trace_arg;
 mod transfer;
 mod transport;
 mod uncontrolled;
+mod usage;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use failure::Failure;
@@ -82,11 +84,13 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
 }
 
 fn main() -> ExitCode {
-    match run(Cli::parse().command) {
-        Ok(code) => code,
-        Err(failure) => {
-            output::note(format_args!("alcc: {failure}"));
-            failure.exit_code()
-        }
-    }
+    output::panics_are_one_line();
+    let done = match usage::parse::<Cli>() {
+        Ok(cli) => run(cli.command),
+        Err(said) => said,
+    };
+    done.unwrap_or_else(|failure| {
+        output::note(format_args!("alcc: {failure}"));
+        failure.exit_code()
+    })
 }

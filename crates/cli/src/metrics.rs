@@ -3,7 +3,7 @@
 //!
 //! A scraper asks for one page every few seconds. Whoever else connects costs at most [`MOST`] threads for [`PATIENCE`] each, and
 //! [`LONGEST`] bytes.
-use crate::failure::Failure;
+use crate::failure::{Failure, reason};
 use alcc_socket::{BOUNDS_US, Group, Histogram, Report, State};
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -89,7 +89,10 @@ impl Metrics {
     /// Listens, and answers from threads of its own until the program ends.
     pub(crate) fn start(place: &Place, report: Arc<Report>) -> Result<Self, Failure> {
         let failed = |what: String| {
-            move |e: std::io::Error| Failure::usage(format!("listen on {what} for --metrics: {e}"))
+            move |e: std::io::Error| {
+                let why = reason(&e);
+                Failure::usage(format!("listen on {what} for --metrics: {why}"))
+            }
         };
         let (listener, path) = match place {
             Place::Address(at) => {

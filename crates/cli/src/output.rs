@@ -6,11 +6,47 @@
 use crate::failure::{Failure, reason};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::{AccessFlags, access};
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
+
+/// Makes a folder for what will be written, and sees that something can be.
+///
+/// # Errors
+/// [`Failure::Usage`]: nothing has been done yet.
+pub(crate) fn folder(path: &Path) -> Result<(), Failure> {
+    let wrong =
+        |e: io::Error| Failure::usage(format!("write into {}: {}", path.display(), reason(&e)));
+    if path.exists() && !path.is_dir() {
+        return Err(Failure::usage(format!(
+            "write into {}: it is a file: name a folder",
+            path.display()
+        )));
+    }
+    std::fs::create_dir_all(path).map_err(wrong)?;
+    access(path, AccessFlags::W_OK | AccessFlags::X_OK).map_err(|e| wrong(e.into()))
+}
+
+/// Sees that a file can be written that is made at the end, all of it at once.
+///
+/// # Errors
+/// As [`folder`].
+pub(crate) fn will_be_written(file: &Path) -> Result<(), Failure> {
+    let wrong = |e: io::Error| Failure::usage(format!("write {}: {}", file.display(), reason(&e)));
+    if file.is_dir() {
+        return Err(wrong(ErrorKind::IsADirectory.into()));
+    }
+    let around = file.parent().filter(|path| !path.as_os_str().is_empty());
+    let place = if file.exists() {
+        file
+    } else {
+        around.unwrap_or(Path::new("."))
+    };
+    access(place, AccessFlags::W_OK).map_err(|e| wrong(e.into()))
+}
 
 /// Is there still somebody who reads?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,6 +64,20 @@ pub(crate) fn print(text: impl Display) -> Result<Reader, Failure> {
 /// Writes one line to standard error, in one piece. Nobody may be able to read it: that changes nothing.
 pub(crate) fn note(line: impl Display) {
     let _ = Standard::Error.write_all(format!("{line}\n").as_bytes());
+}
+
+/// A fault of this program says what it is in one line, and with `RUST_BACKTRACE` where it came from.
+pub(crate) fn panics_are_one_line() {
+    let whole = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |fault| {
+        let text = fault.to_string().replace('\n', " ");
+        note(format_args!(
+            "alcc: a fault of alcc itself: {text}: please report it, with the command"
+        ));
+        if std::env::var_os("RUST_BACKTRACE").is_some() {
+            whole(fault);
+        }
+    }));
 }
 
 /// What a command makes for its user: a file, or standard output.

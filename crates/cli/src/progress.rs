@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 /// A bar from 0 to 1 that says what is being done; without a terminal a line now and then.
 pub(crate) struct Bar {
     bar: ProgressBar,
+    began: Instant,
     said: Instant,
 }
 
@@ -18,14 +19,18 @@ const SELDOM: Duration = Duration::from_secs(10);
 
 impl Bar {
     pub(crate) fn new() -> Self {
+        Self::since(Instant::now())
+    }
+
+    /// Of work that began then.
+    pub(crate) fn since(began: Instant) -> Self {
         let bar = ProgressBar::new(1_000);
-        if let Ok(style) = ProgressStyle::with_template(
-            "{bar:32} {percent:>3} %  {elapsed} of about {duration}  {msg}",
-        ) {
+        if let Ok(style) = ProgressStyle::with_template("{bar:32} {percent:>3} %  {msg}") {
             bar.set_style(style);
         }
         Self {
             bar,
+            began,
             said: Instant::now(),
         }
     }
@@ -38,11 +43,30 @@ impl Bar {
             }
             return;
         }
+        let what = format!("{}  {what}", clock(self.began.elapsed(), part));
         if self.bar.message() != what {
-            self.bar.set_message(what.to_owned());
+            self.bar.set_message(what);
         }
         self.bar.set_position((part * 1_000.0) as u64);
     }
+}
+
+/// How long it has taken for this part of the work, and how long all of it will at this speed.
+fn clock(elapsed: Duration, part: f64) -> String {
+    let seconds = |s: f64| match s.round() as u64 {
+        s if s < 120 => format!("{s} s"),
+        s if s < 7_200 => format!("{} min", s / 60),
+        s => format!("{} h", s / 3_600),
+    };
+    let elapsed = elapsed.as_secs_f64();
+    if part < 0.01 {
+        return seconds(elapsed);
+    }
+    format!(
+        "{} of about {}",
+        seconds(elapsed),
+        seconds(elapsed / part.min(1.0))
+    )
 }
 
 impl Drop for Bar {
@@ -61,4 +85,22 @@ pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
             .map_err(|e| Failure::usage(format!("watch for Ctrl-C: {e}")))?;
     }
     Ok(stop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_counts_from_the_beginning() {
+        for (ms, part, said) in [
+            (3_500, 0.58, "4 s of about 6 s"),
+            (4_000, 1.0, "4 s of about 4 s"),
+            (2_000, 0.0, "2 s"),
+            (60_000, 0.01, "60 s of about 100 min"),
+            (1_800_000, 0.125, "30 min of about 4 h"),
+        ] {
+            assert_eq!(clock(Duration::from_millis(ms), part), said);
+        }
+    }
 }

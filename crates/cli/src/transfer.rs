@@ -3,7 +3,7 @@
 pub(crate) mod receiving;
 pub(crate) mod sending;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, reason};
 use alcc_lab::Row;
 use nix::time::{ClockId, clock_gettime};
 use sha2::{Digest, Sha256};
@@ -79,7 +79,7 @@ const FLUSH: u64 = 100_000_000;
 impl Series {
     pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
         let file = std::fs::File::create(path)
-            .map_err(|e| Failure::usage(format!("--series {}: {e}", path.display())))?;
+            .map_err(|e| Failure::usage(format!("--series {}: {}", path.display(), reason(&e))))?;
         Ok(Self {
             inner: Mutex::new(Lines {
                 file,

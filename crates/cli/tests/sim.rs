@@ -200,7 +200,7 @@ fn mistakes_are_one_line_and_exit_2() {
     let (wrong_key, strange_key) = (wrong_key.as_str(), strange_key.as_str());
     for (arguments, parts) in [
         (&[file][..], [place.as_str(), "did you mean cubic?"]),
-        (&["no/such.toml"], ["no/such.toml", "No such file"]),
+        (&["no/such.toml"], ["no/such.toml", "no such file"]),
         (&["--rtt", "40"], ["--rtt", "such as 20ms"]),
         (&["--link", "12mbits"], ["--link", "such as 12mbit"]),
         (&["--link", "nowhere"], ["--link", "scenarios are"]),

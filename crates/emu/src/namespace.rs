@@ -87,13 +87,18 @@ impl Namespace {
     /// # Errors
     /// As [`Command::spawn`]: `NotFound` for a missing program.
     pub fn spawn(&self, mut command: Command) -> std::io::Result<Child> {
+        self.enter_before(&mut command);
+        command.spawn()
+    }
+
+    /// The program will be started inside this namespace. What is given to `pre_exec` later happens inside it, too.
+    pub fn enter_before(&self, command: &mut Command) {
         let own = self.clone();
         if let Some(id) = id(self.fd.as_fd()).filter(|_| self.ours) {
             command.env(MARK, id);
         }
         // SAFETY: between fork and exec only one system call is made.
         unsafe { command.pre_exec(move || own.enter().map_err(Into::into)) };
-        command.spawn()
     }
 
     /// Moves the calling thread into this namespace.

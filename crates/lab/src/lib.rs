@@ -53,7 +53,7 @@ pub mod truth;
 pub mod twin;
 
 pub use distribution::Distribution;
-pub use error::LabError;
+pub use error::{LabError, reason};
 pub use link::{Around, Link, Links, Up};
 pub use live::{Experiment, Measured, Times};
 pub use meter::{Meter, Observed};

@@ -259,7 +259,12 @@ impl Link {
             let text = path.to_string_lossy();
             // Several may share an argument where that is no file's name.
             let several = !path.exists() && text.contains(',');
-            for part in text.split(|c| several && c == ',') {
+            if !several {
+                // Not by its text: a name need not be UTF-8.
+                found.links.push(Self::open_in(path, around)?);
+                continue;
+            }
+            for part in text.split(',') {
                 found.links.push(Self::open_in(Path::new(part), around)?);
             }
         }

@@ -4,12 +4,13 @@
 mod changes;
 mod file;
 
+use crate::error::reason;
 use crate::link::drawn_start;
 use alcc_cc::Registry;
 use alcc_link::{DirectionSpec, QueueSpec, RateSpec};
 use alcc_sim::{FlowSpec, LinkSpec, Scenario, Timing};
 use alcc_trace::Trace;
-use alcc_units::{Rate, Span, positive};
+use alcc_units::{Rate, Span, positive, want_number};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
@@ -36,7 +37,9 @@ impl Word {
     }
 
     fn read<T: std::str::FromStr<Err: Display>>(&self) -> Result<T, String> {
-        self.text.parse().map_err(|e| self.wrong(e))
+        self.text
+            .parse()
+            .map_err(|e: T::Err| self.wrong(want_number(&e.to_string())))
     }
 }
 
@@ -139,8 +142,8 @@ impl Words {
     /// One line: the file, the line in it, what was found and what was expected.
     pub fn read(path: &Path) -> Result<Self, String> {
         let name = path.display().to_string();
-        let text =
-            std::fs::read_to_string(path).map_err(|e| format!("read the scenario {name}: {e}"))?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|e| format!("read the scenario {name}: {}", reason(&e)))?;
         let mut words = file::parse(&text, &name)?;
         words.folder = path.parent().map(Path::to_owned);
         Ok(words)

@@ -227,6 +227,11 @@ impl Scheme {
         parts.iter().map(read).collect()
     }
 
+    /// The kernel's congestion control, alone or below ours; `None` where it is not asked for one.
+    pub fn kernel(&self) -> Option<&str> {
+        Some(self.kernel.as_str()).filter(|kernel| !kernel.is_empty())
+    }
+
     /// The row's fields that the scheme alone decides. In a preloaded program feedback and enforcement come from the runtime's own
     /// report, and a transport's may be others than the usual ones.
     pub(crate) fn describe(&self, row: &mut Row) {

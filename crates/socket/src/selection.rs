@@ -105,6 +105,9 @@ impl FromStr for Pattern {
             )
         };
         if let Ok(port) = text.parse() {
+            if port == 0 {
+                return Err("0 is no port: write 1 to 65535".to_owned());
+            }
             return Ok(Self::Port(port));
         }
         let (address, bits) = text

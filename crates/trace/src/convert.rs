@@ -253,17 +253,11 @@ mod tests {
     #[test]
     fn errors_name_the_line() {
         let error = |text| Trace::from_rates(text).unwrap_err().to_string();
-        assert_eq!(
-            error("0,1\n1,x\n"),
-            "read trace: line 2: 'x' is not a rate in Mbit/s"
-        );
-        assert_eq!(
-            error("0\n"),
-            "read trace: line 1: '' is not a rate in Mbit/s"
-        );
+        assert_eq!(error("0,1\n1,x\n"), "line 2: 'x' is not a rate in Mbit/s");
+        assert_eq!(error("0\n"), "line 1: '' is not a rate in Mbit/s");
         assert_eq!(
             error("0,1\n0,1\n"),
-            "read trace: line 2: '0' is not a time later than that of the line before"
+            "line 2: '0' is not a time later than that of the line before"
         );
         assert!(error("0,1e11\n").contains("more than"));
         assert!(Trace::from_packets("1,-5", Span::from_millis(1), OPPORTUNITY).is_err());

@@ -8,7 +8,7 @@ use alcc_units::Span;
 pub enum TraceError {
     /// A line is not a whole number of milliseconds in `0..=u32::MAX`.
     #[error(
-        "read trace: line {line}: '{found}' is not a time: each line holds one whole number of milliseconds, at most 4294967295"
+        "line {line}: '{found}' is not a time: each line holds one whole number of milliseconds, at most 4294967295"
     )]
     NotANumber {
         /// Where.
@@ -17,17 +17,13 @@ pub enum TraceError {
         found: String,
     },
     /// A line with nothing on it before the last opportunity.
-    #[error(
-        "read trace: line {line}: the line is empty: each line holds one whole number of milliseconds"
-    )]
+    #[error("line {line}: the line is empty: each line holds one whole number of milliseconds")]
     EmptyLine {
         /// Where.
         line: u64,
     },
     /// A time below that of the line before.
-    #[error(
-        "read trace: line {line}: time goes back from {before} ms to {found} ms: sort the file (sort -n)"
-    )]
+    #[error("line {line}: time goes back from {before} ms to {found} ms: sort the file (sort -n)")]
     GoesBack {
         /// Where.
         line: u64,
@@ -37,13 +33,11 @@ pub enum TraceError {
         found: u32,
     },
     /// No opportunity at all.
-    #[error(
-        "read trace: it holds no delivery opportunity: write one time in milliseconds per line"
-    )]
+    #[error("it holds no delivery opportunity: write one time in milliseconds per line")]
     Empty,
     /// All opportunities are at 0 ms, so that the trace would repeat without any time passing.
     #[error(
-        "read trace: line {line}: the last time is 0 ms, so the trace has no length: it must end later than it starts"
+        "line {line}: the last time is 0 ms, so the trace has no length: it must end later than it starts"
     )]
     NoLength {
         /// The last line.
@@ -51,14 +45,14 @@ pub enum TraceError {
     },
     /// More opportunities than are kept in memory.
     #[error(
-        "read trace: line {line}: more than {MAX_OPPORTUNITIES} opportunities: cut the trace into shorter ones"
+        "line {line}: more than {MAX_OPPORTUNITIES} opportunities: cut the trace into shorter ones"
     )]
     TooLong {
         /// Where.
         line: u64,
     },
     /// A field of another form than a Mahimahi trace.
-    #[error("read trace: line {line}: '{found}' is not {want}")]
+    #[error("line {line}: '{found}' is not {want}")]
     BadField {
         /// Where.
         line: u64,
@@ -89,7 +83,7 @@ pub enum TraceError {
         factor: f64,
     },
     /// The reader failed.
-    #[error("read trace: line {line}: {source}")]
+    #[error("line {line}: {source}")]
     Read {
         /// The line that was being read.
         line: u64,

@@ -130,28 +130,28 @@ mod tests {
     fn an_error_names_line_and_reason() {
         assert_eq!(
             error("1\n2\n12a\n"),
-            "read trace: line 3: '12a' is not a time: each line holds one whole number of milliseconds, at most 4294967295"
+            "line 3: '12a' is not a time: each line holds one whole number of milliseconds, at most 4294967295"
         );
         assert_eq!(
             error("1\n7\n3\n"),
-            "read trace: line 3: time goes back from 7 ms to 3 ms: sort the file (sort -n)"
+            "line 3: time goes back from 7 ms to 3 ms: sort the file (sort -n)"
         );
         assert_eq!(
             error("1\n\n3\n"),
-            "read trace: line 2: the line is empty: each line holds one whole number of milliseconds"
+            "line 2: the line is empty: each line holds one whole number of milliseconds"
         );
         assert_eq!(
             error("0\n0\n"),
-            "read trace: line 2: the last time is 0 ms, so the trace has no length: it must end later than it starts"
+            "line 2: the last time is 0 ms, so the trace has no length: it must end later than it starts"
         );
         for none in ["", "\n", "\r\n \n"] {
             assert_eq!(
                 error(none),
-                "read trace: it holds no delivery opportunity: write one time in milliseconds per line"
+                "it holds no delivery opportunity: write one time in milliseconds per line"
             );
         }
         for bad in ["-1\n", "1.5\n", "4294967296\n", "+3\n", "1 2\n", "\u{fffd}"] {
-            assert!(error(bad).starts_with("read trace: line 1: '"), "{bad}");
+            assert!(error(bad).starts_with("line 1: '"), "{bad}");
         }
     }
 

@@ -22,7 +22,7 @@ mod spec;
 mod time;
 
 pub use bytes::Bytes;
-pub use parse::{Quantity, UnitError, positive};
+pub use parse::{Quantity, UnitError, positive, want_number};
 pub use rate::Rate;
 pub use rng::Rng;
 pub use spec::{OptionDoc, Options, Reader, Spec, SpecError, nearest};

@@ -63,6 +63,29 @@ impl std::fmt::Display for UnitError {
 
 impl std::error::Error for UnitError {}
 
+/// What the standard library says of a number that cannot be read, and what a reader needs.
+const NUMBERS: [(&str, &str); 5] = [
+    ("invalid digit found in string", "want a whole number"),
+    (
+        "cannot parse integer from empty string",
+        "want a whole number",
+    ),
+    (
+        "number too large to fit in target type",
+        "the number is too large",
+    ),
+    ("number would be zero for non-zero type", "want at least 1"),
+    ("invalid float literal", "want a number"),
+];
+
+/// An error text in which what the standard library says of numbers tells what to write.
+pub fn want_number(text: &str) -> String {
+    let text = text.to_owned();
+    NUMBERS
+        .iter()
+        .fold(text, |text, (theirs, ours)| text.replace(theirs, ours))
+}
+
 /// A number and its unit, scaled; `None` if either can't be read or the result is not a whole in-range number.
 fn scaled(text: &str, units: &[(&str, f64)]) -> Option<u64> {
     let split = text
@@ -187,6 +210,20 @@ mod tests {
         ] {
             assert!(error.to_string().contains(want), "{error}");
         }
+    }
+
+    #[test]
+    fn a_bad_number_says_what_to_write() {
+        let of = |e: &dyn ToString| want_number(&e.to_string());
+        for bad in ["", "x", "-1", "1.5"] {
+            let error = bad.parse::<u64>().unwrap_err();
+            assert_eq!(of(&error), "want a whole number", "{bad}");
+        }
+        let large = "99999".parse::<u16>().unwrap_err();
+        assert_eq!(of(&large), "the number is too large");
+        let zero = "0".parse::<std::num::NonZeroU16>().unwrap_err();
+        assert_eq!(of(&zero), "want at least 1");
+        assert_eq!(of(&"x".parse::<f64>().unwrap_err()), "want a number");
     }
 
     #[test]

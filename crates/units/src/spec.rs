@@ -381,35 +381,62 @@ impl<'a> Options<'a> {
     }
 }
 
-/// The most similar known word, if one is at most two edits away; upper case is none.
+/// The most similar known word, if at most a third of it is wrong: one letter in `copa`, two in `westwood`. Upper case is no
+/// mistake.
 pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
     let word = word.to_ascii_lowercase();
+    let longer = |k: &str| word.chars().count().max(k.chars().count());
     known
         .map(|k| (edits(&word, &k.to_ascii_lowercase()), k))
-        .filter(|(distance, k)| *distance <= 2 && *distance < k.len())
+        .filter(|(distance, k)| *distance <= (longer(k) / 3).clamp(1, 2) && *distance < k.len())
         .min()
         .map(|(_, k)| k.to_owned())
 }
 
-/// Levenshtein distance.
+/// Letters to put in, leave out, replace, or exchange with the next one, so that `a` becomes `b`.
 fn edits(a: &str, b: &str) -> usize {
+    let a: Vec<char> = a.chars().take(64).collect();
     let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().take(64).enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, cb) in b.iter().enumerate() {
-            let substituted = diagonal + usize::from(ca != *cb);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+    let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut least = replaced.min(row[j - 1] + 1).min(rows[i - 1][j] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                least = least.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(least);
         }
+        rows.push(row);
     }
-    row[b.len()]
+    rows[a.len()][b.len()]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_is_near_is_suggested() {
+        let known = || ["cubic", "copa", "verus", "bbr", "westwood", "r"].into_iter();
+        for (word, near) in [
+            ("cubci", Some("cubic")),
+            ("cubik", Some("cubic")),
+            ("copq", Some("copa")),
+            ("vrus", Some("verus")),
+            ("bbr3", Some("bbr")),
+            ("bb", Some("bbr")),
+            ("wetswod", Some("westwood")),
+            ("nope", None),
+            ("foo", None),
+            ("x", None),
+            ("quic", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest(word, known()).as_deref(), near, "{word}");
+        }
+    }
 
     #[test]
     fn a_spec_prints_as_typed() {

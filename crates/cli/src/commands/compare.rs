@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use crate::failure::Failure;
-use crate::output::{note, print};
+use super::run::check_under;
+use crate::failure::{Failure, reason};
+use crate::output::{folder, note, print, will_be_written};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
 use alcc_lab::board::{self, Place, Plan};
@@ -193,7 +194,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 /// The simulator beside published figures: tables on standard output.
 fn beside_figures(args: &Args, file: &Path) -> Result<ExitCode, Failure> {
     let wrong = |why: String| Failure::usage(format!("read {}: {why}", file.display()));
-    let text = std::fs::read_to_string(file).map_err(|e| wrong(e.to_string()))?;
+    let text = std::fs::read_to_string(file).map_err(|e| wrong(reason(&e)))?;
     let mut references = Reference::read(&text).map_err(wrong)?;
     if let Some(only) = &args.only {
         references.retain(|r| [&r.set, &r.link, &r.flow].iter().any(|t| t.contains(only)));
@@ -258,7 +259,13 @@ pub(crate) fn carry_out(
     csv: Option<&Path>,
     json: bool,
 ) -> Result<ExitCode, Failure> {
-    if matches!(plan.place, Place::Emulated { .. }) {
+    folder(out)?;
+    csv.map_or(Ok(()), will_be_written)?;
+    if let Place::Emulated { log, .. } = &plan.place {
+        log.as_deref().map_or(Ok(()), folder)?;
+        for scheme in &plan.schemes {
+            scheme.kernel().map_or(Ok(()), check_under)?;
+        }
         alcc_emu::prepare().map_err(Failure::usage)?;
     }
     let stop = stop_flag()?;
@@ -281,9 +288,9 @@ pub(crate) fn carry_out(
     };
     let skipped = skipped.iter().map(|file| format!("skipped: {file}"));
     results.notes.splice(0..0, skipped);
-    let page = board::write(&results, out).map_err(failure)?;
+    let page = board::write(&results, out).map_err(Failure::failed)?;
     if let Some(file) = csv {
-        board::write_file(file, &row::csv(&results.flows)).map_err(failure)?;
+        board::write_file(file, &row::csv(&results.flows)).map_err(Failure::failed)?;
     }
     if json {
         let text = serde_json::to_string(&results).map_err(Failure::failed)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use crate::failure::Failure;
-use crate::output::note;
+use crate::failure::{Failure, reason};
+use crate::output::{folder, note};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -14,8 +14,14 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, command: clap::Command) -> Result<ExitCode, Failure> {
-    write(args, command)
-        .map_err(|e| Failure::usage(format!("write man pages to {}: {e}", args.out.display())))?;
+    folder(&args.out)?;
+    write(args, command).map_err(|e| {
+        Failure::usage(format!(
+            "write man pages to {}: {}",
+            args.out.display(),
+            reason(&e)
+        ))
+    })?;
     note(format_args!(
         "man pages and completions written to {}",
         args.out.display()
@@ -24,7 +30,6 @@ pub(crate) fn run(args: &Args, command: clap::Command) -> Result<ExitCode, Failu
 }
 
 fn write(args: &Args, mut command: clap::Command) -> std::io::Result<()> {
-    std::fs::create_dir_all(&args.out)?;
     clap_mangen::generate_to(command.clone(), &args.out)?;
     for shell in [
         clap_complete::Shell::Bash,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::run::{RECOMMENDED, check_under};
 use crate::failure::Failure;
-use crate::output::{Product, note};
+use crate::output::{Product, folder, note};
 use crate::plugin_arg::Plugins;
 use crate::runs::Entry;
 use alcc_cc::Spec;
@@ -103,10 +103,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if let Some(under) = &args.under {
         check_under(under)?;
     }
-    if let Some(folder) = &args.log {
-        std::fs::create_dir_all(folder).map_err(|e| {
-            Failure::usage(format!("make the log folder {}: {e}", folder.display()))
-        })?;
+    if let Some(path) = &args.log {
+        folder(path)?;
     }
     let json = Product::named(args.json.as_deref())?;
     let (_entry, report) = Entry::new("proxy", &what(args))?;

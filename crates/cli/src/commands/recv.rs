@@ -10,7 +10,7 @@ use crate::transport::{self, Incoming, Options, PORT, TURN};
 use alcc_carrier::tls::Fingerprint;
 use alcc_lab::Row;
 use alcc_transfer::{Header, Kind};
-use alcc_units::Bytes;
+use alcc_units::{Bytes, positive};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -50,7 +50,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value = "64")]
     connections: NonZeroU32,
     /// Take no transfer larger than this
-    #[arg(long, value_name = "BYTES", default_value = "100GB")]
+    #[arg(long, value_name = "BYTES", default_value = "100GB", value_parser = positive::<Bytes>)]
     max_size: Bytes,
 }
 

@@ -3,7 +3,7 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::loader;
 use crate::metrics::{Metrics, Place};
-use crate::output::{Product, note};
+use crate::output::{Product, folder, note};
 use crate::plugin_arg::Plugins;
 use crate::runs::Entry;
 use crate::supervise;
@@ -88,10 +88,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let triple = settings.triple();
     let library = library()?;
     let json = Product::named(args.json.as_deref())?;
-    if let Some(folder) = &args.log {
-        std::fs::create_dir_all(folder).map_err(|e| {
-            Failure::usage(format!("make the log folder {}: {e}", folder.display()))
-        })?;
+    if let Some(path) = &args.log {
+        folder(path)?;
     }
     let (entry, report) = Entry::new("run", &shell_line(&args.command))?;
     let report = Arc::new(report);
@@ -195,7 +193,7 @@ pub(crate) fn check_under(name: &str) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::usage(format!(
-        "--under {name}: this kernel has {}; another may need its module loaded",
+        "congestion control '{name}': this kernel has {}; another may need its module loaded",
         available.trim()
     )))
 }
@@ -222,7 +220,7 @@ fn library() -> Result<PathBuf, Failure> {
         beside.join("../lib").join(NAME),
     ];
     places.iter().find(|p| p.is_file()).cloned().ok_or_else(|| {
-        Failure::usage(format!("{NAME} is not beside {} nor in ../lib/alcc: build it with 'make', or name it in ALCC_PRELOAD", program.display()))
+        Failure::usage(format!("{NAME} is not beside {} nor in ../lib/alcc: build it with 'make build', or name it in ALCC_PRELOAD", program.display()))
     })
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use crate::failure::Failure;
+use crate::failure::{Failure, reason};
 use crate::output::{Reader, print};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
@@ -215,7 +215,8 @@ fn flows(args: &Args) -> Result<(Vec<Header>, Vec<Content>), Failure> {
 
 fn open(path: &Path) -> Result<(File, Option<u64>), Failure> {
     use std::os::fd::AsFd;
-    let failed = |e: std::io::Error| Failure::usage(format!("read {}: {e}", path.display()));
+    let failed =
+        |e: std::io::Error| Failure::usage(format!("read {}: {}", path.display(), reason(&e)));
     let file: File = if path == Path::new("-") {
         let stdin = std::io::stdin().as_fd().try_clone_to_owned();
         stdin.map_err(failed)?.into()
@@ -233,6 +234,9 @@ fn open(path: &Path) -> Result<(File, Option<u64>), Failure> {
     let size = (about.is_file() && path != Path::new("-")).then_some(about.len());
     Ok((file, size))
 }
+
+/// A transfer that takes no longer needs no bar.
+const QUIET: Duration = Duration::from_millis(800);
 
 /// A bar, once it takes longer than a moment.
 struct Shown<'a> {
@@ -253,10 +257,11 @@ impl<'a> Shown<'a> {
     }
 
     fn show(&mut self, sent: u64) {
-        let took = self.began.elapsed().as_secs_f64();
-        if took < 2.0 {
+        let took = self.began.elapsed();
+        if took < QUIET {
             return;
         }
+        let took = took.as_secs_f64();
         let file = self.args.file.as_deref();
         let size = self.args.size.map(|size| size.get() * self.flows);
         let size = size.or_else(|| {
@@ -278,7 +283,7 @@ impl<'a> Shown<'a> {
             sent as f64 * 8e-6 / took
         );
         self.bar
-            .get_or_insert_with(Bar::new)
+            .get_or_insert_with(|| Bar::since(self.began))
             .show(part.min(1.0), &what);
     }
 }

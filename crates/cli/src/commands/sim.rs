@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::commands::compare;
-use crate::failure::Failure;
+use crate::failure::{Failure, reason};
 use crate::output::{Product, print};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
@@ -211,7 +211,8 @@ struct Shown {
 
 impl Shown {
     fn new(args: &Args) -> Result<Self, Failure> {
-        let wrong = |path: &Path, e| Failure::usage(format!("write to {}: {e}", path.display()));
+        let wrong =
+            |path: &Path, e| Failure::usage(format!("write to {}: {}", path.display(), reason(&e)));
         let create = |path: &Path| File::create(path).map(BufWriter::new);
         let pcap = args.pcap.as_ref().map(|path| {
             let pcap = create(path).and_then(|file| Capture::new(file, args.pcap_at));
@@ -274,7 +275,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let report = alcc_sim::run_with(scenario, &mut shown).map_err(Failure::failed)?;
     shown
         .finish()
-        .map_err(|e| Failure::failed(format!("write the capture or the qlog: {e}")))?;
+        .map_err(|e| Failure::failed(format!("write the capture or the qlog: {}", reason(&e))))?;
     if let Some(series) = series {
         series.fill(|to| write_series(to, &report))?;
     }

@@ -4,7 +4,7 @@ use crate::output::{Reader, print};
 use crate::progress::stop_flag;
 use crate::runs::{Running, Which};
 use alcc_socket::{Record, State, now};
-use alcc_units::{Rate, Span, Time};
+use alcc_units::{Rate, Span, Time, positive};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -35,7 +35,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "KEY", default_value = "rate")]
     sort: Key,
     /// Time from table to table
-    #[arg(long, value_name = "TIME", default_value = "1s")]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = positive::<Span>)]
     interval: Span,
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One flow of `alcc recv`.
 use super::{Series, clock_digest, now};
+use crate::failure::reason;
 use crate::transport::{Incoming, later};
 use alcc_lab::Distribution;
 use alcc_transfer::{Answer, Header, Kind, Reader, Sink, Verdict, Wrong};
@@ -253,7 +254,7 @@ impl Kept {
             Out::Folder(folder) => folder.join(format!(".received.part-{unique}")),
         };
         let file = OpenOptions::new().write(true).create_new(true).open(&part);
-        let file = file.map_err(|e| format!("create {}: {e}", part.display()))?;
+        let file = file.map_err(|e| format!("create {}: {}", part.display(), reason(&e)))?;
         Ok(Some(Self {
             file,
             part: Some(part),

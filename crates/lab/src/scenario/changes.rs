@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How a link changes on the way, as people write it.
 use super::{LinkWords, Word, Words};
+use crate::error::reason;
 use alcc_link::Changes;
 use alcc_units::{Span, positive};
 
@@ -41,8 +42,13 @@ impl Words {
         let beside = self.folder.as_ref().map(|folder| folder.join(&word.text));
         let file = beside.filter(|file| file.is_file());
         let file = file.unwrap_or_else(|| word.text.clone().into());
-        let text = std::fs::read_to_string(&file)
-            .map_err(|e| word.wrong(format!("read steps from {}: {e}", file.display())))?;
+        let text = std::fs::read_to_string(&file).map_err(|e| {
+            word.wrong(format!(
+                "read steps from {}: {}",
+                file.display(),
+                reason(&e)
+            ))
+        })?;
         Changes::from_csv(&text).map_err(|e| word.wrong(format!("{}: {e}", file.display())))
     }
 }

@@ -7,8 +7,8 @@ use alcc_lab::scenario::probability;
 use alcc_link::log::Header;
 use alcc_link::{Changes, DirectionSpec, QueueSpec, RateSpec};
 use alcc_units::{Rate, Span, positive};
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 
 /// Run a program behind an emulated link
 ///
@@ -28,10 +28,10 @@ pub(crate) struct Args {
     delay: Span,
     /// The bottleneck towards CMD [default: none]
     #[arg(long, value_name = "TRACE|RATE")]
-    down: Option<String>,
+    down: Option<OsString>,
     /// The bottleneck from CMD [default: none]
     #[arg(long, value_name = "TRACE|RATE")]
-    up: Option<String>,
+    up: Option<OsString>,
     /// The queue before the bottleneck, such as droptail:packets=100, red, codel
     #[arg(long, value_name = "Q", default_value = "droptail:bytes=2000000")]
     queue: QueueSpec,
@@ -80,7 +80,7 @@ impl Args {
                 "steps of the rate: there is no bottleneck to change: give --down, --up or both",
             ));
         }
-        let direction = |rate: &Option<String>, queue: &QueueSpec, loss, changes: Changes| {
+        let direction = |rate: &Option<OsString>, queue: &QueueSpec, loss, changes: Changes| {
             Ok(DirectionSpec {
                 changes,
                 rate: self.bottleneck(rate.as_deref())?,
@@ -101,18 +101,19 @@ impl Args {
         })
     }
 
-    fn bottleneck(&self, text: Option<&str>) -> Result<RateSpec, Failure> {
-        let Some(text) = text else {
+    fn bottleneck(&self, name: Option<&OsStr>) -> Result<RateSpec, Failure> {
+        let Some(name) = name else {
             return Ok(RateSpec::Unlimited);
         };
+        let text = name.to_string_lossy();
         // What begins like a number is meant as a rate, unless there is such a file.
         let number = text.starts_with(|c: char| c.is_ascii_digit() || c == '.');
-        if number && !std::path::Path::new(text).exists() {
-            return positive::<Rate>(text)
+        if number && !Path::new(name).exists() {
+            return positive::<Rate>(&text)
                 .map(RateSpec::Fixed)
                 .map_err(|e| Failure::usage(format!("bottleneck: {e}, or name a trace file")));
         }
-        load_link_trace(text, self.seed).map(|loaded| RateSpec::Trace(loaded.trace))
+        load_link_trace(name, self.seed).map(|loaded| RateSpec::Trace(loaded.trace))
     }
 
     /// The packet log of a direction; none if none is asked for.
@@ -128,7 +129,10 @@ impl Args {
             .map(|w| w.to_string_lossy().into_owned())
             .collect();
         let link = match direction.rate {
-            RateSpec::Trace(_) => format!("trace {}", link.as_deref().unwrap_or_default()),
+            RateSpec::Trace(_) => format!(
+                "trace {}",
+                link.as_deref().unwrap_or_default().to_string_lossy()
+            ),
             RateSpec::Fixed(rate) => rate.to_string(),
             RateSpec::Unlimited => "unlimited".to_owned(),
         };
@@ -163,7 +167,11 @@ impl Args {
     }
 
     /// What to call the bottlenecks in logs and reports.
-    pub(super) fn link_names(&self) -> [&str; 2] {
-        [&self.down, &self.up].map(|name| name.as_deref().unwrap_or("unlimited"))
+    pub(super) fn link_names(&self) -> [String; 2] {
+        let unlimited = OsStr::new("unlimited");
+        [&self.down, &self.up].map(|name| {
+            let name = name.as_deref().unwrap_or(unlimited);
+            name.to_string_lossy().into_owned()
+        })
     }
 }

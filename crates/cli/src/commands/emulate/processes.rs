@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The programs at both ends: signals to them, their end, and what they leave behind.
 use crate::failure::Failure;
+use crate::handover::Handover;
 use alcc_emu::Namespace;
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill};
@@ -61,15 +62,17 @@ impl Processes {
         at_our_death: Signal,
     ) -> Result<Pid, Failure> {
         let name = command.get_program().to_string_lossy().into_owned();
-        let before = self.before;
-        // SAFETY: both are single system calls.
+        let handover = Handover::of(&mut command, self.before)?;
+        namespace.enter_before(&mut command);
+        // SAFETY: both make only calls that are allowed between fork and exec.
         unsafe {
             command.pre_exec(move || {
-                before.thread_set_mask()?;
-                nix::sys::prctl::set_pdeathsig(at_our_death).map_err(io::Error::from)
+                nix::sys::prctl::set_pdeathsig(at_our_death)?;
+                // Last: it may start the program itself.
+                handover.take()
             });
         }
-        let child = namespace.spawn(command).map_err(|e| match e.kind() {
+        let child = command.spawn().map_err(|e| match e.kind() {
             io::ErrorKind::NotFound => {
                 Failure::usage(format!("start {name}: not found: install it or check PATH"))
             }

@@ -66,8 +66,8 @@ pub(super) fn json(args: &Args, spec: &PathSpec, report: &EmuReport, exit: Exit)
         "lateness_p50_ms": span(report.lateness_p50),
         "lateness_p99_ms": span(report.lateness_p99),
         "lateness_max_ms": span(report.lateness_max),
-        "down": direction(down, &spec.down, &report.down),
-        "up": direction(up, &spec.up, &report.up),
+        "down": direction(&down, &spec.down, &report.down),
+        "up": direction(&up, &spec.up, &report.up),
     })
 }
 

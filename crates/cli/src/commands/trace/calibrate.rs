@@ -91,9 +91,7 @@ fn figures(
     if !path.exists() {
         return Ok(None);
     }
-    let recorded = load_link_trace(&path.to_string_lossy(), seed)?
-        .trace
-        .stats();
+    let recorded = load_link_trace(&path, seed)?.trace.stats();
     let synthetic = scenario.generate(seed, Scenario::LENGTH).stats();
     Ok(Some((recording, compare(&recorded, &synthetic))))
 }

@@ -5,6 +5,7 @@ use crate::output::note;
 use crate::trace_arg::{TRACE_HELP, load_link_trace};
 use alcc_trace::Trace;
 use alcc_units::{Rate, Span, positive};
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// Add traces up, cut a piece out, change the rate
@@ -19,7 +20,7 @@ Examples:
 pub(crate) struct Args {
     /// Traces to add up: several receivers that were recorded at once
     #[arg(required = true, value_name = "TRACE")]
-    traces: Vec<String>,
+    traces: Vec<OsString>,
     /// Begin this far into the traces
     #[arg(long, default_value = "0s", value_name = "TIME")]
     from: Span,

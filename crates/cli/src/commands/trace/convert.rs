@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::output::Output;
-use crate::failure::Failure;
+use crate::failure::{Failure, reason};
+use crate::numbers::whole_milliseconds;
 use crate::trace_arg::load_link_trace;
 use alcc_trace::{OPPORTUNITY, Trace};
-use alcc_units::{Bytes, Span, positive};
+use alcc_units::{Bytes, Span};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// A form of input or output.
@@ -30,7 +32,7 @@ Examples:
 pub(crate) struct Args {
     /// What to convert: a file, or (from mahimahi) any TRACE
     #[arg(value_name = "INPUT")]
-    input: String,
+    input: PathBuf,
     /// Form of the input
     #[arg(long, value_enum, default_value_t = Form::Mahimahi, value_name = "FORM")]
     from: Form,
@@ -41,10 +43,10 @@ pub(crate) struct Args {
     #[arg(long, default_value = "ns", value_name = "UNIT", value_parser = ["ns", "us", "ms", "s"])]
     unit: String,
     /// Size of packets that do not state theirs
-    #[arg(long, default_value_t = OPPORTUNITY.get(), value_name = "BYTES")]
+    #[arg(long, default_value_t = OPPORTUNITY.get(), value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
     size: u64,
     /// Interval of `rates` that are written; whole milliseconds
-    #[arg(long, default_value = "100ms", value_name = "TIME", value_parser = positive::<Span>)]
+    #[arg(long, default_value = "100ms", value_name = "TIME", value_parser = whole_milliseconds)]
     bin: Span,
     #[command(flatten)]
     output: Output,
@@ -69,7 +71,7 @@ fn read(args: &Args) -> Result<Trace, Failure> {
         return Ok(load_link_trace(&args.input, 1)?.trace);
     }
     let text = std::fs::read_to_string(&args.input)
-        .map_err(|e| Failure::usage(format!("open {}: {e}", args.input)))?;
+        .map_err(|e| Failure::usage(format!("open {}: {}", args.input.display(), reason(&e))))?;
     let trace = if args.from == Form::Rates {
         Trace::from_rates(&text)
     } else {
@@ -81,5 +83,5 @@ fn read(args: &Args) -> Result<Trace, Failure> {
         };
         Trace::from_packets(&text, unit, Bytes::new(args.size))
     };
-    trace.map_err(|e| Failure::usage(format!("{}: {e}", args.input)))
+    trace.map_err(|e| Failure::usage(format!("read {}: {e}", args.input.display())))
 }

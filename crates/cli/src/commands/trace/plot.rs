@@ -2,15 +2,17 @@
 mod predict;
 
 use crate::failure::Failure;
-use crate::output::note;
+use crate::numbers::whole_milliseconds;
+use crate::output::{Product, note};
 use crate::trace_arg::{LinkTrace, TRACE_HELP, load_link_trace};
 use alcc_lab::report::plotting_script;
 use alcc_trace::OPPORTUNITY;
-use alcc_units::{Span, positive};
+use alcc_units::Span;
 use plotly::color::NamedColor;
 use plotly::common::{ExponentFormat, Line, LineShape, Mode, Title};
 use plotly::layout::{Axis, AxisType, Margin};
 use plotly::{Layout, Plot, Scatter};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -27,12 +29,12 @@ Examples:
 pub(crate) struct Args {
     /// Traces to draw above each other
     #[arg(required = true, value_name = "TRACE")]
-    traces: Vec<String>,
+    traces: Vec<OsString>,
     /// Draw what predictors say of the capacity, and how far off they are
     #[arg(long)]
     predict: bool,
     /// Interval over which capacity is averaged; whole milliseconds
-    #[arg(long, default_value = "100ms", value_name = "TIME", value_parser = positive::<Span>)]
+    #[arg(long, default_value = "100ms", value_name = "TIME", value_parser = whole_milliseconds)]
     bin: Span,
     /// Seed of synthetic traces
     #[arg(long, default_value_t = 1)]
@@ -43,13 +45,6 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    // Traces count in milliseconds.
-    if args.bin.is_zero() || !args.bin.as_nanos().is_multiple_of(1_000_000) {
-        return Err(Failure::usage(format!(
-            "trace plot: --bin {}: write whole milliseconds, 1ms or more",
-            args.bin
-        )));
-    }
     let mut loaded = Vec::new();
     for arg in &args.traces {
         loaded.push(load_link_trace(arg, args.seed)?);
@@ -66,8 +61,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
     } else {
         figure(&loaded, args.bin)
     };
-    std::fs::write(&args.output, page(&figure))
-        .map_err(|e| Failure::usage(format!("write {}: {e}", args.output.display())))?;
+    Product::open(Some(&args.output))?.fill(|to| to.write_all(page(&figure).as_bytes()))?;
     note(format_args!("written to {}", args.output.display()));
     Ok(ExitCode::SUCCESS)
 }

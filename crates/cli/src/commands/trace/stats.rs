@@ -6,6 +6,7 @@ use crate::trace_arg::{TRACE_HELP, load_link_trace};
 use alcc_trace::{Distribution, OPPORTUNITY, PredictionError, Stats, Trace};
 use alcc_units::Span;
 use serde_json::{Value, json};
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// Windows whose capacity is predicted, and how many of them ahead.
@@ -29,7 +30,7 @@ Examples:
 pub(crate) struct Args {
     /// Traces to measure
     #[arg(required = true, value_name = "TRACE")]
-    traces: Vec<String>,
+    traces: Vec<OsString>,
     /// Seed of synthetic traces
     #[arg(long, default_value_t = 1)]
     seed: u64,

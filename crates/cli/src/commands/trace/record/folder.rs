@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use crate::failure::Failure;
+use crate::failure::{Failure, reason};
 use alcc_record::Recording;
 use std::path::{Path, PathBuf};
 
@@ -39,7 +39,11 @@ impl Folder {
 
     pub(super) fn write(self, recording: &Recording) -> Result<PathBuf, Failure> {
         recording.write(&self.0).map_err(|(path, e)| {
-            Failure::failed(format!("write the recording to {}: {e}", path.display()))
+            Failure::failed(format!(
+                "write the recording to {}: {}",
+                path.display(),
+                reason(&e)
+            ))
         })?;
         Ok(self.0)
     }
