@@ -84,6 +84,8 @@ install-library: # The C library alone, with its headers and what pkg-config rea
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include crates/capi/include/alcc.h
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' crates/capi/alcc.pc.in > $(TARGET)/generated/alcc.pc
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/pkgconfig $(TARGET)/generated/alcc.pc
+	@# Programs find a new library by the linker's cache. A package does this for itself.
+	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then PATH=$$PATH:/usr/sbin:/sbin ldconfig || echo "make install: ldconfig failed: programs may not find libalcc.so.0" >&2; fi
 
 uninstall: ## Remove what 'make install' put below PREFIX
 	rm -f $(DESTDIR)$(PREFIX)/bin/alcc $(DESTDIR)$(PREFIX)/lib/alcc/libalcc_preload.so

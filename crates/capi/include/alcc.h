@@ -543,8 +543,9 @@ int alcc_get_info(int fd,
 // process by exit() does so by itself.
 int alcc_drain(int milliseconds);
 
-// One line about this thread's last EINVAL, or about an environment variable or plug-in that could not be used; empty if there is none. Valid
-// until the thread's next failed call.
+// One line about this thread's last EINVAL, or about an environment variable or plug-in that could not be used; empty if there is none. The
+// pointer is the same for every call of a thread and valid as long as the thread lives; the line changes with the next failed call. With ALCC_DEBUG=1
+// in the environment every line is also printed on standard error.
 const char *alcc_message(void);
 
 // The version of the library, "0.1.0".

@@ -569,8 +569,9 @@ pub extern "C" fn alcc_drain(milliseconds: c_int) -> c_int {
     })
 }
 
-/// One line about this thread's last EINVAL, or about an environment variable or plug-in that could not be used; empty if there is none. Valid
-/// until the thread's next failed call.
+/// One line about this thread's last EINVAL, or about an environment variable or plug-in that could not be used; empty if there is none. The
+/// pointer is the same for every call of a thread and valid as long as the thread lives; the line changes with the next failed call. With ALCC_DEBUG=1
+/// in the environment every line is also printed on standard error.
 #[unsafe(no_mangle)]
 pub extern "C" fn alcc_message() -> *const c_char {
     message::get()

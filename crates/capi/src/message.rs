@@ -1,25 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The words for what errno cannot say.
-use std::cell::RefCell;
-use std::ffi::CString;
+use std::cell::UnsafeCell;
+use std::io::Write;
 use std::os::raw::c_char;
+use std::sync::OnceLock;
+
+/// A line has at most so many bytes, its end included.
+const LONGEST: usize = 512;
 
 thread_local! {
-    static MESSAGE: RefCell<Option<CString>> = const { RefCell::new(None) };
+    /// In one place as long as the thread lives: whoever holds the pointer reads the newest line.
+    static MESSAGE: UnsafeCell<[u8; LONGEST]> = const { UnsafeCell::new([0; LONGEST]) };
 }
+
+/// The variable that has every line printed, too.
+const DEBUG: &str = "ALCC_DEBUG";
 
 /// Keeps one line for this thread.
 pub(crate) fn set(text: &str) {
-    let line: Vec<u8> = text.bytes().filter(|b| *b != 0).collect();
+    let mut line = [0; LONGEST];
+    let mut end = text.len().min(LONGEST - 1);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let bytes = text.bytes().take(end).filter(|byte| *byte != 0);
+    for (into, byte) in line.iter_mut().zip(bytes) {
+        *into = byte;
+    }
     // A thread that is ending needs no message.
-    let _ = MESSAGE.try_with(|message| *message.borrow_mut() = CString::new(line).ok());
+    let _ = MESSAGE.try_with(|message| {
+        // SAFETY: this thread's own, and no reference to it outlives a call.
+        unsafe { *message.get() = line };
+    });
+    tell(text);
 }
 
-/// The last line of this thread; empty if there is none. Valid until the thread's next call that fails.
+/// On standard error, for who asked for it.
+pub(crate) fn tell(text: &str) {
+    static ASKED: OnceLock<bool> = OnceLock::new();
+    let asked = || std::env::var_os(DEBUG).is_some_and(|value| !value.is_empty() && value != "0");
+    if *ASKED.get_or_init(asked) {
+        // Nobody there to read it is no failure of the program's.
+        let _ = writeln!(std::io::stderr(), "libalcc: {text}");
+    }
+}
+
+/// The last line of this thread; empty if there is none. The pointer stays valid as long as the thread lives.
 pub(crate) fn get() -> *const c_char {
     MESSAGE
-        .try_with(|message| message.borrow().as_ref().map(|line| line.as_ptr()))
-        .ok()
-        .flatten()
+        .try_with(|message| message.get().cast::<c_char>().cast_const())
         .unwrap_or(c"".as_ptr())
 }

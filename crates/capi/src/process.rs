@@ -98,14 +98,16 @@ extern "C" fn start() {
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = start;
 
-/// The environment over our defaults; a variable that makes no sense is told by `alcc_message`, and none of them counts.
+/// The environment over our defaults; a variable that makes no sense is told by `alcc_message` and ALCC_DEBUG, and none of them counts.
 fn settings() -> Option<Settings> {
     let default = Settings::new(DEFAULT_CC.parse().ok()?);
     let read = Settings::from_env(default.clone(), &registry(), |name| std::env::var_os(name));
-    Some(read.unwrap_or_else(|why| {
-        message::set(&why);
+    let settings = read.unwrap_or_else(|why| {
+        message::set(&format!("{why}: no variable counts"));
         default
-    }))
+    });
+    message::tell(&format!("new streams begin under {}", settings.cc));
+    Some(settings)
 }
 
 impl Process {

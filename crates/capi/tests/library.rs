@@ -85,9 +85,32 @@ fn serve(server: &Path, dir: &Path) {
             }
             std::thread::sleep(std::time::Duration::from_millis(10));
         };
+        // In two pieces, and with a word more than the server needs.
+        for part in ["GET / HTTP/1.1\r\nHost: ", "x\r\n\r\n"] {
+            std::io::Write::write_all(&mut connection, part.as_bytes()).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
         let mut got = Vec::new();
         std::io::Read::read_to_end(&mut connection, &mut got).unwrap();
-        assert!(got == content);
+        let head = got.windows(4).position(|w| w == b"\r\n\r\n").unwrap() + 4;
+        assert!(got.starts_with(b"HTTP/1.1 200 OK\r\n"));
+        assert!(got[head..] == content);
+    }
+    // What everybody tries first.
+    let copy = dir.join("copy");
+    let url = format!("http://127.0.0.1:{port}/");
+    for _ in 0..10 {
+        let curl = Command::new("curl")
+            .args(["--silent", "--show-error", "--noproxy", "*", "--output"])
+            .arg(&copy)
+            .arg(&url)
+            .output();
+        let Ok(curl) = curl else {
+            lacks("curl");
+            break;
+        };
+        assert!(curl.status.success(), "{curl:?}");
+        assert!(std::fs::read(&copy).unwrap() == content);
     }
     child.kill().unwrap();
     child.wait().unwrap();
@@ -113,15 +136,32 @@ fn what_make_install_puts_there_is_found_by_pkg_config() {
     for name in ["libalcc.a", "libalcc.so.0"] {
         std::fs::copy(library().join(name), release.join(name)).unwrap();
     }
-    let out = Command::new("make")
-        .arg("install-library")
-        .arg(format!("PREFIX={}", prefix.display()))
-        .env("CARGO_TARGET_DIR", &target)
-        .env_remove("DESTDIR")
-        .current_dir(root())
-        .output()
-        .unwrap();
-    assert!(out.status.success(), "{out:?}");
+    // An ldconfig of ours stands in for the system's, whose cache is nobody's to change here.
+    let tools = dir.path().join("tools");
+    let ran = dir.path().join("ldconfig-ran");
+    std::fs::create_dir(&tools).unwrap();
+    let ldconfig = tools.join("ldconfig");
+    std::fs::write(&ldconfig, format!("#!/bin/sh\ntouch {}\n", ran.display())).unwrap();
+    let may_run = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&ldconfig, may_run).unwrap();
+    let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
+    let install = |staged: &str| {
+        let out = Command::new("make")
+            .arg("install-library")
+            .arg(format!("PREFIX={}", prefix.display()))
+            .arg(format!("DESTDIR={staged}"))
+            .env("CARGO_TARGET_DIR", &target)
+            .env("PATH", &path)
+            .current_dir(root())
+            .output()
+            .unwrap();
+        assert!(out.status.success(), "{out:?}");
+    };
+    install(&dir.path().join("staged").display().to_string());
+    assert!(!ran.exists(), "a package's files are not this machine's");
+    install("");
+    let root_user = Command::new("id").arg("-u").output().unwrap().stdout == b"0\n";
+    assert_eq!(ran.exists(), root_user);
     let config = |what: &str| {
         let out = Command::new("pkg-config")
             .args([what, "alcc"])
@@ -138,12 +178,20 @@ fn what_make_install_puts_there_is_found_by_pkg_config() {
     assert_eq!(version, env!("CARGO_PKG_VERSION"));
     let (source, program) = (dir.path().join("server.c"), dir.path().join("server"));
     std::fs::write(&source, example()).unwrap();
-    // As a shared library, and as a static one.
-    for (compiler, extra) in [("cc", "-DSHARED"), ("cc", "-static-libgcc")] {
-        let mut build = Command::new(compiler);
+    // As a shared library, as a static one, and all static.
+    for extra in ["-DSHARED", "-static-libgcc", "-static"] {
+        let mut build = Command::new("cc");
         build.arg(extra).args(config("--cflags")).arg(&source);
         if extra == "-DSHARED" {
             build.args(config("--libs"));
+        } else if extra == "-static" {
+            let out = Command::new("pkg-config")
+                .args(["--static", "--libs", "alcc"])
+                .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
+                .output()
+                .unwrap();
+            let flags = String::from_utf8(out.stdout).unwrap();
+            build.args(flags.split_whitespace());
         } else {
             build.arg(prefix.join("lib/libalcc.a"));
             build.args(["-lutil", "-lrt", "-lpthread", "-lm", "-ldl"]);
@@ -153,4 +201,50 @@ fn what_make_install_puts_there_is_found_by_pkg_config() {
         assert!(out.status.success(), "{out:?}");
         serve(&program, dir.path());
     }
+}
+
+/// The words for what errno cannot say stay where they are, and an environment that makes no sense is told to who asks.
+#[test]
+fn messages_stay_valid_and_are_printed_for_who_asks() {
+    if no_compiler() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (source, program) = (dir.path().join("words.c"), dir.path().join("words"));
+    let text = r#"
+#include <alcc.h>
+#include <stdio.h>
+#include <string.h>
+int main(void) {
+    const char *said = alcc_message();
+    if (alcc_set_cc(ALCC_DEFAULTS, "nope") != -1 || said != alcc_message()) return 1;
+    if (!strstr(said, "nope")) return 2;
+    if (alcc_set_cc(ALCC_DEFAULTS, "another") != -1 || !strstr(said, "another")) return 3;
+    char longer[5000];
+    memset(longer, 'x', sizeof longer - 1);
+    longer[sizeof longer - 1] = 0;
+    if (alcc_set_cc(ALCC_DEFAULTS, longer) != -1 || strlen(said) > 511) return 4;
+    return 0;
+}
+"#;
+    std::fs::write(&source, text).unwrap();
+    compile(&source, &program);
+    let run = |debug: &str| {
+        let mut command = command(&program);
+        command.env("ALCC_CC", "typo").env("ALCC_DEBUG", debug);
+        let out = command.output().unwrap();
+        assert!(out.status.success(), "{out:?}");
+        String::from_utf8(out.stderr).unwrap()
+    };
+    assert_eq!(run(""), "");
+    assert_eq!(run("0"), "");
+    let said = run("1");
+    assert!(
+        said.contains("typo") && said.contains("no variable counts"),
+        "{said}"
+    );
+    assert!(
+        said.contains("libalcc: new streams begin under verus\n"),
+        "{said}"
+    );
 }
