@@ -453,7 +453,9 @@ impl OverTcp {
                 self.cc.on_feedback(&mut Cx { now, log }, &report);
             }
         }
-        if tcp.unsent == Bytes::ZERO || paced {
+        // On a path shorter than the readings are apart a round trip takes as long as they are: the window has to last.
+        let seldom = now.since(since) * READINGS_PER_RTT > tcp.min_rtt;
+        if (tcp.unsent == Bytes::ZERO || paced) && !seldom {
             self.correct_rtt(since, now, tcp, floor);
         }
         for rtt in self.ledger.returned().iter().filter_map(|p| p.rtt) {
