@@ -6,7 +6,7 @@
 )]
 use crate::message;
 use crate::process::{self, Process, errno_of};
-use crate::table::{self, What};
+use crate::table::{Entry, What};
 use alcc_cc::Spec;
 use alcc_socket::own::{Info, Wait};
 use alcc_socket::{Feedback, Host, errno, flags, send_timeout, set_errno};
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn alcc_accept4(
 
 /// A new descriptor becomes a stream, if it can.
 fn take_over(fd: c_int) {
-    let made = catch_unwind(|| process().is_ok_and(|process| process.adopt(fd, None).is_ok()));
+    let made = catch_unwind(|| process().is_ok_and(|process| process.take_over(fd).is_ok()));
     if !made.unwrap_or(false) {
         forget(fd);
     }
@@ -115,9 +115,8 @@ fn take_over(fd: c_int) {
 
 /// What we knew of this number was of a descriptor that was closed without us.
 fn forget(fd: c_int) {
-    let (_, before) = table::set(fd, None);
     if let Ok(process) = process() {
-        process.disown(before);
+        process.forget(fd);
     }
 }
 
@@ -145,13 +144,7 @@ pub unsafe extern "C" fn alcc_connect(fd: c_int, addr: *const sockaddr, len: soc
 /// Takes over a connected TCP socket that was made elsewhere. 0, or -1 and errno.
 #[unsafe(no_mangle)]
 pub extern "C" fn alcc_adopt(fd: c_int) -> c_int {
-    boundary(|| {
-        let process = process()?;
-        match process.stream(fd) {
-            Some(_) => Ok(0),
-            None => process.adopt(fd, None).map(|_| 0),
-        }
-    })
+    boundary(|| process()?.adopt(fd).map(|_| 0))
 }
 
 /// As send(2): returns how much was taken. Blocking, it waits until all is in the queue (SO_SNDTIMEO and signal handlers end that
@@ -417,15 +410,18 @@ pub unsafe extern "C" fn alcc_load_plugin(file: *const c_char) -> c_int {
 }
 
 /// Changes what is remembered of a socket that is still being connected; false if it is none.
-fn change(process: &Process, fd: c_int, change: impl FnOnce(&mut table::Entry)) -> bool {
-    match process.entry(fd) {
-        Some(mut entry) if matches!(entry.what, What::Pending) && process.stream(fd).is_none() => {
-            change(&mut entry);
-            table::set(fd, Some(entry));
-            true
-        }
-        _ => false,
+fn change(process: &Process, fd: c_int, change: impl FnOnce(&mut Entry)) -> bool {
+    if process.stream(fd).is_some() {
+        return false;
     }
+    let changed = process.change(fd, |entry| {
+        let pending = matches!(entry.what, What::Pending);
+        if pending {
+            change(entry);
+        }
+        pending
+    });
+    changed == Some(true)
 }
 
 /// Where a stream, or all new ones (`ALCC_DEFAULTS`), learn of acknowledgements: "timestamps", "tcp-info", or, for new ones, "auto".
@@ -493,10 +489,10 @@ pub extern "C" fn alcc_set_close_deadline(fd: c_int, milliseconds: c_int) -> c_i
             process.set_patience(patience);
             return Ok(0);
         }
-        let mut entry = process.entry(fd).ok_or_else(|| unknown(fd))?;
-        entry.patience = Some(patience);
-        table::set(fd, Some(entry));
-        Ok(0)
+        process
+            .change(fd, |entry| entry.patience = Some(patience))
+            .map(|()| 0)
+            .ok_or_else(|| unknown(fd))
     })
 }
 

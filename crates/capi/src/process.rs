@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What this process knows of itself, and how a descriptor becomes a stream.
 use crate::message;
-use crate::table::{self, Entry, What};
+use crate::table::{Entry, Known, Table, What};
 use alcc_cc::Registry;
 use alcc_socket::own::{Options, Runtime, Settings, Stream};
 use libc::c_int;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
 /// The algorithm where nothing else is said.
@@ -18,6 +18,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Belongs to one process: a child has a copy of this memory but not of the thread.
 pub(crate) struct Process {
     pid: u32,
+    pub(crate) table: Table,
+    /// Whose child this is, for what it knew of the descriptors.
+    parent: Option<&'static Self>,
+    /// Held while a descriptor becomes a stream: two threads that both find that it is none yet make one.
+    adopting: Mutex<()>,
     pub(crate) runtime: Arc<Runtime>,
     /// Nanoseconds.
     patience: AtomicU64,
@@ -46,6 +51,9 @@ pub(crate) fn current() -> Option<&'static Process> {
     };
     let fresh = Box::into_raw(Box::new(Process {
         pid,
+        table: Table::new(),
+        parent: known,
+        adopting: Mutex::new(()),
         runtime,
         patience: AtomicU64::new(patience),
         exits: AtomicBool::new(false),
@@ -110,11 +118,26 @@ fn settings() -> Option<Settings> {
     Some(settings)
 }
 
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An entry whose descriptor number now is something else.
+fn disown(known: Known) {
+    if let Known::Entry(Entry {
+        what: What::Stream(stream),
+        ..
+    }) = known
+    {
+        stream.forget();
+    }
+}
+
 impl Process {
     /// Adds the algorithm of a plug-in.
     pub(crate) fn load(&self, file: &std::path::Path) -> Result<(), alcc_plugin::PluginError> {
         static LOADING: Mutex<()> = Mutex::new(());
-        let _alone = LOADING.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = locked(&LOADING);
         let all = alcc_plugin::with_files(registry(), [file])?;
         REGISTRY.store(Box::into_raw(Box::new(all.clone())), Ordering::Release);
         self.runtime.set_registry(all);
@@ -129,96 +152,119 @@ impl Process {
         self.patience.store(nanos(patience), Ordering::Relaxed);
     }
 
-    /// Makes a stream of a connected socket; the errno if it cannot be one.
-    pub(crate) fn adopt(&self, fd: c_int, entry: Option<Entry>) -> Result<Arc<Stream>, c_int> {
-        let (options, patience) = entry.map_or_else(Default::default, |e| (e.options, e.patience));
-        let stream = Stream::adopt(&self.runtime, fd, &options).map_err(|why| errno_of(&why))?;
-        let stream = Arc::new(stream);
-        let entry = Entry {
-            pid: self.pid,
-            what: What::Stream(Arc::clone(&stream)),
-            options,
-            patience,
-        };
-        let (kept, before) = table::set(fd, Some(entry));
-        self.disown(before);
-        if kept {
-            Ok(stream)
-        } else {
-            // Beyond the table: plain.
-            stream.give_back();
-            Err(libc::EMFILE)
+    /// Makes a stream of a descriptor that has just come to be; the errno if it cannot be one.
+    pub(crate) fn take_over(&self, fd: c_int) -> Result<Arc<Stream>, c_int> {
+        let _one = locked(&self.adopting);
+        self.make(fd, Entry::pending(Options::default(), None))
+    }
+
+    /// Makes a stream of a connected socket, unless it is one already; the errno if it cannot be one.
+    pub(crate) fn adopt(&self, fd: c_int) -> Result<Arc<Stream>, c_int> {
+        let _one = locked(&self.adopting);
+        let entry = self
+            .entry(fd)
+            .unwrap_or_else(|| Entry::pending(Options::default(), None));
+        match entry.what {
+            What::Stream(stream) => Ok(stream),
+            What::Pending => self.make(fd, entry),
         }
     }
 
-    /// An entry whose descriptor number now is something else, or somebody else's.
-    pub(crate) fn disown(&self, entry: Option<Entry>) {
-        let Some(Entry {
-            pid,
-            what: What::Stream(stream),
-            ..
-        }) = entry
-        else {
-            return;
-        };
-        if pid == self.pid {
-            stream.forget();
-        } else {
-            // A copy of the parent's, perhaps locked by a thread that does not exist here.
-            std::mem::forget(stream);
+    fn make(&self, fd: c_int, entry: Entry) -> Result<Arc<Stream>, c_int> {
+        let stream =
+            Stream::adopt(&self.runtime, fd, &entry.options).map_err(|why| errno_of(&why))?;
+        let stream = Arc::new(stream);
+        let known = Known::Entry(Entry {
+            what: What::Stream(Arc::clone(&stream)),
+            ..entry
+        });
+        match self.table.set(fd, known) {
+            Some(before) => {
+                disown(before);
+                Ok(stream)
+            }
+            None => {
+                // Beyond the table: plain.
+                stream.give_back();
+                Err(libc::EMFILE)
+            }
         }
     }
 
     /// Remembers a socket that is being connected.
     pub(crate) fn pend(&self, fd: c_int) {
-        let entry = Entry {
-            pid: self.pid,
-            what: What::Pending,
-            options: Options::default(),
-            patience: None,
-        };
-        let (_, before) = table::set(fd, Some(entry));
-        self.disown(before);
+        let entry = Entry::pending(Options::default(), None);
+        if let Some(before) = self.table.set(fd, Known::Entry(entry)) {
+            disown(before);
+        }
     }
 
-    /// What we know of a descriptor; a stream that our parent made is made anew here.
-    pub(crate) fn entry(&self, fd: c_int) -> Option<Entry> {
-        let entry = table::find(fd)?;
-        if entry.pid == self.pid {
-            return Some(entry);
+    /// What we knew of this number was of a descriptor that was closed without us.
+    pub(crate) fn forget(&self, fd: c_int) {
+        if let Some(before) = self.table.set(fd, Known::Nothing) {
+            disown(before);
         }
-        match entry.what {
-            What::Pending => Some(Entry {
-                pid: self.pid,
-                ..entry
-            }),
-            What::Stream(theirs) => {
-                let entry = Entry {
-                    what: What::Pending,
-                    ..entry
-                };
-                // Two handles of the parent's: the table's is let go by `adopt`.
-                std::mem::forget(theirs);
-                self.adopt(fd, Some(entry)).ok();
-                table::find(fd).filter(|entry| entry.pid == self.pid)
+    }
+
+    /// What we know of a descriptor; a stream that our parent made is made anew here, when it is used.
+    pub(crate) fn entry(&self, fd: c_int) -> Option<Entry> {
+        let ours = |known: &Known| match known {
+            Known::Unused => None,
+            Known::Nothing => Some(None),
+            Known::Entry(entry) => Some(Some(entry.clone())),
+        };
+        if let Some(known) = self.table.look(fd, ours).flatten() {
+            return known;
+        }
+        let entry = self.parent?.left_to_a_child(fd)?;
+        let set = self.table.change(fd, |known| {
+            if matches!(known, Known::Unused) {
+                *known = Known::Entry(entry);
             }
+        });
+        set.and_then(|()| self.table.look(fd, ours).flatten()?)
+    }
+
+    /// What a child goes on with. Of a parent's stream nothing is touched, which some thread may have been changing.
+    fn left_to_a_child(&self, fd: c_int) -> Option<Entry> {
+        let theirs = self.table.look_in_copy(fd, |known| match known {
+            Known::Unused => None,
+            Known::Nothing => Some(None),
+            Known::Entry(entry) => {
+                let (options, patience) = (entry.options.clone(), entry.patience);
+                Some(Some(Entry::pending(options, patience)))
+            }
+        });
+        match theirs {
+            Some(Some(known)) => known,
+            Some(None) | None => self.parent?.left_to_a_child(fd),
         }
     }
 
     /// The stream behind a descriptor. One that was being connected becomes one now, if it is connected.
     pub(crate) fn stream(&self, fd: c_int) -> Option<Arc<Stream>> {
-        let entry = self.entry(fd)?;
-        match &entry.what {
-            What::Stream(stream) => Some(Arc::clone(stream)),
-            What::Pending => self.adopt(fd, Some(entry)).ok(),
+        match self.entry(fd)?.what {
+            What::Stream(stream) => Some(stream),
+            What::Pending => self.adopt(fd).ok(),
         }
+    }
+
+    /// Changes what is remembered of a descriptor; `None` if that is nothing.
+    pub(crate) fn change<T>(&self, fd: c_int, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
+        self.entry(fd)?;
+        self.table.change(fd, |known| match known {
+            Known::Entry(entry) => Some(change(entry)),
+            Known::Unused | Known::Nothing => None,
+        })?
     }
 
     /// Takes the entry of a descriptor that is about to be closed.
     pub(crate) fn take(&self, fd: c_int) -> Option<Entry> {
-        let entry = self.entry(fd)?;
-        table::set(fd, None);
-        Some(entry)
+        self.entry(fd)?;
+        match self.table.set(fd, Known::Nothing)? {
+            Known::Entry(entry) => Some(entry),
+            Known::Unused | Known::Nothing => None,
+        }
     }
 
     /// What was closed and is still being drained must not be lost by the process's end.

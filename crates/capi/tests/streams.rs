@@ -44,6 +44,8 @@ scenarios! {
     exit_waits_for_what_was_closed: "exits" [];
     algorithms_are_set_and_changed: "algorithms" [];
     threads_share_a_stream: "threads" TWO;
+    settings_of_a_stream_that_sends_keep_its_order: "deadlines" [];
+    two_first_sends_make_one_stream: "first_sends" [];
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::epoll::Epoll;
 use crate::process::{self, Process};
 use crate::table::Known;
 use alcc_socket::{
-    Attached, Conn, Inherited, Inside, Runtime, errno, on_alternate_stack, set_errno,
+    Attached, Conn, Inherited, Inside, Runtime, Waker, errno, on_alternate_stack, set_errno,
 };
 use libc::{c_int, epoll_event};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ enum Glance {
 fn glance(process: &Process, fd: c_int) -> Option<Glance> {
     let look = process.table.look(fd, |known| match known {
         Known::Nothing => Glance::Nothing,
-        Known::Other => Glance::Other,
+        Known::Other | Known::Taken { .. } => Glance::Other,
         Known::Socket { .. } => Glance::Socket,
         Known::Controlled(conn) => Glance::Controlled(Arc::clone(conn)),
     });
@@ -58,7 +58,7 @@ fn controlled(fd: c_int) -> Option<Controlled> {
                 return process.running().map(|runtime| (conn, runtime));
             }
             // Closed, and the number given again, in a way that we did not see.
-            process.table.set(fd, Known::Nothing);
+            process.table.clear(fd);
         }
         Glance::Nothing | Glance::Socket => {}
     }
@@ -82,35 +82,56 @@ fn already(fd: c_int) -> Option<Controlled> {
 
 fn attach(process: &'static Process, fd: c_int) -> Option<Controlled> {
     aside(|| {
-        let (before, epoll) = match process.table.set(fd, Known::Other) {
+        let taken = Known::Taken {
+            epoll: Epoll::default(),
+        };
+        let (before, epoll) = match process.table.set(fd, taken)? {
             Known::Socket { outbound, epoll } => {
                 let pacing = None;
                 (Inherited { outbound, pacing }, epoll)
             }
+            Known::Taken { epoll } => (Inherited::default(), epoll),
             _ => {
                 let inherited = process.parent.and_then(|parent| inherited(parent, fd));
                 (inherited.unwrap_or_default(), Epoll::default())
             }
         };
-        let runtime = process.runtime()?;
-        match runtime.attach(fd, before, epoll) {
+        let attached = match process.runtime() {
+            Some(runtime) => runtime.attach(fd, before, epoll),
+            None => Attached::LeftAlone,
+        };
+        match attached {
             Attached::Controlled(conn) => {
-                process.table.set(fd, Known::Controlled(Arc::clone(&conn)));
+                let now = Known::Controlled(Arc::clone(&conn));
+                let runtime = process.running()?;
+                if let Some(Known::Taken { epoll }) = process.table.set(fd, now) {
+                    runtime.guarded(|| conn.also(fd, epoll).ok());
+                }
                 Some((conn, runtime))
             }
             Attached::TooEarly(epoll) => {
                 let outbound = before.outbound;
-                process.table.set(fd, Known::Socket { outbound, epoll });
+                let now = Known::Socket { outbound, epoll };
+                if let Some(Known::Taken { epoll: meanwhile }) = process.table.set(fd, now) {
+                    process.table.change(fd, |known| {
+                        if let Known::Socket { epoll, .. } = known {
+                            epoll.join(meanwhile);
+                        }
+                    });
+                }
                 None
             }
-            Attached::LeftAlone => None,
+            Attached::LeftAlone => {
+                process.table.set(fd, Known::Other);
+                None
+            }
         }
     })
 }
 
 /// What the parent knew of an inherited connection.
 fn inherited(parent: &Process, fd: c_int) -> Option<Inherited> {
-    let known = parent.table.look(fd, |known| match known {
+    let known = parent.table.look_in_copy(fd, |known| match known {
         Known::Socket { outbound, .. } => outbound.map(|by_us| Inherited {
             outbound: Some(by_us),
             pacing: None,
@@ -140,9 +161,11 @@ fn appeared(fd: c_int, outbound: Option<Option<bool>>) {
 
 /// The number no longer stands for what it stood for.
 fn forget(process: &Process, fd: c_int, now: Known) {
-    if let (Known::Controlled(conn), Some(runtime)) =
-        (process.table.set(fd, now), process.running())
-    {
+    let before = match now {
+        Known::Nothing => process.table.clear(fd),
+        now => process.table.set(fd, now).unwrap_or_default(),
+    };
+    if let (Known::Controlled(conn), Some(runtime)) = (before, process.running()) {
         runtime.guarded(|| conn.close(runtime, fd));
     }
 }
@@ -153,15 +176,33 @@ fn registered(epfd: c_int, op: c_int, fd: c_int, event: Option<epoll_event>) {
     let Some(process) = process::current() else {
         return;
     };
-    process
-        .table
-        .look(fd, |known| matches!(known, Known::Socket { .. }))
-        .filter(|is| *is)
-        .and_then(|_| {
+    let keeps = |known: &Known| match known {
+        Known::Socket { .. } | Known::Taken { .. } => Some(None),
+        Known::Controlled(conn) => Some(Some(Arc::clone(conn))),
+        Known::Nothing | Known::Other => None,
+    };
+    match process.table.look(fd, keeps).flatten() {
+        None => {}
+        Some(None) => {
             process.table.change(fd, |known| {
-                if let Known::Socket { epoll, .. } = known {
+                if let Known::Socket { epoll, .. } | Known::Taken { epoll } = known {
                     epoll.record(epfd, op, fd, event, false);
                 }
-            })
-        });
+            });
+        }
+        // Another thread took it under control meanwhile.
+        Some(Some(conn)) => {
+            let Some(runtime) = process.running() else {
+                return;
+            };
+            runtime.guarded(|| {
+                conn.with_waker(|waker, shut| {
+                    waker.record(epfd, op, fd, event, false);
+                    if shut {
+                        waker.shut();
+                    }
+                });
+            });
+        }
+    }
 }

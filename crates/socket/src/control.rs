@@ -179,7 +179,8 @@ impl Heard {
             .filter(|orders| orders.generation != seen)
     }
 
-    /// The orders now. While another thread is reading new ones: those before.
+    /// The orders now. While another thread is reading new ones: those before, or nothing new; the next write or reading asks again.
+    /// Nobody waits for that in a write, and no signal handler comes here: see [`Inside`](crate::Inside).
     pub(crate) fn orders(&self, report: &Report) -> Option<Arc<Orders>> {
         let now = generation(report);
         if self.generation.load(Ordering::Acquire) != now

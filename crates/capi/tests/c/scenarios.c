@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* One scenario per function; the test names it. Status 0: all is as it should be. */
 #include "common.h"
+#include <stdatomic.h>
 
 /* 100 connections at once; none sees a byte of another. */
 static void crosstalk(void) {
@@ -473,6 +474,70 @@ static void threads(void) {
     expect_end(p.peer);
 }
 
+/* One thread says all the time how long a close may take, another sends blocks that wait in the queue: they stay in order. */
+static atomic_int sending;
+static void *sets_deadlines(void *arg) {
+    int fd = *(int *)arg;
+    while (sending) CHECK(alcc_set_close_deadline(fd, 10000) == 0);
+    return NULL;
+}
+
+static void deadlines(void) {
+    enum { BLOCK = 65536, BLOCKS = 150 };
+    CHECK(alcc_set_cc(ALCC_DEFAULTS, "fixed:window=2") == 0);
+    struct pair p = paired(AF_INET, 0);
+    struct reader r;
+    start_reader(&r, p.peer, 5, (uint64_t)BLOCK * BLOCKS);
+    pthread_t other;
+    sending = 1;
+    CHECK(pthread_create(&other, NULL, sets_deadlines, &p.ours) == 0);
+    for (int i = 0; i < BLOCKS; i++) {
+        unsigned char *bytes = filled(5, (uint64_t)BLOCK * i, BLOCK);
+        CHECK(alcc_send(p.ours, bytes, BLOCK, 0) == BLOCK);
+        free(bytes);
+    }
+    sending = 0;
+    CHECK(pthread_join(other, NULL) == 0);
+    CHECK(alcc_close(p.ours) == 0);
+    CHECK(pthread_join(r.thread, NULL) == 0);
+}
+
+/* Two threads find at once that a socket is connected, and send: one stream, and a queue that keeps what it was given. */
+static int just_connected;
+static pthread_barrier_t both;
+static void *first_send(void *arg) {
+    (void)arg;
+    char ten[10] = "0123456789";
+    pthread_barrier_wait(&both);
+    CHECK(alcc_send(just_connected, ten, 10, 0) == 10);
+    return NULL;
+}
+
+static void first_sends(void) {
+    struct sockaddr_storage at;
+    socklen_t len;
+    int from = listener(AF_INET, &at, &len);
+    pthread_barrier_init(&both, NULL, 2);
+    for (int i = 0; i < 300; i++) {
+        just_connected = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        CHECK(alcc_connect(just_connected, (void *)&at, len) == 0 || errno == EINPROGRESS);
+        int peer = accept(from, NULL, NULL);
+        struct pollfd made = {just_connected, POLLOUT, 0};
+        CHECK(poll(&made, 1, 10000) == 1);
+        CHECK(fcntl(just_connected, F_SETFL, 0) == 0);
+        pthread_t two[2];
+        for (int t = 0; t < 2; t++) CHECK(pthread_create(&two[t], NULL, first_send, NULL) == 0);
+        for (int t = 0; t < 2; t++) CHECK(pthread_join(two[t], NULL) == 0);
+        /* The stream that is known has sent all of it, so it is the only one. */
+        struct alcc_info info = info_of(just_connected);
+        CHECK(info.sent + info.queued == 20);
+        CHECK(alcc_close(just_connected) == 0);
+        char twenty[21];
+        CHECK(recv(peer, twenty, 21, MSG_WAITALL) == 20 && memcmp(twenty, "01234567890123456789", 20) == 0);
+        close(peer);
+    }
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -483,7 +548,7 @@ static const struct {
     {"small", small},           {"signals", signals},         {"ipv6", ipv6},
     {"connects", connects},     {"unknown", unknown},         {"forks", forks},
     {"exits", exits},           {"algorithms", algorithms},   {"environment", environment},
-    {"threads", threads},
+    {"threads", threads},       {"deadlines", deadlines},     {"first_sends", first_sends},
 };
 
 int main(int argc, char **argv) {

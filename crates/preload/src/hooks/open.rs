@@ -69,7 +69,7 @@ pub unsafe extern "C-unwind" fn connect(fd: c_int, addr: *const sockaddr, len: s
                     }
                 }
                 Known::Socket { outbound, .. } => *outbound = Some(true),
-                Known::Other | Known::Controlled(_) => {}
+                Known::Other | Known::Taken { .. } | Known::Controlled(_) => {}
             })
         });
     }

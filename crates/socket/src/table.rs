@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What is known of each descriptor of a process. A look-up of a descriptor that is nothing to us costs three loads.
+use crate::inside::Inside;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{PoisonError, RwLock, TryLockError, TryLockResult};
+
+const PAGE: usize = 1024;
+const PAGES: usize = 1024;
+
+/// How often a signal handler tries. Another thread is done by then; the one that it interrupted will never be.
+const TRIES: usize = 1000;
+
+type Page<T> = [RwLock<T>; PAGE];
+
+/// Pages are made when a descriptor in their range is first of interest, and stay, as does the table: it belongs to one process, and
+/// a child, which has a copy that some thread may have been changing, makes its own.
+///
+/// Made on the heap: a call of ours may come from a signal handler on a stack of 16 KiB without a guard below it (Python's), and
+/// arrays of this size on the way to the heap overwrote what lies there.
+pub struct Table<T>(Box<[AtomicPtr<Page<T>>]>);
+
+fn place(fd: RawFd) -> Option<(usize, usize)> {
+    let fd = usize::try_from(fd).ok()?;
+    (fd < PAGE * PAGES).then_some((fd / PAGE, fd % PAGE))
+}
+
+/// A lock, waited for: it is nobody's for longer than a look takes. Only a signal handler that has interrupted its holder would wait
+/// for ever, and `None` is its answer: it tries for a while and then takes the slot for one of which nothing is known.
+fn locked<G>(
+    wait: impl FnOnce() -> G,
+    mut attempt: impl FnMut() -> TryLockResult<G>,
+) -> Option<(G, Option<Inside>)> {
+    // Who interrupts us from here on sees that it is inside.
+    let inside = Inside::enter();
+    if inside.is_some() {
+        return Some((wait(), inside));
+    }
+    (0..TRIES).find_map(|_| match attempt() {
+        Ok(guard) => Some((guard, None)),
+        Err(TryLockError::Poisoned(guard)) => Some((guard.into_inner(), None)),
+        Err(TryLockError::WouldBlock) => {
+            std::hint::spin_loop();
+            None
+        }
+    })
+}
+
+impl<T: Default> Table<T> {
+    /// A table of nothing.
+    #[expect(clippy::new_without_default, reason = "8 KiB are nobody's default")]
+    pub fn new() -> Self {
+        Self((0..PAGES).map(|_| AtomicPtr::default()).collect())
+    }
+
+    fn slot(&self, fd: RawFd) -> Option<&RwLock<T>> {
+        let (page, index) = place(fd)?;
+        // SAFETY: null or a page that was leaked by `make`.
+        unsafe { self.0[page].load(Ordering::Acquire).as_ref() }.map(|page| &page[index])
+    }
+
+    fn make(&self, fd: RawFd) -> Option<&RwLock<T>> {
+        let page = &self.0[place(fd)?.0];
+        if page.load(Ordering::Acquire).is_null() {
+            let slots: Box<[_]> = (0..PAGE).map(|_| RwLock::new(T::default())).collect();
+            let fresh = Box::into_raw(slots).cast::<Page<T>>();
+            let (old, ok) = (std::ptr::null_mut(), Ordering::AcqRel);
+            if page
+                .compare_exchange(old, fresh, ok, Ordering::Acquire)
+                .is_err()
+            {
+                // SAFETY: nobody else has seen `fresh`.
+                drop(unsafe { Box::from_raw(fresh) });
+            }
+        }
+        self.slot(fd)
+    }
+
+    /// Looks; `None` where nothing was ever known. `f` does nothing but look: the slot is locked.
+    pub fn look<R>(&self, fd: RawFd, f: impl FnOnce(&T) -> R) -> Option<R> {
+        let slot = self.slot(fd)?;
+        let wait = || slot.read().unwrap_or_else(PoisonError::into_inner);
+        let (known, _inside) = locked(wait, || slot.try_read())?;
+        Some(f(&known))
+    }
+
+    /// Looks into the copy that a child has of its parent's table: what some thread was changing stays locked for ever.
+    pub fn look_in_copy<R>(&self, fd: RawFd, f: impl FnOnce(&T) -> R) -> Option<R> {
+        self.slot(fd)?.try_read().ok().map(|known| f(&known))
+    }
+
+    /// Changes; `None` beyond what a table holds. `f` as above.
+    pub fn change<R>(&self, fd: RawFd, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        let slot = self.make(fd)?;
+        let wait = || slot.write().unwrap_or_else(PoisonError::into_inner);
+        let (mut known, _inside) = locked(wait, || slot.try_write())?;
+        Some(f(&mut known))
+    }
+
+    /// Sets, and returns what was known before; `None` as above.
+    pub fn set(&self, fd: RawFd, known: T) -> Option<T> {
+        self.change(fd, |slot| std::mem::replace(slot, known))
+    }
+
+    /// Nothing is known any more; returns what was.
+    pub fn clear(&self, fd: RawFd) -> T {
+        // No page is made for that.
+        let some = self.slot(fd).and_then(|_| self.set(fd, T::default()));
+        some.unwrap_or_default()
+    }
+
+    /// Every descriptor about which something may be known.
+    pub fn all(&self) -> impl Iterator<Item = RawFd> + '_ {
+        (0..PAGES).flat_map(move |page| {
+            let made = !self.0[page].load(Ordering::Acquire).is_null();
+            (0..if made { PAGE } else { 0 }).map(move |index| (page * PAGE + index) as RawFd)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn nothing_is_lost_where_threads_meet() {
+        let table = Table::<Vec<u64>>::new();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let table = &table;
+                scope.spawn(move || {
+                    for i in 0..20_000 {
+                        let added = table.change(7, |all| all.push(thread * 20_000 + i));
+                        assert!(added.is_some() && table.look(7, Vec::is_empty) == Some(false));
+                    }
+                });
+            }
+        });
+        let mut all = table.clear(7);
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..80_000));
+        assert_eq!(table.look(7, Vec::len), Some(0));
+        // Elsewhere nothing was made.
+        assert_eq!(table.look(5000, Vec::len), None);
+        assert!(table.clear(5000).is_empty() && table.all().count() == PAGE);
+        assert!(table.set(-1, vec![1]).is_none() && table.set(1 << 20, vec![1]).is_none());
+    }
+
+    #[test]
+    fn a_handler_that_interrupts_the_holder_does_not_wait() {
+        let table = Table::<u32>::new();
+        let inner = table.change(3, |slot| {
+            *slot = 1;
+            // As from a signal handler: on the same thread, in the middle.
+            (
+                table.look(3, |known| *known),
+                table.change(4, |other| *other = 9),
+            )
+        });
+        assert_eq!(inner, Some((None, Some(()))));
+        assert_eq!(table.look(4, |known| *known), Some(9));
+    }
+
+    #[test]
+    fn a_handler_waits_a_little_for_another_thread() {
+        let (table, held) = (Table::<u32>::new(), AtomicBool::new(false));
+        table.set(3, 5);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..200_000 {
+                    table.change(3, |_| held.store(true, Ordering::Relaxed));
+                }
+            });
+            while !held.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+            let _inside = Inside::enter().unwrap();
+            let seen = (0..1000).filter(|_| table.look(3, |known| *known).is_some());
+            assert!(seen.count() > 900);
+        });
+    }
+}
