@@ -23,7 +23,7 @@ build: ## Build the release binary, the preload library and the C library
 	$(CARGO) build --release --locked --workspace
 	scripts/libalcc $(TARGET)/release
 
-demo: build ## The main job: nginx under cubic, bbr, verus and copa on an emulated LTE link (ARGS="--trace FILE")
+demo: build ## The main job: nginx under cubic, bbr, verus, copa and budget on an emulated LTE link (ARGS="--trace FILE")
 	@$(WITH_DEPS) $(ALCC) demo $(ARGS)
 
 test: ## Everything a pull request must pass

@@ -10,8 +10,6 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
-/// The algorithm where nothing else is said.
-const DEFAULT_CC: &str = "verus";
 /// How long a close may take to drain, where nothing else is said.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -108,7 +106,7 @@ static START: extern "C" fn() = start;
 
 /// The environment over our defaults; a variable that makes no sense is told by `alcc_message` and ALCC_DEBUG, and none of them counts.
 fn settings() -> Option<Settings> {
-    let default = Settings::new(DEFAULT_CC.parse().ok()?);
+    let default = Settings::new(alcc_cc::DEFAULT.parse().ok()?);
     let read = Settings::from_env(default.clone(), &registry(), |name| std::env::var_os(name));
     let settings = read.unwrap_or_else(|why| {
         message::set(&format!("{why}: no variable counts"));

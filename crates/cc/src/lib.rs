@@ -30,7 +30,7 @@ pub use controller::{
 };
 pub use event::{Discard, Event, EventSink};
 pub use receiver::{Header, Octets, Receiver, Report};
-pub use registry::{Algorithm, OptionDoc, Options, Reader, Registry, Spec, SpecError};
+pub use registry::{Algorithm, DEFAULT, OptionDoc, Options, Reader, Registry, Spec, SpecError};
 
 /// Transition matrices of `mdi`: read, learned, written.
 pub mod model_driven {

@@ -3,6 +3,9 @@
 use crate::{Controller, algorithms};
 pub use alcc_units::{OptionDoc, Options, Reader, Spec, SpecError};
 
+/// The algorithm where nobody chooses one: fair among its like and under random loss, with short queues (docs/budget.md).
+pub const DEFAULT: &str = "budget";
+
 /// One algorithm that a user can name.
 #[derive(Clone, Copy)]
 pub struct Algorithm {

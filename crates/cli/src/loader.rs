@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the loaders of programs make of our library: glibc's takes it, another C library's must not see it, and a static program
 //! has no loader.
+use alcc_socket::Missed;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read;
@@ -80,11 +81,11 @@ impl Loader {
     }
 
     /// Why a program with this loader does not get the library; `None`: it does.
-    pub(crate) fn objection(&self) -> Option<&'static str> {
+    pub(crate) fn objection(&self) -> Option<Missed> {
         match self {
-            Self::None => Some("a static program does not load the library"),
+            Self::None => Some(Missed::Static),
             Self::At(path) if !path.file_name()?.as_bytes().starts_with(b"ld-musl") => None,
-            Self::At(_) => Some("a program of another C library (musl) does not load the library"),
+            Self::At(_) => Some(Missed::OtherLibc),
         }
     }
 }
@@ -94,8 +95,9 @@ pub(crate) fn objection(command: &OsStr) -> Option<String> {
     let program = found(command)?;
     let why = Loader::of(&program)?.objection()?;
     Some(format!(
-        "alcc: {}: {why}; its own connections stay plain TCP: 'alcc proxy' in front of it controls them",
-        program.display()
+        "alcc: {}: {}; its own connections stay plain TCP: 'alcc proxy' in front of it controls them",
+        program.display(),
+        why.why()
     ))
 }
 
@@ -149,11 +151,11 @@ mod tests {
         let of = |head: &[u8]| Loader::in_head(head);
         let musl = of(&elf(3, b"/lib/ld-musl-x86_64.so.1\0")).unwrap();
         assert_eq!(musl, Loader::At("/lib/ld-musl-x86_64.so.1".into()));
-        assert!(musl.objection().unwrap().contains("musl"));
+        assert_eq!(musl.objection(), Some(Missed::OtherLibc));
         let glibc = of(&elf(3, b"/lib64/ld-linux-x86-64.so.2\0")).unwrap();
         assert_eq!(glibc.objection(), None);
         let none = of(&elf(1, b"")).unwrap();
-        assert!(none.objection().unwrap().contains("static"));
+        assert_eq!(none.objection(), Some(Missed::Static));
         assert_eq!(of(b"#!/bin/sh\n"), None);
     }
 

@@ -4,10 +4,11 @@
 //! A scraper asks for one page every few seconds. Whoever else connects costs at most [`MOST`] threads for [`PATIENCE`] each, and
 //! [`LONGEST`] bytes.
 use crate::failure::{Failure, reason};
-use alcc_socket::{BOUNDS_US, Group, Histogram, Report, State};
+use alcc_proxy::Listen;
+use alcc_socket::{BOUNDS_US, ByReason, Group, Histogram, Report, State};
 use std::fmt::Write as _;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -17,6 +18,8 @@ use std::time::{Duration, Instant};
 
 /// Clients at a time.
 const MOST: usize = 16;
+/// Clients that may wait to be taken.
+const BACKLOG: i32 = 64;
 /// For a request and its answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Of a request.
@@ -25,7 +28,7 @@ const LONGEST: usize = 8192;
 /// Where to listen: `127.0.0.1:9101`, `[::1]:9101`, `:9101` or a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    Address(SocketAddr),
+    Address(Listen),
     Path(PathBuf),
 }
 
@@ -36,11 +39,7 @@ impl FromStr for Place {
         if text.contains('/') {
             return Ok(Self::Path(text.into()));
         }
-        let full = match text.strip_prefix(':') {
-            Some(port) => format!("0.0.0.0:{port}"),
-            None => text.to_owned(),
-        };
-        full.parse().map(Self::Address).map_err(|_| {
+        text.parse().map(Self::Address).map_err(|_: String| {
             format!(
                 "'{text}' is no place to listen: write 127.0.0.1:9101, :9101 or a path with a /"
             )
@@ -96,7 +95,10 @@ impl Metrics {
         };
         let (listener, path) = match place {
             Place::Address(at) => {
-                let listener = TcpListener::bind(at).map_err(failed(at.to_string()))?;
+                let listener = at.open(BACKLOG).map_err(failed(at.to_string()))?;
+                listener
+                    .set_nonblocking(false)
+                    .map_err(failed(at.to_string()))?;
                 (Listener::Tcp(listener), None)
             }
             Place::Path(path) => {
@@ -143,19 +145,31 @@ fn serve(listener: &Listener, report: &Arc<Report>) {
             std::thread::sleep(Duration::from_millis(100));
             continue;
         };
-        if busy.fetch_add(1, Ordering::AcqRel) >= MOST {
-            busy.fetch_sub(1, Ordering::AcqRel);
+        let Some(place) = Seat::take(&busy) else {
             continue;
-        }
-        let (report, ours) = (Arc::clone(report), Arc::clone(&busy));
-        let made = deaf("alcc-metrics", move || {
-            // Whatever goes wrong with one client is that client's.
+        };
+        let report = Arc::clone(report);
+        // Whatever goes wrong with one client is that client's; without a thread the place is free again at once.
+        drop(deaf("alcc-metrics", move || {
+            let _place = place;
             let _ = answer(stream, &report);
-            ours.fetch_sub(1, Ordering::AcqRel);
-        });
-        if made.is_err() {
-            busy.fetch_sub(1, Ordering::AcqRel);
-        }
+        }));
+    }
+}
+
+/// One of [`MOST`] places; given back when dropped, whatever becomes of its thread.
+struct Seat(Arc<AtomicUsize>);
+
+impl Seat {
+    fn take(busy: &Arc<AtomicUsize>) -> Option<Self> {
+        let place = Self(Arc::clone(busy));
+        (busy.fetch_add(1, Ordering::AcqRel) < MOST).then_some(place)
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -233,6 +247,7 @@ fn page(report: &Report) -> String {
         page.metric(name, kind, help);
         page.sample(name, "", value);
     }
+    uncontrolled(report, &mut page);
     let groups = report.groups();
     type Get = fn(&Group) -> u64;
     let counters: [(&str, &str, Get); 5] = [
@@ -285,6 +300,39 @@ fn page(report: &Report) -> String {
     }
     open_now(report, &mut page);
     page.0
+}
+
+/// What passed uncontrolled, by reason.
+fn uncontrolled(report: &Report, page: &mut Page) {
+    let totals = report.totals();
+    let missed: Vec<_> = report.missed();
+    let bypassed = |n: &ByReason| -> Vec<_> {
+        let all = n.iter().filter(|(_, n)| *n > 0);
+        all.map(|(why, n)| (why.name(), n)).collect()
+    };
+    let connections = missed.iter().map(|(why, n)| (why.name(), n.connections));
+    // Nobody looks at the bytes of those that are left alone.
+    let looked_at = missed.iter().filter(|(why, _)| !why.is_chosen());
+    let bytes = looked_at.map(|(why, n)| (why.name(), n.bytes));
+    for (name, help, samples) in [
+        (
+            "alcc_uncontrolled_connections_total",
+            "TCP connections that were not, or not wholly, controlled.",
+            connections
+                .chain(bypassed(&totals.bypassed_connections))
+                .collect::<Vec<_>>(),
+        ),
+        (
+            "alcc_uncontrolled_bytes_total",
+            "Bytes that passed uncontrolled, at least; of connections left alone they are not counted.",
+            bytes.chain(bypassed(&totals.bypassed_bytes)).collect(),
+        ),
+    ] {
+        page.metric(name, "counter", help);
+        for (reason, n) in samples {
+            page.sample(name, &format!("reason=\"{reason}\""), n as f64);
+        }
+    }
 }
 
 /// Gauges: what is open at this moment.
@@ -385,7 +433,10 @@ mod tests {
         assert_eq!(path("./m.sock"), Place::Path("./m.sock".into()));
         assert_eq!(
             path(":9101"),
-            Place::Address("0.0.0.0:9101".parse().unwrap())
+            Place::Address(Listen {
+                ip: None,
+                port: 9101
+            })
         );
         assert_eq!(
             path("[::1]:9101"),
@@ -397,6 +448,49 @@ mod tests {
                 .unwrap_err()
                 .contains("127.0.0.1:9101")
         );
+    }
+
+    #[test]
+    fn a_place_is_given_back_by_a_thread_that_panics() {
+        let busy = Arc::new(AtomicUsize::new(0));
+        for _ in 0..3 * MOST {
+            let place = Seat::take(&busy).expect("a place");
+            let panics = std::thread::spawn(move || {
+                let _place = place;
+                std::panic::resume_unwind(Box::new(()));
+            });
+            assert!(panics.join().is_err());
+        }
+        let all: Vec<_> = (0..MOST).map(|_| Seat::take(&busy).unwrap()).collect();
+        assert!(Seat::take(&busy).is_none());
+        drop(all);
+        assert!(Seat::take(&busy).is_some());
+    }
+
+    #[test]
+    fn a_port_alone_is_every_address() {
+        let (_dir, report) = report();
+        // A port that is free now; taken by somebody else in between the next one will do.
+        let port = (0..20)
+            .find_map(|_| {
+                let free = TcpListener::bind("[::]:0").ok()?.local_addr().ok()?.port();
+                let place = format!(":{free}").parse().unwrap();
+                let metrics = Metrics::start(&place, Arc::clone(&report)).ok()?;
+                std::mem::forget(metrics);
+                Some(free)
+            })
+            .expect("a free port");
+        for host in ["127.0.0.1", "::1"] {
+            let mut stream = match TcpStream::connect((host, port)) {
+                Ok(stream) => stream,
+                Err(_) if host == "::1" && TcpListener::bind("[::1]:0").is_err() => continue,
+                Err(e) => panic!("{host}: {e}"),
+            };
+            stream.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+            let mut text = String::new();
+            stream.read_to_string(&mut text).unwrap();
+            assert!(text.starts_with("HTTP/1.1 200"), "{host}: {text}");
+        }
     }
 
     #[test]

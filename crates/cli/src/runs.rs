@@ -2,8 +2,11 @@
 //! Running `alcc run` and `alcc proxy`, found by a folder each in `$XDG_RUNTIME_DIR/alcc` or `/tmp/alcc-UID`.
 //!
 //! The folder has the process id as its name and holds the shared memory and a lock. Who runs holds the lock; a folder whose
-//! lock is free was left behind and is removed by whoever looks next.
+//! lock is free was left behind and is removed by whoever looks next, unless processes still share its memory: then `alcc run`
+//! was killed, and its server goes on under control. What is in other places is found through the processes that share it:
+//! see `shared.rs`.
 use crate::failure::Failure;
+use crate::shared;
 use alcc_socket::Report;
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::{self, DirBuilder, File};
@@ -27,13 +30,62 @@ pub(crate) struct Running {
     pub(crate) kind: String,
     /// What it runs.
     pub(crate) what: String,
+    /// The processes that are left of it; empty while `alcc` itself runs.
+    left: Vec<u32>,
+    /// Device and inode of the shared memory, and its owner.
+    file: (u64, u64),
+    owner: u32,
+}
+
+impl Running {
+    /// `left` is empty if it runs. `None` for a file that is none of ours.
+    pub(crate) fn of(id: u32, left: Vec<u32>, file: File) -> Option<Self> {
+        let meta = file.metadata().ok()?;
+        let report = Report::attend_file(file).ok()?;
+        let about = report.about();
+        let (kind, what) = about.split_once('\n').unwrap_or(("run", &about));
+        Some(Self {
+            id,
+            kind: kind.to_owned(),
+            what: what.replace('\n', " "),
+            left,
+            file: (meta.dev(), meta.ino()),
+            owner: meta.uid(),
+            report,
+        })
+    }
+
+    /// `alcc run` was killed, and its server goes on.
+    pub(crate) fn is_killed(&self) -> bool {
+        !self.left.is_empty()
+    }
+
+    /// Is there anything to look at?
+    pub(crate) fn lives(&self) -> bool {
+        let exists = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
+        if self.is_killed() {
+            self.left.iter().any(exists)
+        } else {
+            exists(&self.id)
+        }
+    }
+
+    /// Does what `alcc run` would do: frees the places of processes that are gone. Their ids must mean the same to us.
+    pub(crate) fn tidy(&self) {
+        let space = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
+        let first = self.left.first().map(u32::to_string);
+        if first.is_some_and(|pid| space(&pid).is_some() && space(&pid) == space("self")) {
+            self.report
+                .reclaim(|pid| Path::new(&format!("/proc/{pid}")).exists());
+        }
+    }
 }
 
 /// Which run is meant: `--run` of every command.
 #[derive(clap::Args)]
 pub(crate) struct Which {
     /// The process id of 'alcc run' or of a process under it; not needed if there is only one
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", global = true)]
     run: Option<u32>,
 }
 
@@ -139,7 +191,7 @@ impl Drop for Entry {
     }
 }
 
-/// Entries whose process runs; the others are removed.
+/// Entries whose process runs, or has left others behind; what nobody uses is removed.
 fn live(place: &Path) -> Vec<Running> {
     let mut found = Vec::new();
     for entry in fs::read_dir(place).into_iter().flatten().flatten() {
@@ -150,25 +202,48 @@ fn live(place: &Path) -> Vec<Running> {
         else {
             continue;
         };
-        if lock(&entry.path()).is_ok() {
-            drop(fs::remove_dir_all(entry.path()));
-        } else if let Ok(report) = Report::attend(&entry.path().join("report")) {
-            let about = report.about();
-            let (kind, what) = about.split_once('\n').unwrap_or(("run", &about));
-            found.push(Running {
-                id,
-                kind: kind.to_owned(),
-                what: what.replace('\n', " "),
-                report,
-            });
-        }
+        let report = entry.path().join("report");
+        let left = match lock(&entry.path()) {
+            Err(_) => Vec::new(),
+            Ok(_) => match shared::users(&report) {
+                none if none.is_empty() => {
+                    drop(fs::remove_dir_all(entry.path()));
+                    continue;
+                }
+                left => left,
+            },
+        };
+        let file = fs::OpenOptions::new().read(true).write(true).open(report);
+        found.extend(file.ok().and_then(|file| Running::of(id, left, file)));
     }
     found.sort_by_key(|run| run.id);
     found
 }
 
-/// All that run, of this user.
+/// All that run, of this user; for root, of everybody.
 pub(crate) fn all() -> Vec<Running> {
+    let mut all = ours();
+    if nix::unistd::geteuid().is_root() {
+        add(&mut all, shared::running());
+    }
+    // Killed, and its folder is where we do not look.
+    if all.is_empty() {
+        add(&mut all, shared::left_behind());
+    }
+    all
+}
+
+/// Those that are not known yet.
+fn add(all: &mut Vec<Running>, more: impl IntoIterator<Item = Running>) {
+    for run in more {
+        if all.iter().all(|known| known.file != run.file) {
+            all.push(run);
+        }
+    }
+}
+
+/// Those in our places.
+fn ours() -> Vec<Running> {
     let usable = places().into_iter().filter(|place| {
         fs::symlink_metadata(place)
             .is_ok_and(|m| m.is_dir() && m.uid() == nix::unistd::geteuid().as_raw())
@@ -180,17 +255,20 @@ impl Which {
     /// Those that are meant: one, or all.
     pub(crate) fn some(&self) -> Result<Vec<Running>, Failure> {
         let all = all();
-        if all.is_empty() {
-            let places: Vec<_> = places().iter().map(|p| p.display().to_string()).collect();
-            return Err(Failure::failed(format!(
-                "find a running 'alcc run': this user has none (looked in {})",
-                places.join(" and ")
-            )));
-        }
-        let Some(pid) = self.run else { return Ok(all) };
-        let family: Vec<u32> = ancestors(pid).collect();
+        let family: Vec<u32> = self.run.into_iter().flat_map(ancestors).collect();
         let known: Vec<_> = all.iter().map(|run| run.id.to_string()).collect();
+        let Some(pid) = self.run else {
+            return if all.is_empty() {
+                Err(self.none())
+            } else {
+                Ok(all)
+            };
+        };
         let one = all.into_iter().find(|run| family.contains(&run.id));
+        let one = one.or_else(|| family.iter().find_map(|pid| shared::of(*pid)));
+        if one.is_none() && known.is_empty() {
+            return Err(self.none());
+        }
         one.map(|run| vec![run]).ok_or_else(|| {
             Failure::failed(format!(
                 "--run {pid}: that process is neither an 'alcc run' of this user nor under one; there are {}",
@@ -199,9 +277,25 @@ impl Which {
         })
     }
 
-    /// The one that is meant.
+    fn none(&self) -> Failure {
+        let places: Vec<_> = places().iter().map(|p| p.display().to_string()).collect();
+        let pid = match self.run {
+            Some(pid) => format!(", and process {pid} shares no memory with one"),
+            None => "; --run with a process of the server finds others".to_owned(),
+        };
+        Failure::failed(format!(
+            "find a running 'alcc run': this user has none (looked in {}{pid})",
+            places.join(" and ")
+        ))
+    }
+
+    /// The one that is meant: the only one, or the only one of this user.
     pub(crate) fn one(&self) -> Result<Running, Failure> {
         let mut some = self.some()?;
+        let user = nix::unistd::geteuid().as_raw();
+        if some.iter().filter(|run| run.owner == user).count() == 1 {
+            some.retain(|run| run.owner == user);
+        }
         match some.pop() {
             Some(run) if some.is_empty() => Ok(run),
             last => {

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Which connections of the processes under `alcc run` were not controlled although they should have been: what the kernel says
-//! is open, compared with the table of connections.
+//! is open, compared with the table of connections. What is found is counted in the shared memory at once, for `alcc top` and
+//! the metrics, and said on standard error, once for each program and reason.
 //!
 //! A look at a time, never more than a tenth of a percent of a core after the first second. What opens, sends and closes between two looks is not seen: the
 //! figures are "at least".
 use crate::loader::Loader;
 use crate::metrics::deaf;
+use crate::output::note;
+use crate::wording::{count, hint, megabytes};
 use alcc_lab::{Sockets, TcpSocket};
-use alcc_socket::{Bypass, Peer, Report, Selection, State};
+use alcc_socket::{Bypass, Missed, MissedCount, Peer, Report, Selection, State};
 use nix::time::{ClockId, clock_gettime};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -19,15 +22,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Connections of one program that passed uncontrolled for one reason.
+#[derive(Clone)]
 pub(crate) struct NotControlled {
     pub(crate) program: String,
     /// One of its processes.
     pub(crate) pid: u32,
-    pub(crate) why: &'static str,
+    pub(crate) why: Missed,
     pub(crate) connections: usize,
     pub(crate) bytes: u64,
     /// One of the other ends.
     pub(crate) example: SocketAddr,
+}
+
+impl NotControlled {
+    /// One line, for the end.
+    pub(crate) fn line(&self) -> String {
+        format!(
+            "alcc: at least {} of {} (process {}, e.g. to {}) passed uncontrolled with {}: {}",
+            count(self.connections as u64, "connection"),
+            self.program,
+            self.pid,
+            self.example,
+            megabytes(self.bytes),
+            hint(self.why.why(), self.why.cure()),
+        )
+    }
 }
 
 /// Time between looks: the bounds, and how many times as long as the look itself.
@@ -39,6 +58,19 @@ const RATIO: u32 = 1000;
 const FIRST: u32 = 20;
 /// Fewer segments say nothing: an answer that fits into the first window cannot be controlled by anybody.
 const SEGMENTS: u64 = 4;
+/// So many lines at most while the program runs: its own are more important.
+const LINES: usize = 20;
+
+/// What the search has to know.
+pub(crate) struct Wanted {
+    pub(crate) report: Arc<Report>,
+    pub(crate) selection: Selection,
+    /// The shared memory and the library: what a process that we reach has mapped.
+    pub(crate) shared: PathBuf,
+    pub(crate) library: PathBuf,
+    /// Say nothing on standard error.
+    pub(crate) quiet: bool,
+}
 
 /// The search, in a thread of its own.
 pub(crate) struct Search {
@@ -48,21 +80,16 @@ pub(crate) struct Search {
 
 impl Search {
     /// Begins. Where the kernel has no socket diagnosis nothing will be found.
-    /// `shared` and `library` are what a process that we reach has mapped.
-    pub(crate) fn start(
-        report: Arc<Report>,
-        selection: Selection,
-        shared: PathBuf,
-        library: PathBuf,
-    ) -> Self {
+    pub(crate) fn start(wanted: Wanted) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = deaf("alcc-search", move || {
-            let mut look = Look::new(report, selection, shared, library);
+            let mut look = Look::new(wanted);
             let mut pause = SHORTEST;
             while !stopped.load(Ordering::Acquire) {
                 let before = cpu();
                 let busy = look.once();
+                look.say();
                 // The first looks are dear (whatever they touch is touched for the first time) and say nothing about the next.
                 let ratio = if look.looks <= FIRST { 1 } else { RATIO };
                 let cost = cpu().saturating_sub(before) * ratio;
@@ -99,20 +126,11 @@ fn cpu() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Into::into)
 }
 
-/// One that was not controlled.
-struct Suspect {
-    program: String,
-    pid: u32,
-    why: &'static str,
-    bytes: u64,
-    remote: SocketAddr,
-}
+/// By program and reason.
+type Found = BTreeMap<(String, Missed), NotControlled>;
 
 struct Look {
-    report: Arc<Report>,
-    selection: Selection,
-    shared: PathBuf,
-    library: PathBuf,
+    wanted: Wanted,
     sockets: Option<Sockets>,
     /// Ports that were listened on: connections to them were accepted.
     listened: BTreeSet<u16>,
@@ -120,7 +138,11 @@ struct Look {
     foreign: BTreeSet<u64>,
     /// In the table, but nothing has passed under control: perhaps its first reading is still to come.
     doubtful: BTreeSet<u64>,
-    suspects: BTreeMap<u64, Suspect>,
+    /// Those that are open and not controlled: where they are counted, and their bytes so far.
+    suspects: BTreeMap<u64, ((String, Missed), u64)>,
+    found: Found,
+    said: BTreeSet<(String, Missed)>,
+    said_bypassed: BTreeSet<Bypass>,
     looks: u32,
 }
 
@@ -131,17 +153,17 @@ struct Holder {
 }
 
 impl Look {
-    fn new(report: Arc<Report>, selection: Selection, shared: PathBuf, library: PathBuf) -> Self {
+    fn new(wanted: Wanted) -> Self {
         Self {
-            report,
-            selection,
-            shared,
-            library,
+            wanted,
             sockets: Sockets::open().ok(),
             listened: BTreeSet::new(),
             foreign: BTreeSet::new(),
             doubtful: BTreeSet::new(),
             suspects: BTreeMap::new(),
+            found: Found::new(),
+            said: BTreeSet::new(),
+            said_bypassed: BTreeSet::new(),
             looks: 0,
         }
     }
@@ -150,7 +172,8 @@ impl Look {
     fn once(&mut self) -> bool {
         self.looks += 1;
         if self.looks.is_multiple_of(16) {
-            self.report
+            self.wanted
+                .report
                 .reclaim(|pid| Path::new(&format!("/proc/{pid}")).exists());
         }
         // The table before and after: one that is taken under control or ends in between is in one of the two.
@@ -164,13 +187,25 @@ impl Look {
         let sending: Vec<&TcpSocket> = open.iter().filter(|s| self.is_sending(s)).collect();
         let there: BTreeSet<u64> = sending.iter().map(|s| s.cookie).collect();
         self.foreign.retain(|cookie| there.contains(cookie));
+        self.suspects.retain(|cookie, _| there.contains(cookie));
         let mut doubtful = BTreeSet::new();
         let mut fresh = BTreeMap::new();
         for s in &sending {
             let passed = controlled.get(&s.cookie).copied();
             let missed = self.missed(s, passed);
-            if let Some(suspect) = self.suspects.get_mut(&s.cookie) {
-                suspect.bytes = suspect.bytes.max(missed);
+            if let Some((place, bytes)) = self.suspects.get_mut(&s.cookie) {
+                let more = missed.saturating_sub(*bytes);
+                *bytes += more;
+                if let Some(sum) = self.found.get_mut(place) {
+                    sum.bytes += more;
+                }
+                self.wanted.report.miss(
+                    place.1,
+                    MissedCount {
+                        connections: 0,
+                        bytes: more,
+                    },
+                );
                 continue;
             }
             if missed <= least(s) {
@@ -194,7 +229,7 @@ impl Look {
     }
 
     fn controlled(&self) -> BTreeMap<u64, Passed> {
-        let records = self.report.connections().into_iter();
+        let records = self.wanted.report.connections().into_iter();
         records
             .map(|c| {
                 let passed = match c.now.state {
@@ -210,7 +245,7 @@ impl Look {
     /// How many bytes of it no algorithm has let through. Where the library has counted what passed by it, in whichever
     /// process, that is what the kernel has sent beyond; else all or nothing.
     fn missed(&self, s: &TcpSocket, passed: Option<Passed>) -> u64 {
-        match (passed, self.report.unseen(s.cookie, s.sent)) {
+        match (passed, self.wanted.report.unseen(s.cookie, s.sent)) {
             (Some(Passed::Failed), _) | (Some(Passed::Nothing) | None, None) => s.sent,
             (_, Some(unseen)) => unseen.bytes,
             (Some(Passed::Some), None) => 0,
@@ -223,91 +258,119 @@ impl Look {
             local_port: s.local.port(),
             outbound: !self.listened.contains(&s.local.port()),
         };
-        !s.listens && s.inode != 0 && s.sent > least(s) && self.selection.covers(&peer)
+        !s.listens && s.inode != 0 && s.sent > least(s) && self.wanted.selection.covers(&peer)
     }
 
     /// Whose are they, and why did we not control them?
     fn examine(&mut self, fresh: &BTreeMap<u64, (TcpSocket, u64)>) {
         let holders = holders(fresh);
         for (inode, (s, missed)) in fresh {
-            let suspect = holders
-                .get(inode)
-                .and_then(|holder| self.suspect(holder, s, *missed));
-            match suspect {
-                Some(suspect) => drop(self.suspects.insert(s.cookie, suspect)),
+            let holder = holders.get(inode);
+            match holder.and_then(|holder| Some((holder.pid, self.suspect(holder, s)?))) {
+                Some((pid, place)) => self.enter(s, *missed, pid, place),
                 None => drop(self.foreign.insert(s.cookie)),
             }
         }
     }
 
-    /// `None`: it is controlled, and only not shown.
-    fn suspect(&self, holder: &Holder, s: &TcpSocket, missed: u64) -> Option<Suspect> {
+    fn enter(&mut self, s: &TcpSocket, missed: u64, pid: u32, place: (String, Missed)) {
+        let (program, why) = place.clone();
+        let sum = self.found.entry(place.clone()).or_insert(NotControlled {
+            program,
+            pid,
+            why,
+            connections: 0,
+            bytes: 0,
+            example: s.remote,
+        });
+        sum.connections += 1;
+        sum.bytes += missed;
+        self.wanted.report.miss(
+            why,
+            MissedCount {
+                connections: 1,
+                bytes: missed,
+            },
+        );
+        self.suspects.insert(s.cookie, (place, missed));
+    }
+
+    /// Its program, and why it was not controlled. `None`: it is, and only not shown.
+    fn suspect(&self, holder: &Holder, s: &TcpSocket) -> Option<(String, Missed)> {
         let pid = holder.pid;
         let program = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
         let why = match std::fs::read_to_string(format!("/proc/{pid}/maps")) {
-            Err(_) => "we may not look into the process (another user's, set-user-id?)",
-            Ok(maps) if !names(&maps, &self.library) => not_loaded(pid),
+            Err(_) => Missed::Hidden,
+            Ok(maps) if !names(&maps, &self.wanted.library) => not_loaded(pid),
             Ok(maps) => {
-                let unseen = self.report.unseen(s.cookie, s.sent);
-                if !names(&maps, &self.shared) || (unseen.is_none() && self.report.not_shown() > 0)
+                let report = &self.wanted.report;
+                let unseen = report.unseen(s.cookie, s.sent);
+                if !names(&maps, &self.wanted.shared)
+                    || (unseen.is_none() && report.not_shown() > 0)
                 {
                     return None;
                 }
                 self.not_reached(holder, unseen.is_some_and(|unseen| unseen.streams))
             }
         };
-        Some(Suspect {
-            program: program.trim_end().to_owned(),
-            pid,
-            why,
-            bytes: missed,
-            remote: s.remote,
-        })
+        Some((program.trim_end().to_owned(), why))
     }
 
     /// Why a program that has the library was not reached by it.
-    fn not_reached(&self, holder: &Holder, streams: bool) -> &'static str {
+    fn not_reached(&self, holder: &Holder, streams: bool) -> Missed {
         let pid = holder.pid;
-        if self.report.failed().contains(&pid) {
-            return "the runtime failed in its process";
+        if self.wanted.report.failed().contains(&pid) {
+            return Missed::Failed;
         }
         if protocol(holder) == Some(nix::libc::IPPROTO_MPTCP) {
-            return "an MPTCP socket";
+            return Missed::Mptcp;
         }
         let mut fds = links(pid);
         if fds.any(|(_, link)| link.starts_with("anon_inode:[io_uring]")) {
-            return "it sends by io_uring";
+            return Missed::IoUring;
         }
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let seccomp = status.lines().find_map(|l| l.strip_prefix("Seccomp:"));
         if seccomp.is_some_and(|mode| mode.trim() != "0") {
-            return "it has taken system calls from itself (seccomp)";
+            return Missed::Seccomp;
         }
-        let why = if streams {
-            Bypass::Stdio
+        if streams {
+            Missed::Stdio
         } else {
-            Bypass::Unseen
-        };
-        why.why()
+            Missed::RawCalls
+        }
+    }
+
+    /// What is new since the last look, on standard error.
+    fn say(&mut self) {
+        let lines = self.said.len() + self.said_bypassed.len();
+        if self.wanted.quiet || lines >= LINES {
+            return;
+        }
+        for (place, m) in &self.found {
+            if self.said.insert(place.clone()) {
+                note(format_args!(
+                    "alcc: connections of {} (process {}, e.g. to {}) pass uncontrolled: {}",
+                    m.program,
+                    m.pid,
+                    m.example,
+                    hint(m.why.why(), m.why.cure()),
+                ));
+            }
+        }
+        for (why, n) in self.wanted.report.totals().bypassed_connections.iter() {
+            if n > 0 && self.said_bypassed.insert(why) {
+                note(format_args!(
+                    "alcc: the program sends past the library: {}",
+                    hint(why.why(), Some(why.cure())),
+                ));
+            }
+        }
     }
 
     /// By program and reason.
     fn found(self) -> Vec<NotControlled> {
-        let mut found = BTreeMap::<(String, &str), NotControlled>::new();
-        for s in self.suspects.into_values() {
-            let key = (s.program.clone(), s.why);
-            let sum = found.entry(key).or_insert(NotControlled {
-                program: s.program,
-                pid: s.pid,
-                why: s.why,
-                connections: 0,
-                bytes: 0,
-                example: s.remote,
-            });
-            sum.connections += 1;
-            sum.bytes += s.bytes;
-        }
-        found.into_values().collect()
+        self.found.into_values().collect()
     }
 }
 
@@ -333,14 +396,15 @@ enum Passed {
 }
 
 /// Why a program does not have the library.
-fn not_loaded(pid: u32) -> &'static str {
+fn not_loaded(pid: u32) -> Missed {
     let exe = format!("/proc/{pid}/exe");
     let mode = std::fs::metadata(&exe).map_or(0, |m| m.permissions().mode());
     if mode & 0o6000 != 0 {
-        return "a set-user-id program does not load the library";
+        return Missed::SetUserId;
     }
-    let objection = Loader::of(Path::new(&exe)).and_then(|loader| loader.objection());
-    objection.unwrap_or("it did not load the library (its environment was cleaned?)")
+    let loader = Loader::of(Path::new(&exe));
+    let objection = loader.and_then(|loader| loader.objection());
+    objection.unwrap_or(Missed::NotLoaded)
 }
 
 /// The descriptors of a process and where they lead.

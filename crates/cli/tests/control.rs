@@ -123,6 +123,45 @@ fn a_transfer_is_seen_switched_off_and_on_and_given_another_algorithm() {
     let (report, said) = server.stop();
     assert_eq!(report["failures"], 0, "{said}");
     assert_eq!(report["connections"], 2, "{said}");
+    // All that were in charge are named.
+    let all = report["algorithms"].as_array().unwrap();
+    for name in ["fixed:window=4", "fixed:window=9", "reno", "verus"] {
+        assert!(all.contains(&name.into()), "{report}");
+        assert!(said.lines().last().unwrap().contains(name), "{said}");
+    }
+}
+
+/// Out of memory, for example: the server goes on under control, and can still be looked at and switched off.
+#[test]
+fn a_server_whose_alcc_was_killed_goes_on_and_still_obeys() {
+    if impossible() {
+        return;
+    }
+    let world = World::new(link(8));
+    let hash = world.file("f", 6_000_000);
+    let server = world.serve(Some(&["--cc", "fixed:window=4"]));
+    let run = run_of(&server);
+    let signal = |pid: i32, signal| {
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal).unwrap();
+    };
+    std::thread::scope(|scope| {
+        let transfer = fetching(scope, &world, "http://$S:8080/f");
+        let one = |c: &[Value], state: &str| c.len() == 1 && c[0]["state"] == state;
+        until(&run, "it runs", |c| one(c, "sending"));
+        signal(server.pid().cast_signed(), nix::sys::signal::SIGKILL);
+        let shown = until(&run, "it is still shown", |c| one(c, "sending"));
+        let closed = shown[0]["gate_closed"].as_u64();
+        until(&run, "it is still controlled", |c| {
+            one(c, "sending") && c[0]["gate_closed"].as_u64() > closed
+        });
+        let worker = shown[0]["pid"].to_string();
+        assert_eq!(ctl(&worker, &["off"])["followed"], 1);
+        until(&run, "it is off", |c| one(c, "off"));
+        assert_eq!(transfer.join().unwrap(), hash);
+        until(&run, "closed connections are gone", <[Value]>::is_empty);
+    });
+    let master = std::fs::read_to_string(world.path("nginx.pid")).unwrap();
+    signal(master.trim().parse().unwrap(), nix::sys::signal::SIGTERM);
 }
 
 #[test]

@@ -554,6 +554,7 @@ fn connections_that_do_not_finish_are_reset_after_the_grace() {
     let (status, report, said) = relay.stop();
     assert!(status.success(), "{said}");
     assert_eq!(number(&report, "resets"), 1);
+    assert!(said.contains("for 1 connection to finish"), "{said}");
     assert!(was_reset(&client) && was_reset(&kept[0]));
 }
 

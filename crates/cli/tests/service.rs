@@ -9,7 +9,7 @@ use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{BufRead, BufReader, Read};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -215,18 +215,16 @@ fn a_listening_descriptor_and_a_watchdog_reach_the_program() {
         let at = listener.local_addr().unwrap();
         let plain = command(program, under, &["activated"]);
         // The shell becomes the program, with the id that it has put into the variables.
-        let script = "LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_PIDFDID=77 WATCHDOG_PID=$$ WATCHDOG_USEC=9000000 WITNESS=here exec \"$@\"";
+        let script = "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_PIDFDID=77 WATCHDOG_PID=$$ WATCHDOG_USEC=9000000 WITNESS=here exec \"$@\"";
         let mut command = Command::new("sh");
         command
             .args(["-c", script, "sh"])
             .arg(plain.get_program())
             .args(plain.get_args())
+            .stdin(OwnedFd::from(listener))
             .stdout(Stdio::piped());
-        let fd = listener.as_raw_fd();
-        // SAFETY: dup2 is async-signal-safe.
-        unsafe { command.pre_exec(move || check(libc::dup2(fd, 3))) };
         let child = command.spawn().unwrap();
-        drop(listener);
+        drop(command);
         let mut greeting = String::new();
         TcpStream::connect(at)
             .unwrap()
@@ -263,13 +261,6 @@ fn a_listening_descriptor_and_a_watchdog_reach_the_program() {
     assert_eq!(out.status.code(), Some(2));
     let said = String::from_utf8_lossy(&out.stderr);
     assert!(said.contains("start /nosuch: not found"), "{said}");
-}
-
-fn check(rc: libc::c_int) -> std::io::Result<()> {
-    if rc < 0 {
-        return Err(std::io::Error::last_os_error());
-    }
-    Ok(())
 }
 
 /// Waits until a process's state in /proc is one of these.

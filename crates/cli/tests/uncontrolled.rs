@@ -6,8 +6,9 @@ mod lacks;
 
 use lacks::lacks;
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -55,13 +56,43 @@ fn connect(port: u16, mptcp: bool) -> TcpStream {
     }
 }
 
-/// Runs a sender under `alcc run` and reads what it sends, for two seconds or so; the report, and what was said.
+/// What was to be seen of a run.
+struct Seen {
+    report: Value,
+    said: String,
+    /// In the middle: what `alcc top` and the metrics showed.
+    top: Value,
+    page: String,
+}
+
+/// What is shown of a run while it transfers, as soon as something is shown to be uncontrolled; `None`: it was over before.
+fn look(pid: u32, socket: &Path) -> Option<(Value, String)> {
+    let top = Command::new(env!("CARGO_BIN_EXE_alcc"))
+        .args(["top", "--once", "--json", "--run", &pid.to_string()])
+        .output()
+        .unwrap();
+    let mut stream = UnixStream::connect(socket).ok()?;
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").ok()?;
+    let mut page = String::new();
+    stream.read_to_string(&mut page).ok()?;
+    let top: Value = serde_json::from_slice(&top.stdout).ok()?;
+    if top["runs"][0]["uncontrolled"][0].is_object() {
+        return Some((top, page));
+    }
+    look(pid, socket)
+}
+
+/// Runs a sender under `alcc run` and reads what it sends, for two seconds or so.
 /// `None`: the kernel does not have what it needs.
-fn run(dir: &Path, program: &Path, how: &str, options: &[&str]) -> Option<(Value, String)> {
+fn run(dir: &Path, program: &Path, how: &str, options: &[&str]) -> Option<Seen> {
     let report = dir.join(format!("{how}.json"));
+    let socket = dir.join(format!("{how}.sock"));
+    let mut looking = None;
     let mut child = Command::new(env!("CARGO_BIN_EXE_alcc"))
         .args(["run", "--loopback", "--cc", "fixed:window=20"])
         .arg(format!("--json={}", report.display()))
+        .arg("--metrics")
+        .arg(&socket)
         .args(options)
         .arg("--")
         .arg(program)
@@ -77,6 +108,8 @@ fn run(dir: &Path, program: &Path, how: &str, options: &[&str]) -> Option<(Value
     let mut total = 0;
     if let Ok(port) = first.trim().parse::<u16>() {
         let mut stream = connect(port, how == "mptcp");
+        let pid = child.id();
+        looking = Some(std::thread::spawn(move || look(pid, &socket)));
         stream
             .set_read_timeout(Some(Duration::from_secs(30)))
             .unwrap();
@@ -104,7 +137,14 @@ fn run(dir: &Path, program: &Path, how: &str, options: &[&str]) -> Option<(Value
     assert!(out.status.success(), "{how}: {said}");
     assert_eq!(total, BYTES, "{how}");
     let report = serde_json::from_str(&std::fs::read_to_string(report).unwrap()).unwrap();
-    Some((report, said))
+    let shown = looking.and_then(|looking| looking.join().unwrap());
+    let (top, page) = shown.unwrap_or_default();
+    Some(Seen {
+        report,
+        said,
+        top,
+        page,
+    })
 }
 
 /// Streams of the C library pass, and nobody says that they are controlled; what passes by calls on the same connection is.
@@ -116,8 +156,9 @@ fn what_streams_write_is_reported_and_not_taken_for_controlled() {
         return;
     };
     let streams = |how: &str, why: &str, connections: u64| {
-        let (report, said) = run(dir.path(), &sender, how, &[]).unwrap();
-        reported(&report, &said, "sender", why);
+        let seen = run(dir.path(), &sender, how, &[]).unwrap();
+        let report = &seen.report;
+        reported(&seen, "sender", why);
         assert_eq!(report["connections"], connections, "{how}: {report}");
         let missed = report["not_controlled"][0]["bytes"].as_u64().unwrap();
         let passed = report["bytes"].as_u64().unwrap();
@@ -135,7 +176,8 @@ fn what_streams_write_is_reported_and_not_taken_for_controlled() {
         scope.spawn(|| streams("both", "stdio", 1));
         // What one process sent under control is not missed in another.
         scope.spawn(|| {
-            let (report, said) = run(dir.path(), &sender, "by-a-child", &[]).unwrap();
+            let seen = run(dir.path(), &sender, "by-a-child", &[]).unwrap();
+            let (report, said) = (&seen.report, &seen.said);
             assert_eq!(report["not_controlled"], serde_json::json!([]), "{said}");
             assert_eq!(report["bytes"], BYTES, "{said}");
         });
@@ -143,7 +185,8 @@ fn what_streams_write_is_reported_and_not_taken_for_controlled() {
 }
 
 /// Checks that exactly one connection is reported, for this reason.
-fn reported(report: &Value, said: &str, program: &str, why: &str) {
+fn reported(seen: &Seen, program: &str, why: &str) {
+    let (report, said) = (&seen.report, &seen.said);
     let list = report["not_controlled"].as_array().unwrap();
     assert_eq!(list.len(), 1, "{report} {said}");
     assert_eq!(list[0]["program"], program, "{report}");
@@ -158,9 +201,30 @@ fn reported(report: &Value, said: &str, program: &str, why: &str) {
     );
     assert!(list[0]["why"].as_str().unwrap().contains(why), "{report}");
     assert!(
-        said.contains(why) && said.contains("at least 1 connections"),
+        said.contains(why) && said.contains("at least 1 connection of "),
         "{said}"
     );
+    // While it happened, too: said once, with the cure, and shown by its reason.
+    let now: Vec<_> = said
+        .lines()
+        .filter(|line| line.contains(" pass uncontrolled: "))
+        .collect();
+    assert_eq!(now.len(), 1, "{said}");
+    assert!(now[0].contains(why), "{said}");
+    let reason = list[0]["reason"].as_str().unwrap();
+    assert!(
+        reason == "failed" || now[0].contains("'alcc proxy'"),
+        "{said}"
+    );
+    let shown = seen.top["runs"][0]["uncontrolled"].as_array().unwrap();
+    assert_eq!(shown.len(), 1, "{}", seen.top);
+    assert_eq!(shown[0]["reason"], reason);
+    assert_eq!(shown[0]["connections"], 1);
+    assert!(shown[0]["bytes"].as_u64().unwrap() > 0, "{}", seen.top);
+    let sample = format!("alcc_uncontrolled_connections_total{{reason=\"{reason}\"}} 1\n");
+    assert!(seen.page.contains(&sample), "{}", seen.page);
+    let sample = format!("alcc_uncontrolled_bytes_total{{reason=\"{reason}\"}} ");
+    assert!(seen.page.contains(&sample), "{}", seen.page);
 }
 
 #[test]
@@ -170,18 +234,19 @@ fn what_was_not_controlled_is_reported_with_the_reason_and_nothing_else() {
         lacks("a C compiler");
         return;
     };
-    let (report, said) = run(dir.path(), &sender, "send", &[]).unwrap();
+    let seen = run(dir.path(), &sender, "send", &[]).unwrap();
+    let (report, said) = (&seen.report, &seen.said);
     assert_eq!(report["not_controlled"], serde_json::json!([]), "{said}");
     assert_eq!(report["connections"], 1, "{said}");
     assert!(!said.contains("uncontrolled"), "{said}");
 
     match compile(dir.path(), &["-static"]) {
         Some(program) => {
-            let (report, said) = run(dir.path(), &program, "send", &[]).unwrap();
-            reported(&report, &said, "sender-static", "a static program");
+            let seen = run(dir.path(), &program, "send", &[]).unwrap();
+            reported(&seen, "sender-static", "a static program");
             // What the selection leaves alone is not missed.
             let out = run(dir.path(), &program, "send", &["--except", "127.0.0.0/8"]);
-            assert_eq!(out.unwrap().0["not_controlled"], serde_json::json!([]));
+            assert_eq!(out.unwrap().report["not_controlled"], serde_json::json!([]));
         }
         None => drop(lacks("a static C library")),
     }
@@ -191,15 +256,56 @@ fn what_was_not_controlled_is_reported_with_the_reason_and_nothing_else() {
         .then(|| run(dir.path(), &sender, "mptcp", &[]))
         .flatten()
     {
-        Some((report, said)) => reported(&report, &said, "sender", "MPTCP"),
+        Some(seen) => reported(&seen, "sender", "MPTCP"),
         // No package brings a kernel.
         None => println!("skipped: needs MPTCP in the kernel"),
     }
     match run(dir.path(), &sender, "uring", &[]) {
-        Some((report, said)) => reported(&report, &said, "sender", "io_uring"),
+        Some(seen) => reported(&seen, "sender", "io_uring"),
         None => println!("skipped: needs io_uring in the kernel"),
     }
     // The runtime gives up at its first reading: what follows is plain TCP, and said to be.
-    let (report, said) = run(dir.path(), &sender, "send", &["--fault", "0"]).unwrap();
-    reported(&report, &said, "sender", "the runtime failed");
+    let seen = run(dir.path(), &sender, "send", &["--fault", "0"]).unwrap();
+    reported(&seen, "sender", "the runtime failed");
+}
+
+/// What everybody tries first, and why it shows nothing.
+#[test]
+fn connections_left_alone_are_counted_with_the_option_that_would_control_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(sender) = compile(dir.path(), &[]) else {
+        lacks("a C compiler");
+        return;
+    };
+    let report = dir.path().join("report.json");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_alcc"))
+        .arg("run")
+        .arg(format!("--json={}", report.display()))
+        .arg(&sender)
+        .args(["send", "500000"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut port = String::new();
+    BufReader::new(child.stdout.take().unwrap())
+        .read_line(&mut port)
+        .unwrap();
+    let mut all = Vec::new();
+    connect(port.trim().parse().unwrap(), false)
+        .read_to_end(&mut all)
+        .unwrap();
+    assert_eq!(all.len(), 500_000);
+    let out = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&out.stderr);
+    let end = said.lines().last().unwrap();
+    assert!(end.contains("0 connections controlled by budget"), "{said}");
+    assert!(end.contains("; 1 skipped: loopback (--loopback)"), "{said}");
+    assert!(!said.contains("uncontrolled"), "{said}");
+    let report: Value = serde_json::from_str(&std::fs::read_to_string(report).unwrap()).unwrap();
+    assert_eq!(
+        report["uncontrolled"],
+        serde_json::json!([{"reason": "loopback", "connections": 1, "bytes": null}])
+    );
+    assert_eq!(report["not_controlled"], serde_json::json!([]));
 }

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Takes connections and hands each to the loop that has the fewest.
-use crate::Listen;
 use crate::stats::Stats;
 use crate::worker::{Mailbox, Shared};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
-use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,42 +13,13 @@ const MAIL: Token = Token(usize::MAX);
 /// How long to leave clients in the kernel's backlog when descriptors or memory have run out.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Opens a listening socket; for every address it serves IPv4 and IPv6, or IPv4 where there is no IPv6.
-pub(crate) fn listen(at: Listen, backlog: i32) -> io::Result<std::net::TcpListener> {
-    let open = |addr: SocketAddr| -> io::Result<std::net::TcpListener> {
-        let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
-        // Lets a new proxy take the port while connections of the old one linger; two that listen are still refused.
-        socket.set_reuse_address(true)?;
-        if addr.is_ipv6() {
-            socket.set_only_v6(at.ip.is_some())?;
-        }
-        socket.bind(&addr.into())?;
-        socket.listen(backlog)?;
-        socket.set_nonblocking(true)?;
-        Ok(socket.into())
-    };
-    match at.ip {
-        Some(ip) => open((ip, at.port).into()),
-        None => match open((Ipv6Addr::UNSPECIFIED, at.port).into()) {
-            Err(e)
-                if matches!(
-                    e.raw_os_error(),
-                    Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)
-                ) =>
-            {
-                open((Ipv4Addr::UNSPECIFIED, at.port).into())
-            }
-            other => other,
-        },
-    }
-}
-
 /// Ends a proxy, from any thread.
 pub struct Stopper {
     /// When the connections must have finished.
     deadline: Mutex<Option<Instant>>,
     waker: mio::Waker,
     loops: Vec<Arc<Mailbox>>,
+    shared: Arc<Shared>,
 }
 
 impl Stopper {
@@ -67,6 +35,11 @@ impl Stopper {
         }
         // It fails only if the acceptor is gone.
         drop(self.waker.wake());
+    }
+
+    /// Connections that have not finished.
+    pub fn open(&self) -> u64 {
+        self.shared.stats.open.load(Ordering::Relaxed)
     }
 
     fn stop_loops(&self, deadline: Instant) {
@@ -107,6 +80,7 @@ impl Acceptor {
             deadline: Mutex::new(None),
             waker: mio::Waker::new(poll.registry(), MAIL)?,
             loops,
+            shared: Arc::clone(&shared),
         });
         Ok(Self {
             poll,

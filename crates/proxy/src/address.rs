@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Addresses as typed: where to listen, and the server behind us.
+use socket2::{Domain, Protocol, Socket, Type};
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::str::FromStr;
 
 /// Where to listen: `:8443` (every address of this machine, IPv4 and IPv6), `192.0.2.1:8443`, `[2001:db8::1]:8443`.
@@ -12,6 +13,42 @@ pub struct Listen {
     pub ip: Option<IpAddr>,
     /// Zero: one that is free.
     pub port: u16,
+}
+
+impl Listen {
+    /// Opens a listening socket that does not wait; for every address it serves IPv4 and IPv6, or IPv4 where there is no
+    /// IPv6.
+    ///
+    /// # Errors
+    /// Those of opening, binding and listening.
+    pub fn open(self, backlog: i32) -> io::Result<TcpListener> {
+        let open = |addr: SocketAddr| -> io::Result<TcpListener> {
+            let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
+            // Lets a new proxy take the port while connections of the old one linger; two that listen are still refused.
+            socket.set_reuse_address(true)?;
+            if addr.is_ipv6() {
+                socket.set_only_v6(self.ip.is_some())?;
+            }
+            socket.bind(&addr.into())?;
+            socket.listen(backlog)?;
+            socket.set_nonblocking(true)?;
+            Ok(socket.into())
+        };
+        match self.ip {
+            Some(ip) => open((ip, self.port).into()),
+            None => match open((Ipv6Addr::UNSPECIFIED, self.port).into()) {
+                Err(e)
+                    if matches!(
+                        e.raw_os_error(),
+                        Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)
+                    ) =>
+                {
+                    open((Ipv4Addr::UNSPECIFIED, self.port).into())
+                }
+                other => other,
+            },
+        }
+    }
 }
 
 impl FromStr for Listen {
@@ -80,7 +117,7 @@ impl FromStr for Target {
         let (host, port) = text.rsplit_once(':').ok_or_else(bad)?;
         let port: u16 = port.parse().map_err(|_| bad())?;
         let host = match host.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
-            Some(v6) if v6.parse::<std::net::Ipv6Addr>().is_ok() => v6,
+            Some(v6) if v6.parse::<Ipv6Addr>().is_ok() => v6,
             Some(_) => return Err(bad()),
             None if host.contains(':') || host.is_empty() => return Err(bad()),
             None => host,

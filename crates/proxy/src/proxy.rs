@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Starting and stopping.
-use crate::acceptor::{Acceptor, Stopper, listen};
+use crate::acceptor::{Acceptor, Stopper};
 use crate::route::Route;
 use crate::stats::Stats;
 use crate::worker::{Shared, Worker};
@@ -81,7 +81,7 @@ impl Proxy {
         let listeners = config
             .listen
             .iter()
-            .map(|at| listen(*at, config.backlog).map_err(|e| StartError::Listen(*at, e)))
+            .map(|at| at.open(config.backlog).map_err(|e| StartError::Listen(*at, e)))
             .collect::<Result<Vec<_>, _>>()?;
         let addresses = listeners
             .iter()
@@ -98,6 +98,7 @@ impl Proxy {
             stats: Stats::default(),
             proxy_protocol: config.proxy_protocol,
             connect_timeout: config.connect_timeout,
+            report: report.cloned(),
         });
         // One for each loop, so that no thread sends for all; a log is one file, which one thread writes.
         let several = if settings.log.is_some() {

@@ -6,7 +6,7 @@ use crate::route::Route;
 use crate::session::{CLIENT, Fate, SERVER, Session, Tools};
 use crate::stats::Stats;
 use alcc_socket::own::Runtime;
-use alcc_socket::{Selection, Socket, look};
+use alcc_socket::{Report, Selection, Socket, look};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Registry, Token};
 use slab::Slab;
@@ -35,6 +35,7 @@ pub(crate) struct Shared {
     pub(crate) stats: Stats,
     pub(crate) proxy_protocol: Option<ProxyProtocol>,
     pub(crate) connect_timeout: Duration,
+    pub(crate) report: Option<Arc<Report>>,
 }
 
 /// How others reach a loop.
@@ -331,12 +332,16 @@ impl Worker {
                 continue;
             }
             let fd = end.stream().as_raw_fd();
-            match look(fd, Some(outbound)) {
-                Socket::Connected(peer) if selection.covers(&peer) => {}
-                _ => {
-                    Stats::one(&stats.left_alone);
-                    continue;
+            let left_alone = match look(fd, Some(outbound)) {
+                Socket::Connected(peer) => selection.leaves_alone(&peer).map(Some),
+                _ => Some(None),
+            };
+            if let Some(why) = left_alone {
+                Stats::one(&stats.left_alone);
+                if let (Some(report), Some(why)) = (&self.shared.report, why) {
+                    report.leave_alone(why);
                 }
+                continue;
             }
             if let Some(under) = &self.shared.under
                 && SockRef::from(&*end.stream())

@@ -3,37 +3,35 @@
 //! bytes under control.
 use std::ops::AddAssign;
 
-/// Why bytes passed that no algorithm let through.
+/// Why bytes of a controlled connection passed that no algorithm let through. What the library does not see at all is
+/// [`Missed`](crate::Missed).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Bypass {
-    /// The C library writes its streams by calls of its own, which nobody can stand in front of.
-    Stdio,
     /// A write of a program that does not wait in the call, and that could not be told when to write again.
     NoWakeup,
-    /// Calls that the library does not stand in front of: `dprintf`, system calls made by hand.
-    Unseen,
 }
 
 impl Bypass {
     /// All of them, in the order of their counters.
-    pub const ALL: [Self; 3] = [Self::Stdio, Self::NoWakeup, Self::Unseen];
+    pub const ALL: [Self; 1] = [Self::NoWakeup];
 
     /// A word for metrics and tables.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Stdio => "stdio",
             Self::NoWakeup => "no-wakeup",
-            Self::Unseen => "unseen",
         }
     }
 
     /// A sentence for people.
     pub fn why(self) -> &'static str {
         match self {
-            Self::Stdio => "it writes by streams of the C library (stdio)",
             Self::NoWakeup => "it does not wait in a way that the library could end",
-            Self::Unseen => "it sends by calls that the library does not stand in front of",
         }
+    }
+
+    /// What would bring it under control.
+    pub fn cure(self) -> &'static str {
+        "put 'alcc proxy' in front of it"
     }
 }
 

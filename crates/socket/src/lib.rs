@@ -21,6 +21,7 @@ mod inside;
 mod keeper;
 mod kernel;
 mod log;
+mod missed;
 pub mod own;
 mod report;
 mod runtime;
@@ -38,6 +39,7 @@ pub use accounts::Unseen;
 pub use bypass::{ByReason, Bypass};
 pub use conn::{Conn, Inherited, Wait, Waker, Write};
 pub use control::{Change, Order, Orders};
+pub use missed::{Missed, MissedCount};
 pub use groups::{BOUNDS_US, Group, GroupTotals, Histogram};
 pub use inside::Inside;
 pub use kernel::{

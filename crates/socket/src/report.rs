@@ -4,7 +4,7 @@ use crate::accounts::{self, Unseen};
 use crate::bypass::ByReason;
 use crate::control::{self, Order, Orders};
 use crate::groups::{self, Group};
-use crate::shared::{self, COUNTERS, COUNTERS_LEN, MAGIC, Map, SLOTS, get_text, put_text};
+use crate::shared::{self, COUNTERS, MAGIC, Map, SLOTS, get_text, put_text};
 use crate::status::{self, Record};
 use crate::trail::Trail;
 use crate::{Socket, kernel};
@@ -14,10 +14,15 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// How long to wait for another one who gives an order.
+const LOCK_TRIES: u32 = 200;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 const COUNTS: usize = 9;
 const FIELDS: usize = COUNTS + 2 * ByReason::LEN;
-const _: () = assert!(FIELDS <= COUNTERS_LEN);
+const _: () = assert!(FIELDS <= crate::missed::PLACE);
 
 /// What `alcc run` and the processes it started share: counters, the table of connections, orders of `alcc ctl`, the last
 /// readings. Additions are atomic; a process that dies leaves what it added.
@@ -90,7 +95,18 @@ impl Report {
     }
 
     fn open_with(path: &Path, keep: bool) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        Self::of_file(OpenOptions::new().read(true).write(true).open(path)?, keep)
+    }
+
+    /// As [`Report::attend`], for a file that is open already.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn attend_file(file: File) -> io::Result<Self> {
+        Self::of_file(file, true)
+    }
+
+    fn of_file(file: File, keep: bool) -> io::Result<Self> {
         let report = Self::of(Map::of(&file)?, keep.then_some(file));
         if report.map.word(0).load(Ordering::Acquire) != MAGIC {
             return Err(io::Error::new(
@@ -188,7 +204,15 @@ impl Report {
             }
             _ => Ok(()),
         };
-        lock(libc::LOCK_EX)?;
+        // Held for some microseconds; by somebody who means ill, for ever.
+        let mut tries = 0;
+        while let Err(e) = lock(libc::LOCK_EX | libc::LOCK_NB) {
+            tries += 1;
+            if e.kind() != io::ErrorKind::WouldBlock || tries > LOCK_TRIES {
+                return Err(e);
+            }
+            std::thread::sleep(LOCK_PAUSE);
+        }
         let given = control::give(self, order);
         lock(libc::LOCK_UN)?;
         given
@@ -332,7 +356,7 @@ pub(crate) mod tests {
             readings: 7,
             failures: 8,
             under_refused: 9,
-            bypassed_bytes: ByReason::of(Bypass::Stdio, 10),
+            bypassed_bytes: ByReason::of(Bypass::NoWakeup, 10),
             bypassed_connections: ByReason::of(Bypass::NoWakeup, 11),
         };
         theirs.add(&one);

@@ -213,11 +213,10 @@ impl<W: Waker> Runtime<W> {
             Ok(conn) => return Attached::Controlled(conn),
             Err(waker) => waker,
         };
-        if !self.settings.selection.covers(&peer) {
-            self.count(&Totals {
-                left_alone: 1,
-                ..Totals::default()
-            });
+        if let Some(why) = self.settings.selection.leaves_alone(&peer) {
+            if let Some(report) = &self.report {
+                report.leave_alone(why);
+            }
             return Attached::LeftAlone;
         }
         let Some(reading) = kernel::read(fd) else {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Which connections are controlled.
+use crate::Missed;
 use alcc_cc::Spec;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -54,11 +55,21 @@ pub struct Rule {
 impl Selection {
     /// True if this connection is to be controlled.
     pub fn covers(&self, peer: &Peer) -> bool {
+        self.leaves_alone(peer).is_none()
+    }
+
+    /// Why this connection is not to be controlled, if it is not.
+    pub fn leaves_alone(&self, peer: &Peer) -> Option<Missed> {
         let matches = |patterns: &[Pattern]| patterns.iter().any(|p| p.matches(peer));
-        (self.loopback || !peer.remote.ip().to_canonical().is_loopback())
-            && (self.outbound || !peer.outbound)
-            && (self.only.is_empty() || matches(&self.only))
-            && !matches(&self.except)
+        if peer.outbound && !self.outbound {
+            Some(Missed::Outbound)
+        } else if !self.loopback && peer.remote.ip().to_canonical().is_loopback() {
+            Some(Missed::Loopback)
+        } else if matches(&self.except) || !(self.only.is_empty() || matches(&self.only)) {
+            Some(Missed::Excluded)
+        } else {
+            None
+        }
     }
 
     /// The rule for this connection, if it is a special one.
@@ -209,6 +220,15 @@ mod tests {
             }
             .covers(&outbound)
         );
+        let why = |peer: &Peer| plain.leaves_alone(peer);
+        assert_eq!(why(&accepted("127.0.0.1:1")), Some(Missed::Loopback));
+        assert_eq!(why(&outbound), Some(Missed::Outbound));
+        let except = Selection {
+            except: vec!["443".parse().unwrap()],
+            ..Selection::default()
+        };
+        let accepted = accepted("192.0.2.1:999");
+        assert_eq!(except.leaves_alone(&accepted), Some(Missed::Excluded));
     }
 
     #[test]

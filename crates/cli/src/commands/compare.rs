@@ -31,6 +31,9 @@ With --emu all schemes of a trace run at the same time on links of their own; wi
 --out keeps every finished run in its folder runs/: an interrupted comparison, started again with the same arguments, goes on where it was.
 Simulated runs stay there and are done again only when the arguments or the program change.";
 
+/// The kernel's algorithms, and ours above TCP: what `alcc run` does by default is among them.
+pub(crate) const SCHEMES: &str = "cubic,bbr,alcc-verus,alcc-copa,alcc-budget";
+
 /// Compare schemes on traces: each trace, all schemes, several times, in the simulator or with real TCP in the emulator
 ///
 /// Prints a table per trace and one over all: utilization, throughput, delay, power and the application's delay, medians of the
@@ -50,11 +53,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR|FILE", required = true, num_args = 1.., env = "ALCC_TRACES")]
     traces: Vec<PathBuf>,
     /// What to compare, see below
-    #[arg(
-        long,
-        value_name = "A,B",
-        default_value = "cubic,bbr,alcc-verus,alcc-copa"
-    )]
+    #[arg(long, value_name = "A,B", default_value = SCHEMES)]
     schemes: String,
     /// With --emu: instead of SCHEMES, these algorithms' native forms and beside them those above TCP: A-udp, alcc-A, alcc-A-inband,
     /// alcc-A-inband/carrier=tls

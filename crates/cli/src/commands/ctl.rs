@@ -3,6 +3,7 @@ use crate::failure::Failure;
 use crate::output::print;
 use crate::plugin_arg::Plugins;
 use crate::runs::{Running, Which};
+use crate::wording::count;
 use alcc_cc::Spec;
 use alcc_socket::{Change, Order, Pattern, Peer, Record};
 use std::process::ExitCode;
@@ -17,7 +18,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     which: Which,
     /// Print one JSON object
-    #[arg(long)]
+    #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
     what: What,
@@ -26,7 +27,7 @@ pub(crate) struct Args {
 #[derive(clap::Subcommand)]
 enum What {
     /// Plain TCP: gates open, pacing lifted
-    #[command(after_help = "Examples:\n  alcc ctl off\n  alcc ctl --run 4711 off --port 8080")]
+    #[command(after_help = "Examples:\n  alcc ctl off\n  alcc ctl off --run 4711 --port 8080")]
     Off(Scope),
     /// Under control again, from the present counters
     #[command(after_help = "Example:\n  alcc ctl on")]
@@ -100,8 +101,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             .to_string()
     } else {
         format!(
-            "run {}: {order}: {followed} connections follow, {idle} idle ones will with their next write, new ones from the start",
-            run.id
+            "run {}: {order}: {} switched, {idle} to switch at the next write; new connections begin so",
+            run.id,
+            count(followed as u64, "connection"),
         )
     };
     print(format_args!("{told}\n"))?;

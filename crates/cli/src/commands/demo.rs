@@ -24,11 +24,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SPAN", default_value = "30s")]
     duration: Span,
     /// What to compare: the kernel's (cubic) and ours above it (alcc-verus:r=4, alcc-copa/over=reno)
-    #[arg(
-        long,
-        value_name = "A,B",
-        default_value = "cubic,bbr,alcc-verus,alcc-copa"
-    )]
+    #[arg(long, value_name = "A,B", default_value = compare::SCHEMES)]
     schemes: String,
     /// Seed of the synthetic link
     #[arg(long, value_name = "N", default_value_t = 1)]

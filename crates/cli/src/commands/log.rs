@@ -53,9 +53,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let mut written = out.add(|to| writeln!(to, "{HEAD}"));
     while let Ok(Reader::There) = written {
         let at = now();
-        let over = stop.load(Ordering::Relaxed)
-            || end.is_some_and(|end| end <= at)
-            || !std::path::Path::new(&format!("/proc/{}", run.id)).exists();
+        let over = stop.load(Ordering::Relaxed) || end.is_some_and(|end| end <= at) || !run.lives();
         if !over {
             trail.lease(at + LEASE);
         }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use super::run::{RECOMMENDED, check_under};
+use super::run::check_under;
 use crate::failure::Failure;
 use crate::output::{Product, folder, note};
 use crate::plugin_arg::Plugins;
 use crate::runs::Entry;
+use crate::wording::{count, megabytes};
 use alcc_cc::Spec;
 use alcc_proxy::{Config, Listen, Proxy, ProxyProtocol, StartError, Target, Totals};
 use alcc_socket::own::Settings;
@@ -51,7 +52,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", default_value = "30s")]
     grace: Span,
     /// The algorithm with its options, see 'alcc list'
-    #[arg(long, value_name = "A", default_value = RECOMMENDED)]
+    #[arg(long, value_name = "A", default_value = alcc_cc::DEFAULT)]
     cc: Spec,
     #[command(flatten)]
     plugins: Plugins,
@@ -131,12 +132,19 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         ));
     }
     let stopper = proxy.stopper();
-    let grace = Duration::from_nanos(args.grace.as_nanos());
+    let (grace, quiet) = (args.grace, args.quiet);
     std::thread::spawn(move || {
-        for grace in [grace, Duration::ZERO] {
-            while signals.wait().is_err() {}
-            stopper.stop(grace);
+        while signals.wait().is_err() {}
+        stopper.stop(Duration::from_nanos(grace.as_nanos()));
+        let open = stopper.open();
+        if open > 0 && !quiet {
+            note(format_args!(
+                "alcc: waiting up to {grace} for {} to finish; a second signal ends at once",
+                count(open, "connection")
+            ));
         }
+        while signals.wait().is_err() {}
+        stopper.stop(Duration::ZERO);
     });
     let totals = proxy.join().map_err(Failure::failed)?;
     conclude(args, json, &triple, &totals);
@@ -252,29 +260,30 @@ fn conclude(args: &Args, json: Option<Product>, triple: &Triple, totals: &Totals
         return;
     }
     note(format_args!(
-        "alcc: {} connections relayed, {:.1} MB down, {:.1} MB up; {} controlled by {triple}; the gate closed {} times; {cpu:.3} CPU s",
-        totals.connections,
-        totals.bytes_down as f64 / 1e6,
-        totals.bytes_up as f64 / 1e6,
+        "alcc: {} relayed, {} down, {} up; {} controlled by {triple}; the gate closed {}; {cpu:.3} CPU s",
+        count(totals.connections, "connection"),
+        megabytes(totals.bytes_down),
+        megabytes(totals.bytes_up),
         totals.controlled,
-        totals.gate_closed,
+        count(totals.gate_closed, "time"),
     ));
     if totals.failures > 0 {
         note(format_args!(
-            "alcc: the algorithm failed on {} connections, which went on as plain TCP",
-            totals.failures
+            "alcc: the algorithm failed on {}; what it held went on as plain TCP",
+            count(totals.failures, "connection")
         ));
     }
     if totals.connect_failed > 0 {
         note(format_args!(
-            "alcc: for {} connections {} did not answer",
-            totals.connect_failed, args.to
+            "alcc: for {} {} did not answer",
+            count(totals.connect_failed, "connection"),
+            args.to
         ));
     }
     if totals.under_refused > 0 {
         note(format_args!(
-            "alcc: {} connections kept the kernel's own congestion control: --under {} was refused (not in net.ipv4.tcp_allowed_congestion_control?)",
-            totals.under_refused,
+            "alcc: {} kept the kernel's own congestion control: --under {} was refused (not in net.ipv4.tcp_allowed_congestion_control?)",
+            count(totals.under_refused, "connection"),
             args.under.as_deref().unwrap_or_default()
         ));
     }

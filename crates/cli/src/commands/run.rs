@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::library;
 use crate::loader;
 use crate::metrics::{Metrics, Place};
-use crate::output::{Product, folder, note};
+use crate::output::{Product, folder};
 use crate::plugin_arg::Plugins;
 use crate::runs::Entry;
+use crate::summary::Summary;
 use crate::supervise;
-use crate::uncontrolled::{NotControlled, Search};
+use crate::uncontrolled::{Search, Wanted};
 use alcc_cc::{Registry, Spec};
-use alcc_socket::{Pattern, Selection, Settings, Totals, Triple};
+use alcc_socket::{Pattern, Selection, Settings, Triple};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
-
-/// What the project's own comparison recommends (docs/measurements.md).
-pub(super) const RECOMMENDED: &str = "verus";
 
 /// Read by libuv from 1.45 on, and from 1.50 on only for files.
 const LIBUV_IO_URING: &str = "UV_USE_IO_URING";
@@ -24,14 +23,14 @@ const LIBUV_IO_URING: &str = "UV_USE_IO_URING";
 /// Run an unmodified server with another congestion control on the connections it accepts
 ///
 /// The library libalcc_preload.so is put under CMD and the processes it starts. Writes on accepted TCP connections then pass
-/// only as far as the algorithm allows. The clients need nothing. When CMD and all its processes have ended, a line on
-/// standard error says how many connections were controlled.
+/// only as far as the algorithm allows. The clients need nothing. Standard error gets a line at the start, one for each kind
+/// of traffic that is found uncontrolled, and a summary when CMD and all its processes have ended.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  alcc run -- nginx -g 'daemon off;'\n  alcc run --cc verus:r=4 -- nginx -g 'daemon off;'\n  alcc run --cc copa --only 443 --json=report.json -- nginx\n  alcc run --config alcc.toml -- nginx"
 )]
 pub(crate) struct Args {
-    /// The algorithm with its options, see 'alcc list' [default: verus]
+    /// The algorithm with its options, see 'alcc list' [default: budget]
     #[arg(long, value_name = "A")]
     cc: Option<Spec>,
     /// Read options and algorithms by port from a TOML file, see docs/operating.md; options given here go first
@@ -75,18 +74,19 @@ pub(crate) struct Args {
     /// For tests: let the runtime of each process fail after so many readings
     #[arg(long, value_name = "N", hide = true)]
     fault: Option<u64>,
-    /// Say nothing at exit
+    /// Say nothing on standard error
     #[arg(long)]
     quiet: bool,
-    /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "CMD")]
+    /// The program and its arguments; whatever stands behind its name is for it
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let mut settings = settings(args)?;
     let triple = settings.triple();
-    let library = library()?;
+    let library = library::find()?;
+    library::check(&library)?;
     let json = Product::named(args.json.as_deref())?;
     if let Some(path) = &args.log {
         folder(path)?;
@@ -102,20 +102,23 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if let Some(files) = args.plugins.env_value() {
         command.env(alcc_plugin::ENV, files);
     }
-    let search = Search::start(
-        Arc::clone(&report),
-        settings.selection.clone(),
-        entry.report(),
+    let summary = Summary {
+        command: &args.command,
+        settings: &settings,
+        triple: &triple,
+        quiet: args.quiet,
+    };
+    summary.begin();
+    let search = Search::start(Wanted {
+        report: Arc::clone(&report),
+        selection: settings.selection.clone(),
+        shared: entry.report(),
         library,
-    );
-    if !args.quiet {
-        loader::objection(&args.command[0])
-            .into_iter()
-            .for_each(note);
-    }
+        quiet: args.quiet,
+    });
     let ended = supervise::run(&mut command)?;
     let missed = search.finish();
-    conclude(args, json, &settings, &triple, &report.totals(), &missed);
+    summary.end(json, &report, &missed);
     Ok(ended)
 }
 
@@ -128,7 +131,7 @@ fn settings(args: &Args) -> Result<Settings, Failure> {
     };
     let or_file = |option: &Option<String>, file: Option<String>| option.clone().or(file);
     let cc = args.cc.clone().or(file.cc);
-    let cc = cc.unwrap_or_else(|| Spec::named(RECOMMENDED));
+    let cc = cc.unwrap_or_else(|| Spec::named(alcc_cc::DEFAULT));
     registry.build(&cc).map_err(Failure::usage)?;
     let auto = |value: Option<String>| value.unwrap_or_else(|| "auto".to_owned());
     let triple = Triple::choose(
@@ -198,32 +201,6 @@ pub(crate) fn check_under(name: &str) -> Result<(), Failure> {
     )))
 }
 
-/// The library to preload: named by ALCC_PRELOAD, beside the program, or where `make install` puts it.
-fn library() -> Result<PathBuf, Failure> {
-    const NAME: &str = "libalcc_preload.so";
-    if let Some(named) = std::env::var_os("ALCC_PRELOAD").map(PathBuf::from) {
-        return if named.is_file() {
-            Ok(named)
-        } else {
-            Err(Failure::usage(format!(
-                "ALCC_PRELOAD names {}, which is not there",
-                named.display()
-            )))
-        };
-    }
-    let program = std::env::current_exe()
-        .map_err(|e| Failure::usage(format!("find our own program: {e}")))?;
-    let beside = program.parent().unwrap_or_else(|| Path::new("/"));
-    let places = [
-        beside.join(NAME),
-        beside.join("../lib/alcc").join(NAME),
-        beside.join("../lib").join(NAME),
-    ];
-    places.iter().find(|p| p.is_file()).cloned().ok_or_else(|| {
-        Failure::usage(format!("{NAME} is not beside {} nor in ../lib/alcc: build it with 'make build', or name it in ALCC_PRELOAD", program.display()))
-    })
-}
-
 /// The command as one line, for people.
 fn shell_line(command: &[OsString]) -> String {
     let words: Vec<_> = command.iter().map(|w| w.to_string_lossy()).collect();
@@ -246,80 +223,4 @@ fn prepared(command: &[OsString], settings: &Settings, library: &Path) -> Comman
         prepared.env(LIBUV_IO_URING, "0");
     }
     prepared
-}
-
-/// Says how it went. The exit status is CMD's whatever happens here.
-fn conclude(
-    args: &Args,
-    json: Option<Product>,
-    settings: &Settings,
-    triple: &Triple,
-    totals: &Totals,
-    missed: &[NotControlled],
-) {
-    if let Some(file) = json {
-        let report = serde_json::json!({
-            "algorithm": settings.cc.name,
-            "options": settings.cc.options_text(),
-            "feedback": triple.feedback.name,
-            "enforcement": triple.enforcement.name,
-            "under": settings.under,
-            "processes": totals.processes,
-            "connections": totals.connections,
-            "left_alone": totals.left_alone,
-            "gate_closed": totals.gate_closed,
-            "bytes": totals.bytes,
-            "readings": totals.readings,
-            "runtime_cpu_s": totals.runtime_cpu_ns as f64 / 1e9,
-            "failures": totals.failures,
-            "under_refused": totals.under_refused,
-            "not_controlled": missed.iter().map(|m| serde_json::json!({
-                "program": m.program, "pid": m.pid, "why": m.why, "connections": m.connections, "bytes": m.bytes,
-                "example": m.example.to_string(),
-            })).collect::<Vec<_>>(),
-        });
-        file.report(format_args!("{report}"));
-    }
-    if args.quiet {
-        return;
-    }
-    for m in missed {
-        note(format_args!(
-            "alcc: at least {} connections of {} (process {}, e.g. to {}) passed uncontrolled with {:.1} MB: {}",
-            m.connections,
-            m.program,
-            m.pid,
-            m.example,
-            m.bytes as f64 / 1e6,
-            m.why
-        ));
-    }
-    if totals.processes == 0 {
-        note(format_args!(
-            "alcc: nothing was controlled: {} did not load the library (a static or set-user-id program?)",
-            args.command[0].to_string_lossy()
-        ));
-        return;
-    }
-    note(format_args!(
-        "alcc: {} connections controlled by {triple}; the gate closed {} times; {:.1} MB passed; {} left alone; runtime {:.3} CPU s",
-        totals.connections,
-        totals.gate_closed,
-        totals.bytes as f64 / 1e6,
-        totals.left_alone,
-        totals.runtime_cpu_ns as f64 / 1e9,
-    ));
-    if totals.failures > 0 {
-        note(format_args!(
-            "alcc: the runtime failed in {} processes, whose connections went on as plain TCP; the reason stands where each of them logs errors",
-            totals.failures
-        ));
-    }
-    if totals.under_refused > 0 {
-        note(format_args!(
-            "alcc: {} connections kept the kernel's own congestion control: --under {} was refused (not in net.ipv4.tcp_allowed_congestion_control?)",
-            totals.under_refused,
-            settings.under.as_deref().unwrap_or("of its rule")
-        ));
-    }
 }

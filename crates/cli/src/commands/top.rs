@@ -3,6 +3,8 @@ use crate::failure::Failure;
 use crate::output::{Reader, print};
 use crate::progress::stop_flag;
 use crate::runs::{Running, Which};
+use crate::summary::{uncontrolled, uncontrolled_lines};
+use crate::wording::count;
 use alcc_socket::{Record, State, now};
 use alcc_units::{Rate, Span, Time, positive};
 use serde_json::json;
@@ -111,6 +113,7 @@ fn look(runs: &[Running], before: &mut Before) -> Vec<Row> {
     let mut after = Before::new();
     let mut rows = Vec::new();
     for run in runs {
+        run.tidy();
         for record in run.report.connections() {
             let key = (run.id, record.who.pid, record.who.id);
             let at = now();
@@ -169,6 +172,7 @@ fn table(runs: &[Running], rows: &[Row], height: usize) -> String {
     let mut line = |out: std::fmt::Arguments<'_>| {
         let _ = writeln!(text, "{out}");
     };
+    let mut heads = 1;
     for run in runs {
         let totals = run.report.totals();
         let mine = rows.iter().filter(|row| row.run == run.id);
@@ -178,15 +182,20 @@ fn table(runs: &[Running], rows: &[Row], height: usize) -> String {
             n => format!(", {n} not shown"),
         };
         line(format_args!(
-            "{} {} {}: {} connections now, {} so far{not_shown}, {} left alone; {:.2} Mbit/s",
+            "{} {}{} {}: {} now, {} so far{not_shown}; {:.2} Mbit/s",
             run.kind,
             run.id,
+            if run.is_killed() { " (killed)" } else { "" },
             run.what,
-            mine.count(),
+            count(mine.count() as u64, "connection"),
             totals.connections,
-            totals.left_alone,
             rate as f64 / 1e6
         ));
+        heads += 1;
+        for missed in uncontrolled_lines(&run.report) {
+            line(format_args!("  {missed}"));
+            heads += 1;
+        }
     }
     line(format_args!(
         "{:<28} {:>5} {:<16} {:<10} {:>9} {:>5} {:>9} {:>8} {:>8} {:>8} {:>9} {:>7}",
@@ -203,7 +212,7 @@ fn table(runs: &[Running], rows: &[Row], height: usize) -> String {
         "MB",
         "GATES"
     ));
-    let room = height.saturating_sub(runs.len() + 2).max(1);
+    let room = height.saturating_sub(heads + 1).max(1);
     for row in rows.iter().take(room) {
         let (who, c) = (&row.record.who, &row.record.now);
         let algorithm: String = who.algorithm.chars().take(16).collect();
@@ -262,6 +271,7 @@ fn as_json(runs: &[Running], rows: &[Row]) -> serde_json::Value {
         json!({
             "run": run.id, "kind": run.kind, "command": run.what, "processes": t.processes, "connections": t.connections,
             "left_alone": t.left_alone, "not_shown": run.report.not_shown(), "failures": t.failures,
+            "killed": run.is_killed(), "uncontrolled": uncontrolled(&run.report),
         })
     });
     json!({"runs": runs.collect::<Vec<_>>(), "connections": connections})

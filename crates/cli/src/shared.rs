@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Runs found through the processes that share their memory, wherever its file is: another user's, a unit's with a /tmp of its
+//! own, a container's, or one whose `alcc run` was killed.
+//!
+//! The kernel says which file a process has mapped; nothing that a name leads to is believed. What is in the file is checked by
+//! whoever reads it. A file counts if it belongs to root, to us, or to the user of the process that has it mapped.
+use crate::runs::Running;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// A shared mapping of a file `.../ID/report`.
+struct Mapping {
+    /// As the kernel writes it, `START-END`.
+    range: String,
+    inode: u64,
+    /// In the process's own view.
+    path: PathBuf,
+    /// The process id of `alcc`, in its own namespace.
+    id: u32,
+}
+
+fn mapping(pid: u32) -> Option<Mapping> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+    mappings(&maps).next()
+}
+
+fn mappings(maps: &str) -> impl Iterator<Item = Mapping> {
+    maps.lines().filter_map(|line| {
+        // START-END rights offset device inode path
+        let mut words = line.split_whitespace();
+        let range = words.next()?.to_owned();
+        let rights = words.next()?;
+        let inode = words.nth(2)?.parse().ok()?;
+        let path = line.get(line.find('/')?..)?.trim_end_matches(" (deleted)");
+        let path = PathBuf::from(path);
+        if !rights.contains('s') || path.file_name()? != "report" {
+            return None;
+        }
+        let folder = path.parent()?.file_name()?.to_str()?;
+        let id = folder.split('.').next()?.parse().ok()?;
+        Some(Mapping {
+            range,
+            inode,
+            path,
+            id,
+        })
+    })
+}
+
+fn processes() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// A program called alcc, as its first letters say: not those that it runs.
+fn is_alcc(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.starts_with("alcc"))
+}
+
+/// The process's id in its own namespace.
+fn inner_id(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let ids = status
+        .lines()
+        .find_map(|line| line.strip_prefix("NSpid:"))?;
+    ids.split_whitespace().last()?.parse().ok()
+}
+
+/// The processes that have this file mapped, but for programs called alcc.
+pub(crate) fn users(report: &Path) -> Vec<u32> {
+    let Ok(inode) = fs::metadata(report).map(|m| m.ino()) else {
+        return Vec::new();
+    };
+    sharing(inode)
+}
+
+fn sharing(inode: u64) -> Vec<u32> {
+    processes()
+        .filter(|pid| !is_alcc(*pid))
+        .filter(|pid| mapping(*pid).is_some_and(|m| m.inode == inode))
+        .collect()
+}
+
+/// The file itself. By the mapping where we may, otherwise by its name as the process sees it.
+fn open(pid: u32, mapping: &Mapping) -> Option<File> {
+    let path = mapping.path.strip_prefix("/").ok()?;
+    let direct = PathBuf::from(format!("/proc/{pid}/map_files/{}", mapping.range));
+    let named = Path::new(&format!("/proc/{pid}/root")).join(path);
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    let direct = options.open(direct);
+    let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
+    let file = direct
+        .or_else(|_| options.custom_flags(flags).open(named))
+        .ok()?;
+    let (found, process) = (file.metadata().ok()?, fs::metadata(format!("/proc/{pid}")));
+    let us = nix::unistd::geteuid().as_raw();
+    let trusted = [0, us, process.ok()?.uid()].contains(&found.uid());
+    (found.is_file() && found.ino() == mapping.inode && trusted).then_some(file)
+}
+
+/// The run of a process that is `alcc run` or `alcc proxy` itself, or under one.
+pub(crate) fn of(pid: u32) -> Option<Running> {
+    let mapping = mapping(pid)?;
+    let file = open(pid, &mapping)?;
+    let owner = |pid: &u32| is_alcc(*pid) && inner_id(*pid) == Some(mapping.id);
+    let shares = |pid: &u32| self::mapping(*pid).is_some_and(|m| m.inode == mapping.inode);
+    let alcc = std::iter::once(pid).chain(processes()).filter(owner);
+    match alcc.into_iter().find(shares) {
+        Some(alcc) => Running::of(alcc, Vec::new(), file),
+        None => Running::of(mapping.id, sharing(mapping.inode), file).filter(Running::is_killed),
+    }
+}
+
+/// All `alcc run` and `alcc proxy` that we may look at.
+pub(crate) fn running() -> impl Iterator<Item = Running> {
+    let alcc = processes().filter(|pid| is_alcc(*pid) && *pid != std::process::id());
+    // Others only look, at what may be several runs.
+    let own = alcc.filter(|pid| mapping(*pid).is_some_and(|m| inner_id(*pid) == Some(m.id)));
+    own.filter_map(of)
+}
+
+/// Runs whose `alcc run` was killed: every process is looked at.
+pub(crate) fn left_behind() -> impl Iterator<Item = Running> {
+    processes()
+        .filter(|pid| !is_alcc(*pid))
+        .filter_map(of)
+        .filter(Running::is_killed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alcc_socket::Report;
+
+    #[test]
+    fn a_file_that_a_process_shares_is_opened_unless_it_is_a_strangers() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("4711");
+        fs::create_dir(&folder).unwrap();
+        let path = folder.join("report");
+        let report = Report::create(&path).unwrap();
+        let pid = std::process::id();
+        // Other tests of this process may have others.
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let ours = mappings(&maps).find(|m| m.path == path).expect("mapped");
+        assert_eq!(ours.id, 4711);
+        assert!(open(pid, &ours).is_some());
+        if nix::unistd::geteuid().is_root() {
+            std::os::unix::fs::chown(&path, Some(1234), None).unwrap();
+            assert!(open(pid, &ours).is_none());
+        } else {
+            println!("skipped: needs root to give a file to somebody else");
+        }
+        drop(report);
+        // Another file of that name is not the one that is mapped.
+        if !nix::unistd::geteuid().is_root() {
+            fs::remove_file(&path).unwrap();
+            drop(Report::create(&path).unwrap());
+            assert!(open(pid, &ours).is_none());
+        }
+    }
+
+    #[test]
+    fn only_shared_mappings_of_a_report_count() {
+        let maps = "7f00-7f01 rw-s 00000000 fe:01 12345                      /run/alcc/77.2/report (deleted)\n\
+                    7f02-7f03 rw-p 00000000 fe:01 12346                      /run/alcc/78/report\n\
+                    7f04-7f05 rw-s 00000000 fe:01 12347                      /run/alcc/report\n\
+                    7f06-7f07 rw-s 00000000 00:01 12348                      /dev/zero (deleted)\n\
+                    7ffd-7ffe rw-p 00000000 00:00 0                          [stack]\n";
+        let found: Vec<_> = mappings(maps).map(|m| (m.id, m.inode, m.range)).collect();
+        assert_eq!(found, [(77, 12345, "7f00-7f01".to_owned())]);
+    }
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What `alcc run` says of a run: one line when it starts, and how it went.
+use crate::loader;
+use crate::output::{Product, note};
+use crate::uncontrolled::NotControlled;
+use crate::wording::{count, hint, megabytes};
+use alcc_socket::{Missed, MissedCount, Report, Settings, Triple};
+use std::ffi::OsString;
+use std::path::Path;
+
+/// Programs that let another process, which we did not start, do what they are asked for.
+const STARTS_ELSEWHERE: [&str; 4] = ["docker", "podman", "nerdctl", "kubectl"];
+
+/// Who runs, and how.
+pub(crate) struct Summary<'a> {
+    pub(crate) command: &'a [OsString],
+    pub(crate) settings: &'a Settings,
+    pub(crate) triple: &'a Triple,
+    pub(crate) quiet: bool,
+}
+
+impl Summary<'_> {
+    /// What is going to be controlled.
+    pub(crate) fn begin(&self) {
+        if self.quiet {
+            return;
+        }
+        let selection = &self.settings.selection;
+        let loopback = if selection.loopback {
+            ", loopback included"
+        } else {
+            ", but not those from this machine (--loopback)"
+        };
+        let outbound = if selection.outbound {
+            " and opened"
+        } else {
+            ""
+        };
+        let narrowed = if selection.only.is_empty() && selection.except.is_empty() {
+            ""
+        } else {
+            ", as --only, --except and the file say"
+        };
+        let rules = if selection.rules.is_empty() {
+            ""
+        } else {
+            " (some by rules of the file)"
+        };
+        note(format_args!(
+            "alcc: {}{rules} controls accepted{outbound} TCP connections{loopback}{narrowed}; see 'alcc top'",
+            self.settings.cc
+        ));
+        if self.starts_elsewhere() {
+            note(format_args!(
+                "alcc: {} starts programs that are not under it: use 'alcc proxy', or 'alcc run' inside the container",
+                self.program()
+            ));
+        } else if let Some(objection) = loader::objection(&self.command[0]) {
+            note(objection);
+        }
+    }
+
+    fn program(&self) -> String {
+        self.command[0].to_string_lossy().into_owned()
+    }
+
+    fn starts_elsewhere(&self) -> bool {
+        let name = Path::new(&self.command[0]).file_name();
+        name.is_some_and(|name| STARTS_ELSEWHERE.iter().any(|known| name == *known))
+    }
+
+    /// How it went. The exit status is CMD's whatever happens here.
+    pub(crate) fn end(&self, json: Option<Product>, report: &Report, missed: &[NotControlled]) {
+        let algorithms = self.algorithms(report);
+        if let Some(file) = json {
+            file.report(self.json(report, &algorithms, missed));
+        }
+        if self.quiet {
+            return;
+        }
+        let totals = report.totals();
+        for m in missed {
+            note(m.line());
+        }
+        for (why, n) in totals.bypassed_connections.iter().filter(|(_, n)| *n > 0) {
+            note(format_args!(
+                "alcc: on {} {} passed uncontrolled: {}",
+                count(n, "connection"),
+                megabytes(totals.bypassed_bytes.get(why)),
+                hint(why.why(), Some(why.cure())),
+            ));
+        }
+        if totals.processes == 0 {
+            let why = if self.starts_elsewhere() {
+                "what it started is not under it: use 'alcc proxy', or 'alcc run' inside the container"
+            } else {
+                "it did not load the library (a static or set-user-id program?): put 'alcc proxy' in front of it"
+            };
+            note(format_args!(
+                "alcc: nothing was controlled of {}: {why}",
+                self.program()
+            ));
+            return;
+        }
+        let triple = Triple {
+            algorithm: algorithms.join(", "),
+            ..self.triple.clone()
+        };
+        note(format_args!(
+            "alcc: {} controlled by {triple}, {}; the gate closed {}{}; runtime {:.3} CPU s",
+            count(totals.connections, "connection"),
+            megabytes(totals.bytes),
+            count(totals.gate_closed, "time"),
+            skipped(&report.missed()),
+            totals.runtime_cpu_ns as f64 / 1e9,
+        ));
+        if totals.failures > 0 {
+            note(format_args!(
+                "alcc: the runtime failed in {}, whose connections went on as plain TCP; the reason stands where each of them logs errors",
+                count(totals.failures, "process")
+            ));
+        }
+        if totals.under_refused > 0 {
+            note(format_args!(
+                "alcc: {} kept the kernel's own congestion control: --under {} was refused (not in net.ipv4.tcp_allowed_congestion_control?)",
+                count(totals.under_refused, "connection"),
+                self.settings.under.as_deref().unwrap_or("of its rule")
+            ));
+        }
+    }
+
+    /// All that were in charge, the one with most bytes first; without a connection the one that would have been.
+    fn algorithms(&self, report: &Report) -> Vec<String> {
+        let mut bytes = std::collections::BTreeMap::<String, u64>::new();
+        for group in report.groups() {
+            *bytes.entry(group.algorithm).or_default() += group.totals.bytes;
+        }
+        let mut all: Vec<_> = bytes.into_iter().collect();
+        all.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+        if all.is_empty() {
+            return vec![self.triple.algorithm.clone()];
+        }
+        all.into_iter().map(|(name, _)| name).collect()
+    }
+
+    fn json(
+        &self,
+        report: &Report,
+        algorithms: &[String],
+        missed: &[NotControlled],
+    ) -> serde_json::Value {
+        let (settings, triple, totals) = (self.settings, self.triple, report.totals());
+        serde_json::json!({
+            "algorithm": settings.cc.name,
+            "options": settings.cc.options_text(),
+            "algorithms": algorithms,
+            "feedback": triple.feedback.name,
+            "enforcement": triple.enforcement.name,
+            "under": settings.under.clone().or_else(system_default),
+            "processes": totals.processes,
+            "connections": totals.connections,
+            "left_alone": totals.left_alone,
+            "gate_closed": totals.gate_closed,
+            "bytes": totals.bytes,
+            "readings": totals.readings,
+            "runtime_cpu_s": totals.runtime_cpu_ns as f64 / 1e9,
+            "failures": totals.failures,
+            "under_refused": totals.under_refused,
+            "uncontrolled": uncontrolled(report),
+            "not_controlled": missed.iter().map(|m| serde_json::json!({
+                "program": m.program, "pid": m.pid, "reason": m.why.name(), "why": m.why.why(),
+                "connections": m.connections, "bytes": m.bytes, "example": m.example.to_string(),
+            })).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// What the kernel takes where nobody chooses.
+fn system_default() -> Option<String> {
+    let name = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").ok()?;
+    Some(name.trim().to_owned())
+}
+
+/// All that was not controlled so far, by reason, as JSON: `alcc run --json` and `alcc top --json`.
+pub(crate) fn uncontrolled(report: &Report) -> serde_json::Value {
+    let totals = report.totals();
+    let bypassed = totals.bypassed_connections.iter().filter(|(_, n)| *n > 0);
+    let bypassed = bypassed.map(|(why, n)| {
+        serde_json::json!({
+            "reason": why.name(), "connections": n, "bytes": totals.bypassed_bytes.get(why),
+        })
+    });
+    let missed = report.missed().into_iter().map(|(why, n)| {
+        // Nobody looks at the bytes of those that are left alone.
+        let bytes = (!why.is_chosen()).then_some(n.bytes);
+        serde_json::json!({"reason": why.name(), "connections": n.connections, "bytes": bytes})
+    });
+    missed.chain(bypassed).collect()
+}
+
+/// The same as lines for people.
+pub(crate) fn uncontrolled_lines(report: &Report) -> Vec<String> {
+    let totals = report.totals();
+    let line = |connections, bytes: Option<u64>, why: String| {
+        let bytes = bytes.map_or_else(String::new, |bytes| format!(", {}", megabytes(bytes)));
+        format!(
+            "not controlled: {}{bytes}: {why}",
+            count(connections, "connection")
+        )
+    };
+    let missed = report.missed().into_iter().map(|(why, n)| {
+        if why.is_chosen() {
+            line(n.connections, None, hint(why.name(), why.cure()))
+        } else {
+            line(n.connections, Some(n.bytes), hint(why.why(), why.cure()))
+        }
+    });
+    let bypassed = totals.bypassed_connections.iter().filter(|(_, n)| *n > 0);
+    let bypassed = bypassed.map(|(why, n)| {
+        let bytes = totals.bypassed_bytes.get(why);
+        line(n, Some(bytes), hint(why.why(), Some(why.cure())))
+    });
+    missed.chain(bypassed).collect()
+}
+
+/// "; 3 skipped: loopback (--loopback)".
+fn skipped(missed: &[(Missed, MissedCount)]) -> String {
+    let chosen = missed.iter().filter(|(why, _)| why.is_chosen());
+    chosen
+        .map(|(why, n)| {
+            let cure = why
+                .cure()
+                .map_or_else(String::new, |cure| format!(" ({cure})"));
+            format!("; {} skipped: {}{cure}", n.connections, why.name())
+        })
+        .collect()
+}

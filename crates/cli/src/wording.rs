@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Numbers and remarks as people read them.
+
+/// "1 connection", "2 connections".
+pub(crate) fn count(n: u64, what: &str) -> String {
+    let end = match (n, what.ends_with("ss")) {
+        (1, _) => "",
+        (_, true) => "es",
+        (_, false) => "s",
+    };
+    format!("{n} {what}{end}")
+}
+
+/// "12.3 MB".
+pub(crate) fn megabytes(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
+}
+
+/// Why, and what would help.
+pub(crate) fn hint(why: &str, cure: Option<&str>) -> String {
+    cure.map_or_else(|| why.to_owned(), |cure| format!("{why}; {cure}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_and_many() {
+        assert_eq!(count(1, "connection"), "1 connection");
+        assert_eq!(count(0, "connection"), "0 connections");
+        assert_eq!(count(2, "process"), "2 processes");
+        assert_eq!(megabytes(15_340_000), "15.3 MB");
+        assert_eq!(hint("a", None), "a");
+        assert_eq!(hint("a", Some("b")), "a; b");
+    }
+}

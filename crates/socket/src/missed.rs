@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Connections that are plain TCP as a whole: those that the selection leaves alone, and those that the library does not
+//! reach. Bytes that pass by the algorithm on connections under control are [`Bypass`](crate::Bypass).
+use crate::report::{Report, Totals};
+use crate::shared::{COUNTERS, COUNTERS_LEN};
+use std::sync::atomic::Ordering;
+
+/// Why a connection is not controlled.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Missed {
+    /// Left alone: the other end is on this machine.
+    Loopback,
+    /// Left alone: the program opened it.
+    Outbound,
+    /// Left alone: the options or the file say so.
+    Excluded,
+    /// The program is linked statically.
+    Static,
+    /// The program is linked against another C library.
+    OtherLibc,
+    /// The program changes its user when it starts.
+    SetUserId,
+    /// The library is not in the process.
+    NotLoaded,
+    /// The process may not be looked at.
+    Hidden,
+    /// Streams of the C library, which writes them by calls of its own.
+    Stdio,
+    /// Calls that the library does not stand in front of: `dprintf`, system calls made by hand.
+    RawCalls,
+    /// `io_uring`.
+    IoUring,
+    /// Multipath TCP.
+    Mptcp,
+    /// The program has taken system calls from itself.
+    Seccomp,
+    /// The runtime failed in its process.
+    Failed,
+}
+
+/// What becomes of a connection that the library cannot reach.
+const PROXY: Option<&str> = Some("put 'alcc proxy' in front of it");
+
+/// How many there were for a reason.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MissedCount {
+    /// Connections.
+    pub connections: u64,
+    /// Bytes on them, as far as that is looked at: nobody looks at connections that are left alone.
+    pub bytes: u64,
+}
+
+impl Missed {
+    /// All of them, in the order of their counters.
+    pub const ALL: [Self; 14] = [
+        Self::Loopback,
+        Self::Outbound,
+        Self::Excluded,
+        Self::Static,
+        Self::OtherLibc,
+        Self::SetUserId,
+        Self::NotLoaded,
+        Self::Hidden,
+        Self::Stdio,
+        Self::RawCalls,
+        Self::IoUring,
+        Self::Mptcp,
+        Self::Seccomp,
+        Self::Failed,
+    ];
+
+    /// A word for metrics and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Loopback => "loopback",
+            Self::Outbound => "outbound",
+            Self::Excluded => "excluded",
+            Self::Static => "static",
+            Self::OtherLibc => "other-libc",
+            Self::SetUserId => "set-user-id",
+            Self::NotLoaded => "not-loaded",
+            Self::Hidden => "hidden",
+            Self::Stdio => "stdio",
+            Self::RawCalls => "raw-calls",
+            Self::IoUring => "io_uring",
+            Self::Mptcp => "mptcp",
+            Self::Seccomp => "seccomp",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// A sentence for people.
+    pub fn why(self) -> &'static str {
+        match self {
+            Self::Loopback => "the other end is on this machine",
+            Self::Outbound => "the program opened it",
+            Self::Excluded => "the options or the file leave it out",
+            Self::Static => "a static program does not load the library",
+            Self::OtherLibc => "a program of another C library (musl) does not load the library",
+            Self::SetUserId => "a set-user-id program does not load the library",
+            Self::NotLoaded => "it did not load the library (its environment was cleaned?)",
+            Self::Hidden => "we may not look into the process (another user's, set-user-id?)",
+            Self::Stdio => "it writes by streams of the C library (stdio)",
+            Self::RawCalls => {
+                "it sends by calls that the library does not stand in front of, as Go programs do"
+            }
+            Self::IoUring => "it sends by io_uring",
+            Self::Mptcp => "an MPTCP socket",
+            Self::Seccomp => "it has taken system calls from itself (seccomp)",
+            Self::Failed => "the runtime failed in its process",
+        }
+    }
+
+    /// What would bring it under control.
+    pub fn cure(self) -> Option<&'static str> {
+        match self {
+            Self::Loopback => Some("--loopback"),
+            Self::Outbound => Some("--outbound"),
+            Self::Excluded | Self::Failed => None,
+            Self::NotLoaded => Some(
+                "let it keep LD_PRELOAD and the ALCC_ variables, or put 'alcc proxy' in front of it",
+            ),
+            Self::Hidden => Some("start 'alcc run' as root or as that user"),
+            Self::Static
+            | Self::OtherLibc
+            | Self::SetUserId
+            | Self::Stdio
+            | Self::RawCalls
+            | Self::IoUring
+            | Self::Mptcp
+            | Self::Seccomp => PROXY,
+        }
+    }
+
+    /// By the user's own choice: nothing is amiss.
+    pub fn is_chosen(self) -> bool {
+        matches!(self, Self::Loopback | Self::Outbound | Self::Excluded)
+    }
+}
+
+/// In the second half of the counters: connections and bytes of each reason.
+pub(crate) const PLACE: usize = 31;
+const _: () = assert!(PLACE + 2 * Missed::ALL.len() <= COUNTERS_LEN);
+
+impl Report {
+    fn missed_word(&self, why: Missed, second: usize) -> &std::sync::atomic::AtomicU64 {
+        self.map()
+            .word(COUNTERS + PLACE + 2 * why as usize + second)
+    }
+
+    /// Counts connections that are not controlled, and bytes on them.
+    pub fn miss(&self, why: Missed, more: MissedCount) {
+        for (second, n) in [more.connections, more.bytes].into_iter().enumerate() {
+            if n > 0 {
+                self.missed_word(why, second)
+                    .fetch_add(n, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Counts a connection that the selection leaves alone.
+    pub fn leave_alone(&self, why: Missed) {
+        self.add(&Totals {
+            left_alone: 1,
+            ..Totals::default()
+        });
+        let one = MissedCount {
+            connections: 1,
+            bytes: 0,
+        };
+        self.miss(why, one);
+    }
+
+    /// What was not controlled so far, by reason; reasons without a connection are left out.
+    pub fn missed(&self) -> Vec<(Missed, MissedCount)> {
+        let count = |why| MissedCount {
+            connections: self.missed_word(why, 0).load(Ordering::Relaxed),
+            bytes: self.missed_word(why, 1).load(Ordering::Relaxed),
+        };
+        let all = Missed::ALL.into_iter().map(|why| (why, count(why)));
+        all.filter(|(_, n)| n.connections > 0).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::Scratch;
+
+    #[test]
+    fn every_reason_has_its_place_and_touches_no_other() {
+        let scratch = Scratch::new();
+        let (ours, theirs) = (scratch.create(), scratch.open());
+        for (place, why) in Missed::ALL.into_iter().enumerate() {
+            assert_eq!(why as usize, place);
+            let n = place as u64 + 1;
+            let more = MissedCount {
+                connections: n,
+                bytes: 100 * n,
+            };
+            theirs.miss(why, more);
+            assert_eq!(ours.missed().len(), place + 1);
+            assert_eq!(ours.missed()[place], (why, more));
+        }
+        assert_eq!(ours.totals(), crate::Totals::default());
+        assert!(ours.failed().is_empty());
+    }
+}
