@@ -308,7 +308,9 @@ fn a_program_that_stops_stops_us_and_both_go_on() {
             unsafe { libc::kill(ready.pid(), libc::SIGTERM) };
             let mut ready = ready;
             let ended = ready.child.wait().unwrap();
-            let code = ended.signal().map_or(ended.code(), |s| Some(128 + s));
+            let code = ended
+                .signal()
+                .map_or_else(|| ended.code(), |s| Some(128 + s));
             assert_eq!(code, Some(128 + libc::SIGTERM), "under: {under}");
         }
     }

@@ -81,7 +81,10 @@ impl Proxy {
         let listeners = config
             .listen
             .iter()
-            .map(|at| at.open(config.backlog).map_err(|e| StartError::Listen(*at, e)))
+            .map(|at| {
+                at.open(config.backlog)
+                    .map_err(|e| StartError::Listen(*at, e))
+            })
             .collect::<Result<Vec<_>, _>>()?;
         let addresses = listeners
             .iter()

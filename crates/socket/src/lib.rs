@@ -39,13 +39,13 @@ pub use accounts::Unseen;
 pub use bypass::{ByReason, Bypass};
 pub use conn::{Conn, Inherited, Wait, Waker, Write};
 pub use control::{Change, Order, Orders};
-pub use missed::{Missed, MissedCount};
 pub use groups::{BOUNDS_US, Group, GroupTotals, Histogram};
 pub use inside::Inside;
 pub use kernel::{
     Flags, Socket, TcpCounters, errno, flags, look, now, on_alternate_stack, send_timeout,
     set_errno, tcp_counters,
 };
+pub use missed::{Missed, MissedCount};
 pub use report::{Report, Totals};
 pub use runtime::{Attached, Runtime};
 pub use selection::{Pattern, Peer, Rule, Selection};
