@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/* The pure parts of the BPF programs as ordinary functions, for tests on the host. */
+#include <linux/types.h>
+#include <string.h>
+
+#include "copa.h"
+
+_Static_assert(sizeof(struct copa) <= 512, "tests hold it in 64 words");
+
+void alcc_host_copa_start(struct copa *c, __u64 now, __u32 delta)
+{
+	memset(c, 0, sizeof(*c));
+	copa_start(c, now, delta);
+}
+
+void alcc_host_copa_timeout(struct copa *c, __u64 now)
+{
+	copa_timeout(c, now);
+}
+
+void alcc_host_copa_ack(struct copa *c, __u64 now, __u32 rtt, __u32 acked, __u32 lost,
+			__u32 may_grow)
+{
+	struct copa_ack a = {
+		.now = now, .rtt = rtt, .acked = acked, .lost = lost, .may_grow = may_grow,
+	};
+
+	copa_on_ack(c, &a);
+}
+
+__u64 alcc_host_copa_cwnd(const struct copa *c)
+{
+	return c->cwnd;
+}
+
+__u64 alcc_host_copa_pacing_rate(const struct copa *c, __u32 mss)
+{
+	return copa_pacing_rate(c, mss);
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * The kernel's types that these programs touch, with the members they touch and no others. The
+ * loader finds each member's place in the running kernel by its name (CO-RE), so order and gaps
+ * mean nothing here, and one object runs on every kernel from 6.1 on.
+ */
+#pragma once
+
+#include <linux/bpf.h>
+#include <stdbool.h>
+
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#define AF_INET 2
+#define AF_INET6 10
+#define SOL_TCP 6
+#define TCP_CONGESTION 13
+#define CC_NAME 16
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct in6_addr {
+	union {
+		__be32 u6_addr32[4];
+	} in6_u;
+};
+
+struct sock_common {
+	__be32 skc_daddr;
+	__u16 skc_num;
+	__be16 skc_dport;
+	unsigned short skc_family;
+	volatile unsigned char skc_state;
+	struct in6_addr skc_v6_daddr;
+};
+
+struct socket;
+
+struct sock {
+	struct sock_common __sk_common;
+	unsigned long sk_pacing_rate;
+	unsigned long sk_max_pacing_rate;
+	__u32 sk_pacing_status;
+	struct socket *sk_socket;
+};
+
+struct tcp_sock {
+	__u32 snd_cwnd;
+	__u32 snd_ssthresh;
+	__u32 srtt_us;
+	__u32 mss_cache;
+};
+
+/* What the stack tells a congestion control with each acknowledgement (include/net/tcp.h). */
+struct rate_sample {
+	long rtt_us;
+	__u32 prior_in_flight;
+	__u32 acked_sacked;
+	int losses;
+};
+
+struct inode {
+	unsigned long i_ino;
+};
+
+struct socket_alloc {
+	struct inode vfs_inode;
+};
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+struct bpf_iter__tcp {
+	struct bpf_iter_meta *meta;
+	struct sock_common *sk_common;
+	unsigned int uid;
+};
+
+#pragma clang attribute pop
+
+/* Filled by name from the kernel's type; members that are missing here are zero there. */
+struct tcp_congestion_ops {
+	__u32 flags;
+	__u32 (*ssthresh)(struct sock *sk);
+	void (*cong_avoid)(struct sock *sk, __u32 ack, __u32 acked);
+	void (*set_state)(struct sock *sk, __u8 state);
+	__u32 (*undo_cwnd)(struct sock *sk);
+	void (*cong_control)(struct sock *sk, __u32 ack, int flag, const struct rate_sample *rs);
+	void (*init)(struct sock *sk);
+	void (*release)(struct sock *sk);
+	char name[CC_NAME];
+};
+
+/* tcp_congestion_ops.flags: a user without privileges may choose it. */
+#define TCP_CONG_NON_RESTRICTED 1
+
+/* sock.sk_pacing_status: TCP paces by a timer of its own, without the fq qdisc. */
+#define SK_PACING_NONE 0
+#define SK_PACING_NEEDED 1
+
+/* inet_connection_sock.icsk_ca_state after a retransmission timeout. */
+#define TCP_CA_LOSS 4

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Selecting a congestion control for sockets of programs that already run.
+use crate::error::BpfError;
+use crate::selection::{Prefix, Selection, Sockets};
+use crate::{control, pins};
+use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object, OpenObject};
+use nix::sched::{CloneFlags, setns};
+use std::fs::File;
+use std::io::Read;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+const OBJECT: &[u8] = include_bytes!("../objects/attach.bpf.o");
+const EXISTING: &str = "alcc_attach";
+const FUTURE: &str = "alcc_future";
+const BEFORE: &str = "before";
+const NAME_LEN: usize = 16;
+const FOUND_LEN: usize = 56;
+/// A listening socket, as the kernel numbers its states.
+const LISTEN: u8 = 10;
+
+/// One socket that matched.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Found {
+    /// The local port.
+    pub port: u16,
+    /// The other end; `None`: it listens.
+    pub peer: Option<SocketAddr>,
+    /// The congestion control that it had.
+    pub control: String,
+    /// The kernel's refusal.
+    pub error: Option<String>,
+}
+
+/// What [`attach`] and [`detach`] did.
+pub type Attached = Vec<Found>;
+
+/// What the program shall do with the sockets that match.
+enum Act<'a> {
+    Select(&'a str),
+    Restore,
+    Look,
+}
+
+/// Selects the control for the sockets that exist.
+///
+/// Without a process in the selection those of this process's network namespace are looked
+/// at, with one those of the process's own.
+pub fn attach(selection: &Selection, control: &str) -> Result<Attached, BpfError> {
+    all(selection, &Act::Select(control))
+}
+
+/// Gives the sockets back the control that they had before [`attach`].
+pub fn detach(selection: &Selection) -> Result<Attached, BpfError> {
+    all(selection, &Act::Restore)
+}
+
+/// Which sockets match, and what they run. Changes nothing.
+pub fn survey(selection: &Selection) -> Result<Attached, BpfError> {
+    all(selection, &Act::Look)
+}
+
+fn all(selection: &Selection, act: &Act<'_>) -> Result<Attached, BpfError> {
+    libbpf_rs::set_print(None);
+    pins::prepare()?;
+    let Some(namespaces) = selection.sockets()? else {
+        return pass(selection, None, act);
+    };
+    let mut found = Vec::new();
+    for sockets in namespaces {
+        // The iterator shows the namespace of the thread that reads it.
+        let one = std::thread::scope(|threads| {
+            let inside = || {
+                enter(sockets.pid)?;
+                pass(selection, Some(&sockets), act)
+            };
+            threads.spawn(inside).join()
+        });
+        found.extend(one.expect("the thread does not panic")?);
+    }
+    Ok(found)
+}
+
+/// Into the network namespace of a process, this thread alone.
+fn enter(pid: u32) -> Result<(), BpfError> {
+    let path = format!("/proc/{pid}/ns/net");
+    let open = File::open(&path).map_err(|e| BpfError::file("open", &path, e))?;
+    setns(open, CloneFlags::CLONE_NEWNET)
+        .map_err(|e| BpfError::file("enter the network namespace", &path, e.into()))
+}
+
+/// Once over the sockets of this thread's network namespace.
+fn pass(
+    selection: &Selection,
+    sockets: Option<&Sockets>,
+    act: &Act<'_>,
+) -> Result<Attached, BpfError> {
+    let failed = |e: libbpf_rs::Error| BpfError::kernel("go through the TCP sockets", &e);
+    let mut open = open(EXISTING)?;
+    configure(&mut open, &rodata(selection, sockets.is_some(), act)).map_err(failed)?;
+    let none = std::collections::BTreeSet::new();
+    let inodes = sockets.map_or(&none, |s| &s.inodes);
+    for mut map in open.maps_mut().filter(|map| map.name() == "inodes") {
+        let most = u32::try_from(inodes.len().max(1)).unwrap_or(u32::MAX);
+        map.set_max_entries(most).map_err(failed)?;
+    }
+    let object = load(open)?;
+    for map in object.maps().filter(|map| map.name() == "inodes") {
+        for inode in inodes {
+            map.update(&inode.to_ne_bytes(), &[1], MapFlags::ANY)
+                .map_err(failed)?;
+        }
+    }
+    let link = program(&object, EXISTING).attach().map_err(failed)?;
+    let mut records = Vec::new();
+    Iter::new(&link)
+        .map_err(failed)?
+        .read_to_end(&mut records)
+        .map_err(|e| BpfError::Kernel {
+            attempt: "go through the TCP sockets".into(),
+            error: e.to_string(),
+        })?;
+    Ok(records.chunks_exact(FOUND_LEN).map(found).collect())
+}
+
+/// A record of the iterator: `struct found` of `attach.bpf.c`.
+fn found(record: &[u8]) -> Found {
+    let half = |at: usize| u16::from_ne_bytes([record[at], record[at + 1]]);
+    let error = i32::from_ne_bytes(record[8..12].try_into().expect("four bytes"));
+    let octets: [u8; 16] = record[20..36].try_into().expect("sixteen bytes");
+    let address = if i32::from(half(16)) == nix::libc::AF_INET {
+        let v4: [u8; 4] = octets[..4].try_into().expect("four bytes");
+        IpAddr::V4(Ipv4Addr::from(v4))
+    } else {
+        IpAddr::V6(Ipv6Addr::from(octets))
+    };
+    let name = &record[36..36 + NAME_LEN];
+    let end = name.iter().position(|b| *b == 0).unwrap_or(NAME_LEN);
+    Found {
+        port: half(12),
+        peer: (record[18] != LISTEN).then(|| SocketAddr::new(address, half(14))),
+        control: String::from_utf8_lossy(&name[..end]).into_owned(),
+        error: (error != 0).then(|| std::io::Error::from_raw_os_error(error).to_string()),
+    }
+}
+
+/// `struct selection` of `attach.bpf.c`.
+fn rodata(selection: &Selection, by_inode: bool, act: &Act<'_>) -> [u8; 44] {
+    let mut bytes = [0; 44];
+    if let Act::Select(control) = act {
+        // One byte stays zero: the name's end.
+        let name = &control.as_bytes()[..control.len().min(NAME_LEN - 1)];
+        bytes[..name.len()].copy_from_slice(name);
+    }
+    bytes[16..18].copy_from_slice(&selection.port.unwrap_or(0).to_ne_bytes());
+    if let Some((family, words, len)) = selection.prefix.as_ref().map(Prefix::words) {
+        bytes[18..20].copy_from_slice(&family.to_ne_bytes());
+        bytes[20..24].copy_from_slice(&len.to_ne_bytes());
+        bytes[24..40].copy_from_slice(&words);
+    }
+    bytes[40] = by_inode.into();
+    bytes[41] = matches!(act, Act::Restore).into();
+    bytes[42] = matches!(act, Act::Look).into();
+    bytes
+}
+
+/// The object with one of its programs, and with the map of what was before that all share.
+fn open(program: &str) -> Result<OpenObject, BpfError> {
+    let failed = |e: libbpf_rs::Error| BpfError::kernel("open the BPF programs", &e);
+    let mut open = control::open(OBJECT).map_err(failed)?;
+    for mut other in open.progs_mut() {
+        let load = other.name() == program;
+        other.set_autoload(load);
+    }
+    let before = pins::pin(BEFORE);
+    for mut map in open.maps_mut().filter(|map| map.name() == BEFORE) {
+        // A pin that is there is used, else one is made.
+        map.set_pin_path(&before).map_err(failed)?;
+    }
+    Ok(open)
+}
+
+fn configure(open: &mut OpenObject, rodata: &[u8]) -> libbpf_rs::Result<()> {
+    for mut map in open.maps_mut() {
+        if map.name().to_string_lossy().ends_with(".rodata") {
+            map.set_initial_value(rodata)?;
+        }
+    }
+    Ok(())
+}
+
+fn load(open: OpenObject) -> Result<Object, BpfError> {
+    open.load()
+        .map_err(|e| BpfError::kernel("load the BPF programs that select sockets", &e))
+}
+
+fn program<'a>(object: &'a Object, name: &str) -> libbpf_rs::ProgramMut<'a> {
+    object
+        .progs_mut()
+        .find(|program| program.name() == name)
+        .expect("the object has both programs: a test opens it")
+}
+
+/// The choice for connections to come, for all processes of a cgroup.
+#[derive(Clone, Copy, Debug)]
+pub struct Future<'a> {
+    /// Port and prefix count, processes do not: the cgroup stands for them.
+    pub selection: &'a Selection,
+    /// A folder of cgroup version 2.
+    pub cgroup: &'a Path,
+}
+
+impl Future<'_> {
+    /// From now on, until [`Self::end`] or a restart of the machine.
+    pub fn begin(&self, control: &str) -> Result<(), BpfError> {
+        libbpf_rs::set_print(None);
+        pins::prepare()?;
+        let failed = |e: libbpf_rs::Error| {
+            BpfError::kernel(
+                format!("attach to the cgroup {}", self.cgroup.display()),
+                &e,
+            )
+        };
+        let name = self.name()?;
+        let mut open = open(FUTURE)?;
+        let bytes = rodata(self.selection, false, &Act::Select(control));
+        configure(&mut open, &bytes).map_err(failed)?;
+        let object = load(open)?;
+        let cgroup = File::open(self.cgroup).map_err(|e| BpfError::file("open", self.cgroup, e))?;
+        let mut link: Link = program(&object, FUTURE)
+            .attach_cgroup(cgroup.as_raw_fd())
+            .map_err(failed)?;
+        // The new choice is in force before the old one ends.
+        pins::remove(&name)?;
+        link.pin(pins::pin(&name)).map_err(failed)
+    }
+
+    /// Ends it. `false`: there was none.
+    pub fn end(&self) -> Result<bool, BpfError> {
+        let name = self.name()?;
+        let was = pins::pin(&name).exists();
+        pins::remove(&name)?;
+        Ok(was)
+    }
+
+    /// A pin's name may have no dot.
+    fn name(&self) -> Result<String, BpfError> {
+        let cgroup = std::fs::metadata(self.cgroup)
+            .map_err(|e| BpfError::file("look at the cgroup", self.cgroup, e))?;
+        let port = self.selection.port.map_or("any".into(), |p| p.to_string());
+        let prefix = self.selection.prefix.map_or("any".into(), |p| {
+            p.to_string().replace(['.', ':', '/'], "_")
+        });
+        Ok(format!("future-{port}-{prefix}-{}", cgroup.ino()))
+    }
+}
+
+/// Names of all choices for connections to come.
+pub fn futures() -> Vec<String> {
+    pins::names("future-")
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use std::path::PathBuf;
+
+/// Why the kernel's part could not be done.
+#[derive(Debug, thiserror::Error)]
+pub enum BpfError {
+    /// The process may not.
+    #[error(
+        "{attempt}: not permitted: run it as root (it needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON)"
+    )]
+    Forbidden {
+        /// What was attempted.
+        attempt: String,
+    },
+    /// The kernel does not describe its types.
+    #[error(
+        "load the BPF programs: this kernel has no /sys/kernel/btf/vmlinux: it needs one built with \
+         CONFIG_DEBUG_INFO_BTF, as the distributions' are"
+    )]
+    NoBtf,
+    /// There is a control of this name already.
+    #[error(
+        "register the congestion control {control}: the name is taken: end the other with 'alcc bpf unload'"
+    )]
+    NameTaken {
+        /// The name.
+        control: &'static str,
+    },
+    /// A file or folder.
+    #[error("{attempt} {}: {error}", path.display())]
+    File {
+        /// What was attempted.
+        attempt: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// Anything else that the kernel refused.
+    #[error("{attempt}: {error}")]
+    Kernel {
+        /// What was attempted.
+        attempt: String,
+        /// What the kernel or libbpf said.
+        error: String,
+    },
+}
+
+impl BpfError {
+    pub(crate) fn kernel(attempt: impl Into<String>, error: &libbpf_rs::Error) -> Self {
+        let attempt = attempt.into();
+        match error.kind() {
+            libbpf_rs::ErrorKind::PermissionDenied => Self::Forbidden { attempt },
+            _ => Self::Kernel {
+                attempt,
+                error: error.to_string(),
+            },
+        }
+    }
+
+    pub(crate) fn file(
+        attempt: &'static str,
+        path: impl Into<PathBuf>,
+        error: std::io::Error,
+    ) -> Self {
+        Self::File {
+            attempt,
+            path: path.into(),
+            error,
+        }
+    }
+}

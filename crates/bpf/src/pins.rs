@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The files that keep programs, maps and links alive after their loader has ended.
+use crate::BpfError;
+use nix::mount::{MsFlags, mount};
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// The folder of the pins: a BPF file system of its own, because systemd's is closed to users.
+pub const PINS: &str = "/run/alcc/bpf";
+
+/// A pin, by its name.
+pub(crate) fn pin(name: &str) -> PathBuf {
+    Path::new(PINS).join(name)
+}
+
+/// Makes the folder, and mounts a BPF file system on it unless there is one.
+pub(crate) fn prepare() -> Result<(), BpfError> {
+    let dir = Path::new(PINS);
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(dir)
+        .map_err(|e| BpfError::file("create", dir, e))?;
+    if is_mounted()? {
+        return Ok(());
+    }
+    mount(
+        Some("bpf"),
+        dir,
+        Some("bpf"),
+        MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC,
+        Some("mode=0755"),
+    )
+    .map_err(|e| match e {
+        nix::errno::Errno::EPERM => BpfError::Forbidden {
+            attempt: format!("mount a BPF file system on {PINS}"),
+        },
+        e => BpfError::file("mount a BPF file system on", dir, e.into()),
+    })
+}
+
+/// Names of the pins that begin with `prefix`, in order.
+pub(crate) fn names(prefix: &str) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(PINS) else {
+        return Vec::new();
+    };
+    let mut names: Vec<_> = entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| name.starts_with(prefix))
+        .collect();
+    names.sort();
+    names
+}
+
+/// Removes a pin; one that is not there is as good.
+pub(crate) fn remove(name: &str) -> Result<(), BpfError> {
+    let path = pin(name);
+    match std::fs::remove_file(&path) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            Err(BpfError::file("remove", path, e))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Ends the file system once nothing is pinned.
+pub(crate) fn tidy() -> Result<(), BpfError> {
+    if is_mounted()? && names("").is_empty() {
+        nix::mount::umount(PINS).map_err(|e| BpfError::file("unmount", PINS, e.into()))?;
+        let _ = std::fs::remove_dir(PINS);
+    }
+    Ok(())
+}
+
+fn is_mounted() -> Result<bool, BpfError> {
+    const FILE: &str = "/proc/self/mountinfo";
+    let mounts = std::fs::read_to_string(FILE).map_err(|e| BpfError::file("read", FILE, e))?;
+    Ok(mounts
+        .lines()
+        .any(|line| line.split(' ').nth(4) == Some(PINS)))
+}

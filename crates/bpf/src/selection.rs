@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Which connections.
+use crate::error::BpfError;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::fs;
+use std::net::{IpAddr, Ipv6Addr};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// Which connections: those that match everything that is given.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Selection {
+    /// The local port.
+    pub port: Option<u16>,
+    /// The peer's address.
+    pub prefix: Option<Prefix>,
+    /// A process that has the socket open.
+    pub pid: Option<u32>,
+    /// The socket is open in a process of this cgroup, or of one below it.
+    pub cgroup: Option<PathBuf>,
+}
+
+/// A network of peers, as `192.0.2.0/24`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Prefix {
+    address: IpAddr,
+    len: u8,
+}
+
+impl FromStr for Prefix {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wanted = "a network such as 192.0.2.0/24, 2001:db8::/32 or one address";
+        let (address, len) = match text.split_once('/') {
+            Some((address, len)) => (address, Some(len)),
+            None => (text, None),
+        };
+        let address: IpAddr = address
+            .parse()
+            .map_err(|_| format!("'{text}' is no network: give {wanted}"))?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let len = match len.map(str::parse::<u8>) {
+            None => most,
+            Some(Ok(len)) if len <= most => len,
+            Some(_) => return Err(format!("'{text}': the length is 0 to {most}")),
+        };
+        Ok(Self { address, len })
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.len)
+    }
+}
+
+impl Prefix {
+    /// Address family of the kernel, the address in four words of network order, the length.
+    pub(crate) fn words(&self) -> (u16, [u8; 16], u32) {
+        let mut words = [0; 16];
+        let family = match self.address {
+            IpAddr::V4(address) => {
+                words[..4].copy_from_slice(&address.octets());
+                nix::libc::AF_INET
+            }
+            IpAddr::V6(address) => {
+                words.copy_from_slice(&Ipv6Addr::octets(&address));
+                nix::libc::AF_INET6
+            }
+        };
+        let family = u16::try_from(family).expect("families are small");
+        (family, words, u32::from(self.len))
+    }
+}
+
+/// The processes in one network namespace and the sockets that they have open.
+#[derive(Default, Debug)]
+pub(crate) struct Sockets {
+    /// One of the processes: the way into its namespace.
+    pub(crate) pid: u32,
+    /// Inodes.
+    pub(crate) inodes: BTreeSet<u64>,
+}
+
+impl Selection {
+    /// Where to look, if processes were named: the sockets by network namespace. `None`: this
+    /// process's own namespace, all sockets.
+    pub(crate) fn sockets(&self) -> Result<Option<Vec<Sockets>>, BpfError> {
+        let pids = match (&self.cgroup, self.pid) {
+            (None, None) => return Ok(None),
+            (None, Some(pid)) => vec![pid],
+            (Some(cgroup), pid) => {
+                let mut pids = processes(cgroup)?;
+                pids.retain(|p| pid.is_none_or(|pid| pid == *p));
+                pids
+            }
+        };
+        let mut by_namespace: BTreeMap<u64, Sockets> = BTreeMap::new();
+        for pid in pids {
+            match open_sockets(pid) {
+                Ok((namespace, inodes)) => {
+                    let sockets = by_namespace.entry(namespace).or_default();
+                    sockets.pid = pid;
+                    sockets.inodes.extend(inodes);
+                }
+                // A process of a cgroup may end while we look; one that was named may not.
+                Err(error) if self.pid == Some(pid) => {
+                    let path = format!("/proc/{pid}");
+                    return Err(BpfError::file("look at the process", path, error));
+                }
+                Err(_) => {}
+            }
+        }
+        Ok(Some(by_namespace.into_values().collect()))
+    }
+}
+
+/// The cgroup (version 2) of a process. `None`: the machine has none, or the process has ended.
+pub fn cgroup_of(pid: u32) -> Option<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let root = mounts.lines().find_map(|line| {
+        let (mount, kind) = line.split_once(" - ")?;
+        let here = kind.starts_with("cgroup2 ");
+        here.then(|| mount.split(' ').nth(4).map(PathBuf::from))?
+    })?;
+    let cgroups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let path = cgroups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    Some(root.join(path))
+}
+
+/// The processes of a cgroup and of those below it.
+fn processes(cgroup: &Path) -> Result<Vec<u32>, BpfError> {
+    let file = cgroup.join("cgroup.procs");
+    let text = fs::read_to_string(&file)
+        .map_err(|e| BpfError::file("read the processes of the cgroup", &file, e))?;
+    let mut pids: Vec<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
+    let below = fs::read_dir(cgroup).map_err(|e| BpfError::file("read", cgroup, e))?;
+    for entry in below.flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            pids.extend(processes(&entry.path())?);
+        }
+    }
+    Ok(pids)
+}
+
+/// The network namespace of a process, and the inodes of its sockets.
+fn open_sockets(pid: u32) -> std::io::Result<(u64, BTreeSet<u64>)> {
+    let namespace = fs::metadata(format!("/proc/{pid}/ns/net"))?.ino();
+    let inodes = fs::read_dir(format!("/proc/{pid}/fd"))?
+        .filter_map(|entry| {
+            let target = fs::read_link(entry.ok()?.path()).ok()?;
+            let inode = target.to_str()?.strip_prefix("socket:[")?;
+            inode.strip_suffix(']')?.parse().ok()
+        })
+        .collect();
+    Ok((namespace, inodes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_are_read_and_bounded() {
+        let text = |t: &str| t.parse::<Prefix>().map(|p| p.to_string());
+        assert_eq!(text("192.0.2.0/24").unwrap(), "192.0.2.0/24");
+        assert_eq!(text("192.0.2.7").unwrap(), "192.0.2.7/32");
+        assert_eq!(text("2001:db8::/32").unwrap(), "2001:db8::/32");
+        for wrong in [
+            "192.0.2.0/33",
+            "::/129",
+            "host",
+            "",
+            "1.2.3.4/",
+            "1.2.3.4/-1",
+        ] {
+            assert!(text(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_process_shows_its_own_sockets() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let inode = nix::sys::stat::fstat(&listener).unwrap().st_ino;
+        let (_, inodes) = open_sockets(std::process::id()).unwrap();
+        assert!(inodes.contains(&inode));
+    }
+}

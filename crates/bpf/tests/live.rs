@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The machine's own kernel: load, choose, attach, give back, unload.
+#![cfg(feature = "loader")]
+use alcc_bpf::{BpfError, Future, RESIDENT, Selection, attach, detach, load, survey, unload};
+use nix::sys::socket::{getsockopt, setsockopt, sockopt::TcpCongestion};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
+
+fn control_of(socket: &impl AsFd) -> String {
+    let name = getsockopt(socket, TcpCongestion).unwrap();
+    name.to_string_lossy().trim_end_matches('\0').to_owned()
+}
+
+fn choose(socket: &impl AsFd, name: &str) -> nix::Result<()> {
+    setsockopt(socket, TcpCongestion, &name.into())
+}
+
+struct Pair {
+    listener: TcpListener,
+    server: TcpStream,
+    client: TcpStream,
+}
+
+impl Pair {
+    fn new(address: &str) -> Self {
+        let listener = TcpListener::bind(address).unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        Self {
+            listener,
+            server,
+            client,
+        }
+    }
+
+    fn port(&self) -> u16 {
+        self.listener.local_addr().unwrap().port()
+    }
+
+    fn carries(&mut self, bytes: usize) {
+        let sent: Vec<u8> = (0..bytes).map(|i| (i * 7 + i / 251) as u8).collect();
+        let mut client = self.client.try_clone().unwrap();
+        let want = sent.clone();
+        let reader = std::thread::spawn(move || {
+            let mut got = vec![0; want.len()];
+            client.read_exact(&mut got).unwrap();
+            assert!(got == want, "the bytes arrive as they were sent");
+        });
+        self.server.write_all(&sent).unwrap();
+        reader.join().unwrap();
+    }
+}
+
+/// One test, because all of it shares the machine's one kernel.
+#[test]
+fn a_control_is_loaded_chosen_attached_given_back_and_unloaded() {
+    let loaded = match load() {
+        Ok(loaded) => loaded,
+        Err(error @ (BpfError::Forbidden { .. } | BpfError::NoBtf)) => {
+            println!("skipped: needs the right to load BPF programs: {error}");
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    assert_eq!(loaded.len(), RESIDENT.len());
+    let again = load().unwrap();
+    assert!(
+        again.iter().all(|l| !l.new),
+        "a second load changes nothing"
+    );
+
+    for address in ["127.0.0.1:0", "[::1]:0"] {
+        let mut pair = Pair::new(address);
+        let plain = control_of(&pair.server);
+        let only = Selection {
+            port: Some(pair.port()),
+            ..Selection::default()
+        };
+        assert!(survey(&only).unwrap().iter().all(|f| f.control == plain));
+        assert_eq!(control_of(&pair.server), plain, "a look changes nothing");
+
+        for round in 0..2 {
+            // The listener and the accepted connection. The client's local port is another.
+            let found = attach(&only, "alcc_copa").unwrap();
+            assert_eq!(found.len(), 2, "{found:?}");
+            assert!(found.iter().all(|f| f.error.is_none()), "{found:?}");
+            assert_eq!(found.iter().filter(|f| f.peer.is_none()).count(), 1);
+            assert_eq!(control_of(&pair.server), "alcc_copa", "round {round}");
+            assert_eq!(control_of(&pair.client), plain);
+        }
+        pair.carries(3_000_000);
+
+        // A listener hands its control to what it accepts, and what was before.
+        let client = TcpStream::connect(pair.listener.local_addr().unwrap()).unwrap();
+        let (later, _) = pair.listener.accept().unwrap();
+        assert_eq!(control_of(&later), "alcc_copa");
+
+        let back = detach(&only).unwrap();
+        assert_eq!(back.len(), 3, "{back:?}");
+        assert_eq!(control_of(&pair.server), plain);
+        assert_eq!(control_of(&later), plain);
+        assert_eq!(detach(&only).unwrap(), [], "nothing is given back twice");
+        pair.carries(100_000);
+        drop(client);
+    }
+
+    // By process, which finds the sockets of this one; and by a peer that is nobody's.
+    let pair = Pair::new("127.0.0.1:0");
+    let mine = Selection {
+        pid: Some(std::process::id()),
+        port: Some(pair.port()),
+        ..Selection::default()
+    };
+    assert_eq!(attach(&mine, "alcc_copa").unwrap().len(), 2);
+    detach(&mine).unwrap();
+    let nobody = Selection {
+        prefix: Some("192.0.2.0/24".parse().unwrap()),
+        ..mine.clone()
+    };
+    assert_eq!(attach(&nobody, "alcc_copa").unwrap(), []);
+    let peers = Selection {
+        prefix: Some("127.0.0.0/8".parse().unwrap()),
+        ..mine
+    };
+    let found = attach(&peers, "alcc_copa").unwrap();
+    assert_eq!(found.len(), 1, "a listener has no peer: {found:?}");
+
+    // A control that the kernel does not have: the sockets stay as they are.
+    let found = attach(&peers, "no_such").unwrap();
+    assert!(found.iter().all(|f| f.error.is_some()), "{found:?}");
+    assert_eq!(control_of(&pair.server), "alcc_copa");
+    detach(&peers).unwrap();
+
+    future_connections();
+
+    // A connection that uses the control goes on without its registration.
+    let mut last = Pair::new("127.0.0.1:0");
+    choose(&last.server, "alcc_copa").unwrap();
+    let ended = unload().unwrap();
+    assert_eq!(ended.len(), RESIDENT.len());
+    assert!(choose(&last.client, "alcc_copa").is_err());
+    last.carries(3_000_000);
+}
+
+fn future_connections() {
+    let Some(cgroup) = alcc_bpf::cgroup_of(std::process::id()) else {
+        println!("skipped: needs cgroup version 2");
+        return;
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let selection = Selection {
+        port: Some(address.port()),
+        ..Selection::default()
+    };
+    let future = Future {
+        selection: &selection,
+        cgroup: &cgroup,
+    };
+    let accepted = || {
+        let client = TcpStream::connect(address).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        (control_of(&server), server, client)
+    };
+    let (plain, ..) = accepted();
+    future.begin("alcc_copa").unwrap();
+    let (control, server, _client) = accepted();
+    assert_eq!(control, "alcc_copa");
+    future.begin("alcc_copa").unwrap();
+    assert_eq!(
+        alcc_bpf::futures().len(),
+        1,
+        "the second replaces the first"
+    );
+    assert!(future.end().unwrap());
+    assert!(!future.end().unwrap());
+    assert_eq!(accepted().0, plain);
+    // What was before is known of these, too.
+    detach(&selection).unwrap();
+    assert_eq!(control_of(&server), plain);
+}
