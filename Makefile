@@ -10,7 +10,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 WITH_DEPS = set -a; [ ! -f target/deps/env ] || . target/deps/env; set +a; PATH=$$PATH$${ALCC_DEPS_BIN:+:$$ALCC_DEPS_BIN}:/usr/sbin:/sbin;
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint fuzz bench truth compare native over-tcp programs doc install install-library uninstall soak
+.PHONY: help setup build demo test lint fuzz bench bpf truth compare native over-tcp programs doc install install-library uninstall soak
 
 help: ## Show these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -20,7 +20,7 @@ setup: ## Look for what is needed and get what is missing (never starts a servic
 
 build: ## Build the release binary, the preload library and the C library
 	@scripts/setup build
-	$(CARGO) build --release --locked --workspace
+	@$(WITH_DEPS) set -x; $(CARGO) build --release --locked --workspace $$ALCC_FEATURES
 	scripts/libalcc $(TARGET)/release
 
 demo: build ## The main job: nginx under cubic, bbr, verus, copa and budget on an emulated LTE link (ARGS="--trace FILE")
@@ -42,7 +42,7 @@ fuzz: ## Fuzz every parser and the algorithms (SECONDS=30 each, TARGETS="units t
 	@TARGETS="$(TARGETS)" SECONDS_EACH="$(SECONDS)" scripts/fuzz
 
 bench: build ## Speed of the pure crates and the cost of the runtime (docs/benchmarks.md)
-	@$(WITH_DEPS) $(CARGO) bench --locked --workspace
+	@$(WITH_DEPS) $(CARGO) bench --locked --workspace $$ALCC_FEATURES
 
 truth: build ## The simulator beside published figures, and tuned beside original (docs/truth.md; ALCC_TRACES=DIR)
 	@$(ALCC) compare --sim --traces "$${ALCC_TRACES:?set ALCC_TRACES to the folder of the recorded traces, see docs/traces.md}" --reference docs/truth.csv
@@ -57,6 +57,9 @@ native: build ## Algorithms above TCP beside their native forms, two recorded tr
 over-tcp: ## Every algorithm above Cubic, Reno and BBR beside its native form, simulated (docs/over-tcp.md; ALCC_TRACES=DIR)
 	@$(WITH_DEPS) ALCC_BLESS=1 $(CARGO) test --release --locked -p alcc-sim --test over_tcp_table
 
+bpf: ## Compile the BPF programs again, into crates/bpf/objects (needs clang, llvm and libbpf-dev)
+	scripts/bpf
+
 soak: ## The long tests, an hour: torture, 10,000 connections, resets, every case many times; the result goes to docs/soak.md
 	@scripts/setup build test
 	@$(WITH_DEPS) scripts/soak
@@ -64,7 +67,7 @@ soak: ## The long tests, an hour: torture, 10,000 connections, resets, every cas
 programs: build ## Delay of every program of docs/compatibility.md on a recorded channel, beside nginx (ALCC_TRACES=DIR, ARGS="vsftpd sshd")
 	@scripts/setup test
 	@: "$${ALCC_TRACES:?set ALCC_TRACES to the folder of the recorded traces, see docs/traces.md}"
-	@$(WITH_DEPS) ALCC_BENCH_PROGRAMS=1 $(CARGO) bench --locked -p alcc-cli --bench programs -- $(ARGS)
+	@$(WITH_DEPS) ALCC_BENCH_PROGRAMS=1 $(CARGO) bench --locked -p alcc-cli $$ALCC_FEATURES --bench programs -- $(ARGS)
 
 install: install-library ## Program, preload library, C library with headers, man pages and completions below PREFIX (/usr/local), as built by 'make build'
 	@[ -x $(ALCC) ] || { echo "make install: $(ALCC) is not there: run 'make build' first (not as root)" >&2; exit 2; }

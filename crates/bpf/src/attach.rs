@@ -261,3 +261,8 @@ impl Future<'_> {
 pub fn futures() -> Vec<String> {
     pins::names("future-")
 }
+
+/// Ends all of them.
+pub fn end_futures() -> Result<(), BpfError> {
+    futures().iter().try_for_each(|name| pins::remove(name))
+}

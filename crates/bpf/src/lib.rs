@@ -24,7 +24,7 @@ mod selection;
 #[cfg(feature = "loader")]
 pub use attach::{Attached, Found, attach, detach, survey};
 #[cfg(feature = "loader")]
-pub use attach::{Future, futures};
+pub use attach::{Future, end_futures, futures};
 #[cfg(feature = "loader")]
 pub use control::{Loaded, load, loaded, unload};
 #[cfg(feature = "loader")]

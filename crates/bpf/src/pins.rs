@@ -64,15 +64,6 @@ pub(crate) fn remove(name: &str) -> Result<(), BpfError> {
     }
 }
 
-/// Ends the file system once nothing is pinned.
-pub(crate) fn tidy() -> Result<(), BpfError> {
-    if is_mounted()? && names("").is_empty() {
-        nix::mount::umount(PINS).map_err(|e| BpfError::file("unmount", PINS, e.into()))?;
-        let _ = std::fs::remove_dir(PINS);
-    }
-    Ok(())
-}
-
 fn is_mounted() -> Result<bool, BpfError> {
     const FILE: &str = "/proc/self/mountinfo";
     let mounts = std::fs::read_to_string(FILE).map_err(|e| BpfError::file("read", FILE, e))?;

@@ -29,6 +29,8 @@ const EDGES: &[(&str, &[&str])] = &[
         "capi",
         &["units", "cc", "socket", "plugin", "inband", "emu", "link"],
     ),
+    // `cc` and `units` for its tests.
+    ("bpf", &["units", "cc"]),
     ("proxy", &["cc", "socket"]),
     (
         "lab",
@@ -40,7 +42,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "cli",
         &[
             "units", "cc", "trace", "link", "flow", "sim", "emu", "socket", "plugin", "proxy",
-            "udp", "quic", "inband", "carrier", "record", "transfer", "lab",
+            "udp", "quic", "inband", "carrier", "record", "transfer", "lab", "bpf",
         ],
     ),
 ];

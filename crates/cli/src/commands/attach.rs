@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use super::bpf::failure;
+use crate::failure::Failure;
+use crate::output::print;
+use alcc_bpf::{Found, Future, Prefix, RESIDENT, Selection};
+use alcc_cc::Spec;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Give the connections of a server that already runs another congestion control
+///
+/// Reaches every program: static binaries, Go, io_uring, containers. The kernel does the work, and
+/// no process of alcc stays. The control is one that the kernel has (bbr, cubic, ...) or one that
+/// 'alcc bpf load' has put there. Everything that is given must match. Needs root.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  sudo alcc bpf load && sudo alcc attach --port 443 --cc copa --future\n  \
+                  sudo alcc attach --pid 4711 --cc copa --dry-run\n  sudo alcc detach --port 443"
+)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    which: Which,
+    /// An algorithm that lives in the kernel (see 'alcc list'), or any congestion control of the kernel
+    #[arg(long = "cc", value_name = "A")]
+    algorithm: Spec,
+    /// Connections to come as well, of all processes in the cgroup
+    #[arg(long)]
+    future: bool,
+    /// Show what would be switched, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Give connections back the congestion control that they had before 'alcc attach'
+///
+/// Takes the same selection. Ends '--future' for it as well. Without a selection everything in
+/// this network namespace is given back.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  sudo alcc detach --port 443\n  sudo alcc detach")]
+pub(crate) struct DetachArgs {
+    #[command(flatten)]
+    which: Which,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+struct Which {
+    /// Connections with this local port
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    port: Option<u16>,
+    /// Connections of this process
+    #[arg(long, value_name = "P", value_parser = clap::value_parser!(u32).range(1..))]
+    pid: Option<u32>,
+    /// Connections of the processes in this folder below /sys/fs/cgroup
+    #[arg(long, value_name = "C")]
+    cgroup: Option<PathBuf>,
+    /// Connections with peers of this network
+    #[arg(long, value_name = "NET")]
+    prefix: Option<Prefix>,
+}
+
+impl Which {
+    fn selection(&self) -> Selection {
+        Selection {
+            port: self.port,
+            prefix: self.prefix,
+            pid: self.pid,
+            cgroup: self.cgroup.clone(),
+        }
+    }
+
+    /// The cgroup whose connections to come are meant.
+    fn cgroup(&self) -> Result<PathBuf, Failure> {
+        if let Some(cgroup) = &self.cgroup {
+            return Ok(cgroup.clone());
+        }
+        let pid = self.pid.unwrap_or(1);
+        alcc_bpf::cgroup_of(pid).ok_or_else(|| {
+            Failure::usage(format!(
+                "find the cgroup of process {pid}: it has none of version 2: mount one, or name it by --cgroup"
+            ))
+        })
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let selection = args.which.selection();
+    if selection == Selection::default() {
+        return Err(Failure::usage(
+            "attach: which connections? Give --port, --pid, --cgroup or --prefix",
+        ));
+    }
+    let control = control(&args.algorithm)?;
+    let found = if args.dry_run {
+        alcc_bpf::survey(&selection)
+    } else {
+        if args.future {
+            // First, so that no connection slips through between the two.
+            let cgroup = args.which.cgroup()?;
+            let future = Future {
+                selection: &selection,
+                cgroup: &cgroup,
+            };
+            future.begin(&control).map_err(failure)?;
+        }
+        alcc_bpf::attach(&selection, &control)
+    }
+    .map_err(failure)?;
+    let verb = if args.dry_run {
+        "would become"
+    } else {
+        "switched to"
+    };
+    show(&found, &format!("{verb} {control}"), args.json)?;
+    if let Some(error) = found.iter().find_map(|f| f.error.as_ref()) {
+        return Err(Failure::failed(format!(
+            "switch connections to {control}: {error}"
+        )));
+    }
+    if found.is_empty() && !args.future {
+        return Err(Failure::failed(
+            "attach: no TCP socket matches: compare with 'ss -tlnp' (for another network namespace give --pid)",
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn detach(args: &DetachArgs) -> Result<ExitCode, Failure> {
+    let selection = args.which.selection();
+    if selection == Selection::default() {
+        alcc_bpf::end_futures().map_err(failure)?;
+    } else if let Ok(cgroup) = args.which.cgroup() {
+        let future = Future {
+            selection: &selection,
+            cgroup: &cgroup,
+        };
+        future.end().map_err(failure)?;
+    }
+    let found = alcc_bpf::detach(&selection).map_err(failure)?;
+    show(&found, "given back", args.json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The kernel's name of what the user chose.
+fn control(algorithm: &Spec) -> Result<String, Failure> {
+    let text = algorithm.to_string();
+    if text.contains(':') {
+        return Err(Failure::usage(format!(
+            "attach --cc {text}: an algorithm in the kernel takes no options: say --cc {}",
+            algorithm.name
+        )));
+    }
+    let Some(resident) = RESIDENT.iter().find(|r| r.algorithm == text) else {
+        return in_the_kernel(text);
+    };
+    if alcc_bpf::loaded().contains(&resident) {
+        return Ok(resident.control.to_owned());
+    }
+    Err(Failure::usage(format!(
+        "attach --cc {text}: the kernel has no {}: run 'alcc bpf load' first",
+        resident.control
+    )))
+}
+
+/// A control that the kernel has already. BPF programs cannot load its modules.
+fn in_the_kernel(name: String) -> Result<String, Failure> {
+    const FILE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+    let there =
+        std::fs::read_to_string(FILE).map_err(|e| Failure::usage(format!("read {FILE}: {e}")))?;
+    if there.split_whitespace().any(|have| have == name) {
+        return Ok(name);
+    }
+    let resident: Vec<_> = RESIDENT.iter().map(|r| r.algorithm).collect();
+    Err(Failure::usage(format!(
+        "attach --cc {name}: no such congestion control: this kernel has {}, and alcc can add {}",
+        there.trim(),
+        resident.join(", ")
+    )))
+}
+
+fn show(found: &[Found], did: &str, json: bool) -> Result<(), Failure> {
+    if json {
+        let sockets: Vec<_> = found
+            .iter()
+            .map(|f| {
+                serde_json::json!({
+                    "port": f.port, "peer": f.peer.map(|p| p.to_string()),
+                    "was": f.control, "error": f.error,
+                })
+            })
+            .collect();
+        print(format_args!(
+            "{}\n",
+            serde_json::json!({"sockets": sockets})
+        ))?;
+        return Ok(());
+    }
+    let mut kinds: BTreeMap<(&str, bool), usize> = BTreeMap::new();
+    for f in found.iter().filter(|f| f.error.is_none()) {
+        *kinds.entry((&f.control, f.peer.is_none())).or_default() += 1;
+    }
+    let mut text = String::new();
+    for ((was, listens), n) in kinds {
+        let what = match (listens, n) {
+            (true, 1) => "listening socket",
+            (true, _) => "listening sockets",
+            (false, 1) => "connection",
+            (false, _) => "connections",
+        };
+        let _ = writeln!(text, "{n} {what} {did} (was {was})");
+    }
+    if text.is_empty() {
+        text = "0 sockets\n".to_owned();
+    }
+    print(text)?;
+    Ok(())
+}

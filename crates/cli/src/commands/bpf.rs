@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::failure::Failure;
+use crate::output::print;
+use alcc_bpf::{BpfError, PINS, RESIDENT, Selection};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+/// Put alcc's own congestion controls into the kernel, without a kernel module
+///
+/// Root does it once. From then on every program may choose them by TCP_CONGESTION, and 'alcc
+/// attach' chooses them for programs that run already. They stay until 'alcc bpf unload' or a
+/// restart of the machine; no process of alcc is needed for that.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// Register the congestion controls with the kernel
+    #[command(after_help = "Example:\n  sudo alcc bpf load")]
+    Load(Show),
+    /// Which are registered, and how many sockets use them
+    #[command(after_help = "Example:\n  sudo alcc bpf status --json")]
+    Status(Show),
+    /// End the registrations; connections that use them keep them until they end
+    #[command(after_help = "Example:\n  sudo alcc bpf unload")]
+    Unload(Show),
+}
+
+#[derive(clap::Args)]
+struct Show {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let text = match &args.what {
+        What::Load(show) => load(show.json),
+        What::Status(show) => status(show.json),
+        What::Unload(show) => unload(show.json),
+    };
+    print(text.map_err(failure)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the machine or the user's rights do not allow is status 2.
+pub(crate) fn failure(error: BpfError) -> Failure {
+    match error {
+        BpfError::Forbidden { .. } | BpfError::NoBtf | BpfError::File { .. } => {
+            Failure::usage(error)
+        }
+        BpfError::NameTaken { .. } | BpfError::Kernel { .. } => Failure::failed(error),
+    }
+}
+
+fn load(json: bool) -> Result<String, BpfError> {
+    let loaded = alcc_bpf::load()?;
+    if json {
+        let controls: Vec<_> = loaded
+            .iter()
+            .map(|l| {
+                let r = l.resident;
+                serde_json::json!({"algorithm": r.algorithm, "control": r.control, "new": l.new})
+            })
+            .collect();
+        return Ok(format!("{}\n", serde_json::json!({"loaded": controls})));
+    }
+    let mut text = String::new();
+    for l in loaded {
+        let word = if l.new { "loaded" } else { "is loaded already" };
+        let _ = writeln!(
+            text,
+            "{} {word} ({})",
+            l.resident.control, l.resident.follows
+        );
+    }
+    let _ = writeln!(
+        text,
+        "pinned in {PINS}; choose it for a running server: alcc attach --port N --cc copa"
+    );
+    Ok(text)
+}
+
+fn status(json: bool) -> Result<String, BpfError> {
+    let loaded = alcc_bpf::loaded();
+    let mut users: BTreeMap<String, usize> = BTreeMap::new();
+    for found in alcc_bpf::survey(&Selection::default())? {
+        if found.peer.is_some() {
+            *users.entry(found.control).or_default() += 1;
+        }
+    }
+    let used = |control: &str| users.get(control).copied().unwrap_or(0);
+    let futures = alcc_bpf::futures();
+    if json {
+        let controls: Vec<_> = RESIDENT
+            .iter()
+            .map(|r| {
+                serde_json::json!({
+                    "algorithm": r.algorithm, "control": r.control,
+                    "loaded": loaded.contains(&r), "connections": used(r.control),
+                })
+            })
+            .collect();
+        let all =
+            serde_json::json!({"controls": controls, "connections": users, "future": futures});
+        return Ok(format!("{all}\n"));
+    }
+    let mut text = String::new();
+    for r in RESIDENT {
+        let state = if loaded.contains(&r) {
+            "loaded"
+        } else {
+            "not loaded"
+        };
+        let n = used(r.control);
+        let _ = writeln!(text, "{}: {state}, {n} connections here use it", r.control);
+    }
+    for name in futures {
+        let _ = writeln!(text, "for connections to come: {name}");
+    }
+    Ok(text)
+}
+
+fn unload(json: bool) -> Result<String, BpfError> {
+    let ended = alcc_bpf::unload()?;
+    if json {
+        let names: Vec<_> = ended.iter().map(|r| r.control).collect();
+        return Ok(format!("{}\n", serde_json::json!({"unloaded": names})));
+    }
+    if ended.is_empty() {
+        return Ok("nothing was loaded\n".to_owned());
+    }
+    let line =
+        |r: &&alcc_bpf::Resident| format!("{} ended; connections that use it keep it\n", r.control);
+    Ok(ended.iter().map(line).collect())
+}
