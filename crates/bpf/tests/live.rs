@@ -2,6 +2,7 @@
 //! The machine's own kernel: load, choose, attach, give back, unload.
 #![cfg(feature = "loader")]
 use alcc_bpf::{BpfError, Future, RESIDENT, Selection, attach, detach, load, survey, unload};
+use nix::fcntl::{Flock, FlockArg};
 use nix::sys::socket::{getsockopt, setsockopt, sockopt::TcpCongestion};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -55,6 +56,9 @@ impl Pair {
 /// One test, because all of it shares the machine's one kernel.
 #[test]
 fn a_control_is_loaded_chosen_attached_given_back_and_unloaded() {
+    // Another test program uses the same kernel.
+    let file = std::fs::File::create(std::env::temp_dir().join("alcc-bpf-tests.lock")).unwrap();
+    let _alone = Flock::lock(file, FlockArg::LockExclusive).unwrap();
     let loaded = match load() {
         Ok(loaded) => loaded,
         Err(error @ (BpfError::Forbidden { .. } | BpfError::NoBtf)) => {
