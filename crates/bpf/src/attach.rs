@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Selecting a congestion control for sockets of programs that already run.
 use crate::error::BpfError;
-use crate::selection::{Prefix, Selection, Sockets};
+use crate::selection::{Attached, Found, Future, Prefix, Selection, Sockets};
 use crate::{control, pins};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object, OpenObject};
 use nix::sched::{CloneFlags, setns};
@@ -9,8 +9,6 @@ use std::fs::File;
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 
 const OBJECT: &[u8] = include_bytes!("../objects/attach.bpf.o");
 const EXISTING: &str = "alcc_attach";
@@ -20,22 +18,6 @@ const NAME_LEN: usize = 16;
 const FOUND_LEN: usize = 56;
 /// A listening socket, as the kernel numbers its states.
 const LISTEN: u8 = 10;
-
-/// One socket that matched.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Found {
-    /// The local port.
-    pub port: u16,
-    /// The other end; `None`: it listens.
-    pub peer: Option<SocketAddr>,
-    /// The congestion control that it had.
-    pub control: String,
-    /// The kernel's refusal.
-    pub error: Option<String>,
-}
-
-/// What [`attach`] and [`detach`] did.
-pub type Attached = Vec<Found>;
 
 /// What the program shall do with the sockets that match.
 enum Act<'a> {
@@ -203,15 +185,6 @@ fn program<'a>(object: &'a Object, name: &str) -> libbpf_rs::ProgramMut<'a> {
         .expect("the object has both programs: a test opens it")
 }
 
-/// The choice for connections to come, for all processes of a cgroup.
-#[derive(Clone, Copy, Debug)]
-pub struct Future<'a> {
-    /// Port and prefix count, processes do not: the cgroup stands for them.
-    pub selection: &'a Selection,
-    /// A folder of cgroup version 2.
-    pub cgroup: &'a Path,
-}
-
 impl Future<'_> {
     /// From now on, until [`Self::end`] or a restart of the machine.
     pub fn begin(&self, control: &str) -> Result<(), BpfError> {
@@ -233,7 +206,7 @@ impl Future<'_> {
             .attach_cgroup(cgroup.as_raw_fd())
             .map_err(failed)?;
         // The new choice is in force before the old one ends.
-        pins::remove(&name)?;
+        end_link(&name)?;
         link.pin(pins::pin(&name)).map_err(failed)
     }
 
@@ -241,19 +214,8 @@ impl Future<'_> {
     pub fn end(&self) -> Result<bool, BpfError> {
         let name = self.name()?;
         let was = pins::pin(&name).exists();
-        pins::remove(&name)?;
+        end_link(&name)?;
         Ok(was)
-    }
-
-    /// A pin's name may have no dot.
-    fn name(&self) -> Result<String, BpfError> {
-        let cgroup = std::fs::metadata(self.cgroup)
-            .map_err(|e| BpfError::file("look at the cgroup", self.cgroup, e))?;
-        let port = self.selection.port.map_or("any".into(), |p| p.to_string());
-        let prefix = self.selection.prefix.map_or("any".into(), |p| {
-            p.to_string().replace(['.', ':', '/'], "_")
-        });
-        Ok(format!("future-{port}-{prefix}-{}", cgroup.ino()))
     }
 }
 
@@ -264,5 +226,16 @@ pub fn futures() -> Vec<String> {
 
 /// Ends all of them.
 pub fn end_futures() -> Result<(), BpfError> {
-    futures().iter().try_for_each(|name| pins::remove(name))
+    futures().iter().try_for_each(|name| end_link(name))
+}
+
+/// Ends a link at once. The removal of its pin alone ends it a moment later.
+fn end_link(name: &str) -> Result<(), BpfError> {
+    let path = pins::pin(name);
+    if path.exists() {
+        Link::open(&path)
+            .and_then(|link| link.detach())
+            .map_err(|e| BpfError::kernel(format!("end {}", path.display()), &e))?;
+    }
+    pins::remove(name)
 }

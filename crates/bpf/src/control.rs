@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Registering the controls with the kernel, and ending that.
 use crate::error::BpfError;
-use crate::{RESIDENT, Resident, pins};
+use crate::{Loaded, RESIDENT, Resident, pins};
 use libbpf_rs::ReferencesType;
 use libbpf_rs::btf::{Btf, types};
 use libbpf_rs::{ErrorKind, MapCore, MapHandle, ObjectBuilder, OpenObject};
@@ -10,15 +10,6 @@ use std::path::Path;
 /// The form for Linux 6.10 and later, and the one before. See `bpf/copa.bpf.c`.
 const OPS: [&str; 2] = ["ops", "ops_old"];
 const BTF: &str = "/sys/kernel/btf/vmlinux";
-
-/// A control that is registered.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Loaded {
-    /// Which.
-    pub resident: &'static Resident,
-    /// Registered just now, and not by an earlier call.
-    pub new: bool,
-}
 
 /// Registers all controls that are not registered yet. They stay until [`unload`].
 pub fn load() -> Result<Vec<Loaded>, BpfError> {

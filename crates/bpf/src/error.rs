@@ -4,6 +4,11 @@ use std::path::PathBuf;
 /// Why the kernel's part could not be done.
 #[derive(Debug, thiserror::Error)]
 pub enum BpfError {
+    /// The feature `loader` is off.
+    #[error(
+        "this alcc was built without BPF: install libelf-dev and zlib1g-dev and run 'make build'"
+    )]
+    NotBuilt,
     /// The process may not.
     #[error(
         "{attempt}: not permitted: run it as root (it needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON)"
@@ -47,6 +52,7 @@ pub enum BpfError {
 }
 
 impl BpfError {
+    #[cfg(feature = "loader")]
     pub(crate) fn kernel(attempt: impl Into<String>, error: &libbpf_rs::Error) -> Self {
         let attempt = attempt.into();
         match error.kind() {

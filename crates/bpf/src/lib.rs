@@ -9,30 +9,42 @@
 //! The BPF programs are committed as objects, compiled once for all kernels from 6.1 on. `make
 //! bpf` compiles them again.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(feature = "loader"),
+    allow(dead_code, reason = "only the loader looks for sockets")
+)]
 
+#[cfg(not(feature = "loader"))]
+mod absent;
 #[cfg(feature = "loader")]
 mod attach;
 #[cfg(feature = "loader")]
 mod control;
-#[cfg(feature = "loader")]
 mod error;
 #[cfg(feature = "loader")]
 mod pins;
-#[cfg(feature = "loader")]
 mod selection;
 
+#[cfg(not(feature = "loader"))]
+pub use absent::{attach, detach, end_futures, futures, load, loaded, survey, unload};
 #[cfg(feature = "loader")]
-pub use attach::{Attached, Found, attach, detach, survey};
+pub use attach::{attach, detach, end_futures, futures, survey};
 #[cfg(feature = "loader")]
-pub use attach::{Future, end_futures, futures};
-#[cfg(feature = "loader")]
-pub use control::{Loaded, load, loaded, unload};
-#[cfg(feature = "loader")]
+pub use control::{load, loaded, unload};
 pub use error::BpfError;
-#[cfg(feature = "loader")]
-pub use pins::PINS;
-#[cfg(feature = "loader")]
-pub use selection::{Prefix, Selection, cgroup_of};
+pub use selection::{Attached, Found, Future, Prefix, Selection, cgroup_of};
+
+/// The folder of the pins: a BPF file system of its own, because systemd's is closed to users.
+pub const PINS: &str = "/run/alcc/bpf";
+
+/// A control that is registered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Loaded {
+    /// Which.
+    pub resident: &'static Resident,
+    /// Registered just now, and not by an earlier call.
+    pub new: bool,
+}
 
 /// An algorithm that lives in the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The files that keep programs, maps and links alive after their loader has ended.
-use crate::BpfError;
+use crate::{BpfError, PINS};
 use nix::mount::{MsFlags, mount};
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-
-/// The folder of the pins: a BPF file system of its own, because systemd's is closed to users.
-pub const PINS: &str = "/run/alcc/bpf";
 
 /// A pin, by its name.
 pub(crate) fn pin(name: &str) -> PathBuf {

@@ -4,7 +4,7 @@ use crate::error::BpfError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -67,7 +67,7 @@ impl Prefix {
                 nix::libc::AF_INET
             }
             IpAddr::V6(address) => {
-                words.copy_from_slice(&Ipv6Addr::octets(&address));
+                words.copy_from_slice(&address.octets());
                 nix::libc::AF_INET6
             }
         };
@@ -75,6 +75,48 @@ impl Prefix {
         (family, words, u32::from(self.len))
     }
 }
+
+/// The choice for connections to come, for all processes of a cgroup.
+#[derive(Clone, Copy, Debug)]
+pub struct Future<'a> {
+    /// Port and prefix count, processes do not: the cgroup stands for them.
+    pub selection: &'a Selection,
+    /// A folder of cgroup version 2.
+    pub cgroup: &'a Path,
+}
+
+impl Future<'_> {
+    /// The name of its pin, which may have no dot.
+    pub(crate) fn name(&self) -> Result<String, BpfError> {
+        let cgroup = fs::metadata(self.cgroup)
+            .map_err(|e| BpfError::file("look at the cgroup", self.cgroup, e))?;
+        let port = self
+            .selection
+            .port
+            .map_or_else(|| "any".into(), |p| p.to_string());
+        let prefix = self.selection.prefix.map_or_else(
+            || "any".into(),
+            |p| p.to_string().replace(['.', ':', '/'], "_"),
+        );
+        Ok(format!("future-{port}-{prefix}-{}", cgroup.ino()))
+    }
+}
+
+/// One socket that matched.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Found {
+    /// The local port.
+    pub port: u16,
+    /// The other end; `None`: it listens.
+    pub peer: Option<SocketAddr>,
+    /// The congestion control that it had.
+    pub control: String,
+    /// The kernel's refusal.
+    pub error: Option<String>,
+}
+
+/// What [`attach`] and [`detach`] did.
+pub type Attached = Vec<Found>;
 
 /// The processes in one network namespace and the sockets that they have open.
 #[derive(Default, Debug)]

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One module per command: its arguments (which are also its help, man page and completions) and its `run`.
-#[cfg(feature = "bpf")]
 pub(crate) mod attach;
-#[cfg(feature = "bpf")]
 pub(crate) mod bpf;
 pub(crate) mod compare;
 pub(crate) mod ctl;

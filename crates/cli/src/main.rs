@@ -54,11 +54,8 @@ enum Command {
     Demo(commands::demo::Args),
     Run(commands::run::Args),
     Proxy(commands::proxy::Args),
-    #[cfg(feature = "bpf")]
     Attach(commands::attach::Args),
-    #[cfg(feature = "bpf")]
     Detach(commands::attach::DetachArgs),
-    #[cfg(feature = "bpf")]
     Bpf(commands::bpf::Args),
     Ctl(commands::ctl::Args),
     Top(commands::top::Args),
@@ -80,11 +77,8 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Compare(args) => commands::compare::run(&args),
         Command::Run(args) => commands::run::run(&args),
         Command::Proxy(args) => commands::proxy::run(&args),
-        #[cfg(feature = "bpf")]
         Command::Attach(args) => commands::attach::run(&args),
-        #[cfg(feature = "bpf")]
         Command::Detach(args) => commands::attach::detach(&args),
-        #[cfg(feature = "bpf")]
         Command::Bpf(args) => commands::bpf::run(&args),
         Command::Ctl(args) => commands::ctl::run(&args),
         Command::Top(args) => commands::top::run(&args),

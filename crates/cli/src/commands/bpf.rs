@@ -50,9 +50,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 /// What the machine or the user's rights do not allow is status 2.
 pub(crate) fn failure(error: BpfError) -> Failure {
     match error {
-        BpfError::Forbidden { .. } | BpfError::NoBtf | BpfError::File { .. } => {
-            Failure::usage(error)
-        }
+        BpfError::NotBuilt
+        | BpfError::Forbidden { .. }
+        | BpfError::NoBtf
+        | BpfError::File { .. } => Failure::usage(error),
         BpfError::NameTaken { .. } | BpfError::Kernel { .. } => Failure::failed(error),
     }
 }

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a build without the loader answers.
+use crate::{Attached, BpfError, Future, Loaded, Resident, Selection};
+
+/// Refused: this build has no loader.
+pub fn load() -> Result<Vec<Loaded>, BpfError> {
+    Err(BpfError::NotBuilt)
+}
+
+/// Nothing.
+pub fn loaded() -> Vec<&'static Resident> {
+    Vec::new()
+}
+
+/// Refused: this build has no loader.
+pub fn unload() -> Result<Vec<&'static Resident>, BpfError> {
+    Err(BpfError::NotBuilt)
+}
+
+/// Refused: this build has no loader.
+pub fn attach(_selection: &Selection, _control: &str) -> Result<Attached, BpfError> {
+    Err(BpfError::NotBuilt)
+}
+
+/// Refused: this build has no loader.
+pub fn detach(_selection: &Selection) -> Result<Attached, BpfError> {
+    Err(BpfError::NotBuilt)
+}
+
+/// Refused: this build has no loader.
+pub fn survey(_selection: &Selection) -> Result<Attached, BpfError> {
+    Err(BpfError::NotBuilt)
+}
+
+impl Future<'_> {
+    /// Refused: this build has no loader.
+    pub fn begin(&self, _control: &str) -> Result<(), BpfError> {
+        Err(BpfError::NotBuilt)
+    }
+
+    /// Refused: this build has no loader.
+    pub fn end(&self) -> Result<bool, BpfError> {
+        Err(BpfError::NotBuilt)
+    }
+}
+
+/// None.
+pub fn futures() -> Vec<String> {
+    Vec::new()
+}
+
+/// Refused: this build has no loader.
+pub fn end_futures() -> Result<(), BpfError> {
+    Err(BpfError::NotBuilt)
+}
