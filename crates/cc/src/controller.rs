@@ -373,8 +373,13 @@ pub trait Controller: Send {
     /// until then should be given back. Changes no answer.
     fn on_rest(&mut self) {}
 
-    /// The mss or the route changed.
-    fn on_path_change(&mut self, _cx: &mut Cx<'_>, _path: &Path) {}
+    /// Packets may have another size from now on, as path MTU discovery finds out. The path is the same: what was learned of it holds.
+    fn on_mtu(&mut self, _cx: &mut Cx<'_>, _mss: Bytes) {}
+
+    /// The packets take another route: what was learned of the old one may not hold.
+    fn on_route(&mut self, cx: &mut Cx<'_>, path: &Path) {
+        self.on_mtu(cx, path.mss);
+    }
 
     /// [`Controller::next_timer`] is due.
     fn on_timer(&mut self, _cx: &mut Cx<'_>) {}

@@ -376,14 +376,7 @@ impl OverTcp {
     ) {
         if tcp.mss != self.mss && tcp.mss > Bytes::ZERO {
             self.mss = tcp.mss;
-            self.cc.on_path_change(
-                &mut Cx { now, log },
-                &Path {
-                    mss: tcp.mss,
-                    rtt_hint: None,
-                    seed: 0,
-                },
-            );
+            self.cc.on_mtu(&mut Cx { now, log }, tcp.mss);
         }
         self.ledger.adopt(now, tcp.written);
         if tcp.unsent > Bytes::ZERO {

@@ -248,7 +248,17 @@ impl Controller for Plugged {
         call!(self.on_idle_restart(now, idle.as_nanos()));
     }
 
-    fn on_path_change(&mut self, cx: &mut Cx<'_>, path: &Path) {
+    fn on_mtu(&mut self, cx: &mut Cx<'_>, mss: Bytes) {
+        // The first version of the interface has one callback for both, and says that it tells of the mss.
+        let path = Path {
+            mss,
+            rtt_hint: None,
+            seed: 0,
+        };
+        self.on_route(cx, &path);
+    }
+
+    fn on_route(&mut self, cx: &mut Cx<'_>, path: &Path) {
         let now = self.event(cx);
         self.mss = path.mss;
         let path = events::path(path);

@@ -66,7 +66,6 @@ pub(crate) struct Host {
     half: Option<NearHalf>,
     origin: Instant,
     now: Time,
-    seed: u64,
     mss: Bytes,
     outstanding: Outstanding,
     next: Pn,
@@ -113,7 +112,6 @@ impl Host {
             cc,
             origin: now,
             now: start,
-            seed,
             mss,
             outstanding: Outstanding::default(),
             next: 0,
@@ -303,13 +301,8 @@ impl Host {
     pub(crate) fn mtu(&mut self, mtu: u16) {
         // Not in the midst of an acknowledgement: with the next turn's events it is as true.
         self.mss = Bytes::new(mtu.max(1).into());
-        let path = Path {
-            mss: self.mss,
-            rtt_hint: None,
-            seed: self.seed,
-        };
         let (now, log) = (self.now, &mut Discard);
-        self.cc.on_path_change(&mut Cx { now, log }, &path);
+        self.cc.on_mtu(&mut Cx { now, log }, self.mss);
     }
 
     /// Data waits for the window.

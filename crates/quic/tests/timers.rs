@@ -33,8 +33,8 @@ impl Controller for Drip {
         self.quota = path.mss * 12;
     }
 
-    fn on_path_change(&mut self, _cx: &mut Cx<'_>, path: &Path) {
-        self.mss = path.mss;
+    fn on_mtu(&mut self, _cx: &mut Cx<'_>, mss: Bytes) {
+        self.mss = mss;
     }
 
     fn on_sent(&mut self, _cx: &mut Cx<'_>, sent: &Sent) -> Tag {

@@ -44,8 +44,8 @@ impl Controller for Mine {
         self.mss = path.mss;
     }
 
-    fn on_path_change(&mut self, _cx: &mut Cx<'_>, path: &Path) {
-        self.mss = path.mss;
+    fn on_mtu(&mut self, _cx: &mut Cx<'_>, mss: Bytes) {
+        self.mss = mss;
     }
 
     fn on_ack(&mut self, _cx: &mut Cx<'_>, ack: &AckBatch<'_>) {

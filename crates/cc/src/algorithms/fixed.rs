@@ -76,8 +76,8 @@ impl Controller for Fixed {
         }
     }
 
-    fn on_path_change(&mut self, _cx: &mut Cx<'_>, path: &Path) {
-        self.mss = path.mss;
+    fn on_mtu(&mut self, _cx: &mut Cx<'_>, mss: Bytes) {
+        self.mss = mss;
     }
 
     fn on_ack(&mut self, _cx: &mut Cx<'_>, _ack: &AckBatch<'_>) {}

@@ -52,14 +52,15 @@ impl Model {
             Operation::Rto => self.sender.time_out(self.now),
             Operation::Feedback(report) => self.call(|cc, cx| cc.on_feedback(cx, report)),
             Operation::Spurious => self.spurious(),
-            Operation::PathChange(mss) => {
+            Operation::Mtu(mss) => self.resize(Bytes::new(u64::from(*mss).max(1)))?,
+            Operation::Route(mss) => {
                 self.mss = Bytes::new(u64::from(*mss).max(1));
                 let path = Path {
                     mss: self.mss,
                     rtt_hint: None,
                     seed: 1,
                 };
-                self.call(|cc, cx| cc.on_path_change(cx, &path));
+                self.call(|cc, cx| cc.on_route(cx, &path));
             }
             Operation::Backpressure { unsent, blocked } => {
                 let state = Backpressure {
@@ -106,6 +107,43 @@ impl Model {
                 log: &mut Discard,
             },
         );
+    }
+
+    /// Path MTU discovery has made a step. The path is the same: the window stays, in bytes or in packets, and so do the smallest delays.
+    fn resize(&mut self, mss: Bytes) -> Result<(), String> {
+        let (was, before, least) = (self.mss, self.allowance().window, self.least());
+        self.mss = mss;
+        self.call(|cc, cx| cc.on_mtu(cx, mss));
+        let after = self.allowance().window;
+        // What is beyond a step of discovery may count as another path.
+        if mss > was * 2 || was > mss * 2 || before == Bytes::MAX {
+            return Ok(());
+        }
+        let packets = before.mul_f64(mss.get() as f64 / was.get() as f64);
+        let step = mss.max(was) * 2;
+        if after > before.max(packets) + step || after + step < before.min(packets) {
+            return Err(format!(
+                "window {before} at an mss of {was}, {after} at {mss}"
+            ));
+        }
+        if self.least() != least {
+            return Err(format!(
+                "{least:?} before another mss, {:?} after",
+                self.least()
+            ));
+        }
+        Ok(())
+    }
+
+    /// The gauges of smallest delays.
+    fn least(&self) -> Vec<(&'static str, f64)> {
+        let mut least = Vec::new();
+        self.sender.cc.gauges(&mut |name, value| {
+            if name.contains("min") {
+                least.push((name, value));
+            }
+        });
+        least
     }
 
     fn send(&mut self) -> Result<bool, String> {

@@ -24,7 +24,9 @@ pub(super) enum Operation {
     /// What was last given up arrives after all.
     Spurious,
     /// Another mss.
-    PathChange(u16),
+    Mtu(u16),
+    /// The same, and another route.
+    Route(u16),
     /// The socket holds bytes.
     Backpressure { unsent: u32, blocked: bool },
     /// Nothing is sent for this long.
@@ -88,7 +90,8 @@ impl Operation {
                 Self::Feedback((0..n).map(|_| next()).collect())
             }
             25 => Self::Spurious,
-            26 => Self::PathChange(u16::from_le_bytes([next(), next()])),
+            26 if what < 128 => Self::Mtu(u16::from_le_bytes([next(), next()])),
+            26 => Self::Route(u16::from_le_bytes([next(), next()])),
             27 => Self::Backpressure {
                 unsent: u32::from(next()) << 14,
                 blocked: what >= 128,

@@ -15,6 +15,7 @@ pub(super) const STORIES: &[(&str, Story)] = &[
     ("timers with nothing sent", empty_epochs),
     ("an outage of a week", outage_of_a_week),
     ("every loss was none", every_loss_was_none),
+    ("path MTU discovery", path_mtu_discovery),
 ];
 
 const fn send(n: u8, segments: u64) -> Operation {
@@ -123,6 +124,16 @@ fn every_loss_was_none() -> Vec<Operation> {
             Operation::NextTimer,
         ]
     })
+}
+
+/// As QUIC does it: a step up every round trip, and back when large packets do not come through.
+fn path_mtu_discovery() -> Vec<Operation> {
+    let mut all = rounds(50, plain);
+    for mss in [1472, 1500, 1200, 1326, 1389, 1420, 1452] {
+        all.push(Operation::Mtu(mss));
+        all.extend(rounds(3, plain));
+    }
+    all
 }
 
 #[cfg(test)]

@@ -261,8 +261,8 @@ impl<G: Growth> Controller for LossBased<G> {
         self.growth.start(cx, &self.w);
     }
 
-    fn on_path_change(&mut self, _cx: &mut Cx<'_>, path: &Path) {
-        self.w.mss = path.mss;
+    fn on_mtu(&mut self, _cx: &mut Cx<'_>, mss: Bytes) {
+        self.w.mss = mss;
     }
 
     fn on_sent(&mut self, _cx: &mut Cx<'_>, sent: &Sent) -> Tag {

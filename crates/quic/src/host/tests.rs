@@ -92,8 +92,8 @@ impl Controller for Recorder {
         tell(format!("idle {}", idle.as_millis_f64()));
     }
 
-    fn on_path_change(&mut self, _cx: &mut Cx<'_>, path: &Path) {
-        tell(format!("mss {}", path.mss.get()));
+    fn on_mtu(&mut self, _cx: &mut Cx<'_>, mss: Bytes) {
+        tell(format!("mss {}", mss.get()));
     }
 
     fn on_timer(&mut self, cx: &mut Cx<'_>) {

@@ -346,8 +346,8 @@ impl Controller for Bbr3 {
         self.set_pacing(1.0);
     }
 
-    fn on_path_change(&mut self, _cx: &mut Cx<'_>, path: &Path) {
-        self.mss = path.mss;
+    fn on_mtu(&mut self, _cx: &mut Cx<'_>, mss: Bytes) {
+        self.mss = mss;
     }
 
     /// What has been lost until then travels with the packet.

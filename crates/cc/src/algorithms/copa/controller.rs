@@ -353,7 +353,11 @@ impl Controller for Copa {
         self.forget(cx.now);
     }
 
-    fn on_path_change(&mut self, _cx: &mut Cx<'_>, path: &Path) {
+    fn on_mtu(&mut self, _cx: &mut Cx<'_>, mss: Bytes) {
+        self.mss = mss;
+    }
+
+    fn on_route(&mut self, _cx: &mut Cx<'_>, path: &Path) {
         self.mss = path.mss;
         // The old route's minimum says nothing about the new one.
         self.minimum.clear();

@@ -188,10 +188,14 @@ impl Controller for Sprout {
         self.release();
     }
 
-    fn on_path_change(&mut self, _cx: &mut Cx<'_>, path: &Path) {
-        self.mss = path.mss.max(Bytes::new(1));
-        self.rtt_min = path.rtt_hint.unwrap_or(self.rtt_min);
+    fn on_mtu(&mut self, _cx: &mut Cx<'_>, mss: Bytes) {
+        self.mss = mss.max(Bytes::new(1));
         self.release();
+    }
+
+    fn on_route(&mut self, cx: &mut Cx<'_>, path: &Path) {
+        self.rtt_min = path.rtt_hint.unwrap_or(self.rtt_min);
+        self.on_mtu(cx, path.mss);
     }
 
     fn on_sent(&mut self, cx: &mut Cx<'_>, sent: &Sent) -> Tag {

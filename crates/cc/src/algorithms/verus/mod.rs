@@ -219,12 +219,18 @@ impl Controller for Verus {
         self.refill();
     }
 
-    fn on_path_change(&mut self, cx: &mut Cx<'_>, path: &Path) {
-        let mss = path.mss.max(Bytes::new(1));
-        if mss != self.mss {
-            self.mss = mss;
+    fn on_mtu(&mut self, cx: &mut Cx<'_>, mss: Bytes) {
+        let (mss, was) = (mss.max(Bytes::new(1)), self.mss);
+        self.mss = mss;
+        // The curve is in packets. Path MTU discovery moves it by a fifth, which the next epochs learn; beyond this it says nothing.
+        if mss > was * 2 || was > mss * 2 {
             self.restart(cx, "another segment size");
         }
+    }
+
+    fn on_route(&mut self, cx: &mut Cx<'_>, path: &Path) {
+        self.mss = path.mss.max(Bytes::new(1));
+        self.restart(cx, "another route");
     }
 
     fn on_timer(&mut self, cx: &mut Cx<'_>) {
