@@ -420,6 +420,7 @@ fn sender(bytes: &[u8]) {
         .parse()
         .expect("an algorithm");
     let cc = Registry::builtin().build(&spec).expect("an algorithm");
+    let cc = Box::new(conformance::Checked::new(cc));
     let (mut now, mut log) = (Time::from_millis(1), Discard);
     let mut flow = Sender::new(cc, rules, now, None, 1);
     flow.start(now, &mut log);

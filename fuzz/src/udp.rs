@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The datagrams of `alcc-udp`: their decoder, handshakes, and connections that hear whatever a network brings.
-use alcc_cc::{Registry, Spec};
+use alcc_cc::conformance::Checked;
+use alcc_cc::{Controller, Registry, Spec};
 use alcc_udp::wire::{AckBody, COOKIE, Datagram, seal};
 use alcc_udp::{Limits, Listener, Outgoing, Setup};
 use alcc_units::{Rng, Span, Time};
@@ -39,6 +40,7 @@ fn listener(now: Time) -> Listener {
     let halves = Box::new(|spec: &str| {
         let spec: Spec = spec.parse().map_err(drop)?;
         let cc = Registry::builtin().build(&spec).map_err(drop)?;
+        let cc: Box<dyn Controller> = Box::new(Checked::new(cc));
         Ok(cc.receiver())
     });
     let limits = Limits {
@@ -118,7 +120,9 @@ pub fn connection(bytes: &[u8]) {
     let mut outgoing = Outgoing::new(
         now,
         Setup {
-            cc: Registry::builtin().build(&spec).expect("an algorithm"),
+            cc: Box::new(Checked::new(
+                Registry::builtin().build(&spec).expect("an algorithm"),
+            )),
             spec: algorithm.to_owned(),
             id: 1,
             seed: 1,

@@ -82,8 +82,8 @@ impl Controller for InIntegers {
         self.mss = path.mss;
     }
 
-    fn on_path_change(&mut self, _cx: &mut Cx<'_>, path: &Path) {
-        self.mss = path.mss;
+    fn on_mtu(&mut self, _cx: &mut Cx<'_>, mss: Bytes) {
+        self.mss = mss;
     }
 
     fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {

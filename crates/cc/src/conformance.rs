@@ -11,9 +11,13 @@
 //! * **Receiver half**, of those that have one: any bytes, replay and snapshot.
 //! * **Stories**: what chance reaches too seldom, with the same checks: a clock that stands still, RTTs of nothing and of a
 //!   week, windows of a million packets, timers without anything sent, an outage of a week.
+//! * **An application with little to send**: the window does not grow beyond twice what was ever used.
 //! * **Paths**: a constant link with late timers, outages of 2 s and 60 s.
 //!
+//! [`Checked`] is the other side: around any algorithm it checks what the host does. Hosts are tested with it.
+//!
 //! Functions here panic with the seed and what was violated, as tests do.
+mod checked;
 mod model;
 mod operation;
 mod path;
@@ -21,6 +25,7 @@ mod receiver;
 mod sender;
 mod story;
 
+pub use checked::Checked;
 pub use path::{FlowResult, PACKET, Scenario, Service, capacity, run};
 
 use crate::{Algorithm, Controller, Registry, Spec};
@@ -69,7 +74,53 @@ pub fn check(algorithm: &Algorithm) {
         check_halves(algorithm, &spec);
     }
     check_stories(algorithm);
+    check_unused(algorithm);
     check_paths(algorithm);
+}
+
+/// Round trips of an application that never has more than two packets, and how much of the first window they may add to.
+const UNUSED_ROUNDS: u32 = 2_500;
+
+/// What nothing has tested says nothing about the path: after an hour of small answers no window is there that would leave as one burst.
+/// Published forms (`profile=paper`, `original`) do what was published: Verus' and MDI's windows grow with every epoch.
+///
+/// # Panics
+/// If more may leave at once than twice the larger of the first window and what was ever in flight.
+pub fn check_unused(algorithm: &Algorithm) {
+    let published = |spec: &Spec| {
+        let mut options = spec.options.iter();
+        options.any(|(_, value)| value == "paper" || value == "original")
+    };
+    for spec in specs(algorithm).into_iter().filter(|spec| !published(spec)) {
+        let mut model = Model::new(build(algorithm, &spec), Span::ZERO, 1);
+        let free = |model: &Model| {
+            let allowance = model.allowance();
+            allowance.window.min(allowance.quota)
+        };
+        let mut most = free(&model);
+        let mut apply = |operation| {
+            if let Err(why) = model.apply(&operation) {
+                panic!("{spec}: {operation:?}: {why}");
+            }
+            model.sender.in_flight
+        };
+        for _ in 0..UNUSED_ROUNDS {
+            most = most.max(apply(Operation::Send { n: 2, segments: 1 }));
+            apply(Operation::NextTimer);
+            apply(Operation::Limited(1 << 3));
+            apply(Operation::Ack {
+                share: 255,
+                skip: 0,
+                delay: Span::from_millis(40),
+                ambiguous: false,
+            });
+        }
+        let after = free(&model);
+        assert!(
+            after <= most * 2,
+            "{spec}: {after} may leave after {UNUSED_ROUNDS} round trips of two packets, {most} at most were used or allowed at first"
+        );
+    }
 }
 
 /// An algorithm has a receiver half if it says that it needs one.

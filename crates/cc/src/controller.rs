@@ -257,7 +257,7 @@ pub struct AckBatch<'a> {
     pub rtt_error: Span,
 }
 
-/// Lost packets, never empty. Reported before the acknowledgement that disclosed them.
+/// Lost packets, ascending, never empty. Reported before the acknowledgement that disclosed them.
 #[derive(Clone, Copy, Debug)]
 pub struct LossBatch<'a> {
     /// The packets.
@@ -314,7 +314,8 @@ pub struct Backpressure {
 ///
 /// Contract, checked for every registered algorithm by the conformance suite:
 ///
-/// * **Order at one instant**: `on_feedback`, `on_loss`, `on_ack`, `on_recovery_end`, `on_timer`, then sending.
+/// * **Order at one instant**: `on_feedback`, `on_loss`, `on_ack`, `on_recovery_end`, `on_timer`, then sending. If one episode ends as the
+///   next begins, its end comes before the new loss.
 /// * **Time**: `cx.now` never decreases; calls may be late. After `on_timer` at `now`, [`Controller::next_timer`] is `None`
 ///   or later than `now`. Timers are idempotent deadlines: a late one counts once, with the true time.
 /// * **Quota**: the controller takes what was sent off its own quota, and clears `ping`, in `on_sent`.

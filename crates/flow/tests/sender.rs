@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The sender by hand: what leaves when, worked out from the RFCs and from Linux.
+use alcc_cc::conformance::Checked;
 use alcc_cc::{Discard, Kind, Registry};
 use alcc_flow::rules::{COPA, DATAGRAMS, LINUX, LINUX_2_6_24, LINUX_3_16};
 use alcc_flow::{Ack, AckError, Range, Rules, Sender, Transmit};
@@ -20,6 +21,7 @@ impl Bench {
     /// A flow that begins at 1 s after a handshake of 40 ms, with `segments` written.
     fn new(cc: &str, rules: &Rules, segments: u64) -> Self {
         let controller = Registry::builtin().build(&cc.parse().unwrap()).unwrap();
+        let controller = Box::new(Checked::new(controller));
         let hint = rules.is_stream().then(|| Span::from_millis(40));
         let mut sender = Sender::new(controller, rules, at(1000), hint, 1);
         sender.start(at(1000), &mut Discard);

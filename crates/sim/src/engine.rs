@@ -255,14 +255,16 @@ impl<'p, P: Probe> World<'p, P> {
                 }
             }
             let (timer, flow) = self.timers.first().unwrap_or((Time::MAX, 0));
-            let now = network.min(timer).min(self.sample_at);
+            let first = network.min(timer).min(self.sample_at);
+            // A timeout that has just become shorter may have been due already: it is late, but time does not run backwards.
+            let now = first.max(self.moment.0);
             if now > self.end() || now == Time::MAX {
                 return Ok(());
             }
             self.count(now)?;
-            if network == now {
+            if network == first {
                 self.advance(now, place);
-            } else if timer == now {
+            } else if timer == first {
                 self.wake(now, flow);
             } else {
                 self.sample(now);

@@ -31,7 +31,7 @@
 //! flight waits the longer. A path on which the smallest RTT cannot be seen (a queue that others hold) is taken for a longer one.
 mod service;
 
-use crate::parts::{WindowedMin, pacing_rate, window_bytes};
+use crate::parts::{WindowedMin, pacing_rate, window_bytes, window_used};
 use crate::{
     AckBatch, Algorithm, Allowance, Controller, Cx, Event, LossBatch, Needs, OptionDoc, Options,
     Path, Rto, SpecError,
@@ -243,7 +243,9 @@ impl Controller for Budget {
         }
         self.service.delivered(cx.now, packets, base, rtt, starved);
         if self.mode == Mode::Start {
-            self.window = (self.window + packets).min(LARGEST);
+            if window_used(ack, window_bytes(self.window, self.mss)) {
+                self.window = (self.window + packets).min(LARGEST);
+            }
             if !self.queued {
                 return;
             }

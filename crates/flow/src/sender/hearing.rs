@@ -87,9 +87,9 @@ impl Sender {
             self.acked.sort_unstable_by_key(|p| p.pn);
         }
         self.measure(now, ack, &news);
-        self.judge_tail(now, &news, log);
+        let repaired_by_probe = self.judge_tail(now, &news, log);
         let mistaken = self.judge_reduction(now, ack, &news, log);
-        let ended = self.repaired();
+        let ended = self.repaired() || repaired_by_probe;
         // Only something newer that has arrived tells of losses.
         if self.newest.map(|n| n.pn) > newest && !matches!(self.rules.detection, Detection::Gap(_))
         {
@@ -290,9 +290,9 @@ impl Sender {
         self.last_rtt = self.acked.last().and_then(|p| p.rtt);
     }
 
-    /// What a tail probe has shown (RFC 8985, section 7.4).
-    pub(super) fn judge_tail(&mut self, now: Time, news: &News, log: &mut dyn EventSink) {
-        let Some(tail) = self.tail else { return };
+    /// What a tail probe has shown (RFC 8985, section 7.4). True if it repaired a loss: that is an episode from begin to end.
+    pub(super) fn judge_tail(&mut self, now: Time, news: &News, log: &mut dyn EventSink) -> bool {
+        let Some(tail) = self.tail else { return false };
         match tail.again {
             _ if self.recovery.is_some() => self.tail = None,
             None if self.complete >= tail.until => self.tail = None,
@@ -307,10 +307,11 @@ impl Sender {
                     rtt: self.rtt.view(),
                 };
                 self.cc.on_loss(&mut Cx { now, log }, &loss);
-                self.end_recovery(now, log);
+                return true;
             }
             _ => {}
         }
+        false
     }
 
     /// Takes back a reduction that was a mistake; true if it did.

@@ -117,6 +117,10 @@ impl Sender {
         if self.lost.is_empty() {
             return;
         }
+        // By the order of the stream; what was sent again has a later number.
+        if !self.lost.is_sorted_by_key(|p| p.pn) {
+            self.lost.sort_unstable_by_key(|p| p.pn);
+        }
         let before = self.window(&self.cc.allowance());
         let in_flight = self.board.in_flight();
         let loss = LossBatch {

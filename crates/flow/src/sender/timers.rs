@@ -3,7 +3,7 @@
 use super::{Forced, LONE_SEGMENT, Sender, TIMER_GRAIN, Tail};
 use crate::earlier;
 use crate::rules::{Detection, Expiry, Form};
-use alcc_cc::{Cx, EventSink, Rto, Spurious};
+use alcc_cc::{Controller, Cx, EventSink, Rto, Spurious};
 use alcc_units::{Span, Time};
 
 impl Sender {
@@ -86,14 +86,18 @@ impl Sender {
     }
 
     pub(super) fn run_controller_timer(&mut self, now: Time, log: &mut dyn EventSink) {
-        if self.started && self.cc.next_timer().is_some_and(|due| due <= now) {
+        let due = |cc: &dyn Controller| cc.next_timer().is_some_and(|due| due <= now);
+        if self.started && due(&*self.cc) {
             if matches!(self.rules.detection, Detection::Gap(_)) {
                 self.lost.clear();
                 self.detect(now);
                 let new_episode = self.begin_episode();
                 self.report_losses(now, new_episode, log);
             }
-            self.cc.on_timer(&mut Cx { now, log });
+            // With all of it lost there may be nothing left to wait for.
+            if due(&*self.cc) {
+                self.cc.on_timer(&mut Cx { now, log });
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::*;
+use alcc_cc::conformance::Checked;
 use alcc_cc::{Algorithm, Registry, Spec, Tag};
 use proptest::prelude::*;
 use std::cell::RefCell;
@@ -124,7 +125,7 @@ impl Stack {
         told();
         Self {
             origin,
-            host: Host::new(cc, origin, MTU, 1, Arc::default()),
+            host: Host::new(Box::new(Checked::new(cc)), origin, MTU, 1, Arc::default()),
         }
     }
 

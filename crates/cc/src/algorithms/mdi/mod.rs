@@ -33,7 +33,7 @@ mod matrix;
 mod tests;
 
 use super::verus::release::{epochs_in, release_exact};
-use crate::parts::segments;
+use crate::parts::{segments, window_bytes, window_used};
 use crate::{
     AckBatch, Algorithm, Allowance, Controller, Cx, Event, LossBatch, Needs, OptionDoc, Options,
     Path, Rto, Sent, SpecError, Tag,
@@ -114,6 +114,8 @@ struct Mdi {
     /// Less than a packet that equation 5 released.
     credit: f64,
     in_flight: Bytes,
+    /// The application had too little for half of the window since the last epoch.
+    unused: bool,
     recovering: bool,
     /// The program's flag, never cleared.
     lossy: bool,
@@ -139,6 +141,7 @@ impl Mdi {
             quota: Bytes::ZERO,
             credit: 0.0,
             in_flight: Bytes::ZERO,
+            unused: false,
             recovering: false,
             lossy: false,
         }
@@ -193,8 +196,11 @@ impl Mdi {
         let sampled = self.largest.take();
         let delay = sampled.unwrap_or_else(|| self.delays[0].max(silence));
         let held = self.slow_start || self.recovering && !self.original;
+        // A window that nothing tests says nothing about the path: it does not walk upwards.
+        let unused = std::mem::take(&mut self.unused) && !self.original;
         if !held {
-            self.window = self.step(delay);
+            let next = self.step(delay);
+            self.window = if unused { next.min(self.window) } else { next };
         }
         self.window = self.window.clamp(1.0, LARGEST);
         if sampled.is_some() {
@@ -281,6 +287,8 @@ impl Controller for Mdi {
     fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
         self.in_flight = ack.in_flight;
         self.heard = cx.now;
+        let unused = ack.limited.app && !window_used(ack, window_bytes(self.window, self.mss));
+        self.unused |= unused;
         if !ack.in_recovery {
             self.recovering = false;
         }
@@ -293,7 +301,9 @@ impl Controller for Mdi {
             }
             if self.slow_start {
                 let n = segments(packet.len, self.mss) as f64;
-                self.window = (self.window + n).min(LARGEST);
+                if !unused {
+                    self.window = (self.window + n).min(LARGEST);
+                }
                 let rtt = packet.rtt.map_or(0.0, Span::as_millis_f64);
                 if rtt > (1.25 * self.least).max(self.least + 5.0) {
                     self.slow_start = false;

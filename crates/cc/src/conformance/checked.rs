@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The other side of the contract: what a host owes an algorithm.
+use crate::{
+    AckBatch, Allowance, Backpressure, Controller, Cx, Header, LossBatch, Needs, Packet, Path, Pn,
+    Receiver, RecoveryEnd, Rto, Sending, Sent, Spurious, Tag,
+};
+use alcc_units::{Bytes, Span, Time};
+use std::cell::Cell;
+
+/// An algorithm that panics when its host breaks the contract of [`Controller`]: what comes before what at one instant, time that
+/// goes back, batches that are empty or not ascending, totals that do not fit to the packets. Hosts are tested with it.
+pub struct Checked {
+    inner: Box<dyn Controller>,
+    now: Time,
+    started: bool,
+    /// How far the order of this instant has come. The host that asks what may leave begins a new turn.
+    step: Cell<Step>,
+    sent: Option<Pn>,
+    delivered: Bytes,
+}
+
+/// In this order at one instant.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Step {
+    Begin,
+    Feedback,
+    Loss,
+    Ack,
+    RecoveryEnd,
+    Timer,
+    Sending,
+}
+
+impl Checked {
+    /// `inner`, watched.
+    pub fn new(inner: Box<dyn Controller>) -> Self {
+        Self {
+            inner,
+            now: Time::ZERO,
+            started: false,
+            step: Cell::new(Step::Begin),
+            sent: None,
+            delivered: Bytes::ZERO,
+        }
+    }
+
+    fn event(&mut self, cx: &Cx<'_>, step: Step) {
+        assert!(self.started, "{step:?} before the start");
+        assert!(
+            cx.now >= self.now,
+            "{step:?} at {}, after {}",
+            cx.now,
+            self.now
+        );
+        if cx.now > self.now {
+            self.step.set(Step::Begin);
+        }
+        self.now = cx.now;
+        let before = self.step.replace(step);
+        // Sending closes a turn: what is heard next at the same moment is another one.
+        assert!(
+            before <= step || before == Step::Sending,
+            "{step:?} after {before:?} at {}",
+            cx.now
+        );
+    }
+
+    /// No place in the order.
+    fn anywhere(&mut self, cx: &Cx<'_>, what: &str) {
+        assert!(self.started, "{what} before the start");
+        assert!(
+            cx.now >= self.now,
+            "{what} at {}, after {}",
+            cx.now,
+            self.now
+        );
+        if cx.now > self.now {
+            self.step.set(Step::Begin);
+        }
+        self.now = cx.now;
+    }
+
+    fn packets(&self, what: &str, packets: &[Packet]) {
+        assert!(!packets.is_empty(), "{what} of no packets");
+        let ascending = packets.windows(2).all(|w| w[0].pn < w[1].pn);
+        let numbers = || packets.iter().map(|p| p.pn).collect::<Vec<_>>();
+        assert!(ascending, "{what} of {:?}", numbers());
+        for packet in packets {
+            assert!(
+                Some(packet.pn) <= self.sent,
+                "{what} of {}, which never left: {:?} did",
+                packet.pn,
+                self.sent
+            );
+            assert!(packet.sent_at <= self.now, "{what}: sent {packet:?}");
+        }
+    }
+}
+
+impl Controller for Checked {
+    fn needs(&self) -> Needs {
+        self.inner.needs()
+    }
+
+    fn on_start(&mut self, cx: &mut Cx<'_>, path: &Path) {
+        assert!(!self.started, "started twice");
+        assert!(path.mss > Bytes::ZERO);
+        (self.started, self.now) = (true, cx.now);
+        self.inner.on_start(cx, path);
+    }
+
+    fn on_sent(&mut self, cx: &mut Cx<'_>, sent: &Sent) -> Tag {
+        self.event(cx, Step::Sending);
+        assert!(
+            Some(sent.pn) > self.sent,
+            "{} after {:?}",
+            sent.pn,
+            self.sent
+        );
+        self.sent = Some(sent.pn);
+        self.inner.on_sent(cx, sent)
+    }
+
+    fn header(&mut self, cx: &mut Cx<'_>, sending: &Sending) -> Header {
+        assert_eq!(Some(sending.pn), self.sent, "a header of another packet");
+        self.inner.header(cx, sending)
+    }
+
+    fn receiver(&self) -> Option<Box<dyn Receiver>> {
+        self.inner.receiver()
+    }
+
+    fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
+        self.event(cx, Step::Ack);
+        self.packets("acknowledgement", ack.acked);
+        assert!(
+            ack.delivered >= self.delivered,
+            "{} delivered in total, after {}",
+            ack.delivered,
+            self.delivered
+        );
+        for packet in ack.acked {
+            assert!(
+                packet.stamp.delivered <= ack.delivered,
+                "{} delivered when packet {} left, {} in total",
+                packet.stamp.delivered,
+                packet.pn,
+                ack.delivered
+            );
+        }
+        self.delivered = ack.delivered;
+        self.inner.on_ack(cx, ack);
+    }
+
+    fn on_loss(&mut self, cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
+        self.event(cx, Step::Loss);
+        self.packets("loss", loss.lost);
+        self.inner.on_loss(cx, loss);
+    }
+
+    fn on_rto(&mut self, cx: &mut Cx<'_>, rto: &Rto) {
+        self.anywhere(cx, "a timeout");
+        assert!(rto.backoff > 0, "a timeout that is not even the first");
+        self.inner.on_rto(cx, rto);
+    }
+
+    fn on_spurious(&mut self, cx: &mut Cx<'_>, what: Spurious) {
+        self.anywhere(cx, "a mistake");
+        self.inner.on_spurious(cx, what);
+    }
+
+    fn on_recovery_end(&mut self, cx: &mut Cx<'_>, end: &RecoveryEnd) {
+        self.event(cx, Step::RecoveryEnd);
+        self.inner.on_recovery_end(cx, end);
+    }
+
+    fn on_feedback(&mut self, cx: &mut Cx<'_>, report: &[u8]) {
+        self.event(cx, Step::Feedback);
+        self.inner.on_feedback(cx, report);
+    }
+
+    fn on_backpressure(&mut self, cx: &mut Cx<'_>, state: &Backpressure) {
+        self.anywhere(cx, "backpressure");
+        self.inner.on_backpressure(cx, state);
+    }
+
+    fn on_idle_restart(&mut self, cx: &mut Cx<'_>, idle: Span) {
+        self.anywhere(cx, "an idle restart");
+        self.inner.on_idle_restart(cx, idle);
+    }
+
+    fn on_rest(&mut self) {
+        self.inner.on_rest();
+    }
+
+    fn on_mtu(&mut self, cx: &mut Cx<'_>, mss: Bytes) {
+        self.anywhere(cx, "another mss");
+        assert!(mss > Bytes::ZERO);
+        self.inner.on_mtu(cx, mss);
+    }
+
+    fn on_route(&mut self, cx: &mut Cx<'_>, path: &Path) {
+        self.anywhere(cx, "another route");
+        self.inner.on_route(cx, path);
+    }
+
+    fn on_timer(&mut self, cx: &mut Cx<'_>) {
+        self.event(cx, Step::Timer);
+        let due = self.inner.next_timer();
+        assert!(
+            due.is_some_and(|due| due <= cx.now),
+            "a timer for {due:?} at {}",
+            cx.now
+        );
+        self.inner.on_timer(cx);
+    }
+
+    fn allowance(&self) -> Allowance {
+        self.step.set(Step::Begin);
+        self.inner.allowance()
+    }
+
+    fn next_timer(&self) -> Option<Time> {
+        self.inner.next_timer()
+    }
+
+    fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
+        self.inner.gauges(put);
+    }
+
+    fn clone_box(&self) -> Box<dyn Controller> {
+        Box::new(Self {
+            inner: self.inner.clone_box(),
+            step: self.step.clone(),
+            ..*self
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Bench;
+
+    fn broken(fault: impl FnOnce(&mut Bench) + std::panic::UnwindSafe) -> String {
+        let run = std::panic::catch_unwind(move || {
+            let mut b = Bench::of("reno");
+            b.cc = Box::new(Checked::new(b.cc.clone_box()));
+            let path = Path {
+                mss: Bytes::new(1000),
+                rtt_hint: None,
+                seed: 1,
+            };
+            b.cc.on_start(
+                &mut Cx {
+                    now: Time::ZERO,
+                    log: &mut crate::Discard,
+                },
+                &path,
+            );
+            b.round();
+            fault(&mut b);
+        });
+        let error = run.expect_err("nothing was found");
+        error.downcast_ref::<String>().cloned().unwrap_or_default()
+    }
+
+    #[test]
+    fn a_host_that_breaks_the_contract_is_found() {
+        let at = |b: &Bench, ms: u64| b.now + Span::from_millis(ms);
+        let order = broken(|b| {
+            b.wait(Span::from_millis(1));
+            b.recovered();
+            let now = b.now;
+            let packet = b.packet(now, None);
+            b.wait(Span::from_millis(1));
+            b.recovered();
+            // Limited by the application: then the bench does not ask for the window.
+            let limited = crate::LimitedBy {
+                app: true,
+                ..crate::LimitedBy::default()
+            };
+            b.ack_batch(&[packet], limited);
+        });
+        assert!(order.starts_with("Ack after RecoveryEnd at "), "{order}");
+        let back = broken(move |b| {
+            b.now = at(b, 5);
+            b.recovered();
+            b.now = Time::ZERO;
+            b.recovered();
+        });
+        assert!(back.contains("RecoveryEnd at 0"), "{back}");
+        let twice = broken(|b| {
+            b.wait(Span::from_millis(1));
+            let now = b.now;
+            let packet = b.packet(now, None);
+            b.wait(Span::from_millis(1));
+            b.ack_batch(&[packet, packet], crate::LimitedBy::default());
+        });
+        assert!(twice.starts_with("acknowledgement of ["), "{twice}");
+    }
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The simulator's hosts keep the contract towards the algorithm: native and above TCP, by every host's rules, with losses.
+mod common;
+
+use alcc_cc::Registry;
+use alcc_cc::conformance::Checked;
+use alcc_link::RateSpec;
+use alcc_sim::{Under, run};
+use alcc_units::{Rate, Span};
+
+/// What came in the wrong order or did not fit, if anything did.
+fn keeps_the_contract(flow: &str, loss: f64, seed: u64) -> Option<String> {
+    let mut scenario = common::scenario(RateSpec::Fixed(Rate::mbps(12)), 8, &[flow]);
+    scenario.links[0].down.loss = loss;
+    scenario.links[0].up.loss = loss;
+    scenario.links[0].down.queue = "droptail:bytes=100000".parse().unwrap();
+    scenario.duration = Span::from_secs(8);
+    scenario.seed = seed;
+    for flow in &mut scenario.flows {
+        flow.controller = Box::new(Checked::new(flow.controller.clone_box()));
+        if let Under::Tcp(kernel) = &mut flow.under {
+            kernel.controller = Box::new(Checked::new(kernel.controller.clone_box()));
+        }
+    }
+    let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(&scenario)));
+    let broken = |panic: Box<dyn std::any::Any + Send>| {
+        let why = panic.downcast_ref::<String>().cloned().unwrap_or_default();
+        format!("{flow}, loss {loss}, seed {seed}: {why}")
+    };
+    match checked {
+        Ok(Ok(_)) => None,
+        Ok(Err(error)) => Some(error.to_string()),
+        Err(panic) => Some(broken(panic)),
+    }
+}
+
+#[test]
+fn of_every_algorithm() {
+    let mut wrong = Vec::new();
+    for algorithm in Registry::builtin().iter() {
+        for part in ["", "/over=cubic", "/over=reno", "/over=bbr"] {
+            wrong.extend(keeps_the_contract(
+                &format!("{}{part}", algorithm.name),
+                0.01,
+                1,
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Answers of a few segments: tails are lost and probed, pauses end, timers expire.
+#[test]
+fn of_every_host() {
+    let mut wrong = Vec::new();
+    for host in alcc_flow::Rules::ALL {
+        for algorithm in ["reno", "cubic", "verus", "copa", "bbr3"] {
+            for seed in 1..=3 {
+                let flow = format!(
+                    "{algorithm}/host={}/on=100ms,off=400ms/app=3mbit",
+                    host.name
+                );
+                wrong.extend(keeps_the_contract(&flow, 0.05, seed));
+                let flow = format!(
+                    "{algorithm}/over=cubic/host={}/app=1mbit,every=150ms",
+                    host.name
+                );
+                wrong.extend(keeps_the_contract(&flow, 0.05, seed));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
