@@ -187,6 +187,8 @@ pub(crate) fn read(fd: RawFd) -> Option<Reading> {
 pub struct TcpCounters {
     /// Smoothed round trip; zero before the first sample.
     pub rtt: Span,
+    /// Bytes acknowledged.
+    pub acked: u64,
     /// Segments sent again.
     pub retransmits: u64,
     /// Retransmission timeouts; `None` if the kernel (before 6.7) does not count them.
@@ -214,6 +216,7 @@ pub fn tcp_counters(fd: RawFd) -> Option<TcpCounters> {
     let length = option(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut longer)?;
     (length >= size_of::<TcpInfo>()).then(|| TcpCounters {
         rtt: Span::from_micros(longer.info.rtt.into()),
+        acked: longer.info.bytes_acked,
         retransmits: longer.info.total_retrans.into(),
         timeouts: (length >= size_of::<Longer>()).then(|| longer.total_rto.into()),
     })

@@ -70,6 +70,7 @@ pub(crate) fn flow(job: &Job<'_>, header: &Header, content: Content) -> Sent {
         job,
         out: &mut *out,
         moved: now(),
+        acknowledged: None,
         began,
     };
     let failure = going.run(header, content, &mut sent).err();
@@ -127,8 +128,9 @@ struct Going<'a> {
     job: &'a Job<'a>,
     out: &'a mut dyn Outgoing,
     began: u64,
-    /// When the transport took something last.
+    /// When the transport took something last, or the receiver acknowledged something.
     moved: u64,
+    acknowledged: Option<u64>,
 }
 
 impl Going<'_> {
@@ -317,12 +319,17 @@ impl Going<'_> {
     }
 
     /// After each call that brought nothing.
-    fn look(&self) -> Result<(), Broken> {
+    fn look(&mut self) -> Result<(), Broken> {
         self.look_within(self.job.stall)
     }
 
-    fn look_within(&self, patience: Duration) -> Result<(), Broken> {
+    fn look_within(&mut self, patience: Duration) -> Result<(), Broken> {
         self.stopped()?;
+        let acknowledged = self.out.acknowledged();
+        if acknowledged != self.acknowledged {
+            self.acknowledged = acknowledged;
+            self.moved = now();
+        }
         if u128::from(now().saturating_sub(self.moved)) > patience.as_nanos() {
             return Err(Broken::Stalled);
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! In-band: frames of our own with acknowledgements, inside a stream of bytes; both ends speak them.
 use super::carried::{self, Door, Guest};
-use super::tcp::system;
+use super::tcp::{acknowledged, system};
 use super::{
     FAREWELL, Incoming, Listening, Options, Outgoing, PIECE, Plan, Stats, TURN, Target, Transport,
     described,
@@ -141,6 +141,10 @@ impl Outgoing for Sending {
 
     fn answer(&mut self, into: &mut [u8]) -> Option<io::Result<usize>> {
         Some(self.stream.read(into))
+    }
+
+    fn acknowledged(&self) -> Option<u64> {
+        self.below.as_ref().and_then(acknowledged)
     }
 
     fn stats(&mut self) -> Stats {

@@ -169,6 +169,12 @@ pub(crate) trait Outgoing: Write + Send {
     /// Reads what the receiver answers after the end, as `read` does; `None`: this transport has no way back.
     fn answer(&mut self, into: &mut [u8]) -> Option<io::Result<usize>>;
 
+    /// Another number whenever the receiver's end has acknowledged something: what was written may lie in a deep buffer for long. `None`:
+    /// nothing lies long here.
+    fn acknowledged(&self) -> Option<u64> {
+        None
+    }
+
     /// So far.
     fn stats(&mut self) -> Stats;
 }

@@ -270,6 +270,11 @@ impl Watch {
     }
 }
 
+/// Bytes that the peer's kernel has.
+pub(super) fn acknowledged(socket: &impl AsRawFd) -> Option<u64> {
+    tcp_counters(socket.as_raw_fd()).map(|counters| counters.acked)
+}
+
 /// The kernel's TCP as it is, its send buffer included.
 struct Plain {
     stream: TcpStream,
@@ -296,6 +301,10 @@ impl Outgoing for Plain {
 
     fn answer(&mut self, into: &mut [u8]) -> Option<io::Result<usize>> {
         Some(self.stream.read(into))
+    }
+
+    fn acknowledged(&self) -> Option<u64> {
+        acknowledged(&self.stream)
     }
 
     fn stats(&mut self) -> Stats {
@@ -368,6 +377,10 @@ impl Outgoing for Controlled {
 
     fn answer(&mut self, into: &mut [u8]) -> Option<io::Result<usize>> {
         Some(self.back.read(into))
+    }
+
+    fn acknowledged(&self) -> Option<u64> {
+        acknowledged(&self.back)
     }
 
     fn stats(&mut self) -> Stats {

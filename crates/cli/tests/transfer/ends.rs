@@ -2,8 +2,8 @@
 //! The end of a transfer on a path that loses packets, also the last ones: what the receiver says it has, the sender says too.
 use crate::place::{Going, Place, link};
 use alcc_emu::PathSpec;
-use alcc_link::{Changes, DirectionSpec, Step};
-use alcc_units::Time;
+use alcc_link::{Changes, DirectionSpec, RateSpec, Step};
+use alcc_units::{Rate, Time};
 use std::time::Instant;
 
 /// From a second and a half on a sixth is lost, in each direction: not of handshakes, whose end is another matter.
@@ -66,4 +66,18 @@ fn both_ends_agree_on_the_end_although_last_packets_are_lost() {
             );
         }
     }
+}
+
+/// What was written may lie in the kernel's send buffer for longer than `--stall`: it moves all the same.
+#[test]
+fn a_slow_link_is_no_stall() {
+    let mut slow = link();
+    slow.down.rate = RateSpec::Fixed(Rate::bps(96_000));
+    let Some(place) = Place::over(slow) else {
+        return;
+    };
+    let recv = place.recv(&["--once"]);
+    // Four seconds, of which the program writes for less than one.
+    let sent = place.send(&["--size", "48k", "--stall", "2s", "--under", "cubic"]);
+    assert_eq!((sent.code, recv.end().code), (Some(0), Some(0)), "{sent:?}");
 }

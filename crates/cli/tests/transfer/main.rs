@@ -151,7 +151,7 @@ fn wrong_usage_is_two_and_says_what_would_be_right() {
     place.file("there", 10);
     let (there, none) = (place.path("there"), place.path("none"));
     for (args, part) in [
-        (&["send", "--file", &none, "::1"][..], "No such file"),
+        (&["send", "--file", &none, "::1"][..], "no such file"),
         (&["send", "--file", "/", "::1"], "tar c FOLDER"),
         (
             &["send", "--file", &there, "--flows", "2", "::1"],
