@@ -309,3 +309,43 @@ fn connections_left_alone_are_counted_with_the_option_that_would_control_them() 
     );
     assert_eq!(report["not_controlled"], serde_json::json!([]));
 }
+
+/// libuv would make its registrations where nobody sees them, so it gets no ring and falls back; whoever else asks for one has it.
+#[test]
+fn libuv_inside_another_library_gets_no_ring_and_others_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/ring.c");
+    let made = |name: &str, options: &[&str]| {
+        let to = dir.path().join(name);
+        let made = Command::new("cc")
+            .args(["-O1", "-w", "-o"])
+            .arg(&to)
+            .args(options)
+            .arg(&source)
+            .status();
+        made.is_ok_and(|status| status.success()).then_some(to)
+    };
+    let library = ["-shared", "-fPIC"];
+    let (Some(program), Some(plain), Some(libuv)) = (
+        made("program", &["-DPROGRAM"]),
+        made("plain.so", &library),
+        made("libuv-inside.so", &[library[0], library[1], "-DLIBUV"]),
+    ) else {
+        lacks("a C compiler");
+        return;
+    };
+    let said = |library: &Path| {
+        let out = Command::new(env!("CARGO_BIN_EXE_alcc"))
+            .args(["run", "--quiet", "--"])
+            .args([&program, library])
+            .output()
+            .unwrap();
+        String::from_utf8(out.stdout).unwrap()
+    };
+    let alone = Command::new(&program).arg(&plain).output().unwrap();
+    assert_eq!(said(&plain).as_bytes(), alone.stdout);
+    assert_eq!(said(&libuv), "ENOSYS\n");
+    if alone.stdout != b"a ring\n" {
+        println!("skipped: needs io_uring in the kernel");
+    }
+}

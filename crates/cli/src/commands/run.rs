@@ -218,7 +218,7 @@ fn prepared(command: &[OsString], settings: &Settings, library: &Path) -> Comman
     }
     prepared.envs(loader::environment(library));
     // libuv may register with epoll by io_uring, where no preloaded library sees it, and then its connections cannot be held
-    // back. The library refuses that where it can tell libuv; this is for libuv inside something else (uvloop).
+    // back. The library refuses that where it sees the call; this is for the rest.
     if std::env::var_os(LIBUV_IO_URING).is_none() {
         prepared.env(LIBUV_IO_URING, "0");
     }

@@ -258,15 +258,22 @@ pub unsafe extern "C" fn syscall() {
         "jae 2f",
         "lea rax, [rip + {bits}]",
         "bt [rax], rdi",
-        "jc {ours}",
+        "jc 3f",
         "2:",
         "mov rax, [rip + {real}]",
         "test rax, rax",
         "je {ours}",
         "jmp rax",
+        "3:",
+        "cmp rdi, {uring}",
+        "jne {ours}",
+        "mov rcx, [rsp]",
+        "jmp {ring}",
         bits = sym BITS,
         real = sym REAL_SYSCALL,
         ours = sym watched_syscall,
+        uring = const libc::SYS_io_uring_setup,
+        ring = sym ring,
     )
 }
 
@@ -305,10 +312,7 @@ unsafe extern "C-unwind" fn watched_syscall(
                 }
                 real()
             }
-            libc::SYS_io_uring_setup if process::current().is_some() && has_libuv() => {
-                set_errno(libc::ENOSYS);
-                -1
-            }
+            libc::SYS_io_uring_setup => ring(number, a, b, 0),
             libc::SYS_pidfd_getfd => {
                 let fd = real();
                 handed_over(c_int::try_from(fd).unwrap_or(-1));
@@ -320,11 +324,70 @@ unsafe extern "C-unwind" fn watched_syscall(
     }
 }
 
-/// libuv (Node) registers with epoll through a ring if it gets one, where we would not see it, and falls back to epoll_ctl if
-/// not. Others may need theirs, and for other things.
-fn has_libuv() -> bool {
-    // SAFETY: a constant name; the answer is only compared.
-    unsafe { !libc::dlsym(libc::RTLD_DEFAULT, c"uv_version".as_ptr()).is_null() }
+/// io_uring_setup(2), called from address `caller`. libuv (Node, uvloop) registers with epoll through a ring if it gets one, where
+/// we would not see it, and falls back to epoll_ctl if not. Others may need theirs, and for other things.
+///
+/// # Safety
+/// As the system call.
+unsafe extern "C-unwind" fn ring(
+    number: c_long,
+    entries: usize,
+    parameters: usize,
+    caller: usize,
+) -> c_long {
+    if process::current().is_some() && is_libuv(caller) {
+        set_errno(libc::ENOSYS);
+        return -1;
+    }
+    // SAFETY: the caller's arguments, unchanged.
+    unsafe { (real().syscall)(number, entries, parameters, 0, 0, 0, 0) }
+}
+
+/// libuv is often part of another library, loaded for that one's user alone and without names. What it asks the environment about
+/// rings is in it, whatever becomes of the rest.
+const IN_LIBUV: &[u8] = b"UV_USE_IO_URING\0";
+
+/// Is libuv in the object that this address belongs to? Zero: in any object.
+fn is_libuv(caller: usize) -> bool {
+    struct Search {
+        caller: usize,
+        found: bool,
+    }
+    unsafe extern "C" fn look(
+        object: *mut libc::dl_phdr_info,
+        _: usize,
+        search: *mut c_void,
+    ) -> c_int {
+        // SAFETY: the loader's description of an object that is loaded, and our own search.
+        let (object, search) = unsafe { (&*object, &mut *search.cast::<Search>()) };
+        // SAFETY: as above.
+        let segments =
+            unsafe { std::slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into()) };
+        let loaded = segments.iter().filter(|s| s.p_type == libc::PT_LOAD);
+        let start = |s: &libc::Elf64_Phdr| (object.dlpi_addr + s.p_vaddr) as usize;
+        let holds = |s: &libc::Elf64_Phdr| {
+            (start(s)..start(s) + s.p_memsz as usize).contains(&search.caller)
+        };
+        if search.caller != 0 && !loaded.clone().any(holds) {
+            return 0;
+        }
+        let constant = |s: &&libc::Elf64_Phdr| s.p_flags & (libc::PF_R | libc::PF_W) == libc::PF_R;
+        search.found |= loaded.filter(constant).any(|s| {
+            let (from, len) = (start(s) as *const c_void, s.p_filesz as usize);
+            // SAFETY: mapped for reading as long as the object is loaded.
+            let at = unsafe { libc::memmem(from, len, IN_LIBUV.as_ptr().cast(), IN_LIBUV.len()) };
+            // Our own constant is not it.
+            !at.is_null() && at != IN_LIBUV.as_ptr().cast_mut().cast()
+        });
+        c_int::from(search.found)
+    }
+    let mut search = Search {
+        caller,
+        found: false,
+    };
+    // SAFETY: the search outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
+    search.found
 }
 
 fn locked_up() {
