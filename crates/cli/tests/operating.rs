@@ -136,7 +136,7 @@ fn a_run_whose_alcc_was_killed_can_still_be_seen_and_switched_off() {
     ] {
         let shown = json(&output(at, args));
         let runs = shown["runs"].as_array().unwrap();
-        let run = runs.iter().find(|r| r["run"].to_string() == id);
+        let run = runs.iter().find(|r| r["run"] == running.alcc.id());
         assert_eq!(run.expect("the run")["killed"], true, "{args:?} {shown}");
     }
     let table = text(&output(dir.path(), &["top", "--once", "--run", &id]).stdout);
@@ -196,7 +196,7 @@ fn root_finds_the_runs_of_others() {
     ] {
         let shown = json(&output(ours.path(), args));
         let runs = shown["runs"].as_array().unwrap();
-        let run = runs.iter().find(|r| r["run"].to_string() == id);
+        let run = runs.iter().find(|r| r["run"] == running.alcc.id());
         assert_eq!(run.expect("the run")["killed"], false, "{args:?} {shown}");
         assert_eq!(run.unwrap()["processes"], 2, "{shown}");
     }

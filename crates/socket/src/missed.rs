@@ -202,7 +202,7 @@ mod tests {
             assert_eq!(ours.missed().len(), place + 1);
             assert_eq!(ours.missed()[place], (why, more));
         }
-        assert_eq!(ours.totals(), crate::Totals::default());
+        assert_eq!(ours.totals(), Totals::default());
         assert!(ours.failed().is_empty());
     }
 }
