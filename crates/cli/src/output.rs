@@ -43,7 +43,7 @@ pub(crate) fn will_be_written(file: &Path) -> Result<(), Failure> {
     let place = if file.exists() {
         file
     } else {
-        around.unwrap_or(Path::new("."))
+        around.unwrap_or_else(|| Path::new("."))
     };
     access(place, AccessFlags::W_OK).map_err(|e| wrong(e.into()))
 }

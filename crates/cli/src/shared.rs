@@ -135,6 +135,7 @@ mod tests {
     use alcc_socket::Report;
 
     #[test]
+    #[allow(clippy::print_stdout, reason = "says that it was skipped")]
     fn a_file_that_a_process_shares_is_opened_unless_it_is_a_strangers() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("4711");
