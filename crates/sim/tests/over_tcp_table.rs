@@ -174,8 +174,8 @@ A cell is **bold** where utilization is off by more than 3 points, or the delay 
   and a window that was not full does not grow. Cubic's and Reno's growth after a loss is not the algorithm's.
 * **T**: what is known, and when. Counters are read every 5 ms, and what has arrived waits for that before more is written: a window of 20
   segments has 8 % less. RTT samples between two readings are right on average only, which Vegas (two packets), LEDBAT, Vivace and the random
-  walk of MDI turn into another window. Read every millisecond, `fixed`, `copa` and `ledbat` above Cubic and Reno are within the bounds with two
-  or three exceptions each; that takes five times as many wake-ups, and is not done. The send buffer of 4 MB ends the overshoot of Reno's slow
+  walk of MDI turn into another window. Read every millisecond, `fixed`, `copa` and `ledbat` above Cubic and Reno are within the bounds on all
+  links, but for one cell of `ledbat`; that takes five times as many wake-ups, and is not done. The send buffer of 4 MB ends the overshoot of Reno's slow
   start, and so decides whether a second loss follows.
 
 `make over-tcp ALCC_TRACES=DIR` measures anew and writes this page. The test `over_tcp_table` measures the cells of three links, too: each is
