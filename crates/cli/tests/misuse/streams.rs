@@ -453,7 +453,7 @@ fn no_command_minds_what_its_streams_lead_to() {
     let next = std::sync::atomic::AtomicUsize::new(0);
     let wrong = std::sync::Mutex::new(Vec::new());
     std::thread::scope(|scope| {
-        for _ in 0..4 {
+        for _ in 0..8 {
             scope.spawn(|| {
                 while let Some((case, streams)) =
                     all.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
