@@ -152,7 +152,7 @@ fn mistakes_have_a_place_and_what_would_be_right() {
         (
             "link = \"1mbit\"\nflow = \"fixed\"\nseed = -1",
             3,
-            ["seed", "invalid digit"],
+            ["seed", "want a whole number"],
         ),
         (
             "link = \"1mbit\"\nflow = true",
