@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use super::*;
+use alcc_cc::{Discard, Registry, Spec};
+
+const MSS: u64 = 1000;
+
+fn connection(spec: &str) -> OverTcp {
+    let spec: Spec = spec.parse().unwrap();
+    let cc = Registry::builtin().build(&spec).unwrap();
+    let progress = TcpProgress {
+        mss: Bytes::new(MSS),
+        ..TcpProgress::default()
+    };
+    OverTcp::new(cc, Time::ZERO, &progress, 1, &mut Discard)
+}
+
+fn at(ms: u64) -> Time {
+    Time::from_millis(ms)
+}
+
+fn read(acked: u64, written: u64) -> TcpProgress {
+    TcpProgress {
+        acked,
+        written,
+        mss: Bytes::new(MSS),
+        min_rtt: Span::from_millis(40),
+        ..TcpProgress::default()
+    }
+}
+
+#[test]
+fn a_window_of_five_lets_five_segments_out_and_opens_as_they_arrive() {
+    let mut c = connection("fixed:window=5");
+    assert_eq!(c.deadline(), None, "an idle connection wants no wake-up");
+    assert_eq!(
+        c.room(
+            at(0),
+            Bytes::new(9_000),
+            Bytes::ZERO,
+            Bytes::ZERO,
+            &mut Discard
+        ),
+        Bytes::new(5_000)
+    );
+    c.wrote(at(0), Bytes::new(5_000), &mut Discard);
+    assert!(c.is_shut() && !c.opens(Bytes::new(5_000), Bytes::ZERO));
+    assert!(c.deadline().unwrap() <= at(5));
+    c.progress(at(42), &read(2_000, 5_000), &mut Discard);
+    assert!(c.opens(Bytes::new(3_000), Bytes::ZERO));
+    c.opened();
+    assert_eq!(
+        c.room(
+            at(42),
+            Bytes::new(1_500),
+            Bytes::new(3_000),
+            Bytes::ZERO,
+            &mut Discard
+        ),
+        Bytes::new(1_500),
+        "it fits: the gate stays open"
+    );
+    assert!(!c.is_shut());
+    assert_eq!(c.counters().gate_closed, 1);
+}
+
+/// Forty segments in flight under a window of Reno's that nothing has tested yet.
+fn in_flight(spec: &str) -> OverTcp {
+    let mut c = connection(spec);
+    let all = Bytes::new(100_000);
+    let (mut acked, mut written) = (0, 0);
+    for round in 0..3 {
+        let queued = Bytes::new(written - acked);
+        let room = c.room(at(40 * round), all, queued, Bytes::ZERO, &mut Discard);
+        c.wrote(at(40 * round), room, &mut Discard);
+        written += room.get();
+        if written < 40_000 {
+            acked = written;
+        }
+        c.progress(at(40 * round + 39), &read(acked, written), &mut Discard);
+    }
+    assert!(c.in_flight() >= Bytes::new(30_000), "{}", c.in_flight());
+    c
+}
+
+#[test]
+fn a_loss_that_the_kernel_repairs_reduces_the_window_once() {
+    let mut c = in_flight("reno");
+    let forty = Bytes::new(40_000);
+    assert_eq!((c.in_flight(), c.allowance().window), (forty, forty));
+    let repairing = TcpProgress {
+        sacked: 3,
+        lost: 1,
+        repair: Repair::Losses,
+        ..read(30_000, 70_000)
+    };
+    c.progress(at(130), &repairing, &mut Discard);
+    assert_eq!(c.allowance().window, Bytes::new(20_000));
+    // Two more of the same flight, and the first is sent again: the same episode.
+    let more = TcpProgress {
+        sacked: 8,
+        lost: 3,
+        retransmits: 1,
+        ..repairing
+    };
+    c.progress(at(135), &more, &mut Discard);
+    assert_eq!(c.allowance().window, Bytes::new(20_000));
+    // 40 in flight, of which 8 have arrived and 2 wait to be sent again: 30 are under way, and the gate counts those.
+    assert_eq!(c.beyond(Bytes::new(40_000)), Bytes::new(10_000));
+    // What was acknowledged since is no longer there to be left out.
+    assert_eq!(c.beyond(Bytes::new(33_000)), Bytes::new(3_000));
+    // A loss of the next flight is another episode.
+    c.progress(
+        at(170),
+        &TcpProgress {
+            lost: 3,
+            retransmits: 3,
+            ..read(70_000, 70_000)
+        },
+        &mut Discard,
+    );
+    let room = c.room(
+        at(170),
+        Bytes::new(90_000),
+        Bytes::ZERO,
+        Bytes::ZERO,
+        &mut Discard,
+    );
+    c.wrote(at(170), room, &mut Discard);
+    let written = 70_000 + room.get();
+    let again = TcpProgress {
+        sacked: 3,
+        lost: 4,
+        retransmits: 3,
+        ..repairing
+    };
+    c.progress(
+        at(210),
+        &TcpProgress {
+            acked: 70_000,
+            written,
+            ..again
+        },
+        &mut Discard,
+    );
+    assert_eq!(c.allowance().window.get(), room.get() / 2);
+}
+
+#[test]
+fn a_timeout_leaves_a_segment_and_a_mistake_is_taken_back() {
+    let mut c = in_flight("reno");
+    let silence = TcpProgress {
+        lost: 40,
+        retransmits: 1,
+        repair: Repair::Timeout,
+        backoff: 1,
+        threshold: 20,
+        ..read(30_000, 70_000)
+    };
+    c.progress(at(400), &silence, &mut Discard);
+    assert_eq!(c.allowance().window, Bytes::new(1_000));
+    assert!(c.in_flight() > Bytes::ZERO, "lost is not arrived");
+    // The kernel's threshold rises again: all had arrived after all.
+    let back = TcpProgress {
+        repair: Repair::None,
+        threshold: 80,
+        retransmits: 1,
+        lost: 1,
+        ..read(70_000, 70_000)
+    };
+    c.progress(at(420), &back, &mut Discard);
+    assert!(c.allowance().window >= Bytes::new(40_000));
+    assert_eq!(c.in_flight(), Bytes::ZERO);
+}
+
+#[test]
+fn a_short_silence_is_nothing_to_an_algorithm_for_datagrams() {
+    // Its own host waits for a second, and then asks.
+    let mut c = in_flight("copa:profile=paper");
+    let window = c.allowance().window;
+    let silence = TcpProgress {
+        lost: 40,
+        retransmits: 1,
+        repair: Repair::Timeout,
+        backoff: 1,
+        ..read(c.ledger.acked(), c.written())
+    };
+    c.progress(at(400), &silence, &mut Discard);
+    assert_eq!(c.allowance().window, window);
+    c.progress(at(1_500), &silence, &mut Discard);
+    assert!(c.allowance().window < window);
+}
+
+#[test]
+fn a_paced_connection_writes_three_readings_ahead() {
+    let mut c = connection("bbr");
+    // 10 segments in a millisecond, 2.887 times faster: the window of ten is less than 15 ms of that.
+    let all = Bytes::new(90_000);
+    assert_eq!(
+        c.room(at(0), all, Bytes::ZERO, Bytes::ZERO, &mut Discard),
+        Bytes::new(10_000)
+    );
+    c.wrote(at(0), Bytes::new(10_000), &mut Discard);
+    c.progress(at(40), &read(10_000, 10_000), &mut Discard);
+    let rate = c.pacing_rate().unwrap();
+    let most = rate.bytes_in(Span::from_millis(15)).get() / MSS * MSS;
+    assert!(Bytes::new(most) < c.allowance().window, "{rate}");
+    assert_eq!(
+        c.room(at(40), all, Bytes::ZERO, Bytes::ZERO, &mut Discard),
+        Bytes::new(most)
+    );
+    // What waits for its time is not held back by the kernel, and not in flight.
+    c.wrote(at(40), Bytes::new(most), &mut Discard);
+    let waits = TcpProgress {
+        unsent: Bytes::new(2 * MSS),
+        ..read(11_000, 10_000 + most)
+    };
+    assert!(!c.opens(Bytes::new(most), Bytes::new(most)));
+    c.progress(at(81), &waits, &mut Discard);
+    assert!(c.is_paced());
+}
+
+#[test]
+fn stamps_give_the_smoothed_rtt_what_the_reading_would_blur() {
+    // Sent at 0, acknowledged at 41 and 42 ms, read at 49 ms after a reading at 40 ms.
+    let written = |c: &mut OverTcp| {
+        c.room(
+            at(0),
+            Bytes::new(2_000),
+            Bytes::ZERO,
+            Bytes::ZERO,
+            &mut Discard,
+        );
+        c.wrote(at(0), Bytes::new(2_000), &mut Discard);
+        c.progress(at(40), &read(0, 2_000), &mut Discard);
+    };
+    let stamp = |acked, ms| AckStamp { acked, at: at(ms) };
+    let mut exact = connection("fixed:window=5");
+    written(&mut exact);
+    exact.progress_stamped(
+        at(49),
+        &read(2_000, 2_000),
+        &[stamp(1_000, 41), stamp(2_000, 42)],
+        &mut Discard,
+    );
+    assert_eq!(exact.rtt().latest, Span::from_millis(42));
+    assert_eq!(exact.rtt().min, Span::from_millis(41));
+    let mut blurred = connection("fixed:window=5");
+    written(&mut blurred);
+    blurred.progress(at(49), &read(2_000, 2_000), &mut Discard);
+    assert_eq!(blurred.rtt().latest, Span::from_millis(49));
+}
+
+#[test]
+fn everything_acknowledged_and_nobody_waiting_is_idle() {
+    let mut c = connection("fixed:window=5");
+    assert_eq!(
+        c.room(
+            at(0),
+            Bytes::new(3_000),
+            Bytes::ZERO,
+            Bytes::ZERO,
+            &mut Discard
+        ),
+        Bytes::new(3_000)
+    );
+    c.wrote(at(0), Bytes::new(3_000), &mut Discard);
+    assert!(c.deadline().is_some());
+    c.progress(at(40), &read(3_000, 3_000), &mut Discard);
+    assert!(c.is_idle() && c.deadline().is_none());
+}
+
+#[test]
+fn less_than_a_segment_in_the_kernel_is_never_refused() {
+    // A conversation: acknowledgements are delayed by 40 ms, which looks like a queue, and each few bytes are a packet.
+    let mut c = connection("verus:profile=original");
+    let few = Bytes::new(20);
+    for i in 0..200 {
+        let (now, acked) = (at(2 * i), 20 * i.saturating_sub(20));
+        let room = c.room(
+            now,
+            few,
+            Bytes::new(20 * i - acked),
+            Bytes::ZERO,
+            &mut Discard,
+        );
+        assert_eq!(room, few, "write {i}");
+        c.wrote(now, few, &mut Discard);
+        c.progress(at(2 * i + 1), &read(acked, 20 * (i + 1)), &mut Discard);
+    }
+    assert_eq!(c.counters().gate_closed, 0);
+    // More than a segment is the algorithm's again.
+    assert!(c.allows(Bytes::new(1 << 30), Bytes::new(400), Bytes::ZERO) < Bytes::new(1 << 30));
+}
+
+#[test]
+fn among_many_a_connection_is_read_less_often_but_twice_in_a_round_trip() {
+    let mut c = connection("fixed:window=5");
+    let five = Bytes::new(5_000);
+    c.room(at(0), five, Bytes::ZERO, Bytes::ZERO, &mut Discard);
+    c.wrote(at(0), five, &mut Discard);
+    c.progress(at(90), &read(1_000, 5_000), &mut Discard);
+    // Every 5 ms, as 'fixed' asks; a sixteenth of 64 is four times that; half of the RTT of 90 ms at most.
+    for (company, next) in [(1, 95), (16, 95), (64, 110), (10_000, 135), (32, 100)] {
+        c.among(company);
+        assert_eq!(c.deadline(), Some(at(next)), "{company}");
+    }
+}
+
+#[test]
+fn a_silent_peer_is_watched_less_and_less_closely() {
+    let mut c = connection("fixed:window=5");
+    c.room(
+        at(0),
+        Bytes::new(9_000),
+        Bytes::ZERO,
+        Bytes::ZERO,
+        &mut Discard,
+    );
+    c.wrote(at(0), Bytes::new(5_000), &mut Discard);
+    c.progress(at(40), &read(0, 5_000), &mut Discard);
+    assert!(c.deadline().unwrap() <= at(45));
+    c.progress(at(10_000), &read(0, 5_000), &mut Discard);
+    assert_eq!(c.deadline(), Some(at(10_020)));
+}
