@@ -244,7 +244,7 @@ int main(void) {
         "{said}"
     );
     assert!(
-        said.contains("libalcc: new streams begin under verus\n"),
+        said.contains("libalcc: new streams begin under budget\n"),
         "{said}"
     );
 }

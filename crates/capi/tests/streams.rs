@@ -65,7 +65,7 @@ fn the_environment_sets_defaults_and_nonsense_is_told_in_words() {
     );
     let said = scenario("environment", &[("ALCC_CC", "vrus")]);
     assert!(
-        said.starts_with("verus timestamps queue+pacing 1048576\nALCC_CC: no algorithm 'vrus'"),
+        said.starts_with("budget timestamps queue+pacing 1048576\nALCC_CC: no algorithm 'vrus'"),
         "{said}"
     );
 }

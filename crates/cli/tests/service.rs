@@ -148,9 +148,10 @@ fn an_end_by_each_signal_is_passed_on() {
     });
     for signal in ends {
         let mut command = command(program, true, &["end-by", &signal.to_string()]);
-        // SAFETY: an async-signal-safe call: no core files.
+        // SAFETY: async-signal-safe calls: no core files; a caller like nohup ignores some signals.
         unsafe {
-            command.pre_exec(|| {
+            command.pre_exec(move || {
+                libc::signal(signal, libc::SIG_DFL);
                 let none = libc::rlimit {
                     rlim_cur: 0,
                     rlim_max: 0,

@@ -403,7 +403,7 @@ impl Ledger {
             self.waiting.push_back((*end, len));
             self.waiting_bytes += len;
             self.again_bytes -= len;
-            self.lost.push(*packet);
+            insert(&mut self.lost, *packet);
         }
         self.again.drain(..lost);
         self.owed = 0;
@@ -440,7 +440,7 @@ impl Ledger {
                 self.overcounted += len - taken;
                 self.waiting.push_back((record.end, len));
                 self.waiting_bytes += len;
-                self.lost.push(packet);
+                insert(&mut self.lost, packet);
             } else {
                 self.returned.push(packet);
                 self.first_sent_at = record.sent_at;
@@ -562,6 +562,12 @@ impl Ledger {
     pub fn acked_at(&self) -> Time {
         self.acked_at
     }
+}
+
+/// In the order of the numbers, which a batch has: what was lost again is older than what was lost just now.
+fn insert(lost: &mut Vec<Packet>, packet: Packet) {
+    let at = lost.partition_point(|p| p.pn < packet.pn);
+    lost.insert(at, packet);
 }
 
 #[cfg(test)]

@@ -17,6 +17,8 @@ pub struct Meter {
     propagation: Span,
     bin: Span,
     start: Option<Time>,
+    /// The flow's own first full-size packet.
+    first: Option<Time>,
     arrived: u64,
     dropped: u64,
     bytes: Bytes,
@@ -38,6 +40,8 @@ struct Bin {
 pub struct Observed {
     /// When the window began, on the meter's clock.
     pub started: Time,
+    /// The flow's part of the window: with the window, or at its first full-size packet.
+    pub flow_started: Time,
     /// IP bytes delivered in the window.
     pub delivered: Bytes,
     /// IP bytes of the delivery opportunities in the window.
@@ -70,6 +74,7 @@ impl Meter {
             propagation,
             bin,
             start: None,
+            first: None,
             arrived: 0,
             dropped: 0,
             bytes: Bytes::ZERO,
@@ -103,8 +108,9 @@ impl Meter {
 
     /// A packet came to the bottleneck, whatever became of it then.
     pub fn arrived(&mut self, at: Time, size: Bytes) {
-        if self.start.is_none() && size >= FULL_SIZE {
-            self.start = Some(at);
+        if size >= FULL_SIZE {
+            self.first.get_or_insert(at);
+            self.begin(at);
         }
         if self.inside(at).is_some() {
             self.arrived += 1;
@@ -172,6 +178,7 @@ impl Meter {
         }
         Some(Observed {
             started: start,
+            flow_started: self.first.map_or(start, |first| first.max(start)),
             delivered: self.bytes,
             opportunities: offered,
             throughput_mbps: Rate::of(self.bytes, self.window).as_mbps_f64(),
@@ -209,7 +216,7 @@ fn signal_delay_p95(earliest: &[Option<Span>]) -> Option<Span> {
 impl Observed {
     /// Writes the figures into a row.
     pub fn fill(&self, row: &mut Row) {
-        row.started_s = Some(self.started.as_secs_f64());
+        row.started_s = Some(self.flow_started.as_secs_f64());
         row.throughput_mbps = Some(self.throughput_mbps);
         row.utilization = self.utilization;
         [row.delay_mean_ms, row.delay_median_ms, row.delay_p95_ms] = some_each(self.delay_ms);
@@ -279,6 +286,7 @@ mod tests {
 
         let seen = meter.finish(twelve_mbit).unwrap();
         assert_eq!(seen.started, ms(100));
+        assert_eq!(seen.flow_started, ms(100));
         assert_eq!(seen.delivered, Bytes::new(4_500));
         assert_eq!(seen.opportunities, Bytes::new(15_000));
         // 4500 B * 8 / 10 ms = 3.6 Mbit/s, 30 % of 12.
@@ -338,5 +346,15 @@ mod tests {
         // 1500 B in the 2 ms that remain.
         assert_eq!(seen.series.throughput_mbps, [0.0, 6.0]);
         assert_eq!(seen.series.capacity_mbps, [12.0, 12.0]);
+    }
+
+    #[test]
+    fn a_flow_that_comes_later_has_a_begin_of_its_own() {
+        let mut meter = Meter::new(span(10), span(20), span(5));
+        meter.begin(ms(100));
+        meter.arrived(ms(101), Bytes::new(60));
+        meter.arrived(ms(104), FULL);
+        let seen = meter.finish(twelve_mbit).unwrap();
+        assert_eq!((seen.started, seen.flow_started), (ms(100), ms(104)));
     }
 }

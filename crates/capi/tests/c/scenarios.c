@@ -423,7 +423,7 @@ static void algorithms(void) {
     CHECK(strstr(alcc_message(), "timestamps, tcp-info"));
     CHECK(strlen(alcc_version()) >= 5);
     struct pair p = paired(AF_INET, 0);
-    CHECK(strcmp(info_of(p.ours).cc, "verus") == 0);
+    CHECK(strcmp(info_of(p.ours).cc, "budget") == 0);
     struct reader r;
     start_reader(&r, p.peer, 1, 3000000);
     unsigned char *bytes = filled(1, 0, 3000000);
