@@ -11,8 +11,8 @@ use std::process::{Command, ExitCode};
 
 /// Runs the command and waits for it and for every process it leaves behind (a server that goes into the background becomes
 /// our child). Every signal that can be caught, but for SIGCHLD, is passed on. The exit status is the command's, or 128 and
-/// the signal that ended it.
-pub(crate) fn run(command: &mut Command) -> Result<ExitCode, Failure> {
+/// the signal that ended it. `began` is called once the command has started.
+pub(crate) fn run(command: &mut Command, began: impl FnOnce()) -> Result<ExitCode, Failure> {
     let name = command.get_program().to_string_lossy().into_owned();
     nix::sys::prctl::set_child_subreaper(true)
         .map_err(|e| Failure::usage(format!("adopt background processes: {e}")))?;
@@ -31,6 +31,7 @@ pub(crate) fn run(command: &mut Command) -> Result<ExitCode, Failure> {
         }
         _ => Failure::usage(format!("start {name}: {e}")),
     })?;
+    began();
     let child = child.id().cast_signed();
     let mut status = None;
     loop {

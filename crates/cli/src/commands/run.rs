@@ -108,7 +108,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         triple: &triple,
         quiet: args.quiet,
     };
-    summary.begin();
     let search = Search::start(Wanted {
         report: Arc::clone(&report),
         selection: settings.selection.clone(),
@@ -116,7 +115,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         library,
         quiet: args.quiet,
     });
-    let ended = supervise::run(&mut command)?;
+    let ended = supervise::run(&mut command, || summary.begin())?;
     let missed = search.finish();
     summary.end(json, &report, &missed);
     Ok(ended)
