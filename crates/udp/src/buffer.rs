@@ -2,6 +2,17 @@
 //! The bytes of a stream, between the application and the packets.
 use std::collections::VecDeque;
 
+/// A buffer keeps so much memory although it is empty.
+const KEPT: usize = 1 << 16;
+
+/// A buffer from which something was taken: its memory is at most four times what is in it, or
+/// [`KEPT`]. Growing doubles it, so the next bytes do not make it grow at once.
+fn shrink(bytes: &mut VecDeque<u8>) {
+    if bytes.capacity() > KEPT && bytes.len() < bytes.capacity() / 4 {
+        bytes.shrink_to((bytes.len() * 2).max(KEPT));
+    }
+}
+
 /// What has been written and is not acknowledged: it may have to be sent again.
 #[derive(Default)]
 pub(crate) struct Unacknowledged {
@@ -22,9 +33,7 @@ impl Unacknowledged {
             .min(self.bytes.len() as u64);
         self.bytes.drain(..n as usize);
         self.from += n;
-        if self.bytes.capacity() > 1 << 16 && self.bytes.len() < self.bytes.capacity() / 8 {
-            self.bytes.shrink_to(self.bytes.len() * 2);
-        }
+        shrink(&mut self.bytes);
     }
 
     /// Appends `len` bytes from `position` on; false if they are not there.
@@ -63,10 +72,15 @@ impl Unread {
         self.from
     }
 
-    /// Puts bytes at their place. The caller bounds how far from [`Unread::position`] that is.
+    /// Puts bytes at their place, if there are any. The caller bounds how far from
+    /// [`Unread::position`] their end is.
     pub(crate) fn place(&mut self, position: u64, mut bytes: &[u8]) {
         let old = self.from.saturating_sub(position).min(bytes.len() as u64);
         bytes = &bytes[old as usize..];
+        if bytes.is_empty() {
+            // The place of nothing can be anywhere: nobody bounds it.
+            return;
+        }
         let at = position.saturating_sub(self.from) as usize;
         if at == self.bytes.len() {
             self.bytes.extend(bytes);
@@ -99,9 +113,7 @@ impl Unread {
         out[head..n].copy_from_slice(&second[..n - head]);
         self.bytes.drain(..n);
         self.from += n as u64;
-        if self.bytes.is_empty() && self.bytes.capacity() > 1 << 18 {
-            self.bytes = VecDeque::new();
-        }
+        shrink(&mut self.bytes);
         n
     }
 
@@ -137,6 +149,28 @@ mod tests {
         assert_eq!((unread.position(), unread.held()), (12, 0));
         unread.place(3, b"old");
         assert_eq!(unread.read(12, &mut out), 0);
+    }
+
+    #[test]
+    fn memory_follows_what_is_held() {
+        let mut unread = Unread::default();
+        unread.place(1 << 24, b"x");
+        let mut out = vec![0; 100_000];
+        let mut read = 0;
+        while unread.read(1 << 24, &mut out) > 0 {
+            read = unread.position();
+            let (capacity, held) = (unread.bytes.capacity(), unread.held());
+            assert!(capacity <= (4 * held).max(KEPT), "{capacity} for {held}");
+        }
+        // One byte is left: nothing that was read keeps its place.
+        assert_eq!((read, unread.held()), (1 << 24, 1));
+    }
+
+    #[test]
+    fn nothing_needs_no_place() {
+        let mut unread = Unread::default();
+        unread.place(1 << 61, b"");
+        assert_eq!((unread.position(), unread.held()), (0, 0));
     }
 
     #[test]

@@ -287,8 +287,13 @@ impl Incoming {
         self.unread.held()
     }
 
-    /// How many bytes more would be held with a packet that ends there, and how far that is from what has been read.
-    pub(crate) fn grows(&self, end: u64) -> (usize, u64) {
+    /// How many bytes more would be held with a packet, and how far its end is from what has been
+    /// read. A probe, which has no bytes, needs no place.
+    pub(crate) fn grows(&self, data: &Data<'_>) -> (usize, u64) {
+        if data.payload.is_empty() {
+            return (0, 0);
+        }
+        let end = data.offset + data.payload.len() as u64;
         let ahead = end.saturating_sub(self.unread.position());
         let more = ahead.saturating_sub(self.unread.held() as u64);
         (usize::try_from(more).unwrap_or(usize::MAX), ahead)

@@ -32,7 +32,8 @@ pub struct Limits {
     /// Of them from one address.
     pub per_address: usize,
     /// Bytes that have arrived, or lie before some that have, and that no application has read: of all connections together, beside a
-    /// small share of each. What would be more counts as lost on the way.
+    /// small share of each. What would be more counts as lost on the way. A connection's
+    /// memory for them is at most four times as much, or 64 KiB.
     pub unread: usize,
     /// A connection of which nothing is heard for so long has failed. One that is complete and whose application has gone acknowledges for so
     /// long what its sender sends again, unless the sender says that it knows.
@@ -168,9 +169,7 @@ impl Listener {
             }
             Datagram::Data { id, data } => match self.entries.get_mut(&id) {
                 Some(entry) if entry.from == from => {
-                    let (more, ahead) = entry
-                        .incoming
-                        .grows(data.offset + data.payload.len() as u64);
+                    let (more, ahead) = entry.incoming.grows(&data);
                     if more > 0
                         && ahead > SHARE
                         && self.held.saturating_add(more) > self.limits.unread

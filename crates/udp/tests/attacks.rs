@@ -325,6 +325,53 @@ fn one_address_gets_a_bounded_number_of_connections_and_all_a_bounded_memory() {
 }
 
 #[test]
+fn a_probe_takes_no_memory_wherever_it_says_that_it_lies() {
+    let limits = Limits {
+        unread: 1 << 20,
+        ..Limits::default()
+    };
+    let mut listener = listener(at(1), 1, limits);
+    let id = opens(&mut listener, at(1), SENDER, 1).expect("a connection");
+    let say = |listener: &mut Listener, pn, offset, payload| {
+        let data = Data {
+            pn,
+            offset,
+            end: false,
+            header: Default::default(),
+            payload,
+        };
+        let datagram = bytes(&Datagram::Data { id, data });
+        listener.on_datagram(at(2), at(2), address(SENDER), &datagram, &mut |_, _| {});
+        let mut arrived = Vec::new();
+        listener.poll(at(2), &mut |_, answer| {
+            let Ok(Datagram::Ack { body, .. }) = Datagram::read(answer) else {
+                panic!("no acknowledgement");
+            };
+            let mut ack = AckBody::default();
+            assert_eq!(ack.read(body), Ok(()));
+            arrived = ack.ranges;
+        });
+        arrived
+    };
+    // Within the share, within the limit, within the window, beyond it, and more than there is.
+    let offsets = [1 << 10, 1 << 18, 1 << 23, 1 << 25, 1 << 40, (1 << 62) - 1];
+    for (pn, offset) in (0..).zip(offsets) {
+        assert_eq!(
+            say(&mut listener, pn, offset, b""),
+            [Range::new(0, pn + 1)],
+            "it has arrived: {offset}"
+        );
+        let remembered = listener.remembered();
+        assert!(remembered < 100, "{offset}: {remembered}");
+    }
+    // The stream goes on as if there had been none.
+    say(&mut listener, 6, 0, b"data");
+    let mut out = [0; 9];
+    assert_eq!(listener.read(at(2), id, &mut out), Some(4));
+    assert_eq!(&out[..4], b"data");
+}
+
+#[test]
 fn a_window_that_opens_again_is_told_at_once() {
     let mut listener = listener(at(1), 1, Limits::default());
     let id = opens(&mut listener, at(1), SENDER, 1).expect("a connection");
