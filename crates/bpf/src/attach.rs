@@ -206,7 +206,7 @@ impl Future<'_> {
             .attach_cgroup(cgroup.as_raw_fd())
             .map_err(failed)?;
         // The new choice is in force before the old one ends.
-        end_link(&name)?;
+        pins::end_link(&name)?;
         link.pin(pins::pin(&name)).map_err(failed)
     }
 
@@ -214,7 +214,7 @@ impl Future<'_> {
     pub fn end(&self) -> Result<bool, BpfError> {
         let name = self.name()?;
         let was = pins::pin(&name).exists();
-        end_link(&name)?;
+        pins::end_link(&name)?;
         Ok(was)
     }
 }
@@ -226,16 +226,5 @@ pub fn futures() -> Vec<String> {
 
 /// Ends all of them.
 pub fn end_futures() -> Result<(), BpfError> {
-    futures().iter().try_for_each(|name| end_link(name))
-}
-
-/// Ends a link at once. The removal of its pin alone ends it a moment later.
-fn end_link(name: &str) -> Result<(), BpfError> {
-    let path = pins::pin(name);
-    if path.exists() {
-        Link::open(&path)
-            .and_then(|link| link.detach())
-            .map_err(|e| BpfError::kernel(format!("end {}", path.display()), &e))?;
-    }
-    pins::remove(name)
+    futures().iter().try_for_each(|name| pins::end_link(name))
 }

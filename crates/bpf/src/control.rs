@@ -47,7 +47,7 @@ pub fn unload() -> Result<Vec<&'static Resident>, BpfError> {
                 .map_err(|e| BpfError::kernel(format!("end {}", resident.control), &e))?;
         }
         pins::remove(&map_pin(resident))?;
-        pins::remove(&link_pin(resident))?;
+        pins::end_link(&link_pin(resident))?;
     }
     Ok(ended)
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The files that keep programs, maps and links alive after their loader has ended.
 use crate::{BpfError, PINS};
+use libbpf_rs::Link;
 use nix::mount::{MsFlags, mount};
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -35,6 +36,16 @@ pub(crate) fn prepare() -> Result<(), BpfError> {
         },
         e => BpfError::file("mount a BPF file system on", dir, e.into()),
     })
+}
+
+/// Ends a link at once, and removes its pin. The removal alone ends it a moment later; that must
+/// do where the kernel cannot end this kind of link otherwise (struct_ops before Linux 6.11).
+pub(crate) fn end_link(name: &str) -> Result<(), BpfError> {
+    let path = pin(name);
+    if path.exists() {
+        let _ = Link::open(&path).and_then(|link| link.detach());
+    }
+    remove(name)
 }
 
 /// Names of the pins that begin with `prefix`, in order.
