@@ -124,3 +124,10 @@ fn a_static_server_behind_a_lossy_link_is_switched_while_it_runs() {
     server.wait().unwrap();
     world.end();
 }
+
+#[test]
+fn the_list_says_what_lives_in_the_kernel() {
+    assert!(done("list").contains("alcc_copa, as copa:"));
+    let list: serde_json::Value = serde_json::from_str(&done("list --json")).unwrap();
+    assert_eq!(list["resident"][0]["control"], "alcc_copa");
+}

@@ -36,8 +36,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
                 serde_json::json!({"name": q.name, "summary": q.summary, "options": json(q.options)})
             })
             .collect();
+        let resident: Vec<_> = alcc_bpf::RESIDENT
+            .iter()
+            .map(|r| {
+                serde_json::json!({"name": r.algorithm, "control": r.control, "follows": r.follows})
+            })
+            .collect();
         let json = serde_json::json!({
-            "algorithms": algorithms, "transports": transports_json(), "carriers": carriers_json(), "queues": queues, "links": links(), "preloaded": pairs_json(Host::Preloaded),
+            "algorithms": algorithms, "resident": resident, "transports": transports_json(), "carriers": carriers_json(), "queues": queues, "links": links(), "preloaded": pairs_json(Host::Preloaded),
             "own": pairs_json(Host::Own),
         });
         print(format_args!("{json}\n"))?;
@@ -57,6 +63,13 @@ fn text(registry: &Registry) -> String {
             let _ = writeln!(text, "           profile={}", a.profiles.join("|"));
         }
         options(&mut text, a.options);
+    }
+    let _ = writeln!(
+        text,
+        "\nIn the kernel, after 'alcc bpf load' (alcc attach --cc NAME)"
+    );
+    for r in alcc_bpf::RESIDENT {
+        let _ = writeln!(text, "  {:<8} {}, as {}", r.algorithm, r.control, r.follows);
     }
     let _ = writeln!(text, "\nQueues (--queue NAME:option=value,...)");
     for q in QueueKind::all() {
