@@ -165,8 +165,9 @@ fn what_streams_write_is_reported_and_not_taken_for_controlled() {
         let expected = if how == "both" { BYTES / 2 } else { 0 };
         assert!(passed.abs_diff(expected) < 100_000, "{how}: {report}");
         assert!(missed <= BYTES - passed, "{how}: {report}");
-        // The last look may be some time before the end.
-        assert!(missed > (BYTES - passed) / 2, "{how}: {report}");
+        // Nobody looks at the moment of the end: what came after the last look is not in the number, and how long
+        // that was is the machine's.
+        assert!(missed > (BYTES - passed) / 10, "{how}: {report}");
     };
     std::thread::scope(|scope| {
         scope.spawn(|| streams("stdio", "stdio", 0));
