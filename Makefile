@@ -57,7 +57,7 @@ native: build ## Algorithms above TCP beside their native forms, two recorded tr
 over-tcp: ## Every algorithm above Cubic, Reno and BBR beside its native form, simulated (docs/over-tcp.md; ALCC_TRACES=DIR)
 	@$(WITH_DEPS) ALCC_BLESS=1 $(CARGO) test --release --locked -p alcc-sim --test over_tcp_table
 
-bpf: ## Compile the BPF programs again, into crates/bpf/objects (needs clang, llvm and libbpf-dev)
+bpf: ## Compile the BPF programs again, into crates/runtime/bpf/objects (needs clang, llvm and libbpf-dev)
 	scripts/bpf
 
 soak: ## The long tests, an hour: torture, 10,000 connections, resets, every case many times; the result goes to docs/soak.md
@@ -84,8 +84,8 @@ install-library: # The C library alone, with its headers and what pkg-config rea
 	mkdir -p $(TARGET)/generated
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib $(TARGET)/release/libalcc.so.0 $(TARGET)/release/libalcc.a
 	ln -sf libalcc.so.0 $(DESTDIR)$(PREFIX)/lib/libalcc.so
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include crates/capi/include/alcc.h
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' crates/capi/alcc.pc.in > $(TARGET)/generated/alcc.pc
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include crates/runtime/capi/include/alcc.h
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' crates/runtime/capi/alcc.pc.in > $(TARGET)/generated/alcc.pc
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/pkgconfig $(TARGET)/generated/alcc.pc
 	@# Programs find a new library by the linker's cache. A package does this for itself.
 	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then PATH=$$PATH:/usr/sbin:/sbin ldconfig || echo "make install: ldconfig failed: programs may not find libalcc.so.0" >&2; fi

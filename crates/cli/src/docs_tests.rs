@@ -254,12 +254,27 @@ fn the_readme_keeps_to_its_facts() {
         readme.contains(&format!("Rust {msrv}")),
         "README.md does not say 'Rust {msrv}', which Cargo.toml asks for"
     );
-    for entry in std::fs::read_dir(root().join("crates")).expect("crates/ can be read") {
-        let name = entry.expect("an entry").file_name();
-        let name = name.to_str().expect("a plain name");
+    let members = manifest
+        .lines()
+        .find_map(|l| l.strip_prefix("members = "))
+        .expect("members in Cargo.toml");
+    let members: Vec<String> = members
+        .split('"')
+        .filter(|m| m.starts_with("crates/"))
+        .flat_map(|m| match m.strip_suffix("/*") {
+            None => vec![m.to_owned()],
+            Some(floor) => std::fs::read_dir(root().join(floor))
+                .expect("a floor can be read")
+                .map(|e| e.expect("an entry").file_name())
+                .map(|n| format!("{floor}/{}", n.to_str().expect("a plain name")))
+                .collect(),
+        })
+        .collect();
+    assert!(members.len() >= 20, "members of the workspace: {members:?}");
+    for member in members {
         assert!(
-            readme.contains(&format!("](crates/{name})")),
-            "README.md does not list crates/{name}"
+            readme.contains(&format!("]({member})")),
+            "README.md does not list {member}"
         );
     }
 }

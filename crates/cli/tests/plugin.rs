@@ -18,7 +18,7 @@ fn built(folder: &Path, source: &Path) -> PathBuf {
             "-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC",
         ])
         .arg("-I")
-        .arg(root().join("crates/capi/include"))
+        .arg(root().join("crates/runtime/capi/include"))
         .arg("-o")
         .arg(&file)
         .arg(source)
@@ -33,7 +33,7 @@ fn built(folder: &Path, source: &Path) -> PathBuf {
 }
 
 fn example(folder: &Path) -> PathBuf {
-    built(folder, &root().join("crates/plugin/examples/aimd.c"))
+    built(folder, &root().join("crates/runtime/plugin/examples/aimd.c"))
 }
 
 fn alcc(arguments: &[&str], plugin: &Path) -> Output {
@@ -107,7 +107,7 @@ fn a_careless_algorithm_does_not_stop_the_simulator() {
     let folder = tempfile::tempdir().unwrap();
     let plugin = built(
         folder.path(),
-        &root().join("crates/plugin/tests/careless.c"),
+        &root().join("crates/runtime/plugin/tests/careless.c"),
     );
     for fault in [
         "no-window",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Two programs of the distribution, ported to the library as the ALCC paper did it: by changing their accept, send and close
-//! calls. The patches are in crates/capi/tests/ports; the sources come from scripts/setup. Each program runs unpatched and
+//! calls. The patches are in crates/runtime/capi/tests/ports; the sources come from scripts/setup. Each program runs unpatched and
 //! patched behind the same emulated link.
 #[path = "support/early.rs"]
 mod early;
@@ -116,7 +116,7 @@ fn install_library(prefix: &Path) {
     for folder in ["include", "lib/pkgconfig"] {
         std::fs::create_dir_all(prefix.join(folder)).unwrap();
     }
-    let header = root().join("crates/capi/include/alcc.h");
+    let header = root().join("crates/runtime/capi/include/alcc.h");
     std::fs::copy(header, prefix.join("include/alcc.h")).unwrap();
     // Linked here: other tests may be linking theirs.
     let lib = prefix.join("lib");
@@ -128,7 +128,7 @@ fn install_library(prefix: &Path) {
         "{}",
         String::from_utf8_lossy(&link.stderr)
     );
-    let template = std::fs::read_to_string(root().join("crates/capi/alcc.pc.in")).unwrap();
+    let template = std::fs::read_to_string(root().join("crates/runtime/capi/alcc.pc.in")).unwrap();
     let text = template
         .replace("@PREFIX@", prefix.to_str().unwrap())
         .replace("@VERSION@", env!("CARGO_PKG_VERSION"));
@@ -146,7 +146,7 @@ fn build(program: &Program, patches: &[&str], folder: &Path, prefix: &Path) {
         &pkg_config,
     );
     for patch in patches {
-        let patch = root().join("crates/capi/tests/ports").join(patch);
+        let patch = root().join("crates/runtime/capi/tests/ports").join(patch);
         sh(
             &format!("patch -s -p1 <'{}'", patch.display()),
             folder,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A program under `alcc run` behaves as it does over plain TCP: every way to write, wait, duplicate, pass, fork and close.
 //!
-//! The program is `crates/preload/tests/c`; a plain run of each case is the oracle. `ALCC_CASE=NAME` runs one case,
+//! The program is `crates/runtime/preload/tests/c`; a plain run of each case is the oracle. `ALCC_CASE=NAME` runs one case,
 //! `ALCC_ORACLE=1` compares two plain runs instead, to see whether the oracle itself is steady.
 mod case;
 mod client;

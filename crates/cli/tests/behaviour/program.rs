@@ -71,7 +71,7 @@ pub(crate) fn built_with_streams() -> Option<&'static Program> {
 }
 
 fn sources() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../preload/tests/c")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/preload/tests/c")
 }
 
 fn build(name: &str, more: &[&str]) -> Option<Program> {

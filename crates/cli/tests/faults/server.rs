@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One of the small servers of `crates/preload/tests/c/serve.c` under `alcc run`, seen from outside.
+//! One of the small servers of `crates/runtime/preload/tests/c/serve.c` under `alcc run`, seen from outside.
 use crate::support::lacks;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -19,7 +19,7 @@ pub(crate) fn peer() -> Option<&'static Path> {
             lacks("cc");
             return None;
         }
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../preload/tests/c");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/preload/tests/c");
         let files = std::fs::read_dir(&source)
             .unwrap()
             .map(|entry| entry.unwrap().path())

@@ -57,7 +57,7 @@ fn words() -> Vec<Vec<u8>> {
     ]
 }
 
-/// The header of a transfer of one flow (crates/transfer/src/lib.rs): of this kind and size.
+/// The header of a transfer of one flow (crates/transport/transfer/src/lib.rs): of this kind and size.
 fn header(kind: u8, size: u64) -> Vec<u8> {
     let mut header = b"alccsend\x01".to_vec();
     header.push(kind);

@@ -118,7 +118,7 @@ fn build() -> Option<Program> {
         lacks("cc");
         return None;
     }
-    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../preload/tests");
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/preload/tests");
     let mut sources: Vec<PathBuf> = std::fs::read_dir(tests.join("c"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -338,7 +338,7 @@ fn arguments(tortured: &Tortured, dir: &Path, port: u16, command: &mut Command) 
     }
 }
 
-/// As the programs of `crates/preload/tests/c` send it.
+/// As the programs of `crates/runtime/preload/tests/c` send it.
 fn stream() -> impl Iterator<Item = u8> {
     std::iter::successors(Some(12345u32), |x| {
         Some(x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223))

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Writes a transition matrix for `mdi`, learned from another algorithm in the simulator on the synthetic channels:
+//!
+//! ```console
+//! $ cargo run --release -p alcc-sim --example train_mdi > crates/core/cc/src/algorithms/mdi/builtin.txt
+//! $ cargo run --release -p alcc-sim --example train_mdi -- copa 2 published > copa.csv     # for mdi:matrix=copa.csv
+//! ```
+//!
+//! Arguments: the algorithm (default `verus:profile=original`), seeds per channel (default 2), and `compact` (default) or
+//! `published`. As the authors trained: 300 s, 40 ms, a queue without bound, epochs of 5 ms from the end of slow start on.
+use alcc_cc::model_driven::{Counts, Grid};
+use alcc_cc::{
+    AckBatch, Allowance, Controller, Cx, Event, EventSink, LossBatch, Needs, Path, RecoveryEnd,
+    Registry, Rto, Sent, Spurious, Tag,
+};
+use alcc_link::{QueueSpec, RateSpec};
+use alcc_sim::{FlowSpec, Scenario, Timing, run};
+use alcc_trace::SCENARIOS;
+use alcc_units::{Span, Time};
+use std::sync::{Arc, Mutex};
+
+const EPOCH: Span = Span::from_millis(5);
+const DURATION: Span = Span::from_secs(300);
+
+/// Epochs without a restart in between: the largest delay in ms, the window in packets.
+type Runs = Vec<Vec<(f64, f64)>>;
+
+/// The algorithm that is learned from, and what it did.
+struct Teacher {
+    inner: Box<dyn Controller>,
+    runs: Arc<Mutex<Runs>>,
+    slow_start: SlowStart,
+    largest: Option<f64>,
+    last: f64,
+    heard: Time,
+    next: Time,
+}
+
+/// Hears whether it is in slow start.
+struct SlowStart(bool);
+
+impl EventSink for SlowStart {
+    fn event(&mut self, _now: Time, event: Event) {
+        match event {
+            Event::SlowStartExit { .. } => self.0 = false,
+            Event::SlowStartRestart { .. } => self.0 = true,
+            _ => {}
+        }
+    }
+}
+
+impl Teacher {
+    fn tell<T>(
+        &mut self,
+        cx: &mut Cx<'_>,
+        f: impl FnOnce(&mut dyn Controller, &mut Cx<'_>) -> T,
+    ) -> T {
+        let (now, log) = (cx.now, &mut self.slow_start);
+        let told = f(self.inner.as_mut(), &mut Cx { now, log });
+        self.look(now);
+        told
+    }
+
+    /// An epoch may be over.
+    fn look(&mut self, now: Time) {
+        while self.next <= now {
+            let at = self.next;
+            self.next += EPOCH;
+            let silence = at.since(self.heard).as_millis_f64();
+            let delay = self
+                .largest
+                .take()
+                .unwrap_or_else(|| self.last.max(silence));
+            let mut window = 1.0;
+            self.inner.gauges(&mut |name, value| {
+                if name == "window" || name == "cwnd" {
+                    window = value.max(1.0);
+                }
+            });
+            let mut runs = self.runs.lock().unwrap_or_else(|e| e.into_inner());
+            if self.slow_start.0 || self.last == 0.0 {
+                if runs.last().is_none_or(|run| !run.is_empty()) {
+                    runs.push(Vec::new());
+                }
+            } else if let Some(run) = runs.last_mut() {
+                run.push((delay, window));
+            }
+            self.last = delay;
+        }
+    }
+}
+
+impl Controller for Teacher {
+    fn needs(&self) -> Needs {
+        self.inner.needs()
+    }
+    fn on_start(&mut self, cx: &mut Cx<'_>, path: &Path) {
+        self.next = cx.now + EPOCH;
+        self.tell(cx, |cc, cx| cc.on_start(cx, path));
+    }
+    fn on_sent(&mut self, cx: &mut Cx<'_>, sent: &Sent) -> Tag {
+        self.tell(cx, |cc, cx| cc.on_sent(cx, sent))
+    }
+    fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
+        self.look(cx.now);
+        for rtt in ack.acked.iter().filter_map(|p| p.rtt) {
+            let rtt = rtt.as_millis_f64();
+            self.largest = Some(self.largest.map_or(rtt, |largest| largest.max(rtt)));
+        }
+        self.heard = cx.now;
+        self.tell(cx, |cc, cx| cc.on_ack(cx, ack));
+    }
+    fn on_loss(&mut self, cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
+        self.tell(cx, |cc, cx| cc.on_loss(cx, loss));
+    }
+    fn on_rto(&mut self, cx: &mut Cx<'_>, rto: &Rto) {
+        self.tell(cx, |cc, cx| cc.on_rto(cx, rto));
+    }
+    fn on_spurious(&mut self, cx: &mut Cx<'_>, what: Spurious) {
+        self.tell(cx, |cc, cx| cc.on_spurious(cx, what));
+    }
+    fn on_recovery_end(&mut self, cx: &mut Cx<'_>, end: &RecoveryEnd) {
+        self.tell(cx, |cc, cx| cc.on_recovery_end(cx, end));
+    }
+    fn on_idle_restart(&mut self, cx: &mut Cx<'_>, idle: Span) {
+        self.tell(cx, |cc, cx| cc.on_idle_restart(cx, idle));
+    }
+    fn on_timer(&mut self, cx: &mut Cx<'_>) {
+        self.tell(cx, |cc, cx| cc.on_timer(cx));
+    }
+    fn allowance(&self) -> Allowance {
+        self.inner.allowance()
+    }
+    fn next_timer(&self) -> Option<Time> {
+        self.inner.next_timer()
+    }
+    fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
+        self.inner.gauges(put);
+    }
+    fn clone_box(&self) -> Box<dyn Controller> {
+        Box::new(Self {
+            inner: self.inner.clone_box(),
+            runs: self.runs.clone(),
+            slow_start: SlowStart(self.slow_start.0),
+            ..*self
+        })
+    }
+}
+
+#[allow(clippy::disallowed_macros, reason = "a program, not the library")]
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let teacher = arguments
+        .next()
+        .unwrap_or_else(|| "verus:profile=original".into());
+    let seeds: u64 = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(2);
+    let published = arguments.next().is_some_and(|form| form == "published");
+    let mut counts = Counts::new(Grid::TRAINING);
+    for channel in SCENARIOS {
+        for seed in 1..=seeds {
+            let trace = channel.generate(seed, DURATION);
+            let queue = "droptail:bytes=1000000000".parse::<QueueSpec>();
+            let queue = queue.unwrap_or_else(|error| panic!("{error}"));
+            let link = RateSpec::Trace(trace);
+            let mut scenario = Scenario::dumbbell(link, Span::from_millis(40), queue);
+            (scenario.duration, scenario.seed) = (DURATION, seed);
+            scenario.flows = FlowSpec::parse(&teacher, &Registry::builtin(), Timing::default())
+                .unwrap_or_else(|error| panic!("{error}"));
+            let runs = Arc::new(Mutex::new(Runs::new()));
+            for flow in &mut scenario.flows {
+                flow.controller = Box::new(Teacher {
+                    inner: flow.controller.clone_box(),
+                    runs: runs.clone(),
+                    slow_start: SlowStart(true),
+                    largest: None,
+                    last: 0.0,
+                    heard: Time::ZERO,
+                    next: Time::ZERO,
+                });
+            }
+            run(&scenario).unwrap_or_else(|error| panic!("{}: {error}", channel.name));
+            let runs = runs.lock().unwrap_or_else(|e| e.into_inner());
+            runs.iter().for_each(|run| counts.learn(run));
+            eprintln!("{} {seed}: {} pairs", channel.name, counts.total());
+        }
+    }
+    if published {
+        print!("{}", counts.published());
+    } else {
+        let command = "cargo run --release -p alcc-sim --example train_mdi";
+        println!("# SPDX-License-Identifier: Apache-2.0 OR MIT");
+        println!(
+            "# Written by: {command} -- {teacher} {seeds}; {} pairs of epochs.",
+            counts.total()
+        );
+        println!(
+            "# Grid as in a published table; then block (state * bins of the new change of delay), bins of the window's change with thousandths."
+        );
+        print!("{}", counts.compact());
+    }
+}
