@@ -113,24 +113,18 @@ impl Metrics {
                 (Listener::Unix(listener), Some(path.clone()))
             }
         };
-        deaf("alcc-metrics", move || serve(&listener, &report))
+        spawn("alcc-metrics", move || serve(&listener, &report))
             .map_err(|e| Failure::usage(format!("start a thread for --metrics: {e}")))?;
         Ok(Self { path })
     }
 }
 
 /// A thread that takes no signals: they are meant for the program.
-pub(crate) fn deaf<T: Send + 'static>(
+pub(crate) fn spawn<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> std::io::Result<std::thread::JoinHandle<T>> {
-    use nix::sys::signal::{SigSet, SigmaskHow};
-    let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
-    let made = std::thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(work);
-    before.thread_set_mask()?;
-    made
+    alcc_sys::spawn(std::thread::Builder::new().name(name.to_owned()), work)
 }
 
 fn serve(listener: &Listener, report: &Arc<Report>) {
@@ -150,7 +144,7 @@ fn serve(listener: &Listener, report: &Arc<Report>) {
         };
         let report = Arc::clone(report);
         // Whatever goes wrong with one client is that client's; without a thread the place is free again at once.
-        drop(deaf("alcc-metrics", move || {
+        drop(spawn("alcc-metrics", move || {
             let _place = place;
             let _ = answer(stream, &report);
         }));

@@ -5,7 +5,6 @@ pub(crate) mod sending;
 
 use crate::failure::{Failure, reason};
 use alcc_lab::Row;
-use nix::time::{ClockId, clock_gettime};
 use sha2::{Digest, Sha256};
 use std::io::Write;
 use std::path::Path;
@@ -13,19 +12,12 @@ use std::sync::Mutex;
 
 /// `CLOCK_MONOTONIC`, ns: the same in all processes of a machine.
 pub(crate) fn now() -> u64 {
-    clock(ClockId::CLOCK_MONOTONIC)
+    alcc_sys::now().as_nanos()
 }
 
 /// CPU time of this process so far, user and system, ns.
 pub(crate) fn cpu() -> u64 {
-    clock(ClockId::CLOCK_PROCESS_CPUTIME_ID)
-}
-
-fn clock(id: ClockId) -> u64 {
-    // These clocks exist on every Linux.
-    clock_gettime(id).map_or(0, |t| {
-        t.tv_sec().cast_unsigned() * 1_000_000_000 + t.tv_nsec().cast_unsigned()
-    })
+    alcc_sys::process_cpu().as_nanos()
 }
 
 /// A digest of `session` and of what `CLOCK_MONOTONIC` counts from: this start of this machine, in this time namespace. Two processes that find

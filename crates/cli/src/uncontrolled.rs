@@ -6,7 +6,7 @@
 //! A look at a time, never more than a tenth of a percent of a core after the first second. What opens, sends and closes between two looks is not seen: the
 //! figures are "at least".
 use crate::loader::Loader;
-use crate::metrics::deaf;
+use crate::metrics::spawn;
 use crate::output::note;
 use crate::wording::{count, hint, megabytes};
 use alcc_lab::{Sockets, TcpSocket};
@@ -83,7 +83,7 @@ impl Search {
     pub(crate) fn start(wanted: Wanted) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        let thread = deaf("alcc-search", move || {
+        let thread = spawn("alcc-search", move || {
             let mut look = Look::new(wanted);
             let mut pause = SHORTEST;
             while !stopped.load(Ordering::Acquire) {
@@ -472,16 +472,13 @@ fn protocol(holder: &Holder) -> Option<i32> {
             0,
         )
     })?;
-    let (mut value, mut len) = (0i32, size_of::<i32>() as nix::libc::socklen_t);
-    // SAFETY: pointer and length describe `value`.
-    let rc = unsafe {
-        nix::libc::getsockopt(
-            socket.as_raw_fd(),
-            nix::libc::SOL_SOCKET,
-            nix::libc::SO_PROTOCOL,
-            (&raw mut value).cast(),
-            &raw mut len,
-        )
-    };
-    (rc == 0).then_some(value)
+    let mut value = 0i32;
+    let level = nix::libc::SOL_SOCKET;
+    alcc_sys::get_option(
+        socket.as_raw_fd(),
+        level,
+        nix::libc::SO_PROTOCOL,
+        &mut value,
+    )?;
+    Some(value)
 }

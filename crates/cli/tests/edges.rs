@@ -18,6 +18,7 @@ const FLOORS: &[(&str, &[(&str, &[&str])])] = &[
             ("sim", &["units", "cc", "flow", "link", "trace"]),
         ],
     ),
+    ("os", &[("sys", &[])]),
     (
         "transport",
         &[

@@ -11,7 +11,6 @@ use alcc_socket::own::Settings;
 use alcc_socket::{Enforcement, Feedback, Host, Pattern, Selection, Triple};
 use alcc_units::{Span, positive};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
-use nix::time::{ClockId, clock_gettime};
 use std::io::ErrorKind;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -227,8 +226,7 @@ fn start_failure(args: &Args, error: &StartError) -> Failure {
 }
 
 fn conclude(args: &Args, json: Option<Product>, triple: &Triple, totals: &Totals) {
-    let cpu = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)
-        .map_or(0.0, |t| t.tv_sec() as f64 + t.tv_nsec() as f64 / 1e9);
+    let cpu = alcc_sys::process_cpu().as_secs_f64();
     if let Some(file) = json {
         let report = serde_json::json!({
             "algorithm": args.cc.name,

@@ -6,7 +6,6 @@ use crate::{EmuError, Namespace, Subnet};
 use alcc_link::{Direction, DirectionSpec, Order, Outcome};
 use alcc_units::Time;
 use nix::sys::eventfd::EventFd;
-use nix::sys::signal::{SigSet, SigmaskHow, pthread_sigmask};
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
@@ -100,7 +99,7 @@ impl Emulator {
         let started = Instant::now();
         let models = [Dir::Down, Dir::Up].map(|dir| (dir, spec.model(dir)));
         let relay = Relay::new(models, outer, inner, observer, started);
-        let thread = deaf_thread("alcc-relay", move || relay.run(&stopped))?;
+        let thread = spawn("alcc-relay", move || relay.run(&stopped))?;
         Ok(Self {
             net,
             started,
@@ -156,22 +155,10 @@ impl Drop for Emulator {
 }
 
 /// A thread that gets no signals: they belong to the program's own threads.
-pub(crate) fn deaf_thread<T: Send + 'static>(
+pub(crate) fn spawn<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<JoinHandle<T>, EmuError> {
-    // The thread inherits the mask.
-    let mut before = SigSet::empty();
-    pthread_sigmask(
-        SigmaskHow::SIG_BLOCK,
-        Some(&SigSet::all()),
-        Some(&mut before),
-    )
-    .map_err(EmuError::os("block signals"))?;
-    let thread = std::thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(work);
-    pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&before), None)
-        .map_err(EmuError::os("unblock signals"))?;
-    thread.map_err(EmuError::os(format!("start the thread {name}")))
+    alcc_sys::spawn(std::thread::Builder::new().name(name.to_owned()), work)
+        .map_err(EmuError::os(format!("start the thread {name}")))
 }

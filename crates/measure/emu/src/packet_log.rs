@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use crate::emulator::deaf_thread;
+use crate::emulator::spawn;
 use crate::{Dir, EmuError, Observer};
 use alcc_link::log::{Header, Line, format_line, write_header};
 use alcc_link::{Outcome, RateSpec};
@@ -51,7 +51,7 @@ impl PacketLog {
         };
         let files = [make(&paths[0])?, make(&paths[1])?];
         let (sender, receiver) = channel();
-        let writer = deaf_thread("alcc-log", move || write_all(files, &receiver))?;
+        let writer = spawn("alcc-log", move || write_all(files, &receiver))?;
         let observer = Formatter {
             halves: [down, up].map(|spec| {
                 let mut text = String::with_capacity(CHUNK + 256);

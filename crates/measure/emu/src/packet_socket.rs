@@ -3,6 +3,7 @@
 use crate::Namespace;
 use crate::netlink::Netlink;
 use crate::store::MTU;
+use alcc_sys::{get_option, set_option};
 use netlink_packet_route::link::LinkAttribute;
 use std::cell::Cell;
 use std::io;
@@ -109,17 +110,9 @@ impl PacketSocket {
     /// Packets that found the receive buffer full or were too long. The kernel forgets the number when it is read.
     pub(crate) fn dropped(&self) -> u64 {
         let mut stats = [0u32; 2];
-        let mut len = size_of::<[u32; 2]>() as libc::socklen_t;
-        // SAFETY: PACKET_STATISTICS fills a struct of two u32: packets and drops.
-        let ok = unsafe {
-            libc::getsockopt(
-                self.fd.as_raw_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_STATISTICS,
-                stats.as_mut_ptr().cast(),
-                &raw mut len,
-            )
-        } == 0;
+        // Two numbers: packets and drops.
+        let fd = self.fd.as_raw_fd();
+        let ok = get_option(fd, libc::SOL_PACKET, libc::PACKET_STATISTICS, &mut stats).is_some();
         self.oversize.get() + if ok { u64::from(stats[1]) } else { 0 }
     }
 
@@ -155,20 +148,9 @@ fn open(index: u32) -> io::Result<OwnedFd> {
     // SAFETY: a new descriptor that nobody else owns.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     let size = RECEIVE_BUFFER;
-    let set = |option| {
-        // SAFETY: both options take an int.
-        unsafe {
-            libc::setsockopt(
-                fd.as_raw_fd(),
-                libc::SOL_SOCKET,
-                option,
-                (&raw const size).cast(),
-                size_of::<libc::c_int>() as libc::socklen_t,
-            )
-        }
-    };
+    let set = |option| set_option(fd.as_raw_fd(), libc::SOL_SOCKET, option, &size);
     // Beyond the system's limit where we may; drops are counted either way.
-    if set(libc::SO_RCVBUFFORCE) != 0 {
+    if !set(libc::SO_RCVBUFFORCE) {
         set(libc::SO_RCVBUF);
     }
     let address = address(index);

@@ -215,9 +215,9 @@ impl Relay {
 /// Asks the kernel to wake this thread when it should, not up to 50 us later with others, and before others where that is permitted.
 /// Returns whether it was.
 fn become_punctual() -> bool {
-    // SAFETY: prctl and sched_setscheduler take plain values and one struct that outlives the call; 0 is the calling thread.
+    alcc_sys::exact_timers();
+    // SAFETY: plain values and one struct that outlives the call; 0 is the calling thread.
     unsafe {
-        libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong);
         let priority = libc::sched_param { sched_priority: 1 };
         libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) == 0
     }

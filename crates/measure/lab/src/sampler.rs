@@ -4,6 +4,7 @@
 //! Bytes acknowledged + bytes still in the send queue = bytes that the application has written. With the times at which the
 //! other application read them this gives the delay from application to application, wherever bytes are parked on the way.
 use crate::distribution::Distribution;
+use alcc_sys::TcpCounters;
 use alcc_units::{Span, Time};
 use netlink_packet_core::{
     NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
@@ -128,33 +129,16 @@ fn connection(response: &InetResponse, port: u16) -> Option<Connection> {
     info.then_some(found)
 }
 
-/// Reads `struct tcp_info` (linux/tcp.h), which grows at its end with newer kernels. False if it is too short to be useful.
+/// Reads `struct tcp_info`. False if it is too short to be useful.
 fn read_info(info: &[u8], into: &mut Connection) -> bool {
-    let u32_at = |at: usize| {
-        info.get(at..at + 4)
-            .and_then(|b| b.try_into().ok())
-            .map(u32::from_ne_bytes)
-    };
-    let u64_at = |at: usize| {
-        info.get(at..at + 8)
-            .and_then(|b| b.try_into().ok())
-            .map(u64::from_ne_bytes)
-    };
-    let u16_at = |at: usize| {
-        info.get(at..at + 2)
-            .and_then(|b| b.try_into().ok())
-            .map(u16::from_ne_bytes)
-    };
-    let Some(acked) = u64_at(120) else {
+    let Some(counters) = TcpCounters::of(info) else {
         return false;
     };
-    into.acked = acked;
-    into.rtt = u32_at(68)
-        .filter(|us| *us > 0)
-        .map(|us| Span::from_micros(us.into()));
-    into.cwnd = u32_at(80).unwrap_or_default();
-    into.retransmits = u32_at(100).unwrap_or_default().into();
-    into.timeouts = u16_at(240).map(u64::from);
+    into.acked = counters.acked;
+    into.rtt = (!counters.rtt.is_zero()).then_some(counters.rtt);
+    into.cwnd = counters.cwnd;
+    into.retransmits = counters.retransmits;
+    into.timeouts = counters.timeouts;
     true
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A UDP socket with the kernel's receive times, bursts in one call, and a clock.
+use alcc_sys::{Wall, now, set_option};
 use alcc_units::{Span, Time};
 use nix::errno::Errno;
 use nix::libc;
@@ -9,7 +10,6 @@ use nix::sys::socket::{
     sockopt,
 };
 use nix::sys::time::TimeSpec;
-use nix::time::{ClockId, clock_gettime};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
@@ -20,27 +20,16 @@ const BUFFER: usize = 4 << 20;
 const BURST_BYTES: usize = 65_000;
 const BURST_PACKETS: usize = 60;
 
-fn clock(id: ClockId) -> io::Result<i128> {
-    let t = clock_gettime(id)?;
-    Ok(nanos(t))
-}
-
-fn nanos(t: TimeSpec) -> i128 {
-    i128::from(t.tv_sec()) * 1_000_000_000 + i128::from(t.tv_nsec())
-}
-
-/// CLOCK_MONOTONIC: the clock of everything in a recording.
-pub(crate) fn now() -> Time {
-    // The clock cannot fail on Linux; a zero would only mean that nothing is due.
-    Time::from_nanos(clock(ClockId::CLOCK_MONOTONIC).unwrap_or(0) as u64)
+const fn nanos(t: TimeSpec) -> i64 {
+    t.tv_sec() * 1_000_000_000 + t.tv_nsec()
 }
 
 pub(crate) struct Socket {
     socket: UdpSocket,
     control: Vec<u8>,
     segments: bool,
-    /// Wall clock minus our clock: the kernel's receive times are of the former.
-    wall_ahead: i128,
+    /// The kernel's receive times are of the wall clock.
+    wall: Wall,
     /// Packets that the kernel had no room for.
     overrun: u32,
 }
@@ -61,7 +50,7 @@ impl Socket {
             socket,
             control: nix::cmsg_space!(TimeSpec, u32),
             segments: true,
-            wall_ahead: 0,
+            wall: Wall::default(),
             overrun: 0,
         })
     }
@@ -87,12 +76,7 @@ impl Socket {
 
     /// Before a round of [`Socket::receive`]: what the time is. The wall clock may have been set since the last round.
     pub(crate) fn begin(&mut self) -> Time {
-        if let (Ok(wall), Ok(ours)) = (
-            clock(ClockId::CLOCK_REALTIME),
-            clock(ClockId::CLOCK_MONOTONIC),
-        ) {
-            self.wall_ahead = wall - ours;
-        }
+        self.wall = Wall::read();
         now()
     }
 
@@ -119,7 +103,7 @@ impl Socket {
             for item in control {
                 match item {
                     ControlMessageOwned::ScmTimestampns(time) => {
-                        at = Time::from_nanos((nanos(time) - self.wall_ahead).max(0) as u64);
+                        at = self.wall.monotonic(nanos(time));
                     }
                     ControlMessageOwned::RxqOvfl(count) => self.overrun = count,
                     _ => {}
@@ -197,17 +181,7 @@ fn sent(result: nix::Result<usize>) -> io::Result<()> {
 /// A fragment is no packet of the size that we measure with.
 fn never_fragment(socket: &UdpSocket, at: IpAddr) -> io::Result<()> {
     let set = |level, name, value: libc::c_int| {
-        // SAFETY: the value is a live integer of the length that is given.
-        let result = unsafe {
-            libc::setsockopt(
-                socket.as_raw_fd(),
-                level,
-                name,
-                (&raw const value).cast(),
-                size_of_val(&value) as libc::socklen_t,
-            )
-        };
-        if result == 0 {
+        if set_option(socket.as_raw_fd(), level, name, &value) {
             Ok(())
         } else {
             Err(io::Error::last_os_error())

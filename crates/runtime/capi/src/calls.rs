@@ -289,18 +289,8 @@ fn linger(fd: c_int) -> Option<Duration> {
         l_onoff: 0,
         l_linger: 0,
     };
-    let mut len = size_of::<libc::linger>() as socklen_t;
-    // SAFETY: pointer and length describe `linger`.
-    let rc = unsafe {
-        libc::getsockopt(
-            fd,
-            libc::SOL_SOCKET,
-            libc::SO_LINGER,
-            (&raw mut linger).cast(),
-            &raw mut len,
-        )
-    };
-    (rc == 0 && linger.l_onoff != 0)
+    let rc = alcc_sys::get_option(fd, libc::SOL_SOCKET, libc::SO_LINGER, &mut linger);
+    (rc.is_some() && linger.l_onoff != 0)
         .then(|| Duration::from_secs(u64::try_from(linger.l_linger).unwrap_or(0)))
 }
 
@@ -322,18 +312,11 @@ pub extern "C" fn alcc_abort(fd: c_int) -> c_int {
 
 /// EBADF for what is not open, ENOTSOCK for what is no socket, EINVAL for a socket that is no stream of ours.
 fn unknown(fd: c_int) -> c_int {
-    let (mut kind, mut len) = (0 as c_int, size_of::<c_int>() as socklen_t);
-    // SAFETY: pointer and length describe `kind`.
-    let rc = unsafe {
-        libc::getsockopt(
-            fd,
-            libc::SOL_SOCKET,
-            libc::SO_TYPE,
-            (&raw mut kind).cast(),
-            &raw mut len,
-        )
-    };
-    if rc == 0 { libc::EINVAL } else { errno() }
+    let mut kind: c_int = 0;
+    match alcc_sys::get_option(fd, libc::SOL_SOCKET, libc::SO_TYPE, &mut kind) {
+        Some(_) => libc::EINVAL,
+        None => errno(),
+    }
 }
 
 /// A descriptor that is writable (POLLOUT, EPOLLOUT; level and edge triggered) while `alcc_send` on `fd` takes bytes or has an error to

@@ -9,7 +9,8 @@ use crate::message;
 use ::alcc_inband::carrier::{Tcp, Unix};
 use ::alcc_inband::{Error, Output, Session, Settings, Stats, Stream, When};
 use alcc_cc::{Registry, Spec};
-use alcc_units::{Bytes, Rate, Span, Time};
+use alcc_sys::now;
+use alcc_units::{Bytes, Rate, Span};
 use libc::{c_char, c_int, c_void, size_t, ssize_t};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
@@ -134,17 +135,6 @@ fn errno_of_io(why: &io::Error) -> c_int {
     }
 }
 
-fn now() -> Time {
-    let mut at = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: a place for the time.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut at) };
-    let (s, ns) = (u64::try_from(at.tv_sec), u64::try_from(at.tv_nsec));
-    Time::from_nanos(s.unwrap_or(0) * 1_000_000_000 + ns.unwrap_or(0))
-}
-
 /// What the caller wants, with our defaults for the rest.
 unsafe fn settings(
     options: *const alcc_inband_options,
@@ -205,22 +195,10 @@ fn role(role: c_int) -> Result<bool, c_int> {
 }
 
 fn option(fd: c_int, name: c_int) -> Result<c_int, c_int> {
-    let (mut value, mut len) = (0 as c_int, size_of::<c_int>() as libc::socklen_t);
-    // SAFETY: pointer and length describe `value`.
-    let rc = unsafe {
-        libc::getsockopt(
-            fd,
-            libc::SOL_SOCKET,
-            name,
-            (&raw mut value).cast(),
-            &raw mut len,
-        )
-    };
-    if rc == 0 {
-        Ok(value)
-    } else {
-        Err(alcc_socket::errno())
-    }
+    let mut value: c_int = 0;
+    alcc_sys::get_option(fd, libc::SOL_SOCKET, name, &mut value)
+        .map(|_| value)
+        .ok_or_else(alcc_sys::errno)
 }
 
 /// A pointer, or NULL and errno.

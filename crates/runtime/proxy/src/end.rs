@@ -150,7 +150,7 @@ impl End {
 
     /// The other end has acknowledged all that was written.
     pub(crate) fn is_delivered(&self) -> bool {
-        self.is_drained() && (self.closed || sys::unacknowledged(self.stream.as_raw_fd()) == 0)
+        self.is_drained() && (self.closed || alcc_sys::queued(self.stream.as_raw_fd()).get() == 0)
     }
 
     /// Nothing waits in the queue.

@@ -9,18 +9,6 @@ pub(crate) fn send(fd: RawFd, data: &[u8]) -> isize {
     unsafe { libc::send(fd, data.as_ptr().cast(), data.len(), libc::MSG_NOSIGNAL) }
 }
 
-/// Bytes written that the other end has not acknowledged; 0 if the kernel does not say.
-pub(crate) fn unacknowledged(fd: RawFd) -> usize {
-    let mut n: libc::c_int = 0;
-    // SAFETY: SIOCOUTQ, which is TIOCOUTQ, stores an int.
-    let rc = unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut n) };
-    if rc == 0 {
-        usize::try_from(n).unwrap_or(0)
-    } else {
-        0
-    }
-}
-
 /// Raises the limit of open descriptors as far as it goes without privileges; the limit that holds then.
 pub(crate) fn raise_descriptor_limit() -> io::Result<u64> {
     let mut limit = libc::rlimit {

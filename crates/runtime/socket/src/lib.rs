@@ -17,9 +17,7 @@ mod bypass;
 mod conn;
 mod control;
 mod groups;
-mod inside;
 mod keeper;
-mod kernel;
 mod log;
 mod missed;
 pub mod own;
@@ -30,27 +28,26 @@ mod settings;
 mod shared;
 mod shown;
 mod status;
-mod table;
 mod trail;
 mod triple;
 mod turns;
 
+use alcc_sys as kernel;
+
 pub use accounts::Unseen;
+pub use alcc_sys::{
+    Flags, Inside, Peer, Socket, Table, TcpCounters, errno, flags, look, now, on_alternate_stack,
+    send_timeout, set_errno, tcp_counters,
+};
 pub use bypass::{ByReason, Bypass};
 pub use conn::{Conn, Inherited, Wait, Waker, Write};
 pub use control::{Change, Order, Orders};
 pub use groups::{BOUNDS_US, Group, GroupTotals, Histogram};
-pub use inside::Inside;
-pub use kernel::{
-    Flags, Socket, TcpCounters, errno, flags, look, now, on_alternate_stack, send_timeout,
-    set_errno, tcp_counters,
-};
 pub use missed::{Missed, MissedCount};
 pub use report::{Report, Totals};
 pub use runtime::{Attached, Runtime};
-pub use selection::{Pattern, Peer, Rule, Selection};
+pub use selection::{Pattern, Rule, Selection};
 pub use settings::{Settings, SettingsError};
 pub use status::{Identity, Record, State, Status};
-pub use table::Table;
 pub use trail::{Passed, Trail};
 pub use triple::{Enforcement, Feedback, Host, Triple, TripleError};

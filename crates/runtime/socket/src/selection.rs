@@ -1,21 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Which connections are controlled.
-use crate::Missed;
+use crate::{Missed, Peer};
 use alcc_cc::Spec;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::str::FromStr;
-
-/// The two ends of a connection.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Peer {
-    /// The other end.
-    pub remote: SocketAddr,
-    /// Our port.
-    pub local_port: u16,
-    /// Connected by us, not accepted.
-    pub outbound: bool,
-}
 
 /// A port of ours, or an address range of the other end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

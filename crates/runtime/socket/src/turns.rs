@@ -66,15 +66,10 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// # Errors
 /// When the system gives no thread.
 pub(crate) fn thread(run: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    kernel::without_signals(|| {
-        std::thread::Builder::new()
-            .name("alcc".to_owned())
-            .stack_size(256 * 1024)
-            .spawn(move || {
-                // SAFETY: sets this thread's timer slack to 1 ns; without it every sleep is 50 us late.
-                unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
-                run();
-            })
+    let builder = std::thread::Builder::new().name("alcc".to_owned());
+    kernel::spawn(builder.stack_size(256 * 1024), || {
+        kernel::exact_timers();
+        run();
     })
     .map(drop)
 }

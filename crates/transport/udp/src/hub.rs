@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Who turns the loop: the threads of the application while they wait, so that what one waits for costs no second wake-up; a
 //! caretaker while none does. Many flows share one loop and one socket.
-use crate::port::now;
+use alcc_sys::now;
 use alcc_units::{Span, Time};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -19,7 +19,7 @@ const LEFT: Span = Span::from_millis(30);
 thread_local! {
     /// Wake-ups of this thread by timers are as exact as the machine permits.
     static EXACT: () = {
-        let _ = nix::sys::prctl::set_timerslack(1);
+        alcc_sys::exact_timers();
     };
 }
 
@@ -85,9 +85,8 @@ impl<E: Engine> Hub<E> {
             waker: EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?,
         });
         let caretaker = hub.clone();
-        std::thread::Builder::new()
-            .name("alcc-udp".to_owned())
-            .spawn(move || caretaker.take_care())?;
+        let builder = std::thread::Builder::new().name("alcc-udp".to_owned());
+        alcc_sys::spawn(builder, move || caretaker.take_care())?;
         Ok(hub)
     }
 

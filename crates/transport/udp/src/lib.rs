@@ -21,12 +21,12 @@ mod port;
 mod server;
 pub mod wire;
 
+pub use alcc_sys::now;
 pub use client::{Client, FlowStats, Stream};
 pub use end::End;
 pub use incoming::Incoming;
 pub use listener::{Entropy, Halves, LINGER, Limits, Listener};
 pub use outgoing::{Outgoing, Setup};
-pub use port::now;
 pub use server::{Arrived, Server};
 
 /// A number that nobody guesses: the id of a new connection.

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A socket and a clock: many datagrams per system call, each with the time at which the kernel received it.
+use alcc_sys::{Wall, now};
 use alcc_units::{Span, Time};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::time::{ClockId, clock_gettime};
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use std::io::{self, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
-use std::time::Duration;
 
 /// No IP packet is longer, so neither is what is given to the kernel at once.
 const MOST_AT_ONCE: usize = 65_000;
@@ -15,18 +14,6 @@ const MOST_AT_ONCE: usize = 65_000;
 const SOCKET_BUFFER: usize = 4 << 20;
 /// So many batches are read at once, lest others starve.
 const ROUNDS: usize = 16;
-
-/// The monotonic clock.
-pub fn now() -> Time {
-    read(ClockId::CLOCK_MONOTONIC)
-}
-
-fn read(clock: ClockId) -> Time {
-    // These clocks always exist.
-    clock_gettime(clock).map_or(Time::ZERO, |t| {
-        Time::from_nanos(t.tv_sec() as u64 * 1_000_000_000 + t.tv_nsec() as u64)
-    })
-}
 
 /// Takes a datagram: when it came, from whom, what it is; and may answer.
 pub(crate) type Take<'a> = dyn FnMut(&mut Sender<'_>, Time, SocketAddr, &[u8]) + 'a;
@@ -73,16 +60,14 @@ impl Port {
                 // Nothing there, or an answer of the network to something sent, of which timers will tell.
                 Err(_) => break,
             };
-            let (here, world) = (now(), read(ClockId::CLOCK_REALTIME));
+            let (here, wall) = (now(), Wall::read());
             for (meta, buffer) in metas.iter().zip(&self.buffers).take(n) {
-                let stamp = meta.timestamp.unwrap_or(Duration::ZERO);
-                let age = world.since(Time::ZERO + Span::from(stamp));
-                // A clock that was set meanwhile.
-                let age = if meta.timestamp.is_none() || age > Span::from_secs(1) {
-                    Span::ZERO
-                } else {
-                    age
-                };
+                let at = meta
+                    .timestamp
+                    .map(|at| wall.monotonic(at.as_nanos() as i64).min(here))
+                    // Else the wall clock was set meanwhile.
+                    .filter(|at| here.since(*at) <= Span::from_secs(1))
+                    .unwrap_or(here);
                 let all = &buffer[..meta.len.min(buffer.len())];
                 for datagram in all.chunks(meta.stride.max(1)) {
                     count += 1;
@@ -93,7 +78,7 @@ impl Port {
                         to: &mut self.to,
                         count: &mut self.count,
                     };
-                    take(&mut sender, here - age, meta.addr, datagram);
+                    take(&mut sender, at, meta.addr, datagram);
                 }
             }
             if n < BATCH_SIZE {

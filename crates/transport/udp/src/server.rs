@@ -5,7 +5,8 @@ use crate::end::End;
 use crate::hub::{Engine, Hub};
 use crate::incoming::Incoming;
 use crate::listener::{Halves, LINGER, Limits, Listener};
-use crate::port::{Port, now};
+use crate::port::Port;
+use alcc_sys::now;
 use alcc_units::{Span, Time};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -39,7 +40,7 @@ impl Engine for Receiving {
                 sender.send(to, bytes);
             });
         });
-        self.flush(crate::port::now());
+        self.flush(alcc_sys::now());
         self.cadence.turned(now, came as u64);
         came > 0
     }

@@ -7,14 +7,13 @@ use crate::scheme::Scheme;
 use crate::tools::Tools;
 use crate::{LabError, program::Program, route};
 use alcc_units::{Span, Time};
-use nix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Where the receiver waits.
 const PORT: u16 = 9700;
@@ -235,7 +234,7 @@ fn said_by_sender(text: &str) -> Option<Row> {
 
 /// Lines `MONOTONIC_NS BYTES`: when, and how many by then. A last line without its end was never written whole.
 fn read_series(file: &Path, origin: Instant) -> io::Result<Vec<(Time, u64)>> {
-    let zero = monotonic(origin)?;
+    let zero = monotonic(origin);
     let text = fs::read_to_string(file)?;
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     let wrong = |line: &str| {
@@ -259,10 +258,9 @@ fn read_series(file: &Path, origin: Instant) -> io::Result<Vec<(Time, u64)>> {
 }
 
 /// What `CLOCK_MONOTONIC` said at `instant`, ns.
-fn monotonic(instant: Instant) -> io::Result<u64> {
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC)?;
-    let now = Span::from(Duration::from(now)).as_nanos();
-    Ok(now.saturating_sub(Span::from(instant.elapsed()).as_nanos()))
+fn monotonic(instant: Instant) -> u64 {
+    let ago = Span::from(instant.elapsed()).as_nanos();
+    alcc_sys::now().as_nanos().saturating_sub(ago)
 }
 
 #[cfg(test)]
@@ -274,7 +272,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("s");
         let origin = Instant::now();
-        let zero = monotonic(origin).unwrap();
+        let zero = monotonic(origin);
         let line = |ms: u64, bytes: u64| format!("{} {bytes}\n", zero + ms * 1_000_000);
         // Before the link's beginning counts as its beginning; what is cut off does not count.
         let text = format!("{} 0\n{}{}123", zero - 5, line(10, 1_400), line(20, 2_800));

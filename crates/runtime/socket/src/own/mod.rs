@@ -40,7 +40,6 @@ mod queue;
 mod runtime;
 mod seen;
 mod settings;
-mod stamps;
 mod stream;
 
 pub use runtime::Runtime;

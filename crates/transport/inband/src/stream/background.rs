@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One thread for all streams of a process that nobody is in a call of: acknowledgements leave and timers run all the same.
 use super::link::{Link, Visit};
-use crate::kernel;
+use alcc_sys::Bell;
 use alcc_units::{Span, Time};
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -16,7 +16,7 @@ const EVENTS: usize = 64;
 struct Background {
     inbox: Mutex<Vec<Weak<Link>>>,
     epoll: OwnedFd,
-    bell: OwnedFd,
+    bell: Bell,
 }
 
 static BACKGROUND: OnceLock<Option<Background>> = OnceLock::new();
@@ -33,7 +33,7 @@ pub(super) fn list(link: &Arc<Link>) {
         .unwrap_or_else(PoisonError::into_inner);
     inbox.push(Arc::downgrade(link));
     drop(inbox);
-    kernel::ring(background.bell.as_raw_fd());
+    background.bell.ring();
 }
 
 fn start() -> Option<Background> {
@@ -42,16 +42,13 @@ fn start() -> Option<Background> {
         let epoll = libc::epoll_create1(libc::EPOLL_CLOEXEC);
         (epoll >= 0).then(|| OwnedFd::from_raw_fd(epoll))
     }?;
-    let bell = kernel::bell()?;
+    let bell = Bell::new()?;
     watch(&epoll, bell.as_raw_fd(), 0, libc::EPOLLIN as u32);
-    kernel::without_signals(|| {
-        std::thread::Builder::new()
-            .name("alcc-inband".to_owned())
-            .spawn(|| {
-                if let Some(background) = BACKGROUND.wait() {
-                    run(background);
-                }
-            })
+    let builder = std::thread::Builder::new().name("alcc-inband".to_owned());
+    alcc_sys::spawn(builder, || {
+        if let Some(background) = BACKGROUND.wait() {
+            run(background);
+        }
     })
     .ok()?;
     Some(Background {
@@ -78,7 +75,7 @@ fn run(background: &Background) {
     let mut resting: BTreeMap<u64, Weak<Link>> = BTreeMap::new();
     let once = (libc::EPOLLIN | libc::EPOLLONESHOT | libc::EPOLLRDHUP) as u32;
     loop {
-        let now = kernel::now();
+        let now = alcc_sys::now();
         let mut inbox = background
             .inbox
             .lock()
@@ -118,11 +115,11 @@ fn run(background: &Background) {
                 left,
             )
         };
-        let now = kernel::now();
+        let now = alcc_sys::now();
         for event in events.iter().take(usize::try_from(n).unwrap_or(0)) {
             let key = event.u64;
             if key == 0 {
-                kernel::silence(background.bell.as_raw_fd());
+                background.bell.silence();
             } else if let Some(weak) = resting.remove(&key)
                 && let Some(link) = weak.upgrade()
                 && !link.listed.swap(true, Ordering::AcqRel)

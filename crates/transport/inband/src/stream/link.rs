@@ -7,10 +7,11 @@ use crate::output::Output;
 use crate::session::{Session, When};
 use crate::{Error, Settings, kernel};
 use alcc_cc::Registry;
+use alcc_sys::Bell;
 use alcc_units::{Span, Time};
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -64,7 +65,7 @@ pub(super) struct Inner {
     /// A thread sleeps for the session: for these events of the descriptor, and until then.
     sleeper: Option<(i16, Time)>,
     /// Wakes it. Made when two threads meet here first: most streams have one.
-    bell: Option<OwnedFd>,
+    bell: Option<Arc<Bell>>,
     /// When somebody in a call turned it last.
     turned: Time,
     /// Threads that wait for whoever sleeps for the session.
@@ -78,7 +79,7 @@ impl Link {
         mut settings: Settings,
         opener: bool,
     ) -> Result<Self, Error> {
-        let now = kernel::now();
+        let now = alcc_sys::now();
         settings.segment = carrier.segment();
         let tcp = carrier.tcp().map(|fd| fd.as_raw_fd());
         if let Some(fd) = tcp {
@@ -125,7 +126,7 @@ impl Link {
     ) -> io::Result<Until> {
         let mut inner = self.lock();
         let done = loop {
-            let now = kernel::now();
+            let now = alcc_sys::now();
             inner.turn(now, more, &mut []);
             if ready(&mut inner) {
                 break Ok(Until::Ready);
@@ -167,15 +168,15 @@ impl Link {
             return inner;
         }
         inner.sleeper = Some((events, deadline));
-        let bell = inner.bell.as_ref().map(AsRawFd::as_raw_fd);
+        let bell = inner.bell.clone();
         drop(inner);
         let limit = (deadline < Time::MAX).then_some(deadline);
-        let ready = kernel::wait(self.fd, events, bell, limit);
+        let ready = alcc_sys::wait(self.fd, events, bell.as_deref(), limit);
         inner = self.lock();
         inner.sleeper = None;
         if ready && events & libc::POLLIN != 0 {
             // Until now nothing had come.
-            let now = kernel::now();
+            let now = alcc_sys::now();
             inner.looked = now;
             inner.next_read = Some(now);
         }
@@ -191,7 +192,7 @@ impl Link {
         if inner.waiters > 0 {
             self.turn.notify_all();
         }
-        inner.wake_sleeper(kernel::now());
+        inner.wake_sleeper(alcc_sys::now());
         if !self.listed.load(Ordering::Relaxed) && !self.listed.swap(true, Ordering::AcqRel) {
             background::list(self);
         }
@@ -207,7 +208,7 @@ impl Link {
         }
         let mut inner = self.lock();
         let done = loop {
-            let now = kernel::now();
+            let now = alcc_sys::now();
             if inner.session.unread() > 0 {
                 let n = inner.session.read(now, into);
                 inner.turned = now;
@@ -242,7 +243,7 @@ impl Link {
         }
         let mut inner = self.lock();
         let done = loop {
-            let now = kernel::now();
+            let now = alcc_sys::now();
             if let Err(error) = inner.session.may_write() {
                 break Err(error.into());
             }
@@ -271,7 +272,7 @@ impl Link {
     pub(super) fn flush(self: &Arc<Self>) -> io::Result<()> {
         let mut inner = self.lock();
         inner.session.flush();
-        inner.pump(kernel::now(), &[], false);
+        inner.pump(alcc_sys::now(), &[], false);
         self.settle(&mut inner);
         match inner.session.error() {
             Some(error) => Err(error.clone().into()),
@@ -282,14 +283,14 @@ impl Link {
     pub(super) fn close(self: &Arc<Self>) {
         let mut inner = self.lock();
         inner.session.close();
-        inner.pump(kernel::now(), &[], false);
+        inner.pump(alcc_sys::now(), &[], false);
         self.settle(&mut inner);
     }
 
     pub(super) fn abort(self: &Arc<Self>) {
         let mut inner = self.lock();
         inner.session.abort();
-        let now = kernel::now();
+        let now = alcc_sys::now();
         inner.pump(now, &[], false);
         inner.wake_sleeper(now);
         self.turn.notify_all();
@@ -298,7 +299,7 @@ impl Link {
     /// The last handle is gone.
     pub(super) fn leave_for_good(&self) {
         let inner = &mut *self.lock();
-        let now = kernel::now();
+        let now = alcc_sys::now();
         if inner.session.may_leave() {
             inner.session.close();
         } else {
@@ -382,7 +383,7 @@ impl Inner {
         if !self.pending.is_empty() || self.backlog() == 0 {
             return 0;
         }
-        self.session.room(kernel::now())
+        self.session.room(alcc_sys::now())
     }
 
     /// Everything that can be done now. Returns what went to `sink`.
@@ -476,7 +477,7 @@ impl Inner {
             return u64::MAX;
         }
         let most = BACKLOG.max(in_flight / BACKLOG_PART);
-        self.held = kernel::unsent(fd) >= most;
+        self.held = alcc_sys::unsent(fd).get() >= most;
         if self.held { 0 } else { u64::MAX }
     }
 
@@ -602,12 +603,12 @@ impl Inner {
         }
         match &self.bell {
             Some(bell) => {
-                kernel::ring(bell.as_raw_fd());
+                bell.ring();
                 true
             }
             None => {
                 // From its next sleep on.
-                self.bell = kernel::bell();
+                self.bell = Bell::new().map(Arc::new);
                 false
             }
         }

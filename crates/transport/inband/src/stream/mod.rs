@@ -5,7 +5,7 @@ mod link;
 
 use crate::carrier::Carrier;
 use crate::session::Stats;
-use crate::{Error, Settings, kernel};
+use crate::{Error, Settings};
 use alcc_cc::{Registry, RttView};
 use alcc_units::{Bytes, Rate, Span, Time};
 use link::{Link, Until};
@@ -119,7 +119,7 @@ impl Stream {
     }
 
     fn until(&self) -> Option<Time> {
-        self.patience.map(|span| kernel::now() + span)
+        self.patience.map(|span| alcc_sys::now() + span)
     }
 
     /// Waits, at most so long, until something may be written; how much would leave at once. Zero: not in time.
@@ -210,5 +210,5 @@ impl Write for Stream {
 
 fn after(patience: Duration) -> Time {
     let nanos = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX);
-    Time::from_nanos(kernel::now().as_nanos().saturating_add(nanos))
+    Time::from_nanos(alcc_sys::now().as_nanos().saturating_add(nanos))
 }

@@ -50,9 +50,10 @@ fn handle() -> io::Result<Handle> {
     let start = || {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
-        std::thread::Builder::new()
-            .name("quic".to_owned())
-            .spawn(move || runtime.block_on(std::future::pending::<()>()))?;
+        let builder = std::thread::Builder::new().name("quic".to_owned());
+        alcc_sys::spawn(builder, move || {
+            runtime.block_on(std::future::pending::<()>());
+        })?;
         Ok(handle)
     };
     let handle = HANDLE.get_or_init(|| start().map_err(|e: io::Error| e.kind()));

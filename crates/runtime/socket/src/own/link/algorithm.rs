@@ -5,9 +5,9 @@ use crate::kernel;
 use crate::log::Log;
 use crate::own::Runtime;
 use crate::own::seen::Wish;
-use crate::own::stamps::Stamps;
 use alcc_cc::Discard;
 use alcc_flow::{Counters, OverTcp};
+use alcc_sys::Stamps;
 use alcc_units::Time;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! When the kernel saw bytes acknowledged: `SO_TIMESTAMPING` with `TX_ACK`, read from the socket's error queue.
+//! The kernel's time stamps: when bytes came in, and when it saw bytes acknowledged.
 //!
-//! The socket is told how notifications look; each write says whether it wants one (`kernel::send`). It comes when the last byte of the write is acknowledged, with the number of that byte (32 bits, counted from where
-//! the option was set) and the wall-clock time. Notifications are dropped when the receive buffer is full, so a number is taken
-//! as cumulative. Numbers wrap after 4 GiB.
+//! The latter is `SO_TIMESTAMPING` with `TX_ACK`, read from the socket's error queue. The socket is
+//! told how notifications look; each write says whether it wants one ([`crate::send`]). It comes
+//! when the last byte of the write is acknowledged, with the number of that byte (32 bits, counted
+//! from where the option was set) and the wall-clock time. Notifications are dropped when the
+//! receive buffer is full, so a number is taken as cumulative. Numbers wrap after 4 GiB.
+use crate::clock::{Wall, nanos};
+use crate::socket::set_option;
 use alcc_flow::AckStamp;
-use alcc_units::{Span, Time};
+use alcc_units::Span;
 use libc::{c_int, c_void};
 use std::mem::{size_of, zeroed};
 use std::os::fd::RawFd;
@@ -16,49 +20,49 @@ const OPT_ID_TCP: u32 = 1 << 16;
 /// `SCM_TSTAMP_ACK` (linux/errqueue.h).
 const TSTAMP_ACK: u32 = 2;
 /// More are left for the next reading.
-const MOST_PER_READING: usize = 4096;
+const MAX_PER_READING: usize = 4096;
 /// The wall clock moved by more than this against the monotonic clock between two readings: it was set.
 const STEP: Span = Span::from_millis(2);
 
-pub(crate) struct Stamps {
+/// The notifications of one connection.
+#[derive(Debug)]
+pub struct Stamps {
     /// Stream position of the kernel's number 0.
     base: u64,
-    /// Wall clock minus monotonic clock at the last reading, ns.
-    offset: Option<i64>,
+    /// At the last reading.
+    wall: Option<Wall>,
     list: Vec<AckStamp>,
 }
 
 impl Stamps {
     /// Prepares the kernel for notifications on a connection of which `written` bytes are written; `None` if it refuses.
-    pub(crate) fn enable(fd: RawFd, written: u64) -> Option<Self> {
+    pub fn enable(fd: RawFd, written: u64) -> Option<Self> {
         let flags = libc::SOF_TIMESTAMPING_SOFTWARE
             | libc::SOF_TIMESTAMPING_OPT_ID
             | libc::SOF_TIMESTAMPING_OPT_TSONLY
             | OPT_ID_TCP;
         set(fd, flags).then_some(Self {
             base: written,
-            offset: None,
+            wall: None,
             list: Vec::new(),
         })
     }
 
     /// No more notifications.
-    pub(crate) fn disable(fd: RawFd) {
+    pub fn disable(fd: RawFd) {
         set(fd, 0);
     }
 
     /// Takes what the kernel has noted since the last reading; all positions lie near `acked`.
-    pub(crate) fn drain(&mut self, fd: RawFd, acked: u64) -> &[AckStamp] {
+    pub fn drain(&mut self, fd: RawFd, acked: u64) -> &[AckStamp] {
         self.list.clear();
-        let offset = wall_minus_monotonic();
-        let stepped = self
-            .offset
-            .is_some_and(|before| before.abs_diff(offset) > STEP.as_nanos());
-        self.offset = Some(offset);
-        for _ in 0..MOST_PER_READING {
+        let now = Wall::read();
+        let stepped = self.wall.is_some_and(|before| now.moved(before) > STEP);
+        self.wall = Some(now);
+        for _ in 0..MAX_PER_READING {
             let Some((key, wall)) = next(fd) else { break };
             let position = unwrap(self.base, key, acked);
-            let at = Time::from_nanos(u64::try_from(wall - offset).unwrap_or(0));
+            let at = now.monotonic(wall);
             // Out of order or from before a step of the clock: the counter will do.
             if !stepped && self.list.last().is_none_or(|last| last.acked < position) {
                 self.list.push(AckStamp {
@@ -82,33 +86,33 @@ fn unwrap(base: u64, key: u32, acked: u64) -> u64 {
 }
 
 fn set(fd: RawFd, flags: u32) -> bool {
-    // SAFETY: the value outlives the call.
-    unsafe {
-        libc::setsockopt(
-            fd,
-            libc::SOL_SOCKET,
-            libc::SO_TIMESTAMPING,
-            (&raw const flags).cast(),
-            size_of::<u32>() as _,
-        ) == 0
-    }
+    set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &flags)
 }
 
-fn wall_minus_monotonic() -> i64 {
-    let read = |clock| {
-        let mut ts = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        // SAFETY: a valid out pointer; both clocks exist.
-        unsafe { libc::clock_gettime(clock, &raw mut ts) };
-        ts.tv_sec * 1_000_000_000 + ts.tv_nsec
-    };
-    // Between two readings of one clock lies the other: being interrupted in between costs half as much.
-    let before = read(libc::CLOCK_MONOTONIC);
-    let wall = read(libc::CLOCK_REALTIME);
-    let after = read(libc::CLOCK_MONOTONIC);
-    wall - (before + (after - before) / 2)
+/// Has the kernel note when bytes come in, for [`crate::receive`]. False if it refuses.
+pub fn stamp_arrivals(fd: RawFd) -> bool {
+    set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1i32)
+}
+
+/// The wall-clock time in a received message's ancillary data, ns.
+pub(crate) fn arrival(msg: &libc::msghdr) -> Option<i64> {
+    // SAFETY: the kernel filled the control buffer; the macros stay within `msg_controllen`, and
+    // the time is read unaligned within the length that its header gives.
+    unsafe {
+        let mut at = libc::CMSG_FIRSTHDR(msg);
+        while let Some(header) = at.as_ref() {
+            let room = header.cmsg_len.saturating_sub(libc::CMSG_LEN(0) as usize);
+            if header.cmsg_level == libc::SOL_SOCKET
+                && header.cmsg_type == libc::SCM_TIMESTAMPNS
+                && room >= size_of::<libc::timespec>()
+            {
+                let ts = libc::CMSG_DATA(at).cast::<libc::timespec>();
+                return Some(nanos(ts.read_unaligned()));
+            }
+            at = libc::CMSG_NXTHDR(msg, at);
+        }
+    }
+    None
 }
 
 /// The next notification: the number and the wall-clock time in ns. `None` if there is none.
@@ -148,8 +152,7 @@ fn notification(msg: &libc::msghdr) -> Option<(u32, i64)> {
                 (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING)
                     if len >= size_of::<libc::timespec>() =>
                 {
-                    let ts = data.cast::<libc::timespec>().read_unaligned();
-                    wall = Some(ts.tv_sec * 1_000_000_000 + ts.tv_nsec);
+                    wall = Some(nanos(data.cast::<libc::timespec>().read_unaligned()));
                 }
                 (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR)
                     if len >= size_of::<libc::sock_extended_err>() =>

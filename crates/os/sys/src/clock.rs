@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The clocks.
+use alcc_units::{Span, Time};
+
+#[inline]
+fn read(clock: libc::clockid_t) -> i64 {
+    let mut ts = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `ts` is a valid out pointer; the clocks that we ask for always exist.
+    unsafe { libc::clock_gettime(clock, &raw mut ts) };
+    nanos(ts)
+}
+
+pub(crate) const fn nanos(ts: libc::timespec) -> i64 {
+    ts.tv_sec as i64 * 1_000_000_000 + ts.tv_nsec as i64
+}
+
+/// `CLOCK_MONOTONIC`, the clock of everything here: the same in all processes of a machine.
+#[inline]
+pub fn now() -> Time {
+    Time::from_nanos(read(libc::CLOCK_MONOTONIC) as u64)
+}
+
+/// CPU time of the calling thread.
+pub fn thread_cpu() -> Span {
+    Span::from_nanos(read(libc::CLOCK_THREAD_CPUTIME_ID) as u64)
+}
+
+/// CPU time of this process, user and system.
+pub fn process_cpu() -> Span {
+    Span::from_nanos(read(libc::CLOCK_PROCESS_CPUTIME_ID) as u64)
+}
+
+/// How the wall clock, which the kernel's time stamps are of, stands to the monotonic clock just now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Wall {
+    /// Wall clock minus monotonic clock, ns.
+    ahead: i64,
+}
+
+impl Wall {
+    /// Reads both clocks.
+    pub fn read() -> Self {
+        // Between two readings of one clock lies the other: being interrupted in between costs
+        // half as much.
+        let before = read(libc::CLOCK_MONOTONIC);
+        let wall = read(libc::CLOCK_REALTIME);
+        let after = read(libc::CLOCK_MONOTONIC);
+        Self {
+            ahead: wall - (before + (after - before) / 2),
+        }
+    }
+
+    /// A time of the wall clock, ns, by the monotonic clock.
+    pub const fn monotonic(self, wall: i64) -> Time {
+        let at = wall - self.ahead;
+        Time::from_nanos(if at < 0 { 0 } else { at as u64 })
+    }
+
+    /// How far the wall clock has moved against the monotonic clock since.
+    pub const fn moved(self, since: Self) -> Span {
+        Span::from_nanos(self.ahead.abs_diff(since.ahead))
+    }
+}
+
+/// Sleeps so long, less than a second; a signal handler cuts it short.
+pub fn nap(span: Span) {
+    let time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: span.as_nanos() as _,
+    };
+    // SAFETY: a valid time; what is left over is not asked for.
+    unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) };
+}

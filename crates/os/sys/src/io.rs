@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Bytes in and out, and waiting for them.
+use crate::clock::{Wall, now};
+use crate::error::errno;
+use crate::stamps::arrival;
+use alcc_units::Time;
+use libc::c_int;
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// Sends the pieces without waiting and without SIGPIPE; how much was taken, or errno. `stamped`: the kernel notes when the last byte is
+/// acknowledged, and appends nothing to it (MSG_EOR), else the note would wait for what follows.
+pub fn send(fd: RawFd, pieces: [&[u8]; 4], stamped: bool) -> Result<usize, c_int> {
+    #[repr(C, align(8))]
+    struct Control {
+        header: libc::cmsghdr,
+        flags: u32,
+    }
+    let vector = pieces.map(|piece| libc::iovec {
+        iov_base: piece.as_ptr().cast_mut().cast(),
+        iov_len: piece.len(),
+    });
+    // SAFETY: zero is valid for both: integers and pointers.
+    let (mut msg, mut control): (libc::msghdr, Control) = unsafe { (zeroed(), zeroed()) };
+    msg.msg_iov = vector.as_ptr().cast_mut();
+    msg.msg_iovlen = vector.len() as _;
+    let mut flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    if stamped {
+        // SAFETY: computes a length.
+        control.header.cmsg_len = unsafe { libc::CMSG_LEN(size_of::<u32>() as u32) } as _;
+        control.header.cmsg_level = libc::SOL_SOCKET;
+        control.header.cmsg_type = libc::SO_TIMESTAMPING;
+        control.flags = libc::SOF_TIMESTAMPING_TX_ACK;
+        msg.msg_control = (&raw mut control).cast();
+        msg.msg_controllen = size_of::<Control>() as _;
+        flags |= libc::MSG_EOR;
+    }
+    // SAFETY: the vector describes borrowed bytes, which are only read; the control buffer outlives the call.
+    let n = unsafe { libc::sendmsg(fd, &raw const msg, flags) };
+    usize::try_from(n).map_err(|_| errno())
+}
+
+/// Waits until the socket takes bytes, without being interrupted by a signal. False: not until then.
+pub fn wait_writable(fd: RawFd, until: Time) -> bool {
+    let left = until.since(now()).as_nanos();
+    let time = libc::timespec {
+        tv_sec: (left / 1_000_000_000) as _,
+        tv_nsec: (left % 1_000_000_000) as _,
+    };
+    let mut ready = libc::pollfd {
+        fd,
+        events: libc::POLLOUT,
+        revents: 0,
+    };
+    // SAFETY: one descriptor, a timeout and a set of all signals that outlive the call.
+    unsafe {
+        let mut all = zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::ppoll(&raw mut ready, 1, &raw const time, &raw const all) > 0
+            && ready.revents & libc::POLLOUT != 0
+    }
+}
+
+/// Waits until the descriptor is ready for `events`, until somebody rings the bell, or until then.
+/// Zero events: not for the descriptor. True if it is ready.
+pub fn wait(fd: RawFd, events: i16, bell: Option<&Bell>, until: Option<Time>) -> bool {
+    let left = until.map(|until| until.since(now()).as_nanos());
+    let time = left.map(|ns| libc::timespec {
+        tv_sec: (ns / 1_000_000_000) as _,
+        tv_nsec: (ns % 1_000_000_000) as _,
+    });
+    let limit = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    let watched = |fd, events| libc::pollfd {
+        fd,
+        events,
+        revents: 0,
+    };
+    // A negative one is ignored: not even an error wakes who waits for the time.
+    let mut ready = [
+        watched(if events == 0 { -1 } else { fd }, events),
+        watched(bell.map_or(-1, |bell| bell.0.as_raw_fd()), libc::POLLIN),
+    ];
+    // SAFETY: two descriptors and a timeout that outlive the call. A signal ends it early, which
+    // is no harm.
+    let n = unsafe { libc::ppoll(ready.as_mut_ptr(), 2, limit, std::ptr::null()) };
+    if n > 0
+        && ready[1].revents != 0
+        && let Some(bell) = bell
+    {
+        bell.silence();
+    }
+    n > 0 && ready[0].revents != 0
+}
+
+/// Wakes a thread that waits for a descriptor.
+#[derive(Debug)]
+pub struct Bell(OwnedFd);
+
+impl Bell {
+    /// `None`: there are no descriptors left.
+    pub fn new() -> Option<Self> {
+        // SAFETY: no pointers; the descriptor is new and nobody else's.
+        unsafe {
+            let bell = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
+            (bell >= 0).then(|| Self(OwnedFd::from_raw_fd(bell)))
+        }
+    }
+
+    /// Wakes who waits for it.
+    pub fn ring(&self) {
+        let one = 1u64;
+        // SAFETY: eight bytes, as an eventfd wants.
+        unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
+    }
+
+    /// It has been heard.
+    pub fn silence(&self) {
+        let mut held = 0u64;
+        // SAFETY: eight bytes, and it does not block.
+        unsafe { libc::read(self.0.as_raw_fd(), (&raw mut held).cast(), 8) };
+    }
+}
+
+impl AsRawFd for Bell {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+/// Reads from a socket without waiting: how much, and when the last bytes came in if the kernel was
+/// told to note it ([`crate::stamp_arrivals`]).
+///
+/// # Errors
+/// As recvmsg(2); `WouldBlock` when nothing is there.
+pub fn receive(fd: RawFd, into: &mut [u8], stamped: bool) -> io::Result<(usize, Option<Time>)> {
+    #[repr(align(8))]
+    struct Control([u8; 128]);
+    let mut control = Control([0; 128]);
+    let mut piece = libc::iovec {
+        iov_base: into.as_mut_ptr().cast(),
+        iov_len: into.len(),
+    };
+    // SAFETY: all-zero is a valid msghdr.
+    let mut msg: libc::msghdr = unsafe { zeroed() };
+    msg.msg_iov = &raw mut piece;
+    msg.msg_iovlen = 1;
+    if stamped {
+        msg.msg_control = control.0.as_mut_ptr().cast();
+        msg.msg_controllen = control.0.len() as _;
+    }
+    // SAFETY: the message describes buffers that outlive the call, with their lengths.
+    let n = unsafe { libc::recvmsg(fd, &raw mut msg, libc::MSG_DONTWAIT) };
+    let len = usize::try_from(n).map_err(|_| io::Error::last_os_error())?;
+    let wall = stamped.then(|| arrival(&msg)).flatten();
+    Ok((len, wall.map(|at| Wall::read().monotonic(at))))
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The one place that talks to the kernel, for every crate that runs inside a program or moves bytes.
+//!
+//! Functions take raw descriptors: most of them belong to the program that hosts us. Nothing here
+//! waits unless its name says so, and nothing allocates on the way of a packet.
+mod clock;
+mod error;
+mod inside;
+mod io;
+mod peer;
+mod signals;
+mod socket;
+mod stamps;
+mod table;
+mod tcp_info;
+mod threads;
+
+pub use clock::{Wall, nap, now, process_cpu, thread_cpu};
+pub use error::{errno, is_of_the_socket, set_errno};
+pub use inside::Inside;
+pub use io::{Bell, receive, send, wait, wait_writable};
+pub use peer::{Peer, Socket, local_of, look};
+pub use signals::{Waiting, on_alternate_stack};
+pub use socket::{
+    Flags, cookie, duplicate, flags, get_option, has_failed, is_behind, pacing, queued,
+    reset_on_close, send_timeout, set_option, set_pacing, set_under, shutdown_write, under, unsent,
+};
+pub use stamps::{Stamps, stamp_arrivals};
+pub use table::Table;
+pub use tcp_info::{Reading, TcpCounters, read, tcp_counters};
+pub use threads::{exact_timers, has_thread, spawn, threads};

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The two ends of a connection.
+use crate::socket::get_option;
+use crate::tcp_info::read;
+use libc::{c_int, socklen_t};
+use std::cmp::Ordering;
+use std::mem::{size_of, zeroed};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::RawFd;
+
+/// The two ends of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// The other end.
+    pub remote: SocketAddr,
+    /// Our port.
+    pub local_port: u16,
+    /// Connected by us, not accepted.
+    pub outbound: bool,
+}
+
+/// What a descriptor is to us.
+pub enum Socket {
+    /// Not a TCP socket, and never will be.
+    Other,
+    /// A TCP socket without a peer: it listens, or is not yet connected.
+    Unconnected,
+    /// A connected TCP socket.
+    Connected(Peer),
+}
+
+/// Looks at a descriptor. `outbound`: what is known about who opened the connection.
+pub fn look(fd: RawFd, outbound: Option<bool>) -> Socket {
+    let mut protocol: c_int = 0;
+    let tcp = get_option(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL, &mut protocol).is_some()
+        && protocol == libc::IPPROTO_TCP;
+    if !tcp {
+        return Socket::Other;
+    }
+    peer_of(fd, outbound).map_or(Socket::Unconnected, Socket::Connected)
+}
+
+/// Our end of a connection.
+pub fn local_of(fd: RawFd) -> Option<SocketAddr> {
+    address(|addr, len| {
+        // SAFETY: `address` passes a buffer and its length.
+        unsafe { libc::getsockname(fd, addr, len) }
+    })
+}
+
+fn peer_of(fd: RawFd, outbound: Option<bool>) -> Option<Peer> {
+    let remote = address(|addr, len| {
+        // SAFETY: `address` passes a buffer and its length.
+        unsafe { libc::getpeername(fd, addr, len) }
+    })?;
+    let local = local_of(fd)?;
+    Some(Peer {
+        remote,
+        local_port: local.port(),
+        outbound: outbound.unwrap_or_else(|| opened_here(fd, local.port(), remote.port())),
+    })
+}
+
+/// First port that Linux gives to connecting sockets (net.ipv4.ip_local_port_range).
+const EPHEMERAL: u16 = 32_768;
+
+/// Who opened a connection that was handed to us? The side that connects counts its SYN among the acknowledged bytes; while
+/// data is in flight that does not show, and the ports have to do.
+fn opened_here(fd: RawFd, local: u16, remote: u16) -> bool {
+    let Some(reading) = read(fd) else {
+        return false;
+    };
+    match reading.acked.cmp(&reading.sent) {
+        Ordering::Greater => true,
+        Ordering::Equal => false,
+        Ordering::Less => local >= EPHEMERAL && remote < EPHEMERAL,
+    }
+}
+
+fn address(get: impl FnOnce(*mut libc::sockaddr, *mut socklen_t) -> c_int) -> Option<SocketAddr> {
+    // SAFETY: zero is a valid sockaddr_storage.
+    let mut storage: libc::sockaddr_storage = unsafe { zeroed() };
+    let mut len = size_of::<libc::sockaddr_storage>() as socklen_t;
+    let at = &raw mut storage;
+    if get(at.cast(), &raw mut len) != 0 {
+        return None;
+    }
+    match c_int::from(storage.ss_family) {
+        libc::AF_INET => {
+            // SAFETY: the family says that a sockaddr_in was stored, and the storage is large and aligned enough.
+            let a = unsafe { &*at.cast::<libc::sockaddr_in>() };
+            let ip = Ipv4Addr::from_bits(u32::from_be(a.sin_addr.s_addr));
+            Some(SocketAddr::new(IpAddr::V4(ip), u16::from_be(a.sin_port)))
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above, for sockaddr_in6.
+            let a = unsafe { &*at.cast::<libc::sockaddr_in6>() };
+            Some(SocketAddr::new(
+                IpAddr::V6(Ipv6Addr::from(a.sin6_addr.s6_addr)),
+                u16::from_be(a.sin6_port),
+            ))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A TCP connection's counters: `TCP_INFO`.
+use crate::socket::{Plain, get_option};
+use alcc_flow::{Repair, TcpProgress};
+use alcc_units::{Bytes, Rate, Span};
+use std::mem::{size_of, zeroed};
+use std::os::fd::RawFd;
+
+/// `struct tcp_info` as far as we read it (linux/tcp.h; grows at the end).
+#[repr(C)]
+struct TcpInfo {
+    state: u8,
+    ca_state: u8,
+    retransmits: u8,
+    probes: u8,
+    backoff: u8,
+    options: u8,
+    wscale: u8,
+    flags: u8,
+    rto: u32,
+    ato: u32,
+    snd_mss: u32,
+    rcv_mss: u32,
+    unacked: u32,
+    sacked: u32,
+    lost: u32,
+    retrans: u32,
+    fackets: u32,
+    last_data_sent: u32,
+    last_ack_sent: u32,
+    last_data_recv: u32,
+    last_ack_recv: u32,
+    pmtu: u32,
+    rcv_ssthresh: u32,
+    rtt: u32,
+    rttvar: u32,
+    snd_ssthresh: u32,
+    snd_cwnd: u32,
+    advmss: u32,
+    reordering: u32,
+    rcv_rtt: u32,
+    rcv_space: u32,
+    total_retrans: u32,
+    pacing_rate: u64,
+    max_pacing_rate: u64,
+    bytes_acked: u64,
+    bytes_received: u64,
+    segs_out: u32,
+    segs_in: u32,
+    notsent_bytes: u32,
+    min_rtt: u32,
+    data_segs_in: u32,
+    data_segs_out: u32,
+    delivery_rate: u64,
+    busy_time: u64,
+    rwnd_limited: u64,
+    sndbuf_limited: u64,
+    delivered: u32,
+    delivered_ce: u32,
+    bytes_sent: u64,
+    bytes_retrans: u64,
+}
+
+// SAFETY: integers only.
+unsafe impl Plain for TcpInfo {}
+
+/// A reading of a connection's counters.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    /// What the ledger needs.
+    pub progress: TcpProgress,
+    /// What is written may still reach the peer; else only the kernel's own answer to a write can tell the program why not.
+    pub alive: bool,
+    /// Acknowledged and sent, as the kernel has them: on the side that connected the SYN counts as acknowledged.
+    pub(crate) acked: u64,
+    pub(crate) sent: u64,
+    /// The kernel's own congestion window and slow-start threshold, segments.
+    pub cwnd: u64,
+    /// `None` before it is set.
+    pub ssthresh: Option<u64>,
+    /// The pacing rate that is set on the socket, bytes per second; `u64::MAX`: none.
+    pub pacing: u64,
+    /// The kernel's estimate of the delivery rate.
+    pub delivery: Rate,
+}
+
+/// `TCP_INFINITE_SSTHRESH` of net/tcp.h.
+const NO_SSTHRESH: u32 = 0x7FFF_FFFF;
+/// States of loss recovery (include/uapi/linux/tcp.h).
+const TCP_CA_RECOVERY: u8 = 3;
+const TCP_CA_LOSS: u8 = 4;
+const TCP_ESTABLISHED: u8 = 1;
+const TCP_CLOSE_WAIT: u8 = 8;
+
+/// One consistent reading of a connection's counters; `None` if the descriptor is no TCP socket, or the kernel is older than
+/// 4.19 and does not count bytes sent.
+pub fn read(fd: RawFd) -> Option<Reading> {
+    // SAFETY: all fields are integers, zero is valid.
+    let mut info: TcpInfo = unsafe { zeroed() };
+    if get_option(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)? < size_of::<TcpInfo>() {
+        return None;
+    }
+    let min_rtt = if info.min_rtt == u32::MAX {
+        0
+    } else {
+        info.min_rtt
+    };
+    let sent = info.bytes_sent.saturating_sub(info.bytes_retrans);
+    let delivery = Rate::bps(info.delivery_rate.saturating_mul(8));
+    // tcp_packets_in_flight of include/net/tcp.h.
+    let in_flight = info
+        .unacked
+        .saturating_add(info.retrans)
+        .saturating_sub(info.sacked.saturating_add(info.lost));
+    let progress = TcpProgress {
+        acked: info.bytes_acked,
+        written: sent
+            .max(info.bytes_acked)
+            .saturating_add(u64::from(info.notsent_bytes)),
+        unsent: Bytes::new(u64::from(info.notsent_bytes)),
+        retransmits: u64::from(info.total_retrans),
+        // What is lost and was sent again is in both.
+        lost: u64::from(info.total_retrans)
+            .saturating_add(info.lost.saturating_sub(info.retrans).into()),
+        sacked: info.sacked.into(),
+        repair: match info.ca_state {
+            TCP_CA_RECOVERY => Repair::Losses,
+            TCP_CA_LOSS => Repair::Timeout,
+            _ => Repair::None,
+        },
+        backoff: info.retransmits.into(),
+        undone: 0,
+        threshold: info.snd_ssthresh.into(),
+        delivery_rate: (info.delivery_rate > 0).then_some(delivery),
+        window_full: in_flight >= info.snd_cwnd,
+        min_rtt: Span::from_micros(u64::from(min_rtt)),
+        smoothed_rtt: Span::from_micros(info.rtt.into()),
+        acks: info.segs_in.into(),
+        mss: Bytes::new(u64::from(info.snd_mss)),
+    };
+    Some(Reading {
+        progress,
+        alive: matches!(info.state, TCP_ESTABLISHED | TCP_CLOSE_WAIT),
+        acked: info.bytes_acked,
+        sent,
+        cwnd: info.snd_cwnd.into(),
+        ssthresh: (info.snd_ssthresh < NO_SSTHRESH).then_some(info.snd_ssthresh.into()),
+        delivery,
+        pacing: info.max_pacing_rate,
+    })
+}
+
+/// What the kernel counts of a connection, for reports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TcpCounters {
+    /// Smoothed round trip; zero before the first sample.
+    pub rtt: Span,
+    /// Bytes acknowledged.
+    pub acked: u64,
+    /// Segments sent again.
+    pub retransmits: u64,
+    /// Retransmission timeouts; `None` if the kernel (before 6.7) does not count them.
+    pub timeouts: Option<u64>,
+    /// The kernel's congestion window, segments.
+    pub cwnd: u32,
+}
+
+/// What newer kernels append.
+#[repr(C)]
+struct Longer {
+    info: TcpInfo,
+    dsack_dups: u32,
+    reord_seen: u32,
+    rcv_ooopack: u32,
+    snd_wnd: u32,
+    rcv_wnd: u32,
+    rehash: u32,
+    total_rto: u16,
+    total_rto_recoveries: u16,
+    total_rto_time: u32,
+}
+// SAFETY: integers only.
+unsafe impl Plain for Longer {}
+
+/// These counters of a TCP socket; `None` if it is none, or the kernel is older than 4.19.
+pub fn tcp_counters(fd: RawFd) -> Option<TcpCounters> {
+    // SAFETY: all fields are integers, zero is valid.
+    let mut longer: Longer = unsafe { zeroed() };
+    let len = get_option(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut longer)?;
+    longer.counters(len)
+}
+
+impl Longer {
+    /// If that many bytes of it have come.
+    fn counters(&self, len: usize) -> Option<TcpCounters> {
+        (len >= size_of::<TcpInfo>()).then(|| TcpCounters {
+            rtt: Span::from_micros(self.info.rtt.into()),
+            acked: self.info.bytes_acked,
+            retransmits: self.info.total_retrans.into(),
+            timeouts: (len >= size_of::<Self>()).then(|| self.total_rto.into()),
+            cwnd: self.info.snd_cwnd,
+        })
+    }
+}
+
+impl TcpCounters {
+    /// Of the bytes of a `struct tcp_info`, as `sock_diag` tells of other processes' sockets.
+    pub fn of(bytes: &[u8]) -> Option<Self> {
+        // SAFETY: all fields are integers, zero is valid.
+        let mut longer: Longer = unsafe { zeroed() };
+        let len = bytes.len().min(size_of::<Longer>());
+        // SAFETY: both are valid for `len` bytes, and any bytes are valid integers.
+        unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), (&raw mut longer).cast::<u8>(), len);
+        }
+        longer.counters(len)
+    }
+}
