@@ -33,7 +33,10 @@ fn built(folder: &Path, source: &Path) -> PathBuf {
 }
 
 fn example(folder: &Path) -> PathBuf {
-    built(folder, &root().join("crates/runtime/plugin/examples/aimd.c"))
+    built(
+        folder,
+        &root().join("crates/runtime/plugin/examples/aimd.c"),
+    )
 }
 
 fn alcc(arguments: &[&str], plugin: &Path) -> Output {
