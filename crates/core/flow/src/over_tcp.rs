@@ -255,7 +255,7 @@ impl OverTcp {
             unsent,
             self.mss,
         );
-        (room, self.ahead(unsent))
+        (room, self.ahead(allowance, unsent))
     }
 
     /// Of what is queued in the kernel, what is not under way: it has arrived beyond a hole, or is lost and not sent again. As of the
@@ -274,15 +274,15 @@ impl OverTcp {
 
     /// A paced connection writes ahead what leaves until the next readings: what waits longer in the kernel would leave at the rate
     /// of then, but count as in flight, and as sent, now.
-    fn ahead(&self, unsent: Bytes) -> Bytes {
+    fn ahead(&self, allowance: &Allowance, unsent: Bytes) -> Bytes {
         let mss = self.mss.get();
-        self.most_ahead().map_or(Bytes::MAX, |most| {
+        self.most_ahead(allowance).map_or(Bytes::MAX, |most| {
             Bytes::new(most.saturating_sub(unsent).get() / mss * mss)
         })
     }
 
-    fn most_ahead(&self) -> Option<Bytes> {
-        let rate = self.pacing_rate().filter(|_| !self.frames)?;
+    fn most_ahead(&self, allowance: &Allowance) -> Option<Bytes> {
+        let rate = self.pacing_by(allowance).filter(|_| !self.frames)?;
         let span = self.period.max(self.shared()) * READINGS_AHEAD;
         Some(rate.bytes_in(span).max(self.mss * SEGMENTS_AHEAD))
     }
@@ -743,10 +743,10 @@ impl OverTcp {
             .clamp(1, 4)
             .min((allowance.quota.get() / self.mss.get()).max(1));
         // A third of what may be written ahead: that much leaves from one reading to the next.
-        let ahead = self.most_ahead().unwrap_or(Bytes::MAX);
+        let ahead = self.most_ahead(&allowance).unwrap_or(Bytes::MAX);
         let segments = segments.min((ahead.get() / READINGS_AHEAD / self.mss.get()).max(1));
         let in_flight = queued.saturating_sub(self.beyond(queued));
-        room(&allowance, in_flight, Bytes::ZERO, self.mss).min(self.ahead(unsent))
+        room(&allowance, in_flight, Bytes::ZERO, self.mss).min(self.ahead(&allowance, unsent))
             >= self.mss * segments
     }
 
@@ -766,8 +766,11 @@ impl OverTcp {
     /// For the same reason there is none beside a quota: the rate that spreads a tick's quota is another one every tick, and
     /// segments that leave by the rate of a poor tick hold up those of the rich one after it.
     pub fn pacing_rate(&self) -> Option<Rate> {
+        self.pacing_by(&self.cc.allowance())
+    }
+
+    fn pacing_by(&self, allowance: &Allowance) -> Option<Rate> {
         let floor = Rate::of(self.mss, Span::from_millis(20));
-        let allowance = self.cc.allowance();
         let rate = allowance.rate.filter(|_| allowance.quota == Bytes::MAX);
         rate.map(|rate| rate.max(floor))
     }

@@ -28,13 +28,15 @@ unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 /// Reads a socket option; how many bytes of it there are, or `None` and errno.
 pub fn get_option<T: Plain>(fd: RawFd, level: c_int, name: c_int, value: &mut T) -> Option<usize> {
     let mut len = size_of::<T>() as socklen_t;
-    // SAFETY: pointer and length describe `value`, for which any bytes will do.
+    // SAFETY: pointer and length describe `value`, for which any bytes will do. By system call, because getsockopt may be
+    // interposed by ourselves, and the way through our own hook costs more than the call.
     let rc = unsafe {
-        libc::getsockopt(
+        libc::syscall(
+            libc::SYS_getsockopt,
             fd,
             level,
             name,
-            std::ptr::from_mut(value).cast(),
+            std::ptr::from_mut(value),
             &raw mut len,
         )
     };
@@ -43,13 +45,14 @@ pub fn get_option<T: Plain>(fd: RawFd, level: c_int, name: c_int, value: &mut T)
 
 /// Sets a socket option; false and errno if the kernel refuses.
 pub fn set_option<T: Plain>(fd: RawFd, level: c_int, name: c_int, value: &T) -> bool {
-    // SAFETY: pointer and length describe a value that outlives the call.
+    // SAFETY: pointer and length describe a value that outlives the call. By system call, as above.
     let rc = unsafe {
-        libc::setsockopt(
+        libc::syscall(
+            libc::SYS_setsockopt,
             fd,
             level,
             name,
-            std::ptr::from_ref(value).cast(),
+            std::ptr::from_ref(value),
             size_of::<T>() as socklen_t,
         )
     };

@@ -61,12 +61,12 @@ impl Borrowed {
         }
     }
 
-    /// Follows the algorithm's rate, as far as the program's allows. Changes that no algorithm makes on purpose (Vivace tries 5 %
-    /// more and less) are not worth a system call.
+    /// Follows the algorithm's rate, as far as the program's allows. Changes that no algorithm makes on purpose (Vivace tries
+    /// 5 % more and less) are not worth a system call.
     pub(crate) fn pace(&mut self, fd: RawFd, wanted: Option<Rate>) {
         let ours = wanted.map_or(NONE, |rate| mark(rate.as_bps() / 8));
         let rate = ours.min(self.own);
-        if rate.abs_diff(self.set) > self.set / 64 || self.set > self.own {
+        if rate.abs_diff(self.set) > self.set / 32 || self.set > self.own {
             self.set(fd, rate);
         }
     }
@@ -132,6 +132,27 @@ mod tests {
             assert!(!rates.into_iter().any(is_marked), "{n}");
         }
         assert!(!is_marked(NONE) && !is_marked(0) && !is_marked(u64::from(u32::MAX)));
+    }
+
+    #[test]
+    fn what_vivace_tries_reaches_the_kernel_and_small_changes_do_not() {
+        let (_one, other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let fd = std::os::fd::AsRawFd::as_raw_fd(&other);
+        for mbps in [1.0, 12.0, 100.0, 10_000.0] {
+            let by = |part: f64| Rate::bps_f64(mbps * 1e6 * part);
+            let mut socket = Borrowed::new(NONE, None);
+            socket.pace(fd, Some(by(1.0)));
+            let before = socket.set;
+            for near in [0.99, 1.01, 1.02] {
+                socket.pace(fd, Some(by(near)));
+                assert_eq!(socket.set, before, "{mbps} {near}");
+            }
+            for tried in [1.05, 1.0, 0.95] {
+                let before = socket.set;
+                socket.pace(fd, Some(by(tried)));
+                assert_ne!(socket.set, before, "{mbps} {tried}");
+            }
+        }
     }
 
     #[test]
