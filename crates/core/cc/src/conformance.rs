@@ -2,8 +2,9 @@
 //! What every algorithm has to keep, checked. An algorithm of another crate is checked by one line in a test of that crate:
 //!
 //! ```
-//! # let algorithm = *alcc_cc::Registry::builtin().iter().next().unwrap();
-//! alcc_cc::conformance::check(&algorithm);
+//! # let registry = alcc_cc::Registry::builtin();
+//! # let algorithm = registry.iter().next().unwrap();
+//! alcc_cc::conformance::check(algorithm);
 //! ```
 //!
 //! * **Operations**: random sequences of everything that can happen, against a reference host, with the contract of
@@ -56,7 +57,7 @@ fn specs(algorithm: &Algorithm) -> Vec<Spec> {
 }
 
 fn build(algorithm: &Algorithm, spec: &Spec) -> Box<dyn Controller> {
-    match Registry::builtin().with(*algorithm).build(spec) {
+    match Registry::builtin().with(algorithm.clone()).build(spec) {
         Ok(cc) => cc,
         Err(error) => panic!("{spec}: {error}"),
     }

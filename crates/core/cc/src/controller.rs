@@ -74,6 +74,31 @@ pub enum Recovery {
     Prr,
 }
 
+/// The transport stack around a controller: a kernel of a certain age, or the program of a paper. `alcc_flow::Rules` has a row
+/// of rules for each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Stack {
+    /// Linux 6.
+    Linux,
+    /// Linux 3.16, the kernel of the Verus paper.
+    Linux3_16,
+    /// Linux 2.6.24, the kernel of the HSDPA paper.
+    Linux2_6_24,
+    /// TCP of Windows 7.
+    Windows7,
+    /// Datagrams with the project's own rules.
+    #[default]
+    Datagrams,
+    /// Datagrams as `alcc-udp` puts them on a wire.
+    Udp,
+    /// The Verus authors' program.
+    VerusOriginal,
+    /// genericCC, with which Copa's authors published it.
+    CopaOriginal,
+    /// The Sprout authors' program.
+    SproutOriginal,
+}
+
 /// What a controller needs of its host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Needs {
@@ -87,8 +112,8 @@ pub struct Needs {
     pub feedback_period: Span,
     /// Bytes that each packet carries for the receiver half, at most 16: [`Controller::header`] never gives more.
     pub header: u8,
-    /// The rules of the host that it was made for, by their name in `alcc_flow::Rules`: packets, acknowledgements, loss detection, timers.
-    pub host: &'static str,
+    /// The stack that it was made for: packets, acknowledgements, loss detection, timers.
+    pub stack: Stack,
     /// It decides by what its receiver half reports: without [`Controller::receiver`] at work it starves.
     pub receiver: bool,
 }
@@ -101,7 +126,7 @@ impl Default for Needs {
             recovery: Recovery::AtOnce,
             feedback_period: Span::from_millis(5),
             header: 0,
-            host: "datagrams",
+            stack: Stack::Datagrams,
             receiver: false,
         }
     }
@@ -301,15 +326,6 @@ pub struct RecoveryEnd {
     pub rtt: RttView,
 }
 
-/// Over TCP: the socket holds data that the kernel has not sent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Backpressure {
-    /// Bytes handed to the kernel and not yet sent.
-    pub unsent: Bytes,
-    /// The socket refused bytes.
-    pub blocked: bool,
-}
-
 /// A congestion control algorithm for one flow.
 ///
 /// Contract, checked for every registered algorithm by the conformance suite:
@@ -363,9 +379,6 @@ pub trait Controller: Send {
 
     /// A report of the receiver half. Untrusted bytes.
     fn on_feedback(&mut self, _cx: &mut Cx<'_>, _report: &[u8]) {}
-
-    /// Over TCP: the kernel holds unsent data or refused some.
-    fn on_backpressure(&mut self, _cx: &mut Cx<'_>, _state: &Backpressure) {}
 
     /// Sending resumes after `idle` without anything in flight.
     fn on_idle_restart(&mut self, _cx: &mut Cx<'_>, _idle: Span) {}

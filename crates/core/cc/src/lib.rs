@@ -25,12 +25,14 @@ mod registry;
 mod testing;
 
 pub use controller::{
-    AckBatch, Allowance, Backpressure, Controller, Cx, Kind, LimitedBy, LossBatch, Needs, Packet,
-    Path, Pn, Recovery, RecoveryEnd, Rto, RttView, Sending, Sent, Source, Spurious, Stamp, Tag,
+    AckBatch, Allowance, Controller, Cx, Kind, LimitedBy, LossBatch, Needs, Packet, Path, Pn,
+    Recovery, RecoveryEnd, Rto, RttView, Sending, Sent, Source, Spurious, Stack, Stamp, Tag,
 };
 pub use event::{Discard, Event, EventSink};
 pub use receiver::{Header, Octets, Receiver, Report};
-pub use registry::{Algorithm, DEFAULT, OptionDoc, Options, Reader, Registry, Spec, SpecError};
+pub use registry::{
+    Algorithm, Build, Built, DEFAULT, OptionDoc, Options, Reader, Registry, Spec, SpecError,
+};
 
 /// Transition matrices of `mdi`: read, learned, written.
 pub mod model_driven {

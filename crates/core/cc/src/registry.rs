@@ -2,12 +2,31 @@
 //! Algorithms by name: `verus:r=4,profile=paper`.
 use crate::{Controller, algorithms};
 pub use alcc_units::{OptionDoc, Options, Reader, Spec, SpecError};
+use std::panic::RefUnwindSafe;
+use std::sync::Arc;
 
 /// The algorithm where nobody chooses one: fair among its like and under random loss, with short queues (docs/budget.md).
 pub const DEFAULT: &str = "budget";
 
+/// What [`Build`] comes to: a controller, or which option is wrong.
+pub type Built = Result<Box<dyn Controller>, SpecError>;
+
+/// Makes a controller out of options.
+#[derive(Clone)]
+pub enum Build {
+    /// A function of this program.
+    Function(fn(&Options<'_>) -> Built),
+    /// Something that was loaded and has state of its own.
+    Loaded {
+        /// The file that it came from.
+        file: Arc<str>,
+        /// Makes the controller.
+        build: Arc<dyn Fn(&Options<'_>) -> Built + Send + Sync + RefUnwindSafe>,
+    },
+}
+
 /// One algorithm that a user can name.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Algorithm {
     /// The name: lower case.
     pub name: &'static str,
@@ -18,7 +37,7 @@ pub struct Algorithm {
     /// The options besides `profile`.
     pub options: &'static [OptionDoc],
     /// Makes a controller, or says which option is wrong.
-    pub build: fn(&Options<'_>) -> Result<Box<dyn Controller>, SpecError>,
+    pub build: Build,
 }
 
 /// The algorithms one build knows.
@@ -59,8 +78,9 @@ impl Registry {
     /// As [`Registry::with`], and no peer reaches it: native code whose options are not made for a stranger's bytes.
     #[must_use]
     pub fn with_local(self, algorithm: Algorithm) -> Self {
+        let name = algorithm.name;
         let mut registry = self.with(algorithm);
-        registry.local.push(algorithm.name);
+        registry.local.push(name);
         registry
     }
 
@@ -85,7 +105,7 @@ impl Registry {
     ///
     /// # Errors
     /// [`SpecError`] for an unknown name or option and for a value that does not do.
-    pub fn build(&self, spec: &Spec) -> Result<Box<dyn Controller>, SpecError> {
+    pub fn build(&self, spec: &Spec) -> Built {
         let names = self.algorithms.iter().map(|a| a.name);
         let algorithm = self
             .algorithms
@@ -93,7 +113,11 @@ impl Registry {
             .find(|a| a.name == spec.name)
             .ok_or_else(|| SpecError::unknown("algorithm", &spec.name, names))?;
         let options = Options::new("algorithm", spec, algorithm.options, algorithm.profiles)?;
-        (algorithm.build)(&options.reading(self.read))
+        let options = options.reading(self.read);
+        match &algorithm.build {
+            Build::Function(build) => build(&options),
+            Build::Loaded { build, .. } => build(&options),
+        }
     }
 }
 
@@ -115,7 +139,7 @@ mod tests {
     fn a_peer_names_no_files_and_nothing_local() {
         let local = Algorithm {
             name: "local",
-            ..Registry::builtin().algorithms[0]
+            ..Registry::builtin().algorithms[0].clone()
         };
         let registry = Registry::builtin()
             .with_local(local)

@@ -2,8 +2,8 @@
 //! After its first seconds no algorithm allocates for a packet or a tick: a server holds thousands of them. What happens
 //! about once a second (Verus's fit), or a table that still grows to its bound, may.
 use alcc_cc::{
-    AckBatch, Allowance, Backpressure, Controller, Cx, Header, LossBatch, Needs, Path, Pn,
-    Receiver, RecoveryEnd, Registry, Report, Rto, Sending, Sent, Spurious, Tag, conformance,
+    AckBatch, Allowance, Controller, Cx, Header, LossBatch, Needs, Path, Pn, Receiver, RecoveryEnd,
+    Registry, Report, Rto, Sending, Sent, Spurious, Tag, conformance,
 };
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -95,9 +95,6 @@ impl Controller for Watched {
     }
     fn on_recovery_end(&mut self, cx: &mut Cx<'_>, end: &RecoveryEnd) {
         self.watch(cx.now, |cc| cc.on_recovery_end(cx, end));
-    }
-    fn on_backpressure(&mut self, cx: &mut Cx<'_>, state: &Backpressure) {
-        self.watch(cx.now, |cc| cc.on_backpressure(cx, state));
     }
     fn on_timer(&mut self, cx: &mut Cx<'_>) {
         self.watch(cx.now, |cc| cc.on_timer(cx));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Every algorithm of the registry, in every profile, keeps the contract.
-use alcc_cc::{AckBatch, Algorithm, Allowance, Controller, Cx, Registry, conformance};
+use alcc_cc::{AckBatch, Algorithm, Allowance, Build, Controller, Cx, Registry, conformance};
 use alcc_units::{Bytes, Time};
 
 /// All are run, so that one fault does not hide another.
@@ -85,7 +85,7 @@ fn faults_are_found() {
                 summary: "",
                 profiles: &[],
                 options: &[],
-                build: |_| Ok(Box::new(Faulty(Fault::$fault, 0))),
+                build: Build::Function(|_| Ok(Box::new(Faulty(Fault::$fault, 0)))),
             })
         };
     }

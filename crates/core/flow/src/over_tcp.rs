@@ -3,8 +3,8 @@
 use crate::near_half::NearHalf;
 use crate::{AckStamp, Ledger, RttEstimator, Rules, room};
 use alcc_cc::{
-    AckBatch, Allowance, Backpressure, Controller, Cx, EventSink, Header, Kind, LimitedBy,
-    LossBatch, Packet, Path, RecoveryEnd, Rto, RttView, Sending, Sent, Source, Spurious, Tag,
+    AckBatch, Allowance, Controller, Cx, EventSink, Header, Kind, LimitedBy, LossBatch, Packet,
+    Path, RecoveryEnd, Rto, RttView, Sending, Sent, Source, Spurious, Tag,
 };
 use alcc_units::{Bytes, Rate, Span, Time};
 
@@ -145,7 +145,7 @@ impl OverTcp {
                 seed,
             },
         );
-        let datagrams = !Rules::named(cc.needs().host).is_some_and(Rules::is_stream);
+        let datagrams = !Rules::of(cc.needs().stack).is_stream();
         let period = cc.needs().feedback_period.max(Span::from_micros(100));
         Self {
             half: NearHalf::of(cc.as_ref()),
@@ -379,15 +379,6 @@ impl OverTcp {
             self.cc.on_mtu(&mut Cx { now, log }, tcp.mss);
         }
         self.ledger.adopt(now, tcp.written);
-        if tcp.unsent > Bytes::ZERO {
-            self.cc.on_backpressure(
-                &mut Cx { now, log },
-                &Backpressure {
-                    unsent: tcp.unsent,
-                    blocked: false,
-                },
-            );
-        }
         self.acknowledge(now, tcp, stamps, log);
         self.seen = *tcp;
         self.read_at = now;

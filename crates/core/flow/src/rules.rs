@@ -22,9 +22,10 @@
 //! | lost data is sent again | yes | yes | no | no | no |
 //! | timeout | RFC 6298, at least 1 s | same | 5 x RTT in 150 to 1000 ms, no backoff, only told | 2 s of silence, all forgotten | none |
 //! | acknowledged | as the algorithm wants | each 5 ms, with the time of each packet | each packet | each packet | each packet |
+use alcc_cc::Stack;
 use alcc_units::{Bytes, Span};
 
-/// The rules of one host. A public constant per row, [`Rules::named`] finds one.
+/// The rules of one host. A public constant per row, [`Rules::of`] finds one.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Rules {
     /// What it is chosen by.
@@ -343,7 +344,22 @@ impl Rules {
         SPROUT,
     ];
 
-    /// The row of that name.
+    /// The row of that stack.
+    pub const fn of(stack: Stack) -> &'static Self {
+        match stack {
+            Stack::Linux => &LINUX,
+            Stack::Linux3_16 => &LINUX_3_16,
+            Stack::Linux2_6_24 => &LINUX_2_6_24,
+            Stack::Windows7 => &WINDOWS_7,
+            Stack::Datagrams => &DATAGRAMS,
+            Stack::Udp => &UDP,
+            Stack::VerusOriginal => &VERUS,
+            Stack::CopaOriginal => &COPA,
+            Stack::SproutOriginal => &SPROUT,
+        }
+    }
+
+    /// The row of that name, for a user who names one.
     pub fn named(name: &str) -> Option<&'static Self> {
         Self::ALL.iter().find(|rules| rules.name == name)
     }

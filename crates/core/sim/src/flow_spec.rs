@@ -3,7 +3,7 @@
 use crate::{Kernel, Source, Timing};
 use alcc_cc::{Controller, Registry, Spec, SpecError};
 use alcc_flow::Rules;
-use alcc_flow::rules::{DATAGRAMS, LINUX};
+use alcc_flow::rules::LINUX;
 use alcc_units::{Bytes, OptionDoc, Options, Rate, Span, Time, nearest};
 
 /// A flow: who decides, what it stands on, what it has to send, and which way it goes.
@@ -205,7 +205,7 @@ impl FlowSpec {
         }
         let kernel = |below: &Spec| {
             let controller = registry.build(below)?;
-            let rules = rules(below, controller.as_ref(), typed.host, &LINUX);
+            let rules = rules(controller.as_ref(), typed.host);
             let rules = if rules.is_stream() { rules } else { &LINUX };
             Ok::<_, SpecError>(Kernel {
                 name: below.name.clone(),
@@ -220,7 +220,7 @@ impl FlowSpec {
                 _ if spec.name == "udp" => (idle(registry)?, udp(&spec, &mut source)?),
                 None => {
                     let controller = registry.build(&spec)?;
-                    let rules = rules(&spec, controller.as_ref(), typed.host, &DATAGRAMS);
+                    let rules = rules(controller.as_ref(), typed.host);
                     (controller, Under::Native(rules))
                 }
                 Some(below) => (registry.build(&spec)?, Under::Tcp(kernel(below)?)),
@@ -258,18 +258,9 @@ impl FlowSpec {
     }
 }
 
-/// The rules that a host keeps: those asked for, or that the algorithm's profile names, or that it was made for.
-fn rules(
-    spec: &Spec,
-    controller: &dyn Controller,
-    asked: Option<&'static Rules>,
-    otherwise: &'static Rules,
-) -> &'static Rules {
-    let profile = spec.options.iter().find(|(name, _)| name == "profile");
-    asked
-        .or_else(|| profile.and_then(|(_, value)| Rules::named(value)))
-        .or_else(|| Rules::named(controller.needs().host))
-        .unwrap_or(otherwise)
+/// The rules that a host keeps: those asked for, or those of the stack that the algorithm was made for.
+fn rules(controller: &dyn Controller, asked: Option<&'static Rules>) -> &'static Rules {
+    asked.unwrap_or_else(|| Rules::of(controller.needs().stack))
 }
 
 /// The controller of a flow that has none.
@@ -444,6 +435,7 @@ fn udp(spec: &Spec, source: &mut Source) -> Result<Under, SpecError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alcc_flow::rules::DATAGRAMS;
 
     fn parse(text: &str) -> Result<Vec<FlowSpec>, String> {
         FlowSpec::parse(text, &Registry::builtin(), Timing::default()).map_err(|e| e.to_string())

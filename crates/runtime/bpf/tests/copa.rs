@@ -5,7 +5,8 @@ use alcc_bpf::RESIDENT;
 use alcc_cc::conformance::{self, Scenario, Service, run};
 use alcc_cc::parts::window_used;
 use alcc_cc::{
-    AckBatch, Algorithm, Allowance, Controller, Cx, LossBatch, Needs, Path, Registry, Rto, Spec,
+    AckBatch, Algorithm, Allowance, Build, Controller, Cx, LossBatch, Needs, Path, Registry, Rto,
+    Spec,
 };
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::sync::{Arc, Mutex};
@@ -253,6 +254,6 @@ fn it_keeps_the_contract_of_every_algorithm() {
         summary: "Copa as it runs in the kernel",
         profiles: &[],
         options: &[],
-        build: |_| Ok(Box::new(InIntegers::new())),
+        build: Build::Function(|_| Ok(Box::new(InIntegers::new()))),
     });
 }

@@ -6,12 +6,13 @@ use crate::events;
 use crate::table::{Table, Value};
 use alcc_cc::parts::{FASTEST, SLOWEST};
 use alcc_cc::{
-    AckBatch, Allowance, Backpressure, Controller, Cx, LossBatch, Needs, Packet, Path, Recovery,
-    RecoveryEnd, Rto, Sent, Spurious, Tag,
+    AckBatch, Allowance, Controller, Cx, LossBatch, Needs, Packet, Path, Recovery, RecoveryEnd,
+    Rto, Sent, Spurious, Tag,
 };
 use alcc_units::{Bytes, Options, Rate, Span, Spec, SpecError, Time};
 use std::ffi::{CStr, CString, c_void};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 /// Timers come no closer than this after the last one: a plug-in that asks for "now" forever must not stop the host.
 const SHORTEST_TIMER: Span = Span::from_micros(100);
@@ -27,7 +28,7 @@ const ERROR_ROOM: usize = 256;
 
 /// One connection's state in a plug-in.
 pub(crate) struct Plugged {
-    table: &'static Table,
+    table: Arc<Table>,
     /// `None`: the plug-in had no memory for a copy.
     state: Option<NonNull<c_void>>,
     mss: Bytes,
@@ -58,7 +59,7 @@ macro_rules! call {
 
 impl Plugged {
     /// A controller with the options as typed and the defaults for the rest.
-    pub(crate) fn new(table: &'static Table, options: &Options<'_>) -> Result<Self, SpecError> {
+    pub(crate) fn new(table: &Arc<Table>, options: &Options<'_>) -> Result<Self, SpecError> {
         let text = |name, default| options.text(name).unwrap_or(default).to_owned();
         let whole = Spec {
             name: table.name.to_owned(),
@@ -76,7 +77,7 @@ impl Plugged {
             why,
         })?;
         Ok(Self {
-            table,
+            table: table.clone(),
             state: Some(state),
             mss: Bytes::new(1),
             in_flight: Bytes::ZERO,
@@ -237,12 +238,6 @@ impl Controller for Plugged {
         call!(self.on_feedback(now, report.as_ptr(), report.len() as u64));
     }
 
-    fn on_backpressure(&mut self, cx: &mut Cx<'_>, state: &Backpressure) {
-        let now = self.event(cx);
-        let event = events::backpressure(state);
-        call!(self.on_backpressure(now, &raw const event));
-    }
-
     fn on_idle_restart(&mut self, cx: &mut Cx<'_>, idle: Span) {
         let now = self.event(cx);
         call!(self.on_idle_restart(now, idle.as_nanos()));
@@ -309,6 +304,7 @@ impl Controller for Plugged {
     fn clone_box(&self) -> Box<dyn Controller> {
         Box::new(Self {
             state: call!(self.clone()).and_then(NonNull::new),
+            table: self.table.clone(),
             packets: Vec::new(),
             ..*self
         })

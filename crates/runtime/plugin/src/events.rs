@@ -2,8 +2,7 @@
 //! Our events as the C side sees them.
 use crate::abi::*;
 use alcc_cc::{
-    AckBatch, Backpressure, Kind, LimitedBy, LossBatch, Packet, Path, RecoveryEnd, Rto, RttView,
-    Sent, Source,
+    AckBatch, Kind, LimitedBy, LossBatch, Packet, Path, RecoveryEnd, Rto, RttView, Sent, Source,
 };
 use alcc_units::{Rate, Span};
 
@@ -135,14 +134,6 @@ pub(crate) fn recovery_end(end: &RecoveryEnd) -> alcc_recovery_end {
         reserved: 0,
         in_flight: end.in_flight.get(),
         rtt: rtt(&end.rtt),
-    }
-}
-
-pub(crate) fn backpressure(state: &Backpressure) -> alcc_backpressure {
-    alcc_backpressure {
-        size: size::<alcc_backpressure>(),
-        blocked: state.blocked.into(),
-        unsent: state.unsent.get(),
     }
 }
 

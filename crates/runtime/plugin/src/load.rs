@@ -4,71 +4,52 @@ use crate::PluginError;
 use crate::abi::alcc_algorithm;
 use crate::adaptor::Plugged;
 use crate::table::Table;
-use alcc_cc::{Algorithm, Controller, Registry};
-use alcc_units::{Options, SpecError};
+use alcc_cc::{Algorithm, Build, Registry};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 
 /// The environment variable that names plug-ins, separated by `:`.
 pub const ENV: &str = "ALCC_PLUGIN";
 
 const SYMBOL: &[u8] = b"alcc_algorithm_v1\0";
 
-struct Loaded {
-    file: PathBuf,
-    table: Table,
-    next: Option<&'static Self>,
-}
-
-/// Everything this process has loaded. The registry's `build` is a plain function: it finds its table here by name. A list
-/// that only grows, read without a lock: a child of `fork` might find a lock held for ever.
-static LOADED: AtomicPtr<Loaded> = AtomicPtr::new(null_mut());
-
-/// One load at a time.
-static LOADING: Mutex<()> = Mutex::new(());
-
-fn loaded() -> impl Iterator<Item = &'static Loaded> {
-    // SAFETY: null or leaked by `load`.
-    let first = unsafe { LOADED.load(Ordering::Acquire).as_ref() };
-    std::iter::successors(first, |entry| entry.next)
-}
-
-/// Loads the plug-in `file`, which from then on runs in this process with all its rights. Loading a file again gives the
-/// same algorithm.
+/// Loads the plug-in `file`, which from then on runs in this process with all its rights.
 ///
 /// # Errors
 /// [`PluginError`] names the file, what is wrong with it and what would be right.
 pub fn load(file: &Path) -> Result<Algorithm, PluginError> {
-    // An absolute path: the dynamic linker looks a bare name up in the system's folders.
-    let file = &std::fs::canonicalize(file).map_err(|error| PluginError::Missing {
+    let file = &found(file)?;
+    let table = Arc::new(open(file)?);
+    Ok(Algorithm {
+        name: table.name,
+        summary: table.summary,
+        profiles: &[],
+        options: table.docs,
+        build: Build::Loaded {
+            file: file.to_string_lossy().into(),
+            build: Arc::new(move |options| Ok(Box::new(Plugged::new(&table, options)?))),
+        },
+    })
+}
+
+/// An absolute path: the dynamic linker looks a bare name up in the system's folders.
+fn found(file: &Path) -> Result<PathBuf, PluginError> {
+    std::fs::canonicalize(file).map_err(|error| PluginError::Missing {
         file: file.to_owned(),
         why: error.to_string(),
-    })?;
-    let _alone = LOADING.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = loaded().find(|l| l.file == *file) {
-        return Ok(algorithm(&known.table));
+    })
+}
+
+/// The file that an algorithm was loaded from.
+fn source(algorithm: &Algorithm) -> Option<&str> {
+    match &algorithm.build {
+        Build::Loaded { file, .. } => Some(file),
+        Build::Function(_) => None,
     }
-    let table = open(file)?;
-    if let Some(other) = loaded().find(|l| l.table.name == table.name) {
-        return Err(PluginError::Taken {
-            file: file.to_owned(),
-            name: table.name.to_owned(),
-            owner: format!("of {}", other.file.display()),
-        });
-    }
-    let entry = Box::leak(Box::new(Loaded {
-        file: file.clone(),
-        table,
-        next: loaded().next(),
-    }));
-    LOADED.store(entry, Ordering::Release);
-    Ok(algorithm(&entry.table))
 }
 
 fn open(file: &Path) -> Result<Table, PluginError> {
@@ -107,24 +88,6 @@ fn one_line(text: &str, file: &Path) -> String {
     text.strip_prefix(&name).unwrap_or(&text).to_owned()
 }
 
-fn algorithm(table: &'static Table) -> Algorithm {
-    Algorithm {
-        name: table.name,
-        summary: table.summary,
-        profiles: &[],
-        options: table.docs,
-        build,
-    }
-}
-
-fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
-    let name = options.name();
-    match loaded().find(|l| l.table.name == name) {
-        Some(entry) => Ok(Box::new(Plugged::new(&entry.table, options)?)),
-        None => Err(SpecError::unknown("plug-in", name, std::iter::empty())),
-    }
-}
-
 /// Longest file that an algorithm's option may name.
 const LONGEST: u64 = 64 << 20;
 
@@ -145,19 +108,25 @@ fn read_text(path: &str) -> Result<String, String> {
 /// `registry` and the plug-ins in `files`; files that options name can be read from now on.
 ///
 /// # Errors
-/// As [`load`]; also if the registry has an algorithm of that name that is not the same plug-in.
+/// As [`load`]; also if the registry has an algorithm of that name from elsewhere.
 pub fn with_files<P: AsRef<Path>>(
     mut registry: Registry,
     files: impl IntoIterator<Item = P>,
 ) -> Result<Registry, PluginError> {
     for file in files {
-        let algorithm = load(file.as_ref())?;
-        let before = registry.iter().find(|a| a.name == algorithm.name);
-        if before.is_some_and(|a| !std::ptr::eq(a.summary, algorithm.summary)) {
+        let file = found(file.as_ref())?;
+        if registry
+            .iter()
+            .any(|a| source(a) == Some(&file.to_string_lossy()))
+        {
+            continue;
+        }
+        let algorithm = load(&file)?;
+        if let Some(before) = registry.iter().find(|a| a.name == algorithm.name) {
             return Err(PluginError::Taken {
-                file: file.as_ref().to_owned(),
+                file,
                 name: algorithm.name.to_owned(),
-                owner: "built in".to_owned(),
+                owner: source(before).map_or("built in".to_owned(), |other| format!("of {other}")),
             });
         }
         registry = registry.with_local(algorithm);

@@ -301,7 +301,7 @@ fn the_congestion_control_below_comes_back() {
     let env = [("ALCC_CC", "fixed:window=10"), ("ALCC_UNDER", &*other)];
     // In a process that lacks the algorithm the socket stays as it is.
     let all = Registry::builtin();
-    let fixed = *all.iter().find(|a| a.name == "fixed").unwrap();
+    let fixed = all.iter().find(|a| a.name == "fixed").unwrap().clone();
     let without = all.with_local(fixed).for_peers();
     let none = Run::new("none", &env, without);
     assert!(matches!(

@@ -2,7 +2,7 @@
 //! An algorithm whose packets are released by its timer alone, and which comes from elsewhere.
 mod support;
 
-use alcc_cc::{AckBatch, Algorithm, Allowance, Controller, Cx, Path, Registry, Sent, Tag};
+use alcc_cc::{AckBatch, Algorithm, Allowance, Build, Controller, Cx, Path, Registry, Sent, Tag};
 use alcc_quic::Congestion;
 use alcc_quic::blocking::{Listener, Sender};
 use alcc_units::{Bytes, Span, Time};
@@ -71,13 +71,13 @@ const DRIP: Algorithm = Algorithm {
     summary: "a packet per epoch",
     profiles: &[],
     options: &[],
-    build: |_| {
+    build: Build::Function(|_| {
         Ok(Box::new(Drip {
             at: Time::ZERO,
             quota: Bytes::ZERO,
             mss: Bytes::new(1200),
         }))
-    },
+    }),
 };
 
 #[test]

@@ -29,8 +29,8 @@ use crate::parts::{
     window_bytes,
 };
 use crate::{
-    AckBatch, Algorithm, Allowance, Controller, Cx, Event, LossBatch, Needs, Options, Path,
-    RecoveryEnd, Rto, SpecError, Spurious,
+    AckBatch, Algorithm, Allowance, Build, Controller, Cx, Event, LossBatch, Needs, Options, Path,
+    RecoveryEnd, Rto, SpecError, Spurious, Stack,
 };
 use alcc_units::{Bytes, Rng, Span, Time};
 
@@ -39,7 +39,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     summary: "BBR v1: paces at the measured rate, two bandwidth-delay products in flight",
     profiles: &[],
     options: &[],
-    build,
+    build: Build::Function(build),
 };
 
 const HIGH_GAIN: f64 = 739.0 / 256.0;
@@ -285,7 +285,7 @@ impl Controller for Bbr {
     fn needs(&self) -> Needs {
         Needs {
             paced: true,
-            host: "linux",
+            stack: Stack::Linux,
             ..Needs::default()
         }
     }

@@ -25,7 +25,7 @@
 //! **Known weakness**: fills every buffer and takes more than its share beside Reno; CUBIC replaced it for that. Where each segment
 //! is acknowledged the ratio settles at 31/16, by rounding, and the window grows nearly twice as fast as meant.
 use crate::parts::{AckRatio, Counting, Credit, Growth, LossBased, UNLIMITED, Window, segments};
-use crate::{AckBatch, Algorithm, Controller, Cx, Options, SpecError};
+use crate::{AckBatch, Algorithm, Build, Controller, Cx, Options, SpecError};
 use alcc_units::{Span, Time};
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
@@ -33,7 +33,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     summary: "BIC: a binary search for the window of the last loss",
     profiles: &["linux", "linux-3.16", "linux-2.6.24"],
     options: &[],
-    build,
+    build: Build::Function(build),
 };
 
 const PART: u64 = 4;

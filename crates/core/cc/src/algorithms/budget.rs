@@ -33,7 +33,7 @@ mod service;
 
 use crate::parts::{WindowedMin, pacing_rate, window_bytes, window_used};
 use crate::{
-    AckBatch, Algorithm, Allowance, Controller, Cx, Event, LossBatch, Needs, OptionDoc, Options,
+    AckBatch, Algorithm, Allowance, Build, Controller, Cx, Event, LossBatch, Needs, OptionDoc, Options,
     Path, Rto, SpecError,
 };
 use alcc_units::{Bytes, Span, Time};
@@ -48,7 +48,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
         default: "40ms",
         help: "queueing delay to aim at, 1ms to 10s",
     }],
-    build,
+    build: Build::Function(build),
 };
 
 const PACKETS: f64 = 2.0;

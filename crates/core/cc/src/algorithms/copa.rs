@@ -29,7 +29,7 @@ mod settings;
 mod tests;
 mod velocity;
 
-use crate::{Algorithm, Controller, OptionDoc, Options, SpecError};
+use crate::{Algorithm, Build, Controller, OptionDoc, Options, SpecError};
 use settings::Settings;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
@@ -48,7 +48,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
             help: "default: delta as it is; auto: more packets while others fill the buffer",
         },
     ],
-    build,
+    build: Build::Function(build),
 };
 
 fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {

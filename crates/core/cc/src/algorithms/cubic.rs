@@ -27,7 +27,7 @@ mod linux;
 mod rfc9438;
 
 use crate::parts::{Kernel, LossBased};
-use crate::{Algorithm, Controller, OptionDoc, Options, SpecError};
+use crate::{Algorithm, Build, Controller, OptionDoc, Options, SpecError};
 use linux::Generation;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
@@ -39,7 +39,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
         default: "on",
         help: "on or off: leave slow start when delay grows (linux and linux-3.16; the others have none)",
     }],
-    build,
+    build: Build::Function(build),
 };
 
 fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {

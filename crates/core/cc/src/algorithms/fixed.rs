@@ -5,7 +5,7 @@
 //! | constant | value | source |
 //! |---|---|---|
 //! | window | 20 packets | the base library of the ALCC artifact |
-use crate::{AckBatch, Algorithm, Allowance, Controller, Cx, OptionDoc, Options, Path, SpecError};
+use crate::{AckBatch, Algorithm, Allowance, Build, Controller, Cx, OptionDoc, Options, Path, SpecError};
 use alcc_units::{Bytes, Rng, Span, Time};
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
@@ -24,7 +24,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
             help: "with window=random: how often to draw",
         },
     ],
-    build,
+    build: Build::Function(build),
 };
 
 const DEFAULT_WINDOW: u64 = 20;

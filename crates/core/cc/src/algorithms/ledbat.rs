@@ -23,7 +23,7 @@
 //! **Known weakness**: a late-comer takes the standing queue of an earlier flow for the base until that one withdraws; on a
 //! radio link jitter above the target holds it at its smallest window.
 use crate::parts::{Growth, LossBased, Window, WindowedMin};
-use crate::{Algorithm, Controller, Cx, Event, Options, Packet, SpecError};
+use crate::{Algorithm, Build, Controller, Cx, Event, Options, Packet, SpecError};
 use alcc_units::{Span, Time};
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
@@ -31,7 +31,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     summary: "LEDBAT++: a scavenger below 60 ms of queue that gives way to others",
     profiles: &[],
     options: &[],
-    build,
+    build: Build::Function(build),
 };
 
 const TARGET: Span = Span::from_millis(60);

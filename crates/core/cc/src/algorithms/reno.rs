@@ -18,14 +18,14 @@
 //!
 //! **Known weakness**: fills every buffer; one lost packet per window at random holds it at 1.2/sqrt(p) packets.
 use crate::parts::{Credit, Growth, Kernel, LossBased, Window};
-use crate::{Algorithm, Controller, Cx, Options, SpecError};
+use crate::{Algorithm, Build, Controller, Cx, Options, SpecError, Stack};
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "reno",
     summary: "NewReno: one packet more per round trip, half of the window on loss",
     profiles: &["linux", "linux-3.16", "linux-2.6.24", "windows7-newreno"],
     options: &[],
-    build,
+    build: Build::Function(build),
 };
 
 #[derive(Clone, Default)]
@@ -41,7 +41,7 @@ impl Reno {
     pub(super) fn of(kernel: &Kernel) -> Self {
         Self {
             old: kernel.counts_ones(),
-            of_flight: kernel.host == Kernel::WINDOWS_7.host,
+            of_flight: kernel.stack == Stack::Windows7,
             ..Self::default()
         }
     }

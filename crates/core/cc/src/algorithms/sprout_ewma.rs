@@ -4,7 +4,7 @@
 //!
 //! **Known weakness**: as Sprout's, but it overshoots where Sprout is cautious.
 use super::sprout::{PROFILES, build_ewma};
-use crate::{Algorithm, OptionDoc};
+use crate::{Algorithm, Build, OptionDoc};
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "sprout-ewma",
@@ -15,5 +15,5 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
         default: "100ms; tuned 60ms",
         help: "what is sent should be through within this time (tuned: beyond the RTT), 10ms to 1s",
     }],
-    build: build_ewma,
+    build: Build::Function(build_ewma),
 };

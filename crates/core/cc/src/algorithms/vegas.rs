@@ -22,7 +22,7 @@
 //! **Known weakness**: a base RTT caught in a quiet moment of a jittery radio link, or before the path became longer, makes
 //! jitter look like a queue: it starves. Beside Reno or Cubic, and with traffic in the other direction, it yields.
 use crate::parts::{Growth, LossBased, SMALLEST_THRESHOLD, Window, segments};
-use crate::{AckBatch, Algorithm, Controller, Cx, Event, Options, Packet, Pn, SpecError};
+use crate::{AckBatch, Algorithm, Build, Controller, Cx, Event, Options, Packet, Pn, SpecError};
 use alcc_units::Span;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
@@ -30,7 +30,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     summary: "Vegas: two to four packets of its own in the queue, by delay",
     profiles: &[],
     options: &[],
-    build,
+    build: Build::Function(build),
 };
 
 const ALPHA: f64 = 2.0;

@@ -22,7 +22,7 @@
 //! the old one.
 use super::reno::Reno;
 use crate::parts::{Growth, Kernel, LossBased, SMALLEST_THRESHOLD, Window};
-use crate::{AckBatch, Algorithm, Controller, Cx, Options, Packet, SpecError};
+use crate::{AckBatch, Algorithm, Build, Controller, Cx, Options, Packet, SpecError};
 use alcc_units::{Span, Time};
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
@@ -30,7 +30,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     summary: "Westwood+: Reno that resumes with the measured bandwidth-delay product",
     profiles: &["linux", "linux-3.16", "linux-2.6.24"],
     options: &[],
-    build,
+    build: Build::Function(build),
 };
 
 const SHORTEST_SAMPLE: Span = Span::from_millis(50);

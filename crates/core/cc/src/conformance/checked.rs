@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The other side of the contract: what a host owes an algorithm.
 use crate::{
-    AckBatch, Allowance, Backpressure, Controller, Cx, Header, LossBatch, Needs, Packet, Path, Pn,
-    Receiver, RecoveryEnd, Rto, Sending, Sent, Spurious, Tag,
+    AckBatch, Allowance, Controller, Cx, Header, LossBatch, Needs, Packet, Path, Pn, Receiver,
+    RecoveryEnd, Rto, Sending, Sent, Spurious, Tag,
 };
 use alcc_units::{Bytes, Span, Time};
 use std::cell::Cell;
@@ -177,11 +177,6 @@ impl Controller for Checked {
     fn on_feedback(&mut self, cx: &mut Cx<'_>, report: &[u8]) {
         self.event(cx, Step::Feedback);
         self.inner.on_feedback(cx, report);
-    }
-
-    fn on_backpressure(&mut self, cx: &mut Cx<'_>, state: &Backpressure) {
-        self.anywhere(cx, "backpressure");
-        self.inner.on_backpressure(cx, state);
     }
 
     fn on_idle_restart(&mut self, cx: &mut Cx<'_>, idle: Span) {

@@ -3,7 +3,7 @@
 use super::operation::Operation;
 use super::sender::Sender;
 use crate::parts::{FASTEST, SLOWEST};
-use crate::{Allowance, Backpressure, Controller, Cx, Discard, LimitedBy, Packet, Path, Spurious};
+use crate::{Allowance, Controller, Cx, Discard, LimitedBy, Packet, Path, Spurious};
 use alcc_units::{Bytes, Span, Time};
 
 pub(super) struct Model {
@@ -61,13 +61,6 @@ impl Model {
                     seed: 1,
                 };
                 self.call(|cc, cx| cc.on_route(cx, &path));
-            }
-            Operation::Backpressure { unsent, blocked } => {
-                let state = Backpressure {
-                    unsent: Bytes::new(u64::from(*unsent)),
-                    blocked: *blocked,
-                };
-                self.call(|cc, cx| cc.on_backpressure(cx, &state));
             }
             Operation::Idle(span) => {
                 self.now += *span;

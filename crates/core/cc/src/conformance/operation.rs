@@ -27,8 +27,6 @@ pub(super) enum Operation {
     Mtu(u16),
     /// The same, and another route.
     Route(u16),
-    /// The socket holds bytes.
-    Backpressure { unsent: u32, blocked: bool },
     /// Nothing is sent for this long.
     Idle(Span),
     /// Everything due is called.
@@ -92,11 +90,7 @@ impl Operation {
             25 => Self::Spurious,
             26 if what < 128 => Self::Mtu(u16::from_le_bytes([next(), next()])),
             26 => Self::Route(u16::from_le_bytes([next(), next()])),
-            27 => Self::Backpressure {
-                unsent: u32::from(next()) << 14,
-                blocked: what >= 128,
-            },
-            28 => Self::Idle(span(next())),
+            27..=28 => Self::Idle(span(next())),
             29 => Self::Limited(next()),
             30 => Self::Timer,
             _ => Self::NextTimer,

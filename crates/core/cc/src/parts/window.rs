@@ -4,7 +4,7 @@
 use super::{restart_window, rto, segments, window_bytes, window_used};
 use crate::{
     AckBatch, Allowance, Controller, Cx, Event, LossBatch, Needs, Packet, Path, Pn, Recovery,
-    RecoveryEnd, Rto, RttView, Sent, Source, Spurious, Tag,
+    RecoveryEnd, Rto, RttView, Sent, Source, Spurious, Stack, Tag,
 };
 use alcc_units::{Bytes, Span};
 
@@ -116,8 +116,8 @@ pub enum Counting {
 /// What a window owes to the age of its kernel.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Kernel {
-    /// The rules of the host that goes with it, by name.
-    pub host: &'static str,
+    /// The stack that goes with it.
+    pub stack: Stack,
     /// Initial window, packets.
     pub initial: f64,
     /// How acknowledgements make the window grow.
@@ -131,7 +131,7 @@ pub struct Kernel {
 impl Kernel {
     /// Since 4.1; initial window of RFC 6928.
     pub const LINUX: Self = Self {
-        host: "linux",
+        stack: Stack::Linux,
         initial: INITIAL_WINDOW,
         counting: Counting::Segments,
         at_threshold: false,
@@ -139,21 +139,21 @@ impl Kernel {
     };
     /// The kernel of the Verus paper. Slow start counts segments since 3.13.
     pub const LINUX_3_16: Self = Self {
-        host: "linux-3.16",
+        stack: Stack::Linux3_16,
         counting: Counting::SegmentsThenOne,
         at_threshold: true,
         ..Self::LINUX
     };
     /// The kernel of the HSDPA paper; initial window of RFC 3390 for the segments of Ethernet.
     pub const LINUX_2_6_24: Self = Self {
-        host: "linux-2.6.24",
+        stack: Stack::Linux2_6_24,
         initial: 3.0,
         counting: Counting::One,
         ..Self::LINUX_3_16
     };
     /// NewReno of Windows 7: initial window of RFC 2581 (from memory), and it restarts after a pause (RFC 5681, section 4.1).
     pub const WINDOWS_7: Self = Self {
-        host: "windows7-newreno",
+        stack: Stack::Windows7,
         initial: 2.0,
         restarts: true,
         ..Self::LINUX
@@ -251,7 +251,7 @@ impl<G: Growth> Controller for LossBased<G> {
     fn needs(&self) -> Needs {
         Needs {
             recovery: Recovery::Prr,
-            host: "linux",
+            stack: self.kernel.stack,
             ..Needs::default()
         }
     }

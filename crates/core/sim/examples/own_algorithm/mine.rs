@@ -12,7 +12,8 @@
 //! **Known weakness**: a path whose smallest round trip it has never seen.
 use alcc_cc::parts::window_bytes;
 use alcc_cc::{
-    AckBatch, Algorithm, Allowance, Controller, Cx, LossBatch, OptionDoc, Options, Path, SpecError,
+    AckBatch, Algorithm, Allowance, Build, Controller, Cx, LossBatch, OptionDoc, Options, Path,
+    SpecError,
 };
 use alcc_units::{Bytes, Span};
 
@@ -25,7 +26,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
         default: "20ms",
         help: "queueing delay above which the window shrinks, 1ms to 1s",
     }],
-    build,
+    build: Build::Function(build),
 };
 
 fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {

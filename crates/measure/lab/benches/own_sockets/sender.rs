@@ -3,7 +3,7 @@
 use crate::SENDING;
 use crate::support::Result;
 use alcc_cc::{
-    AckBatch, Algorithm, Allowance, Controller, Cx, OptionDoc, Options, Registry, SpecError,
+    AckBatch, Algorithm, Allowance, Build, Controller, Cx, OptionDoc, Options, Registry, SpecError,
 };
 use alcc_socket::own::{self, Runtime, Settings, Stream, Wait};
 use alcc_socket::{Feedback, Host};
@@ -26,7 +26,7 @@ const PACED: Algorithm = Algorithm {
         default: "1000",
         help: "Mbit/s",
     }],
-    build: paced,
+    build: Build::Function(paced),
 };
 
 fn paced(options: &Options<'_>) -> std::result::Result<Box<dyn Controller>, SpecError> {

@@ -401,7 +401,7 @@ fn all() -> Vec<(Algorithm, Spec)> {
     };
     registry
         .iter()
-        .flat_map(|a| specs(a).into_iter().map(|s| (*a, s)))
+        .flat_map(|a| specs(a).into_iter().map(|s| (a.clone(), s)))
         .collect()
 }
 

@@ -38,8 +38,8 @@ use crate::parts::{
     Delivery, FullPipe, HeldBack, LeastRtt, first_rate, pacing_rate, quantum, window_bytes,
 };
 use crate::{
-    AckBatch, Algorithm, Allowance, Controller, Cx, Event, LossBatch, Needs, Options, Path,
-    RecoveryEnd, Rto, Sent, SpecError, Spurious, Tag,
+    AckBatch, Algorithm, Allowance, Build, Controller, Cx, Event, LossBatch, Needs, Options, Path,
+    RecoveryEnd, Rto, Sent, SpecError, Spurious, Stack, Tag,
 };
 use alcc_units::{Bytes, Rng, Span, Time};
 use bounds::{Bounds, Latest, Undo};
@@ -50,7 +50,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     summary: "BBR v3: as bbr, and bounds what is in flight by the losses that it sees",
     profiles: &["linux", "draft"],
     options: &[],
-    build,
+    build: Build::Function(build),
 };
 
 const INITIAL: f64 = 10.0;
@@ -333,7 +333,7 @@ impl Controller for Bbr3 {
     fn needs(&self) -> Needs {
         Needs {
             paced: true,
-            host: "linux",
+            stack: Stack::Linux,
             ..Needs::default()
         }
     }

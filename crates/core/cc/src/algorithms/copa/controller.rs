@@ -343,7 +343,7 @@ impl Controller for Copa {
             per_packet_ack: true,
             paced: true,
             feedback_period: Span::from_millis(6),
-            host: self.s.host,
+            stack: self.s.stack,
             ..Needs::default()
         }
     }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Everything in which the forms of Copa differ.
 
+use crate::Stack;
+
 /// How slow start goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum SlowStart {
@@ -51,7 +53,7 @@ pub(super) struct Settings {
     /// Round trips between looks at the fraction lost; zero: never.
     pub(super) loss_rounds: u64,
     /// The host's rules for datagrams.
-    pub(super) host: &'static str,
+    pub(super) stack: Stack,
     /// A silence of two seconds forgets everything, a timeout nothing (genericCC's sender).
     pub(super) reset_on_silence: bool,
 }
@@ -78,7 +80,7 @@ impl Settings {
         drain_step: 0.5,
         keep_floor: false,
         loss_rounds: 1,
-        host: "datagrams",
+        stack: Stack::Datagrams,
         reset_on_silence: false,
     };
 
@@ -92,7 +94,7 @@ impl Settings {
         long_minimum: true,
         slow_start: SlowStart::GenericCc,
         loss_rounds: 2,
-        host: "copa-original",
+        stack: Stack::CopaOriginal,
         reset_on_silence: true,
         ..Self::PAPER
     };

@@ -35,7 +35,7 @@ mod tests;
 use super::verus::release::{epochs_in, release_exact};
 use crate::parts::{segments, window_bytes, window_used};
 use crate::{
-    AckBatch, Algorithm, Allowance, Controller, Cx, Event, LossBatch, Needs, OptionDoc, Options,
+    AckBatch, Algorithm, Allowance, Build, Controller, Cx, Event, LossBatch, Needs, OptionDoc, Options,
     Path, Rto, Sent, SpecError, Tag,
 };
 use alcc_units::{Bytes, Rng, Span, Time};
@@ -51,7 +51,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
         default: "a table of ours",
         help: "FILE: a transition matrix in the authors' form, bins,first,last,step twice, then a line per state",
     }],
-    build,
+    build: Build::Function(build),
 };
 
 const EPOCH: Span = Span::from_millis(5);

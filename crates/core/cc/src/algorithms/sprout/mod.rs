@@ -33,7 +33,7 @@ mod settings;
 mod tests;
 mod wire;
 
-use crate::{Algorithm, Controller, Options, SpecError};
+use crate::{Algorithm, Build, Controller, Options, SpecError};
 pub(super) use settings::PROFILES;
 use settings::{Inference, OPTIONS, Settings};
 
@@ -42,7 +42,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     summary: "Sprout: sends what a cautious forecast says the link will take within 100 ms",
     profiles: PROFILES,
     options: OPTIONS,
-    build,
+    build: Build::Function(build),
 };
 
 fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {

@@ -43,8 +43,8 @@ mod settings;
 mod tests;
 
 use crate::{
-    AckBatch, Algorithm, Allowance, Controller, Cx, LossBatch, Needs, OptionDoc, Options, Path,
-    RecoveryEnd, Rto, Sent, SpecError, Spurious, Tag,
+    AckBatch, Algorithm, Allowance, Build, Controller, Cx, LossBatch, Needs, OptionDoc, Options, Path,
+    RecoveryEnd, Rto, Sent, SpecError, Spurious, Stack, Tag,
 };
 use alcc_units::{Bytes, Span, Time};
 use machine::{FORGET_FROM, LEAVE_SLOW_START_ABOVE, Verus};
@@ -71,7 +71,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
             help: "an epoch without acknowledgement: 'increase' probes upwards as the program does, 'hold' changes nothing",
         },
     ],
-    build,
+    build: Build::Function(build),
 };
 
 fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
@@ -100,10 +100,10 @@ impl Controller for Verus {
         Needs {
             per_packet_ack: true,
             feedback_period: self.settings.epoch,
-            host: if self.settings.own_count {
-                "verus-original"
+            stack: if self.settings.own_count {
+                Stack::VerusOriginal
             } else {
-                Needs::default().host
+                Stack::Datagrams
             },
             ..Needs::default()
         }

@@ -34,7 +34,7 @@ mod tests;
 
 use crate::parts::{pacing_rate, window_bytes};
 use crate::{
-    AckBatch, Algorithm, Allowance, Controller, Cx, Event, LossBatch, Needs, Options, Path, Rto,
+    AckBatch, Algorithm, Allowance, Build, Controller, Cx, Event, LossBatch, Needs, Options, Path, Rto,
     Sent, SpecError, Tag,
 };
 use alcc_units::{Bytes, Rng, Span, Time};
@@ -46,7 +46,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     summary: "PCC Vivace: tries rates and climbs towards the one of the best utility",
     profiles: &["tuned", "paper", "original"],
     options: &[],
-    build,
+    build: Build::Function(build),
 };
 
 const PROBING_STEP: f64 = 0.05;
