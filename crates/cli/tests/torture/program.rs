@@ -281,6 +281,14 @@ impl Program {
             .stdin(Stdio::null())
             .stdout(appended(&stderr))
             .stderr(appended(&stderr));
+        // A suite in the background of a shell ignores SIGINT, and so would the program that it is to end.
+        // SAFETY: signal(2) may be called between fork and exec.
+        unsafe {
+            command.pre_exec(|| {
+                nix::sys::signal::signal(Signal::SIGINT, nix::sys::signal::SigHandler::SigDfl)?;
+                Ok(())
+            });
+        }
         let mut child = command.spawn().unwrap();
         let arrived = clients(tortured, port, &mut child);
         let (status, ended_by) = end(tortured, &mut child);

@@ -176,8 +176,17 @@ static void ring(int signal) {
     rang++;
 }
 
+// The last acknowledgements may come late on a busy machine. Then there is room, and a write finds it.
+static int room_after_all(int fd, int rc) {
+    static int times;
+    if (rc != 1 || ++times > 5) return 0;
+    CHECK(write(fd, data, 50000) > 0);
+    fill(fd);
+    return 1;
+}
+
 static int interrupted(void) {
-    int fd = accepted_nonblocking();
+    int fd = accepted_nonblocking(), rc;
     sigset_t alarm_, none;
     sigemptyset(&none);
     sigemptyset(&alarm_);
@@ -188,18 +197,25 @@ static int interrupted(void) {
     while (poll(&p, one, 400) != 0);
     alarm_every(200);
     // Waiting calls are never restarted.
-    expect(poll(&p, one, 10000), -1, "poll");
+    do rc = poll(&p, one, 10000);
+    while (room_after_all(fd, rc));
+    expect(rc, -1, "poll");
     say("%s", name_of(errno));
     CHECK(sigprocmask(SIG_BLOCK, &alarm_, NULL) == 0);
     nap(0.3);
     rang = 0;
     // Pending outside, let in inside.
-    expect(ppoll(&p, one, &(struct timespec){10, 0}, &none), -1, "ppoll");
+    do rc = ppoll(&p, one, &(struct timespec){10, 0}, &none);
+    while (room_after_all(fd, rc));
+    expect(rc, -1, "ppoll");
     say("%s %d", name_of(errno), rang > 0);
     fd_set out;
-    FD_ZERO(&out);
-    FD_SET(fd, &out);
-    expect(pselect(fd + 1, NULL, &out, NULL, &(struct timespec){10, 0}, &none), -1, "pselect");
+    do {
+        FD_ZERO(&out);
+        FD_SET(fd, &out);
+        rc = pselect(fd + 1, NULL, &out, NULL, &(struct timespec){10, 0}, &none);
+    } while (room_after_all(fd, rc));
+    expect(rc, -1, "pselect");
     say("%s %d", name_of(errno), rang > 1);
     return 0;
 }
