@@ -5,17 +5,18 @@
 //! is 1/(delta * queueing delay); every acknowledgement moves the window by v/(delta * window) packets towards it, where the
 //! velocity v doubles while the direction holds. The queue empties every few round trips, and that keeps the minimum true.
 //!
-//! | constant | `tuned` | `paper` | `original` | `mvfst` | source |
-//! |---|---|---|---|---|---|
-//! | delta, 1/packets | 0.18 | 0.5 | 0.5 | 0.04 | section 2; genericCC; mvfst |
-//! | mode | fixed | auto | auto | fixed | section 2.2 |
-//! | minimum RTT over | 10 s or 20 minima | 10 s | 10 s or 20 minima | 10 s | section 2.1 |
-//! | standing RTT over | srtt/2, ACK period, at most srtt | srtt/2 | srtt/2 | srtt/2 | section 2.1 |
-//! | periods before v doubles | 3 | 3 | 1 (of agreeing votes) | 3 | section 2.1; genericCC; mvfst |
-//! | pacing | 2 w / standing RTT | same | same | 2 w / srtt | section 2.1 |
-//! | initial, smallest window | 10, 2 packets | | | | genericCC |
+//! | constant | `tuned` | `paper` | source |
+//! |---|---|---|---|
+//! | delta, 1/packets | 0.18 | 0.5 | section 2 |
+//! | mode | fixed | auto | section 2.2 |
+//! | minimum RTT over | 10 s or 20 minima | 10 s | section 2.1 |
+//! | standing RTT over | srtt/2, ACK period, at most srtt | srtt/2 | section 2.1 |
+//! | periods before v doubles | 3 | 3 | section 2.1 |
+//! | pacing | 2 w / standing RTT | same | section 2.1 |
+//! | initial, smallest window | 10, 2 packets | same | genericCC |
 //!
-//! `original` is genericCC with `auto:0.5`. All values: [`settings`].
+//! `original` (genericCC with `auto:0.5`) and `mvfst` are frozen in files of their own, with their
+//! constants.
 //!
 //! **Differs from the paper** (all profiles): v is at most delta * w, so one packet moves the window by one packet at most;
 //! the window does not grow unless it limited the sender; more than 30 % loss takes 30 % off the window (genericCC).
@@ -24,12 +25,17 @@
 //! **Known weakness**: an error e of the queueing delay bounds the rate at 1/(delta * e) (Arun et al., SIGCOMM 2022); a
 //! path whose queue never empties is taken for a longer one after ten seconds; `auto` takes a drop of capacity for a competitor.
 mod controller;
+mod mvfst;
+mod original;
 mod settings;
+mod shared;
 #[cfg(test)]
 mod tests;
 mod velocity;
 
 use crate::{Algorithm, Build, Controller, OptionDoc, Options, SpecError};
+use mvfst::Mvfst;
+use original::Original;
 use settings::Settings;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
@@ -52,15 +58,27 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
 };
 
 fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
-    let mut settings = match options.profile() {
+    let profile = options.profile();
+    let (delta, auto) = match profile {
+        "original" => (Original::DELTA, Original::AUTO),
+        "mvfst" => (Mvfst::DELTA, Mvfst::AUTO),
+        "paper" => (Settings::PAPER.delta, Settings::PAPER.auto),
+        _ => (Settings::TUNED.delta, Settings::TUNED.auto),
+    };
+    let delta = options.real("delta", delta, 0.001..=1.0)?;
+    let auto = match options.text("mode") {
+        Some(_) => options.choice("mode", &["default", "auto"])? == "auto",
+        None => auto,
+    };
+    let living = match profile {
+        "original" => return Ok(Box::new(Original::new(delta, auto))),
+        "mvfst" => return Ok(Box::new(Mvfst::new(delta, auto))),
         "paper" => Settings::PAPER,
-        "original" => Settings::ORIGINAL,
-        "mvfst" => Settings::MVFST,
         _ => Settings::TUNED,
     };
-    settings.delta = options.real("delta", settings.delta, 0.001..=1.0)?;
-    if options.text("mode").is_some() {
-        settings.auto = options.choice("mode", &["default", "auto"])? == "auto";
-    }
-    Ok(Box::new(controller::Copa::new(settings)))
+    Ok(Box::new(controller::Copa::new(Settings {
+        delta,
+        auto,
+        ..living
+    })))
 }

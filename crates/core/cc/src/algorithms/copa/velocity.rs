@@ -1,11 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How fast the window moves, and which way.
-use alcc_units::Time;
+use super::shared::{MAX_WINDOW, MIN_WINDOW};
+use alcc_units::{Span, Time};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Way {
     Up,
     Down,
+}
+
+impl Way {
+    /// The window after a step this way.
+    pub(super) fn moved(self, window: f64, step: f64, may_grow: bool) -> f64 {
+        match self {
+            Self::Up if may_grow => (window + step).min(MAX_WINDOW),
+            Self::Up => window,
+            Self::Down => (window - step).max(MIN_WINDOW),
+        }
+    }
 }
 
 /// Section 2.1: how fast the window moves.
@@ -18,8 +30,6 @@ pub(super) struct Velocity {
     pub(super) since: Time,
     /// Window at the begin of the period.
     pub(super) window: f64,
-    /// Verdicts up minus verdicts down in this period.
-    pub(super) balance: i64,
 }
 
 impl Velocity {
@@ -30,29 +40,29 @@ impl Velocity {
             same: 0,
             since: now,
             window,
-            balance: 0,
         }
     }
 
-    pub(super) fn restart_period(&mut self, now: Time, window: f64) {
-        (self.since, self.window, self.balance) = (now, window, 0);
-    }
-
-    /// An acknowledgement wants the window to go `way`.
-    pub(super) fn vote(&mut self, way: Way) {
-        self.balance += if way == Way::Up { 1 } else { -1 };
-    }
-
-    /// A period ended (genericCC): votes for the present way double the velocity, others turn the way; so does a draw. The
-    /// first way is up.
-    pub(super) fn period_by_votes(&mut self) {
-        let down = self.way == Some(Way::Down);
-        if self.balance * if down { -1 } else { 1 } > 0 {
-            self.v = (self.v * 2.0).min(1e9);
-        } else {
-            self.v = 1.0;
-            self.way = Some(if down { Way::Up } else { Way::Down });
+    /// One ACK wants the window to go `way`. A period lasts a standing RTT; a verdict against the
+    /// direction begins another.
+    pub(super) fn advance(&mut self, now: Time, window: f64, standing: Span, way: Way, hold: u32) {
+        if now.since(self.since) >= standing {
+            let up = window > self.window;
+            self.period(if up { Way::Up } else { Way::Down }, hold);
+            (self.since, self.window) = (now, window);
         }
+        if self.v > 1.0 && self.way != Some(way) {
+            *self = Self {
+                way: Some(way),
+                ..Self::new(now, window)
+            };
+        }
+    }
+
+    /// How far one ACK moves the window; `room` is delta * window. At most one packet.
+    pub(super) fn step(&mut self, room: f64) -> f64 {
+        self.v = self.v.min(room.max(1.0));
+        self.v / room
     }
 
     /// A period ended that went `way`.

@@ -6,18 +6,20 @@
 //! window, chooses a distribution in a table; the next change of the window is drawn from it. What leaves is Verus' equation 5.
 //! The table tells whom it behaves like: here Verus.
 //!
-//! | constant | `tuned` | `original` | source |
-//! |---|---|---|---|
-//! | epoch | 5 ms | 5 ms | gmcc2, verus_server |
-//! | change | per cent of the old value, times log10 of it, of 1.01 at least | same, no least | preprocess_verus |
-//! | grid of the built-in table | window -20 to 20, delay -10 to 10, by 2 | same | train.py |
-//! | bin | the nearest, half away from zero | truncated | train; verus_server |
-//! | delay beyond the grid | the last bin | window x 0.975 above, + 21 below | verus_server |
-//! | state never seen | nearest window's change, any state with that delay, hold | the states before; if none, 1 packet | verus_server |
-//! | window x on loss | 0.7 of the window it was sent under, and the walk goes on from there | 0.7, until the next draw; then 1/w per acknowledgement for ever | verus_server |
-//! | start | 10 packets; one more per packet until the RTT is 1.25 times the smallest and 5 ms | 10 packets and 20 ms | verus_server; ours |
-//! | in flight at most | 1.25 windows | what equation 5 releases | ours |
-//! | largest window | 10,000 packets | same | ours |
+//! | constant | `tuned` | source |
+//! |---|---|---|
+//! | epoch | 5 ms | gmcc2, verus_server |
+//! | change | per cent of the old value, times log10 of it, of 1.01 at least | preprocess_verus; the least: ours |
+//! | grid of the built-in table | window -20 to 20, delay -10 to 10, by 2 | train.py |
+//! | bin | the nearest, half away from zero | train |
+//! | delay beyond the grid | the last bin | ours |
+//! | state never seen | nearest window's change, any state with that delay, hold | ours |
+//! | window x on loss | 0.7 of the window it was sent under, and the walk goes on from there | ours |
+//! | start | 10 packets; one more per packet until the RTT is 1.25 times the smallest and 5 ms | ours |
+//! | in flight at most | 1.25 windows | ours |
+//! | largest window | 10,000 packets | ours |
+//!
+//! `original` is the authors' program, frozen in `original.rs` with its constants.
 //!
 //! `matrix=FILE` takes a table in the authors' form. The built-in one is not theirs: it was learned from `verus:profile=original` in our
 //! simulator on our synthetic channels (`cargo run --release -p alcc-sim --example train_mdi` writes it again), so it is our Verus, not theirs. On the grid of the
@@ -29,6 +31,7 @@
 //! **Known weakness**: it knows no RTT but the last two: what Verus had learned of the path is lost, and nothing brings the window
 //! back where it was; the walk drifts, and on other channels than those of the training it holds a window that does not fit.
 mod matrix;
+mod original;
 #[cfg(test)]
 mod tests;
 
@@ -57,10 +60,10 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
 const EPOCH: Span = Span::from_millis(5);
 const START: f64 = 10.0;
 const FIRST_DELAY: f64 = 20.0;
-const LARGEST: f64 = 10_000.0;
+/// What a change is reckoned of, at least.
+const MIN_SCALE: f64 = 1.01;
+const MAX_WINDOW: f64 = 10_000.0;
 const DECREASE: f64 = 0.7;
-const ABOVE: f64 = 0.975;
-const BELOW: f64 = 21.0;
 const FLIGHT: f64 = 1.25;
 /// Weight of a sample in the smoothed RTT (Verus).
 const SMOOTHING: f64 = 0.125;
@@ -87,14 +90,15 @@ fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
                 .map_err(|why| options.refused(format!("{}, {why}", options.shown("matrix"))))?,
         ),
     };
-    let original = options.profile() == "original";
-    Ok(Box::new(Mdi::new(matrix, original)))
+    if options.profile() == "original" {
+        return Ok(Box::new(original::Original::new(matrix)));
+    }
+    Ok(Box::new(Mdi::new(matrix)))
 }
 
 #[derive(Clone)]
 struct Mdi {
     matrix: Arc<Matrix>,
-    original: bool,
     mss: Bytes,
     rng: Rng,
     /// Packets.
@@ -106,7 +110,7 @@ struct Mdi {
     /// The largest sample of this epoch, ms.
     largest: Option<f64>,
     smoothed: f64,
-    least: f64,
+    min_rtt: f64,
     heard: Time,
     started: Time,
     next_epoch: Time,
@@ -117,24 +121,21 @@ struct Mdi {
     /// The application had too little for half of the window since the last epoch.
     unused: bool,
     recovering: bool,
-    /// The program's flag, never cleared.
-    lossy: bool,
 }
 
 impl Mdi {
-    fn new(matrix: Arc<Matrix>, original: bool) -> Self {
+    fn new(matrix: Arc<Matrix>) -> Self {
         Self {
             matrix,
-            original,
             mss: Bytes::new(1448),
             rng: Rng::new(1),
             window: START,
             windows: [START; 2],
             delays: [FIRST_DELAY; 2],
-            slow_start: !original,
+            slow_start: true,
             largest: None,
             smoothed: 0.0,
-            least: f64::MAX,
+            min_rtt: f64::MAX,
             heard: Time::ZERO,
             started: Time::ZERO,
             next_epoch: Time::ZERO,
@@ -143,15 +144,14 @@ impl Mdi {
             in_flight: Bytes::ZERO,
             unused: false,
             recovering: false,
-            lossy: false,
         }
     }
 
     fn sample(&mut self, rtt: f64) {
         let rtt = rtt.max(1e-3);
         self.largest = Some(self.largest.map_or(rtt, |largest| largest.max(rtt)));
-        self.least = self.least.min(rtt);
-        self.smoothed = if self.smoothed == 0.0 || self.original {
+        self.min_rtt = self.min_rtt.min(rtt);
+        self.smoothed = if self.smoothed == 0.0 {
             rtt
         } else {
             self.smoothed + SMOOTHING * (rtt - self.smoothed)
@@ -160,49 +160,30 @@ impl Mdi {
 
     /// The next window of the walk.
     fn step(&mut self, delay: f64) -> f64 {
-        let least = if self.original { 0.0 } else { 1.01 };
         let grid = *self.matrix.grid();
-        let bin = |axis: &Axis, value: f64| {
-            if self.original {
-                axis.below(value)
-            } else {
-                axis.nearest(value)
-            }
-        };
         let [w1, w2] = self.windows;
-        let last_delay = change(self.delays[0], self.delays[1], least);
-        let last_window = change(w1, w2, least);
-        let new_delay = change(delay, self.delays[0], least);
-        if self.original && new_delay > grid.delay.max() {
-            return self.window * ABOVE;
-        }
-        if self.original && new_delay < grid.delay.value(0) {
-            return self.window + BELOW;
-        }
-        let delay_bin = bin(&grid.delay, last_delay);
-        let state = grid.state(delay_bin, bin(&grid.window, last_window));
-        let next = bin(&grid.delay, new_delay);
+        let last_delay = change(self.delays[0], self.delays[1], MIN_SCALE);
+        let last_window = change(w1, w2, MIN_SCALE);
+        let new_delay = change(delay, self.delays[0], MIN_SCALE);
+        let delay_bin = grid.delay.nearest(last_delay);
+        let state = grid.state(delay_bin, grid.window.nearest(last_window));
         let r = self.rng.unit();
-        let found = if self.original {
-            self.matrix.search(state, next, r)
-        } else {
-            Some(self.matrix.draw(state, next, r))
-        };
-        found.map_or(1.0, |bin| moved(w1, grid.window.value(bin), self.original))
+        let bin = self.matrix.draw(state, grid.delay.nearest(new_delay), r);
+        moved(w1, grid.window.value(bin))
     }
 
     fn epoch(&mut self, now: Time) {
         let silence = now.since(self.heard).as_millis_f64();
         let sampled = self.largest.take();
         let delay = sampled.unwrap_or_else(|| self.delays[0].max(silence));
-        let held = self.slow_start || self.recovering && !self.original;
+        let held = self.slow_start || self.recovering;
         // A window that nothing tests says nothing about the path: it does not walk upwards.
-        let unused = std::mem::take(&mut self.unused) && !self.original;
+        let unused = std::mem::take(&mut self.unused);
         if !held {
             let next = self.step(delay);
             self.window = if unused { next.min(self.window) } else { next };
         }
-        self.window = self.window.clamp(1.0, LARGEST);
+        self.window = self.window.clamp(1.0, MAX_WINDOW);
         if sampled.is_some() {
             self.delays = [delay, self.delays[0]];
         }
@@ -222,13 +203,10 @@ impl Mdi {
 
     fn reduce(&mut self, cx: &mut Cx<'_>, why: &'static str, label: Tag) {
         let from = self.window;
-        let sent_under = label.0.clamp(1, LARGEST as u64) as f64;
+        let sent_under = label.0.clamp(1, MAX_WINDOW as u64) as f64;
         self.window = (DECREASE * sent_under).min(self.window).max(1.0);
-        if !self.original {
-            // So that it lasts: the walk goes on from here.
-            self.windows = [self.window; 2];
-        }
-        self.lossy = true;
+        // So that it lasts: the walk goes on from here.
+        self.windows = [self.window; 2];
         self.slow_start = false;
         self.quota = Bytes::ZERO;
         let to = self.window;
@@ -242,13 +220,8 @@ impl Mdi {
 }
 
 /// The window after a change; the scale of small windows is that of two packets, or it would explode.
-fn moved(window: f64, change: f64, original: bool) -> f64 {
-    let scale = match (original, window) {
-        (true, w) if w > 1.0 => w,
-        (true, w) => w + 1.0,
-        (false, w) => w.max(2.0),
-    };
-    window * (100.0 + change / libm::log10(scale).max(1e-6)) / 100.0
+fn moved(window: f64, change: f64) -> f64 {
+    window * (100.0 + change / libm::log10(window.max(2.0)).max(1e-6)) / 100.0
 }
 
 impl Controller for Mdi {
@@ -296,16 +269,13 @@ impl Controller for Mdi {
             if let Some(rtt) = packet.rtt {
                 self.sample(rtt.as_millis_f64());
             }
-            if self.original && self.lossy {
-                self.window = (self.window + 1.0 / self.window).min(LARGEST);
-            }
             if self.slow_start {
                 let n = segments(packet.len, self.mss) as f64;
                 if !unused {
-                    self.window = (self.window + n).min(LARGEST);
+                    self.window = (self.window + n).min(MAX_WINDOW);
                 }
                 let rtt = packet.rtt.map_or(0.0, Span::as_millis_f64);
-                if rtt > (1.25 * self.least).max(self.least + 5.0) {
+                if rtt > (1.25 * self.min_rtt).max(self.min_rtt + 5.0) {
                     self.slow_start = false;
                     // What is in flight has come of the queue that was just seen: half of it was too much.
                     self.window = (self.window / 2.0).max(1.0);
@@ -352,11 +322,7 @@ impl Controller for Mdi {
     }
 
     fn allowance(&self) -> Allowance {
-        let window = if self.original {
-            Bytes::MAX
-        } else {
-            self.mss.mul_f64(self.window * FLIGHT).max(self.mss)
-        };
+        let window = self.mss.mul_f64(self.window * FLIGHT).max(self.mss);
         Allowance {
             quota: self.quota,
             ..Allowance::window(window)
@@ -364,7 +330,7 @@ impl Controller for Mdi {
     }
 
     fn next_timer(&self) -> Option<Time> {
-        // Nothing to hear and free to send: whoever sends winds the clock up again.
+        // Idle: `on_sent` re-arms the epoch timer.
         let idle = self.in_flight == Bytes::ZERO && self.quota >= self.mss;
         (!idle).then_some(self.next_epoch)
     }

@@ -52,14 +52,14 @@ fn bins_are_the_nearest_and_half_goes_away_from_zero() {
 #[test]
 fn windows_after_a_change() {
     // M8 to M11.
-    near(moved(10.0, 5.0, true), 10.5);
-    near(moved(100.0, 5.0, true), 102.5);
-    near(moved(1.0, 5.0, true), 1.16610);
-    near(moved(1.0, 5.0, false), 1.16610);
-    near(moved(1000.0, -60.0, true), 800.0);
+    near(original::moved(10.0, 5.0), 10.5);
+    near(original::moved(100.0, 5.0), 102.5);
+    near(original::moved(1.0, 5.0), 1.16610);
+    near(moved(1.0, 5.0), 1.16610);
+    near(original::moved(1000.0, -60.0), 800.0);
     // The program's explosion near one packet, and ours.
-    near(moved(1.05, 5.0, true), 3.5277);
-    assert!(moved(1.05, 5.0, false) < 1.3);
+    near(original::moved(1.05, 5.0), 3.5277);
+    assert!(moved(1.05, 5.0) < 1.3);
 }
 
 /// One block of the published table, and nothing else.
@@ -112,7 +112,7 @@ fn draws_in_the_order_of_the_bins() {
 #[test]
 fn beyond_the_grid_the_program_has_rules_of_its_own() {
     let matrix = Arc::new(Matrix::parse(&published_block()).unwrap());
-    let mut m = Mdi::new(matrix, true);
+    let mut m = original::Original::new(matrix);
     (m.window, m.windows, m.delays) = (40.0, [40.0; 2], [100.0; 2]);
     // M15: changes of +16 and -26 at 100 ms are 8 and 13 per cent.
     near(m.step(108.0), 39.0);
@@ -259,20 +259,17 @@ fn files_are_read_by_whoever_can() {
 
 #[test]
 fn a_loss_lasts_in_ours_and_not_in_the_programs() {
-    let after = |original| {
-        let mut m = Mdi::new(builtin().unwrap(), original);
-        (m.window, m.windows) = (100.0, [100.0; 2]);
-        let now = Time::from_millis(1);
-        m.reduce(
-            &mut Cx {
-                now,
-                log: &mut Discard,
-            },
-            "loss",
-            Tag(100),
-        );
-        (m.window, m.windows[0])
+    let (now, matrix) = (Time::from_millis(1), builtin().unwrap());
+    let mut cx = Cx {
+        now,
+        log: &mut Discard,
     };
-    assert_eq!(after(false), (70.0, 70.0));
-    assert_eq!(after(true), (70.0, 100.0));
+    let mut ours = Mdi::new(matrix.clone());
+    (ours.window, ours.windows) = (100.0, [100.0; 2]);
+    ours.reduce(&mut cx, "loss", Tag(100));
+    assert_eq!((ours.window, ours.windows[0]), (70.0, 70.0));
+    let mut theirs = original::Original::new(matrix);
+    (theirs.window, theirs.windows) = (100.0, [100.0; 2]);
+    theirs.reduce(&mut cx, "loss", Tag(100));
+    assert_eq!((theirs.window, theirs.windows[0]), (70.0, 100.0));
 }

@@ -15,7 +15,7 @@
 //! | heartbeat | 50 ms; `tuned` 20 ms | program |
 //! | reordering | 10 ms | paper, program |
 //!
-//! **Differs from the paper**: `original` is the authors' program with the row of its transition for outages (not a mixture), its
+//! **Differs from the paper**: `original`, frozen in `original.rs`, is the authors' program with the row of its transition for outages (not a mixture), its
 //! normal distribution by table, counts rounded to whole packets of 1400 bytes, a queue estimate that subtracts the cumulative forecast at each tick, and
 //! packets reckoned 50 bytes longer than they are. `paper` does without these, but keeps the outage row: the published results have it.
 //! `tuned` counts bytes, knows no fastest rate (a count stands for twice the bytes when the rate reaches the end of the bins), and
@@ -26,6 +26,7 @@
 mod arrivals;
 mod belief;
 mod model;
+mod original;
 mod receiver;
 mod sender;
 mod settings;
@@ -35,7 +36,7 @@ mod wire;
 
 use crate::{Algorithm, Build, Controller, Options, SpecError};
 pub(super) use settings::PROFILES;
-use settings::{Inference, OPTIONS, Settings};
+use settings::{Asked, Inference, OPTIONS, Settings};
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "sprout",
@@ -46,12 +47,22 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
 };
 
 fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
-    let settings = Settings::read(Inference::Filter, options)?;
-    Ok(Box::new(sender::Sprout::new(settings)))
+    form(Inference::Filter, options)
 }
 
 /// Sprout-EWMA.
 pub(super) fn build_ewma(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
-    let settings = Settings::read(|_| Inference::Mean, options)?;
+    form(Inference::Mean, options)
+}
+
+fn form(how: Inference, options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
+    let settings = match options.profile() {
+        "original" => {
+            let asked = Asked::published(how, options)?;
+            return Ok(Box::new(original::Original::new(asked)));
+        }
+        "paper" => Settings::paper(how, options)?,
+        _ => Settings::tuned(how, options)?,
+    };
     Ok(Box::new(sender::Sprout::new(settings)))
 }

@@ -2,24 +2,24 @@
 //! The receiver half: counts what arrives per tick, infers the rate, forecasts.
 use super::arrivals::Arrivals;
 use super::belief::Belief;
-use super::model::{BINS, HORIZON, rate};
-use super::settings::{Counting, Inference, Settings};
+use super::model::{BINS, HORIZON, Model, Phi, rate};
+use super::settings::{Inference, Settings};
 use super::wire::{Forecast, Mark};
 use crate::{Pn, Receiver, Report};
 use alcc_units::{Bytes, Span, Time};
 
 pub(super) const TICK: Span = Span::from_millis(20);
 /// After so many ticks without a call the past says nothing.
-const CATCH_UP: u64 = 64;
+pub(super) const CATCH_UP: u64 = 64;
 /// After so long without a packet there is nothing to report until the next one.
-const SILENCE: Span = Span::from_secs(10);
+pub(super) const SILENCE: Span = Span::from_secs(10);
 /// The unit doubles when the rate has been near the end of its range for a second longer than not, and halves when it has been far below
 /// for a second.
 const TOO_FAST: u32 = 50;
 const TOO_SLOW: u32 = 50;
 const FAST: f64 = 0.9;
 const SLOW: f64 = 0.2;
-const MOST_DOUBLINGS: u32 = 12;
+const MAX_DOUBLINGS: u32 = 12;
 
 #[derive(Clone)]
 enum Estimate {
@@ -52,10 +52,8 @@ pub(super) struct Half {
 
 impl Half {
     pub(super) fn new(settings: Settings, mss: Bytes) -> Self {
-        let estimate = match settings.inference {
-            Inference::Filter(phi) => {
-                Estimate::Filter(Box::new(Belief::new(super::model::Model::shared(phi))))
-            }
+        let estimate = match settings.asked.inference {
+            Inference::Filter => Estimate::Filter(Box::new(Belief::new(Model::shared(Phi::Exact)))),
             Inference::Mean => Estimate::Mean(0.0),
         };
         Self {
@@ -83,15 +81,12 @@ impl Half {
 
     /// What arrived in the tick that ends, in units.
     fn count(&self) -> f64 {
-        let packets = self.bytes as f64 / self.unit() as f64;
-        match (self.settings.counting, self.settings.inference) {
-            (_, _) if self.packets == 0 => 0.0,
-            // The program counts 1400 bytes as one while its packets have 1440 and a little.
-            (Counting::Program, Inference::Filter(_)) => libm::floor(packets * 1.03 + 0.5).max(1.0),
-            (Counting::Program, Inference::Mean) => packets * 1.03,
-            // A packet without data shows that the link is alive.
-            (Counting::Exact, _) => packets.max(self.mss.get() as f64 / self.unit() as f64),
+        if self.packets == 0 {
+            return 0.0;
         }
+        let unit = self.unit() as f64;
+        // A packet without data shows that the link is alive.
+        (self.bytes as f64 / unit).max(self.mss.get() as f64 / unit)
     }
 
     fn advance(&mut self, now: Time) {
@@ -144,7 +139,7 @@ impl Half {
             self.too_fast.saturating_sub(1)
         };
         self.too_slow = if share < SLOW { self.too_slow + 1 } else { 0 };
-        if self.too_fast >= TOO_FAST && self.doublings < MOST_DOUBLINGS {
+        if self.too_fast >= TOO_FAST && self.doublings < MAX_DOUBLINGS {
             belief.fold();
             self.doublings += 1;
             self.too_fast = 0;
@@ -157,12 +152,15 @@ impl Half {
 
     fn counts(&mut self) -> [u32; HORIZON] {
         match &mut self.estimate {
-            Estimate::Filter(belief) => belief.forecast(self.settings.quantile),
-            Estimate::Mean(rate) => {
-                std::array::from_fn(|i| (*rate * (i + 1) as f64).min(f64::from(u32::MAX)) as u32)
-            }
+            Estimate::Filter(belief) => belief.forecast(self.settings.asked.quantile),
+            Estimate::Mean(rate) => counts_at(*rate),
         }
     }
+}
+
+/// What a constant rate, in packets per tick, brings.
+pub(super) fn counts_at(rate: f64) -> [u32; HORIZON] {
+    std::array::from_fn(|i| (rate * (i + 1) as f64).min(f64::from(u32::MAX)) as u32)
 }
 
 impl Receiver for Half {

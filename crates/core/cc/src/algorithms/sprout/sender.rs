@@ -3,7 +3,7 @@
 use super::model::HORIZON;
 use super::receiver::{Half, TICK};
 use super::settings::Settings;
-use super::wire::{Forecast, HEADER, Mark};
+use super::wire::{Forecast, HEADER, MAX_BYTES, Sequence};
 use crate::parts::{FASTEST, SLOWEST};
 use crate::{
     AckBatch, Allowance, Controller, Cx, Header, LossBatch, Needs, Path, Receiver, Sending, Sent,
@@ -11,15 +11,8 @@ use crate::{
 };
 use alcc_units::{Bytes, Rate, Span, Time};
 
-/// Before the first report: the forecast of a link of which nothing is known for a second (the program's clocks start so).
-const BLIND: [u32; HORIZON] = [2, 4, 7, 9, 12, 15, 17, 20];
-/// What left longer ago than this and was overtaken is lost.
-const REORDERING: u64 = 10;
-/// Per packet, as the program reckons.
-const PROGRAM_HEADER: u64 = 50;
 /// An application with nothing to send: so long may it be silent without the receiver half making anything of it, ms.
 const IDLE: u16 = 1000;
-const LARGEST: f64 = (1u64 << 40) as f64;
 
 #[derive(Clone)]
 pub(super) struct Sprout {
@@ -32,10 +25,7 @@ pub(super) struct Sprout {
     current: usize,
     /// Bytes under way or waiting, as far as known.
     queue: f64,
-    /// Bytes sent, as the sequence counts.
-    sequence: u64,
-    /// The sequence at the beginning of each of the last milliseconds.
-    recent: [(u64, u64); REORDERING as usize + 1],
+    sequence: Sequence,
     sent_at: Time,
     last: Sent,
     rtt_min: Span,
@@ -53,17 +43,11 @@ impl Sprout {
         Self {
             settings,
             mss,
-            forecast: Forecast {
-                received_or_lost: 0,
-                tick: 0,
-                unit: mss.get() as u32,
-                counts: BLIND,
-            },
+            forecast: Forecast::blind(mss),
             at: None,
             current: 0,
             queue: 0.0,
-            sequence: 0,
-            recent: [(0, 0); REORDERING as usize + 1],
+            sequence: Sequence::default(),
             sent_at: Time::ZERO,
             last: Sent {
                 pn: 0,
@@ -81,27 +65,14 @@ impl Sprout {
         }
     }
 
-    /// The forecast for `ticks` from its making, in bytes; between ticks in proportion, beyond its end as it went on last.
-    fn bytes_within(&self, ticks: f64) -> f64 {
-        let count = |i: usize| f64::from(self.forecast.counts[i]);
-        let last = (HORIZON - 1) as f64;
-        let packets = if ticks >= last {
-            count(HORIZON - 1) + (ticks - last) * (count(HORIZON - 1) - count(HORIZON - 5)) / 4.0
-        } else {
-            let i = ticks as usize;
-            count(i) + (ticks - i as f64) * (count(i + 1) - count(i))
-        };
-        packets * f64::from(self.forecast.unit)
-    }
-
     /// Ticks within which what is sent should be through.
     fn lookahead(&self) -> f64 {
         let settings = &self.settings;
         let rtt = self.rtt_min.as_secs_f64() / super::model::TICK;
         // What the link gives for sure per tick: of few packets the forecast is sure of fewer still.
-        let sure = self.bytes_within(7.0) - self.bytes_within(3.0);
+        let sure = self.forecast.bytes_within(7.0) - self.forecast.bytes_within(3.0);
         let packets = sure / 4.0 / self.mss.get() as f64;
-        settings.lookahead + settings.per_rtt * rtt + settings.unsure / (1.0 + packets)
+        settings.asked.lookahead + settings.per_rtt * rtt + settings.caution / (1.0 + packets)
     }
 
     /// Bytes that may leave now, not yet rounded.
@@ -111,8 +82,8 @@ impl Sprout {
         if self.settings.per_rtt == 0.0 {
             end = end.min((HORIZON - 1) as f64);
         }
-        let through = self.bytes_within(end) - self.bytes_within(now);
-        (through.min(LARGEST) - self.queue).max(0.0)
+        let through = self.forecast.bytes_within(end) - self.forecast.bytes_within(now);
+        (through.min(MAX_BYTES) - self.queue).max(0.0)
     }
 
     fn tick_at(&self) -> Option<Time> {
@@ -126,11 +97,10 @@ impl Sprout {
 
     /// A tick of the forecast is over: so much has left the queue.
     fn decay(&mut self) {
-        let now = self.bytes_within(self.current as f64);
+        let now = self.forecast.bytes_within(self.current as f64);
         let gone = match self.current {
             0 => now,
-            _ if self.settings.program => now,
-            i => now - self.bytes_within((i - 1) as f64),
+            i => now - self.forecast.bytes_within((i - 1) as f64),
         };
         self.queue = (self.queue - gone).max(0.0);
         self.current += 1;
@@ -139,31 +109,10 @@ impl Sprout {
     /// What may leave from now on, in whole packets; paced, within a tick.
     fn release(&mut self) {
         let mss = self.mss.get();
-        let packets = self.window() / mss as f64;
-        // The program sends the rest of its window in a short packet.
-        let packets = if self.settings.program {
-            libm::ceil(packets)
-        } else {
-            libm::round(packets)
-        };
+        let packets = libm::round(self.window() / mss as f64);
         self.quota = Bytes::new(packets as u64 * mss);
         // A packet more: what leaves without quota (a heartbeat) must not hold up what may leave with it.
         self.rate = Rate::of(self.quota + self.mss, TICK).clamp(SLOWEST, FASTEST);
-    }
-
-    fn throwaway(&self, now: Time) -> u32 {
-        let ms = now.as_nanos() / 1_000_000;
-        let recent = self.recent.iter().filter(|(at, _)| at + REORDERING >= ms);
-        let oldest = recent.map(|(_, sequence)| *sequence).min();
-        let span = self
-            .sequence
-            .saturating_sub(oldest.unwrap_or(self.sequence));
-        let most = if self.settings.program {
-            65_535
-        } else {
-            u32::MAX
-        };
-        u32::try_from(span).unwrap_or(most).min(most)
     }
 }
 
@@ -179,9 +128,7 @@ impl Controller for Sprout {
 
     fn on_start(&mut self, cx: &mut Cx<'_>, path: &Path) {
         self.mss = path.mss.max(Bytes::new(1));
-        self.forecast.unit = u32::try_from(self.mss.get())
-            .unwrap_or(u32::MAX)
-            .min(1 << 14);
+        self.forecast.count_segments(self.mss);
         self.rtt_min = path.rtt_hint.unwrap_or_default();
         self.sent_at = cx.now;
         self.started = true;
@@ -199,48 +146,27 @@ impl Controller for Sprout {
     }
 
     fn on_sent(&mut self, cx: &mut Cx<'_>, sent: &Sent) -> Tag {
-        let ms = cx.now.as_nanos() / 1_000_000;
-        let place = &mut self.recent[(ms % (REORDERING + 1)) as usize];
-        if place.0 != ms {
-            *place = (ms, self.sequence);
-        }
-        let extra = if self.settings.program {
-            PROGRAM_HEADER
-        } else {
-            0
-        };
-        let len = sent.len.get().saturating_add(extra);
-        self.queue = (self.queue + len as f64).min(LARGEST);
+        let len = sent.len.get();
+        self.sequence.sent(cx.now, len);
+        self.queue = (self.queue + len as f64).min(MAX_BYTES);
         self.quota = self.quota.saturating_sub(sent.len);
         self.sent_at = cx.now;
         self.last = *sent;
         self.in_flight = sent.in_flight_before + sent.len;
-        self.sequence = self.sequence.saturating_add(len);
         self.ping = false;
         Tag::default()
     }
 
     fn header(&mut self, cx: &mut Cx<'_>, sending: &Sending) -> Header {
-        // The sequence has already moved past this packet.
-        let extra = if self.settings.program {
-            PROGRAM_HEADER
-        } else {
-            0
-        };
-        let len = self.last.len.get().saturating_add(extra);
         let flight_goes_on = sending.more || self.settings.paced && self.quota >= self.mss;
         let time_to_next = match (self.last.app_limited, flight_goes_on) {
-            (true, _) if !self.settings.program => IDLE,
+            (true, _) => IDLE,
             (_, true) => 0,
             _ => (self.settings.heartbeat.as_nanos() / 1_000_000) as u16,
         };
-        Mark {
-            sequence: self.sequence.wrapping_sub(len) as u32,
-            throwaway: u32::try_from(u64::from(self.throwaway(cx.now)).saturating_sub(len))
-                .unwrap_or(0),
-            time_to_next,
-        }
-        .encode()
+        self.sequence
+            .mark(cx.now, self.last.len.get(), u32::MAX.into(), time_to_next)
+            .encode()
     }
 
     fn receiver(&self) -> Option<Box<dyn Receiver>> {
@@ -261,14 +187,13 @@ impl Controller for Sprout {
             return;
         };
         // What was overtaken on the way is of no use.
-        let newer = forecast.tick.wrapping_sub(self.forecast.tick) as i32 > 0;
-        if self.at.is_some() && !newer {
+        if self.at.is_some() && !forecast.is_newer_than(&self.forecast) {
             return;
         }
         self.forecast = forecast;
         self.at = Some(cx.now);
         self.current = 0;
-        self.queue = self.sequence.saturating_sub(forecast.received_or_lost) as f64;
+        self.queue = self.sequence.behind(&forecast);
         self.release();
     }
 
@@ -279,7 +204,7 @@ impl Controller for Sprout {
         }
         if self.heartbeat_at() <= cx.now {
             // What is under way asks as well as a heartbeat does, which would only wait behind it.
-            self.ping = self.settings.program || self.in_flight == Bytes::ZERO;
+            self.ping = self.in_flight == Bytes::ZERO;
             // Whether or not the host can send it now.
             self.sent_at = cx.now;
         }
@@ -303,10 +228,7 @@ impl Controller for Sprout {
     fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
         put("queue", self.queue / self.mss.get() as f64);
         put("window", self.window() / self.mss.get() as f64);
-        let counts = &self.forecast.counts;
-        put("unit", f64::from(self.forecast.unit));
-        put("forecast_20ms", f64::from(counts[0]));
-        put("forecast_160ms", f64::from(counts[HORIZON - 1]));
+        self.forecast.gauges(put);
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {

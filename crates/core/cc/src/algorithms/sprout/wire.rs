@@ -15,6 +15,7 @@
 //! | counts | 8 x 4 | what arrives at least within 1, 2, ... 8 ticks |
 use super::model::HORIZON;
 use crate::{Header, Report};
+use alcc_units::{Bytes, Time};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Mark {
@@ -27,7 +28,52 @@ pub(super) const HEADER: usize = 10;
 const REPORT: usize = 48;
 
 /// No unit is larger, so that no product overflows.
-const LARGEST_UNIT: u32 = 1 << 26;
+const MAX_UNIT: u32 = 1 << 26;
+/// What left longer ago than this, in ms, and was overtaken is lost.
+const REORDERING: u64 = 10;
+/// More bytes than any link holds.
+pub(super) const MAX_BYTES: f64 = (1u64 << 40) as f64;
+/// Before the first report: the forecast of a link of which nothing is known for a second (the program's
+/// clocks start so).
+const BLIND: [u32; HORIZON] = [2, 4, 7, 9, 12, 15, 17, 20];
+
+/// Bytes sent, and how many of them at the beginning of each of the last milliseconds.
+#[derive(Clone, Default)]
+pub(super) struct Sequence {
+    bytes: u64,
+    recent: [(u64, u64); REORDERING as usize + 1],
+}
+
+impl Sequence {
+    pub(super) fn sent(&mut self, now: Time, len: u64) {
+        let ms = now.as_nanos() / 1_000_000;
+        let place = &mut self.recent[(ms % (REORDERING + 1)) as usize];
+        if place.0 != ms {
+            *place = (ms, self.bytes);
+        }
+        self.bytes = self.bytes.saturating_add(len);
+    }
+
+    /// The header of the packet that was sent last.
+    pub(super) fn mark(&self, now: Time, len: u64, max_throwaway: u64, time_to_next: u16) -> Mark {
+        let ms = now.as_nanos() / 1_000_000;
+        let recent = self.recent.iter().filter(|(at, _)| at + REORDERING >= ms);
+        let oldest = recent.map(|(_, bytes)| *bytes).min();
+        let span = self.bytes.saturating_sub(oldest.unwrap_or(self.bytes));
+        let throwaway = span.min(max_throwaway).saturating_sub(len);
+        Mark {
+            // It has already moved past this packet.
+            sequence: self.bytes.wrapping_sub(len) as u32,
+            throwaway: u32::try_from(throwaway).unwrap_or(0),
+            time_to_next,
+        }
+    }
+
+    /// Bytes sent that a report does not account for.
+    pub(super) fn behind(&self, report: &Forecast) -> f64 {
+        self.bytes.saturating_sub(report.received_or_lost) as f64
+    }
+}
 
 /// The next so many bytes.
 fn take<const N: usize>(from: &mut &[u8]) -> Option<[u8; N]> {
@@ -64,6 +110,43 @@ pub(super) struct Forecast {
 }
 
 impl Forecast {
+    pub(super) fn blind(mss: Bytes) -> Self {
+        Self {
+            received_or_lost: 0,
+            tick: 0,
+            unit: mss.get() as u32,
+            counts: BLIND,
+        }
+    }
+
+    /// A count stands for a segment.
+    pub(super) fn count_segments(&mut self, mss: Bytes) {
+        self.unit = u32::try_from(mss.get()).unwrap_or(u32::MAX).min(1 << 14);
+    }
+
+    pub(super) fn is_newer_than(&self, other: &Self) -> bool {
+        self.tick.wrapping_sub(other.tick) as i32 > 0
+    }
+
+    /// Bytes within `ticks` from its making; between ticks in proportion, beyond its end as it went on last.
+    pub(super) fn bytes_within(&self, ticks: f64) -> f64 {
+        let count = |i: usize| f64::from(self.counts[i]);
+        let last = (HORIZON - 1) as f64;
+        let packets = if ticks >= last {
+            count(HORIZON - 1) + (ticks - last) * (count(HORIZON - 1) - count(HORIZON - 5)) / 4.0
+        } else {
+            let i = ticks as usize;
+            count(i) + (ticks - i as f64) * (count(i + 1) - count(i))
+        };
+        packets * f64::from(self.unit)
+    }
+
+    pub(super) fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
+        put("unit", f64::from(self.unit));
+        put("forecast_20ms", f64::from(self.counts[0]));
+        put("forecast_160ms", f64::from(self.counts[HORIZON - 1]));
+    }
+
     pub(super) fn encode(&self) -> Report {
         let mut bytes = [0; REPORT];
         bytes[..8].copy_from_slice(&self.received_or_lost.to_le_bytes());
@@ -84,7 +167,7 @@ impl Forecast {
         let mut forecast = Self {
             received_or_lost: u64::from_le_bytes(take(from)?),
             tick: u32::from_le_bytes(take(from)?),
-            unit: u32::from_le_bytes(take(from)?).clamp(1, LARGEST_UNIT),
+            unit: u32::from_le_bytes(take(from)?).clamp(1, MAX_UNIT),
             counts: [0; HORIZON],
         };
         let mut last = 0;

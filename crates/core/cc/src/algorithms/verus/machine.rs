@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The state of one flow and what changes it: slow start, loss phase, epoch, refit. The paper's order of things; the
-//! program's where the paper has none.
+//! The state of one flow and what changes it: slow start, loss phase, epoch, refit, in the paper's
+//! order.
 use super::curve::Curve;
 use super::estimator::{EpochEnd, Estimator, Verdict, plausible};
 use super::profile::Points;
-use super::release::{epochs_in, release_exact, release_whole};
-use super::settings::Settings;
+use super::release::{epochs_in, release_exact};
+use super::settings::{DECREASE, ExitAt, POINT_WEIGHT, REFIT, Settings};
 use super::{fit, profile};
-use crate::{Cx, Event, LossBatch, Packet, Pn};
+use crate::{Cx, Event, Packet, Pn};
 use alcc_units::{Bytes, Span, Time};
 
-/// In slow start after a loss, the program leaves only with more than this window, packets.
-pub(super) const LEAVE_SLOW_START_ABOVE: f64 = 20.0;
 /// A slow start ended by loss: slots from the lost packet's label on are forgotten, but never below this.
 pub(super) const FORGET_FROM: u32 = 100;
 /// In flight is never capped below this many packets (`tuned`).
@@ -26,7 +24,7 @@ const CEILING_GROWTH: f64 = 0.02;
 /// A queue this much longer than the one seen contradicts nothing, ms (`tuned`).
 const STALE_FLOOR: f64 = 10.0;
 /// A single segment in flight waits for a delayed acknowledgement, and its delay would be learned as the path's (`tuned`).
-const LEAST: f64 = 2.0;
+const MIN_FLOOR: f64 = 2.0;
 /// An epoch that lasts so many times as long as asked for is reckoned with as it is (`tuned`).
 const LATE: f64 = 1.5;
 
@@ -56,8 +54,6 @@ pub(super) struct Verus {
     pub(super) estimator: Estimator,
     pub(super) points: Points,
     pub(super) curve: Option<Curve>,
-    /// The curve's node divisor.
-    pub(super) divisor: u32,
     pub(super) refit_at: Time,
     /// Slots to forget at the first fit.
     pub(super) forget_from: Option<u32>,
@@ -70,8 +66,6 @@ pub(super) struct Verus {
     /// Newest packet sent, and the first of this session (a restart begins a new one).
     pub(super) newest: Pn,
     pub(super) session: Pn,
-    /// With a count of its own: acknowledgements and losses of earlier packets than this are ignored.
-    pub(super) forgotten: Pn,
     /// The last proportional cut: nothing sent before it may cut again.
     pub(super) cut_point: Option<Pn>,
     pub(super) may_cut: bool,
@@ -106,10 +100,9 @@ impl Verus {
             heard: Time::ZERO,
             slow_start: true,
             repair: None,
-            estimator: Estimator::new(&settings),
+            estimator: Estimator::new(),
             points: Points::default(),
             curve: None,
-            divisor: fit::DIVISOR,
             refit_at: Time::ZERO,
             forget_from: None,
             window: settings.start_window,
@@ -118,7 +111,6 @@ impl Verus {
             in_flight: Bytes::ZERO,
             newest: 0,
             session: 0,
-            forgotten: 0,
             cut_point: None,
             may_cut: true,
             rate: 0.0,
@@ -126,7 +118,7 @@ impl Verus {
             error: 0.0,
             contradicted: None,
             ceiling: None,
-            floor: LEAST,
+            floor: MIN_FLOOR,
             relearning: false,
             idle_sender: false,
         }
@@ -152,23 +144,20 @@ impl Verus {
             Some(curve) => curve.delay(window),
             None => self.points.delay_at(window as u32).unwrap_or(0.0),
         };
-        delay.max(self.estimator.least())
+        delay.max(self.estimator.min_rtt())
     }
 
-    /// W for D_est; `None` if the profile does not reach it and the program would start over.
-    pub(super) fn window_for_estimate(&self) -> Option<f64> {
+    /// W for D_est.
+    pub(super) fn window_for_estimate(&self) -> f64 {
         let d = self.estimator.d_est;
         let Some(curve) = &self.curve else {
-            return Some(f64::from(self.points.window_for(d)));
+            return f64::from(self.points.window_for(d));
         };
         let found = curve.window_for(d).map(f64::from);
-        if self.settings.restart_unmappable {
-            return found;
-        }
         // Beyond the data the curve is a guess: go a little further than known, and learn.
         let known = f64::from(curve.largest().max(self.points.largest()));
         let most = known + (known / 8.0).max(2.0);
-        Some(found.map_or(most, |w| w.min(most)))
+        found.map_or(most, |w| w.min(most))
     }
 
     pub(super) fn restart(&mut self, cx: &mut Cx<'_>, why: &'static str) {
@@ -179,11 +168,7 @@ impl Verus {
             started: self.started,
             next_epoch: self.next_epoch,
             heard: cx.now,
-            in_flight: if self.settings.own_count {
-                Bytes::ZERO
-            } else {
-                self.in_flight
-            },
+            in_flight: self.in_flight,
             newest: self.newest,
             session: self.newest + 1,
             points,
@@ -213,12 +198,12 @@ impl Verus {
     /// A sample in slow start was long: the window that caused it is known, what it did since is still to come.
     pub(super) fn leave_by_delay(&mut self, cx: &mut Cx<'_>, packet: &Packet, delay: f64) {
         let label = f64::from(Self::label_of(packet));
-        if self.settings.careful {
+        if matches!(self.settings.exit_at, ExitAt::Queue { .. }) {
             // The label's delay is bearable: stay there. What is in flight beyond it drains first.
             self.window = label;
             self.estimator.d_est = delay.max(self.estimator.d_min);
         } else {
-            self.window = (self.settings.decrease * label).max(1.0);
+            self.window = (DECREASE * label).max(1.0);
             self.estimator.d_est = self.delay_of(self.window);
             self.repair = Some(Repair {
                 point: self.newest,
@@ -244,26 +229,28 @@ impl Verus {
         let epochs = self.epochs() as f64;
         self.floor = match tolerable {
             Some(true) => (self.floor + 1.0 / epochs).min(self.settings.start_window),
-            Some(false) => self.floor * (1.0 - (1.0 - self.settings.decrease) / epochs),
+            Some(false) => self.floor * (1.0 - (1.0 - DECREASE) / epochs),
             None => self.floor,
         };
-        self.floor = self.floor.max(LEAST);
+        self.floor = self.floor.max(MIN_FLOOR);
         self.floor
     }
 
     /// Equation 6. `packet`: the one lost.
     pub(super) fn reduce(&mut self, cx: &mut Cx<'_>, why: &'static str, packet: &Packet) {
         let mut label = Self::label_of(packet);
-        if self.settings.careful {
+        if self.settings.validate_app_limited {
             // A target that was not filled yet says nothing about what the path holds.
             let flight = self.packets(packet.stamp.in_flight).max(1);
             label = label.min(u32::try_from(flight).unwrap_or(u32::MAX));
-            let held = (self.settings.decrease * f64::from(label)).max(1.0);
+        }
+        if self.settings.loss_ceiling {
+            let held = (DECREASE * f64::from(label)).max(1.0);
             self.ceiling = Some(held);
-            self.floor = self.floor.min(held).max(LEAST);
+            self.floor = self.floor.min(held).max(MIN_FLOOR);
         }
         let from = self.window;
-        let reduced = self.settings.decrease * f64::from(label);
+        let reduced = DECREASE * f64::from(label);
         self.window = from.min(reduced).max(1.0);
         self.estimator.d_est = self.delay_of(self.window);
         self.repair = Some(Repair {
@@ -276,53 +263,6 @@ impl Verus {
             to: self.window.floor(),
         };
         cx.log.event(cx.now, event);
-    }
-
-    /// The host has so much in flight. A count of our own can only be lower: it forgets.
-    pub(super) fn host_counts(&mut self, in_flight: Bytes) {
-        self.in_flight = if self.settings.own_count {
-            self.in_flight.min(in_flight)
-        } else {
-            in_flight
-        };
-    }
-
-    /// The program takes nothing to be in flight any more, and ignores what comes of it.
-    pub(super) fn forget_flight(&mut self) {
-        self.forgotten = self.newest + 1;
-        self.in_flight = Bytes::ZERO;
-    }
-
-    /// Takes these losses off what is in flight; the first one that counts.
-    pub(super) fn first_lost<'a>(&mut self, loss: &LossBatch<'a>) -> Option<&'a Packet> {
-        let own = self.settings.own_count;
-        let from = if own {
-            self.session.max(self.forgotten)
-        } else {
-            0
-        };
-        let mut counted = loss.lost.iter().filter(|p| p.pn >= from);
-        let len = counted.clone().map(|p| p.len).sum();
-        self.in_flight = self.in_flight.saturating_sub(len);
-        self.host_counts(loss.in_flight);
-        counted.next().filter(|_| own || loss.new_episode)
-    }
-
-    /// The program's timeout: in slow start it ends that and changes nothing else; later it forgets what is in flight and
-    /// puts D_est to D_min. Silence goes on counting from the last acknowledgement.
-    pub(super) fn programs_timeout(&mut self, cx: &mut Cx<'_>) {
-        if !self.slow_start {
-            self.forget_flight();
-            self.estimator.d_est = self.estimator.d_min;
-            self.repair = Some(Repair {
-                point: self.newest,
-                frozen: self.repair.is_some_and(|repair| repair.frozen),
-            });
-        } else if self.points.len() == 0 {
-            self.restart(cx, "timeout before the first acknowledgement");
-        } else {
-            self.leave_slow_start(cx, "timeout");
-        }
     }
 
     pub(super) fn acknowledged(&mut self, cx: &mut Cx<'_>, packet: &Packet, usable: bool) {
@@ -339,21 +279,16 @@ impl Verus {
             self.leave_by_delay(cx, packet, ms);
         }
         if let Some(repair) = self.repair {
-            let past = !self.settings.recovery_point || packet.pn > repair.point;
-            if past && f64::from(label) <= self.window {
+            if packet.pn > repair.point && f64::from(label) <= self.window {
                 self.repair = None;
                 self.estimator.forget_epoch();
             }
         }
-        if self.settings.own_count {
-            if packet.pn < self.forgotten {
-                return;
-            }
-            self.in_flight = self.in_flight.saturating_sub(packet.len);
-        }
         if let Some(ms) = delay {
-            self.estimator.sample(ms, &self.settings);
-            if self.settings.careful && packet.stamp.in_flight.packets(self.mss) <= CLEAN_FLIGHT {
+            self.estimator.sample(ms);
+            if self.settings.detect_longer_route
+                && packet.stamp.in_flight.packets(self.mss) <= CLEAN_FLIGHT
+            {
                 self.estimator.clean_sample(ms);
             }
         }
@@ -362,11 +297,7 @@ impl Verus {
             let delay = self.delay_of(self.window);
             self.estimator.d_est = self.estimator.d_est.min(delay);
         } else if let Some(ms) = delay.filter(|_| usable && !packet.stamp.app_limited) {
-            let weight = if self.relearning {
-                0.0
-            } else {
-                self.settings.point_weight
-            };
+            let weight = if self.relearning { 0.0 } else { POINT_WEIGHT };
             self.points.update(label, ms, weight);
         }
         if self.cut_point.is_none_or(|point| packet.pn > point) {
@@ -374,7 +305,7 @@ impl Verus {
         }
         if self.slow_start {
             let used = self.window <= 2.0 * packet.stamp.in_flight.packets(self.mss);
-            if used || !self.settings.careful {
+            if used || !self.settings.validate_app_limited {
                 self.window = (self.window + count).min(f64::from(profile::LARGEST));
             }
         }
@@ -386,30 +317,20 @@ impl Verus {
         self.quota = self.mss.mul_f64(lacking.max(0.0).floor());
     }
 
-    pub(super) fn fit_if_due(&mut self, cx: &mut Cx<'_>) -> bool {
+    pub(super) fn fit_if_due(&mut self, cx: &mut Cx<'_>) {
         if cx.now < self.refit_at {
-            return true;
+            return;
         }
-        self.refit_at = cx.now + self.settings.refit;
+        self.refit_at = cx.now + REFIT;
         if let Some(from) = self.forget_from.take() {
             self.points.forget_from(from);
         }
-        let from = if self.settings.sticky_divisor {
-            self.divisor
-        } else {
-            fit::DIVISOR
+        let found = fit::nodes(self.points.largest(), fit::DIVISOR);
+        let Some(curve) =
+            found.and_then(|(_, nodes)| fit::fit(self.points.iter(), nodes, self.settings.rho))
+        else {
+            return;
         };
-        let found = fit::nodes(self.points.largest(), from);
-        let curve =
-            found.and_then(|(_, nodes)| fit::fit(self.points.iter(), nodes, self.settings.rho));
-        let (Some((divisor, _)), Some(curve)) = (found, curve) else {
-            if self.settings.restart_unmappable {
-                self.restart(cx, "too few points for a profile");
-                return false;
-            }
-            return true;
-        };
-        self.divisor = divisor;
         cx.log.event(
             cx.now,
             Event::ProfileFitted {
@@ -418,13 +339,12 @@ impl Verus {
             },
         );
         self.curve = Some(curve);
-        true
     }
 
     /// Epochs in a round trip: as long as asked for, or as the host makes them.
     fn epochs(&self) -> u64 {
         let asked = self.settings.epoch.as_millis_f64();
-        let late = self.settings.careful && self.lasted > LATE * asked;
+        let late = self.settings.measured_epochs && self.lasted > LATE * asked;
         epochs_in(self.estimator.rtt(), if late { self.lasted } else { asked })
     }
 
@@ -442,9 +362,7 @@ impl Verus {
             self.refill();
             return;
         }
-        if !self.fit_if_due(cx) {
-            return;
-        }
+        self.fit_if_due(cx);
         if self.contradicted(cx) {
             self.contradicted = None;
             self.slow_start = true;
@@ -455,18 +373,14 @@ impl Verus {
         }
         let end = EpochEnd {
             silence,
-            in_flight,
             frozen: self.repair.is_some_and(|repair| repair.frozen),
-            no_increase: self.settings.careful && std::mem::take(&mut self.idle_sender),
+            no_increase: self.settings.validate_app_limited
+                && std::mem::take(&mut self.idle_sender),
             may_cut: self.may_cut,
-            error: if self.settings.careful {
-                self.error
-            } else {
-                0.0
-            },
+            error: self.error,
         };
         // Nothing in flight teaches nothing, unless the sender waits for us: on a short path all arrives within the epoch.
-        let verdict = if self.settings.careful && in_flight == 0 && end.no_increase {
+        let verdict = if in_flight == 0 && end.no_increase {
             Verdict::default()
         } else {
             self.estimator.epoch(&end, &self.settings)
@@ -475,21 +389,14 @@ impl Verus {
             self.may_cut = false;
             self.cut_point = Some(self.newest);
         }
-        let Some(window) = self.window_for_estimate() else {
-            self.restart(cx, "the profile does not reach the delay");
-            return;
-        };
-        let least = if self.settings.careful {
+        let window = self.window_for_estimate();
+        let floor = if self.settings.loss_ceiling {
             self.move_floor(verdict.tolerable)
         } else {
             1.0
         };
-        self.window = self.under_ceiling(window).max(least);
-        self.quota = if verdict.suppress {
-            Bytes::ZERO
-        } else {
-            self.release(in_flight)
-        };
+        self.window = self.under_ceiling(window).max(floor);
+        self.quota = self.release(in_flight);
     }
 
     /// Whether the curve is out of date: D_est far above what the path does, for two round trips on end.
@@ -512,11 +419,7 @@ impl Verus {
 
     /// Equation 5.
     pub(super) fn release(&mut self, in_flight: u64) -> Bytes {
-        let epochs = self.epochs();
-        if self.settings.whole_packets {
-            return self.mss * release_whole(self.window as u64, in_flight, epochs);
-        }
-        let exact = release_exact(self.window, in_flight as f64, epochs) + self.credit;
+        let exact = release_exact(self.window, in_flight as f64, self.epochs()) + self.credit;
         let whole = exact.floor();
         self.credit = (exact - whole).clamp(0.0, 1.0);
         self.mss.mul_f64(whole)

@@ -6,25 +6,28 @@
 //! through them every second). Every 5 ms it moves the delay it is willing to have by a millisecond or two, reads the
 //! window off the curve, and releases what equation 5 says is missing in the network.
 //!
-//! The constants stand in `settings.rs`, by profile: `original` is the program, `paper` the text, `tuned` (the default)
-//! ours. One file per concern: `profile.rs` points, `fit.rs` and `curve.rs` the curve and its inverse, `estimator.rs`
-//! equations 2 to 4, `release.rs` equation 5, `machine.rs` the state and its phases, this file the host's events.
+//! The constants stand in `settings.rs`: `paper` is the text, `tuned` (the default) ours. `original`, the
+//! authors' program, is frozen in `original.rs`. One file per concern: `profile.rs` points, `fit.rs` and
+//! `curve.rs` the curve and its inverse, `estimator.rs` equations 2 to 4, `release.rs` equation 5,
+//! `machine.rs` the state and its phases, this file the host's events.
 //!
 //! # Differs from the paper
 //!
-//! * All profiles: time is monotonic; the release of an epoch replaces what the last one left; the RTT that a packet is
-//!   filed under is kept at the sender; loss detection, its timers and retransmission are the host's (for `original` over
-//!   datagrams by the program's rules). Application-limited packets do not enter the profile. A packet record of several
-//!   segments counts as that many packets for windows and budgets, and as one delay sample.
-//! * `original`: with the program's own deviations (500 ms slow start, no growth limit, upward drift in empty epochs, a stiff
-//!   curve, everything forgotten when a delay cannot be mapped, packets under way forgotten at a timeout and when a loss ends
-//!   slow start). Without: the doubled budget of its two threads in slow start, the full socket buffer taken for a loss.
-//! * `tuned`: slow start ends before the queue that is still to come passes R; a sample above `R × D_min` cuts at once;
-//!   in flight is bounded by W and by what the measured delivery rate brings home within `R × D_min`; empty epochs hold;
-//!   jitter near D_min does not count as a rising delay; a delay that cannot be mapped holds the window near the largest
-//!   one known; a curve that the path contradicts (D_est far above what is seen) is learned anew in a slow start that
-//!   keeps D_min; a longer route is noticed; a loss leaves a ceiling on W that lifts slowly; a floor of up to the start window, so that flows
-//!   in company come by a share; epochs are reckoned as long as a host with many flows makes them.
+//! * All profiles: time is monotonic; the release of an epoch replaces what the last one left; the RTT that
+//!   a packet is filed under is kept at the sender; loss detection, its timers and retransmission are the
+//!   host's (for `original` over datagrams by the program's rules). Application-limited packets do not enter
+//!   the profile. A packet record of several segments counts as that many packets for windows and budgets,
+//!   and as one delay sample.
+//! * `original`: with the program's own deviations (500 ms slow start, no growth limit, upward drift in empty
+//!   epochs, a stiff curve, everything forgotten when a delay cannot be mapped, packets under way forgotten
+//!   at a timeout and when a loss ends slow start).
+//! * `tuned`: slow start ends before the queue that is still to come passes R; a sample above `R × D_min`
+//!   cuts at once; in flight is bounded by W and by what the measured delivery rate brings home within
+//!   `R × D_min`; empty epochs hold; jitter near D_min does not count as a rising delay; a delay that cannot
+//!   be mapped holds the window near the largest one known; a curve that the path contradicts (D_est far
+//!   above what is seen) is learned anew in a slow start that keeps D_min; a longer route is noticed; a loss
+//!   leaves a ceiling on W that lifts slowly; a floor of up to the start window, so that flows in company
+//!   come by a share; epochs are reckoned as long as a host with many flows makes them.
 //!
 //! # Known weakness
 //!
@@ -36,6 +39,7 @@ mod curve;
 mod estimator;
 mod fit;
 mod machine;
+mod original;
 mod profile;
 pub(in crate::algorithms) mod release;
 mod settings;
@@ -44,11 +48,15 @@ mod tests;
 
 use crate::{
     AckBatch, Algorithm, Allowance, Build, Controller, Cx, LossBatch, Needs, OptionDoc, Options, Path,
-    RecoveryEnd, Rto, Sent, SpecError, Spurious, Stack, Tag,
+    RecoveryEnd, Rto, Sent, SpecError, Spurious, Tag,
 };
 use alcc_units::{Bytes, Span, Time};
-use machine::{FORGET_FROM, LEAVE_SLOW_START_ABOVE, Verus};
-use settings::{Empty, Settings};
+use machine::{FORGET_FROM, Verus};
+use original::Original;
+use settings::Settings;
+
+/// Guard of every division by a delay, ms.
+const MIN_DELAY: f64 = 1e-3;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "verus",
@@ -75,24 +83,30 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
 };
 
 fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
-    let mut settings = match options.profile() {
-        "original" => Settings::ORIGINAL,
-        "paper" => Settings::PAPER,
-        _ => Settings::TUNED,
+    let settings = match options.profile() {
+        "tuned" => Settings::TUNED,
+        _ => Settings::PAPER,
     };
-    settings.ratio = options.real("r", settings.ratio, 1.5..=20.0)?;
-    settings.epoch = options.span(
-        "epoch",
-        settings.epoch,
-        Span::from_millis(1)..=Span::from_millis(50),
-    )?;
-    if options.text("empty_epoch").is_some() {
-        settings.empty = match options.choice("empty_epoch", &["increase", "hold"])? {
-            "hold" => Empty::Hold,
-            _ => Empty::Increase,
-        };
+    let ratio = options.real("r", settings.ratio, 1.5..=20.0)?;
+    let allowed = Span::from_millis(1)..=Span::from_millis(50);
+    let epoch = options.span("epoch", settings.epoch, allowed)?;
+    let hold_empty = match options.text("empty_epoch") {
+        Some(_) => options.choice("empty_epoch", &["increase", "hold"])? == "hold",
+        None => settings.hold_empty,
+    };
+    if options.profile() == "original" {
+        return Ok(Box::new(Original::new(original::Settings {
+            ratio,
+            epoch,
+            hold_empty,
+        })));
     }
-    Ok(Box::new(Verus::new(settings)))
+    Ok(Box::new(Verus::new(Settings {
+        ratio,
+        epoch,
+        hold_empty,
+        ..settings
+    })))
 }
 
 impl Controller for Verus {
@@ -100,11 +114,6 @@ impl Controller for Verus {
         Needs {
             per_packet_ack: true,
             feedback_period: self.settings.epoch,
-            stack: if self.settings.own_count {
-                Stack::VerusOriginal
-            } else {
-                Stack::Datagrams
-            },
             ..Needs::default()
         }
     }
@@ -125,12 +134,11 @@ impl Controller for Verus {
         if self.next_epoch <= cx.now {
             self.next_epoch = self.next_on_grid(cx.now);
         }
-        self.host_counts(sent.in_flight_before);
-        self.in_flight += sent.len;
+        self.in_flight = sent.in_flight_before + sent.len;
         self.quota = self.quota.saturating_sub(sent.len);
         self.newest = self.newest.max(sent.pn);
         let label = u64::from(self.label());
-        if self.settings.careful {
+        if self.settings.validate_app_limited {
             Tag(label.min(self.packets(self.in_flight).max(1)))
         } else {
             Tag(label)
@@ -145,20 +153,22 @@ impl Controller for Verus {
         }
         self.error = ack.rtt_error.as_millis_f64();
         // What waited for a window below ours was not in flight under its label.
-        let usable = !(ack.limited.app || self.settings.careful && ack.limited.peer);
+        let usable = !(ack.limited.app || self.settings.validate_app_limited && ack.limited.peer);
         for packet in ack.acked {
             if packet.pn >= self.session {
                 self.acknowledged(cx, packet, usable);
             }
         }
-        self.host_counts(ack.in_flight);
+        self.in_flight = ack.in_flight;
         if self.slow_start {
             self.refill();
         }
     }
 
     fn on_loss(&mut self, cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
-        let Some(lost) = self.first_lost(loss).filter(|_| self.repair.is_none()) else {
+        self.in_flight = loss.in_flight;
+        let begins = loss.new_episode && self.repair.is_none();
+        let Some(lost) = loss.lost.first().filter(|_| begins) else {
             if self.slow_start {
                 self.refill();
             }
@@ -167,25 +177,13 @@ impl Controller for Verus {
         let label = Self::label_of(lost);
         self.reduce(cx, "loss", lost);
         if self.slow_start {
-            if self.settings.restart_unmappable && self.window.floor() <= LEAVE_SLOW_START_ABOVE {
-                // The program stays: every acknowledgement then counts as in both phases.
-                self.refill();
-                return;
-            }
             self.forget_from = Some(label.max(FORGET_FROM));
-            if self.settings.own_count {
-                self.forget_flight();
-            }
             self.leave_slow_start(cx, "loss");
         }
         self.quota = Bytes::ZERO;
     }
 
     fn on_rto(&mut self, cx: &mut Cx<'_>, rto: &Rto) {
-        if self.settings.own_count {
-            self.programs_timeout(cx);
-            return;
-        }
         self.in_flight = rto.in_flight;
         self.heard = cx.now;
         self.reduce(cx, "timeout", &rto.oldest);
@@ -195,13 +193,11 @@ impl Controller for Verus {
     }
 
     fn on_spurious(&mut self, _cx: &mut Cx<'_>, _what: Spurious) {
-        if !self.settings.own_count {
-            self.repair = None;
-        }
+        self.repair = None;
     }
 
     fn on_recovery_end(&mut self, _cx: &mut Cx<'_>, end: &RecoveryEnd) {
-        self.host_counts(end.in_flight);
+        self.in_flight = end.in_flight;
     }
 
     fn on_idle_restart(&mut self, cx: &mut Cx<'_>, _idle: Span) {
@@ -212,7 +208,7 @@ impl Controller for Verus {
         self.credit = 0.0;
         self.estimator.forget_recent();
         self.next_epoch = self.next_on_grid(cx.now);
-        if self.settings.careful {
+        if self.settings.validate_app_limited {
             self.window = self.window.min(2.0 * self.settings.start_window);
             self.estimator.d_est = self.delay_of(self.window);
         }
@@ -252,7 +248,7 @@ impl Controller for Verus {
     }
 
     fn next_timer(&self) -> Option<Time> {
-        // Nothing to hear and free to send: whoever sends winds the clock up again.
+        // Idle: `on_sent` re-arms the epoch timer.
         let idle = self.in_flight == Bytes::ZERO && self.quota >= self.mss;
         (!idle).then_some(self.next_epoch)
     }

@@ -2,10 +2,10 @@
 //! Equation 5: how much an epoch releases, `max(0, W + (2 - n)/(n - 1) × in flight)` with n epochs in a round trip.
 //!
 //! Differs from the paper: n = 1 would divide by zero, and n = 2 releases a whole window per epoch, so that twice the
-//! window is in flight; `original` guards only n = 1, as the program does, the others both.
+//! window is in flight. `release_whole`, for `original`, guards only n = 1, as the program does.
 //!
 //! Known weakness: with few epochs in a round trip, more than W is in flight: 1.2 W for n = 3, 1.01 W for n = 10.
-use super::settings::SMALLEST;
+use super::MIN_DELAY;
 
 /// Equation 5 in whole packets, as the program computes it: the in-flight term is truncated, and a round trip of at most
 /// one epoch releases what is missing.
@@ -31,7 +31,7 @@ pub(in crate::algorithms) fn release_exact(window: f64, in_flight: f64, epochs: 
 
 /// Epochs in a round trip, rounded up, at least 1.
 pub(in crate::algorithms) fn epochs_in(rtt_ms: f64, epoch_ms: f64) -> u64 {
-    ((rtt_ms / epoch_ms.max(SMALLEST)).ceil() as u64).max(1)
+    ((rtt_ms / epoch_ms.max(MIN_DELAY)).ceil() as u64).max(1)
 }
 
 #[cfg(test)]

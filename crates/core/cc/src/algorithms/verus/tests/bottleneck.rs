@@ -8,37 +8,37 @@ use crate::{
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::collections::VecDeque;
 
-pub(super) const MSS: Bytes = Bytes::new(1500);
+pub(in super::super) const MSS: Bytes = Bytes::new(1500);
 
 /// Retransmission timeout.
 const TIMEOUT: Span = Span::from_millis(200);
 
 /// What a run is made of.
 #[derive(Clone, Copy)]
-pub(super) struct Setup {
-    pub(super) base_rtt: Span,
+pub(in super::super) struct Setup {
+    pub(in super::super) base_rtt: Span,
     /// `None`: each acknowledgement at its time; else all of a tick together at its end.
-    pub(super) tick: Option<Span>,
+    pub(in super::super) tick: Option<Span>,
     /// Packets that find room in the queue.
-    pub(super) room: usize,
-    pub(super) duration: Time,
+    pub(in super::super) room: usize,
+    pub(in super::super) duration: Time,
 }
 
 /// What came of it.
 #[derive(Default)]
-pub(super) struct Outcome {
+pub(in super::super) struct Outcome {
     /// Packets delivered per delivery opportunity.
-    pub(super) utilization: f64,
+    pub(in super::super) utilization: f64,
     /// RTT by acknowledgement, with the time of the acknowledgement: (s, ms), true values.
-    pub(super) rtt: Vec<(f64, f64)>,
+    pub(in super::super) rtt: Vec<(f64, f64)>,
     /// The gauges, about every 100 ms.
-    pub(super) gauges: Vec<(f64, Vec<f64>)>,
-    pub(super) story: Vec<(Time, Event)>,
+    pub(in super::super) gauges: Vec<(f64, Vec<f64>)>,
+    pub(in super::super) story: Vec<(Time, Event)>,
 }
 
 impl Outcome {
     /// Mean RTT from `from` seconds on, ms.
-    pub(super) fn mean(&self, from: f64) -> f64 {
+    pub(in super::super) fn mean(&self, from: f64) -> f64 {
         let (sum, n) = self
             .rtt
             .iter()
@@ -48,7 +48,7 @@ impl Outcome {
     }
 
     /// Quantile of the RTT from `from` seconds on, ms.
-    pub(super) fn quantile(&self, from: f64, q: f64) -> f64 {
+    pub(in super::super) fn quantile(&self, from: f64, q: f64) -> f64 {
         let of = self.rtt.iter().filter(|(t, _)| *t >= from);
         let mut sorted: Vec<f64> = of.map(|(_, rtt)| *rtt).collect();
         sorted.sort_by(f64::total_cmp);
@@ -56,14 +56,14 @@ impl Outcome {
     }
 
     /// Largest RTT up to `until` seconds, ms.
-    pub(super) fn peak(&self, until: f64) -> f64 {
+    pub(in super::super) fn peak(&self, until: f64) -> f64 {
         let of = self.rtt.iter().filter(|(t, _)| *t <= until);
         of.map(|(_, rtt)| *rtt).fold(0.0, f64::max)
     }
 }
 
 /// Evenly spaced opportunities at a rate that `rate` gives for each second.
-pub(super) fn opportunities(
+pub(in super::super) fn opportunities(
     rate: impl Fn(u64) -> Rate + 'static,
 ) -> Box<dyn Iterator<Item = Time>> {
     Box::new(std::iter::successors(Some(Time::ZERO), move |at| {
@@ -72,7 +72,7 @@ pub(super) fn opportunities(
 }
 
 /// Runs `cc` over the opportunities.
-pub(super) fn run(
+pub(in super::super) fn run(
     mut cc: Box<dyn Controller>,
     setup: Setup,
     mut link: Box<dyn Iterator<Item = Time>>,
@@ -262,4 +262,44 @@ pub(super) fn run(
     outcome.utilization = used / offered;
     outcome.story = log;
     outcome
+}
+
+pub(in super::super) const PATH: Setup = Setup {
+    base_rtt: Span::from_millis(40),
+    tick: None,
+    room: usize::MAX,
+    duration: Time::from_millis(30_000),
+};
+
+/// Runs `cc` at a constant rate.
+pub(in super::super) fn constant(
+    cc: impl Controller + 'static,
+    setup: Setup,
+    mbps: u64,
+) -> Outcome {
+    run(
+        Box::new(cc),
+        setup,
+        opportunities(move |_| Rate::mbps(mbps)),
+    )
+}
+
+/// What `cc` logs in the first four seconds on 12 Mbit/s.
+pub(in super::super) fn told(cc: impl Controller + 'static) -> Vec<String> {
+    let setup = Setup {
+        duration: Time::from_millis(4_000),
+        ..PATH
+    };
+    let line = |(at, event): (Time, Event)| {
+        let at = at.as_millis_f64().floor();
+        match event {
+            Event::SlowStartExit { why, window } => {
+                format!("{at} slow start ends by {why} at {window}")
+            }
+            Event::ProfileFitted { largest, .. } => format!("{at} fitted up to {largest}"),
+            other => format!("{at} {other:?}"),
+        }
+    };
+    let outcome = constant(cc, setup, 12);
+    outcome.story.into_iter().map(line).collect()
 }

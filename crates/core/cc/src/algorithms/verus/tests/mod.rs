@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Tests of the whole controller.
-mod bottleneck;
+pub(super) mod bench;
+pub(super) mod bottleneck;
 mod events;
 mod queue;

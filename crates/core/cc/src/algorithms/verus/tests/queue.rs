@@ -1,73 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The whole control loop over one bottleneck: where the queue settles, how high it peaks, what is left unused.
 use super::super::Verus;
+use super::super::original::{self, Original};
 use super::super::settings::Settings;
-use super::bottleneck::{Outcome, Setup, opportunities, run};
-use crate::Event;
+use super::bottleneck::{Outcome, PATH, Setup, constant, opportunities, run, told};
+use crate::{Controller, Event};
 use alcc_units::{Rate, Rng, Span, Time};
 
-const PATH: Setup = Setup {
-    base_rtt: Span::from_millis(40),
-    tick: None,
-    room: usize::MAX,
-    duration: Time::from_millis(30_000),
-};
 /// As over kernel TCP: acknowledgements are read at a tick.
 const OVER_TCP: Setup = Setup {
     tick: Some(Span::from_micros(2500)),
     ..PATH
 };
 
-fn constant(settings: Settings, setup: Setup, mbps: u64) -> Outcome {
-    run(
-        Box::new(Verus::new(settings)),
-        setup,
-        opportunities(move |_| Rate::mbps(mbps)),
-    )
+fn tuned() -> Verus {
+    Verus::new(Settings::TUNED)
 }
 
 /// A rate of 2 to 20 Mbit/s, drawn every second.
-fn varying(settings: Settings, setup: Setup) -> Outcome {
+fn varying(cc: impl Controller + 'static, setup: Setup) -> Outcome {
     let rate = |second| Rate::mbps(2 + Rng::new(second).below(19));
-    run(Box::new(Verus::new(settings)), setup, opportunities(rate))
-}
-
-#[test]
-fn the_programs_queue_settles_just_below_the_ratio() {
-    for ratio in [2.0, 6.0] {
-        let limit = 40.0 * ratio;
-        let outcome = constant(
-            Settings {
-                ratio,
-                ..Settings::ORIGINAL
-            },
-            PATH,
-            12,
-        );
-        let mean = outcome.mean(5.0);
-        assert!(
-            mean > 0.75 * limit && mean < 1.05 * limit,
-            "R={ratio}: {mean} ms"
-        );
-        assert!(
-            outcome.utilization > 0.97,
-            "R={ratio}: {}",
-            outcome.utilization
-        );
-        // The fault that tuned must not have.
-        assert!(
-            outcome.peak(3.0) > 800.0,
-            "R={ratio}: {}",
-            outcome.peak(3.0)
-        );
-    }
+    run(Box::new(cc), setup, opportunities(rate))
 }
 
 #[test]
 fn tuned_starts_below_the_ratio_and_stays_there() {
     for setup in [PATH, OVER_TCP] {
         for mbps in [1, 3, 12, 48, 100] {
-            let outcome = constant(Settings::TUNED, setup, mbps);
+            let outcome = constant(tuned(), setup, mbps);
             // R times the base delay as the sender sees it, with a packet's own transmission; 5 % for what one round
             // trip and one tick hide.
             let limit = 1.05 * 6.0 * (40.0 + 12.0 / mbps as f64);
@@ -92,8 +52,8 @@ fn tuned_starts_below_the_ratio_and_stays_there() {
 
 #[test]
 fn tuned_on_a_varying_link_keeps_the_throughput_at_less_delay() {
-    let original = varying(Settings::ORIGINAL, OVER_TCP);
-    let tuned = varying(Settings::TUNED, OVER_TCP);
+    let original = varying(Original::new(original::Settings::DEFAULT), OVER_TCP);
+    let tuned = varying(tuned(), OVER_TCP);
     assert!(tuned.utilization > 0.95, "{}", tuned.utilization);
     assert!(
         tuned.mean(0.0) < original.mean(0.0),
@@ -109,7 +69,7 @@ fn tuned_on_a_varying_link_keeps_the_throughput_at_less_delay() {
 fn a_shallow_buffer_is_kept_busy_by_tuned() {
     // Buffers of 13 and 50 packets: a third of the base delay at 12 Mbit/s, and more than it.
     for (room, least) in [(13, 0.65), (50, 0.95)] {
-        let outcome = constant(Settings::TUNED, Setup { room, ..PATH }, 12);
+        let outcome = constant(tuned(), Setup { room, ..PATH }, 12);
         let found = outcome.utilization;
         assert!(found > least, "{room} packets: {found}");
     }
@@ -122,11 +82,7 @@ fn a_faster_path_is_learned_anew_instead_of_crept_up_to() {
         duration: Time::from_millis(20_000),
         ..PATH
     };
-    let outcome = run(
-        Box::new(Verus::new(Settings::TUNED)),
-        setup,
-        opportunities(rate),
-    );
+    let outcome = run(Box::new(tuned()), setup, opportunities(rate));
     let relearned = outcome
         .story
         .iter()
@@ -138,44 +94,11 @@ fn a_faster_path_is_learned_anew_instead_of_crept_up_to() {
     assert!(outcome.utilization > 0.9, "{}", outcome.utilization);
 }
 
-/// The first four seconds on 12 Mbit/s, in whole packets, as each profile tells them.
+/// The first four seconds on 12 Mbit/s, in whole packets.
 #[test]
 fn stories() {
-    let setup = Setup {
-        duration: Time::from_millis(4_000),
-        ..PATH
-    };
-    let run_of = |settings| {
-        run(
-            Box::new(Verus::new(settings)),
-            setup,
-            opportunities(|_| Rate::mbps(12)),
-        )
-    };
-    let tell = |settings| {
-        let lines = run_of(settings).story.into_iter().map(|(at, event)| {
-            let at = at.as_millis_f64().floor();
-            match event {
-                Event::SlowStartExit { why, window } => {
-                    format!("{at} slow start ends by {why} at {window}")
-                }
-                Event::ProfileFitted { largest, .. } => format!("{at} fitted up to {largest}"),
-                other => format!("{at} {other:?}"),
-            }
-        });
-        lines.collect::<Vec<_>>()
-    };
     assert_eq!(
-        tell(Settings::ORIGINAL),
-        [
-            "1224 slow start ends by delay at 350",
-            "1225 fitted up to 501",
-            "2225 fitted up to 501",
-            "3225 fitted up to 501",
-        ]
-    );
-    assert_eq!(
-        tell(Settings::TUNED),
+        told(tuned()),
         [
             "305 slow start ends by delay at 103",
             "310 fitted up to 105",

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the paper and all programs do alike: section 2's arithmetic, and genericCC's rule for heavy loss.
+use super::velocity::Way;
+use crate::Event;
+use crate::parts::{WindowedMax, WindowedMin};
+use alcc_units::{Span, Time};
+
+/// Packets.
+pub(super) const INITIAL: f64 = 10.0;
+pub(super) const MIN_WINDOW: f64 = 2.0;
+pub(super) const MAX_WINDOW: f64 = 1e9;
+/// Weight of a sample in the smoothed RTT (genericCC).
+const SMOOTHING: f64 = 1.0 / 16.0;
+pub(super) const MIN_RTT_OVER: Span = Span::from_secs(10);
+/// A silence after which what was learned is old.
+pub(super) const SILENCE: Span = Span::from_secs(2);
+/// Heavy loss: fraction, packets needed to judge, factor.
+const HEAVY_LOSS: (f64, u64, f64) = (0.3, 20, 0.7);
+/// Round trips over which a competitor's queue must persist (section 2.2).
+const COMPETITOR_RTTS: u64 = 4;
+
+/// The round trips of a flow: smallest, standing, smoothed.
+#[derive(Clone, Default)]
+pub(super) struct Rtts {
+    pub(super) minimum: WindowedMin<Span>,
+    pub(super) standing: WindowedMin<Span>,
+    pub(super) latest: Span,
+    /// Seconds; zero before the first sample.
+    pub(super) smoothed: f64,
+}
+
+impl Rtts {
+    pub(super) fn minimum(&self) -> Span {
+        self.minimum.get().unwrap_or_default()
+    }
+
+    pub(super) fn standing(&self) -> Span {
+        self.standing.get().unwrap_or_default()
+    }
+
+    pub(super) fn smoothed(&self) -> Span {
+        Span::from_secs_f64(self.smoothed)
+    }
+
+    /// Takes a sample into the latest and the smoothed RTT.
+    pub(super) fn smooth(&mut self, rtt: Span) {
+        let r = rtt.as_secs_f64();
+        self.smoothed = if self.smoothed == 0.0 {
+            r
+        } else {
+            self.smoothed + (r - self.smoothed) * SMOOTHING
+        };
+        self.latest = rtt;
+    }
+
+    /// Packets of a window in the queue, if `now` is the RTT: window * queueing delay / standing RTT.
+    pub(super) fn queue(&self, window: f64, now: Span) -> f64 {
+        let standing = self.standing().as_secs_f64();
+        if standing <= 0.0 {
+            return 0.0;
+        }
+        window * (now - self.minimum()).as_secs_f64() / standing
+    }
+
+    /// Window at which the queue is as wanted.
+    pub(super) fn target_window(&self, delta: f64) -> f64 {
+        let queueing = (self.standing() - self.minimum()).as_secs_f64();
+        if queueing <= 0.0 {
+            MAX_WINDOW
+        } else {
+            self.standing().as_secs_f64() / (delta * queueing)
+        }
+    }
+}
+
+impl Rtts {
+    /// The old route's RTTs say nothing about the new one.
+    pub(super) fn forget_delays(&mut self) {
+        self.minimum.clear();
+        self.standing.clear();
+    }
+
+    pub(super) fn shrink(&mut self) {
+        self.minimum.shrink();
+        self.standing.shrink();
+    }
+
+    pub(super) fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
+        put("rtt_min_ms", self.minimum().as_millis_f64());
+        put("rtt_standing_ms", self.standing().as_millis_f64());
+    }
+
+    /// These are known, in ms.
+    #[cfg(test)]
+    pub(super) fn known(minimum: u64, standing: u64) -> Self {
+        let [minimum, latest] = [minimum, standing].map(Span::from_millis);
+        let mut rtts = Self {
+            latest,
+            smoothed: latest.as_secs_f64(),
+            ..Self::default()
+        };
+        rtts.minimum.insert(Time::ZERO, minimum, Span::MAX);
+        rtts.standing.insert(Time::ZERO, latest, Span::MAX);
+        rtts
+    }
+}
+
+/// Whether a queue of so many packets should grow. `slack`: rounding must not decide at the target itself.
+pub(super) fn verdict(queue: f64, delta: f64, slack: f64) -> Way {
+    let wanted = 1.0 / delta;
+    if queue <= wanted + slack * wanted {
+        Way::Up
+    } else {
+        Way::Down
+    }
+}
+
+/// Section 2.2: is somebody else filling the buffer? Then more packets of ours, as Reno would.
+#[derive(Clone)]
+pub(super) struct Mode {
+    /// Look for competitors at all.
+    auto: bool,
+    default_delta: f64,
+    min_delta: f64,
+    /// 1/packets.
+    pub(super) delta: f64,
+    pub(super) competitive: bool,
+    /// Extremes over four round trips.
+    pub(super) low: WindowedMin<Span>,
+    pub(super) high: WindowedMax<Span>,
+    changed: Time,
+    /// `None`: never.
+    halved: Option<Time>,
+    pub(super) lossy: bool,
+}
+
+impl Mode {
+    pub(super) fn new(auto: bool, delta: f64, max_queue: f64) -> Self {
+        Self {
+            auto,
+            default_delta: delta,
+            min_delta: 1.0 / max_queue,
+            delta,
+            competitive: false,
+            low: WindowedMin::new(),
+            high: WindowedMax::new(),
+            changed: Time::ZERO,
+            halved: None,
+            lossy: false,
+        }
+    }
+
+    pub(super) fn sample(&mut self, now: Time, rtt: Span, rtts: &Rtts, at_most: Span) {
+        let memory = (rtts.smoothed() * COMPETITOR_RTTS).min(at_most);
+        self.low.insert(now, rtt, memory);
+        self.high.insert(now, rtt, memory);
+    }
+
+    /// A loss counts once per standing RTT.
+    pub(super) fn loss(&mut self, now: Time, standing: Span) {
+        if self.halved.is_none_or(|at| now.since(at) >= standing) {
+            self.lossy = true;
+        }
+    }
+
+    pub(super) fn forget_delays(&mut self) {
+        self.low.clear();
+        self.high.clear();
+    }
+
+    pub(super) fn shrink(&mut self) {
+        self.low.shrink();
+        self.high.shrink();
+    }
+
+    /// After each sample. An event if the mode changed.
+    pub(super) fn adapt(&mut self, now: Time, rtts: &Rtts) -> Option<Event> {
+        let (Some(low), Some(high), true) = (self.low.get(), self.high.get(), self.auto) else {
+            return None;
+        };
+        let minimum = rtts.minimum();
+        let nearly_empty = minimum + (high - minimum).mul_f64(0.1);
+        let competitive = low >= nearly_empty && low > minimum;
+        let changed = competitive != self.competitive;
+        self.competitive = competitive;
+        let round_passed = now.since(self.changed) >= rtts.standing();
+        if !competitive {
+            self.delta = self.default_delta;
+        } else if self.lossy {
+            self.delta = (self.delta * 2.0).min(self.default_delta);
+            (self.changed, self.halved) = (now, Some(now));
+        } else if round_passed {
+            self.delta = (1.0 / (1.0 / self.delta + 1.0)).max(self.min_delta);
+            self.changed = now;
+        }
+        self.lossy = false;
+        let to = if competitive { "competitive" } else { "default" };
+        changed.then_some(Event::Mode { to })
+    }
+}
+
+/// More than 30 % lost is no accident (genericCC).
+#[derive(Clone, Default)]
+pub(super) struct HeavyLoss {
+    pub(super) lost: u64,
+    pub(super) seen: u64,
+    pub(super) checked: Time,
+}
+
+impl HeavyLoss {
+    /// Looks at most once per `every`. The window that heavy loss leaves, if it did.
+    pub(super) fn weigh(&mut self, now: Time, every: Span, window: f64) -> Option<(f64, Event)> {
+        let (limit, enough, factor) = HEAVY_LOSS;
+        if self.seen <= enough || now.since(self.checked) <= every {
+            return None;
+        }
+        let heavy = self.lost as f64 > limit * self.seen as f64;
+        (self.lost, self.seen, self.checked) = (0, 0, now);
+        let to = (window * factor).max(MIN_WINDOW);
+        let event = Event::Decrease {
+            why: "heavy loss",
+            from: window,
+            to,
+        };
+        heavy.then_some((to, event))
+    }
+}
