@@ -16,7 +16,8 @@ use alcc_link::{
     Changes, Direction, DirectionSpec, Order, Outcome, Packet, QueueSpec, RateSpec, Step,
     log as packet_log,
 };
-use alcc_socket::{Pattern, Settings};
+use alcc_observe::Pattern;
+use alcc_socket::Settings;
 use alcc_trace::Trace;
 use alcc_transfer::{ANSWER, Answer, HEADER, Reader, Sink, Wrong};
 use alcc_units::{Bytes, Rate, Span, Time};

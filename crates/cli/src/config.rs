@@ -2,7 +2,8 @@
 //! The file of `alcc run --config`: what the options say, and algorithms by port. Every mistake is named with its line.
 use crate::failure::{Failure, reason};
 use alcc_cc::{Registry, Spec};
-use alcc_socket::{Pattern, Rule};
+use alcc_observe::Pattern;
+use alcc_socket::Rule;
 use serde::Deserialize;
 use std::ops::Range;
 use std::path::Path;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the loaders of programs make of our library: glibc's takes it, another C library's must not see it, and a static program
 //! has no loader.
-use alcc_socket::Missed;
+use alcc_observe::Missed;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read;

@@ -4,8 +4,8 @@
 //! A scraper asks for one page every few seconds. Whoever else connects costs at most [`MOST`] threads for [`PATIENCE`] each, and
 //! [`LONGEST`] bytes.
 use crate::failure::{Failure, reason};
+use alcc_observe::{BOUNDS_US, ByReason, Group, Histogram, Segment, State};
 use alcc_proxy::Listen;
-use alcc_socket::{BOUNDS_US, ByReason, Group, Histogram, Report, State};
 use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -86,7 +86,7 @@ impl Stream for UnixStream {
 
 impl Metrics {
     /// Listens, and answers from threads of its own until the program ends.
-    pub(crate) fn start(place: &Place, report: Arc<Report>) -> Result<Self, Failure> {
+    pub(crate) fn start(place: &Place, segment: Arc<Segment>) -> Result<Self, Failure> {
         let failed = |what: String| {
             move |e: std::io::Error| {
                 let why = reason(&e);
@@ -113,7 +113,7 @@ impl Metrics {
                 (Listener::Unix(listener), Some(path.clone()))
             }
         };
-        spawn("alcc-metrics", move || serve(&listener, &report))
+        spawn("alcc-metrics", move || serve(&listener, &segment))
             .map_err(|e| Failure::usage(format!("start a thread for --metrics: {e}")))?;
         Ok(Self { path })
     }
@@ -127,7 +127,7 @@ pub(crate) fn spawn<T: Send + 'static>(
     alcc_sys::spawn(std::thread::Builder::new().name(name.to_owned()), work)
 }
 
-fn serve(listener: &Listener, report: &Arc<Report>) {
+fn serve(listener: &Listener, segment: &Arc<Segment>) {
     let busy = Arc::new(AtomicUsize::new(0));
     loop {
         let stream: std::io::Result<Box<dyn Stream>> = match listener {
@@ -142,11 +142,11 @@ fn serve(listener: &Listener, report: &Arc<Report>) {
         let Some(place) = Seat::take(&busy) else {
             continue;
         };
-        let report = Arc::clone(report);
+        let segment = Arc::clone(segment);
         // Whatever goes wrong with one client is that client's; without a thread the place is free again at once.
         drop(spawn("alcc-metrics", move || {
             let _place = place;
-            let _ = answer(stream, &report);
+            let _ = answer(stream, &segment);
         }));
     }
 }
@@ -167,7 +167,7 @@ impl Drop for Seat {
     }
 }
 
-fn answer(mut stream: Box<dyn Stream>, report: &Report) -> std::io::Result<()> {
+fn answer(mut stream: Box<dyn Stream>, segment: &Segment) -> std::io::Result<()> {
     let end = Instant::now() + PATIENCE;
     let left = || end.saturating_duration_since(Instant::now());
     let mut request = Vec::new();
@@ -185,7 +185,7 @@ fn answer(mut stream: Box<dyn Stream>, report: &Report) -> std::io::Result<()> {
     }
     let line = request.split(|b| *b == b'\r').next().unwrap_or_default();
     let (status, body) = match line.split(|b| *b == b' ').collect::<Vec<_>>()[..] {
-        [b"GET", b"/" | b"/metrics", _] => ("200 OK", page(report)),
+        [b"GET", b"/" | b"/metrics", _] => ("200 OK", page(segment)),
         [b"GET", ..] => ("404 Not Found", "see /metrics\n".to_owned()),
         _ => ("405 Method Not Allowed", String::new()),
     };
@@ -203,9 +203,9 @@ fn answer(mut stream: Box<dyn Stream>, report: &Report) -> std::io::Result<()> {
 }
 
 /// The page. Names and units as Prometheus recommends: base units, `_total` for counters.
-fn page(report: &Report) -> String {
+fn page(segment: &Segment) -> String {
     let mut page = Page(String::new());
-    let t = report.totals();
+    let t = segment.totals();
     for (name, kind, help, value) in [
         (
             "alcc_processes_total",
@@ -235,14 +235,14 @@ fn page(report: &Report) -> String {
             "alcc_connections_not_shown_total",
             "counter",
             "Connections that found no place in the table.",
-            report.not_shown() as f64,
+            segment.not_shown() as f64,
         ),
     ] {
         page.metric(name, kind, help);
         page.sample(name, "", value);
     }
-    uncontrolled(report, &mut page);
-    let groups = report.groups();
+    uncontrolled(segment, &mut page);
+    let groups = segment.groups();
     type Get = fn(&Group) -> u64;
     let counters: [(&str, &str, Get); 5] = [
         (
@@ -292,14 +292,14 @@ fn page(report: &Report) -> String {
             page.histogram(name, &labels(g.port, &g.algorithm), get(g));
         }
     }
-    open_now(report, &mut page);
+    open_now(segment, &mut page);
     page.0
 }
 
 /// What passed uncontrolled, by reason.
-fn uncontrolled(report: &Report, page: &mut Page) {
-    let totals = report.totals();
-    let missed: Vec<_> = report.missed();
+fn uncontrolled(segment: &Segment, page: &mut Page) {
+    let totals = segment.totals();
+    let missed: Vec<_> = segment.missed();
     let bypassed = |n: &ByReason| -> Vec<_> {
         let all = n.iter().filter(|(_, n)| *n > 0);
         all.map(|(why, n)| (why.name(), n)).collect()
@@ -330,9 +330,9 @@ fn uncontrolled(report: &Report, page: &mut Page) {
 }
 
 /// Gauges: what is open at this moment.
-fn open_now(report: &Report, page: &mut Page) {
+fn open_now(segment: &Segment, page: &mut Page) {
     let mut now = std::collections::BTreeMap::<(u16, String, &str), (u64, u64)>::new();
-    for c in report.connections() {
+    for c in segment.connections() {
         let port = if c.who.outbound {
             c.who.remote.port()
         } else {
@@ -404,10 +404,10 @@ impl Page {
 mod tests {
     use super::*;
 
-    fn report() -> (tempfile::TempDir, Arc<Report>) {
+    fn segment() -> (tempfile::TempDir, Arc<Segment>) {
         let dir = tempfile::tempdir().unwrap();
-        let report = Report::create(&dir.path().join("report")).unwrap();
-        (dir, Arc::new(report))
+        let segment = Segment::create(&dir.path().join("report")).unwrap();
+        (dir, Arc::new(segment))
     }
 
     fn get(at: &std::path::Path, request: &str) -> String {
@@ -463,13 +463,13 @@ mod tests {
 
     #[test]
     fn a_port_alone_is_every_address() {
-        let (_dir, report) = report();
+        let (_dir, segment) = segment();
         // A port that is free now; taken by somebody else in between the next one will do.
         let port = (0..20)
             .find_map(|_| {
                 let free = TcpListener::bind("[::]:0").ok()?.local_addr().ok()?.port();
                 let place = format!(":{free}").parse().unwrap();
-                let metrics = Metrics::start(&place, Arc::clone(&report)).ok()?;
+                let metrics = Metrics::start(&place, Arc::clone(&segment)).ok()?;
                 std::mem::forget(metrics);
                 Some(free)
             })
@@ -489,9 +489,9 @@ mod tests {
 
     #[test]
     fn slow_and_hostile_clients_do_not_keep_others_out() {
-        let (dir, report) = report();
+        let (dir, segment) = segment();
         let at = dir.path().join("metrics.sock");
-        let metrics = Metrics::start(&Place::Path(at.clone()), report).unwrap();
+        let metrics = Metrics::start(&Place::Path(at.clone()), segment).unwrap();
         // As many as are served at a time, none of which ever asks; one that talks without end; one that is gone at once.
         let mut silent: Vec<_> = (0..MOST)
             .map(|_| UnixStream::connect(&at).unwrap())

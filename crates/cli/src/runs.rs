@@ -7,7 +7,7 @@
 //! see `shared.rs`.
 use crate::failure::Failure;
 use crate::shared;
-use alcc_socket::Report;
+use alcc_observe::Segment;
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -25,7 +25,7 @@ pub(crate) struct Running {
     /// Process id of the `alcc` that runs.
     pub(crate) id: u32,
     /// Its shared memory.
-    pub(crate) report: Report,
+    pub(crate) segment: Segment,
     /// "run" or "proxy".
     pub(crate) kind: String,
     /// What it runs.
@@ -41,8 +41,8 @@ impl Running {
     /// `left` is empty if it runs. `None` for a file that is none of ours.
     pub(crate) fn of(id: u32, left: Vec<u32>, file: File) -> Option<Self> {
         let meta = file.metadata().ok()?;
-        let report = Report::attend_file(file).ok()?;
-        let about = report.about();
+        let segment = Segment::attend_file(file).ok()?;
+        let about = segment.about();
         let (kind, what) = about.split_once('\n').unwrap_or(("run", &about));
         Some(Self {
             id,
@@ -51,7 +51,7 @@ impl Running {
             left,
             file: (meta.dev(), meta.ino()),
             owner: meta.uid(),
-            report,
+            segment,
         })
     }
 
@@ -75,7 +75,7 @@ impl Running {
         let space = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
         let first = self.left.first().map(u32::to_string);
         if first.is_some_and(|pid| space(&pid).is_some() && space(&pid) == space("self")) {
-            self.report
+            self.segment
                 .reclaim(|pid| Path::new(&format!("/proc/{pid}")).exists());
         }
     }
@@ -126,7 +126,7 @@ fn lock(folder: &Path) -> io::Result<Flock<File>> {
 
 impl Entry {
     /// An entry for this process and its shared memory. `kind` and `what` are for people who look.
-    pub(crate) fn new(kind: &str, what: &str) -> Result<(Self, Report), Failure> {
+    pub(crate) fn new(kind: &str, what: &str) -> Result<(Self, Segment), Failure> {
         let mut why = String::new();
         for place in places() {
             match Self::at(&place, kind, what) {
@@ -146,7 +146,7 @@ impl Entry {
         )))
     }
 
-    fn at(place: &Path, kind: &str, what: &str) -> io::Result<(Self, Report)> {
+    fn at(place: &Path, kind: &str, what: &str) -> io::Result<(Self, Segment)> {
         base(place)?;
         drop(live(place));
         let id = std::process::id();
@@ -159,18 +159,18 @@ impl Entry {
             .find(|folder| !folder.exists())
             .ok_or(io::ErrorKind::AlreadyExists)?;
         let made = lock(&hidden).and_then(|lock| {
-            let report = Report::create(&hidden.join("report"))?;
-            report.describe(&format!("{kind}\n{what}"));
+            let segment = Segment::create(&hidden.join("report"))?;
+            segment.describe(&format!("{kind}\n{what}"));
             fs::rename(&hidden, &folder)?;
-            Ok((lock, report))
+            Ok((lock, segment))
         });
         match made {
-            Ok((lock, report)) => Ok((
+            Ok((lock, segment)) => Ok((
                 Self {
                     folder,
                     _lock: lock,
                 },
-                report,
+                segment,
             )),
             Err(e) => {
                 drop(fs::remove_dir_all(&hidden));
@@ -341,7 +341,7 @@ mod tests {
         let stale = place.join("4000001");
         fs::create_dir(&stale).unwrap();
         File::create(stale.join("lock")).unwrap();
-        drop(Report::create(&stale.join("report")).unwrap());
+        drop(Segment::create(&stale.join("report")).unwrap());
         let found = live(&place);
         assert_eq!(found.len(), 1);
         assert_eq!(
@@ -349,11 +349,11 @@ mod tests {
             (std::process::id(), "nginx -c x")
         );
         assert!(!stale.exists());
-        ours.add(&alcc_socket::Totals {
+        ours.add(&alcc_observe::Totals {
             processes: 2,
             ..Default::default()
         });
-        assert_eq!(found[0].report.totals().processes, 2);
+        assert_eq!(found[0].segment.totals().processes, 2);
         drop(entry);
         assert!(live(&place).is_empty());
     }

@@ -132,7 +132,7 @@ pub(crate) fn left_behind() -> impl Iterator<Item = Running> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alcc_socket::Report;
+    use alcc_observe::Segment;
 
     #[test]
     #[allow(clippy::print_stdout, reason = "says that it was skipped")]
@@ -141,7 +141,7 @@ mod tests {
         let folder = dir.path().join("4711");
         fs::create_dir(&folder).unwrap();
         let path = folder.join("report");
-        let report = Report::create(&path).unwrap();
+        let segment = Segment::create(&path).unwrap();
         let pid = std::process::id();
         // Other tests of this process may have others.
         let maps = fs::read_to_string("/proc/self/maps").unwrap();
@@ -154,11 +154,11 @@ mod tests {
         } else {
             println!("skipped: needs root to give a file to somebody else");
         }
-        drop(report);
+        drop(segment);
         // Another file of that name is not the one that is mapped.
         if !nix::unistd::geteuid().is_root() {
             fs::remove_file(&path).unwrap();
-            drop(Report::create(&path).unwrap());
+            drop(Segment::create(&path).unwrap());
             assert!(open(pid, &ours).is_none());
         }
     }

@@ -4,7 +4,8 @@ use crate::loader;
 use crate::output::{Product, note};
 use crate::uncontrolled::NotControlled;
 use crate::wording::{count, hint, megabytes};
-use alcc_socket::{Missed, MissedCount, Report, Settings, Triple};
+use alcc_observe::{Missed, MissedCount, Segment};
+use alcc_socket::{Settings, Triple};
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -70,15 +71,15 @@ impl Summary<'_> {
     }
 
     /// How it went. The exit status is CMD's whatever happens here.
-    pub(crate) fn end(&self, json: Option<Product>, report: &Report, missed: &[NotControlled]) {
-        let algorithms = self.algorithms(report);
+    pub(crate) fn end(&self, json: Option<Product>, segment: &Segment, missed: &[NotControlled]) {
+        let algorithms = self.algorithms(segment);
         if let Some(file) = json {
-            file.report(self.json(report, &algorithms, missed));
+            file.report(self.json(segment, &algorithms, missed));
         }
         if self.quiet {
             return;
         }
-        let totals = report.totals();
+        let totals = segment.totals();
         for m in missed {
             note(m.line());
         }
@@ -111,7 +112,7 @@ impl Summary<'_> {
             count(totals.connections, "connection"),
             megabytes(totals.bytes),
             count(totals.gate_closed, "time"),
-            skipped(&report.missed()),
+            skipped(&segment.missed()),
             totals.runtime_cpu_ns as f64 / 1e9,
         ));
         if totals.failures > 0 {
@@ -130,9 +131,9 @@ impl Summary<'_> {
     }
 
     /// All that were in charge, the one with most bytes first; without a connection the one that would have been.
-    fn algorithms(&self, report: &Report) -> Vec<String> {
+    fn algorithms(&self, segment: &Segment) -> Vec<String> {
         let mut bytes = std::collections::BTreeMap::<String, u64>::new();
-        for group in report.groups() {
+        for group in segment.groups() {
             *bytes.entry(group.algorithm).or_default() += group.totals.bytes;
         }
         let mut all: Vec<_> = bytes.into_iter().collect();
@@ -145,11 +146,11 @@ impl Summary<'_> {
 
     fn json(
         &self,
-        report: &Report,
+        segment: &Segment,
         algorithms: &[String],
         missed: &[NotControlled],
     ) -> serde_json::Value {
-        let (settings, triple, totals) = (self.settings, self.triple, report.totals());
+        let (settings, triple, totals) = (self.settings, self.triple, segment.totals());
         serde_json::json!({
             "algorithm": settings.cc.name,
             "options": settings.cc.options_text(),
@@ -166,7 +167,7 @@ impl Summary<'_> {
             "runtime_cpu_s": totals.runtime_cpu_ns as f64 / 1e9,
             "failures": totals.failures,
             "under_refused": totals.under_refused,
-            "uncontrolled": uncontrolled(report),
+            "uncontrolled": uncontrolled(segment),
             "not_controlled": missed.iter().map(|m| serde_json::json!({
                 "program": m.program, "pid": m.pid, "reason": m.why.name(), "why": m.why.why(),
                 "connections": m.connections, "bytes": m.bytes, "example": m.example.to_string(),
@@ -182,15 +183,15 @@ fn system_default() -> Option<String> {
 }
 
 /// All that was not controlled so far, by reason, as JSON: `alcc run --json` and `alcc top --json`.
-pub(crate) fn uncontrolled(report: &Report) -> serde_json::Value {
-    let totals = report.totals();
+pub(crate) fn uncontrolled(segment: &Segment) -> serde_json::Value {
+    let totals = segment.totals();
     let bypassed = totals.bypassed_connections.iter().filter(|(_, n)| *n > 0);
     let bypassed = bypassed.map(|(why, n)| {
         serde_json::json!({
             "reason": why.name(), "connections": n, "bytes": totals.bypassed_bytes.get(why),
         })
     });
-    let missed = report.missed().into_iter().map(|(why, n)| {
+    let missed = segment.missed().into_iter().map(|(why, n)| {
         // Nobody looks at the bytes of those that are left alone.
         let bytes = (!why.is_chosen()).then_some(n.bytes);
         serde_json::json!({"reason": why.name(), "connections": n.connections, "bytes": bytes})
@@ -199,8 +200,8 @@ pub(crate) fn uncontrolled(report: &Report) -> serde_json::Value {
 }
 
 /// The same as lines for people.
-pub(crate) fn uncontrolled_lines(report: &Report) -> Vec<String> {
-    let totals = report.totals();
+pub(crate) fn uncontrolled_lines(segment: &Segment) -> Vec<String> {
+    let totals = segment.totals();
     let line = |connections, bytes: Option<u64>, why: String| {
         let bytes = bytes.map_or_else(String::new, |bytes| format!(", {}", megabytes(bytes)));
         format!(
@@ -208,7 +209,7 @@ pub(crate) fn uncontrolled_lines(report: &Report) -> Vec<String> {
             count(connections, "connection")
         )
     };
-    let missed = report.missed().into_iter().map(|(why, n)| {
+    let missed = segment.missed().into_iter().map(|(why, n)| {
         if why.is_chosen() {
             line(n.connections, None, hint(why.name(), why.cure()))
         } else {

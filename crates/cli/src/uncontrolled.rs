@@ -10,7 +10,8 @@ use crate::metrics::spawn;
 use crate::output::note;
 use crate::wording::{count, hint, megabytes};
 use alcc_lab::{Sockets, TcpSocket};
-use alcc_socket::{Bypass, Missed, MissedCount, Peer, Report, Selection, State};
+use alcc_observe::{Bypass, Missed, MissedCount, Peer, Segment, State};
+use alcc_socket::Selection;
 use nix::time::{ClockId, clock_gettime};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -63,7 +64,7 @@ const LINES: usize = 20;
 
 /// What the search has to know.
 pub(crate) struct Wanted {
-    pub(crate) report: Arc<Report>,
+    pub(crate) segment: Arc<Segment>,
     pub(crate) selection: Selection,
     /// The shared memory and the library: what a process that we reach has mapped.
     pub(crate) shared: PathBuf,
@@ -173,7 +174,7 @@ impl Look {
         self.looks += 1;
         if self.looks.is_multiple_of(16) {
             self.wanted
-                .report
+                .segment
                 .reclaim(|pid| Path::new(&format!("/proc/{pid}")).exists());
         }
         // The table before and after: one that is taken under control or ends in between is in one of the two.
@@ -199,7 +200,7 @@ impl Look {
                 if let Some(sum) = self.found.get_mut(place) {
                     sum.bytes += more;
                 }
-                self.wanted.report.miss(
+                self.wanted.segment.miss(
                     place.1,
                     MissedCount {
                         connections: 0,
@@ -229,7 +230,7 @@ impl Look {
     }
 
     fn controlled(&self) -> BTreeMap<u64, Passed> {
-        let records = self.wanted.report.connections().into_iter();
+        let records = self.wanted.segment.connections().into_iter();
         records
             .map(|c| {
                 let passed = match c.now.state {
@@ -245,7 +246,7 @@ impl Look {
     /// How many bytes of it no algorithm has let through. Where the library has counted what passed by it, in whichever
     /// process, that is what the kernel has sent beyond; else all or nothing.
     fn missed(&self, s: &TcpSocket, passed: Option<Passed>) -> u64 {
-        match (passed, self.wanted.report.unseen(s.cookie, s.sent)) {
+        match (passed, self.wanted.segment.unseen(s.cookie, s.sent)) {
             (Some(Passed::Failed), _) | (Some(Passed::Nothing) | None, None) => s.sent,
             (_, Some(unseen)) => unseen.bytes,
             (Some(Passed::Some), None) => 0,
@@ -285,7 +286,7 @@ impl Look {
         });
         sum.connections += 1;
         sum.bytes += missed;
-        self.wanted.report.miss(
+        self.wanted.segment.miss(
             why,
             MissedCount {
                 connections: 1,
@@ -303,10 +304,10 @@ impl Look {
             Err(_) => Missed::Hidden,
             Ok(maps) if !names(&maps, &self.wanted.library) => not_loaded(pid),
             Ok(maps) => {
-                let report = &self.wanted.report;
-                let unseen = report.unseen(s.cookie, s.sent);
+                let segment = &self.wanted.segment;
+                let unseen = segment.unseen(s.cookie, s.sent);
                 if !names(&maps, &self.wanted.shared)
-                    || (unseen.is_none() && report.not_shown() > 0)
+                    || (unseen.is_none() && segment.not_shown() > 0)
                 {
                     return None;
                 }
@@ -319,7 +320,7 @@ impl Look {
     /// Why a program that has the library was not reached by it.
     fn not_reached(&self, holder: &Holder, streams: bool) -> Missed {
         let pid = holder.pid;
-        if self.wanted.report.failed().contains(&pid) {
+        if self.wanted.segment.failed().contains(&pid) {
             return Missed::Failed;
         }
         if protocol(holder) == Some(nix::libc::IPPROTO_MPTCP) {
@@ -358,7 +359,7 @@ impl Look {
                 ));
             }
         }
-        for (why, n) in self.wanted.report.totals().bypassed_connections.iter() {
+        for (why, n) in self.wanted.segment.totals().bypassed_connections.iter() {
             if n > 0 && self.said_bypassed.insert(why) {
                 note(format_args!(
                     "alcc: the program sends past the library: {}",

@@ -33,11 +33,12 @@ const FLOORS: &[(&str, &[(&str, &[&str])])] = &[
         "runtime",
         &[
             ("plugin", &[]),
-            ("socket", &[]),
-            ("preload", &["socket", "plugin"]),
-            ("capi", &["socket", "plugin"]),
+            ("observe", &[]),
+            ("socket", &["observe"]),
+            ("preload", &["observe", "socket", "plugin"]),
+            ("capi", &["observe", "socket", "plugin"]),
             ("bpf", &[]),
-            ("proxy", &["socket"]),
+            ("proxy", &["observe", "socket"]),
         ],
     ),
     (

@@ -5,7 +5,7 @@ use crate::plugin_arg::Plugins;
 use crate::runs::{Running, Which};
 use crate::wording::count;
 use alcc_cc::Spec;
-use alcc_socket::{Change, Order, Pattern, Peer, Record};
+use alcc_observe::{Change, Order, Pattern, Peer, StatusRecord};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -85,14 +85,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         change,
     };
     let run = args.which.one()?;
-    if run.kind == "run" && run.report.totals().processes == 0 {
+    if run.kind == "run" && run.segment.totals().processes == 0 {
         return Err(Failure::failed(format!(
             "send '{order}' to run {}: none of its processes loaded the library ({})",
             run.id, run.what
         )));
     }
     let given = run
-        .report
+        .segment
         .order(order.clone())
         .map_err(|e| Failure::failed(format!("send '{order}' to run {}: {e}", run.id)))?;
     let (followed, idle) = wait(&run, &order, given.generation);
@@ -114,8 +114,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 fn wait(run: &Running, order: &Order, generation: u64) -> (usize, usize) {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let meant: Vec<Record> = run
-            .report
+        let meant: Vec<StatusRecord> = run
+            .segment
             .connections()
             .into_iter()
             .filter(|c| order.covers(&peer(c)))
@@ -135,7 +135,7 @@ fn wait(run: &Running, order: &Order, generation: u64) -> (usize, usize) {
     }
 }
 
-fn peer(c: &Record) -> Peer {
+fn peer(c: &StatusRecord) -> Peer {
     Peer {
         remote: c.who.remote,
         local_port: c.who.local.port(),

@@ -3,7 +3,8 @@ use crate::failure::Failure;
 use crate::output::{Product, Reader, note};
 use crate::progress::stop_flag;
 use crate::runs::{Running, Which};
-use alcc_socket::{Passed, now};
+use alcc_observe::TraceEntry;
+use alcc_socket::now;
 use alcc_units::{Bytes, Rate, Span, Time, positive};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -43,9 +44,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let stop = stop_flag()?;
     let run = args.which.one()?;
     let mut out = Product::open(args.out.as_deref())?;
-    let mut trail = run
-        .report
-        .trail()
+    let mut trace = run
+        .segment
+        .trace()
         .map_err(|e| Failure::usage(format!("make room for readings of run {}: {e}", run.id)))?;
     let origin = now();
     let end = args.duration.map(|d| origin + d);
@@ -55,11 +56,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         let at = now();
         let over = stop.load(Ordering::Relaxed) || end.is_some_and(|end| end <= at) || !run.lives();
         if !over {
-            trail.lease(at + LEASE);
+            trace.lease(at + LEASE);
         }
         written = out.add(|to| {
             let mut result = Ok(());
-            trail.read(|p| {
+            trace.read(|p| {
                 if result.is_ok() {
                     result = line(to, origin, p, peers.of(&run, p));
                 }
@@ -71,17 +72,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         }
         std::thread::sleep(PERIOD);
     }
-    trail.end();
-    if trail.lost() > 0 {
+    trace.end();
+    if trace.lost() > 0 {
         note(format_args!(
             "alcc: {} readings came faster than they could be written",
-            trail.lost()
+            trace.lost()
         ));
     }
     written.map(|_| ExitCode::SUCCESS)
 }
 
-fn line(out: &mut dyn Write, origin: Time, p: &Passed, peer: &str) -> std::io::Result<()> {
+fn line(out: &mut dyn Write, origin: Time, p: &TraceEntry, peer: &str) -> std::io::Result<()> {
     let bytes = |b: Option<Bytes>| b.map(|b| b.get().to_string()).unwrap_or_default();
     let rate = |r: Option<Rate>| {
         r.map(|r| format!("{:.3}", r.as_mbps_f64()))
@@ -112,13 +113,13 @@ fn line(out: &mut dyn Write, origin: Time, p: &Passed, peer: &str) -> std::io::R
 struct Peers(BTreeMap<(u32, u64), String>);
 
 impl Peers {
-    fn of(&mut self, run: &Running, p: &Passed) -> &str {
+    fn of(&mut self, run: &Running, p: &TraceEntry) -> &str {
         let key = (p.pid, p.id);
         if !self.0.contains_key(&key) {
             if self.0.len() > 100_000 {
                 self.0.clear();
             }
-            for c in run.report.connections() {
+            for c in run.segment.connections() {
                 self.0.insert(
                     (c.who.pid, c.who.id & 0xFFFF_FFFF),
                     c.who.remote.to_string(),

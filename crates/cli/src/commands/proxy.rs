@@ -6,9 +6,10 @@ use crate::plugin_arg::Plugins;
 use crate::runs::Entry;
 use crate::wording::{count, megabytes};
 use alcc_cc::Spec;
+use alcc_observe::Pattern;
 use alcc_proxy::{Config, Listen, Proxy, ProxyProtocol, StartError, Target, Totals};
 use alcc_socket::own::Settings;
-use alcc_socket::{Enforcement, Feedback, Host, Pattern, Selection, Triple};
+use alcc_socket::{Enforcement, Feedback, Host, Selection, Triple};
 use alcc_units::{Span, positive};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use std::io::ErrorKind;
@@ -107,18 +108,18 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         folder(path)?;
     }
     let json = Product::named(args.json.as_deref())?;
-    let (_entry, report) = Entry::new("proxy", &what(args))?;
+    let (_entry, segment) = Entry::new("proxy", &what(args))?;
     // Before the first thread: all of them leave these signals to us.
     let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
     signals
         .thread_swap_mask(SigmaskHow::SIG_BLOCK)
         .map_err(|e| Failure::usage(format!("block signals: {e}")))?;
-    let report = Arc::new(report);
+    let segment = Arc::new(segment);
     let proxy = Proxy::start(
         &config(args),
         settings(args, &triple),
         &registry,
-        Some(&report),
+        Some(&segment),
     )
     .map_err(|e| start_failure(args, &e))?;
     if !args.quiet {

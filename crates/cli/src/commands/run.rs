@@ -11,7 +11,8 @@ use crate::summary::Summary;
 use crate::supervise;
 use crate::uncontrolled::{Search, Wanted};
 use alcc_cc::{Registry, Spec};
-use alcc_socket::{Pattern, Selection, Settings, Triple};
+use alcc_observe::Pattern;
+use alcc_socket::{Selection, Settings, Triple};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -91,12 +92,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if let Some(path) = &args.log {
         folder(path)?;
     }
-    let (entry, report) = Entry::new("run", &shell_line(&args.command))?;
-    let report = Arc::new(report);
+    let (entry, segment) = Entry::new("run", &shell_line(&args.command))?;
+    let segment = Arc::new(segment);
     settings.report = Some(entry.report());
     let metrics = args.metrics.as_ref();
     let _metrics = metrics
-        .map(|place| Metrics::start(place, Arc::clone(&report)))
+        .map(|place| Metrics::start(place, Arc::clone(&segment)))
         .transpose()?;
     let mut command = prepared(&args.command, &settings, &library);
     if let Some(files) = args.plugins.env_value() {
@@ -109,7 +110,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         quiet: args.quiet,
     };
     let search = Search::start(Wanted {
-        report: Arc::clone(&report),
+        segment: Arc::clone(&segment),
         selection: settings.selection.clone(),
         shared: entry.report(),
         library,
@@ -117,7 +118,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     });
     let ended = supervise::run(&mut command, || summary.begin())?;
     let missed = search.finish();
-    summary.end(json, &report, &missed);
+    summary.end(json, &segment, &missed);
     Ok(ended)
 }
 

@@ -5,7 +5,8 @@ use crate::progress::stop_flag;
 use crate::runs::{Running, Which};
 use crate::summary::{uncontrolled, uncontrolled_lines};
 use crate::wording::count;
-use alcc_socket::{Record, State, now};
+use alcc_observe::{State, StatusRecord};
+use alcc_socket::now;
 use alcc_units::{Rate, Span, Time, positive};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -56,7 +57,7 @@ enum Key {
 /// A connection and how fast bytes pass on it.
 struct Row {
     run: u32,
-    record: Record,
+    record: StatusRecord,
     rate: Rate,
 }
 
@@ -114,7 +115,7 @@ fn look(runs: &[Running], before: &mut Before) -> Vec<Row> {
     let mut rows = Vec::new();
     for run in runs {
         run.tidy();
-        for record in run.report.connections() {
+        for record in run.segment.connections() {
             let key = (run.id, record.who.pid, record.who.id);
             let at = now();
             let bytes = record.now.bytes;
@@ -174,10 +175,10 @@ fn table(runs: &[Running], rows: &[Row], height: usize) -> String {
     };
     let mut heads = 1;
     for run in runs {
-        let totals = run.report.totals();
+        let totals = run.segment.totals();
         let mine = rows.iter().filter(|row| row.run == run.id);
         let rate: u64 = mine.clone().map(|row| row.rate.as_bps()).sum();
-        let not_shown = match run.report.not_shown() {
+        let not_shown = match run.segment.not_shown() {
             0 => String::new(),
             n => format!(", {n} not shown"),
         };
@@ -192,7 +193,7 @@ fn table(runs: &[Running], rows: &[Row], height: usize) -> String {
             rate as f64 / 1e6
         ));
         heads += 1;
-        for missed in uncontrolled_lines(&run.report) {
+        for missed in uncontrolled_lines(&run.segment) {
             line(format_args!("  {missed}"));
             heads += 1;
         }
@@ -267,11 +268,11 @@ fn as_json(runs: &[Running], rows: &[Row]) -> serde_json::Value {
     });
     let connections: Vec<_> = connections.collect();
     let runs = runs.iter().map(|run| {
-        let t = run.report.totals();
+        let t = run.segment.totals();
         json!({
             "run": run.id, "kind": run.kind, "command": run.what, "processes": t.processes, "connections": t.connections,
-            "left_alone": t.left_alone, "not_shown": run.report.not_shown(), "failures": t.failures,
-            "killed": run.is_killed(), "uncontrolled": uncontrolled(&run.report),
+            "left_alone": t.left_alone, "not_shown": run.segment.not_shown(), "failures": t.failures,
+            "killed": run.is_killed(), "uncontrolled": uncontrolled(&run.segment),
         })
     });
     json!({"runs": runs.collect::<Vec<_>>(), "connections": connections})

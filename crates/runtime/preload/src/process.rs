@@ -4,7 +4,8 @@ use crate::alloc::OURS;
 use crate::epoll::Epoll;
 use crate::table::Table;
 use alcc_cc::Registry;
-use alcc_socket::{Inside, Report, Runtime, Settings, Totals};
+use alcc_observe::{Segment, Totals};
+use alcc_socket::{Inside, Runtime, Settings};
 use std::cell::Cell;
 use std::hint::spin_loop;
 use std::ptr::null_mut;
@@ -84,11 +85,11 @@ fn settings() -> Option<&'static Settings> {
 }
 
 /// Mapped at the program's start, while it still has the rights and the files it was started with; a child inherits it.
-pub(crate) fn report() -> Option<Arc<Report>> {
-    static REPORT: OnceLock<Option<Arc<Report>>> = OnceLock::new();
-    REPORT
+pub(crate) fn segment() -> Option<Arc<Segment>> {
+    static SEGMENT: OnceLock<Option<Arc<Segment>>> = OnceLock::new();
+    SEGMENT
         .get_or_init(|| {
-            Report::open(settings()?.report.as_deref()?)
+            Segment::open(settings()?.report.as_deref()?)
                 .ok()
                 .map(Arc::new)
         })
@@ -206,7 +207,7 @@ impl Process {
     pub(crate) fn runtime(&self) -> Option<&Arc<Runtime<Epoll>>> {
         let (settings, registry) = (settings()?, registry().ok()?);
         Some(self.runtime.get_or_init(|| {
-            let runtime = Runtime::new(settings.clone(), registry.clone(), report());
+            let runtime = Runtime::new(settings.clone(), registry.clone(), segment());
             if !self.threads {
                 runtime.go_inline();
             }
@@ -228,7 +229,7 @@ impl Process {
     }
 }
 
-/// The environment is read before the program can change it, and the report is opened while the program still has the
+/// The environment is read before the program can change it, and the segment is mapped while the program still has the
 /// rights it was started with.
 extern "C" fn start() {
     if settings().is_none() {
@@ -236,8 +237,8 @@ extern "C" fn start() {
     }
     // A panic of ours is reported by the runtime in one line; the default hook would print a second, longer one.
     std::panic::set_hook(Box::new(|_| ()));
-    if let Some(report) = report() {
-        report.add(&Totals {
+    if let Some(segment) = segment() {
+        segment.add(&Totals {
             processes: 1,
             ..Totals::default()
         });

@@ -6,8 +6,9 @@ use crate::stats::Stats;
 use crate::worker::{Shared, Worker};
 use crate::{Listen, ProxyProtocol, Target, Totals, sys};
 use alcc_cc::Registry;
+use alcc_observe::Segment;
+use alcc_socket::Selection;
 use alcc_socket::own::{Runtime, Settings};
-use alcc_socket::{Report, Selection};
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Descriptors that are not connections: standard streams, listeners, the loops' own, the report, a resolver at work.
+/// Descriptors that are not connections: standard streams, listeners, the loops' own, the segment, a resolver at work.
 const OTHER_DESCRIPTORS: u64 = 32;
 const DESCRIPTORS_PER_LOOP: u64 = 4;
 
@@ -66,7 +67,7 @@ impl Proxy {
     /// Listens, looks the server up (waits for the resolver) and starts the loops.
     ///
     /// Raises the process's limit of open descriptors to the hard limit. Signals should be blocked in the calling
-    /// thread if they are to be waited for: the threads inherit its mask. With `report` others see the connections and may
+    /// thread if they are to be waited for: the threads inherit its mask. With `segment` others see the connections and may
     /// switch control off and on.
     ///
     /// # Errors
@@ -75,7 +76,7 @@ impl Proxy {
         config: &Config,
         mut settings: Settings,
         registry: &Registry,
-        report: Option<&Arc<Report>>,
+        segment: Option<&Arc<Segment>>,
     ) -> Result<Self, StartError> {
         let descriptors = sys::raise_descriptor_limit()?;
         let listeners = config
@@ -101,7 +102,7 @@ impl Proxy {
             stats: Stats::default(),
             proxy_protocol: config.proxy_protocol,
             connect_timeout: config.connect_timeout,
-            report: report.cloned(),
+            segment: segment.cloned(),
         });
         // One for each loop, so that no thread sends for all; a log is one file, which one thread writes.
         let several = if settings.log.is_some() {
@@ -116,7 +117,7 @@ impl Proxy {
                     seed,
                     ..settings.clone()
                 };
-                Runtime::with_report(settings, registry.clone(), report.cloned())
+                Runtime::with_segment(settings, registry.clone(), segment.cloned())
             })
             .collect();
         let workers = runtimes

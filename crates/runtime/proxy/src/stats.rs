@@ -74,7 +74,7 @@ impl Stats {
     /// With what the runtimes have counted.
     pub(crate) fn totals(&self, runtimes: &[Arc<Runtime>]) -> Totals {
         let theirs: Vec<_> = runtimes.iter().map(|r| r.totals()).collect();
-        let sum = |field: fn(&alcc_socket::Totals) -> u64| theirs.iter().map(field).sum();
+        let sum = |field: fn(&alcc_observe::Totals) -> u64| theirs.iter().map(field).sum();
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Totals {
             connections: get(&self.connections),

@@ -5,8 +5,9 @@ use crate::end::End;
 use crate::route::Route;
 use crate::session::{CLIENT, Fate, SERVER, Session, Tools};
 use crate::stats::Stats;
+use alcc_observe::Segment;
 use alcc_socket::own::Runtime;
-use alcc_socket::{Report, Selection, Socket, look};
+use alcc_socket::{Selection, Socket, look};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Registry, Token};
 use slab::Slab;
@@ -35,7 +36,7 @@ pub(crate) struct Shared {
     pub(crate) stats: Stats,
     pub(crate) proxy_protocol: Option<ProxyProtocol>,
     pub(crate) connect_timeout: Duration,
-    pub(crate) report: Option<Arc<Report>>,
+    pub(crate) segment: Option<Arc<Segment>>,
 }
 
 /// How others reach a loop.
@@ -338,8 +339,8 @@ impl Worker {
             };
             if let Some(why) = left_alone {
                 Stats::one(&stats.left_alone);
-                if let (Some(report), Some(why)) = (&self.shared.report, why) {
-                    report.leave_alone(why);
+                if let (Some(segment), Some(why)) = (&self.shared.segment, why) {
+                    segment.leave_alone(why);
                 }
                 continue;
             }

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One controlled connection.
 use crate::borrowed::Borrowed;
-use crate::bypass::{ByReason, Bypass};
+use crate::kernel;
 use crate::runtime::Runtime;
-use crate::shown::Shown;
 use crate::turns::Visited;
-use crate::{Peer, State, Totals, kernel};
 use alcc_cc::{Discard, Spec};
 use alcc_flow::{Counters, OverTcp};
+use alcc_observe::{ByReason, Bypass, Log, Peer, Published, State, Totals};
 use alcc_units::{Bytes, Span, Time};
 use libc::c_int;
 use std::os::fd::RawFd;
@@ -109,7 +108,7 @@ struct Inner<W> {
     /// The algorithm in charge.
     cc: Spec,
     flow: OverTcp,
-    shown: Shown,
+    published: Published,
     /// The last order of `alcc ctl` that was followed.
     order: u64,
     /// By such an order plain TCP.
@@ -133,7 +132,7 @@ pub(crate) struct Start {
     pub(crate) peer: Peer,
     pub(crate) cc: Spec,
     pub(crate) flow: OverTcp,
-    pub(crate) shown: Shown,
+    pub(crate) published: Published,
     pub(crate) borrowed: Borrowed,
 }
 
@@ -147,7 +146,7 @@ impl<W: Waker> Conn<W> {
             peer: start.peer,
             cc: start.cc,
             flow: start.flow,
-            shown: start.shown,
+            published: start.published,
             order: 0,
             off: false,
             waker,
@@ -482,7 +481,7 @@ impl<W: Waker> Conn<W> {
         inner.waker.closed(fd);
         if inner.fds.is_empty() {
             inner.report(runtime);
-            inner.shown.end();
+            inner.published.end();
             runtime.forget(self, self.cookie);
         }
     }
@@ -492,7 +491,7 @@ impl<W: Waker> Conn<W> {
         let inner = &mut *self.lock();
         inner.plain(self.cookie);
         let order = inner.order;
-        inner.shown.state(kernel::now(), State::Failed, order);
+        inner.published.state(kernel::now(), State::Failed, order);
     }
 }
 
@@ -541,12 +540,7 @@ impl<W: Waker> Visited for Conn<W> {
     }
 
     /// Reads the counters and lets the algorithm act on them.
-    fn visit(
-        &self,
-        runtime: &Runtime<W>,
-        company: usize,
-        log: &mut Option<crate::log::Log>,
-    ) -> Option<Time> {
+    fn visit(&self, runtime: &Runtime<W>, company: usize, log: &mut Option<Log>) -> Option<Time> {
         runtime.next_reading();
         let now = kernel::now();
         let inner = &mut *self.lock();
@@ -643,7 +637,7 @@ impl<W: Waker> Inner<W> {
         } else {
             State::Controlled
         };
-        self.shown.state(now, state, self.order);
+        self.published.state(now, state, self.order);
     }
 
     /// A fresh controller takes over at the present counters. An algorithm that this process does not have changes nothing.
@@ -669,7 +663,7 @@ impl<W: Waker> Inner<W> {
         self.off = false;
         if *cc != self.cc {
             self.cc = cc.clone();
-            self.shown.algorithm(&cc.to_string());
+            self.published.algorithm(&cc.to_string());
         }
     }
 
@@ -687,13 +681,7 @@ impl<W: Waker> Inner<W> {
             < one
     }
 
-    fn read(
-        &mut self,
-        runtime: &Runtime<W>,
-        now: Time,
-        conn: &Conn<W>,
-        log: &mut Option<crate::log::Log>,
-    ) {
+    fn read(&mut self, runtime: &Runtime<W>, now: Time, conn: &Conn<W>, log: &mut Option<Log>) {
         let reading = self
             .fd(conn.cookie)
             .and_then(|fd| Some((fd, kernel::read(fd)?)));
@@ -723,7 +711,8 @@ impl<W: Waker> Inner<W> {
             self.open();
         }
         self.report(runtime);
-        self.shown.reading(now, &reading, &self.flow, self.order);
+        self.published
+            .reading(now, &reading, &self.flow, self.order);
         if !reading.alive {
             self.over = true;
             self.end(runtime, conn);
@@ -733,7 +722,7 @@ impl<W: Waker> Inner<W> {
     /// Nothing that we could do has an effect any more.
     fn end(&mut self, runtime: &Runtime<W>, conn: &Conn<W>) {
         self.fds.clear();
-        self.shown.end();
+        self.published.end();
         runtime.forget(conn, conn.cookie);
     }
 
@@ -753,10 +742,10 @@ impl<W: Waker> Inner<W> {
             gate_closed: more.gate_closed,
             bytes: more.bytes,
             bypassed_bytes: bypassed,
-            bypassed_connections: self.shown.bypassed(bypassed),
+            bypassed_connections: self.published.bypassed(bypassed),
             ..Totals::default()
         });
-        self.shown.passed(&more);
+        self.published.passed(&more);
         self.reported = now;
     }
 }

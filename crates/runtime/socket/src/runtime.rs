@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a process knows about its controlled connections.
-use crate::accounts;
 use crate::borrowed::Borrowed;
 use crate::conn::{Conn, Inherited, Start, Waker};
-use crate::control::Heard;
 use crate::keeper::Keeper;
-use crate::shown::Shown;
 use crate::turns::{self, Turns};
-use crate::{Identity, Inside, Orders, Peer, Report, Settings, Socket, Totals, kernel};
+use crate::{Inside, Settings, Socket, kernel};
 use alcc_cc::{Controller, Discard, Registry, Spec};
 use alcc_flow::OverTcp;
+use alcc_observe::{Identity, OrderCache, Orders, Peer, Published, Segment, Totals};
 use alcc_units::{Span, Time};
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
@@ -28,7 +26,7 @@ const PATIENCE_OF_FORK: Span = Span::from_millis(20);
 pub struct Runtime<W: Waker> {
     settings: Settings,
     registry: Registry,
-    report: Option<Arc<Report>>,
+    segment: Option<Arc<Segment>>,
     turns: Turns<Conn<W>>,
     /// All connections by the kernel's number of the socket: one connection may have several descriptors.
     known: Mutex<BTreeMap<u64, Weak<Conn<W>>>>,
@@ -42,7 +40,7 @@ pub struct Runtime<W: Waker> {
     ends: AtomicBool,
     next_id: AtomicU64,
     readings: AtomicU64,
-    heard: Heard,
+    orders: OrderCache,
 }
 
 /// What became of a descriptor that was to be controlled.
@@ -55,17 +53,26 @@ pub enum Attached<W> {
     TooEarly(W),
 }
 
+/// Streams of the C library may be written to this descriptor from now on. Not of interest unless it is a TCP connection.
+pub fn note_streams(segment: &Segment, fd: RawFd) {
+    if let Socket::Connected(_) = kernel::look(fd, None)
+        && let (Some(cookie), Some(reading)) = (kernel::cookie(fd), kernel::read(fd))
+    {
+        segment.open_account(cookie, reading.progress.written, true);
+    }
+}
+
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<W: Waker> Runtime<W> {
     /// A runtime without connections and, so far, without a thread.
-    pub fn new(settings: Settings, registry: Registry, report: Option<Arc<Report>>) -> Self {
+    pub fn new(settings: Settings, registry: Registry, segment: Option<Arc<Segment>>) -> Self {
         Self {
             settings,
             registry,
-            report,
+            segment,
             turns: Turns::new(),
             known: Mutex::new(BTreeMap::new()),
             attaching: Mutex::new(()),
@@ -75,7 +82,7 @@ impl<W: Waker> Runtime<W> {
             ends: AtomicBool::new(false),
             next_id: AtomicU64::new(1),
             readings: AtomicU64::new(0),
-            heard: Heard::default(),
+            orders: OrderCache::default(),
         }
     }
 
@@ -91,15 +98,15 @@ impl<W: Waker> Runtime<W> {
 
     /// So many bytes of a connection pass by us.
     pub(crate) fn passed(&self, cookie: u64, bytes: i64) {
-        if let Some(report) = &self.report {
-            accounts::passed(report, cookie, bytes);
+        if let Some(segment) = &self.segment {
+            segment.passed(cookie, bytes);
         }
     }
 
     /// Adds to the shared counters.
     pub fn count(&self, totals: &Totals) {
-        if let Some(report) = &self.report {
-            report.add(totals);
+        if let Some(segment) = &self.segment {
+            segment.add(totals);
         }
     }
 
@@ -122,8 +129,8 @@ impl<W: Waker> Runtime<W> {
                 failures: 1,
                 ..Totals::default()
             });
-            if let Some(report) = &self.report {
-                report.note_failure(std::process::id());
+            if let Some(segment) = &self.segment {
+                segment.note_failure(std::process::id());
             }
             let line = format!(
                 "alcc: process {}: the runtime failed ({why}); its connections go on as plain TCP\n",
@@ -213,8 +220,8 @@ impl<W: Waker> Runtime<W> {
             Err(waker) => waker,
         };
         if let Some(why) = self.settings.selection.leaves_alone(&peer) {
-            if let Some(report) = &self.report {
-                report.leave_alone(why);
+            if let Some(segment) = &self.segment {
+                segment.leave_alone(why);
             }
             return Attached::LeftAlone;
         }
@@ -246,20 +253,20 @@ impl<W: Waker> Runtime<W> {
             remote: peer.remote,
             outbound: peer.outbound,
             algorithm: cc.to_string(),
-            feedback: self.settings.feedback.name,
-            enforcement: self.settings.enforcement.name,
+            feedback: self.settings.feedback.name.to_owned(),
+            enforcement: self.settings.enforcement.name.to_owned(),
         };
         let start = Start {
             peer,
             cc: cc.clone(),
             flow,
-            shown: Shown::new(self.report.as_ref(), &who, &reading),
+            published: Published::new(self.segment.as_ref(), &who, &reading.progress),
             borrowed,
         };
         let conn = Arc::new(Conn::new(fd, cookie, id, start, waker));
         locked(&self.known).insert(cookie, Arc::downgrade(&conn));
-        if let Some(report) = &self.report {
-            accounts::open(report, cookie, reading.progress.written, false);
+        if let Some(segment) = &self.segment {
+            segment.open_account(cookie, reading.progress.written, false);
         }
         self.count(&Totals {
             connections: 1,
@@ -296,7 +303,7 @@ impl<W: Waker> Runtime<W> {
 
     /// The orders of `alcc ctl`, if there are newer ones than number `seen`.
     pub(crate) fn orders(&self, seen: u64) -> Option<Arc<Orders>> {
-        self.heard.newer(self.report.as_deref()?, seen)
+        self.orders.newer(self.segment.as_deref()?, seen)
     }
 
     /// The kernel's congestion control below, if one was asked for.

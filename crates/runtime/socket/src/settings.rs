@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What `alcc run` tells the processes it starts, through the environment.
-use crate::{Enforcement, Feedback, Pattern, Rule, Selection, Triple};
+use crate::{Enforcement, Feedback, Rule, Selection, Triple};
 use alcc_cc::{Registry, Spec};
+use alcc_observe::Pattern;
 use std::ffi::OsString;
 use std::path::PathBuf;
 

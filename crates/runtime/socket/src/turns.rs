@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The loop: connections that want to be visited, each at times of its own, and the thread that does it.
 use crate::kernel;
-use crate::log::Log;
+use alcc_observe::Log;
 use alcc_units::{Span, Time};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};

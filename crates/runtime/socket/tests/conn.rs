@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Controlled connections of a program, over loopback, as the preload library makes them.
 use alcc_cc::Registry;
-use alcc_socket::{
-    Attached, Conn, Inherited, Order, Report, Runtime, Settings, State, Totals, Wait, Waker, Write,
-};
+use alcc_observe::{Order, Segment, State, Totals};
+use alcc_socket::{Attached, Conn, Inherited, Runtime, Settings, Wait, Waker, Write};
 use std::ffi::OsString;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
@@ -26,24 +25,24 @@ impl Waker for Deaf {
 
 struct Run {
     runtime: Arc<Runtime<Deaf>>,
-    report: Report,
+    segment: Segment,
     file: PathBuf,
 }
 
 impl Run {
     fn new(name: &str, env: &[(&str, &str)], registry: Registry) -> Self {
         let file = std::env::temp_dir().join(format!("alcc-conn-{}-{name}", std::process::id()));
-        let report = Report::create(&file).unwrap();
+        let segment = Segment::create(&file).unwrap();
         let settings = Settings::from_env(&Registry::builtin(), |variable| {
             let asked = env.iter().find(|(name, _)| *name == variable);
             let given = asked.map(|(_, value)| OsString::from(value));
             given.or_else(|| (variable == "ALCC_LOOPBACK").then(|| "1".into()))
         });
-        let shared = Arc::new(Report::open(&file).unwrap());
+        let shared = Arc::new(Segment::open(&file).unwrap());
         let runtime = Runtime::new(settings.unwrap().unwrap(), registry, Some(shared));
         Self {
             runtime: Arc::new(runtime),
-            report,
+            segment,
             file,
         }
     }
@@ -60,11 +59,11 @@ impl Run {
     }
 
     fn order(&self, text: &str) {
-        self.report.order(text.parse::<Order>().unwrap()).unwrap();
+        self.segment.order(text.parse::<Order>().unwrap()).unwrap();
     }
 
     fn states(&self) -> Vec<State> {
-        let records = self.report.connections();
+        let records = self.segment.connections();
         records.iter().map(|record| record.now.state).collect()
     }
 }
@@ -211,11 +210,11 @@ fn two_descriptors_that_are_written_to_first_at_once_are_one_connection() {
         });
         assert!(Arc::ptr_eq(&a, &b));
         a.close(&run.runtime, socket.as_raw_fd());
-        assert_eq!(run.report.connections().len(), 1);
+        assert_eq!(run.segment.connections().len(), 1);
         a.close(&run.runtime, other.as_raw_fd());
-        assert_eq!(run.report.connections().len(), 0);
+        assert_eq!(run.segment.connections().len(), 0);
     }
-    let Totals { connections, .. } = run.report.totals();
+    let Totals { connections, .. } = run.segment.totals();
     assert_eq!(connections, rounds);
 }
 

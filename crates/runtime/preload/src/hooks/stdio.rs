@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Streams of the C library on sockets. A program's `FILE` stays the C library's own, and what it writes passes as plain TCP: the
-//! C library writes it by calls that nobody can stand in front of. It is noted, so that the report can say so.
+//! C library writes it by calls that nobody can stand in front of. It is noted, so that others can say so.
 use crate::process;
 use crate::real::real;
+use alcc_socket::note_streams;
 use libc::{FILE, c_char, c_int};
 
 /// A descriptor that streams may be written to. Nothing is noted unless it is a TCP connection.
 fn streams(fd: c_int) {
     if process::current().is_some() {
-        super::aside(|| process::report().map(|report| report.streams(fd)));
+        super::aside(|| process::segment().map(|segment| note_streams(&segment, fd)));
     }
 }
 

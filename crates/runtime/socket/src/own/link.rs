@@ -11,11 +11,11 @@ use super::seen::Seen;
 use super::stream::Info;
 use crate::borrowed::Borrowed;
 use crate::kernel;
-use crate::log::Log;
 use crate::triple::Enforcement;
 use crate::turns::Visited;
 use alcc_cc::{Controller, Discard};
 use alcc_flow::{Counters, OverTcp};
+use alcc_observe::Log;
 use alcc_sys::Stamps;
 use alcc_units::{Span, Time};
 use libc::c_int;
@@ -401,7 +401,7 @@ impl Inner {
         if more != Counters::default() {
             runtime.count(more.gate_closed, more.bytes);
             if let Some(seen) = &mut self.seen {
-                seen.shown.passed(&more);
+                seen.published.passed(&more);
             }
         }
         self.reported = now;

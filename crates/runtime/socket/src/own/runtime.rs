@@ -2,10 +2,10 @@
 //! One thread for all own sockets of a process, or of a core.
 use super::Settings;
 use super::link::Link;
-use crate::control::Heard;
+use crate::kernel;
 use crate::turns::{self, Turns};
-use crate::{Orders, Report, Totals, kernel};
 use alcc_cc::Registry;
+use alcc_observe::{OrderCache, Orders, Segment, Totals};
 use alcc_units::Span;
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -27,25 +27,25 @@ pub struct Runtime {
     gate_closed: AtomicU64,
     bytes: AtomicU64,
     cpu: AtomicU64,
-    report: Option<Arc<Report>>,
-    heard: Heard,
+    segment: Option<Arc<Segment>>,
+    orders: OrderCache,
 }
 
 impl Runtime {
     /// A runtime without streams and, so far, without a thread.
     pub fn new(settings: Settings, registry: Registry) -> Arc<Self> {
-        Self::with_report(settings, registry, None)
+        Self::with_segment(settings, registry, None)
     }
 
-    /// As [`Runtime::new`], and its streams are seen by `alcc top` and follow `alcc ctl` if `report` is that of this process.
-    pub fn with_report(
+    /// As [`Runtime::new`], and its streams are seen by `alcc top` and follow `alcc ctl` if `segment` is that of this process.
+    pub fn with_segment(
         settings: Settings,
         registry: Registry,
-        report: Option<Arc<Report>>,
+        segment: Option<Arc<Segment>>,
     ) -> Arc<Self> {
         Arc::new(Self {
-            report,
-            heard: Heard::default(),
+            segment,
+            orders: OrderCache::default(),
             fault: settings.fault,
             settings: Mutex::new(settings),
             registry: RwLock::new(registry),
@@ -123,18 +123,18 @@ impl Runtime {
 
     /// Adds to the counters that others see.
     pub(super) fn tell(&self, more: &Totals) {
-        if let Some(report) = &self.report {
-            report.add(more);
+        if let Some(segment) = &self.segment {
+            segment.add(more);
         }
     }
 
-    pub(super) fn report(&self) -> Option<&Arc<Report>> {
-        self.report.as_ref()
+    pub(super) fn segment(&self) -> Option<&Arc<Segment>> {
+        self.segment.as_ref()
     }
 
     /// The orders of `alcc ctl`, if there are newer ones than number `seen`.
     pub(super) fn orders(&self, seen: u64) -> Option<Arc<Orders>> {
-        self.heard.newer(self.report.as_deref()?, seen)
+        self.orders.newer(self.segment.as_deref()?, seen)
     }
 
     /// Number of this reading.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a stream shows to `alcc top` and `alcc log`, and what `alcc ctl` wants of it.
 use super::Runtime;
+use crate::Socket;
 use crate::kernel;
-use crate::shown::Shown;
 use crate::triple::Enforcement;
-use crate::{Identity, Peer, Socket, State};
 use alcc_cc::Spec;
+use alcc_observe::{Identity, Peer, Published, State};
 use alcc_units::Time;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 static NUMBER: AtomicU64 = AtomicU64::new(1);
 
 pub(super) struct Seen {
-    pub(super) shown: Shown,
+    pub(super) published: Published,
     peer: Peer,
     /// The algorithm that it has without orders.
     first: Spec,
@@ -45,7 +45,7 @@ impl Seen {
         feedback: &'static str,
         enforcement: Enforcement,
     ) -> Option<Box<Self>> {
-        let report = runtime.report()?;
+        let segment = runtime.segment()?;
         let Socket::Connected(peer) = kernel::look(fd, None) else {
             return None;
         };
@@ -58,11 +58,11 @@ impl Seen {
             remote: peer.remote,
             outbound: peer.outbound,
             algorithm: spec.to_string(),
-            feedback,
-            enforcement: enforcement.name,
+            feedback: feedback.to_owned(),
+            enforcement: enforcement.name.to_owned(),
         };
         Some(Box::new(Self {
-            shown: Shown::new(Some(report), &who, &kernel::read(fd)?),
+            published: Published::new(Some(segment), &who, &kernel::read(fd)?.progress),
             peer,
             first: spec.clone(),
             order: 0,
@@ -96,11 +96,11 @@ impl Seen {
         } else {
             State::Controlled
         };
-        self.shown.state(now, state, self.order);
+        self.published.state(now, state, self.order);
     }
 
     /// Shows that the algorithm has failed.
     pub(super) fn failed(&mut self, now: Time) {
-        self.shown.state(now, State::Failed, self.order);
+        self.published.state(now, State::Failed, self.order);
     }
 }

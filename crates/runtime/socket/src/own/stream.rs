@@ -2,8 +2,9 @@
 //! One own socket.
 use super::{Runtime, link::Link, seen::Seen};
 use crate::triple::{Feedback, Host};
-use crate::{Socket, Totals, errno, kernel};
+use crate::{Socket, errno, kernel};
 use alcc_cc::{Controller, Spec};
+use alcc_observe::Totals;
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};

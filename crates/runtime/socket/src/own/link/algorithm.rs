@@ -2,11 +2,11 @@
 //! The algorithm of a stream: what it learns, how it is exchanged, how it is left.
 use super::{Inner, Named};
 use crate::kernel;
-use crate::log::Log;
 use crate::own::Runtime;
 use crate::own::seen::Wish;
 use alcc_cc::Discard;
 use alcc_flow::{Counters, OverTcp};
+use alcc_observe::Log;
 use alcc_sys::Stamps;
 use alcc_units::Time;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -87,7 +87,7 @@ impl Inner {
             }
         }
         if let Some(seen) = &mut self.seen {
-            seen.shown.algorithm(&self.cc);
+            seen.published.algorithm(&self.cc);
             seen.followed(kernel::now());
         }
     }

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The table of connections: what `alcc top` shows and what the search for uncontrolled ones compares with.
 use crate::bypass::ByReason;
-use crate::report::Report;
-use crate::shared::{
-    self, SLOT_LEN, SLOTS, SLOTS_COUNT, TAKEN, TAKEN_LEN, get_text, put_text, set,
-};
-use crate::{Enforcement, Feedback};
+use crate::map::{self, SLOT_LEN, SLOTS, SLOTS_COUNT, TAKEN, TAKEN_LEN, get_text, put_text, set};
+use crate::segment::Segment;
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -42,9 +39,9 @@ pub struct Identity {
     /// The algorithm with its options.
     pub algorithm: String,
     /// How acknowledgements are learned.
-    pub feedback: &'static str,
+    pub feedback: String,
     /// How the limit is kept.
-    pub enforcement: &'static str,
+    pub enforcement: String,
 }
 
 /// How a connection was doing at its last reading.
@@ -97,7 +94,7 @@ impl Status {
 
 /// A connection in the table.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Record {
+pub struct StatusRecord {
     /// Who it is.
     pub who: Identity,
     /// How it is doing.
@@ -106,7 +103,7 @@ pub struct Record {
 
 /// A connection's place in the table; given back when dropped in the process that took it.
 pub(crate) struct Slot {
-    report: Arc<Report>,
+    segment: Arc<Segment>,
     index: usize,
     owner: u64,
 }
@@ -121,8 +118,10 @@ const STARTED: usize = 3;
 const LOCAL: usize = 4;
 const REMOTE: usize = LOCAL + ADDRESS;
 const PORTS: usize = REMOTE + ADDRESS;
-const NAMES: usize = 9;
-const ALGORITHM: usize = 10;
+const FEEDBACK: usize = PORTS + 1;
+const ENFORCEMENT: usize = FEEDBACK + NAME_LEN;
+const NAME_LEN: usize = 2;
+const ALGORITHM: usize = ENFORCEMENT + NAME_LEN;
 const ALGORITHM_LEN: usize = 6;
 const STATUS: usize = ALGORITHM + ALGORITHM_LEN;
 const NUMBERS: usize = 16;
@@ -133,18 +132,18 @@ const _: () = assert!(BYPASSED + ByReason::LEN <= FIELDS);
 impl Slot {
     /// Takes a free slot. `None`: the table is full, or there is no memory for more of it; then the connection is counted as
     /// not shown.
-    pub(crate) fn take(report: &Arc<Report>, who: &Identity) -> Option<Self> {
-        let Some(index) = claim(report) else {
-            report
+    pub(crate) fn take(segment: &Arc<Segment>, who: &Identity) -> Option<Self> {
+        let Some(index) = claim(segment) else {
+            segment
                 .map()
-                .word(shared::NOT_SHOWN)
+                .word(map::NOT_SHOWN)
                 .fetch_add(1, Ordering::Relaxed);
             return None;
         };
         // Twice the same number within a process would be two connections at the same nanosecond.
         let owner = u64::from(who.pid) << 32 | (who.started.as_nanos() & 0xFFFF_FFFF);
         let slot = Self {
-            report: Arc::clone(report),
+            segment: Arc::clone(segment),
             index,
             owner,
         };
@@ -153,7 +152,7 @@ impl Slot {
     }
 
     fn words(&self) -> &[std::sync::atomic::AtomicU64] {
-        words(&self.report, self.index)
+        words(&self.segment, self.index)
     }
 
     /// Still ours: a supervisor that took us for dead may have given it away.
@@ -162,7 +161,7 @@ impl Slot {
     }
 
     fn identify(&self, who: &Identity) {
-        shared::publish(self.words(), |w| {
+        map::publish(self.words(), |w| {
             set(&w[OWNER], self.owner);
             set(&w[NUMBER], who.id << 1 | u64::from(who.outbound));
             set(&w[COOKIE], who.cookie);
@@ -177,12 +176,8 @@ impl Slot {
             }
             let ports = u64::from(who.local.port()) << 16 | u64::from(who.remote.port());
             set(&w[PORTS], ports);
-            let feedback = Feedback::ALL.iter().position(|f| f.name == who.feedback);
-            let enforcement = Enforcement::ALL
-                .iter()
-                .position(|e| e.name == who.enforcement);
-            let place = |found: Option<usize>| found.unwrap_or(0xFF) as u64;
-            set(&w[NAMES], place(feedback) << 8 | place(enforcement));
+            put_text(&w[FEEDBACK..][..NAME_LEN], &who.feedback);
+            put_text(&w[ENFORCEMENT..][..NAME_LEN], &who.enforcement);
             put_text(&w[ALGORITHM..][..ALGORITHM_LEN], &who.algorithm);
             w[STATUS..].iter().for_each(|word| set(word, 0));
         });
@@ -191,7 +186,7 @@ impl Slot {
     /// Another algorithm is in charge.
     pub(crate) fn algorithm(&self, name: &str) {
         if self.is_ours() {
-            shared::publish(self.words(), |w| {
+            map::publish(self.words(), |w| {
                 put_text(&w[ALGORITHM..][..ALGORITHM_LEN], name);
             });
         }
@@ -208,7 +203,7 @@ impl Slot {
             State::Off => 1,
             State::Failed => 2,
         };
-        shared::publish(self.words(), |w| {
+        map::publish(self.words(), |w| {
             let values: [u64; NUMBERS] = [
                 state << 1 | u64::from(now.resting),
                 now.generation,
@@ -237,18 +232,18 @@ impl Drop for Slot {
     fn drop(&mut self) {
         // A child has a copy of its parent's slots.
         if self.owner >> 32 == u64::from(std::process::id()) && self.is_ours() {
-            free(&self.report, self.index);
+            free(&self.segment, self.index);
         }
     }
 }
 
-fn words(report: &Report, index: usize) -> &[std::sync::atomic::AtomicU64] {
-    report.map().words(SLOTS + index * SLOT_LEN, SLOT_LEN)
+fn words(segment: &Segment, index: usize) -> &[std::sync::atomic::AtomicU64] {
+    segment.map().words(SLOTS + index * SLOT_LEN, SLOT_LEN)
 }
 
 /// The lowest free slot, so that few pages are ever touched.
-fn claim(report: &Report) -> Option<usize> {
-    for (i, word) in report.map().words(TAKEN, TAKEN_LEN).iter().enumerate() {
+fn claim(segment: &Segment) -> Option<usize> {
+    for (i, word) in segment.map().words(TAKEN, TAKEN_LEN).iter().enumerate() {
         let mut taken = word.load(Ordering::Relaxed);
         while taken != u64::MAX {
             let bit = taken.trailing_ones();
@@ -260,7 +255,7 @@ fn claim(report: &Report) -> Option<usize> {
             ) {
                 Ok(_) => {
                     let index = i * 64 + bit as usize;
-                    if report.backed(SLOTS + index * SLOT_LEN, SLOT_LEN) {
+                    if segment.backed(SLOTS + index * SLOT_LEN, SLOT_LEN) {
                         return Some(index);
                     }
                     word.fetch_and(!(1 << bit), Ordering::Release);
@@ -274,16 +269,16 @@ fn claim(report: &Report) -> Option<usize> {
 }
 
 /// The owner goes first: between a claim and the first record a slot must not look like that of its last owner.
-fn free(report: &Report, index: usize) {
-    shared::publish(words(report, index), |w| set(&w[OWNER], 0));
-    report
+fn free(segment: &Segment, index: usize) {
+    map::publish(words(segment, index), |w| set(&w[OWNER], 0));
+    segment
         .map()
         .word(TAKEN + index / 64)
         .fetch_and(!(1 << (index % 64)), Ordering::Release);
 }
 
-fn taken(report: &Report) -> impl Iterator<Item = usize> {
-    let bits = report.map().words(TAKEN, TAKEN_LEN).iter().enumerate();
+fn taken(segment: &Segment) -> impl Iterator<Item = usize> {
+    let bits = segment.map().words(TAKEN, TAKEN_LEN).iter().enumerate();
     bits.flat_map(|(i, word)| {
         let word = word.load(Ordering::Acquire);
         (0..64)
@@ -293,28 +288,35 @@ fn taken(report: &Report) -> impl Iterator<Item = usize> {
     .take(SLOTS_COUNT)
 }
 
-/// Every connection in the table.
-pub(crate) fn records(report: &Report) -> Vec<Record> {
-    taken(report)
-        .filter_map(|index| shared::snapshot(words(report, index)))
-        .filter_map(|fields| record(&fields))
-        .collect()
-}
-
-/// Frees the slots of processes that are gone. How many.
-pub(crate) fn reclaim(report: &Report, alive: impl Fn(u32) -> bool) -> usize {
-    let mut freed = 0;
-    for index in taken(report) {
-        let owner = words(report, index)[1 + OWNER].load(Ordering::Relaxed);
-        if owner != 0 && !alive((owner >> 32) as u32) {
-            free(report, index);
-            freed += 1;
-        }
+impl Segment {
+    /// All connections in the table.
+    pub fn connections(&self) -> Vec<StatusRecord> {
+        taken(self)
+            .filter_map(|index| map::snapshot(words(self, index)))
+            .filter_map(|fields| record(&fields))
+            .collect()
     }
-    freed
+
+    /// Connections that found no place in the table.
+    pub fn not_shown(&self) -> u64 {
+        self.map().word(map::NOT_SHOWN).load(Ordering::Relaxed)
+    }
+
+    /// Frees the places of processes that are gone. How many.
+    pub fn reclaim(&self, alive: impl Fn(u32) -> bool) -> usize {
+        let mut freed = 0;
+        for index in taken(self) {
+            let owner = words(self, index)[1 + OWNER].load(Ordering::Relaxed);
+            if owner != 0 && !alive((owner >> 32) as u32) {
+                free(self, index);
+                freed += 1;
+            }
+        }
+        freed
+    }
 }
 
-fn record(w: &[u64; FIELDS]) -> Option<Record> {
+fn record(w: &[u64; FIELDS]) -> Option<StatusRecord> {
     if w[OWNER] == 0 {
         return None;
     }
@@ -322,10 +324,9 @@ fn record(w: &[u64; FIELDS]) -> Option<Record> {
         let ip = Ipv6Addr::from_bits(u128::from(w[at]) << 64 | u128::from(w[at + 1]));
         SocketAddr::new(IpAddr::V6(ip).to_canonical(), port as u16)
     };
-    let place = |shift: u32| (w[NAMES] >> shift & 0xFF) as usize;
     let limit = |value: u64| (value != u64::MAX).then_some(value);
     let s = &w[STATUS..];
-    Some(Record {
+    Some(StatusRecord {
         who: Identity {
             pid: (w[OWNER] >> 32) as u32,
             id: w[NUMBER] >> 1,
@@ -335,8 +336,8 @@ fn record(w: &[u64; FIELDS]) -> Option<Record> {
             remote: end(REMOTE, w[PORTS]),
             outbound: w[NUMBER] & 1 == 1,
             algorithm: get_text(&w[ALGORITHM..][..ALGORITHM_LEN]),
-            feedback: Feedback::ALL.get(place(8)).map_or("?", |f| f.name),
-            enforcement: Enforcement::ALL.get(place(0)).map_or("?", |e| e.name),
+            feedback: get_text(&w[FEEDBACK..][..NAME_LEN]),
+            enforcement: get_text(&w[ENFORCEMENT..][..NAME_LEN]),
         },
         now: Status {
             state: match s[0] >> 1 {
@@ -368,7 +369,7 @@ fn record(w: &[u64; FIELDS]) -> Option<Record> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::tests::Scratch;
+    use crate::segment::tests::Scratch;
 
     pub(super) fn who(id: u64) -> Identity {
         Identity {
@@ -380,8 +381,8 @@ mod tests {
             remote: "[2001:db8::7]:50000".parse().unwrap(),
             outbound: false,
             algorithm: "fixed:window=7".to_owned(),
-            feedback: Feedback::ALL[0].name,
-            enforcement: Enforcement::ALL[0].name,
+            feedback: "timestamps".to_owned(),
+            enforcement: "queue+pacing".to_owned(),
         }
     }
 
@@ -414,7 +415,7 @@ mod tests {
         let (ours, theirs) = (Arc::new(scratch.create()), scratch.open());
         let slot = Slot::take(&ours, &who(1)).unwrap();
         slot.update(&status());
-        let expected = Record {
+        let expected = StatusRecord {
             who: who(1),
             now: status(),
         };
@@ -429,28 +430,28 @@ mod tests {
     #[test]
     fn slots_are_given_back_and_those_of_the_dead_are_reclaimed() {
         let scratch = Scratch::new();
-        let report = Arc::new(scratch.create());
+        let segment = Arc::new(scratch.create());
         for round in 0..3 {
             let slots: Vec<_> = (0..500)
-                .map(|id| Slot::take(&report, &who(id)).unwrap())
+                .map(|id| Slot::take(&segment, &who(id)).unwrap())
                 .collect();
-            assert_eq!(report.connections().len(), 500, "{round}");
+            assert_eq!(segment.connections().len(), 500, "{round}");
             assert!(slots.iter().all(|s| s.index < 500), "the lowest come first");
         }
         let dead = Identity {
             pid: u32::MAX - 1,
             ..who(3)
         };
-        let theirs = Slot::take(&report, &dead).unwrap();
-        let ours = Slot::take(&report, &who(4)).unwrap();
+        let theirs = Slot::take(&segment, &dead).unwrap();
+        let ours = Slot::take(&segment, &who(4)).unwrap();
         let us = std::process::id();
-        assert_eq!(reclaim(&report, |pid| pid == us), 1);
-        assert_eq!(report.connections().len(), 1);
+        assert_eq!(segment.reclaim(|pid| pid == us), 1);
+        assert_eq!(segment.connections().len(), 1);
         // Taken for dead by mistake: it writes no more into what may be another's.
-        let other = Slot::take(&report, &who(5)).unwrap();
+        let other = Slot::take(&segment, &who(5)).unwrap();
         assert_eq!(other.index, theirs.index);
         theirs.update(&status());
-        assert_eq!(report.connections()[0].now.bytes, 0);
+        assert_eq!(segment.connections()[0].now.bytes, 0);
         drop((ours, other));
     }
 
@@ -458,9 +459,9 @@ mod tests {
     #[test]
     fn an_update_is_cheap() {
         let scratch = Scratch::new();
-        let report = Arc::new(scratch.create());
-        let slot = Slot::take(&report, &who(1)).unwrap();
-        let group = crate::groups::find(&report, 443, "verus");
+        let segment = Arc::new(scratch.create());
+        let slot = Slot::take(&segment, &who(1)).unwrap();
+        let group = crate::groups::find(&segment, 443, "verus");
         let rounds = 200_000;
         let time = |work: &dyn Fn()| {
             let from = std::time::Instant::now();
@@ -469,7 +470,7 @@ mod tests {
         };
         let update = time(&|| slot.update(&status()));
         let observe = time(&|| {
-            crate::groups::observe(&report, group, Span::from_millis(40), Span::from_millis(2));
+            crate::groups::observe(&segment, group, Span::from_millis(40), Span::from_millis(2));
         });
         println!("update of the table {update} ns, of the histograms {observe} ns");
         assert!(update < 5_000 && observe < 5_000);
@@ -478,33 +479,33 @@ mod tests {
     #[test]
     fn a_full_table_counts_those_it_does_not_show() {
         let scratch = Scratch::new();
-        let report = Arc::new(scratch.create());
-        report
+        let segment = Arc::new(scratch.create());
+        segment
             .map()
             .words(TAKEN, TAKEN_LEN)
             .iter()
             .for_each(|w| set(w, u64::MAX));
-        assert!(Slot::take(&report, &who(1)).is_none());
-        assert_eq!(report.not_shown(), 1);
+        assert!(Slot::take(&segment, &who(1)).is_none());
+        assert_eq!(segment.not_shown(), 1);
     }
 
     #[test]
     fn hostile_content_is_read_without_harm() {
         let scratch = Scratch::new();
-        let report = Arc::new(scratch.create());
+        let segment = Arc::new(scratch.create());
         let mut rng = alcc_units::Rng::new(1);
         for _ in 0..20 {
             for at in 1..SLOTS + 200 * SLOT_LEN {
-                set(report.map().word(at), rng.next_u64());
+                set(segment.map().word(at), rng.next_u64());
             }
-            for record in report.connections() {
+            for record in segment.connections() {
                 assert!(!record.who.algorithm.contains('\u{1b}'));
             }
-            report.groups();
-            report.orders();
-            report.about();
-            report.failed();
-            reclaim(&report, |pid| pid % 2 == 0);
+            segment.groups();
+            segment.orders();
+            segment.about();
+            segment.failed();
+            segment.reclaim(|pid| pid % 2 == 0);
         }
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Counters by port and algorithm, for whoever watches a server over days: they stay when connections end.
-use crate::report::Report;
-use crate::shared::{GROUP_LEN, GROUPS, GROUPS_COUNT, get_text, put_text};
+use crate::map::{GROUP_LEN, GROUPS, GROUPS_COUNT, get_text, put_text};
+use crate::segment::Segment;
 use alcc_units::Span;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -68,8 +68,8 @@ pub struct Group {
     pub queueing: Histogram,
 }
 
-fn words(report: &Report, index: usize) -> &[AtomicU64] {
-    report.map().words(GROUPS + index * GROUP_LEN, GROUP_LEN)
+fn words(segment: &Segment, index: usize) -> &[AtomicU64] {
+    segment.map().words(GROUPS + index * GROUP_LEN, GROUP_LEN)
 }
 
 fn read(words: &[AtomicU64]) -> [u64; GROUP_LEN] {
@@ -82,10 +82,10 @@ fn read(words: &[AtomicU64]) -> [u64; GROUP_LEN] {
 
 /// The group of a port and an algorithm, made if need be. Two processes may make the same one at the same time: readers add
 /// them up. The last group is for all that find no other.
-pub(crate) fn find(report: &Report, port: u16, algorithm: &str) -> GroupId {
+pub(crate) fn find(segment: &Segment, port: u16, algorithm: &str) -> GroupId {
     let cut = |text: &str| text.bytes().take(ALGORITHM_LEN * 8).collect::<Vec<_>>();
     for index in 0..GROUPS_COUNT - 1 {
-        let group = words(report, index);
+        let group = words(segment, index);
         match group[STATE].load(Ordering::Acquire) {
             READY => {
                 let copy = read(group);
@@ -106,14 +106,14 @@ pub(crate) fn find(report: &Report, port: u16, algorithm: &str) -> GroupId {
             _ => {}
         }
     }
-    let last = words(report, GROUPS_COUNT - 1);
+    let last = words(segment, GROUPS_COUNT - 1);
     put_text(&last[ALGORITHM..][..ALGORITHM_LEN], "other");
     last[STATE].store(READY, Ordering::Release);
     GroupId(GROUPS_COUNT - 1)
 }
 
 /// Adds to a group's counters.
-pub(crate) fn add(report: &Report, id: GroupId, more: &GroupTotals) {
+pub(crate) fn add(segment: &Segment, id: GroupId, more: &GroupTotals) {
     let values = [
         more.connections,
         more.bytes,
@@ -121,7 +121,7 @@ pub(crate) fn add(report: &Report, id: GroupId, more: &GroupTotals) {
         more.retransmits,
         more.readings,
     ];
-    for (word, n) in words(report, id.0)[TOTALS..].iter().zip(values) {
+    for (word, n) in words(segment, id.0)[TOTALS..].iter().zip(values) {
         if n > 0 {
             word.fetch_add(n, Ordering::Relaxed);
         }
@@ -129,70 +129,72 @@ pub(crate) fn add(report: &Report, id: GroupId, more: &GroupTotals) {
 }
 
 /// Enters one RTT sample.
-pub(crate) fn observe(report: &Report, id: GroupId, rtt: Span, queueing: Span) {
+pub(crate) fn observe(segment: &Segment, id: GroupId, rtt: Span, queueing: Span) {
     for (at, time) in [(RTT, rtt), (DELAY, queueing)] {
         let us = time.as_micros();
         let bucket = BOUNDS_US.partition_point(|bound| *bound < us);
-        let group = words(report, id.0);
+        let group = words(segment, id.0);
         group[at + bucket].fetch_add(1, Ordering::Relaxed);
         group[at + BUCKETS].fetch_add(us, Ordering::Relaxed);
     }
 }
 
-/// All groups that there are, equal ones added up, in order of port and algorithm.
-pub(crate) fn all(report: &Report) -> Vec<Group> {
-    let mut found = std::collections::BTreeMap::<(u16, String), Group>::new();
-    for index in 0..GROUPS_COUNT {
-        let copy = read(words(report, index));
-        if copy[STATE] != READY {
-            continue;
-        }
-        let key = (
-            copy[PORT] as u16,
-            get_text(&copy[ALGORITHM..][..ALGORITHM_LEN]),
-        );
-        let group = found.entry(key.clone()).or_insert_with(|| Group {
-            port: key.0,
-            algorithm: key.1,
-            totals: GroupTotals::default(),
-            rtt: Histogram::default(),
-            queueing: Histogram::default(),
-        });
-        let t = &mut group.totals;
-        let fields = [
-            &mut t.connections,
-            &mut t.bytes,
-            &mut t.gate_closed,
-            &mut t.retransmits,
-            &mut t.readings,
-        ];
-        for (to, from) in fields.into_iter().zip(&copy[TOTALS..]) {
-            *to = to.wrapping_add(*from);
-        }
-        for (histogram, at) in [(&mut group.rtt, RTT), (&mut group.queueing, DELAY)] {
-            for (to, from) in histogram.buckets.iter_mut().zip(&copy[at..]) {
+impl Segment {
+    /// All groups that there are, equal ones added up, in order of port and algorithm.
+    pub fn groups(&self) -> Vec<Group> {
+        let mut found = std::collections::BTreeMap::<(u16, String), Group>::new();
+        for index in 0..GROUPS_COUNT {
+            let copy = read(words(self, index));
+            if copy[STATE] != READY {
+                continue;
+            }
+            let key = (
+                copy[PORT] as u16,
+                get_text(&copy[ALGORITHM..][..ALGORITHM_LEN]),
+            );
+            let group = found.entry(key.clone()).or_insert_with(|| Group {
+                port: key.0,
+                algorithm: key.1,
+                totals: GroupTotals::default(),
+                rtt: Histogram::default(),
+                queueing: Histogram::default(),
+            });
+            let t = &mut group.totals;
+            let fields = [
+                &mut t.connections,
+                &mut t.bytes,
+                &mut t.gate_closed,
+                &mut t.retransmits,
+                &mut t.readings,
+            ];
+            for (to, from) in fields.into_iter().zip(&copy[TOTALS..]) {
                 *to = to.wrapping_add(*from);
             }
-            histogram.sum_us = histogram.sum_us.wrapping_add(copy[at + BUCKETS]);
+            for (histogram, at) in [(&mut group.rtt, RTT), (&mut group.queueing, DELAY)] {
+                for (to, from) in histogram.buckets.iter_mut().zip(&copy[at..]) {
+                    *to = to.wrapping_add(*from);
+                }
+                histogram.sum_us = histogram.sum_us.wrapping_add(copy[at + BUCKETS]);
+            }
         }
+        found.into_values().collect()
     }
-    found.into_values().collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::tests::Scratch;
+    use crate::segment::tests::Scratch;
 
     #[test]
     fn groups_are_found_again_and_the_rest_shares_the_last() {
         const { assert!(DELAY + BUCKETS < GROUP_LEN) };
         let scratch = Scratch::new();
-        let report = scratch.create();
-        let a = find(&report, 443, "verus");
-        assert_eq!(find(&report, 443, "verus"), a);
-        assert_ne!(find(&report, 443, "copa"), a);
-        assert_ne!(find(&report, 80, "verus"), a);
+        let segment = scratch.create();
+        let a = find(&segment, 443, "verus");
+        assert_eq!(find(&segment, 443, "verus"), a);
+        assert_ne!(find(&segment, 443, "copa"), a);
+        assert_ne!(find(&segment, 80, "verus"), a);
         let more = GroupTotals {
             connections: 1,
             bytes: 2,
@@ -200,11 +202,11 @@ mod tests {
             retransmits: 4,
             readings: 5,
         };
-        add(&report, a, &more);
+        add(&segment, a, &more);
         // 40 ms is in the bucket up to 50 ms, 1 ms in that up to 1 ms, 6 s above all.
-        observe(&report, a, Span::from_millis(40), Span::from_millis(1));
-        observe(&report, a, Span::from_secs(6), Span::ZERO);
-        let all = report.groups();
+        observe(&segment, a, Span::from_millis(40), Span::from_millis(1));
+        observe(&segment, a, Span::from_secs(6), Span::ZERO);
+        let all = segment.groups();
         let verus = all
             .iter()
             .find(|g| g.port == 443 && g.algorithm == "verus")
@@ -222,9 +224,9 @@ mod tests {
         assert_eq!(at(&verus.queueing), [(0, 2)]);
         assert_eq!(verus.rtt.sum_us, 6_040_000);
         for port in 1..200 {
-            add(&report, find(&report, port, "verus"), &more);
+            add(&segment, find(&segment, port, "verus"), &more);
         }
-        let all = report.groups();
+        let all = segment.groups();
         assert_eq!(all.len(), GROUPS_COUNT);
         assert_eq!(all.iter().map(|g| g.totals.connections).sum::<u64>(), 200);
     }

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the world outside sees of one connection: its place in the table, its group's counters, and its readings for
-//! `alcc log`. Without a report all of it is nothing.
+//! The published status of one connection: its slot in the status table, its group's counters, and its readings in the
+//! trace ring. Without a segment all of it is nothing.
 use crate::bypass::ByReason;
 use crate::groups::{self, GroupId, GroupTotals};
-use crate::kernel::Reading;
-use crate::report::Report;
+use crate::segment::Segment;
 use crate::status::{Identity, Slot, State, Status};
-use crate::trail::{self, Passed};
-use alcc_flow::{Counters, OverTcp};
-use alcc_units::{Bytes, Rate, Time};
+use crate::trace::{self, TraceEntry};
+use alcc_flow::{Counters, OverTcp, TcpProgress};
+use alcc_sys::Reading;
+use alcc_units::{Bytes, Rate, Span, Time};
 use std::sync::Arc;
 
-/// One connection as others see it. The default is one that nobody sees.
+/// The published status of one connection. The default is one that nobody sees.
 #[derive(Default)]
-pub(crate) struct Shown {
+pub struct Published {
     to: Option<To>,
     /// What passed, over all the algorithms that were in charge.
     bytes: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Shown {
 }
 
 struct To {
-    report: Arc<Report>,
+    segment: Arc<Segment>,
     slot: Option<Slot>,
     group: GroupId,
     pid: u32,
@@ -33,24 +33,24 @@ struct To {
     port: u16,
 }
 
-impl Shown {
-    /// A connection taken under control, on which `reading` was read.
-    pub(crate) fn new(report: Option<&Arc<Report>>, who: &Identity, reading: &Reading) -> Self {
-        let to = report.map(|report| {
+impl Published {
+    /// A connection taken under control, with the kernel's counters as they are.
+    pub fn new(segment: Option<&Arc<Segment>>, who: &Identity, tcp: &TcpProgress) -> Self {
+        let to = segment.map(|segment| {
             let port = if who.outbound {
                 who.remote.port()
             } else {
                 who.local.port()
             };
-            let group = groups::find(report, port, &who.algorithm);
+            let group = groups::find(segment, port, &who.algorithm);
             let one = GroupTotals {
                 connections: 1,
                 ..GroupTotals::default()
             };
-            groups::add(report, group, &one);
+            groups::add(segment, group, &one);
             To {
-                report: Arc::clone(report),
-                slot: Slot::take(report, who),
+                segment: Arc::clone(segment),
+                slot: Slot::take(segment, who),
                 group,
                 pid: who.pid,
                 id: who.id,
@@ -59,16 +59,16 @@ impl Shown {
         });
         Self {
             to,
-            retransmits: reading.progress.retransmits,
-            acked: reading.progress.acked,
+            retransmits: tcp.retransmits,
+            acked: tcp.acked,
             ..Self::default()
         }
     }
 
     /// Another algorithm is in charge.
-    pub(crate) fn algorithm(&mut self, name: &str) {
+    pub fn algorithm(&mut self, name: &str) {
         if let Some(to) = &mut self.to {
-            to.group = groups::find(&to.report, to.port, name);
+            to.group = groups::find(&to.segment, to.port, name);
             if let Some(slot) = &to.slot {
                 slot.algorithm(name);
             }
@@ -76,7 +76,7 @@ impl Shown {
     }
 
     /// So much passed since the last call.
-    pub(crate) fn passed(&mut self, more: &Counters) {
+    pub fn passed(&mut self, more: &Counters) {
         self.bytes += more.bytes;
         self.gate_closed += more.gate_closed;
         if let Some(to) = &self.to {
@@ -85,12 +85,12 @@ impl Shown {
                 gate_closed: more.gate_closed,
                 ..GroupTotals::default()
             };
-            groups::add(&to.report, to.group, &more);
+            groups::add(&to.segment, to.group, &more);
         }
     }
 
     /// So much passed without the algorithm's leave. The reasons that are new.
-    pub(crate) fn bypassed(&mut self, more: ByReason) -> ByReason {
+    pub fn bypassed(&mut self, more: ByReason) -> ByReason {
         let mut fresh = ByReason::default();
         for (why, n) in more.iter() {
             if n > 0 && self.bypassed.get(why) == 0 {
@@ -102,14 +102,14 @@ impl Shown {
     }
 
     /// A reading, after the algorithm has acted on it.
-    pub(crate) fn reading(&mut self, now: Time, reading: &Reading, flow: &OverTcp, order: u64) {
+    pub fn reading(&mut self, at: Time, reading: &Reading, flow: &OverTcp, order: u64) {
         let Some(to) = &self.to else { return };
         let (tcp, rtt, allowance) = (&reading.progress, flow.rtt(), flow.allowance());
         let status = Status {
             state: State::Controlled,
             resting: flow.is_idle(),
             generation: order,
-            updated: now,
+            updated: at,
             cwnd: reading.cwnd,
             ssthresh: reading.ssthresh,
             mss: tcp.mss,
@@ -133,13 +133,13 @@ impl Shown {
             readings: 1,
             ..GroupTotals::default()
         };
-        groups::add(&to.report, to.group, &more);
+        groups::add(&to.segment, to.group, &more);
         if tcp.acked > self.acked && !rtt.latest.is_zero() {
-            groups::observe(&to.report, to.group, rtt.latest, status.queueing());
+            groups::observe(&to.segment, to.group, rtt.latest, status.queueing());
         }
-        if trail::wanted(&to.report, now) {
-            let passed = Passed {
-                at: now,
+        if trace::wanted(&to.segment, at) {
+            let entry = TraceEntry {
+                at,
                 pid: to.pid,
                 id: to.id,
                 acked: tcp.acked,
@@ -154,13 +154,13 @@ impl Shown {
                 pacing: status.pacing,
                 delivery: status.delivery,
             };
-            trail::write(&to.report, &passed);
+            trace::write(&to.segment, &entry);
         }
         (self.retransmits, self.acked, self.last) = (tcp.retransmits, tcp.acked, Some(status));
     }
 
     /// Plain TCP from now on, or under control again.
-    pub(crate) fn state(&mut self, now: Time, state: State, order: u64) {
+    pub fn state(&mut self, now: Time, state: State, order: u64) {
         let none = Status {
             state,
             resting: true,
@@ -171,9 +171,9 @@ impl Shown {
             mss: Bytes::ZERO,
             window: None,
             in_flight: Bytes::ZERO,
-            rtt: alcc_units::Span::ZERO,
-            smoothed: alcc_units::Span::ZERO,
-            min_rtt: alcc_units::Span::ZERO,
+            rtt: Span::ZERO,
+            smoothed: Span::ZERO,
+            min_rtt: Span::ZERO,
             pacing: None,
             delivery: Rate::ZERO,
             bytes: self.bytes,
@@ -197,7 +197,7 @@ impl Shown {
     }
 
     /// The connection is over: its place is free.
-    pub(crate) fn end(&mut self) {
+    pub fn end(&mut self) {
         if let Some(to) = &mut self.to {
             to.slot = None;
         }

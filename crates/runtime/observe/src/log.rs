@@ -1,33 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One line per reading of a connection's counters, for people who want to see an algorithm at work.
-use crate::kernel::Reading;
 use alcc_flow::OverTcp;
+use alcc_sys::Reading;
 use alcc_units::{Bytes, Time};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-pub(crate) struct Log {
+/// The CSV file of one process.
+pub struct Log {
     out: BufWriter<File>,
     origin: Time,
 }
 
 impl Log {
     /// Opens `DIR/PID.csv`; a folder that cannot be written is reported by `alcc run` before it starts anything.
-    pub(crate) fn open(folder: &Path, origin: Time) -> Option<Self> {
+    pub fn open(folder: &Path, origin: Time) -> Option<Self> {
         let file = File::create(folder.join(format!("{}.csv", std::process::id()))).ok()?;
         let mut out = BufWriter::new(file);
         writeln!(out, "time_ms,connection,acked_bytes,in_flight_bytes,unsent_bytes,window_bytes,quota_bytes,rate_mbps,rtt_ms,min_rtt_ms,cwnd_segments,ssthresh_segments,gauges").ok()?;
         Some(Self { out, origin })
     }
 
-    pub(crate) fn reading(
-        &mut self,
-        now: Time,
-        connection: u64,
-        reading: &Reading,
-        flow: &OverTcp,
-    ) {
+    /// Writes one line.
+    pub fn reading(&mut self, at: Time, connection: u64, reading: &Reading, flow: &OverTcp) {
         let (tcp, allowance) = (&reading.progress, flow.allowance());
         let ssthresh = reading.ssthresh.map(|n| n.to_string()).unwrap_or_default();
         let limit = |b: Bytes| {
@@ -47,7 +43,7 @@ impl Log {
         drop(writeln!(
             self.out,
             "{:.3},{connection},{},{},{},{},{},{rate},{:.3},{:.3},{},{ssthresh},{}",
-            now.since(self.origin).as_millis_f64(),
+            at.since(self.origin).as_millis_f64(),
             tcp.acked,
             flow.in_flight().get(),
             tcp.unsent.get(),
@@ -60,7 +56,8 @@ impl Log {
         ));
     }
 
-    pub(crate) fn flush(&mut self) {
+    /// Whoever looks at the file sees everything.
+    pub fn flush(&mut self) {
         drop(self.out.flush());
     }
 }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The last readings of all processes of a run, for `alcc log`: a ring in shared memory, written only while somebody reads
-//! it. Who reads renews a lease; if it ends, writing ends.
-use crate::report::Report;
-use crate::shared::{self, LEASE, TRAIL, TRAIL_COUNT, TRAIL_ENTRY, TRAIL_HEAD, set};
+//! The trace ring: the last readings of all processes of a run, for `alcc log`. It is written only while somebody reads
+//! it: a reader renews a lease, and when that ends, writing ends.
+use crate::map::{self, LEASE, TRACE, TRACE_COUNT, TRACE_ENTRY, TRACE_HEAD, set};
+use crate::segment::Segment;
 use alcc_units::{Bytes, Rate, Span, Time};
+use std::io;
 use std::sync::atomic::Ordering;
 
 /// One reading of one connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Passed {
+pub struct TraceEntry {
     /// When.
     pub at: Time,
     /// The process.
@@ -40,21 +41,21 @@ pub struct Passed {
 }
 
 /// True while somebody reads.
-pub(crate) fn wanted(report: &Report, now: Time) -> bool {
-    let lease = report.map().word(LEASE).load(Ordering::Relaxed);
+pub(crate) fn wanted(segment: &Segment, now: Time) -> bool {
+    let lease = segment.map().word(LEASE).load(Ordering::Relaxed);
     lease > now.as_nanos()
 }
 
 /// Writes one reading. The place is ours by the counter; a writer that is a whole ring late garbles one entry, which its
 /// reader sees by the sequence.
-pub(crate) fn write(report: &Report, p: &Passed) {
-    let number = report
+pub(crate) fn write(segment: &Segment, p: &TraceEntry) {
+    let number = segment
         .map()
-        .word(TRAIL_HEAD)
+        .word(TRACE_HEAD)
         .fetch_add(1, Ordering::Relaxed);
-    let at = TRAIL + (number as usize % TRAIL_COUNT) * TRAIL_ENTRY;
+    let at = TRACE + (number as usize % TRACE_COUNT) * TRACE_ENTRY;
     let limit = |value: Option<u64>| value.unwrap_or(u64::MAX);
-    shared::publish(report.map().words(at, TRAIL_ENTRY), |w| {
+    map::publish(segment.map().words(at, TRACE_ENTRY), |w| {
         let values = [
             // A place that nobody has written to yet is zero: no reading's mark is.
             number.wrapping_add(1),
@@ -77,45 +78,56 @@ pub(crate) fn write(report: &Report, p: &Passed) {
 }
 
 /// Follows the readings of a run.
-pub struct Trail<'a> {
-    report: &'a Report,
+pub struct TraceReader<'a> {
+    segment: &'a Segment,
     next: u64,
     lost: u64,
 }
 
-impl<'a> Trail<'a> {
+impl Segment {
+    /// Follows the readings from now on.
+    ///
+    /// # Errors
+    /// That there is no space for them.
+    pub fn trace(&self) -> io::Result<TraceReader<'_>> {
+        self.allocate_trace()?;
+        Ok(TraceReader::new(self))
+    }
+}
+
+impl<'a> TraceReader<'a> {
     /// From now on.
-    pub(crate) fn new(report: &'a Report) -> Self {
+    fn new(segment: &'a Segment) -> Self {
         Self {
-            report,
-            next: report.map().word(TRAIL_HEAD).load(Ordering::Acquire),
+            segment,
+            next: segment.map().word(TRACE_HEAD).load(Ordering::Acquire),
             lost: 0,
         }
     }
 
     /// Asks the processes to write until `until`.
     pub fn lease(&self, until: Time) {
-        let lease = self.report.map().word(LEASE);
+        let lease = self.segment.map().word(LEASE);
         lease.fetch_max(until.as_nanos(), Ordering::Relaxed);
     }
 
     /// Nobody else reads: no more writing. (Others renew their lease within a second.)
     pub fn end(&self) {
-        set(self.report.map().word(LEASE), 0);
+        set(self.segment.map().word(LEASE), 0);
     }
 
     /// What was written since the last call, oldest first.
-    pub fn read(&mut self, mut each: impl FnMut(&Passed)) {
-        let head = self.report.map().word(TRAIL_HEAD).load(Ordering::Acquire);
+    pub fn read(&mut self, mut each: impl FnMut(&TraceEntry)) {
+        let head = self.segment.map().word(TRACE_HEAD).load(Ordering::Acquire);
         let behind = head.wrapping_sub(self.next);
-        if behind > TRAIL_COUNT as u64 {
-            let skipped = behind - TRAIL_COUNT as u64;
+        if behind > TRACE_COUNT as u64 {
+            let skipped = behind - TRACE_COUNT as u64;
             self.lost = self.lost.saturating_add(skipped);
             self.next = self.next.wrapping_add(skipped);
         }
         while self.next != head {
-            let at = TRAIL + (self.next as usize % TRAIL_COUNT) * TRAIL_ENTRY;
-            let entry = shared::snapshot::<14>(self.report.map().words(at, TRAIL_ENTRY));
+            let at = TRACE + (self.next as usize % TRACE_COUNT) * TRACE_ENTRY;
+            let entry = map::snapshot::<14>(self.segment.map().words(at, TRACE_ENTRY));
             match entry {
                 Some(w) if w[0] == self.next.wrapping_add(1) => each(&passed(&w)),
                 // Its writer is in the middle of it: it will be there next time, or be given up when others follow.
@@ -132,9 +144,9 @@ impl<'a> Trail<'a> {
     }
 }
 
-fn passed(w: &[u64; 14]) -> Passed {
+fn passed(w: &[u64; 14]) -> TraceEntry {
     let limit = |value: u64| (value != u64::MAX).then_some(value);
-    Passed {
+    TraceEntry {
         at: Time::from_nanos(w[1]),
         pid: (w[2] >> 32) as u32,
         id: w[2] & 0xFFFF_FFFF,
@@ -155,10 +167,10 @@ fn passed(w: &[u64; 14]) -> Passed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::tests::Scratch;
+    use crate::segment::tests::Scratch;
 
-    fn reading(id: u64) -> Passed {
-        Passed {
+    fn reading(id: u64) -> TraceEntry {
+        TraceEntry {
             at: Time::from_millis(id),
             pid: 7,
             id,
@@ -180,21 +192,21 @@ mod tests {
     fn readings_come_in_order_and_what_was_too_fast_is_counted() {
         let scratch = Scratch::new();
         let (writer, reader) = (scratch.create(), scratch.open());
-        let mut trail = reader.trail().unwrap();
+        let mut trace = reader.trace().unwrap();
         assert!(!wanted(&writer, Time::from_millis(1)));
-        trail.lease(Time::from_millis(2));
+        trace.lease(Time::from_millis(2));
         assert!(wanted(&writer, Time::from_millis(1)) && !wanted(&writer, Time::from_millis(2)));
         (0..10).for_each(|id| write(&writer, &reading(id)));
         let mut got = Vec::new();
-        trail.read(|p| got.push(*p));
+        trace.read(|p| got.push(*p));
         assert_eq!(got, (0..10).map(reading).collect::<Vec<_>>());
-        let many = TRAIL_COUNT as u64 + 100;
+        let many = TRACE_COUNT as u64 + 100;
         (0..many).for_each(|id| write(&writer, &reading(id)));
         got.clear();
-        trail.read(|p| got.push(*p));
-        assert_eq!((got.len(), trail.lost()), (TRAIL_COUNT, 100));
+        trace.read(|p| got.push(*p));
+        assert_eq!((got.len(), trace.lost()), (TRACE_COUNT, 100));
         assert_eq!(got[0], reading(100));
-        trail.end();
+        trace.end();
         assert!(!wanted(&writer, Time::ZERO));
     }
 
@@ -202,11 +214,11 @@ mod tests {
     fn a_place_that_is_taken_but_not_written_yet_is_no_reading() {
         let scratch = Scratch::new();
         let (writer, reader) = (scratch.create(), scratch.open());
-        let mut trail = reader.trail().unwrap();
+        let mut trace = reader.trace().unwrap();
         writer
             .map()
-            .word(TRAIL_HEAD)
+            .word(TRACE_HEAD)
             .fetch_add(1, Ordering::Relaxed);
-        trail.read(|p| panic!("{p:?}"));
+        trace.read(|p| panic!("{p:?}"));
     }
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Connections that are plain TCP as a whole: those that the selection leaves alone, and those that the library does not
 //! reach. Bytes that pass by the algorithm on connections under control are [`Bypass`](crate::Bypass).
-use crate::report::{Report, Totals};
-use crate::shared::{COUNTERS, COUNTERS_LEN};
+use crate::map::{COUNTERS, COUNTERS_LEN, MISSED};
+use crate::segment::Segment;
+use crate::totals::Totals;
 use std::sync::atomic::Ordering;
 
 /// Why a connection is not controlled.
@@ -138,14 +139,11 @@ impl Missed {
     }
 }
 
-/// In the second half of the counters: connections and bytes of each reason.
-pub(crate) const PLACE: usize = 31;
-const _: () = assert!(PLACE + 2 * Missed::ALL.len() <= COUNTERS_LEN);
+const _: () = assert!(MISSED + 2 * Missed::ALL.len() <= COUNTERS + COUNTERS_LEN);
 
-impl Report {
+impl Segment {
     fn missed_word(&self, why: Missed, second: usize) -> &std::sync::atomic::AtomicU64 {
-        self.map()
-            .word(COUNTERS + PLACE + 2 * why as usize + second)
+        self.map().word(MISSED + 2 * why as usize + second)
     }
 
     /// Counts connections that are not controlled, and bytes on them.
@@ -185,7 +183,7 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::tests::Scratch;
+    use crate::segment::tests::Scratch;
 
     #[test]
     fn every_reason_has_its_place_and_touches_no_other() {

@@ -10,11 +10,13 @@ use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"alccrep3");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"alccrep4");
 
 /// Offsets and sizes in words of 8 bytes.
 pub(crate) const COUNTERS: usize = 1;
 pub(crate) const COUNTERS_LEN: usize = 63;
+/// Among the counters: connections and bytes that are not controlled, by reason.
+pub(crate) const MISSED: usize = COUNTERS + 31;
 /// Process ids whose runtime failed: how many, then the first of them.
 pub(crate) const FAILED: usize = 64;
 pub(crate) const FAILED_LEN: usize = 64;
@@ -33,9 +35,9 @@ pub(crate) const TAKEN: usize = 6144;
 pub(crate) const TAKEN_LEN: usize = SLOTS_COUNT / 64;
 /// Connections that found no slot.
 pub(crate) const NOT_SHOWN: usize = TAKEN + TAKEN_LEN;
-/// Until when (ns of the monotonic clock) readings go into the trail; then how many were written.
+/// Until when (ns of the monotonic clock) readings go into the trace ring; then how many were written.
 pub(crate) const LEASE: usize = NOT_SHOWN + 1;
-pub(crate) const TRAIL_HEAD: usize = LEASE + 1;
+pub(crate) const TRACE_HEAD: usize = LEASE + 1;
 /// What has passed of each connection: pairs of words.
 pub(crate) const ACCOUNTS: usize = 8192;
 pub(crate) const ACCOUNTS_COUNT: usize = 16_384;
@@ -44,17 +46,17 @@ pub(crate) const SLOTS: usize = ACCOUNTS + 2 * ACCOUNTS_COUNT;
 pub(crate) const SLOT_LEN: usize = 40;
 pub(crate) const SLOTS_COUNT: usize = 65_536;
 /// The last readings, for `alcc log`.
-pub(crate) const TRAIL: usize = SLOTS + SLOT_LEN * SLOTS_COUNT;
-pub(crate) const TRAIL_ENTRY: usize = 16;
-pub(crate) const TRAIL_COUNT: usize = 65_536;
-pub(crate) const WORDS: usize = TRAIL + TRAIL_ENTRY * TRAIL_COUNT;
+pub(crate) const TRACE: usize = SLOTS + SLOT_LEN * SLOTS_COUNT;
+pub(crate) const TRACE_ENTRY: usize = 16;
+pub(crate) const TRACE_COUNT: usize = 65_536;
+pub(crate) const WORDS: usize = TRACE + TRACE_ENTRY * TRACE_COUNT;
 
 // The parts do not overlap.
 const _: () = {
     assert!(ACCOUNTS_COUNT.is_power_of_two());
     assert!(COUNTERS + COUNTERS_LEN <= FAILED && FAILED + FAILED_LEN <= ABOUT);
     assert!(ABOUT + ABOUT_LEN <= ORDERS && ORDERS + ORDERS_LEN <= GROUPS);
-    assert!(GROUPS + GROUP_LEN * GROUPS_COUNT <= TAKEN && TRAIL_HEAD < ACCOUNTS);
+    assert!(GROUPS + GROUP_LEN * GROUPS_COUNT <= TAKEN && TRACE_HEAD < ACCOUNTS);
 };
 
 /// `MADV_POPULATE_WRITE` of linux/mman.h (Linux 5.14).
@@ -80,7 +82,7 @@ impl Map {
         let map = Self::of(file)?;
         // A kernel that cannot be asked for the rest piece by piece gets it at once.
         if !map.back(0, 1) {
-            allocate(file, SLOTS * 8, (TRAIL - SLOTS) * 8)?;
+            allocate(file, SLOTS * 8, (TRACE - SLOTS) * 8)?;
         }
         Ok(map)
     }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Orders of `alcc ctl` to running processes: control off and on, another algorithm.
-use crate::report::Report;
-use crate::shared::{self, ORDERS, ORDERS_LEN, get_text, put_text, set};
-use crate::{Pattern, Peer};
+use crate::map::{self, ORDERS, ORDERS_LEN, get_text, put_text, set};
+use crate::pattern::Pattern;
+use crate::segment::Segment;
 use alcc_cc::Spec;
+use alcc_sys::Peer;
 use std::fmt;
 use std::io;
 use std::str::FromStr;
@@ -40,7 +41,7 @@ pub struct Orders {
 }
 
 /// The text in shared memory must fit.
-const LONGEST: usize = (ORDERS_LEN - 2) * 8;
+const MAX_TEXT: usize = (ORDERS_LEN - 2) * 8;
 
 impl Order {
     /// Is this connection meant?
@@ -121,71 +122,80 @@ impl FromStr for Order {
     }
 }
 
-/// The orders in shared memory. A line that makes no sense is left out.
-pub(crate) fn read(report: &Report) -> Option<Orders> {
-    let words = report.map().words(ORDERS, ORDERS_LEN);
-    let mut copy = vec![0; ORDERS_LEN - 1];
-    if !shared::snapshot_into(words, &mut copy) {
-        return None;
+impl Segment {
+    /// The orders given so far; `None` if they cannot be read. A line that makes no sense is left out.
+    pub fn orders(&self) -> Option<Orders> {
+        let words = self.map().words(ORDERS, ORDERS_LEN);
+        let mut copy = vec![0; ORDERS_LEN - 1];
+        if !map::snapshot_into(words, &mut copy) {
+            return None;
+        }
+        let text = get_text(&copy[1..]);
+        Some(Orders {
+            generation: copy[0],
+            list: text.lines().filter_map(|line| line.parse().ok()).collect(),
+        })
     }
-    let text = get_text(&copy[1..]);
-    Some(Orders {
-        generation: copy[0],
-        list: text.lines().filter_map(|line| line.parse().ok()).collect(),
-    })
-}
 
-/// Number of the last change: what a process looks at before every write.
-pub(crate) fn generation(report: &Report) -> u64 {
-    report.map().word(ORDERS + 1).load(Ordering::Relaxed)
-}
-
-/// Gives an order. One writer at a time: the caller holds the run's lock.
-pub(crate) fn give(report: &Report, order: Order) -> io::Result<Orders> {
-    let mut orders = read(report).unwrap_or_default();
-    orders.add(order);
-    orders.generation += 1;
-    let text = orders.text();
-    if text.len() > LONGEST {
-        return Err(io::Error::new(
-            io::ErrorKind::StorageFull,
-            format!(
-                "there are {} orders for single ports and ranges already: give one for all",
-                orders.list.len() - 1
-            ),
-        ));
+    /// Number of the last order: what a process looks at before every write.
+    pub fn generation(&self) -> u64 {
+        self.map().word(ORDERS + 1).load(Ordering::Relaxed)
     }
-    shared::publish(report.map().words(ORDERS, ORDERS_LEN), |w| {
-        put_text(&w[1..], &text);
-        set(&w[0], orders.generation);
-    });
-    Ok(orders)
+
+    /// Gives an order to all processes, one caller at a time.
+    ///
+    /// # Errors
+    /// That the lock cannot be had, or that there are too many orders for single ports.
+    pub fn order(&self, order: Order) -> io::Result<Orders> {
+        self.locked(|| self.submit(order))
+    }
+
+    fn submit(&self, order: Order) -> io::Result<Orders> {
+        let mut orders = self.orders().unwrap_or_default();
+        orders.add(order);
+        orders.generation += 1;
+        let text = orders.text();
+        if text.len() > MAX_TEXT {
+            return Err(io::Error::new(
+                io::ErrorKind::StorageFull,
+                format!(
+                    "there are {} orders for single ports and ranges already: give one for all",
+                    orders.list.len() - 1
+                ),
+            ));
+        }
+        map::publish(self.map().words(ORDERS, ORDERS_LEN), |w| {
+            put_text(&w[1..], &text);
+            set(&w[0], orders.generation);
+        });
+        Ok(orders)
+    }
 }
 
 /// A process's copy of the orders, read again when they have changed.
 #[derive(Default)]
-pub(crate) struct Heard {
+pub struct OrderCache {
     generation: AtomicU64,
     orders: RwLock<Arc<Orders>>,
 }
 
-impl Heard {
+impl OrderCache {
     /// The orders, if there are newer ones than number `seen`.
-    pub(crate) fn newer(&self, report: &Report, seen: u64) -> Option<Arc<Orders>> {
-        if report.generation() == seen {
+    pub fn newer(&self, segment: &Segment, seen: u64) -> Option<Arc<Orders>> {
+        if segment.generation() == seen {
             return None;
         }
-        self.orders(report)
+        self.orders(segment)
             .filter(|orders| orders.generation != seen)
     }
 
     /// The orders now. While another thread is reading new ones: those before, or nothing new; the next write or reading asks again.
-    /// Nobody waits for that in a write, and no signal handler comes here: see [`Inside`](crate::Inside).
-    pub(crate) fn orders(&self, report: &Report) -> Option<Arc<Orders>> {
-        let now = generation(report);
+    /// Nobody waits for that in a write, and no signal handler comes here.
+    pub fn orders(&self, segment: &Segment) -> Option<Arc<Orders>> {
+        let now = segment.generation();
         if self.generation.load(Ordering::Acquire) != now
             && let Ok(mut kept) = self.orders.try_write()
-            && let Some(fresh) = read(report)
+            && let Some(fresh) = segment.orders()
         {
             self.generation.store(fresh.generation, Ordering::Release);
             *kept = Arc::new(fresh);
@@ -197,7 +207,7 @@ impl Heard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::tests::Scratch;
+    use crate::segment::tests::Scratch;
 
     fn order(text: &str) -> Order {
         text.parse().unwrap()
@@ -239,11 +249,11 @@ mod tests {
     fn orders_reach_another_view_and_too_many_are_refused() {
         let scratch = Scratch::new();
         let (ctl, process) = (scratch.create(), scratch.open());
-        let heard = Heard::default();
-        assert_eq!(heard.orders(&process).unwrap().generation, 0);
+        let cache = OrderCache::default();
+        assert_eq!(cache.orders(&process).unwrap().generation, 0);
         let given = ctl.order(order("10.0.0.0/8 cc=copa:delta=0.2")).unwrap();
         assert_eq!((given.generation, process.generation()), (1, 1));
-        assert_eq!(*heard.orders(&process).unwrap(), given);
+        assert_eq!(*cache.orders(&process).unwrap(), given);
         let mut refused = None;
         for port in 1..2000 {
             if let Err(why) = ctl.order(order(&format!("{port} off"))) {
@@ -252,9 +262,9 @@ mod tests {
             }
         }
         assert!(refused.unwrap().contains("give one for all"));
-        assert!(heard.orders(&process).unwrap().list.len() > 500);
+        assert!(cache.orders(&process).unwrap().list.len() > 500);
         ctl.order(order("* off")).unwrap();
-        assert_eq!(heard.orders(&process).unwrap().list.len(), 2);
+        assert_eq!(cache.orders(&process).unwrap().list.len(), 2);
     }
 
     #[test]

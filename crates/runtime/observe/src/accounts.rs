@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How much of a connection has passed by the library, in whichever process: what the kernel has sent beyond that went past it.
+//!
+//! A place for each connection by the kernel's number of its socket. Numbers are given one after the other, so that the newest
+//! connections have places of their own, and those of neighbours lie apart: two cores do not fight for a line of their caches.
+//! A connection whose place was taken by a newer one is not accounted for any more.
+use crate::map::{ACCOUNTS, ACCOUNTS_COUNT};
+use crate::segment::Segment;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What went past the library.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unseen {
+    /// So many bytes.
+    pub bytes: u64,
+    /// The program has a stream of the C library on it.
+    pub streams: bool,
+}
+
+/// Odd, and far from every short fraction of the whole: one place for each of as many numbers, none beside its neighbours.
+const STRIDE: u64 = 10_125;
+
+impl Segment {
+    /// Its number and whether it has streams; how much has passed.
+    fn account(&self, cookie: u64) -> [&AtomicU64; 2] {
+        let index = (cookie.wrapping_mul(STRIDE) % ACCOUNTS_COUNT as u64) as usize;
+        let [owner, passed] = self.map().words(ACCOUNTS + index * 2, 2) else {
+            unreachable!("two words")
+        };
+        [owner, passed]
+    }
+
+    /// Accounts for a connection from now on. What was written before is nobody's fault. `streams`: streams of the C
+    /// library may write to it.
+    pub fn open_account(&self, cookie: u64, written: u64, streams: bool) {
+        let [owner, passed] = self.account(cookie);
+        let now = owner.load(Ordering::Acquire);
+        if now >> 1 != cookie {
+            passed.store(written, Ordering::Relaxed);
+            owner.store(cookie << 1 | u64::from(streams), Ordering::Release);
+        } else if streams && now & 1 == 0 {
+            owner.store(now | 1, Ordering::Release);
+        }
+    }
+
+    /// So many bytes of it pass by us: said before the call, which may take long, and what it did not take is taken back
+    /// after it.
+    pub fn passed(&self, cookie: u64, bytes: i64) {
+        let [owner, passed] = self.account(cookie);
+        if owner.load(Ordering::Acquire) >> 1 == cookie {
+            passed.fetch_add(bytes.cast_unsigned(), Ordering::Relaxed);
+        }
+    }
+
+    /// What went past the library, when the kernel has sent so many bytes in all. `None`: not accounted for.
+    pub fn unseen(&self, cookie: u64, sent: u64) -> Option<Unseen> {
+        let [owner, passed] = self.account(cookie);
+        let now = owner.load(Ordering::Acquire);
+        (now >> 1 == cookie).then(|| Unseen {
+            bytes: sent.saturating_sub(passed.load(Ordering::Relaxed)),
+            streams: now & 1 == 1,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::segment::tests::Scratch;
+
+    #[test]
+    fn what_passes_in_several_processes_adds_up_and_the_rest_is_unseen() {
+        let scratch = Scratch::new();
+        let (ours, theirs) = (scratch.create(), scratch.open());
+        assert_eq!(ours.unseen(7, 100), None);
+        ours.open_account(7, 1000, false);
+        theirs.open_account(7, 5000, false);
+        ours.passed(7, 300);
+        theirs.passed(7, 900);
+        theirs.passed(7, -700);
+        let went = |bytes, streams| Some(Unseen { bytes, streams });
+        assert_eq!(ours.unseen(7, 1500), went(0, false));
+        assert_eq!(ours.unseen(7, 1499), went(0, false));
+        theirs.open_account(7, 0, true);
+        assert_eq!(ours.unseen(7, 1700), went(200, true));
+        // A newer one takes its place.
+        ours.open_account(7 + ACCOUNTS_COUNT as u64, 0, false);
+        theirs.passed(7, 200);
+        assert_eq!(ours.unseen(7, 9000), None);
+        let newer = ours.unseen(7 + ACCOUNTS_COUNT as u64, 10);
+        assert_eq!(newer, went(10, false));
+    }
+}

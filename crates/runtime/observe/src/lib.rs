@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the processes of a run tell the world, and what the world orders them to do: a [`Segment`] of shared memory
+//! that `alcc run`, the programs below it, `alcc top`, `ctl`, `log` and the metrics map.
+//!
+//! ```text
+//!   a connection ──► Published ──► status table ──► alcc top, the search for uncontrolled connections
+//!        ▲               ├───────► groups ────────► --metrics
+//!        │               └───────► trace ring ────► alcc log
+//!    OrderCache ◄──────────────── orders ◄───────── alcc ctl
+//! ```
+//!
+//! Nothing here controls a connection, or asks the kernel about one.
+
+mod accounts;
+mod bypass;
+mod groups;
+mod log;
+mod map;
+mod missed;
+mod orders;
+mod pattern;
+mod published;
+mod segment;
+mod status;
+mod totals;
+mod trace;
+
+pub use accounts::Unseen;
+pub use alcc_sys::Peer;
+pub use bypass::{ByReason, Bypass};
+pub use groups::{BOUNDS_US, Group, GroupTotals, Histogram};
+pub use log::Log;
+pub use missed::{Missed, MissedCount};
+pub use orders::{Change, Order, OrderCache, Orders};
+pub use pattern::Pattern;
+pub use published::Published;
+pub use segment::Segment;
+pub use status::{Identity, State, Status, StatusRecord};
+pub use totals::Totals;
+pub use trace::{TraceEntry, TraceReader};
