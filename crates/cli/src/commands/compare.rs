@@ -6,7 +6,7 @@ use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
 use alcc_lab::board::{self, Place, Plan};
 use alcc_lab::truth::{self, Reference, Traces};
-use alcc_lab::{Around, LabError, Link, Results, Scheme, Side, Tools, Up, pairs, row, twin};
+use alcc_lab::{Around, LabError, Link, Results, Scheme, Side, Tools, Up, pairs, twin};
 use alcc_link::QueueSpec;
 use alcc_units::Span;
 use std::fmt::Write as _;
@@ -289,7 +289,7 @@ pub(crate) fn carry_out(
     results.notes.splice(0..0, skipped);
     let page = board::write(&results, out).map_err(Failure::failed)?;
     if let Some(file) = csv {
-        board::write_file(file, &row::csv(&results.flows)).map_err(Failure::failed)?;
+        board::write_file(file, &alcc_results::csv(&results.flows)).map_err(Failure::failed)?;
     }
     if json {
         let text = serde_json::to_string(&results).map_err(Failure::failed)?;

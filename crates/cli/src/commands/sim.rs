@@ -4,11 +4,12 @@ use crate::failure::{Failure, reason};
 use crate::output::{Product, print};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
-use crate::trace_arg::{TRACE_HELP, load_link_trace};
+use crate::trace_arg::TRACE_HELP;
 use alcc_lab::capture::{Capture, Place};
 use alcc_lab::qlog::Qlog;
-use alcc_lab::scenario::{Described, LinkWords, Word, Words};
-use alcc_lab::{Tools, board, simulated, twin};
+use alcc_lab::{Tools, board, scenario, twin};
+use alcc_results::scenario::{Resolved, ScenarioOptions};
+use alcc_results::simulated;
 use alcc_sim::{FLOW_HELP, FlowState, PacketEvent, Probe, Report, Scenario};
 use alcc_units::{Span, Time};
 use std::fmt::Write as _;
@@ -45,70 +46,10 @@ pub(crate) struct Args {
     /// What to simulate; options overrule it
     #[arg(value_name = "SCENARIO.toml")]
     scenario: Option<PathBuf>,
-    /// The bottleneck: a trace or a rate such as 12mbit; given several times a chain, passed in this order [default: 12mbit]
-    #[arg(long, value_name = "TRACE|RATE")]
-    link: Vec<String>,
-    /// The bottleneck of the way back: a trace or a rate [default: unlimited]
-    #[arg(long, value_name = "TRACE|RATE")]
-    up: Option<String>,
-    /// Round-trip time without queueing, half of it in each direction [default: 40ms]
-    #[arg(long, value_name = "T")]
-    rtt: Option<String>,
-    /// The queue before the bottleneck [default: droptail:bytes=2000000]
-    #[arg(long, value_name = "Q")]
-    queue: Option<String>,
-    /// The queue of the way back [default: as --queue]
-    #[arg(long, value_name = "Q")]
-    queue_up: Option<String>,
-    /// Probability of random loss towards the receivers: 1% or 0.01 [default: 0]
-    #[arg(long, value_name = "P")]
-    loss: Option<String>,
-    /// The same on the way back, of acknowledgements [default: 0]
-    #[arg(long, value_name = "P")]
-    loss_up: Option<String>,
-    /// Change the links at a time, such as 5s:rate=20mbit,delay=50ms,loss=1%; what is not named stays; loss= is of both directions, but of
-    /// the way back loss-up= if given; may be repeated
-    #[arg(long, value_name = "STEP")]
-    step: Vec<String>,
-    /// Steps from a CSV file with columns seconds,mbps,delay_ms,loss,loss_up, or drawn with the seed: every=5s,rate=10mbit..100mbit,delay=5ms..50ms,loss=0..1%
-    #[arg(long, value_name = "FILE|DRAW")]
-    steps: Option<String>,
-    /// After so long the links are as at their start and the steps come again
-    #[arg(long, value_name = "T")]
-    repeat: Option<String>,
-    /// Let a delay that becomes shorter reorder packets
-    #[arg(long)]
-    reorder: bool,
-    /// Who sends; may be repeated [default: verus/over=cubic]
-    #[arg(long, value_name = "FLOW")]
-    flow: Vec<String>,
+    #[command(flatten)]
+    options: ScenarioOptions,
     #[command(flatten)]
     plugins: Plugins,
-    /// Length of the measured window, which begins with the first full-size packet at the bottleneck [default: 60s]
-    #[arg(long, value_name = "T")]
-    duration: Option<String>,
-    /// Seed of everything random: losses, some queues, synthetic traces, the phases of flows, and where a recorded trace begins [default: 1]
-    #[arg(long, value_name = "N")]
-    seed: Option<String>,
-    /// Where in recorded traces the links begin [default: 0s with seed 1, drawn with any other: on a trace with a drop-tail queue nothing
-    /// else is random]
-    #[arg(long, value_name = "T")]
-    start: Option<String>,
-    /// jain_1s, the fairness of single seconds, counts from so long after the window's begin [default: 20s]
-    #[arg(long, value_name = "T")]
-    settle: Option<String>,
-    /// Above TCP: by how much each reading of the counters is late at least [default: 50us]
-    #[arg(long, value_name = "T")]
-    lateness: Option<String>,
-    /// Above TCP: by how much more a reading is late at most, evenly distributed [default: 100us]
-    #[arg(long, value_name = "T")]
-    jitter: Option<String>,
-    /// Above TCP: from the opening of the gate to the program's next write [default: 200us]
-    #[arg(long, value_name = "T")]
-    wake: Option<String>,
-    /// Give up after so many events, lost packets included [default: 10000000000]
-    #[arg(long, value_name = "N")]
-    max_events: Option<String>,
     /// Also with real programs and the kernel's TCP on an emulated link: rows of both sides and how far they are apart
     #[arg(long, conflicts_with = "series")]
     emu: bool,
@@ -138,67 +79,15 @@ fn a_file(text: &str) -> Result<PathBuf, String> {
 }
 
 impl Args {
-    /// What the options say.
-    fn words(&self) -> Words {
-        let maybe = |name: &str, text: &Option<String>| {
-            text.as_deref().map(|text| Word::option(name, text))
-        };
-        let link = |text: &String| LinkWords {
-            rate: Some(Word::option("link", text)),
-            ..LinkWords::default()
-        };
-        Words {
-            link: self.link.iter().map(link).collect(),
-            each: LinkWords {
-                rate: None,
-                up: maybe("up", &self.up),
-                delay: None,
-                queue: maybe("queue", &self.queue),
-                queue_up: maybe("queue-up", &self.queue_up),
-                loss: maybe("loss", &self.loss),
-                loss_up: maybe("loss-up", &self.loss_up),
-                step: (self.step.iter())
-                    .map(|text| Word::option("step", text))
-                    .collect(),
-                steps: maybe("steps", &self.steps),
-                repeat: maybe("repeat", &self.repeat),
-                reorder: self.reorder.then(|| Word::option("reorder", "yes")),
-            },
-            rtt: maybe("rtt", &self.rtt),
-            flow: (self.flow.iter())
-                .map(|text| Word::option("flow", text))
-                .collect(),
-            duration: maybe("duration", &self.duration),
-            seed: maybe("seed", &self.seed),
-            start: maybe("start", &self.start),
-            settle: maybe("settle", &self.settle),
-            lateness: maybe("lateness", &self.lateness),
-            jitter: maybe("jitter", &self.jitter),
-            wake: maybe("wake", &self.wake),
-            max_events: maybe("max-events", &self.max_events),
-            folder: None,
-        }
-    }
-
     /// The scenario that file and options describe.
-    fn described(&self) -> Result<Described, Failure> {
-        let mut words = match &self.scenario {
-            None => Words::default(),
-            Some(file) => Words::read(file).map_err(Failure::usage)?,
-        }
-        .overruled_by(self.words());
-        if words.link.is_empty() {
-            words.link.push(LinkWords {
-                rate: Some(Word::option("link", "12mbit")),
-                ..LinkWords::default()
-            });
-        }
-        if words.flow.is_empty() {
-            words.flow.push(Word::option("flow", "verus/over=cubic"));
-        }
-        let open = |name: &str, seed: u64| load_link_trace(name, seed).map_err(|e| e.to_string());
+    fn resolved(&self) -> Result<Resolved, Failure> {
+        let (file, files) = match &self.scenario {
+            None => Default::default(),
+            Some(path) => scenario::read(path).map_err(Failure::usage)?,
+        };
+        let options = file.overruled_by(self.options.clone());
         let registry = self.plugins.registry()?;
-        words.understood(&registry, &open).map_err(Failure::usage)
+        options.resolve(&registry, &files).map_err(Failure::usage)
     }
 }
 
@@ -264,11 +153,11 @@ impl Probe for Shown {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let mut described = args.described()?;
+    let mut resolved = args.resolved()?;
     if args.emu {
-        return both_sides(args, described);
+        return both_sides(args, resolved);
     }
-    let scenario = &mut described.scenario;
+    let scenario = &mut resolved.scenario;
     scenario.series = args.series.is_some().then_some(SAMPLE);
     let mut shown = Shown::new(args)?;
     let series = Product::named(args.series.as_deref())?;
@@ -279,18 +168,18 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if let Some(series) = series {
         series.fill(|to| write_series(to, &report))?;
     }
-    let mut rows = simulated::rows(&described.link, &described.scenario, &report);
+    let mut rows = simulated::rows(&resolved.link, &resolved.scenario, &report);
     for row in &mut rows {
-        row.trace_start_s = described.trace_start.map(Span::as_secs_f64);
+        row.trace_start_s = resolved.trace_start.map(Span::as_secs_f64);
     }
-    let summary = simulated::summary(&report, described.settle);
+    let summary = simulated::Summary::of(&report, resolved.settle);
     if args.json {
         let json = serde_json::json!({ "flows": rows, "summary": summary });
         print(format_args!("{json}\n"))?;
     } else {
-        let mut text = table(&described.scenario, &report);
+        let mut text = table(&resolved.scenario, &report);
         if report.flows.len() > 1 {
-            let _ = writeln!(text, "{}", together(&report, described.settle));
+            let _ = writeln!(text, "{}", together(&report, resolved.settle));
         }
         print(text)?;
     }
@@ -298,10 +187,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 /// The scenario with real programs, and its simulated twin.
-fn both_sides(args: &Args, described: Described) -> Result<ExitCode, Failure> {
+fn both_sides(args: &Args, resolved: Resolved) -> Result<ExitCode, Failure> {
     let registry = args.plugins.registry()?;
     let real =
-        twin::Real::of(&described.link, &described.scenario, &registry).map_err(Failure::usage)?;
+        twin::Real::of(&resolved.link, &resolved.scenario, &registry).map_err(Failure::usage)?;
     let tools = Tools {
         plugins: args.plugins.files().to_vec(),
         ..compare::tools()?
@@ -310,7 +199,7 @@ fn both_sides(args: &Args, described: Described) -> Result<ExitCode, Failure> {
     let stop = stop_flag()?;
     let mut bar = Bar::new();
     let results = real
-        .run(described.scenario, &tools, &stop, &mut |part| {
+        .run(resolved.scenario, &tools, &stop, &mut |part| {
             bar.show(part, "emulating");
         })
         .map_err(compare::failure)?;

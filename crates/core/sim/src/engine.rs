@@ -1,146 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The event loop.
 //!
-//! What can happen next is a direction of a link, a delay line or a timer of a flow: each has one entry, whatever passes through it, so
-//! that a step costs little with one packet on the way and with a million. Directions and lines are few and looked through; flows
-//! may be thousands and stand in a heap. Packets lie by value in a slab.
-use crate::host::native::Native;
-use crate::host::over_tcp::OverTcpHost;
-use crate::host::udp::Udp;
-use crate::host::{Host, UDP_HEADER};
-use crate::meter::Meter;
-use crate::probe::{FlowState, LinkWay, PacketContent, PacketEvent, PacketStep, Probe};
-use crate::receiver::Receiver;
-use crate::source::Supply;
+//! What can happen next is due in the network or is a timer of a flow. Each place of the network and
+//! each flow has one entry, so that a step costs little with one packet in flight and with a million.
+//! Flows may be thousands and stand in a heap.
+use crate::flow::{Endpoints, Flow, phase_of};
+use crate::host::UDP_HEADER;
+use crate::network::{Content, InFlight, Network, Next, way};
+use crate::probe::{FlowState, PacketContent, PacketEvent, PacketStep, Probe};
 use crate::timers::Timers;
-use crate::{FlowSpec, Report, Sample, Scenario, SimError, Under, Way};
+use crate::{FlowStatus, LinkReport, Report, Scenario, SimError};
 use alcc_cc::{Header, Kind};
-use alcc_flow::{Ack, Transmit};
-use alcc_link::{Direction, Order, Outcome, Packet};
-use alcc_units::{Bytes, Rate, Rng, Span, Time};
-use std::collections::VecDeque;
+use alcc_flow::Transmit;
+use alcc_link::{Outcome, Packet};
+use alcc_units::{Bytes, Rng, Span, Time};
 
-/// The first packet so long begins the window: those of the papers' programs are shorter than 1500 bytes.
+/// The first packet so long begins the window: those of the papers' programs are shorter than 1500
+/// bytes.
 const FULL_SIZE: Bytes = Bytes::new(1400);
-/// More events at one moment than this, and for each flow as many as its packets in flight can bring about, are an endless loop.
-const MOST_AT_ONCE: u64 = 1_000_000;
-const MOST_AT_ONCE_PER_FLOW: u64 = 4 * 65_536;
+/// More events at one moment than this, and for each flow as many as its packets in flight can bring
+/// about, are an endless loop.
+const MAX_AT_ONCE: u64 = 1_000_000;
+const MAX_AT_ONCE_PER_FLOW: u64 = 4 * 65_536;
 /// The probe is asked after so many events whether to go on.
 const PROGRESS: u64 = 1 << 16;
 const SECOND: Span = Span::from_secs(1);
-/// Phases of flows are drawn from so long: Sprout's tick, four of Verus' epochs, a frame of an application.
-const PHASES: Span = Span::from_millis(20);
 
-/// What is inside a packet; the link models know only its number.
-#[derive(Clone, Copy, Debug)]
-enum Content {
-    Data(Transmit),
-    Ack(Ack),
-    /// What the receiver half of an algorithm says, by number.
-    Report(u64),
-}
-
-/// A packet on its way: what is needed at every step. What is in it lies elsewhere, so that all of these are close together.
-#[derive(Clone, Copy, Debug)]
-struct Parcel {
-    sent: Time,
-    /// Time in queues so far.
-    queued: Span,
-    flow: u32,
-    len: u32,
-    route: u16,
-    /// Which part of its route it is on.
-    hop: u16,
-    /// It carries data, not an acknowledgement or report.
-    data: bool,
-    /// It is through the last bottleneck of its route.
-    departed: bool,
-}
-
-/// A part of a route.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Hop {
-    /// A direction of a link.
-    Link(usize),
-    /// A delay line.
-    Line(usize),
-}
-
-/// What a packet passes, in order.
-#[derive(PartialEq, Eq, Debug)]
-struct Route {
-    hops: Vec<Hop>,
-    /// Its last direction of a link.
-    last: usize,
-}
-
-/// A delay between hosts and links, shared by all flows that have the same.
-#[derive(Debug)]
-struct Line {
-    delay: Span,
-    travelling: VecDeque<(Time, u32)>,
-}
-
-/// Both ends of a flow.
-enum Ends {
-    Acked {
-        host: Box<dyn Host>,
-        receiver: Box<Receiver>,
-    },
-    Udp(Udp),
-}
-
-struct Flow {
-    ends: Ends,
-    supply: Supply,
-    meter: Meter,
-    start: Time,
-    stop: Option<Time>,
-    /// When it was to stop: `stop` is forgotten then.
-    stops: Option<Time>,
-    started: bool,
-    /// The flow that goes back from where this one arrives and carries its receiver's reports.
-    partner: Option<usize>,
-    /// There and back.
-    routes: [u16; 2],
-    /// What a packet takes from host to host without queueing, if that is always the same.
-    propagation: Option<Span>,
-    /// The direction with the least to offer.
-    tight: usize,
-    completed: Option<Time>,
-    series: Vec<Sample>,
-}
-
-/// What passed one direction of a link.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Passed {
-    /// Packets that came to it.
-    pub arrived: u64,
-    /// Packets that its bottleneck carried.
-    pub departed: u64,
-    /// Their IP bytes.
-    pub bytes: Bytes,
-    /// Packets that it lost.
-    pub dropped: u64,
-}
-
-pub(crate) struct World<'p, P: Probe> {
-    probe: &'p mut P,
-    /// Down and up of each link.
-    links: Vec<Direction>,
-    passed: Vec<Passed>,
-    lines: Vec<Line>,
-    /// When each of the links has something to do, then each of the lines.
-    due: Vec<Time>,
+/// A run of a scenario, in steps as long as its user wants them. The steps have no effect on what
+/// happens.
+///
+/// ```
+/// use alcc_link::{QueueSpec, RateSpec};
+/// use alcc_sim::{Scenario, Simulation};
+/// use alcc_units::{Rate, Span};
+///
+/// let link = RateSpec::Fixed(Rate::mbps(12));
+/// let mut scenario = Scenario::dumbbell(link, Span::from_millis(40), QueueSpec::default())
+///     .with("cubic")?;
+/// scenario.duration = Span::from_secs(5);
+/// let mut simulation = Simulation::new(&scenario)?;
+/// while !simulation.is_over() {
+///     simulation.run_until(simulation.now() + Span::from_millis(100))?;
+///     let flow = simulation.flow(0).unwrap();
+///     assert!(flow.in_flight <= flow.window.unwrap());
+/// }
+/// assert_eq!(simulation.report(), alcc_sim::run(&scenario)?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Simulation<P: Probe = ()> {
+    probe: P,
+    network: Network,
     timers: Timers,
-    routes: Vec<Route>,
     flows: Vec<Flow>,
-    parcels: Vec<Parcel>,
-    /// What is in each of them.
-    contents: Vec<Content>,
-    free: Vec<u32>,
-    /// Parcels that have left a hop at this moment.
-    moved: VecDeque<u32>,
     window: Option<Time>,
     /// The second of the window, and when it ends.
     second: (usize, Time),
@@ -151,9 +62,12 @@ pub(crate) struct World<'p, P: Probe> {
     sample_at: Time,
     sampled_at: Time,
     events: u64,
-    most_events: u64,
-    /// The present moment, and the number of events when it began.
+    max_events: u64,
+    /// The time of the last event, and the number of events when it began.
     moment: (Time, u64),
+    /// All that happens up to here has happened.
+    now: Time,
+    over: bool,
     outcomes: Vec<Outcome>,
     outbox: Vec<Transmit>,
 }
@@ -171,27 +85,31 @@ pub fn run(scenario: &Scenario) -> Result<Report, SimError> {
 /// # Errors
 /// As [`run`]; [`SimError::Stopped`] when the probe says so.
 pub fn run_with<P: Probe>(scenario: &Scenario, probe: &mut P) -> Result<Report, SimError> {
-    scenario.check()?;
-    let mut world = World::new(scenario, probe);
-    world.run()?;
-    Ok(world.report(&scenario.flows))
+    let mut simulation = Simulation::with_probe(scenario, probe)?;
+    simulation.run_until(Time::MAX)?;
+    Ok(simulation.report())
 }
 
-impl<'p, P: Probe> World<'p, P> {
-    fn new(scenario: &Scenario, probe: &'p mut P) -> Self {
+impl Simulation {
+    /// Before the first event.
+    ///
+    /// # Errors
+    /// [`SimError`] for a scenario that cannot be.
+    pub fn new(scenario: &Scenario) -> Result<Self, SimError> {
+        Self::with_probe(scenario, ())
+    }
+}
+
+impl<P: Probe> Simulation<P> {
+    /// [`Simulation::new`], watched by `probe`.
+    ///
+    /// # Errors
+    /// As [`Simulation::new`].
+    pub fn with_probe(scenario: &Scenario, probe: P) -> Result<Self, SimError> {
+        scenario.check()?;
         let mut seeds = Rng::new(scenario.seed);
-        let mut links = Vec::new();
-        for link in &scenario.links {
-            links.push(Direction::new(&link.down, Order::Down, seeds.next_u64()));
-            links.push(Direction::new(&link.up, Order::Up, seeds.next_u64()));
-        }
-        let mut paths = Paths {
-            lines: Vec::new(),
-            routes: Vec::new(),
-        };
-        let window =
-            |link: &Direction| link.opportunity_bytes(Time::ZERO, Time::ZERO + scenario.duration);
-        let offered: Vec<Bytes> = links.iter().map(window).collect();
+        let mut network = Network::new(scenario, &mut seeds);
+        let offered = network.offered(Time::ZERO, Time::ZERO + scenario.duration);
         let mut flows: Vec<Flow> = Vec::with_capacity(scenario.flows.len());
         let mut phase = Span::ZERO;
         for spec in &scenario.flows {
@@ -200,7 +118,14 @@ impl<'p, P: Probe> World<'p, P> {
             if !spec.paired {
                 phase = phase_of(spec, seed, flows.is_empty());
             }
-            flows.push(flow(scenario, spec, phase, seed, &mut paths, &offered));
+            flows.push(Flow::new(
+                scenario,
+                spec,
+                phase,
+                seed,
+                &mut network,
+                &offered,
+            ));
         }
         for (number, _) in scenario.flows.iter().enumerate().filter(|(_, f)| f.paired) {
             if let Some(other) = number.checked_sub(1) {
@@ -213,19 +138,11 @@ impl<'p, P: Probe> World<'p, P> {
             timers.set(number, flow.start);
         }
         let first_start = flows.iter().map(|f| f.start).min().unwrap_or(Time::ZERO);
-        Self {
+        Ok(Self {
             probe,
-            passed: vec![Passed::default(); links.len()],
-            due: vec![Time::MAX; links.len() + paths.lines.len()],
-            links,
-            lines: paths.lines,
+            network,
             timers,
-            routes: paths.routes,
             flows,
-            parcels: Vec::new(),
-            contents: Vec::new(),
-            free: Vec::new(),
-            moved: VecDeque::new(),
             window: None,
             second: (0, Time::MAX),
             duration: scenario.duration,
@@ -234,42 +151,105 @@ impl<'p, P: Probe> World<'p, P> {
             sample_at: Time::MAX,
             sampled_at: Time::ZERO,
             events: 0,
-            most_events: scenario.most_events,
+            max_events: scenario.most_events,
             moment: (Time::ZERO, 0),
+            now: Time::ZERO,
+            over: false,
             outcomes: Vec::new(),
             outbox: Vec::new(),
-        }
+        })
     }
 
-    fn end(&self) -> Time {
+    /// All that happens up to this time has happened.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// When the window begins: with the first full-size packet at a bottleneck, so `None` before it.
+    pub fn started(&self) -> Option<Time> {
+        self.window
+    }
+
+    /// When the window ends, as far as is known: it has its length from its begin on.
+    pub fn end(&self) -> Time {
         self.window.unwrap_or(self.first_start) + self.duration
     }
 
+    /// The window is over: nothing more will happen.
+    pub fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// How flow number `number`, from 0, stands now; `None` if there is none.
+    pub fn flow(&mut self, number: usize) -> Option<FlowStatus> {
+        self.flows.get_mut(number).map(Flow::status)
+    }
+
+    /// The figures of the window up to now. Of a run that is not over the window is as long as it has
+    /// lasted.
+    pub fn report(&mut self) -> Report {
+        let started = self.window.unwrap_or(self.first_start);
+        let duration = if self.over {
+            self.duration
+        } else {
+            self.now.since(started)
+        };
+        let offered = self.network.offered(started, started + duration);
+        let flows = self.flows.iter_mut();
+        let flows = flows.map(|flow| flow.report(duration, offered[flow.tight]));
+        let flows = flows.collect();
+        let passed = self.network.passed.chunks_exact(2);
+        let links = passed.zip(offered.chunks_exact(2));
+        Report {
+            flows,
+            links: links
+                .map(|(passed, offered)| LinkReport {
+                    down: passed[0],
+                    up: passed[1],
+                    opportunities_down: offered[0],
+                    opportunities_up: offered[1],
+                })
+                .collect(),
+            started,
+            duration,
+            events: self.events,
+        }
+    }
+
+    /// Goes on until all that happens up to `until` has happened, or the window is over.
+    ///
     /// Within one moment the network moves first, then hosts react, then meters look.
-    fn run(&mut self) -> Result<(), SimError> {
+    ///
+    /// # Errors
+    /// [`SimError`] if it would not end, or the probe stops it: then nothing more can be done with it.
+    pub fn run_until(&mut self, until: Time) -> Result<(), SimError> {
         loop {
-            let (mut network, mut place) = (Time::MAX, 0);
-            for (index, at) in self.due.iter().enumerate() {
-                if *at < network {
-                    (network, place) = (*at, index);
-                }
-            }
+            let (network, place) = self.network.first();
             let (timer, flow) = self.timers.first().unwrap_or((Time::MAX, 0));
             let first = network.min(timer).min(self.sample_at);
-            // A timeout that has just become shorter may have been due already: it is late, but time does not run backwards.
+            // A timeout that has just become shorter may have been due already: it is late, but time
+            // does not run backwards.
             let now = first.max(self.moment.0);
             if now > self.end() || now == Time::MAX {
+                self.over |= until >= self.end();
+                self.now = self.now.max(until.min(self.end()));
+                return Ok(());
+            }
+            if now > until {
+                self.now = self.now.max(until);
                 return Ok(());
             }
             self.count(now)?;
             if network == first {
-                self.advance(now, place);
+                if self.network.advance(now, place, &mut self.outcomes) {
+                    self.settle(place);
+                }
             } else if timer == first {
-                self.wake(now, flow);
+                self.on_timer(now, flow);
             } else {
                 self.sample(now);
             }
-            while let Some(id) = self.moved.pop_front() {
+            while let Some(id) = self.network.moved() {
                 self.count(now)?;
                 self.next_hop(now, id);
             }
@@ -283,11 +263,11 @@ impl<'p, P: Probe> World<'p, P> {
             self.moment = (now, self.events);
         }
         let events = self.events;
-        if events > self.most_events {
+        if events > self.max_events {
             return Err(SimError::Events { events, at: now });
         }
         let at_once = events - self.moment.1;
-        if at_once > MOST_AT_ONCE + MOST_AT_ONCE_PER_FLOW * self.flows.len() as u64 {
+        if at_once > MAX_AT_ONCE + MAX_AT_ONCE_PER_FLOW * self.flows.len() as u64 {
             return Err(SimError::Standstill {
                 events: at_once,
                 at: now,
@@ -299,64 +279,46 @@ impl<'p, P: Probe> World<'p, P> {
         Ok(())
     }
 
-    /// A link or a line has something to do.
-    fn advance(&mut self, now: Time, place: usize) {
-        if place < self.links.len() {
-            self.links[place].advance(now, &mut self.outcomes);
-            self.settle(place);
-        } else {
-            let line = &mut self.lines[place - self.links.len()];
-            while let Some((at, id)) = line.travelling.front().copied()
-                && at <= now
-            {
-                line.travelling.pop_front();
-                self.moved.push_back(id);
-            }
-            let next = line.travelling.front();
-            self.due[place] = next.map_or(Time::MAX, |(at, _)| *at);
-        }
-    }
-
     /// Takes note of what link `place` has just done, and of when it wants to do more.
     fn settle(&mut self, place: usize) {
         let mut outcomes = std::mem::take(&mut self.outcomes);
         for outcome in outcomes.drain(..) {
             match outcome {
                 Outcome::Arrived { at, packet } => {
-                    self.passed[place].arrived += 1;
+                    self.network.passed[place].arrived += 1;
                     if self.window.is_none() && packet.len >= FULL_SIZE {
                         self.begin_window(at);
                     }
-                    self.tell(at, packet.id as u32, PacketStep::Arrived(way(place)));
+                    self.notify(at, packet.id as u32, PacketStep::Arrived(way(place)));
                 }
                 Outcome::Departed {
                     at,
                     packet,
                     arrived,
                 } => {
-                    let passed = &mut self.passed[place];
+                    let passed = &mut self.network.passed[place];
                     passed.departed += 1;
                     passed.bytes += packet.len;
                     self.departed(at, place, &packet, arrived);
-                    self.tell(at, packet.id as u32, PacketStep::Departed(way(place)));
+                    self.notify(at, packet.id as u32, PacketStep::Departed(way(place)));
                 }
                 Outcome::Dropped { at, packet, why } => {
                     // What is lost comes to nothing later: it is counted here, or a storm of losses would cost nothing.
                     self.events += 1;
-                    self.passed[place].dropped += 1;
-                    let parcel = &self.parcels[packet.id as usize];
-                    if parcel.data {
-                        let meter = &mut self.flows[parcel.flow as usize].meter;
-                        meter.dropped(parcel.departed);
+                    self.network.passed[place].dropped += 1;
+                    let lost = self.network.packet(packet.id as u32);
+                    if lost.data {
+                        let meter = &mut self.flows[lost.flow as usize].meter;
+                        meter.dropped(lost.departed);
                     }
-                    self.tell(at, packet.id as u32, PacketStep::Dropped(way(place), why));
-                    self.free.push(packet.id as u32);
+                    self.notify(at, packet.id as u32, PacketStep::Dropped(way(place), why));
+                    self.network.remove(packet.id as u32);
                 }
-                Outcome::Delivered { packet, .. } => self.moved.push_back(packet.id as u32),
+                Outcome::Delivered { packet, .. } => self.network.delivered(packet.id as u32),
             }
         }
         self.outcomes = outcomes;
-        self.due[place] = self.links[place].next_event().unwrap_or(Time::MAX);
+        self.network.settled(place);
     }
 
     fn begin_window(&mut self, at: Time) {
@@ -370,69 +332,53 @@ impl<'p, P: Probe> World<'p, P> {
 
     /// The bottleneck of link `place` has carried a packet.
     fn departed(&mut self, at: Time, place: usize, packet: &Packet, arrived: Time) {
-        let parcel = &mut self.parcels[packet.id as usize];
-        parcel.queued += at.since(arrived);
-        if !parcel.data || self.routes[usize::from(parcel.route)].last != place {
+        let id = packet.id as u32;
+        self.network.packet_mut(id).queued += at.since(arrived);
+        let carried = *self.network.packet(id);
+        if !carried.data || !self.network.is_last_link(&carried, place) {
             return;
         }
-        parcel.departed = true;
+        self.network.packet_mut(id).departed = true;
         while at >= self.second.1 {
             self.second = (self.second.0 + 1, self.second.1 + SECOND);
         }
-        let meter = &mut self.flows[parcel.flow as usize].meter;
-        meter.delivered(at, self.second.0, packet.len, parcel.queued);
+        let meter = &mut self.flows[carried.flow as usize].meter;
+        meter.delivered(at, self.second.0, packet.len, carried.queued);
     }
 
-    /// A parcel has left a hop: on to the next, or to its host.
+    /// A packet has left a hop: on to the next, or to its host.
     fn next_hop(&mut self, now: Time, id: u32) {
-        let parcel = &mut self.parcels[id as usize];
-        let number = parcel.flow as usize;
-        let route = &self.routes[usize::from(parcel.route)];
-        if parcel.data && route.hops[usize::from(parcel.hop)] == Hop::Link(route.last) {
+        let (next, through) = self.network.next_hop(id);
+        let packet = self.network.packet(id);
+        let number = packet.flow as usize;
+        if packet.data && through {
             let flow = &mut self.flows[number];
             if flow.propagation.is_none() {
-                flow.meter.delay.add(now.since(parcel.sent));
+                flow.meter.delay.add(now.since(packet.sent));
             }
         }
-        parcel.hop += 1;
-        if usize::from(parcel.hop) < route.hops.len() {
-            self.enter(now, id);
-            return;
+        match next {
+            Next::Hop => self.enter(now, id),
+            Next::Host => {
+                self.notify(now, id, PacketStep::Received);
+                self.network.remove(id);
+                let content = self.network.content(id);
+                self.deliver(now, number, content);
+            }
         }
-        self.tell(now, id, PacketStep::Received);
-        self.free.push(id);
-        let content = self.contents[id as usize];
-        self.deliver(now, number, content);
     }
 
-    /// A parcel enters its present hop.
+    /// A packet enters its present hop.
     fn enter(&mut self, now: Time, id: u32) {
-        let parcel = &self.parcels[id as usize];
-        match self.routes[usize::from(parcel.route)].hops[usize::from(parcel.hop)] {
-            Hop::Link(place) => {
-                let packet = Packet {
-                    id: id.into(),
-                    flow: parcel.flow,
-                    len: Bytes::new(parcel.len.into()),
-                };
-                self.links[place].push(now, packet, &mut self.outcomes);
-                self.settle(place);
-            }
-            Hop::Line(line) => {
-                let place = self.links.len() + line;
-                let line = &mut self.lines[line];
-                if line.travelling.is_empty() {
-                    self.due[place] = now + line.delay;
-                }
-                line.travelling.push_back((now + line.delay, id));
-            }
+        if let Some(place) = self.network.enter(now, id, &mut self.outcomes) {
+            self.settle(place);
         }
     }
 
     /// A host sends.
     fn push(&mut self, now: Time, number: usize, len: Bytes, content: Content) {
         let data = matches!(content, Content::Data(_));
-        let parcel = Parcel {
+        let packet = InFlight {
             sent: now,
             queued: Span::ZERO,
             flow: number as u32,
@@ -442,25 +388,15 @@ impl<'p, P: Probe> World<'p, P> {
             data,
             departed: false,
         };
-        let id = self.free.pop().unwrap_or(self.parcels.len() as u32);
-        match self.parcels.get_mut(id as usize) {
-            Some(place) => {
-                *place = parcel;
-                self.contents[id as usize] = content;
-            }
-            None => {
-                self.parcels.push(parcel);
-                self.contents.push(content);
-            }
-        }
-        self.tell(now, id, PacketStep::Sent);
+        let id = self.network.insert(packet, content);
+        self.notify(now, id, PacketStep::Sent);
         self.enter(now, id);
     }
 
     fn deliver(&mut self, now: Time, number: usize, content: Content) {
         let flow = &mut self.flows[number];
         match (content, &mut flow.ends) {
-            (Content::Data(data), Ends::Acked { host, receiver }) => {
+            (Content::Data(data), Endpoints::Acked { host, receiver }) => {
                 let supply = &flow.supply;
                 let written_at = |position| {
                     let at = host.written_at(position);
@@ -477,23 +413,23 @@ impl<'p, P: Probe> World<'p, P> {
                 self.report_back(now, number);
                 self.schedule(number);
             }
-            (Content::Data(data), Ends::Udp(udp)) => {
+            (Content::Data(data), Endpoints::Udp(udp)) => {
                 udp.arrived += data.len;
                 let after = now.since(data.sent_at);
                 flow.meter.delivered_to_application(after);
             }
-            (Content::Ack(ack), Ends::Acked { host, receiver }) => {
+            (Content::Ack(ack), Endpoints::Acked { host, receiver }) => {
                 let arrivals = receiver.told(&ack);
                 host.on_ack(now, &ack, &arrivals);
                 self.transmit(now, number);
             }
-            (Content::Report(report), Ends::Acked { host, receiver }) => {
+            (Content::Report(report), Endpoints::Acked { host, receiver }) => {
                 if let Some(report) = receiver.reported(report) {
                     host.on_feedback(now, &report);
                     self.transmit(now, number);
                 }
             }
-            (Content::Ack(_) | Content::Report(_), Ends::Udp(_)) => {}
+            (Content::Ack(_) | Content::Report(_), Endpoints::Udp(_)) => {}
         }
     }
 
@@ -505,7 +441,7 @@ impl<'p, P: Probe> World<'p, P> {
     }
 
     fn push_report(&mut self, now: Time, number: usize) {
-        if let Ends::Acked { receiver, .. } = &mut self.flows[number].ends
+        if let Endpoints::Acked { receiver, .. } = &mut self.flows[number].ends
             && let Some((report, len)) = receiver.report(now)
         {
             self.push(now, number, UDP_HEADER + len, Content::Report(report));
@@ -513,12 +449,12 @@ impl<'p, P: Probe> World<'p, P> {
     }
 
     /// A moment that a flow asked for: its start, its end, its application, its receiver, its sender.
-    fn wake(&mut self, now: Time, number: usize) {
+    fn on_timer(&mut self, now: Time, number: usize) {
         let flow = &mut self.flows[number];
         let mut act = false;
         if !flow.started {
             flow.started = true;
-            if let Ends::Acked { host, .. } = &mut flow.ends {
+            if let Endpoints::Acked { host, .. } = &mut flow.ends {
                 host.on_start(now);
             }
             act = true;
@@ -530,7 +466,7 @@ impl<'p, P: Probe> World<'p, P> {
             written = Some(0);
         }
         match &mut flow.ends {
-            Ends::Acked { host, receiver } => {
+            Endpoints::Acked { host, receiver } => {
                 if let Some(upto) = written {
                     host.on_write(now, upto);
                     act = true;
@@ -545,7 +481,7 @@ impl<'p, P: Probe> World<'p, P> {
                 }
                 self.report_back(now, number);
             }
-            Ends::Udp(udp) => {
+            Endpoints::Udp(udp) => {
                 udp.on_write(written.unwrap_or(0));
                 act = true;
             }
@@ -553,7 +489,7 @@ impl<'p, P: Probe> World<'p, P> {
         if act {
             self.transmit(now, number);
         }
-        let next = self.next_timer(number);
+        let next = self.flows[number].next_timer();
         self.timers.set(number, next);
     }
 
@@ -562,11 +498,11 @@ impl<'p, P: Probe> World<'p, P> {
         let mut outbox = std::mem::take(&mut self.outbox);
         let flow = &mut self.flows[number];
         let header = match &mut flow.ends {
-            Ends::Acked { host, .. } => {
+            Endpoints::Acked { host, .. } => {
                 host.send(now, &mut outbox);
                 host.rules().header
             }
-            Ends::Udp(udp) => {
+            Endpoints::Udp(udp) => {
                 while let Some((pn, start, len)) = udp.send() {
                     outbox.push(Transmit {
                         pn,
@@ -593,7 +529,7 @@ impl<'p, P: Probe> World<'p, P> {
         }
         self.outbox = outbox;
         if self.probe.watches()
-            && let Ends::Acked { host, .. } = &self.flows[number].ends
+            && let Endpoints::Acked { host, .. } = &self.flows[number].ends
         {
             self.probe.flow(&FlowState {
                 at: now,
@@ -608,34 +544,23 @@ impl<'p, P: Probe> World<'p, P> {
 
     /// Sees to it that the flow's timer rings in time. A timer that has become too early rings and is set again then.
     fn schedule(&mut self, number: usize) {
-        let next = self.next_timer(number);
+        let next = self.flows[number].next_timer();
         if next < self.timers.at(number) {
             self.timers.set(number, next);
         }
     }
 
-    /// When something is due of the flow's application or at one of its ends.
-    fn next_timer(&self, number: usize) -> Time {
-        let flow = &self.flows[number];
-        let next = flow.supply.next().min(flow.stop.unwrap_or(Time::MAX));
-        let Ends::Acked { host, receiver } = &flow.ends else {
-            return next;
-        };
-        let wanted = crate::host::earlier(host.next_wake(), receiver.next_wake());
-        next.min(wanted.unwrap_or(Time::MAX))
-    }
-
-    fn tell(&mut self, at: Time, id: u32, what: PacketStep) {
+    fn notify(&mut self, at: Time, id: u32, what: PacketStep) {
         if !self.probe.watches() {
             return;
         }
-        let parcel = &self.parcels[id as usize];
-        let flow = parcel.flow as usize;
+        let packet = self.network.packet(id);
+        let flow = packet.flow as usize;
         let (udp, stream) = match &self.flows[flow].ends {
-            Ends::Udp(_) => (true, false),
-            Ends::Acked { host, .. } => (false, host.rules().is_stream()),
+            Endpoints::Udp(_) => (true, false),
+            Endpoints::Acked { host, .. } => (false, host.rules().is_stream()),
         };
-        let content = match self.contents[id as usize] {
+        let content = match self.network.content(id) {
             Content::Data(data) => PacketContent::Data {
                 pn: data.pn,
                 start: data.start,
@@ -652,7 +577,7 @@ impl<'p, P: Probe> World<'p, P> {
             at,
             flow,
             what,
-            len: Bytes::new(parcel.len.into()),
+            len: Bytes::new(packet.len.into()),
             content,
         });
     }
@@ -664,228 +589,11 @@ impl<'p, P: Probe> World<'p, P> {
         };
         let interval = now.since(self.sampled_at);
         for flow in self.flows.iter_mut().filter(|flow| flow.started) {
-            let link = &self.links[flow.tight];
+            let link = &self.network.links[flow.tight];
             let offered = link.opportunity_bytes(self.sampled_at, now);
-            let lately = std::mem::take(&mut flow.meter.lately);
-            let mut gauges = Vec::new();
-            let (mut in_flight, mut window, mut kernel_cwnd) = (Bytes::ZERO, None, None);
-            if let Ends::Acked { host, .. } = &flow.ends {
-                host.gauges(&mut |name, value| gauges.push((name, value)));
-                (in_flight, kernel_cwnd) = (host.in_flight(), host.kernel_window());
-                window = host.window().filter(|window| *window != Bytes::MAX);
-            }
-            flow.series.push(Sample {
-                at: now.since(start),
-                capacity: Rate::of(offered, interval),
-                throughput: Rate::of(lately.bytes, interval),
-                queue_delay: (lately.packets > 0).then(|| lately.queueing / lately.packets),
-                dropped: lately.dropped,
-                in_flight,
-                window,
-                kernel_cwnd,
-                gauges,
-            });
+            flow.sample(now.since(start), offered, interval);
         }
         self.sampled_at = now;
         self.sample_at = now + every;
-    }
-
-    fn report(mut self, specs: &[FlowSpec]) -> Report {
-        let started = self.window.unwrap_or(self.first_start);
-        let (duration, end) = (self.duration, started + self.duration);
-        let offered: Vec<Bytes> = self
-            .links
-            .iter()
-            .map(|link| link.opportunity_bytes(started, end))
-            .collect();
-        let flows = self.flows.drain(..).zip(specs);
-        let flows = flows
-            .map(|(mut flow, spec)| flow.report(spec, duration, offered[flow.tight]))
-            .collect();
-        let mut passed = self.passed.chunks_exact(2);
-        let mut offered = offered.chunks_exact(2);
-        let links = std::iter::from_fn(|| Some((passed.next()?, offered.next()?)));
-        Report {
-            flows,
-            links: links
-                .map(|(passed, offered)| crate::LinkReport {
-                    down: passed[0],
-                    up: passed[1],
-                    opportunities_down: offered[0],
-                    opportunities_up: offered[1],
-                })
-                .collect(),
-            started,
-            duration,
-            events: self.events,
-        }
-    }
-}
-
-/// Which direction of which link is number `place`.
-fn way(place: usize) -> LinkWay {
-    LinkWay {
-        link: place / 2,
-        way: if place.is_multiple_of(2) {
-            Way::Down
-        } else {
-            Way::Up
-        },
-    }
-}
-
-/// Routes and lines as flows need them, equal ones once.
-struct Paths {
-    lines: Vec<Line>,
-    routes: Vec<Route>,
-}
-
-impl Paths {
-    fn line(&mut self, delay: Span) -> Option<Hop> {
-        if delay.is_zero() {
-            return None;
-        }
-        let known = self.lines.iter().position(|line| line.delay == delay);
-        Some(Hop::Line(known.unwrap_or_else(|| {
-            self.lines.push(Line {
-                delay,
-                travelling: VecDeque::new(),
-            });
-            self.lines.len() - 1
-        })))
-    }
-
-    fn route(&mut self, hops: Vec<Hop>, last: usize) -> u16 {
-        let route = Route { hops, last };
-        let known = self.routes.iter().position(|r| *r == route);
-        // There are at most two for each of 10,000 flows.
-        known.unwrap_or_else(|| {
-            self.routes.push(route);
-            self.routes.len() - 1
-        }) as u16
-    }
-}
-
-/// By how much later a flow begins than its description says.
-fn phase_of(spec: &FlowSpec, seed: u64, first: bool) -> Span {
-    if let Some(phase) = spec.phase {
-        return phase;
-    }
-    if first {
-        return Span::ZERO;
-    }
-    let from = PHASES.max(spec.source.every);
-    Span::from_nanos(Rng::new(seed ^ 0x0070_6861_7365).below(from.as_nanos()))
-}
-
-fn flow(
-    scenario: &Scenario,
-    spec: &FlowSpec,
-    phase: Span,
-    seed: u64,
-    paths: &mut Paths,
-    offered: &[Bytes],
-) -> Flow {
-    let there = scenario.data_route(spec);
-    let tight = there
-        .iter()
-        .copied()
-        .min_by_key(|place| offered[*place])
-        .unwrap_or(0);
-    // The way back takes the other direction of each link.
-    let back: Vec<usize> = there.iter().rev().map(|place| place ^ 1).collect();
-    let access = scenario.access(spec);
-    let mut route = |delay: Span, links: &[usize], line_first: bool| {
-        let line = paths.line(delay);
-        let last = links.last().copied().unwrap_or(0);
-        let links = links.iter().map(|place| Hop::Link(*place));
-        let hops = if line_first {
-            line.into_iter().chain(links).collect()
-        } else {
-            links.chain(line).collect()
-        };
-        paths.route(hops, last)
-    };
-    // On the sender's side of the links, both times.
-    let routes = [
-        route(access / 2, &there, true),
-        route(access - access / 2, &back, false),
-    ];
-    let directions = || there.iter().map(|place| scenario.direction(*place));
-    let steady = directions().all(|direction| direction.changes.is_empty());
-    let delays = directions().map(|direction| direction.delay);
-    let propagation = steady.then(|| delays.fold(access / 2, |a, b| a + b));
-    let cc = spec.controller.clone_box();
-    let rtt = scenario.min_rtt(spec);
-    let (start, stop) = (spec.start + phase, spec.stop.map(|stop| stop + phase));
-    let acked = |host: Box<dyn Host>| Ends::Acked {
-        receiver: Box::new(Receiver::new(
-            host.rules(),
-            host.acks(),
-            host.receiver_half(),
-        )),
-        host,
-    };
-    let ends = match &spec.under {
-        Under::Native(rules) => acked(Box::new(Native::new(cc, rules, start, rtt, seed))),
-        Under::Tcp(kernel) => acked(Box::new(OverTcpHost::new(cc, kernel, start, rtt, seed))),
-        Under::Udp { packet } => Ends::Udp(Udp::new(*packet)),
-    };
-    Flow {
-        ends,
-        supply: Supply::new(spec.source, start),
-        meter: Meter::default(),
-        start,
-        stop,
-        stops: stop,
-        started: false,
-        partner: None,
-        routes,
-        propagation,
-        tight,
-        completed: None,
-        series: Vec::new(),
-    }
-}
-
-impl Flow {
-    fn report(&mut self, spec: &FlowSpec, duration: Span, offered: Bytes) -> crate::FlowReport {
-        let meter = &mut self.meter;
-        let share = meter.delivered_bytes.get() as f64 / offered.get() as f64;
-        let mut tally = crate::host::Tally::default();
-        let goodput = match &mut self.ends {
-            Ends::Acked { host, receiver } => {
-                tally = host.tally().clone();
-                receiver.complete()
-            }
-            Ends::Udp(udp) => udp.arrived,
-        };
-        crate::FlowReport {
-            scheme: spec.scheme(),
-            delivered: meter.delivered_bytes,
-            throughput: Rate::of(meter.delivered_bytes, duration),
-            utilization: (offered != Bytes::MAX && offered != Bytes::ZERO).then_some(share),
-            goodput_bytes: Bytes::new(goodput),
-            delay: match self.propagation {
-                Some(propagation) => meter.queue_delay.summary().later(propagation),
-                None => meter.delay.summary(),
-            },
-            queue_delay: meter.queue_delay.summary(),
-            signal_delay_p95: meter.signal.p95(),
-            app_delay: meter.app_delay.summary(),
-            rtt: tally.rtt.summary(),
-            sent: meter.sent,
-            packets: meter.delivered,
-            dropped: meter.dropped,
-            inside: meter.sent - meter.delivered - (meter.dropped - meter.dropped_late),
-            retransmits: tally.retransmits,
-            rtx_burst: (meter.again.1 > 0).then(|| meter.again.0 as f64 / meter.again.1 as f64),
-            timeouts: tally.timeouts,
-            gate_closed: tally.gate_closed,
-            completion: self.completed.map(|at| at.since(self.start)),
-            active: (self.start, self.stops, self.completed),
-            seconds: std::mem::take(&mut meter.seconds),
-            series: std::mem::take(&mut self.series),
-        }
     }
 }

@@ -4,7 +4,7 @@ use crate::histogram::Durations;
 use alcc_cc::Receiver;
 use alcc_flow::rules::AckRule;
 use alcc_flow::{Ack, Arrival, Rules, Sender, Transmit};
-use alcc_units::{Bytes, Time};
+use alcc_units::{Bytes, Span, Time};
 use std::collections::VecDeque;
 
 pub(crate) mod native;
@@ -19,6 +19,8 @@ pub(crate) const UDP_HEADER: Bytes = Bytes::new(28);
 pub(crate) struct Tally {
     /// Round-trip times as the sender saw them.
     pub(crate) rtt: Durations,
+    /// The last of them.
+    pub(crate) last_rtt: Option<Span>,
     pub(crate) retransmits: u64,
     pub(crate) timeouts: u64,
     pub(crate) gate_closed: u64,
@@ -28,6 +30,7 @@ impl Tally {
     fn heard(&mut self, sender: &Sender) {
         if let Some(rtt) = sender.last_rtt() {
             self.rtt.add(rtt);
+            self.last_rtt = Some(rtt);
         }
     }
 

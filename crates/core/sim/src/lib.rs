@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A deterministic simulator of flows over links in a row.
 //!
-//! Describe a [`Scenario`], [`run`] it, read the [`Report`]. The same scenario gives the same report, bit for bit: time is
+//! Describe a [`Scenario`], [`run`] it, read the [`Report`]; or go through it in steps with a
+//! [`Simulation`]. The same scenario gives the same report, bit for bit: time is
 //! an integer, events of one instant have a fixed order, and all chance comes from the scenario's seed.
 //!
 //! The path is the same code that the emulator runs (`alcc-link`), the algorithms are those of `alcc-cc`, and an algorithm
@@ -10,10 +11,12 @@
 #![forbid(unsafe_code)]
 
 mod engine;
+mod flow;
 mod flow_spec;
 mod histogram;
 mod host;
 mod meter;
+mod network;
 mod probe;
 mod receiver;
 mod report;
@@ -22,11 +25,12 @@ mod source;
 mod timers;
 
 pub use alcc_flow::{Ack, Range};
-pub use engine::{Passed, run, run_with};
+pub use engine::{Simulation, run, run_with};
 pub use flow_spec::{FLOW_HELP, FlowError, FlowSpec, Under, Way};
 pub use histogram::Summary;
 pub use host::over_tcp::{Kernel, Timing};
+pub use network::Passed;
 pub use probe::{FlowState, LinkWay, PacketContent, PacketEvent, PacketStep, Probe, PutGauge};
-pub use report::{FlowReport, Gauge, LinkReport, Report, Sample};
+pub use report::{FlowReport, FlowStatus, Gauge, LinkReport, Report, Sample};
 pub use scenario::{LinkSpec, Scenario, SimError};
 pub use source::Source;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::Summary;
-use crate::engine::Passed;
+use crate::network::Passed;
 use alcc_units::{Bytes, Rate, Span, Time};
 
 /// What a run gave.
@@ -79,6 +79,31 @@ pub struct FlowReport {
     pub seconds: Vec<u64>,
     /// The time series, if asked for.
     pub series: Vec<Sample>,
+}
+
+/// How a flow stands in the middle of a run. Counts are from the flow's start on.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct FlowStatus {
+    /// The algorithm's window (cwnd); `None` if it has none (its quota or its rate is the limit).
+    pub window: Option<Bytes>,
+    /// The simulated kernel's window, in segments; `None` for a native sender.
+    pub kernel_cwnd: Option<f64>,
+    /// Payload in flight.
+    pub in_flight: Bytes,
+    /// The last round-trip time that the sender saw.
+    pub rtt: Option<Span>,
+    /// IP bytes that the bottleneck delivered.
+    pub delivered: Bytes,
+    /// Payload that reached the receiving application.
+    pub goodput_bytes: Bytes,
+    /// Data packets that entered the path.
+    pub sent: u64,
+    /// Data packets that were lost on the path.
+    pub dropped: u64,
+    /// Segments sent again.
+    pub retransmits: u64,
+    /// The algorithm's values, in its order.
+    pub gauges: Vec<Gauge>,
 }
 
 /// A named internal value of an algorithm.

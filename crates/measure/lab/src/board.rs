@@ -2,18 +2,17 @@
 //! A comparison from beginning to end: links times schemes times repetitions, then table, sentence and files. The same board for
 //! emulated links and for the simulator.
 mod files;
-mod summary;
 mod table;
 
 use crate::keep::{self, Keep};
 use crate::link::Link;
 use crate::live::{self, Experiment, Measured};
-use crate::row::{About, Results};
 use crate::scheme::Scheme;
 use crate::simulated::{self, Simulation};
 use crate::tools::Tools;
 use crate::{LabError, pairs, parallel, twin};
 use alcc_cc::Registry;
+use alcc_results::{About, EMULATED, Results, SIMULATED, summary, twins};
 use alcc_units::Span;
 use std::fmt::Write as _;
 use std::fs;
@@ -22,7 +21,6 @@ use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
 pub use files::{NATIVE, write, write_file};
-pub use summary::summary;
 pub(crate) use table::aligned;
 pub use table::{csv, table};
 
@@ -346,9 +344,9 @@ fn gather(plan: &Plan, runs: &[Run<'_>], all: Vec<Option<Measured>>) -> Results 
             .notes
             .extend(notes.map(|note| format!("{what}: {note}")));
     }
-    results.notes.extend(twin::strangers(&results.flows));
+    results.notes.extend(twins::strangers(&results.flows));
     results.summary = summary(&results.flows);
-    results.summary.pairs = pairs::pairs(&results.flows, &results.series);
+    results.summary.pairs = alcc_results::pairs::pairs(&results.flows, &results.series);
     results
 }
 
@@ -378,8 +376,8 @@ fn about(plan: &Plan) -> About {
     match &plan.place {
         Place::Emulated { twin, .. } => About {
             mode: match twin {
-                Some(_) => format!("{}+{}", twin::EMULATED, twin::SIMULATED),
-                None => twin::EMULATED.to_owned(),
+                Some(_) => format!("{}+{}", EMULATED, SIMULATED),
+                None => EMULATED.to_owned(),
             },
             date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
             kernel: read("/proc/sys/kernel/osrelease"),
@@ -388,9 +386,35 @@ fn about(plan: &Plan) -> About {
         },
         // Nothing that differs between two runs of the same command.
         Place::Simulated { .. } => About {
-            mode: twin::SIMULATED.to_owned(),
+            mode: SIMULATED.to_owned(),
             ..about
         },
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod samples {
+    use alcc_results::Row;
+
+    /// A row with nothing but what the board looks at first.
+    pub(crate) fn sample(link: &str, scheme: &str, mbps: f64, ms: f64) -> Row {
+        Row {
+            link: link.to_owned(),
+            scheme: scheme.to_owned(),
+            throughput_mbps: Some(mbps),
+            delay_mean_ms: Some(ms),
+            ..Row::default()
+        }
+    }
+
+    /// A row of a run that failed.
+    pub(crate) fn failed(link: &str, scheme: &str) -> Row {
+        Row {
+            error: Some("it broke".to_owned()),
+            throughput_mbps: None,
+            delay_mean_ms: None,
+            ..sample(link, scheme, 0.0, 0.0)
+        }
     }
 }
 

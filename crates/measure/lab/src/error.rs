@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+use alcc_results::scenario::reason;
 use std::path::PathBuf;
 
 /// Why an experiment could not be run.
@@ -61,26 +62,6 @@ pub enum LabError {
     /// The user stopped it.
     #[error("stopped")]
     Stopped,
-}
-
-/// Why a file could not be used, and what would help where that is known.
-pub fn reason(error: &std::io::Error) -> String {
-    use std::io::ErrorKind;
-    let known = match error.kind() {
-        ErrorKind::InvalidData => "it is no text (UTF-8)",
-        // What a library has added says more.
-        _ if error.raw_os_error().is_none() => return error.to_string(),
-        ErrorKind::NotFound => "there is no such file or folder: check the name",
-        ErrorKind::PermissionDenied => "no permission: choose another place, or another user",
-        ErrorKind::IsADirectory => "it is a folder: name a file",
-        ErrorKind::NotADirectory => "a part of the path is a file and no folder: check the name",
-        ErrorKind::AlreadyExists => "it is there already: choose another name",
-        ErrorKind::StorageFull => "no space is left: free some, or choose another place",
-        ErrorKind::QuotaExceeded => "the quota is used up: free some space",
-        ErrorKind::ReadOnlyFilesystem => "the file system is read-only: choose another place",
-        _ => return error.to_string(),
-    };
-    known.to_owned()
 }
 
 impl LabError {

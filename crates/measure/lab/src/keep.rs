@@ -141,7 +141,7 @@ fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row::Row;
+    use alcc_results::Row;
 
     fn measured(mbps: f64) -> Measured {
         Measured {

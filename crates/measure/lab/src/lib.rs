@@ -6,13 +6,12 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`row`] | the fields of a result and the JSON object |
 //! | [`meter`] | from what happens at the bottleneck to throughput, delay and loss |
 //! | [`report`] | one self-contained HTML page |
 //! | [`picture`] | throughput against delay, SVG |
 //! | [`live`] | runs the schemes beside each other, each on an emulated link of its own |
 //! | [`simulated`] | the same rows from the simulator |
-//! | [`scenario`] | a simulated scenario as people write it: options and TOML |
+//! | [`scenario`] | scenario files, and the files that they name |
 //! | [`truth`] | the simulator beside published figures |
 //! | [`twin`] | the simulator beside the emulator |
 //! | [`pairs`] | an algorithm above TCP beside its native form |
@@ -28,7 +27,6 @@ pub mod board;
 pub mod capture;
 mod client;
 pub mod cpu;
-mod distribution;
 mod error;
 mod keep;
 mod link;
@@ -41,7 +39,6 @@ mod program;
 pub mod qlog;
 pub mod report;
 pub mod route;
-pub mod row;
 pub mod sampler;
 pub mod scenario;
 mod scheme;
@@ -52,12 +49,12 @@ mod tools;
 pub mod truth;
 pub mod twin;
 
-pub use distribution::Distribution;
-pub use error::{LabError, reason};
+pub use alcc_results::scenario::reason;
+pub use alcc_results::{Distribution, Results, Row};
+pub use error::LabError;
 pub use link::{Around, Link, Links, Up};
 pub use live::{Experiment, Measured, Times};
 pub use meter::{Meter, Observed};
-pub use row::{Results, Row};
 pub use scheme::{Scheme, Side, Transport};
 pub use sockets::{Sockets, TcpSocket};
 pub use tools::Tools;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::LabError;
-use crate::row::Row;
 use alcc_emu::PathSpec;
 use alcc_link::{DirectionSpec, QueueSpec, RateSpec};
+use alcc_results::Row;
+use alcc_results::scenario::drawn_start;
 use alcc_trace::{SCENARIOS, Scenario, Trace, scenario};
-use alcc_units::{Rate, Rng, Span, UnitError, positive};
+use alcc_units::{Rate, Span, UnitError, positive};
 use std::fs::{self, File};
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
@@ -91,12 +92,6 @@ pub struct Links {
     pub links: Vec<Link>,
     /// Files that are no traces, with the reason, one line each.
     pub skipped: Vec<String>,
-}
-
-/// Where in a recorded trace a repetition with this seed begins, anywhere with equal chance.
-pub(crate) fn drawn_start(trace: &Trace, seed: u64) -> Span {
-    let ms = trace.period().as_nanos() / 1_000_000;
-    Span::from_millis(Rng::new(seed ^ 0x0073_7461_7274).below(ms))
 }
 
 /// Folders inside folders, at most this deep.

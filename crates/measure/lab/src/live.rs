@@ -7,11 +7,11 @@ mod wire;
 
 use crate::link::Link;
 use crate::meter::Observed;
-use crate::row::{Row, Series};
 use crate::scheme::Scheme;
 use crate::tools::Tools;
 use crate::{LabError, cpu, sampler, server};
 use alcc_emu::{Dir, EmuReport, Namespace};
+use alcc_results::{Row, Series};
 use alcc_units::{Bytes, Span, Time};
 use programs::{Ends, Programs, Stage, Way};
 use serde::{Deserialize, Serialize};

@@ -3,8 +3,7 @@
 //!
 //! The window begins with the first full-size packet that arrives at the bottleneck, so connection set-up is outside and
 //! the start-up of the congestion control inside. Memory depends on the window's length, not on the number of packets.
-use crate::distribution::Distribution;
-use crate::row::{Row, Series, quantiles};
+use alcc_results::{Distribution, Row, Series, quantiles};
 use alcc_units::{Bytes, Rate, Span, Time};
 
 /// A packet of at least this size opens the window: a bare acknowledgement, a SYN or a request never does, a data packet of

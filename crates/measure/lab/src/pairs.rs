@@ -1,379 +1,305 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! An algorithm above TCP beside its native form: how far the two are apart, and whether that is as near as was asked for.
-//!
-//! Each repetition is a pair: both forms ran at the same time on links of their own. Differences are taken inside a pair, then their
-//! median and their 90 % interval over the repetitions (5th to 95th percentile by nearest rank: of up to 19, smallest and largest).
-mod text;
-
-use crate::row::{self, Row, Series, Spread};
-use crate::twin;
-use serde::{Deserialize, Serialize};
+//! Pairs for a terminal and for a page of documentation.
+use alcc_results::pairs::{DELAY_MS, DELAY_PERCENT, INTERVAL, Pair, THROUGHPUT_PERCENT};
+use alcc_results::{Group, Results, Spread};
 use std::fmt::Write as _;
 
-pub(crate) use text::count;
-pub use text::{markdown, table};
-
-/// Asked: the medians of throughput this near, in %.
-pub const THROUGHPUT_PERCENT: f64 = 3.0;
-/// Asked: the medians of queueing delay this near, in %,
-pub const DELAY_PERCENT: f64 = 5.0;
-/// or this near, in ms.
-pub const DELAY_MS: f64 = 2.0;
-/// The 90 % interval of a difference may be so many times as wide as its bound, and that of the distribution as wide as the native's.
-pub const INTERVAL: f64 = 2.0;
-
-/// Native and above TCP on one link. Of two values the first is the native's.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Pair {
-    /// The link.
-    pub link: String,
-    /// The native scheme.
-    pub native: String,
-    /// The scheme beside it.
-    pub scheme: String,
-    /// Algorithm, feedback, enforcement and what is under it, of both.
-    pub triples: [String; 2],
-    /// Repetitions that both finished.
-    pub runs: u32,
-    /// Median over the seconds of a run, median of the runs, Mbit/s.
-    pub throughput_mbps: [f64; 2],
-    /// The scheme's - the native's in % of the native's, per run.
-    pub throughput_difference: Spread,
-    /// Its 5th and 95th percentile.
-    pub throughput_interval: [f64; 2],
-    /// Median over the packets of a run, median of the runs, without propagation, ms.
-    pub queue_delay_ms: [f64; 2],
-    /// The scheme's - the native's per run, ms.
-    pub queue_delay_difference_ms: Spread,
-    /// Its 5th and 95th percentile.
-    pub queue_delay_interval_ms: [f64; 2],
-    /// 5th and 95th percentile of the throughput of single seconds, medians of the runs, Mbit/s.
-    pub throughput_90: [[f64; 2]; 2],
-    /// 5th and 95th percentile of the one-way delay of packets, medians of the runs, ms.
-    pub delay_90_ms: [[f64; 2]; 2],
-    /// What was found.
-    pub within: Within,
-}
-
-/// Which of the bounds hold.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Within {
-    /// The median throughput differs by at most [`THROUGHPUT_PERCENT`].
-    pub throughput: bool,
-    /// The median queueing delay differs by at most [`DELAY_PERCENT`] or [`DELAY_MS`].
-    pub delay: bool,
-    /// The 90 % intervals of both differences are inside [`INTERVAL`] times these.
-    pub interval: bool,
-    /// The 90 % intervals of single seconds' throughput and single packets' delay are inside the native's, stretched about its
-    /// middle to [`INTERVAL`] times its width.
-    pub distribution: bool,
-}
-
-impl Within {
-    /// All of them.
-    pub fn all(self) -> bool {
-        self.throughput && self.delay && self.interval && self.distribution
+/// For a terminal.
+pub fn table(pairs: &[Pair]) -> String {
+    let heading = [
+        "link",
+        "native",
+        "beside it",
+        "runs",
+        "Mbit/s native",
+        "its",
+        "diff %",
+        "queue ms native",
+        "its",
+        "diff ms",
+        "",
+    ];
+    let mut lines: Vec<Vec<String>> = vec![heading.map(str::to_owned).to_vec()];
+    for pair in pairs {
+        let [native, own] = pair.throughput_mbps.map(|v| format!("{v:.2}"));
+        let [native_ms, own_ms] = pair.queue_delay_ms.map(|v| format!("{v:.1}"));
+        lines.push(vec![
+            pair.link.clone(),
+            pair.native.clone(),
+            pair.scheme.clone(),
+            pair.runs.to_string(),
+            native,
+            own,
+            difference(pair.throughput_difference, pair.runs, 1),
+            native_ms,
+            own_ms,
+            difference(pair.queue_delay_difference_ms, pair.runs, 1),
+            verdict(pair),
+        ]);
     }
+    let mut text = crate::board::aligned(&lines, 3);
+    let _ = writeln!(
+        text,
+        "{} of {} within; {}",
+        pairs.iter().filter(|p| p.within.all()).count(),
+        pairs.len(),
+        asked()
+    );
+    text
 }
 
-/// What one run says.
-struct Run<'a> {
-    row: &'a Row,
-    throughput: Vec<f64>,
-    series: &'a Series,
-    queue_delay_ms: f64,
+fn asked() -> String {
+    format!(
+        "asked: median throughput (1-s bins) within {THROUGHPUT_PERCENT} %, median queueing delay within {DELAY_PERCENT} % or \
+         {DELAY_MS} ms, the 90 % interval of both differences inside {INTERVAL} times that, the 5th to 95th percentiles of seconds and \
+         packets inside the native's stretched {INTERVAL} times"
+    )
 }
 
-impl<'a> Run<'a> {
-    fn of(row: &'a Row, series: &'a [Series]) -> Option<Self> {
-        let mine = |s: &&Series| {
-            s.scheme == row.scheme && s.link == row.link && s.run == row.run && s.side == row.side
-        };
-        let series = series.iter().find(mine)?;
-        let mut throughput = seconds(series);
-        throughput.sort_by(f64::total_cmp);
-        Some(Self {
-            row,
-            throughput,
-            series,
-            queue_delay_ms: row.queue_delay_median_ms?,
-        })
-    }
-
-    /// Median throughput of its seconds.
-    fn median(&self) -> f64 {
-        Spread::of(&self.throughput).unwrap_or_default().median
-    }
-
-    fn throughput_90(&self) -> [f64; 2] {
-        interval(&self.throughput)
-    }
-
-    fn delay_90(&self) -> Option<[f64; 2]> {
-        let at = |q: f64| {
-            let all = row::quantiles();
-            let i = all.iter().position(|known| (known - q).abs() < 1e-9)?;
-            self.series.delay_quantiles_ms.get(i).copied()
-        };
-        Some([at(0.05)?, at(0.95)?])
-    }
-}
-
-/// The throughput of each whole second of the window.
-fn seconds(series: &Series) -> Vec<f64> {
-    let each = ((1.0 / series.bin_s).round() as usize).max(1);
-    let whole = series.throughput_mbps.chunks_exact(each);
-    whole
-        .map(|bins| bins.iter().sum::<f64>() / each as f64)
-        .collect()
-}
-
-/// 5th and 95th percentile of sorted values, by nearest rank; zeros of none.
-fn interval(sorted: &[f64]) -> [f64; 2] {
-    [0.05, 0.95].map(|q| {
-        let rank = (q * sorted.len() as f64).ceil() as usize;
-        sorted.get(rank.max(1) - 1).copied().unwrap_or_default()
-    })
-}
-
-/// Every form of an algorithm beside the native one that stands first, on each link.
-pub fn pairs(rows: &[Row], series: &[Series]) -> Vec<Pair> {
-    let mut heads: Vec<&Row> = Vec::new();
-    let real = |row: &&Row| row.side.as_deref() != Some(twin::SIMULATED);
-    for row in rows.iter().filter(real) {
-        let same = |r: &&Row| r.link == row.link && r.scheme == row.scheme;
-        if !heads.iter().any(same) {
-            heads.push(row);
+/// `+1.2 (-0.5 to +2.0)`.
+fn difference(spread: Spread, runs: u32, digits: usize) -> String {
+    let show = |v: f64| {
+        let text = format!("{v:+.digits$}");
+        // No sign before nothing.
+        if text.trim_start_matches(['+', '-', '0', '.']).is_empty() {
+            format!("{:.digits$}", 0.0)
+        } else {
+            text
         }
+    };
+    let Spread { min, median, max } = spread;
+    if runs > 1 {
+        format!("{} ({} to {})", show(median), show(min), show(max))
+    } else {
+        show(median)
     }
-    let mut found = Vec::new();
-    for (i, native) in heads.iter().enumerate() {
-        let kin = |row: &Row| {
-            (&row.link, &row.algorithm, &row.options)
-                == (&native.link, &native.algorithm, &native.options)
-        };
-        let first = |row: &&Row| is_native(row) && kin(row);
-        if !is_native(native) || heads[..i].iter().any(first) {
-            continue;
+}
+
+/// `yes`, or which bounds are missed.
+fn verdict(pair: &Pair) -> String {
+    let within = pair.within;
+    let missed: Vec<&str> = [
+        (within.throughput, "throughput"),
+        (within.delay, "delay"),
+        (within.interval, "interval"),
+        (within.distribution, "distribution"),
+    ]
+    .into_iter()
+    .filter_map(|(holds, name)| (!holds).then_some(name))
+    .collect();
+    if missed.is_empty() {
+        "yes".to_owned()
+    } else {
+        format!("no: {}", missed.join(", "))
+    }
+}
+
+/// For a page of documentation: what was run, every row's figures, every pair, and the twins if there are any.
+pub fn markdown(results: &Results) -> String {
+    let about = &results.about;
+    let runs = results.summary.groups.iter().map(|g| g.runs + g.failed);
+    let mut text = format!("```console\n$ {}\n```\n\n", about.command);
+    let late = results.flows.iter().filter_map(|f| f.lateness_p99_ms);
+    let late = late.fold(None, |most: Option<f64>, v| {
+        Some(most.map_or(v, |m| m.max(v)))
+    });
+    let _ = writeln!(
+        text,
+        "{}; {} of each; medians of the runs, smallest to largest in parentheses. {}{}",
+        about.link,
+        count(runs.max().unwrap_or(0), "run"),
+        about.program,
+        if about.kernel.is_empty() {
+            ".".to_owned()
+        } else {
+            format!(
+                ", Linux {}, {}, {}.",
+                about.kernel,
+                count(about.cpus as u32, "processor"),
+                about.date
+            )
         }
-        let beside = heads.iter().filter(|r| kin(r) && r.scheme != native.scheme);
-        for other in beside.filter(|r| r.feedback != "kernel") {
-            found.extend(pair(native, other, rows, series));
-        }
+    );
+    if let Some(late) = late {
+        let _ = writeln!(
+            text,
+            "The emulator's timers were at most {late:.2} ms late in 99 % of cases."
+        );
     }
-    found
-}
-
-/// It has no TCP below and is not the kernel's.
-pub(crate) fn is_native(row: &Row) -> bool {
-    row.under.is_none() && row.feedback != "kernel" && row.enforcement == "native"
-}
-
-fn pair(native: &Row, other: &Row, rows: &[Row], series: &[Series]) -> Option<Pair> {
-    let run = |head: &Row, number: u32| {
-        let row = rows.iter().find(|r| {
-            (&r.link, &r.scheme, &r.side, r.run) == (&head.link, &head.scheme, &head.side, number)
-        });
-        row.filter(|r| r.error.is_none())
-            .and_then(|r| Run::of(r, series))
-    };
-    let numbers = rows.iter().filter(|r| r.scheme == native.scheme);
-    let mut numbers: Vec<u32> = numbers.map(|r| r.run).collect();
-    numbers.sort_unstable();
-    numbers.dedup();
-    let both: Vec<[Run<'_>; 2]> = numbers
-        .into_iter()
-        .filter_map(|number| Some([run(native, number)?, run(other, number)?]))
-        .filter(|[n, _]| n.median() > 0.0)
-        .collect();
-    let first = both.first()?;
-    let medians = |of: &dyn Fn(&Run<'_>) -> f64| {
-        [0, 1].map(|side| {
-            let all: Vec<f64> = both.iter().map(|pair| of(&pair[side])).collect();
-            Spread::of(&all).unwrap_or_default().median
-        })
-    };
-    let differences = |of: &dyn Fn(&[Run<'_>; 2]) -> f64| {
-        let mut all: Vec<f64> = both.iter().map(of).collect();
-        all.sort_by(f64::total_cmp);
-        (Spread::of(&all).unwrap_or_default(), interval(&all))
-    };
-    let (throughput_difference, throughput_interval) =
-        differences(&|[n, o]| 100.0 * (o.median() / n.median() - 1.0));
-    let (queue_delay_difference_ms, queue_delay_interval_ms) =
-        differences(&|[n, o]| o.queue_delay_ms - n.queue_delay_ms);
-    let ends = |of: &dyn Fn(&Run<'_>) -> [f64; 2]| {
-        let [low, high] = [0, 1].map(|end| medians(&|run| of(run)[end]));
-        [[low[0], high[0]], [low[1], high[1]]]
-    };
-    let queue_delay_ms = medians(&|run| run.queue_delay_ms);
-    let throughput_90 = ends(&|run| run.throughput_90());
-    let delay_90_ms = ends(&|run| run.delay_90().unwrap_or_default());
-    let delay_bound = (queue_delay_ms[0] * DELAY_PERCENT / 100.0).max(DELAY_MS);
-    let inside = |[low, high]: [f64; 2], bound: f64| low >= -bound && high <= bound;
-    Some(Pair {
-        link: native.link.clone(),
-        native: native.scheme.clone(),
-        scheme: other.scheme.clone(),
-        triples: [first[0].row, first[1].row].map(triple),
-        runs: both.len() as u32,
-        throughput_mbps: medians(&|run| run.median()),
-        throughput_difference,
-        throughput_interval,
-        queue_delay_ms,
-        queue_delay_difference_ms,
-        queue_delay_interval_ms,
-        throughput_90,
-        delay_90_ms,
-        within: Within {
-            throughput: throughput_difference.median.abs() <= THROUGHPUT_PERCENT,
-            delay: queue_delay_difference_ms.median.abs() <= delay_bound,
-            interval: inside(throughput_interval, INTERVAL * THROUGHPUT_PERCENT)
-                && inside(queue_delay_interval_ms, INTERVAL * delay_bound),
-            distribution: is_inside_stretched(throughput_90) && is_inside_stretched(delay_90_ms),
-        },
-    })
-}
-
-/// The second interval is inside the first, stretched about its middle to [`INTERVAL`] times its width.
-fn is_inside_stretched([[low, high], other]: [[f64; 2]; 2]) -> bool {
-    let middle = f64::midpoint(low, high);
-    let half = INTERVAL * (high - low) / 2.0;
-    other[0] >= middle - half && other[1] <= middle + half
-}
-
-/// Algorithm, feedback, enforcement and what is under it: `verus / tcp-info / gate+pacing over cubic`.
-pub(crate) fn triple(row: &Row) -> String {
-    let mut text = row.algorithm.clone();
-    if !row.options.is_empty() {
-        let _ = write!(text, ":{}", row.options);
+    text.push_str("\n### Every form\n\n");
+    rows(&mut text, results);
+    text.push_str("\n### Native and above TCP\n\n");
+    beside(&mut text, &results.summary.pairs);
+    if !results.summary.twins.is_empty() {
+        text.push_str("\n### Emulated and simulated\n\n");
+        twins(&mut text, results);
     }
-    let _ = write!(text, " / {} / {}", row.feedback, row.enforcement);
-    if let Some(under) = &row.under {
-        let _ = write!(text, " over {under}");
+    for note in &results.notes {
+        let _ = write!(text, "\n* {note}");
+    }
+    if !results.notes.is_empty() {
+        text.push('\n');
     }
     text
+}
+
+pub(crate) fn count(n: u32, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+fn rows(text: &mut String, results: &Results) {
+    text.push_str(
+        "| link | scheme | feedback / enforcement, under | Mbit/s | goodput Mbit/s | utilization % | queueing ms: median | mean | p95 | app delay ms: median | p95 | RTT ms | CPU s/Gbit |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
+    );
+    for group in &results.summary.groups {
+        let row = results.flows.iter().find(|r| {
+            r.error.is_none()
+                && (&r.link, &r.scheme, &r.side) == (&group.link, &group.scheme, &group.side)
+        });
+        let how = row.map_or_else(String::new, |r| {
+            let under = r.under.as_ref();
+            let under = under.map_or_else(String::new, |u| format!(", {u}"));
+            format!("{} / {}{under}", r.feedback, r.enforcement)
+        });
+        let side = group
+            .side
+            .as_ref()
+            .map_or_else(String::new, |side| format!(" ({side})"));
+        let cell = |field: &str, factor: f64, digits: usize| cell(group, field, factor, digits);
+        let cells = [
+            cell("throughput_mbps", 1.0, 2),
+            cell("goodput_mbps", 1.0, 2),
+            cell("utilization", 100.0, 1),
+            cell("queue_delay_median_ms", 1.0, 1),
+            cell("queue_delay_mean_ms", 1.0, 1),
+            cell("queue_delay_p95_ms", 1.0, 1),
+            cell("app_delay_median_ms", 1.0, 1),
+            cell("app_delay_p95_ms", 1.0, 1),
+            cell("rtt_mean_ms", 1.0, 1),
+            cell("cpu_s_per_gbit", 1.0, 3),
+        ];
+        let failed = match group.failed {
+            0 => String::new(),
+            n => format!(" ({n} failed)"),
+        };
+        let _ = writeln!(
+            text,
+            "| {} | {}{side}{failed} | {how} | {} |",
+            group.link,
+            group.scheme,
+            cells.join(" | ")
+        );
+    }
+}
+
+fn cell(group: &Group, field: &str, factor: f64, digits: usize) -> String {
+    let Some(Spread { min, median, max }) = group.fields.get(field).copied() else {
+        return "-".to_owned();
+    };
+    let [min, median, max] = [min, median, max].map(|v| format!("{:.digits$}", v * factor));
+    if group.runs > 1 && min != max {
+        format!("{median} ({min} to {max})")
+    } else {
+        median
+    }
+}
+
+fn beside(text: &mut String, pairs: &[Pair]) {
+    let mut asked = asked();
+    asked[..1].make_ascii_uppercase();
+    let _ = writeln!(
+        text,
+        "{asked}. Differences are the form's minus the native's of the same run.\n\n\
+         | link | native | beside it | median Mbit/s: native, its | difference % | median queueing ms: native, its | difference ms | seconds p5 to p95 Mbit/s: native, its | packets p5 to p95 ms: native, its | within |\n\
+         |---|---|---|---|---|---|---|---|---|---|"
+    );
+    for pair in pairs {
+        let [native, own] = pair.throughput_mbps;
+        let [native_ms, own_ms] = pair.queue_delay_ms;
+        let range =
+            |[low, high]: [f64; 2], digits: usize| format!("{low:.digits$} to {high:.digits$}");
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {native:.2}, {own:.2} | {} | {native_ms:.1}, {own_ms:.1} | {} | {}, {} | {}, {} | {} |",
+            pair.link,
+            pair.native,
+            pair.scheme,
+            difference(pair.throughput_difference, pair.runs, 1),
+            difference(pair.queue_delay_difference_ms, pair.runs, 1),
+            range(pair.throughput_90[0], 1),
+            range(pair.throughput_90[1], 1),
+            range(pair.delay_90_ms[0], 0),
+            range(pair.delay_90_ms[1], 0),
+            verdict(pair),
+        );
+    }
+    let good = pairs.iter().filter(|p| p.within.all()).count();
+    let _ = writeln!(text, "\n{good} of {} within all bounds.", pairs.len());
+}
+
+fn twins(text: &mut String, results: &Results) {
+    text.push_str(
+        "| link | scheme | utilization %: emulated, simulated | mean queueing ms: emulated, simulated | within |\n|---|---|---|---|---|\n",
+    );
+    for twin in &results.summary.twins {
+        let [real, model] = twin.utilization.map(|u| 100.0 * u);
+        let [real_ms, model_ms] = twin.queue_delay_mean_ms;
+        let _ = writeln!(
+            text,
+            "| {} | {} | {real:.1}, {model:.1} | {real_ms:.1}, {model_ms:.1} | {} |",
+            twin.link,
+            twin.scheme,
+            if twin.agrees { "yes" } else { "no" }
+        );
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A row and its series: throughput of five bins per second, delays evenly from `ms` to 3 `ms`, propagation 20 ms.
-    fn run(scheme: &str, number: u32, seconds: &[f64], ms: f64) -> (Row, Series) {
-        let native = scheme.ends_with("-udp");
-        let row = Row {
-            scheme: scheme.into(),
-            algorithm: "verus".into(),
-            feedback: if native { "udp" } else { "in-band" }.into(),
-            enforcement: if native { "native" } else { "queue" }.into(),
-            under: (!native).then(|| "cubic".into()),
-            link: "l".into(),
-            run: number,
-            queue_delay_median_ms: Some(2.0 * ms),
-            ..Row::default()
-        };
-        let series = Series {
-            scheme: scheme.into(),
-            link: "l".into(),
-            run: number,
-            bin_s: 0.2,
-            // Unequal bins with the same mean.
-            throughput_mbps: seconds
-                .iter()
-                .flat_map(|s| [s - 1.0, s + 1.0, s - 0.5, s + 0.5, *s])
-                .collect(),
-            delay_quantiles_ms: row::quantiles()
-                .iter()
-                .map(|q| 20.0 + ms * (1.0 + 2.0 * q))
-                .collect(),
-            ..Series::default()
-        };
-        (row, series)
-    }
-
-    fn found(all: &[(Row, Series)]) -> Vec<Pair> {
-        let (rows, series): (Vec<_>, Vec<_>) = all.iter().cloned().unzip();
-        pairs(&rows, &series)
+    #[test]
+    fn differences_have_a_sign_unless_they_are_none() {
+        let spread = |min, median, max| Spread { min, median, max };
+        assert_eq!(
+            difference(spread(-0.04, 1.25, 2.0), 3, 1),
+            "+1.2 (0.0 to +2.0)"
+        );
+        assert_eq!(difference(spread(-3.0, -3.0, -3.0), 1, 1), "-3.0");
+        assert_eq!(count(1, "run"), "1 run");
     }
 
     #[test]
-    fn differences_are_taken_inside_a_pair() {
-        let all = [
-            run("verus-udp", 1, &[8.0, 10.0, 12.0], 50.0),
-            run("alcc-verus-inband", 1, &[8.0, 10.2, 12.0], 51.0),
-            run("verus-udp", 2, &[8.0, 11.0, 12.0], 60.0),
-            run("alcc-verus-inband", 2, &[8.0, 11.0, 12.0], 61.0),
-            run("verus-udp", 3, &[8.0, 12.0, 12.5], 55.0),
-            run("alcc-verus-inband", 3, &[8.0, 11.4, 12.5], 53.5),
-            // Without its like.
-            run("verus-udp", 4, &[1.0], 500.0),
-        ];
-        let found = found(&all);
-        let [pair] = &found[..] else {
-            panic!("{found:?}")
+    fn what_is_missed_is_named() {
+        let mut pair = Pair {
+            link: "trace".into(),
+            native: "verus-udp".into(),
+            scheme: "alcc-verus".into(),
+            runs: 5,
+            throughput_mbps: [10.0, 10.5],
+            ..Pair::default()
         };
-        assert_eq!((pair.native.as_str(), pair.runs), ("verus-udp", 3));
-        assert_eq!(pair.triples[1], "verus / in-band / queue over cubic");
-        // Medians 10, 11, 12 beside 10.2, 11, 11.4: +2 %, 0 %, -5 %.
-        let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} {b}");
-        near(pair.throughput_mbps[0], 11.0);
-        near(pair.throughput_mbps[1], 11.0);
-        near(pair.throughput_difference.median, 0.0);
-        near(pair.throughput_interval[0], -5.0);
-        near(pair.throughput_interval[1], 2.0);
-        // Queueing 100, 120, 110 beside 102, 122, 107.
-        near(pair.queue_delay_ms[0], 110.0);
-        near(pair.queue_delay_difference_ms.median, 2.0);
-        near(pair.queue_delay_interval_ms[0], -3.0);
-        // 5 % and 95 % of 50 (1 + 2 q) + 20 is 75 and 165 in the first run; the median run is the third with 55.
-        near(pair.delay_90_ms[0][0], 20.0 + 55.0 * 1.1);
-        near(pair.delay_90_ms[0][1], 20.0 + 55.0 * 2.9);
-        assert!(pair.within.all(), "{:?}", pair.within);
-    }
-
-    #[test]
-    fn each_bound_can_be_missed() {
-        let pair = |seconds: &[f64], ms: f64| {
-            let all = [
-                run("verus-udp", 1, &[8.0, 10.0, 12.0], 10.0),
-                run("alcc-verus-inband", 1, seconds, ms),
-            ];
-            found(&all)[0].within
+        pair.within.delay = true;
+        let text = table(std::slice::from_ref(&pair));
+        assert!(
+            text.contains("no: throughput, interval, distribution"),
+            "{text}"
+        );
+        assert!(text.contains("0 of 1 within"), "{text}");
+        let results = Results {
+            summary: alcc_results::Summary {
+                pairs: vec![pair],
+                ..Default::default()
+            },
+            ..Results::default()
         };
-        let good = pair(&[8.0, 10.0, 12.0], 10.0);
-        assert!(good.all());
-        // 4 % less: outside 3 %, inside twice that.
-        let slow = pair(&[8.0, 9.6, 12.0], 10.0);
-        assert!(!slow.throughput && slow.delay && slow.interval);
-        // 7 % less is outside that, too.
-        assert!(!pair(&[8.0, 9.3, 12.0], 10.0).interval);
-        // Queueing 20 ms: 2 ms more is allowed, 3 not, and 5 is outside the interval.
-        assert!(pair(&[8.0, 10.0, 12.0], 11.0).delay);
-        let late = pair(&[8.0, 10.0, 12.0], 11.5);
-        assert!(!late.delay && late.interval);
-        assert!(!pair(&[8.0, 10.0, 12.0], 12.5).interval);
-        // Seconds of 5.9 to 14: the native's 8 to 12 stretched is 6 to 14.
-        assert!(!pair(&[5.9, 10.0, 14.0], 10.0).distribution);
-        assert!(pair(&[6.0, 10.0, 14.0], 10.0).distribution);
-    }
-
-    #[test]
-    fn only_kin_are_paired() {
-        let mut all = vec![
-            run("verus-udp", 1, &[8.0], 10.0),
-            run("alcc-verus-inband", 1, &[8.0], 10.0),
-            run("alcc-verus-inband", 2, &[8.0], 10.0),
-        ];
-        all[1].0.options = "r=4".into();
-        all[2].0.options = "r=4".into();
-        assert!(found(&all).is_empty());
-        all[1].0.options = String::new();
-        assert_eq!(found(&all).len(), 1);
-        all[1].0.error = Some("it broke".into());
-        assert!(found(&all).is_empty(), "no run that both finished");
-        all[1].0.error = None;
-        all[0].0.side = Some(twin::SIMULATED.into());
-        assert!(found(&all).is_empty(), "a simulated native is no reference");
+        let page = markdown(&results);
+        assert!(
+            page.contains("| trace | verus-udp | alcc-verus | 10.00, 10.50 |"),
+            "{page}"
+        );
+        let tables = page.lines().filter(|l| l.starts_with('|')).count();
+        assert_eq!(tables, 2 + 3, "{page}");
     }
 }

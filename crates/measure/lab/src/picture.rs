@@ -4,7 +4,7 @@
 //! several links a panel over all (large: mean, dot: link) stands above one for each.
 mod axis;
 
-use crate::row::{Results, Row};
+use alcc_results::{Results, Row};
 use axis::Axis;
 use std::fmt::Write as _;
 
@@ -58,7 +58,7 @@ pub fn svg(results: &Results) -> String {
         let found = colours.iter().find(|(known, _)| *known == name);
         found.map_or("#666666", |(_, colour)| *colour)
     };
-    let is_shown = |side: &Option<String>| side.as_deref() != Some(crate::twin::SIMULATED);
+    let is_shown = |side: &Option<String>| side.as_deref() != Some(alcc_results::SIMULATED);
     let mut links: Vec<&str> = Vec::new();
     for group in &results.summary.groups {
         if !links.contains(&group.link.as_str()) {
@@ -406,13 +406,13 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::board::summary;
+    use alcc_results::summary;
 
     fn row(link: &str, scheme: &str, run: u32, mbps: f64, ms: f64) -> Row {
         Row {
             run,
             utilization: Some(mbps / 12.0),
-            ..crate::row::sample(link, scheme, mbps, ms)
+            ..crate::board::samples::sample(link, scheme, mbps, ms)
         }
     }
 

@@ -2,7 +2,7 @@
 //! One self-contained, offline, interactive HTML page from [`Results`].
 //!
 //! The page carries the results as JSON and draws itself from them, so what a reader sees is what `--json` prints.
-use crate::row::Results;
+use alcc_results::Results;
 use plotly::Plot;
 
 const PAGE: &str = include_str!("report/page.html");
@@ -59,7 +59,7 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row::{About, Row};
+    use alcc_results::{About, Row};
 
     fn page() -> String {
         html(&Results {

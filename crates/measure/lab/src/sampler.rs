@@ -3,7 +3,7 @@
 //!
 //! Bytes acknowledged + bytes still in the send queue = bytes that the application has written. With the times at which the
 //! other application read them this gives the delay from application to application, wherever bytes are parked on the way.
-use crate::distribution::Distribution;
+use alcc_results::Distribution;
 use alcc_sys::TcpCounters;
 use alcc_units::{Span, Time};
 use netlink_packet_core::{

@@ -2,8 +2,8 @@
 mod transport;
 
 use crate::LabError;
-use crate::row::Row;
 use alcc_cc::{Registry, Spec};
+use alcc_results::Row;
 use alcc_sim::{FlowSpec, Timing};
 use std::str::FromStr;
 

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! From a simulated scenario to rows: the one place where the simulator's report gets the names and units of a [`Row`].
+//! One run of a comparison in the simulator: a row as `alcc_results` makes it, and the series of a meter at the bottleneck.
 use crate::LabError;
 use crate::link::Link;
 use crate::live::Measured;
 use crate::meter::Meter;
-use crate::row::{Row, Series};
 use crate::scheme::Scheme;
 use alcc_cc::Registry;
 use alcc_emu::Dir;
+use alcc_results::Series;
+use alcc_results::simulated::rows;
 use alcc_sim::{
-    FlowReport, FlowSpec, PacketContent, PacketEvent, PacketStep, Passed, Probe, Report, Scenario,
-    SimError, Timing, Under, Way,
+    FlowSpec, PacketContent, PacketEvent, PacketStep, Probe, Scenario, SimError, Timing,
 };
-use alcc_units::{Bytes, Rate, Span, Time};
-use serde_json::{Value, json};
+use alcc_units::{Span, Time};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -177,151 +176,6 @@ impl Probe for Watch<'_> {
     }
 }
 
-/// One row per flow of `report`, which [`alcc_sim::run`] made of `scenario`. `link` is what the bottleneck is called.
-///
-/// A flow above TCP has the triple whose model it is: readings of the kernel's counters, gate and pacing. A native one has `sim`.
-pub fn rows(link: &str, scenario: &Scenario, report: &Report) -> Vec<Row> {
-    scenario
-        .flows
-        .iter()
-        .zip(&report.flows)
-        .map(|(spec, flow)| row(link, scenario, report, spec, flow))
-        .collect()
-}
-
-/// What concerns several flows, and the links. `settle`: fairness of single seconds counts from then on.
-pub fn summary(report: &Report, settle: Span) -> Value {
-    let mbps = |bytes: Bytes| Rate::of(bytes, report.duration).as_mbps_f64();
-    let direction = |passed: &Passed, offered: Bytes| {
-        let known = offered != Bytes::MAX && offered != Bytes::ZERO;
-        json!({
-            "arrived": passed.arrived,
-            "departed": passed.departed,
-            "dropped": passed.dropped,
-            "throughput_mbps": mbps(passed.bytes),
-            "utilization": known.then(|| passed.bytes.get() as f64 / offered.get() as f64),
-        })
-    };
-    let links: Vec<Value> = report
-        .links
-        .iter()
-        .map(|link| {
-            json!({
-                "down": direction(&link.down, link.opportunities_down),
-                "up": direction(&link.up, link.opportunities_up),
-            })
-        })
-        .collect();
-    let mut summary = json!({
-        "throughput_mbps": report.flows.iter().map(|f| f.throughput.as_mbps_f64()).sum::<f64>(),
-        "goodput_mbps": mbps(report.flows.iter().map(|f| f.goodput_bytes).sum()),
-        "jain": report.jain(),
-        "jain_1s": report.jain_of_seconds(settle),
-        "jain_1s_from_s": settle.as_secs_f64(),
-        "links": links,
-        "events": report.events,
-    });
-    if let Some(why) = no_jain_of_seconds(report, settle) {
-        summary["jain_1s_note"] = json!(why);
-    }
-    summary
-}
-
-/// Why there is no fairness of single seconds, if there is none although there are several flows.
-pub fn no_jain_of_seconds(report: &Report, settle: Span) -> Option<String> {
-    if report.flows.len() < 2 || report.jain_of_seconds(settle).is_some() {
-        return None;
-    }
-    Some(if settle + Span::from_secs(1) > report.duration {
-        format!(
-            "no whole second after settle={settle} in a window of {}: give a shorter settle or a longer duration",
-            report.duration
-        )
-    } else {
-        format!("in no second after settle={settle} were two flows there from its begin to its end")
-    })
-}
-
-fn row(
-    link: &str,
-    scenario: &Scenario,
-    report: &Report,
-    spec: &FlowSpec,
-    flow: &FlowReport,
-) -> Row {
-    let ms = |span: Span| Some(span.as_millis_f64());
-    let any = flow.packets > 0;
-    let (feedback, enforcement, under) = match &spec.under {
-        Under::Native(_) | Under::Udp { .. } => ("sim", "sim", None),
-        Under::Tcp(kernel) => ("tcp-info", "gate+pacing", Some(kernel.name.clone())),
-    };
-    let host = match &spec.under {
-        Under::Native(rules) => Some(rules.name),
-        Under::Tcp(kernel) => Some(kernel.rules.name),
-        Under::Udp { .. } => None,
-    };
-    let dir = match spec.way {
-        Way::Down => "down",
-        Way::Up => "up",
-    };
-    let (start, stop, _) = flow.active;
-    Row {
-        scheme: flow.scheme.clone(),
-        algorithm: spec.algorithm.clone(),
-        options: spec.options.clone(),
-        feedback: feedback.to_owned(),
-        enforcement: enforcement.to_owned(),
-        under,
-        link: link.to_owned(),
-        queue: queue(scenario),
-        min_rtt_ms: ms(scenario.min_rtt(spec)),
-        duration_s: report.duration.as_secs_f64(),
-        seed: scenario.seed,
-        run: 1,
-        started_s: Some(report.started.max(start).as_secs_f64()),
-        throughput_mbps: Some(flow.throughput.as_mbps_f64()),
-        goodput_mbps: Some(Rate::of(flow.goodput_bytes, report.duration).as_mbps_f64()),
-        bytes: Some(flow.goodput_bytes.get()),
-        utilization: flow.utilization,
-        delay_mean_ms: ms(flow.delay.mean).filter(|_| any),
-        delay_median_ms: ms(flow.delay.median).filter(|_| any),
-        delay_p95_ms: ms(flow.delay.p95).filter(|_| any),
-        queue_delay_mean_ms: ms(flow.queue_delay.mean).filter(|_| any),
-        queue_delay_median_ms: ms(flow.queue_delay.median).filter(|_| any),
-        queue_delay_p95_ms: ms(flow.queue_delay.p95).filter(|_| any),
-        signal_delay_p95_ms: flow.signal_delay_p95.map(Span::as_millis_f64),
-        app_delay_median_ms: ms(flow.app_delay.median).filter(|_| flow.app_delay.count > 0),
-        app_delay_p95_ms: ms(flow.app_delay.p95).filter(|_| flow.app_delay.count > 0),
-        rtt_mean_ms: ms(flow.rtt.mean).filter(|_| flow.rtt.count > 0),
-        rtt_p95_ms: ms(flow.rtt.p95).filter(|_| flow.rtt.count > 0),
-        loss: Some(flow.loss()),
-        retransmits: Some(flow.retransmits),
-        timeouts: Some(flow.timeouts),
-        rtx_burst: flow.rtx_burst,
-        fct_ms: flow.completion.map(Span::as_millis_f64),
-        flow: Some(spec.text.clone()),
-        name: spec.name.clone(),
-        host: host.map(str::to_owned),
-        links: spec.links.map(|(from, to)| format!("{from}-{to}")),
-        dir: Some(dir.to_owned()),
-        start_s: Some(start.as_secs_f64()),
-        stop_s: stop.map(Time::as_secs_f64),
-        ..Row::default()
-    }
-}
-
-/// The queue before the bottleneck; those of a chain if they differ.
-fn queue(scenario: &Scenario) -> String {
-    let mut queues: Vec<String> = Vec::new();
-    for link in &scenario.links {
-        let queue = link.down.queue.to_string();
-        if !queues.contains(&queue) {
-            queues.push(queue);
-        }
-    }
-    queues.join(" ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -355,7 +209,7 @@ mod tests {
             let utilization = mbps / offered;
             assert!((utilization / row.utilization.unwrap() - 1.0).abs() < 1e-3);
             let quantile = |q: f64| {
-                let all = crate::row::quantiles();
+                let all = alcc_results::quantiles();
                 let at = all
                     .iter()
                     .position(|known| (known - q).abs() < 1e-9)

@@ -6,7 +6,7 @@ mod lacks;
 use alcc_cc::Registry;
 use alcc_lab::capture::{Capture, Place};
 use alcc_lab::qlog::Qlog;
-use alcc_lab::scenario::{LinkWords, Word, Words};
+use alcc_results::scenario::ScenarioOptions;
 use alcc_sim::{Report, Scenario};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -14,21 +14,11 @@ use std::process::Command;
 
 /// Three seconds over 12 Mbit/s and 40 ms with room for 20 packets, so that some are lost.
 fn scenario(flows: &[&str]) -> Scenario {
-    let words = Words {
-        link: vec![LinkWords {
-            rate: Some(Word::option("link", "12mbit")),
-            queue: Some(Word::option("queue", "droptail:packets=20")),
-            ..LinkWords::default()
-        }],
-        flow: flows.iter().map(|f| Word::option("flow", *f)).collect(),
-        duration: Some(Word::option("duration", "3s")),
-        ..Words::default()
-    };
-    let none = |_: &str, _: u64| Err("no traces".to_owned());
-    words
-        .understood(&Registry::builtin(), &none)
-        .unwrap()
-        .scenario
+    let text = format!(
+        "link = '12mbit'\nqueue = 'droptail:packets=20'\nduration = '3s'\nflow = {flows:?}"
+    );
+    let options = ScenarioOptions::from_toml(&text, "captures").unwrap();
+    options.resolve(&Registry::builtin(), &()).unwrap().scenario
 }
 
 fn captured(place: Place, flows: &[&str]) -> (Report, Vec<u8>) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::table;
 use crate::keep::write_whole;
-use crate::row::{self, Results};
 use crate::{LabError, pairs, picture, report};
+use alcc_results::{Results, csv as flows_csv};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ pub fn write(results: &Results, folder: &Path) -> Result<PathBuf, LabError> {
     for (file, content) in [
         (page.clone(), report::html(results)),
         (folder.join("results.json"), json + "\n"),
-        (folder.join("flows.csv"), row::csv(&results.flows)),
+        (folder.join("flows.csv"), flows_csv(&results.flows)),
         (folder.join("board.csv"), table::csv(results)),
         (folder.join("board.svg"), picture::svg(results)),
     ] {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The board for a terminal and as CSV: one table per link and one over all.
-use crate::row::{Group, Results, Spread, quoted};
+use alcc_results::row::quoted;
+use alcc_results::{Group, Results, Spread};
 use std::fmt::Write as _;
 
 /// Column of the table: field, heading, factor, digits.
@@ -175,8 +176,8 @@ pub fn csv(results: &Results) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::board::summary;
-    use crate::row::{Row, failed, sample as row};
+    use crate::board::samples::{failed, sample as row};
+    use alcc_results::{Row, summary};
 
     fn results(flows: Vec<Row>) -> Results {
         Results {

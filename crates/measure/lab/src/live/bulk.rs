@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `alcc recv` and `alcc send`: the sender connects, and each end writes down when how many bytes were written or read.
 use super::programs::{Ends, Programs, Stage, Way};
-use crate::row::Row;
 use crate::sampler::History;
 use crate::scheme::Scheme;
 use crate::tools::Tools;
 use crate::{LabError, program::Program, route};
+use alcc_results::Row;
 use alcc_units::{Span, Time};
 use serde::Deserialize;
 use std::fs;

@@ -3,10 +3,10 @@
 use super::bulk::Bulk;
 use super::web::Web;
 use crate::LabError;
-use crate::row::Row;
 use crate::scheme::Scheme;
 use crate::tools::Tools;
 use alcc_emu::Namespace;
+use alcc_results::Row;
 use alcc_units::Time;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;

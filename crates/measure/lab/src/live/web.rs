@@ -2,12 +2,12 @@
 //! An unmodified nginx, alone or below `alcc run`, and an unmodified curl. What they do is seen from the outside.
 use super::programs::{Programs, Stage, Way};
 use crate::client::{Client, Reads};
-use crate::row::Row;
 use crate::sampler::{Diagnosis, History};
 use crate::scheme::Scheme;
 use crate::server::{self, Listen, RuntimeReport, Server};
 use crate::{LabError, route};
 use alcc_emu::Namespace;
+use alcc_results::Row;
 use alcc_units::Time;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A scenario with published figures: a line of the reference file, and a run of it.
 use super::{Figures, Traces};
-use crate::simulated;
 use alcc_cc::Registry;
 use alcc_link::{DirectionSpec, QueueSpec};
+use alcc_results::simulated;
 use alcc_sim::{FlowSpec, Scenario, Timing};
 use alcc_units::{Span, Time};
 

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A simulated scenario with real programs: what of it they can do, and both sides of it.
-use super::{EMULATED, SIMULATED};
 use crate::LabError;
 use crate::link::Link;
 use crate::live::{self, Experiment, Times};
-use crate::row::{Results, Row};
 use crate::scheme::{KERNEL_TOO, Scheme, Side};
-use crate::simulated;
 use crate::tools::Tools;
-use crate::{board, twin};
 use alcc_cc::Registry;
 use alcc_emu::PathSpec;
+use alcc_results::simulated;
+use alcc_results::{EMULATED, Results, Row, SIMULATED, summary, twins};
 use alcc_sim::{FlowSpec, Scenario, Source, Under, Way};
 use alcc_units::{Span, Time};
 use std::sync::atomic::AtomicBool;
@@ -120,9 +118,9 @@ impl Real {
         }
         rows.extend(model);
         let mut notes = measured.notes;
-        notes.extend(twin::strangers(&rows));
+        notes.extend(twins::strangers(&rows));
         Ok(Results {
-            summary: board::summary(&rows),
+            summary: summary(&rows),
             flows: rows,
             notes,
             ..Results::default()

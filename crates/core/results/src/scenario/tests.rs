@@ -1,20 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::*;
+use std::io::{self, ErrorKind, Read};
+use std::path::PathBuf;
 
-fn no_trace(name: &str, _: u64) -> Result<LinkTrace, String> {
-    if name.ends_with("twelve") {
-        let trace = Trace::constant(Rate::mbps(12)).ok_or("no trace")?;
-        return Ok(LinkTrace {
-            name: "twelve".to_owned(),
-            trace,
-            recorded: false,
-        });
+/// One trace of constant 12 Mbit/s.
+struct Twelve;
+
+impl Files for Twelve {
+    fn find(&self, _: &str) -> Option<PathBuf> {
+        None
     }
-    Err(format!("open trace {name}: no such file"))
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn Read>> {
+        if path == Path::new("twelve") {
+            return Ok(Box::new("1\n".as_bytes()));
+        }
+        Err(ErrorKind::NotFound.into())
+    }
 }
 
-fn understood(text: &str) -> Result<Described, String> {
-    file::parse(text, "s.toml")?.understood(&Registry::builtin(), &no_trace)
+fn resolved(text: &str) -> Result<Resolved, String> {
+    ScenarioOptions::from_toml(text, "s.toml")?.resolve(&Registry::builtin(), &Twelve)
 }
 
 const TEN: &str = r#"
@@ -28,9 +34,9 @@ seed = 7
 
 #[test]
 fn ten_flows_through_red_in_seven_lines() {
-    let described = understood(TEN).unwrap();
-    assert_eq!(described.link, "12mbit");
-    let scenario = described.scenario;
+    let resolved = resolved(TEN).unwrap();
+    assert_eq!(resolved.link, "12mbit");
+    let scenario = resolved.scenario;
     assert_eq!(scenario.flows.len(), 10);
     assert_eq!(scenario.seed, 7);
     assert_eq!(scenario.links[0].down.delay, Span::from_millis(20));
@@ -41,10 +47,9 @@ fn ten_flows_through_red_in_seven_lines() {
 
 #[test]
 fn the_links_have_the_delay_of_the_shortest_round_trip() {
-    let described =
-        understood("link = \"twelve\"\nflow = [\"fixed/rtt=20ms\", \"fixed\"]").unwrap();
-    let scenario = described.scenario;
-    assert_eq!(described.link, "twelve");
+    let resolved = resolved("link = \"twelve\"\nflow = [\"fixed/rtt=20ms\", \"fixed\"]").unwrap();
+    let scenario = resolved.scenario;
+    assert_eq!(resolved.link, "twelve");
     assert_eq!(scenario.links[0].up.delay, Span::from_millis(10));
     assert_eq!(scenario.min_rtt(&scenario.flows[0]), Span::from_millis(20));
     assert_eq!(scenario.min_rtt(&scenario.flows[1]), Span::from_millis(40));
@@ -66,7 +71,7 @@ queue = "codel"
 loss = 0.25
 loss-up = "2%"
 "#;
-    let scenario = understood(text).unwrap().scenario;
+    let scenario = resolved(text).unwrap().scenario;
     let [first, second] = &scenario.links[..] else {
         panic!("two links");
     };
@@ -83,21 +88,17 @@ loss-up = "2%"
 
 #[test]
 fn options_overrule_the_file() {
-    let file = file::parse(TEN, "s.toml").unwrap();
-    let options = Words {
-        link: vec![LinkWords {
-            rate: Some(Word::option("link", "twelve")),
-            ..LinkWords::default()
-        }],
-        seed: Some(Word::option("seed", "9")),
-        ..Words::default()
-    };
-    let words = file.overruled_by(options);
-    let described = words.understood(&Registry::builtin(), &no_trace).unwrap();
-    assert_eq!(described.link, "twelve");
-    assert_eq!(described.scenario.seed, 9);
-    assert_eq!(described.scenario.flows.len(), 10);
-    let limit = described.scenario.links[0].down.queue.to_string();
+    let file = ScenarioOptions::from_toml(TEN, "s.toml").unwrap();
+    let mut options = ScenarioOptions::default();
+    for (key, text) in [("link", "twelve"), ("seed", "9")] {
+        options.add(key, Value::option(key, text)).unwrap();
+    }
+    let options = file.overruled_by(options);
+    let resolved = options.resolve(&Registry::builtin(), &Twelve).unwrap();
+    assert_eq!(resolved.link, "twelve");
+    assert_eq!(resolved.scenario.seed, 9);
+    assert_eq!(resolved.scenario.flows.len(), 10);
+    let limit = resolved.scenario.links[0].down.queue.to_string();
     assert!(limit.starts_with("red:"), "{limit}");
 }
 
@@ -185,7 +186,7 @@ fn mistakes_have_a_place_and_what_would_be_right() {
             ["duplicate key", ""],
         ),
     ] {
-        let error = understood(text)
+        let error = resolved(text)
             .err()
             .unwrap_or_else(|| panic!("{text} was taken"));
         let place = format!("s.toml:{line}: ");
@@ -206,7 +207,7 @@ step = ["5s:rate=4mbit", "9s:loss=0"]
 flow = "udp:rate=20mbit"
 duration = "10s"
 "#;
-    let scenario = understood(text).unwrap().scenario;
+    let scenario = resolved(text).unwrap().scenario;
     assert_eq!(scenario.links[0].down.changes.steps.len(), 2);
     assert_eq!(scenario.links[0].up.changes.steps[0].rate, None);
     let report = alcc_sim::run(&scenario).unwrap();
@@ -216,7 +217,7 @@ duration = "10s"
     assert!(utilization > 0.99 && utilization <= 1.0, "{utilization}");
 
     let drawn = "link = \"10mbit\"\nflow = \"fixed\"\nsteps = \"every=5s,rate=1mbit..2mbit\"\nrepeat = \"1min\"\nreorder = \"yes\"";
-    let changes = understood(drawn).unwrap().scenario.links[0]
+    let changes = resolved(drawn).unwrap().scenario.links[0]
         .down
         .changes
         .clone();
@@ -241,7 +242,7 @@ duration = "10s"
         ("reorder = \"maybe\"", "s.toml:3: reorder", "want yes or no"),
     ] {
         let text = format!("link = \"12mbit\"\nflow = \"fixed\"\n{line}");
-        let error = understood(&text).err().unwrap();
+        let error = resolved(&text).err().unwrap();
         assert!(error.starts_with(place) && error.contains(why), "{error}");
     }
 }

@@ -1,17 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What concerns several rows: groups, the Pareto front, means over the links, one sentence.
-use crate::row::{self, Group, Overall, Row, Summary};
-use crate::twin;
+use crate::groups::{Group, groups};
+use crate::row::{Row, SIMULATED};
+use crate::{Pair, Twin, twins};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+/// What concerns several flows.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Summary {
+    /// One sentence that compares.
+    pub sentence: String,
+    /// One entry per link and scheme.
+    pub groups: Vec<Group>,
+    /// One entry per scheme, if there are several links.
+    #[serde(default)]
+    pub overall: Vec<Overall>,
+    /// One entry per link and scheme that was emulated and simulated.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub twins: Vec<Twin>,
+    /// One entry per link and form of an algorithm whose native form was measured beside it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pairs: Vec<Pair>,
+}
+
+/// One scheme on all links that every scheme has figures of: means over the links of the medians over the repetitions, for
+/// `power` the geometric mean.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Overall {
+    /// The scheme.
+    pub scheme: String,
+    /// See [`Row::side`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub side: Option<String>,
+    /// Number of links that count.
+    pub links: u32,
+    /// On the Pareto front of mean utilization (throughput if there is none) and mean delay.
+    pub front: bool,
+    /// Per numeric field that all of the scheme's groups have.
+    pub fields: BTreeMap<String, f64>,
+}
 
 /// Groups, means and the sentence of these rows.
 pub fn summary(rows: &[Row]) -> Summary {
-    let mut groups = row::groups(rows);
+    let mut groups = groups(rows);
     mark_groups(&mut groups);
     let overall = overall(&groups);
     Summary {
         sentence: sentence(rows, &Figures::new(&groups, &overall)),
-        twins: twin::twins(rows, &groups),
+        twins: twins::twins(rows, &groups),
         groups,
         overall,
         ..Summary::default()
@@ -20,7 +57,7 @@ pub fn summary(rows: &[Row]) -> Summary {
 
 /// Who is on the Pareto front of (throughput, delay): nobody else has at least this throughput at no more delay, one of the
 /// two better. Those without figures are not on it, and equals are on it together.
-pub(crate) fn front(points: &[Option<[f64; 2]>]) -> Vec<bool> {
+fn front(points: &[Option<[f64; 2]>]) -> Vec<bool> {
     let beats =
         |a: [f64; 2], b: [f64; 2]| a[0] >= b[0] && a[1] <= b[1] && (a[0] > b[0] || a[1] < b[1]);
     points
@@ -139,7 +176,7 @@ struct Figures<'a> {
 
 impl<'a> Figures<'a> {
     fn new(groups: &'a [Group], overall: &'a [Overall]) -> Self {
-        let real = |side: &Option<String>| side.as_deref() != Some(twin::SIMULATED);
+        let real = |side: &Option<String>| side.as_deref() != Some(SIMULATED);
         Self {
             groups: groups.iter().filter(|g| real(&g.side)).collect(),
             overall,
@@ -147,7 +184,7 @@ impl<'a> Figures<'a> {
     }
 
     fn of(&self, scheme: &str, field: &str) -> Option<f64> {
-        let simulated = Some(twin::SIMULATED);
+        let simulated = Some(SIMULATED);
         if self.overall.is_empty() {
             let line = self.groups.iter().find(|g| g.scheme == scheme);
             return line?.median(field);
@@ -289,7 +326,7 @@ mod tests {
         let controlled = scheme.starts_with("alcc");
         Row {
             feedback: if controlled { "tcp-info" } else { "kernel" }.to_owned(),
-            ..row::sample(link, scheme, mbps, ms)
+            ..crate::row::sample(link, scheme, mbps, ms)
         }
     }
 
@@ -321,10 +358,10 @@ mod tests {
         assert_eq!(summary(&rows[2..]).sentence, "");
         // Who failed has no part in it.
         let one_failed = [
-            row::failed("l", "bbr"),
+            crate::row::failed("l", "bbr"),
             rows[1].clone(),
             rows[2].clone(),
-            row::failed("l", "alcc-copa"),
+            crate::row::failed("l", "alcc-copa"),
         ];
         assert_eq!(
             summary(&one_failed).sentence,
@@ -362,7 +399,7 @@ mod tests {
             row("b", "alcc-verus", 99.0, 150.0),
             // Not on every link: it is in no line of means.
             row("c", "cubic", 1.0, 9000.0),
-            row::failed("c", "alcc-verus"),
+            crate::row::failed("c", "alcc-verus"),
         ];
         let summary = summary(&rows);
         let of = |scheme: &str| {
@@ -420,7 +457,7 @@ mod tests {
             row("b", "cubic", 4.0, 300.0),
             row("b", "alcc-verus", 3.0, 150.0),
             row("c", "cubic", 50.0, 1.0),
-            row::failed("c", "alcc-verus"),
+            crate::row::failed("c", "alcc-verus"),
         ];
         let all = summary(&rows);
         assert_eq!(all.groups.len(), 6);

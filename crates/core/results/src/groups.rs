@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Repetitions of one scheme on one link, and their spread.
+use crate::Row;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The repetitions of one scheme on one link.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Group {
+    /// The link.
+    pub link: String,
+    /// The scheme.
+    pub scheme: String,
+    /// See [`Row::side`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub side: Option<String>,
+    /// Number of repetitions with figures.
+    pub runs: u32,
+    /// Number of repetitions that failed.
+    #[serde(default)]
+    pub failed: u32,
+    /// On the link's Pareto front: no scheme has at least its throughput at no more mean delay, one of the two better.
+    #[serde(default)]
+    pub front: bool,
+    /// Per numeric field of [`Row`] that every repetition has, and `power`: median and extremes.
+    pub fields: BTreeMap<String, Spread>,
+}
+
+/// Median and extremes of repetitions.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Spread {
+    /// Smallest.
+    pub min: f64,
+    /// Median; the mean of the middle two of an even number.
+    pub median: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+impl Group {
+    /// The median of a field, if all repetitions know it.
+    pub fn median(&self, field: &str) -> Option<f64> {
+        self.fields.get(field).map(|spread| spread.median)
+    }
+}
+
+impl Spread {
+    /// Of at least one number; `None` of none.
+    pub fn of(values: &[f64]) -> Option<Self> {
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let (min, max) = (*sorted.first()?, *sorted.last()?);
+        let middle = sorted.len() / 2;
+        let median = if sorted.len().is_multiple_of(2) {
+            f64::midpoint(sorted[middle - 1], sorted[middle])
+        } else {
+            sorted[middle]
+        };
+        Some(Self { min, median, max })
+    }
+}
+
+/// The repetitions of each scheme on each link, in the order in which they first appear; who is on the front is not yet said.
+pub fn groups(rows: &[Row]) -> Vec<Group> {
+    let mut groups: Vec<(Group, Vec<&Row>)> = Vec::new();
+    for row in rows {
+        let same = |g: &(Group, Vec<&Row>)| {
+            g.0.link == row.link && g.0.scheme == row.scheme && g.0.side == row.side
+        };
+        let at = groups.iter().position(same);
+        let at = at.unwrap_or_else(|| {
+            let group = Group {
+                link: row.link.clone(),
+                scheme: row.scheme.clone(),
+                side: row.side.clone(),
+                ..Group::default()
+            };
+            groups.push((group, Vec::new()));
+            groups.len() - 1
+        });
+        let (group, members) = &mut groups[at];
+        if row.error.is_some() {
+            group.failed += 1;
+        } else {
+            members.push(row);
+        }
+    }
+    groups
+        .into_iter()
+        .map(|(mut group, members)| {
+            group.runs = members.len() as u32;
+            let numbers: Vec<_> = members.iter().map(|row| row.numbers()).collect();
+            for name in numbers.first().into_iter().flat_map(BTreeMap::keys) {
+                let values: Vec<f64> = numbers
+                    .iter()
+                    .filter_map(|n| n.get(name).copied())
+                    .collect();
+                if values.len() == members.len()
+                    && let Some(spread) = Spread::of(&values)
+                {
+                    group.fields.insert(name.clone(), spread);
+                }
+            }
+            group
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_take_the_median_of_the_repetitions() {
+        let row = |scheme: &str, mbps, loss| Row {
+            scheme: scheme.into(),
+            throughput_mbps: Some(mbps),
+            loss,
+            ..Row::default()
+        };
+        let rows = [
+            row("a", 3.0, Some(0.0)),
+            row("b", 9.0, None),
+            row("a", 1.0, None),
+            row("a", 2.0, Some(0.1)),
+        ];
+        let groups = groups(&rows);
+        assert_eq!(groups.len(), 2);
+        assert_eq!((groups[0].scheme.as_str(), groups[0].runs), ("a", 3));
+        let spread = groups[0].fields["throughput_mbps"];
+        assert_eq!((spread.min, spread.median, spread.max), (1.0, 2.0, 3.0));
+        assert!(
+            !groups[0].fields.contains_key("loss"),
+            "one repetition does not know it"
+        );
+        assert_eq!(Spread::of(&[1.0, 4.0]).unwrap().median, 2.5);
+        assert_eq!(Spread::of(&[]), None);
+    }
+}

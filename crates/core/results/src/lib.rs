@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What is measured, and how it is said.
+//!
+//! Rows have the same fields and units everywhere: JSON, CSV, reports and bindings. Nothing here
+//! reads a file, a clock or a socket.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`row`] | the fields of a measured flow |
+//! | [`groups`] | repetitions, and their spread |
+//! | [`summary`] | who is on the Pareto front, means over links, one sentence |
+//! | [`pairs`] | an algorithm above TCP beside its native form |
+//! | [`twins`] | the simulator beside real programs |
+//! | [`simulated`] | rows from the simulator's report |
+//! | [`scenario`] | a scenario as people write it: options and TOML |
+#![forbid(unsafe_code)]
+
+mod distribution;
+pub mod groups;
+pub mod pairs;
+mod results;
+pub mod row;
+pub mod scenario;
+mod series;
+pub mod simulated;
+pub mod summary;
+pub mod twins;
+
+pub use distribution::Distribution;
+pub use groups::{Group, Spread};
+pub use pairs::Pair;
+pub use results::{About, Results};
+pub use row::{EMULATED, Row, SIMULATED, csv};
+pub use series::{Series, quantiles};
+pub use summary::{Overall, Summary, summary};
+pub use twins::Twin;

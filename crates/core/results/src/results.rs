@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::{Row, Series, Summary};
+use serde::{Deserialize, Serialize};
+
+/// Everything one command measured: the `--json` object and the report's input.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Results {
+    /// Where, when and how it was measured.
+    pub about: About,
+    /// One row per measured flow.
+    pub flows: Vec<Row>,
+    /// What concerns several flows.
+    pub summary: Summary,
+    /// Time series and distribution of each flow, in the order of `flows`.
+    pub series: Vec<Series>,
+    /// Lines for the reader: what was skipped, what to keep in mind.
+    pub notes: Vec<String>,
+}
+
+/// Where, when and how a result came about.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct About {
+    /// `alcc` and its version.
+    pub program: String,
+    /// The command line.
+    pub command: String,
+    /// `emulated`, `simulated` or both with a `+`.
+    #[serde(default)]
+    pub mode: String,
+    /// Start, UTC, RFC 3339; empty in the simulator, whose results do not depend on it.
+    pub date: String,
+    /// The kernel's release; empty in the simulator.
+    pub kernel: String,
+    /// Number of processors; 0 in the simulator.
+    pub cpus: usize,
+    /// Path in one line.
+    pub link: String,
+    /// Seed of everything random on the links.
+    pub seed: u64,
+}

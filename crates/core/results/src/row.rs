@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A row: the fields of a measured flow.
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// [`Row::side`] of what real programs did.
+pub const EMULATED: &str = "emulated";
+/// [`Row::side`] of what the simulator did.
+pub const SIMULATED: &str = "simulated";
+
+/// What stands in a field of a row.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Value<'a> {
+    /// It cannot be known.
+    Unknown,
+    /// A text.
+    Text(&'a str),
+    /// A whole number.
+    Whole(u64),
+    /// A finite number.
+    Number(f64),
+}
+
+impl Value<'_> {
+    /// The number, if it is one.
+    pub fn number(self) -> Option<f64> {
+        match self {
+            Self::Unknown | Self::Text(_) => None,
+            Self::Whole(n) => Some(n as f64),
+            Self::Number(n) => Some(n),
+        }
+    }
+
+    /// As JSON writes numbers, and texts as CSV does; nothing if it is unknown.
+    fn cell(self) -> String {
+        match self {
+            Self::Unknown => String::new(),
+            Self::Text(text) => quoted(text),
+            Self::Whole(n) => n.to_string(),
+            Self::Number(n) => serde_json::Value::from(n).to_string(),
+        }
+    }
+}
+
+/// The type of a field.
+trait Field {
+    fn value(&self) -> Value<'_>;
+}
+
+impl Field for String {
+    fn value(&self) -> Value<'_> {
+        Value::Text(self)
+    }
+}
+
+impl Field for u64 {
+    fn value(&self) -> Value<'_> {
+        Value::Whole(*self)
+    }
+}
+
+impl Field for u32 {
+    fn value(&self) -> Value<'_> {
+        Value::Whole((*self).into())
+    }
+}
+
+impl Field for f64 {
+    fn value(&self) -> Value<'_> {
+        // JSON has no other numbers.
+        if self.is_finite() {
+            Value::Number(*self)
+        } else {
+            Value::Unknown
+        }
+    }
+}
+
+impl<T: Field> Field for Option<T> {
+    fn value(&self) -> Value<'_> {
+        self.as_ref().map_or(Value::Unknown, Field::value)
+    }
+}
+
+/// A field of a row is one line here: JSON, CSV and the means over repetitions follow from it.
+macro_rules! row {
+    (
+        $(#[$doc:meta])*
+        run { $($(#[$run_doc:meta])* $run:ident: $Run:ty,)* }
+        measured { $($(#[$measured_doc:meta])* $measured:ident: $Measured:ty,)* }
+        known { $($(#[$known_doc:meta])* $known:ident: $Known:ty,)* }
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+        pub struct Row {
+            $($(#[$run_doc])* pub $run: $Run,)*
+            $($(#[$measured_doc])* pub $measured: $Measured,)*
+            $(
+                $(#[$known_doc])*
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                pub $known: $Known,
+            )*
+        }
+
+        impl Row {
+            /// The fields that say what ran, in order.
+            pub const RUN: &[&str] = &[$(stringify!($run)),*];
+            /// The fields that were measured, in order: they stand after [`Row::RUN`].
+            pub const MEASURED: &[&str] = &[$(stringify!($measured)),*];
+            /// The fields that a row has only where they are known.
+            pub const KNOWN: &[&str] = &[$(stringify!($known)),*];
+
+            fn run_values(&self) -> impl Iterator<Item = (&'static str, Value<'_>)> {
+                [$((stringify!($run), self.$run.value())),*].into_iter()
+            }
+
+            fn measured_values(&self) -> impl Iterator<Item = (&'static str, Value<'_>)> {
+                [$((stringify!($measured), self.$measured.value())),*].into_iter()
+            }
+
+            fn known_values(&self) -> impl Iterator<Item = (&'static str, Value<'_>)> {
+                [$((stringify!($known), self.$known.value())),*].into_iter()
+            }
+        }
+    };
+}
+
+row! {
+    /// One measured flow. What cannot be known is `None` (JSON `null`); ratios are 0 to 1.
+    ///
+    /// The window of all figures begins with the first full-size packet at the bottleneck and
+    /// includes the start-up.
+    run {
+        /// What a reader calls the row: `cubic`, `alcc-verus`.
+        scheme: String,
+        /// The algorithm that decided how much may leave: `verus`, `cubic`.
+        algorithm: String,
+        /// Its options as typed, without the name: `r=4`.
+        options: String,
+        /// How it learnt what arrived: `tcp-info`, `kernel`.
+        feedback: String,
+        /// How the limit was kept: `gate+pacing`, `kernel`.
+        enforcement: String,
+        /// The kernel's algorithm underneath; `None` where there is none.
+        under: Option<String>,
+        /// The link: name of the trace or rate of the downlink.
+        link: String,
+        /// The bottleneck's queue: `droptail:bytes=2000000`.
+        queue: String,
+        /// Round trip without queueing, ms.
+        min_rtt_ms: Option<f64>,
+        /// Length of the window, s.
+        duration_s: f64,
+        /// Seed of everything random on the link.
+        seed: u64,
+        /// Number of the repetition, from 1.
+        run: u32,
+        /// When the flow's part of the window began, s since the link's start: with the window, or later if the flow did.
+        started_s: Option<f64>,
+    }
+    measured {
+        /// IP bytes that the bottleneck delivered, Mbit/s.
+        throughput_mbps: Option<f64>,
+        /// Payload that reached the receiving application, Mbit/s.
+        goodput_mbps: Option<f64>,
+        /// Payload that reached the receiving application, bytes.
+        bytes: Option<u64>,
+        /// Bytes delivered / bytes of the delivery opportunities in the window.
+        utilization: Option<f64>,
+        /// One way, bottleneck queueing + propagation, per delivered packet: mean, ms.
+        delay_mean_ms: Option<f64>,
+        /// The same: median, ms.
+        delay_median_ms: Option<f64>,
+        /// The same: 95th percentile, ms.
+        delay_p95_ms: Option<f64>,
+        /// Bottleneck queueing without propagation: mean, ms.
+        queue_delay_mean_ms: Option<f64>,
+        /// The same: median, ms.
+        queue_delay_median_ms: Option<f64>,
+        /// The same: 95th percentile, ms.
+        queue_delay_p95_ms: Option<f64>,
+        /// Mahimahi's signal delay, 95th percentile, propagation excluded, ms.
+        signal_delay_p95_ms: Option<f64>,
+        /// From the application's write to the delivery at the other application, per byte: median, ms.
+        app_delay_median_ms: Option<f64>,
+        /// The same: 95th percentile, ms.
+        app_delay_p95_ms: Option<f64>,
+        /// Round trip as the sender saw it: mean, ms.
+        rtt_mean_ms: Option<f64>,
+        /// The same: 95th percentile, ms.
+        rtt_p95_ms: Option<f64>,
+        /// Packets dropped at the bottleneck / packets that arrived there.
+        loss: Option<f64>,
+        /// Segments sent again.
+        retransmits: Option<u64>,
+        /// Retransmission timeouts.
+        timeouts: Option<u64>,
+        /// Mean number of retransmitted segments in a row.
+        rtx_burst: Option<f64>,
+        /// From request to last byte, ms; `None` for a transfer that outlives the window.
+        fct_ms: Option<f64>,
+        /// CPU of server or sender process + runtime, user + system, s per Gbit delivered.
+        cpu_s_per_gbit: Option<f64>,
+        /// How late the emulator's or runtime's timers were, 99th percentile, ms.
+        lateness_p99_ms: Option<f64>,
+    }
+    known {
+        /// The flow as typed.
+        flow: Option<String>,
+        /// What its writer called it.
+        name: Option<String>,
+        /// The rules of its hosts: `linux`, `datagrams`.
+        host: Option<String>,
+        /// The links that it passes if those are not all: `2-3`.
+        links: Option<String>,
+        /// Which way the data go: `down`, `up`.
+        dir: Option<String>,
+        /// When the flow began, s since the link's start, its phase included.
+        start_s: Option<f64>,
+        /// When it was to stop.
+        stop_s: Option<f64>,
+        /// Where in the recorded trace the link began, s.
+        trace_start_s: Option<f64>,
+        /// Why there are no figures, if the run failed.
+        error: Option<String>,
+        /// [`EMULATED`] or [`SIMULATED`], where both stand beside each other.
+        side: Option<String>,
+    }
+}
+
+impl Row {
+    /// Its fields by name, in order: those that every row has, and those that are known of this one.
+    pub fn fields(&self) -> impl Iterator<Item = (&'static str, Value<'_>)> {
+        let known = self.known_values();
+        let known = known.filter(|(_, value)| *value != Value::Unknown);
+        self.run_values().chain(self.measured_values()).chain(known)
+    }
+
+    /// The measured numbers that are known, by name, and `power`.
+    pub fn numbers(&self) -> BTreeMap<String, f64> {
+        let number = |(name, value): (&str, Value<'_>)| Some((name.to_owned(), value.number()?));
+        let power = self.power().map(|power| ("power".to_owned(), power));
+        let measured = self.measured_values().filter_map(number);
+        measured.chain(power).collect()
+    }
+
+    /// Throughput / mean delay, Mbit/s per second.
+    pub fn power(&self) -> Option<f64> {
+        let delay = self.delay_mean_ms.filter(|ms| *ms > 0.0)?;
+        Some(self.throughput_mbps? / (delay / 1e3))
+    }
+
+    /// It has no TCP below and is not the kernel's.
+    pub fn is_native(&self) -> bool {
+        self.under.is_none() && self.feedback != "kernel" && self.enforcement == "native"
+    }
+
+    /// Algorithm, feedback, enforcement and what is under it: `verus / tcp-info / gate+pacing over cubic`.
+    pub fn triple(&self) -> String {
+        let mut text = self.algorithm.clone();
+        if !self.options.is_empty() {
+            let _ = write!(text, ":{}", self.options);
+        }
+        let _ = write!(text, " / {} / {}", self.feedback, self.enforcement);
+        if let Some(under) = &self.under {
+            let _ = write!(text, " over {under}");
+        }
+        text
+    }
+}
+
+/// The rows as CSV with a header line; unknown values are empty. What only some rows have (`flow`,
+/// `error`, `side`) is a column only then.
+pub fn csv(rows: &[Row]) -> String {
+    let mut names: Vec<&str> = Row::RUN.iter().chain(Row::MEASURED).copied().collect();
+    for (name, _) in rows.iter().flat_map(Row::fields) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let mut text = names.join(",");
+    text.push('\n');
+    for row in rows {
+        let fields: BTreeMap<&str, Value<'_>> = row.fields().collect();
+        let cell = |name: &&str| {
+            fields
+                .get(name)
+                .map_or_else(String::new, |value| value.cell())
+        };
+        let cells: Vec<String> = names.iter().map(cell).collect();
+        text.push_str(&cells.join(","));
+        text.push('\n');
+    }
+    text
+}
+
+/// A CSV cell after RFC 4180.
+pub fn quoted(cell: &str) -> String {
+    if cell.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", cell.replace('"', "\"\""))
+    } else {
+        cell.to_owned()
+    }
+}
+
+/// For tests: a row with nothing but what the board looks at first.
+#[cfg(test)]
+pub(crate) fn sample(link: &str, scheme: &str, mbps: f64, ms: f64) -> Row {
+    Row {
+        link: link.to_owned(),
+        scheme: scheme.to_owned(),
+        throughput_mbps: Some(mbps),
+        delay_mean_ms: Some(ms),
+        ..Row::default()
+    }
+}
+
+/// For tests: a row of a run that failed.
+#[cfg(test)]
+pub(crate) fn failed(link: &str, scheme: &str) -> Row {
+    Row {
+        error: Some("it broke".to_owned()),
+        throughput_mbps: None,
+        delay_mean_ms: None,
+        ..sample(link, scheme, 0.0, 0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The field list of the architecture, in its order: scripts of other people depend on it.
+    const FIELDS: &str = "scheme algorithm options feedback enforcement under link queue min_rtt_ms duration_s seed run \
+        started_s throughput_mbps goodput_mbps bytes utilization delay_mean_ms delay_median_ms delay_p95_ms \
+        queue_delay_mean_ms queue_delay_median_ms queue_delay_p95_ms signal_delay_p95_ms app_delay_median_ms \
+        app_delay_p95_ms rtt_mean_ms rtt_p95_ms loss retransmits timeouts rtx_burst fct_ms cpu_s_per_gbit lateness_p99_ms";
+
+    #[test]
+    fn a_row_has_exactly_the_published_fields() {
+        let value = serde_json::to_value(Row::default()).unwrap();
+        let names: Vec<&str> = value
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect();
+        assert_eq!(names, FIELDS.split_whitespace().collect::<Vec<_>>());
+        assert!(value["throughput_mbps"].is_null());
+    }
+
+    #[test]
+    fn csv_quotes_and_leaves_unknown_empty() {
+        let row = Row {
+            scheme: "alcc-verus".into(),
+            options: "r=4,profile=paper".into(),
+            seed: 7,
+            throughput_mbps: Some(1.5),
+            ..Row::default()
+        };
+        let text = csv(&[row]);
+        let mut lines = text.lines();
+        assert_eq!(
+            lines.next().unwrap().split(',').count(),
+            FIELDS.split_whitespace().count()
+        );
+        let line = lines.next().unwrap();
+        assert!(
+            line.starts_with("alcc-verus,,\"r=4,profile=paper\",,,,,,,0.0,7,0,,1.5,,"),
+            "{line}"
+        );
+    }
+
+    #[test]
+    fn numbers_are_those_that_were_measured() {
+        let row = Row {
+            seed: 7,
+            min_rtt_ms: Some(40.0),
+            throughput_mbps: Some(8.0),
+            delay_mean_ms: Some(100.0),
+            loss: Some(f64::NAN),
+            bytes: Some(3),
+            start_s: Some(1.0),
+            ..Row::default()
+        };
+        let numbers = row.numbers();
+        let numbers: Vec<(&str, f64)> = numbers.iter().map(|(n, v)| (n.as_str(), *v)).collect();
+        let want = [
+            ("bytes", 3.0),
+            ("delay_mean_ms", 100.0),
+            ("power", 80.0),
+            ("throughput_mbps", 8.0),
+        ];
+        assert_eq!(numbers, want);
+    }
+}

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A simulated scenario as people write it: options of the command line, a TOML file, or both.
+//!
+//! Values are kept as written, with their place, until all of them are known. Then they are resolved,
+//! and a mistake is named with its place. The whole way from a text to results:
+//!
+//! ```
+//! use alcc_cc::Registry;
+//! use alcc_results::{Row, scenario::ScenarioOptions, simulated};
+//!
+//! let text = r#"
+//! link = "12mbit"
+//! flow = ["cubic", "copa/rtt=80ms@1s"]
+//! duration = "5s"
+//! "#;
+//! let options = ScenarioOptions::from_toml(text, "two.toml")?;
+//! // Rates and synthetic traces need no files: `()` has none.
+//! let resolved = options.resolve(&Registry::builtin(), &())?;
+//! let report = alcc_sim::run(&resolved.scenario).map_err(|e| e.to_string())?;
+//! let rows: Vec<Row> = simulated::rows(&resolved.link, &resolved.scenario, &report);
+//! assert_eq!(rows[1].flow.as_deref(), Some("copa/rtt=80ms@1s"));
+//! assert!(rows[0].throughput_mbps > rows[1].throughput_mbps);
+//! # Ok::<(), String>(())
+//! ```
+mod changes;
+mod file;
+mod files;
+mod options;
+
+use alcc_cc::Registry;
+use alcc_link::{DirectionSpec, QueueSpec, RateSpec};
+use alcc_sim::{FlowSpec, LinkSpec, Scenario, Timing};
+use alcc_trace::Trace;
+use alcc_units::{Rate, Span, positive};
+use std::path::Path;
+
+pub use files::{Files, LinkTrace, drawn_start, open_trace, reason, synthetic};
+pub use options::{Link, LinkOptions, ScenarioOptions, Value};
+
+/// A scenario whose values are understood.
+pub struct Resolved {
+    /// What to call the bottleneck; the links of a chain in order.
+    pub link: String,
+    /// What is to be run.
+    pub scenario: Scenario,
+    /// From when on the fairness of single seconds counts.
+    pub settle: Span,
+    /// Where in its recorded trace the first link that has one begins.
+    pub trace_start: Option<Span>,
+}
+
+const LINK: &str = "12mbit";
+const FLOW: &str = "verus/over=cubic";
+const RTT: Span = Span::from_millis(40);
+const SETTLE: Span = Span::from_secs(20);
+/// With this seed recorded traces begin at their beginning.
+const SEED: u64 = 1;
+
+/// What `resolve` needs beside the options.
+struct Resolver<'a> {
+    files: &'a dyn Files,
+    seed: u64,
+    /// Where recorded traces begin, if that is said.
+    start: Option<Span>,
+}
+
+impl ScenarioOptions {
+    /// Resolves all values, with the algorithms of `registry`. What is not said has its default.
+    ///
+    /// # Errors
+    /// One line: the place, what is wrong there, what would be right.
+    pub fn resolve(&self, registry: &Registry, files: &dyn Files) -> Result<Resolved, String> {
+        let mut options = self.clone();
+        if options.link.is_empty() {
+            options.link.push(Value::option("link", LINK).into());
+        }
+        if options.flow.is_empty() {
+            options.flow.push(Value::option("flow", FLOW));
+        }
+        options.resolve_all(registry, files)
+    }
+
+    fn resolve_all(&self, registry: &Registry, files: &dyn Files) -> Result<Resolved, String> {
+        let resolver = Resolver {
+            files,
+            seed: self.seed.as_ref().map_or(Ok(SEED), Value::parse)?,
+            start: self.start.as_ref().map(Value::parse).transpose()?,
+        };
+        let flows = self.flows(registry)?;
+        let mut names = Vec::new();
+        let mut links = Vec::new();
+        let mut trace_start = None;
+        for link in &self.link {
+            let own = self.each.clone().overruled_by(link.own.clone());
+            let (name, spec, at) = resolver.link(link.rate.as_ref(), &own)?;
+            names.push(name);
+            links.push(spec);
+            trace_start = trace_start.or(at);
+        }
+        if let (Some(value), None) = (&self.start, trace_start) {
+            return Err(value.wrong("no link follows a recorded trace that could begin elsewhere"));
+        }
+        let rtt = self.rtt.as_ref().map(Value::parse).transpose()?;
+        let flows = self.round_trips(rtt, &mut links, flows)?;
+        let mut scenario = Scenario::one_link(DirectionSpec::default(), DirectionSpec::default());
+        scenario.links = links;
+        scenario.flows = flows;
+        scenario.seed = resolver.seed;
+        if let Some(value) = &self.duration {
+            scenario.duration = positive(&value.text).map_err(|e| value.wrong(e))?;
+        }
+        if let Some(value) = &self.max_events {
+            scenario.most_events = value.parse()?;
+        }
+        let settle = self.settle.as_ref().map_or(Ok(SETTLE), Value::parse)?;
+        scenario.check().map_err(|e| self.blamed(&e))?;
+        Ok(Resolved {
+            link: names.join(" > "),
+            scenario,
+            settle,
+            trace_start,
+        })
+    }
+
+    fn flows(&self, registry: &Registry) -> Result<Vec<FlowSpec>, String> {
+        let mut timing = Timing::default();
+        for (value, span) in [
+            (&self.lateness, &mut timing.lateness),
+            (&self.jitter, &mut timing.jitter),
+            (&self.wake, &mut timing.wake),
+        ] {
+            if let Some(value) = value {
+                *span = value.parse()?;
+            }
+        }
+        let mut flows = Vec::new();
+        for value in &self.flow {
+            let parsed = FlowSpec::parse(&value.text, registry, timing);
+            flows.extend(parsed.map_err(|e| value.wrong(e))?);
+        }
+        Ok(flows)
+    }
+
+    /// Where the mistake is that a scenario's check found.
+    fn blamed(&self, error: &alcc_sim::SimError) -> String {
+        use alcc_sim::SimError::{Flows, NoLink, NoWindow, Route, Rtt, Stop};
+        let value = match error {
+            Route { flow, .. } | Rtt { flow, .. } | Stop { flow, .. } => {
+                self.value_of_flow(*flow).or(self.rtt.as_ref())
+            }
+            NoWindow => self.duration.as_ref(),
+            Flows { .. } => self.flow.last(),
+            NoLink | _ => None,
+        };
+        match value {
+            Some(value) => value.wrong(error),
+            None => error.to_string(),
+        }
+    }
+
+    /// Which value made flow number `flow`, counted from 1.
+    fn value_of_flow(&self, flow: usize) -> Option<&Value> {
+        let mut before = 0;
+        self.flow.iter().find(|value| {
+            let count = value.text.split_once('*').map_or("1", |(n, _)| n);
+            before += count.parse::<usize>().unwrap_or(1);
+            flow <= before
+        })
+    }
+
+    /// Gives the links the delays that they do not have of their own, and the flows over all links
+    /// the round trip.
+    fn round_trips(
+        &self,
+        rtt: Option<Span>,
+        links: &mut [LinkSpec],
+        mut flows: Vec<FlowSpec>,
+    ) -> Result<Vec<FlowSpec>, String> {
+        let own = |index: usize| self.link[index].own.delay.is_some() || self.each.delay.is_some();
+        let without: Vec<usize> = (0..links.len()).filter(|i| !own(*i)).collect();
+        if without.is_empty() && rtt.is_none() {
+            return Ok(flows);
+        }
+        let wanted = rtt.unwrap_or(RTT);
+        let over_all = flows.iter().filter(|flow| flow.links.is_none());
+        let least = over_all.filter_map(|f| f.rtt).fold(wanted, Span::min);
+        let fixed = links
+            .iter()
+            .map(|link| link.down.delay + link.up.delay)
+            .fold(Span::ZERO, |a, b| a + b);
+        let share = least.saturating_sub(fixed) / 2 / (without.len().max(1) as u64);
+        for index in without {
+            links[index].down.delay = share;
+            links[index].up.delay = share;
+        }
+        if let Some(value) = &self.rtt
+            && wanted < fixed
+        {
+            return Err(value.wrong(format!(
+                "the links' own delays are a round trip of {fixed} already: give a longer rtt, or none"
+            )));
+        }
+        for flow in &mut flows {
+            if flow.links.is_none() && flow.rtt.is_none() {
+                flow.rtt = Some(wanted);
+            }
+        }
+        Ok(flows)
+    }
+}
+
+impl Resolver<'_> {
+    /// Name and specification of a link, and where its recorded trace begins.
+    fn link(
+        &self,
+        rate: Option<&Value>,
+        options: &LinkOptions,
+    ) -> Result<(String, LinkSpec, Option<Span>), String> {
+        // Recordings of both directions begin at the same moment.
+        let mut start = None;
+        let mut capacity = |value: Option<&Value>| match value {
+            None => Ok(("unlimited".to_owned(), RateSpec::Unlimited)),
+            Some(value) => {
+                let (name, rate, recorded) = self.capacity(value)?;
+                Ok::<_, String>(match rate {
+                    RateSpec::Trace(trace) if recorded => {
+                        let at = *start.get_or_insert_with(|| self.begin(&trace));
+                        (name, RateSpec::Trace(trace.begun_at(at)))
+                    }
+                    rate => (name, rate),
+                })
+            }
+        };
+        let loss = |value: &Option<Value>| match value {
+            None => Ok(0.0),
+            Some(value) => probability(&value.text).map_err(|e| value.wrong(e)),
+        };
+        let delay = options
+            .delay
+            .as_ref()
+            .map_or(Ok(Span::ZERO), Value::parse)?;
+        let changes = self.changes(options)?;
+        let (name, down) = capacity(rate)?;
+        let queue = options.queue.as_ref();
+        let down = DirectionSpec {
+            rate: down,
+            queue: queue.map_or_else(|| Ok(QueueSpec::default()), Value::parse)?,
+            delay,
+            loss: loss(&options.loss)?,
+            changes: changes.there(rate.is_some()),
+        };
+        let up = DirectionSpec {
+            rate: capacity(options.up.as_ref())?.1,
+            queue: match &options.queue_up {
+                None => down.queue.clone(),
+                Some(value) => value.parse()?,
+            },
+            delay,
+            loss: loss(&options.loss_up)?,
+            changes: changes.back(options.up.is_some()),
+        };
+        Ok((name, LinkSpec { down, up }, start))
+    }
+
+    /// Where in a recorded trace the link begins.
+    fn begin(&self, trace: &Trace) -> Span {
+        match self.start {
+            Some(at) => at,
+            None if self.seed == SEED => Span::ZERO,
+            None => drawn_start(trace, self.seed),
+        }
+    }
+
+    fn capacity(&self, value: &Value) -> Result<(String, RateSpec, bool), String> {
+        if value.text == "unlimited" {
+            return Ok(("unlimited".to_owned(), RateSpec::Unlimited, false));
+        }
+        let file = self.files.find(&value.text);
+        // What begins like a number is meant as a rate, unless there is such a file.
+        let number = value
+            .text
+            .starts_with(|c: char| c.is_ascii_digit() || c == '.');
+        if number && file.is_none() {
+            let rate: Rate = positive(&value.text)
+                .map_err(|e| value.wrong(format!("{e}, or name a trace file")))?;
+            return Ok((rate.to_string(), RateSpec::Fixed(rate), false));
+        }
+        let name = file.map_or_else(|| value.text.clone(), |f| f.display().to_string());
+        let opened = open_trace(&name, self.seed, || self.files.open(Path::new(&name)));
+        let opened = opened.map_err(|e| value.wrong(e))?;
+        Ok((opened.name, RateSpec::Trace(opened.trace), opened.recorded))
+    }
+}
+
+/// `1%` or `0.01`.
+///
+/// # Errors
+/// What would be right.
+pub fn probability(text: &str) -> Result<f64, String> {
+    let (number, scale) = match text.strip_suffix('%') {
+        Some(percent) => (percent, 0.01),
+        None => (text, 1.0),
+    };
+    let number = number.parse::<f64>().ok().map(|p| p * scale);
+    number
+        .filter(|p| (0.0..=1.0).contains(p))
+        .ok_or_else(|| format!("'{text}' is no probability: write 0% to 100%, or 0 to 1"))
+}
+
+#[cfg(test)]
+mod tests;

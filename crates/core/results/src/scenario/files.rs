@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a scenario names beside itself: traces and tables of steps. Whoever has files opens them.
+use alcc_trace::{SCENARIOS, Scenario, Trace, TraceError, scenario};
+use alcc_units::{Rng, Span};
+use std::io::{self, BufReader, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+/// Where the files are that a scenario names. `()` has none.
+pub trait Files {
+    /// The file that is meant by `name`, if there is one.
+    fn find(&self, name: &str) -> Option<PathBuf>;
+
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// As the system says; [`ErrorKind::NotFound`] if there is none.
+    fn open(&self, path: &Path) -> io::Result<Box<dyn Read>>;
+}
+
+impl Files for () {
+    fn find(&self, _: &str) -> Option<PathBuf> {
+        None
+    }
+
+    fn open(&self, _: &Path) -> io::Result<Box<dyn Read>> {
+        Err(ErrorKind::NotFound.into())
+    }
+}
+
+/// A trace that was asked for.
+#[derive(Clone, Debug)]
+pub struct LinkTrace {
+    /// What to call it.
+    pub name: String,
+    /// Its opportunities.
+    pub trace: Trace,
+    /// From a file: another seed gives no other trace.
+    pub recorded: bool,
+}
+
+/// Reads the file that `open` opens, or generates the synthetic trace of that name (`synth:NAME`, or
+/// `NAME` if there is no such file) with `seed` in its usual length.
+///
+/// # Errors
+/// One line that says what was found, and for a missing file which synthetic traces there are.
+pub fn open_trace<R: Read>(
+    name: &str,
+    seed: u64,
+    open: impl FnOnce() -> io::Result<R>,
+) -> Result<LinkTrace, String> {
+    if let Some(name) = name.strip_prefix("synth:") {
+        return Ok(generated(synthetic(name)?, seed));
+    }
+    let file = match open() {
+        Ok(file) => file,
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            return scenario(name).map(|s| generated(s, seed)).ok_or_else(|| {
+                format!(
+                    "open trace {name}: no such file, and no scenario of that name: scenarios are {}",
+                    synthetic_names()
+                )
+            });
+        }
+        Err(e) => return Err(format!("open trace {name}: {}", reason(&e))),
+    };
+    let trace = Trace::read(BufReader::new(file)).map_err(|e| {
+        let why = match &e {
+            TraceError::Read { source, .. } => reason(source),
+            _ => e.to_string(),
+        };
+        format!("read trace {name}: {why}")
+    })?;
+    let path = Path::new(name);
+    let file_name = path.file_name().unwrap_or(path.as_os_str());
+    Ok(LinkTrace {
+        name: file_name.to_string_lossy().into_owned(),
+        trace,
+        recorded: true,
+    })
+}
+
+/// The generator of this name.
+///
+/// # Errors
+/// One line that lists them.
+pub fn synthetic(name: &str) -> Result<&'static Scenario, String> {
+    scenario(name).ok_or_else(|| {
+        format!(
+            "synthetic trace '{name}': no scenario of that name: scenarios are {}",
+            synthetic_names()
+        )
+    })
+}
+
+fn generated(scenario: &Scenario, seed: u64) -> LinkTrace {
+    LinkTrace {
+        name: format!("synth:{}", scenario.name),
+        trace: scenario.generate(seed, Scenario::LENGTH),
+        recorded: false,
+    }
+}
+
+fn synthetic_names() -> String {
+    let names: Vec<_> = SCENARIOS.iter().map(|s| s.name).collect();
+    names.join(", ")
+}
+
+/// Where in a recorded trace a repetition with this seed begins, anywhere with equal chance.
+pub fn drawn_start(trace: &Trace, seed: u64) -> Span {
+    let ms = trace.period().as_nanos() / 1_000_000;
+    Span::from_millis(Rng::new(seed ^ 0x0073_7461_7274).below(ms))
+}
+
+/// Why a file could not be used, and what would help where that is known.
+pub fn reason(error: &io::Error) -> String {
+    let known = match error.kind() {
+        ErrorKind::InvalidData => "it is no text (UTF-8)",
+        // What a library has added says more.
+        _ if error.raw_os_error().is_none() => return error.to_string(),
+        ErrorKind::NotFound => "there is no such file or folder: check the name",
+        ErrorKind::PermissionDenied => "no permission: choose another place, or another user",
+        ErrorKind::IsADirectory => "it is a folder: name a file",
+        ErrorKind::NotADirectory => "a part of the path is a file and no folder: check the name",
+        ErrorKind::AlreadyExists => "it is there already: choose another name",
+        ErrorKind::StorageFull => "no space is left: free some, or choose another place",
+        ErrorKind::QuotaExceeded => "the quota is used up: free some space",
+        ErrorKind::ReadOnlyFilesystem => "the file system is read-only: choose another place",
+        _ => return error.to_string(),
+    };
+    known.to_owned()
+}

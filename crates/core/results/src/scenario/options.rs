@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What may be said of a scenario: one declaration for the options of the command line and the keys
+//! of a TOML file. A field that is added here is an option with its help, a key, and a place in the
+//! order in which one source overrules another.
+use std::fmt::Display;
+use toml::Spanned;
+use toml::de::DeValue;
+
+/// A value as written, and where it stands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Value {
+    /// As written.
+    pub text: String,
+    /// Of an option: `--rtt`. Of a file: its name, line and key.
+    pub place: String,
+}
+
+impl Value {
+    /// That of an option of the command line.
+    pub fn option(name: &str, text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            place: format!("--{name}"),
+        }
+    }
+
+    pub(super) fn wrong(&self, why: impl Display) -> String {
+        format!("{}: {why}", self.place)
+    }
+
+    pub(super) fn parse<T: std::str::FromStr<Err: Display>>(&self) -> Result<T, String> {
+        let want = |e: T::Err| self.wrong(alcc_units::want_number(&e.to_string()));
+        self.text.parse().map_err(want)
+    }
+}
+
+/// Where values come from: a file by its name, and its text to count lines in.
+pub(super) struct Source<'a> {
+    pub(super) name: &'a str,
+    pub(super) text: &'a str,
+}
+
+impl Source<'_> {
+    /// `name:line` of a byte.
+    pub(super) fn place(&self, at: usize) -> String {
+        let before = &self.text[..at.min(self.text.len())];
+        format!("{}:{}", self.name, before.matches('\n').count() + 1)
+    }
+
+    /// The value of `key` as it would be typed on the command line, if it is a string or a number.
+    fn scalar(&self, key: &str, value: &Spanned<DeValue<'_>>) -> Option<Value> {
+        let text = match value.get_ref() {
+            DeValue::String(text) => text.to_string(),
+            DeValue::Integer(n) => i128::from_str_radix(n.as_str(), n.radix())
+                .ok()?
+                .to_string(),
+            DeValue::Float(n) => n.as_str().parse::<f64>().ok()?.to_string(),
+            _ => return None,
+        };
+        let place = format!("{}: {key}", self.place(value.span().start));
+        Some(Value { text, place })
+    }
+
+    /// The error for a value of the wrong kind.
+    fn expected(&self, key: &str, value: &Spanned<DeValue<'_>>, want: &str) -> String {
+        let place = self.place(value.span().start);
+        let found = value.get_ref().type_str();
+        format!("{place}: {key}: found a value of type {found}, expected {want}")
+    }
+}
+
+/// A field of the options.
+pub(super) trait Field {
+    /// One more value.
+    fn add(&mut self, value: Value);
+
+    /// What a file says after `key`.
+    fn read(
+        &mut self,
+        key: &str,
+        value: &Spanned<DeValue<'_>>,
+        source: &Source<'_>,
+    ) -> Result<(), String>;
+
+    /// What `other` says counts more.
+    fn overruled_by(self, other: Self) -> Self
+    where
+        Self: Sized;
+}
+
+impl Field for Option<Value> {
+    fn add(&mut self, value: Value) {
+        *self = Some(value);
+    }
+
+    fn read(
+        &mut self,
+        key: &str,
+        value: &Spanned<DeValue<'_>>,
+        source: &Source<'_>,
+    ) -> Result<(), String> {
+        let want = "a string such as \"40ms\" or a number";
+        let scalar = source.scalar(key, value);
+        self.add(scalar.ok_or_else(|| source.expected(key, value, want))?);
+        Ok(())
+    }
+
+    fn overruled_by(self, other: Self) -> Self {
+        other.or(self)
+    }
+}
+
+/// A field that has several values.
+impl Field for Vec<Value> {
+    fn add(&mut self, value: Value) {
+        self.push(value);
+    }
+
+    fn read(
+        &mut self,
+        key: &str,
+        value: &Spanned<DeValue<'_>>,
+        source: &Source<'_>,
+    ) -> Result<(), String> {
+        let want = "a string or a list of strings";
+        let several = match value.get_ref() {
+            DeValue::Array(several) => several.iter().collect(),
+            DeValue::String(_) => vec![value],
+            _ => return Err(source.expected(key, value, want)),
+        };
+        for one in several {
+            let scalar = source.scalar(key, one);
+            self.add(scalar.ok_or_else(|| source.expected(key, one, want))?);
+        }
+        Ok(())
+    }
+
+    fn overruled_by(self, other: Self) -> Self {
+        if other.is_empty() { self } else { other }
+    }
+}
+
+impl Field for Vec<Link> {
+    fn add(&mut self, value: Value) {
+        self.push(value.into());
+    }
+
+    fn read(
+        &mut self,
+        key: &str,
+        value: &Spanned<DeValue<'_>>,
+        source: &Source<'_>,
+    ) -> Result<(), String> {
+        let want = "link = \"12mbit\", link = \"trace-file\" or [[link]] tables";
+        let wrong = || source.expected(key, value, want);
+        if value.get_ref().is_str() {
+            self.extend(source.scalar(key, value).map(Link::from));
+            return Ok(());
+        }
+        for one in value.get_ref().as_array().ok_or_else(wrong)? {
+            let table = one.get_ref().as_table().ok_or_else(wrong)?;
+            let mut link = Link::default();
+            super::file::fill(&mut link, table, source)?;
+            self.push(link);
+        }
+        Ok(())
+    }
+
+    fn overruled_by(self, other: Self) -> Self {
+        if other.is_empty() { self } else { other }
+    }
+}
+
+/// Fields by the names that they have in a file.
+pub(super) trait Fields {
+    /// All names, in order.
+    fn keys() -> Vec<String>;
+
+    /// The field with this name.
+    fn field(&mut self, key: &str) -> Option<&mut dyn Field>;
+}
+
+/// The name of a field in a file and on the command line.
+fn key(field: &str) -> String {
+    field.replace('_', "-")
+}
+
+/// Declares a struct of options. A field is its help, its name, what its value is called, and its
+/// type. After `..` stands a struct whose fields are fields of this one, too.
+macro_rules! options {
+    (
+        $(#[$doc:meta])*
+        pub struct $Name:ident {
+            $($(#[$help:meta])* $field:ident $value:literal: $Type:ty,)*
+            $(
+                ..
+                $(#[$rest_doc:meta])* $rest:ident: $Rest:ty,
+                $($(#[$more_help:meta])* $more:ident $more_value:literal: $More:ty,)*
+            )?
+        }
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, Debug, Default)]
+        #[cfg_attr(feature = "clap", derive(clap::Args))]
+        pub struct $Name {
+            $(
+                $(#[$help])*
+                #[cfg_attr(feature = "clap", arg(long, value_name = $value))]
+                pub $field: $Type,
+            )*
+            $(
+                $(#[$rest_doc])*
+                #[cfg_attr(feature = "clap", command(flatten))]
+                pub $rest: $Rest,
+                $(
+                    $(#[$more_help])*
+                    #[cfg_attr(feature = "clap", arg(long, value_name = $more_value))]
+                    pub $more: $More,
+                )*
+            )?
+        }
+
+        impl Fields for $Name {
+            fn keys() -> Vec<String> {
+                let all = [$(key(stringify!($field))),*].into_iter();
+                $(
+                    let all = all.chain(<$Rest>::keys()).chain([$(key(stringify!($more))),*]);
+                )?
+                all.collect()
+            }
+
+            fn field(&mut self, name: &str) -> Option<&mut dyn Field> {
+                $(
+                    if name == key(stringify!($field)) {
+                        return Some(&mut self.$field);
+                    }
+                )*
+                $(
+                    $(
+                        if name == key(stringify!($more)) {
+                            return Some(&mut self.$more);
+                        }
+                    )*
+                    if let Some(field) = self.$rest.field(name) {
+                        return Some(field);
+                    }
+                )?
+                None
+            }
+        }
+
+        impl $Name {
+            /// What `other` says counts more; its links, flows and steps replace ours.
+            #[must_use]
+            pub fn overruled_by(self, other: Self) -> Self {
+                Self {
+                    $($field: Field::overruled_by(self.$field, other.$field),)*
+                    $(
+                        $rest: self.$rest.overruled_by(other.$rest),
+                        $($more: Field::overruled_by(self.$more, other.$more),)*
+                    )?
+                }
+            }
+        }
+    };
+}
+
+options! {
+    /// What is said of a scenario. `None` and empty lists: nothing, so the default holds.
+    pub struct ScenarioOptions {
+        /// The bottleneck: a trace or a rate such as 12mbit; given several times a chain, passed in
+        /// this order [default: 12mbit]
+        link "TRACE|RATE": Vec<Link>,
+        ..
+        /// What is said of all links that do not say it of themselves.
+        each: LinkOptions,
+        /// Round-trip time without queueing, half of it in each direction [default: 40ms]
+        rtt "T": Option<Value>,
+        /// Who sends; may be repeated [default: verus/over=cubic]
+        flow "FLOW": Vec<Value>,
+        /// Length of the measured window, which begins with the first full-size packet at the
+        /// bottleneck [default: 60s]
+        duration "T": Option<Value>,
+        /// Seed of everything random: losses, some queues, synthetic traces, the phases of flows, and
+        /// where a recorded trace begins [default: 1]
+        seed "N": Option<Value>,
+        /// Where in recorded traces the links begin [default: 0s with seed 1, drawn with any other: on
+        /// a trace with a drop-tail queue nothing else is random]
+        start "T": Option<Value>,
+        /// jain_1s, the fairness of single seconds, counts from so long after the window's begin
+        /// [default: 20s]
+        settle "T": Option<Value>,
+        /// Above TCP: by how much each reading of the counters is late at least [default: 50us]
+        lateness "T": Option<Value>,
+        /// Above TCP: by how much more a reading is late at most, evenly distributed [default: 100us]
+        jitter "T": Option<Value>,
+        /// Above TCP: from the opening of the gate to the program's next write [default: 200us]
+        wake "T": Option<Value>,
+        /// Give up after so many events, lost packets included [default: 10000000000]
+        max_events "N": Option<Value>,
+    }
+}
+
+options! {
+    /// What is said of a link.
+    pub struct LinkOptions {
+        /// The bottleneck of the way back: a trace or a rate [default: unlimited]
+        up "TRACE|RATE": Option<Value>,
+        /// Propagation delay of each link in each direction [default: its share of --rtt]
+        delay "T": Option<Value>,
+        /// The queue before the bottleneck [default: droptail:bytes=2000000]
+        queue "Q": Option<Value>,
+        /// The queue of the way back [default: as --queue]
+        queue_up "Q": Option<Value>,
+        /// Probability of random loss towards the receivers: 1% or 0.01 [default: 0]
+        loss "P": Option<Value>,
+        /// The same on the way back, of acknowledgements [default: 0]
+        loss_up "P": Option<Value>,
+        /// Change the links at a time, such as 5s:rate=20mbit,delay=50ms,loss=1%; what is not named
+        /// stays; loss= is of both directions, but of the way back loss-up= if given; may be repeated
+        step "STEP": Vec<Value>,
+        /// Steps from a CSV file with columns seconds,mbps,delay_ms,loss,loss_up, or drawn with the
+        /// seed: every=5s,rate=10mbit..100mbit,delay=5ms..50ms,loss=0..1%
+        steps "FILE|DRAW": Option<Value>,
+        /// After so long the links are as at their start and the steps come again
+        repeat "T": Option<Value>,
+        /// Let a delay that becomes shorter reorder packets
+        #[cfg_attr(
+            feature = "clap",
+            arg(num_args = 0..=1, require_equals = true, default_missing_value = "yes")
+        )]
+        reorder "yes|no": Option<Value>,
+    }
+}
+
+/// One link: in a file a value of `link` or a table `[[link]]`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Link {
+    /// A trace or a rate: in a table `rate`.
+    pub rate: Option<Value>,
+    /// What else is said of it.
+    pub own: LinkOptions,
+}
+
+impl From<Value> for Link {
+    fn from(rate: Value) -> Self {
+        Self {
+            rate: Some(rate),
+            own: LinkOptions::default(),
+        }
+    }
+}
+
+impl Fields for Link {
+    fn keys() -> Vec<String> {
+        let mut all = vec!["rate".to_owned()];
+        all.extend(LinkOptions::keys());
+        all
+    }
+
+    fn field(&mut self, name: &str) -> Option<&mut dyn Field> {
+        match name {
+            "rate" => Some(&mut self.rate),
+            name => self.own.field(name),
+        }
+    }
+}
+
+impl ScenarioOptions {
+    /// Adds a value by the name of its key: the way of programs that vary one.
+    ///
+    /// # Errors
+    /// The nearest key, and all of them.
+    pub fn add(&mut self, key: &str, value: Value) -> Result<(), String> {
+        match self.field(key) {
+            Some(field) => field.add(value),
+            None => return Err(value.wrong(super::file::no_key(key, &Self::keys()))),
+        }
+        Ok(())
+    }
+}
+
+/// On the command line a value knows its option.
+#[cfg(feature = "clap")]
+mod clap_values {
+    use super::{Link, Value};
+    use clap::builder::{MapValueParser, StringValueParser, TypedValueParser, ValueParserFactory};
+    use clap::{Arg, Command, Error};
+    use std::ffi::OsStr;
+
+    /// Parses a [`Value`].
+    #[derive(Clone)]
+    pub struct ValueParser;
+
+    impl TypedValueParser for ValueParser {
+        type Value = Value;
+
+        fn parse_ref(
+            &self,
+            cmd: &Command,
+            arg: Option<&Arg>,
+            value: &OsStr,
+        ) -> Result<Value, Error> {
+            let text = StringValueParser::new().parse_ref(cmd, arg, value)?;
+            let name = arg.and_then(Arg::get_long).unwrap_or_default();
+            Ok(Value::option(name, text))
+        }
+    }
+
+    impl ValueParserFactory for Value {
+        type Parser = ValueParser;
+
+        fn value_parser() -> ValueParser {
+            ValueParser
+        }
+    }
+
+    impl ValueParserFactory for Link {
+        type Parser = MapValueParser<ValueParser, fn(Value) -> Self>;
+
+        fn value_parser() -> Self::Parser {
+            ValueParser.map(Self::from)
+        }
+    }
+}

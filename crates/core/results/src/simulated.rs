@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! From the simulator's report to rows: the one place where it gets the names and units of a [`Row`].
+use crate::Row;
+use alcc_sim::{FlowReport, FlowSpec, Passed, Report, Scenario, Under, Way};
+use alcc_units::{Bytes, Rate, Span, Time};
+use serde::{Deserialize, Serialize};
+
+/// One row per flow of `report`, which [`alcc_sim::run`] made of `scenario`. `link` is what the bottleneck is called.
+///
+/// A flow above TCP has the triple whose model it is: readings of the kernel's counters, gate and pacing. A native one has `sim`.
+pub fn rows(link: &str, scenario: &Scenario, report: &Report) -> Vec<Row> {
+    scenario
+        .flows
+        .iter()
+        .zip(&report.flows)
+        .map(|(spec, flow)| row(link, scenario, report, spec, flow))
+        .collect()
+}
+
+/// What concerns several flows, and the links: `summary` of `alcc sim --json`.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Summary {
+    /// IP bytes that the bottleneck delivered, of all flows, Mbit/s.
+    pub throughput_mbps: f64,
+    /// Payload that reached the receiving applications, Mbit/s.
+    pub goodput_mbps: f64,
+    /// Jain's index of the flows' throughputs.
+    pub jain: Option<f64>,
+    /// The same of single seconds, their mean.
+    pub jain_1s: Option<f64>,
+    /// Which seconds count: those from so long after the window's begin, s.
+    pub jain_1s_from_s: f64,
+    /// One per link.
+    pub links: Vec<Link>,
+    /// How many events the engine handled.
+    pub events: u64,
+    /// Why there is no `jain_1s` although there are several flows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jain_1s_note: Option<String>,
+}
+
+/// What passed a link.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Link {
+    /// Towards the receivers.
+    pub down: Direction,
+    /// Back.
+    pub up: Direction,
+}
+
+/// What passed one direction of a link.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Direction {
+    /// Packets that came to it.
+    pub arrived: u64,
+    /// Packets that its bottleneck carried.
+    pub departed: u64,
+    /// Packets that it lost.
+    pub dropped: u64,
+    /// What it carried, IP bytes, Mbit/s.
+    pub throughput_mbps: f64,
+    /// The same / what its bottleneck offered; `None` without one.
+    pub utilization: Option<f64>,
+}
+
+impl Summary {
+    /// Of `report`. Fairness of single seconds counts from `settle` on.
+    pub fn of(report: &Report, settle: Span) -> Self {
+        let mbps = |bytes: Bytes| Rate::of(bytes, report.duration).as_mbps_f64();
+        let direction = |passed: &Passed, offered: Bytes| {
+            let known = offered != Bytes::MAX && offered != Bytes::ZERO;
+            Direction {
+                arrived: passed.arrived,
+                departed: passed.departed,
+                dropped: passed.dropped,
+                throughput_mbps: mbps(passed.bytes),
+                utilization: known.then(|| passed.bytes.get() as f64 / offered.get() as f64),
+            }
+        };
+        let links = report.links.iter().map(|link| Link {
+            down: direction(&link.down, link.opportunities_down),
+            up: direction(&link.up, link.opportunities_up),
+        });
+        Self {
+            throughput_mbps: report
+                .flows
+                .iter()
+                .map(|f| f.throughput.as_mbps_f64())
+                .sum(),
+            goodput_mbps: mbps(report.flows.iter().map(|f| f.goodput_bytes).sum()),
+            jain: report.jain(),
+            jain_1s: report.jain_of_seconds(settle),
+            jain_1s_from_s: settle.as_secs_f64(),
+            links: links.collect(),
+            events: report.events,
+            jain_1s_note: no_jain_of_seconds(report, settle),
+        }
+    }
+}
+
+/// Why there is no fairness of single seconds, if there is none although there are several flows.
+pub fn no_jain_of_seconds(report: &Report, settle: Span) -> Option<String> {
+    if report.flows.len() < 2 || report.jain_of_seconds(settle).is_some() {
+        return None;
+    }
+    Some(if settle + Span::from_secs(1) > report.duration {
+        format!(
+            "no whole second after settle={settle} in a window of {}: give a shorter settle or a longer duration",
+            report.duration
+        )
+    } else {
+        format!("in no second after settle={settle} were two flows there from its begin to its end")
+    })
+}
+
+fn row(
+    link: &str,
+    scenario: &Scenario,
+    report: &Report,
+    spec: &FlowSpec,
+    flow: &FlowReport,
+) -> Row {
+    let ms = |span: Span| Some(span.as_millis_f64());
+    let any = flow.packets > 0;
+    let (feedback, enforcement, under) = match &spec.under {
+        Under::Native(_) | Under::Udp { .. } => ("sim", "sim", None),
+        Under::Tcp(kernel) => ("tcp-info", "gate+pacing", Some(kernel.name.clone())),
+    };
+    let host = match &spec.under {
+        Under::Native(rules) => Some(rules.name),
+        Under::Tcp(kernel) => Some(kernel.rules.name),
+        Under::Udp { .. } => None,
+    };
+    let dir = match spec.way {
+        Way::Down => "down",
+        Way::Up => "up",
+    };
+    let (start, stop, _) = flow.active;
+    Row {
+        scheme: flow.scheme.clone(),
+        algorithm: spec.algorithm.clone(),
+        options: spec.options.clone(),
+        feedback: feedback.to_owned(),
+        enforcement: enforcement.to_owned(),
+        under,
+        link: link.to_owned(),
+        queue: queue(scenario),
+        min_rtt_ms: ms(scenario.min_rtt(spec)),
+        duration_s: report.duration.as_secs_f64(),
+        seed: scenario.seed,
+        run: 1,
+        started_s: Some(report.started.max(start).as_secs_f64()),
+        throughput_mbps: Some(flow.throughput.as_mbps_f64()),
+        goodput_mbps: Some(Rate::of(flow.goodput_bytes, report.duration).as_mbps_f64()),
+        bytes: Some(flow.goodput_bytes.get()),
+        utilization: flow.utilization,
+        delay_mean_ms: ms(flow.delay.mean).filter(|_| any),
+        delay_median_ms: ms(flow.delay.median).filter(|_| any),
+        delay_p95_ms: ms(flow.delay.p95).filter(|_| any),
+        queue_delay_mean_ms: ms(flow.queue_delay.mean).filter(|_| any),
+        queue_delay_median_ms: ms(flow.queue_delay.median).filter(|_| any),
+        queue_delay_p95_ms: ms(flow.queue_delay.p95).filter(|_| any),
+        signal_delay_p95_ms: flow.signal_delay_p95.map(Span::as_millis_f64),
+        app_delay_median_ms: ms(flow.app_delay.median).filter(|_| flow.app_delay.count > 0),
+        app_delay_p95_ms: ms(flow.app_delay.p95).filter(|_| flow.app_delay.count > 0),
+        rtt_mean_ms: ms(flow.rtt.mean).filter(|_| flow.rtt.count > 0),
+        rtt_p95_ms: ms(flow.rtt.p95).filter(|_| flow.rtt.count > 0),
+        loss: Some(flow.loss()),
+        retransmits: Some(flow.retransmits),
+        timeouts: Some(flow.timeouts),
+        rtx_burst: flow.rtx_burst,
+        fct_ms: flow.completion.map(Span::as_millis_f64),
+        flow: Some(spec.text.clone()),
+        name: spec.name.clone(),
+        host: host.map(str::to_owned),
+        links: spec.links.map(|(from, to)| format!("{from}-{to}")),
+        dir: Some(dir.to_owned()),
+        start_s: Some(start.as_secs_f64()),
+        stop_s: stop.map(Time::as_secs_f64),
+        ..Row::default()
+    }
+}
+
+/// The queue before the bottleneck; those of a chain if they differ.
+fn queue(scenario: &Scenario) -> String {
+    let mut queues: Vec<String> = Vec::new();
+    for link in &scenario.links {
+        let queue = link.down.queue.to_string();
+        if !queues.contains(&queue) {
+            queues.push(queue);
+        }
+    }
+    queues.join(" ")
+}

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Packets on their way: links, delay lines, and the routes over them.
+//!
+//! Each direction of a link and each delay line has one entry among the due times, whatever passes
+//! through it. They are few, so they are looked through. Packets lie by value in a slab.
+use crate::probe::LinkWay;
+use crate::{Scenario, Way};
+use alcc_flow::{Ack, Transmit};
+use alcc_link::{Direction, Order, Outcome, Packet};
+use alcc_units::{Bytes, Rng, Span, Time};
+use std::collections::VecDeque;
+
+/// What is inside a packet. The link models know only its number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Content {
+    Data(Transmit),
+    Ack(Ack),
+    /// What the receiver half of an algorithm says, by number.
+    Report(u64),
+}
+
+/// A packet in flight: what every step needs. Its content lies elsewhere, so that all of these are
+/// close together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InFlight {
+    pub(crate) sent: Time,
+    /// Time in queues so far.
+    pub(crate) queued: Span,
+    pub(crate) flow: u32,
+    pub(crate) len: u32,
+    pub(crate) route: u16,
+    /// Which part of its route it is on.
+    pub(crate) hop: u16,
+    /// It carries data, not an acknowledgement or report.
+    pub(crate) data: bool,
+    /// It is through the last bottleneck of its route.
+    pub(crate) departed: bool,
+}
+
+/// A part of a route.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Hop {
+    /// A direction of a link.
+    Link(usize),
+    /// A delay line.
+    Line(usize),
+}
+
+/// What a packet passes, in order.
+#[derive(PartialEq, Eq, Debug)]
+struct Route {
+    hops: Vec<Hop>,
+    /// Its last direction of a link.
+    last: usize,
+}
+
+/// A delay between hosts and links, shared by all flows that have the same.
+#[derive(Debug)]
+struct Line {
+    delay: Span,
+    travelling: VecDeque<(Time, u32)>,
+}
+
+/// What passed one direction of a link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Passed {
+    /// Packets that came to it.
+    pub arrived: u64,
+    /// Packets that its bottleneck carried.
+    pub departed: u64,
+    /// Their IP bytes.
+    pub bytes: Bytes,
+    /// Packets that it lost.
+    pub dropped: u64,
+}
+
+/// Where a packet stands after a hop.
+pub(crate) enum Next {
+    /// It has another hop.
+    Hop,
+    /// It is at its host.
+    Host,
+}
+
+#[derive(Debug)]
+pub(crate) struct Network {
+    /// Down and up of each link.
+    pub(crate) links: Vec<Direction>,
+    pub(crate) passed: Vec<Passed>,
+    lines: Vec<Line>,
+    routes: Vec<Route>,
+    /// When each of the links has something to do, then each of the lines.
+    due: Vec<Time>,
+    packets: Vec<InFlight>,
+    /// What is in each of them.
+    contents: Vec<Content>,
+    free: Vec<u32>,
+    /// Packets that have left a hop at this moment.
+    moved: VecDeque<u32>,
+}
+
+impl Network {
+    pub(crate) fn new(scenario: &Scenario, seeds: &mut Rng) -> Self {
+        let mut links = Vec::new();
+        for link in &scenario.links {
+            links.push(Direction::new(&link.down, Order::Down, seeds.next_u64()));
+            links.push(Direction::new(&link.up, Order::Up, seeds.next_u64()));
+        }
+        Self {
+            passed: vec![Passed::default(); links.len()],
+            due: vec![Time::MAX; links.len()],
+            links,
+            lines: Vec::new(),
+            routes: Vec::new(),
+            packets: Vec::new(),
+            contents: Vec::new(),
+            free: Vec::new(),
+            moved: VecDeque::new(),
+        }
+    }
+
+    /// What each direction offers from `from` to `to`.
+    pub(crate) fn offered(&self, from: Time, to: Time) -> Vec<Bytes> {
+        let links = self.links.iter();
+        links.map(|link| link.opportunity_bytes(from, to)).collect()
+    }
+
+    /// The number of the line with this delay; equal ones are one.
+    fn line(&mut self, delay: Span) -> Option<Hop> {
+        if delay.is_zero() {
+            return None;
+        }
+        let known = self.lines.iter().position(|line| line.delay == delay);
+        Some(Hop::Line(known.unwrap_or_else(|| {
+            self.lines.push(Line {
+                delay,
+                travelling: VecDeque::new(),
+            });
+            self.due.push(Time::MAX);
+            self.lines.len() - 1
+        })))
+    }
+
+    /// The number of the route over these directions of links, with a delay before the first or
+    /// after the last of them; equal ones are one.
+    pub(crate) fn route(&mut self, links: &[usize], delay: Span, delay_first: bool) -> u16 {
+        let line = self.line(delay);
+        let last = links.last().copied().unwrap_or(0);
+        let links = links.iter().map(|place| Hop::Link(*place));
+        let hops = if delay_first {
+            line.into_iter().chain(links).collect()
+        } else {
+            links.chain(line).collect()
+        };
+        let route = Route { hops, last };
+        let known = self.routes.iter().position(|r| *r == route);
+        // There are at most two for each of 10,000 flows.
+        known.unwrap_or_else(|| {
+            self.routes.push(route);
+            self.routes.len() - 1
+        }) as u16
+    }
+
+    /// The earliest due time, and where.
+    pub(crate) fn first(&self) -> (Time, usize) {
+        let mut first = (Time::MAX, 0);
+        for (index, at) in self.due.iter().enumerate() {
+            if *at < first.0 {
+                first = (*at, index);
+            }
+        }
+        first
+    }
+
+    /// Lets the link or line at `place` work. True if it is a link: its outcomes are in `outcomes`.
+    pub(crate) fn advance(&mut self, now: Time, place: usize, outcomes: &mut Vec<Outcome>) -> bool {
+        if let Some(link) = self.links.get_mut(place) {
+            link.advance(now, outcomes);
+            return true;
+        }
+        let line = &mut self.lines[place - self.links.len()];
+        while let Some((at, id)) = line.travelling.front().copied()
+            && at <= now
+        {
+            line.travelling.pop_front();
+            self.moved.push_back(id);
+        }
+        let next = line.travelling.front();
+        self.due[place] = next.map_or(Time::MAX, |(at, _)| *at);
+        false
+    }
+
+    /// The outcomes of link `place` are dealt with.
+    pub(crate) fn settled(&mut self, place: usize) {
+        self.due[place] = self.links[place].next_event().unwrap_or(Time::MAX);
+    }
+
+    /// A packet has left a hop.
+    pub(crate) fn delivered(&mut self, id: u32) {
+        self.moved.push_back(id);
+    }
+
+    /// One of the packets that have left a hop, in their order.
+    pub(crate) fn moved(&mut self) -> Option<u32> {
+        self.moved.pop_front()
+    }
+
+    /// A packet that a host sends; it has not entered its first hop.
+    pub(crate) fn insert(&mut self, packet: InFlight, content: Content) -> u32 {
+        let id = self.free.pop().unwrap_or(self.packets.len() as u32);
+        match self.packets.get_mut(id as usize) {
+            Some(place) => {
+                *place = packet;
+                self.contents[id as usize] = content;
+            }
+            None => {
+                self.packets.push(packet);
+                self.contents.push(content);
+            }
+        }
+        id
+    }
+
+    /// A packet is lost or at its host. Until the next is inserted it can still be read.
+    pub(crate) fn remove(&mut self, id: u32) {
+        self.free.push(id);
+    }
+
+    pub(crate) fn packet(&self, id: u32) -> &InFlight {
+        &self.packets[id as usize]
+    }
+
+    pub(crate) fn packet_mut(&mut self, id: u32) -> &mut InFlight {
+        &mut self.packets[id as usize]
+    }
+
+    pub(crate) fn content(&self, id: u32) -> Content {
+        self.contents[id as usize]
+    }
+
+    /// Link `place` is the last of the packet's route.
+    pub(crate) fn is_last_link(&self, packet: &InFlight, place: usize) -> bool {
+        self.routes[usize::from(packet.route)].last == place
+    }
+
+    /// A packet has left its hop. Says where it stands, and whether that was the last link.
+    pub(crate) fn next_hop(&mut self, id: u32) -> (Next, bool) {
+        let packet = &mut self.packets[id as usize];
+        let route = &self.routes[usize::from(packet.route)];
+        let through = route.hops[usize::from(packet.hop)] == Hop::Link(route.last);
+        packet.hop += 1;
+        if usize::from(packet.hop) < route.hops.len() {
+            (Next::Hop, through)
+        } else {
+            (Next::Host, through)
+        }
+    }
+
+    /// A packet enters its present hop. Says which link that is, if it is one: its outcomes are in
+    /// `outcomes`.
+    pub(crate) fn enter(
+        &mut self,
+        now: Time,
+        id: u32,
+        outcomes: &mut Vec<Outcome>,
+    ) -> Option<usize> {
+        let packet = &self.packets[id as usize];
+        match self.routes[usize::from(packet.route)].hops[usize::from(packet.hop)] {
+            Hop::Link(place) => {
+                let packet = Packet {
+                    id: id.into(),
+                    flow: packet.flow,
+                    len: Bytes::new(packet.len.into()),
+                };
+                self.links[place].push(now, packet, outcomes);
+                Some(place)
+            }
+            Hop::Line(line) => {
+                let place = self.links.len() + line;
+                let line = &mut self.lines[line];
+                if line.travelling.is_empty() {
+                    self.due[place] = now + line.delay;
+                }
+                line.travelling.push_back((now + line.delay, id));
+                None
+            }
+        }
+    }
+}
+
+/// Which direction of which link is number `place`.
+pub(crate) fn way(place: usize) -> LinkWay {
+    LinkWay {
+        link: place / 2,
+        way: if place.is_multiple_of(2) {
+            Way::Down
+        } else {
+            Way::Up
+        },
+    }
+}
