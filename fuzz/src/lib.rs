@@ -422,9 +422,9 @@ fn sender(bytes: &[u8]) {
         .expect("an algorithm");
     let cc = Registry::builtin().build(&spec).expect("an algorithm");
     let cc = Box::new(conformance::Checked::new(cc));
-    let (mut now, mut log) = (Time::from_millis(1), Discard);
+    let mut now = Time::from_millis(1);
     let mut flow = Sender::new(cc, rules, now, None, 1);
-    flow.start(now, &mut log);
+    flow.start(now);
     let (mut sent, mut steps) = (0, 0);
     while !input.0.is_empty() && steps < 1500 {
         steps += 1;
@@ -448,7 +448,7 @@ fn sender(bytes: &[u8]) {
                     }
                 }
                 let before = (flow.in_flight(), flow.remembered(), flow.queued());
-                match flow.on_ack(now, &ack, &mut log) {
+                match flow.on_ack(now, &ack) {
                     Ok(()) => assert!(flow.in_flight() <= Bytes::new(1 << 40)),
                     Err(e) => {
                         one_line(e);
@@ -459,10 +459,10 @@ fn sender(bytes: &[u8]) {
             }
         }
         if flow.next_timer().is_some_and(|at| at <= now) {
-            flow.on_timer(now, &mut log);
+            flow.on_timer(now);
         }
         for _ in 0..64 {
-            if flow.poll_transmit(now, &mut log).is_none() {
+            if flow.poll_transmit(now).is_none() {
                 break;
             }
             sent += 1;
@@ -628,7 +628,7 @@ fn inband_session(bytes: &[u8]) {
         receive_buffer: 1 << 16,
         ..InBand::new(cc.parse().expect("an algorithm"))
     };
-    let registry = std::sync::Arc::new(Registry::builtin());
+    let registry = std::sync::Arc::new(conformance::Checked::registry());
     let mut now = Time::from_millis(1);
     let new = if input.byte() % 2 == 0 {
         Session::connect

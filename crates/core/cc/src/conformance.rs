@@ -15,10 +15,12 @@
 //! * **An application with little to send**: the window does not grow beyond twice what was ever used.
 //! * **Paths**: a constant link with late timers, outages of 2 s and 60 s.
 //!
-//! [`Checked`] is the other side: around any algorithm it checks what the host does. Hosts are tested with it.
+//! [`Checked`] is the other side: around any algorithm it checks what the host does. [`check_host`] drives one list of operations
+//! through any host, and compares what the algorithm hears with what the reference host tells it.
 //!
 //! Functions here panic with the seed and what was violated, as tests do.
 mod checked;
+mod host;
 mod model;
 mod operation;
 mod path;
@@ -27,6 +29,7 @@ mod sender;
 mod story;
 
 pub use checked::Checked;
+pub use host::{HostUnderTest, START, check_host};
 pub use path::{FlowResult, PACKET, Scenario, Service, capacity, run};
 
 use crate::{Algorithm, Controller, Registry, Spec};
@@ -188,7 +191,7 @@ fn operations(algorithm: &Algorithm, spec: &Spec, bytes: &[u8]) -> Result<(), St
     for (i, (operation, allowance)) in list.iter().zip(&story).enumerate() {
         again.apply(operation)?;
         if i == snapshot_at {
-            again.sender.cc = again.sender.cc.clone_box();
+            again.sender.feed = again.sender.feed.fork();
         }
         if again.allowance() != *allowance {
             return Err(format!(

@@ -18,6 +18,7 @@ mod algorithms;
 pub mod conformance;
 mod controller;
 mod event;
+pub mod feed;
 pub mod parts;
 mod receiver;
 mod registry;
@@ -29,6 +30,7 @@ pub use controller::{
     Recovery, RecoveryEnd, Rto, RttView, Sending, Sent, Source, Spurious, Stack, Stamp, Tag,
 };
 pub use event::{Discard, Event, EventSink};
+pub use feed::{Acked, Delivery, Feed, Log};
 pub use receiver::{Header, Octets, Receiver, Report};
 pub use registry::{
     Algorithm, Build, Built, DEFAULT, OptionDoc, Options, Reader, Registry, Spec, SpecError,

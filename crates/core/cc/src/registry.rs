@@ -25,6 +25,15 @@ pub enum Build {
     },
 }
 
+impl Build {
+    pub(crate) fn build(&self, options: &Options<'_>) -> Built {
+        match self {
+            Self::Function(build) => build(options),
+            Self::Loaded { build, .. } => build(options),
+        }
+    }
+}
+
 /// One algorithm that a user can name.
 #[derive(Clone)]
 pub struct Algorithm {
@@ -114,10 +123,7 @@ impl Registry {
             .ok_or_else(|| SpecError::unknown("algorithm", &spec.name, names))?;
         let options = Options::new("algorithm", spec, algorithm.options, algorithm.profiles)?;
         let options = options.reading(self.read);
-        match &algorithm.build {
-            Build::Function(build) => build(&options),
-            Build::Loaded { build, .. } => build(&options),
-        }
+        algorithm.build.build(&options)
     }
 }
 

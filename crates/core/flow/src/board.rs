@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What has been sent and is not settled: segments in the order of the stream, their transmissions in the order of sending.
-use alcc_cc::{Kind, Packet, Pn, Stamp, Tag};
+use alcc_cc::{Delivery, Kind, Packet, Pn, Stamp, Tag};
 use alcc_units::{Bytes, Time};
 use std::collections::VecDeque;
 
@@ -70,9 +70,7 @@ pub(crate) struct Board {
     in_flight: u64,
     flight: u64,
     arrived: u64,
-    delivered: u64,
-    delivered_at: Time,
-    first_sent_at: Time,
+    delivery: Delivery,
     /// Entries of replaced transmissions are kept from here on: a late arrival is recognised.
     keep_from: Pn,
 }
@@ -98,9 +96,7 @@ impl Board {
             in_flight: 0,
             flight: 0,
             arrived: 0,
-            delivered: 0,
-            delivered_at: now,
-            first_sent_at: now,
+            delivery: Delivery::new(now),
             keep_from: Pn::MAX,
         }
     }
@@ -135,8 +131,13 @@ impl Board {
         self.resend.iter().filter(lost).count() as u64
     }
 
-    pub(crate) fn delivered(&self) -> Bytes {
-        Bytes::new(self.delivered)
+    pub(crate) fn delivery(&self) -> &Delivery {
+        &self.delivery
+    }
+
+    /// The application has no more to send.
+    pub(crate) fn limit_by_app(&mut self) {
+        self.delivery.limit_by_app(self.in_flight());
     }
 
     /// Neither under way nor waiting to be sent again: all is settled.
@@ -175,18 +176,11 @@ impl Board {
 
     fn stamp(&mut self, now: Time, len: u64, app_limited: bool) -> Stamp {
         if self.flight == 0 {
-            self.delivered_at = now;
-            self.first_sent_at = now;
+            self.delivery.begin_flight(now);
         }
         self.in_flight += len;
         self.flight += 1;
-        Stamp {
-            delivered: Bytes::new(self.delivered),
-            delivered_at: self.delivered_at,
-            first_sent_at: self.first_sent_at,
-            in_flight: Bytes::new(self.in_flight),
-            app_limited,
-        }
+        self.delivery.stamp(self.in_flight(), app_limited)
     }
 
     /// New data leaves.
@@ -251,7 +245,7 @@ impl Board {
         if segment.state == State::Arrived {
             return None;
         }
-        let (was, len, sent_at) = (segment.state, u64::from(segment.len), segment.sent_at);
+        let (was, len) = (segment.state, u64::from(segment.len));
         segment.state = State::Arrived;
         let packet = segment.packet();
         if was == State::InFlight {
@@ -259,9 +253,7 @@ impl Board {
             self.flight -= 1;
         }
         self.arrived += 1;
-        self.delivered += len;
-        self.delivered_at = now;
-        self.first_sent_at = self.first_sent_at.max(sent_at);
+        self.delivery.arrived(now, &packet);
         Some(packet)
     }
 
@@ -269,7 +261,7 @@ impl Board {
     /// arrived before. To be called until there is none.
     pub(crate) fn settle(&mut self, now: Time, complete: u64) -> Option<(Segment, Option<Packet>)> {
         if self.segments.front()?.end() > complete {
-            self.trim(complete);
+            self.trim(now, complete);
             return None;
         }
         let front = self.segments.pop_front()?;
@@ -281,16 +273,14 @@ impl Board {
             self.flight -= 1;
         }
         let packet = (!known).then(|| front.packet());
-        if !known {
-            self.delivered += len;
-            self.delivered_at = now;
-            self.first_sent_at = self.first_sent_at.max(front.sent_at);
+        if let Some(packet) = &packet {
+            self.delivery.arrived(now, packet);
         }
         Some((front, packet))
     }
 
     /// Cuts off what of the oldest segment has arrived.
-    fn trim(&mut self, complete: u64) {
+    fn trim(&mut self, now: Time, complete: u64) {
         let Some(front) = self.segments.front_mut() else {
             return;
         };
@@ -304,7 +294,7 @@ impl Board {
             self.in_flight -= cut;
         }
         if front.state != State::Arrived {
-            self.delivered += cut;
+            self.delivery.add(now, Bytes::new(cut));
         }
     }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! From cumulative byte counters to packets.
-use alcc_cc::{Kind, Packet, Pn, Stamp, Tag};
+use alcc_cc::{Delivery, Kind, Packet, Pn, Stamp, Tag};
 use alcc_units::{Bytes, Span, Time};
 use std::collections::VecDeque;
 
@@ -20,16 +20,13 @@ pub struct Ledger {
     edge: u64,
     /// Sent up to here, as of the last reading.
     left: u64,
-    /// Arrived in total since we came.
-    delivered: u64,
+    /// What arrived since we came.
+    delivery: Delivery,
     /// Counted as arrived and then found lost: the next arrivals pay for it.
     overcounted: u64,
     /// Bytes that are lost, of packets whose fate is not known as a whole.
     owed: u64,
-    delivered_at: Time,
     acked_at: Time,
-    /// When the newest packet was sent that has been acknowledged, or the first one after a pause.
-    first_sent_at: Time,
     /// End of the last packet whose fate is known as a whole: where the oldest record begins.
     complete: u64,
     next_pn: Pn,
@@ -77,6 +74,16 @@ struct Record {
     app_limited: bool,
 }
 
+impl Record {
+    /// It leaves at `at`, with this stamp.
+    fn leaves(&mut self, at: Time, stamp: &Stamp) {
+        self.sent_at = at;
+        self.delivered = stamp.delivered.get();
+        self.since_delivered = micros(at.since(stamp.delivered_at));
+        self.since_first = micros(at.since(stamp.first_sent_at));
+    }
+}
+
 /// No write is split into more records than this.
 const RECORDS_PER_WRITE: u64 = 32;
 /// With more records than this, a record of less than four such parts of what is in flight takes up what follows it: their number
@@ -101,12 +108,10 @@ impl Ledger {
             acked,
             edge: acked,
             left: acked,
-            delivered: 0,
+            delivery: Delivery::new(now),
             overcounted: 0,
             owed: 0,
-            delivered_at: now,
             acked_at: now,
-            first_sent_at: now,
             complete: acked,
             next_pn: 0,
             first_pn: 0,
@@ -150,12 +155,12 @@ impl Ledger {
 
     /// Delivered in total since we came.
     pub fn delivered(&self) -> Bytes {
-        Bytes::new(self.delivered)
+        self.delivery.total()
     }
 
-    /// When something was last delivered.
-    pub fn delivered_at(&self) -> Time {
-        self.delivered_at
+    /// What was delivered since we came.
+    pub fn delivery(&self) -> &Delivery {
+        &self.delivery
     }
 
     /// `len` bytes were written at `now`; `tag` is asked once per record, with its number, length and the bytes in
@@ -190,7 +195,7 @@ impl Ledger {
             }
             let tag = tag(self.next_pn, Bytes::new(len), before);
             if before == Bytes::ZERO {
-                (self.first_sent_at, self.delivered_at) = (now, now);
+                self.delivery.begin_flight(now);
             }
             self.push(len, now, tag, app_limited);
         }
@@ -214,17 +219,20 @@ impl Ledger {
         }
         self.next_pn += 1;
         self.written = self.written.saturating_add(len);
-        self.records.push_back(Record {
+        let stamp = self.delivery.stamp(self.under_way(), app_limited);
+        let mut record = Record {
             end: self.written,
-            delivered: self.delivered,
+            delivered: 0,
             sent_at: now,
             tag,
-            since_delivered: micros(now.since(self.delivered_at)),
-            since_first: micros(now.since(self.first_sent_at)),
-            in_flight: u32::try_from(self.under_way().get()).unwrap_or(u32::MAX),
+            since_delivered: 0,
+            since_first: 0,
+            in_flight: u32::try_from(stamp.in_flight.get()).unwrap_or(u32::MAX),
             skipped,
             app_limited,
-        });
+        };
+        record.leaves(now, &stamp);
+        self.records.push_back(record);
     }
 
     /// The kernel says that the stream is written up to `written`: bytes that went past us become one record without an
@@ -248,6 +256,7 @@ impl Ledger {
         }
         let first = self.records.partition_point(|r| r.end <= from);
         let bytes = (position - from) as f64;
+        let stamp = self.delivery.stamp(Bytes::ZERO, false);
         for record in self.records.iter_mut().skip(first) {
             if record.end > position {
                 break;
@@ -255,10 +264,7 @@ impl Ledger {
             let share = (record.end - from) as f64 / bytes;
             let at = since + now.since(since).mul_f64(share);
             if at > record.sent_at {
-                record.sent_at = at;
-                record.delivered = self.delivered;
-                record.since_delivered = micros(at.since(self.delivered_at));
-                record.since_first = micros(at.since(self.first_sent_at));
+                record.leaves(at, &stamp);
             }
         }
     }
@@ -336,25 +342,25 @@ impl Ledger {
 
     /// What was lost has arrived, sent again or not.
     fn settle(&mut self, at: Time) {
-        let (acked, before) = (self.acked, self.delivered);
-        let (returned, delivered) = (&mut self.returned, &mut self.delivered);
+        let (acked, mut arrived) = (self.acked, 0);
+        let returned = &mut self.returned;
         self.waiting.retain(|&(end, len)| {
             if end <= acked {
-                *delivered += len;
+                arrived += len;
                 self.waiting_bytes -= len;
             }
             end > acked
         });
         self.again.retain(|(end, packet)| {
             if *end <= acked {
-                *delivered += packet.len.get();
+                arrived += packet.len.get();
                 self.again_bytes -= packet.len.get();
                 returned.push(*packet);
             }
             *end > acked
         });
-        if self.delivered > before {
-            self.delivered_at = at;
+        if arrived > 0 {
+            self.delivery.add(at, Bytes::new(arrived));
         }
     }
 
@@ -416,10 +422,9 @@ impl Ledger {
         let since = since.max(oldest).min(at);
         let (from, interval) = (self.edge, at.since(since));
         let bytes = (edge - from) as f64;
-        let before = self.delivered;
         let paid = self.overcounted.min(edge - from);
         self.overcounted -= paid;
-        self.delivered += edge - from - paid;
+        let mut arrived = edge - from - paid;
         while let Some(record) = self.records.front().filter(|r| r.end <= edge).copied() {
             let len = record.end - self.complete;
             let is_lost = self.owed > 0 && self.owed >= len / 2;
@@ -435,20 +440,20 @@ impl Ledger {
             self.first_pn += 1 + u64::from(next);
             if is_lost {
                 self.owed = self.owed.saturating_sub(len);
-                let taken = len.min(self.delivered - before);
-                self.delivered -= taken;
+                let taken = len.min(arrived);
+                arrived -= taken;
                 self.overcounted += len - taken;
                 self.waiting.push_back((record.end, len));
                 self.waiting_bytes += len;
                 insert(&mut self.lost, packet);
             } else {
                 self.returned.push(packet);
-                self.first_sent_at = record.sent_at;
+                self.delivery.left_at(record.sent_at);
             }
         }
         self.edge = edge;
-        if self.delivered > before {
-            self.delivered_at = at;
+        if arrived > 0 {
+            self.delivery.add(at, Bytes::new(arrived));
         }
     }
 
@@ -499,13 +504,7 @@ impl Ledger {
                 self.skipped += 1;
             }
             let tag = tag(pn, Bytes::new(len), before);
-            let stamp = Stamp {
-                delivered: self.delivered(),
-                delivered_at: self.delivered_at,
-                first_sent_at: self.first_sent_at,
-                in_flight: before + Bytes::new(len),
-                app_limited: false,
-            };
+            let stamp = self.delivery.stamp(before + Bytes::new(len), false);
             let packet = Packet {
                 pn,
                 len: Bytes::new(len),

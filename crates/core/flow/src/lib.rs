@@ -7,7 +7,6 @@
 
 mod board;
 mod ledger;
-mod near_half;
 mod over_tcp;
 mod pacer;
 mod ranges;
@@ -21,7 +20,6 @@ mod timeout;
 mod wire;
 
 pub use ledger::{AckStamp, Ledger};
-pub use near_half::NearHalf;
 pub use over_tcp::{Counters, OverTcp, Repair, TcpProgress};
 pub use pacer::Pacer;
 pub use ranges::Range;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The sender by hand: what leaves when, worked out from the RFCs and from Linux.
 use alcc_cc::conformance::Checked;
-use alcc_cc::{Discard, Kind, Registry};
+use alcc_cc::{Kind, Registry};
 use alcc_flow::rules::{COPA, DATAGRAMS, LINUX, LINUX_2_6_24, LINUX_3_16};
 use alcc_flow::{Ack, AckError, Range, Rules, Sender, Transmit};
 use alcc_units::{Bytes, Span, Time};
@@ -24,14 +24,14 @@ impl Bench {
         let controller = Box::new(Checked::new(controller));
         let hint = rules.is_stream().then(|| Span::from_millis(40));
         let mut sender = Sender::new(controller, rules, at(1000), hint, 1);
-        sender.start(at(1000), &mut Discard);
+        sender.start(at(1000));
         sender.write(Bytes::new(segments * rules.mss.get()));
         Self { sender, now: 1000 }
     }
 
     fn send(&mut self) -> Vec<Transmit> {
         let now = at(self.now);
-        std::iter::from_fn(|| self.sender.poll_transmit(now, &mut Discard)).collect()
+        std::iter::from_fn(|| self.sender.poll_transmit(now)).collect()
     }
 
     /// Numbers of the segments that leave now.
@@ -44,9 +44,9 @@ impl Bench {
         let mut left = Vec::new();
         while let Some(next) = self.sender.next_timer().filter(|next| *next <= at(ms)) {
             self.now = next.as_nanos() / 1_000_000;
-            self.sender.on_timer(next, &mut Discard);
+            self.sender.on_timer(next);
             let now = self.now;
-            while let Some(t) = self.sender.poll_transmit(next, &mut Discard) {
+            while let Some(t) = self.sender.poll_transmit(next) {
                 left.push((now, t));
             }
         }
@@ -62,7 +62,7 @@ impl Bench {
         for (start, end) in blocks {
             ack.push(Range::new(start * MSS, end * MSS));
         }
-        self.sender.on_ack(at(self.now), &ack, &mut Discard)
+        self.sender.on_ack(at(self.now), &ack)
     }
 
     fn gauge(&self, name: &str) -> f64 {
@@ -201,7 +201,7 @@ fn a_probe_that_repaired_a_loss_costs_one_reduction_and_a_needless_one_none() {
         if duplicate {
             ack.duplicate = Some(Range::new(9 * MSS, 10 * MSS));
         }
-        b.sender.on_ack(at(1170), &ack, &mut Discard).unwrap();
+        b.sender.on_ack(at(1170), &ack).unwrap();
         let before = b.gauge("cwnd");
         // More data, acknowledged: nobody has complained of a duplicate.
         b.sender.write(Bytes::new(MSS));
@@ -277,30 +277,30 @@ fn a_receive_window_stops_the_sender_and_a_shut_one_is_probed() {
     ack.window = Bytes::new(3 * MSS);
     ack.echo = at(1000);
     // What was permitted once stays so: 65,535 bytes from the beginning.
-    b.sender.on_ack(at(1040), &ack, &mut Discard).unwrap();
+    b.sender.on_ack(at(1040), &ack).unwrap();
     assert_eq!(b.send().len(), 20);
     b.until(1080);
     ack.complete = 30 * MSS;
     ack.window = Bytes::new(0);
-    b.sender.on_ack(at(1080), &ack, &mut Discard).unwrap();
+    b.sender.on_ack(at(1080), &ack).unwrap();
     let most = 65_535 / MSS;
     assert_eq!(b.send().len() as u64, most - 30);
     b.until(1120);
     ack.complete = most * MSS;
-    b.sender.on_ack(at(1120), &ack, &mut Discard).unwrap();
+    b.sender.on_ack(at(1120), &ack).unwrap();
     // The rest of the 65,535 bytes.
     let rest = b.send();
     assert_eq!(rest.len(), 1);
     ack.complete = rest[0].end();
     b.until(1160);
-    b.sender.on_ack(at(1160), &ack, &mut Discard).unwrap();
+    b.sender.on_ack(at(1160), &ack).unwrap();
     assert!(b.send().is_empty());
     let probes = b.until(3000);
     assert!(probes.len() >= 2 && probes.iter().all(|(_, t)| t.len == 0));
     let gaps: Vec<u64> = probes.windows(2).map(|w| w[1].0 - w[0].0).collect();
     assert!(gaps.windows(2).all(|g| g[1] >= 2 * g[0] - 2), "{gaps:?}");
     ack.window = Bytes::new(10 * MSS);
-    b.sender.on_ack(at(3000), &ack, &mut Discard).unwrap();
+    b.sender.on_ack(at(3000), &ack).unwrap();
     assert_eq!(b.send().len(), 10);
 }
 
@@ -383,7 +383,7 @@ fn datagrams_are_sent_again_under_a_new_number() {
     assert_eq!(b.send().len(), 10);
     b.until(1040);
     let ack = numbers(0, &[(1, 4)]);
-    b.sender.on_ack(at(1040), &ack, &mut Discard).unwrap();
+    b.sender.on_ack(at(1040), &ack).unwrap();
     let left = b.send();
     // Packet 0 is three behind; three arrived and one is lost.
     let what: Vec<_> = left.iter().map(|t| (t.pn, t.start, t.kind)).collect();
@@ -391,13 +391,9 @@ fn datagrams_are_sent_again_under_a_new_number() {
     assert_eq!(what.len(), 4);
     // It arrives after all, and so does the repetition: once is enough.
     let ack = numbers(0, &[(0, 1), (10, 11)]);
-    b.sender.on_ack(at(1041), &ack, &mut Discard).unwrap();
+    b.sender.on_ack(at(1041), &ack).unwrap();
     assert_eq!(b.sender.stats().mistakes, 1);
-    assert!(
-        b.sender
-            .on_ack(at(1042), &numbers(0, &[(14, 15)]), &mut Discard)
-            .is_err()
-    );
+    assert!(b.sender.on_ack(at(1042), &numbers(0, &[(14, 15)])).is_err());
 }
 
 #[test]
@@ -406,7 +402,7 @@ fn the_program_of_copa_takes_any_gap_for_a_loss_and_forgets_it() {
     assert_eq!(b.send().len(), 10);
     b.until(1040);
     let ack = numbers(0, &[(1, 2)]);
-    b.sender.on_ack(at(1040), &ack, &mut Discard).unwrap();
+    b.sender.on_ack(at(1040), &ack).unwrap();
     let left = b.send();
     // In flight is what is above the newest that arrived: 8.
     assert_eq!(left.len(), 2);
@@ -424,6 +420,6 @@ fn memory_is_given_back() {
     assert!(b.sender.remembered() >= 5000);
     b.until(1040);
     let ack = numbers(0, &[(0, 5000)]);
-    b.sender.on_ack(at(1040), &ack, &mut Discard).unwrap();
+    b.sender.on_ack(at(1040), &ack).unwrap();
     assert_eq!(b.sender.remembered(), 0);
 }

@@ -2,7 +2,8 @@
 //! An algorithm that takes over a connection in mid-life sees what it would see on a fresh one: where the stream stands says
 //! nothing about the path. Every registered algorithm is driven over a small model of a link, from position zero and from a
 //! large one, and must answer the same at every reading.
-use alcc_cc::{Discard, Registry, Spec};
+use alcc_cc::conformance::Checked;
+use alcc_cc::{Registry, Spec};
 use alcc_flow::{OverTcp, TcpProgress};
 use alcc_units::{Bytes, Span, Time};
 use proptest::prelude::*;
@@ -33,16 +34,10 @@ impl Path {
     /// `cc` takes over a stream of which `acked` bytes are acknowledged and `flight` more are written.
     fn new(spec: &str, link: u64, rtt: Span, acked: u64, flight: u64) -> Self {
         let spec: Spec = spec.parse().unwrap();
-        let cc = Registry::builtin().build(&spec).unwrap();
+        let cc = Checked::registry().build(&spec).unwrap();
         let now = Time::from_millis(100_000);
         let mut path = Self {
-            over: OverTcp::new(
-                cc,
-                now,
-                &progress(acked, acked + flight, 0, rtt),
-                1,
-                &mut Discard,
-            ),
+            over: OverTcp::new(cc, now, &progress(acked, acked + flight, 0, rtt), 1),
             now,
             written: acked + flight,
             sent: acked,
@@ -74,9 +69,9 @@ impl Path {
         while self.written - self.acked < BUFFER {
             let queued = Bytes::new(self.written - self.acked);
             let unsent = Bytes::new(self.written - self.sent);
-            let room = (self.over).room(self.now, offered, queued, unsent, &mut Discard);
+            let room = (self.over).room(self.now, offered, queued, unsent);
             if room > Bytes::ZERO {
-                self.over.wrote(self.now, room, &mut Discard);
+                self.over.wrote(self.now, room);
                 self.written += room.get();
             }
             if room < offered {
@@ -103,7 +98,7 @@ impl Path {
         if self.over.deadline().is_some_and(|at| at <= self.now) {
             let unsent = self.written - self.sent;
             let tcp = progress(self.acked, self.written, unsent, self.rtt);
-            self.over.progress(self.now, &tcp, &mut Discard);
+            self.over.progress(self.now, &tcp);
             let queued = Bytes::new(self.written - self.acked);
             if self.over.opens(queued, Bytes::new(unsent)) {
                 self.over.opened();

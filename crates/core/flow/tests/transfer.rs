@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Whatever a path does to packets, a transfer arrives: every byte once, in bounded time and memory.
-use alcc_cc::{Discard, Registry};
+use alcc_cc::conformance::Checked;
 use alcc_flow::rules::{AckRule, DATAGRAMS, LINUX, LINUX_2_6_24, LINUX_3_16, WINDOWS_7};
 use alcc_flow::{Ack, Receiver, Rules, Sender, Transmit};
 use alcc_units::{Bytes, Rng, Span, Time};
@@ -45,7 +45,7 @@ impl World {
 
 /// Sends `len` bytes; returns when all had arrived and been acknowledged, and the most that was remembered.
 fn transfer(cc: &str, rules: &Rules, len: u64, path: &Path) -> (Time, usize) {
-    let controller = Registry::builtin().build(&cc.parse().unwrap()).unwrap();
+    let controller = Checked::registry().build(&cc.parse().unwrap()).unwrap();
     let per_packet = controller.needs().per_packet_ack;
     let mut sender = Sender::new(controller, rules, Time::ZERO, None, path.seed);
     let mut receiver = Receiver::new(rules);
@@ -58,14 +58,13 @@ fn transfer(cc: &str, rules: &Rules, len: u64, path: &Path) -> (Time, usize) {
         travelling: std::collections::BTreeMap::new(),
         count: 0,
     };
-    let log = &mut Discard;
     let (mut now, mut written, mut most, mut steps) = (Time::ZERO, 0, 0, 0);
-    sender.start(now, log);
+    sender.start(now);
     while !(written == len && sender.is_done()) {
         steps += 1;
         assert!(steps < 400_000, "it does not end: {now}");
         written += sender.write(Bytes::new(len - written)).get();
-        while let Some(data) = sender.poll_transmit(now, log) {
+        while let Some(data) = sender.poll_transmit(now) {
             assert!(data.end() <= len);
             world.push(now, || Content::Data(data));
         }
@@ -86,10 +85,10 @@ fn transfer(cc: &str, rules: &Rules, len: u64, path: &Path) -> (Time, usize) {
         {
             match entry.remove() {
                 Content::Data(data) => receiver.on_data(now, &data),
-                Content::Ack(ack) => sender.on_ack(now, &ack, log).unwrap(),
+                Content::Ack(ack) => sender.on_ack(now, &ack).unwrap(),
             }
         }
-        sender.on_timer(now, log);
+        sender.on_timer(now);
         assert!(sender.in_flight() <= Bytes::new(1 << 30));
     }
     assert_eq!(receiver.complete(), len);

@@ -105,7 +105,7 @@ impl<P: Probe> Simulation<P> {
     ///
     /// # Errors
     /// As [`Simulation::new`].
-    pub fn with_probe(scenario: &Scenario, probe: P) -> Result<Self, SimError> {
+    pub fn with_probe(scenario: &Scenario, mut probe: P) -> Result<Self, SimError> {
         scenario.check()?;
         let mut seeds = Rng::new(scenario.seed);
         let mut network = Network::new(scenario, &mut seeds);
@@ -126,6 +126,13 @@ impl<P: Probe> Simulation<P> {
                 &mut network,
                 &offered,
             ));
+        }
+        for (number, flow) in flows.iter_mut().enumerate() {
+            if let Endpoints::Acked { host, .. } = &mut flow.ends
+                && let Some(log) = probe.log(number)
+            {
+                host.set_log(log);
+            }
         }
         for (number, _) in scenario.flows.iter().enumerate().filter(|(_, f)| f.paired) {
             if let Some(other) = number.checked_sub(1) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the engine asks of a sending host. A kind of host is one file; how packets are sent and repaired is `alcc_flow`'s.
 use crate::histogram::Durations;
-use alcc_cc::Receiver;
+use alcc_cc::{Log, Receiver};
 use alcc_flow::rules::AckRule;
 use alcc_flow::{Ack, Arrival, Rules, Sender, Transmit};
 use alcc_units::{Bytes, Span, Time};
@@ -49,6 +49,9 @@ pub(crate) trait Host {
     fn acks(&self) -> AckRule {
         self.rules().acks
     }
+
+    /// Where the algorithm's events go.
+    fn set_log(&mut self, log: Log);
 
     /// The flow begins.
     fn on_start(&mut self, now: Time);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! To watch a run while it goes: packet by packet for captures, flow by flow for logs.
 use crate::Way;
+use alcc_cc::Log;
 use alcc_flow::Ack;
 use alcc_units::{Bytes, Time};
 
@@ -16,6 +17,11 @@ pub trait Probe {
 
     /// A flow's sender has just dealt with an acknowledgement or a timer, and has sent what it wanted to send.
     fn flow(&mut self, _state: &FlowState<'_>) {}
+
+    /// Where the events of that flow's algorithm go. Asked once, before the run.
+    fn log(&mut self, _flow: usize) -> Option<Log> {
+        None
+    }
 
     /// Now and then: simulated time has come to `now` and will end at `end`, as far as is known. False ends the run with
     /// [`SimError::Stopped`](crate::SimError::Stopped).
@@ -41,6 +47,10 @@ impl<P: Probe + ?Sized> Probe for &mut P {
 
     fn flow(&mut self, state: &FlowState<'_>) {
         (**self).flow(state);
+    }
+
+    fn log(&mut self, flow: usize) -> Option<Log> {
+        (**self).log(flow)
     }
 
     fn progress(&mut self, now: Time, end: Time) -> bool {

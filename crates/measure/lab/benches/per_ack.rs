@@ -104,24 +104,23 @@ fn alone(mut cc: Box<dyn Controller>, rtts: &[Span]) {
 }
 
 fn over_tcp(cc: Box<dyn Controller>, packets: u64) {
-    let log = &mut Discard;
     let mut tcp = TcpProgress {
         mss: MSS,
         min_rtt: Span::from_millis(40),
         ..TcpProgress::default()
     };
-    let mut connection = OverTcp::new(cc, Time::ZERO, &tcp, 1, log);
+    let mut connection = OverTcp::new(cc, Time::ZERO, &tcp, 1);
     let queued = MSS * FLIGHT as u64;
     for i in 1..=packets {
         let now = Time::from_millis(i);
-        black_box(connection.room(now, MSS, queued, Bytes::ZERO, log));
+        black_box(connection.room(now, MSS, queued, Bytes::ZERO));
         // The pace is ours: a gate that has shut opens at once.
         connection.opened();
-        connection.wrote(now, MSS, log);
+        connection.wrote(now, MSS);
         if i.is_multiple_of(READING) {
             tcp.written = i * MSS.get();
             tcp.acked = i.saturating_sub(FLIGHT as u64) * MSS.get();
-            connection.progress(now, &tcp, log);
+            connection.progress(now, &tcp);
             black_box(connection.deadline());
         }
     }

@@ -4,7 +4,7 @@ use crate::borrowed::Borrowed;
 use crate::kernel;
 use crate::runtime::Runtime;
 use crate::turns::Visited;
-use alcc_cc::{Discard, Spec};
+use alcc_cc::Spec;
 use alcc_flow::{Counters, OverTcp};
 use alcc_observe::{ByReason, Bypass, Log, Peer, Published, State, Totals};
 use alcc_units::{Bytes, Span, Time};
@@ -328,10 +328,7 @@ impl<W: Waker> Conn<W> {
                 Wait::Yes(_) => waits = true,
             }
         }
-        let room = inner
-            .flow
-            .room(now, counted, queued, unsent, &mut Discard)
-            .get();
+        let room = inner.flow.room(now, counted, queued, unsent).get();
         if inner.flow.is_shut() {
             if !was_shut {
                 inner.waker.shut();
@@ -363,7 +360,7 @@ impl<W: Waker> Conn<W> {
         writer.calls = false;
         if n > 0 && !inner.off {
             let n = n as u64;
-            inner.flow.wrote(now, Bytes::new(n), &mut Discard);
+            inner.flow.wrote(now, Bytes::new(n));
             if let Some(leave) = writer.beyond {
                 let more = n.saturating_sub(leave);
                 inner.bypassed += ByReason::of(Bypass::NoWakeup, more);
@@ -658,7 +655,7 @@ impl<W: Waker> Inner<W> {
             }
         }
         let seed = runtime.seed(conn.id);
-        self.flow = OverTcp::new(controller, now, &reading.progress, seed, &mut Discard);
+        self.flow = OverTcp::new(controller, now, &reading.progress, seed);
         self.reported = Counters::default();
         self.off = false;
         if *cc != self.cc {
@@ -696,7 +693,7 @@ impl<W: Waker> Inner<W> {
             reading.progress.written = reading.progress.written.min(self.flow.written());
         }
         let tcp = &reading.progress;
-        self.flow.progress(now, tcp, &mut Discard);
+        self.flow.progress(now, tcp);
         runtime.count(&Totals {
             readings: 1,
             ..Totals::default()

@@ -5,7 +5,7 @@ use crate::conn::{Conn, Inherited, Start, Waker};
 use crate::keeper::Keeper;
 use crate::turns::{self, Turns};
 use crate::{Inside, Settings, Socket, kernel};
-use alcc_cc::{Controller, Discard, Registry, Spec};
+use alcc_cc::{Controller, Registry, Spec};
 use alcc_flow::OverTcp;
 use alcc_observe::{Identity, OrderCache, Orders, Peer, Published, Segment, Totals};
 use alcc_units::{Span, Time};
@@ -243,7 +243,7 @@ impl<W: Waker> Runtime<W> {
         let mut borrowed = Borrowed::new(reading.pacing, before.pacing);
         self.select_under(fd, &peer, &mut borrowed);
         let seed = self.seed(id);
-        let flow = OverTcp::new(controller, now, &reading.progress, seed, &mut Discard);
+        let flow = OverTcp::new(controller, now, &reading.progress, seed);
         let who = Identity {
             pid: std::process::id(),
             id,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a controlled connection takes of the memory of the process, for every algorithm: counted by an allocator.
-use alcc_cc::{Discard, Registry, Spec};
+use alcc_cc::{Registry, Spec};
 use alcc_flow::{OverTcp, TcpProgress};
 use alcc_socket::Conn;
 use alcc_units::{Bytes, Span, Time};
@@ -73,7 +73,7 @@ impl Transfer {
         };
         let cc = Registry::builtin().build(spec).unwrap();
         Self {
-            flow: OverTcp::new(cc, Time::ZERO, &tcp, 1, &mut Discard),
+            flow: OverTcp::new(cc, Time::ZERO, &tcp, 1),
             tcp,
             arrivals: VecDeque::new(),
             now: Time::ZERO,
@@ -95,12 +95,9 @@ impl Transfer {
             let fits = left.min(window.saturating_sub(self.arrivals.len()));
             if fits > 0 && !self.flow.is_shut() {
                 let wanted = Bytes::new(fits as u64 * MSS);
-                let room = self
-                    .flow
-                    .room(self.now, wanted, queued, Bytes::ZERO, &mut Discard);
+                let room = self.flow.room(self.now, wanted, queued, Bytes::ZERO);
                 let n = usize::try_from(room.get() / MSS).unwrap();
-                self.flow
-                    .wrote(self.now, Bytes::new(n as u64 * MSS), &mut Discard);
+                self.flow.wrote(self.now, Bytes::new(n as u64 * MSS));
                 for _ in 0..n {
                     self.served = self.served.max(self.now) + self.service;
                     self.service = self.service.mul_f64(self.slower);
@@ -118,7 +115,7 @@ impl Transfer {
                 self.arrivals.pop_front();
                 self.tcp.acked += MSS;
             }
-            self.flow.progress(self.now, &self.tcp, &mut Discard);
+            self.flow.progress(self.now, &self.tcp);
             assert!(
                 self.now < Time::from_millis(3_600_000),
                 "the transfer hangs"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Sessions in virtual time: over a pipe that delays and cuts, and against peers that break rules.
 use alcc_cc::Registry;
+use alcc_cc::conformance::Checked;
 use alcc_inband::frame::{self, Ack, reason};
 use alcc_inband::preface::{MAGIC, Preface};
 use alcc_inband::{Error, Output, Session, Settings, When};
@@ -10,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 fn registry() -> Arc<Registry> {
-    Arc::new(Registry::builtin())
+    Arc::new(Checked::registry())
 }
 
 fn settings(cc: &str) -> Settings {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Streams over real sockets.
 use alcc_cc::Registry;
+use alcc_cc::conformance::Checked;
 use alcc_inband::carrier::{Tcp, Unix};
 use alcc_inband::{Settings, Stream};
 use std::io::{Read, Write};
@@ -15,7 +16,7 @@ fn settings(cc: &str) -> Settings {
 }
 
 fn registry() -> Arc<Registry> {
-    Arc::new(Registry::builtin())
+    Arc::new(Checked::registry())
 }
 
 /// A connected pair over TCP.

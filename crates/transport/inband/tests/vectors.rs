@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `docs/wire-format-vectors.json` against the codec and the session.
-use alcc_cc::{Header, Registry, Report};
+use alcc_cc::conformance::Checked;
+use alcc_cc::{Header, Report};
 use alcc_inband::frame::{self, Ack, Decoder, Item, Step};
 use alcc_inband::preface::Preface;
 use alcc_inband::{Error, Output, Session, Settings, When};
@@ -239,7 +240,7 @@ fn what_is_wrong_is_found_and_what_is_not_yet_wrong_is_not() {
 fn the_exchange() {
     let vectors = vectors();
     let exchange = &vectors["exchange"];
-    let registry = Arc::new(Registry::builtin());
+    let registry = Arc::new(Checked::registry());
     let settings = |end: &str| Settings {
         segment: number(&exchange[end], "segment") as usize,
         ..Settings::new(text(&exchange[end], "algorithm").parse().unwrap())

@@ -6,10 +6,10 @@
 use crate::gauge::Gauge;
 use crate::outstanding::Outstanding;
 use alcc_cc::{
-    AckBatch, Allowance, Controller, Cx, Discard, Kind, LimitedBy, LossBatch, Packet, Path, Pn,
-    RecoveryEnd, Rto, RttView, Sending, Sent, Source, Spurious, Stamp,
+    Acked, Allowance, Controller, Delivery, Feed, Kind, Packet, Path, Pn, Rto, RttView, Sending,
+    Sent, Source, Spurious,
 };
-use alcc_flow::{NearHalf, RttEstimator};
+use alcc_flow::RttEstimator;
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -62,25 +62,17 @@ impl Heard {
 
 /// The host of one algorithm on one path.
 pub(crate) struct Host {
-    cc: Box<dyn Controller>,
-    half: Option<NearHalf>,
+    feed: Feed,
     origin: Instant,
-    now: Time,
     mss: Bytes,
     outstanding: Outstanding,
     next: Pn,
     in_flight: Bytes,
-    delivered: Bytes,
-    delivered_at: Time,
-    first_sent_at: Time,
-    app_limited_until: Bytes,
-    sent_at: Time,
+    delivery: Delivery,
     rtt: RttEstimator,
-    round_ends: Bytes,
     heard: Heard,
     /// While losses are being repaired: the packet that ends it.
     episode: Option<Pn>,
-    limited: LimitedBy,
     /// Somebody calls in time.
     timers: bool,
     progress_at: Time,
@@ -92,7 +84,7 @@ pub(crate) struct Host {
 
 impl Host {
     pub(crate) fn new(
-        mut cc: Box<dyn Controller>,
+        cc: Box<dyn Controller>,
         now: Instant,
         mtu: u16,
         seed: u64,
@@ -104,28 +96,21 @@ impl Host {
             rtt_hint: None,
             seed,
         };
-        let log = &mut Discard;
         let start = Time::ZERO;
-        cc.on_start(&mut Cx { now: start, log }, &path);
+        let mut feed = Feed::new(cc, start);
+        feed.start(&path);
+        feed.receive_here();
         Self {
-            half: NearHalf::of(cc.as_ref()),
-            cc,
+            feed,
             origin: now,
-            now: start,
             mss,
             outstanding: Outstanding::default(),
             next: 0,
             in_flight: Bytes::ZERO,
-            delivered: Bytes::ZERO,
-            delivered_at: start,
-            first_sent_at: start,
-            app_limited_until: Bytes::ZERO,
-            sent_at: start,
+            delivery: Delivery::new(start),
             rtt: RttEstimator::default(),
-            round_ends: Bytes::ZERO,
             heard: Heard::default(),
             episode: None,
-            limited: LimitedBy::default(),
             timers: false,
             progress_at: start,
             backoff: 0,
@@ -136,13 +121,10 @@ impl Host {
 
     /// For another path, on which nothing is under way yet.
     pub(crate) fn fork(&self) -> Self {
-        let mut half = self.half.as_ref().map(NearHalf::fork);
-        if let Some(half) = &mut half {
-            half.rest();
-        }
+        let mut feed = self.feed.fork();
+        feed.rest();
         Self {
-            cc: self.cc.clone_box(),
-            half,
+            feed,
             outstanding: Outstanding::default(),
             in_flight: Bytes::ZERO,
             rtt: self.rtt.clone(),
@@ -158,9 +140,8 @@ impl Host {
         Time::from_nanos(u64::try_from(since).unwrap_or(u64::MAX))
     }
 
-    /// Time never runs backwards, whatever the stack's and ours are.
-    fn advance(&mut self, now: Instant) {
-        self.now = self.now.max(self.time(now));
+    fn advance(&mut self, now: Instant) -> Time {
+        self.feed.advance(self.time(now))
     }
 
     /// All that is due: what was heard, and timers. `None`: at the time of the last event.
@@ -170,19 +151,11 @@ impl Host {
         if let Some(now) = now {
             self.advance(now);
         }
-        let now = self.now;
-        let report = self.half.as_mut().and_then(|half| half.report(now));
-        if let Some(report) = report {
-            let log = &mut Discard;
-            self.cc.on_feedback(&mut Cx { now, log }, &report);
-        }
-        if self.timeout().is_some_and(|at| at <= now) {
+        self.feed.heard_here(&[]);
+        if self.timeout().is_some_and(|at| at <= self.feed.now()) {
             self.expire();
         }
-        if self.cc.next_timer().is_some_and(|at| at <= now) {
-            let log = &mut Discard;
-            self.cc.on_timer(&mut Cx { now, log });
-        }
+        self.feed.run_timer();
         self.show();
     }
 
@@ -195,20 +168,15 @@ impl Host {
     pub(crate) fn sent(&mut self, now: Instant, len: u64, number: u64) {
         self.turn(Some(now));
         // The stack gives this time back with the acknowledgement.
-        let (now, stack_time) = (self.now, self.time(now));
-        let log = &mut Discard;
+        let (now, stack_time) = (self.feed.now(), self.time(now));
         let len = Bytes::new(len);
         if self.in_flight == Bytes::ZERO {
-            let idle = now.since(self.sent_at.max(self.delivered_at));
-            if self.next > 0 && idle > self.rtt.view().smoothed {
-                self.cc.on_idle_restart(&mut Cx { now, log }, idle);
-            }
-            self.first_sent_at = now;
-            self.delivered_at = now;
+            (self.feed).resume(self.delivery.at(), self.rtt.view().smoothed);
+            self.delivery.begin_flight(now);
             self.progress_at = now;
             self.backoff = 0;
         }
-        let app_limited = self.delivered < self.app_limited_until;
+        let app_limited = self.delivery.is_app_limited();
         let pn = self.next;
         let sent = Sent {
             pn,
@@ -217,23 +185,16 @@ impl Host {
             kind: Kind::New,
             app_limited,
         };
-        let tag = self.cc.on_sent(&mut Cx { now, log }, &sent);
+        let tag = self.feed.sent(&sent);
         self.next += 1;
         self.in_flight += len;
-        self.sent_at = now;
-        if let Some(half) = &mut self.half {
-            let allowance = self.cc.allowance();
+        if self.feed.receives_here() {
+            let allowance = self.feed.allowance();
             let room = allowance.window.saturating_sub(self.in_flight);
             let more = !app_limited && room.min(allowance.quota) >= self.mss;
-            half.sent(self.cc.as_mut(), now, Sending { pn, more }, log);
+            self.feed.header(Sending { pn, more });
         }
-        let stamp = Stamp {
-            delivered: self.delivered,
-            delivered_at: self.delivered_at,
-            first_sent_at: self.first_sent_at,
-            in_flight: self.in_flight,
-            app_limited,
-        };
+        let stamp = self.delivery.stamp(self.in_flight, app_limited);
         let packet = Packet {
             pn,
             len,
@@ -252,10 +213,10 @@ impl Host {
         if self.heard.in_flight.is_some() {
             self.hand_on();
         }
-        self.advance(now);
+        let now = self.advance(now);
         let at = self.time(sent);
         if let Some(mut packet) = self.outstanding.acknowledged(number, at) {
-            packet.rtt = Some(self.now.since(at));
+            packet.rtt = Some(now.since(at));
             self.heard.acked.push(packet);
         }
     }
@@ -273,7 +234,7 @@ impl Host {
 
     /// A packet is lost.
     pub(crate) fn lost(&mut self, now: Instant, len: u64, number: u64) {
-        if self.time(now) > self.now {
+        if self.time(now) > self.feed.now() {
             self.hand_on();
         }
         self.advance(now);
@@ -301,16 +262,16 @@ impl Host {
     pub(crate) fn mtu(&mut self, mtu: u16) {
         // Not in the midst of an acknowledgement: with the next turn's events it is as true.
         self.mss = Bytes::new(mtu.max(1).into());
-        let (now, log) = (self.now, &mut Discard);
-        self.cc.on_mtu(&mut Cx { now, log }, self.mss);
+        self.feed.mtu(self.mss);
     }
 
     /// Data waits for the window.
     pub(crate) fn blocked(&mut self) {
-        let allowance = self.cc.allowance();
+        let allowance = self.feed.allowance();
         let quota = allowance.window.saturating_sub(self.in_flight) > allowance.quota;
-        self.limited.quota |= quota;
-        self.limited.window |= !quota;
+        let limited = self.feed.limited();
+        limited.quota |= quota;
+        limited.window |= !quota;
     }
 
     /// Hands on what was heard since the last time.
@@ -327,7 +288,6 @@ impl Host {
     }
 
     fn tell(&mut self, heard: &Heard) {
-        let (now, log) = (self.now, &mut Discard);
         let sum = |packets: &[Packet]| packets.iter().map(|packet| packet.len).sum::<Bytes>();
         let acked = sum(&heard.acked);
         let gone = sum(&heard.lost);
@@ -338,23 +298,23 @@ impl Host {
         };
         let before = after_acks + acked;
         self.in_flight = after_acks.saturating_sub(gone);
+        let mut ended = false;
         if heard.spurious {
-            self.episode = None;
-            self.cc.on_spurious(&mut Cx { now, log }, Spurious::Loss);
+            ended = self.episode.take().is_some();
+            self.feed.spurious(Spurious::Loss);
         }
-        if let Some(half) = &mut self.half {
-            half.acknowledged(now, &heard.acked);
-            if let Some(report) = half.report(now) {
-                self.cc.on_feedback(&mut Cx { now, log }, &report);
-            }
-        }
+        self.feed.heard_here(&heard.acked);
         if let Some(newest) = heard.acked.last() {
             // Its time is that of the acknowledgement.
             self.rtt.sample(newest.rtt.unwrap_or_default());
+            ended |= self.episode.is_some_and(|ends| newest.pn >= ends);
         }
-        self.tell_losses(heard);
+        if ended {
+            self.feed.repaired(self.in_flight, self.rtt.view());
+        }
+        self.tell_losses(heard, ended);
         if let Some(newest) = heard.acked.last() {
-            self.tell_arrivals(heard, newest, before);
+            self.tell_arrivals(heard, before);
             // The stack gives up what is 9/8 of an RTT older than something that arrived; far beyond that, it has forgotten it.
             let rtt = self.rtt.view();
             let patience = (rtt.smoothed + rtt.variance * 4) * 8 + LEAST_TIMEOUT;
@@ -365,13 +325,11 @@ impl Host {
             self.outstanding.forget_before(Time::from_nanos(old));
         }
         if heard.app_limited {
-            self.app_limited_until = self.delivered + self.in_flight.max(Bytes::new(1));
+            self.delivery.limit_by_app(self.in_flight);
         }
     }
 
-    fn tell_losses(&mut self, heard: &Heard) {
-        let (now, log) = (self.now, &mut Discard);
-        let rtt = self.rtt.view();
+    fn tell_losses(&mut self, heard: &Heard, ended: bool) {
         if heard.persistent && self.backoff == 0 {
             let oldest = heard.lost.first().or_else(|| self.outstanding.oldest());
             let oldest = oldest.copied();
@@ -387,71 +345,47 @@ impl Host {
             (Some(marked), []) => std::slice::from_ref(marked),
             (_, lost) => lost,
         };
-        let Some(last) = lost.last() else { return };
-        let new_episode = self.episode.is_none_or(|ends| last.pn >= ends);
-        if new_episode {
-            self.episode = Some(self.next);
-        }
-        let loss = LossBatch {
-            lost,
-            new_episode,
-            in_flight: self.in_flight,
-            rtt,
+        let begins = |last: &Packet| self.episode.is_none_or(|ends| last.pn >= ends);
+        let new_episode = lost.last().is_some_and(begins);
+        self.episode = if new_episode {
+            Some(self.next)
+        } else {
+            self.episode.filter(|_| !ended)
         };
-        self.cc.on_loss(&mut Cx { now, log }, &loss);
+        (self.feed).lost(lost, new_episode, self.in_flight, self.rtt.view());
     }
 
-    fn tell_arrivals(&mut self, heard: &Heard, newest: &Packet, before: Bytes) {
-        let (now, log) = (self.now, &mut Discard);
-        self.delivered += heard.acked.iter().map(|packet| packet.len).sum();
-        self.delivered_at = now;
-        self.first_sent_at = newest.sent_at;
+    fn tell_arrivals(&mut self, heard: &Heard, before: Bytes) {
+        let now = self.feed.now();
+        for packet in &heard.acked {
+            self.delivery.arrived(now, packet);
+        }
         self.progress_at = now;
         self.backoff = 0;
-        let round_start = newest.stamp.delivered >= self.round_ends;
-        if round_start {
-            self.round_ends = self.delivered;
-        }
-        let ended = self.episode.is_some_and(|ends| newest.pn >= ends);
-        if ended {
-            self.episode = None;
-        }
-        self.limited.app |= heard.app_limited;
-        let rtt = self.rtt.view();
-        let rate = newest.stamp.rate(newest.sent_at, self.delivered, now);
+        self.feed.limited().app |= heard.app_limited;
+        let (rtt, delivered) = (self.rtt.view(), self.delivery.total());
         let (since, before_it) = self.meter;
         if now.since(since) >= rtt.smoothed.max(METER) {
-            let rate = Rate::of(self.delivered.saturating_sub(before_it), now.since(since));
+            let rate = Rate::of(delivered.saturating_sub(before_it), now.since(since));
             self.gauge.rate.store(rate.as_bps(), Relaxed);
-            self.meter = (now, self.delivered);
+            self.meter = (now, delivered);
         }
         if let Some(observe) = &self.gauge.observer {
             let samples = heard.acked.iter().filter_map(|packet| packet.rtt);
             samples.for_each(observe);
         }
-        let batch = AckBatch {
-            acked: &heard.acked,
+        self.feed.acked(&Acked {
+            packets: &heard.acked,
             in_flight_before: before,
             in_flight: self.in_flight,
-            delivered: self.delivered,
+            delivery: &self.delivery,
             rtt,
-            rate,
-            round_start,
-            limited: self.limited,
+            rate: self.delivery.rate(&heard.acked),
             in_recovery: self.episode.is_some(),
             advanced: true,
             source: Source::Wire,
             rtt_error: Span::ZERO,
-        };
-        self.cc.on_ack(&mut Cx { now, log }, &batch);
-        self.limited = LimitedBy::default();
-        if ended {
-            let end = RecoveryEnd {
-                in_flight: self.in_flight,
-                rtt,
-            };
-            self.cc.on_recovery_end(&mut Cx { now, log }, &end);
-        }
+        });
     }
 
     /// When silence becomes a timeout. The stack probes earlier and says nothing of it.
@@ -472,7 +406,7 @@ impl Host {
         let oldest = self.outstanding.oldest().copied();
         self.tell_timeout(oldest);
         // The next one counts from here.
-        self.progress_at = self.now;
+        self.progress_at = self.feed.now();
     }
 
     fn tell_timeout(&mut self, oldest: Option<Packet>) {
@@ -483,10 +417,9 @@ impl Host {
             backoff: self.backoff,
             oldest,
             in_flight: self.in_flight,
-            silence: self.now.since(self.delivered_at.max(oldest.sent_at)),
+            silence: (self.feed.now()).since(self.delivery.at().max(oldest.sent_at)),
         };
-        let (now, log) = (self.now, &mut Discard);
-        self.cc.on_rto(&mut Cx { now, log }, &rto);
+        self.feed.expired(&rto);
     }
 
     /// Somebody sees to it that there is a turn when one is due.
@@ -501,20 +434,23 @@ impl Host {
 
     /// When the next turn is due.
     pub(crate) fn wakes_at(&self) -> Option<Instant> {
-        let half = self.half.as_ref().and_then(NearHalf::next_timer);
-        let all = [self.cc.next_timer(), half, self.timeout()];
+        let all = [
+            self.feed.next_timer(),
+            self.feed.next_report(),
+            self.timeout(),
+        ];
         let at = all.into_iter().flatten().min()?;
         let since = Duration::from_nanos(at.as_nanos());
         self.origin.checked_add(since)
     }
 
     pub(crate) fn allowance(&self) -> Allowance {
-        self.cc.allowance()
+        self.feed.allowance()
     }
 
     /// What may be in flight, as the stack reckons: it sends a full packet if that fits below.
     pub(crate) fn window(&self) -> u64 {
-        let allowance = self.cc.allowance();
+        let allowance = self.feed.allowance();
         let (mss, in_flight) = (self.mss.get(), self.in_flight.get());
         let whole = |bytes: u64| (bytes / mss).saturating_mul(mss);
         // In segments: a small packet under way must not take the place of a full one.

@@ -3,7 +3,7 @@
 use crate::buffer::Unacknowledged;
 use crate::end::End;
 use crate::wire::{self, AckBody, COOKIE, Cookie, Data, Datagram, Reason};
-use alcc_cc::{Controller, Discard, Packet};
+use alcc_cc::{Controller, Packet};
 use alcc_flow::rules::UDP;
 use alcc_flow::{Ack, Arrival, Sender};
 use alcc_units::{Bytes, Span, Time};
@@ -247,7 +247,7 @@ impl Outgoing {
             (State::Greeting { .. }, Datagram::Accept { peer, .. }) => {
                 self.peer = *peer;
                 self.state = State::Open;
-                self.sender.start(at, &mut Discard);
+                self.sender.start(at);
             }
             (State::Greeting { .. } | State::Open, Datagram::Close { reason, .. }) => {
                 let done = self.is_done();
@@ -280,7 +280,7 @@ impl Outgoing {
         self.run_timers(at);
         if !self.body.report.is_empty() {
             let report = self.body.report;
-            self.sender.on_feedback(at, &report, &mut Discard);
+            self.sender.on_feedback(at, &report);
         }
         let mut ack = Ack::default();
         ack.complete = self.body.complete;
@@ -293,9 +293,7 @@ impl Outgoing {
                 at: at - *held,
             }));
         let (ranges, arrivals) = (&self.body.ranges, &self.arrivals);
-        let heard = self
-            .sender
-            .on_ack_arrivals(at, &ack, ranges, arrivals, &mut Discard);
+        let heard = self.sender.on_ack_arrivals(at, &ack, ranges, arrivals);
         if let Err(error) = heard {
             self.fall(End::Violation(error.to_string()), Some(Reason::Protocol));
             return false;
@@ -310,11 +308,11 @@ impl Outgoing {
         // A timer that stands still, or more of them than there can be: all at once.
         for _ in 0..1000 {
             match self.sender.next_deadline() {
-                Some(due) if due < at => self.sender.on_timer(due, &mut Discard),
+                Some(due) if due < at => self.sender.on_timer(due),
                 _ => return,
             }
         }
-        self.sender.on_timer(at, &mut Discard);
+        self.sender.on_timer(at);
     }
 
     /// [`Outgoing::next_timer`] is due, perhaps.
@@ -335,7 +333,7 @@ impl Outgoing {
                 }
                 self.run_timers(now);
                 if self.sender.next_deadline().is_some_and(|due| due <= now) {
-                    self.sender.on_timer(now, &mut Discard);
+                    self.sender.on_timer(now);
                 }
                 if self.keeps_alive().is_some_and(|at| at <= now) {
                     self.left = now;
@@ -399,7 +397,7 @@ impl Outgoing {
     }
 
     fn poll_data(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
-        let Some(packet) = self.sender.poll_transmit(now, &mut Discard) else {
+        let Some(packet) = self.sender.poll_transmit(now) else {
             return false;
         };
         self.waiting.get_or_insert(now);

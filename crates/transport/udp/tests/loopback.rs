@@ -3,7 +3,8 @@
 #[expect(dead_code, reason = "for virtual time")]
 mod support;
 
-use alcc_cc::{Registry, Spec};
+use alcc_cc::Spec;
+use alcc_cc::conformance::Checked;
 use alcc_udp::{Client, Limits, Server, Setup, Stream, unguessable};
 use alcc_units::{Rng, Span};
 use std::net::{SocketAddr, UdpSocket};
@@ -23,7 +24,7 @@ fn connect(client: &Client, to: SocketAddr, algorithm: &str, silence: Span) -> S
     client.connect(
         to,
         Setup {
-            cc: Registry::builtin().build(&spec).expect("an algorithm"),
+            cc: Checked::registry().build(&spec).expect("an algorithm"),
             spec: algorithm.to_owned(),
             id: unguessable().expect("random numbers"),
             seed: 1,
@@ -162,7 +163,7 @@ fn a_sender_that_gives_up_is_noticed_and_nobody_there_is_too() {
     let deaf = UdpSocket::bind("127.0.0.1:0").expect("a port");
     let spec: Spec = "cubic".parse().expect("a spec");
     let setup = Setup {
-        cc: Registry::builtin().build(&spec).expect("an algorithm"),
+        cc: Checked::registry().build(&spec).expect("an algorithm"),
         spec: "cubic".to_owned(),
         id: 5,
         seed: 1,

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The other side of the contract: what a host owes an algorithm.
+use crate::registry::{Build, Built};
 use crate::{
-    AckBatch, Allowance, Controller, Cx, Header, LossBatch, Needs, Packet, Path, Pn, Receiver,
-    RecoveryEnd, Rto, Sending, Sent, Spurious, Tag,
+    AckBatch, Algorithm, Allowance, Controller, Cx, Header, LossBatch, Needs, Options, Packet,
+    Path, Pn, Receiver, RecoveryEnd, Registry, Rto, Sending, Sent, Spurious, Tag,
 };
 use alcc_units::{Bytes, Span, Time};
 use std::cell::Cell;
+use std::sync::Arc;
 
 /// An algorithm that panics when its host breaks the contract of [`Controller`]: what comes before what at one instant, time that
 /// goes back, batches that are empty or not ascending, totals that do not fit to the packets. Hosts are tested with it.
@@ -17,6 +19,9 @@ pub struct Checked {
     step: Cell<Step>,
     sent: Option<Pn>,
     delivered: Bytes,
+    round_ends: Bytes,
+    /// An episode has begun and not ended.
+    episode: bool,
 }
 
 /// In this order at one instant.
@@ -41,7 +46,28 @@ impl Checked {
             step: Cell::new(Step::Begin),
             sent: None,
             delivered: Bytes::ZERO,
+            round_ends: Bytes::ZERO,
+            episode: false,
         }
+    }
+
+    /// All algorithms, each watched.
+    pub fn registry() -> Registry {
+        let watched = |algorithm: &Algorithm| {
+            let inner = algorithm.build.clone();
+            let build = move |options: &Options<'_>| -> Built {
+                Ok(Box::new(Self::new(inner.build(options)?)))
+            };
+            Algorithm {
+                build: Build::Loaded {
+                    file: algorithm.name.into(),
+                    build: Arc::new(build),
+                },
+                ..algorithm.clone()
+            }
+        };
+        let all = Registry::builtin();
+        all.iter().map(watched).fold(all.clone(), Registry::with)
     }
 
     fn event(&mut self, cx: &Cx<'_>, step: Step) {
@@ -112,7 +138,8 @@ impl Controller for Checked {
     fn on_sent(&mut self, cx: &mut Cx<'_>, sent: &Sent) -> Tag {
         self.event(cx, Step::Sending);
         assert!(
-            Some(sent.pn) > self.sent,
+            // Above TCP small writes may share a packet.
+            Some(sent.pn) >= self.sent,
             "{} after {:?}",
             sent.pn,
             self.sent
@@ -149,12 +176,26 @@ impl Controller for Checked {
             );
         }
         self.delivered = ack.delivered;
+        if ack.round_start {
+            let over = (ack.acked.last()).is_some_and(|p| p.stamp.delivered >= self.round_ends);
+            assert!(over, "a round trip begins at {} in another", cx.now);
+            self.round_ends = ack.delivered;
+        }
         self.inner.on_ack(cx, ack);
     }
 
     fn on_loss(&mut self, cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
+        if loss.new_episode && self.step.get() == Step::RecoveryEnd {
+            self.step.set(Step::Begin);
+        }
         self.event(cx, Step::Loss);
         self.packets("loss", loss.lost);
+        assert!(
+            !(loss.new_episode && self.episode),
+            "an episode begins at {} before the end of the other",
+            cx.now
+        );
+        self.episode |= loss.new_episode;
         self.inner.on_loss(cx, loss);
     }
 
@@ -171,6 +212,7 @@ impl Controller for Checked {
 
     fn on_recovery_end(&mut self, cx: &mut Cx<'_>, end: &RecoveryEnd) {
         self.event(cx, Step::RecoveryEnd);
+        self.episode = false;
         self.inner.on_recovery_end(cx, end);
     }
 

@@ -3,7 +3,7 @@
 use super::operation::Operation;
 use super::sender::Sender;
 use crate::parts::{FASTEST, SLOWEST};
-use crate::{Allowance, Controller, Cx, Discard, LimitedBy, Packet, Path, Spurious};
+use crate::{Allowance, Controller, Feed, LimitedBy, Packet, Path, Spurious};
 use alcc_units::{Bytes, Span, Time};
 
 pub(super) struct Model {
@@ -23,7 +23,7 @@ impl Model {
     }
 
     pub(super) fn allowance(&self) -> Allowance {
-        self.sender.cc.allowance()
+        self.sender.feed.allowance()
     }
 
     /// One operation and everything that must hold after it.
@@ -47,10 +47,11 @@ impl Model {
             Operation::Lose(n) => {
                 let n = usize::from(*n).min(self.sender.outstanding.len());
                 let lost: Vec<Packet> = self.sender.outstanding.drain(..n).collect();
-                self.sender.lose(self.now, &lost, false);
+                self.feed();
+                self.sender.lose(&lost, false);
             }
             Operation::Rto => self.sender.time_out(self.now),
-            Operation::Feedback(report) => self.call(|cc, cx| cc.on_feedback(cx, report)),
+            Operation::Feedback(report) => self.feed().feedback(report),
             Operation::Spurious => self.spurious(),
             Operation::Mtu(mss) => self.resize(Bytes::new(u64::from(*mss).max(1)))?,
             Operation::Route(mss) => {
@@ -60,19 +61,19 @@ impl Model {
                     rtt_hint: None,
                     seed: 1,
                 };
-                self.call(|cc, cx| cc.on_route(cx, &path));
+                self.feed().route(&path);
             }
             Operation::Idle(span) => {
                 self.now += *span;
                 if self.sender.outstanding.is_empty() {
-                    self.call(|cc, cx| cc.on_idle_restart(cx, *span));
+                    self.feed().pause(*span);
                 }
             }
             Operation::Timer => self.timer()?,
             Operation::NextTimer => {
                 self.now = self
                     .sender
-                    .cc
+                    .feed
                     .next_timer()
                     .unwrap_or(self.now)
                     .max(self.now);
@@ -80,7 +81,7 @@ impl Model {
             }
             Operation::Limited(bits) => {
                 let bit = |n: u8| bits & (1 << n) != 0;
-                self.sender.limited = LimitedBy {
+                *self.feed().limited() = LimitedBy {
                     window: bit(0),
                     quota: bit(1),
                     pacer: bit(2),
@@ -92,21 +93,17 @@ impl Model {
         self.invariants()
     }
 
-    fn call(&mut self, f: impl FnOnce(&mut dyn Controller, &mut Cx<'_>)) {
-        f(
-            self.sender.cc.as_mut(),
-            &mut Cx {
-                now: self.now,
-                log: &mut Discard,
-            },
-        );
+    /// At the model's time.
+    fn feed(&mut self) -> &mut Feed {
+        self.sender.feed.advance(self.now);
+        &mut self.sender.feed
     }
 
     /// Path MTU discovery has made a step. The path is the same: the window stays, in bytes or in packets, and so do the smallest delays.
     fn resize(&mut self, mss: Bytes) -> Result<(), String> {
         let (was, before, least) = (self.mss, self.allowance().window, self.least());
         self.mss = mss;
-        self.call(|cc, cx| cc.on_mtu(cx, mss));
+        self.feed().mtu(mss);
         let after = self.allowance().window;
         // What is beyond a step of discovery may count as another path.
         if mss > was * 2 || was > mss * 2 || before == Bytes::MAX {
@@ -131,7 +128,7 @@ impl Model {
     /// The gauges of smallest delays.
     fn least(&self) -> Vec<(&'static str, f64)> {
         let mut least = Vec::new();
-        self.sender.cc.gauges(&mut |name, value| {
+        self.sender.feed.controller().gauges(&mut |name, value| {
             if name.contains("min") {
                 least.push((name, value));
             }
@@ -140,6 +137,7 @@ impl Model {
     }
 
     fn send(&mut self) -> Result<bool, String> {
+        self.sender.resume(self.now);
         let before = self.allowance();
         if self.sender.send(self.now).is_none() {
             return Ok(false);
@@ -204,15 +202,15 @@ impl Model {
         let in_flight = self.sender.in_flight;
         self.sender.deliver(self.now, &late);
         self.sender.in_flight = in_flight;
-        self.call(|cc, cx| cc.on_spurious(cx, Spurious::Loss));
+        self.feed().spurious(Spurious::Loss);
     }
 
     fn timer(&mut self) -> Result<(), String> {
         let now = self.now;
         self.arrive(&[]);
-        if self.sender.cc.next_timer().is_some_and(|t| t <= now) {
-            self.call(|cc, cx| cc.on_timer(cx));
-            if let Some(t) = self.sender.cc.next_timer().filter(|t| *t <= now) {
+        if self.sender.feed.next_timer().is_some_and(|t| t <= now) {
+            self.feed().run_timer();
+            if let Some(t) = self.sender.feed.next_timer().filter(|t| *t <= now) {
                 return Err(format!("after on_timer at {now} the next timer is at {t}"));
             }
         }
@@ -231,7 +229,7 @@ impl Model {
             return Err(format!("rate {rate} is out of range"));
         }
         let mut bad = None;
-        self.sender.cc.gauges(&mut |name, value| {
+        self.sender.feed.controller().gauges(&mut |name, value| {
             if value.is_nan() {
                 bad = Some(name);
             }
@@ -258,7 +256,7 @@ impl Model {
         }
         Err(format!(
             "nothing may leave for 60 s with nothing in flight: {:?}",
-            s.cc.allowance()
+            s.feed.allowance()
         ))
     }
 
@@ -274,14 +272,18 @@ impl Model {
         let [a, b] = pns[..] else { return Ok(()) };
         let now = self.now + Span::from_millis(50);
         let (mut together, mut apart) = (self.sender.fork(), self.sender.fork());
+        let limited = *together.feed.limited();
         together.acknowledge(now, &pns);
         // The rate over both is an aggregate: of one alone it would be another, and say something else of the path.
         apart.say_rate = together.rate;
         apart.acknowledge(now, &[a]);
         // What limited the sender between the two batches has not changed.
-        apart.limited = self.sender.limited;
+        *apart.feed.limited() = limited;
         apart.acknowledge(now, &[b]);
-        let (t, p) = (together.cc.allowance().window, apart.cc.allowance().window);
+        let (t, p) = (
+            together.feed.allowance().window,
+            apart.feed.allowance().window,
+        );
         let steps: Bytes = self.sender.outstanding.iter().take(2).map(|p| p.len).sum();
         if t.get().abs_diff(p.get()) > t.get() / 100 + 2 * steps.max(self.mss).get() {
             return Err(format!("window {t} after [a,b], {p} after [a] and [b]"));

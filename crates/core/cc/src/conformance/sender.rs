@@ -2,14 +2,14 @@
 //! The reference host: what surrounds a controller in a sender, by the letter of the contract.
 use crate::parts::rto;
 use crate::{
-    AckBatch, Allowance, Controller, Cx, Discard, Header, Kind, LimitedBy, LossBatch, Packet, Path,
-    Pn, Receiver, RecoveryEnd, Report, Rto, RttView, Sending, Sent, Source, Stamp,
+    Acked, Allowance, Controller, Delivery, Feed, Header, Kind, Packet, Path, Pn, Receiver, Report,
+    Rto, RttView, Sending, Sent, Source,
 };
 use alcc_units::{Bytes, Rate, Rng, Span, Time};
 use std::collections::VecDeque;
 
 pub(super) struct Sender {
-    pub(super) cc: Box<dyn Controller>,
+    pub(super) feed: Feed,
     /// The receiver half, at the other end, and what the packets under way carry to it.
     pub(super) half: Option<Box<dyn Receiver>>,
     headers: VecDeque<(Pn, Header)>,
@@ -17,18 +17,15 @@ pub(super) struct Sender {
     pub(super) len: Bytes,
     pub(super) outstanding: VecDeque<Packet>,
     pub(super) in_flight: Bytes,
-    delivered: Bytes,
+    delivery: Delivery,
     /// Delivery rate of the last batch; and what the next ones shall say instead.
     pub(super) rate: Option<Rate>,
     pub(super) say_rate: Option<Rate>,
-    /// A round trip is over when something sent after it began is acknowledged.
-    round_ends: Bytes,
     pub(super) next_pn: Pn,
     rtt: RttView,
     /// Acknowledgements not read yet.
     inbox: Vec<Pn>,
     pub(super) tick: Span,
-    pub(super) limited: LimitedBy,
     /// The next samples are ambiguous.
     pub(super) ambiguous: bool,
     /// What was reported lost last.
@@ -46,7 +43,7 @@ pub(super) struct Sender {
 
 impl Sender {
     pub(super) fn new(
-        mut cc: Box<dyn Controller>,
+        cc: Box<dyn Controller>,
         mss: Bytes,
         len: Bytes,
         tick: Span,
@@ -57,29 +54,23 @@ impl Sender {
             rtt_hint: None,
             seed,
         };
-        cc.on_start(
-            &mut Cx {
-                now: Time::ZERO,
-                log: &mut Discard,
-            },
-            &path,
-        );
+        let half = cc.receiver();
+        let mut feed = Feed::new(cc, Time::ZERO);
+        feed.start(&path);
         Self {
-            half: cc.receiver(),
+            half,
             headers: VecDeque::new(),
-            cc,
+            feed,
             len,
             outstanding: VecDeque::new(),
             in_flight: Bytes::ZERO,
-            delivered: Bytes::ZERO,
+            delivery: Delivery::new(Time::ZERO),
             rate: None,
             say_rate: None,
-            round_ends: Bytes::ZERO,
             next_pn: 0,
             rtt: RttView::default(),
             inbox: Vec::new(),
             tick,
-            limited: LimitedBy::default(),
             ambiguous: false,
             given_up: Vec::new(),
             lateness: Span::ZERO,
@@ -95,7 +86,7 @@ impl Sender {
     /// A complete copy.
     pub(super) fn fork(&self) -> Self {
         Self {
-            cc: self.cc.clone_box(),
+            feed: self.feed.fork(),
             half: self.half.as_ref().map(|half| half.clone_box()),
             headers: self.headers.clone(),
             outstanding: self.outstanding.clone(),
@@ -128,8 +119,8 @@ impl Sender {
     }
 
     pub(super) fn feedback(&mut self, now: Time, report: &Report) {
-        let log = &mut Discard;
-        self.cc.on_feedback(&mut Cx { now, log }, report);
+        self.feed.advance(now);
+        self.feed.feedback(report);
     }
 
     /// An acknowledgement arrived; it is read at the next tick.
@@ -147,12 +138,10 @@ impl Sender {
             let acked = std::mem::take(&mut self.inbox);
             self.acknowledge(now, &acked);
         }
-        if self.cc.next_timer().is_some_and(|t| t + self.late <= now) {
+        self.feed.advance(now);
+        if (self.feed.next_timer()).is_some_and(|t| t + self.late <= now) {
             self.late = self.lateness.mul_f64(self.rng.unit());
-            self.cc.on_timer(&mut Cx {
-                now,
-                log: &mut Discard,
-            });
+            self.feed.run_timer();
         }
         if !self.outstanding.is_empty() && now >= self.timeout() {
             self.time_out(now);
@@ -181,6 +170,7 @@ impl Sender {
 
     /// In order: the link does not reorder, so what an acknowledgement passes over is lost.
     pub(super) fn acknowledge(&mut self, now: Time, pns: &[Pn]) {
+        self.feed.advance(now);
         let (mut acked, mut lost) = (Vec::new(), Vec::new());
         for pn in pns {
             while self.outstanding.front().is_some_and(|p| p.pn < *pn) {
@@ -195,39 +185,38 @@ impl Sender {
                 acked.push(packet);
             }
         }
-        self.lose(now, &lost, false);
+        self.lose(&lost, false);
         self.deliver(now, &acked);
+        self.feed.settle();
     }
 
     /// Reports packets that are no longer outstanding as arrived.
     pub(super) fn deliver(&mut self, now: Time, acked: &[Packet]) {
-        let Some(newest) = acked.last().copied() else {
+        self.feed.advance(now);
+        let Some(newest) = acked.last() else {
             return;
         };
         self.sampled(now.since(newest.sent_at));
         self.progress = now;
         self.backoff = 0;
         let in_flight_before = self.in_flight;
-        let bytes: Bytes = acked.iter().map(|p| p.len).sum();
-        self.in_flight -= bytes;
-        self.delivered += bytes;
-        let round_start = newest.stamp.delivered >= self.round_ends;
-        if round_start {
-            self.round_ends = self.delivered;
+        for packet in acked {
+            self.in_flight -= packet.len;
+            self.delivery.arrived(now, packet);
         }
-        let ended = self.recover.is_some_and(|r| newest.pn >= r);
-        let rate = newest.stamp.rate(newest.sent_at, self.delivered, now);
-        self.rate = self.say_rate.or(rate);
-        let batch = AckBatch {
-            acked,
+        if self.recover.is_some_and(|r| newest.pn >= r) {
+            self.recover = None;
+            self.feed.repaired(self.in_flight, self.rtt);
+        }
+        self.rate = self.say_rate.or(self.delivery.rate(acked));
+        self.feed.acked(&Acked {
+            packets: acked,
             in_flight_before,
             in_flight: self.in_flight,
-            delivered: self.delivered,
+            delivery: &self.delivery,
             rtt: self.rtt,
             rate: self.rate,
-            round_start,
-            limited: self.limited,
-            in_recovery: self.recover.is_some() && !ended,
+            in_recovery: self.recover.is_some(),
             advanced: true,
             source: if self.tick.is_zero() {
                 Source::Wire
@@ -235,32 +224,10 @@ impl Sender {
                 Source::TcpInfo
             },
             rtt_error: self.tick,
-        };
-        self.cc.on_ack(
-            &mut Cx {
-                now,
-                log: &mut Discard,
-            },
-            &batch,
-        );
-        self.limited = LimitedBy::default();
-        if ended {
-            self.recover = None;
-            let end = RecoveryEnd {
-                in_flight: self.in_flight,
-                rtt: self.rtt,
-            };
-            self.cc.on_recovery_end(
-                &mut Cx {
-                    now,
-                    log: &mut Discard,
-                },
-                &end,
-            );
-        }
+        });
     }
 
-    pub(super) fn lose(&mut self, now: Time, lost: &[Packet], by_timeout: bool) {
+    pub(super) fn lose(&mut self, lost: &[Packet], by_timeout: bool) {
         let Some(last) = lost.last() else { return };
         self.in_flight -= lost.iter().map(|p| p.len).sum();
         self.given_up = lost[..lost.len().min(16)].to_vec();
@@ -268,19 +235,7 @@ impl Sender {
         if new_episode {
             self.recover = Some(self.next_pn);
         }
-        let loss = LossBatch {
-            lost,
-            new_episode,
-            in_flight: self.in_flight,
-            rtt: self.rtt,
-        };
-        self.cc.on_loss(
-            &mut Cx {
-                now,
-                log: &mut Discard,
-            },
-            &loss,
-        );
+        (self.feed).lost(lost, new_episode, self.in_flight, self.rtt);
     }
 
     fn timeout(&self) -> Time {
@@ -299,15 +254,10 @@ impl Sender {
             in_flight: self.in_flight,
             silence,
         };
-        self.cc.on_rto(
-            &mut Cx {
-                now,
-                log: &mut Discard,
-            },
-            &event,
-        );
+        self.feed.advance(now);
+        self.feed.expired(&event);
         let lost: Vec<Packet> = self.outstanding.drain(..).collect();
-        self.lose(now, &lost, true);
+        self.lose(&lost, true);
         self.recover = None;
         self.progress = now;
     }
@@ -318,23 +268,32 @@ impl Sender {
             return true;
         }
         if self.in_flight + self.len > a.window && self.in_flight != Bytes::ZERO {
-            self.limited.window = true;
+            self.feed.limited().window = true;
             return false;
         }
         if self.len > a.quota {
-            self.limited.quota = true;
+            self.feed.limited().quota = true;
             return false;
         }
         if a.rate.is_some() && i128::from(now.as_nanos()) < self.ready {
-            self.limited.pacer = true;
+            self.feed.limited().pacer = true;
             return false;
         }
         true
     }
 
+    /// After a pause; not while a timeout is unanswered.
+    pub(super) fn resume(&mut self, now: Time) {
+        self.feed.advance(now);
+        if self.outstanding.is_empty() && self.backoff == 0 {
+            (self.feed).resume(self.delivery.at(), self.rtt.smoothed);
+        }
+    }
+
     /// Sends one packet if that is allowed.
     pub(super) fn send(&mut self, now: Time) -> Option<Pn> {
-        let a = self.cc.allowance();
+        self.resume(now);
+        let a = self.feed.allowance();
         if !self.may_send(now, &a) {
             return None;
         }
@@ -355,29 +314,19 @@ impl Sender {
             kind: Kind::New,
             app_limited: false,
         };
-        let tag = self.cc.on_sent(
-            &mut Cx {
-                now,
-                log: &mut Discard,
-            },
-            &sent,
-        );
+        if self.in_flight == Bytes::ZERO {
+            self.delivery.begin_flight(now);
+        }
+        let tag = self.feed.sent(&sent);
         self.in_flight += self.len;
         if self.half.is_some() {
-            let limited = self.limited;
-            let more = self.may_send(now, &self.cc.allowance());
-            self.limited = limited;
-            let log = &mut Discard;
-            let header = self.cc.header(&mut Cx { now, log }, &Sending { pn, more });
+            let limited = *self.feed.limited();
+            let more = self.may_send(now, &self.feed.allowance());
+            *self.feed.limited() = limited;
+            let header = self.feed.header(Sending { pn, more });
             self.headers.push_back((pn, header));
         }
-        let stamp = Stamp {
-            delivered: self.delivered,
-            delivered_at: now,
-            first_sent_at: now,
-            in_flight: self.in_flight,
-            app_limited: false,
-        };
+        let stamp = self.delivery.stamp(self.in_flight, false);
         self.outstanding.push_back(Packet {
             pn,
             len: self.len,
@@ -392,11 +341,11 @@ impl Sender {
 
     /// When something is due next.
     pub(super) fn next_wake(&self, now: Time) -> Time {
-        let mut next = self.cc.next_timer().map_or(Time::MAX, |t| t + self.late);
+        let mut next = self.feed.next_timer().map_or(Time::MAX, |t| t + self.late);
         if !self.outstanding.is_empty() {
             next = next.min(self.timeout());
         }
-        let a = self.cc.allowance();
+        let a = self.feed.allowance();
         let room = self.in_flight + self.len <= a.window || self.in_flight == Bytes::ZERO;
         if a.rate.is_some() && room && self.len <= a.quota {
             next = next.min(Time::from_nanos(

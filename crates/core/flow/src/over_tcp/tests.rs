@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::*;
-use alcc_cc::{Discard, Registry, Spec};
+use crate::AckStamp;
+use alcc_cc::Spec;
+use alcc_cc::conformance::Checked;
 
 const MSS: u64 = 1000;
 
 fn connection(spec: &str) -> OverTcp {
     let spec: Spec = spec.parse().unwrap();
-    let cc = Registry::builtin().build(&spec).unwrap();
+    let cc = Checked::registry().build(&spec).unwrap();
     let progress = TcpProgress {
         mss: Bytes::new(MSS),
         ..TcpProgress::default()
     };
-    OverTcp::new(cc, Time::ZERO, &progress, 1, &mut Discard)
+    OverTcp::new(cc, Time::ZERO, &progress, 1)
 }
 
 fn at(ms: u64) -> Time {
@@ -33,29 +35,17 @@ fn a_window_of_five_lets_five_segments_out_and_opens_as_they_arrive() {
     let mut c = connection("fixed:window=5");
     assert_eq!(c.deadline(), None, "an idle connection wants no wake-up");
     assert_eq!(
-        c.room(
-            at(0),
-            Bytes::new(9_000),
-            Bytes::ZERO,
-            Bytes::ZERO,
-            &mut Discard
-        ),
+        c.room(at(0), Bytes::new(9_000), Bytes::ZERO, Bytes::ZERO),
         Bytes::new(5_000)
     );
-    c.wrote(at(0), Bytes::new(5_000), &mut Discard);
+    c.wrote(at(0), Bytes::new(5_000));
     assert!(c.is_shut() && !c.opens(Bytes::new(5_000), Bytes::ZERO));
     assert!(c.deadline().unwrap() <= at(5));
-    c.progress(at(42), &read(2_000, 5_000), &mut Discard);
+    c.progress(at(42), &read(2_000, 5_000));
     assert!(c.opens(Bytes::new(3_000), Bytes::ZERO));
     c.opened();
     assert_eq!(
-        c.room(
-            at(42),
-            Bytes::new(1_500),
-            Bytes::new(3_000),
-            Bytes::ZERO,
-            &mut Discard
-        ),
+        c.room(at(42), Bytes::new(1_500), Bytes::new(3_000), Bytes::ZERO),
         Bytes::new(1_500),
         "it fits: the gate stays open"
     );
@@ -70,13 +60,13 @@ fn in_flight(spec: &str) -> OverTcp {
     let (mut acked, mut written) = (0, 0);
     for round in 0..3 {
         let queued = Bytes::new(written - acked);
-        let room = c.room(at(40 * round), all, queued, Bytes::ZERO, &mut Discard);
-        c.wrote(at(40 * round), room, &mut Discard);
+        let room = c.room(at(40 * round), all, queued, Bytes::ZERO);
+        c.wrote(at(40 * round), room);
         written += room.get();
         if written < 40_000 {
             acked = written;
         }
-        c.progress(at(40 * round + 39), &read(acked, written), &mut Discard);
+        c.progress(at(40 * round + 39), &read(acked, written));
     }
     assert!(c.in_flight() >= Bytes::new(30_000), "{}", c.in_flight());
     c
@@ -93,7 +83,7 @@ fn a_loss_that_the_kernel_repairs_reduces_the_window_once() {
         repair: Repair::Losses,
         ..read(30_000, 70_000)
     };
-    c.progress(at(130), &repairing, &mut Discard);
+    c.progress(at(130), &repairing);
     assert_eq!(c.allowance().window, Bytes::new(20_000));
     // Two more of the same flight, and the first is sent again: the same episode.
     let more = TcpProgress {
@@ -102,7 +92,7 @@ fn a_loss_that_the_kernel_repairs_reduces_the_window_once() {
         retransmits: 1,
         ..repairing
     };
-    c.progress(at(135), &more, &mut Discard);
+    c.progress(at(135), &more);
     assert_eq!(c.allowance().window, Bytes::new(20_000));
     // 40 in flight, of which 8 have arrived and 2 wait to be sent again: 30 are under way, and the gate counts those.
     assert_eq!(c.beyond(Bytes::new(40_000)), Bytes::new(10_000));
@@ -116,16 +106,9 @@ fn a_loss_that_the_kernel_repairs_reduces_the_window_once() {
             retransmits: 3,
             ..read(70_000, 70_000)
         },
-        &mut Discard,
     );
-    let room = c.room(
-        at(170),
-        Bytes::new(90_000),
-        Bytes::ZERO,
-        Bytes::ZERO,
-        &mut Discard,
-    );
-    c.wrote(at(170), room, &mut Discard);
+    let room = c.room(at(170), Bytes::new(90_000), Bytes::ZERO, Bytes::ZERO);
+    c.wrote(at(170), room);
     let written = 70_000 + room.get();
     let again = TcpProgress {
         sacked: 3,
@@ -140,7 +123,6 @@ fn a_loss_that_the_kernel_repairs_reduces_the_window_once() {
             written,
             ..again
         },
-        &mut Discard,
     );
     assert_eq!(c.allowance().window.get(), room.get() / 2);
 }
@@ -156,7 +138,7 @@ fn a_timeout_leaves_a_segment_and_a_mistake_is_taken_back() {
         threshold: 20,
         ..read(30_000, 70_000)
     };
-    c.progress(at(400), &silence, &mut Discard);
+    c.progress(at(400), &silence);
     assert_eq!(c.allowance().window, Bytes::new(1_000));
     assert!(c.in_flight() > Bytes::ZERO, "lost is not arrived");
     // The kernel's threshold rises again: all had arrived after all.
@@ -167,7 +149,7 @@ fn a_timeout_leaves_a_segment_and_a_mistake_is_taken_back() {
         lost: 1,
         ..read(70_000, 70_000)
     };
-    c.progress(at(420), &back, &mut Discard);
+    c.progress(at(420), &back);
     assert!(c.allowance().window >= Bytes::new(40_000));
     assert_eq!(c.in_flight(), Bytes::ZERO);
 }
@@ -184,9 +166,9 @@ fn a_short_silence_is_nothing_to_an_algorithm_for_datagrams() {
         backoff: 1,
         ..read(c.ledger.acked(), c.written())
     };
-    c.progress(at(400), &silence, &mut Discard);
+    c.progress(at(400), &silence);
     assert_eq!(c.allowance().window, window);
-    c.progress(at(1_500), &silence, &mut Discard);
+    c.progress(at(1_500), &silence);
     assert!(c.allowance().window < window);
 }
 
@@ -196,26 +178,26 @@ fn a_paced_connection_writes_three_readings_ahead() {
     // 10 segments in a millisecond, 2.887 times faster: the window of ten is less than 15 ms of that.
     let all = Bytes::new(90_000);
     assert_eq!(
-        c.room(at(0), all, Bytes::ZERO, Bytes::ZERO, &mut Discard),
+        c.room(at(0), all, Bytes::ZERO, Bytes::ZERO),
         Bytes::new(10_000)
     );
-    c.wrote(at(0), Bytes::new(10_000), &mut Discard);
-    c.progress(at(40), &read(10_000, 10_000), &mut Discard);
+    c.wrote(at(0), Bytes::new(10_000));
+    c.progress(at(40), &read(10_000, 10_000));
     let rate = c.pacing_rate().unwrap();
     let most = rate.bytes_in(Span::from_millis(15)).get() / MSS * MSS;
     assert!(Bytes::new(most) < c.allowance().window, "{rate}");
     assert_eq!(
-        c.room(at(40), all, Bytes::ZERO, Bytes::ZERO, &mut Discard),
+        c.room(at(40), all, Bytes::ZERO, Bytes::ZERO),
         Bytes::new(most)
     );
     // What waits for its time is not held back by the kernel, and not in flight.
-    c.wrote(at(40), Bytes::new(most), &mut Discard);
+    c.wrote(at(40), Bytes::new(most));
     let waits = TcpProgress {
         unsent: Bytes::new(2 * MSS),
         ..read(11_000, 10_000 + most)
     };
     assert!(!c.opens(Bytes::new(most), Bytes::new(most)));
-    c.progress(at(81), &waits, &mut Discard);
+    c.progress(at(81), &waits);
     assert!(c.is_paced());
 }
 
@@ -223,15 +205,9 @@ fn a_paced_connection_writes_three_readings_ahead() {
 fn stamps_give_the_smoothed_rtt_what_the_reading_would_blur() {
     // Sent at 0, acknowledged at 41 and 42 ms, read at 49 ms after a reading at 40 ms.
     let written = |c: &mut OverTcp| {
-        c.room(
-            at(0),
-            Bytes::new(2_000),
-            Bytes::ZERO,
-            Bytes::ZERO,
-            &mut Discard,
-        );
-        c.wrote(at(0), Bytes::new(2_000), &mut Discard);
-        c.progress(at(40), &read(0, 2_000), &mut Discard);
+        c.room(at(0), Bytes::new(2_000), Bytes::ZERO, Bytes::ZERO);
+        c.wrote(at(0), Bytes::new(2_000));
+        c.progress(at(40), &read(0, 2_000));
     };
     let stamp = |acked, ms| AckStamp { acked, at: at(ms) };
     let mut exact = connection("fixed:window=5");
@@ -240,13 +216,12 @@ fn stamps_give_the_smoothed_rtt_what_the_reading_would_blur() {
         at(49),
         &read(2_000, 2_000),
         &[stamp(1_000, 41), stamp(2_000, 42)],
-        &mut Discard,
     );
     assert_eq!(exact.rtt().latest, Span::from_millis(42));
     assert_eq!(exact.rtt().min, Span::from_millis(41));
     let mut blurred = connection("fixed:window=5");
     written(&mut blurred);
-    blurred.progress(at(49), &read(2_000, 2_000), &mut Discard);
+    blurred.progress(at(49), &read(2_000, 2_000));
     assert_eq!(blurred.rtt().latest, Span::from_millis(49));
 }
 
@@ -254,18 +229,12 @@ fn stamps_give_the_smoothed_rtt_what_the_reading_would_blur() {
 fn everything_acknowledged_and_nobody_waiting_is_idle() {
     let mut c = connection("fixed:window=5");
     assert_eq!(
-        c.room(
-            at(0),
-            Bytes::new(3_000),
-            Bytes::ZERO,
-            Bytes::ZERO,
-            &mut Discard
-        ),
+        c.room(at(0), Bytes::new(3_000), Bytes::ZERO, Bytes::ZERO),
         Bytes::new(3_000)
     );
-    c.wrote(at(0), Bytes::new(3_000), &mut Discard);
+    c.wrote(at(0), Bytes::new(3_000));
     assert!(c.deadline().is_some());
-    c.progress(at(40), &read(3_000, 3_000), &mut Discard);
+    c.progress(at(40), &read(3_000, 3_000));
     assert!(c.is_idle() && c.deadline().is_none());
 }
 
@@ -276,16 +245,10 @@ fn less_than_a_segment_in_the_kernel_is_never_refused() {
     let few = Bytes::new(20);
     for i in 0..200 {
         let (now, acked) = (at(2 * i), 20 * i.saturating_sub(20));
-        let room = c.room(
-            now,
-            few,
-            Bytes::new(20 * i - acked),
-            Bytes::ZERO,
-            &mut Discard,
-        );
+        let room = c.room(now, few, Bytes::new(20 * i - acked), Bytes::ZERO);
         assert_eq!(room, few, "write {i}");
-        c.wrote(now, few, &mut Discard);
-        c.progress(at(2 * i + 1), &read(acked, 20 * (i + 1)), &mut Discard);
+        c.wrote(now, few);
+        c.progress(at(2 * i + 1), &read(acked, 20 * (i + 1)));
     }
     assert_eq!(c.counters().gate_closed, 0);
     // More than a segment is the algorithm's again.
@@ -296,9 +259,9 @@ fn less_than_a_segment_in_the_kernel_is_never_refused() {
 fn among_many_a_connection_is_read_less_often_but_twice_in_a_round_trip() {
     let mut c = connection("fixed:window=5");
     let five = Bytes::new(5_000);
-    c.room(at(0), five, Bytes::ZERO, Bytes::ZERO, &mut Discard);
-    c.wrote(at(0), five, &mut Discard);
-    c.progress(at(90), &read(1_000, 5_000), &mut Discard);
+    c.room(at(0), five, Bytes::ZERO, Bytes::ZERO);
+    c.wrote(at(0), five);
+    c.progress(at(90), &read(1_000, 5_000));
     // Every 5 ms, as 'fixed' asks; a sixteenth of 64 is four times that; half of the RTT of 90 ms at most.
     for (company, next) in [(1, 95), (16, 95), (64, 110), (10_000, 135), (32, 100)] {
         c.among(company);
@@ -309,16 +272,10 @@ fn among_many_a_connection_is_read_less_often_but_twice_in_a_round_trip() {
 #[test]
 fn a_silent_peer_is_watched_less_and_less_closely() {
     let mut c = connection("fixed:window=5");
-    c.room(
-        at(0),
-        Bytes::new(9_000),
-        Bytes::ZERO,
-        Bytes::ZERO,
-        &mut Discard,
-    );
-    c.wrote(at(0), Bytes::new(5_000), &mut Discard);
-    c.progress(at(40), &read(0, 5_000), &mut Discard);
+    c.room(at(0), Bytes::new(9_000), Bytes::ZERO, Bytes::ZERO);
+    c.wrote(at(0), Bytes::new(5_000));
+    c.progress(at(40), &read(0, 5_000));
     assert!(c.deadline().unwrap() <= at(45));
-    c.progress(at(10_000), &read(0, 5_000), &mut Discard);
+    c.progress(at(10_000), &read(0, 5_000));
     assert_eq!(c.deadline(), Some(at(10_020)));
 }

@@ -5,9 +5,7 @@ use crate::board::{Segment, State};
 use crate::ranges::Range;
 use crate::rules::{Detection, Form};
 use crate::wire::{Ack, AckError, Arrival};
-use alcc_cc::{
-    AckBatch, Cx, EventSink, LimitedBy, LossBatch, Packet, Pn, RecoveryEnd, Source, Spurious,
-};
+use alcc_cc::{Acked, Packet, Pn, Source, Spurious};
 use alcc_units::{Bytes, Span, Time};
 
 impl Sender {
@@ -15,13 +13,8 @@ impl Sender {
     ///
     /// # Errors
     /// [`AckError`] if it cannot be true; then nothing has changed.
-    pub fn on_ack(
-        &mut self,
-        now: Time,
-        ack: &Ack,
-        log: &mut dyn EventSink,
-    ) -> Result<(), AckError> {
-        self.on_ack_ranges(now, ack, ack.ranges(), log)
+    pub fn on_ack(&mut self, now: Time, ack: &Ack) -> Result<(), AckError> {
+        self.on_ack_ranges(now, ack, ack.ranges())
     }
 
     /// An acknowledgement with as many ranges as the caller's encoding has; those in `ack` are not looked at.
@@ -33,9 +26,8 @@ impl Sender {
         now: Time,
         ack: &Ack,
         ranges: &[Range],
-        log: &mut dyn EventSink,
     ) -> Result<(), AckError> {
-        self.on_ack_arrivals(now, ack, ranges, &[], log)
+        self.on_ack_arrivals(now, ack, ranges, &[])
     }
 
     /// An acknowledgement that says of some of the transmissions in `ranges` when they arrived, on the clock of `ack.sent_at`
@@ -50,9 +42,9 @@ impl Sender {
         ack: &Ack,
         ranges: &[Range],
         arrivals: &[Arrival],
-        log: &mut dyn EventSink,
     ) -> Result<(), AckError> {
         self.check(ack, ranges)?;
+        let now = self.feed.advance(now);
         if let Some(newest) = arrivals.iter().map(|a| a.pn).max()
             && newest >= self.board.next_pn()
         {
@@ -87,8 +79,8 @@ impl Sender {
             self.acked.sort_unstable_by_key(|p| p.pn);
         }
         self.measure(now, ack, &news);
-        let repaired_by_probe = self.judge_tail(now, &news, log);
-        let mistaken = self.judge_reduction(now, ack, &news, log);
+        let repaired_by_probe = self.judge_tail(&news);
+        let mistaken = self.judge_reduction(ack, &news);
         let ended = self.repaired() || repaired_by_probe;
         // Only something newer that has arrived tells of losses.
         if self.newest.map(|n| n.pn) > newest && !matches!(self.rules.detection, Detection::Gap(_))
@@ -96,20 +88,16 @@ impl Sender {
             self.detect(now);
         }
         let new_episode = self.begin_episode();
-        if ended && new_episode {
-            // One episode after the other; otherwise the end comes last.
-            self.end_recovery(now, log);
+        if ended || mistaken {
+            self.feed.repaired(self.board.in_flight(), self.rtt.view());
         }
-        self.report_losses(now, new_episode, log);
+        self.report_losses(new_episode);
         if news.advanced || !self.acked.is_empty() {
             self.note_progress(now, &news);
         }
         self.shape(self.acked.len() as u64, news.advanced);
-        self.report_arrivals(now, in_flight_before, news.advanced, log);
-        if (ended || mistaken) && !new_episode {
-            self.end_recovery(now, log);
-        }
-        self.run_controller_timer(now, log);
+        self.report_arrivals(in_flight_before, news.advanced);
+        self.run_controller_timer(now);
         if self.lost.capacity() > 1024 {
             self.lost = Vec::new();
         }
@@ -291,7 +279,7 @@ impl Sender {
     }
 
     /// What a tail probe has shown (RFC 8985, section 7.4). True if it repaired a loss: that is an episode from begin to end.
-    pub(super) fn judge_tail(&mut self, now: Time, news: &News, log: &mut dyn EventSink) -> bool {
+    pub(super) fn judge_tail(&mut self, news: &News) -> bool {
         let Some(tail) = self.tail else { return false };
         match tail.again {
             _ if self.recovery.is_some() => self.tail = None,
@@ -300,13 +288,8 @@ impl Sender {
             Some(packet) if self.complete > tail.until => {
                 // Nobody complained of a duplicate: it repaired a loss, for which the algorithm has to answer once.
                 self.tail = None;
-                let loss = LossBatch {
-                    lost: &[packet],
-                    new_episode: true,
-                    in_flight: self.board.in_flight(),
-                    rtt: self.rtt.view(),
-                };
-                self.cc.on_loss(&mut Cx { now, log }, &loss);
+                let (in_flight, rtt) = (self.board.in_flight(), self.rtt.view());
+                self.feed.lost(&[packet], true, in_flight, rtt);
                 return true;
             }
             _ => {}
@@ -315,18 +298,12 @@ impl Sender {
     }
 
     /// Takes back a reduction that was a mistake; true if it did.
-    pub(super) fn judge_reduction(
-        &mut self,
-        now: Time,
-        ack: &Ack,
-        news: &News,
-        log: &mut dyn EventSink,
-    ) -> bool {
+    pub(super) fn judge_reduction(&mut self, ack: &Ack, news: &News) -> bool {
         if let (Some(question), Some(first)) = (self.question, self.acked.first()) {
             self.question = None;
             if first.pn < question {
                 self.stats.mistakes += 1;
-                self.cc.on_spurious(&mut Cx { now, log }, Spurious::Rto);
+                self.feed.spurious(Spurious::Rto);
             }
         }
         let Some(undo) = &mut self.undo else {
@@ -355,7 +332,7 @@ impl Sender {
         if self.rules.is_stream() {
             self.board.restore();
         }
-        self.cc.on_spurious(&mut Cx { now, log }, what);
+        self.feed.spurious(what);
         true
     }
 
@@ -374,59 +351,34 @@ impl Sender {
         }
     }
 
-    pub(super) fn report_arrivals(
-        &mut self,
-        now: Time,
-        in_flight_before: Bytes,
-        advanced: bool,
-        log: &mut dyn EventSink,
-    ) {
-        let Some(newest) = self.acked.last() else {
-            return;
-        };
-        let delivered = self.board.delivered();
-        let round_start = newest.stamp.delivered >= self.round_ends;
-        if round_start {
-            self.round_ends = delivered;
-        }
-        let rate = newest.stamp.rate(newest.sent_at, delivered, now);
-        if !newest.stamp.app_limited || rate >= self.delivery_rate {
-            self.delivery_rate = rate.or(self.delivery_rate);
-        }
-        let batch = AckBatch {
-            acked: &self.acked,
+    pub(super) fn report_arrivals(&mut self, in_flight_before: Bytes, advanced: bool) {
+        let rate = self.board.delivery().rate(&self.acked);
+        let round_start = self.feed.acked(&Acked {
+            packets: &self.acked,
             in_flight_before,
             in_flight: self.board.in_flight(),
-            delivered,
+            delivery: self.board.delivery(),
             rtt: self.rtt.view(),
             rate,
-            round_start,
-            limited: self.limited,
             in_recovery: self.recovery.is_some(),
             advanced: advanced || self.reordered || !self.rules.is_stream(),
             source: Source::Wire,
             rtt_error: Span::ZERO,
-        };
-        self.cc.on_ack(&mut Cx { now, log }, &batch);
-        self.limited = LimitedBy::default();
+        });
+        let app_limited = self.acked.last().is_some_and(|p| p.stamp.app_limited);
+        if !app_limited || rate >= self.delivery_rate {
+            self.delivery_rate = rate.or(self.delivery_rate);
+        }
         if round_start {
             self.grow_buffer();
         }
-    }
-
-    pub(super) fn end_recovery(&mut self, now: Time, log: &mut dyn EventSink) {
-        let end = RecoveryEnd {
-            in_flight: self.board.in_flight(),
-            rtt: self.rtt.view(),
-        };
-        self.cc.on_recovery_end(&mut Cx { now, log }, &end);
     }
 
     /// Once per round trip: a window no more than doubles in one, and there is room for two.
     pub(super) fn grow_buffer(&mut self) {
         let most = self.rules.send_buffer.1.get();
         if self.buffer < most {
-            let window = self.cc.allowance().window.get() / self.mss;
+            let window = self.feed.allowance().window.get() / self.mss;
             let wanted = window.saturating_mul(BUFFER_PER_SEGMENT);
             self.buffer = self.buffer.max(wanted.min(most));
         }

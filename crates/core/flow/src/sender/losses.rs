@@ -3,7 +3,7 @@
 use super::{Episode, Sender, Undo};
 use crate::recovery::{Heard, Shaper};
 use crate::rules::{Detection, Form};
-use alcc_cc::{Cx, EventSink, LossBatch, Pn, Spurious};
+use alcc_cc::{Pn, Spurious};
 use alcc_units::{Span, Time};
 
 impl Sender {
@@ -113,7 +113,7 @@ impl Sender {
         self.tail = None;
     }
 
-    pub(super) fn report_losses(&mut self, now: Time, new_episode: bool, log: &mut dyn EventSink) {
+    pub(super) fn report_losses(&mut self, new_episode: bool) {
         if self.lost.is_empty() {
             return;
         }
@@ -121,15 +121,10 @@ impl Sender {
         if !self.lost.is_sorted_by_key(|p| p.pn) {
             self.lost.sort_unstable_by_key(|p| p.pn);
         }
-        let before = self.window(&self.cc.allowance());
+        let before = self.window(&self.feed.allowance());
         let in_flight = self.board.in_flight();
-        let loss = LossBatch {
-            lost: &self.lost,
-            new_episode,
-            in_flight,
-            rtt: self.rtt.view(),
-        };
-        self.cc.on_loss(&mut Cx { now, log }, &loss);
+        let rtt = self.rtt.view();
+        self.feed.lost(&self.lost, new_episode, in_flight, rtt);
         if new_episode && self.shaped {
             let out = (self.next - self.complete).div_ceil(self.mss);
             self.shaper = Some(Shaper::new(self.rules.shape, before.min(out)));
@@ -140,7 +135,7 @@ impl Sender {
         if self.shaper.is_none() {
             return;
         }
-        let target = (self.cc.allowance().window.get() / self.mss).max(1);
+        let target = (self.feed.allowance().window.get() / self.mss).max(1);
         let flight = self.flight();
         let lost = !self.lost.is_empty();
         if let Some(shaper) = &mut self.shaper {

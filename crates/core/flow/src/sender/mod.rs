@@ -12,9 +12,7 @@ use crate::recovery::Shaper;
 use crate::rules::{Form, Rules, Shape};
 use crate::timeout::RoundTrip;
 use crate::{Repair, TcpProgress};
-use alcc_cc::{
-    Controller, Cx, EventSink, LimitedBy, Packet, Path, Pn, Recovery, RttView, Spurious,
-};
+use alcc_cc::{Controller, Feed, Log, Packet, Path, Pn, Recovery, RttView, Spurious};
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::collections::VecDeque;
 
@@ -46,7 +44,7 @@ pub struct SenderStats {
 /// Within one instant: [`Sender::on_ack`] and [`Sender::on_timer`], [`Sender::write`], then [`Sender::poll_transmit`] until there is nothing
 /// more, then [`Sender::next_timer`]. What a peer says is checked; memory is bounded by what is in flight.
 pub struct Sender {
-    cc: Box<dyn Controller>,
+    feed: Feed,
     rules: Rules,
     mss: u64,
     /// The algorithm leaves the shape of recovery to the host.
@@ -55,7 +53,6 @@ pub struct Sender {
     headed: bool,
     seed: u64,
     rtt_hint: Option<Span>,
-    started: bool,
     board: Board,
     rtt: RoundTrip,
     written: u64,
@@ -75,9 +72,6 @@ pub struct Sender {
     max_pacing: Option<Rate>,
     /// What Linux keeps for `tcpi_delivery_rate`: the newest sample, or a larger one if that was limited by the application.
     delivery_rate: Option<Rate>,
-    limited: LimitedBy,
-    app_limited_until: u64,
-    round_ends: Bytes,
     newest: Option<Newest>,
     /// End of the highest segment that has arrived.
     highest: u64,
@@ -95,7 +89,6 @@ pub struct Sender {
     /// After an expiry that declares nothing: the transmission that asks.
     question: Option<Pn>,
     progress_at: Time,
-    sent_at: Option<Time>,
     tail_from: Time,
     /// The peer's window is shut: when to ask, and how often we have.
     persist: Option<(Time, u32)>,
@@ -200,14 +193,13 @@ impl Sender {
             rules.header += header;
         }
         Self {
-            cc,
+            feed: Feed::new(cc, now),
             rules,
             mss: rules.mss.get().max(1),
             shaped,
             headed: needs.header > 0,
             seed,
             rtt_hint,
-            started: false,
             board,
             rtt,
             written: 0,
@@ -227,9 +219,6 @@ impl Sender {
             more: false,
             max_pacing: None,
             delivery_rate: None,
-            limited: LimitedBy::default(),
-            app_limited_until: 0,
-            round_ends: Bytes::ZERO,
             newest: None,
             highest: 0,
             reordered: false,
@@ -243,7 +232,6 @@ impl Sender {
             tail: None,
             question: None,
             progress_at: now,
-            sent_at: None,
             tail_from: now,
             persist: None,
             pinged: None,
@@ -257,15 +245,20 @@ impl Sender {
         }
     }
 
+    /// Where the algorithm's events go from now on. At first they are thrown away.
+    pub fn set_log(&mut self, log: Log) {
+        self.feed.set_log(log);
+    }
+
     /// The flow begins.
-    pub fn start(&mut self, now: Time, log: &mut dyn EventSink) {
-        self.started = true;
+    pub fn start(&mut self, now: Time) {
+        self.feed.advance(now);
         let path = Path {
             mss: Bytes::new(self.mss),
             rtt_hint: self.rtt_hint,
             seed: self.seed,
         };
-        self.cc.on_start(&mut Cx { now, log }, &path);
+        self.feed.start(&path);
     }
 
     /// The application writes; returns how much the send buffer took. Where there is none, [`Bytes::MAX`] is data without end.
@@ -306,8 +299,9 @@ impl Sender {
     }
 
     /// A report of the algorithm's receiver half.
-    pub fn on_feedback(&mut self, now: Time, report: &[u8], log: &mut dyn EventSink) {
-        self.cc.on_feedback(&mut Cx { now, log }, report);
+    pub fn on_feedback(&mut self, now: Time, report: &[u8]) {
+        self.feed.advance(now);
+        self.feed.feedback(report);
     }
 
     /// The rules that it keeps.
@@ -317,7 +311,7 @@ impl Sender {
 
     /// The algorithm.
     pub fn controller(&self) -> &dyn Controller {
-        &*self.cc
+        self.feed.controller()
     }
 
     /// `SO_MAX_PACING_RATE`.
@@ -355,7 +349,7 @@ impl Sender {
             undone: self.stats.mistakes,
             threshold: 0,
             delivery_rate: self.delivery_rate,
-            window_full: !self.has_room(&self.cc.allowance()),
+            window_full: !self.has_room(&self.feed.allowance()),
             min_rtt: seen.min,
             smoothed_rtt: seen.smoothed,
             acks: self.rtt.samples(),
@@ -385,7 +379,7 @@ impl Sender {
 
     /// The window in packets that holds now.
     pub fn window_packets(&self) -> u64 {
-        self.window(&self.cc.allowance())
+        self.window(&self.feed.allowance())
     }
 
     /// Losses are being repaired.

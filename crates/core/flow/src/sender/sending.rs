@@ -3,57 +3,58 @@
 use super::{Forced, MOST_IN_FLIGHT, Sender};
 use crate::board::{Number, State};
 use crate::wire::Transmit;
-use alcc_cc::{Allowance, Cx, EventSink, Header, Kind, Sending, Sent};
+use alcc_cc::{Allowance, Header, Kind, Sending, Sent};
 use alcc_units::{Bytes, Span, Time};
 
 impl Sender {
     /// The next packet that may leave now.
-    pub fn poll_transmit(&mut self, now: Time, log: &mut dyn EventSink) -> Option<Transmit> {
-        if !self.started {
+    pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit> {
+        if !self.feed.is_started() {
             return None;
         }
+        let now = self.feed.advance(now);
         self.paced_until = None;
         if let Some(forced) = self.forced.take()
-            && let Some(transmit) = self.force(now, forced, log)
+            && let Some(transmit) = self.force(now, forced)
         {
             return Some(transmit);
         }
-        let mut allowance = self.cc.allowance();
-        if self.board.flight() == 0 && self.resume(now, log) {
-            allowance = self.cc.allowance();
+        let mut allowance = self.feed.allowance();
+        if self.board.flight() == 0 && self.resume() {
+            allowance = self.feed.allowance();
         }
         if allowance.ping && self.pinged != Some(now) {
             self.pinged = Some(now);
-            return Some(self.ping(now, log));
+            return Some(self.ping(now));
         }
         if !self.has_room(&allowance) {
-            self.limited.window = true;
+            self.feed.limited().window = true;
             return None;
         }
         if self.board.in_flight() >= MOST_IN_FLIGHT {
-            self.limited.peer = true;
+            self.feed.limited().peer = true;
             return None;
         }
         if allowance.quota.get() < self.mss {
-            self.limited.quota = true;
+            self.feed.limited().quota = true;
             return None;
         }
         if let Some(number) = self.board.next_lost() {
             let len = self.board.get(number).map_or(0, |s| u64::from(s.len));
             self.pace(now, &allowance, len).then(|| {
                 self.board.take_lost();
-                self.send_again(now, number, log)
+                self.send_again(now, number)
             })
         } else {
             let len = self.sendable(now)?;
             self.pace(now, &allowance, len)
-                .then(|| self.send_new(now, len, Kind::New, log))
+                .then(|| self.send_new(now, len, Kind::New))
         }
     }
 
     /// The next packet is one without data that the peer acknowledges, whatever the window says.
     pub fn probe(&mut self) {
-        if self.started && self.forced.is_none() {
+        if self.feed.is_started() && self.forced.is_none() {
             self.forced = Some(Forced::Window);
         }
     }
@@ -67,7 +68,7 @@ impl Sender {
 
     /// Another packet may leave at once.
     pub(super) fn may_send_more(&mut self, now: Time) -> bool {
-        let allowance = self.cc.allowance();
+        let allowance = self.feed.allowance();
         let data = self.more || self.written > self.next || self.board.next_lost().is_some();
         let paced = allowance
             .rate
@@ -100,10 +101,8 @@ impl Sender {
             return None;
         }
         if waiting == 0 {
-            self.limited.app = true;
-            self.app_limited_until = (self.board.delivered() + self.board.in_flight())
-                .get()
-                .max(1);
+            self.feed.limited().app = true;
+            self.board.limit_by_app();
             return None;
         }
         let len = waiting.min(self.mss);
@@ -117,7 +116,7 @@ impl Sender {
             self.persist = None;
             return Some(permitted);
         }
-        self.limited.peer = true;
+        self.feed.limited().peer = true;
         if self.board.is_empty() && self.persist.is_none() {
             self.persist = Some((now + self.timeout(), 0));
         }
@@ -129,18 +128,9 @@ impl Sender {
     }
 
     /// Sending resumes after a pause; true if the algorithm was told.
-    pub(super) fn resume(&mut self, now: Time, log: &mut dyn EventSink) -> bool {
-        let Some(before) = self.sent_at else {
-            return false;
-        };
-        let idle = now.since(before.max(self.progress_at));
+    pub(super) fn resume(&mut self) -> bool {
         let waits = !self.board.is_empty() || self.written <= self.next;
-        if waits || idle <= self.rtt.view().smoothed {
-            return false;
-        }
-        self.sent_at = None;
-        self.cc.on_idle_restart(&mut Cx { now, log }, idle);
-        true
+        !waits && (self.feed).resume(self.progress_at, self.rtt.view().smoothed)
     }
 
     /// True if pacing lets `len` bytes leave.
@@ -159,32 +149,25 @@ impl Sender {
         let len = Bytes::new(len);
         self.paced_until = self.pacer.wait(now, rate, burst, len);
         if self.paced_until.is_some() {
-            self.limited.pacer = true;
+            self.feed.limited().pacer = true;
             return false;
         }
         self.pacer.spend(len);
         true
     }
 
-    pub(super) fn force(
-        &mut self,
-        now: Time,
-        forced: Forced,
-        log: &mut dyn EventSink,
-    ) -> Option<Transmit> {
+    pub(super) fn force(&mut self, now: Time, forced: Forced) -> Option<Transmit> {
         match forced {
             Forced::Again(number) => {
                 let state = self.board.get(number)?.state;
-                (state != State::Arrived).then(|| self.send_again(now, number, log))
+                (state != State::Arrived).then(|| self.send_again(now, number))
             }
             Forced::New => {
                 let len = self.sendable(now)?;
-                Some(self.send_new(now, len, Kind::New, log))
+                Some(self.send_new(now, len, Kind::New))
             }
             // Datagrams are acknowledged by number: a probe needs one of its own.
-            Forced::Window if !self.rules.is_stream() => {
-                Some(self.send_new(now, 0, Kind::Probe, log))
-            }
+            Forced::Window if !self.rules.is_stream() => Some(self.send_new(now, 0, Kind::Probe)),
             Forced::Window => Some(self.bare(now)),
         }
     }
@@ -202,15 +185,15 @@ impl Sender {
         }
     }
 
-    pub(super) fn ping(&mut self, now: Time, log: &mut dyn EventSink) -> Transmit {
+    pub(super) fn ping(&mut self, now: Time) -> Transmit {
         if !self.rules.is_stream() {
-            return self.send_new(now, 0, Kind::Probe, log);
+            return self.send_new(now, 0, Kind::Probe);
         }
         if let Some(len) = self.sendable(now) {
-            return self.send_new(now, len, Kind::Probe, log);
+            return self.send_new(now, len, Kind::Probe);
         }
         let sent = self.sent(Kind::Probe, 0);
-        self.cc.on_sent(&mut Cx { now, log }, &sent);
+        self.feed.sent(&sent);
         self.bare(now)
     }
 
@@ -220,39 +203,24 @@ impl Sender {
             len: Bytes::new(len),
             in_flight_before: self.board.in_flight(),
             kind,
-            app_limited: self.is_app_limited(),
+            app_limited: self.board.delivery().is_app_limited(),
         }
     }
 
-    pub(super) fn is_app_limited(&self) -> bool {
-        self.board.delivered().get() < self.app_limited_until
-    }
-
-    pub(super) fn send_new(
-        &mut self,
-        now: Time,
-        len: u64,
-        kind: Kind,
-        log: &mut dyn EventSink,
-    ) -> Transmit {
+    pub(super) fn send_new(&mut self, now: Time, len: u64, kind: Kind) -> Transmit {
         let sent = self.sent(kind, len);
         let start = self.next;
         self.leaves(now, false);
-        let tag = self.cc.on_sent(&mut Cx { now, log }, &sent);
+        let tag = self.feed.sent(&sent);
         self.board
             .send(now, start, len as u32, sent.app_limited, tag);
         self.next += len;
         self.written = self.written.max(self.next);
         self.tail_from = now;
-        self.transmit(now, &sent, start, log)
+        self.transmit(now, &sent, start)
     }
 
-    pub(super) fn send_again(
-        &mut self,
-        now: Time,
-        number: Number,
-        log: &mut dyn EventSink,
-    ) -> Transmit {
+    pub(super) fn send_again(&mut self, now: Time, number: Number) -> Transmit {
         let (start, len) = self
             .board
             .get(number)
@@ -268,9 +236,9 @@ impl Sender {
             undo.resent = true;
             undo.open += u64::from(self.rules.is_stream());
         }
-        let tag = self.cc.on_sent(&mut Cx { now, log }, &sent);
+        let tag = self.feed.sent(&sent);
         self.board.send_again(now, number, sent.app_limited, tag);
-        self.transmit(now, &sent, start, log)
+        self.transmit(now, &sent, start)
     }
 
     /// The retransmission timer runs from the first packet after silence, and anew when the oldest one is sent again.
@@ -278,26 +246,19 @@ impl Sender {
         if oldest || self.board.flight() == 0 {
             self.progress_at = now;
         }
-        self.sent_at = Some(now);
         self.stats.transmissions += 1;
         if let Some(shaper) = &mut self.shaper {
             shaper.sent();
         }
     }
 
-    pub(super) fn transmit(
-        &mut self,
-        now: Time,
-        sent: &Sent,
-        start: u64,
-        log: &mut dyn EventSink,
-    ) -> Transmit {
+    pub(super) fn transmit(&mut self, now: Time, sent: &Sent, start: u64) -> Transmit {
         let header = if self.headed {
             let sending = Sending {
                 pn: sent.pn,
                 more: self.may_send_more(now),
             };
-            self.cc.header(&mut Cx { now, log }, &sending)
+            self.feed.header(sending)
         } else {
             Header::EMPTY
         };

@@ -3,7 +3,7 @@
 use super::{Forced, LONE_SEGMENT, Sender, TIMER_GRAIN, Tail};
 use crate::earlier;
 use crate::rules::{Detection, Expiry, Form};
-use alcc_cc::{Controller, Cx, EventSink, Rto, Spurious};
+use alcc_cc::{Rto, Spurious};
 use alcc_units::{Span, Time};
 
 impl Sender {
@@ -19,14 +19,9 @@ impl Sender {
 
     /// When [`Sender::on_timer`] wants to be called.
     pub fn next_deadline(&self) -> Option<Time> {
-        let controller = if self.started {
-            self.cc.next_timer()
-        } else {
-            None
-        };
         let persist = self.persist.map(|(at, _)| at);
         let alarm = earlier(self.alarm(), self.reordering_ends);
-        earlier(earlier(alarm, controller), persist)
+        earlier(earlier(alarm, self.feed.next_timer()), persist)
     }
 
     /// When the retransmission timer expires, or the tail is probed.
@@ -57,13 +52,14 @@ impl Sender {
     }
 
     /// A moment that [`Sender::next_timer`] named has come. Early calls do nothing.
-    pub fn on_timer(&mut self, now: Time, log: &mut dyn EventSink) {
+    pub fn on_timer(&mut self, now: Time) {
+        let now = self.feed.advance(now);
         if self.reordering_ends.is_some_and(|at| at <= now) {
             self.lost.clear();
             self.detect(now);
             let new_episode = self.begin_episode();
             if !self.lost.is_empty() {
-                self.report_losses(now, new_episode, log);
+                self.report_losses(new_episode);
                 self.shape(1, false);
             }
         }
@@ -71,7 +67,7 @@ impl Sender {
             if self.probe_due().is_some() {
                 self.probe_tail(now);
             } else {
-                self.expire(now, log);
+                self.expire(now);
             }
         }
         if let Some((at, asked)) = self.persist
@@ -82,23 +78,18 @@ impl Sender {
             self.persist = Some((now + wait, asked));
             self.forced = Some(Forced::Window);
         }
-        self.run_controller_timer(now, log);
+        self.run_controller_timer(now);
     }
 
-    pub(super) fn run_controller_timer(&mut self, now: Time, log: &mut dyn EventSink) {
-        let due = |cc: &dyn Controller| cc.next_timer().is_some_and(|due| due <= now);
-        if self.started && due(&*self.cc) {
-            if matches!(self.rules.detection, Detection::Gap(_)) {
-                self.lost.clear();
-                self.detect(now);
-                let new_episode = self.begin_episode();
-                self.report_losses(now, new_episode, log);
-            }
-            // With all of it lost there may be nothing left to wait for.
-            if due(&*self.cc) {
-                self.cc.on_timer(&mut Cx { now, log });
-            }
+    pub(super) fn run_controller_timer(&mut self, now: Time) {
+        if self.feed.is_due() && matches!(self.rules.detection, Detection::Gap(_)) {
+            self.lost.clear();
+            self.detect(now);
+            let new_episode = self.begin_episode();
+            self.report_losses(new_episode);
         }
+        // With all of it lost there may be nothing left to wait for.
+        self.feed.run_timer();
     }
 
     /// New data if there is some, otherwise the last segment once more (RFC 8985, section 7.3).
@@ -122,7 +113,7 @@ impl Sender {
     }
 
     /// The retransmission timer has expired.
-    pub(super) fn expire(&mut self, now: Time, log: &mut dyn EventSink) {
+    pub(super) fn expire(&mut self, now: Time) {
         let Some((number, oldest)) = self.board.oldest() else {
             return;
         };
@@ -138,7 +129,7 @@ impl Sender {
             in_flight: self.board.in_flight(),
             silence: now.since(self.progress_at),
         };
-        self.cc.on_rto(&mut Cx { now, log }, &rto);
+        self.feed.expired(&rto);
         self.progress_at = now;
         if self.rules.timeout.expiry == Expiry::Tell {
             return;
@@ -173,7 +164,7 @@ impl Sender {
             self.undo = None;
         }
         if !self.lost.is_empty() {
-            self.report_losses(now, false, log);
+            self.report_losses(false);
         }
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The controller decides what a sender of our own sends, with as much data as the application has.
 use super::{Host, Tally, Writes};
-use alcc_cc::{Controller, Discard, Kind, Receiver};
+use alcc_cc::{Controller, Kind, Log, Receiver};
 use alcc_flow::rules::AckRule;
 use alcc_flow::{Ack, Arrival, Rules, Sender, Transmit};
 use alcc_units::{Bytes, Span, Time};
@@ -70,11 +70,15 @@ impl Host for Native {
     }
 
     fn on_feedback(&mut self, now: Time, report: &[u8]) {
-        self.sender.on_feedback(now, report, &mut Discard);
+        self.sender.on_feedback(now, report);
+    }
+
+    fn set_log(&mut self, log: Log) {
+        self.sender.set_log(log);
     }
 
     fn on_start(&mut self, now: Time) {
-        self.sender.start(now, &mut Discard);
+        self.sender.start(now);
     }
 
     fn on_write(&mut self, now: Time, upto: u64) {
@@ -89,18 +93,18 @@ impl Host for Native {
     fn on_ack(&mut self, now: Time, ack: &Ack, arrivals: &[Arrival]) {
         let heard = self
             .sender
-            .on_ack_arrivals(now, ack, ack.ranges(), arrivals, &mut Discard);
+            .on_ack_arrivals(now, ack, ack.ranges(), arrivals);
         debug_assert!(heard.is_ok(), "{heard:?}");
         self.tally.heard(&self.sender);
         self.fill(now);
     }
 
     fn on_wake(&mut self, now: Time) {
-        self.sender.on_timer(now, &mut Discard);
+        self.sender.on_timer(now);
     }
 
     fn send(&mut self, now: Time, out: &mut Vec<Transmit>) {
-        while let Some(transmit) = self.sender.poll_transmit(now, &mut Discard) {
+        while let Some(transmit) = self.sender.poll_transmit(now) {
             if !self.buffered && transmit.kind == Kind::New {
                 self.writes.wrote(now, transmit.end());
             }

@@ -2,7 +2,7 @@
 //! The controller above a simulated TCP connection: a program that writes as much as it may, a gate in front of its
 //! writes, and counters that are read at the moments that [`OverTcp`] asks for, or a little later.
 use super::{Host, Tally, Writes, earlier};
-use alcc_cc::{Controller, Discard};
+use alcc_cc::{Controller, Log};
 use alcc_flow::{Ack, Arrival, OverTcp, Rules, Sender, Transmit};
 use alcc_units::{Bytes, Rng, Span, Time};
 
@@ -46,6 +46,7 @@ pub struct Kernel {
 pub(crate) struct OverTcpHost {
     over: Option<OverTcp>,
     idle: Option<Box<dyn Controller>>,
+    log: Option<Log>,
     tcp: Sender,
     writes: Writes,
     tally: Tally,
@@ -72,6 +73,7 @@ impl OverTcpHost {
         Self {
             over: None,
             idle: Some(cc),
+            log: None,
             tcp: Sender::new(
                 below.controller.clone_box(),
                 below.rules,
@@ -104,18 +106,12 @@ impl OverTcpHost {
             if offered == Bytes::ZERO {
                 break;
             }
-            let room = over.room(
-                now,
-                offered,
-                self.tcp.queued(),
-                self.tcp.unsent(),
-                &mut Discard,
-            );
+            let room = over.room(now, offered, self.tcp.queued(), self.tcp.unsent());
             let len = room.min(free);
             if len > Bytes::ZERO {
                 self.tcp.write(len);
                 self.writes.wrote(now, self.tcp.written());
-                over.wrote(now, len, &mut Discard);
+                over.wrote(now, len);
             }
             if room < offered {
                 break;
@@ -127,7 +123,7 @@ impl OverTcpHost {
     fn read(&mut self, now: Time) {
         let Some(over) = &mut self.over else { return };
         self.reading = None;
-        over.progress(now, &self.tcp.progress(), &mut Discard);
+        over.progress(now, &self.tcp.progress());
         self.tcp.set_max_pacing(over.pacing_rate());
         if over.opens(self.tcp.queued(), self.tcp.unsent()) {
             over.opened();
@@ -153,11 +149,19 @@ impl Host for OverTcpHost {
         self.tcp.rules()
     }
 
+    fn set_log(&mut self, log: Log) {
+        self.log = Some(log);
+    }
+
     fn on_start(&mut self, now: Time) {
-        self.tcp.start(now, &mut Discard);
+        self.tcp.start(now);
         if let Some(cc) = self.idle.take() {
             let progress = self.tcp.progress();
-            self.over = Some(OverTcp::new(cc, now, &progress, self.seed, &mut Discard));
+            let mut over = OverTcp::new(cc, now, &progress, self.seed);
+            if let Some(log) = self.log.take() {
+                over.set_log(log);
+            }
+            self.over = Some(over);
         }
     }
 
@@ -168,7 +172,7 @@ impl Host for OverTcpHost {
     }
 
     fn on_ack(&mut self, now: Time, ack: &Ack, _arrivals: &[Arrival]) {
-        let heard = self.tcp.on_ack(now, ack, &mut Discard);
+        let heard = self.tcp.on_ack(now, ack);
         debug_assert!(heard.is_ok(), "{heard:?}");
         self.tally.heard(&self.tcp);
         if self.full && self.tcp.is_writable() {
@@ -178,7 +182,7 @@ impl Host for OverTcpHost {
     }
 
     fn on_wake(&mut self, now: Time) {
-        self.tcp.on_timer(now, &mut Discard);
+        self.tcp.on_timer(now);
         if self.reading.is_some_and(|(_, at)| at <= now) {
             self.read(now);
         }
@@ -190,7 +194,7 @@ impl Host for OverTcpHost {
     }
 
     fn send(&mut self, now: Time, out: &mut Vec<Transmit>) {
-        while let Some(transmit) = self.tcp.poll_transmit(now, &mut Discard) {
+        while let Some(transmit) = self.tcp.poll_transmit(now) {
             out.push(transmit);
         }
     }

@@ -13,7 +13,7 @@ use crate::borrowed::Borrowed;
 use crate::kernel;
 use crate::triple::Enforcement;
 use crate::turns::Visited;
-use alcc_cc::{Controller, Discard};
+use alcc_cc::Controller;
 use alcc_flow::{Counters, OverTcp};
 use alcc_observe::Log;
 use alcc_sys::Stamps;
@@ -107,7 +107,7 @@ impl Link {
     ) -> Option<Self> {
         let reading = kernel::read(fd)?;
         let progress = reading.progress;
-        let flow = OverTcp::new(controller, kernel::now(), &progress, seed, &mut Discard);
+        let flow = OverTcp::new(controller, kernel::now(), &progress, seed);
         let inner = Inner {
             // SAFETY: the caller owns it and gives it to us.
             fd: Some(unsafe { OwnedFd::from_raw_fd(fd) }),

@@ -330,7 +330,7 @@ impl Session {
             return;
         }
         if let Some(flow) = &mut self.flow {
-            flow.on_timer(now, &mut Discard);
+            flow.on_timer(now);
             if flow.opens(flow.in_flight(), Bytes::ZERO) {
                 flow.opened();
             }
@@ -444,13 +444,7 @@ impl Session {
             min_rtt: rtt,
             ..alcc_flow::TcpProgress::default()
         };
-        self.flow = Some(OverTcp::in_band(
-            cc,
-            now,
-            &progress,
-            self.settings.seed,
-            &mut Discard,
-        ));
+        self.flow = Some(OverTcp::in_band(cc, now, &progress, self.settings.seed));
         Ok(())
     }
 

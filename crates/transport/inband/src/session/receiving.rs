@@ -5,7 +5,7 @@ use crate::Error;
 use crate::frame::{self, Ack, Item, STEPS, WINDOW_UNIT, reason};
 use crate::output::Output;
 use crate::preface::Preface;
-use alcc_cc::{Discard, Header};
+use alcc_cc::Header;
 use alcc_flow::{AckStamp, TcpProgress};
 use alcc_units::{Bytes, Span, Time};
 
@@ -128,7 +128,7 @@ impl Session {
                 Item::Ack(ack) => self.acked(when, &ack)?,
                 Item::Report(report) => {
                     if let Some(flow) = &mut self.flow {
-                        flow.feedback(when.now, &report, &mut Discard);
+                        flow.feedback(when.now, &report);
                         if flow.opens(flow.in_flight(), Bytes::ZERO) {
                             flow.opened();
                         }
@@ -253,7 +253,7 @@ impl Session {
             mss: Bytes::new(self.mss),
             ..TcpProgress::default()
         };
-        flow.progress_stamped(when.now, &progress, &stamps[first..], &mut Discard);
+        flow.progress_stamped(when.now, &progress, &stamps[first..]);
         if flow.opens(flow.in_flight(), Bytes::ZERO) {
             flow.opened();
         }

@@ -4,7 +4,6 @@ use super::{Ending, Session};
 use crate::Error;
 use crate::frame::{self, DATA_OVERHEAD, TAGGED_OVERHEAD, reason};
 use crate::output::Output;
-use alcc_cc::Discard;
 use alcc_units::{Bytes, Span, Time};
 
 /// Payload of a frame at most: a header per so much costs nothing, and a frame that has begun must be ended before anything else.
@@ -102,7 +101,7 @@ impl Session {
             // Somebody waits: the algorithm's timers run, and its next word is heard.
             let (mss, flow) = (Bytes::new(self.mss), self.flow.as_mut());
             if let Some(flow) = flow {
-                flow.room(now, mss, flow.in_flight(), Bytes::ZERO, &mut Discard);
+                flow.room(now, mss, flow.in_flight(), Bytes::ZERO);
             }
             return 0;
         }
@@ -169,7 +168,7 @@ impl Session {
         if flow.in_flight() == Bytes::ZERO {
             self.asked = now;
         }
-        flow.wrote(now, Bytes::new(len), &mut Discard);
+        flow.wrote(now, Bytes::new(len));
         self.ending = Ending::Sent(flow.written() - len, flow.written());
     }
 
@@ -190,13 +189,7 @@ impl Session {
         let available = (self.queue.len() + direct.len()) as u64;
         let wanted = available + available.div_ceil(longest - overhead) * overhead;
         let allowed = flow
-            .room(
-                now,
-                Bytes::new(wanted),
-                flow.in_flight(),
-                Bytes::ZERO,
-                &mut Discard,
-            )
+            .room(now, Bytes::new(wanted), flow.in_flight(), Bytes::ZERO)
             .get();
         let credit = self.credit.saturating_sub(flow.written());
         if flow.in_flight() == Bytes::ZERO {
@@ -226,7 +219,7 @@ impl Session {
             let mut tagged: &[u8] = &[];
             if let Some(need) = self.headed {
                 let more = left > payload && room > len + overhead || more && room > len;
-                let header = flow.framed(now, Bytes::new(len), more, &mut Discard);
+                let header = flow.framed(now, Bytes::new(len), more);
                 let n = header.len().min(usize::from(need));
                 tag[..n].copy_from_slice(&header[..n]);
                 tagged = &tag[..usize::from(need)];
@@ -244,7 +237,7 @@ impl Session {
             self.stats.sent += payload;
         }
         if self.headed.is_none() && framed > 0 {
-            flow.wrote(now, Bytes::new(framed), &mut Discard);
+            flow.wrote(now, Bytes::new(framed));
         }
         self.pacer.spend(Bytes::new(framed));
         taken

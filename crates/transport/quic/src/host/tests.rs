@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::*;
-use alcc_cc::conformance::Checked;
-use alcc_cc::{Algorithm, Registry, Spec, Tag};
+use alcc_cc::conformance::{Checked, HostUnderTest, START, check_host};
+use alcc_cc::{AckBatch, Algorithm, Cx, LossBatch, RecoveryEnd, Registry, Spec, Tag};
 use proptest::prelude::*;
 use std::cell::RefCell;
 
@@ -428,4 +428,74 @@ fn every_algorithm_bears_whatever_a_stack_says() {
         );
         assert!(outcome.is_ok(), "{spec}: {}", outcome.unwrap_err());
     }
+}
+
+/// The stack below [`Host`], as far as the conformance kit's list goes.
+struct Driven {
+    stack: Stack,
+    next: u64,
+    under_way: Vec<(u64, Instant)>,
+}
+
+impl Driven {
+    fn at(&self, now: Time) -> Instant {
+        self.stack.origin + Duration::from_nanos(now.as_nanos())
+    }
+}
+
+impl HostUnderTest for Driven {
+    fn wait(&mut self, now: Time) {
+        self.stack.host.turn(Some(self.at(now)));
+    }
+
+    fn send(&mut self, now: Time, packets: usize) {
+        let at = self.at(now);
+        for _ in 0..packets {
+            self.stack.host.turn(Some(at));
+            let in_flight = self.under_way.len() as u64 * u64::from(MTU);
+            if in_flight + u64::from(MTU) > self.stack.host.window() {
+                self.stack.host.blocked();
+                break;
+            }
+            self.stack.host.sent(at, MTU.into(), self.next);
+            self.under_way.push((self.next, at));
+            self.next += 1;
+        }
+    }
+
+    fn acknowledge(&mut self, now: Time, lost: usize, arrived: usize) {
+        let at = self.at(now);
+        let heard: Vec<_> = self.under_way.drain(..lost + arrived).collect();
+        for (number, sent) in &heard[lost..] {
+            self.stack.host.acknowledged(at, *sent, *number);
+        }
+        let in_flight = (self.under_way.len() + lost) as u64 * u64::from(MTU);
+        self.stack.host.end_acks(at, in_flight, false);
+        for (number, _) in &heard[..lost] {
+            self.stack.host.lost(at, MTU.into(), *number);
+        }
+        if lost > 0 {
+            self.stack.host.congested(at, false, false);
+        }
+        self.stack.host.turn(None);
+    }
+
+    fn under_way(&self) -> usize {
+        self.under_way.len()
+    }
+}
+
+#[test]
+fn tells_what_the_reference_host_tells() {
+    check_host(Bytes::new(MTU.into()), &|cc| {
+        let mut stack = Stack::new(cc);
+        stack.host.has_timers();
+        let start = stack.origin + Duration::from_nanos(START.as_nanos());
+        stack.host.turn(Some(start));
+        Box::new(Driven {
+            stack,
+            next: 0,
+            under_way: Vec::new(),
+        })
+    });
 }

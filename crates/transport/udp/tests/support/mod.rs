@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Two ends and a path between them, in virtual time.
-use alcc_cc::{Registry, Spec};
+use alcc_cc::Spec;
+use alcc_cc::conformance::Checked;
 use alcc_udp::{End, Limits, Listener, Outgoing, Setup, wire::Datagram};
 use alcc_units::{Rng, Span, Time};
 use std::cmp::Reverse;
@@ -69,7 +70,7 @@ pub(crate) fn entropy(seed: u64) -> alcc_udp::Entropy {
 pub(crate) fn halves() -> alcc_udp::Halves {
     Box::new(|spec| {
         let spec: Spec = spec.parse().map_err(drop)?;
-        let cc = Registry::builtin().build(&spec).map_err(drop)?;
+        let cc = Checked::registry().build(&spec).map_err(drop)?;
         Ok(cc.receiver())
     })
 }
@@ -84,7 +85,7 @@ pub(crate) fn address(text: &str) -> SocketAddr {
 
 fn outgoing(now: Time, algorithm: &Spec, says: &str, id: u64) -> Outgoing {
     let setup = Setup {
-        cc: Registry::builtin().build(algorithm).expect("an algorithm"),
+        cc: Checked::registry().build(algorithm).expect("an algorithm"),
         spec: says.to_owned(),
         id,
         seed: id,

@@ -4,7 +4,6 @@ use super::{Inner, Named};
 use crate::kernel;
 use crate::own::Runtime;
 use crate::own::seen::Wish;
-use alcc_cc::Discard;
 use alcc_flow::{Counters, OverTcp};
 use alcc_observe::Log;
 use alcc_sys::Stamps;
@@ -17,7 +16,7 @@ impl Inner {
             return;
         };
         let now = kernel::now();
-        self.flow = OverTcp::new(controller, now, &reading.progress, seed, &mut Discard);
+        self.flow = OverTcp::new(controller, now, &reading.progress, seed);
         self.reported = Counters::default();
         self.cc = cc;
         self.plain = false;
@@ -117,7 +116,7 @@ impl Inner {
             Some(stamps) if tcp.acked != self.acked => stamps.drain(fd, tcp.acked),
             _ => &[],
         };
-        self.flow.progress_stamped(now, &tcp, stamps, &mut Discard);
+        self.flow.progress_stamped(now, &tcp, stamps);
         self.acked = tcp.acked;
         self.mss = tcp.mss.get().max(1);
         self.borrowed.found(reading.pacing);

@@ -2,7 +2,6 @@
 //! What goes to the kernel, and in which pieces.
 use super::Inner;
 use crate::kernel;
-use alcc_cc::Discard;
 use alcc_units::{Bytes, Time};
 use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -54,7 +53,7 @@ impl Inner {
             };
             if !self.plain {
                 let news = catch_unwind(AssertUnwindSafe(|| {
-                    self.flow.wrote(now, Bytes::new(n as u64), &mut Discard);
+                    self.flow.wrote(now, Bytes::new(n as u64));
                 }));
                 if news.is_err() {
                     self.failed();
@@ -101,7 +100,7 @@ impl Inner {
         } else {
             at_most
         };
-        let room = self.flow.room(now, all, in_flight, unsent, &mut Discard);
+        let room = self.flow.room(now, all, in_flight, unsent);
         usize::try_from(room.get()).unwrap_or(usize::MAX)
     }
 

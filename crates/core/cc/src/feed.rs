@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What every host owes an algorithm, once.
+//!
+//! A *host* runs an algorithm above something that sends: a TCP socket, a datagram sender, a QUIC
+//! stack, a simulated kernel. It speaks to the algorithm only through a [`Feed`]. So all hosts keep
+//! one contract:
+//!
+//! | duty | kept by |
+//! |---|---|
+//! | time never runs backwards | [`Feed::advance`] |
+//! | events of one instant come in the order of [`Controller`] | the host, by step 3 below |
+//! | batches are never empty; the host sorts them | [`Feed::lost`], [`Feed::acked`] |
+//! | totals and stamps have one origin | [`Delivery`] |
+//! | rounds are timed by packets | [`Feed::acked`] |
+//! | what limited the sender is told once | [`Feed::limited`] |
+//! | an episode ends after the ACK, or before the next one begins | [`Feed::repaired`] |
+//! | a pause is told once, with nothing in flight | [`Feed::resume`] |
+//! | the receiver half has an acknowledgement first | [`Feed::heard_here`] |
+//! | timers are never early | [`Feed::run_timer`] |
+//!
+//! What is left to a host is what only it can know: which packets left, arrived or were lost, what
+//! is in flight, round-trip times, and when an episode of losses begins and ends. To add a host:
+//!
+//! 1. Call [`Feed::advance`] first in every entry point, and use the time that it returns.
+//! 2. Give every transmission a new number, and keep the [`Tag`] and the stamp
+//!    ([`Delivery::stamp`]) with it.
+//! 3. For an acknowledgement call in this order what applies: [`Feed::heard_here`] or
+//!    [`Feed::feedback`], [`Feed::spurious`], [`Feed::expired`], [`Feed::repaired`],
+//!    [`Feed::lost`], [`Feed::acked`], [`Feed::run_timer`]. Then send.
+//! 4. Before a packet leaves with nothing in flight, call [`Feed::resume`].
+//! 5. Test it: [`conformance::check_host`](crate::conformance::check_host) drives it and compares
+//!    with the reference host.
+mod delivery;
+mod local;
+
+pub use delivery::Delivery;
+
+use crate::{
+    AckBatch, Allowance, Controller, Cx, Discard, EventSink, Header, LimitedBy, LossBatch, Needs,
+    Packet, Path, RecoveryEnd, Rto, RttView, Sending, Sent, Source, Spurious, Tag,
+};
+use alcc_units::{Bytes, Rate, Span, Time};
+use local::LocalReceiver;
+
+/// Where the events of an algorithm go.
+pub type Log = Box<dyn EventSink + Send>;
+
+/// An algorithm and what its host has told it.
+pub struct Feed {
+    cc: Box<dyn Controller>,
+    log: Log,
+    now: Time,
+    started: bool,
+    local: Option<LocalReceiver>,
+    /// A round trip is over when something is acknowledged that was sent after so much had been
+    /// delivered.
+    round_ends: Bytes,
+    limited: LimitedBy,
+    /// The algorithm knows of an episode.
+    episode: bool,
+    /// That has ended, and the algorithm does not know yet.
+    repaired: Option<RecoveryEnd>,
+    sent_at: Option<Time>,
+}
+
+/// What an acknowledgement brought.
+#[derive(Clone, Copy, Debug)]
+pub struct Acked<'a> {
+    /// The packets that arrived, ascending.
+    pub packets: &'a [Packet],
+    /// In flight before them.
+    pub in_flight_before: Bytes,
+    /// In flight after them.
+    pub in_flight: Bytes,
+    /// With these packets.
+    pub delivery: &'a Delivery,
+    /// Round-trip times.
+    pub rtt: RttView,
+    /// Delivery rate over the flight of the newest packet: [`Delivery::rate`], unless the host
+    /// knows better.
+    pub rate: Option<Rate>,
+    /// Losses are being repaired.
+    pub in_recovery: bool,
+    /// [`AckBatch::advanced`].
+    pub advanced: bool,
+    /// Where this was learned from.
+    pub source: Source,
+    /// Bound on the error of the RTT samples.
+    pub rtt_error: Span,
+}
+
+impl Feed {
+    /// An algorithm that has not started.
+    pub fn new(cc: Box<dyn Controller>, now: Time) -> Self {
+        Self {
+            cc,
+            log: Box::new(Discard),
+            now,
+            started: false,
+            local: None,
+            round_ends: Bytes::ZERO,
+            limited: LimitedBy::default(),
+            episode: false,
+            repaired: None,
+            sent_at: None,
+        }
+    }
+
+    /// Where the algorithm's events go from now on. At first they are thrown away.
+    pub fn set_log(&mut self, log: Log) {
+        self.log = log;
+    }
+
+    /// The algorithm's receiver half, if it has one, is here: the peer knows nothing of it, and
+    /// acknowledgements stand for arrivals.
+    pub fn receive_here(&mut self) {
+        self.local = LocalReceiver::of(self.cc.as_ref());
+    }
+
+    /// The first event.
+    pub fn start(&mut self, path: &Path) {
+        self.started = true;
+        self.tell(|cc, cx| cc.on_start(cx, path));
+    }
+
+    /// It has begun.
+    pub fn is_started(&self) -> bool {
+        self.started
+    }
+
+    /// Time passes: now is `now`, or later if it was later before. Returns what it is.
+    pub fn advance(&mut self, now: Time) -> Time {
+        if now > self.now {
+            self.settle();
+            self.now = now;
+        }
+        self.now
+    }
+
+    /// The time of the last event.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    fn tell<R>(&mut self, event: impl FnOnce(&mut dyn Controller, &mut Cx<'_>) -> R) -> R {
+        let mut cx = Cx {
+            now: self.now,
+            log: self.log.as_mut(),
+        };
+        event(self.cc.as_mut(), &mut cx)
+    }
+
+    /// Sending resumes, with nothing in flight, after something was heard last at `heard_at`. A
+    /// pause of more than the smoothed round-trip time is told, once. True if it was.
+    pub fn resume(&mut self, heard_at: Time, smoothed: Span) -> bool {
+        let Some(sent_at) = self.sent_at else {
+            return false;
+        };
+        let idle = self.now.since(sent_at.max(heard_at));
+        if idle <= smoothed {
+            return false;
+        }
+        self.sent_at = None;
+        self.pause(idle);
+        true
+    }
+
+    pub(crate) fn pause(&mut self, idle: Span) {
+        self.tell(|cc, cx| cc.on_idle_restart(cx, idle));
+    }
+
+    /// A packet leaves.
+    pub fn sent(&mut self, sent: &Sent) -> Tag {
+        self.settle();
+        self.sent_at = Some(self.now);
+        self.tell(|cc, cx| cc.on_sent(cx, sent))
+    }
+
+    /// What the packet that was just sent carries to the receiver half.
+    pub fn header(&mut self, sending: Sending) -> Header {
+        let header = self.tell(|cc, cx| cc.header(cx, &sending));
+        let Some(local) = &mut self.local else {
+            return header;
+        };
+        local.sent(sending.pn, header);
+        Header::EMPTY
+    }
+
+    /// [`Feed::receive_here`] found a receiver half, which wants the header of each packet.
+    pub fn receives_here(&self) -> bool {
+        self.local.is_some()
+    }
+
+    /// The peer's receiver half has reported. Untrusted bytes.
+    pub fn feedback(&mut self, report: &[u8]) {
+        self.tell(|cc, cx| cc.on_feedback(cx, report));
+    }
+
+    /// The receiver half that is here hears of these arrivals, in order, does what is due, and
+    /// reports.
+    pub fn heard_here(&mut self, arrived: &[Packet]) {
+        let now = self.now;
+        let Some(local) = &mut self.local else { return };
+        local.acknowledged(now, arrived);
+        if let Some(report) = local.report(now) {
+            self.feedback(&report);
+        }
+    }
+
+    /// A reduction was a mistake.
+    pub fn spurious(&mut self, what: Spurious) {
+        self.tell(|cc, cx| cc.on_spurious(cx, what));
+    }
+
+    /// The retransmission timer expired.
+    pub fn expired(&mut self, rto: &Rto) {
+        self.settle();
+        self.tell(|cc, cx| cc.on_rto(cx, rto));
+    }
+
+    /// An episode has ended. The algorithm hears of it when it is due: before the losses of a new
+    /// episode, otherwise after what arrived.
+    pub fn repaired(&mut self, in_flight: Bytes, rtt: RttView) {
+        self.repaired = Some(RecoveryEnd { in_flight, rtt });
+    }
+
+    /// Tells the end of an episode, if that is due.
+    pub fn settle(&mut self) {
+        if let Some(end) = self.repaired.take() {
+            self.episode = false;
+            self.tell(|cc, cx| cc.on_recovery_end(cx, &end));
+        }
+    }
+
+    /// Packets were lost, ascending.
+    pub fn lost(&mut self, lost: &[Packet], new_episode: bool, in_flight: Bytes, rtt: RttView) {
+        if lost.is_empty() {
+            return;
+        }
+        if new_episode {
+            if self.episode && self.repaired.is_none() {
+                self.repaired(in_flight, rtt);
+            }
+            self.settle();
+            self.episode = true;
+        }
+        let loss = LossBatch {
+            lost,
+            new_episode,
+            in_flight,
+            rtt,
+        };
+        self.tell(|cc, cx| cc.on_loss(cx, &loss));
+    }
+
+    /// What limits the sender, until the next batch.
+    pub fn limited(&mut self) -> &mut LimitedBy {
+        &mut self.limited
+    }
+
+    /// Packets have arrived. True if with them a round trip has begun.
+    pub fn acked(&mut self, acked: &Acked<'_>) -> bool {
+        let Some(newest) = acked.packets.last() else {
+            return false;
+        };
+        let delivered = acked.delivery.total();
+        let round_start = newest.stamp.delivered >= self.round_ends;
+        if round_start {
+            self.round_ends = delivered;
+        }
+        let batch = AckBatch {
+            acked: acked.packets,
+            in_flight_before: acked.in_flight_before,
+            in_flight: acked.in_flight,
+            delivered,
+            rtt: acked.rtt,
+            rate: acked.rate,
+            round_start,
+            limited: std::mem::take(&mut self.limited),
+            in_recovery: acked.in_recovery,
+            advanced: acked.advanced,
+            source: acked.source,
+            rtt_error: acked.rtt_error,
+        };
+        self.tell(|cc, cx| cc.on_ack(cx, &batch));
+        self.settle();
+        round_start
+    }
+
+    /// Packets may have another size from now on.
+    pub fn mtu(&mut self, mss: Bytes) {
+        self.tell(|cc, cx| cc.on_mtu(cx, mss));
+    }
+
+    /// The packets take another route.
+    pub fn route(&mut self, path: &Path) {
+        self.tell(|cc, cx| cc.on_route(cx, path));
+    }
+
+    /// Nothing is in flight and nobody waits to send.
+    pub fn rest(&mut self) {
+        self.cc.on_rest();
+        if let Some(local) = &mut self.local {
+            local.rest();
+        }
+    }
+
+    /// The algorithm's timer is due.
+    pub fn is_due(&self) -> bool {
+        self.next_timer().is_some_and(|due| due <= self.now)
+    }
+
+    /// The last of what is heard at one instant: the algorithm's timer, if it is due.
+    pub fn run_timer(&mut self) {
+        self.settle();
+        if self.is_due() {
+            self.tell(|cc, cx| cc.on_timer(cx));
+        }
+    }
+
+    /// When [`Feed::run_timer`] wants to be called.
+    pub fn next_timer(&self) -> Option<Time> {
+        self.cc.next_timer().filter(|_| self.started)
+    }
+
+    /// When [`Feed::heard_here`] wants to be called without arrivals.
+    pub fn next_report(&self) -> Option<Time> {
+        self.local.as_ref()?.next_timer()
+    }
+
+    /// What may leave now.
+    pub fn allowance(&self) -> Allowance {
+        self.cc.allowance()
+    }
+
+    /// What the algorithm wants to have arranged.
+    pub fn needs(&self) -> Needs {
+        self.cc.needs()
+    }
+
+    /// The algorithm, for questions.
+    pub fn controller(&self) -> &dyn Controller {
+        self.cc.as_ref()
+    }
+
+    /// A complete snapshot, whose events are thrown away.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        Self {
+            cc: self.cc.clone_box(),
+            log: Box::new(Discard),
+            local: self.local.clone(),
+            ..*self
+        }
+    }
+}
