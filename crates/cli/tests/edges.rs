@@ -19,7 +19,7 @@ const FLOORS: &[(&str, &[(&str, &[&str])])] = &[
             ("results", &["units", "cc", "trace", "link", "sim"]),
         ],
     ),
-    ("os", &[("sys", &[])]),
+    ("os", &[("sys", &[]), ("driver", &["sys"])]),
     (
         "transport",
         &[

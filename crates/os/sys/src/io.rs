@@ -155,3 +155,75 @@ pub fn receive(fd: RawFd, into: &mut [u8], stamped: bool) -> io::Result<(usize, 
     let wall = stamped.then(|| arrival(&msg)).flatten();
     Ok((len, wall.map(|at| Wall::read().monotonic(at))))
 }
+
+/// Descriptors that a loop waits for, and a bell.
+#[derive(Debug)]
+pub struct Epoll {
+    epoll: OwnedFd,
+    bell: Bell,
+}
+
+/// Events taken at once.
+const MAX_EVENTS: usize = 64;
+/// What the bell is known by; no descriptor is watched under it.
+const BELL: u64 = u64::MAX;
+
+impl Epoll {
+    /// `None`: there are no descriptors left.
+    pub fn new() -> Option<Self> {
+        // SAFETY: no pointers; the descriptor is new and nobody else's.
+        let epoll = unsafe {
+            let epoll = libc::epoll_create1(libc::EPOLL_CLOEXEC);
+            (epoll >= 0).then(|| OwnedFd::from_raw_fd(epoll))
+        }?;
+        let made = Self {
+            epoll,
+            bell: Bell::new()?,
+        };
+        made.watch(made.bell.as_raw_fd(), BELL, libc::EPOLLIN as u32);
+        Some(made)
+    }
+
+    /// Ends the wait, or the next one.
+    pub fn ring(&self) {
+        self.bell.ring();
+    }
+
+    /// Ends one wait when the descriptor is readable or at its end; `key` is told then.
+    pub fn watch_once(&self, fd: RawFd, key: u64) {
+        let events = libc::EPOLLIN | libc::EPOLLONESHOT | libc::EPOLLRDHUP;
+        self.watch(fd, key, events as u32);
+    }
+
+    fn watch(&self, fd: RawFd, key: u64, events: u32) {
+        let mut event = libc::epoll_event { events, u64: key };
+        let epoll = self.epoll.as_raw_fd();
+        // SAFETY: the event outlives the calls. A descriptor that is watched already gets the key.
+        unsafe {
+            if libc::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, fd, &raw mut event) < 0 {
+                libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event);
+            }
+        }
+    }
+
+    /// Waits until something is ready, which `ready` is told, until somebody rings, or until then.
+    pub fn wait(&self, until: Option<Time>, mut ready: impl FnMut(u64)) {
+        // epoll_wait(2) knows milliseconds only.
+        if !wait(self.epoll.as_raw_fd(), libc::POLLIN, None, until) {
+            return;
+        }
+        // SAFETY: zero is a valid event.
+        let mut events: [libc::epoll_event; MAX_EVENTS] = unsafe { zeroed() };
+        // SAFETY: the array has the length given.
+        let n = unsafe {
+            let at = events.as_mut_ptr();
+            libc::epoll_wait(self.epoll.as_raw_fd(), at, MAX_EVENTS as c_int, 0)
+        };
+        for event in events.iter().take(usize::try_from(n).unwrap_or(0)) {
+            match event.u64 {
+                BELL => self.bell.silence(),
+                key => ready(key),
+            }
+        }
+    }
+}

@@ -18,7 +18,7 @@ mod threads;
 pub use clock::{Wall, nap, now, process_cpu, thread_cpu};
 pub use error::{errno, is_of_the_socket, set_errno};
 pub use inside::Inside;
-pub use io::{Bell, receive, send, wait, wait_writable};
+pub use io::{Bell, Epoll, receive, send, wait, wait_writable};
 pub use peer::{Peer, Socket, local_of, look};
 pub use signals::{Waiting, on_alternate_stack};
 pub use socket::{

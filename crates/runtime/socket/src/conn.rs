@@ -3,8 +3,8 @@
 use crate::borrowed::Borrowed;
 use crate::kernel;
 use crate::runtime::Runtime;
-use crate::turns::Visited;
 use alcc_cc::Spec;
+use alcc_driver::{Next, Visit};
 use alcc_flow::{Counters, OverTcp};
 use alcc_observe::{ByReason, Bypass, Log, Peer, Published, State, Totals};
 use alcc_units::{Bytes, Span, Time};
@@ -529,20 +529,29 @@ impl<W: Waker> Drop for Finished<'_, W> {
     }
 }
 
-impl<W: Waker> Visited for Conn<W> {
+impl<W: Waker> Visit for Conn<W> {
     type Host = Runtime<W>;
+    type Local = Option<Log>;
+
+    fn start(runtime: &Runtime<W>, now: Time) -> Option<Log> {
+        Log::open(runtime.settings().log.as_deref()?, now)
+    }
+
+    fn flush(log: &mut Option<Log>) {
+        log.iter_mut().for_each(Log::flush);
+    }
 
     fn id(&self) -> u64 {
         self.id
     }
 
     /// Reads the counters and lets the algorithm act on them.
-    fn visit(&self, runtime: &Runtime<W>, company: usize, log: &mut Option<Log>) -> Option<Time> {
+    fn visit(&self, runtime: &Runtime<W>, company: usize, log: &mut Option<Log>) -> Next {
         runtime.next_reading();
         let now = kernel::now();
         let inner = &mut *self.lock();
         if inner.driven > now {
-            return Some(inner.driven);
+            return Next::at(inner.driven);
         }
         inner.follow(runtime, now, self);
         if !inner.off {
@@ -554,7 +563,7 @@ impl<W: Waker> Visited for Conn<W> {
         if next.is_none() {
             self.active.store(false, Ordering::Release);
         }
-        next
+        next.into()
     }
 }
 

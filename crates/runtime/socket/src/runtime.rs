@@ -3,9 +3,10 @@
 use crate::borrowed::Borrowed;
 use crate::conn::{Conn, Inherited, Start, Waker};
 use crate::keeper::Keeper;
-use crate::turns::{self, Turns};
+use crate::turns;
 use crate::{Inside, Settings, Socket, kernel};
 use alcc_cc::{Controller, Registry, Spec};
+use alcc_driver::Driver;
 use alcc_flow::OverTcp;
 use alcc_observe::{Identity, OrderCache, Orders, Peer, Published, Segment, Totals};
 use alcc_units::{Span, Time};
@@ -27,7 +28,7 @@ pub struct Runtime<W: Waker> {
     settings: Settings,
     registry: Registry,
     segment: Option<Arc<Segment>>,
-    turns: Turns<Conn<W>>,
+    turns: Driver<Conn<W>>,
     /// All connections by the kernel's number of the socket: one connection may have several descriptors.
     known: Mutex<BTreeMap<u64, Weak<Conn<W>>>>,
     /// Held while one becomes known.
@@ -73,7 +74,7 @@ impl<W: Waker> Runtime<W> {
             settings,
             registry,
             segment,
-            turns: Turns::new(),
+            turns: Driver::new(turns::PACE),
             known: Mutex::new(BTreeMap::new()),
             attaching: Mutex::new(()),
             shared: AtomicBool::new(false),
@@ -342,7 +343,7 @@ impl<W: Waker> Runtime<W> {
 
     /// A resting connection has something to do.
     pub(crate) fn adopt(self: &Arc<Self>, conn: Arc<Conn<W>>) {
-        self.turns.adopt(conn);
+        self.turns.adopt(conn, turns::FIRST_VISIT);
         self.keep();
     }
 
@@ -411,7 +412,7 @@ impl<W: Waker> Runtime<W> {
         let spent = |cpu: Span| self.spent(cpu);
         // In the program's own threads the time is the program's.
         let spent: Option<&dyn Fn(Span)> = if self.is_inline() { None } else { Some(&spent) };
-        self.turns.turn(self, self.settings.log.as_deref(), spent)
+        self.turns.turn(self, spent)
     }
 
     /// One more reading by the loop.

@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who turns the loop: the threads of the application while they wait, so that what one waits for costs no second wake-up; a
-//! caretaker while none does. Many flows share one loop and one socket.
+//! Who turns the loop: the threads of the application while they wait, so that what one waits for
+//! costs no second wake-up; the background while none does. Many flows share one loop and one socket.
+use alcc_driver::{Background, Cared, Next, Shared};
 use alcc_sys::now;
 use alcc_units::{Span, Time};
-use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::eventfd::{EfdFlags, EventFd};
-use nix::sys::time::TimeSpec;
+use nix::libc;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The caretaker looks this often whether somebody else turns the loop.
+/// The background looks this often whether somebody else turns the loop.
 const CARE: Span = Span::from_millis(100);
 /// It takes over if nobody has for so long.
 const LEFT: Span = Span::from_millis(30);
+/// It looks no more once threads have waited for so long without anything to do.
+const QUIET: Span = Span::from_secs(1);
+
+static BACKGROUND: Background = Background::new("alcc-udp");
 
 thread_local! {
     /// Wake-ups of this thread by timers are as exact as the machine permits.
-    static EXACT: () = {
-        alcc_sys::exact_timers();
-    };
+    static EXACT: () = alcc_sys::exact_timers();
 }
 
 /// What a loop does.
@@ -41,82 +42,113 @@ pub(crate) trait Engine: Send + 'static {
 
 struct Inner<E> {
     engine: E,
-    /// A thread turns the loop, and waits without the lock.
-    driven: bool,
-    /// It is the caretaker.
-    cared: bool,
-    /// Threads of the application inside [`Hub::wait`], and those of them that do not turn the loop.
+    /// Threads of the application inside [`Hub::wait`].
     inside: usize,
-    waiting: usize,
     turned: Time,
     /// It had something to do.
     busy: bool,
-    /// The driver sleeps until then.
-    until: Time,
     /// All handles are gone.
     closing: bool,
 }
 
 /// A loop.
 pub(crate) struct Hub<E> {
-    inner: Mutex<Inner<E>>,
-    changed: Condvar,
-    socket: OwnedFd,
-    waker: EventFd,
+    shared: Shared<Inner<E>>,
+    /// What the engine reads from.
+    _socket: OwnedFd,
+    number: u64,
+    /// The background has it on its list.
+    listed: AtomicBool,
+}
+
+impl<E: Engine> Inner<E> {
+    /// Does not look at the socket; when the loop is to be turned, whatever arrives.
+    fn next(&self, now: Time) -> (bool, Time) {
+        let pause = if self.busy {
+            self.engine.pause()
+        } else {
+            Span::ZERO
+        };
+        let earliest = self.turned + pause;
+        let blind = now < earliest;
+        let until = match self.engine.next() {
+            Some(next) if blind && self.engine.is_punctual() => next.min(earliest),
+            // A timer soon after the pause: one wake-up for both.
+            Some(next) if blind && next <= earliest + pause / 2 => next.max(earliest),
+            _ if blind => earliest,
+            Some(next) => next,
+            None => Time::MAX,
+        };
+        (blind, until)
+    }
+
+    fn turn(&mut self, now: Time, due: Option<Time>) {
+        if let Some(due) = due.filter(|due| *due <= now) {
+            self.engine.late(now.since(due));
+        }
+        self.busy = self.engine.turn(now);
+        self.turned = alcc_sys::now();
+    }
+}
+
+impl<E: Engine> alcc_driver::Engine for Inner<E> {
+    fn interest(&self, now: Time) -> (i16, Option<Time>) {
+        let (blind, until) = self.next(now);
+        let events = if blind { 0 } else { libc::POLLIN };
+        (events, (until < Time::MAX).then_some(until))
+    }
+
+    fn wakes(&mut self, now: Time, due: Option<Time>, ready: bool) -> bool {
+        let turns = ready || due.is_some_and(|due| due <= now);
+        if turns {
+            self.turn(now, due);
+        }
+        turns
+    }
 }
 
 impl<E: Engine> Hub<E> {
     /// A loop whose engine reads from `socket`.
     pub(crate) fn start(engine: E, socket: OwnedFd) -> io::Result<Arc<Self>> {
+        let inner = Inner {
+            engine,
+            inside: 0,
+            turned: now(),
+            busy: false,
+            closing: false,
+        };
         let hub = Arc::new(Self {
-            inner: Mutex::new(Inner {
-                engine,
-                driven: false,
-                cared: false,
-                inside: 0,
-                waiting: 0,
-                turned: now(),
-                busy: false,
-                until: Time::MAX,
-                closing: false,
-            }),
-            changed: Condvar::new(),
-            socket,
-            waker: EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?,
+            shared: Shared::new(inner, socket.as_raw_fd()).with_bell()?,
+            _socket: socket,
+            number: alcc_driver::next_id(),
+            listed: AtomicBool::new(true),
         });
-        let caretaker = hub.clone();
-        let builder = std::thread::Builder::new().name("alcc-udp".to_owned());
-        alcc_sys::spawn(builder, move || caretaker.take_care())?;
-        Ok(hub)
+        if hub.list(CARE) {
+            Ok(hub)
+        } else {
+            Err(io::Error::other("no memory or descriptors for a thread"))
+        }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner<E>> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wake(&self) {
-        let _ = self.waker.write(1);
+    fn list(self: &Arc<Self>, first: Span) -> bool {
+        BACKGROUND.care(Arc::<Self>::clone(self), first)
     }
 
     /// Does something with the engine at once.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut E) -> R) -> R {
-        let mut inner = self.lock();
+        let mut inner = self.shared.lock();
         let result = f(&mut inner.engine);
-        let sooner = inner.engine.next().is_some_and(|next| next < inner.until);
-        if inner.driven && sooner {
-            inner.until = Time::ZERO;
-            self.wake();
-        }
+        inner.wake_sleeper(now());
         result
     }
 
     /// Waits until `ready` says something, at most so long.
     pub(crate) fn wait<R>(
-        &self,
+        self: &Arc<Self>,
         most: Span,
         mut ready: impl FnMut(&mut E) -> Option<R>,
     ) -> Option<R> {
-        let mut inner = self.lock();
+        let mut inner = self.shared.lock();
         if let Some(result) = ready(&mut inner.engine) {
             return Some(result);
         }
@@ -127,117 +159,71 @@ impl<E: Engine> Hub<E> {
             if now() >= deadline {
                 break None;
             }
-            if inner.driven {
-                if inner.cared {
-                    // The caretaker gives way.
-                    self.wake();
-                }
-                inner.waiting += 1;
-                let left = Duration::from_nanos(deadline.since(now()).as_nanos());
-                let waited = self.changed.wait_timeout(inner, left);
-                inner = waited.unwrap_or_else(PoisonError::into_inner).0;
-                inner.waiting -= 1;
-            } else {
-                inner = self.drive(inner, deadline);
-            }
+            inner = self.shared.sleep(inner, Some(deadline));
             if let Some(result) = ready(&mut inner.engine) {
                 break Some(result);
             }
         };
         inner.inside -= 1;
-        if inner.waiting > 0 && !inner.driven {
-            self.changed.notify_one();
+        self.shared.hand_over(&inner, false);
+        if inner.inside == 0 && !self.listed.swap(true, Ordering::AcqRel) {
+            self.list(CARE);
         }
         result
     }
 
-    /// Waits for what comes next, at most until `deadline`, and turns the loop.
-    fn drive<'a>(
-        &'a self,
-        mut inner: MutexGuard<'a, Inner<E>>,
-        deadline: Time,
-    ) -> MutexGuard<'a, Inner<E>> {
-        let pause = if inner.busy {
-            inner.engine.pause()
-        } else {
-            Span::ZERO
-        };
-        let earliest = inner.turned + pause;
-        let next = inner.engine.next();
-        let blind = now() < earliest;
-        let until = match next {
-            Some(next) if blind && inner.engine.is_punctual() => next.min(earliest),
-            // A timer soon after the pause: one wake-up for both.
-            Some(next) if blind && next <= earliest + pause / 2 => next.max(earliest),
-            _ if blind => earliest,
-            Some(next) => next,
-            None => Time::MAX,
-        };
-        inner.driven = true;
-        inner.until = until.min(deadline);
-        let sleep = inner.until.since(now());
+    /// All handles are gone: the background ends what is left.
+    pub(crate) fn close(self: &Arc<Self>) {
+        let mut inner = self.shared.lock();
+        inner.closing = true;
+        self.shared.hand_over(&inner, true);
+        inner.wake_sleeper(now());
         drop(inner);
-        let waker = PollFd::new(self.waker.as_fd(), PollFlags::POLLIN);
-        let socket = PollFd::new(self.socket.as_fd(), PollFlags::POLLIN);
-        let mut fds = [waker, socket];
-        let watched = if blind { &mut fds[..1] } else { &mut fds[..] };
-        let timeout = TimeSpec::from_duration(Duration::from_nanos(sleep.as_nanos().min(1 << 50)));
-        let _ = ppoll(watched, Some(timeout), None);
-        let woken = fds[0].any().unwrap_or(false);
-        if woken {
-            let _ = self.waker.read();
-        }
-        let mut inner = self.lock();
-        inner.driven = false;
-        let came = now();
-        if came >= until || !(blind || woken) {
-            if came >= until {
-                inner.engine.late(came.since(until));
-            }
-            inner.busy = inner.engine.turn(came);
-            inner.turned = now();
-            if inner.waiting > 0 {
-                self.changed.notify_all();
-            }
-        } else if woken && !blind {
-            // Somebody changed a timer, or wants to turn the loop.
-            inner.busy = false;
-            if inner.waiting > 0 {
-                self.changed.notify_one();
-            }
-        } else if inner.waiting > 0 {
-            self.changed.notify_one();
-        }
-        inner
+        self.listed.store(true, Ordering::Release);
+        self.list(Span::ZERO);
     }
 
-    /// All handles are gone: the caretaker ends what is left, and itself.
-    pub(crate) fn close(&self) {
-        self.lock().closing = true;
-        self.wake();
-        self.changed.notify_all();
+    /// Turns the loop if nobody else does.
+    fn care(&self, now: Time) -> Next {
+        let inner = &mut *self.shared.lock();
+        if inner.closing && inner.engine.is_idle() {
+            return Next::NEVER;
+        }
+        let quiet = now.since(inner.turned);
+        if inner.inside > 0 {
+            if quiet < QUIET || inner.closing {
+                return Next::at(now + CARE);
+            }
+            // Whoever waits last lists it again; that is said under the lock.
+            self.listed.store(false, Ordering::Release);
+            return Next::NEVER;
+        }
+        if quiet < LEFT && !inner.closing {
+            return Next::at(now + CARE);
+        }
+        let (blind, until) = inner.next(now);
+        if blind && now < until {
+            return Next::at(until);
+        }
+        inner.turn(now, Some(until));
+        let (blind, until) = inner.next(alcc_sys::now());
+        Next {
+            at: (until < Time::MAX).then_some(until),
+            readable: (!blind).then(|| self.shared.fd()),
+        }
+    }
+}
+
+impl<E: Engine> Cared for Hub<E> {
+    fn id(&self) -> u64 {
+        self.number
     }
 
-    fn take_care(&self) {
-        EXACT.with(|()| ());
-        let mut inner = self.lock();
-        loop {
-            if inner.closing && inner.engine.is_idle() {
-                return;
-            }
-            let lonely = inner.inside == 0
-                && !inner.driven
-                && (inner.closing || now().since(inner.turned) >= LEFT);
-            if lonely {
-                let soon = now() + Span::from_secs(3600);
-                inner.cared = true;
-                inner = self.drive(inner, soon);
-                inner.cared = false;
-            } else {
-                drop(inner);
-                std::thread::sleep(Duration::from_nanos(CARE.as_nanos()));
-                inner = self.lock();
-            }
-        }
+    fn visit(&self, now: Time) -> Next {
+        self.care(now)
+    }
+
+    fn is_gone(&self) -> bool {
+        false
     }
 }

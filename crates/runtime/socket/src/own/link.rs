@@ -12,8 +12,8 @@ use super::stream::Info;
 use crate::borrowed::Borrowed;
 use crate::kernel;
 use crate::triple::Enforcement;
-use crate::turns::Visited;
 use alcc_cc::Controller;
+use alcc_driver::{Next, Visit};
 use alcc_flow::{Counters, OverTcp};
 use alcc_observe::Log;
 use alcc_sys::Stamps;
@@ -262,15 +262,24 @@ impl Link {
     }
 }
 
-impl Visited for Link {
+impl Visit for Link {
     type Host = Runtime;
+    type Local = Option<Log>;
+
+    fn start(runtime: &Runtime, now: Time) -> Option<Log> {
+        Log::open(runtime.settings().log.as_deref()?, now)
+    }
+
+    fn flush(log: &mut Option<Log>) {
+        log.iter_mut().for_each(Log::flush);
+    }
 
     fn id(&self) -> u64 {
         self.id
     }
 
     /// Reads the counters, lets the algorithm act on them and hands over what it allows.
-    fn visit(&self, runtime: &Runtime, company: usize, log: &mut Option<Log>) -> Option<Time> {
+    fn visit(&self, runtime: &Runtime, company: usize, log: &mut Option<Log>) -> Next {
         let inner = &mut *self.lock();
         let now = kernel::now();
         let fault = runtime.settings_fault();
@@ -300,7 +309,7 @@ impl Visited for Link {
             inner.queue.rest();
             self.active.store(false, Ordering::Release);
         }
-        next
+        next.into()
     }
 }
 

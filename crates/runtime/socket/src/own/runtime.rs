@@ -3,8 +3,9 @@
 use super::Settings;
 use super::link::Link;
 use crate::kernel;
-use crate::turns::{self, Turns};
+use crate::turns;
 use alcc_cc::Registry;
+use alcc_driver::Driver;
 use alcc_observe::{OrderCache, Orders, Segment, Totals};
 use alcc_units::Span;
 use std::io;
@@ -17,7 +18,7 @@ use std::time::Duration;
 pub struct Runtime {
     settings: Mutex<Settings>,
     registry: RwLock<Registry>,
-    turns: Turns<Link>,
+    turns: Driver<Link>,
     started: Mutex<bool>,
     /// Queues that are still drained although their program has closed them.
     lingering: AtomicUsize,
@@ -49,7 +50,7 @@ impl Runtime {
             fault: settings.fault,
             settings: Mutex::new(settings),
             registry: RwLock::new(registry),
-            turns: Turns::new(),
+            turns: Driver::new(turns::PACE),
             started: Mutex::new(false),
             lingering: AtomicUsize::new(0),
             next_id: AtomicU64::new(1),
@@ -165,7 +166,7 @@ impl Runtime {
 
     /// A resting stream has something to do.
     pub(super) fn adopt(&self, link: Arc<Link>) {
-        self.turns.adopt(link);
+        self.turns.adopt(link, turns::FIRST_VISIT);
     }
 
     /// Makes the thread, once.
@@ -180,7 +181,6 @@ impl Runtime {
     }
 
     fn run(&self) {
-        let log = self.settings().log;
         let spent = |cpu: Span| {
             self.cpu.fetch_add(cpu.as_nanos(), Ordering::Relaxed);
             self.tell(&Totals {
@@ -189,7 +189,7 @@ impl Runtime {
             });
         };
         loop {
-            let next = self.turns.turn(self, log.as_deref(), Some(&spent));
+            let next = self.turns.turn(self, Some(&spent));
             self.turns.sleep(next);
         }
     }

@@ -7,26 +7,21 @@ use crate::output::Output;
 use crate::session::{Session, When};
 use crate::{Error, Settings, kernel};
 use alcc_cc::Registry;
-use alcc_sys::Bell;
+use alcc_driver::{Engine, Next, Shared, State};
 use alcc_units::{Span, Time};
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, MutexGuard};
 
 /// Read from a carrier at once.
 const READ: usize = 64 * 1024;
 /// Read in one turn at most.
 const TURN: usize = 512 * 1024;
-/// Who waits for another thread that sleeps for the session looks again so soon, as long as that one cannot be woken.
-const LOOKS: Span = Span::from_millis(20);
 /// So much may lie unsent in the kernel, or this part of what is in flight.
 const BACKLOG: u64 = 16 * 1024;
 const BACKLOG_PART: u64 = 8;
-
-/// The next stream's; zero is the background's bell.
-static NUMBER: AtomicU64 = AtomicU64::new(1);
 
 thread_local! {
     static SCRATCH: RefCell<(Output, Vec<u8>)> = RefCell::default();
@@ -39,10 +34,8 @@ pub(super) enum Until {
 }
 
 pub(super) struct Link {
-    inner: Mutex<Inner>,
-    turn: Condvar,
+    shared: Shared<Inner>,
     pub(super) carrier: &'static str,
-    pub(super) fd: RawFd,
     /// What the background knows it by.
     pub(super) number: u64,
     /// The background has it on its list.
@@ -62,14 +55,10 @@ pub(super) struct Inner {
     /// Sleep until then before reading again; `None`: wait for the descriptor.
     next_read: Option<Time>,
     over: bool,
-    /// A thread sleeps for the session: for these events of the descriptor, and until then.
-    sleeper: Option<(i16, Time)>,
-    /// Wakes it. Made when two threads meet here first: most streams have one.
-    bell: Option<Arc<Bell>>,
+    /// A thread sleeps until the descriptor is readable.
+    watched: bool,
     /// When somebody in a call turned it last.
     turned: Time,
-    /// Threads that wait for whoever sleeps for the session.
-    waiters: u32,
 }
 
 impl Link {
@@ -90,31 +79,29 @@ impl Link {
         } else {
             Session::accept(now, registry, settings)
         }?;
+        let (name, fd) = (carrier.name(), carrier.fd().as_raw_fd());
+        let inner = Inner {
+            session,
+            carrier,
+            tcp,
+            pending: Vec::new(),
+            held: false,
+            looked: now,
+            next_read: None,
+            over: false,
+            watched: false,
+            turned: now,
+        };
         Ok(Self {
-            carrier: carrier.name(),
-            fd: carrier.fd().as_raw_fd(),
-            number: NUMBER.fetch_add(1, Ordering::Relaxed),
-            inner: Mutex::new(Inner {
-                session,
-                carrier,
-                tcp,
-                pending: Vec::new(),
-                held: false,
-                looked: now,
-                next_read: None,
-                over: false,
-                sleeper: None,
-                bell: None,
-                turned: now,
-                waiters: 0,
-            }),
-            turn: Condvar::new(),
+            shared: Shared::new(inner, fd),
+            carrier: name,
+            number: alcc_driver::next_id(),
             listed: AtomicBool::new(false),
         })
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn lock(&self) -> MutexGuard<'_, State<Inner>> {
+        self.shared.lock()
     }
 
     /// Turns the session until it is `ready`, or until then. `more`: to write, so what is less than a segment waits for it.
@@ -137,61 +124,15 @@ impl Link {
             if until.is_some_and(|until| until <= now) {
                 break Ok(Until::Time);
             }
-            inner = self.sleep(inner, now, until);
+            inner = self.shared.sleep(inner, until);
         };
         self.settle(&mut inner);
         done
     }
 
-    /// Sleeps until there may be something to do.
-    fn sleep<'a>(
-        &'a self,
-        mut inner: MutexGuard<'a, Inner>,
-        now: Time,
-        until: Option<Time>,
-    ) -> MutexGuard<'a, Inner> {
-        let (events, deadline) = inner.next(now);
-        let deadline = deadline
-            .unwrap_or(Time::MAX)
-            .min(until.unwrap_or(Time::MAX));
-        if inner.sleeper.is_some() {
-            let woken = inner.wake_sleeper(now);
-            let look = if woken { Time::MAX } else { now + LOOKS };
-            let nanos = deadline.min(look).since(now).as_nanos();
-            inner.waiters += 1;
-            inner = self
-                .turn
-                .wait_timeout(inner, std::time::Duration::from_nanos(nanos))
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
-            inner.waiters -= 1;
-            return inner;
-        }
-        inner.sleeper = Some((events, deadline));
-        let bell = inner.bell.clone();
-        drop(inner);
-        let limit = (deadline < Time::MAX).then_some(deadline);
-        let ready = alcc_sys::wait(self.fd, events, bell.as_deref(), limit);
-        inner = self.lock();
-        inner.sleeper = None;
-        if ready && events & libc::POLLIN != 0 {
-            // Until now nothing had come.
-            let now = alcc_sys::now();
-            inner.looked = now;
-            inner.next_read = Some(now);
-        }
-        if inner.waiters > 0 {
-            // What has come may be what they wait for.
-            self.turn.notify_all();
-        }
-        inner
-    }
-
     /// At the end of a call: somebody else may go on, and who sleeps for the stream, or the background, has to know of what it left to be done.
-    fn settle(self: &Arc<Self>, inner: &mut Inner) {
-        if inner.waiters > 0 {
-            self.turn.notify_all();
-        }
+    fn settle(self: &Arc<Self>, inner: &mut State<Inner>) {
+        self.shared.hand_over(inner, true);
         inner.wake_sleeper(alcc_sys::now());
         if !self.listed.load(Ordering::Relaxed) && !self.listed.swap(true, Ordering::AcqRel) {
             background::list(self);
@@ -231,7 +172,7 @@ impl Link {
             if until.is_some_and(|until| until <= now) {
                 break Err(io::ErrorKind::WouldBlock.into());
             }
-            inner = self.sleep(inner, now, until);
+            inner = self.shared.sleep(inner, until);
         };
         self.settle(&mut inner);
         done
@@ -263,7 +204,7 @@ impl Link {
             if until.is_some_and(|until| until <= now) {
                 break Err(io::ErrorKind::WouldBlock.into());
             }
-            inner = self.sleep(inner, now, until);
+            inner = self.shared.sleep(inner, until);
         };
         self.settle(&mut inner);
         done
@@ -293,7 +234,7 @@ impl Link {
         let now = alcc_sys::now();
         inner.pump(now, &[], false);
         inner.wake_sleeper(now);
-        self.turn.notify_all();
+        self.shared.hand_over(&inner, true);
     }
 
     /// The last handle is gone.
@@ -310,55 +251,47 @@ impl Link {
         let _ = inner.carrier.shutdown_write();
     }
 
-    /// For the background: turns it if nobody else does. When to come back, and whether the descriptor may wake it instead.
-    pub(super) fn visit(&self, now: Time) -> Visit {
+    /// For the background: turns it if nobody else does.
+    pub(super) fn visit(&self, now: Time) -> Next {
         let inner = &mut *self.lock();
         if inner.over {
-            return Visit::Never;
+            return Next::NEVER;
         }
         let quiet = inner.turned + background::GRACE;
         if quiet > now {
-            return Visit::At(quiet);
+            return Next::at(quiet);
         }
-        if inner.is_slept_for(now) {
-            // Whoever sleeps for it does what is to be done. Its call lists the stream again when it ends, and so does any other call; that is said
-            // under the lock, which they hold when they look.
+        if inner.session.error().is_none() && inner.is_slept_for(now) {
+            // Whoever sleeps for it does what is to be done. Its call lists the stream again when
+            // it ends, and so does any other call; that is said under the lock, which they hold
+            // when they look.
             self.listed.store(false, Ordering::Release);
-            return Visit::Never;
+            return Next::NEVER;
         }
         let turned = inner.turned;
         inner.turn(now, false, &mut []);
         inner.turned = turned;
-        if inner.waiters > 0 {
-            self.turn.notify_all();
-        }
-        let (events, deadline) = inner.next(now);
+        self.shared.hand_over(inner, true);
+        let (events, deadline) = inner.interest(now);
         if inner.session.error().is_some() {
-            return Visit::Never;
+            return Next::NEVER;
         }
         let soon = now + Span::from_millis(5);
         match deadline {
             Some(at) if inner.session.is_busy() || inner.next_read.is_some() => {
-                Visit::At(if events == 0 { at } else { at.min(soon) })
+                Next::at(if events == 0 { at } else { at.min(soon) })
             }
-            _ if events & libc::POLLOUT != 0 => Visit::At(soon),
-            _ if inner.session.is_busy() => Visit::At(soon),
-            Some(at) => Visit::At(at),
+            _ if events & libc::POLLOUT != 0 => Next::at(soon),
+            _ if inner.session.is_busy() => Next::at(soon),
+            Some(at) => Next::at(at),
             None => {
-                // From here on the next call lists it again: said under the lock, which that call holds when it looks.
+                // From here on the next call lists it again, as above.
                 self.listed.store(false, Ordering::Release);
-                Visit::Readable
+                let readable = Some(self.shared.fd());
+                Next { at: None, readable }
             }
         }
     }
-}
-
-/// What the background is to do with a stream.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Visit {
-    At(Time),
-    Readable,
-    Never,
 }
 
 impl Inner {
@@ -413,10 +346,7 @@ impl Inner {
             return 0;
         }
         // Who sleeps for the descriptor is awake by now, and may wait for what has come.
-        if self
-            .sleeper
-            .is_some_and(|(events, _)| events & libc::POLLIN != 0)
-        {
+        if self.watched {
             return 0;
         }
         // Before a timer is served, what had come by then is heard: a receiver half counts it.
@@ -586,37 +516,16 @@ impl Inner {
         }
         taken
     }
+}
 
-    /// Does a thread sleep for all that is to be waited for now?
-    fn is_slept_for(&self, now: Time) -> bool {
-        let (wanted, deadline) = self.next(now);
-        self.session.error().is_none()
-            && self.sleeper.is_some_and(|(events, until)| {
-                wanted & !events == 0 && deadline.is_none_or(|at| at >= until)
-            })
-    }
-
-    /// Has the thread that sleeps for the session look again, if it sleeps for less than is to be waited for now. False: it cannot be woken.
-    fn wake_sleeper(&mut self, now: Time) -> bool {
-        if self.sleeper.is_none() || self.is_slept_for(now) {
-            return true;
-        }
-        match &self.bell {
-            Some(bell) => {
-                bell.ring();
-                true
-            }
-            None => {
-                // From its next sleep on.
-                self.bell = Bell::new().map(Arc::new);
-                false
-            }
-        }
-    }
-
+impl Engine for Inner {
     /// What to wait for: events of the descriptor, and a time.
-    fn next(&self, now: Time) -> (i16, Option<Time>) {
+    fn interest(&self, now: Time) -> (i16, Option<Time>) {
         let mut events = 0;
+        if self.session.error().is_some() {
+            // Whoever sleeps is to hear of it.
+            return (events, Some(now));
+        }
         if self.over {
             // A descriptor at its end is always ready.
             return (events, self.session.next_timer());
@@ -635,5 +544,18 @@ impl Inner {
         let near = read.since(now) / 2;
         let both = timer > read && timer.since(read) < near;
         (events, Some(if both { timer } else { timer.min(read) }))
+    }
+
+    fn sleeps(&mut self, events: i16) {
+        self.watched = events & libc::POLLIN != 0;
+    }
+
+    fn wakes(&mut self, now: Time, _: Option<Time>, ready: bool) -> bool {
+        if std::mem::take(&mut self.watched) && ready {
+            // Until now nothing had come.
+            self.looked = now;
+            self.next_read = Some(now);
+        }
+        true
     }
 }

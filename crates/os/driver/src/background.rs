@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One thread for all engines of a kind that nobody is in a call of.
+use crate::driver::{Driver, Next, Pace, Visit};
+use alcc_units::{Span, Time};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::Builder;
+
+/// Timers this close to each other are served together.
+const PACE: Pace = Pace {
+    min_sleep: Span::from_micros(200),
+    sleep_each: Span::ZERO,
+    max_rest: Span::from_micros(200),
+};
+
+/// Starts a thread for a loop. Signals belong to the program: it takes none, and its timers are
+/// exact.
+///
+/// # Errors
+/// When the system gives no thread.
+pub fn thread(builder: Builder, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    alcc_sys::spawn(builder, || {
+        alcc_sys::exact_timers();
+        run();
+    })
+    .map(drop)
+}
+
+/// What is visited in the background: if nobody else does, it runs its engine.
+pub trait Cared: Send + Sync + 'static {
+    /// By [`next_id`].
+    fn id(&self) -> u64;
+    /// Does what is due. When to come back.
+    fn visit(&self, now: Time) -> Next;
+    /// It does not need it any more.
+    fn is_gone(&self) -> bool;
+}
+
+/// A number that no other has.
+pub fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+impl Visit for dyn Cared {
+    type Host = ();
+    type Local = ();
+
+    fn start((): &(), _: Time) {}
+
+    fn id(&self) -> u64 {
+        Cared::id(self)
+    }
+
+    fn visit(&self, (): &(), _: usize, (): &mut ()) -> Next {
+        Cared::visit(self, alcc_sys::now())
+    }
+
+    fn is_gone(&self) -> bool {
+        Cared::is_gone(self)
+    }
+}
+
+/// A loop with a thread, made at the first use.
+pub struct Background {
+    name: &'static str,
+    driver: OnceLock<Option<Driver<dyn Cared>>>,
+}
+
+impl Background {
+    /// Its thread is called so.
+    pub const fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            driver: OnceLock::new(),
+        }
+    }
+
+    /// Visits the item, first in so long. False: there is no thread (no descriptors, no memory).
+    pub fn care(&'static self, item: Arc<dyn Cared>, first: Span) -> bool {
+        let driver = self.driver.get_or_init(|| {
+            let driver = Driver::with_descriptors(PACE)?;
+            let builder = Builder::new().name(self.name.to_owned());
+            thread(builder, || self.run()).ok()?;
+            Some(driver)
+        });
+        if let Some(driver) = driver {
+            driver.adopt(item, first);
+        }
+        driver.is_some()
+    }
+
+    fn run(&self) {
+        if let Some(driver) = self.driver.wait() {
+            loop {
+                let next = driver.turn(&(), None);
+                driver.sleep(next);
+            }
+        }
+    }
+}

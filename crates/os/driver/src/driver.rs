@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Items that want to be visited, each at times of its own.
+use alcc_sys::{Epoll, now, thread_cpu};
+use alcc_units::{Span, Time};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::os::fd::RawFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// CPU time and the log are looked after this often.
+const ACCOUNTS: Span = Span::from_millis(200);
+/// More empty places than this are given back.
+const SPARE: usize = 256;
+
+/// How often a loop wakes: what is due meanwhile is served together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pace {
+    /// At most once in this time.
+    pub min_sleep: Span,
+    /// And at most once in this time for each item that it serves ...
+    pub sleep_each: Span,
+    /// ... up to this.
+    pub max_rest: Span,
+}
+
+/// When an item wants to be visited again. Neither: not before it is adopted again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Next {
+    /// Then.
+    pub at: Option<Time>,
+    /// When this descriptor is readable or at its end. Only in a loop that watches descriptors.
+    pub readable: Option<RawFd>,
+}
+
+impl Next {
+    /// Not before it is adopted again.
+    pub const NEVER: Self = Self {
+        at: None,
+        readable: None,
+    };
+
+    /// Then.
+    pub const fn at(at: Time) -> Self {
+        Self {
+            at: Some(at),
+            readable: None,
+        }
+    }
+}
+
+impl From<Option<Time>> for Next {
+    fn from(at: Option<Time>) -> Self {
+        Self { at, readable: None }
+    }
+}
+
+/// What a loop visits.
+pub trait Visit: Send + Sync + 'static {
+    /// Whose loop it is.
+    type Host: ?Sized;
+    /// What the loop keeps between visits.
+    type Local: Send;
+
+    /// Before the first visit.
+    fn start(host: &Self::Host, now: Time) -> Self::Local;
+
+    /// Unlike that of any other.
+    fn id(&self) -> u64;
+
+    /// Does what is due, as one of `company` that the loop serves.
+    fn visit(&self, host: &Self::Host, company: usize, local: &mut Self::Local) -> Next;
+
+    /// There is nothing left to visit.
+    fn is_gone(&self) -> bool {
+        false
+    }
+
+    /// Now and then.
+    fn flush(_: &mut Self::Local) {}
+}
+
+/// A loop without its thread.
+pub struct Driver<T: Visit + ?Sized> {
+    pace: Pace,
+    inbox: Mutex<Inbox<T>>,
+    bell: Bell,
+    work: Mutex<Work<T>>,
+}
+
+enum Bell {
+    Condvar(Condvar),
+    Epoll(Epoll),
+}
+
+/// What the loop has not seen yet.
+struct Inbox<T: ?Sized> {
+    fresh: Vec<(Arc<T>, Span)>,
+    rung: bool,
+}
+
+struct Item<T: ?Sized> {
+    what: Arc<T>,
+    /// The only time of those in the heap that counts.
+    due: Option<Time>,
+}
+
+/// What a turn of the loop works on.
+struct Work<T: Visit + ?Sized> {
+    items: BTreeMap<u64, Item<T>>,
+    due: BinaryHeap<Reverse<(Time, u64)>>,
+    local: Option<T::Local>,
+    /// More items than this, and those that are gone are looked for.
+    sweep_at: usize,
+    cpu: Span,
+    accounted: Time,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<T: Visit + ?Sized> Driver<T> {
+    /// A loop of due times alone. It holds no descriptor.
+    pub fn new(pace: Pace) -> Self {
+        Self::with(pace, Bell::Condvar(Condvar::new()))
+    }
+
+    /// A loop that watches descriptors too; `None`: there are none left for itself.
+    pub fn with_descriptors(pace: Pace) -> Option<Self> {
+        Some(Self::with(pace, Bell::Epoll(Epoll::new()?)))
+    }
+
+    fn with(pace: Pace, bell: Bell) -> Self {
+        Self {
+            pace,
+            inbox: Mutex::new(Inbox {
+                fresh: Vec::new(),
+                rung: false,
+            }),
+            bell,
+            work: Mutex::new(Work {
+                items: BTreeMap::new(),
+                due: BinaryHeap::new(),
+                local: None,
+                sweep_at: SPARE,
+                cpu: Span::ZERO,
+                accounted: Time::ZERO,
+            }),
+        }
+    }
+
+    /// The item has something to do, first in so long.
+    pub fn adopt(&self, item: Arc<T>, first: Span) {
+        locked(&self.inbox).fresh.push((item, first));
+        self.ring();
+    }
+
+    /// Ends the sleep of the loop.
+    pub fn ring(&self) {
+        let before = std::mem::replace(&mut locked(&self.inbox).rung, true);
+        match &self.bell {
+            Bell::Condvar(bell) => bell.notify_one(),
+            Bell::Epoll(epoll) if !before => epoll.ring(),
+            Bell::Epoll(_) => {}
+        }
+    }
+
+    /// Nothing to visit, now or later.
+    pub fn is_idle(&self) -> bool {
+        let idle = self.work.try_lock().is_ok_and(|w| w.items.is_empty());
+        idle && locked(&self.inbox).fresh.is_empty()
+    }
+
+    /// The thread ends, and another may come: the next one's CPU time begins at zero.
+    pub fn leave(&self, spent: &dyn Fn(Span)) {
+        let work = &mut *locked(&self.work);
+        work.account(now(), Some(spent));
+        work.cpu = Span::ZERO;
+    }
+
+    /// Visits everything that is due; when the next is. `spent` is told the thread's CPU time from
+    /// time to time, unless the thread is not ours.
+    pub fn turn(&self, host: &T::Host, spent: Option<&dyn Fn(Span)>) -> Option<Time> {
+        let work = &mut *locked(&self.work);
+        let now = now();
+        self.take_fresh(work, now);
+        let local = work.local.get_or_insert_with(|| T::start(host, now));
+        while let Some(&Reverse((at, id))) = work.due.peek()
+            && at <= now
+        {
+            work.due.pop();
+            let company = work.items.len();
+            let Some(item) = work.items.get_mut(&id).filter(|i| i.due == Some(at)) else {
+                continue;
+            };
+            item.due = None;
+            let next = item.what.visit(host, company, local);
+            if let (Some(fd), Bell::Epoll(epoll)) = (next.readable, &self.bell) {
+                epoll.watch_once(fd, id);
+            }
+            match next {
+                Next::NEVER => drop(work.items.remove(&id)),
+                Next { at: Some(at), .. } => {
+                    item.due = Some(at);
+                    work.due.push(Reverse((at, id)));
+                }
+                Next { at: None, .. } => {}
+            }
+        }
+        if work.items.len() > work.sweep_at {
+            work.items.retain(|_, item| !item.what.is_gone());
+            work.sweep_at = SPARE.max(work.items.len() * 2);
+        }
+        let rest = self.pace.sleep_each * work.items.len() as u64;
+        let soonest = now + rest.clamp(self.pace.min_sleep, self.pace.max_rest);
+        let next = work.due.peek().map(|Reverse((at, _))| soonest.max(*at));
+        if next.is_none() || now.since(work.accounted) > ACCOUNTS {
+            work.account(now, spent);
+        }
+        next
+    }
+
+    fn take_fresh(&self, work: &mut Work<T>, now: Time) {
+        let mut inbox = locked(&self.inbox);
+        inbox.rung = false;
+        for (what, first) in inbox.fresh.drain(..) {
+            let (id, at) = (what.id(), now + first);
+            work.due.push(Reverse((at, id)));
+            let due = Some(at);
+            work.items.insert(id, Item { what, due });
+        }
+        if inbox.fresh.capacity() > SPARE {
+            inbox.fresh = Vec::new();
+        }
+    }
+
+    /// Until then, until somebody rings, or until a descriptor is ready.
+    pub fn sleep(&self, until: Option<Time>) {
+        let inbox = locked(&self.inbox);
+        if inbox.rung {
+            return;
+        }
+        match &self.bell {
+            Bell::Condvar(bell) => {
+                match until.map(|at| Duration::from_nanos(at.since(now()).as_nanos())) {
+                    Some(Duration::ZERO) => {}
+                    Some(left) => drop(bell.wait_timeout(inbox, left)),
+                    None => drop(bell.wait(inbox)),
+                }
+            }
+            Bell::Epoll(epoll) => {
+                drop(inbox);
+                epoll.wait(until, |id| {
+                    let (work, now) = (&mut *locked(&self.work), now());
+                    if let Some(item) = work.items.get_mut(&id) {
+                        item.due = Some(now);
+                        work.due.push(Reverse((now, id)));
+                    }
+                });
+            }
+        }
+    }
+}
+
+impl<T: Visit + ?Sized> Work<T> {
+    fn account(&mut self, now: Time, spent: Option<&dyn Fn(Span)>) {
+        if let Some(spent) = spent {
+            let cpu = thread_cpu();
+            spent(cpu.saturating_sub(self.cpu));
+            self.cpu = cpu;
+        }
+        self.accounted = now;
+        if let Some(local) = &mut self.local {
+            T::flush(local);
+        }
+    }
+}
