@@ -1,24 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Running `alcc run` and `alcc proxy`, found by a folder each in `$XDG_RUNTIME_DIR/alcc` or `/tmp/alcc-UID`.
+//! Running `alcc run`, `alcc proxy` and programs with the C library, found by their entries ([`alcc_observe::Entry`]).
 //!
-//! The folder has the process id as its name and holds the shared memory and a lock. Who runs holds the lock; a folder whose
-//! lock is free was left behind and is removed by whoever looks next, unless processes still share its memory: then `alcc run`
-//! was killed, and its server goes on under control. What is in other places is found through the processes that share it:
-//! see `shared.rs`.
+//! An entry whose lock is free was left behind and is removed by whoever looks next, unless processes still share its
+//! memory: then `alcc run` was killed, and its server goes on under control. What is in other places is found through the
+//! processes that share it: see `shared.rs`.
 use crate::failure::Failure;
 use crate::shared;
-use alcc_observe::Segment;
-use nix::fcntl::{Flock, FlockArg};
-use std::fs::{self, DirBuilder, File};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::{Path, PathBuf};
-
-/// Our own entry; removed when dropped.
-pub(crate) struct Entry {
-    folder: PathBuf,
-    _lock: Flock<File>,
-}
+use alcc_observe::{Entry, Segment, lock, places};
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 /// Another process's entry.
 pub(crate) struct Running {
@@ -26,7 +17,7 @@ pub(crate) struct Running {
     pub(crate) id: u32,
     /// Its shared memory.
     pub(crate) segment: Segment,
-    /// "run" or "proxy".
+    /// "run", "proxy" or "library".
     pub(crate) kind: String,
     /// What it runs.
     pub(crate) what: String,
@@ -35,6 +26,10 @@ pub(crate) struct Running {
     /// Device and inode of the shared memory, and its owner.
     file: (u64, u64),
     owner: u32,
+}
+
+fn exists(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
 }
 
 impl Running {
@@ -62,21 +57,21 @@ impl Running {
 
     /// Is there anything to look at?
     pub(crate) fn lives(&self) -> bool {
-        let exists = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
         if self.is_killed() {
-            self.left.iter().any(exists)
+            self.left.iter().any(|pid| exists(*pid))
         } else {
-            exists(&self.id)
+            exists(self.id)
         }
     }
 
     /// Does what `alcc run` would do: frees the places of processes that are gone. Their ids must mean the same to us.
     pub(crate) fn tidy(&self) {
         let space = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
-        let first = self.left.first().map(u32::to_string);
+        let library = (self.kind == "library").then_some(self.id);
+        let first = self.left.first().copied().or(library);
+        let first = first.map(|pid| pid.to_string());
         if first.is_some_and(|pid| space(&pid).is_some() && space(&pid) == space("self")) {
-            self.segment
-                .reclaim(|pid| Path::new(&format!("/proc/{pid}")).exists());
+            self.segment.reclaim(exists);
         }
     }
 }
@@ -89,106 +84,11 @@ pub(crate) struct Which {
     run: Option<u32>,
 }
 
-/// Where entries may be, ours first.
-fn places() -> Vec<PathBuf> {
-    let uid = nix::unistd::geteuid();
-    let session = std::env::var_os("XDG_RUNTIME_DIR")
-        .filter(|dir| !dir.is_empty())
-        .map(|dir| Path::new(&dir).join("alcc"));
-    session
-        .into_iter()
-        .chain([PathBuf::from(format!("/tmp/alcc-{uid}"))])
-        .collect()
-}
-
-/// The folder, made if it is not there. It must be ours alone: /tmp is everybody's.
-fn base(place: &Path) -> io::Result<()> {
-    match DirBuilder::new().mode(0o700).create(place) {
-        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
-        _ => {}
-    }
-    let found = fs::symlink_metadata(place)?;
-    if found.is_dir() && found.uid() == nix::unistd::geteuid().as_raw() && found.mode() & 0o22 == 0
-    {
-        Ok(())
-    } else {
-        Err(io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            "it is not a folder of this user alone",
-        ))
-    }
-}
-
-fn lock(folder: &Path) -> io::Result<Flock<File>> {
-    let file = File::create(folder.join("lock"))?;
-    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| errno.into())
-}
-
-impl Entry {
-    /// An entry for this process and its shared memory. `kind` and `what` are for people who look.
-    pub(crate) fn new(kind: &str, what: &str) -> Result<(Self, Segment), Failure> {
-        let mut why = String::new();
-        for place in places() {
-            match Self::at(&place, kind, what) {
-                Ok(made) => return Ok(made),
-                Err(e) => {
-                    let more = format!("{}: {e}", place.display());
-                    why = if why.is_empty() {
-                        more
-                    } else {
-                        format!("{why}; {more}")
-                    };
-                }
-            }
-        }
-        Err(Failure::usage(format!(
-            "make the shared memory in {why}; set XDG_RUNTIME_DIR to a folder of your own"
-        )))
-    }
-
-    fn at(place: &Path, kind: &str, what: &str) -> io::Result<(Self, Segment)> {
-        base(place)?;
-        drop(live(place));
-        let id = std::process::id();
-        // Under another name until it is locked: whoever looks would take it for one that was left behind.
-        let hidden = nix::unistd::mkdtemp(&place.join(format!(".{id}-XXXXXX")))?;
-        // Two process-id namespaces may have the same number.
-        let names = (1..100).map(|n| place.join(format!("{id}.{n}")));
-        let folder = std::iter::once(place.join(id.to_string()))
-            .chain(names)
-            .find(|folder| !folder.exists())
-            .ok_or(io::ErrorKind::AlreadyExists)?;
-        let made = lock(&hidden).and_then(|lock| {
-            let segment = Segment::create(&hidden.join("report"))?;
-            segment.describe(&format!("{kind}\n{what}"));
-            fs::rename(&hidden, &folder)?;
-            Ok((lock, segment))
-        });
-        match made {
-            Ok((lock, segment)) => Ok((
-                Self {
-                    folder,
-                    _lock: lock,
-                },
-                segment,
-            )),
-            Err(e) => {
-                drop(fs::remove_dir_all(&hidden));
-                Err(e)
-            }
-        }
-    }
-
-    /// The shared memory's file.
-    pub(crate) fn report(&self) -> PathBuf {
-        self.folder.join("report")
-    }
-}
-
-impl Drop for Entry {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.folder));
-    }
+/// An entry for this process and its shared memory. `kind` and `what` are for people who look.
+pub(crate) fn enter(kind: &str, what: &str) -> Result<(Entry, Segment), Failure> {
+    // What was left behind goes first.
+    drop(ours());
+    Entry::new(kind, what).map_err(Failure::usage)
 }
 
 /// Entries whose process runs, or has left others behind; what nobody uses is removed.
@@ -204,6 +104,8 @@ fn live(place: &Path) -> Vec<Running> {
         };
         let report = entry.path().join("report");
         let left = match lock(&entry.path()) {
+            // A child of the process may hold the lock, too.
+            Err(_) if !exists(id) => shared::users(&report),
             Err(_) => Vec::new(),
             Ok(_) => match shared::users(&report) {
                 none if none.is_empty() => {
@@ -337,7 +239,8 @@ mod tests {
     fn an_entry_is_found_while_it_lives_and_what_is_left_behind_is_removed() {
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path().join("alcc");
-        let (entry, ours) = Entry::at(&place, "run", "nginx -c x").unwrap();
+        let (entry, ours) =
+            Entry::at(&place, &std::process::id().to_string(), "run", "nginx -c x").unwrap();
         let stale = place.join("4000001");
         fs::create_dir(&stale).unwrap();
         File::create(stale.join("lock")).unwrap();

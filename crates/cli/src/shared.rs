@@ -18,6 +18,8 @@ struct Mapping {
     path: PathBuf,
     /// The process id of `alcc`, in its own namespace.
     id: u32,
+    /// Or of a program with the C library.
+    library: bool,
 }
 
 fn mapping(pid: u32) -> Option<Mapping> {
@@ -37,13 +39,15 @@ fn mappings(maps: &str) -> impl Iterator<Item = Mapping> {
         if !rights.contains('s') || path.file_name()? != "report" {
             return None;
         }
-        let folder = path.parent()?.file_name()?.to_str()?;
-        let id = folder.split('.').next()?.parse().ok()?;
+        let mut folder = path.parent()?.file_name()?.to_str()?.split('.');
+        let id = folder.next()?.parse().ok()?;
+        let library = folder.next() == Some("lib");
         Some(Mapping {
             range,
             inode,
             path,
             id,
+            library,
         })
     })
 }
@@ -100,11 +104,12 @@ fn open(pid: u32, mapping: &Mapping) -> Option<File> {
     (found.is_file() && found.ino() == mapping.inode && trusted).then_some(file)
 }
 
-/// The run of a process that is `alcc run` or `alcc proxy` itself, or under one.
+/// The run of a process that is `alcc run` or `alcc proxy` itself, or under one, or has the C library.
 pub(crate) fn of(pid: u32) -> Option<Running> {
     let mapping = mapping(pid)?;
     let file = open(pid, &mapping)?;
-    let owner = |pid: &u32| is_alcc(*pid) && inner_id(*pid) == Some(mapping.id);
+    let ours = |pid| mapping.library || is_alcc(pid);
+    let owner = |pid: &u32| ours(*pid) && inner_id(*pid) == Some(mapping.id);
     let shares = |pid: &u32| self::mapping(*pid).is_some_and(|m| m.inode == mapping.inode);
     let alcc = std::iter::once(pid).chain(processes()).filter(owner);
     match alcc.into_iter().find(shares) {

@@ -3,7 +3,10 @@
 mod support;
 
 use serde_json::Value;
-use std::process::{Command, Output, Stdio};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use support::{Server, World, impossible, link};
 
@@ -386,6 +389,178 @@ fn a_file_gives_each_port_its_algorithm_and_metrics_count_by_both() {
     assert_eq!(report["under_refused"], 0, "{said}");
     assert_eq!(report["not_controlled"], serde_json::json!([]), "{said}");
     assert!(!socket.exists());
+}
+
+fn metrics(socket: &Path) -> std::collections::BTreeMap<String, f64> {
+    let out = Command::new("curl")
+        .args(["-sS", "--fail", "--max-time", "20", "--unix-socket"])
+        .arg(socket)
+        .arg("http://localhost/metrics")
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    parse(&text(&out.stdout))
+}
+
+/// A connection under `fixed:window=8` is seen, gets another algorithm, is switched off and on again.
+fn is_seen_and_steered(run: &str) {
+    let sends = |c: &Value| c["bytes"].as_u64() > Some(0) && c["algorithm"] == "fixed:window=8";
+    let seen = until(run, "seen", |all| all.len() == 1 && sends(&all[0]));
+    assert_eq!(seen[0]["enforcement"], "queue+pacing", "{seen:#?}");
+    ctl(run, &["cc", "copa"]);
+    until(run, "copa", |all| all[0]["algorithm"] == "copa");
+    ctl(run, &["off"]);
+    until(run, "off", |all| all[0]["state"] == "off");
+    ctl(run, &["on"]);
+    until(run, "on", |all| all[0]["state"] != "off");
+}
+
+/// A program with the C library: its folder, and the program.
+fn own_socket(dir: &Path) -> Option<PathBuf> {
+    let cc = Command::new("cc").arg("--version").output();
+    if !cc.is_ok_and(|out| out.status.success()) {
+        support::lacks("a C compiler (cc)");
+        return None;
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let target = Path::new(env!("CARGO_BIN_EXE_alcc")).parent().unwrap();
+    // No dependency of ours: it may be there from an earlier day, or not at all.
+    if std::env::var_os("ALCC_BUILT").is_none() {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--locked", "-p", "alcc-capi"]);
+        assert!(cargo.current_dir(&root).status().unwrap().success());
+    }
+    let program = dir.join("own_socket");
+    let out = Command::new("cc")
+        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-I"])
+        .arg(root.join("crates/runtime/capi/include"))
+        .arg(root.join("crates/cli/tests/c/own_socket.c"))
+        .arg(target.join("libalcc.a"))
+        .args([
+            "-lgcc_s",
+            "-lutil",
+            "-lrt",
+            "-lpthread",
+            "-lm",
+            "-ldl",
+            "-o",
+        ])
+        .arg(&program)
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    Some(program)
+}
+
+fn started(command: &mut Command) -> Child {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let said = BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line);
+    assert!(said.unwrap() > 0, "it says its port");
+    child
+}
+
+fn ended(mut child: Child) {
+    drop(child.stdin.take());
+    let status = child.wait().unwrap();
+    assert!(status.success(), "{status}");
+}
+
+#[test]
+fn a_program_with_the_c_library_is_seen_and_steered() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(program) = own_socket(dir.path()) else {
+        return;
+    };
+    let child = started(Command::new(program).env("ALCC_CC", "fixed:window=8"));
+    let run = child.id().to_string();
+    is_seen_and_steered(&run);
+    ended(child);
+    // Gone with the program.
+    let out = alcc(&["top", "--run", &run, "--once", "--json"]);
+    assert!(!out.status.success(), "{}", text(&out.stdout));
+}
+
+#[test]
+fn the_c_library_below_alcc_run_is_controlled_once_and_told_in_the_metrics() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(program) = own_socket(dir.path()) else {
+        return;
+    };
+    let (socket, json) = (dir.path().join("metrics.sock"), dir.path().join("j.json"));
+    let child = started(
+        Command::new(env!("CARGO_BIN_EXE_alcc"))
+            .args(["run", "--loopback", "--cc", "fixed:window=8", "--metrics"])
+            .arg(&socket)
+            .arg(format!("--json={}", json.display()))
+            .arg("--")
+            .arg(program),
+    );
+    is_seen_and_steered(&child.id().to_string());
+    let page = metrics(&socket);
+    let of = |algorithm: &str| {
+        let label = format!("algorithm=\"{algorithm}\"}}");
+        let mut all = page.iter();
+        let found = all.find(|(k, _)| k.starts_with("alcc_bytes_total{") && k.ends_with(&label));
+        found.map(|(_, n)| *n)
+    };
+    assert!(
+        of("fixed:window=8") > Some(0.0) && of("copa").is_some(),
+        "{page:#?}"
+    );
+    ended(child);
+    let report: Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
+    assert_eq!(report["connections"], 1, "{report:#}");
+    assert_eq!(report["not_controlled"], serde_json::json!([]));
+}
+
+#[test]
+fn the_proxy_is_seen_steered_and_told_in_the_metrics() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("metrics.sock");
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (to, at) = (server.local_addr().unwrap(), free.local_addr().unwrap());
+    drop(free);
+    let mut proxy = Command::new(env!("CARGO_BIN_EXE_alcc"))
+        .args(["proxy", "--loopback", "--cc", "fixed:window=8", "--quiet"])
+        .args(["--listen", &at.to_string(), "--to", &to.to_string()])
+        .arg("--metrics")
+        .arg(&socket)
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let mut client = loop {
+        match TcpStream::connect(at) {
+            Ok(client) => break client,
+            Err(e) => assert!(Instant::now() < deadline, "{e}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    std::thread::spawn(move || {
+        let (mut stream, _) = server.accept().unwrap();
+        while stream.write_all(&[0; 16384]).is_ok() {}
+    });
+    std::thread::spawn(move || {
+        let mut bytes = [0; 16384];
+        while client.read(&mut bytes).is_ok_and(|n| n > 0) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    });
+    is_seen_and_steered(&proxy.id().to_string());
+    let page = metrics(&socket);
+    let label = format!(
+        "alcc_bytes_total{{port=\"{}\",algorithm=\"fixed:window=8\"}}",
+        at.port()
+    );
+    assert!(page.get(&label) > Some(&0.0), "{label}: {page:#?}");
+    proxy.kill().unwrap();
+    drop(proxy.wait());
 }
 
 /// Prometheus' text format, strictly: every sample belongs to a metric with HELP and TYPE, and buckets do not decrease.

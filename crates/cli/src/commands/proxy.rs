@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::run::check_under;
 use crate::failure::Failure;
+use crate::metrics::{Metrics, Place};
 use crate::output::{Product, folder, note};
 use crate::plugin_arg::Plugins;
-use crate::runs::Entry;
+use crate::runs::enter;
 use crate::wording::{count, megabytes};
 use alcc_cc::Spec;
 use alcc_observe::Pattern;
@@ -89,6 +90,9 @@ pub(crate) struct Args {
     /// Write a summary to FILE at the end, as one JSON object
     #[arg(long, value_name = "FILE", require_equals = true)]
     json: Option<PathBuf>,
+    /// Serve counters and histograms in Prometheus' text format here: 127.0.0.1:9101, :9101 or a path
+    #[arg(long, value_name = "ADDRESS|PATH")]
+    metrics: Option<Place>,
     /// For tests: let the runtime fail after so many readings
     #[arg(long, value_name = "N", hide = true)]
     fault: Option<u64>,
@@ -108,7 +112,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         folder(path)?;
     }
     let json = Product::named(args.json.as_deref())?;
-    let (_entry, segment) = Entry::new("proxy", &what(args))?;
+    let (_entry, segment) = enter("proxy", &what(args))?;
     // Before the first thread: all of them leave these signals to us.
     let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
     signals
@@ -122,6 +126,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         Some(&segment),
     )
     .map_err(|e| start_failure(args, &e))?;
+    let metrics = args.metrics.as_ref();
+    let _metrics = metrics
+        .map(|place| Metrics::start(place, Arc::clone(&segment)))
+        .transpose()?;
     if !args.quiet {
         let at: Vec<_> = proxy.addresses().iter().map(ToString::to_string).collect();
         note(format_args!(

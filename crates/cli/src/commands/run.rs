@@ -6,7 +6,7 @@ use crate::loader;
 use crate::metrics::{Metrics, Place};
 use crate::output::{Product, folder};
 use crate::plugin_arg::Plugins;
-use crate::runs::Entry;
+use crate::runs::enter;
 use crate::summary::Summary;
 use crate::supervise;
 use crate::uncontrolled::{Search, Wanted};
@@ -92,9 +92,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if let Some(path) = &args.log {
         folder(path)?;
     }
-    let (entry, segment) = Entry::new("run", &shell_line(&args.command))?;
+    let (entry, segment) = enter("run", &shell_line(&args.command))?;
     let segment = Arc::new(segment);
-    settings.report = Some(entry.report());
+    settings.report = Some(entry.file());
     let metrics = args.metrics.as_ref();
     let _metrics = metrics
         .map(|place| Metrics::start(place, Arc::clone(&segment)))
@@ -112,7 +112,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let search = Search::start(Wanted {
         segment: Arc::clone(&segment),
         selection: settings.selection.clone(),
-        shared: entry.report(),
+        shared: entry.file(),
         library,
         quiet: args.quiet,
     });

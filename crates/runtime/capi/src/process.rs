@@ -3,10 +3,11 @@
 use crate::message;
 use crate::table::{Entry, Known, Table, What};
 use alcc_cc::Registry;
+use alcc_observe::Segment;
 use alcc_socket::own::{Options, Runtime, Settings, Stream};
 use libc::c_int;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
@@ -42,10 +43,17 @@ pub(crate) fn current() -> Option<&'static Process> {
     // A child goes on with what its parent had set.
     let (runtime, patience) = match known {
         Some(parent) => (
-            Runtime::new(parent.runtime.settings(), registry()),
+            Runtime::with_segment(
+                parent.runtime.settings(),
+                registry(),
+                parent.runtime.segment().cloned(),
+            ),
             parent.patience.load(Ordering::Relaxed),
         ),
-        None => (Runtime::new(settings()?, registry()), nanos(PATIENCE)),
+        None => (
+            Runtime::with_segment(settings()?, registry(), segment()),
+            nanos(PATIENCE),
+        ),
     };
     let fresh = Box::into_raw(Box::new(Process {
         pid,
@@ -104,10 +112,47 @@ extern "C" fn start() {
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = start;
 
+/// Names the segment of the `alcc run` above this process.
+const SEGMENT: &str = "ALCC_REPORT";
+
+/// What others see of this process: in the segment of the `alcc run` above it, else in one of its own. Without one nobody
+/// sees it, and all else is the same.
+fn segment() -> Option<Arc<Segment>> {
+    static ENTERED: Mutex<Option<(alcc_observe::Entry, Arc<Segment>)>> = Mutex::new(None);
+    static CREATOR: AtomicU32 = AtomicU32::new(0);
+    extern "C" fn leave() {
+        // A child that ends is not the end of the process that is seen.
+        if CREATOR.load(Ordering::Relaxed) == std::process::id()
+            && let Ok(entered) = ENTERED.try_lock()
+            && let Some((entry, _)) = &*entered
+        {
+            entry.remove();
+        }
+    }
+    if let Some(path) = std::env::var_os(SEGMENT) {
+        return Segment::open(path.as_ref()).ok().map(Arc::new);
+    }
+    let mut entered = locked(&ENTERED);
+    if entered.is_none() {
+        let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
+        let made = alcc_observe::Entry::of_library(name.trim_end());
+        let (entry, segment) = made.map_err(|why| message::tell(&why)).ok()?;
+        CREATOR.store(std::process::id(), Ordering::Relaxed);
+        // SAFETY: a function that lives as long as the library, which is never unloaded.
+        unsafe { libc::atexit(leave) };
+        *entered = Some((entry, Arc::new(segment)));
+    }
+    entered.as_ref().map(|(_, segment)| Arc::clone(segment))
+}
+
 /// The environment over our defaults; a variable that makes no sense is told by `alcc_message` and ALCC_DEBUG, and none of them counts.
 fn settings() -> Option<Settings> {
     let default = Settings::new(alcc_cc::DEFAULT.parse().ok()?);
-    let read = Settings::from_env(default.clone(), &registry(), |name| std::env::var_os(name));
+    // `alcc run` says how the programs below it keep the limit; there is no gate here.
+    let below = std::env::var_os(SEGMENT).is_some();
+    let read = Settings::from_env(default.clone(), &registry(), |name| {
+        std::env::var_os(name).filter(|_| !(below && name == "ALCC_ENFORCE"))
+    });
     let settings = read.unwrap_or_else(|why| {
         message::set(&format!("{why}: no variable counts"));
         default

@@ -13,6 +13,7 @@
 
 mod accounts;
 mod bypass;
+mod entry;
 mod groups;
 mod log;
 mod map;
@@ -28,6 +29,7 @@ mod trace;
 pub use accounts::Unseen;
 pub use alcc_sys::Peer;
 pub use bypass::{ByReason, Bypass};
+pub use entry::{Entry, lock, places};
 pub use groups::{BOUNDS_US, Group, GroupTotals, Histogram};
 pub use log::Log;
 pub use missed::{Missed, MissedCount};

@@ -33,3 +33,8 @@ pub use runtime::{Attached, Runtime, note_streams};
 pub use selection::{Rule, Selection};
 pub use settings::{Settings, SettingsError};
 pub use triple::{Enforcement, Feedback, Host, Triple, TripleError};
+
+/// Seed of a controller's generator, from that of the process: another one for each connection.
+fn seed(process: u64, id: u64) -> u64 {
+    process ^ id.rotate_left(32)
+}

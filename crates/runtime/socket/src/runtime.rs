@@ -299,7 +299,7 @@ impl<W: Waker> Runtime<W> {
 
     /// For the controller's generator.
     pub(crate) fn seed(&self, id: u64) -> u64 {
-        self.settings.seed ^ id.rotate_left(32)
+        crate::seed(self.settings.seed, id)
     }
 
     /// The orders of `alcc ctl`, if there are newer ones than number `seen`.

@@ -129,7 +129,8 @@ impl Runtime {
         }
     }
 
-    pub(super) fn segment(&self) -> Option<&Arc<Segment>> {
+    /// What others see of this process, if they may.
+    pub fn segment(&self) -> Option<&Arc<Segment>> {
         self.segment.as_ref()
     }
 

@@ -118,7 +118,7 @@ impl Stream {
             })
         });
         let id = runtime.next_id();
-        let seed = settings.seed ^ id.rotate_left(32);
+        let seed = crate::seed(settings.seed, id);
         let link = Link::new(
             fd,
             id,
@@ -230,7 +230,7 @@ impl Stream {
     /// `EINVAL` if there is none of this name or it does not take these options.
     pub fn set_cc(&self, spec: &Spec) -> io::Result<()> {
         let cc = Self::build(&self.runtime, spec)?;
-        let seed = self.runtime.settings().seed ^ self.link.id.rotate_left(32);
+        let seed = crate::seed(self.runtime.settings().seed, self.link.id);
         self.link.lock().set_cc((spec.to_string(), cc, seed));
         Ok(())
     }

@@ -78,7 +78,7 @@ impl Inner {
                 self.report(runtime);
                 // An algorithm that this process does not have changes nothing.
                 if let Ok(cc) = runtime.registry().build(&spec) {
-                    let seed = runtime.settings().seed ^ id.rotate_left(32);
+                    let seed = crate::seed(runtime.settings().seed, id);
                     self.set_cc((spec.to_string(), cc, seed));
                     self.select_under(runtime);
                     self.set_stamped(stamped || self.stamps.is_some());
@@ -125,6 +125,10 @@ impl Inner {
         }
         if let Some(log) = log {
             log.reading(now, id, &reading, &self.flow);
+        }
+        if let Some(seen) = &mut self.seen {
+            seen.published
+                .reading(now, &reading, &self.flow, seen.order);
         }
         if self.flow.opens(self.flow.in_flight(), tcp.unsent) {
             self.flow.opened();
