@@ -452,6 +452,16 @@ fn own_socket(dir: &Path) -> Option<PathBuf> {
     Some(program)
 }
 
+/// Ended with the test, however that ends.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
 fn started(command: &mut Command) -> Child {
     let mut child = command
         .stdin(Stdio::piped())
@@ -526,7 +536,7 @@ fn the_proxy_is_seen_steered_and_told_in_the_metrics() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let (to, at) = (server.local_addr().unwrap(), free.local_addr().unwrap());
     drop(free);
-    let mut proxy = Command::new(env!("CARGO_BIN_EXE_alcc"))
+    let proxy = Command::new(env!("CARGO_BIN_EXE_alcc"))
         .args(["proxy", "--loopback", "--cc", "fixed:window=8", "--quiet"])
         .args(["--listen", &at.to_string(), "--to", &to.to_string()])
         .arg("--metrics")
@@ -534,6 +544,7 @@ fn the_proxy_is_seen_steered_and_told_in_the_metrics() {
         .stdin(Stdio::null())
         .spawn()
         .unwrap();
+    let proxy = Running(proxy);
     let deadline = Instant::now() + Duration::from_secs(20);
     let mut client = loop {
         match TcpStream::connect(at) {
@@ -552,15 +563,13 @@ fn the_proxy_is_seen_steered_and_told_in_the_metrics() {
             std::thread::sleep(Duration::from_millis(2));
         }
     });
-    is_seen_and_steered(&proxy.id().to_string());
+    is_seen_and_steered(&proxy.0.id().to_string());
     let page = metrics(&socket);
     let label = format!(
         "alcc_bytes_total{{port=\"{}\",algorithm=\"fixed:window=8\"}}",
         at.port()
     );
     assert!(page.get(&label) > Some(&0.0), "{label}: {page:#?}");
-    proxy.kill().unwrap();
-    drop(proxy.wait());
 }
 
 /// Prometheus' text format, strictly: every sample belongs to a metric with HELP and TYPE, and buckets do not decrease.
