@@ -268,10 +268,10 @@ mod tests {
         fs::create_dir(&place).unwrap();
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
         fs::set_permissions(&place, open).unwrap();
-        assert!(Entry::at(&place, "run", "x").is_err());
+        assert!(Entry::at(&place, "1", "run", "x").is_err());
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(dir.path(), &link).unwrap();
-        assert!(Entry::at(&link, "run", "x").is_err());
+        assert!(Entry::at(&link, "1", "run", "x").is_err());
     }
 
     #[test]
