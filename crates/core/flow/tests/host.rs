@@ -2,7 +2,6 @@
 //! The list of operations of the conformance kit, driven through the hosts of this crate.
 use alcc_cc::Controller;
 use alcc_cc::conformance::{HostUnderTest, START, check_host};
-use alcc_flow::rules::{LINUX, LINUX_3_16};
 use alcc_flow::{Ack, Arrival, OverTcp, Range, Repair, Rules, Sender, TcpProgress, Transmit};
 use alcc_units::{Bytes, Span, Time};
 use std::collections::BTreeSet;
@@ -204,11 +203,12 @@ impl HostUnderTest for Kernel {
 
 #[test]
 fn senders_by_all_rules() {
-    for rules in [&LINUX, &LINUX_3_16] {
+    for rules in Rules::ALL {
         println!("{}", rules.name);
         // What is written at once fits into all buffers.
         let rules = Rules {
             send_buffer: (rules.send_buffer.1, rules.send_buffer.1),
+            window: (rules.window.1, rules.window.1),
             ..*rules
         };
         check_host(rules.mss, &|cc| Box::new(Packets::new(cc, &rules)));

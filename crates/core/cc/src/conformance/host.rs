@@ -234,3 +234,10 @@ impl HostUnderTest for Reference {
         self.0.outstanding.len()
     }
 }
+
+#[test]
+fn the_reference_host() {
+    check_host(Bytes::new(1200), &|cc| {
+        Box::new(Reference::new(cc, Bytes::new(1200)))
+    });
+}

@@ -139,12 +139,12 @@ impl Sender {
             self.acknowledge(now, &acked);
         }
         self.feed.advance(now);
+        if !self.outstanding.is_empty() && now >= self.timeout() {
+            self.time_out(now);
+        }
         if (self.feed.next_timer()).is_some_and(|t| t + self.late <= now) {
             self.late = self.lateness.mul_f64(self.rng.unit());
             self.feed.run_timer();
-        }
-        if !self.outstanding.is_empty() && now >= self.timeout() {
-            self.time_out(now);
         }
     }
 
