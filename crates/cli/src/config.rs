@@ -143,8 +143,7 @@ fn algorithm(text: &Spanned<String>, registry: &Registry) -> Result<Spec, (usize
 }
 
 fn under(name: &Spanned<String>) -> Result<String, (usize, String)> {
-    super::commands::run::check_under(name.get_ref())
-        .map_err(|e| (name.span().start, e.to_string()))?;
+    alcc_pipe::check_under(name.get_ref()).map_err(|e| (name.span().start, e.to_string()))?;
     Ok(name.get_ref().clone())
 }
 

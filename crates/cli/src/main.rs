@@ -9,8 +9,8 @@
         reason = "they panic when nobody reads: use output.rs"
     )
 )]
+mod certificate;
 mod changes_arg;
-mod cleartext;
 mod commands;
 mod config;
 #[cfg(test)]
@@ -104,6 +104,6 @@ fn main() -> ExitCode {
     };
     done.unwrap_or_else(|failure| {
         output::note(format_args!("alcc: {failure}"));
-        failure.exit_code()
+        failure::exit_code(&failure)
     })
 }

@@ -1,55 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What `alcc send` and `alcc recv` have in common.
-pub(crate) mod receiving;
-pub(crate) mod sending;
-
 use crate::failure::{Failure, reason};
 use alcc_lab::Row;
-use sha2::{Digest, Sha256};
 use std::io::Write;
 use std::path::Path;
 use std::sync::Mutex;
-
-/// `CLOCK_MONOTONIC`, ns: the same in all processes of a machine.
-pub(crate) fn now() -> u64 {
-    alcc_sys::now().as_nanos()
-}
-
-/// CPU time of this process so far, user and system, ns.
-pub(crate) fn cpu() -> u64 {
-    alcc_sys::process_cpu().as_nanos()
-}
-
-/// A digest of `session` and of what `CLOCK_MONOTONIC` counts from: this start of this machine, in this time namespace. Two processes that find
-/// the same read the same clock. Zero if it cannot be told.
-pub(crate) fn clock_digest(session: &[u8; 16]) -> [u8; 16] {
-    let boot = std::fs::read("/proc/sys/kernel/random/boot_id");
-    let namespace = std::fs::read_link("/proc/self/ns/time");
-    let mut digest = [0; 16];
-    if let Ok(boot) = boot {
-        // A kernel without time namespaces has one clock.
-        let namespace = namespace.unwrap_or_default();
-        let mut hash = Sha256::new();
-        hash.update(session);
-        hash.update(&boot);
-        hash.update(namespace.as_os_str().as_encoded_bytes());
-        digest.copy_from_slice(&hash.finalize()[..16]);
-    }
-    digest
-}
-
-/// Bytes that nobody guesses.
-pub(crate) fn random() -> Result<[u8; 16], Failure> {
-    let mut bytes = [0; 16];
-    std::fs::File::open("/dev/urandom")
-        .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut bytes))
-        .map_err(|e| Failure::usage(format!("read /dev/urandom: {e}")))?;
-    Ok(bytes)
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
-}
 
 /// When how many bytes of content had passed: a line `CLOCK_MONOTONIC_NS BYTES` at most each 100 µs.
 pub(crate) struct Series {
@@ -65,8 +20,8 @@ struct Lines {
     flushed: u64,
 }
 
-const BETWEEN: u64 = 100_000;
-const FLUSH: u64 = 100_000_000;
+const LINE_INTERVAL: u64 = 100_000;
+const FLUSH_INTERVAL: u64 = 100_000_000;
 
 impl Series {
     pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
@@ -91,10 +46,10 @@ impl Series {
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         lines.total += bytes;
-        if now >= lines.last + BETWEEN {
+        if now >= lines.last + LINE_INTERVAL {
             lines.line(now);
         }
-        if now >= lines.flushed + FLUSH {
+        if now >= lines.flushed + FLUSH_INTERVAL {
             lines.flush(now);
         }
     }
@@ -119,7 +74,7 @@ impl Lines {
 
 impl Drop for Lines {
     fn drop(&mut self) {
-        let now = now();
+        let now = alcc_sys::now().as_nanos();
         self.line(now);
         self.flush(now);
     }
@@ -181,14 +136,6 @@ pub(crate) fn table(rows: &[Row]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_clock_is_told_by_session_and_machine() {
-        let (a, b) = (clock_digest(&[1; 16]), clock_digest(&[2; 16]));
-        assert_eq!(a, clock_digest(&[1; 16]));
-        assert_ne!(a, b, "nobody is recognised by it a second time");
-        assert!(now() <= now());
-    }
 
     #[test]
     fn a_failed_flow_has_its_reason_in_the_table() {

@@ -23,11 +23,12 @@ const FLOORS: &[(&str, &[(&str, &[&str])])] = &[
     (
         "transport",
         &[
-            ("udp", &[]),
-            ("quic", &[]),
+            ("pipe", &[]),
+            ("transfer", &["pipe"]),
+            ("udp", &["pipe"]),
+            ("quic", &["pipe"]),
             ("inband", &[]),
-            ("carrier", &["inband"]),
-            ("transfer", &[]),
+            ("carrier", &["pipe", "transfer", "inband"]),
         ],
     ),
     (
@@ -40,6 +41,7 @@ const FLOORS: &[(&str, &[(&str, &[&str])])] = &[
             ("capi", &["observe", "socket", "plugin"]),
             ("bpf", &[]),
             ("proxy", &["observe", "socket"]),
+            ("transports", &["socket"]),
         ],
     ),
     (

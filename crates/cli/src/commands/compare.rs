@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use super::run::check_under;
 use crate::failure::{Failure, reason};
 use crate::output::{folder, note, print, will_be_written};
 use crate::plugin_arg::Plugins;
@@ -263,7 +262,7 @@ pub(crate) fn carry_out(
     if let Place::Emulated { log, .. } = &plan.place {
         log.as_deref().map_or(Ok(()), folder)?;
         for scheme in &plan.schemes {
-            scheme.kernel().map_or(Ok(()), check_under)?;
+            scheme.kernel().map_or(Ok(()), alcc_pipe::check_under)?;
         }
         alcc_emu::prepare().map_err(Failure::usage)?;
     }

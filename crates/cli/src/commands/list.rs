@@ -2,11 +2,11 @@
 use crate::failure::Failure;
 use crate::output::print;
 use crate::plugin_arg::Plugins;
-use crate::transport;
 use alcc_cc::Registry;
 use alcc_link::QueueKind;
 use alcc_socket::{Enforcement, Feedback, Host};
 use alcc_trace::SCENARIOS;
+use alcc_transports::TRANSPORTS;
 use alcc_units::OptionDoc;
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -81,8 +81,8 @@ fn text(registry: &Registry) -> String {
         let _ = writeln!(text, "  {:<18} {}", s.name, s.about);
     }
     let _ = writeln!(text, "\nTransports (alcc send --transport NAME)");
-    for t in transport::ALL {
-        let _ = writeln!(text, "  {:<8} {}", t.name(), t.summary());
+    for t in TRANSPORTS.rows() {
+        let _ = writeln!(text, "  {:<8} {}", t.name, t.summary);
     }
     let _ = writeln!(
         text,
@@ -119,32 +119,25 @@ fn text(registry: &Registry) -> String {
         text,
         "\nFeedback and enforcement between alcc send and alcc recv (--transport T --cc A)"
     );
-    for (known, _) in transports() {
+    for t in TRANSPORTS.rows() {
         let _ = writeln!(
             text,
             "  {:<10} {:<12} {}",
-            known.feedback, known.enforcement, known.name
+            t.feedback, t.enforcement, t.name
         );
     }
     text
 }
 
-/// Every transport, which is known by its name to the board, too, with what it is. Feedback and enforcement are those that it has
-/// unless it is asked for others.
-fn transports() -> impl Iterator<Item = (&'static alcc_lab::Transport, &'static str)> {
-    transport::ALL.iter().filter_map(|t| {
-        let mut known = alcc_lab::Transport::ALL.iter();
-        Some((known.find(|k| k.name == t.name())?, t.summary()))
-    })
-}
-
 fn transports_json() -> Vec<serde_json::Value> {
-    let json = |(known, summary): (&alcc_lab::Transport, &str)| {
-        serde_json::json!({
-            "name": known.name, "summary": summary, "feedback": known.feedback, "enforcement": known.enforcement,
+    TRANSPORTS
+        .rows()
+        .map(|t| {
+            serde_json::json!({
+                "name": t.name, "summary": t.summary, "feedback": t.feedback, "enforcement": t.enforcement,
+            })
         })
-    };
-    transports().map(json).collect()
+        .collect()
 }
 
 fn carriers_json() -> Vec<serde_json::Value> {
@@ -182,16 +175,4 @@ fn json(options: &[OptionDoc]) -> Vec<serde_json::Value> {
         .iter()
         .map(|o| serde_json::json!({"name": o.name, "default": o.default, "help": o.help}))
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_transport_is_a_scheme_of_the_board() {
-        let names: Vec<_> = transports().map(|(known, _)| known.name).collect();
-        let all: Vec<_> = transport::ALL.iter().map(|t| t.name()).collect();
-        assert_eq!(names, all);
-    }
 }

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use super::run::check_under;
 use crate::failure::Failure;
 use crate::metrics::{Metrics, Place};
 use crate::output::{Product, folder, note};
@@ -106,7 +105,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     registry.build(&args.cc).map_err(Failure::usage)?;
     let triple = triple(args)?;
     if let Some(under) = &args.under {
-        check_under(under)?;
+        alcc_pipe::check_under(under)?;
     }
     if let Some(path) = &args.log {
         folder(path)?;

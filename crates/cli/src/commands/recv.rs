@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::send::How;
+use crate::certificate::Showing;
 use crate::failure::Failure;
 use crate::output::{note, print};
 use crate::progress::stop_flag;
-use crate::transfer::receiving::{Out, Received, Rules, flow};
-use crate::transfer::{cpu, hex};
-use crate::transport::certificate::Showing;
-use crate::transport::{self, Incoming, Options, PORT, TURN};
-use alcc_carrier::tls::Fingerprint;
+use crate::transport;
 use alcc_lab::Row;
-use alcc_transfer::{Header, Kind};
-use alcc_units::{Bytes, positive};
+use alcc_pipe::tls::Fingerprint;
+use alcc_pipe::{DEFAULT_PORT, Incoming, MAX_WAIT, Options};
+use alcc_transfer::receiving::{Output, Received, Rules, flow};
+use alcc_transfer::{Header, Kind, hex};
+use alcc_transports::TRANSPORTS;
+use alcc_units::{Bytes, Span, positive};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -64,35 +65,38 @@ const ROWS: usize = 10_000;
 const STACK: usize = 256 * 1024;
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let transport = transport::find(&args.how.transport)?;
+    let transport = TRANSPORTS.find(&args.how.transport)?;
     let out = out(args)?;
     let wanted = match (&out, args.once, args.count) {
-        (Out::File(_) | Out::Stdout, _, Some(n)) if n.get() > 1 => {
+        (Output::File(_) | Output::Stdout, _, Some(n)) if n.get() > 1 => {
             return Err(Failure::usage(
                 "--out FILE keeps one transfer: give a folder for several, or leave --count out",
             ));
         }
-        (Out::File(_) | Out::Stdout, ..) | (_, true, _) => Some(1),
+        (Output::File(_) | Output::Stdout, ..) | (_, true, _) => Some(1),
         (.., count) => count.map(NonZeroU32::get),
     };
     let rules = Arc::new(Rules {
         out,
         overwrite: args.overwrite,
-        most: args.max_size.get(),
+        max_size: args.max_size.get(),
         stall: args.how.stall(),
         stop: AtomicBool::new(false),
-        series: args.how.series()?,
-        received: AtomicU64::new(0),
+        passed: match args.how.series()? {
+            Some(series) => Box::new(move |bytes, now| series.add(bytes, now)),
+            None => Box::new(|_, _| {}),
+        },
     });
-    let options = options(args)?;
+    let options = options(args);
     let everywhere = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
     let at = SocketAddr::new(args.how.bind.unwrap_or(everywhere), args.how.port);
     let stop = stop_flag()?;
-    let mut listening = transport.listen(at, &options)?;
+    let mut listening = TRANSPORTS.listen(transport, at, &options)?;
+    transport::note_cleartext(&transport.about());
     note(format_args!(
         "alcc: listening on {} ({})",
         listening.address(),
-        transport.name()
+        transport.about().name
     ));
     if let Some(fingerprint) = listening.fingerprint() {
         note(invitation(args, &fingerprint));
@@ -102,7 +106,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     while !stop.load(Ordering::Relaxed) && !desk.is_done() {
         if desk.has_all() {
             // Waiting for more would cost some transports wake-ups.
-            desk.listen_to_threads(TURN);
+            desk.listen_to_threads(MAX_WAIT);
             continue;
         }
         match listening.accept() {
@@ -135,32 +139,25 @@ fn invitation(args: &Args, fingerprint: &Fingerprint) -> String {
     if let Some(carrier) = &args.how.carrier {
         command += &format!(" --carrier {carrier}");
     }
-    if args.how.port != PORT {
+    if args.how.port != DEFAULT_PORT {
         command += &format!(" --port {}", args.how.port);
     }
     format!("certificate ({whose}): {command} --cc verus --pin {fingerprint} HOST")
 }
 
-fn options(args: &Args) -> Result<Options, Failure> {
-    Ok(Options {
-        cc: None,
-        registry: alcc_cc::Registry::builtin(),
-        feedback: "auto".to_owned(),
-        enforce: "auto".to_owned(),
-        under: None,
-        seed: 1,
+fn options(args: &Args) -> Options {
+    Options {
         bind: args.how.bind,
-        insecure: args.how.insecure,
-        trust: alcc_carrier::tls::Trust::System,
+        cleartext: args.how.cleartext(),
         certificate: args.showing.files(),
         carrier: args.how.carrier.clone(),
-        patience: Duration::from_secs(5),
-    })
+        ..Options::new(alcc_cc::Registry::builtin())
+    }
 }
 
-fn out(args: &Args) -> Result<Out, Failure> {
+fn out(args: &Args) -> Result<Output, Failure> {
     let Some(path) = &args.out else {
-        return Ok(Out::Discard);
+        return Ok(Output::Discard);
     };
     if path == Path::new("-") {
         return if args.how.json {
@@ -168,13 +165,13 @@ fn out(args: &Args) -> Result<Out, Failure> {
                 "--out - with --json: both would go to standard output; give a file",
             ))
         } else {
-            Ok(Out::Stdout)
+            Ok(Output::Stdout)
         };
     }
     let ends_like_a_folder = path.as_os_str().as_encoded_bytes().ends_with(b"/");
     match std::fs::metadata(path) {
-        Ok(about) if about.is_dir() => Ok(Out::Folder(path.clone())),
-        Ok(_) if args.overwrite => Ok(Out::File(path.clone())),
+        Ok(about) if about.is_dir() => Ok(Output::Folder(path.clone())),
+        Ok(_) if args.overwrite => Ok(Output::File(path.clone())),
         Ok(_) => Err(Failure::usage(format!(
             "--out {}: it exists: add --overwrite, or choose another name",
             path.display()
@@ -187,7 +184,7 @@ fn out(args: &Args) -> Result<Out, Failure> {
                     path.display()
                 )));
             }
-            Ok(Out::File(path.clone()))
+            Ok(Output::File(path.clone()))
         }
         Err(why) => Err(Failure::usage(format!(
             "--out {}: {why}: a folder has to be there first",
@@ -231,8 +228,8 @@ struct Desk<'a> {
     /// Why standard output could not be written.
     unsaid: Option<Failure>,
     began: Instant,
-    /// CPU time before the first of them, ns.
-    cpu_before: u64,
+    /// CPU time before the first of them.
+    cpu_before: Span,
 }
 
 impl<'a> Desk<'a> {
@@ -255,7 +252,7 @@ impl<'a> Desk<'a> {
             rows: Vec::new(),
             unsaid: None,
             began: Instant::now(),
-            cpu_before: cpu(),
+            cpu_before: alcc_sys::process_cpu(),
         }
     }
 
@@ -334,7 +331,7 @@ impl<'a> Desk<'a> {
             together.last = Some(Instant::now());
         }
         let line = line(received, header);
-        if received.failure.is_some() || self.args.how.json || self.rules.out == Out::Stdout {
+        if received.failure.is_some() || self.args.how.json || self.rules.out == Output::Stdout {
             note(format_args!("alcc: {line}"));
         } else {
             self.say(&format!("{line}\n"));
@@ -402,7 +399,7 @@ impl<'a> Desk<'a> {
         if !self.args.how.json {
             return;
         }
-        let cpu_s = (cpu() - self.cpu_before) as f64 / 1e9;
+        let cpu_s = (alcc_sys::process_cpu() - self.cpu_before).as_secs_f64();
         let per_gbit = (self.bytes > 0).then(|| cpu_s / (self.bytes as f64 * 8e-9));
         for row in &mut self.rows {
             row.cpu_s_per_gbit = per_gbit;

@@ -146,7 +146,7 @@ fn settings(args: &Args) -> Result<Settings, Failure> {
     }
     let under = or_file(&args.under, file.under);
     if let Some(under) = &under {
-        check_under(under)?;
+        alcc_pipe::check_under(under)?;
     }
     Ok(Settings {
         cc,
@@ -185,20 +185,6 @@ fn check_pacing(triple: &Triple, registry: &Registry, spec: &Spec) -> Result<(),
 fn paces(registry: &Registry, spec: &Spec) -> Result<bool, Failure> {
     let cc = registry.build(spec).map_err(Failure::usage)?;
     Ok(cc.needs().paced)
-}
-
-pub(crate) fn check_under(name: &str) -> Result<(), Failure> {
-    let list = |file: &str| {
-        std::fs::read_to_string(format!("/proc/sys/net/ipv4/{file}")).unwrap_or_default()
-    };
-    let available = list("tcp_available_congestion_control");
-    if available.is_empty() || available.split_whitespace().any(|a| a == name) {
-        return Ok(());
-    }
-    Err(Failure::usage(format!(
-        "congestion control '{name}': this kernel has {}; another may need its module loaded",
-        available.trim()
-    )))
 }
 
 /// The command as one line, for people.

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::certificate::Trusting;
 use crate::failure::{Failure, reason};
 use crate::output::{Reader, print};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
-use crate::transfer::sending::{Content, Job, Sent, flow};
-use crate::transfer::{Series, clock_digest, cpu, random, table};
-use crate::transport::certificate::Trusting;
-use crate::transport::{self, Options, PORT, Plan, Target};
+use crate::transfer::{Series, table};
+use crate::transport;
 use alcc_cc::Spec;
 use alcc_lab::Row;
-use alcc_transfer::{Header, Kind};
+use alcc_pipe::{DEFAULT_PORT, Options, Plan, Target};
+use alcc_transfer::sending::{Content, Job, Sent, flow};
+use alcc_transfer::{Header, Kind, clock_digest, new_session};
+use alcc_transports::TRANSPORTS;
 use alcc_units::{Bytes, Rate, Span, positive};
 use std::fs::File;
 use std::net::IpAddr;
@@ -30,7 +32,7 @@ use std::time::{Duration, Instant};
 )]
 pub(crate) struct Args {
     /// Where 'alcc recv' waits: name or address, with :PORT if it is not --port
-    #[arg(value_name = "HOST")]
+    #[arg(value_name = "HOST", value_parser = transport::receiver)]
     to: Target,
     #[command(flatten)]
     pub(super) how: How,
@@ -77,10 +79,10 @@ pub(crate) struct Args {
 #[derive(clap::Args)]
 pub(crate) struct How {
     /// What carries the bytes, the same at both ends
-    #[arg(long, value_name = "NAME", default_value = transport::ALL[0].name(), value_parser = transport::names())]
+    #[arg(long, value_name = "NAME", default_value = transport::default_name(), value_parser = transport::names())]
     pub(crate) transport: String,
     /// The port of the receiver
-    #[arg(long, value_name = "PORT", default_value_t = PORT, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "PORT", default_value_t = DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) port: u16,
     /// The address of ours to use
     #[arg(long, value_name = "ADDRESS")]
@@ -107,17 +109,22 @@ impl How {
         Duration::from_nanos(self.stall.as_nanos())
     }
 
+    /// What is not encrypted may leave this machine.
+    pub(crate) fn cleartext(&self) -> bool {
+        self.insecure || alcc_emu::is_emulated()
+    }
+
     pub(crate) fn series(&self) -> Result<Option<Series>, Failure> {
         self.series.as_deref().map(Series::create).transpose()
     }
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let transport = transport::find(&args.how.transport)?;
+    let transport = TRANSPORTS.find(&args.how.transport)?;
     let options = options(args)?;
-    let plan = transport.plan(&options)?;
+    let plan = TRANSPORTS.plan(transport, &options)?;
     let (mut headers, contents) = flows(args)?;
-    let session = random()?;
+    let session = new_session()?;
     for header in &mut headers {
         (header.session, header.clock) = (session, clock_digest(&session));
     }
@@ -128,18 +135,24 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if to.port == 0 {
         to.port = args.how.port;
     }
+    let passed = |bytes, now| {
+        sent.fetch_add(bytes, Ordering::Relaxed);
+        if let Some(series) = &series {
+            series.add(bytes, now);
+        }
+    };
+    let dialer = transport.dialer(&options)?;
+    transport::note_cleartext(&transport.about());
     let job = Job {
-        transport,
+        dialer: &*dialer,
         to: &to,
-        options: &options,
         rate: args.rate,
         stall: args.how.stall(),
         stop: &stop,
-        series: series.as_ref(),
-        sent: &sent,
+        passed: &passed,
     };
     let began = Instant::now();
-    let (before, mut ended) = (cpu(), Vec::new());
+    let (before, mut ended) = (alcc_sys::process_cpu(), Vec::new());
     std::thread::scope(|scope| {
         let (tell, told) = mpsc::channel();
         for (header, content) in headers.iter().zip(contents) {
@@ -156,10 +169,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             }
         }
     });
-    drop(series);
+    drop(dialer);
     ended.sort_by_key(|(flow, _)| *flow);
     let ended: Vec<Sent> = ended.into_iter().map(|(_, sent)| sent).collect();
-    conclude(args, &to, &plan, &ended, cpu() - before, began.elapsed())
+    let cpu = alcc_sys::process_cpu() - before;
+    conclude(args, &to, &plan, &ended, cpu, began.elapsed())
 }
 
 fn options(args: &Args) -> Result<Options, Failure> {
@@ -175,11 +189,11 @@ fn options(args: &Args) -> Result<Options, Failure> {
         under: args.under.clone(),
         seed: args.seed,
         bind: args.how.bind,
-        insecure: args.how.insecure,
+        cleartext: args.how.cleartext(),
         trust: args.trusting.trust(args.how.insecure)?,
         certificate: None,
         carrier: args.how.carrier.clone(),
-        patience: Duration::from_nanos(args.connect_timeout.as_nanos()),
+        connect_timeout: Duration::from_nanos(args.connect_timeout.as_nanos()),
     })
 }
 
@@ -333,11 +347,11 @@ fn conclude(
     to: &Target,
     plan: &Plan,
     ended: &[Sent],
-    cpu: u64,
+    cpu: Span,
     took: Duration,
 ) -> Result<ExitCode, Failure> {
     let bytes: u64 = ended.iter().map(|sent| sent.bytes).sum();
-    let cpu_s = cpu as f64 / 1e9;
+    let cpu_s = cpu.as_secs_f64();
     let per_gbit = (bytes > 0).then(|| cpu_s / (bytes as f64 * 8e-9));
     let rows: Vec<Row> = ended
         .iter()

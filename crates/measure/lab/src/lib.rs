@@ -55,6 +55,6 @@ pub use error::LabError;
 pub use link::{Around, Link, Links, Up};
 pub use live::{Experiment, Measured, Times};
 pub use meter::{Meter, Observed};
-pub use scheme::{Scheme, Side, Transport};
+pub use scheme::{Scheme, Side};
 pub use sockets::{Sockets, TcpSocket};
 pub use tools::Tools;

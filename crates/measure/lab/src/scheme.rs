@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-mod transport;
-
 use crate::LabError;
 use alcc_cc::{Registry, Spec};
+use alcc_pipe::About;
 use alcc_results::Row;
 use alcc_sim::{FlowSpec, Timing};
+use alcc_transports::TRANSPORTS;
 use std::str::FromStr;
-
-pub use transport::Transport;
 
 /// Where a scheme runs. The same words mean the same on both sides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,7 +26,7 @@ pub struct Scheme {
     /// Our algorithm, in an unmodified program or by a transport; `None` for one that is alone.
     pub controlled: Option<Spec>,
     /// What it goes by between two programs of ours; `None`: an unmodified program sends.
-    pub transport: Option<&'static Transport>,
+    pub transport: Option<About>,
     /// What the transport goes through: `tls`; `None`: its plainest.
     pub carrier: Option<String>,
     /// The kernel's algorithm, alone or underneath; empty where the kernel has none.
@@ -87,13 +85,13 @@ impl Scheme {
         let words = ours.unwrap_or(head);
         let (name, options) = words.split_once(':').unwrap_or((words, ""));
         let known = |name: &str| registry.iter().any(|a| a.name == name);
-        let by = Transport::of(name).filter(|_| !known(name));
+        let by = TRANSPORTS.of_scheme(name).filter(|_| !known(name));
         let transport = by.map(|(_, t)| t);
-        let above_tcp = transport.map_or_else(|| ours.is_some(), |t| t.above_tcp);
+        let above_tcp = transport.map_or_else(|| ours.is_some(), |t| t.is_above_tcp());
         if let Some((bare, transport)) = by
-            && transport.above_tcp != ours.is_some()
+            && transport.is_above_tcp() != ours.is_some()
         {
-            return Err(wrong(if transport.above_tcp {
+            return Err(wrong(if transport.is_above_tcp() {
                 format!("what runs above TCP is called alcc-: write alcc-{text}")
             } else {
                 format!(
@@ -102,7 +100,7 @@ impl Scheme {
                 )
             }));
         }
-        if carrier.is_some() && transport.is_none_or(|t| t.name != "in-band") {
+        if carrier.is_some() && transport.is_none_or(|t| t.takes.carrier.is_err()) {
             return Err(wrong(
                 "/carrier= is what in-band goes through: write alcc-A-inband/carrier=tls"
                     .to_owned(),
@@ -179,7 +177,7 @@ impl Scheme {
 
     /// It sends packets of its own, without TCP: what the forms above TCP of the same algorithm are measured against.
     pub fn is_native(&self) -> bool {
-        self.transport.is_some_and(|t| !t.above_tcp)
+        self.transport.is_some_and(|t| !t.is_above_tcp())
     }
 
     /// The other is the same algorithm of ours with the same options, whatever carries it.

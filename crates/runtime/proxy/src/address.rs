@@ -3,7 +3,7 @@
 use socket2::{Domain, Protocol, Socket, Type};
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::str::FromStr;
 
 /// Where to listen: `:8443` (every address of this machine, IPv4 and IPv6), `192.0.2.1:8443`, `[2001:db8::1]:8443`.
@@ -80,10 +80,7 @@ impl fmt::Display for Listen {
 
 /// The server: a name or an address, and a port.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Target {
-    host: String,
-    port: u16,
-}
+pub struct Target(alcc_pipe::Target);
 
 impl Target {
     /// Every address that the name has now, in the resolver's order. Waits for the resolver.
@@ -91,19 +88,12 @@ impl Target {
     /// # Errors
     /// The resolver's; `NotFound` if the name has no address.
     pub fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
-        let found: Vec<_> = (self.host.as_str(), self.port).to_socket_addrs()?.collect();
-        if found.is_empty() {
-            return Err(io::Error::new(
-                io::ErrorKind::NotFound,
-                "the name has no address",
-            ));
-        }
-        Ok(found)
+        self.0.addresses()
     }
 
     /// True for an address, which nothing needs to be looked up for.
     pub fn is_literal(&self) -> bool {
-        self.host.parse::<IpAddr>().is_ok()
+        self.0.is_literal()
     }
 }
 
@@ -111,34 +101,15 @@ impl FromStr for Target {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || {
+        alcc_pipe::Target::with_port(text).map(Self).ok_or_else(|| {
             format!("'{text}' is no server: write host:port, 192.0.2.1:443 or [2001:db8::1]:443")
-        };
-        let (host, port) = text.rsplit_once(':').ok_or_else(bad)?;
-        let port: u16 = port.parse().map_err(|_| bad())?;
-        let host = match host.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
-            Some(v6) if v6.parse::<Ipv6Addr>().is_ok() => v6,
-            Some(_) => return Err(bad()),
-            None if host.contains(':') || host.is_empty() => return Err(bad()),
-            None => host,
-        };
-        if port == 0 || host.chars().any(char::is_whitespace) {
-            return Err(bad());
-        }
-        Ok(Self {
-            host: host.to_owned(),
-            port,
         })
     }
 }
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.host.contains(':') {
-            write!(f, "[{}]:{}", self.host, self.port)
-        } else {
-            write!(f, "{}:{}", self.host, self.port)
-        }
+        self.0.fmt(f)
     }
 }
 

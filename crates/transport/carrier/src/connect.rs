@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `connect:proxy=HOST:PORT`: a tunnel through an HTTP/1.1 proxy (RFC 9110, section 9.3.6).
 use crate::Error;
+use crate::Target;
 use crate::error::quoted;
 use crate::http::{Rest, answer};
 use crate::registry::{Layer, Options};
-use crate::spec::{Client, Server, Target};
+use crate::spec::{Client, Server};
 use crate::wait::{Deadline, write_all};
 use alcc_inband::carrier::Carrier;
 

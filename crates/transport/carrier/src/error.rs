@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+use alcc_pipe::Failure;
 use std::io;
 
 /// Why there is no stream: one line that says what was attempted, on what, what was found and what would fix it.
@@ -24,6 +25,12 @@ pub enum Error {
         /// What was found, and what would fix it.
         found: String,
     },
+}
+
+impl From<Failure> for Error {
+    fn from(why: Failure) -> Self {
+        Self::Usage(why.to_string())
+    }
 }
 
 impl Error {

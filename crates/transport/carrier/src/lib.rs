@@ -9,6 +9,8 @@
 //! A [`CarrierSpec`] is what a user types: layers, topmost first, over a base. [`CarrierSpec::connect`] and [`Listener::accept`] do every handshake,
 //! blocking and with a deadline; what they give is an in-band [`Carrier`] that never blocks.
 //!
+//! [`InBand`] is the transport of `alcc send` over all of this.
+//!
 //! What the other end sends is untrusted: every layer has limits, and a peer that is not what it should be is an [`Error`] of one line.
 #![forbid(unsafe_code)]
 
@@ -19,10 +21,13 @@ mod registry;
 mod spec;
 mod tcp;
 pub mod tls;
+mod transport;
 mod unix;
 mod wait;
 mod websocket;
 
+pub use alcc_pipe::Target;
 pub use error::Error;
 pub use registry::{Row, rows};
-pub use spec::{Accepted, CarrierSpec, Client, Listener, Server, Target};
+pub use spec::{Accepted, CarrierSpec, Client, Listener, Server};
+pub use transport::InBand;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Every carrier: one line in [`ALL`].
-use crate::spec::{Client, Server, Target};
+use crate::Target;
+use crate::spec::{Client, Server};
 use crate::wait::Deadline;
 use crate::{Error, connect, tcp, tls, unix, websocket};
 use alcc_inband::carrier::Carrier;

@@ -5,6 +5,7 @@ use crate::registry::{Base, Bound, Kind, Layer, Options, rows};
 use crate::tls::{Identity, Trust};
 use crate::wait::Deadline;
 use alcc_inband::carrier::Carrier;
+use alcc_pipe::Target;
 use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -16,56 +17,6 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// More layers than anybody needs.
 const MOST_LAYERS: usize = 8;
-
-/// Where the other end of the in-band form is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
-    /// Name or address, IPv6 without brackets.
-    pub host: String,
-    /// TCP port.
-    pub port: u16,
-}
-
-impl fmt::Display for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.host.contains(':') {
-            write!(f, "[{}]:{}", self.host, self.port)
-        } else {
-            write!(f, "{}:{}", self.host, self.port)
-        }
-    }
-}
-
-impl FromStr for Target {
-    type Err = Error;
-
-    /// `HOST:PORT`, `[IPV6]:PORT`.
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let wrong = || Error::Usage(format!("'{text}' is not HOST:PORT"));
-        let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
-        let host = match host.strip_prefix('[') {
-            Some(host) => host.strip_suffix(']').ok_or_else(wrong)?,
-            None if host.contains(':') => return Err(wrong()),
-            None => host,
-        };
-        let target = Self {
-            host: host.to_owned(),
-            port: port.parse().map_err(|_| wrong())?,
-        };
-        if target.is_sound() {
-            Ok(target)
-        } else {
-            Err(wrong())
-        }
-    }
-}
-
-impl Target {
-    /// It is written into requests: it must not end a line there.
-    fn is_sound(&self) -> bool {
-        !self.host.is_empty() && self.host.chars().all(|c| !c.is_control() && c != ' ')
-    }
-}
 
 /// What the connecting end brings.
 #[derive(Clone, Debug)]

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `tcp`: a plain TCP connection; also the one inside a tunnel, whatever that is made of.
 use crate::Error;
+use crate::Target;
 use crate::registry::{Base, Bound, Options};
-use crate::spec::{Client, Target};
+use crate::spec::Client;
 use crate::wait::Deadline;
 use alcc_inband::carrier::{self, Carrier};
 use std::io;

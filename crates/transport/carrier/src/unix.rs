@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `unix:PATH`: a UNIX socket.
 use crate::Error;
+use crate::Target;
 use crate::registry::{Base, Bound, Options};
-use crate::spec::{Client, Target};
+use crate::spec::Client;
 use crate::wait::Deadline;
 use alcc_inband::carrier::{self, Carrier};
 use std::io;

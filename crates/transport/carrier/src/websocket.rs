@@ -2,9 +2,10 @@
 //! `websocket:path=/,host=NAME`: binary messages of a WebSocket (RFC 6455) as a byte stream. Where one message ends and the next begins
 //! means nothing: a proxy may cut them otherwise.
 use crate::Error;
+use crate::Target;
 use crate::error::quoted;
 use crate::registry::{Layer, Options};
-use crate::spec::{Client, Server, Target};
+use crate::spec::{Client, Server};
 use crate::wait::{Deadline, Waits};
 use alcc_inband::carrier::{Arrived, Carrier};
 use bytes::{Bytes, BytesMut};

@@ -11,7 +11,7 @@
 //! and, so that an algorithm's timers are exact, `Arc::new(alcc_quic::Punctual::default())` as the runtime of the endpoint. Without it everything
 //! works, but what is due between two packets happens at the next one ([`Punctual`]).
 //!
-//! * a pipe of bytes for programs without async: [`blocking`];
+//! * a pipe of bytes for programs without async: [`blocking`], and the transport of `alcc send`: [`Quic`];
 //! * another set of algorithms, one of your own too: [`Congestion::new`];
 //! * what differs from the same algorithm over datagrams of its own: `docs/quic.md`.
 #![forbid(unsafe_code)]
@@ -24,8 +24,10 @@ mod host;
 mod outstanding;
 mod punctual;
 mod stack;
+mod transport;
 
 pub use factory::{Congestion, congestion};
 pub use gauge::Gauge;
 pub use punctual::Punctual;
 pub use stack::StackController;
+pub use transport::Quic;

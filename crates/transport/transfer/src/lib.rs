@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What `alcc send` writes into a byte stream, whatever carries it, and how `alcc recv` checks it. No I/O and no clock; whatever comes
-//! from a peer gives an error, never a panic, and needs a fixed amount of memory.
+//! What `alcc send` writes into a byte stream, whatever carries it, and how `alcc recv` checks it.
+//! [`sending`] and [`receiving`] drive a flow over any transport. The rest has no I/O and no clock.
+//! Whatever comes from a peer gives an error, never a panic, and needs a fixed amount of memory.
 //!
 //! ```text
 //! stream:  header (64) · block · block · ... · trailer
@@ -16,12 +17,16 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod clock;
 mod header;
 mod made_up;
 mod reader;
+pub mod receiving;
+pub mod sending;
 mod writer;
 
 pub use answer::{Answer, Verdict};
+pub use clock::{clock_digest, new_session};
 pub use header::{Header, Kind};
 pub use reader::{Reader, Sink, Wrong};
 pub use writer::Writer;
@@ -40,6 +45,14 @@ pub const ANSWER: usize = 88;
 const VERSION: u8 = 1;
 /// A number that is not known.
 const UNKNOWN: u64 = u64::MAX;
+
+/// Told of each piece of content that passes: bytes, and when by `CLOCK_MONOTONIC`, ns.
+pub type Passed<'a> = dyn Fn(u64, u64) + Send + Sync + 'a;
+
+/// Bytes as hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
 
 /// Cuts fields off the front of bytes of a fixed length; zero when there are none left.
 struct Fields<'a>(&'a [u8]);

@@ -5,6 +5,7 @@
 //! algorithm is `alcc_flow`'s, by the rules `udp`; here are the [datagrams](wire) and the ends of a connection.
 //!
 //! * [`Outgoing`], [`Incoming`], [`Listener`]: without clock and socket; time is an argument, what is sent comes out.
+//! * [`Udp`]: the transport of `alcc send`.
 //! * [`Client`] and [`Server`]: the same over sockets, many flows in one loop; reads and writes that block.
 #![forbid(unsafe_code)]
 
@@ -19,6 +20,7 @@ mod outgoing;
 mod pacing;
 mod port;
 mod server;
+mod transport;
 pub mod wire;
 
 pub use alcc_sys::now;
@@ -28,6 +30,7 @@ pub use incoming::Incoming;
 pub use listener::{Entropy, Halves, LINGER, Limits, Listener};
 pub use outgoing::{Outgoing, Setup};
 pub use server::{Arrived, Server};
+pub use transport::Udp;
 
 /// A number that nobody guesses: the id of a new connection.
 ///

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One flow of `alcc recv`.
-use super::{Series, clock_digest, now};
-use crate::failure::reason;
-use crate::transport::{Incoming, later};
-use alcc_lab::Distribution;
-use alcc_transfer::{Answer, Header, Kind, Reader, Sink, Verdict, Wrong};
+//! One flow of a receiver.
+use crate::clock::{clock_digest, now};
+use crate::{Answer, Header, Kind, Passed, Reader, Sink, Verdict, Wrong};
+use alcc_pipe::{Incoming, would_block};
+use alcc_results::{Distribution, scenario::reason};
 use alcc_units::Span;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -15,11 +14,11 @@ use std::time::Duration;
 /// What is read at once, and most of the memory of a flow.
 const BUFFER: usize = 128 * 1024;
 /// How long a peer may take to say what it sends.
-pub(crate) const HEADER_PATIENCE: Duration = Duration::from_secs(10);
+pub const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where files go.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Out {
+pub enum Output {
     /// Nowhere.
     Discard,
     /// Standard output.
@@ -31,40 +30,44 @@ pub(crate) enum Out {
 }
 
 /// What all flows have in common.
-pub(crate) struct Rules {
-    pub(crate) out: Out,
-    pub(crate) overwrite: bool,
-    pub(crate) most: u64,
-    pub(crate) stall: Duration,
-    pub(crate) stop: AtomicBool,
-    pub(crate) series: Option<Series>,
-    pub(crate) received: AtomicU64,
+pub struct Rules {
+    /// Where files go.
+    pub out: Output,
+    /// A file may replace what is there.
+    pub overwrite: bool,
+    /// Nothing larger is taken, bytes.
+    pub max_size: u64,
+    /// Given up when nothing comes for so long.
+    pub stall: Duration,
+    /// Set from outside: every flow ends.
+    pub stop: AtomicBool,
+    /// Told of each piece of content that has come.
+    pub passed: Box<Passed<'static>>,
 }
 
 /// How a flow ended.
 #[derive(Default)]
-pub(crate) struct Received {
-    pub(crate) peer: String,
+pub struct Received {
+    /// Who sent, for people.
+    pub peer: String,
     /// `None`: it was no transfer.
-    pub(crate) header: Option<Header>,
-    pub(crate) bytes: u64,
+    pub header: Option<Header>,
+    /// Of content.
+    pub bytes: u64,
     /// From the first byte of the stream to the last, ns.
-    pub(crate) took: u64,
+    pub took: u64,
     /// From write to read, if both ends have one clock: median and 95th percentile, ms.
-    pub(crate) delay_ms: Option<[f64; 2]>,
-    pub(crate) hash: [u8; 32],
+    pub delay_ms: Option<[f64; 2]>,
+    /// SHA-256 of the content, of a file.
+    pub hash: [u8; 32],
     /// Where it is.
-    pub(crate) kept: Option<PathBuf>,
+    pub kept: Option<PathBuf>,
     /// Why it failed.
-    pub(crate) failure: Option<String>,
+    pub failure: Option<String>,
 }
 
 /// Reads one flow to its end and answers. `begun` is called when the header has come.
-pub(crate) fn flow(
-    pipe: &mut dyn Incoming,
-    rules: &Rules,
-    begun: impl FnOnce(&Header),
-) -> Received {
+pub fn flow(pipe: &mut dyn Incoming, rules: &Rules, begun: impl FnOnce(&Header)) -> Received {
     let mut flow = Flow {
         rules,
         begun: Some(begun),
@@ -154,9 +157,9 @@ impl<B: FnOnce(&Header)> Flow<'_, B> {
             let n = match pipe.read(&mut buffer) {
                 Ok(0) => return Ok(reader.end()?),
                 Ok(n) => n,
-                Err(why) if later(&why) => {
+                Err(why) if would_block(&why) => {
                     let patience = if reader.header().is_none() {
-                        HEADER_PATIENCE
+                        HEADER_TIMEOUT
                     } else {
                         self.rules.stall
                     };
@@ -176,10 +179,7 @@ impl<B: FnOnce(&Header)> Flow<'_, B> {
             let before = reader.bytes();
             reader.feed(&buffer[..n], self)?;
             let more = reader.bytes() - before;
-            self.rules.received.fetch_add(more, Ordering::Relaxed);
-            if let Some(series) = &self.rules.series {
-                series.add(more, at);
-            }
+            (self.rules.passed)(more, at);
             if reader.is_complete() {
                 // What follows is an end or an error; an answer that waits for it would make the sender wait.
                 return Ok(());
@@ -205,7 +205,7 @@ impl<B: FnOnce(&Header)> Sink for Flow<'_, B> {
         if header.kind == Kind::File {
             self.kept = Kept::begin(&self.rules.out).map_err(Broken::Keep)?;
         }
-        Ok(self.rules.most)
+        Ok(self.rules.max_size)
     }
 
     fn content(&mut self, bytes: &[u8]) -> Result<(), Broken> {
@@ -231,13 +231,13 @@ struct Kept {
 }
 
 impl Kept {
-    fn begin(out: &Out) -> Result<Option<Self>, String> {
+    fn begin(out: &Output) -> Result<Option<Self>, String> {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let unique = format!("{}-{number}", std::process::id());
         let part = match out {
-            Out::Discard => return Ok(None),
-            Out::Stdout => {
+            Output::Discard => return Ok(None),
+            Output::Stdout => {
                 use std::os::fd::AsFd;
                 let file = io::stdout().as_fd().try_clone_to_owned();
                 let file = file.map_err(|e| format!("write to standard output: {e}"))?;
@@ -246,12 +246,12 @@ impl Kept {
                     part: None,
                 }));
             }
-            Out::File(path) => {
+            Output::File(path) => {
                 let mut name = path.as_os_str().to_owned();
                 name.push(format!(".part-{unique}"));
                 PathBuf::from(name)
             }
-            Out::Folder(folder) => folder.join(format!(".received.part-{unique}")),
+            Output::Folder(folder) => folder.join(format!(".received.part-{unique}")),
         };
         let file = OpenOptions::new().write(true).create_new(true).open(&part);
         let file = file.map_err(|e| format!("create {}: {}", part.display(), reason(&e)))?;
@@ -268,14 +268,14 @@ impl Kept {
     }
 
     /// Gives it its name; which.
-    fn finish(mut self, out: &Out, overwrite: bool) -> Result<Option<PathBuf>, String> {
+    fn finish(mut self, out: &Output, overwrite: bool) -> Result<Option<PathBuf>, String> {
         let Some(part) = self.part.take() else {
             return Ok(None);
         };
         let done = match out {
-            Out::File(path) => name(&part, path, overwrite).map(|()| path.clone()),
-            Out::Folder(folder) => free_name(&part, folder),
-            Out::Discard | Out::Stdout => return Ok(None),
+            Output::File(path) => name(&part, path, overwrite).map(|()| path.clone()),
+            Output::Folder(folder) => free_name(&part, folder),
+            Output::Discard | Output::Stdout => return Ok(None),
         };
         let done = done.map_err(|e| {
             let _ = std::fs::remove_file(&part);
@@ -294,10 +294,10 @@ impl Drop for Kept {
 }
 
 /// The number of names that are tried.
-const NAMES: u32 = 1_000_000;
+const MAX_NAMES: u32 = 1_000_000;
 
 fn free_name(part: &Path, folder: &Path) -> io::Result<PathBuf> {
-    for number in 1..NAMES {
+    for number in 1..MAX_NAMES {
         let path = folder.join(format!("received-{number}"));
         match name(part, &path, false) {
             Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}

@@ -1,24 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One flow of `alcc send`.
-use super::{Series, hex, now};
-use crate::failure::Failure;
-use crate::transport::{Options, Outgoing, PIECE, Stats, TURN, Target, Transport, later};
-use alcc_transfer::{ANSWER, Answer, Header, Kind, Verdict, Writer};
+//! One flow of a sender.
+use crate::clock::now;
+use crate::{ANSWER, Answer, Header, Kind, Passed, Verdict, Writer, hex};
+use alcc_pipe::{Dialer, Failure, MAX_WAIT, MAX_WRITE, Outgoing, Stats, Target, would_block};
 use alcc_units::{Bytes, Rate, Span};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// With `--rate`, what is written at once: this much of it.
-const AT_ONCE: Span = Span::from_millis(10);
+const WRITE_INTERVAL: Span = Span::from_millis(10);
 /// But not less.
-const LEAST: u64 = 1_400;
+const MIN_WRITE: u64 = 1_400;
 
 /// What a flow sends.
-pub(crate) enum Content {
+pub enum Content {
     /// As much as the header says, or for so long.
     MadeUp(Option<Duration>),
     /// A file or standard input.
@@ -26,54 +25,58 @@ pub(crate) enum Content {
 }
 
 /// What all flows of a transfer have in common.
-pub(crate) struct Job<'a> {
-    pub(crate) transport: &'a dyn Transport,
-    pub(crate) to: &'a Target,
-    pub(crate) options: &'a Options,
+pub struct Job<'a> {
+    /// Opens the connections.
+    pub dialer: &'a dyn Dialer,
+    /// The receiver.
+    pub to: &'a Target,
     /// At which the application writes; `None`: as fast as it can.
-    pub(crate) rate: Option<Rate>,
+    pub rate: Option<Rate>,
     /// Given up when nothing moves for so long.
-    pub(crate) stall: Duration,
-    pub(crate) stop: &'a AtomicBool,
-    pub(crate) series: Option<&'a Series>,
-    /// Bytes of content so far, for whoever shows progress.
-    pub(crate) sent: &'a AtomicU64,
+    pub stall: Duration,
+    /// Set from outside: the flow ends.
+    pub stop: &'a AtomicBool,
+    /// Told of each piece of content that is written.
+    pub passed: &'a Passed<'a>,
 }
 
 /// How a flow ended.
 #[derive(Default)]
-pub(crate) struct Sent {
-    pub(crate) bytes: u64,
+pub struct Sent {
+    /// Of content.
+    pub bytes: u64,
     /// From the beginning of the connection to the last write, ns.
-    pub(crate) took: u64,
+    pub took: u64,
     /// From the beginning of the connection to the receiver's last byte, or until that is known here, ns.
-    pub(crate) complete: Option<u64>,
-    pub(crate) stats: Stats,
-    pub(crate) answer: Option<Answer>,
+    pub complete: Option<u64>,
+    /// What the transport counted.
+    pub stats: Stats,
+    /// What the receiver said.
+    pub answer: Option<Answer>,
     /// Why it failed.
-    pub(crate) failure: Option<Failure>,
+    pub failure: Option<Failure>,
 }
 
 /// Sends one flow to its end.
-pub(crate) fn flow(job: &Job<'_>, header: &Header, content: Content) -> Sent {
+pub fn flow(job: &Job<'_>, header: &Header, content: Content) -> Sent {
     let began = now();
     let mut sent = Sent::default();
     let flow = header.flow.into();
-    let mut out = match job.transport.connect(job.to, job.options, flow) {
+    let mut out = match job.dialer.connect(job.to, flow) {
         Ok(out) => out,
         Err(why) => {
             sent.failure = Some(why);
             return sent;
         }
     };
-    let mut going = Going {
+    let mut sending = SendFlow {
         job,
         out: &mut *out,
         moved: now(),
         acknowledged: None,
         began,
     };
-    let failure = going.run(header, content, &mut sent).err();
+    let failure = sending.run(header, content, &mut sent).err();
     sent.failure = failure.map(|why| why.told(sent.bytes, job));
     if sent.took == 0 {
         sent.took = now() - began;
@@ -124,7 +127,7 @@ impl Broken {
     }
 }
 
-struct Going<'a> {
+struct SendFlow<'a> {
     job: &'a Job<'a>,
     out: &'a mut dyn Outgoing,
     began: u64,
@@ -133,14 +136,14 @@ struct Going<'a> {
     acknowledged: Option<u64>,
 }
 
-impl Going<'_> {
+impl SendFlow<'_> {
     fn run(&mut self, header: &Header, content: Content, sent: &mut Sent) -> Result<(), Broken> {
         let mut hash = None;
         let answer = match self.everything(header, content, sent, &mut hash) {
             Ok(()) => self.answer(self.job.stall)?,
             // A receiver that has everything and has said so may leave before its transport has heard the last word; and one that wants no
             // more says why. What it said counts.
-            Err(Broken::Pipe(why)) => match self.answer(TURN) {
+            Err(Broken::Pipe(why)) => match self.answer(MAX_WAIT) {
                 Ok(Some(answer)) if hash.is_some() || answer.verdict != Verdict::Good => {
                     Some(answer)
                 }
@@ -224,7 +227,7 @@ impl Going<'_> {
                 }
                 match { file }.read(&mut writer.space()[..room]) {
                     Ok(n) => break n,
-                    Err(why) if later(&why) => {}
+                    Err(why) if would_block(&why) => {}
                     Err(why) => return Err(Broken::Source(why)),
                 }
             };
@@ -242,14 +245,14 @@ impl Going<'_> {
 
     /// Waits until something may be written; how much.
     fn room(&mut self, left: u64, done: u64, until: Option<u64>) -> Result<usize, Broken> {
-        let mut most = PIECE as u64;
+        let mut most = MAX_WRITE as u64;
         if let Some(rate) = self.job.rate {
-            most = rate.bytes_in(AT_ONCE).get().clamp(LEAST, most);
+            most = rate.bytes_in(WRITE_INTERVAL).get().clamp(MIN_WRITE, most);
             let due = self.began + rate.time_for(Bytes::new(done)).as_nanos();
             while now() < due.min(until.unwrap_or(u64::MAX)) {
                 self.stopped()?;
                 let nap = Duration::from_nanos(due.saturating_sub(now()));
-                std::thread::sleep(nap.min(TURN));
+                std::thread::sleep(nap.min(MAX_WAIT));
             }
             self.moved = now();
         }
@@ -267,10 +270,7 @@ impl Going<'_> {
 
     fn block(&mut self, block: &[u8], content: usize) -> Result<(), Broken> {
         self.put(block)?;
-        self.job.sent.fetch_add(content as u64, Ordering::Relaxed);
-        if let Some(series) = self.job.series {
-            series.add(content as u64, now());
-        }
+        (self.job.passed)(content as u64, now());
         Ok(())
     }
 
@@ -282,7 +282,7 @@ impl Going<'_> {
                     bytes = &bytes[n..];
                     self.moved = now();
                 }
-                Err(why) if later(&why) => self.look()?,
+                Err(why) if would_block(&why) => self.look()?,
                 Err(why) => return Err(why.into()),
             }
         }
@@ -302,7 +302,7 @@ impl Going<'_> {
                     ));
                 }
                 Some(Ok(n)) => filled += n,
-                Some(Err(why)) if later(&why) => self.look_within(patience)?,
+                Some(Err(why)) if would_block(&why) => self.look_within(patience)?,
                 Some(Err(why)) => return Err(why.into()),
             }
         }
@@ -339,12 +339,12 @@ impl Going<'_> {
 
 /// "Not yet" in the words of `finish`.
 fn waits(why: &io::Error) -> Option<bool> {
-    later(why).then_some(false)
+    would_block(why).then_some(false)
 }
 
 fn readable(file: &File) -> io::Result<bool> {
     let mut fds = [PollFd::new(file.as_fd(), PollFlags::POLLIN)];
-    let turn = PollTimeout::try_from(TURN).unwrap_or(PollTimeout::ZERO);
+    let turn = PollTimeout::try_from(MAX_WAIT).unwrap_or(PollTimeout::ZERO);
     match poll(&mut fds, turn) {
         Ok(n) => Ok(n > 0),
         Err(nix::Error::EINTR) => Ok(false),

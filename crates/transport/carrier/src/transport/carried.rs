@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the in-band form runs over: `--carrier`.
-use super::tcp::{Acceptor, RECEIVER, connected, listening};
-use super::{Listening, Options, TURN, Target, certificate};
-use crate::failure::Failure;
-use alcc_carrier::tls::{Fingerprint, Identity, client_config};
-use alcc_carrier::{CarrierSpec, Client, Error, Listener, Server};
+use crate::{CarrierSpec, Client, Error, Listener, Server};
 use alcc_inband::carrier::{Carrier, Tcp};
+use alcc_pipe::tcp::{self, Acceptor, REMEDY};
+use alcc_pipe::tls::{Fingerprint, Identity, client_config};
+use alcc_pipe::{Failure, Listening as _, MAX_WAIT, Options, Target};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io;
 use std::net::SocketAddr;
@@ -21,7 +20,7 @@ pub(super) fn spec(options: &Options) -> Result<CarrierSpec, Failure> {
     let spec: CarrierSpec = text
         .parse()
         .map_err(|why| Failure::usage(format!("--carrier {text}: {why}")))?;
-    match certificate::named(options) {
+    match options.certificate_option() {
         Some(option) if !spec.has_tls() => Err(Failure::usage(format!(
             "{option} with --carrier {spec}: there is no TLS in it; add tls"
         ))),
@@ -43,36 +42,28 @@ pub(super) fn connect(
     to: &Target,
     options: &Options,
 ) -> Result<Box<dyn Carrier>, Failure> {
-    let target = alcc_carrier::Target {
-        host: to.host.clone(),
-        port: to.port,
-    };
     let client = Client {
         trust: options.trust.clone(),
-        patience: options.patience,
+        patience: options.connect_timeout,
         under: options.under.clone(),
     };
     if spec.has_tls() {
         // What is wrong with a file is told before anybody is called.
-        client_config(&options.trust, &[]).map_err(|why| failure(&why))?;
+        client_config(&options.trust, &[])?;
     }
-    let made = match spec.base(&target).map_err(|why| failure(&why))? {
-        None => spec.connect(&target, &client),
+    let made = match spec.base(to).map_err(|why| failure(&why))? {
+        None => spec.connect(to, &client),
         Some(base) => {
-            let remedy = if base.host == to.host && base.port == to.port {
-                RECEIVER
+            let remedy = if base == *to {
+                REMEDY
             } else {
                 "is the proxy of --carrier running?"
             };
-            let base = Target {
-                host: base.host,
-                port: base.port,
-            };
-            let socket = connected(&base, options, remedy)?;
+            let socket = tcp::connect(&base, options, remedy)?;
             let tcp = Tcp::new(socket).map_err(|why| {
                 Failure::usage(format!("take over the connection to {base}: {why}"))
             })?;
-            spec.connect_over(Box::new(tcp), &target, &client)
+            spec.connect_over(Box::new(tcp), to, &client)
         }
     };
     made.map_err(|why| match &why {
@@ -91,7 +82,7 @@ pub(super) fn connect(
 }
 
 /// Where senders come in.
-pub(super) struct Door {
+pub(super) struct CarrierListener {
     bound: Bound,
     spec: Arc<CarrierSpec>,
     server: Arc<Server>,
@@ -102,25 +93,25 @@ enum Bound {
     Path(Listener),
 }
 
-impl Door {
+impl CarrierListener {
     pub(super) fn open(
         spec: CarrierSpec,
         at: SocketAddr,
         options: &Options,
     ) -> Result<Self, Failure> {
         let mut server = Server {
-            patience: options.patience,
+            patience: options.connect_timeout,
             ..Server::default()
         };
         spec.can_listen().map_err(|why| failure(&why))?;
         if spec.has_tls() {
-            server.identity = Some(certificate::identity(options)?);
+            server.identity = Some(options.identity()?);
         }
         let bound = if spec.is_local() {
             let listener = spec.listen("", server.clone());
             Bound::Path(listener.map_err(|why| failure(&why))?)
         } else {
-            Bound::Tcp(listening(at)?)
+            Bound::Tcp(tcp::listen(at)?)
         };
         Ok(Self {
             bound,
@@ -140,8 +131,8 @@ impl Door {
         self.server.identity.as_ref().map(Identity::fingerprint)
     }
 
-    /// The next one, within about [`TURN`].
-    pub(super) fn next(&mut self) -> io::Result<Option<Guest>> {
+    /// The next one, within about [`MAX_WAIT`].
+    pub(super) fn next(&mut self) -> io::Result<Option<PendingConnection>> {
         let (below, peer): (Box<dyn Carrier>, String) = match &mut self.bound {
             Bound::Tcp(acceptor) => {
                 let Some((socket, from)) = acceptor.next()? else {
@@ -152,8 +143,8 @@ impl Door {
             }
             Bound::Path(listener) => {
                 let fd = PollFd::new(listener.fd(), PollFlags::POLLIN);
-                let turn = PollTimeout::try_from(TURN).unwrap_or(PollTimeout::ZERO);
-                match poll(&mut [fd], turn) {
+                let limit = PollTimeout::try_from(MAX_WAIT).unwrap_or(PollTimeout::ZERO);
+                match poll(&mut [fd], limit) {
                     Ok(0) | Err(nix::errno::Errno::EINTR) => return Ok(None),
                     Ok(_) => {}
                     Err(why) => return Err(why.into()),
@@ -170,7 +161,7 @@ impl Door {
                 }
             }
         };
-        Ok(Some(Guest {
+        Ok(Some(PendingConnection {
             below: Some(below),
             peer,
             spec: Arc::clone(&self.spec),
@@ -180,14 +171,14 @@ impl Door {
 }
 
 /// A connection whose layers have not shaken hands.
-pub(super) struct Guest {
+pub(super) struct PendingConnection {
     below: Option<Box<dyn Carrier>>,
     pub(super) peer: String,
     spec: Arc<CarrierSpec>,
     server: Arc<Server>,
 }
 
-impl Guest {
+impl PendingConnection {
     /// Does it, waiting for the peer: in the flow's own thread.
     pub(super) fn handshake(&mut self) -> io::Result<Box<dyn Carrier>> {
         let below = self.below.take().ok_or(io::ErrorKind::NotConnected)?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Whom the connecting end believes.
 use super::identity::certificates;
-use crate::Error;
+use crate::Failure;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
@@ -30,12 +30,12 @@ impl fmt::Display for Fingerprint {
 }
 
 impl FromStr for Fingerprint {
-    type Err = Error;
+    type Err = Failure;
 
     /// 64 hexadecimal digits, with or without colons.
-    fn from_str(text: &str) -> Result<Self, Error> {
+    fn from_str(text: &str) -> Result<Self, Failure> {
         let wrong = || {
-            Error::Usage(format!(
+            Failure::Usage(format!(
                 "'{text}' is no SHA-256 fingerprint: 64 hexadecimal digits, as the listening end prints it"
             ))
         };
@@ -92,7 +92,7 @@ impl Trust {
     pub(super) fn verifier(
         &self,
         provider: &Arc<CryptoProvider>,
-    ) -> Result<Arc<dyn ServerCertVerifier>, Error> {
+    ) -> Result<Arc<dyn ServerCertVerifier>, Failure> {
         let authorities = match self {
             Self::System => {
                 let mut roots = RootCertStore::empty();
@@ -104,7 +104,7 @@ impl Trust {
                 let mut roots = RootCertStore::empty();
                 for certificate in certificates(file)? {
                     roots.add(certificate).map_err(|why| {
-                        Error::Usage(format!("trust the authority in {}: {why}", file.display()))
+                        Failure::Usage(format!("trust the authority in {}: {why}", file.display()))
                     })?;
                 }
                 Some(roots)
@@ -117,7 +117,7 @@ impl Trust {
             Some(roots) => Some(
                 WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone())
                     .build()
-                    .map_err(|why| Error::Usage(format!("trust authorities: {why}")))?,
+                    .map_err(|why| Failure::Usage(format!("trust authorities: {why}")))?,
             ),
             None => None,
         };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Who the listening end is.
 use super::Fingerprint;
-use crate::Error;
+use crate::Failure;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use std::fmt;
@@ -26,10 +26,10 @@ impl Identity {
     ///
     /// # Errors
     /// No random numbers, or a name that no certificate can have.
-    pub fn self_signed(names: &[&str]) -> Result<Self, Error> {
+    pub fn self_signed(names: &[&str]) -> Result<Self, Failure> {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let made = rcgen::generate_simple_self_signed(names)
-            .map_err(|why| Error::Usage(format!("make a certificate: {why}")))?;
+            .map_err(|why| Failure::Usage(format!("make a certificate: {why}")))?;
         let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
         Ok(Self {
             chain: vec![made.cert.der().clone()],
@@ -41,10 +41,10 @@ impl Identity {
     ///
     /// # Errors
     /// What is wrong with which file; a key that is not the certificate's.
-    pub fn from_files(certificate: &Path, key: &Path) -> Result<Self, Error> {
+    pub fn from_files(certificate: &Path, key: &Path) -> Result<Self, Failure> {
         let chain = certificates(certificate)?;
         let found = PrivateKeyDer::from_pem_file(key).map_err(|why| {
-            Error::Usage(format!(
+            Failure::Usage(format!(
                 "read the key {}: {}: it has to be a PEM file with a private key",
                 key.display(),
                 words(&why)
@@ -55,7 +55,7 @@ impl Identity {
             key: Arc::new(found),
         };
         super::server_config(&identity, &[]).map_err(|why| {
-            Error::Usage(format!(
+            Failure::Usage(format!(
                 "{why}: are {} and {} a pair?",
                 certificate.display(),
                 key.display()
@@ -81,9 +81,9 @@ impl Identity {
 }
 
 /// All certificates of a PEM file; at least one.
-pub(super) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+pub(super) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
     let wrong = |why: String| {
-        Error::Usage(format!(
+        Failure::Usage(format!(
             "read the certificate {}: {why}: it has to be a PEM file",
             file.display()
         ))

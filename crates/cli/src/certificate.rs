@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who the receiver is, and whom the sender believes: for every transport with TLS in it.
-use super::Options;
+//! Options of `alcc send` and `alcc recv`: who the receiver is, and whom the sender believes.
 use crate::failure::Failure;
-use alcc_carrier::tls::{Fingerprint, Identity, Trust};
+use alcc_pipe::tls::{Fingerprint, Trust};
 use std::path::PathBuf;
 
 /// The sender's part.
@@ -48,34 +47,4 @@ impl Showing {
     pub(crate) fn files(&self) -> Option<(PathBuf, PathBuf)> {
         self.cert.clone().zip(self.key.clone())
     }
-}
-
-/// The option that says something about a certificate, if one does.
-pub(super) fn named(options: &Options) -> Option<&'static str> {
-    match options.trust {
-        Trust::Pin(_) => Some("--pin"),
-        Trust::Ca(_) => Some("--ca"),
-        _ => options.certificate.as_ref().map(|_| "--cert"),
-    }
-}
-
-/// Refuses what a transport without TLS could not keep.
-///
-/// # Errors
-/// [`Failure::Usage`] with the transports that can.
-pub(super) fn unused(transport: &str, options: &Options) -> Result<(), Failure> {
-    named(options).map_or(Ok(()), |option| {
-        Err(Failure::usage(format!(
-            "{option}: --transport {transport} has no TLS; --transport quic or --transport in-band --carrier tls has"
-        )))
-    })
-}
-
-/// The receiver's certificate: the one that is named, or a new one.
-pub(super) fn identity(options: &Options) -> Result<Identity, Failure> {
-    match &options.certificate {
-        Some((certificate, key)) => Identity::from_files(certificate, key),
-        None => Identity::self_signed(&["alcc"]),
-    }
-    .map_err(Failure::usage)
 }

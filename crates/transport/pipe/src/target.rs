@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A host and a port, as typed.
+use crate::Failure;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::str::FromStr;
+
+/// A host with a port. What it means is the transport's affair (a carrier may want a path).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Target {
+    /// Name, IPv4 or IPv6 address without brackets.
+    pub host: String,
+    /// 0: none was typed.
+    pub port: u16,
+}
+
+impl Target {
+    /// Reads `host`, `host:port`, `192.0.2.1:9700`, `2001:db8::1` or `[2001:db8::1]:9700`. Port 0
+    /// cannot be typed. `None`: it is none of these.
+    pub fn read(text: &str) -> Option<Self> {
+        let port = |text: &str| text.parse().ok().filter(|port| *port > 0);
+        let (host, port) = if text.parse::<Ipv6Addr>().is_ok() {
+            (text, 0)
+        } else if let Some(rest) = text.strip_prefix('[') {
+            let (host, after) = rest.split_once(']')?;
+            host.parse::<Ipv6Addr>().ok()?;
+            match after {
+                "" => (host, 0),
+                after => (host, port(after.strip_prefix(':')?)?),
+            }
+        } else {
+            match text.rsplit_once(':') {
+                None => (text, 0),
+                Some((host, typed)) => (host, port(typed)?),
+            }
+        };
+        let target = Self {
+            host: host.to_owned(),
+            port,
+        };
+        target.is_sound().then_some(target)
+    }
+
+    /// As [`Self::read`], and there has to be a port.
+    pub fn with_port(text: &str) -> Option<Self> {
+        Self::read(text).filter(|target| target.port > 0)
+    }
+
+    /// It is written into requests: it must not end a line there.
+    pub fn is_sound(&self) -> bool {
+        let colon = self.host.contains(':') && !self.is_literal();
+        let bad = |c: char| c.is_whitespace() || c.is_control();
+        !self.host.is_empty() && !colon && !self.host.contains(bad)
+    }
+
+    /// An address, which nothing needs to be looked up for.
+    pub fn is_literal(&self) -> bool {
+        self.host.parse::<IpAddr>().is_ok()
+    }
+
+    /// Every address that the name has now, in the resolver's order. Waits for the resolver.
+    ///
+    /// # Errors
+    /// The resolver's; `NotFound` if the name has no address.
+    pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
+        let found: Vec<_> = (self.host.as_str(), self.port).to_socket_addrs()?.collect();
+        if found.is_empty() {
+            let why = "the name has no address";
+            return Err(io::Error::new(io::ErrorKind::NotFound, why));
+        }
+        Ok(found)
+    }
+
+    /// Its addresses, at least one, of the family of `bind` if that is given.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] with what the resolver says.
+    pub fn resolve(&self, bind: Option<IpAddr>) -> Result<Vec<SocketAddr>, Failure> {
+        let host = &self.host;
+        let mut found = self.addresses().map_err(|e| {
+            Failure::usage(format!(
+                "look up {host}: {e}: check the name, or give an address"
+            ))
+        })?;
+        found.retain(|a| bind.is_none_or(|b| b.is_ipv4() == a.is_ipv4()));
+        if found.is_empty() {
+            return Err(Failure::usage(format!(
+                "look up {host}: it has no address of the family of --bind"
+            )));
+        }
+        Ok(found)
+    }
+}
+
+impl FromStr for Target {
+    type Err = Failure;
+
+    /// As [`Target::with_port`].
+    fn from_str(text: &str) -> Result<Self, Failure> {
+        let wrong = || Failure::usage(format!("'{text}' is not HOST:PORT"));
+        Self::with_port(text).ok_or_else(wrong)
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_hosts_with_or_without_port() {
+        for (text, host, port) in [
+            ("example.net", "example.net", 0),
+            ("192.0.2.1:5", "192.0.2.1", 5),
+            ("2001:db8::1", "2001:db8::1", 0),
+            ("[2001:db8::1]", "2001:db8::1", 0),
+            ("[::1]:9", "::1", 9),
+        ] {
+            let target = Target::read(text).unwrap();
+            assert_eq!((target.host.as_str(), target.port), (host, port), "{text}");
+            assert_eq!(Target::with_port(text).is_some(), port > 0, "{text}");
+        }
+        for bad in [
+            "", "a b", ":5", "a:0", "a:99999", "[::1", "[::1]5", "[x]:5", "a:b:c", "a\r\n:5",
+        ] {
+            assert_eq!(Target::read(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! TCP sockets as every transport above TCP wants them: calls give up after [`MAX_WAIT`].
+use crate::{Failure, Incoming, Listening, MAX_WAIT, Options, Stats, Target};
+use alcc_results::Distribution;
+use alcc_sys::tcp_counters;
+use alcc_units::Span;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::{Duration, Instant};
+
+/// What helps if nobody listens where the receiver should.
+pub const REMEDY: &str = "start 'alcc recv' on that host";
+/// How often the round-trip time is noted.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
+
+/// A connection with the kernel's algorithm that was asked for; its calls give up after [`MAX_WAIT`]. `remedy` helps if nobody
+/// listens.
+///
+/// # Errors
+/// Why there is none, and what would help.
+pub fn connect(to: &Target, options: &Options, remedy: &str) -> Result<TcpStream, Failure> {
+    let mut last = None;
+    for address in to.resolve(options.bind)? {
+        match connect_to(address, options) {
+            Ok(stream) => return Ok(stream),
+            Err(why) => last = Some((address, why)),
+        }
+    }
+    Err(match last {
+        Some((_, Broken::Ours(failure))) => failure,
+        Some((address, Broken::Theirs(why))) => Failure::failed(match why.kind() {
+            io::ErrorKind::ConnectionRefused => {
+                format!("connect to {address}: nobody listens there: {remedy}")
+            }
+            io::ErrorKind::TimedOut => format!(
+                "connect to {address}: no answer within {} s: wrong host, or a firewall between?",
+                options.connect_timeout.as_secs_f64()
+            ),
+            _ => format!("connect to {address}: {why}"),
+        }),
+        None => Failure::failed(format!("connect to {to}: it has no address")),
+    })
+}
+
+enum Broken {
+    Ours(Failure),
+    Theirs(io::Error),
+}
+
+fn connect_to(address: SocketAddr, options: &Options) -> Result<TcpStream, Broken> {
+    let ours =
+        |what: String| move |e: io::Error| Broken::Ours(Failure::usage(format!("{what}: {e}")));
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )
+    .map_err(ours("make a socket".to_owned()))?;
+    if let Some(under) = &options.under {
+        socket
+            .set_tcp_congestion(under.as_bytes())
+            .map_err(ours(format!(
+                "--under {under} (not in net.ipv4.tcp_allowed_congestion_control?)"
+            )))?;
+    }
+    if let Some(ip) = options.bind {
+        socket
+            .bind(&SocketAddr::new(ip, 0).into())
+            .map_err(ours(format!("--bind {ip}")))?;
+    }
+    socket
+        .connect_timeout(&address.into(), options.connect_timeout)
+        .map_err(Broken::Theirs)?;
+    socket.set_tcp_nodelay(true).map_err(Broken::Theirs)?;
+    let stream = TcpStream::from(socket);
+    limit_waits(&stream).map_err(Broken::Theirs)?;
+    Ok(stream)
+}
+
+fn limit_waits(stream: &TcpStream) -> io::Result<()> {
+    stream.set_read_timeout(Some(MAX_WAIT))?;
+    stream.set_write_timeout(Some(MAX_WAIT))
+}
+
+/// Waits at most [`MAX_WAIT`] for one of these events; true: it has come.
+///
+/// # Errors
+/// As poll(2).
+pub fn wait(fd: &impl AsFd, what: PollFlags) -> io::Result<bool> {
+    let mut fds = [PollFd::new(fd.as_fd(), what)];
+    let limit = PollTimeout::try_from(MAX_WAIT).unwrap_or(PollTimeout::ZERO);
+    match poll(&mut fds, limit) {
+        Ok(n) => Ok(n > 0),
+        Err(nix::Error::EINTR) => Ok(false),
+        Err(why) => Err(why.into()),
+    }
+}
+
+/// The round trips of a connection, and the kernel's counters of it.
+#[derive(Default)]
+pub struct Watch {
+    sampled: Option<Instant>,
+    rtt: Distribution,
+}
+
+impl Watch {
+    /// True each 10 ms: the round trip is to be noted.
+    pub fn is_due(&mut self) -> bool {
+        let now = Instant::now();
+        let due = self.sampled.is_none_or(|at| now - at >= SAMPLE_INTERVAL);
+        if due {
+            self.sampled = Some(now);
+        }
+        due
+    }
+
+    /// A round trip; zero is none.
+    pub fn sample(&mut self, rtt: Span) {
+        if !rtt.is_zero() {
+            self.rtt.add(rtt, 1);
+        }
+    }
+
+    /// So far; `socket` is the TCP connection below, if there is one.
+    pub fn stats(&self, socket: Option<&impl AsRawFd>) -> Stats {
+        let counters = socket.and_then(|socket| tcp_counters(socket.as_raw_fd()));
+        Stats {
+            rtt_mean_ms: self.rtt.mean_ms(),
+            rtt_p95_ms: self.rtt.quantile_ms(0.95),
+            retransmits: counters.map(|c| c.retransmits),
+            timeouts: counters.and_then(|c| c.timeouts),
+            ..Stats::default()
+        }
+    }
+}
+
+/// Bytes that the peer's kernel has.
+pub fn acknowledged(socket: &impl AsRawFd) -> Option<u64> {
+    tcp_counters(socket.as_raw_fd()).map(|counters| counters.acked)
+}
+
+/// A listening socket.
+///
+/// # Errors
+/// [`Failure::Usage`]: in use, not of this machine.
+pub fn listen(at: SocketAddr) -> Result<Acceptor, Failure> {
+    let failed = |e: io::Error| {
+        Failure::usage(match e.kind() {
+            io::ErrorKind::AddrInUse => {
+                format!("listen on {at}: {e}: stop what listens there, or choose another --port")
+            }
+            io::ErrorKind::AddrNotAvailable => {
+                format!("listen on {at}: {e}: --bind takes an address of this machine")
+            }
+            _ => format!("listen on {at}: {e}"),
+        })
+    };
+    let listener = TcpListener::bind(at).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    let at = listener.local_addr().map_err(failed)?;
+    Ok(Acceptor { listener, at })
+}
+
+/// Accepts connections.
+pub struct Acceptor {
+    listener: TcpListener,
+    at: SocketAddr,
+}
+
+impl Acceptor {
+    /// The next one, in blocking mode with calls that give up after [`MAX_WAIT`].
+    ///
+    /// # Errors
+    /// As accept(2), where it is the listening socket's fault.
+    pub fn next(&mut self) -> io::Result<Option<(TcpStream, SocketAddr)>> {
+        if !wait(&self.listener, PollFlags::POLLIN)? {
+            return Ok(None);
+        }
+        match self.listener.accept() {
+            Ok((stream, from)) => {
+                stream.set_nonblocking(false)?;
+                limit_waits(&stream)?;
+                Ok(Some((stream, from)))
+            }
+            Err(why) if is_passing(&why) => {
+                // Without a descriptor the connection stays in the queue, and poll would return at once.
+                if why.kind() != io::ErrorKind::WouldBlock {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                Ok(None)
+            }
+            Err(why) => Err(why),
+        }
+    }
+}
+
+/// The connection is at fault, or a shortage that may end, not the listening socket.
+fn is_passing(why: &io::Error) -> bool {
+    use nix::libc;
+    const FATAL: [i32; 5] = [
+        libc::EBADF,
+        libc::EINVAL,
+        libc::ENOTSOCK,
+        libc::EOPNOTSUPP,
+        libc::EFAULT,
+    ];
+    !why.raw_os_error()
+        .is_some_and(|errno| FATAL.contains(&errno))
+}
+
+impl Listening for Acceptor {
+    fn address(&self) -> String {
+        self.at.to_string()
+    }
+
+    fn accept(&mut self) -> io::Result<Option<Box<dyn Incoming>>> {
+        let next = self.next()?;
+        Ok(next.map(|(stream, from)| Box::new(Accepted { stream, from }) as Box<dyn Incoming>))
+    }
+}
+
+struct Accepted {
+    stream: TcpStream,
+    from: SocketAddr,
+}
+
+impl Read for Accepted {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.stream.read(into)
+    }
+}
+
+impl Incoming for Accepted {
+    fn peer(&self) -> String {
+        SocketAddr::new(self.from.ip().to_canonical(), self.from.port()).to_string()
+    }
+
+    fn answer(&mut self, bytes: &[u8]) -> io::Result<bool> {
+        self.stream.write_all(bytes)?;
+        self.stream.shutdown(Shutdown::Write)?;
+        Ok(true)
+    }
+}
