@@ -13,7 +13,7 @@ use alcc_cc::{Cx, Discard, Header, Kind, Path, Registry, Spec, conformance};
 use alcc_flow::{Ack, Range, Receiver, Rules, Sender, Transmit};
 use alcc_inband::{Output, Session, Settings as InBand, When, frame, preface};
 use alcc_link::{
-    Changes, Direction, DirectionSpec, Order, Outcome, Packet, QueueSpec, RateSpec, Step,
+    Changes, Direction, DirectionSpec, Ecn, Order, Outcome, Packet, QueueSpec, RateSpec, Step,
     log as packet_log,
 };
 use alcc_observe::Pattern;
@@ -178,7 +178,16 @@ fn steps(bytes: &[u8]) {
                 let (len, mut out) = (Bytes::new(1500), Vec::new());
                 for id in 0..10 {
                     let now = Time::from_millis(id * 100);
-                    direction.push(now, Packet { id, flow: 0, len }, &mut out);
+                    direction.push(
+                        now,
+                        Packet {
+                            id,
+                            flow: 0,
+                            len,
+                            ecn: Ecn::NotEct,
+                        },
+                        &mut out,
+                    );
                 }
                 assert!(out.len() >= 10);
             }
@@ -290,6 +299,7 @@ fn link(bytes: &[u8]) {
                 id: pushed,
                 flow: u32::from(event[1] % 3),
                 len: Bytes::new(u64::from(event[1]) * 40),
+                ecn: Ecn::of_bits(event[0]),
             };
             pushed += 1;
             direction.push(now, packet, &mut out);

@@ -106,6 +106,8 @@ pub struct Needs {
     pub per_packet_ack: bool,
     /// The allowance has a pacing rate.
     pub paced: bool,
+    /// It reacts to [`AckBatch::marked`], once per round trip as to a loss: its packets may be marked instead of dropped (ECT).
+    pub ecn: bool,
     /// How the host shapes sending during recovery.
     pub recovery: Recovery,
     /// Over TCP: how often acknowledgement progress should be read. Shorter costs wake-ups, longer blurs RTT samples.
@@ -123,6 +125,7 @@ impl Default for Needs {
         Self {
             per_packet_ack: false,
             paced: false,
+            ecn: false,
             recovery: Recovery::AtOnce,
             feedback_period: Span::from_millis(5),
             header: 0,
@@ -252,8 +255,9 @@ pub enum Source {
     TcpInfo,
 }
 
-/// Acknowledged packets, ascending, never empty.
+/// Acknowledged packets, ascending, never empty. [`Feed::acked`](crate::Feed::acked) makes one.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct AckBatch<'a> {
     /// The packets.
     pub acked: &'a [Packet],
@@ -280,10 +284,15 @@ pub struct AckBatch<'a> {
     pub source: Source,
     /// Bound on the error of the RTT samples; zero on the wire, the tick over TCP.
     pub rtt_error: Span,
+    /// Bytes that arrived with a mark since the last batch: a queue met congestion and did not drop (ECN, RFC 3168). Only of hosts
+    /// whose packets may be marked; they are where [`Needs::ecn`] is set.
+    pub marked: Bytes,
 }
 
-/// Lost packets, ascending, never empty. Reported before the acknowledgement that disclosed them.
+/// Lost packets, ascending, never empty. Reported before the acknowledgement that disclosed them;
+/// [`Feed::lost`](crate::Feed::lost) makes one.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct LossBatch<'a> {
     /// The packets.
     pub lost: &'a [Packet],
@@ -317,8 +326,9 @@ pub enum Spurious {
     Rto,
 }
 
-/// Recovery ended.
+/// Recovery ended. [`Feed::repaired`](crate::Feed::repaired) makes one.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct RecoveryEnd {
     /// In flight.
     pub in_flight: Bytes,

@@ -13,6 +13,7 @@
 //! | totals and stamps have one origin | [`Delivery`] |
 //! | rounds are timed by packets | [`Feed::acked`] |
 //! | what limited the sender is told once | [`Feed::limited`] |
+//! | marks are told once, with the next batch | [`Feed::marked`] |
 //! | an episode ends after the ACK, or before the next one begins | [`Feed::repaired`] |
 //! | a pause is told once, with nothing in flight | [`Feed::resume`] |
 //! | the receiver half has an acknowledgement first | [`Feed::heard_here`] |
@@ -56,6 +57,8 @@ pub struct Feed {
     /// delivered.
     round_ends: Bytes,
     limited: LimitedBy,
+    /// Arrived with a mark, and the algorithm does not know yet.
+    marked: Bytes,
     /// The algorithm knows of an episode.
     episode: bool,
     /// That has ended, and the algorithm does not know yet.
@@ -100,6 +103,7 @@ impl Feed {
             local: None,
             round_ends: Bytes::ZERO,
             limited: LimitedBy::default(),
+            marked: Bytes::ZERO,
             episode: false,
             repaired: None,
             sent_at: None,
@@ -258,6 +262,11 @@ impl Feed {
         &mut self.limited
     }
 
+    /// So much has arrived with a mark (ECN); told with the next batch.
+    pub fn marked(&mut self, bytes: Bytes) {
+        self.marked += bytes;
+    }
+
     /// Packets have arrived. True if with them a round trip has begun.
     pub fn acked(&mut self, acked: &Acked<'_>) -> bool {
         let Some(newest) = acked.packets.last() else {
@@ -281,6 +290,7 @@ impl Feed {
             advanced: acked.advanced,
             source: acked.source,
             rtt_error: acked.rtt_error,
+            marked: std::mem::take(&mut self.marked),
         };
         self.tell(|cc, cx| cc.on_ack(cx, &batch));
         self.settle();

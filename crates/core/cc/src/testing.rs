@@ -14,6 +14,8 @@ pub(crate) struct Bench {
     pub(crate) rtt: Span,
     pn: u64,
     in_recovery: bool,
+    /// So much of each batch was marked.
+    pub(crate) marked: Bytes,
     /// The next batch begins a round trip.
     new_round: bool,
 }
@@ -40,6 +42,7 @@ impl Bench {
             rtt: Span::from_millis(100),
             pn: 0,
             in_recovery: false,
+            marked: Bytes::ZERO,
             new_round: false,
         }
     }
@@ -135,6 +138,7 @@ impl Bench {
             advanced: true,
             source: Source::Wire,
             rtt_error: Span::ZERO,
+            marked: self.marked,
         };
         self.cc.on_ack(
             &mut Cx {

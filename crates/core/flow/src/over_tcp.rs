@@ -39,6 +39,8 @@ pub struct TcpProgress {
     pub smoothed_rtt: Span,
     /// The latter.
     pub acks: u64,
+    /// Segments delivered with a mark in total (`tcpi_delivered_ce`): the kernel's connection uses ECN.
+    pub marked: u64,
     /// Current segment size.
     pub mss: Bytes,
 }

@@ -39,6 +39,8 @@ pub struct Receiver {
     arrivals: Option<VecDeque<Arrival>>,
     told: (usize, usize),
     duplicate: Option<Range>,
+    /// Payload that arrived marked.
+    marked: u64,
     /// Packets since the last acknowledgement, and ever.
     pending: u64,
     seen: u64,
@@ -131,6 +133,7 @@ impl Receiver {
             arrivals: rules.arrivals.then(VecDeque::new),
             told: (0, 0),
             duplicate: None,
+            marked: 0,
             pending: 0,
             seen: 0,
             due: None,
@@ -219,6 +222,12 @@ impl Receiver {
         data.len > 0
             && end > self.complete
             && (end > self.space.edge || (gap && !self.early.covers(&Range::new(data.start, end))))
+    }
+
+    /// The packet that arrives next was marked on its way (ECN): its sender hears of it at once (RFC 9000, section 13.2.1).
+    pub fn on_mark(&mut self, len: Bytes) {
+        self.marked = self.marked.saturating_add(len.get());
+        self.urgent = true;
     }
 
     /// A packet arrives. Afterwards [`Receiver::poll_ack`] may have something to say.
@@ -386,6 +395,7 @@ impl Receiver {
         ack.window = Bytes::new(self.space.offer(self.complete));
         ack.echo = self.echo;
         ack.sent_at = now;
+        ack.marked = self.marked;
         ack.duplicate = self.duplicate.take().filter(|_| stream);
         // Time stamps leave room for three blocks, one of which may tell of a duplicate.
         let places =

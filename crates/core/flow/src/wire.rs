@@ -53,6 +53,8 @@ pub struct Ack {
     pub echo: Time,
     /// The receiver's clock as it leaves.
     pub sent_at: Time,
+    /// Payload that arrived marked (ECN), in total.
+    pub marked: u64,
     /// What has arrived twice (RFC 2883).
     pub duplicate: Option<Range>,
     ranges: [Range; RANGES],

@@ -19,5 +19,5 @@ pub mod queue;
 
 pub use changes::{Changes, ChangesError, Step};
 pub use direction::{Direction, DirectionSpec, Order, RateSpec};
-pub use packet::{DropReason, Outcome, Packet};
+pub use packet::{DropReason, Ecn, Outcome, Packet};
 pub use queue::{Queue, QueueKind, QueueSpec};

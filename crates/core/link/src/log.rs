@@ -13,7 +13,7 @@
 //!
 //! The events and the order of their first columns are Mahimahi's. Times are milliseconds since the link's clock began, rounded
 //! down to the microsecond. The log comes from the outcomes at the bottleneck: propagation delay is not in it.
-use crate::{DropReason, Outcome, Packet};
+use crate::{DropReason, Ecn, Outcome, Packet};
 use alcc_units::{Bytes, Span, Time};
 use std::fmt::{self, Write};
 
@@ -50,7 +50,7 @@ pub enum Line {
         /// Which.
         packet: Packet,
     },
-    /// `TIME - LENGTH DELAY FLOW ID`: it left the bottleneck.
+    /// `TIME - LENGTH DELAY FLOW ID`: it left the bottleneck; `ce` behind that: marked (ECN).
     Departure {
         /// When.
         at: Time,
@@ -153,7 +153,7 @@ pub fn write_header(out: &mut impl Write, header: &Header) -> fmt::Result {
 pub fn format_line(out: &mut impl Write, line: &Line) -> fmt::Result {
     match line {
         Line::Arrival { at, packet } => {
-            let Packet { id, flow, len } = packet;
+            let Packet { id, flow, len, .. } = packet;
             writeln!(out, "{} + {} {flow} {id}", Ms(at.as_nanos()), len.get())
         }
         Line::Departure {
@@ -161,13 +161,14 @@ pub fn format_line(out: &mut impl Write, line: &Line) -> fmt::Result {
             packet,
             queue_delay,
         } => {
-            let Packet { id, flow, len } = packet;
+            let Packet { id, flow, len, ecn } = packet;
+            let marked = if *ecn == Ecn::Ce { " ce" } else { "" };
             let delay = Ms(queue_delay.as_nanos());
             let at = Ms(at.as_nanos());
-            writeln!(out, "{at} - {} {delay} {flow} {id}", len.get())
+            writeln!(out, "{at} - {} {delay} {flow} {id}{marked}", len.get())
         }
         Line::Drop { at, packet, why } => {
-            let Packet { id, flow, len } = packet;
+            let Packet { id, flow, len, .. } = packet;
             let why = match why {
                 DropReason::Loss => "loss",
                 DropReason::Overflow => "overflow",
@@ -258,7 +259,13 @@ fn parse_line(line: &str) -> Result<Line, &'static str> {
         "-" => {
             let len = bytes(word()?)?;
             let queue_delay = Span::from_nanos(ms(word()?)?);
-            let packet = packet(len, word()?, word()?)?;
+            let mut packet = packet(len, word()?, word()?)?;
+            if let Some(last) = words.next() {
+                if last != "ce" {
+                    return Err("the line is too long: only ce may follow");
+                }
+                packet.ecn = Ecn::Ce;
+            }
             Line::Departure {
                 at,
                 packet,
@@ -300,6 +307,7 @@ fn packet(len: Bytes, flow: &str, id: &str) -> Result<Packet, &'static str> {
         id: whole(id)?,
         flow: u32::try_from(whole(flow)?).map_err(|_| "the flow is above 4294967295")?,
         len,
+        ecn: Ecn::NotEct,
     })
 }
 

@@ -1,6 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use alcc_units::{Bytes, Span, Time};
 
+/// Explicit Congestion Notification: the last two bits of an IP packet's traffic class (RFC 3168, section 5).
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Ecn {
+    /// The sender does not understand marks.
+    #[default]
+    NotEct,
+    /// It does: ECT(1).
+    Ect1,
+    /// It does: ECT(0).
+    Ect0,
+    /// Congestion experienced: a queue has marked the packet.
+    Ce,
+}
+
+impl Ecn {
+    /// From a traffic class.
+    pub const fn of_bits(class: u8) -> Self {
+        match class & 3 {
+            0 => Self::NotEct,
+            1 => Self::Ect1,
+            2 => Self::Ect0,
+            _ => Self::Ce,
+        }
+    }
+}
+
 /// A packet as a model sees it; the host keeps the content under `id`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet {
@@ -10,6 +36,19 @@ pub struct Packet {
     pub flow: u32,
     /// Its length in IP bytes: what the bottleneck has to carry.
     pub len: Bytes,
+    /// Whether it may be marked, or is.
+    pub ecn: Ecn,
+}
+
+impl Packet {
+    /// Marks the packet if its sender understands that; `false` if not.
+    pub(crate) fn mark(&mut self) -> bool {
+        let capable = self.ecn != Ecn::NotEct;
+        if capable {
+            self.ecn = Ecn::Ce;
+        }
+        capable
+    }
 }
 
 /// Why a packet was dropped.

@@ -15,6 +15,18 @@ macro_rules! queues {
 
 queues! { droptail, red, codel, pie, fq_codel, users }
 
+/// The option of the queues that mark. Only packets whose sender understands marks are marked, so the default is yes: RFC 7567,
+/// section 4.2.1, wants it of every managed queue, and RFC 8290, section 5.2.6, has it so.
+const ECN: OptionDoc = OptionDoc {
+    name: "ecn",
+    default: "yes",
+    help: "no: packets that could be marked (ECT) are dropped as well",
+};
+
+fn ecn(options: &Options<'_>) -> Result<bool, SpecError> {
+    Ok(options.choice(ECN.name, &["yes", "no"])? == "yes")
+}
+
 /// Packets that wait for a bottleneck. First in, first out, unless its documentation says otherwise.
 ///
 /// Time is an argument and never goes back. A packet that the bottleneck has begun to carry is out of the queue.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What every registered queue keeps, whatever is done to it.
 use alcc_link::queue::{Enqueue, Queued};
-use alcc_link::{DropReason, Packet, Queue, QueueKind, QueueSpec};
+use alcc_link::{DropReason, Ecn, Packet, Queue, QueueKind, QueueSpec};
 use alcc_units::{Bytes, Rng, Span, Time};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
@@ -100,6 +100,7 @@ fn check(spec: &QueueSpec, max_bytes: u64, max_packets: u64, ops: &[Op]) -> Vec<
                     id: id as u64,
                     flow: *flow,
                     len: Bytes::new(*len),
+                    ecn: Ecn::NotEct,
                 };
                 let full =
                     queue.bytes().get() + len > max_bytes || queue.len() as u64 >= max_packets;
@@ -196,6 +197,7 @@ fn run(queue: &mut dyn Queue, now: &mut Time, ops: &[Op]) -> Vec<Option<Queued>>
                     id: out.len() as u64,
                     flow: *flow,
                     len: Bytes::new(*len),
+                    ecn: Ecn::NotEct,
                 };
                 queue.enqueue(*now, packet, &mut rng, &mut Vec::new());
             }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The packet log: what it looks like, and that it reads back.
 use alcc_link::log::{Header, Line, format_line, parse, write_header};
-use alcc_link::{DropReason, Outcome, Packet};
+use alcc_link::{DropReason, Ecn, Outcome, Packet};
 use alcc_units::{Bytes, Span, Time};
 use proptest::prelude::*;
 
@@ -20,6 +20,7 @@ fn events_look_as_documented() {
         id: 17,
         flow: 3,
         len: Bytes::new(1500),
+        ecn: Ecn::NotEct,
     };
     let at = Time::from_nanos(13_000_999);
     let arrived = Time::from_nanos(12_345_678);
@@ -85,6 +86,7 @@ fn line() -> impl Strategy<Value = Line> {
         id,
         flow,
         len: Bytes::new(len),
+        ecn: Ecn::NotEct,
     });
     let why = prop_oneof![
         Just(DropReason::Loss),

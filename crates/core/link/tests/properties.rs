@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What holds for every direction, whatever is pushed into it and however late it is called.
 use alcc_link::{
-    Changes, Direction, DirectionSpec, Order, Outcome, Packet, QueueKind, QueueSpec, RateSpec, Step,
+    Changes, Direction, DirectionSpec, Ecn, Order, Outcome, Packet, QueueKind, QueueSpec, RateSpec,
+    Step,
 };
 use alcc_trace::Trace;
 use alcc_units::{Bytes, Rate, Span, Time};
@@ -107,6 +108,7 @@ fn case() -> impl Strategy<Value = Case> {
                         id,
                         flow: (id % 3) as u32,
                         len: Bytes::new(len),
+                        ecn: Ecn::NotEct,
                     };
                     (now, packet)
                 })

@@ -2,7 +2,7 @@
 //! Queues that tell flows apart or draw lots: sequences worked out by hand from the RFCs, frequencies from the formula.
 use alcc_link::queue::Enqueue;
 use alcc_link::{
-    Direction, DirectionSpec, DropReason, Order, Outcome, Packet, Queue, QueueSpec, RateSpec,
+    Direction, DirectionSpec, DropReason, Ecn, Order, Outcome, Packet, Queue, QueueSpec, RateSpec,
 };
 use alcc_trace::Trace;
 use alcc_units::{Bytes, Rate, Rng, Time};
@@ -16,6 +16,7 @@ fn packet(id: u64, flow: u32, len: u64) -> Packet {
         id,
         flow,
         len: Bytes::new(len),
+        ecn: Ecn::NotEct,
     }
 }
 

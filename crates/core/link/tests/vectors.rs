@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Vectors worked out by hand from what the models promise, not from what they do.
 use alcc_link::{
-    Changes, Direction, DirectionSpec, DropReason, Order, Outcome, Packet, QueueSpec, RateSpec,
+    Changes, Direction, DirectionSpec, DropReason, Ecn, Order, Outcome, Packet, QueueSpec, RateSpec,
 };
 use alcc_trace::Trace;
 use alcc_units::{Bytes, Rate, Span, Time};
@@ -11,6 +11,7 @@ fn packet(id: u64, len: u64) -> Packet {
         id,
         flow: 0,
         len: Bytes::new(len),
+        ecn: Ecn::NotEct,
     }
 }
 

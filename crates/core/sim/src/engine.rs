@@ -12,7 +12,7 @@ use crate::timers::Timers;
 use crate::{FlowStatus, LinkReport, Report, Scenario, SimError};
 use alcc_cc::{Header, Kind};
 use alcc_flow::Transmit;
-use alcc_link::{Outcome, Packet};
+use alcc_link::{Ecn, Outcome, Packet};
 use alcc_units::{Bytes, Rng, Span, Time};
 
 /// The first packet so long begins the window: those of the papers' programs are shorter than 1500
@@ -321,7 +321,7 @@ impl<P: Probe> Simulation<P> {
                     self.notify(at, packet.id as u32, PacketStep::Dropped(way(place), why));
                     self.network.remove(packet.id as u32);
                 }
-                Outcome::Delivered { packet, .. } => self.network.delivered(packet.id as u32),
+                Outcome::Delivered { packet, .. } => self.network.delivered(&packet),
             }
         }
         self.outcomes = outcomes;
@@ -369,8 +369,9 @@ impl<P: Probe> Simulation<P> {
             Next::Host => {
                 self.notify(now, id, PacketStep::Received);
                 self.network.remove(id);
+                let marked = self.network.packet(id).ecn == Ecn::Ce;
                 let content = self.network.content(id);
-                self.deliver(now, number, content);
+                self.deliver(now, number, content, marked);
             }
         }
     }
@@ -394,13 +395,18 @@ impl<P: Probe> Simulation<P> {
             hop: 0,
             data,
             departed: false,
+            ecn: if data && self.flows[number].ecn {
+                Ecn::Ect0
+            } else {
+                Ecn::NotEct
+            },
         };
         let id = self.network.insert(packet, content);
         self.notify(now, id, PacketStep::Sent);
         self.enter(now, id);
     }
 
-    fn deliver(&mut self, now: Time, number: usize, content: Content) {
+    fn deliver(&mut self, now: Time, number: usize, content: Content, marked: bool) {
         let flow = &mut self.flows[number];
         match (content, &mut flow.ends) {
             (Content::Data(data), Endpoints::Acked { host, receiver }) => {
@@ -409,6 +415,10 @@ impl<P: Probe> Simulation<P> {
                     let at = host.written_at(position);
                     supply.written_at(position).map_or(at, |due| due.min(at))
                 };
+                if marked {
+                    flow.meter.marked += 1;
+                    receiver.on_mark(&data);
+                }
                 let ack = receiver.on_data(now, &data, &mut flow.meter, written_at);
                 let complete = receiver.complete();
                 if flow.completed.is_none() && flow.supply.size().is_some_and(|s| complete >= s) {

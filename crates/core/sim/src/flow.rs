@@ -35,6 +35,8 @@ pub(crate) struct Flow {
     /// When it was to stop: `stop` is forgotten then.
     stops: Option<Time>,
     pub(crate) started: bool,
+    /// Its data may be marked (ECN).
+    pub(crate) ecn: bool,
     /// The flow that goes back from where this one arrives and carries its receiver's reports.
     pub(crate) partner: Option<usize>,
     /// There and back.
@@ -118,6 +120,7 @@ impl Flow {
             stop,
             stops: stop,
             started: false,
+            ecn: spec.ecn,
             partner: None,
             routes,
             propagation,
@@ -212,6 +215,7 @@ impl Flow {
             sent: meter.sent,
             packets: meter.delivered,
             dropped: meter.dropped,
+            marked: meter.marked,
             inside: meter.sent - meter.delivered - (meter.dropped - meter.dropped_late),
             retransmits,
             rtx_burst: (meter.again.1 > 0).then(|| meter.again.0 as f64 / meter.again.1 as f64),

@@ -39,6 +39,8 @@ pub struct FlowSpec {
     pub phase: Option<Span>,
     /// When its application is gone: what is on its way is still repaired.
     pub stop: Option<Time>,
+    /// Its packets may be marked instead of dropped (ECT, RFC 3168).
+    pub ecn: bool,
 }
 
 /// What carries an algorithm's packets.
@@ -90,6 +92,8 @@ PARTs:
   stagger=1s          each of the N starts that much after the one before
   phase=0s            starts and stops that much after START and STOP; without it the first flow has no phase, all others one drawn with
                       the seed, up to 20 ms (or `every`): no two real hosts tick at the same nanosecond
+  ecn=on              queues may mark its packets instead of dropping them (ECT, RFC 3168): for algorithms that react
+                      to marks, such as reno and cubic; with over=, the TCP
   name=call           what the table and the row call it
 As algorithm also udp:rate=5mbit[,bytes=1500][,on=1s,off=1s]: constant rate, whatever happens.";
 
@@ -240,13 +244,40 @@ impl FlowSpec {
                 start: typed.start + typed.stagger * number,
                 phase: typed.phase,
                 stop: typed.stop,
+                ecn: typed.ecn,
             })
         };
+        if typed.ecn {
+            let one = flow(0, false).map_err(algorithm)?;
+            if !one.understands_marks() {
+                return Err(FlowError::Part {
+                    flow: text.to_owned(),
+                    found: "ecn=on".to_owned(),
+                    want: format!("{} does not react to marks: leave it out", one.sender()),
+                });
+            }
+        }
         let backs: &[bool] = if typed.both { &[false, true] } else { &[false] };
         (0..count)
             .flat_map(|number| backs.iter().map(move |back| (number, *back)))
             .map(|(number, back)| flow(number, back).map_err(algorithm))
             .collect()
+    }
+
+    /// Whoever sends its packets.
+    fn sender(&self) -> &str {
+        match &self.under {
+            Under::Native(_) | Under::Udp { .. } => &self.algorithm,
+            Under::Tcp(kernel) => &kernel.name,
+        }
+    }
+
+    fn understands_marks(&self) -> bool {
+        match &self.under {
+            Under::Native(_) => self.controller.needs().ecn,
+            Under::Tcp(kernel) => kernel.controller.needs().ecn,
+            Under::Udp { .. } => false,
+        }
     }
 
     /// What a reader calls it: `verus`, and `alcc-verus` above TCP.
@@ -282,13 +313,14 @@ struct Typed {
     stop: Option<Time>,
     stagger: Span,
     phase: Option<Span>,
+    ecn: bool,
     name: Option<String>,
 }
 
-const PARTS: &str = "write over=, host=, rtt=, dir=, links=, size=, app=, every=, on=, off=, stagger=, phase= or name= after '/'";
+const PARTS: &str = "write over=, host=, rtt=, dir=, links=, size=, app=, every=, on=, off=, stagger=, phase=, ecn= or name= after '/'";
 const KEYS: &[&str] = &[
     "over", "host", "rtt", "dir", "links", "size", "app", "every", "on", "off", "stagger", "phase",
-    "name",
+    "ecn", "name",
 ];
 const NAME: &str = "a name is 1 to 32 letters, digits, '-', '_' or '.'";
 
@@ -341,6 +373,13 @@ impl Typed {
             }
             "stagger" => self.stagger = span(value)?,
             "phase" => self.phase = Some(span(value)?),
+            "ecn" => {
+                self.ecn = match value {
+                    "on" => true,
+                    "off" => false,
+                    _ => return Err("write ecn=on or ecn=off".to_owned()),
+                };
+            }
             "name" => {
                 let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
                 if !(1..=32).contains(&value.len()) || !value.chars().all(fits) {

@@ -13,6 +13,8 @@ pub(crate) struct Meter {
     pub(crate) dropped: u64,
     /// Those of them that had passed the last bottleneck.
     pub(crate) dropped_late: u64,
+    /// Data packets that arrived with a mark (ECN).
+    pub(crate) marked: u64,
     /// Data packets that left the last bottleneck.
     pub(crate) delivered: u64,
     /// Their bytes, headers included.

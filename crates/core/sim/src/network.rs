@@ -6,7 +6,7 @@
 use crate::probe::LinkWay;
 use crate::{Scenario, Way};
 use alcc_flow::{Ack, Transmit};
-use alcc_link::{Direction, Order, Outcome, Packet};
+use alcc_link::{Direction, Ecn, Order, Outcome, Packet};
 use alcc_units::{Bytes, Rng, Span, Time};
 use std::collections::VecDeque;
 
@@ -35,6 +35,7 @@ pub(crate) struct InFlight {
     pub(crate) data: bool,
     /// It is through the last bottleneck of its route.
     pub(crate) departed: bool,
+    pub(crate) ecn: Ecn,
 }
 
 /// A part of a route.
@@ -195,8 +196,10 @@ impl Network {
         self.due[place] = self.links[place].next_event().unwrap_or(Time::MAX);
     }
 
-    /// A packet has left a hop.
-    pub(crate) fn delivered(&mut self, id: u32) {
+    /// A packet has left a link, perhaps with a mark.
+    pub(crate) fn delivered(&mut self, packet: &Packet) {
+        let id = packet.id as u32;
+        self.packet_mut(id).ecn = packet.ecn;
         self.moved.push_back(id);
     }
 
@@ -271,6 +274,7 @@ impl Network {
                     id: id.into(),
                     flow: packet.flow,
                     len: Bytes::new(packet.len.into()),
+                    ecn: packet.ecn,
                 };
                 self.links[place].push(now, packet, outcomes);
                 Some(place)

@@ -74,6 +74,11 @@ impl Receiver {
         Vec::new()
     }
 
+    /// The data that arrive next were marked on their way.
+    pub(crate) fn on_mark(&mut self, data: &Transmit) {
+        self.flow.on_mark(Bytes::new(data.len));
+    }
+
     /// Data arrives; the answer is an acknowledgement to send, if one is due, with its length. `written_at` knows when the application
     /// wrote what is at a position.
     pub(crate) fn on_data(

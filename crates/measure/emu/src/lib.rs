@@ -26,6 +26,7 @@
 //! # }
 //! ```
 mod device;
+mod ecn;
 mod emulator;
 mod error;
 mod flow;

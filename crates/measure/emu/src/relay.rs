@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The thread that carries packets between the two devices at the times that the models say.
 use crate::device::Device;
+use crate::ecn;
 use crate::flow::{self, FlowTable};
 use crate::histogram::Histogram;
 use crate::report::{EmuReport, Meter};
 use crate::store::{MTU, Store};
 use crate::{Dir, Observer};
-use alcc_link::{Direction, Outcome, Packet};
+use alcc_link::{Direction, Ecn, Outcome, Packet};
 use alcc_units::{Bytes, Span, Time};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::{TimeSpec, TimeValLike};
@@ -128,6 +129,7 @@ impl Relay {
             };
             let flow = flow::key(&room[..len], half.dir == Dir::Down)
                 .map_or(0, |key| self.flows.number(key));
+            let ecn = ecn::of(&room[..len]);
             half.meter.report.read += 1;
             half.meter.report.read_bytes += Bytes::new(len as u64);
             if full {
@@ -138,6 +140,7 @@ impl Relay {
                 id: half.store.keep(len),
                 flow,
                 len: Bytes::new(len as u64),
+                ecn,
             };
             half.model.push(now, packet, &mut self.outcomes);
         }
@@ -161,6 +164,9 @@ impl Relay {
             match outcome {
                 Outcome::Delivered { at, packet, .. } => {
                     self.lateness.add(now.since(*at));
+                    if packet.ecn == Ecn::Ce {
+                        half.store.bytes_mut(packet.id).map(ecn::mark);
+                    }
                     let sent = half.store.bytes(packet.id).map(|bytes| to.send(bytes));
                     if !matches!(sent, Some(Ok(()))) {
                         half.meter.refused(packet.len);

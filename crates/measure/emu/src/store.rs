@@ -103,6 +103,12 @@ impl Store {
         (!entry.freed).then(|| &self.ring[entry.start..entry.start + entry.len])
     }
 
+    /// The same, to change them.
+    pub(crate) fn bytes_mut(&mut self, number: u64) -> Option<&mut [u8]> {
+        let entry = self.entries.get(self.index(number)?)?;
+        (!entry.freed).then(|| &mut self.ring[entry.start..entry.start + entry.len])
+    }
+
     /// Gives the bytes back.
     pub(crate) fn free(&mut self, number: u64) {
         let Some(entry) = self.index(number).and_then(|i| self.entries.get_mut(i)) else {

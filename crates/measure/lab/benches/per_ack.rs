@@ -7,8 +7,7 @@ mod median;
 mod table;
 
 use alcc_cc::{
-    AckBatch, Controller, Cx, Discard, Kind, LimitedBy, Packet, Path, Registry, RttView, Sent,
-    Source, Spec, Stamp,
+    Acked, Controller, Delivery, Feed, Kind, Packet, Path, Registry, RttView, Sent, Source, Spec,
 };
 use alcc_flow::{OverTcp, TcpProgress};
 use alcc_link::{Direction, DirectionSpec, Order, Outcome, QueueSpec, RateSpec};
@@ -31,31 +30,28 @@ fn round_trips(packets: usize) -> Vec<Span> {
         .collect()
 }
 
-fn alone(mut cc: Box<dyn Controller>, rtts: &[Span]) {
-    let log = &mut Discard;
+fn alone(cc: Box<dyn Controller>, rtts: &[Span]) {
+    let mut feed = Feed::new(cc, Time::ZERO);
+    let mut delivery = Delivery::new(Time::ZERO);
     let path = Path {
         mss: MSS,
         rtt_hint: None,
         seed: 1,
     };
-    cc.on_start(
-        &mut Cx {
-            now: Time::ZERO,
-            log,
-        },
-        &path,
-    );
+    feed.start(&path);
     let in_flight = MSS * FLIGHT as u64;
     let mut flight: Vec<Packet> = Vec::with_capacity(FLIGHT);
     for (i, &rtt) in rtts.iter().enumerate() {
-        let now = Time::from_millis(i as u64 + 1);
+        let now = feed.advance(Time::from_millis(i as u64 + 1));
         if let Some(oldest) = flight.get_mut(i % FLIGHT) {
             oldest.rtt = Some(rtt);
-            let batch = AckBatch {
-                acked: std::slice::from_ref(oldest),
+            delivery.arrived(now, oldest);
+            feed.limited().window = true;
+            feed.acked(&Acked {
+                packets: std::slice::from_ref(oldest),
                 in_flight_before: in_flight,
                 in_flight: in_flight.saturating_sub(MSS),
-                delivered: MSS * (i - FLIGHT + 1) as u64,
+                delivery: &delivery,
                 rtt: RttView {
                     latest: rtt,
                     smoothed: Span::from_millis(50),
@@ -63,22 +59,14 @@ fn alone(mut cc: Box<dyn Controller>, rtts: &[Span]) {
                     min: Span::from_millis(40),
                 },
                 rate: Some(Rate::mbps(12)),
-                round_start: i.is_multiple_of(FLIGHT),
-                limited: LimitedBy {
-                    window: true,
-                    ..LimitedBy::default()
-                },
                 in_recovery: false,
                 advanced: true,
                 source: Source::Wire,
                 rtt_error: Span::ZERO,
-            };
-            cc.on_ack(&mut Cx { now, log }, &batch);
+            });
         }
-        if cc.next_timer().is_some_and(|due| due <= now) {
-            cc.on_timer(&mut Cx { now, log });
-        }
-        black_box(cc.allowance());
+        feed.run_timer();
+        black_box(feed.allowance());
         let (pn, kind) = (i as u64, Kind::New);
         let sent = Sent {
             pn,
@@ -91,8 +79,8 @@ fn alone(mut cc: Box<dyn Controller>, rtts: &[Span]) {
             pn,
             len: MSS,
             sent_at: now,
-            tag: cc.on_sent(&mut Cx { now, log }, &sent),
-            stamp: Stamp::default(),
+            tag: feed.sent(&sent),
+            stamp: delivery.stamp(in_flight, false),
             rtt: None,
             kind,
         };
@@ -134,6 +122,7 @@ fn link(spec: &DirectionSpec, packets: u64) {
             id,
             flow: 0,
             len: Bytes::new(1500),
+            ecn: alcc_link::Ecn::NotEct,
         };
         direction.push(Time::from_millis(id), packet, &mut out);
         black_box(&out);
@@ -148,6 +137,7 @@ fn full_link(spec: &DirectionSpec, packets: u64) {
         id,
         flow: (id % 4) as u32,
         len: Bytes::new(1500),
+        ecn: alcc_link::Ecn::NotEct,
     };
     let (mut out, mut ends) = (Vec::new(), Vec::new());
     let mut pushed = 100;

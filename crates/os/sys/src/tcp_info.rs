@@ -136,6 +136,7 @@ pub fn read(fd: RawFd) -> Option<Reading> {
         min_rtt: Span::from_micros(u64::from(min_rtt)),
         smoothed_rtt: Span::from_micros(info.rtt.into()),
         acks: info.segs_in.into(),
+        marked: info.delivered_ce.into(),
         mss: Bytes::new(u64::from(info.snd_mss)),
     };
     Some(Reading {

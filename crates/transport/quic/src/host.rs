@@ -335,8 +335,13 @@ impl Host {
             let oldest = oldest.copied();
             self.tell_timeout(oldest);
         }
-        // A mark is answered as a loss is (RFC 9002, section 7.1): algorithms have no other word for it.
-        let marked = heard.acked.last().filter(|_| heard.marked);
+        // A mark is answered as a loss is (RFC 9002, section 7.1), by algorithms that know no marks as well. The stack does not say
+        // how many packets were marked.
+        let mut marked = heard.acked.last().filter(|_| heard.marked);
+        if self.feed.needs().ecn {
+            self.feed
+                .marked(marked.take().map_or(Bytes::ZERO, |packet| packet.len));
+        }
         let marked = marked.map(|packet| Packet {
             rtt: None,
             ..*packet

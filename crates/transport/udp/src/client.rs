@@ -153,7 +153,7 @@ impl Sending {
                 flow.runs.1 += 1;
             }
             flow.running = again;
-            sender.send(flow.to, &self.out);
+            sender.send_markable(flow.to, &self.out, flow.outgoing.is_markable());
             count += 1;
         }
         sender.flush();
@@ -183,8 +183,9 @@ impl Sending {
 impl Engine for Sending {
     fn turn(&mut self, now: Time) -> bool {
         let (flows, peers, touched) = (&mut self.flows, &mut self.peers, &mut self.touched);
-        let came = self.port.receive(&mut |_, at, from, bytes| {
-            let Ok(datagram) = Datagram::read(bytes) else {
+        let came = self.port.receive(&mut |_, came| {
+            let (at, from) = (came.at, came.from);
+            let Ok(datagram) = Datagram::read(came.bytes) else {
                 return;
             };
             let id = match datagram {

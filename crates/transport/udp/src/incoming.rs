@@ -130,6 +130,11 @@ impl Incoming {
         }
     }
 
+    /// The packet that comes next was marked on its way (ECN), `len` bytes of payload.
+    pub(crate) fn on_mark(&mut self, len: usize) {
+        self.receiver.on_mark(Bytes::new(len as u64));
+    }
+
     /// A packet of data came at `at`; earlier than the last call is as if now.
     pub fn on_data(&mut self, at: Time, data: &Data<'_>) {
         if self.ended.is_some() {
@@ -251,6 +256,7 @@ impl Incoming {
             self.fresh = 0;
             self.body.complete = ack.complete;
             self.body.window = ack.window.get();
+            self.body.marked = ack.marked;
             self.body.ranges.clear();
             self.body
                 .ranges

@@ -81,6 +81,8 @@ pub struct Listener {
     timers: BTreeSet<(Time, u64)>,
     /// Those that the application has not been told of.
     accepted: VecDeque<u64>,
+    /// The next datagram comes with a mark.
+    marked: bool,
     out: Vec<u8>,
 }
 
@@ -106,6 +108,7 @@ impl Listener {
             gone: VecDeque::new(),
             timers: BTreeSet::new(),
             accepted: VecDeque::new(),
+            marked: false,
             out: Vec::new(),
         }
     }
@@ -150,6 +153,11 @@ impl Listener {
         self.entries.is_empty()
     }
 
+    /// The datagram that comes next was marked on its way (ECN, congestion experienced).
+    pub fn on_mark(&mut self) {
+        self.marked = true;
+    }
+
     /// A datagram came at `at` from `from`. What has to be answered now is given to `send`; the rest comes out of
     /// [`Listener::poll`].
     pub fn on_datagram(
@@ -160,6 +168,7 @@ impl Listener {
         bytes: &[u8],
         send: &mut dyn FnMut(SocketAddr, &[u8]),
     ) {
+        let marked = std::mem::take(&mut self.marked);
         let Ok(datagram) = Datagram::read(bytes) else {
             return;
         };
@@ -175,6 +184,9 @@ impl Listener {
                         && self.held.saturating_add(more) > self.limits.unread
                     {
                         return;
+                    }
+                    if marked {
+                        entry.incoming.on_mark(data.payload.len());
                     }
                     entry.incoming.on_data(at, &data);
                     if entry.incoming.is_crowded() {

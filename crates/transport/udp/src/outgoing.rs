@@ -49,6 +49,7 @@ pub struct Outgoing {
     cookie: Cookie,
     peer: u64,
     sender: Sender,
+    ecn: bool,
     /// What [`Outgoing::set_more`] said last.
     more: bool,
     kept: Unacknowledged,
@@ -78,11 +79,13 @@ struct SetupRest {
 impl Outgoing {
     /// A connection that wants to be opened: the first [`Outgoing::poll`] has a datagram.
     pub fn new(now: Time, setup: Setup) -> Self {
+        let ecn = setup.cc.needs().ecn;
         let mut sender = Sender::new(setup.cc, &UDP, now, None, setup.seed);
         // Until it shows that it has nothing.
         sender.set_more(true);
         Self {
             sender,
+            ecn,
             more: true,
             setup: SetupRest {
                 id: setup.id,
@@ -124,6 +127,13 @@ impl Outgoing {
     /// The receiver has accepted.
     pub fn is_open(&self) -> bool {
         matches!(self.state, State::Open)
+    }
+
+    /// Its packets may be marked (ECT, RFC 3168): the algorithm reacts to marks. Where nothing of the first flight arrived, a path may
+    /// drop what could be marked: no more of it then.
+    pub fn is_markable(&self) -> bool {
+        let lost = self.sender.stats().timeouts > 0 && self.sender.progress().acked == 0;
+        self.is_open() && self.ecn && !lost
     }
 
     /// How it ended, if it did.
@@ -286,6 +296,7 @@ impl Outgoing {
         ack.complete = self.body.complete;
         ack.window = Bytes::new(self.body.window);
         ack.sent_at = at;
+        ack.marked = self.body.marked;
         self.arrivals.clear();
         self.arrivals
             .extend(self.body.arrivals.iter().map(|(pn, held)| Arrival {

@@ -3,7 +3,7 @@
 use alcc_sys::{Wall, now};
 use alcc_units::{Span, Time};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
+use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use std::io::{self, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
@@ -15,8 +15,18 @@ const SOCKET_BUFFER: usize = 4 << 20;
 /// So many batches are read at once, lest others starve.
 const ROUNDS: usize = 16;
 
-/// Takes a datagram: when it came, from whom, what it is; and may answer.
-pub(crate) type Take<'a> = dyn FnMut(&mut Sender<'_>, Time, SocketAddr, &[u8]) + 'a;
+/// A datagram that came.
+#[derive(Clone, Copy)]
+pub(crate) struct Came<'a> {
+    pub(crate) at: Time,
+    pub(crate) from: SocketAddr,
+    /// A queue on its way met congestion (ECN).
+    pub(crate) marked: bool,
+    pub(crate) bytes: &'a [u8],
+}
+
+/// Takes a datagram, and may answer.
+pub(crate) type Take<'a> = dyn FnMut(&mut Sender<'_>, &Came<'_>) + 'a;
 
 pub(crate) struct Port {
     socket: UdpSocket,
@@ -24,7 +34,7 @@ pub(crate) struct Port {
     buffers: Vec<Vec<u8>>,
     /// Datagrams of one length for one address that wait to be sent in one call; the last one may be shorter.
     batch: Vec<u8>,
-    to: Option<(SocketAddr, usize)>,
+    to: Option<(SocketAddr, usize, bool)>,
     count: usize,
 }
 
@@ -78,7 +88,13 @@ impl Port {
                         to: &mut self.to,
                         count: &mut self.count,
                     };
-                    take(&mut sender, at, meta.addr, datagram);
+                    let came = Came {
+                        at,
+                        from: meta.addr,
+                        marked: meta.ecn == Some(EcnCodepoint::Ce),
+                        bytes: datagram,
+                    };
+                    take(&mut sender, &came);
                 }
             }
             if n < BATCH_SIZE {
@@ -104,36 +120,41 @@ pub(crate) struct Sender<'a> {
     socket: &'a UdpSocket,
     state: &'a UdpSocketState,
     batch: &'a mut Vec<u8>,
-    to: &'a mut Option<(SocketAddr, usize)>,
+    to: &'a mut Option<(SocketAddr, usize, bool)>,
     count: &'a mut usize,
 }
 
 impl Sender<'_> {
     /// Sends it, by the next [`Sender::flush`] at the latest.
     pub(crate) fn send(&mut self, to: SocketAddr, datagram: &[u8]) {
+        self.send_markable(to, datagram, false);
+    }
+
+    /// As [`Sender::send`]; `ect`: queues may mark it (RFC 3168).
+    pub(crate) fn send_markable(&mut self, to: SocketAddr, datagram: &[u8], ect: bool) {
         let fits = *self.count < self.state.max_gso_segments()
             && self.batch.len() + datagram.len() <= MOST_AT_ONCE
-            && self
-                .to
-                .is_some_and(|(address, len)| address == to && datagram.len() <= len);
+            && self.to.is_some_and(|(address, len, as_before)| {
+                address == to && as_before == ect && datagram.len() <= len
+            });
         if !fits {
             self.flush();
-            *self.to = Some((to, datagram.len()));
+            *self.to = Some((to, datagram.len(), ect));
         }
         self.batch.extend_from_slice(datagram);
         *self.count += 1;
-        if self.to.is_some_and(|(_, len)| datagram.len() < len) {
+        if self.to.is_some_and(|(_, len, _)| datagram.len() < len) {
             self.flush();
         }
     }
 
     pub(crate) fn flush(&mut self) {
-        let Some((destination, len)) = self.to.take() else {
+        let Some((destination, len, ect)) = self.to.take() else {
             return;
         };
         let transmit = Transmit {
             destination,
-            ecn: None,
+            ecn: ect.then_some(EcnCodepoint::Ect0),
             contents: self.batch,
             segment_size: (*self.count > 1).then_some(len),
             src_ip: None,

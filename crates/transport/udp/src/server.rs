@@ -35,8 +35,12 @@ impl Receiving {
 impl Engine for Receiving {
     fn turn(&mut self, now: Time) -> bool {
         let listener = &mut self.listener;
-        let came = self.port.receive(&mut |sender, at, from, bytes| {
-            listener.on_datagram(now.max(at), at, from, bytes, &mut |to, bytes| {
+        let came = self.port.receive(&mut |sender, came| {
+            let (at, from) = (came.at, came.from);
+            if came.marked {
+                listener.on_mark();
+            }
+            listener.on_datagram(now.max(at), at, from, came.bytes, &mut |to, bytes| {
                 sender.send(to, bytes);
             });
         });

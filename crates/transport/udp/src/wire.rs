@@ -27,7 +27,8 @@
 //! length of the report 1. Ranges of packet numbers that have arrived, the highest first: one after its last number 8 and how many 4;
 //! then for each further one how many are missing between 4 and how many 4. Arrivals: for each packet how far its number lies below the
 //! highest in the ranges 2, and for how many microseconds the receiver has held it until this left 4. The report is the
-//! algorithm's own, at most 64 bytes.
+//! algorithm's own, at most 64 bytes. If the upper bit of its length is set, it is followed by 8 more: how many bytes of
+//! payload have arrived marked (ECN, congestion experienced), in total. A receiver says that once there is a mark.
 use alcc_cc::{Header, Pn, Report};
 use alcc_flow::Range;
 use alcc_units::Span;
@@ -48,6 +49,8 @@ pub const ARRIVALS: usize = 160;
 const VERSION: u8 = 1;
 const END: u8 = 0x80;
 const HEADER_LEN: u8 = 0x1f;
+/// In the length of a report: marks follow.
+const MARKS: u8 = 0x80;
 
 /// What a handshake proves: that its sender receives at the address that it claims to have.
 pub type Cookie = [u8; COOKIE];
@@ -411,6 +414,8 @@ pub struct AckBody {
     pub arrivals: Vec<(Pn, Span)>,
     /// The algorithm's report; empty: none.
     pub report: Report,
+    /// Payload that has arrived marked (ECN).
+    pub marked: u64,
 }
 
 impl AckBody {
@@ -422,7 +427,8 @@ impl AckBody {
         let mut r = Reader(body);
         self.complete = r.u64()?;
         self.window = r.u64()?;
-        let (ranges, arrivals, report) = (r.u8()?, r.u8()?, r.u8()?);
+        let (ranges, arrivals, last) = (r.u8()?, r.u8()?, r.u8()?);
+        let (report, marks) = (last & !MARKS, last & MARKS != 0);
         if usize::from(ranges) > RANGES || usize::from(arrivals) > ARRIVALS || report > 64 {
             return Err(WireError::Value("count"));
         }
@@ -452,6 +458,7 @@ impl AckBody {
             self.arrivals.push((pn, Span::from_micros(held.into())));
         }
         self.report = Report::new(r.take(report.into())?);
+        self.marked = if marks { r.u64()? } else { 0 };
         r.end()
     }
 
@@ -465,7 +472,8 @@ impl AckBody {
         out.extend(self.complete.to_be_bytes());
         out.extend(self.window.to_be_bytes());
         let counts = out.len();
-        out.extend([0, 0, self.report.len() as u8]);
+        let marks = if self.marked > 0 { MARKS } else { 0 };
+        out.extend([0, 0, self.report.len() as u8 | marks]);
         let mut below = None;
         for range in self.ranges.iter().take(RANGES) {
             match below {
@@ -491,5 +499,8 @@ impl AckBody {
             }
         }
         out.extend(&*self.report);
+        if self.marked > 0 {
+            out.extend(self.marked.to_be_bytes());
+        }
     }
 }

@@ -179,6 +179,7 @@ fn an_acknowledgement_of_three_ranges_and_two_arrivals() {
         ranges: vec![Range::new(90, 100), Range::new(80, 85), Range::new(0, 10)],
         arrivals: vec![(84, Span::from_micros(4096)), (99, Span::from_micros(1000))],
         report: Report::new(&[0xee, 0xff]),
+        marked: 0,
     };
     let text = "0000000000001000 0000000000002000 03 02 02
                 0000000000000064 0000000a  00000005 00000005  00000046 0000000a
@@ -194,6 +195,28 @@ fn an_acknowledgement_of_three_ranges_and_two_arrivals() {
         ..body
     };
     assert_eq!(read, turned);
+    for n in 0..written.len() {
+        assert!(read.read(&written[..n]).is_err(), "{n} bytes");
+    }
+}
+
+/// Behind the report, and only if there are any: the receiver of an earlier version never says so, nor does it see any.
+#[test]
+fn an_acknowledgement_with_marks() {
+    let body = AckBody {
+        complete: 0x1000,
+        window: 0x2000,
+        report: Report::new(&[0xee, 0xff]),
+        marked: 1367,
+        ..AckBody::default()
+    };
+    let text = "0000000000001000 0000000000002000 00 00 82 eeff 0000000000000557";
+    let mut written = Vec::new();
+    body.write(&mut written);
+    assert_eq!(written, hex(text));
+    let mut read = AckBody::default();
+    assert_eq!(read.read(&written), Ok(()));
+    assert_eq!(read, body);
     for n in 0..written.len() {
         assert!(read.read(&written[..n]).is_err(), "{n} bytes");
     }

@@ -88,6 +88,7 @@ impl Model {
                     app: bit(3),
                     peer: bit(4),
                 };
+                self.sender.marked = bit(5);
             }
         }
         self.invariants()

@@ -33,7 +33,7 @@ pub(super) enum Operation {
     Timer,
     /// Time passes until the controller's next timer, if it has one, and that is called.
     NextTimer,
-    /// What limited the sender: bits window, quota, pacer, app, peer.
+    /// What limited the sender: bits window, quota, pacer, app, peer; and whether what arrives from now on is marked.
     Limited(u8),
 }
 

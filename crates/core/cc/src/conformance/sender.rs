@@ -28,6 +28,8 @@ pub(super) struct Sender {
     pub(super) tick: Span,
     /// The next samples are ambiguous.
     pub(super) ambiguous: bool,
+    /// What arrives is marked.
+    pub(super) marked: bool,
     /// What was reported lost last.
     pub(super) given_up: Vec<Packet>,
     /// Timers of the controller are up to so much late, the next one by `late`.
@@ -72,6 +74,7 @@ impl Sender {
             inbox: Vec::new(),
             tick,
             ambiguous: false,
+            marked: false,
             given_up: Vec::new(),
             lateness: Span::ZERO,
             late: Span::ZERO,
@@ -209,6 +212,9 @@ impl Sender {
             self.feed.repaired(self.in_flight, self.rtt);
         }
         self.rate = self.say_rate.or(self.delivery.rate(acked));
+        if self.marked {
+            self.feed.marked(acked.iter().map(|p| p.len).sum());
+        }
         self.feed.acked(&Acked {
             packets: acked,
             in_flight_before,

@@ -173,6 +173,8 @@ pub struct LossBased<G> {
     growth: G,
     /// Between a loss and its repair the window holds still; after a timeout it grows.
     recovering: bool,
+    /// Transmissions from this number on left after the last reduction: a mark on one of them is news.
+    reduced_before: Pn,
     /// Window, threshold and growth before the last reduction.
     undo: Option<(f64, f64, G)>,
 }
@@ -208,6 +210,7 @@ impl<G: Growth> LossBased<G> {
             },
             growth,
             recovering: false,
+            reduced_before: 0,
             undo: None,
         }
     }
@@ -217,6 +220,26 @@ impl<G: Growth> LossBased<G> {
         // What is in flight may exceed a window that has just shrunk.
         let flight = in_flight.packets(self.w.mss).min(self.w.cwnd);
         self.w.threshold = self.growth.reduce(&self.w, flight).max(SMALLEST_THRESHOLD);
+        self.reduced_before = self.w.sent + 1;
+    }
+
+    /// A mark counts as a loss, once for each window of data, and nothing has to be repaired (RFC 3168, section 6.1.2). True if the
+    /// window was reduced.
+    fn heed_mark(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) -> bool {
+        let fresh = ack
+            .acked
+            .last()
+            .is_some_and(|p| p.pn >= self.reduced_before);
+        if ack.marked == Bytes::ZERO || self.recovering || !fresh {
+            return false;
+        }
+        let from = self.w.cwnd;
+        self.reduce(ack.in_flight_before);
+        self.undo = None;
+        self.w.cwnd = self.w.threshold.min(from);
+        self.growth.repaired(cx, &mut self.w);
+        decreased(cx, "mark", from, self.w.cwnd);
+        true
     }
 
     /// An acknowledgement came, the window may grow, and beyond slow start it counts once.
@@ -252,6 +275,7 @@ impl<G: Growth> Controller for LossBased<G> {
         Needs {
             recovery: Recovery::Prr,
             stack: self.kernel.stack,
+            ecn: true,
             ..Needs::default()
         }
     }
@@ -275,12 +299,13 @@ impl<G: Growth> Controller for LossBased<G> {
         if !ack.in_recovery {
             self.repaired(cx);
         }
+        let reduced = self.heed_mark(cx, ack);
         let window = window_bytes(self.w.cwnd, self.w.mss);
         // On the wire a kernel lets slow start go on up to twice what is in flight, whatever limits it (tcp_is_cwnd_limited).
         let opening = self.w.in_slow_start()
             && ack.source == Source::Wire
             && ack.in_flight_before * 2 > window;
-        let used = ack.advanced && (opening || window_used(ack, window));
+        let used = ack.advanced && !reduced && (opening || window_used(ack, window));
         self.growth.acknowledged(cx, &mut self.w, ack, used);
         for packet in ack.acked {
             self.growth.arrived(cx, &mut self.w, packet);
@@ -360,5 +385,59 @@ impl<G: Growth> Controller for LossBased<G> {
 
     fn clone_box(&self) -> Box<dyn Controller> {
         Box::new(self.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{Bench, MSS};
+    use crate::{LimitedBy, Packet};
+    use alcc_units::Bytes;
+
+    fn arrive(b: &mut Bench, packet: &Packet, marked: Bytes) {
+        let window = true;
+        b.marked = marked;
+        let limited = LimitedBy {
+            window,
+            ..LimitedBy::default()
+        };
+        b.ack_batch(&[*packet], limited);
+    }
+
+    #[test]
+    fn marks_of_one_window_count_as_one_loss_without_anything_to_repair() {
+        for (spec, left) in [("reno", 0.5), ("cubic", 717.0 / 1024.0), ("vegas", 0.5)] {
+            let mut b = Bench::of(spec);
+            assert!(b.cc.needs().ecn, "{spec}");
+            let before = b.window();
+            let rtt = Some(b.rtt);
+            let flight: Vec<Packet> = (0..4).map(|_| b.packet(b.now, rtt)).collect();
+            arrive(&mut b, &flight[0], MSS);
+            let reduced = b.window();
+            assert_eq!(reduced, (before * left).floor(), "{spec}");
+            // Sent before the reduction: no news.
+            arrive(&mut b, &flight[1], MSS);
+            arrive(&mut b, &flight[3], MSS);
+            assert!((reduced..reduced + 1.0).contains(&b.window()), "{spec}");
+            let later = b.packet(b.now, rtt);
+            arrive(&mut b, &later, Bytes::ZERO);
+            assert!(b.window() >= reduced, "{spec}");
+            let later = b.packet(b.now, rtt);
+            arrive(&mut b, &later, MSS);
+            assert!(b.window() < reduced, "{spec}");
+        }
+    }
+
+    #[test]
+    fn a_mark_behind_a_loss_is_the_same_congestion() {
+        let mut b = Bench::of("reno");
+        let rtt = Some(b.rtt);
+        let flight: Vec<Packet> = (0..2).map(|_| b.packet(b.now, rtt)).collect();
+        b.lose_one();
+        let reduced = b.window();
+        arrive(&mut b, &flight[0], MSS);
+        b.recovered();
+        arrive(&mut b, &flight[1], MSS);
+        assert!(b.window() >= reduced);
     }
 }

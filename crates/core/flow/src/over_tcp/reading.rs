@@ -227,6 +227,8 @@ impl OverTcp {
         // exact, and never below the true one.
         let rate = self.ledger.delivery().rate(packets);
         let rate = rate.map(|rate| tcp.delivery_rate.map_or(rate, |most| rate.min(most)));
+        let marked = tcp.marked.saturating_sub(self.seen.marked);
+        self.feed.marked(self.mss * marked);
         self.feed.acked(&Acked {
             packets,
             in_flight_before,

@@ -69,6 +69,9 @@ impl Sender {
             ..News::default()
         };
         self.echo = self.echo.max(ack.sent_at);
+        let marked = self.marked.max(ack.marked);
+        self.feed.marked(Bytes::new(marked - self.marked));
+        self.marked = marked;
         let edge = ack.complete.saturating_add(ack.window.get());
         self.edge = self.edge.max(edge);
         match self.rules.form {

@@ -94,6 +94,8 @@ pub struct Sender {
     persist: Option<(Time, u32)>,
     pinged: Option<Time>,
     echo: Time,
+    /// Payload that the peer has received with marks (ECN).
+    marked: u64,
     last_rtt: Option<Span>,
     stats: SenderStats,
     acked: Vec<Packet>,
@@ -236,6 +238,7 @@ impl Sender {
             persist: None,
             pinged: None,
             echo: Time::ZERO,
+            marked: 0,
             last_rtt: None,
             stats: SenderStats::default(),
             acked: Vec::new(),
@@ -353,6 +356,7 @@ impl Sender {
             min_rtt: seen.min,
             smoothed_rtt: seen.smoothed,
             acks: self.rtt.samples(),
+            marked: self.marked / self.mss,
             mss: Bytes::new(self.mss),
         }
     }

@@ -2,7 +2,8 @@
 //! CoDel (Nichols, Jacobson, McGregor, Iyengar: RFC 8289, 2018).
 //!
 //! Looks at how long each packet has waited when it leaves. If all of them waited at least `target` for an `interval`, the
-//! queue is a standing one: packets are dropped from its head, ever closer together, until one has waited less.
+//! queue is a standing one: packets are dropped from its head, ever closer together, until one has waited less. A packet that
+//! may be marked (ECT) is marked instead and passes (RFC 3168, section 5; Linux's codel_dequeue does the same).
 //!
 //! | constant | value | where |
 //! |---|---|---|
@@ -13,7 +14,7 @@
 //!
 //! Differs from the RFC: an optional limit as for `droptail`, without which the queue is bounded by its control alone.
 use super::droptail::{BYTES, Droptail, PACKETS};
-use super::{Enqueue, Queue, QueueKind, Queued};
+use super::{ECN, Enqueue, Queue, QueueKind, Queued, ecn};
 use crate::Packet;
 use alcc_units::{Bytes, OptionDoc, Options, Rng, Span, SpecError, Time};
 
@@ -21,7 +22,7 @@ pub(super) const QUEUE: QueueKind = QueueKind {
     name: "codel",
     summary: "drops from the head while packets wait too long for too long (RFC 8289)",
     overtaking: false,
-    options: &[TARGET, INTERVAL, BYTES, PACKETS],
+    options: &[TARGET, INTERVAL, ECN, BYTES, PACKETS],
     build: |options| {
         let line = Droptail::built(options)?;
         Ok(Box::new(Codel::built(line, options)?))
@@ -48,6 +49,7 @@ pub(super) struct Codel {
     line: Droptail,
     target: Span,
     interval: Span,
+    ecn: bool,
     /// When the wait will have been above target for an interval; `None` while it is not above.
     drop_from: Option<Time>,
     dropping: bool,
@@ -62,11 +64,12 @@ impl Codel {
     pub(super) fn built(line: Droptail, options: &Options<'_>) -> Result<Self, SpecError> {
         let us = Span::from_micros(1);
         let (target, interval) = (Span::from_millis(5), Span::from_millis(100));
-        Ok(Self::new(
-            line,
-            options.span(TARGET.name, target, us..=Span::from_secs(10))?,
-            options.span(INTERVAL.name, interval, us..=Span::from_secs(100))?,
-        ))
+        let target = options.span(TARGET.name, target, us..=Span::from_secs(10))?;
+        let interval = options.span(INTERVAL.name, interval, us..=Span::from_secs(100))?;
+        Ok(Self {
+            ecn: ecn(options)?,
+            ..Self::new(line, target, interval)
+        })
     }
 
     pub(super) const fn new(line: Droptail, target: Span, interval: Span) -> Self {
@@ -74,6 +77,7 @@ impl Codel {
             line,
             target,
             interval,
+            ecn: true,
             drop_from: None,
             dropping: false,
             next_drop: Time::ZERO,
@@ -101,6 +105,11 @@ impl Codel {
         Some((queued, now >= from))
     }
 
+    /// Marks `queued` instead of dropping it, if that is possible.
+    fn mark(&self, queued: &mut Queued) -> bool {
+        self.ecn && queued.packet.mark()
+    }
+
     /// The time of the drop after one at `at` (section 5.6).
     fn control_law(&self, at: Time) -> Time {
         at + control_gap(self.interval, self.count)
@@ -122,20 +131,28 @@ impl Queue for Codel {
     fn dequeue(&mut self, now: Time, drops: &mut Vec<Packet>) -> Option<Queued> {
         let mut head = self.next(now);
         if self.dropping {
-            while let Some((queued, true)) = head
+            while let Some((mut queued, true)) = head
                 && now >= self.next_drop
             {
-                drops.push(queued.packet);
                 self.count += 1;
+                if self.mark(&mut queued) {
+                    self.next_drop = self.control_law(self.next_drop);
+                    return Some(queued);
+                }
+                drops.push(queued.packet);
                 head = self.next(now);
                 if let Some((_, true)) = head {
                     self.next_drop = self.control_law(self.next_drop);
                 }
             }
             self.dropping = matches!(head, Some((_, true)));
-        } else if let Some((queued, true)) = head {
-            drops.push(queued.packet);
-            head = self.next(now);
+        } else if let Some((mut queued, true)) = head {
+            if self.mark(&mut queued) {
+                head = Some((queued, true));
+            } else {
+                drops.push(queued.packet);
+                head = self.next(now);
+            }
             self.dropping = true;
             // If the last episode is recent, go on at about the pace that had brought the queue under control.
             let fresh = self.count.saturating_sub(self.last_count);
@@ -163,6 +180,7 @@ impl Queue for Codel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Ecn;
 
     #[test]
     fn gaps_shrink_with_the_square_root_of_the_count() {
@@ -183,7 +201,12 @@ mod tests {
             codel.line = Droptail::new(Bytes::MAX, u64::MAX);
             for id in 0..20 {
                 let len = Bytes::new(1500);
-                codel.line.push(arrived, Packet { id, flow: 0, len });
+                codel.line.push(arrived, Packet {
+                        id,
+                        flow: 0,
+                        len,
+                        ecn: Ecn::NotEct,
+                    });
             }
         };
         let mut codel = Codel::new(

@@ -10,6 +10,7 @@
 //! | quantum | 1500 B of IP (the RFC counts an Ethernet header, too) | section 5.2.4 |
 //! | target, interval | 5 ms, 100 ms | sections 5.2.1, 5.2.2 |
 //! | limit | 10240 packets | section 5.2.3 |
+//! | packets that may be marked are marked instead of dropped by CoDel | yes | section 5.2.6 |
 //! | dropped at once when full: half of the longest queue's bytes, at most 64 packets, from its head | | section 4.1 |
 //!
 //! Differs from the RFC: flows have numbers and need no hash, so that none share a queue unless there are more than `flows`: flow n
@@ -17,7 +18,7 @@
 //! as more than a packet waits in all of them together.
 use super::codel::{Codel, INTERVAL, TARGET};
 use super::droptail::Droptail;
-use super::{Enqueue, Queue, QueueKind, Queued};
+use super::{ECN, Enqueue, Queue, QueueKind, Queued};
 use crate::Packet;
 use alcc_units::{Bytes, OptionDoc, Rng, Time};
 use std::collections::VecDeque;
@@ -39,6 +40,7 @@ pub(super) const QUEUE: QueueKind = QueueKind {
         },
         TARGET,
         INTERVAL,
+        ECN,
         OptionDoc {
             name: "bytes",
             default: "unlimited",

@@ -14,15 +14,15 @@
 //! | burst (MAX_BURST) | 150 ms | section 4.4 |
 //! | no drop below half the target and 20 %, or below two packets of 1500 bytes | | section 4.1 |
 //! | no drop before 0.85 and none let through from 8.5, of the probabilities summed up since the last drop | | section 5.4 |
+//! | packets that may be marked (ECT) are marked instead of dropped up to a probability of | 10 % | section 5.1 |
 //! | largest step from 10 % on | 2 % | section 5.5 |
 //!
 //! The delay is measured with timestamps: that of the packet that left last, 0 when none is left behind it. The RFC's other way,
 //! length over departure rate (section 5.2), takes the silence of a cellular link for a low rate.
 //!
-//! Differs from the RFC: always active (section 5.3 is optional, and Linux has left it out as well); no ECN; limits as for
-//! `droptail`.
+//! Differs from the RFC: always active (section 5.3 is optional, and Linux has left it out as well); limits as for `droptail`.
 use super::droptail::{BYTES, Droptail, PACKETS};
-use super::{Enqueue, Queue, QueueKind, Queued};
+use super::{ECN, Enqueue, Queue, QueueKind, Queued, ecn};
 use crate::{DropReason, Packet};
 use alcc_units::{Bytes, OptionDoc, Rng, Span, Time};
 
@@ -56,6 +56,7 @@ pub(super) const QUEUE: QueueKind = QueueKind {
             default: "150ms",
             help: "how long after a quiet time nothing is dropped, 0s to 100s",
         },
+        ECN,
         BYTES,
         PACKETS,
     ],
@@ -71,6 +72,7 @@ pub(super) const QUEUE: QueueKind = QueueKind {
             beta: options.real("beta", 1.25, 0.0..=100.0)?,
             max_burst: burst,
             burst,
+            ecn: ecn(options)?,
             updated: Time::ZERO,
             probability: 0.0,
             summed: 0.0,
@@ -96,6 +98,8 @@ const CALM: f64 = 0.2;
 const TWO_PACKETS: Bytes = Bytes::new(2 * 1500);
 const NO_DROP_BELOW: f64 = 0.85;
 const DROP_FROM: f64 = 8.5;
+/// With a larger probability nothing is marked any more.
+const MAX_MARKED: f64 = 0.1;
 /// Updates that are made up for after a silence; at 15 ms those of 25 minutes. By then the probability has come to rest,
 /// except where it creeps.
 const MADE_UP: u64 = 100_000;
@@ -110,6 +114,7 @@ struct Pie {
     max_burst: Span,
     /// How long nothing is dropped yet.
     burst: Span,
+    ecn: bool,
     /// When the probability was last adjusted: a multiple of `update`.
     updated: Time,
     probability: f64,
@@ -187,17 +192,19 @@ impl Queue for Pie {
     fn enqueue(
         &mut self,
         now: Time,
-        packet: Packet,
+        mut packet: Packet,
         rng: &mut Rng,
         _: &mut Vec<Packet>,
     ) -> Enqueue {
         self.catch_up(now);
         let answer = if !self.line.fits(&packet) {
             Enqueue::Refused(DropReason::Overflow)
-        } else if self.drops(rng) {
-            Enqueue::Refused(DropReason::Aqm)
-        } else {
+        } else if !self.drops(rng) {
             return self.line.push(now, packet);
+        } else if self.ecn && self.probability <= MAX_MARKED && packet.mark() {
+            self.line.push(now, packet)
+        } else {
+            Enqueue::Refused(DropReason::Aqm)
         };
         self.summed = 0.0;
         answer
@@ -230,6 +237,7 @@ impl Queue for Pie {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Ecn;
 
     fn pie() -> Pie {
         Pie {
@@ -240,6 +248,7 @@ mod tests {
             beta: 1.25,
             max_burst: Span::from_millis(150),
             burst: Span::ZERO,
+            ecn: true,
             updated: Time::ZERO,
             probability: 0.0,
             summed: 0.0,
@@ -253,6 +262,7 @@ mod tests {
             id: 0,
             flow: 0,
             len: Bytes::new(1500),
+            ecn: Ecn::NotEct,
         }
     }
 

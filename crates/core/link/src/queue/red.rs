@@ -17,10 +17,13 @@
 //! millisecond. The rest is the same there: the three thresholds, the weight, probability scaled by size / 1500, everything dropped
 //! above max, no limit on the queue of the moment.
 //!
+//! Between the thresholds a packet that may be marked (ECT) is marked instead of dropped (RFC 3168, section 5); from the upper
+//! threshold on it is dropped like the others, as overload has to be (RFC 3168, section 7; RFC 7567, section 4.2.1).
+//!
 //! Where the paper has two readings: the count since the last drop is that of its section 7 (packets let through since), so
 //! that gaps are uniform from 1 to 1/p; its pseudo-code counts the arriving packet too, which ends them at 1/p - 1.
 use super::droptail::Droptail;
-use super::{Enqueue, Queue, QueueKind, Queued};
+use super::{ECN, Enqueue, Queue, QueueKind, Queued, ecn};
 use crate::{DropReason, Packet};
 use alcc_units::{Bytes, OptionDoc, Rng, Span, Time};
 
@@ -79,6 +82,7 @@ pub(super) const QUEUE: QueueKind = QueueKind {
             default: "unlimited",
             help: "the most packets that may wait, 1 to 1000000000",
         },
+        ECN,
     ],
     build: |options| {
         let any = Bytes::new(1)..=Bytes::MAX;
@@ -112,6 +116,7 @@ pub(super) const QUEUE: QueueKind = QueueKind {
             gentle: options.choice("gentle", &["no", "yes"])? == "yes",
             spacing: options.choice("spacing", &spacing)? == "yes",
             idle: options.span("idle", idle, us..=Span::from_secs(10))?,
+            ecn: ecn(options)?,
             average: 0.0,
             count: 0,
             empty_since: Time::ZERO,
@@ -131,6 +136,7 @@ struct Red {
     gentle: bool,
     spacing: bool,
     idle: Span,
+    ecn: bool,
     /// Of the queue, in bytes.
     average: f64,
     /// Packets let through since the last drop, while the average was above `min`.
@@ -176,7 +182,7 @@ impl Queue for Red {
     fn enqueue(
         &mut self,
         now: Time,
-        packet: Packet,
+        mut packet: Packet,
         rng: &mut Rng,
         _: &mut Vec<Packet>,
     ) -> Enqueue {
@@ -185,7 +191,9 @@ impl Queue for Red {
             self.count = 0;
         } else if rng.chance(self.probability(packet.len)) {
             self.count = 0;
-            return Enqueue::Refused(DropReason::Aqm);
+            if !(self.ecn && self.average < self.max && packet.mark()) {
+                return Enqueue::Refused(DropReason::Aqm);
+            }
         } else {
             self.count += 1;
         }
@@ -216,6 +224,7 @@ impl Queue for Red {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Ecn;
     use alcc_units::{Options, Spec};
 
     fn red(average: f64, count: u64, gentle: bool, spacing: bool) -> Red {
@@ -228,6 +237,7 @@ mod tests {
             gentle,
             spacing,
             idle: Span::from_millis(1),
+            ecn: true,
             average,
             count,
             empty_since: Time::ZERO,
@@ -269,6 +279,7 @@ mod tests {
             id: 0,
             flow: 0,
             len: Bytes::new(1000),
+            ecn: Ecn::NotEct,
         };
         let mut averages = Vec::new();
         for _ in 0..4 {
@@ -317,6 +328,7 @@ mod tests {
             id: 0,
             flow: 0,
             len: Bytes::new(len),
+            ecn: Ecn::NotEct,
         }
     }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Emulated links against sockets of the kernel. Needs namespaces: says "skipped" where they are not permitted.
+mod marks;
 mod support;
 mod tbf;
 
@@ -20,7 +21,7 @@ fn main() {
         .skip(1)
         .filter(|a| !a.starts_with('-'))
         .collect();
-    let tests: [(&str, fn()); 8] = [
+    let tests: [(&str, fn()); 10] = [
         (
             "round_trip_is_the_sum_of_both_delays",
             round_trip_is_the_sum_of_both_delays,
@@ -48,6 +49,14 @@ fn main() {
         (
             "a_fixed_rate_is_that_of_the_kernels_token_bucket",
             tbf::a_fixed_rate_is_that_of_the_kernels_token_bucket,
+        ),
+        (
+            "a_sender_that_reacts_to_marks_loses_nothing",
+            marks::a_sender_that_reacts_to_marks_loses_nothing,
+        ),
+        (
+            "a_sender_that_does_not_is_not_marked",
+            marks::a_sender_that_does_not_is_not_marked,
         ),
         (
             "the_same_range_twice_is_refused",

@@ -32,7 +32,7 @@ pub(crate) fn accounted(report: &EmuReport) {
     }
 }
 
-fn socket(ns: &Namespace, addr: impl Into<std::net::IpAddr>) -> UdpSocket {
+pub(crate) fn socket(ns: &Namespace, addr: impl Into<std::net::IpAddr>) -> UdpSocket {
     let addr = SocketAddr::new(addr.into(), 0);
     let socket = ns.run(|| UdpSocket::bind(addr)).unwrap().unwrap();
     socket

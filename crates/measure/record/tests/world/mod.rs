@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Two sessions, two links and two clocks.
-use alcc_link::{Direction, DirectionSpec, Order, Outcome, Packet, QueueSpec, RateSpec};
+use alcc_link::{Direction, DirectionSpec, Ecn, Order, Outcome, Packet, QueueSpec, RateSpec};
 use alcc_record::results::Recorded;
 use alcc_record::session::{Phase, Role, Session};
 use alcc_record::{Load, Mode, Plan, arrivals, wire};
@@ -162,6 +162,7 @@ impl World {
                 id: self.next_id,
                 flow: 0,
                 len: Bytes::new(bytes.len() as u64 + overhead),
+                ecn: Ecn::NotEct,
             };
             self.next_id += 1;
             self.packets.insert(packet.id, bytes.clone());

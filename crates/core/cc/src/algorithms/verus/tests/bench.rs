@@ -110,6 +110,7 @@ impl<C: Controller> Bench<C> {
             advanced: true,
             source: Source::Wire,
             rtt_error: Span::ZERO,
+            marked: Bytes::ZERO,
         };
         let mut cx = Cx {
             now: self.now,

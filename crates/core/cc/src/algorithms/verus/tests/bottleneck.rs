@@ -176,6 +176,7 @@ pub(in super::super) fn run(
                 advanced: true,
                 source: Source::Wire,
                 rtt_error: setup.tick.unwrap_or(Span::ZERO),
+                marked: Bytes::ZERO,
             };
             cc.on_ack(&mut Cx { now, log: &mut log }, &ack);
             heard.clear();
