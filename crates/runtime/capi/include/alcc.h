@@ -21,7 +21,7 @@ extern "C"
 #else
 extern
 #endif
-__attribute__((visibility("default"))) const struct alcc_algorithm alcc_algorithm_v1;
+__attribute__((visibility("default"))) const struct alcc_algorithm alcc_algorithm_v2;
 
 
 // As descriptor in `alcc_set_cc` and the like: what new streams of this process start from.
@@ -34,7 +34,7 @@ __attribute__((visibility("default"))) const struct alcc_algorithm alcc_algorith
 #define ALCC_ACCEPTED 1
 
 // The version of this interface, the first member of `struct alcc_algorithm`.
-#define ALCC_PLUGIN_ABI 1
+#define ALCC_PLUGIN_ABI 2
 
 // "None" for every 64-bit number here: no limit, no pacing rate, no timer, no sample.
 #define ALCC_NONE 18446744073709551615ull
@@ -80,6 +80,9 @@ __attribute__((visibility("default"))) const struct alcc_algorithm alcc_algorith
 
 // `alcc_needs.flags`: proportional rate reduction (RFC 6937) during recovery.
 #define ALCC_NEEDS_PRR 4
+
+// `alcc_needs.flags`: it reacts to marks (ECN): its packets may be marked instead of dropped.
+#define ALCC_NEEDS_ECN 8
 
 // Kind of an option: any text, in `text`.
 #define ALCC_OPTION_TEXT 0
@@ -298,6 +301,9 @@ struct alcc_ack {
   uint64_t rate_bps;
   // Bound on the error of the RTT samples.
   uint64_t rtt_error_ns;
+  // Bytes that arrived with a mark (ECN, congestion experienced) since the last acknowledgement. React as to a loss, once per
+  // round trip.
+  uint64_t marked;
 };
 
 // What an algorithm wants of its host. Comes filled with the defaults.
@@ -380,17 +386,7 @@ struct alcc_recovery_end {
   struct alcc_rtt rtt;
 };
 
-// Over TCP: the socket holds data that the kernel has not sent.
-struct alcc_backpressure {
-  // Size of this structure.
-  uint32_t size;
-  // Not 0: the socket refused bytes.
-  uint32_t blocked;
-  // Bytes handed to the kernel and not yet sent.
-  uint64_t unsent;
-};
-
-// An algorithm. A plug-in is a shared object that defines one constant of this type, named `alcc_algorithm_v1`.
+// An algorithm. A plug-in is a shared object that defines one constant of this type, named `alcc_algorithm_v2`.
 //
 // `state` is what `create` or `clone` returned: the state of one connection. Callbacks of one `state` never run at the same time,
 // those of different ones may: keep no variables outside of it. Callbacks do not wait, do no I/O, do not unwind.
@@ -439,12 +435,12 @@ struct alcc_algorithm {
   void (*on_recovery_end)(void *state, uint64_t now_ns, const struct alcc_recovery_end *end);
   // A report of the receiver: bytes from outside, not to be trusted.
   void (*on_feedback)(void *state, uint64_t now_ns, const uint8_t *report, uint64_t length);
-  // Over TCP: the kernel holds unsent data or refused some.
-  void (*on_backpressure)(void *state, uint64_t now_ns, const struct alcc_backpressure *pressure);
   // Sending begins again after `idle_ns` with nothing in flight.
   void (*on_idle_restart)(void *state, uint64_t now_ns, uint64_t idle_ns);
-  // The mss or the route changed.
-  void (*on_path_change)(void *state, uint64_t now_ns, const struct alcc_path *path);
+  // Packets may have another size from now on. The path is the same: what was learned of it holds.
+  void (*on_mtu)(void *state, uint64_t now_ns, uint64_t mss);
+  // The packets take another route: what was learned of the old one may not hold. NULL: `on_mtu` is called instead.
+  void (*on_route)(void *state, uint64_t now_ns, const struct alcc_path *path);
   // The time of `next_timer` has come.
   void (*on_timer)(void *state, uint64_t now_ns);
   // When `on_timer` wants to be called, or ALCC_NONE; later than the time of the last `on_timer`. NULL: never.
@@ -515,7 +511,7 @@ int alcc_writable_fd(int fd);
 int alcc_set_cc(int fd,
                 const char *spec);
 
-// Adds the algorithm of a plug-in, a shared object that exports `alcc_algorithm_v1`; it stays loaded. ALCC_PLUGIN names some that are
+// Adds the algorithm of a plug-in, a shared object that exports `alcc_algorithm_v2`; it stays loaded. ALCC_PLUGIN names some that are
 // loaded with the library. 0, or -1 with EINVAL: `alcc_message` says what is wrong with it.
 int alcc_load_plugin(const char *file);
 

@@ -374,7 +374,7 @@ pub unsafe extern "C" fn alcc_set_cc(fd: c_int, spec: *const c_char) -> c_int {
     })
 }
 
-/// Adds the algorithm of a plug-in, a shared object that exports `alcc_algorithm_v1`; it stays loaded. ALCC_PLUGIN names some that are
+/// Adds the algorithm of a plug-in, a shared object that exports `alcc_algorithm_v2`; it stays loaded. ALCC_PLUGIN names some that are
 /// loaded with the library. 0, or -1 with EINVAL: `alcc_message` says what is wrong with it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_load_plugin(file: *const c_char) -> c_int {

@@ -6,7 +6,7 @@
  *   alcc run --plugin aimd.so --cc aimd -- nginx -g 'daemon off;'
  *
  * The window grows by one packet per acknowledged packet up to a threshold (slow start), then by `alpha` packets per
- * round trip; a loss multiplies it by `beta`, a timeout sets it to one packet. */
+ * round trip; a loss or a mark (ECN) multiplies it by `beta`, a timeout sets it to one packet. */
 #include <alcc.h>
 #include <stdlib.h>
 
@@ -21,6 +21,8 @@ struct aimd {
     double before;      /* the window before the last reduction, 0: none */
     double mss;         /* bytes */
     int recovering;     /* between a loss and its repair the window holds still */
+    uint64_t sent;      /* the newest packet */
+    uint64_t reduced_at; /* the newest packet at the last reduction */
 };
 
 /* The options have been read and are within their bounds; they come in the order of the table below. */
@@ -48,7 +50,8 @@ static void *clone(const void *state)
 static void needs(const void *state, struct alcc_needs *out)
 {
     (void)state;
-    out->flags = ALCC_NEEDS_PRR; /* what was in flight at a loss drains evenly, the rest of `out` keeps its defaults */
+    /* What was in flight at a loss drains evenly, and marks count; the rest of `out` keeps its defaults. */
+    out->flags = ALCC_NEEDS_PRR | ALCC_NEEDS_ECN;
 }
 
 static void on_path(void *state, uint64_t now_ns, const struct alcc_path *path)
@@ -57,12 +60,34 @@ static void on_path(void *state, uint64_t now_ns, const struct alcc_path *path)
     ((struct aimd *)state)->mss = (double)path->mss;
 }
 
+/* The path has another mss; a new route (no on_route here) comes this way, too. */
+static void on_mtu(void *state, uint64_t now_ns, uint64_t mss)
+{
+    (void)now_ns;
+    ((struct aimd *)state)->mss = (double)mss;
+}
+
+static void reduce(struct aimd *a)
+{
+    a->before = a->window;
+    a->threshold = a->window * a->beta > SMALLEST ? a->window * a->beta : SMALLEST;
+}
+
 static void on_ack(void *state, uint64_t now_ns, const struct alcc_ack *ack)
 {
     struct aimd *a = state;
+    const struct alcc_packet *newest = &ack->packets[ack->packet_count - 1];
     (void)now_ns;
     if (!(ack->flags & ALCC_ACK_IN_RECOVERY))
         a->recovering = 0;
+    /* A mark counts as a loss, once per round trip: only for what was sent after the last reduction. */
+    if (ack->marked > 0 && !a->recovering && newest->number > a->reduced_at) {
+        reduce(a);
+        a->window = a->threshold;
+        a->before = 0; /* and is no mistake */
+        a->reduced_at = a->sent;
+        return;
+    }
     /* A window that was not used says nothing about the path: only half of it in flight, and not ours the limit. */
     if (a->recovering || (!(ack->flags & ALCC_ACK_LIMITED_BY_WINDOW)
             && (double)ack->in_flight_before < a->window * a->mss / 2))
@@ -78,12 +103,6 @@ static void on_ack(void *state, uint64_t now_ns, const struct alcc_ack *ack)
         a->window = LARGEST;
 }
 
-static void reduce(struct aimd *a)
-{
-    a->before = a->window;
-    a->threshold = a->window * a->beta > SMALLEST ? a->window * a->beta : SMALLEST;
-}
-
 static void on_loss(void *state, uint64_t now_ns, const struct alcc_loss *loss)
 {
     struct aimd *a = state;
@@ -93,6 +112,7 @@ static void on_loss(void *state, uint64_t now_ns, const struct alcc_loss *loss)
     reduce(a);
     a->window = a->threshold;
     a->recovering = 1;
+    a->reduced_at = a->sent;
 }
 
 static void on_rto(void *state, uint64_t now_ns, const struct alcc_rto *rto)
@@ -115,6 +135,13 @@ static void on_spurious(void *state, uint64_t now_ns, uint32_t timeout)
     a->recovering = 0;
 }
 
+static uint64_t on_sent(void *state, uint64_t now_ns, const struct alcc_sent *sent)
+{
+    (void)now_ns;
+    ((struct aimd *)state)->sent = sent->number;
+    return 0; /* no tag */
+}
+
 static void allowance(const void *state, struct alcc_allowance *out)
 {
     const struct aimd *a = state;
@@ -135,7 +162,7 @@ static const struct alcc_option options[] = {
 
 static const char *const gauge_names[] = {"cwnd", "ssthresh"};
 
-const struct alcc_algorithm alcc_algorithm_v1 = {
+const struct alcc_algorithm alcc_algorithm_v2 = {
     .abi = ALCC_PLUGIN_ABI,
     .size = sizeof(struct alcc_algorithm),
     .name = "aimd",
@@ -150,8 +177,9 @@ const struct alcc_algorithm alcc_algorithm_v1 = {
     .needs = needs,
     .allowance = allowance,
     .on_start = on_path,
-    .on_path_change = on_path,
+    .on_mtu = on_mtu,
     .on_ack = on_ack,
+    .on_sent = on_sent,
     .on_loss = on_loss,
     .on_rto = on_rto,
     .on_spurious = on_spurious,

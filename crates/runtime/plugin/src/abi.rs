@@ -7,7 +7,7 @@
 use std::ffi::{c_char, c_void};
 
 /// The version of this interface, the first member of `struct alcc_algorithm`.
-pub const ALCC_PLUGIN_ABI: u32 = 1;
+pub const ALCC_PLUGIN_ABI: u32 = 2;
 
 /// "None" for every 64-bit number here: no limit, no pacing rate, no timer, no sample.
 pub const ALCC_NONE: u64 = 0xFFFF_FFFF_FFFF_FFFF;
@@ -42,6 +42,8 @@ pub const ALCC_NEEDS_PER_PACKET_ACK: u32 = 1;
 pub const ALCC_NEEDS_PACING: u32 = 2;
 /// `alcc_needs.flags`: proportional rate reduction (RFC 6937) during recovery.
 pub const ALCC_NEEDS_PRR: u32 = 4;
+/// `alcc_needs.flags`: it reacts to marks (ECN): its packets may be marked instead of dropped.
+pub const ALCC_NEEDS_ECN: u32 = 8;
 
 /// Kind of an option: any text, in `text`.
 pub const ALCC_OPTION_TEXT: u32 = 0;
@@ -208,6 +210,9 @@ pub struct alcc_ack {
     pub rate_bps: u64,
     /// Bound on the error of the RTT samples.
     pub rtt_error_ns: u64,
+    /// Bytes that arrived with a mark (ECN, congestion experienced) since the last acknowledgement. React as to a loss, once per
+    /// round trip.
+    pub marked: u64,
 }
 
 /// Packets were lost: at least one. Comes before the acknowledgement that disclosed them.
@@ -257,18 +262,6 @@ pub struct alcc_recovery_end {
     pub rtt: alcc_rtt,
 }
 
-/// Over TCP: the socket holds data that the kernel has not sent.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct alcc_backpressure {
-    /// Size of this structure.
-    pub size: u32,
-    /// Not 0: the socket refused bytes.
-    pub blocked: u32,
-    /// Bytes handed to the kernel and not yet sent.
-    pub unsent: u64,
-}
-
 /// What may leave. Comes filled with "no limit".
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -287,7 +280,7 @@ pub struct alcc_allowance {
     pub burst: u64,
 }
 
-/// An algorithm. A plug-in is a shared object that defines one constant of this type, named `alcc_algorithm_v1`.
+/// An algorithm. A plug-in is a shared object that defines one constant of this type, named `alcc_algorithm_v2`.
 ///
 /// `state` is what `create` or `clone` returned: the state of one connection. Callbacks of one `state` never run at the same time,
 /// those of different ones may: keep no variables outside of it. Callbacks do not wait, do no I/O, do not unwind.
@@ -346,15 +339,13 @@ pub struct alcc_algorithm {
     pub on_feedback: Option<
         unsafe extern "C" fn(state: *mut c_void, now_ns: u64, report: *const u8, length: u64),
     >,
-    /// Over TCP: the kernel holds unsent data or refused some.
-    pub on_backpressure: Option<
-        unsafe extern "C" fn(state: *mut c_void, now_ns: u64, pressure: *const alcc_backpressure),
-    >,
     /// Sending begins again after `idle_ns` with nothing in flight.
     pub on_idle_restart:
         Option<unsafe extern "C" fn(state: *mut c_void, now_ns: u64, idle_ns: u64)>,
-    /// The mss or the route changed.
-    pub on_path_change:
+    /// Packets may have another size from now on. The path is the same: what was learned of it holds.
+    pub on_mtu: Option<unsafe extern "C" fn(state: *mut c_void, now_ns: u64, mss: u64)>,
+    /// The packets take another route: what was learned of the old one may not hold. NULL: `on_mtu` is called instead.
+    pub on_route:
         Option<unsafe extern "C" fn(state: *mut c_void, now_ns: u64, path: *const alcc_path)>,
     /// The time of `next_timer` has come.
     pub on_timer: Option<unsafe extern "C" fn(state: *mut c_void, now_ns: u64)>,

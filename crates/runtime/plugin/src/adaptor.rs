@@ -168,6 +168,7 @@ impl Controller for Plugged {
         Needs {
             per_packet_ack: has(ALCC_NEEDS_PER_PACKET_ACK),
             paced: has(ALCC_NEEDS_PACING),
+            ecn: has(ALCC_NEEDS_ECN),
             recovery: if has(ALCC_NEEDS_PRR) {
                 Recovery::Prr
             } else {
@@ -244,20 +245,19 @@ impl Controller for Plugged {
     }
 
     fn on_mtu(&mut self, cx: &mut Cx<'_>, mss: Bytes) {
-        // The first version of the interface has one callback for both, and says that it tells of the mss.
-        let path = Path {
-            mss,
-            rtt_hint: None,
-            seed: 0,
-        };
-        self.on_route(cx, &path);
+        let now = self.event(cx);
+        self.mss = mss;
+        call!(self.on_mtu(now, mss.get()));
     }
 
     fn on_route(&mut self, cx: &mut Cx<'_>, path: &Path) {
+        if self.table.calls.on_route.is_none() {
+            return self.on_mtu(cx, path.mss);
+        }
         let now = self.event(cx);
         self.mss = path.mss;
         let path = events::path(path);
-        call!(self.on_path_change(now, &raw const path));
+        call!(self.on_route(now, &raw const path));
     }
 
     fn on_timer(&mut self, cx: &mut Cx<'_>) {

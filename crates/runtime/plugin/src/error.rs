@@ -22,13 +22,13 @@ pub enum PluginError {
         why: String,
     },
     /// A shared object, but no plug-in.
-    #[error("plug-in {}: it exports no alcc_algorithm_v1: define 'const struct alcc_algorithm alcc_algorithm_v1' as alcc.h declares it", .file.display())]
+    #[error("plug-in {}: it exports no alcc_algorithm_v2: define 'const struct alcc_algorithm alcc_algorithm_v2' as alcc.h declares it", .file.display())]
     Symbol {
         /// The file.
         file: PathBuf,
     },
     /// Made for another version.
-    #[error("plug-in {}: it is built for plug-in ABI {found}, this is ABI {want}: build it with this version's alcc.h", .file.display())]
+    #[error("plug-in {}: it is built for plug-in ABI {found}, this is ABI {want}: recompile it with this version's alcc.h, its table named alcc_algorithm_v{want}", .file.display())]
     Abi {
         /// The file.
         file: PathBuf,

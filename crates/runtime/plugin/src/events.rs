@@ -103,6 +103,7 @@ pub(crate) fn ack(ack: &AckBatch<'_>, packets: &[alcc_packet]) -> alcc_ack {
         rtt: rtt(&ack.rtt),
         rate_bps: ack.rate.map_or(ALCC_NONE, Rate::as_bps),
         rtt_error_ns: ack.rtt_error.as_nanos(),
+        marked: ack.marked.get(),
     }
 }
 

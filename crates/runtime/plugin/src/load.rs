@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! From a file to the registry.
 use crate::PluginError;
-use crate::abi::alcc_algorithm;
+use crate::abi::{ALCC_PLUGIN_ABI, alcc_algorithm};
 use crate::adaptor::Plugged;
 use crate::table::Table;
 use alcc_cc::{Algorithm, Build, Registry};
@@ -15,7 +15,9 @@ use std::sync::Arc;
 /// The environment variable that names plug-ins, separated by `:`.
 pub const ENV: &str = "ALCC_PLUGIN";
 
-const SYMBOL: &[u8] = b"alcc_algorithm_v1\0";
+const SYMBOL: &[u8] = b"alcc_algorithm_v2\0";
+/// What plug-ins of the first version export.
+const FIRST_SYMBOL: &[u8] = b"alcc_algorithm_v1\0";
 
 /// Loads the plug-in `file`, which from then on runs in this process with all its rights.
 ///
@@ -69,6 +71,11 @@ fn open(file: &Path) -> Result<Table, PluginError> {
             .map(|s| s.as_raw_ptr())
         {
             Ok(exported) if !exported.is_null() => Table::read(exported.cast(), file),
+            _ if library.get::<*const u8>(FIRST_SYMBOL).is_ok() => Err(PluginError::Abi {
+                file: file.to_owned(),
+                found: 1,
+                want: ALCC_PLUGIN_ABI,
+            }),
             _ => Err(PluginError::Symbol {
                 file: file.to_owned(),
             }),

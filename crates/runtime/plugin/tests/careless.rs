@@ -172,8 +172,8 @@ fn what_is_no_plug_in_is_refused_in_one_line() {
     let table = |name: &str, fields: &str, want: &str| refused(&wrapped(name, "", fields), want);
     table(
         "abi",
-        ".abi = 2,",
-        "built for plug-in ABI 2, this is ABI 1: build it with this version's alcc.h",
+        ".abi = 3,",
+        "built for plug-in ABI 3, this is ABI 2: recompile it with this version's alcc.h, its table named alcc_algorithm_v2",
     );
     table(
         "size",
@@ -216,9 +216,14 @@ fn what_is_no_plug_in_is_refused_in_one_line() {
         "{\"x\", \"1\", \"h\", 0, 0, 0, 0}, {\"x\", \"1\", \"h\", 0, 0, 0, 0}",
         "option x is there twice",
     );
+    // Compiled as it was for ABI 1, from what its header said.
+    refused(
+        &built("first", include_str!("v1.c"), &[]),
+        "it is built for plug-in ABI 1, this is ABI 2: recompile it with this version's alcc.h, its table named alcc_algorithm_v2",
+    );
     refused(
         &built("empty", "int nothing;", &[]),
-        "it exports no alcc_algorithm_v1",
+        "it exports no alcc_algorithm_v2",
     );
     refused(
         &built(

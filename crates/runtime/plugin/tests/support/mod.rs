@@ -17,7 +17,7 @@ pub(crate) fn example() -> PathBuf {
 /// The example under another name, with `code` before its table and `fields` in place of those of the same names.
 pub(crate) fn wrapped(name: &str, code: &str, fields: &str) -> PathBuf {
     let text = std::fs::read_to_string(root().join("examples/aimd.c")).unwrap();
-    let table = "const struct alcc_algorithm alcc_algorithm_v1 = {";
+    let table = "const struct alcc_algorithm alcc_algorithm_v2 = {";
     let (head, rest) = text.split_once(table).expect("a table in the example");
     let rest = rest.replace(".name = \"aimd\"", &format!(".name = \"{name}\""));
     let rest = rest.replace("};", &format!("{fields}\n}};"));
