@@ -8,6 +8,7 @@ use alcc_cc::conformance::Checked;
 use alcc_udp::wire::{AckBody, Datagram};
 use alcc_udp::{Client, Limits, Server, Setup, unguessable};
 use alcc_units::Span;
+use nix::sys::socket::{setsockopt, sockopt::UdpGroSegment};
 use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use std::io::IoSliceMut;
 use std::net::{SocketAddr, UdpSocket};
@@ -30,6 +31,8 @@ struct Passed {
 /// Carries datagrams between `server` and whoever else sends to `socket`, and marks every 20th that may be.
 fn relay(socket: &UdpSocket, server: SocketAddr, over: &AtomicBool) -> Passed {
     let state = UdpSocketState::new(UdpSockRef::from(socket)).expect("a socket");
+    // The library has no room for the mark of several datagrams beside their length and their time.
+    setsockopt(socket, UdpGroSegment, &false).expect("a socket option");
     let mut buffers = vec![vec![0; state.gro_segments().max(1) * 1500]; BATCH_SIZE];
     let (mut passed, mut client) = (Passed::default(), None);
     let begun = Instant::now();
