@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The loop visits what is due, and threads that wait for one engine wake each other.
+use alcc_driver::{Background, Cared, Driver, Engine, Next, Pace, Shared, Visit, next_id};
+use alcc_sys::now;
+use alcc_units::{Span, Time};
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const PACE: Pace = Pace {
+    min_sleep: Span::from_micros(250),
+    sleep_each: Span::from_micros(60),
+    max_rest: Span::from_millis(3),
+};
+
+struct Item {
+    id: u64,
+    visits: AtomicUsize,
+    /// After so many it wants no more.
+    most: usize,
+}
+
+impl Visit for Item {
+    type Host = Mutex<Vec<u64>>;
+    type Local = usize;
+
+    fn start(_: &Self::Host, _: Time) -> usize {
+        0
+    }
+
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn visit(&self, host: &Self::Host, company: usize, local: &mut usize) -> Next {
+        assert!(company >= 1);
+        *local += 1;
+        host.lock().unwrap().push(self.id);
+        let visits = self.visits.fetch_add(1, Ordering::Relaxed) + 1;
+        (visits < self.most)
+            .then(|| now() + Span::from_millis(2))
+            .into()
+    }
+}
+
+#[test]
+fn items_are_visited_when_they_are_due_and_adopted_again() {
+    let (driver, host) = (Driver::new(PACE), Mutex::default());
+    let item = |id, most| {
+        let visits = AtomicUsize::new(0);
+        Arc::new(Item { id, visits, most })
+    };
+    let (first, second) = (item(1, 3), item(2, 1));
+    driver.adopt(Arc::clone(&first), Span::from_millis(1));
+    driver.adopt(Arc::clone(&second), Span::ZERO);
+    // Twice adopted before it is seen is adopted once.
+    driver.adopt(Arc::clone(&second), Span::ZERO);
+    assert!(!driver.is_idle());
+    let until = Instant::now() + Duration::from_secs(10);
+    while !driver.is_idle() && Instant::now() < until {
+        let next = driver.turn(&host, None);
+        if next.is_some() {
+            driver.sleep(next);
+        }
+    }
+    assert_eq!(*host.lock().unwrap(), [2, 1, 1, 1]);
+    driver.adopt(second, Span::ZERO);
+    driver.turn(&host, None);
+    assert_eq!(host.lock().unwrap().len(), 5);
+    assert!(driver.is_idle());
+}
+
+/// Counts bytes that come.
+struct Bytes {
+    from: UnixStream,
+    count: usize,
+    due: Option<Time>,
+}
+
+impl Engine for Bytes {
+    fn interest(&self, _: Time) -> (i16, Option<Time>) {
+        (libc::POLLIN, self.due)
+    }
+
+    fn wakes(&mut self, _: Time, _: Option<Time>, ready: bool) -> bool {
+        if ready {
+            self.count += self.from.read(&mut [0; 16]).unwrap();
+        }
+        ready
+    }
+}
+
+#[test]
+fn one_thread_sleeps_for_all_and_hears_of_sooner_timers() {
+    let (mut to, from) = UnixStream::pair().unwrap();
+    let fd = from.as_raw_fd();
+    let engine = Bytes {
+        from,
+        count: 0,
+        due: None,
+    };
+    let shared = Shared::new(engine, fd).with_bell().unwrap();
+    let (woken, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for wanted in [1, 2, 3] {
+            let (shared, woken, done) = (&shared, &woken, &done);
+            scope.spawn(move || {
+                let mut state = shared.lock();
+                while state.count < wanted {
+                    state = shared.sleep(state, None);
+                    woken.fetch_add(1, Ordering::Relaxed);
+                }
+                done.fetch_add(1, Ordering::Relaxed);
+                shared.hand_over(&state, false);
+            });
+        }
+        for n in 1..=3 {
+            to.write_all(b"x").unwrap();
+            let until = Instant::now() + Duration::from_secs(10);
+            while done.load(Ordering::Relaxed) < n {
+                assert!(Instant::now() < until, "{n} bytes have come");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    });
+    // Who sleeps for ever hears of a timer, once.
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut state = shared.lock();
+            while state.due.is_none_or(|due| due > now()) {
+                state = shared.sleep(state, None);
+            }
+            ended.store(true, Ordering::Relaxed);
+        });
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!ended.load(Ordering::Relaxed));
+        let mut state = shared.lock();
+        assert!(state.is_slept_for(now()));
+        state.due = Some(now() + Span::from_millis(5));
+        assert!(!state.is_slept_for(now()));
+        assert!(state.wake_sleeper(now()) && state.is_slept_for(now()));
+    });
+    assert!(ended.load(Ordering::Relaxed));
+}
+
+static BACKGROUND: Background = Background::new("alcc-test");
+
+struct Rests {
+    id: u64,
+    from: UnixStream,
+    visits: AtomicUsize,
+}
+
+impl Cared for Rests {
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn visit(&self, _: Time) -> Next {
+        self.visits.fetch_add(1, Ordering::Relaxed);
+        Next {
+            at: None,
+            readable: Some(self.from.as_raw_fd()),
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_resting_item_is_visited_when_something_comes_and_not_before() {
+    let (mut to, from) = UnixStream::pair().unwrap();
+    let item = Arc::new(Rests {
+        id: next_id(),
+        from,
+        visits: AtomicUsize::new(0),
+    });
+    assert!(BACKGROUND.care(Arc::<Rests>::clone(&item), Span::ZERO));
+    let visits = |n: usize| {
+        let until = Instant::now() + Duration::from_secs(10);
+        while item.visits.load(Ordering::Relaxed) < n {
+            assert!(Instant::now() < until, "visit {n}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    visits(1);
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(item.visits.load(Ordering::Relaxed), 1);
+    to.write_all(b"x").unwrap();
+    visits(2);
+}
