@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One controlled connection.
+mod writers;
+
 use crate::borrowed::Borrowed;
 use crate::kernel;
 use crate::runtime::Runtime;
@@ -12,6 +14,7 @@ use libc::c_int;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use writers::{Call, Writers};
 
 /// How the program learns that it may write again. Called with the connection locked.
 pub trait Waker: Send + 'static {
@@ -74,32 +77,8 @@ pub struct Conn<W> {
     pub(crate) id: u64,
 }
 
-/// A thread in the middle of a blocking write: what others write comes before or after it, not within.
-#[derive(Clone, Copy)]
-struct Writer {
-    thread: usize,
-    seen: Time,
-}
-
-/// A real call under way: where in which thread.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Call {
-    thread: usize,
-    /// An address on its stack.
-    frame: usize,
-}
-
-/// A writer that was not seen for so long will not go on: a signal handler jumped out of its write.
-const ABANDONED: Span = Span::from_secs(2);
-
 /// A blocking writer looks at least so often, so that nobody takes it for gone.
 const LOOKS: Span = Span::from_millis(500);
-
-/// A number for the calling thread.
-fn this_thread() -> usize {
-    thread_local!(static HERE: u8 = const { 0 });
-    HERE.with(|here| std::ptr::from_ref(here) as usize)
-}
 
 struct Inner<W> {
     /// The program's descriptors for it that we know; the first is the one we ask by. None: we are done with it.
@@ -115,8 +94,7 @@ struct Inner<W> {
     off: bool,
     waker: W,
     borrowed: Borrowed,
-    /// Writes that the kernel may have taken and we have not entered yet.
-    writing: Vec<Call>,
+    writers: Writers,
     reported: Counters,
     /// Passed without the algorithm's leave, and not reported yet.
     bypassed: ByReason,
@@ -124,7 +102,6 @@ struct Inner<W> {
     over: bool,
     /// Until then a waiting thread of the program does the readings.
     driven: Time,
-    writer: Option<Writer>,
 }
 
 /// What a connection begins with.
@@ -151,12 +128,11 @@ impl<W: Waker> Conn<W> {
             off: false,
             waker,
             borrowed: start.borrowed,
-            writing: Vec::new(),
+            writers: Writers::default(),
             reported: Counters::default(),
             bypassed: ByReason::default(),
             over: false,
             driven: Time::ZERO,
-            writer: None,
         };
         Self {
             cookie,
@@ -303,7 +279,7 @@ impl<W: Waker> Conn<W> {
         inner.follow(runtime, now, self);
         writer.calls = true;
         writer.beyond = None;
-        inner.enter(writer.call());
+        inner.writers.enter(writer.call());
         writer.over = inner.over;
         if inner.fds.is_empty() || inner.off || !runtime.settings().enforcement.gate {
             return wanted;
@@ -312,7 +288,7 @@ impl<W: Waker> Conn<W> {
         // That this descriptor is the connection's was seen just before.
         let (queued, unsent) = (kernel::queued(write.fd), kernel::unsent(write.fd));
         let counted = Bytes::new(wanted as u64);
-        let within = inner.is_within_another(now);
+        let within = inner.writers.is_within_another(now);
         let mut waits = false;
         // Whether the program can be refused matters only if it would be, and costs a call.
         let allowed = inner.flow.allows(counted, queued, unsent);
@@ -345,10 +321,7 @@ impl<W: Waker> Conn<W> {
             return wanted;
         }
         if waits && room < wanted {
-            inner.writer = Some(Writer {
-                thread: this_thread(),
-                seen: now,
-            });
+            inner.writers.hold(now);
         }
         room
     }
@@ -356,7 +329,7 @@ impl<W: Waker> Conn<W> {
     fn wrote(self: &Arc<Self>, runtime: &Arc<Runtime<W>>, n: usize, writer: &mut Finished<'_, W>) {
         let now = kernel::now();
         let mut inner = self.lock();
-        inner.leave(writer.call());
+        inner.writers.leave(writer.call());
         writer.calls = false;
         if n > 0 && !inner.off {
             let n = n as u64;
@@ -411,15 +384,11 @@ impl<W: Waker> Conn<W> {
             if inner.fds.is_empty() || inner.off || !runtime.settings().enforcement.gate {
                 return None;
             }
-            if let Some(writer) = &mut inner.writer
-                && writer.thread == this_thread()
-            {
-                writer.seen = now;
-            }
+            inner.writers.see(now);
             if inner.is_full(self.cookie) && inner.flow.deadline().is_none_or(|due| due <= now) {
                 inner.read(runtime, now, self, &mut None);
             }
-            if !inner.is_full(self.cookie) && !inner.is_within_another(now) {
+            if !inner.is_full(self.cookie) && !inner.writers.is_within_another(now) {
                 return None;
             }
             let next = inner
@@ -506,12 +475,8 @@ struct Finished<'a, W: Waker> {
 }
 
 impl<W: Waker> Finished<'_, W> {
-    /// It lives on the stack of the write, where no other write of this thread is.
     fn call(&self) -> Call {
-        Call {
-            thread: this_thread(),
-            frame: std::ptr::from_ref(self) as usize,
-        }
+        Call::of(self)
     }
 }
 
@@ -520,10 +485,7 @@ impl<W: Waker> Drop for Finished<'_, W> {
         if self.holds || self.calls {
             self.runtime.guarded(|| {
                 let inner = &mut *self.conn.lock();
-                inner.leave(self.call());
-                if inner.writer.is_some_and(|w| w.thread == this_thread()) {
-                    inner.writer = None;
-                }
+                inner.writers.end(self.call());
             });
         }
     }
@@ -568,26 +530,6 @@ impl<W: Waker> Visit for Conn<W> {
 }
 
 impl<W: Waker> Inner<W> {
-    /// Another thread is in the middle of its write.
-    fn is_within_another(&self, now: Time) -> bool {
-        let other = self.writer.filter(|w| w.thread != this_thread());
-        other.is_some_and(|w| now.since(w.seen) < ABANDONED)
-    }
-
-    /// A real call begins. One of the same thread that began deeper in its stack, or here, has been left by a jump out of a
-    /// signal handler; on a stack of its own a handler cannot tell.
-    fn enter(&mut self, call: Call) {
-        let left = |c: &Call| c.thread == call.thread && c.frame <= call.frame;
-        if self.writing.iter().any(left) && !kernel::on_alternate_stack() {
-            self.writing.retain(|c| !left(c));
-        }
-        self.writing.push(call);
-    }
-
-    fn leave(&mut self, call: Call) {
-        self.writing.retain(|c| *c != call);
-    }
-
     /// A descriptor that is still ours to ask by.
     fn fd(&mut self, cookie: u64) -> Option<RawFd> {
         while let Some(&fd) = self.fds.first() {
@@ -622,7 +564,7 @@ impl<W: Waker> Inner<W> {
     fn follow(&mut self, runtime: &Runtime<W>, now: Time, conn: &Conn<W>) {
         let Some(orders) = runtime
             .orders(self.order)
-            .filter(|_| self.writing.is_empty())
+            .filter(|_| !self.writers.are_in_calls())
         else {
             return;
         };
@@ -697,7 +639,7 @@ impl<W: Waker> Inner<W> {
             self.end(runtime, conn);
             return;
         };
-        if !self.writing.is_empty() {
+        if self.writers.are_in_calls() {
             // The kernel may know of a write that we do not know yet: it would be counted twice.
             reading.progress.written = reading.progress.written.min(self.flow.written());
         }
