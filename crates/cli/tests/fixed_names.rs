@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Names that other people's scripts and programs use. This fails when one of them goes or is
 //! renamed, and when a new one is not in its list: from then on that one is fixed, too.
-use alcc_lab::{Scheme, Side, Transport};
+use alcc_lab::{Scheme, Side};
 use alcc_results::Row;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -20,7 +20,7 @@ alcc run
 alcc proxy
     --listen --to --proxy-protocol --threads --backlog --connect-timeout --grace --cc --plugin
     --under --feedback --enforce --only --except --loopback --outbound --queue --seed --log
-    --json --quiet
+    --json --metrics --quiet
 alcc attach
     --port --pid --cgroup --prefix --cc --future --dry-run --json
 alcc detach
@@ -153,12 +153,14 @@ carriers/tls
 carriers/connect
 carriers/websocket
 queues/droptail queues/droptail:bytes queues/droptail:packets
-queues/red queues/red:profile queues/red:min queues/red:max queues/red:p queues/red:weight
+queues/red queues/red:ecn queues/red:profile queues/red:min queues/red:max queues/red:p
+queues/red:weight
 queues/red:gentle queues/red:spacing queues/red:idle queues/red:bytes queues/red:packets
-queues/codel queues/codel:target queues/codel:interval queues/codel:bytes queues/codel:packets
-queues/pie queues/pie:target queues/pie:update queues/pie:alpha queues/pie:beta queues/pie:burst
+queues/codel queues/codel:ecn queues/codel:target queues/codel:interval queues/codel:bytes
+queues/codel:packets
+queues/pie queues/pie:ecn queues/pie:target queues/pie:update queues/pie:alpha queues/pie:beta queues/pie:burst
 queues/pie:bytes queues/pie:packets
-queues/fq_codel queues/fq_codel:flows queues/fq_codel:quantum queues/fq_codel:target
+queues/fq_codel queues/fq_codel:ecn queues/fq_codel:flows queues/fq_codel:quantum queues/fq_codel:target
 queues/fq_codel:interval queues/fq_codel:bytes queues/fq_codel:packets
 queues/users queues/users:scheduler queues/users:slot queues/users:window queues/users:number
 queues/users:user-bytes queues/users:user-packets queues/users:bytes queues/users:packets
@@ -183,9 +185,6 @@ own/tcp-info/queue+pacing
 own/tcp-info/queue
 ";
 
-/// The ends of scheme names: `verus-udp`, `alcc-verus-inband`.
-const SUFFIXES: &str = "-udp -quic -inband -tcp";
-
 /// Schemes that a real host runs, and schemes that the simulator runs.
 const EMULATED: &str = "
 cubic bbr reno alcc-verus alcc-verus:r=4 alcc-copa/over=reno alcc-sprout verus-udp verus-quic
@@ -205,7 +204,7 @@ alcc_writable_fd
 ";
 
 /// What a plug-in exports.
-const PLUGIN_SYMBOL: &str = "alcc_algorithm_v1";
+const PLUGIN_SYMBOL: &str = "alcc_algorithm_v2";
 
 /// Constants of the C header.
 const CONSTANTS: &str = "
@@ -213,7 +212,7 @@ ALCC_DEFAULTS ALCC_CONNECTED ALCC_ACCEPTED ALCC_PLUGIN_ABI ALCC_NONE ALCC_PACKET
 ALCC_PACKET_PROBE ALCC_PACKET_APP_LIMITED ALCC_ACK_LIMITED_BY_WINDOW ALCC_ACK_LIMITED_BY_QUOTA
 ALCC_ACK_LIMITED_BY_PACING ALCC_ACK_LIMITED_BY_APP ALCC_ACK_LIMITED_BY_PEER ALCC_ACK_ROUND_START
 ALCC_ACK_IN_RECOVERY ALCC_ACK_FROM_COUNTERS ALCC_NEEDS_PER_PACKET_ACK ALCC_NEEDS_PACING
-ALCC_NEEDS_PRR ALCC_OPTION_TEXT ALCC_OPTION_WHOLE ALCC_OPTION_REAL ALCC_OPTION_TIME
+ALCC_NEEDS_PRR ALCC_NEEDS_ECN ALCC_OPTION_TEXT ALCC_OPTION_WHOLE ALCC_OPTION_REAL ALCC_OPTION_TIME
 ALCC_OPTION_BYTES
 ";
 
@@ -413,8 +412,6 @@ fn what_list_shows() {
 
 #[test]
 fn names_of_schemes() {
-    let suffixes: Vec<String> = Transport::ALL.iter().map(|t| t.suffix.to_owned()).collect();
-    same("SUFFIXES", &words(SUFFIXES), &suffixes);
     let registry = alcc_cc::Registry::builtin();
     for (schemes, side) in [(EMULATED, Side::Emulated), (SIMULATED, Side::Simulated)] {
         for name in words(schemes) {
