@@ -2,7 +2,8 @@
 use alcc_units::Span;
 use hdrhistogram::Histogram;
 
-/// The distribution of spans of time in bounded memory: exact mean, quantiles to 0.1 %, 1 µs to 1 hour.
+/// The distribution of spans of time in bounded memory: exact mean, quantiles to 0.1 %, 1 µs to 1
+/// hour.
 pub struct Distribution {
     histogram: Histogram<u64>,
     weighted_ns: u128,
@@ -48,7 +49,8 @@ impl Distribution {
         (!self.is_empty()).then(|| self.weighted_ns as f64 / 1e6 / self.len() as f64)
     }
 
-    /// The smallest length that at least the share `q` (0 to 1) of the samples does not exceed, in ms; `None` of nothing.
+    /// The smallest length that at least the share `q` (0 to 1) of the samples does not exceed, in
+    /// ms; `None` of nothing.
     pub fn quantile_ms(&self, q: f64) -> Option<f64> {
         (!self.is_empty()).then(|| {
             let us = self.histogram.value_at_quantile(q);

@@ -19,7 +19,8 @@ pub struct Group {
     /// Number of repetitions that failed.
     #[serde(default)]
     pub failed: u32,
-    /// On the link's Pareto front: no scheme has at least its throughput at no more mean delay, one of the two better.
+    /// On the link's Pareto front: no scheme has at least its throughput at no more mean delay, one
+    /// of the two better.
     #[serde(default)]
     pub front: bool,
     /// Per numeric field of [`Row`] that every repetition has, and `power`: median and extremes.
@@ -60,7 +61,8 @@ impl Spread {
     }
 }
 
-/// The repetitions of each scheme on each link, in the order in which they first appear; who is on the front is not yet said.
+/// The repetitions of each scheme on each link, in the order in which they first appear; who is on
+/// the front is not yet said.
 pub fn groups(rows: &[Row]) -> Vec<Group> {
     let mut groups: Vec<(Group, Vec<&Row>)> = Vec::new();
     for row in rows {

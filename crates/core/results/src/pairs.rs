@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! An algorithm above TCP beside its native form: how far the two are apart, and whether that is as near as was asked for.
+//! An algorithm above TCP beside its native form: how far the two are apart, and whether that is as
+//! near as was asked for.
 //!
-//! Each repetition is a pair: both forms ran at the same time on links of their own. Differences are taken inside a pair, then their
-//! median and their 90 % interval over the repetitions (5th to 95th percentile by nearest rank: of up to 19, smallest and largest).
+//! Each repetition is a pair: both forms ran at the same time on links of their own. Differences
+//! are taken inside a pair, then their median and their 90 % interval over the repetitions (5th to
+//! 95th percentile by nearest rank: of up to 19, smallest and largest).
 use crate::groups::Spread;
 use crate::row::{Row, SIMULATED};
 use crate::series::{Series, quantiles};
@@ -14,7 +16,8 @@ pub const THROUGHPUT_PERCENT: f64 = 3.0;
 pub const DELAY_PERCENT: f64 = 5.0;
 /// or this near, in ms.
 pub const DELAY_MS: f64 = 2.0;
-/// The 90 % interval of a difference may be so many times as wide as its bound, and that of the distribution as wide as the native's.
+/// The 90 % interval of a difference may be so many times as wide as its bound, and that of the
+/// distribution as wide as the native's.
 pub const INTERVAL: f64 = 2.0;
 
 /// Native and above TCP on one link. Of two values the first is the native's.
@@ -59,8 +62,8 @@ pub struct Within {
     pub delay: bool,
     /// The 90 % intervals of both differences are inside [`INTERVAL`] times these.
     pub interval: bool,
-    /// The 90 % intervals of single seconds' throughput and single packets' delay are inside the native's, stretched about its
-    /// middle to [`INTERVAL`] times its width.
+    /// The 90 % intervals of single seconds' throughput and single packets' delay are inside the
+    /// native's, stretched about its middle to [`INTERVAL`] times its width.
     pub distribution: bool,
 }
 
@@ -225,7 +228,8 @@ fn pair(native: &Row, other: &Row, rows: &[Row], series: &[Series]) -> Option<Pa
     })
 }
 
-/// The second interval is inside the first, stretched about its middle to [`INTERVAL`] times its width.
+/// The second interval is inside the first, stretched about its middle to [`INTERVAL`] times its
+/// width.
 fn is_inside_stretched([[low, high], other]: [[f64; 2]; 2]) -> bool {
     let middle = f64::midpoint(low, high);
     let half = INTERVAL * (high - low) / 2.0;
@@ -236,7 +240,8 @@ fn is_inside_stretched([[low, high], other]: [[f64; 2]; 2]) -> bool {
 mod tests {
     use super::*;
 
-    /// A row and its series: throughput of five bins per second, delays evenly from `ms` to 3 `ms`, propagation 20 ms.
+    /// A row and its series: throughput of five bins per second, delays evenly from `ms` to 3 `ms`,
+    /// propagation 20 ms.
     fn run(scheme: &str, number: u32, seconds: &[f64], ms: f64) -> (Row, Series) {
         let native = scheme.ends_with("-udp");
         let row = Row {
@@ -303,7 +308,8 @@ mod tests {
         near(pair.queue_delay_ms[0], 110.0);
         near(pair.queue_delay_difference_ms.median, 2.0);
         near(pair.queue_delay_interval_ms[0], -3.0);
-        // 5 % and 95 % of 50 (1 + 2 q) + 20 is 75 and 165 in the first run; the median run is the third with 55.
+        // 5 % and 95 % of 50 (1 + 2 q) + 20 is 75 and 165 in the first run; the median run is the
+        // third with 55.
         near(pair.delay_90_ms[0][0], 20.0 + 55.0 * 1.1);
         near(pair.delay_90_ms[0][1], 20.0 + 55.0 * 2.9);
         assert!(pair.within.all(), "{:?}", pair.within);

@@ -156,7 +156,8 @@ row! {
         seed: u64,
         /// Number of the repetition, from 1.
         run: u32,
-        /// When the flow's part of the window began, s since the link's start: with the window, or later if the flow did.
+        /// When the flow's part of the window began, s since the link's start: with the window, or
+        /// later if the flow did.
         started_s: Option<f64>,
     }
     measured {
@@ -182,7 +183,8 @@ row! {
         queue_delay_p95_ms: Option<f64>,
         /// Mahimahi's signal delay, 95th percentile, propagation excluded, ms.
         signal_delay_p95_ms: Option<f64>,
-        /// From the application's write to the delivery at the other application, per byte: median, ms.
+        /// From the application's write to the delivery at the other application, per byte: median,
+        /// ms.
         app_delay_median_ms: Option<f64>,
         /// The same: 95th percentile, ms.
         app_delay_p95_ms: Option<f64>,
@@ -230,7 +232,8 @@ row! {
 }
 
 impl Row {
-    /// Its fields by name, in order: those that every row has, and those that are known of this one.
+    /// Its fields by name, in order: those that every row has, and those that are known of this
+    /// one.
     pub fn fields(&self) -> impl Iterator<Item = (&'static str, Value<'_>)> {
         let known = self.known_values();
         let known = known.filter(|(_, value)| *value != Value::Unknown);
@@ -256,7 +259,8 @@ impl Row {
         self.under.is_none() && self.feedback != "kernel" && self.enforcement == "native"
     }
 
-    /// Algorithm, feedback, enforcement and what is under it: `verus / tcp-info / gate+pacing over cubic`.
+    /// Algorithm, feedback, enforcement and what is under it: `verus / tcp-info / gate+pacing over
+    /// cubic`.
     pub fn triple(&self) -> String {
         let mut text = self.algorithm.clone();
         if !self.options.is_empty() {

@@ -7,6 +7,8 @@
 //! ```
 //! use alcc_cc::Registry;
 //! use alcc_results::{Row, scenario::ScenarioOptions, simulated};
+//! use alcc_sim::Simulation;
+//! use alcc_units::Time;
 //!
 //! let text = r#"
 //! link = "12mbit"
@@ -16,7 +18,9 @@
 //! let options = ScenarioOptions::from_toml(text, "two.toml")?;
 //! // Rates and synthetic traces need no files: `()` has none.
 //! let resolved = options.resolve(&Registry::builtin(), &())?;
-//! let report = alcc_sim::run(&resolved.scenario).map_err(|e| e.to_string())?;
+//! let mut simulation = Simulation::new(&resolved.scenario).map_err(|e| e.to_string())?;
+//! simulation.run_until(Time::MAX).map_err(|e| e.to_string())?;
+//! let report = simulation.report();
 //! let rows: Vec<Row> = simulated::rows(&resolved.link, &resolved.scenario, &report);
 //! assert_eq!(rows[1].flow.as_deref(), Some("copa/rtt=80ms@1s"));
 //! assert!(rows[0].throughput_mbps > rows[1].throughput_mbps);

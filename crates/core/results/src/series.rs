@@ -25,7 +25,8 @@ pub struct Series {
     pub delay_quantiles_ms: Vec<f64>,
 }
 
-/// Quantiles at which [`Series::delay_quantiles_ms`] is given: 0 to 1 in steps of 0.01, finer in the tail.
+/// Quantiles at which [`Series::delay_quantiles_ms`] is given: 0 to 1 in steps of 0.01, finer in
+/// the tail.
 pub fn quantiles() -> Vec<f64> {
     let coarse = (0..=100).map(|i| f64::from(i) / 100.0);
     let fine = (1..10).map(|i| 0.99 + f64::from(i) / 1000.0);

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! From the simulator's report to rows: the one place where it gets the names and units of a [`Row`].
+//! From the simulator's report to rows: the one place where it gets the names and units of a
+//! [`Row`].
 use crate::Row;
 use alcc_sim::{FlowReport, FlowSpec, Passed, Report, Scenario, Under, Way};
 use alcc_units::{Bytes, Rate, Span, Time};
 use serde::{Deserialize, Serialize};
 
-/// One row per flow of `report`, which [`alcc_sim::run`] made of `scenario`. `link` is what the bottleneck is called.
+/// One row per flow of `report`, which [`alcc_sim::run`] made of `scenario`. `link` is what the
+/// bottleneck is called.
 ///
-/// A flow above TCP has the triple whose model it is: readings of the kernel's counters, gate and pacing. A native one has `sim`.
+/// A flow above TCP has the triple whose model it is: readings of the kernel's counters, gate and
+/// pacing. A native one has `sim`.
 pub fn rows(link: &str, scenario: &Scenario, report: &Report) -> Vec<Row> {
     scenario
         .flows

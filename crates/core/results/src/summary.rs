@@ -24,8 +24,8 @@ pub struct Summary {
     pub pairs: Vec<Pair>,
 }
 
-/// One scheme on all links that every scheme has figures of: means over the links of the medians over the repetitions, for
-/// `power` the geometric mean.
+/// One scheme on all links that every scheme has figures of: means over the links of the medians
+/// over the repetitions, for `power` the geometric mean.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Overall {
     /// The scheme.
@@ -55,8 +55,9 @@ pub fn summary(rows: &[Row]) -> Summary {
     }
 }
 
-/// Who is on the Pareto front of (throughput, delay): nobody else has at least this throughput at no more delay, one of the
-/// two better. Those without figures are not on it, and equals are on it together.
+/// Who is on the Pareto front of (throughput, delay): nobody else has at least this throughput at
+/// no more delay, one of the two better. Those without figures are not on it, and equals are on it
+/// together.
 fn front(points: &[Option<[f64; 2]>]) -> Vec<bool> {
     let beats =
         |a: [f64; 2], b: [f64; 2]| a[0] >= b[0] && a[1] <= b[1] && (a[0] > b[0] || a[1] < b[1]);
@@ -221,9 +222,10 @@ fn is_plain(row: &Row) -> bool {
     row.feedback == "kernel" || ["cubic", "reno", "bbr"].contains(&row.scheme.as_str())
 }
 
-/// The controlled scheme that keeps at least nine tenths of the plain one's throughput with the least delay (if none keeps
-/// that much, the one with the most throughput), beside the plain one: `cubic` if it is there, else the first. Then beside
-/// `bbr` if that is there, too: it is what a reader would take otherwise.
+/// The controlled scheme that keeps at least nine tenths of the plain one's throughput with the
+/// least delay (if none keeps that much, the one with the most throughput), beside the plain one:
+/// `cubic` if it is there, else the first. Then beside `bbr` if that is there, too: it is what a
+/// reader would take otherwise.
 fn sentence(rows: &[Row], figures: &Figures<'_>) -> String {
     let mut schemes: Vec<&Row> = Vec::new();
     for row in rows {
@@ -441,7 +443,8 @@ mod tests {
             Some([7.0, 35.0]),
             Some([7.0, 36.0]),
         ];
-        // The third has less than the second at more delay; the last has the fifth's throughput at more delay; equals stay.
+        // The third has less than the second at more delay; the last has the fifth's throughput at
+        // more delay; equals stay.
         assert_eq!(
             front(&points),
             [true, true, false, false, true, true, false]

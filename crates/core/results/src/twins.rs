@@ -18,7 +18,8 @@ pub struct Twin {
     pub link: String,
     /// The scheme.
     pub scheme: String,
-    /// Algorithm, feedback, enforcement and what is under it, on both sides: `verus / tcp-info / gate+pacing over cubic`.
+    /// Algorithm, feedback, enforcement and what is under it, on both sides: `verus / tcp-info /
+    /// gate+pacing over cubic`.
     pub triple: String,
     /// Repetitions of the emulated side.
     pub runs: u32,
@@ -38,8 +39,8 @@ pub struct Twin {
     /// It has no TCP below.
     #[serde(default)]
     pub native: bool,
-    /// Utilization within [`POINTS`] and mean delay within [`PERCENT`]; of a native form mean queueing delay within [`PERCENT`] or
-    /// [`NATIVE_MS`].
+    /// Utilization within [`POINTS`] and mean delay within [`PERCENT`]; of a native form mean
+    /// queueing delay within [`PERCENT`] or [`NATIVE_MS`].
     pub agrees: bool,
 }
 
@@ -146,7 +147,8 @@ mod tests {
             let rows = [native(EMULATED, real), native(SIMULATED, model)];
             twins(&rows, &summary(&rows).groups)[0].agrees
         };
-        // 2 ms of 5 are 40 %, and allowed; of 100 ms 10 are, and 11 are not although the whole delay differs by less than 10 %.
+        // 2 ms of 5 are 40 %, and allowed; of 100 ms 10 are, and 11 are not although the whole
+        // delay differs by less than 10 %.
         assert!(agrees(5.0, 6.9) && !agrees(5.0, 7.1));
         assert!(agrees(100.0, 109.9) && !agrees(100.0, 111.0));
     }

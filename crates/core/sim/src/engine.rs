@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The event loop.
 //!
-//! What can happen next is due in the network or is a timer of a flow. Each place of the network and
-//! each flow has one entry, so that a step costs little with one packet in flight and with a million.
-//! Flows may be thousands and stand in a heap.
+//! What can happen next is due in the network or is a timer of a flow. Each place of the network
+//! and each flow has one entry, so that a step costs little with one packet in flight and with a
+//! million. Flows may be thousands and stand in a heap.
 use crate::flow::{Endpoints, Flow, phase_of};
 use crate::host::UDP_HEADER;
 use crate::network::{Content, InFlight, Network, Next, way};
@@ -18,8 +18,8 @@ use alcc_units::{Bytes, Rng, Span, Time};
 /// The first packet so long begins the window: those of the papers' programs are shorter than 1500
 /// bytes.
 const FULL_SIZE: Bytes = Bytes::new(1400);
-/// More events at one moment than this, and for each flow as many as its packets in flight can bring
-/// about, are an endless loop.
+/// More events at one moment than this, and for each flow as many as its packets in flight can
+/// bring about, are an endless loop.
 const MAX_AT_ONCE: u64 = 1_000_000;
 const MAX_AT_ONCE_PER_FLOW: u64 = 4 * 65_536;
 /// The probe is asked after so many events whether to go on.
@@ -172,7 +172,8 @@ impl<P: Probe> Simulation<P> {
         self.now
     }
 
-    /// When the window begins: with the first full-size packet at a bottleneck, so `None` before it.
+    /// When the window begins: with the first full-size packet at a bottleneck, so `None` before
+    /// it.
     pub fn started(&self) -> Option<Time> {
         self.window
     }
@@ -192,8 +193,8 @@ impl<P: Probe> Simulation<P> {
         self.flows.get_mut(number).map(Flow::status)
     }
 
-    /// The figures of the window up to now. Of a run that is not over the window is as long as it has
-    /// lasted.
+    /// The figures of the window up to now. Of a run that is not over the window is as long as it
+    /// has lasted.
     pub fn report(&mut self) -> Report {
         let started = self.window.unwrap_or(self.first_start);
         let duration = if self.over {
@@ -227,15 +228,15 @@ impl<P: Probe> Simulation<P> {
     ///
     /// Within one moment the network moves first, then hosts react, then meters look.
     ///
-    /// # Errors
-    /// [`SimError`] if it would not end, or the probe stops it: then nothing more can be done with it.
+    /// # Errors [`SimError`] if it would not end, or the probe stops it: then nothing more can be
+    /// done with it.
     pub fn run_until(&mut self, until: Time) -> Result<(), SimError> {
         loop {
             let (network, place) = self.network.first();
             let (timer, flow) = self.timers.first().unwrap_or((Time::MAX, 0));
             let first = network.min(timer).min(self.sample_at);
-            // A timeout that has just become shorter may have been due already: it is late, but time
-            // does not run backwards.
+            // A timeout that has just become shorter may have been due already: it is late, but
+            // time does not run backwards.
             let now = first.max(self.moment.0);
             if now > self.end() || now == Time::MAX {
                 self.over |= until >= self.end();
@@ -310,7 +311,8 @@ impl<P: Probe> Simulation<P> {
                     self.notify(at, packet.id as u32, PacketStep::Departed(way(place)));
                 }
                 Outcome::Dropped { at, packet, why } => {
-                    // What is lost comes to nothing later: it is counted here, or a storm of losses would cost nothing.
+                    // What is lost comes to nothing later: it is counted here, or a storm of losses
+                    // would cost nothing.
                     self.events += 1;
                     self.network.passed[place].dropped += 1;
                     let lost = self.network.packet(packet.id as u32);
@@ -465,7 +467,8 @@ impl<P: Probe> Simulation<P> {
         }
     }
 
-    /// A moment that a flow asked for: its start, its end, its application, its receiver, its sender.
+    /// A moment that a flow asked for: its start, its end, its application, its receiver, its
+    /// sender.
     fn on_timer(&mut self, now: Time, number: usize) {
         let flow = &mut self.flows[number];
         let mut act = false;
@@ -559,7 +562,8 @@ impl<P: Probe> Simulation<P> {
         self.schedule(number);
     }
 
-    /// Sees to it that the flow's timer rings in time. A timer that has become too early rings and is set again then.
+    /// Sees to it that the flow's timer rings in time. A timer that has become too early rings and
+    /// is set again then.
     fn schedule(&mut self, number: usize) {
         let next = self.flows[number].next_timer();
         if next < self.timers.at(number) {

@@ -16,26 +16,30 @@ pub struct FlowSpec {
     pub text: String,
     /// What its writer calls it: `name=`.
     pub name: Option<String>,
-    /// Who decides what may leave: a controller that has not started; the run uses a copy. Nobody asks that of a constant rate.
+    /// Who decides what may leave: a controller that has not started; the run uses a copy. Nobody
+    /// asks that of a constant rate.
     pub controller: Box<dyn Controller>,
     /// What carries it.
     pub under: Under,
     /// What the application has to send.
     pub source: Source,
-    /// Round trip without queueing; `None`: that of its links. What is beyond theirs lies between the hosts and the links.
+    /// Round trip without queueing; `None`: that of its links. What is beyond theirs lies between
+    /// the hosts and the links.
     pub rtt: Option<Span>,
     /// Which way the data go.
     pub way: Way,
-    /// It goes back from where the flow before it arrives, and each carries the other's reports: at the head of a flight, not when
-    /// they are made (`sproutbt2`, Sprout's own bulk program, is such a pair).
+    /// It goes back from where the flow before it arrives, and each carries the other's reports: at
+    /// the head of a flight, not when they are made (`sproutbt2`, Sprout's own bulk program, is
+    /// such a pair).
     pub paired: bool,
     /// The links that it passes, first and last, counted from 1; `None`: all.
     pub links: Option<(usize, usize)>,
     /// When it begins, before its [`phase`](Self::phase).
     pub start: Time,
-    /// It begins so much later, and stops so much later; `None`: drawn with the seed, zero for the first flow of a scenario.
-    /// Otherwise the ticks of flows that begin at round times would fall on the same nanosecond for ever, and the order in which a
-    /// simulator goes through them would decide who gets what.
+    /// It begins so much later, and stops so much later; `None`: drawn with the seed, zero for the
+    /// first flow of a scenario. Otherwise the ticks of flows that begin at round times would fall
+    /// on the same nanosecond for ever, and the order in which a simulator goes through them would
+    /// decide who gets what.
     pub phase: Option<Span>,
     /// When its application is gone: what is on its way is still repaired.
     pub stop: Option<Time>,
@@ -78,6 +82,7 @@ impl Way {
 /// What FLOW means, for help texts.
 pub const FLOW_HELP: &str = "\
 A FLOW is [N*]A[/PART]...[@START[-STOP]]: N flows (1 to 10000) of algorithm A with its options, such as 10*cubic/rtt=80ms@5s-30s.
+@START+LENGTH instead: each of the N stops so long after its own start, such as 5*cubic/stagger=30s@0s+240s.
 PARTs:
   over=A              above a simulated TCP with this algorithm as its congestion control, such as over=cubic
   host=RULES          packets, loss detection and timers as of linux, linux-3.16, linux-2.6.24, windows7-newreno, datagrams or udp;
@@ -152,7 +157,8 @@ pub enum FlowError {
     },
 }
 
-/// The algorithm with its options, of which the last may be a path, and the parts after it: these are `key=value`.
+/// The algorithm with its options, of which the last may be a path, and the parts after it: these
+/// are `key=value`.
 fn parts_of(text: &str) -> (&str, impl Iterator<Item = &str>) {
     let mut end = text.find('/').unwrap_or(text.len());
     while let Some(next) = text[end..].strip_prefix('/') {
@@ -243,7 +249,7 @@ impl FlowSpec {
                 links: typed.links,
                 start: typed.start + typed.stagger * number,
                 phase: typed.phase,
-                stop: typed.stop,
+                stop: typed.stop_of(number),
                 ecn: typed.ecn,
             })
         };
@@ -289,7 +295,8 @@ impl FlowSpec {
     }
 }
 
-/// The rules that a host keeps: those asked for, or those of the stack that the algorithm was made for.
+/// The rules that a host keeps: those asked for, or those of the stack that the algorithm was made
+/// for.
 fn rules(controller: &dyn Controller, asked: Option<&'static Rules>) -> &'static Rules {
     asked.unwrap_or_else(|| Rules::of(controller.needs().stack))
 }
@@ -311,6 +318,8 @@ struct Typed {
     links: Option<(usize, usize)>,
     start: Time,
     stop: Option<Time>,
+    /// How long each flow lasts.
+    length: Option<Span>,
     stagger: Span,
     phase: Option<Span>,
     ecn: bool,
@@ -418,8 +427,19 @@ impl Typed {
         Ok(())
     }
 
-    /// `START[-STOP]`.
+    /// When flow `number` of N stops.
+    fn stop_of(&self, number: u64) -> Option<Time> {
+        let start = self.start + self.stagger * number;
+        self.stop.or(self.length.map(|length| start + length))
+    }
+
+    /// `START[-STOP]` or `START+LENGTH`.
     fn times(&mut self, times: &str) -> Result<(), String> {
+        if let Some((start, length)) = times.split_once('+') {
+            self.start = Time::ZERO + span(start)?;
+            self.length = Some(positive(length)?);
+            return Ok(());
+        }
         let (start, stop) = match times.split_once('-') {
             None => (times, None),
             Some((start, stop)) => (start, Some(stop)),
@@ -538,6 +558,18 @@ mod tests {
     }
 
     #[test]
+    fn each_of_several_lasts_as_long() {
+        let flows = parse("3*fixed/stagger=30s@10s+240s").unwrap();
+        let seconds = |time: Time| time.since(Time::ZERO).as_secs_f64();
+        let times: Vec<_> = flows
+            .iter()
+            .map(|f| (seconds(f.start), f.stop.map(seconds)))
+            .collect();
+        let want = [(10.0, 250.0), (40.0, 280.0), (70.0, 310.0)];
+        assert_eq!(times, want.map(|(start, stop)| (start, Some(stop))));
+    }
+
+    #[test]
     fn hosts_follow_the_algorithm_unless_told() {
         let rules = |text: &str| match &parse(text).unwrap()[0].under {
             Under::Native(rules) => rules.name,
@@ -587,6 +619,8 @@ mod tests {
             ("fixed/phase=-1ms", "such as 20ms"),
             ("fixed@5", "'@5'"),
             ("fixed@5s-5s", "stop later than it starts"),
+            ("fixed@5s+0s", "longer than 0"),
+            ("fixed@5s+", "such as 20ms"),
             ("udp", "rate=5mbit"),
             ("udp:rate=0bit", "rate=5mbit"),
             ("udp:rate=1mbit,on=1s", "on and off go together"),

@@ -10,7 +10,8 @@ pub struct Report {
     pub flows: Vec<FlowReport>,
     /// One per link, in the order of the scenario.
     pub links: Vec<LinkReport>,
-    /// Begin of the window: the first full-size packet at a bottleneck; the first flow's start if there was none.
+    /// Begin of the window: the first full-size packet at a bottleneck; the first flow's start if
+    /// there was none.
     pub started: Time,
     /// Its length.
     pub duration: Span,
@@ -48,10 +49,11 @@ pub struct FlowReport {
     pub delay: Summary,
     /// Queueing at bottlenecks alone.
     pub queue_delay: Summary,
-    /// Mahimahi's signal delay, 95th percentile, without propagation, to a millisecond; `None` if nothing was delivered.
+    /// Mahimahi's signal delay, 95th percentile, without propagation, to a millisecond; `None` if
+    /// nothing was delivered.
     pub signal_delay_p95: Option<Span>,
-    /// From the application's write to the delivery at the other application, per segment. For a native sender with data
-    /// without end a write is the first transmission.
+    /// From the application's write to the delivery at the other application, per segment. For a
+    /// native sender with data without end a write is the first transmission.
     pub app_delay: Summary,
     /// Round trips as the sender saw them.
     pub rtt: Summary,
@@ -73,11 +75,13 @@ pub struct FlowReport {
     pub timeouts: u64,
     /// Above TCP: how often a write was refused or cut short.
     pub gate_closed: u64,
-    /// A transfer of a given size: from its start until its last byte was delivered to the application; `None` if that did not happen.
+    /// A transfer of a given size: from its start until its last byte was delivered to the
+    /// application; `None` if that did not happen.
     pub completion: Option<Span>,
     /// When it started and when it was to stop, its phase included; when its transfer was complete.
     pub active: (Time, Option<Time>, Option<Time>),
-    /// IP bytes that the bottleneck delivered in each second of the window. May end early if the rest is nothing.
+    /// IP bytes that the bottleneck delivered in each second of the window. May end early if the
+    /// rest is nothing.
     pub seconds: Vec<u64>,
     /// The time series, if asked for.
     pub series: Vec<Sample>,
@@ -153,13 +157,15 @@ impl FlowReport {
 }
 
 impl Report {
-    /// Jain's index of fairness of the flows' throughputs over the window, 1 when all are equal; `None` if nothing was delivered.
+    /// Jain's index of fairness of the flows' throughputs over the window, 1 when all are equal;
+    /// `None` if nothing was delivered.
     pub fn jain(&self) -> Option<f64> {
         jain(self.flows.iter().map(|f| f.throughput.as_mbps_f64()))
     }
 
-    /// The same of each whole second of the window from `settled` after its begin, among the flows that are there all that
-    /// second, if there are two or more; the mean of them. `None` if there is no such second.
+    /// The same of each whole second of the window from `settled` after its begin, among the flows
+    /// that are there all that second, if there are two or more; the mean of them. `None` if there
+    /// is no such second.
     pub fn jain_of_seconds(&self, settled: Span) -> Option<f64> {
         let second = Span::from_secs(1);
         let whole = self.duration.as_nanos() / second.as_nanos();

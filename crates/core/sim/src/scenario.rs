@@ -7,7 +7,8 @@ use alcc_units::{Span, Time};
 
 /// Links in a row, and the flows over them.
 pub struct Scenario {
-    /// From the senders' side to the receivers': data go down through them in this order, acknowledgements come up.
+    /// From the senders' side to the receivers': data go down through them in this order,
+    /// acknowledgements come up.
     pub links: Vec<LinkSpec>,
     /// Who sends.
     pub flows: Vec<FlowSpec>,
@@ -126,8 +127,8 @@ impl Scenario {
         }
     }
 
-    /// One bottleneck of this rate behind this queue, half of `rtt` in each direction, nothing else in the way back; no
-    /// flows yet; 60 s, seed 1.
+    /// One bottleneck of this rate behind this queue, half of `rtt` in each direction, nothing else
+    /// in the way back; no flows yet; 60 s, seed 1.
     pub fn dumbbell(rate: RateSpec, rtt: Span, queue: QueueSpec) -> Self {
         let down = DirectionSpec {
             rate,
@@ -218,7 +219,8 @@ impl Scenario {
         flow.rtt.map_or(links, |rtt| rtt.max(links))
     }
 
-    /// What a flow's round trip has beyond its links: before the first and after the last of them, half each way.
+    /// What a flow's round trip has beyond its links: before the first and after the last of them,
+    /// half each way.
     pub(crate) fn access(&self, flow: &FlowSpec) -> Span {
         self.min_rtt(flow).saturating_sub(self.propagation(flow))
     }

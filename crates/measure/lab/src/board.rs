@@ -310,10 +310,9 @@ fn program(place: &Place) -> Result<String, LabError> {
     Ok(format!("alcc {version} {hash} {more}"))
 }
 
-/// Everything else that decides the result of a run. The debugging form of a path has all of it, traces included.
+/// Everything else that decides the result of a run.
 fn key(plan: &Plan, run: &Run<'_>) -> String {
-    let path = format!("{:?}", run.link.path);
-    let path = keep::hash([path.as_bytes()]);
+    let path = keep::hash_of_path(&run.link.path);
     let mut text = format!(
         "link={} path={path} duration={} run={} seed={}",
         run.link.name, plan.duration, run.number, run.seed

@@ -6,6 +6,9 @@
 //! name, and one that was damaged is as good as none.
 use crate::LabError;
 use crate::live::Measured;
+use alcc_emu::PathSpec;
+use alcc_link::{Changes, DirectionSpec, RateSpec, Step};
+use alcc_units::{Rate, Span};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
@@ -122,6 +125,60 @@ pub(crate) fn hash_of_files<'a>(files: impl IntoIterator<Item = &'a Path>) -> St
     hex(&all.finalize())
 }
 
+/// What both directions of a path do, in hexadecimal. A field that is added to one of these structs
+/// does not compile before it is part of this.
+pub(crate) fn hash_of_path(path: &PathSpec) -> String {
+    let PathSpec { down, up, seed } = path;
+    let text = format!("{} / {} / {seed}", direction(down), direction(up));
+    hash([text.as_bytes()])
+}
+
+fn direction(spec: &DirectionSpec) -> String {
+    let DirectionSpec {
+        rate,
+        queue,
+        delay,
+        loss,
+        changes,
+    } = spec;
+    let rate = match rate {
+        RateSpec::Unlimited => "unlimited".to_owned(),
+        RateSpec::Fixed(rate) => rate.as_bps().to_string(),
+        RateSpec::Trace(trace) => {
+            let times = trace.opportunities().iter().map(|ms| ms.to_le_bytes());
+            hash(times.collect::<Vec<_>>().iter().map(|ms| &ms[..]))
+        }
+    };
+    let Changes {
+        steps,
+        repeat,
+        reorder,
+    } = changes;
+    let (delay, loss) = (delay.as_nanos(), loss.to_bits());
+    let repeat = repeat.map(Span::as_nanos).unwrap_or_default();
+    let mut text = format!("{rate} {queue} {delay} {loss:x} {repeat} {reorder}");
+    for step in steps {
+        let Step {
+            at,
+            rate,
+            delay,
+            loss,
+            loss_up,
+        } = *step;
+        let at = at.as_nanos();
+        let rate = number(rate.map(Rate::as_bps));
+        let delay = number(delay.map(Span::as_nanos));
+        let [loss, loss_up] = [loss, loss_up].map(|loss| number(loss.map(f64::to_bits)));
+        let _ = write!(text, " {at}:{rate},{delay},{loss},{loss_up}");
+    }
+    text
+}
+
+/// Nothing if it stays as it is.
+fn number(value: Option<u64>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
+}
+
 /// SHA-256 of these parts, in hexadecimal.
 pub(crate) fn hash<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
     let mut all = Sha256::new();
@@ -172,6 +229,40 @@ mod tests {
         assert!(keep.find("a").is_some());
         keep.forget("a");
         assert_eq!(keep.find("a"), None);
+    }
+
+    #[test]
+    fn whatever_a_path_does_differently_is_another_hash() {
+        let hash = |change: &dyn Fn(&mut PathSpec)| {
+            let mut path = crate::Link::synthetic(1).path;
+            change(&mut path);
+            hash_of_path(&path)
+        };
+        let trace = |ms| alcc_trace::Trace::new(vec![1, ms]).unwrap();
+        let step = |step: &str| step.parse::<Step>().unwrap();
+        let all = [
+            hash(&|_| {}),
+            hash(&|p| p.seed = 2),
+            hash(&|p| std::mem::swap(&mut p.down, &mut p.up)),
+            hash(&|p| p.up.rate = RateSpec::Unlimited),
+            hash(&|p| p.up.rate = RateSpec::Fixed(Rate::mbps(3))),
+            hash(&|p| p.down.rate = RateSpec::Trace(trace(2))),
+            hash(&|p| p.down.rate = RateSpec::Trace(trace(3))),
+            hash(&|p| p.down.queue = "codel".parse().unwrap()),
+            hash(&|p| p.up.delay = Span::from_millis(21)),
+            hash(&|p| p.down.loss = 0.01),
+            hash(&|p| p.down.changes.reorder = true),
+            hash(&|p| p.down.changes.repeat = Some(Span::from_secs(1))),
+            hash(&|p| p.down.changes.steps = vec![step("5s:loss=1%")]),
+            hash(&|p| p.down.changes.steps = vec![step("5s:loss-up=1%")]),
+            hash(&|p| p.down.changes.steps = vec![step("5s:delay=1ms")]),
+            hash(&|p| p.down.changes.steps = vec![step("6s:delay=1ms")]),
+        ];
+        let mut known = all.to_vec();
+        known.sort();
+        known.dedup();
+        assert_eq!(known.len(), all.len());
+        assert_eq!(all[0], hash(&|_| {}));
     }
 
     #[test]

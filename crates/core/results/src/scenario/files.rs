@@ -38,11 +38,11 @@ pub struct LinkTrace {
     pub recorded: bool,
 }
 
-/// Reads the file that `open` opens, or generates the synthetic trace of that name (`synth:NAME`, or
-/// `NAME` if there is no such file) with `seed` in its usual length.
+/// Reads the file that `open` opens, or generates the synthetic trace of that name (`synth:NAME`,
+/// or `NAME` if there is no such file) with `seed` in its usual length.
 ///
-/// # Errors
-/// One line that says what was found, and for a missing file which synthetic traces there are.
+/// # Errors One line that says what was found, and for a missing file which synthetic traces there
+/// are.
 pub fn open_trace<R: Read>(
     name: &str,
     seed: u64,

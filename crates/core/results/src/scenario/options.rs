@@ -281,18 +281,19 @@ options! {
         /// Length of the measured window, which begins with the first full-size packet at the
         /// bottleneck [default: 60s]
         duration "T": Option<Value>,
-        /// Seed of everything random: losses, some queues, synthetic traces, the phases of flows, and
-        /// where a recorded trace begins [default: 1]
+        /// Seed of everything random: losses, some queues, synthetic traces, the phases of flows,
+        /// and where a recorded trace begins [default: 1]
         seed "N": Option<Value>,
-        /// Where in recorded traces the links begin [default: 0s with seed 1, drawn with any other: on
-        /// a trace with a drop-tail queue nothing else is random]
+        /// Where in recorded traces the links begin [default: 0s with seed 1, drawn with any other:
+        /// on a trace with a drop-tail queue nothing else is random]
         start "T": Option<Value>,
         /// jain_1s, the fairness of single seconds, counts from so long after the window's begin
         /// [default: 20s]
         settle "T": Option<Value>,
         /// Above TCP: by how much each reading of the counters is late at least [default: 50us]
         lateness "T": Option<Value>,
-        /// Above TCP: by how much more a reading is late at most, evenly distributed [default: 100us]
+        /// Above TCP: by how much more a reading is late at most, evenly distributed [default:
+        /// 100us]
         jitter "T": Option<Value>,
         /// Above TCP: from the opening of the gate to the program's next write [default: 200us]
         wake "T": Option<Value>,
@@ -317,7 +318,8 @@ options! {
         /// The same on the way back, of acknowledgements [default: 0]
         loss_up "P": Option<Value>,
         /// Change the links at a time, such as 5s:rate=20mbit,delay=50ms,loss=1%; what is not named
-        /// stays; loss= is of both directions, but of the way back loss-up= if given; may be repeated
+        /// stays; loss= is of both directions, but of the way back loss-up= if given; may be
+        /// repeated
         step "STEP": Vec<Value>,
         /// Steps from a CSV file with columns seconds,mbps,delay_ms,loss,loss_up, or drawn with the
         /// seed: every=5s,rate=10mbit..100mbit,delay=5ms..50ms,loss=0..1%

@@ -200,7 +200,8 @@ fn mistakes_have_a_place_and_what_would_be_right() {
 
 #[test]
 fn links_that_change() {
-    // 12 Mbit/s for 5 s, then 4: of 20 offered half of 16 pass. The way back has no bottleneck and gets none.
+    // 12 Mbit/s for 5 s, then 4: of 20 offered half of 16 pass. The way back has no bottleneck and
+    // gets none.
     let text = r#"
 link = "12mbit"
 step = ["5s:rate=4mbit", "9s:loss=0"]
