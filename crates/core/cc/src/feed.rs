@@ -42,15 +42,28 @@ use crate::{
 };
 use alcc_units::{Bytes, Rate, Span, Time};
 use local::LocalReceiver;
+use std::cell::Cell;
 
 /// Where the events of an algorithm go.
 pub type Log = Box<dyn EventSink + Send>;
+
+/// What an algorithm hears comes in this order at one instant. [`Feed::allowance`] begins it again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    Begin,
+    Feedback,
+    Loss,
+    Ack,
+    Timer,
+}
 
 /// An algorithm and what its host has told it.
 pub struct Feed {
     cc: Box<dyn Controller>,
     log: Log,
     now: Time,
+    /// How far the order of this instant has come.
+    step: Cell<Step>,
     started: bool,
     local: Option<LocalReceiver>,
     /// A round trip is over when something is acknowledged that was sent after so much had been
@@ -99,6 +112,7 @@ impl Feed {
             cc,
             log: Box::new(Discard),
             now,
+            step: Cell::new(Step::Begin),
             started: false,
             local: None,
             round_ends: Bytes::ZERO,
@@ -132,16 +146,24 @@ impl Feed {
         self.started
     }
 
-    /// Time passes. Returns what it is: `now`, or just after the last event if that was later.
-    ///
-    /// The kernel stamps what arrives, so a timer can overtake an arrival. The arrival is then a
-    /// later instant: at the timer's own the order of events would be broken.
+    /// Time passes: now is `now`, or later if it was later before. Returns what it is.
     pub fn advance(&mut self, now: Time) -> Time {
-        if now != self.now {
+        if now > self.now {
             self.settle();
-            self.now = now.max(self.now + Span::from_nanos(1));
+            self.now = now;
+            self.step.set(Step::Begin);
         }
         self.now
+    }
+
+    /// What comes next stands at `step` of the order. If the order is past it, another instant
+    /// begins: a timer may overtake what the kernel has stamped, and one datagram or frame may
+    /// bring what belongs before what the last one brought.
+    fn at(&mut self, step: Step) {
+        if self.step.get() > step {
+            self.advance(self.now + Span::from_nanos(1));
+        }
+        self.step.set(step);
     }
 
     /// The time of the last event.
@@ -200,6 +222,7 @@ impl Feed {
 
     /// The peer's receiver half has reported. Untrusted bytes.
     pub fn feedback(&mut self, report: &[u8]) {
+        self.at(Step::Feedback);
         self.tell(|cc, cx| cc.on_feedback(cx, report));
     }
 
@@ -244,6 +267,7 @@ impl Feed {
         if lost.is_empty() {
             return;
         }
+        self.at(Step::Loss);
         if new_episode {
             if self.episode && self.repaired.is_none() {
                 self.repaired(in_flight, rtt);
@@ -275,6 +299,7 @@ impl Feed {
         let Some(newest) = acked.packets.last() else {
             return false;
         };
+        self.at(Step::Ack);
         let delivered = acked.delivery.total();
         let round_start = newest.stamp.delivered >= self.round_ends;
         if round_start {
@@ -327,6 +352,7 @@ impl Feed {
     pub fn run_timer(&mut self) {
         self.settle();
         if self.is_due() {
+            self.at(Step::Timer);
             self.tell(|cc, cx| cc.on_timer(cx));
         }
     }
@@ -343,6 +369,7 @@ impl Feed {
 
     /// What may leave now.
     pub fn allowance(&self) -> Allowance {
+        self.step.set(Step::Begin);
         self.cc.allowance()
     }
 
@@ -363,6 +390,7 @@ impl Feed {
             cc: self.cc.clone_box(),
             log: Box::new(Discard),
             local: self.local.clone(),
+            step: self.step.clone(),
             ..*self
         }
     }
@@ -387,8 +415,8 @@ mod tests {
         let due = feed.next_timer().expect("Sprout ticks");
         feed.advance(due);
         feed.run_timer();
-        let stamped = Time::ZERO + due.since(Time::ZERO) / 2;
-        assert!(feed.advance(stamped) > due, "another instant");
+        feed.advance(Time::ZERO + due.since(Time::ZERO) / 2);
         feed.feedback(&[]);
+        assert!(feed.now() > due, "another instant");
     }
 }
