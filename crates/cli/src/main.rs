@@ -64,7 +64,7 @@ enum Command {
     Top(commands::top::Args),
     Log(commands::log::Args),
     Emulate(commands::emulate::Args),
-    Sim(commands::sim::Args),
+    Sim(Box<commands::sim::Args>),
     Send(commands::send::Args),
     Recv(commands::recv::Args),
     Trace(commands::trace::Args),

@@ -4,9 +4,12 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// A crate, and what it uses on its floor.
+type Room = (&'static str, &'static [&'static str]);
+
 /// The floors of the house, which are the folders of `crates/`: a floor uses only those before it in this list. Beside each
 /// crate stands what it uses on its own floor, in its tests too.
-const FLOORS: &[(&str, &[(&str, &[&str])])] = &[
+const FLOORS: &[(&str, &[Room])] = &[
     (
         "core",
         &[

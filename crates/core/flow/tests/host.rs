@@ -204,7 +204,6 @@ impl HostUnderTest for Kernel {
 #[test]
 fn senders_by_all_rules() {
     for rules in Rules::ALL {
-        println!("{}", rules.name);
         // What is written at once fits into all buffers.
         let rules = Rules {
             send_buffer: (rules.send_buffer.1, rules.send_buffer.1),

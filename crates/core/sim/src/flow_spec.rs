@@ -430,7 +430,8 @@ impl Typed {
     /// When flow `number` of N stops.
     fn stop_of(&self, number: u64) -> Option<Time> {
         let start = self.start + self.stagger * number;
-        self.stop.or(self.length.map(|length| start + length))
+        self.stop
+            .or_else(|| self.length.map(|length| start + length))
     }
 
     /// `START[-STOP]` or `START+LENGTH`.

@@ -375,7 +375,7 @@ fn about(plan: &Plan) -> About {
     match &plan.place {
         Place::Emulated { twin, .. } => About {
             mode: match twin {
-                Some(_) => format!("{}+{}", EMULATED, SIMULATED),
+                Some(_) => format!("{EMULATED}+{SIMULATED}"),
                 None => EMULATED.to_owned(),
             },
             date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),

@@ -14,7 +14,7 @@ fn read(clock: libc::clockid_t) -> i64 {
 }
 
 pub(crate) const fn nanos(ts: libc::timespec) -> i64 {
-    ts.tv_sec as i64 * 1_000_000_000 + ts.tv_nsec as i64
+    ts.tv_sec * 1_000_000_000 + ts.tv_nsec
 }
 
 /// `CLOCK_MONOTONIC`, the clock of everything here: the same in all processes of a machine.

@@ -133,7 +133,8 @@ pub fn with_files<P: AsRef<Path>>(
             return Err(PluginError::Taken {
                 file,
                 name: algorithm.name.to_owned(),
-                owner: source(before).map_or("built in".to_owned(), |other| format!("of {other}")),
+                owner: source(before)
+                    .map_or_else(|| "built in".to_owned(), |other| format!("of {other}")),
             });
         }
         registry = registry.with_local(algorithm);

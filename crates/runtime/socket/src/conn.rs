@@ -86,7 +86,8 @@ struct Inner<W> {
     peer: Peer,
     /// The algorithm in charge.
     cc: Spec,
-    flow: OverTcp,
+    /// On the heap: a coroutine with a stack of 8 KiB may make it, and hands it on.
+    flow: Box<OverTcp>,
     published: Published,
     /// The last order of `alcc ctl` that was followed.
     order: u64,
@@ -108,7 +109,7 @@ struct Inner<W> {
 pub(crate) struct Start {
     pub(crate) peer: Peer,
     pub(crate) cc: Spec,
-    pub(crate) flow: OverTcp,
+    pub(crate) flow: Box<OverTcp>,
     pub(crate) published: Published,
     pub(crate) borrowed: Borrowed,
 }
@@ -606,7 +607,7 @@ impl<W: Waker> Inner<W> {
             }
         }
         let seed = runtime.seed(conn.id);
-        self.flow = OverTcp::new(controller, now, &reading.progress, seed);
+        *self.flow = OverTcp::new(controller, now, &reading.progress, seed);
         self.reported = Counters::default();
         self.off = false;
         if *cc != self.cc {

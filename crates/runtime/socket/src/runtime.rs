@@ -244,7 +244,7 @@ impl<W: Waker> Runtime<W> {
         let mut borrowed = Borrowed::new(reading.pacing, before.pacing);
         self.select_under(fd, &peer, &mut borrowed);
         let seed = self.seed(id);
-        let flow = OverTcp::new(controller, now, &reading.progress, seed);
+        let flow = Box::new(OverTcp::new(controller, now, &reading.progress, seed));
         let who = Identity {
             pid: std::process::id(),
             id,

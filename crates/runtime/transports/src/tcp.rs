@@ -60,7 +60,7 @@ impl Transport for Tcp {
         let (feedback, enforcement) = chosen(options)?;
         Ok(Plan {
             feedback: feedback
-                .map_or(self.about().feedback, |f| f.name)
+                .map_or_else(|| self.about().feedback, |f| f.name)
                 .to_owned(),
             enforcement: enforcement.name.to_owned(),
             under: Some(kernel),

@@ -175,7 +175,7 @@ impl Acceptor {
     ///
     /// # Errors
     /// As accept(2), where it is the listening socket's fault.
-    pub fn next(&mut self) -> io::Result<Option<(TcpStream, SocketAddr)>> {
+    pub fn accept(&mut self) -> io::Result<Option<(TcpStream, SocketAddr)>> {
         if !wait(&self.listener, PollFlags::POLLIN)? {
             return Ok(None);
         }
@@ -217,7 +217,7 @@ impl Listening for Acceptor {
     }
 
     fn accept(&mut self) -> io::Result<Option<Box<dyn Incoming>>> {
-        let next = self.next()?;
+        let next = self.accept()?;
         Ok(next.map(|(stream, from)| Box::new(Accepted { stream, from }) as Box<dyn Incoming>))
     }
 }

@@ -33,8 +33,8 @@ mod service;
 
 use crate::parts::{WindowedMin, pacing_rate, window_bytes, window_used};
 use crate::{
-    AckBatch, Algorithm, Allowance, Build, Controller, Cx, Event, LossBatch, Needs, OptionDoc, Options,
-    Path, Rto, SpecError,
+    AckBatch, Algorithm, Allowance, Build, Controller, Cx, Event, LossBatch, Needs, OptionDoc,
+    Options, Path, Rto, SpecError,
 };
 use alcc_units::{Bytes, Span, Time};
 use service::Service;

@@ -5,7 +5,9 @@
 //! | constant | value | source |
 //! |---|---|---|
 //! | window | 20 packets | the base library of the ALCC artifact |
-use crate::{AckBatch, Algorithm, Allowance, Build, Controller, Cx, OptionDoc, Options, Path, SpecError};
+use crate::{
+    AckBatch, Algorithm, Allowance, Build, Controller, Cx, OptionDoc, Options, Path, SpecError,
+};
 use alcc_units::{Bytes, Rng, Span, Time};
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {

@@ -211,7 +211,7 @@ impl Sender {
             self.recover = None;
             self.feed.repaired(self.in_flight, self.rtt);
         }
-        self.rate = self.say_rate.or(self.delivery.rate(acked));
+        self.rate = self.say_rate.or_else(|| self.delivery.rate(acked));
         if self.marked {
             self.feed.marked(acked.iter().map(|p| p.len).sum());
         }

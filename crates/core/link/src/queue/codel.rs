@@ -201,12 +201,15 @@ mod tests {
             codel.line = Droptail::new(Bytes::MAX, u64::MAX);
             for id in 0..20 {
                 let len = Bytes::new(1500);
-                codel.line.push(arrived, Packet {
+                codel.line.push(
+                    arrived,
+                    Packet {
                         id,
                         flow: 0,
                         len,
                         ecn: Ecn::NotEct,
-                    });
+                    },
+                );
             }
         };
         let mut codel = Codel::new(

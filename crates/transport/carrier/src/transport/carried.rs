@@ -135,7 +135,7 @@ impl CarrierListener {
     pub(super) fn next(&mut self) -> io::Result<Option<PendingConnection>> {
         let (below, peer): (Box<dyn Carrier>, String) = match &mut self.bound {
             Bound::Tcp(acceptor) => {
-                let Some((socket, from)) = acceptor.next()? else {
+                let Some((socket, from)) = acceptor.accept()? else {
                     return Ok(None);
                 };
                 let from = SocketAddr::new(from.ip().to_canonical(), from.port());

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The living form: `tuned` and `paper`.
 use super::settings::Settings;
-use super::shared::{
-    HeavyLoss, INITIAL, MIN_RTT_OVER, MIN_WINDOW, Mode, Rtts, SILENCE, verdict,
-};
+use super::shared::{HeavyLoss, INITIAL, MIN_RTT_OVER, MIN_WINDOW, Mode, Rtts, SILENCE, verdict};
 use super::velocity::{Velocity, Way};
 use crate::parts::{WindowedMax, pacing_rate, segments, window_bytes, window_used};
 use crate::{AckBatch, Allowance, Controller, Cx, Event, LossBatch, Needs, Packet, Path, Rto};
@@ -237,9 +235,11 @@ impl Controller for Copa {
         let rate =
             (self.updated && per > 0.0).then(|| pacing_rate(2.0 * self.window / per, self.mss));
         // A host that wakes a little late must be able to catch up.
-        let burst = rate.filter(|_| self.s.ack_aggregation).map_or(self.mss, |r| {
-            r.bytes_in(BURST).clamp(self.mss * 2, self.mss * 10)
-        });
+        let burst = rate
+            .filter(|_| self.s.ack_aggregation)
+            .map_or(self.mss, |r| {
+                r.bytes_in(BURST).clamp(self.mss * 2, self.mss * 10)
+            });
         Allowance {
             window: window_bytes(self.window, self.mss),
             rate,

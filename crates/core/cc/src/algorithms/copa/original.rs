@@ -13,12 +13,12 @@
 //! | periods before v doubles | 1, by the majority of verdicts | – |
 //! | ACKs before slow start moves | 19 | – |
 //! | heavy loss is judged every | 2 | RTT |
-use super::shared::{
-    HeavyLoss, INITIAL, MIN_RTT_OVER, Mode, Rtts, SILENCE, verdict,
-};
+use super::shared::{HeavyLoss, INITIAL, MIN_RTT_OVER, Mode, Rtts, SILENCE, verdict};
 use super::velocity::Way;
 use crate::parts::{pacing_rate, segments, window_bytes};
-use crate::{AckBatch, Allowance, Controller, Cx, Event, LossBatch, Needs, Packet, Path, Rto, Stack};
+use crate::{
+    AckBatch, Allowance, Controller, Cx, Event, LossBatch, Needs, Packet, Path, Rto, Stack,
+};
 use alcc_units::{Bytes, Span, Time};
 
 /// genericCC holds the window still until twice the initial window, less one, has been acknowledged.
@@ -238,8 +238,8 @@ impl Controller for Original {
 
     fn allowance(&self) -> Allowance {
         let per = self.rtts.standing().as_secs_f64();
-        let rate = (self.acked > 0 && per > 0.0)
-            .then(|| pacing_rate(2.0 * self.window / per, self.mss));
+        let rate =
+            (self.acked > 0 && per > 0.0).then(|| pacing_rate(2.0 * self.window / per, self.mss));
         Allowance {
             window: window_bytes(self.window, self.mss),
             rate,

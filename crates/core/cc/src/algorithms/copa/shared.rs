@@ -194,7 +194,11 @@ impl Mode {
             self.changed = now;
         }
         self.lossy = false;
-        let to = if competitive { "competitive" } else { "default" };
+        let to = if competitive {
+            "competitive"
+        } else {
+            "default"
+        };
         changed.then_some(Event::Mode { to })
     }
 }

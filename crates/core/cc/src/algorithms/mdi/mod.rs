@@ -38,8 +38,8 @@ mod tests;
 use super::verus::release::{epochs_in, release_exact};
 use crate::parts::{segments, window_bytes, window_used};
 use crate::{
-    AckBatch, Algorithm, Allowance, Build, Controller, Cx, Event, LossBatch, Needs, OptionDoc, Options,
-    Path, Rto, Sent, SpecError, Tag,
+    AckBatch, Algorithm, Allowance, Build, Controller, Cx, Event, LossBatch, Needs, OptionDoc,
+    Options, Path, Rto, Sent, SpecError, Tag,
 };
 use alcc_units::{Bytes, Rng, Span, Time};
 pub use matrix::{Axis, Counts, Grid, Matrix, MatrixError, change};

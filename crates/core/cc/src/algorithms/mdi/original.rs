@@ -14,9 +14,7 @@
 //! | start | 10 packets and 20 ms | verus_server |
 use super::super::verus::release::{epochs_in, release_exact};
 use super::{DECREASE, EPOCH, MAX_WINDOW, Matrix, START, change};
-use crate::{
-    AckBatch, Allowance, Controller, Cx, Event, LossBatch, Needs, Path, Rto, Sent, Tag,
-};
+use crate::{AckBatch, Allowance, Controller, Cx, Event, LossBatch, Needs, Path, Rto, Sent, Tag};
 use alcc_units::{Bytes, Rng, Span, Time};
 use std::sync::Arc;
 

@@ -278,11 +278,12 @@ impl Verus {
         {
             self.leave_by_delay(cx, packet, ms);
         }
-        if let Some(repair) = self.repair {
-            if packet.pn > repair.point && f64::from(label) <= self.window {
-                self.repair = None;
-                self.estimator.forget_epoch();
-            }
+        if let Some(repair) = self.repair
+            && packet.pn > repair.point
+            && f64::from(label) <= self.window
+        {
+            self.repair = None;
+            self.estimator.forget_epoch();
         }
         if let Some(ms) = delay {
             self.estimator.sample(ms);

@@ -47,8 +47,8 @@ mod settings;
 mod tests;
 
 use crate::{
-    AckBatch, Algorithm, Allowance, Build, Controller, Cx, LossBatch, Needs, OptionDoc, Options, Path,
-    RecoveryEnd, Rto, Sent, SpecError, Spurious, Tag,
+    AckBatch, Algorithm, Allowance, Build, Controller, Cx, LossBatch, Needs, OptionDoc, Options,
+    Path, RecoveryEnd, Rto, Sent, SpecError, Spurious, Tag,
 };
 use alcc_units::{Bytes, Span, Time};
 use machine::{FORGET_FROM, Verus};

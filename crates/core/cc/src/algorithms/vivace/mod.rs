@@ -34,8 +34,8 @@ mod tests;
 
 use crate::parts::{pacing_rate, window_bytes};
 use crate::{
-    AckBatch, Algorithm, Allowance, Build, Controller, Cx, Event, LossBatch, Needs, Options, Path, Rto,
-    Sent, SpecError, Tag,
+    AckBatch, Algorithm, Allowance, Build, Controller, Cx, Event, LossBatch, Needs, Options, Path,
+    Rto, Sent, SpecError, Tag,
 };
 use alcc_units::{Bytes, Rng, Span, Time};
 use interval::Interval;
