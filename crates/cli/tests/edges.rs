@@ -162,7 +162,7 @@ fn no_edge_outside_the_picture() {
         let folder = FLOORS[floor].0;
         assert!(
             p.dir.ends_with(Path::new("crates").join(folder).join(name))
-                || p.dir.ends_with(Path::new("crates").join(name)),
+                || name == "cli" && p.dir.ends_with("crates/cli"),
             "{name} is on the floor '{folder}' but lies in {}",
             p.dir.display()
         );
