@@ -3,8 +3,24 @@
 use super::operation::Operation;
 use super::sender::Sender;
 use crate::parts::{FASTEST, SLOWEST};
-use crate::{Allowance, Controller, Feed, LimitedBy, Packet, Path, Spurious};
+use crate::{Allowance, Controller, Event, EventSink, Feed, LimitedBy, Packet, Path, Spurious};
 use alcc_units::{Bytes, Span, Time};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether the algorithm has said that its mode changed.
+struct Turned(Arc<AtomicBool>);
+
+impl EventSink for Turned {
+    fn event(&mut self, _now: Time, event: Event) {
+        if matches!(
+            event,
+            Event::Mode { .. } | Event::SlowStartExit { .. } | Event::SlowStartRestart { .. }
+        ) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+}
 
 pub(super) struct Model {
     pub(super) sender: Sender,
@@ -261,7 +277,9 @@ impl Model {
         ))
     }
 
-    /// Two packets in one batch, or one after the other at the same time: the same window but for aggregates.
+    /// Two packets in one batch, or one after the other at the same time: the same window but for
+    /// aggregates. A batch is one step of an algorithm with modes: if the first packet alone changes
+    /// the mode, the second one is judged in the new mode, and nothing is compared.
     pub(super) fn split(&self) -> Result<(), String> {
         let pns: Vec<u64> = self
             .sender
@@ -277,7 +295,12 @@ impl Model {
         together.acknowledge(now, &pns);
         // The rate over both is an aggregate: of one alone it would be another, and say something else of the path.
         apart.say_rate = together.rate;
+        let turned = Arc::new(AtomicBool::new(false));
+        apart.feed.set_log(Box::new(Turned(turned.clone())));
         apart.acknowledge(now, &[a]);
+        if turned.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         // What limited the sender between the two batches has not changed.
         *apart.feed.limited() = limited;
         apart.acknowledge(now, &[b]);
