@@ -445,7 +445,7 @@ fn sender(bytes: &[u8]) {
             1 => now += Span::from_micros(input.number(1 << 14).min(1 << 31)),
             _ => {
                 let mut ack = Ack::default();
-                ack.complete = input.number(1448);
+                ack.cumulative_ack = input.number(1448);
                 ack.window = Bytes::new(input.number(1448));
                 ack.echo = Time::from_nanos(input.number(1 << 20));
                 for _ in 0..input.byte() % 5 {
@@ -494,7 +494,7 @@ fn receiver(bytes: &[u8]) {
     while !input.0.is_empty() && steps < 3000 {
         steps += 1;
         now += Span::from_micros(input.number(1 << 10).min(1 << 31));
-        let before = flow.complete();
+        let before = flow.cumulative_ack();
         match input.byte() % 8 {
             0 => flow.read(now, input.number(1448)),
             _ => flow.on_data(
@@ -510,12 +510,12 @@ fn receiver(bytes: &[u8]) {
                 },
             ),
         }
-        assert!(flow.complete() >= before, "what is complete stays so");
+        assert!(flow.cumulative_ack() >= before, "what is complete stays so");
         if let Some(ack) = flow.poll_ack(now) {
-            assert_eq!(ack.complete, flow.complete());
+            assert_eq!(ack.cumulative_ack, flow.cumulative_ack());
             for range in ack.ranges() {
                 assert!(range.start < range.end);
-                assert!(!rules.is_stream() || range.end > ack.complete);
+                assert!(!rules.is_stream() || range.end > ack.cumulative_ack);
             }
             assert!(flow.next_timer().is_none_or(|at| at > now));
         }

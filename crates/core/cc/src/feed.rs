@@ -336,10 +336,10 @@ impl Feed {
     }
 
     /// Nothing is in flight and nobody waits to send.
-    pub fn rest(&mut self) {
+    pub fn release_memory(&mut self) {
         self.cc.on_rest();
         if let Some(local) = &mut self.local {
-            local.rest();
+            local.release_memory();
         }
     }
 

@@ -4,11 +4,13 @@ use alcc_cc::{Delivery, Kind, Packet, Pn, Stamp, Tag};
 use alcc_units::{Bytes, Span, Time};
 use std::collections::VecDeque;
 
-/// Turns what a TCP socket knows (bytes written, bytes acknowledged) into the per-packet history that algorithms want.
+/// Turns what a TCP socket knows (bytes written, bytes acknowledged) into the per-packet history
+/// that algorithms want.
 ///
-/// A record is a run of whole segments of one write: one segment each for small writes, several for large ones, so that the
-/// cost per write is bounded. Offsets are 64-bit stream positions. The ledger holds what is written and not yet
-/// acknowledged; beyond some thousand records small writes share one, so its memory is bounded whatever a program does.
+/// A record is a run of whole segments of one write: one segment each for small writes, several for
+/// large ones, so that the cost per write is bounded. Offsets are 64-bit stream positions. The
+/// ledger holds what is written and not yet acknowledged; beyond some thousand records small writes
+/// share one, so its memory is bounded whatever a program does.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     /// What is written and neither arrived nor lost, from `complete` on.
@@ -16,7 +18,8 @@ pub struct Ledger {
     written: u64,
     /// Acknowledged cumulatively.
     acked: u64,
-    /// Up to here it is known what became of the stream: it arrived, or it is lost. Beyond `acked` while a hole is repaired.
+    /// Up to here it is known what became of the stream: it arrived, or it is lost. Beyond `acked`
+    /// while a hole is repaired.
     edge: u64,
     /// Sent up to here, as of the last reading.
     left: u64,
@@ -56,7 +59,8 @@ pub struct AckStamp {
     pub at: Time,
 }
 
-/// A packet, without what follows from its neighbours: its length (where the one before it ends) and its number.
+/// A packet, without what follows from its neighbours: its length (where the one before it ends)
+/// and its number.
 #[derive(Clone, Copy, Debug)]
 struct Record {
     end: u64,
@@ -64,7 +68,8 @@ struct Record {
     delivered: u64,
     sent_at: Time,
     tag: Tag,
-    /// For how long nothing had been delivered then, and how old the newest acknowledged packet was; µs, at most 71 min.
+    /// For how long nothing had been delivered then, and how old the newest acknowledged packet
+    /// was; µs, at most 71 min.
     since_delivered: u32,
     since_first: u32,
     /// In flight with it, at most 4 GB.
@@ -86,9 +91,9 @@ impl Record {
 
 /// No write is split into more records than this.
 const RECORDS_PER_WRITE: u64 = 32;
-/// With more records than this, a record of less than four such parts of what is in flight takes up what follows it: their number
-/// then grows with the logarithm of what is in flight.
-const MOST_RECORDS: u64 = 8192;
+/// With more records than this, a record of less than four such parts of what is in flight takes up
+/// what follows it: their number then grows with the logarithm of what is in flight.
+const MAX_RECORDS: u64 = 8192;
 
 fn micros(span: Span) -> u32 {
     u32::try_from(span.as_nanos() / 1000).unwrap_or(u32::MAX)
@@ -99,7 +104,8 @@ fn before(at: Time, micros: u32) -> Time {
 }
 
 impl Ledger {
-    /// A ledger for a stream of which `written` bytes were written and `acked` acknowledged before we came.
+    /// A ledger for a stream of which `written` bytes were written and `acked` acknowledged before
+    /// we came.
     pub fn new(now: Time, written: u64, acked: u64) -> Self {
         let acked = acked.min(written);
         let mut ledger = Self {
@@ -133,7 +139,8 @@ impl Ledger {
         Bytes::new(self.written - self.acked)
     }
 
-    /// Bytes that are under way: neither arrived nor lost. What is lost is under way again once it is sent again.
+    /// Bytes that are under way: neither arrived nor lost. What is lost is under way again once it
+    /// is sent again.
     pub fn under_way(&self) -> Bytes {
         Bytes::new(self.written - self.edge + self.again_bytes)
     }
@@ -163,8 +170,8 @@ impl Ledger {
         &self.delivery
     }
 
-    /// `len` bytes were written at `now`; `tag` is asked once per record, with its number, length and the bytes in
-    /// flight before it.
+    /// `len` bytes were written at `now`; `tag` is asked once per record, with its number, length
+    /// and the bytes in flight before it.
     pub fn wrote(
         &mut self,
         now: Time,
@@ -204,12 +211,12 @@ impl Ledger {
     /// The record that takes up what is written, if there are too many.
     fn shared(&self) -> Option<usize> {
         let count = self.records.len();
-        if (count as u64) < MOST_RECORDS {
+        if (count as u64) < MAX_RECORDS {
             return None;
         }
         let last = count - 1;
         let len = self.records[last].end - self.records[last - 1].end;
-        (len < 4 * self.in_flight().get() / MOST_RECORDS).then_some(last)
+        (len < 4 * self.in_flight().get() / MAX_RECORDS).then_some(last)
     }
 
     fn push(&mut self, len: u64, now: Time, tag: Tag, app_limited: bool) {
@@ -235,8 +242,8 @@ impl Ledger {
         self.records.push_back(record);
     }
 
-    /// The kernel says that the stream is written up to `written`: bytes that went past us become one record without an
-    /// RTT sample.
+    /// The kernel says that the stream is written up to `written`: bytes that went past us become
+    /// one record without an RTT sample.
     pub fn adopt(&mut self, now: Time, written: u64) {
         if written > self.written {
             let len = written - self.written;
@@ -245,8 +252,8 @@ impl Ledger {
         }
     }
 
-    /// The kernel has sent the stream up to `position`. With `paced` what it had held back left evenly between `since` and `now`,
-    /// not when it was written.
+    /// The kernel has sent the stream up to `position`. With `paced` what it had held back left
+    /// evenly between `since` and `now`, not when it was written.
     pub fn left(&mut self, since: Time, now: Time, position: u64, paced: bool) {
         let from = self.left.max(self.complete);
         let held = position < self.written || self.held_since(since, from);
@@ -275,23 +282,26 @@ impl Ledger {
         self.records.get(first).is_some_and(|r| r.sent_at < since)
     }
 
-    /// Something outstanding was sent again, nobody knows what: acknowledgement times say nothing about the path.
+    /// Something outstanding was sent again, nobody knows what: acknowledgement times say nothing
+    /// about the path.
     pub fn mark_ambiguous(&mut self) {
         self.ambiguous_to = self.written;
     }
 
-    /// The stream is acknowledged up to `acked`, some time after `since` and not later than `now`. Returns the packets
-    /// covered, oldest first.
+    /// The stream is acknowledged up to `acked`, some time after `since` and not later than `now`.
+    /// Returns the packets covered, oldest first.
     ///
-    /// Acknowledgement times between the two readings are taken to be evenly spread over the bytes; `floor` is the smallest
-    /// RTT the path can have. So a sample is wrong by at most `now - since`.
+    /// Acknowledgement times between the two readings are taken to be evenly spread over the bytes;
+    /// `floor` is the smallest RTT the path can have. So a sample is wrong by at most
+    /// `now - since`.
     pub fn acknowledged(&mut self, since: Time, now: Time, acked: u64, floor: Span) -> &[Packet] {
         self.stamped(since, &[], now, acked, floor);
         &self.returned
     }
 
-    /// As [`Ledger::acknowledged`], when some positions have the time of their acknowledgement, ascending: a packet that ends at
-    /// one has an exact sample, others lie between their neighbours. Returns the bound on the error of the samples; the packets are in
+    /// As [`Ledger::acknowledged`], when some positions have the time of their acknowledgement,
+    /// ascending: a packet that ends at one has an exact sample, others lie between their
+    /// neighbours. Returns the bound on the error of the samples; the packets are in
     /// [`Ledger::returned`].
     pub fn stamped(
         &mut self,
@@ -364,9 +374,10 @@ impl Ledger {
         }
     }
 
-    /// Beyond the cumulative acknowledgement `sacked` bytes have arrived, and `lost` bytes more are lost than was known. Which of them
-    /// the kernel does not say: what is lost comes first, as its loss is learned from what arrived after it. With `at_least_one` the
-    /// oldest packet is lost whatever its length. The packets are in [`Ledger::returned`] and [`Ledger::lost`].
+    /// Beyond the cumulative acknowledgement `sacked` bytes have arrived, and `lost` bytes more are
+    /// lost than was known. Which of them the kernel does not say: what is lost comes first, as its
+    /// loss is learned from what arrived after it. With `at_least_one` the oldest packet is lost
+    /// whatever its length. The packets are in [`Ledger::returned`] and [`Ledger::lost`].
     pub fn beyond(
         &mut self,
         since: Time,
@@ -415,7 +426,8 @@ impl Ledger {
         self.owed = 0;
     }
 
-    /// The fate of what lies before `edge` is known: what is owed is lost, and the rest has arrived.
+    /// The fate of what lies before `edge` is known: what is owed is lost, and the rest has
+    /// arrived.
     fn cover(&mut self, since: Time, at: Time, edge: u64, floor: Span) {
         // Nothing can be acknowledged sooner than one smallest RTT after it was sent.
         let oldest = self.records.front().map_or(since, |r| r.sent_at + floor);
@@ -484,7 +496,8 @@ impl Ledger {
         lost.or_else(again).or_else(record)
     }
 
-    /// The kernel has sent `segments` of `mss` again: the oldest of what is lost. `tag` is asked for each.
+    /// The kernel has sent `segments` of `mss` again: the oldest of what is lost. `tag` is asked
+    /// for each.
     pub fn sent_again(
         &mut self,
         now: Time,
@@ -519,8 +532,8 @@ impl Ledger {
         }
     }
 
-    /// Shifts the RTT samples of the last reading so that their mean is `mean` seconds, each only as far as it lies between the
-    /// readings.
+    /// Shifts the RTT samples of the last reading so that their mean is `mean` seconds, each only
+    /// as far as it lies between the readings.
     pub fn shift_rtt(&mut self, mean: f64, since: Time, now: Time, floor: Span) {
         let samples = self.returned.iter().filter_map(|p| p.rtt);
         let (sum, count) = samples.fold((0.0, 0u32), |(s, n), rtt| (s + rtt.as_secs_f64(), n + 1));
@@ -549,8 +562,9 @@ impl Ledger {
         &self.returned
     }
 
-    /// Gives the memory back: nothing is in flight, perhaps for long. [`Ledger::returned`] is empty afterwards.
-    pub fn rest(&mut self) {
+    /// Gives the memory back: nothing is in flight, perhaps for long. [`Ledger::returned`] is empty
+    /// afterwards.
+    pub fn release_memory(&mut self) {
         self.records.shrink_to_fit();
         self.waiting = VecDeque::new();
         (self.again, self.returned, self.lost) = (Vec::new(), Vec::new(), Vec::new());
@@ -563,7 +577,8 @@ impl Ledger {
     }
 }
 
-/// In the order of the numbers, which a batch has: what was lost again is older than what was lost just now.
+/// In the order of the numbers, which a batch has: what was lost again is older than what was lost
+/// just now.
 fn insert(lost: &mut Vec<Packet>, packet: Packet) {
     let at = lost.partition_point(|p| p.pn < packet.pn);
     lost.insert(at, packet);

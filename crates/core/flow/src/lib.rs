@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What every sender needs around an algorithm, without I/O: used by the simulator and the TCP runtime alike.
+//! What every sender needs around an algorithm, without I/O. The simulator and the TCP runtime
+//! share it.
 //!
 //! * [`OverTcp`] drives a [`Controller`](alcc_cc::Controller) above an ordinary TCP connection.
-//! * [`Sender`] and [`Receiver`] are the two ends of a flow whose packets are our own: a TCP, or datagrams, by [`Rules`].
+//! * [`Sender`] and [`Receiver`] are the two ends of a flow whose packets this project sends
+//!   itself: a TCP, or datagrams, by [`Rules`].
 #![forbid(unsafe_code)]
 
-mod board;
 mod ledger;
 mod over_tcp;
 mod pacer;
 mod ranges;
+mod rate_reduction;
 mod receiver;
-mod recovery;
+mod rto;
 mod rtt;
 pub mod rules;
+mod scoreboard;
 mod send_rule;
 mod sender;
-mod timeout;
 mod wire;
 
 pub use ledger::{AckStamp, Ledger};
@@ -32,7 +34,7 @@ pub use wire::{Ack, AckError, Arrival, RANGES, Transmit};
 
 use alcc_units::Time;
 
-/// The smaller of two moments of which each may be "never".
+/// The earlier of two times; `None` is never.
 fn earlier(a: Option<Time>, b: Option<Time>) -> Option<Time> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),

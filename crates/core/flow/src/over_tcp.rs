@@ -6,7 +6,7 @@ use crate::{Ledger, RttEstimator, Rules, room};
 use alcc_cc::{Allowance, Controller, Feed, Header, Kind, Log, Path, RttView, Sending, Sent};
 use alcc_units::{Bytes, Rate, Span, Time};
 
-/// What the kernel says of a connection at one instant (`TCP_INFO`; all fields of one reading belong together).
+/// The kernel's state of a connection at one instant: all fields come from one `TCP_INFO`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TcpProgress {
     /// Bytes of the stream acknowledged in total.
@@ -17,108 +17,115 @@ pub struct TcpProgress {
     pub unsent: Bytes,
     /// Segments retransmitted in total.
     pub retransmits: u64,
-    /// Segments found lost in total: sent again, or about to be.
+    /// Segments found lost in total, whether retransmitted yet or not.
     pub lost: u64,
-    /// Segments that have arrived beyond a hole.
+    /// Segments received above a hole (SACKed).
     pub sacked: u64,
-    /// What the kernel is repairing.
+    /// Whether the kernel is in loss recovery.
     pub repair: Repair,
-    /// How often the retransmission timer has expired for the same data.
+    /// Consecutive timeouts for the same data.
     pub backoff: u32,
-    /// How often the kernel has taken back a reduction that was a mistake; zero if it does not say.
+    /// Reductions that the kernel has undone as spurious; zero if it does not say.
     pub undone: u64,
-    /// Its slow start threshold in segments, zero if unknown: one that rises during a repair was taken back, too.
-    pub threshold: u64,
-    /// The kernel's sample of the delivery rate: its newest, or a larger one if that was limited by the application.
+    /// Slow start threshold in segments, zero if unknown. One that rises during recovery shows an
+    /// undo, too.
+    pub ssthresh: u64,
+    /// The kernel's delivery rate sample: its newest, or a larger application-limited one.
     pub delivery_rate: Option<Rate>,
     /// The kernel's own congestion window is full.
     pub window_full: bool,
     /// Smallest RTT the kernel has seen; zero if none.
     pub min_rtt: Span,
-    /// The kernel's smoothed RTT, and how many samples went into it, about: acknowledgements that arrived. Zero if unknown.
+    /// The kernel's smoothed RTT; zero if unknown.
     pub smoothed_rtt: Span,
-    /// The latter.
+    /// Number of samples in it, about: received ACKs.
     pub acks: u64,
-    /// Segments delivered with a mark in total (`tcpi_delivered_ce`): the kernel's connection uses ECN.
+    /// Segments delivered with a CE mark in total (`tcpi_delivered_ce`).
     pub marked: u64,
     /// Current segment size.
     pub mss: Bytes,
 }
 
-/// What the kernel is repairing.
+/// The kernel's loss recovery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Repair {
-    /// Nothing.
+    /// None.
     #[default]
     None,
-    /// Losses that acknowledgements disclosed.
+    /// Fast recovery: ACKs revealed losses.
     Losses,
-    /// What was in flight when the retransmission timer expired.
+    /// Recovery after a timeout.
     Timeout,
 }
 
-/// What a connection did, for reports.
+/// Totals of a connection, for reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
-    /// How often a write was refused or cut short by the algorithm's limit.
+    /// Writes that the algorithm's limit refused or cut short.
     pub gate_closed: u64,
-    /// Bytes that passed.
+    /// Bytes written.
     pub bytes: u64,
 }
 
-/// One algorithm in charge of one TCP connection, without I/O.
+/// One algorithm in control of one TCP connection, without I/O.
 ///
-/// The host calls [`OverTcp::room`] before each write of the program and [`OverTcp::wrote`] after it; reads the kernel's
-/// counters when [`OverTcp::deadline`] says so and hands them to [`OverTcp::progress`]. TCP keeps retransmitting, ordering and
-/// its own window; the algorithm decides when bytes are handed to it, so at any time the smaller of both windows holds.
+/// The host calls [`OverTcp::room`] before each write of the program, and [`OverTcp::wrote`] after
+/// it. When [`OverTcp::deadline`] is due it reads the kernel's counters and passes them to
+/// [`OverTcp::progress`]. TCP keeps its retransmission, ordering and window. The algorithm decides
+/// when bytes are handed to TCP, so the smaller of both windows holds.
 pub struct OverTcp {
     feed: Feed,
-    /// The peer acknowledges by frames of our own: it has the receiver half, and its times hold.
-    frames: bool,
-    /// Smallest RTT of a packet whose arrival had a time of its own: others are spread, but never below.
-    exact: Option<Span>,
+    /// The peer acknowledges by in-band frames: it has the receiver module, and its times are
+    /// exact.
+    in_band_acks: bool,
+    /// The smallest RTT of a packet with an exact time. Interpolated samples are never below it.
+    exact_min_rtt: Option<Span>,
     ledger: Ledger,
     rtt: RttEstimator,
     mss: Bytes,
     read_at: Time,
     last_write: Time,
-    /// The counters as of the last reading.
+    /// The counters of the last reading.
     seen: TcpProgress,
-    /// The algorithm was made for datagrams: its own host has a timer of a second, and answers its expiry by a probe.
+    /// The algorithm expects datagrams: an RTO of a second, and a probe when it expires.
     datagrams: bool,
     repair: Option<Episode>,
     /// A write was refused or cut short: the program waits for room.
-    shut: bool,
-    last_shut: Option<Time>,
+    blocked: bool,
+    last_blocked: Option<Time>,
     period: Span,
-    /// How many connections are served beside each other, this one included.
-    company: u32,
+    /// Active connections of the host, with this one.
+    active_flows: u32,
     counters: Counters,
 }
 
-/// Losses of one flight, from the first to the repair.
+/// A recovery episode: the losses of one flight.
 #[derive(Clone, Copy, Debug)]
 struct Episode {
-    /// Over when the stream is acknowledged up to here, or a packet from here on.
-    until: u64,
+    /// The episode ends when the cumulative ACK reaches this, or packet `pn` or a later one is
+    /// acknowledged.
+    recovery_point: u64,
     pn: alcc_cc::Pn,
     timeout: bool,
-    /// How many timeouts the algorithm was told of.
-    told: u32,
+    /// Timeouts reported to the algorithm.
+    reported: u32,
 }
 
-/// What a paced connection may hold in the kernel beyond what has left: enough for so many readings, of which some come late.
+/// A paced connection may hold unsent data for this many readings in the kernel: some readings come
+/// late.
 const READINGS_AHEAD: u64 = 3;
-/// And at least so many segments.
+/// And at least this many segments.
 const SEGMENTS_AHEAD: u64 = 3;
 
-/// So many connections are each read as often as their algorithm asks; more share the readings of so many.
-const SERVED: u32 = 16;
-/// But each is read so often in a round trip.
+/// Up to this many connections are each read as often as their algorithm asks. More share the
+/// readings of this many.
+const FULL_SERVICE: u32 = 16;
+/// But each is read at least this often per RTT.
 const READINGS_PER_RTT: u64 = 2;
 
 impl OverTcp {
-    /// Takes charge of a connection on which `progress` was read at `now`. `seed` feeds the controller's generator.
+    /// Takes control of a connection with the state `progress` at `now`. `seed` is for the
+    /// controller's random numbers.
     pub fn new(cc: Box<dyn Controller>, now: Time, progress: &TcpProgress, seed: u64) -> Self {
         let mut new = Self::without_receiver(cc, now, progress, seed);
         new.feed.receive_here();
@@ -144,8 +151,8 @@ impl OverTcp {
         let period = needs.feedback_period.max(Span::from_micros(100));
         Self {
             feed,
-            frames: false,
-            exact: None,
+            in_band_acks: false,
+            exact_min_rtt: None,
             ledger: Ledger::new(now, progress.written, progress.acked),
             rtt: RttEstimator::default(),
             mss,
@@ -154,50 +161,53 @@ impl OverTcp {
             seen: *progress,
             datagrams,
             repair: None,
-            shut: false,
-            last_shut: None,
+            blocked: false,
+            last_blocked: None,
             period,
-            company: 1,
+            active_flows: 1,
             counters: Counters::default(),
         }
     }
 
-    /// As [`OverTcp::new`], when the peer acknowledges by frames of our own inside the stream: their times are the whole truth
-    /// ([`OverTcp::progress_stamped`]), and the algorithm's receiver half is at the peer ([`OverTcp::feedback`]).
+    /// As [`OverTcp::new`], for a peer that acknowledges by in-band frames:
+    /// [`OverTcp::progress_stamped`] gets exact times, and the receiver module is at the peer
+    /// ([`OverTcp::feedback`]).
     pub fn in_band(cc: Box<dyn Controller>, now: Time, progress: &TcpProgress, seed: u64) -> Self {
         Self {
-            frames: true,
+            in_band_acks: true,
             ..Self::without_receiver(cc, now, progress, seed)
         }
     }
 
-    /// Where the algorithm's events go from now on. At first they are thrown away.
+    /// Sets the sink for the algorithm's events. Until then they are discarded.
     pub fn set_log(&mut self, log: Log) {
         self.feed.set_log(log);
     }
 
-    /// How many of `wanted` bytes may be written now, with `queued` bytes in the kernel (written and not acknowledged), of
-    /// them `unsent` not yet sent. Less than `wanted` shuts the gate: the program waits until [`OverTcp::opens`].
+    /// How many of `wanted` bytes may be written now. The kernel holds `queued` unacknowledged
+    /// bytes, `unsent` of them not sent yet. With less than `wanted` the connection is blocked
+    /// until [`OverTcp::is_writable`].
     pub fn room(&mut self, now: Time, wanted: Bytes, queued: Bytes, unsent: Bytes) -> Bytes {
         let now = self.feed.advance(now);
         if self.is_idle() {
-            // The first write after a pause: what was due in between counts once, and readings start afresh.
+            // The first write after idle: what was due meanwhile counts once, and readings start
+            // again.
             (self.feed).resume(self.ledger.acked_at(), self.rtt.view().smoothed);
             self.read_at = now;
             self.feed.run_timer();
         }
         let allowance = self.feed.allowance();
-        let (room, ahead) = self.under(&allowance, wanted, queued, unsent);
+        let (room, ahead) = self.limits(&allowance, wanted, queued, unsent);
         if room.min(ahead) >= wanted {
             return wanted;
         }
-        self.shut(now, &allowance, queued, ahead < room);
+        self.block(now, &allowance, queued, ahead < room);
         room.min(ahead)
     }
 
-    /// Less was written than the algorithm allows because its pacing rate was not up to it yet.
+    /// The pacing rate allowed less than the window.
     pub fn paced(&mut self, now: Time) {
-        self.last_shut = Some(now);
+        self.last_blocked = Some(now);
         self.feed.limited().pacer = true;
     }
 
@@ -206,17 +216,18 @@ impl OverTcp {
         self.mss
     }
 
-    /// What [`OverTcp::room`] would say, without consequences.
+    /// What [`OverTcp::room`] would return, without side effects.
     pub fn allows(&self, wanted: Bytes, queued: Bytes, unsent: Bytes) -> Bytes {
-        let (room, ahead) = self.under(&self.feed.allowance(), wanted, queued, unsent);
+        let (room, ahead) = self.limits(&self.feed.allowance(), wanted, queued, unsent);
         room.min(ahead).min(wanted)
     }
 
-    /// What the window and the quota leave, and how much a paced connection may write ahead.
+    /// The limit by window and quota, and the limit by writing ahead of the pacer.
     ///
-    /// TCP itself never goes below one segment in flight, and whoever writes a few bytes now and then does not expect to be
-    /// refused: programs exist that then wait for something else first (the FTP server of CPython's tests).
-    fn under(
+    /// TCP never goes below one segment in flight, and programs do not expect that a write of a few
+    /// bytes is refused. Some then wait for something else first (the FTP server in CPython's
+    /// tests).
+    fn limits(
         &self,
         allowance: &Allowance,
         wanted: Bytes,
@@ -226,21 +237,21 @@ impl OverTcp {
         if queued + wanted <= self.mss {
             return (wanted, wanted);
         }
-        // TCP itself probes with what is under way, for as long as it takes.
+        // TCP itself probes with what is in flight.
         let ping = allowance.ping && queued == Bytes::ZERO;
-        let in_flight = queued.saturating_sub(self.beyond(queued));
+        let in_flight = queued.saturating_sub(self.not_in_flight(queued));
         let room = room(
             &Allowance { ping, ..*allowance },
             in_flight,
             unsent,
             self.mss,
         );
-        (room, self.ahead(allowance, unsent))
+        (room, self.write_ahead(allowance, unsent))
     }
 
-    /// Of what is queued in the kernel, what is not under way: it has arrived beyond a hole, or is lost and not sent again. As of the
-    /// last reading, less what was acknowledged since.
-    fn beyond(&self, queued: Bytes) -> Bytes {
+    /// The part of the queued bytes that is not in flight: SACKed, or lost and not retransmitted.
+    /// As of the last reading, less what was acknowledged since.
+    fn not_in_flight(&self, queued: Bytes) -> Bytes {
         let hidden = self
             .ledger
             .in_flight()
@@ -252,25 +263,25 @@ impl OverTcp {
         hidden.saturating_sub(since)
     }
 
-    /// A paced connection writes ahead what leaves until the next readings: what waits longer in the kernel would leave at the rate
-    /// of then, but count as in flight, and as sent, now.
-    fn ahead(&self, allowance: &Allowance, unsent: Bytes) -> Bytes {
+    /// A paced connection writes ahead what the pacer releases until the next readings. More would
+    /// leave at a later rate, but count as in flight now.
+    fn write_ahead(&self, allowance: &Allowance, unsent: Bytes) -> Bytes {
         let mss = self.mss.get();
-        self.most_ahead(allowance).map_or(Bytes::MAX, |most| {
+        self.max_write_ahead(allowance).map_or(Bytes::MAX, |most| {
             Bytes::new(most.saturating_sub(unsent).get() / mss * mss)
         })
     }
 
-    fn most_ahead(&self, allowance: &Allowance) -> Option<Bytes> {
-        let rate = self.pacing_by(allowance).filter(|_| !self.frames)?;
-        let span = self.period.max(self.shared()) * READINGS_AHEAD;
+    fn max_write_ahead(&self, allowance: &Allowance) -> Option<Bytes> {
+        let rate = self.pacing_by(allowance).filter(|_| !self.in_band_acks)?;
+        let span = self.period.max(self.shared_interval()) * READINGS_AHEAD;
         Some(rate.bytes_in(span).max(self.mss * SEGMENTS_AHEAD))
     }
 
-    fn shut(&mut self, now: Time, allowance: &Allowance, queued: Bytes, paced: bool) {
+    fn block(&mut self, now: Time, allowance: &Allowance, queued: Bytes, paced: bool) {
         self.counters.gate_closed += 1;
-        self.shut = true;
-        self.last_shut = Some(now);
+        self.blocked = true;
+        self.last_blocked = Some(now);
         if paced {
             self.feed.limited().pacer = true;
             return;
@@ -282,20 +293,21 @@ impl OverTcp {
 
     /// `len` bytes were written.
     pub fn wrote(&mut self, now: Time, len: Bytes) {
-        self.framed(now, len, false);
+        self.wrote_framed(now, len, false);
     }
 
-    /// `len` bytes were written, and `more` follow at once. Returns what goes with them to the peer's receiver half; a
-    /// frame for one that wants to know of each packet is no longer than a segment.
-    pub fn framed(&mut self, now: Time, len: Bytes, more: bool) -> Header {
+    /// `len` bytes were written, and `more` follow at once. Returns the header for the peer's
+    /// receiver module. If that wants every packet, a frame is at most one segment.
+    pub fn wrote_framed(&mut self, now: Time, len: Bytes, more: bool) -> Header {
         let now = self.feed.advance(now);
         self.last_write = now;
         self.counters.bytes += len.get();
-        // Limited by the application: the gate has not been reached for a round trip.
+        // Application-limited: not blocked within the last round trip.
         let patience = self.rtt.view().smoothed.max(Span::from_millis(100));
-        let app_limited = !self.shut && self.last_shut.is_none_or(|at| now.since(at) > patience);
+        let app_limited =
+            !self.blocked && self.last_blocked.is_none_or(|at| now.since(at) > patience);
         let feed = &mut self.feed;
-        let headed = feed.receives_here() || self.frames && feed.needs().header > 0;
+        let headed = feed.receives_here() || self.in_band_acks && feed.needs().header > 0;
         let mut header = Header::EMPTY;
         let mut left = len;
         self.ledger.wrote(
@@ -323,13 +335,13 @@ impl OverTcp {
         header
     }
 
-    /// The peer's receiver half has reported. Untrusted bytes.
+    /// A report of the peer's receiver module. Untrusted.
     pub fn feedback(&mut self, now: Time, report: &[u8]) {
         self.feed.advance(now);
         self.feed.feedback(report);
     }
 
-    /// Does what is due of the algorithm's own timer.
+    /// Runs the algorithm's timer if it is due.
     pub fn on_timer(&mut self, now: Time) {
         self.feed.advance(now);
         self.feed.run_timer();
@@ -340,9 +352,9 @@ impl OverTcp {
         self.feed.next_timer().filter(|_| !self.is_idle())
     }
 
-    /// Nothing in flight and nobody waiting: no reading, no timer, no wake-up.
+    /// Nothing is in flight and nobody waits: no reading, no timer, no wake-up.
     pub fn is_idle(&self) -> bool {
-        !self.shut && self.ledger.in_flight() == Bytes::ZERO
+        !self.blocked && self.ledger.in_flight() == Bytes::ZERO
     }
 
     /// When the counters should be read next; `None` while idle.
@@ -354,34 +366,38 @@ impl OverTcp {
         let timers = self.feed.next_timer().into_iter();
         let timers = timers.chain(self.feed.next_report());
         let due = timers.fold(reading, Time::min);
-        // A peer that has fallen silent (outage, a client that stopped reading) is watched less closely the longer it lasts.
+        // A silent peer (an outage, a client that stopped reading) is read less often the longer it
+        // lasts.
         let silence = self
             .read_at
             .since(self.ledger.acked_at().max(self.last_write));
-        let patience = (silence / 64).min(Span::from_millis(20)).max(self.shared());
+        let patience = (silence / 64)
+            .min(Span::from_millis(20))
+            .max(self.shared_interval());
         Some(due.max(self.read_at + patience))
     }
 
-    /// How many connections the host serves at the moment, this one included: among many each is read, and decided about, less often.
-    /// Then a reading finds several segments acknowledged, and one write fills the room.
-    pub fn among(&mut self, company: usize) {
-        self.company = u32::try_from(company).unwrap_or(u32::MAX);
+    /// Sets the number of active connections of the host, with this one. Among many each is read
+    /// less often. A reading then finds several segments acknowledged, and one write fills the
+    /// room.
+    pub fn set_active_flows(&mut self, active_flows: usize) {
+        self.active_flows = u32::try_from(active_flows).unwrap_or(u32::MAX);
     }
 
-    /// The least time between readings that the others leave; zero among few.
-    fn shared(&self) -> Span {
-        if self.company <= SERVED {
+    /// The minimum time between readings among many connections; zero among few.
+    fn shared_interval(&self) -> Span {
+        if self.active_flows <= FULL_SERVICE {
             return Span::ZERO;
         }
         self.period
-            .mul_f64(f64::from(self.company) / f64::from(SERVED))
+            .mul_f64(f64::from(self.active_flows) / f64::from(FULL_SERVICE))
             .min(self.rtt.view().smoothed / READINGS_PER_RTT)
     }
 
-    /// The program waits and there is room for a worthwhile write. The caller wakes the program and calls
-    /// [`OverTcp::opened`].
-    pub fn opens(&self, queued: Bytes, unsent: Bytes) -> bool {
-        if !self.shut {
+    /// The program waits, and there is room for a worthwhile write. The caller wakes the program
+    /// and calls [`OverTcp::unblock`].
+    pub fn is_writable(&self, queued: Bytes, unsent: Bytes) -> bool {
+        if !self.blocked {
             return false;
         }
         let allowance = self.feed.allowance();
@@ -389,34 +405,39 @@ impl OverTcp {
             ping: allowance.ping && queued == Bytes::ZERO,
             ..allowance
         };
-        // Every opening costs the program a turn and a write: among many it has to bring more.
-        let parts = if self.company <= SERVED { 16 } else { 4 };
+        // Each wake-up costs the program an iteration and a write: among many it has to bring more.
+        let parts = if self.active_flows <= FULL_SERVICE {
+            16
+        } else {
+            4
+        };
         let segments = (allowance.window.get() / self.mss.get() / parts)
             .clamp(1, 4)
             .min((allowance.quota.get() / self.mss.get()).max(1));
-        // A third of what may be written ahead: that much leaves from one reading to the next.
-        let ahead = self.most_ahead(&allowance).unwrap_or(Bytes::MAX);
+        // A third of the limit: that much leaves between two readings.
+        let ahead = self.max_write_ahead(&allowance).unwrap_or(Bytes::MAX);
         let segments = segments.min((ahead.get() / READINGS_AHEAD / self.mss.get()).max(1));
-        let in_flight = queued.saturating_sub(self.beyond(queued));
-        room(&allowance, in_flight, Bytes::ZERO, self.mss).min(self.ahead(&allowance, unsent))
+        let in_flight = queued.saturating_sub(self.not_in_flight(queued));
+        room(&allowance, in_flight, Bytes::ZERO, self.mss).min(self.write_ahead(&allowance, unsent))
             >= self.mss * segments
     }
 
-    /// The program has been told to write again.
-    pub fn opened(&mut self) {
-        self.shut = false;
+    /// The program was told to write again.
+    pub fn unblock(&mut self) {
+        self.blocked = false;
     }
 
     /// True while the program waits for room.
-    pub fn is_shut(&self) -> bool {
-        self.shut
+    pub fn is_blocked(&self) -> bool {
+        self.blocked
     }
 
-    /// Pacing rate wanted, never below one segment per 20 ms: the departure of the next segment is fixed when the rate is
-    /// set, so a lower rate would stall the connection long after it was raised again.
+    /// The pacing rate, at least one segment per 20 ms. The kernel fixes the departure of the next
+    /// segment when the rate is set, so a lower rate would stall the connection after it rises
+    /// again.
     ///
-    /// For the same reason there is none beside a quota: the rate that spreads a tick's quota is another one every tick, and
-    /// segments that leave by the rate of a poor tick hold up those of the rich one after it.
+    /// With a quota there is no pacing rate, for the same reason. The rate that spreads a quota
+    /// changes every tick, and segments of a slow tick would delay those of a fast one.
     pub fn pacing_rate(&self) -> Option<Rate> {
         self.pacing_by(&self.feed.allowance())
     }
@@ -427,12 +448,12 @@ impl OverTcp {
         rate.map(|rate| rate.max(floor))
     }
 
-    /// The kernel paces at [`OverTcp::pacing_rate`]: what is written and not sent waits for its time.
+    /// The kernel paces at [`OverTcp::pacing_rate`], and unsent data waits for its departure time.
     pub fn is_paced(&self) -> bool {
-        !self.frames && self.pacing_rate().is_some()
+        !self.in_band_acks && self.pacing_rate().is_some()
     }
 
-    /// Stream position up to which we know what was written.
+    /// Stream position up to which all writes are known.
     pub fn written(&self) -> u64 {
         self.ledger.written()
     }
@@ -442,17 +463,17 @@ impl OverTcp {
         self.ledger.in_flight()
     }
 
-    /// Round-trip times as of the last reading.
+    /// RTT as of the last reading.
     pub fn rtt(&self) -> RttView {
         self.rtt.view()
     }
 
-    /// What the algorithm allows now.
+    /// The algorithm's current allowance.
     pub fn allowance(&self) -> Allowance {
         self.feed.allowance()
     }
 
-    /// What happened so far.
+    /// Totals.
     pub fn counters(&self) -> Counters {
         self.counters
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use alcc_units::{Bytes, Rate, Span, Time};
 
-/// Spends a credit that grows with the pacing rate. The credit is brought up to date with the rate in force at each
-/// look, so that a raised rate helps a packet that already waits.
+/// A token-bucket pacer. Tokens accrue at the current rate with each call, so that a raised rate
+/// helps a waiting packet.
 #[derive(Clone, Debug)]
 pub struct Pacer {
     credit: f64,
@@ -25,7 +25,7 @@ impl Pacer {
         self.credit = (self.credit + now.since(self.at).as_nanos() as f64 * per_ns).min(most);
         self.at = now;
         let missing = len.get() as f64 - self.credit;
-        // A thousandth of a byte: what rounding can lose between two looks.
+        // A thousandth of a byte: the rounding error between two calls.
         if missing <= 1e-3 {
             return None;
         }

@@ -1,41 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use std::collections::VecDeque;
 
-/// From `start` up to but not including `end`: bytes of a stream, or transmission numbers.
+/// A half-open range: bytes of a stream, or packet numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Range {
-    /// The first one.
+    /// The first.
     pub start: u64,
     /// One after the last.
     pub end: u64,
 }
 
 impl Range {
-    /// From `start` up to but not including `end`.
+    /// The range `start..end`.
     pub const fn new(start: u64, end: u64) -> Self {
         Self { start, end }
     }
 
-    /// Nothing is in it.
+    /// True if it is empty.
     pub const fn is_empty(&self) -> bool {
         self.start >= self.end
     }
 
-    /// All of `other` is in it.
+    /// True if it contains all of `other`.
     pub const fn covers(&self, other: &Self) -> bool {
         self.start <= other.start && other.end <= self.end
     }
 }
 
-/// Disjoint ranges in ascending order. What is inserted at the end, or next to what was inserted lately, costs O(1) on
-/// average whatever the set holds; anything else a binary search and a move.
+/// Disjoint ranges in ascending order. Insertion at the end or next to a recent one is amortised
+/// O(1). Other insertions cost a binary search and a move.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RangeSet {
     ranges: VecDeque<Range>,
 }
 
 impl RangeSet {
-    /// How many ranges.
+    /// Number of ranges.
     pub(crate) fn len(&self) -> usize {
         self.ranges.len()
     }
@@ -48,7 +48,7 @@ impl RangeSet {
         self.ranges.front().copied()
     }
 
-    /// From the highest down.
+    /// From the highest to the lowest.
     pub(crate) fn descending(&self) -> impl Iterator<Item = Range> {
         self.ranges.iter().rev().copied()
     }
@@ -65,14 +65,15 @@ impl RangeSet {
         }
     }
 
-    /// All of `range` is in the set.
+    /// True if the set contains all of `range`.
     pub(crate) fn covers(&self, range: &Range) -> bool {
         self.ranges
             .get(self.position(range.start))
             .is_some_and(|r| r.covers(range))
     }
 
-    /// Adds `range`; the parts that were not in the set are appended to `new`. Returns the range of the set that holds it now.
+    /// Adds `range` and appends the new parts to `new`. Returns the range of the set that now
+    /// contains it.
     pub(crate) fn insert(&mut self, range: Range, new: &mut Vec<Range>) -> Range {
         if range.is_empty() {
             return range;
@@ -101,7 +102,7 @@ impl RangeSet {
         merged
     }
 
-    /// Nothing below `bound` is in the set any more.
+    /// Removes everything below `bound`.
     pub(crate) fn forget_below(&mut self, bound: u64) {
         while let Some(first) = self.ranges.front_mut() {
             if first.end <= bound {

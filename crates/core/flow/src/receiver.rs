@@ -1,369 +1,387 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The receiving end of a flow: puts the stream together and says what has arrived.
+//! The receiving end of a flow: reassembly and acknowledgements.
 use crate::Range;
 use crate::ranges::RangeSet;
-use crate::rules::{AckRule, Form, Rules};
+use crate::rules::{AckRule, AckSemantics, Rules};
 use crate::wire::{Ack, Arrival, RANGES, Transmit};
 use alcc_units::{Bytes, Span, Time};
 use std::collections::VecDeque;
 
-/// Gaps that are kept in mind; what would make more is refused, as if it had been lost.
-const MOST_GAPS: usize = 8192;
-/// Ranges of transmission numbers that are kept in mind.
-const MOST_NUMBERS: usize = 256;
-/// Arrivals of which the sender has not heard; those of the acknowledgement before are told once more, in case it was lost.
-const MOST_ARRIVALS: usize = 128;
+/// Bound on out-of-order ranges. Data that would need more is dropped.
+const MAX_GAPS: usize = 8192;
+/// Bound on ranges of packet numbers.
+const MAX_PACKET_RANGES: usize = 256;
+/// Bound on unreported receive times. Each is reported twice, in case an ACK is lost.
+const MAX_ARRIVALS: usize = 128;
 
-/// The window of Linux's default receive buffer.
+/// Window of Linux's default receive buffer.
 const DEFAULT_WINDOW: u64 = 65_535;
 
-/// Receives one flow, without I/O. What comes in is untrusted; memory is bounded.
+/// Receives one flow, without I/O. Input is untrusted; memory is bounded.
 #[derive(Clone, Debug)]
 pub struct Receiver {
-    form: Form,
+    ack_semantics: AckSemantics,
     acks: AckRule,
     timestamps: bool,
     mss: u64,
-    /// The stream is complete up to here.
-    complete: u64,
-    /// What has arrived beyond.
-    early: RangeSet,
-    /// Those ranges of it that changed last, the newest first: what an acknowledgement tells.
+    /// Everything before this has arrived (RCV.NXT).
+    cumulative_ack: u64,
+    /// Ranges above it.
+    out_of_order: RangeSet,
+    /// The ranges that changed last, newest first: the SACK blocks.
     recent: [Range; RANGES],
-    /// Datagrams: transmission numbers that have arrived.
-    numbers: RangeSet,
-    /// Below, all count as arrived.
+    /// Datagrams: packet numbers received.
+    packet_ranges: RangeSet,
+    /// Packet numbers below count as received.
     floor: u64,
-    /// When they arrived, if the rules want it: first those that the last acknowledgement told for the second time, then those that it told
-    /// for the first time, then what came since.
+    /// Receive times, if the rules want them. In order: reported twice, reported once, new.
     arrivals: Option<VecDeque<Arrival>>,
-    told: (usize, usize),
+    reported: (usize, usize),
     duplicate: Option<Range>,
-    /// Payload that arrived marked.
+    /// Payload received with an ECN mark.
     marked: u64,
-    /// Packets since the last acknowledgement, and ever.
+    /// Packets since the last ACK, and in total.
     pending: u64,
     seen: u64,
     due: Option<Time>,
-    urgent: bool,
+    ack_now: bool,
     echo: Time,
-    acked: u64,
-    space: Space,
+    last_ack_sent: u64,
+    window: ReceiveWindow,
     scratch: Vec<Range>,
 }
 
-/// The receive window and how it grows: twice what arrives in a round trip, more while that grows (Linux's dynamic right-sizing).
+/// The receive window. It grows to twice what arrives per round trip, and faster while that grows
+/// (Linux's dynamic right-sizing).
 #[derive(Clone, Debug)]
-struct Space {
-    window: u64,
-    /// It opens up to here by itself, two segments for one that arrives in order (tcp_grow_window).
-    opens: u64,
-    most: u64,
-    /// Nothing beyond has been permitted.
-    edge: u64,
-    /// Up to here the application has read; `None`: it reads everything at once.
+struct ReceiveWindow {
+    size: u64,
+    /// It opens to this size by itself, two segments per segment in order (tcp_grow_window).
+    initial_max: u64,
+    max: u64,
+    /// The right edge advertised so far.
+    right_edge: u64,
+    /// How far the application has read; `None`: it reads everything at once.
     read: Option<u64>,
-    /// What arrived in the last round trip that counted, where this one began, and when.
-    lately: u64,
-    from: u64,
-    since: Time,
+    /// Bytes in the last round trip that counted; where and when this one began.
+    last_round: u64,
+    round_start: u64,
+    round_began: Time,
     rtt: Option<Span>,
-    /// Without time stamps: a window ends here, and when it began.
-    mark: (u64, Time),
+    /// Without time stamps: the end of the window being timed, and its start.
+    rtt_probe: (u64, Time),
 }
 
-impl Space {
-    fn measure(&mut self, now: Time, complete: u64, mss: u64) {
-        if self.window < self.opens {
-            self.window = (self.window + 2 * mss).min(self.opens);
+impl ReceiveWindow {
+    fn auto_tune(&mut self, now: Time, cumulative_ack: u64, mss: u64) {
+        if self.size < self.initial_max {
+            self.size = (self.size + 2 * mss).min(self.initial_max);
         }
         let Some(rtt) = self.rtt else { return };
-        if now.since(self.since) < rtt {
+        if now.since(self.round_began) < rtt {
             return;
         }
-        let got = complete - self.from;
-        if got > self.lately {
+        let got = cumulative_ack - self.round_start;
+        if got > self.last_round {
             let double = got.saturating_mul(2).saturating_add(16 * mss);
-            let growth = u128::from(double) * u128::from(got - self.lately);
-            let growth = (growth / u128::from(self.lately.max(1))).saturating_mul(2);
+            let growth = u128::from(double) * u128::from(got - self.last_round);
+            let growth = (growth / u128::from(self.last_round.max(1))).saturating_mul(2);
             let wanted = u128::from(double).saturating_add(growth);
             let wanted = u64::try_from(wanted).unwrap_or(u64::MAX);
-            self.window = self.window.max(wanted).min(self.most);
-            self.lately = got;
+            self.size = self.size.max(wanted).min(self.max);
+            self.last_round = got;
         }
-        self.from = complete;
-        self.since = now;
+        self.round_start = cumulative_ack;
+        self.round_began = now;
     }
 
-    /// Without time stamps a round trip is what a window takes, or less (Linux's tcp_rcv_rtt_measure).
-    fn time_window(&mut self, now: Time, complete: u64) {
-        if complete < self.mark.0 {
+    /// Without time stamps: the time for a window bounds the RTT (Linux's tcp_rcv_rtt_measure).
+    fn sample_rtt_by_window(&mut self, now: Time, cumulative_ack: u64) {
+        if cumulative_ack < self.rtt_probe.0 {
             return;
         }
-        if self.mark.1 > Time::ZERO {
-            let sample = now.since(self.mark.1);
+        if self.rtt_probe.1 > Time::ZERO {
+            let sample = now.since(self.rtt_probe.1);
             self.rtt = Some(self.rtt.map_or(sample, |rtt| rtt.min(sample)));
         }
-        self.mark = (complete.saturating_add(self.window), now);
+        self.rtt_probe = (cumulative_ack.saturating_add(self.size), now);
     }
 
-    /// What may be sent beyond `complete`. What was permitted once stays so.
-    fn offer(&mut self, complete: u64) -> u64 {
-        let unread = self.read.map_or(0, |read| complete - read);
-        let edge = complete.saturating_add(self.window.saturating_sub(unread));
-        self.edge = self.edge.max(edge);
-        self.edge - complete
+    /// The window to advertise. The right edge never moves back.
+    fn advertise(&mut self, cumulative_ack: u64) -> u64 {
+        let unread = self.read.map_or(0, |read| cumulative_ack - read);
+        let edge = cumulative_ack.saturating_add(self.size.saturating_sub(unread));
+        self.right_edge = self.right_edge.max(edge);
+        self.right_edge - cumulative_ack
     }
 }
 
 impl Receiver {
-    /// A receiver that keeps these rules. Its application takes everything at once until [`Receiver::read`] is called.
+    /// A receiver with these rules. Its application reads everything at once until
+    /// [`Receiver::read`] is called.
     pub fn new(rules: &Rules) -> Self {
         let (first, most) = (rules.window.0.get(), rules.window.1.get());
         Self {
-            form: rules.form,
+            ack_semantics: rules.ack_semantics,
             acks: rules.acks,
             timestamps: rules.timestamps,
             mss: rules.mss.get().max(1),
-            complete: 0,
-            early: RangeSet::default(),
+            cumulative_ack: 0,
+            out_of_order: RangeSet::default(),
             recent: [Range::default(); RANGES],
-            numbers: RangeSet::default(),
+            packet_ranges: RangeSet::default(),
             floor: 0,
             arrivals: rules.arrivals.then(VecDeque::new),
-            told: (0, 0),
+            reported: (0, 0),
             duplicate: None,
             marked: 0,
             pending: 0,
             seen: 0,
             due: None,
-            urgent: false,
+            ack_now: false,
             echo: Time::ZERO,
-            acked: 0,
-            space: Space {
-                window: first,
-                opens: DEFAULT_WINDOW.min(most),
-                most,
-                edge: first,
+            last_ack_sent: 0,
+            window: ReceiveWindow {
+                size: first,
+                initial_max: DEFAULT_WINDOW.min(most),
+                max: most,
+                right_edge: first,
                 read: None,
-                lately: first.min(10 * rules.mss.get()).max(1),
-                from: 0,
-                since: Time::ZERO,
+                last_round: first.min(10 * rules.mss.get()).max(1),
+                round_start: 0,
+                round_began: Time::ZERO,
                 rtt: None,
-                mark: (0, Time::ZERO),
+                rtt_probe: (0, Time::ZERO),
             },
             scratch: Vec::new(),
         }
     }
 
-    /// Acknowledges otherwise than its rules say.
+    /// Replaces the ACK rule.
     #[must_use]
     pub fn acknowledging(mut self, acks: AckRule) -> Self {
         self.acks = acks;
         self
     }
 
-    /// The stream is complete up to here.
-    pub fn complete(&self) -> u64 {
-        self.complete
+    /// The cumulative ACK.
+    pub fn cumulative_ack(&self) -> u64 {
+        self.cumulative_ack
     }
 
-    /// The application has taken the stream up to `position`, and takes nothing more until the next call. From now on what it leaves counts
-    /// against the receive window.
+    /// The application has read up to `position`, and reads no further until the next call. From
+    /// now on unread data reduces the window.
     pub fn read(&mut self, now: Time, position: u64) {
-        let before = self.space.read.unwrap_or(self.complete);
-        let position = position.clamp(before.min(self.complete), self.complete);
-        self.space.read = Some(position);
-        // A window that was shut opens: the sender has to hear of it.
-        let (offered, edge) = (self.space.edge - self.complete, self.space.edge);
-        if offered < self.mss && self.space.offer(self.complete) >= 2 * self.mss {
-            self.urgent = true;
+        let before = self.window.read.unwrap_or(self.cumulative_ack);
+        let position = position.clamp(before.min(self.cumulative_ack), self.cumulative_ack);
+        self.window.read = Some(position);
+        // A zero window opens: the sender must be told.
+        let (offered, edge) = (
+            self.window.right_edge - self.cumulative_ack,
+            self.window.right_edge,
+        );
+        if offered < self.mss && self.window.advertise(self.cumulative_ack) >= 2 * self.mss {
+            self.ack_now = true;
             self.due = self.due.or(Some(now));
         } else {
-            self.space.edge = edge;
+            self.window.right_edge = edge;
         }
     }
 
-    /// When [`Receiver::poll_ack`] wants to be called.
+    /// When [`Receiver::poll_ack`] is due.
     pub fn next_timer(&self) -> Option<Time> {
         self.due
     }
 
-    /// That transmission has arrived before. Of very old ones it is assumed.
+    /// True if the packet was received before; assumed of very old ones.
     pub fn has_arrived(&self, pn: u64) -> bool {
-        pn < self.floor || self.numbers.covers(&Range::new(pn, pn.saturating_add(1)))
+        pn < self.floor
+            || self
+                .packet_ranges
+                .covers(&Range::new(pn, pn.saturating_add(1)))
     }
 
-    /// Transmissions that have arrived, the highest first: for an encoding with more places than [`Ack::ranges`].
-    pub fn numbers(&self) -> impl Iterator<Item = Range> {
-        self.numbers.descending()
+    /// Ranges of received packet numbers, highest first: for encodings with more room than
+    /// [`Ack::ranges`].
+    pub fn packet_ranges(&self) -> impl Iterator<Item = Range> {
+        self.packet_ranges.descending()
     }
 
-    /// When packets arrived, for the acknowledgement that [`Receiver::poll_ack`] has just made: those since the last one, and those
-    /// that the last one told.
+    /// Receive times for the ACK that [`Receiver::poll_ack`] has just returned: new ones, and those
+    /// that the last one reported.
     pub fn arrivals(&self) -> impl Iterator<Item = &Arrival> {
         self.arrivals.iter().flatten()
     }
 
-    /// The next [`Receiver::poll_ack`] shall make one.
-    pub fn hurry(&mut self) {
-        self.urgent = true;
+    /// Makes the next [`Receiver::poll_ack`] return an ACK.
+    pub fn ack_now(&mut self) {
+        self.ack_now = true;
     }
 
-    /// [`Receiver::on_data`] would take it: it lies within the window.
-    pub fn permits(&self, data: &Transmit) -> bool {
+    /// The data lies within the window.
+    pub fn accepts(&self, data: &Transmit) -> bool {
         !self.refuses(data)
     }
 
-    /// Nobody permitted it, or there is no place: it is as if it had been lost.
+    /// The data lies outside the window, or there is no room for another range.
     fn refuses(&self, data: &Transmit) -> bool {
         let end = data.end();
-        let gap = data.start > self.complete && self.early.len() >= MOST_GAPS;
+        let gap = data.start > self.cumulative_ack && self.out_of_order.len() >= MAX_GAPS;
         data.len > 0
-            && end > self.complete
-            && (end > self.space.edge || (gap && !self.early.covers(&Range::new(data.start, end))))
+            && end > self.cumulative_ack
+            && (end > self.window.right_edge
+                || (gap && !self.out_of_order.covers(&Range::new(data.start, end))))
     }
 
-    /// The packet that arrives next was marked on its way (ECN): its sender hears of it at once (RFC 9000, section 13.2.1).
+    /// The next packet has an ECN mark: it is acknowledged at once (RFC 9000, section 13.2.1).
     pub fn on_mark(&mut self, len: Bytes) {
         self.marked = self.marked.saturating_add(len.get());
-        self.urgent = true;
+        self.ack_now = true;
     }
 
-    /// A packet arrives. Afterwards [`Receiver::poll_ack`] may have something to say.
+    /// Receives a packet. Then call [`Receiver::poll_ack`].
     pub fn on_data(&mut self, now: Time, data: &Transmit) {
         self.seen += 1;
         self.pending += 1;
-        let before = self.complete;
+        let before = self.cumulative_ack;
         if data.len == 0 || data.end() == u64::MAX {
-            self.urgent = true;
+            self.ack_now = true;
         }
-        let ordered = match self.form {
-            Form::Stream => data.start == self.complete,
-            Form::Datagrams { reliable: true } if self.refuses(data) => {
-                self.urgent = true;
+        let ordered = match self.ack_semantics {
+            AckSemantics::ByteStream => data.start == self.cumulative_ack,
+            AckSemantics::PacketNumbers { reliable: true } if self.refuses(data) => {
+                self.ack_now = true;
                 return;
             }
-            Form::Datagrams { .. } => self.number(now, data.pn),
+            AckSemantics::PacketNumbers { .. } => self.on_packet_number(now, data.pn),
         };
-        if self.timestamps || !matches!(self.form, Form::Stream) {
-            self.time(now, data);
+        if self.timestamps || !matches!(self.ack_semantics, AckSemantics::ByteStream) {
+            self.on_timestamps(now, data);
         }
-        self.place(data);
-        if !ordered || !self.early.is_empty() || self.pending >= self.acks.every {
-            self.urgent = true;
+        self.insert(data);
+        if !ordered || !self.out_of_order.is_empty() || self.pending >= self.acks.every {
+            self.ack_now = true;
         }
         if self.seen <= self.acks.quick {
-            self.urgent = true;
+            self.ack_now = true;
         }
-        if !self.urgent {
+        if !self.ack_now {
             self.due = self.due.or(Some(now + self.acks.delay));
         }
-        if self.complete > before {
+        if self.cumulative_ack > before {
             if !self.timestamps {
-                self.space.time_window(now, self.complete);
+                self.window.sample_rtt_by_window(now, self.cumulative_ack);
             }
-            self.space.measure(now, self.complete, self.mss);
+            self.window.auto_tune(now, self.cumulative_ack, self.mss);
         }
     }
 
-    /// Time stamps: what to echo, and the round-trip time.
-    fn time(&mut self, now: Time, data: &Transmit) {
-        // The oldest segment that is not acknowledged yet decides (RFC 7323, section 4.3).
-        if data.start <= self.acked || !matches!(self.form, Form::Stream) {
+    /// Time stamps: which to echo, and an RTT sample.
+    fn on_timestamps(&mut self, now: Time, data: &Transmit) {
+        // The oldest unacknowledged segment decides (RFC 7323, section 4.3).
+        if data.start <= self.last_ack_sent
+            || !matches!(self.ack_semantics, AckSemantics::ByteStream)
+        {
             self.echo = self.echo.max(data.sent_at);
         }
         if data.echo > Time::ZERO && data.len > 0 {
             let sample = now.since(data.echo);
-            let smoothed = self.space.rtt.map_or(sample, |rtt| {
+            let smoothed = self.window.rtt.map_or(sample, |rtt| {
                 if sample < rtt {
                     sample
                 } else {
                     rtt.mul_f64(0.875) + sample / 8
                 }
             });
-            self.space.rtt = Some(smoothed);
+            self.window.rtt = Some(smoothed);
         }
     }
 
-    /// Notes the number of a datagram; true if it is the one that was expected.
-    fn number(&mut self, now: Time, pn: u64) -> bool {
+    /// Records a packet number; true if it is the expected one.
+    fn on_packet_number(&mut self, now: Time, pn: u64) -> bool {
         self.scratch.clear();
         if pn == u64::MAX || pn < self.floor {
             return false;
         }
-        let expected = self.numbers.descending().next().map_or(0, |r| r.end);
+        let expected = self.packet_ranges.descending().next().map_or(0, |r| r.end);
         let range = Range::new(pn, pn + 1);
-        let merged = self.numbers.insert(range, &mut self.scratch);
-        self.remember(merged);
-        while self.numbers.len() > MOST_NUMBERS {
-            self.floor = self.numbers.forget_first().map_or(self.floor, |r| r.end);
+        let merged = self.packet_ranges.insert(range, &mut self.scratch);
+        self.report_first(merged);
+        while self.packet_ranges.len() > MAX_PACKET_RANGES {
+            self.floor = self
+                .packet_ranges
+                .forget_first()
+                .map_or(self.floor, |r| r.end);
         }
         if let Some(arrivals) = self.arrivals.as_mut().filter(|_| !self.scratch.is_empty()) {
             arrivals.push_back(Arrival { pn, at: now });
-            self.urgent |= arrivals.len() - self.told.0 - self.told.1 >= MOST_ARRIVALS;
-            if arrivals.len() > 4 * MOST_ARRIVALS {
-                // Nobody asks for acknowledgements.
+            self.ack_now |= arrivals.len() - self.reported.0 - self.reported.1 >= MAX_ARRIVALS;
+            if arrivals.len() > 4 * MAX_ARRIVALS {
+                // Nobody asks for ACKs.
                 arrivals.clear();
-                self.told = (0, 0);
+                self.reported = (0, 0);
             }
         }
         pn == expected
     }
 
-    /// Puts the data where it belongs.
-    fn place(&mut self, data: &Transmit) {
-        let stream = self.form == Form::Stream;
+    /// Inserts data into the stream.
+    fn insert(&mut self, data: &Transmit) {
+        let stream = self.ack_semantics == AckSemantics::ByteStream;
         let end = data.end();
         if data.len == 0 || end == u64::MAX {
             return;
         }
-        if self.form == (Form::Datagrams { reliable: false }) {
-            // There is no order: the application gets whatever comes, once.
+        if self.ack_semantics == (AckSemantics::PacketNumbers { reliable: false }) {
+            // Unordered: the application gets each packet once.
             if !self.scratch.is_empty() {
-                self.complete = self.complete.saturating_add(data.len);
+                self.cumulative_ack = self.cumulative_ack.saturating_add(data.len);
             }
             return;
         }
-        if end <= self.complete {
-            self.twice(Range::new(data.start, end));
+        if end <= self.cumulative_ack {
+            self.on_duplicate(Range::new(data.start, end));
             return;
         }
-        if stream && end > self.space.edge {
-            // Nobody permitted it.
-            self.urgent = true;
+        if stream && end > self.window.right_edge {
+            // Beyond the window.
+            self.ack_now = true;
             return;
         }
-        if data.start <= self.complete {
-            self.complete = end;
-            // What waited behind the gap follows.
-            while let Some(next) = self.early.first().filter(|r| r.start <= self.complete) {
-                self.complete = self.complete.max(next.end);
-                self.early.forget_first();
-                self.urgent = true;
+        if data.start <= self.cumulative_ack {
+            self.cumulative_ack = end;
+            // Continue with what waited behind the hole.
+            while let Some(next) = self
+                .out_of_order
+                .first()
+                .filter(|r| r.start <= self.cumulative_ack)
+            {
+                self.cumulative_ack = self.cumulative_ack.max(next.end);
+                self.out_of_order.forget_first();
+                self.ack_now = true;
             }
-            self.early.forget_below(self.complete);
+            self.out_of_order.forget_below(self.cumulative_ack);
             return;
         }
         let range = Range::new(data.start, end);
-        if self.early.covers(&range) {
-            self.twice(range);
-        } else if self.early.len() < MOST_GAPS {
+        if self.out_of_order.covers(&range) {
+            self.on_duplicate(range);
+        } else if self.out_of_order.len() < MAX_GAPS {
             self.scratch.clear();
-            let merged = self.early.insert(range, &mut self.scratch);
+            let merged = self.out_of_order.insert(range, &mut self.scratch);
             if stream {
-                self.remember(merged);
+                self.report_first(merged);
             }
         }
     }
 
-    fn twice(&mut self, range: Range) {
-        self.urgent = true;
+    fn on_duplicate(&mut self, range: Range) {
+        self.ack_now = true;
         self.duplicate = Some(range);
     }
 
-    /// That range changed last.
-    fn remember(&mut self, changed: Range) {
+    /// Puts a range first in the next ACK.
+    fn report_first(&mut self, changed: Range) {
         let mut kept = [Range::default(); RANGES];
         kept[0] = changed;
         let mut count = 1;
@@ -376,31 +394,31 @@ impl Receiver {
         self.recent = kept;
     }
 
-    /// The acknowledgement to send, if it is time for one.
+    /// The ACK to send, if one is due.
     pub fn poll_ack(&mut self, now: Time) -> Option<Ack> {
-        if !self.urgent && self.due.is_none_or(|due| due > now) {
+        if !self.ack_now && self.due.is_none_or(|due| due > now) {
             return None;
         }
-        self.urgent = false;
+        self.ack_now = false;
         self.pending = 0;
         self.due = None;
-        self.acked = self.complete;
+        self.last_ack_sent = self.cumulative_ack;
         if let Some(arrivals) = &mut self.arrivals {
-            arrivals.drain(..self.told.0);
-            self.told = (self.told.1, arrivals.len() - self.told.1);
+            arrivals.drain(..self.reported.0);
+            self.reported = (self.reported.1, arrivals.len() - self.reported.1);
         }
-        let stream = self.form == Form::Stream;
+        let stream = self.ack_semantics == AckSemantics::ByteStream;
         let mut ack = Ack::default();
-        ack.complete = self.complete;
-        ack.window = Bytes::new(self.space.offer(self.complete));
+        ack.cumulative_ack = self.cumulative_ack;
+        ack.window = Bytes::new(self.window.advertise(self.cumulative_ack));
         ack.echo = self.echo;
         ack.sent_at = now;
         ack.marked = self.marked;
         ack.duplicate = self.duplicate.take().filter(|_| stream);
-        // Time stamps leave room for three blocks, one of which may tell of a duplicate.
+        // Time stamps leave room for three SACK blocks; a DSACK takes one of them.
         let places =
             RANGES - usize::from(stream && self.timestamps) - usize::from(ack.duplicate.is_some());
-        let bound = if stream { self.complete } else { 0 };
+        let bound = if stream { self.cumulative_ack } else { 0 };
         for range in self.recent.iter().take(places) {
             if range.end > bound {
                 ack.push(Range::new(range.start.max(bound), range.end));
@@ -409,9 +427,11 @@ impl Receiver {
         Some(ack)
     }
 
-    /// How many things are remembered, for a bound on memory.
+    /// Entries in memory, to test a bound.
     pub fn remembered(&self) -> usize {
-        self.early.len() + self.numbers.len() + self.arrivals.as_ref().map_or(0, VecDeque::len)
+        self.out_of_order.len()
+            + self.packet_ranges.len()
+            + self.arrivals.as_ref().map_or(0, VecDeque::len)
     }
 }
 
@@ -439,7 +459,7 @@ mod tests {
         }
     }
 
-    /// A receiver beyond its quick acknowledgements: 16 segments have arrived.
+    /// A receiver past its quick ACKs: 16 segments have arrived.
     fn receiver() -> Receiver {
         let mut receiver = Receiver::new(&LINUX);
         for n in 0..16 {
@@ -460,11 +480,11 @@ mod tests {
         r.on_data(at(10), &segment(16, 0));
         assert_eq!((r.poll_ack(at(10)), r.next_timer()), (None, Some(at(50))));
         r.on_data(at(20), &segment(17, 0));
-        assert_eq!(r.poll_ack(at(20)).unwrap().complete, 18 * MSS);
+        assert_eq!(r.poll_ack(at(20)).unwrap().cumulative_ack, 18 * MSS);
         assert_eq!(r.next_timer(), None);
         r.on_data(at(30), &segment(18, 0));
         assert_eq!(r.poll_ack(at(69)), None);
-        assert_eq!(r.poll_ack(at(70)).unwrap().complete, 19 * MSS);
+        assert_eq!(r.poll_ack(at(70)).unwrap().cumulative_ack, 19 * MSS);
     }
 
     #[test]
@@ -472,20 +492,20 @@ mod tests {
         let mut r = receiver();
         for n in [17, 19, 21, 23, 20] {
             r.on_data(at(10), &segment(n, 0));
-            assert_eq!(r.poll_ack(at(10)).unwrap().complete, 16 * MSS);
+            assert_eq!(r.poll_ack(at(10)).unwrap().cumulative_ack, 16 * MSS);
         }
         r.on_data(at(10), &segment(25, 0));
         let ack = r.poll_ack(at(10)).unwrap();
-        // 20 joined 19 and 21. Three places beside time stamps.
+        // Segment 20 joined 19 and 21. Three blocks beside time stamps.
         assert_eq!(blocks(&ack), [(25, 26), (19, 22), (23, 24)]);
         r.on_data(at(11), &segment(16, 0));
         let ack = r.poll_ack(at(11)).unwrap();
-        assert_eq!((ack.complete, blocks(&ack).len()), (18 * MSS, 3));
+        assert_eq!((ack.cumulative_ack, blocks(&ack).len()), (18 * MSS, 3));
         for n in [18, 22, 24] {
             r.on_data(at(12), &segment(n, 0));
             assert!(r.poll_ack(at(12)).is_some());
         }
-        assert_eq!((r.complete(), r.remembered()), (26 * MSS, 0));
+        assert_eq!((r.cumulative_ack(), r.remembered()), (26 * MSS, 0));
     }
 
     #[test]
@@ -503,7 +523,7 @@ mod tests {
         r.on_data(at(10), &segment(16, 100));
         r.on_data(at(11), &segment(17, 101));
         assert_eq!(r.poll_ack(at(11)).unwrap().echo, at(100));
-        // Beyond a hole: still the last in order.
+        // Above a hole: the echo stays.
         r.on_data(at(12), &segment(19, 103));
         assert_eq!(r.poll_ack(at(12)).unwrap().echo, at(100));
         r.on_data(at(13), &segment(18, 150));
@@ -513,7 +533,7 @@ mod tests {
     #[test]
     fn the_window_follows_what_arrives_and_shuts_when_nobody_reads() {
         let mut r = receiver();
-        assert_eq!(r.space.offer(r.complete), 65_535);
+        assert_eq!(r.window.advertise(r.cumulative_ack), 65_535);
         // 100 segments per round trip of 10 ms.
         for n in 0..400u64 {
             let mut data = segment(16 + n, 0);
@@ -522,22 +542,23 @@ mod tests {
             r.on_data(now, &data);
             r.poll_ack(now);
         }
-        let window = r.space.offer(r.complete);
-        // Twice of it, and more because it has grown tenfold from the ten segments assumed: 2 * 144,800 * (1 + 2 * 9), about.
+        let window = r.window.advertise(r.cumulative_ack);
+        // Twice that, and more because it has grown tenfold from the assumed ten segments: about
+        // 2 * 144,800 * (1 + 2 * 9).
         assert!((3 << 20..6 << 20).contains(&window), "{window}");
-        // The application stops reading: the edge does not move any more.
-        let (edge, from) = (r.space.edge, r.complete / MSS);
-        r.read(at(60), r.complete());
+        // The application stops reading: the right edge stays.
+        let (edge, from) = (r.window.right_edge, r.cumulative_ack / MSS);
+        r.read(at(60), r.cumulative_ack());
         let mut now = at(60);
         for n in from..from + 4000 {
             now += Span::from_micros(100);
             r.on_data(now, &segment(n, 0));
             r.poll_ack(now);
         }
-        assert!(r.complete() <= edge.max(r.space.window + from * MSS));
-        assert!(r.space.offer(r.complete()) < MSS);
-        r.read(now, r.complete());
-        let ack = r.poll_ack(now).expect("an open window is told");
+        assert!(r.cumulative_ack() <= edge.max(r.window.size + from * MSS));
+        assert!(r.window.advertise(r.cumulative_ack()) < MSS);
+        r.read(now, r.cumulative_ack());
+        let ack = r.poll_ack(now).expect("an open window is reported");
         assert!(ack.window.get() > 100 * MSS);
     }
 
@@ -547,7 +568,7 @@ mod tests {
         let mut number = 0;
         // A full window every 50 ms: 44 segments at first.
         for round in 1..6u64 {
-            let edge = r.space.edge;
+            let edge = r.window.right_edge;
             while (number + 1) * WINDOWS_7.mss.get() <= edge {
                 let mut data = segment(number, 0);
                 (data.start, data.len) = (number * WINDOWS_7.mss.get(), WINDOWS_7.mss.get());
@@ -556,8 +577,8 @@ mod tests {
                 number += 1;
             }
         }
-        assert_eq!(r.space.rtt, Some(Span::from_millis(50)));
-        assert!(r.space.window > 4 * 65_535, "{}", r.space.window);
+        assert_eq!(r.window.rtt, Some(Span::from_millis(50)));
+        assert!(r.window.size > 4 * 65_535, "{}", r.window.size);
     }
 
     #[test]
@@ -586,7 +607,7 @@ mod tests {
                 header: Header::EMPTY,
             };
             r.on_data(at(10), &data);
-            assert!(r.remembered() <= MOST_GAPS + MOST_NUMBERS);
+            assert!(r.remembered() <= MAX_GAPS + MAX_PACKET_RANGES);
         }
         let mut huge = segment(0, 0);
         (huge.start, huge.len, huge.pn) = (u64::MAX - 5, 100, u64::MAX);

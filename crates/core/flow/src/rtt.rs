@@ -35,7 +35,7 @@ impl RttEstimator {
         view.min = view.min.min(rtt);
     }
 
-    /// How many samples it has taken.
+    /// Number of samples.
     pub fn samples(&self) -> u64 {
         self.samples
     }

@@ -1,156 +1,158 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a host does around an algorithm, as one table: a row is a kernel of a certain age, or the program of a paper.
+//! What a host does around an algorithm, as one table: a row is a kernel of a certain age, or the
+//! program of a paper.
 //!
 //! | | `linux` | `linux-3.16` | `linux-2.6.24` | `windows7-newreno` | source |
 //! |---|---|---|---|---|---|
-//! | loss found by | RACK | 3 segments (FACK) | 3 segments (FACK) | 3 segments | RFC 8985; RFC 6675; tcp_input |
+//! | loss detection | RACK | 3 segments (FACK) | 3 segments (FACK) | 3 segments | RFC 8985; RFC 6675; tcp_input |
 //! | tail probe | yes | yes | no | no | RFC 8985, section 7 |
-//! | recovery | PRR (RFC 6937bis) | PRR (RFC 6937) | rate halving | window at once | tcp_cwnd_reduction |
-//! | timeout: first, least | 1 s, 200 ms | 1 s, 200 ms | 3 s, 200 ms | 3 s, 300 ms | tcp_timer; Windows' TcpInitialRTO (from memory) |
-//! | mistakes undone by | time stamps, F-RTO, DSACK | same | same | nothing | RFC 3522, 5682; tcp_undo |
+//! | recovery | PRR (RFC 6937bis) | PRR (RFC 6937) | rate halving | immediate | tcp_cwnd_reduction |
+//! | timeout: initial, minimum | 1 s, 200 ms | 1 s, 200 ms | 3 s, 200 ms | 3 s, 300 ms | tcp_timer; Windows' TcpInitialRTO (from memory) |
+//! | spurious reductions undone by | time stamps, F-RTO, DSACK | same | same | nothing | RFC 3522, 5682; tcp_undo |
 //! | time stamps | yes | yes | yes | no | |
 //! | delayed ACK | 2 segments, 40 ms, 16 quick | same | same | 2 segments, 200 ms | tcp_input; Windows' default |
-//! | send buffer at most | 4 MiB | 4 MiB | 4 MiB | none that counts | tcp_wmem |
-//! | receive buffer at most | 32 MiB | 6 MiB | 4 MiB | 16 MiB | tcp_rmem |
+//! | maximum send buffer | 4 MiB | 4 MiB | 4 MiB | none that counts | tcp_wmem |
+//! | maximum receive buffer | 32 MiB | 6 MiB | 4 MiB | 16 MiB | tcp_rmem |
 //!
-//! The datagram rows: ours, that of `alcc-udp`, and those of the authors' programs:
+//! The datagram rows: this project's own, that of `alcc-udp`, and those of the authors' programs:
 //!
-//! | | `datagrams` (ours) | `udp` | `verus-original` | `copa-original` | `sprout-original` |
+//! | | `datagrams` | `udp` | `verus-original` | `copa-original` | `sprout-original` |
 //! |---|---|---|---|---|---|
 //! | payload of a packet | 1472 | 1367 | 1450 | 1440 | 1440 |
-//! | loss found by | 3 packets | same | a gap 150 ms old, at the epoch's timer | any gap | any gap |
-//! | lost data is sent again | yes | yes | no | no | no |
-//! | timeout | RFC 6298, at least 1 s | same | 5 x RTT in 150 to 1000 ms, no backoff, only told | 2 s of silence, all forgotten | none |
-//! | acknowledged | as the algorithm wants | each 5 ms, with the time of each packet | each packet | each packet | each packet |
+//! | loss detection | 3 packets | same | a gap 150 ms old, at the epoch's timer | any gap | any gap |
+//! | retransmission | yes | yes | no | no | no |
+//! | timeout | RFC 6298, at least 1 s | same | 5 x RTT in 150 to 1000 ms, no backoff, only reported | 2 s of silence, all marked lost | none |
+//! | acknowledgements | as the algorithm wants | each 5 ms, with the time of each packet | each packet | each packet | each packet |
 use alcc_cc::Stack;
 use alcc_units::{Bytes, Span};
 
-/// The rules of one host. A public constant per row, [`Rules::of`] finds one.
+/// The rules of one host. Each row is a public constant; [`Rules::of`] finds one.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Rules {
-    /// What it is chosen by.
+    /// Its name.
     pub name: &'static str,
     /// Payload of a full packet.
     pub mss: Bytes,
-    /// What the wire adds: IP and transport headers with their usual options.
+    /// Overhead on the wire: IP and transport headers with their usual options.
     pub header: Bytes,
     /// Length of an acknowledgement on the wire, without SACK blocks.
     pub ack_len: Bytes,
-    /// How the peer says what has arrived.
-    pub form: Form,
+    /// How the peer acknowledges.
+    pub ack_semantics: AckSemantics,
     /// Segments carry time stamps (RFC 7323).
     pub timestamps: bool,
-    /// Acknowledgements say when each packet arrived: a sample is free of the time for which they were held back.
+    /// ACKs carry the receive time of each packet, so RTT samples exclude the ACK delay.
     pub arrivals: bool,
-    /// When a packet counts as lost.
+    /// Loss detection.
     pub detection: Detection,
-    /// Probe for a lost tail (RFC 8985, section 7).
+    /// Tail loss probe (RFC 8985, section 7).
     pub tail_probe: bool,
-    /// How what leaves is shaped while losses are repaired, for algorithms that leave this to the host.
-    pub shape: Shape,
-    /// A packet may leave while less than the window is in flight, even if it then is more.
+    /// Rate reduction in recovery, for algorithms that leave it to the host.
+    pub reduction: Reduction,
+    /// A packet may be sent while less than the window is in flight, even if it then exceeds it.
     pub overshoots: bool,
     /// The retransmission timer.
     pub timeout: Timeout,
-    /// How it acknowledges.
+    /// When the receiver acknowledges.
     pub acks: AckRule,
-    /// Send buffer at first and at most, as the kernel counts; zero: data is not limited by a buffer.
+    /// Initial and maximum send buffer, as the kernel counts it; zero: unlimited.
     pub send_buffer: (Bytes, Bytes),
-    /// What a segment takes of the send buffer beyond its payload.
+    /// Memory of a segment in the send buffer beyond its payload.
     pub overhead: Bytes,
-    /// Receive window at first and at most.
+    /// Initial and maximum receive window.
     pub window: (Bytes, Bytes),
 }
 
-/// How the peer says what has arrived.
+/// How the peer acknowledges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Form {
-    /// TCP: up to which byte the stream is complete, and up to four ranges of bytes beyond (SACK).
-    Stream,
-    /// Ranges of transmission numbers.
-    Datagrams {
-        /// What is lost is sent again.
+pub enum AckSemantics {
+    /// TCP: a cumulative ACK and up to four SACK blocks.
+    ByteStream,
+    /// Ranges of packet numbers.
+    PacketNumbers {
+        /// Lost data is retransmitted.
         reliable: bool,
     },
 }
 
-/// When a packet counts as lost.
+/// Loss detection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Detection {
-    /// By time: one sent later has arrived, and this one should have (RFC 8985).
+    /// By time: a later packet has arrived, and this one is overdue (RFC 8985).
     Rack,
-    /// One sent so many transmissions later has arrived. For a stream this is FACK, retransmissions included.
-    Packets(u64),
-    /// The gap that it left is so old as the algorithm's own timer comes.
-    Gap(Span),
+    /// By packet threshold: a packet sent this many packets later has arrived. For a stream this is
+    /// FACK, retransmissions included.
+    PacketThreshold(u64),
+    /// By time threshold: the hole is this old when the algorithm's own timer fires.
+    TimeThreshold(Span),
 }
 
-/// How sending is shaped in recovery, towards the window that the algorithm publishes.
+/// Rate reduction in recovery, down to the algorithm's window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Shape {
-    /// The published window holds at once.
-    AtOnce,
-    /// Proportional rate reduction (RFC 6937); `bis`: its revision, as in Linux since 4.3.
+pub enum Reduction {
+    /// The window holds at once.
+    Immediate,
+    /// Proportional rate reduction (RFC 6937).
     Prr {
-        /// The revision.
+        /// The revision of it, as in Linux since 4.3.
         bis: bool,
     },
-    /// One segment less per two acknowledgements, and never more than one more than is in flight (Linux before 3.2).
+    /// One segment less per two ACKs, and at most one segment per ACK (Linux before 3.2).
     RateHalving,
 }
 
 /// The retransmission timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timeout {
-    /// Before the first sample.
-    pub first: Span,
+    /// Before the first RTT sample.
+    pub initial: Span,
     /// How it follows the RTT.
     pub rule: TimeoutRule,
-    /// It never grows beyond.
-    pub most: Span,
-    /// What its expiry means.
-    pub expiry: Expiry,
+    /// Upper bound.
+    pub max: Span,
+    /// What happens when it expires.
+    pub on_expiry: Expiry,
 }
 
-/// How the retransmission timer follows the round-trip time.
+/// How the RTO follows the RTT.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimeoutRule {
-    /// Linux: smoothed RTT plus a deviation, this at least so long and kept for a round trip.
-    Kernel(Span),
-    /// RFC 6298 with this minimum for the whole.
-    Rfc(Span),
-    /// A multiple of the newest sample, between two bounds, never doubled.
+    /// Linux: smoothed RTT plus a variance of at least this, kept for a round trip.
+    Linux(Span),
+    /// RFC 6298, with this minimum RTO.
+    Rfc6298(Span),
+    /// A multiple of the latest RTT between two bounds, without backoff.
     Multiple(u64, Span, Span),
-    /// Always the same, never doubled.
+    /// Constant, without backoff.
     Fixed(Span),
-    /// There is none.
+    /// No timer.
     Never,
 }
 
-/// What an expiry of the retransmission timer means for what is in flight.
+/// What happens when the retransmission timer expires.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Expiry {
-    /// All of it is lost.
-    DeclareAll,
-    /// Nothing is known: the oldest packet is sent once more, whatever the window.
+    /// Everything in flight is marked lost.
+    MarkAllLost,
+    /// Nothing is marked lost; the oldest packet is sent again, whatever the window.
     Probe,
     /// The algorithm is told; nothing else happens.
-    Tell,
+    Notify,
 }
 
-/// How a receiver acknowledges.
+/// When a receiver acknowledges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AckRule {
-    /// After so many packets at the latest.
+    /// After this many packets at the latest.
     pub every: u64,
-    /// After so long at the latest.
+    /// After this delay at the latest.
     pub delay: Span,
-    /// So many at the start at once.
+    /// Number of first packets that are acknowledged at once.
     pub quick: u64,
 }
 
 impl AckRule {
-    /// Every packet by itself.
+    /// Acknowledges every packet.
     pub const EACH: Self = Self {
         every: 1,
         delay: Span::ZERO,
@@ -172,22 +174,23 @@ pub const LINUX: Rules = Rules {
     mss: Bytes::new(1448),
     header: Bytes::new(52),
     ack_len: Bytes::new(52),
-    form: Form::Stream,
+    ack_semantics: AckSemantics::ByteStream,
     timestamps: true,
     arrivals: false,
     detection: Detection::Rack,
     tail_probe: true,
-    shape: Shape::Prr { bis: true },
+    reduction: Reduction::Prr { bis: true },
     overshoots: false,
     timeout: Timeout {
-        first: Span::from_secs(1),
-        rule: TimeoutRule::Kernel(Span::from_millis(200)),
-        most: Span::from_secs(120),
-        expiry: Expiry::DeclareAll,
+        initial: Span::from_secs(1),
+        rule: TimeoutRule::Linux(Span::from_millis(200)),
+        max: Span::from_secs(120),
+        on_expiry: Expiry::MarkAllLost,
     },
     acks: DELAYED,
     send_buffer: (Bytes::new(87_040), Bytes::new(4 << 20)),
-    // Two segments per buffer head of about 1280 bytes, as they are split off when they leave.
+    // Two segments per buffer head of about 1280 bytes, since segments are split off when they are
+    // sent.
     overhead: Bytes::new(640),
     window: (Bytes::new(65_535), Bytes::new(16 << 20)),
 };
@@ -195,8 +198,8 @@ pub const LINUX: Rules = Rules {
 /// Linux 3.16, the kernel of the Verus paper.
 pub const LINUX_3_16: Rules = Rules {
     name: "linux-3.16",
-    detection: Detection::Packets(3),
-    shape: Shape::Prr { bis: false },
+    detection: Detection::PacketThreshold(3),
+    reduction: Reduction::Prr { bis: false },
     window: (Bytes::new(29_200), Bytes::new(3 << 20)),
     ..LINUX
 };
@@ -205,9 +208,9 @@ pub const LINUX_3_16: Rules = Rules {
 pub const LINUX_2_6_24: Rules = Rules {
     name: "linux-2.6.24",
     tail_probe: false,
-    shape: Shape::RateHalving,
+    reduction: Reduction::RateHalving,
     timeout: Timeout {
-        first: Span::from_secs(3),
+        initial: Span::from_secs(3),
         ..LINUX.timeout
     },
     window: (Bytes::new(5_792), Bytes::new(2 << 20)),
@@ -221,12 +224,12 @@ pub const WINDOWS_7: Rules = Rules {
     header: Bytes::new(40),
     ack_len: Bytes::new(40),
     timestamps: false,
-    detection: Detection::Packets(3),
+    detection: Detection::PacketThreshold(3),
     tail_probe: false,
-    shape: Shape::AtOnce,
+    reduction: Reduction::Immediate,
     timeout: Timeout {
-        first: Span::from_secs(3),
-        rule: TimeoutRule::Rfc(Span::from_millis(300)),
+        initial: Span::from_secs(3),
+        rule: TimeoutRule::Rfc6298(Span::from_millis(300)),
         ..LINUX.timeout
     },
     acks: AckRule {
@@ -239,25 +242,25 @@ pub const WINDOWS_7: Rules = Rules {
     ..LINUX
 };
 
-/// Datagrams with our own rules: for algorithms that send packets themselves.
+/// Datagrams with this project's own rules: for algorithms that send packets themselves.
 pub const DATAGRAMS: Rules = Rules {
     name: "datagrams",
     mss: Bytes::new(1472),
     header: UDP_HEADER,
     ack_len: Bytes::new(52),
-    form: Form::Datagrams { reliable: true },
+    ack_semantics: AckSemantics::PacketNumbers { reliable: true },
     timestamps: false,
     arrivals: false,
-    detection: Detection::Packets(3),
+    detection: Detection::PacketThreshold(3),
     tail_probe: false,
-    shape: Shape::AtOnce,
+    reduction: Reduction::Immediate,
     overshoots: false,
     timeout: Timeout {
-        first: Span::from_secs(1),
-        // A shorter one takes the outages of a cellular link for losses.
-        rule: TimeoutRule::Rfc(Span::from_secs(1)),
-        most: Span::from_secs(60),
-        expiry: Expiry::Probe,
+        initial: Span::from_secs(1),
+        // A shorter one mistakes the outages of a cellular link for losses.
+        rule: TimeoutRule::Rfc6298(Span::from_secs(1)),
+        max: Span::from_secs(60),
+        on_expiry: Expiry::Probe,
     },
     acks: DELAYED,
     send_buffer: (Bytes::ZERO, Bytes::ZERO),
@@ -265,12 +268,12 @@ pub const DATAGRAMS: Rules = Rules {
     window: (Bytes::new(1 << 30), Bytes::new(1 << 30)),
 };
 
-/// Our own datagrams as `alcc-udp` puts them on a wire: 1400 bytes each, of which 33 are its header.
+/// Datagrams as `alcc-udp` sends them: 1400 bytes each, with a header of 33.
 pub const UDP: Rules = Rules {
     name: "udp",
     mss: Bytes::new(1400 - 33),
     header: Bytes::new(28 + 33),
-    // One range, and the times of some five packets that came since the acknowledgement before, and of as many before.
+    // One range, the receive times of some five new packets, and of as many reported before.
     ack_len: Bytes::new(28 + 120),
     arrivals: true,
     acks: AckRule {
@@ -287,13 +290,13 @@ pub const VERUS: Rules = Rules {
     name: "verus-original",
     mss: Bytes::new(1450),
     ack_len: Bytes::new(64),
-    form: Form::Datagrams { reliable: false },
-    detection: Detection::Gap(Span::from_millis(150)),
+    ack_semantics: AckSemantics::PacketNumbers { reliable: false },
+    detection: Detection::TimeThreshold(Span::from_millis(150)),
     timeout: Timeout {
-        first: Span::from_secs(1),
+        initial: Span::from_secs(1),
         rule: TimeoutRule::Multiple(5, Span::from_millis(150), Span::from_secs(1)),
-        most: Span::from_secs(1),
-        expiry: Expiry::Tell,
+        max: Span::from_secs(1),
+        on_expiry: Expiry::Notify,
     },
     acks: AckRule::EACH,
     ..DATAGRAMS
@@ -303,14 +306,14 @@ pub const VERUS: Rules = Rules {
 pub const COPA: Rules = Rules {
     name: "copa-original",
     mss: Bytes::new(1440),
-    form: Form::Datagrams { reliable: false },
-    detection: Detection::Packets(1),
+    ack_semantics: AckSemantics::PacketNumbers { reliable: false },
+    detection: Detection::PacketThreshold(1),
     overshoots: true,
     timeout: Timeout {
-        first: Span::from_secs(2),
+        initial: Span::from_secs(2),
         rule: TimeoutRule::Fixed(Span::from_secs(2)),
-        most: Span::from_secs(2),
-        expiry: Expiry::DeclareAll,
+        max: Span::from_secs(2),
+        on_expiry: Expiry::MarkAllLost,
     },
     acks: AckRule::EACH,
     ..DATAGRAMS
@@ -320,8 +323,8 @@ pub const COPA: Rules = Rules {
 pub const SPROUT: Rules = Rules {
     name: "sprout-original",
     mss: Bytes::new(1440),
-    form: Form::Datagrams { reliable: false },
-    detection: Detection::Packets(1),
+    ack_semantics: AckSemantics::PacketNumbers { reliable: false },
+    detection: Detection::PacketThreshold(1),
     timeout: Timeout {
         rule: TimeoutRule::Never,
         ..DATAGRAMS.timeout
@@ -344,7 +347,7 @@ impl Rules {
         SPROUT,
     ];
 
-    /// The row of that stack.
+    /// The row of a stack.
     pub const fn of(stack: Stack) -> &'static Self {
         match stack {
             Stack::Linux => &LINUX,
@@ -359,13 +362,13 @@ impl Rules {
         }
     }
 
-    /// The row of that name, for a user who names one.
+    /// The row with this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         Self::ALL.iter().find(|rules| rules.name == name)
     }
 
-    /// They are those of a TCP.
+    /// True for a TCP.
     pub fn is_stream(&self) -> bool {
-        self.form == Form::Stream
+        self.ack_semantics == AckSemantics::ByteStream
     }
 }

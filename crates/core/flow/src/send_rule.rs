@@ -2,15 +2,16 @@
 use alcc_cc::Allowance;
 use alcc_units::Bytes;
 
-/// How many bytes may leave now under `allowance`, in whole segments of `mss`.
+/// How many bytes may be sent now under `allowance`, in whole segments of `mss`.
 ///
-/// The window is counted in segments: the last segment in flight may be a partial one (Nagle, TCP_CORK, the end of a
-/// response), and counting its bytes instead would leave room for less than one segment and stall the flow. When nothing
-/// is in flight one segment may always leave under a window, but not under a quota: a quota of zero means stop.
+/// The window is counted in segments, because the last segment in flight may be partial (Nagle,
+/// TCP_CORK, the end of a response). Counting its bytes would leave room for less than one segment
+/// and stall the flow. With nothing in flight a window always allows one segment. A quota does not:
+/// zero means stop.
 ///
-/// `unsent` is what the sender holds already and has not sent (over TCP: in the kernel). What may be added fills its last
-/// segment up: otherwise a partial segment stays behind, is held back for up to 200 ms, and its acknowledgement looks like
-/// a queue that is not there.
+/// `unsent` is what the sender holds and has not sent (over TCP: in the kernel). The result fills
+/// up its last segment. Otherwise a partial segment stays behind for up to 200 ms, and its ACK
+/// looks like queueing delay.
 pub fn room(allowance: &Allowance, in_flight: Bytes, unsent: Bytes, mss: Bytes) -> Bytes {
     let mss = mss.get().max(1);
     let quota = allowance.quota.get() / mss;
@@ -67,13 +68,15 @@ mod tests {
 
     #[test]
     fn a_partial_segment_in_flight_does_not_stall() {
-        // Half a segment is corked in the kernel and the window is one segment: without the rule nothing could follow it.
+        // Half a segment is corked in the kernel and the window is one segment: without the rule
+        // nothing could follow.
         assert_eq!(leaves(&window(1_500), 700), 1_500);
     }
 
     #[test]
     fn a_partial_segment_that_waits_is_filled_up() {
-        // 248 bytes of header wait in the kernel: three segments are those and 2 * 1500 + 1252 bytes of the file.
+        // 248 bytes of header wait in the kernel: three segments are those and 2 * 1500 + 1252
+        // bytes of the file.
         let room = |unsent| {
             room(
                 &window(6_000),

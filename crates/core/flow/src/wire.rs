@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What travels between a sender and a receiver, as values. Encoding them is the caller's.
+//! What a sender and a receiver exchange, as values. The caller encodes them.
 use crate::Range;
 use alcc_cc::{Header, Kind, Pn};
 use alcc_units::{Bytes, Time};
 
-/// A packet that leaves.
+/// A packet to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transmit {
-    /// Its transmission number.
+    /// Its packet number.
     pub pn: Pn,
-    /// Its place in the stream.
+    /// Its position in the stream.
     pub start: u64,
-    /// Its payload in bytes; zero for a probe without data.
+    /// Payload in bytes; zero for an empty probe.
     pub len: u64,
-    /// Why it leaves.
+    /// Why it is sent.
     pub kind: Kind,
-    /// The sender's clock as it leaves: the time stamp of a TCP segment.
+    /// The sender's clock: the time stamp of a TCP segment.
     pub sent_at: Time,
-    /// The newest time stamp of the peer.
+    /// The peer's newest time stamp.
     pub echo: Time,
-    /// For the algorithm's receiver half.
+    /// For the algorithm's receiver module.
     pub header: Header,
 }
 
@@ -30,44 +30,44 @@ impl Transmit {
     }
 }
 
-/// When a transmission arrived.
+/// When a packet arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrival {
-    /// Its number.
+    /// Its packet number.
     pub pn: Pn,
-    /// The receiver's clock as it came.
+    /// On the receiver's clock.
     pub at: Time,
 }
 
-/// How many ranges an [`Ack`] carries by itself.
+/// Ranges in an [`Ack`].
 pub const RANGES: usize = 4;
 
 /// An acknowledgement. Untrusted when it comes from a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ack {
-    /// The stream is complete up to here. Datagrams: of no consequence for the sender.
-    pub complete: u64,
-    /// May be sent: up to so many bytes after `complete`.
+    /// Everything before this has arrived. Datagrams: ignored by the sender.
+    pub cumulative_ack: u64,
+    /// The window: bytes that may be sent beyond `cumulative_ack`.
     pub window: Bytes,
-    /// The sender's time stamp that this answers (RFC 7323, section 4.3); zero without time stamps.
+    /// The sender's time stamp that it echoes (RFC 7323, section 4.3); zero without time stamps.
     pub echo: Time,
-    /// The receiver's clock as it leaves.
+    /// The receiver's clock.
     pub sent_at: Time,
-    /// Payload that arrived marked (ECN), in total.
+    /// Total payload received with an ECN mark.
     pub marked: u64,
-    /// What has arrived twice (RFC 2883).
+    /// A duplicate (DSACK, RFC 2883).
     pub duplicate: Option<Range>,
     ranges: [Range; RANGES],
     count: u8,
 }
 
 impl Ack {
-    /// What has arrived: bytes beyond `complete`, or transmission numbers, in any order.
+    /// What has arrived: bytes above `cumulative_ack`, or packet numbers, in any order.
     pub fn ranges(&self) -> &[Range] {
         &self.ranges[..usize::from(self.count)]
     }
 
-    /// Adds a range; false if there is no place.
+    /// Adds a range; false if it is full.
     pub fn push(&mut self, range: Range) -> bool {
         let Some(place) = self.ranges.get_mut(usize::from(self.count)) else {
             return false;
@@ -78,15 +78,15 @@ impl Ack {
     }
 }
 
-/// An acknowledgement that cannot be: it changes nothing.
+/// An invalid acknowledgement. It changes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum AckError {
-    /// It speaks of something that was never sent.
+    /// It acknowledges something that was never sent.
     NeverSent {
-        /// What it names: a position in the stream, or a transmission number.
+        /// What it names: a position in the stream, or a packet number.
         named: u64,
-        /// So much was sent.
+        /// What was sent.
         sent: u64,
     },
     /// A range that ends before it begins.

@@ -74,7 +74,7 @@ impl HostUnderTest for Packets {
             for start in self.arrived.iter().rev() {
                 ack.push(Range::new(*start, start + self.mss));
             }
-            ack.complete = self.complete;
+            ack.cumulative_ack = self.complete;
         } else {
             for t in heard.iter().rev() {
                 ack.push(Range::new(t.pn, t.pn + 1));
@@ -173,8 +173,8 @@ impl HostUnderTest for Kernel {
     }
 
     fn send(&mut self, now: Time, packets: usize) {
-        if self.flow.opens(self.queued(), Bytes::ZERO) {
-            self.flow.opened();
+        if self.flow.is_writable(self.queued(), Bytes::ZERO) {
+            self.flow.unblock();
         }
         for _ in 0..packets {
             if self.flow.room(now, MSS, self.queued(), Bytes::ZERO) < MSS {

@@ -56,7 +56,7 @@ impl Bench {
 
     fn ack(&mut self, complete: u64, blocks: &[(u64, u64)], echo_ms: u64) -> Result<(), AckError> {
         let mut ack = Ack::default();
-        ack.complete = complete * MSS;
+        ack.cumulative_ack = complete * MSS;
         ack.window = Bytes::new(1 << 20);
         ack.echo = at(echo_ms);
         for (start, end) in blocks {
@@ -112,7 +112,8 @@ fn a_lost_retransmission_is_found_by_what_was_sent_after_it() {
     b.until(1041);
     b.ack(0, &[(1, 6)], 0).unwrap();
     assert_eq!(b.sent(), [11]);
-    // Segment 11 left a millisecond after the repetition of segment 0 and has arrived: that one is lost, too.
+    // Segment 11 left a millisecond after the repetition of segment 0 and has arrived: that one is
+    // lost, too.
     b.until(1081);
     b.ack(0, &[(11, 12), (1, 10)], 0).unwrap();
     assert_eq!(b.sent()[0], 0);
@@ -149,7 +150,8 @@ fn rate_halving_lets_every_second_acknowledgement_send() {
         b.ack(0, &[(1, end)], 0).unwrap();
         left.push(b.sent().len());
     }
-    // Windows: 6 in flight and one more = 7, then 6, 6, 5 and 5 for good; in flight before sending: 6, 6, 5, 5, 4, 4.
+    // Windows: 6 in flight and one more = 7, then 6, 6, 5 and 5 for good; in flight before sending:
+    // 6, 6, 5, 5, 4, 4.
     assert_eq!(left, [1, 0, 1, 0, 1, 1]);
 }
 
@@ -195,7 +197,7 @@ fn a_probe_that_repaired_a_loss_costs_one_reduction_and_a_needless_one_none() {
         assert_eq!((probe.len(), probe[0].1.start), (1, 9 * MSS));
         b.until(1170);
         let mut ack = Ack::default();
-        ack.complete = 10 * MSS;
+        ack.cumulative_ack = 10 * MSS;
         ack.window = Bytes::new(1 << 20);
         ack.echo = at(if duplicate { 1000 } else { 1122 });
         if duplicate {
@@ -227,7 +229,7 @@ fn a_timeout_that_was_only_a_delay_is_taken_back() {
     // What was sent before anything was repeated is answered.
     b.ack(12, &[], 1040).unwrap();
     assert!(b.gauge("cwnd") >= 20.0, "{}", b.gauge("cwnd"));
-    assert_eq!(b.sender.stats().mistakes, 1);
+    assert_eq!(b.sender.stats().spurious, 1);
     let repeated = b.send().iter().filter(|t| t.kind != Kind::New).count();
     assert_eq!(repeated, 0, "nothing is lost after all");
 }
@@ -247,7 +249,7 @@ fn a_timeout_that_was_right_stays() {
     let (sent_ms, start) = (again.0, again.1.start / MSS);
     assert_eq!(start, 10);
     b.ack(11, &[], sent_ms).unwrap();
-    assert_eq!(b.sender.stats().mistakes, 0);
+    assert_eq!(b.sender.stats().spurious, 0);
     assert_eq!(b.gauge("cwnd"), 2.0, "slow start");
     assert_eq!(b.sent(), [11, 12]);
 }
@@ -260,7 +262,8 @@ fn losses_that_were_reordering_are_taken_back() {
     b.ack(0, &[(1, 4)], 1000).unwrap();
     assert_eq!(b.sent()[0], 0);
     assert_eq!(b.gauge("cwnd"), 5.0);
-    // The segment itself arrives, before its repetition: the time stamp is that of its first transmission.
+    // The segment itself arrives, before its repetition: the time stamp is that of its first
+    // transmission.
     b.until(1042);
     b.ack(4, &[], 1000).unwrap();
     assert_eq!(b.gauge("cwnd"), 11.0, "as before, and slow start for it");
@@ -273,25 +276,25 @@ fn a_receive_window_stops_the_sender_and_a_shut_one_is_probed() {
     b.send();
     b.until(1040);
     let mut ack = Ack::default();
-    ack.complete = 10 * MSS;
+    ack.cumulative_ack = 10 * MSS;
     ack.window = Bytes::new(3 * MSS);
     ack.echo = at(1000);
     // What was permitted once stays so: 65,535 bytes from the beginning.
     b.sender.on_ack(at(1040), &ack).unwrap();
     assert_eq!(b.send().len(), 20);
     b.until(1080);
-    ack.complete = 30 * MSS;
+    ack.cumulative_ack = 30 * MSS;
     ack.window = Bytes::new(0);
     b.sender.on_ack(at(1080), &ack).unwrap();
     let most = 65_535 / MSS;
     assert_eq!(b.send().len() as u64, most - 30);
     b.until(1120);
-    ack.complete = most * MSS;
+    ack.cumulative_ack = most * MSS;
     b.sender.on_ack(at(1120), &ack).unwrap();
     // The rest of the 65,535 bytes.
     let rest = b.send();
     assert_eq!(rest.len(), 1);
-    ack.complete = rest[0].end();
+    ack.cumulative_ack = rest[0].end();
     b.until(1160);
     b.sender.on_ack(at(1160), &ack).unwrap();
     assert!(b.send().is_empty());
@@ -369,7 +372,7 @@ fn what_was_never_sent_cannot_be_acknowledged() {
 
 fn numbers(complete: u64, ranges: &[(u64, u64)]) -> Ack {
     let mut ack = Ack::default();
-    ack.complete = complete;
+    ack.cumulative_ack = complete;
     ack.window = Bytes::new(1 << 30);
     for (start, end) in ranges {
         ack.push(Range::new(*start, *end));
@@ -392,7 +395,7 @@ fn datagrams_are_sent_again_under_a_new_number() {
     // It arrives after all, and so does the repetition: once is enough.
     let ack = numbers(0, &[(0, 1), (10, 11)]);
     b.sender.on_ack(at(1041), &ack).unwrap();
-    assert_eq!(b.sender.stats().mistakes, 1);
+    assert_eq!(b.sender.stats().spurious, 1);
     assert!(b.sender.on_ack(at(1042), &numbers(0, &[(14, 15)])).is_err());
 }
 

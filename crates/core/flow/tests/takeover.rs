@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! An algorithm that takes over a connection in mid-life sees what it would see on a fresh one: where the stream stands says
-//! nothing about the path. Every registered algorithm is driven over a small model of a link, from position zero and from a
-//! large one, and must answer the same at every reading.
+//! An algorithm that takes over a connection in mid-life sees what it would see on a fresh one:
+//! where the stream stands says nothing about the path. Every registered algorithm is driven over a
+//! small model of a link, from position zero and from a large one, and must answer the same at
+//! every reading.
 use alcc_cc::conformance::Checked;
 use alcc_cc::{Registry, Spec};
 use alcc_flow::{OverTcp, TcpProgress};
@@ -31,7 +32,8 @@ struct Path {
 }
 
 impl Path {
-    /// `cc` takes over a stream of which `acked` bytes are acknowledged and `flight` more are written.
+    /// `cc` takes over a stream of which `acked` bytes are acknowledged and `flight` more are
+    /// written.
     fn new(spec: &str, link: u64, rtt: Span, acked: u64, flight: u64) -> Self {
         let spec: Spec = spec.parse().unwrap();
         let cc = Checked::registry().build(&spec).unwrap();
@@ -100,11 +102,11 @@ impl Path {
             let tcp = progress(self.acked, self.written, unsent, self.rtt);
             self.over.progress(self.now, &tcp);
             let queued = Bytes::new(self.written - self.acked);
-            if self.over.opens(queued, Bytes::new(unsent)) {
-                self.over.opened();
+            if self.over.is_writable(queued, Bytes::new(unsent)) {
+                self.over.unblock();
             }
         }
-        if !self.over.is_shut() {
+        if !self.over.is_blocked() {
             self.write();
         }
         let credit = match self.over.pacing_rate() {
@@ -160,7 +162,8 @@ fn a_takeover_reaches_what_a_start_reaches() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// A gate that is shut opens again, whatever the algorithm and the path: large windows of slow rates, small ones of fast.
+/// A gate that is shut opens again, whatever the algorithm and the path: large windows of slow
+/// rates, small ones of fast.
 #[test]
 fn nobody_stands_still() {
     let mut wrong = Vec::new();
@@ -182,7 +185,8 @@ fn nobody_stands_still() {
                 (0..2_000).for_each(|_| path.step());
                 seconds.push(path.acked - before);
             }
-            // The first seconds are round trips of the start; BBR's look at an empty path takes less than a second more.
+            // The first seconds are round trips of the start; BBR's look at an empty path takes
+            // less than a second more.
             if seconds[4..].windows(2).any(|two| two == [0, 0]) {
                 wrong.push(format!(
                     "{name} at {link} B per step, {rtt} ms: {seconds:?}"

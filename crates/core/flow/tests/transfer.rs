@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Whatever a path does to packets, a transfer arrives: every byte once, in bounded time and memory.
+//! Whatever a path does to packets, a transfer arrives: every byte once, in bounded time and
+//! memory.
 use alcc_cc::conformance::Checked;
 use alcc_flow::rules::{AckRule, DATAGRAMS, LINUX, LINUX_2_6_24, LINUX_3_16, WINDOWS_7};
 use alcc_flow::{Ack, Receiver, Rules, Sender, Transmit};
@@ -43,7 +44,8 @@ impl World {
     }
 }
 
-/// Sends `len` bytes; returns when all had arrived and been acknowledged, and the most that was remembered.
+/// Sends `len` bytes; returns when all had arrived and been acknowledged, and the most that was
+/// remembered.
 fn transfer(cc: &str, rules: &Rules, len: u64, path: &Path) -> (Time, usize) {
     let controller = Checked::registry().build(&cc.parse().unwrap()).unwrap();
     let per_packet = controller.needs().per_packet_ack;
@@ -91,7 +93,7 @@ fn transfer(cc: &str, rules: &Rules, len: u64, path: &Path) -> (Time, usize) {
         sender.on_timer(now);
         assert!(sender.in_flight() <= Bytes::new(1 << 30));
     }
-    assert_eq!(receiver.complete(), len);
+    assert_eq!(receiver.cumulative_ack(), len);
     assert_eq!(sender.in_flight(), Bytes::ZERO);
     (now, most)
 }
@@ -120,7 +122,8 @@ proptest! {
     ) {
         let path = Path { loss, duplicates, jitter_ms, seed };
         let (took, most) = transfer(ALGORITHMS[algorithm], RULES[rules], len, &path);
-        // A retransmission is lost again, timeouts double up to two minutes, and so does what is measured meanwhile.
+        // A retransmission is lost again, timeouts double up to two minutes, and so does what is
+        // measured meanwhile.
         let most_s = if loss < 0.1 { 600 } else { 30_000 };
         prop_assert!(took <= Time::ZERO + Span::from_secs(most_s), "{took}");
         // Three notes per segment at most, and what was replaced.
@@ -136,7 +139,8 @@ fn a_transfer_without_losses_takes_the_round_trips_of_slow_start() {
         jitter_ms: 0,
         seed: 1,
     };
-    // 10 + 20 + 40 + 30 segments: four round trips of 20 ms; at most 40 ms until the last one is acknowledged.
+    // 10 + 20 + 40 + 30 segments: four round trips of 20 ms; at most 40 ms until the last one is
+    // acknowledged.
     let (took, _) = transfer("reno", &LINUX, 100 * 1448, &path);
     assert!(
         took >= Time::from_millis(80) && took <= Time::from_millis(120),

@@ -2,7 +2,7 @@
 //! The receiving host of one flow: `alcc_flow::Receiver`, the algorithm's own half, and what the meter wants to know.
 use crate::meter::Meter;
 use alcc_cc::Report;
-use alcc_flow::rules::{AckRule, Form};
+use alcc_flow::rules::{AckRule, AckSemantics};
 use alcc_flow::{Ack, Arrival, Rules, Transmit};
 use alcc_units::{Bytes, Time};
 use std::collections::VecDeque;
@@ -38,7 +38,7 @@ impl Receiver {
 
     /// The stream is complete up to here: payload that reached the application.
     pub(crate) fn complete(&self) -> u64 {
-        self.flow.complete()
+        self.flow.cumulative_ack()
     }
 
     pub(crate) fn next_wake(&self) -> Option<Time> {
@@ -91,10 +91,10 @@ impl Receiver {
         if let Some(half) = &mut self.half {
             half.on_packet(now, data.pn, Bytes::new(data.len), &data.header);
         }
-        let before = self.flow.complete();
+        let before = self.flow.cumulative_ack();
         self.flow.on_data(now, data);
-        let after = self.flow.complete();
-        if self.rules.form == (Form::Datagrams { reliable: false }) {
+        let after = self.flow.cumulative_ack();
+        if self.rules.ack_semantics == (AckSemantics::PacketNumbers { reliable: false }) {
             if after > before {
                 meter.delivered_to_application(now.since(data.sent_at));
             }

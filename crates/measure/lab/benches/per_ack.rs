@@ -103,7 +103,7 @@ fn over_tcp(cc: Box<dyn Controller>, packets: u64) {
         let now = Time::from_millis(i);
         black_box(connection.room(now, MSS, queued, Bytes::ZERO));
         // The pace is ours: a gate that has shut opens at once.
-        connection.opened();
+        connection.unblock();
         connection.wrote(now, MSS);
         if i.is_multiple_of(READING) {
             tcp.written = i * MSS.get();

@@ -126,7 +126,7 @@ impl<W: Write> Capture<W> {
             PacketContent::Ack { stream: true, ack } => {
                 self.open(event.at, flow)?;
                 let mut tcp = TcpHeader::new(client(flow), SERVER, 1, 0);
-                (tcp.ack, tcp.acknowledgment_number) = (true, number(ack.complete));
+                (tcp.ack, tcp.acknowledgment_number) = (true, number(ack.cumulative_ack));
                 let window = ack.window.get() >> WINDOW_SCALE;
                 tcp.window_size = u16::try_from(window).unwrap_or(u16::MAX);
                 let blocks: Vec<(u32, u32)> = (ack.duplicate.iter().chain(ack.ranges()))

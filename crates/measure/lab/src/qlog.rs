@@ -130,7 +130,7 @@ impl<W: Write> Qlog<W> {
                 self.event(event.at, event.flow, "recovery:packet_lost", data);
             }
             (PacketStep::Received, PacketContent::Ack { stream, ack }) => {
-                let complete = if stream { ack.complete } else { 0 };
+                let complete = if stream { ack.cumulative_ack } else { 0 };
                 let ranges: Vec<_> = ack.ranges().iter().map(|r| (r.start, r.end)).collect();
                 let numbers = self.flow(event.flow).acked(event.at, complete, &ranges);
                 if !numbers.is_empty() {

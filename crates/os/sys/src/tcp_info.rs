@@ -130,7 +130,7 @@ pub fn read(fd: RawFd) -> Option<Reading> {
         },
         backoff: info.retransmits.into(),
         undone: 0,
-        threshold: info.snd_ssthresh.into(),
+        ssthresh: info.snd_ssthresh.into(),
         delivery_rate: (info.delivery_rate > 0).then_some(delivery),
         window_full: in_flight >= info.snd_cwnd,
         min_rtt: Span::from_micros(u64::from(min_rtt)),

@@ -157,7 +157,7 @@ impl<W: Waker> Conn<W> {
     /// Access to the waker, for the program's own registrations.
     pub fn with_waker<T>(&self, f: impl FnOnce(&mut W, bool) -> T) -> T {
         let inner = &mut *self.lock();
-        f(&mut inner.waker, inner.flow.is_shut())
+        f(&mut inner.waker, inner.flow.is_blocked())
     }
 
     /// Another descriptor of the same connection.
@@ -173,7 +173,7 @@ impl<W: Waker> Conn<W> {
         if !inner.fds.contains(&fd) {
             inner.fds.push(fd);
         }
-        if inner.flow.is_shut() {
+        if inner.flow.is_blocked() {
             inner.waker.shut();
         }
         Ok(())
@@ -285,7 +285,7 @@ impl<W: Waker> Conn<W> {
         if inner.fds.is_empty() || inner.off || !runtime.settings().enforcement.gate {
             return wanted;
         }
-        let was_shut = inner.flow.is_shut();
+        let was_shut = inner.flow.is_blocked();
         // That this descriptor is the connection's was seen just before.
         let (queued, unsent) = (kernel::queued(write.fd), kernel::unsent(write.fd));
         let counted = Bytes::new(wanted as u64);
@@ -306,7 +306,7 @@ impl<W: Waker> Conn<W> {
             }
         }
         let room = inner.flow.room(now, counted, queued, unsent).get();
-        if inner.flow.is_shut() {
+        if inner.flow.is_blocked() {
             if !was_shut {
                 inner.waker.shut();
             }
@@ -518,7 +518,7 @@ impl<W: Waker> Visit for Conn<W> {
         }
         inner.follow(runtime, now, self);
         if !inner.off {
-            inner.flow.among(company);
+            inner.flow.set_active_flows(company);
             inner.read(runtime, now, self, log);
         }
         let rests = inner.off || inner.fds.is_empty();
@@ -547,7 +547,7 @@ impl<W: Waker> Inner<W> {
     fn plain(&mut self, cookie: u64) {
         if let Some(fd) = self.fd(cookie) {
             self.borrowed.give_back(fd);
-            if self.flow.is_shut() {
+            if self.flow.is_blocked() {
                 self.open();
             }
         }
@@ -602,7 +602,7 @@ impl<W: Waker> Inner<W> {
             runtime.select_under(fd, &self.peer, &mut self.borrowed);
         } else {
             self.borrowed.unpace(fd);
-            if self.flow.is_shut() {
+            if self.flow.is_blocked() {
                 self.open();
             }
         }
@@ -621,8 +621,10 @@ impl<W: Waker> Inner<W> {
         let Some(fd) = self.fd(cookie).filter(|_| !self.off) else {
             return false;
         };
-        if self.flow.is_shut() {
-            return !self.flow.opens(kernel::queued(fd), kernel::unsent(fd));
+        if self.flow.is_blocked() {
+            return !self
+                .flow
+                .is_writable(kernel::queued(fd), kernel::unsent(fd));
         }
         let one = Bytes::new(1);
         self.flow
@@ -656,7 +658,7 @@ impl<W: Waker> Inner<W> {
         self.borrowed.found(reading.pacing);
         self.pace(runtime, fd);
         let queued = Bytes::new(tcp.written.saturating_sub(tcp.acked));
-        if self.flow.opens(queued, tcp.unsent) || (self.flow.is_shut() && !reading.alive) {
+        if self.flow.is_writable(queued, tcp.unsent) || (self.flow.is_blocked() && !reading.alive) {
             self.open();
         }
         self.report(runtime);
@@ -676,7 +678,7 @@ impl<W: Waker> Inner<W> {
     }
 
     fn open(&mut self) {
-        self.flow.opened();
+        self.flow.unblock();
         self.waker.open();
     }
 

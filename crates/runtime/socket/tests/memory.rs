@@ -89,11 +89,11 @@ impl Transfer {
         let mut left = segments;
         while left > 0 || !self.arrivals.is_empty() {
             let queued = Bytes::new(self.arrivals.len() as u64 * MSS);
-            if self.flow.opens(queued, Bytes::ZERO) {
-                self.flow.opened();
+            if self.flow.is_writable(queued, Bytes::ZERO) {
+                self.flow.unblock();
             }
             let fits = left.min(window.saturating_sub(self.arrivals.len()));
-            if fits > 0 && !self.flow.is_shut() {
+            if fits > 0 && !self.flow.is_blocked() {
                 let wanted = Bytes::new(fits as u64 * MSS);
                 let room = self.flow.room(self.now, wanted, queued, Bytes::ZERO);
                 let n = usize::try_from(room.get() / MSS).unwrap();

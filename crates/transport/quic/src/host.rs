@@ -122,7 +122,7 @@ impl Host {
     /// For another path, on which nothing is under way yet.
     pub(crate) fn fork(&self) -> Self {
         let mut feed = self.feed.fork();
-        feed.rest();
+        feed.release_memory();
         Self {
             feed,
             outstanding: Outstanding::default(),

@@ -73,7 +73,8 @@ impl Incoming {
 
     /// Everything has arrived.
     pub fn is_complete(&self) -> bool {
-        self.end.is_some_and(|end| self.receiver.complete() >= end)
+        self.end
+            .is_some_and(|end| self.receiver.cumulative_ack() >= end)
     }
 
     /// Bytes that can be read.
@@ -83,7 +84,7 @@ impl Incoming {
 
     /// What is complete, without the end mark.
     fn upto(&self) -> u64 {
-        let complete = self.receiver.complete();
+        let complete = self.receiver.cumulative_ack();
         let data = self.end.map_or(complete, |end| complete.min(end - 1));
         data.max(self.unread.position())
     }
@@ -158,7 +159,7 @@ impl Incoming {
             echo: Time::ZERO,
             header: data.header,
         };
-        if !self.receiver.permits(&packet) {
+        if !self.receiver.accepts(&packet) {
             return;
         }
         self.heard = at;
@@ -171,7 +172,7 @@ impl Incoming {
         self.run_half(at);
         let known = self.receiver.has_arrived(data.pn);
         // Also if the number is old or comes twice: what counts as arrived below has to be there.
-        if end > self.receiver.complete() {
+        if end > self.receiver.cumulative_ack() {
             self.unread.place(data.offset, data.payload);
         }
         self.receiver.on_data(at, &packet);
@@ -250,17 +251,17 @@ impl Incoming {
             return false;
         }
         if self.fresh > 0 || self.report.is_some() {
-            self.receiver.hurry();
+            self.receiver.ack_now();
         }
         if let Some(ack) = self.receiver.poll_ack(now) {
             self.fresh = 0;
-            self.body.complete = ack.complete;
+            self.body.complete = ack.cumulative_ack;
             self.body.window = ack.window.get();
             self.body.marked = ack.marked;
             self.body.ranges.clear();
             self.body
                 .ranges
-                .extend(self.receiver.numbers().take(RANGES));
+                .extend(self.receiver.packet_ranges().take(RANGES));
             self.body.arrivals.clear();
             let arrivals = self.receiver.arrivals();
             let held = arrivals.map(|arrival| (arrival.pn, now.since(arrival.at)));

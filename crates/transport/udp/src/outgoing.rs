@@ -159,7 +159,7 @@ impl Outgoing {
 
     /// The caller looks only so often.
     pub fn set_turn(&mut self, turn: Span) {
-        self.sender.set_turn(turn);
+        self.sender.set_poll_interval(turn);
     }
 
     /// The application waits to write.
@@ -293,7 +293,7 @@ impl Outgoing {
             self.sender.on_feedback(at, &report);
         }
         let mut ack = Ack::default();
-        ack.complete = self.body.complete;
+        ack.cumulative_ack = self.body.complete;
         ack.window = Bytes::new(self.body.window);
         ack.sent_at = at;
         ack.marked = self.body.marked;

@@ -59,7 +59,7 @@ impl LocalReceiver {
     }
 
     /// Nothing is under way, or what is will never be heard of.
-    pub(super) fn rest(&mut self) {
+    pub(super) fn release_memory(&mut self) {
         self.headers = VecDeque::new();
     }
 }

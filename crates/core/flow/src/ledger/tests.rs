@@ -33,7 +33,8 @@ fn acknowledgements_cover_whole_packets_and_fractions_wait() {
 
 #[test]
 fn small_writes_leave_nothing_in_flight() {
-    // Twenty writes of 100 bytes: the original counts each as a packet of 1448 and leaks 19 of them.
+    // Twenty writes of 100 bytes: the original counts each as a packet of 1448 and leaks 19 of
+    // them.
     let mut ledger = Ledger::new(Time::ZERO, 0, 0);
     (0..20).for_each(|_| wrote(&mut ledger, 0, 100));
     assert_eq!(
@@ -96,7 +97,8 @@ fn stamps(list: &[(u64, u64)]) -> Vec<AckStamp> {
 
 #[test]
 fn a_packet_that_ends_at_a_stamp_has_its_time() {
-    // Four packets sent at 10 ms; the reading at 60 ms brings the times of three positions, and the counter covers all.
+    // Four packets sent at 10 ms; the reading at 60 ms brings the times of three positions, and the
+    // counter covers all.
     let mut ledger = Ledger::new(Time::ZERO, 0, 0);
     wrote(&mut ledger, 10, 4 * 1448);
     let known = stamps(&[(1448, 51), (2896, 53), (4344, 58)]);
@@ -186,7 +188,7 @@ fn a_program_that_writes_byte_by_byte_does_not_fill_the_memory() {
         for i in 0..1_000_000 {
             wrote(&mut ledger, i / 1000, 1);
         }
-        assert!(ledger.records.len() < 4 * MOST_RECORDS as usize);
+        assert!(ledger.records.len() < 4 * MAX_RECORDS as usize);
         assert!(size_of::<Record>() <= 48);
         // A third stays in flight.
         let acked = round * 1_000_000 - 333_333;
@@ -266,8 +268,8 @@ fn what_pacing_held_back_left_when_it_left() {
 }
 
 proptest! {
-    /// A kernel that loses, repairs and repeats as it likes: every packet is given back once, as arrived or as lost,
-    /// what is delivered never shrinks, and in the end it is all.
+    /// A kernel that loses, repairs and repeats as it likes: every packet is given back once, as
+    /// arrived or as lost, what is delivered never shrinks, and in the end it is all.
     #[test]
     fn losses_are_conserved(
         steps in prop::collection::vec((1u64..40_000, 0u64..8, 0u64..4, 0u64..8, 0u64..4), 1..120),
@@ -303,8 +305,8 @@ proptest! {
         prop_assert_eq!((ledger.under_way(), ledger.delivered()), (Bytes::ZERO, Bytes::new(written)));
     }
 
-    /// Whatever is written and acknowledged in whatever steps: every byte comes back at most once, in order, never
-    /// before it was sent, and what has not come back is in flight.
+    /// Whatever is written and acknowledged in whatever steps: every byte comes back at most once,
+    /// in order, never before it was sent, and what has not come back is in flight.
     #[test]
     fn bytes_are_conserved(steps in prop::collection::vec((0u64..200_000, 0u64..300_000, 0u64..50), 1..200)) {
         let mut ledger = Ledger::new(Time::ZERO, 0, 0);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a reading of the counters says, and what the algorithm hears of it.
+//! What a reading of the counters means for the algorithm.
 use super::{Episode, OverTcp, READINGS_PER_RTT, Repair, TcpProgress};
 use crate::AckStamp;
 use alcc_cc::{Acked, Kind, LimitedBy, Rto, Sending, Sent, Source, Spurious, Tag};
 use alcc_units::{Bytes, Span, Time};
 
-/// What Linux keeps of its smoothed RTT with each sample.
+/// Weight of the old smoothed RTT in Linux.
 const KEPT: f64 = 7.0 / 8.0;
-/// The retransmission timer of hosts for datagrams: a shorter one takes the outages of a radio link
-/// for losses.
+/// Minimum RTO of hosts for datagrams: a shorter one mistakes the outages of a radio link for
+/// losses.
 const DATAGRAM_TIMEOUT: Span = Span::from_secs(1);
 
 impl OverTcp {
@@ -17,9 +17,8 @@ impl OverTcp {
         self.progress_stamped(now, tcp, &[]);
     }
 
-    /// The kernel's counters, read at `now`, and the times at which positions of the stream were
-    /// acknowledged, ascending: RTT samples are exact there instead of spread over the time since
-    /// the last reading.
+    /// As [`OverTcp::progress`], with the exact times at which stream positions were acknowledged,
+    /// ascending. Other RTT samples are interpolated since the last reading.
     pub fn progress_stamped(&mut self, now: Time, tcp: &TcpProgress, stamps: &[AckStamp]) {
         let now = self.feed.advance(now);
         if tcp.mss != self.mss && tcp.mss > Bytes::ZERO {
@@ -32,14 +31,15 @@ impl OverTcp {
         self.read_at = now;
         self.feed.run_timer();
         if self.is_idle() {
-            self.ledger.rest();
-            self.feed.rest();
+            self.ledger.release_memory();
+            self.feed.release_memory();
         }
     }
 
     fn acknowledge(&mut self, now: Time, tcp: &TcpProgress, stamps: &[AckStamp]) {
-        // A reading says that nothing more had arrived until then; a frame says itself since when.
-        let since = if self.frames {
+        // With counters, nothing more had arrived at the last reading. A frame has a time of its
+        // own.
+        let since = if self.in_band_acks {
             self.ledger.delivery().at()
         } else {
             self.read_at
@@ -51,10 +51,10 @@ impl OverTcp {
             tcp.written.saturating_sub(tcp.unsent.get()),
             paced,
         );
-        // What waits for its time to leave is not in flight.
+        // What the pacer holds back is not in flight.
         let waits = if paced { tcp.unsent } else { Bytes::ZERO };
         let in_flight_before = self.ledger.under_way().saturating_sub(waits);
-        let floor = tcp.min_rtt.max(self.exact.unwrap_or_default());
+        let floor = tcp.min_rtt.max(self.exact_min_rtt.unwrap_or_default());
         let found = self.found_lost(tcp);
         let rtt_error = self.ledger.stamped(since, stamps, now, tcp.acked, floor);
         let over = self.is_repaired(tcp);
@@ -63,16 +63,16 @@ impl OverTcp {
         let lost = found.saturating_mul(self.mss.get());
         self.ledger
             .beyond(since, now, (sacked, lost), begins, floor);
-        if self.frames
+        if self.in_band_acks
             && let (Some(newest), Some(last)) = (self.ledger.returned().last(), stamps.last())
             && self.ledger.ends_here(last.acked)
         {
             let rtt = last.at.since(newest.sent_at);
-            self.exact = Some(self.exact.map_or(rtt, |min| min.min(rtt)));
+            self.exact_min_rtt = Some(self.exact_min_rtt.map_or(rtt, |min| min.min(rtt)));
         }
         self.feed.heard_here(self.ledger.returned());
-        // On a path shorter than the readings are apart a round trip takes as long as they are: the
-        // window has to last.
+        // On a path with a shorter RTT than the time between readings, a round trip takes as long
+        // as that: the window has to last.
         let seldom = now.since(since) * READINGS_PER_RTT > tcp.min_rtt;
         if (tcp.unsent == Bytes::ZERO || paced) && !seldom {
             self.correct_rtt(since, now, tcp, floor);
@@ -86,8 +86,8 @@ impl OverTcp {
     }
 
     /// Shifts the samples of this reading to the mean that the kernel measured. Its smoothed RTT is
-    /// a moving average of exact samples: from two of its values and the number of samples between
-    /// them follows what those were on average.
+    /// a moving average of exact samples. Two of its values and the number of samples between them
+    /// give their mean.
     fn correct_rtt(&mut self, since: Time, now: Time, tcp: &TcpProgress, floor: Span) {
         let (before, after) = (self.seen.smoothed_rtt, tcp.smoothed_rtt);
         let samples = tcp.acks.saturating_sub(self.seen.acks);
@@ -103,10 +103,10 @@ impl OverTcp {
     fn found_lost(&mut self, tcp: &TcpProgress) -> u64 {
         let found = tcp.lost.saturating_sub(self.seen.lost);
         let counts = match tcp.repair {
-            // A tail probe was no loss, or the kernel would be repairing it.
+            // A tail loss probe was no loss, or the kernel would be in recovery.
             Repair::None => false,
             Repair::Losses => true,
-            // For datagrams nothing is known after a silence, and nothing is lost.
+            // Datagrams: a timeout marks nothing as lost.
             Repair::Timeout => !self.datagrams,
         };
         let repeated = tcp.retransmits > self.seen.retransmits;
@@ -116,23 +116,23 @@ impl OverTcp {
         if counts { found } else { 0 }
     }
 
-    /// The episode under way is over: called when the acknowledgements are in.
+    /// The recovery episode is over. Called after the ACKs are processed.
     fn is_repaired(&self, tcp: &TcpProgress) -> bool {
         self.repair.is_some_and(|episode| {
             if self.datagrams {
                 let newest = self.ledger.returned().iter().map(|p| p.pn).max();
-                newest >= Some(episode.pn) || tcp.acked >= episode.until
+                newest >= Some(episode.pn) || tcp.acked >= episode.recovery_point
             } else {
-                tcp.repair == Repair::None || tcp.acked >= episode.until
+                tcp.repair == Repair::None || tcp.acked >= episode.recovery_point
             }
         })
     }
 
-    /// Tells of timeouts, losses and mistakes.
+    /// Reports timeouts, losses and spurious reductions.
     fn losses(&mut self, now: Time, tcp: &TcpProgress, waits: Bytes, over: bool) {
         let in_flight = self.ledger.under_way().saturating_sub(waits);
         let rtt = self.rtt.view();
-        let raised = self.seen.threshold > 0 && tcp.threshold > self.seen.threshold;
+        let raised = self.seen.ssthresh > 0 && tcp.ssthresh > self.seen.ssthresh;
         let taken_back = raised || tcp.undone > self.seen.undone;
         let before = if over || taken_back {
             self.repair.take()
@@ -151,10 +151,10 @@ impl OverTcp {
             self.feed.repaired(in_flight, rtt);
         }
         let fresh = Episode {
-            until: self.ledger.written(),
+            recovery_point: self.ledger.written(),
             pn: self.ledger.next_pn(),
             timeout: false,
-            told: 0,
+            reported: 0,
         };
         if let Some(backoff) = self.expired(now, tcp)
             && let Some(oldest) = self.ledger.oldest()
@@ -166,10 +166,10 @@ impl OverTcp {
                 silence: now.since(self.ledger.acked_at().max(oldest.sent_at)),
             };
             self.feed.expired(&rto);
-            let told = self.repair.map_or(0, |e| e.told) + 1;
+            let reported = self.repair.map_or(0, |e| e.reported) + 1;
             self.repair = Some(Episode {
                 timeout: true,
-                told,
+                reported,
                 ..self.repair.unwrap_or(fresh)
             });
         }
@@ -187,17 +187,17 @@ impl OverTcp {
         }
     }
 
-    /// The retransmission timer has expired anew: how often it has for the same data.
+    /// If the retransmission timer has expired again: the number of consecutive timeouts.
     fn expired(&self, now: Time, tcp: &TcpProgress) -> Option<u32> {
         if tcp.repair != Repair::Timeout {
             return None;
         }
-        let told = self.repair.filter(|e| e.timeout).map_or(0, |e| e.told);
+        let reported = self.repair.filter(|e| e.timeout).map_or(0, |e| e.reported);
         if self.datagrams {
             let rtt = self.rtt.view();
             let timeout = (rtt.smoothed + rtt.variance * 4).max(DATAGRAM_TIMEOUT);
             let silence = now.since(self.ledger.acked_at().max(self.last_write));
-            return (silence >= timeout * (1 << told.min(16))).then_some(told + 1);
+            return (silence >= timeout * (1 << reported.min(16))).then_some(reported + 1);
         }
         let before = self.seen.repair;
         let anew = before != Repair::Timeout || tcp.backoff > self.seen.backoff;
@@ -214,7 +214,7 @@ impl OverTcp {
         waits: Bytes,
         rtt_error: Span,
     ) {
-        let free = !self.shut && *self.feed.limited() == LimitedBy::default();
+        let free = !self.blocked && *self.feed.limited() == LimitedBy::default();
         // Less than a segment waits for more of the program's data, not for the kernel's window;
         // and what is paced waits for its time.
         let blocked = tcp.unsent >= self.mss && (tcp.window_full || !self.is_paced());
@@ -238,7 +238,7 @@ impl OverTcp {
             rate,
             in_recovery: self.repair.is_some(),
             advanced: self.datagrams || tcp.acked > self.seen.acked,
-            source: if self.frames {
+            source: if self.in_band_acks {
                 Source::Wire
             } else {
                 Source::TcpInfo

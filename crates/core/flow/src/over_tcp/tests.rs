@@ -39,17 +39,17 @@ fn a_window_of_five_lets_five_segments_out_and_opens_as_they_arrive() {
         Bytes::new(5_000)
     );
     c.wrote(at(0), Bytes::new(5_000));
-    assert!(c.is_shut() && !c.opens(Bytes::new(5_000), Bytes::ZERO));
+    assert!(c.is_blocked() && !c.is_writable(Bytes::new(5_000), Bytes::ZERO));
     assert!(c.deadline().unwrap() <= at(5));
     c.progress(at(42), &read(2_000, 5_000));
-    assert!(c.opens(Bytes::new(3_000), Bytes::ZERO));
-    c.opened();
+    assert!(c.is_writable(Bytes::new(3_000), Bytes::ZERO));
+    c.unblock();
     assert_eq!(
         c.room(at(42), Bytes::new(1_500), Bytes::new(3_000), Bytes::ZERO),
         Bytes::new(1_500),
         "it fits: the gate stays open"
     );
-    assert!(!c.is_shut());
+    assert!(!c.is_blocked());
     assert_eq!(c.counters().gate_closed, 1);
 }
 
@@ -94,10 +94,11 @@ fn a_loss_that_the_kernel_repairs_reduces_the_window_once() {
     };
     c.progress(at(135), &more);
     assert_eq!(c.allowance().window, Bytes::new(20_000));
-    // 40 in flight, of which 8 have arrived and 2 wait to be sent again: 30 are under way, and the gate counts those.
-    assert_eq!(c.beyond(Bytes::new(40_000)), Bytes::new(10_000));
+    // 40 in flight, of which 8 have arrived and 2 wait to be sent again: 30 are under way, and the
+    // gate counts those.
+    assert_eq!(c.not_in_flight(Bytes::new(40_000)), Bytes::new(10_000));
     // What was acknowledged since is no longer there to be left out.
-    assert_eq!(c.beyond(Bytes::new(33_000)), Bytes::new(3_000));
+    assert_eq!(c.not_in_flight(Bytes::new(33_000)), Bytes::new(3_000));
     // A loss of the next flight is another episode.
     c.progress(
         at(170),
@@ -135,7 +136,7 @@ fn a_timeout_leaves_a_segment_and_a_mistake_is_taken_back() {
         retransmits: 1,
         repair: Repair::Timeout,
         backoff: 1,
-        threshold: 20,
+        ssthresh: 20,
         ..read(30_000, 70_000)
     };
     c.progress(at(400), &silence);
@@ -144,7 +145,7 @@ fn a_timeout_leaves_a_segment_and_a_mistake_is_taken_back() {
     // The kernel's threshold rises again: all had arrived after all.
     let back = TcpProgress {
         repair: Repair::None,
-        threshold: 80,
+        ssthresh: 80,
         retransmits: 1,
         lost: 1,
         ..read(70_000, 70_000)
@@ -175,7 +176,8 @@ fn a_short_silence_is_nothing_to_an_algorithm_for_datagrams() {
 #[test]
 fn a_paced_connection_writes_three_readings_ahead() {
     let mut c = connection("bbr");
-    // 10 segments in a millisecond, 2.887 times faster: the window of ten is less than 15 ms of that.
+    // 10 segments in a millisecond, 2.887 times faster: the window of ten is less than 15 ms of
+    // that.
     let all = Bytes::new(90_000);
     assert_eq!(
         c.room(at(0), all, Bytes::ZERO, Bytes::ZERO),
@@ -196,7 +198,7 @@ fn a_paced_connection_writes_three_readings_ahead() {
         unsent: Bytes::new(2 * MSS),
         ..read(11_000, 10_000 + most)
     };
-    assert!(!c.opens(Bytes::new(most), Bytes::new(most)));
+    assert!(!c.is_writable(Bytes::new(most), Bytes::new(most)));
     c.progress(at(81), &waits);
     assert!(c.is_paced());
 }
@@ -210,15 +212,15 @@ fn stamps_give_the_smoothed_rtt_what_the_reading_would_blur() {
         c.progress(at(40), &read(0, 2_000));
     };
     let stamp = |acked, ms| AckStamp { acked, at: at(ms) };
-    let mut exact = connection("fixed:window=5");
-    written(&mut exact);
-    exact.progress_stamped(
+    let mut exact_min_rtt = connection("fixed:window=5");
+    written(&mut exact_min_rtt);
+    exact_min_rtt.progress_stamped(
         at(49),
         &read(2_000, 2_000),
         &[stamp(1_000, 41), stamp(2_000, 42)],
     );
-    assert_eq!(exact.rtt().latest, Span::from_millis(42));
-    assert_eq!(exact.rtt().min, Span::from_millis(41));
+    assert_eq!(exact_min_rtt.rtt().latest, Span::from_millis(42));
+    assert_eq!(exact_min_rtt.rtt().min, Span::from_millis(41));
     let mut blurred = connection("fixed:window=5");
     written(&mut blurred);
     blurred.progress(at(49), &read(2_000, 2_000));
@@ -240,7 +242,8 @@ fn everything_acknowledged_and_nobody_waiting_is_idle() {
 
 #[test]
 fn less_than_a_segment_in_the_kernel_is_never_refused() {
-    // A conversation: acknowledgements are delayed by 40 ms, which looks like a queue, and each few bytes are a packet.
+    // A conversation: acknowledgements are delayed by 40 ms, which looks like a queue, and each few
+    // bytes are a packet.
     let mut c = connection("verus:profile=original");
     let few = Bytes::new(20);
     for i in 0..200 {
@@ -262,10 +265,11 @@ fn among_many_a_connection_is_read_less_often_but_twice_in_a_round_trip() {
     c.room(at(0), five, Bytes::ZERO, Bytes::ZERO);
     c.wrote(at(0), five);
     c.progress(at(90), &read(1_000, 5_000));
-    // Every 5 ms, as 'fixed' asks; a sixteenth of 64 is four times that; half of the RTT of 90 ms at most.
-    for (company, next) in [(1, 95), (16, 95), (64, 110), (10_000, 135), (32, 100)] {
-        c.among(company);
-        assert_eq!(c.deadline(), Some(at(next)), "{company}");
+    // Every 5 ms, as 'fixed' asks; a sixteenth of 64 is four times that; half of the RTT of 90 ms
+    // at most.
+    for (active_flows, next) in [(1, 95), (16, 95), (64, 110), (10_000, 135), (32, 100)] {
+        c.set_active_flows(active_flows);
+        assert_eq!(c.deadline(), Some(at(next)), "{active_flows}");
     }
 }
 

@@ -1,176 +1,183 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The sending end of a flow around a [`Controller`]: what is sent, what is lost, what is sent again and when.
-mod hearing;
+//! The sending end of a flow around a [`Controller`]: transmission, loss recovery and timers.
+mod acks;
 mod losses;
 mod sending;
 mod timers;
 
-use crate::board::{Board, Number};
 use crate::pacer::Pacer;
 use crate::ranges::{Range, RangeSet};
-use crate::recovery::Shaper;
-use crate::rules::{Form, Rules, Shape};
-use crate::timeout::RoundTrip;
+use crate::rate_reduction::RateReduction;
+use crate::rto::RtoEstimator;
+use crate::rules::{AckSemantics, Reduction, Rules};
+use crate::scoreboard::{Scoreboard, SegmentIndex};
 use crate::{Repair, TcpProgress};
 use alcc_cc::{Controller, Feed, Log, Packet, Path, Pn, Recovery, RttView, Spurious};
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::collections::VecDeque;
 
-/// What a host holds at most, whatever an algorithm allows.
-const MOST_IN_FLIGHT: Bytes = Bytes::new(65_536 * 1500);
-/// Linux makes room in the send buffer for two windows of segments that it takes to be so large.
+/// Upper bound for what is in flight, whatever an algorithm allows.
+const MAX_IN_FLIGHT: Bytes = Bytes::new(65_536 * 1500);
+/// Linux sizes the send buffer for two windows of segments that take this much memory each.
 const BUFFER_PER_SEGMENT: u64 = 2 * 4352;
-/// A tail probe waits so much longer for a lone segment, whose acknowledgement may be delayed (RFC 8985, section 7.2; TCP_RTO_MIN).
+/// Extra delay of a tail loss probe for a single segment in flight: its ACK may be delayed (RFC
+/// 8985, section 7.2; TCP_RTO_MIN).
 const LONE_SEGMENT: Span = Span::from_millis(200);
-const TIMER_GRAIN: Span = Span::from_millis(2);
+const TIMER_GRANULARITY: Span = Span::from_millis(2);
 
-/// What a sender did, in total.
+/// Totals of a sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SenderStats {
-    /// Transmissions, probes without data left out.
+    /// Transmissions, without empty probes.
     pub transmissions: u64,
-    /// Of these, transmissions of data that had been sent before.
+    /// Transmissions of data that had been sent before.
     pub retransmits: u64,
     /// Expiries of the retransmission timer.
     pub timeouts: u64,
-    /// Probes for a lost tail.
+    /// Tail loss probes.
     pub tail_probes: u64,
-    /// Reductions that turned out to be mistakes.
-    pub mistakes: u64,
+    /// Reductions that turned out to be spurious.
+    pub spurious: u64,
 }
 
-/// Sends one flow, without I/O: the caller brings time and acknowledgements and carries away packets.
+/// Sends one flow, without I/O. The caller passes time and acknowledgements in and takes packets
+/// out.
 ///
-/// Within one instant: [`Sender::on_ack`] and [`Sender::on_timer`], [`Sender::write`], then [`Sender::poll_transmit`] until there is nothing
-/// more, then [`Sender::next_timer`]. What a peer says is checked; memory is bounded by what is in flight.
+/// The order within one instant: [`Sender::on_ack`] and [`Sender::on_timer`], [`Sender::write`],
+/// then [`Sender::poll_transmit`] until it returns `None`, then [`Sender::next_timer`].
+/// Acknowledgements are checked. Memory is bounded by what is in flight.
 pub struct Sender {
     feed: Feed,
     rules: Rules,
     mss: u64,
-    /// The algorithm leaves the shape of recovery to the host.
-    shaped: bool,
-    /// Its packets carry something for a receiver half.
-    headed: bool,
+    /// The algorithm leaves rate reduction in recovery to the host.
+    reduces_rate: bool,
+    /// Packets carry a header for the algorithm's receiver module.
+    has_header: bool,
     seed: u64,
     rtt_hint: Option<Span>,
-    board: Board,
-    rtt: RoundTrip,
+    scoreboard: Scoreboard,
+    rtt: RtoEstimator,
     written: u64,
     next: u64,
-    complete: u64,
+    cumulative_ack: u64,
     buffer: u64,
-    /// The peer permits the stream up to here.
-    edge: u64,
-    /// What the peer has said to have: bytes beyond `complete`, or transmissions.
-    known: RangeSet,
+    /// The peer's window ends here (SND.UNA + SND.WND).
+    send_limit: u64,
+    /// Acknowledged so far: bytes beyond `cumulative_ack`, or packet numbers.
+    acked_ranges: RangeSet,
     pacer: Pacer,
     paced_until: Option<Time>,
-    /// The caller looks only so often.
-    turn: Span,
-    /// The application has more than it has written.
+    /// Time between two calls of the caller.
+    poll_interval: Span,
+    /// The application has more data than it has written.
     more: bool,
     max_pacing: Option<Rate>,
-    /// What Linux keeps for `tcpi_delivery_rate`: the newest sample, or a larger one if that was limited by the application.
+    /// As Linux keeps it for `tcpi_delivery_rate`: the newest sample, or a larger
+    /// application-limited one.
     delivery_rate: Option<Rate>,
     newest: Option<Newest>,
     /// End of the highest segment that has arrived.
-    highest: u64,
+    highest_arrived: u64,
     reordered: bool,
-    /// Transmissions below, and since when it is known that some are missing.
+    /// Below this packet number some packets are missing, and since when that is known.
     gaps: VecDeque<(Pn, Time)>,
-    reordering_ends: Option<Time>,
+    reordering_deadline: Option<Time>,
     recovery: Option<Episode>,
-    shaper: Option<Shaper>,
+    reduction: Option<RateReduction>,
     undo: Option<Undo>,
-    /// When the first of the retransmissions that are under way left, and where the last of them ends.
-    again: Option<(Time, u64)>,
-    forced: Option<Forced>,
-    tail: Option<Tail>,
-    /// After an expiry that declares nothing: the transmission that asks.
-    question: Option<Pn>,
+    /// Retransmissions in flight: when the first was sent, and where the last ends.
+    outstanding_retransmits: Option<(Time, u64)>,
+    pending_probe: Option<Probe>,
+    tail_probe: Option<TailProbe>,
+    /// The probe after a timeout that marked nothing as lost.
+    pto_probe: Option<Pn>,
     progress_at: Time,
-    tail_from: Time,
-    /// The peer's window is shut: when to ask, and how often we have.
+    new_data_at: Time,
+    /// The peer's window is zero: the next window probe, and how many were sent.
     persist: Option<(Time, u32)>,
     pinged: Option<Time>,
     echo: Time,
-    /// Payload that the peer has received with marks (ECN).
+    /// Payload that the peer received with an ECN mark.
     marked: u64,
     last_rtt: Option<Span>,
     stats: SenderStats,
     acked: Vec<Packet>,
     lost: Vec<Packet>,
-    /// For how long the receiver held back the acknowledgement of each packet, ascending; `None`: it does not say.
-    held: Option<Vec<(Pn, Span)>>,
+    /// ACK delay per packet, ascending; `None` if the receiver does not report it.
+    ack_delays: Option<Vec<(Pn, Span)>>,
     scratch: Vec<Range>,
 }
 
-/// The newest transmission that has arrived.
+/// The newest packet that has arrived.
 #[derive(Clone, Copy, Debug)]
 struct Newest {
     pn: Pn,
     rtt: Span,
 }
 
-/// Losses of one flight, from the first to the repair.
+/// A recovery episode: the losses of one flight.
 #[derive(Clone, Copy, Debug)]
 struct Episode {
-    /// Over when the stream is complete up to here, or a transmission from here on has arrived.
-    until: u64,
+    /// The episode ends when the cumulative ACK reaches this, or packet `pn` or a later one has
+    /// arrived.
+    recovery_point: u64,
     pn: Pn,
     timeout: bool,
 }
 
-/// What there is to say against a reduction.
+/// Evidence about whether a reduction was spurious.
 #[derive(Clone, Copy, Debug)]
 struct Undo {
-    what: Spurious,
-    /// The first transmission of something lost; of one that was under way when the episode began.
-    again_at: Option<Time>,
-    /// Something lost in this episode has been sent again.
+    cause: Spurious,
+    /// The first retransmission of a lost segment, or one in flight when the episode began.
+    first_retransmit_at: Option<Time>,
+    /// A segment lost in this episode has been retransmitted.
     resent: bool,
-    /// Retransmissions of which it is not known that they were for nothing; datagrams: losses that have not arrived.
-    open: u64,
-    /// F-RTO: an arrival of something that was sent once only proves the mistake.
-    by_original: bool,
+    /// Retransmissions not yet known to be unnecessary (Linux's `undo_retrans`). For datagrams:
+    /// losses that have not arrived.
+    pending: u64,
+    /// F-RTO: the arrival of a segment that was sent only once proves that the timeout was
+    /// spurious.
+    frto: bool,
 }
 
-/// What leaves next, whatever the window says.
+/// What is sent next, whatever the window.
 #[derive(Clone, Copy, Debug)]
-enum Forced {
-    Again(Number),
-    New,
+enum Probe {
+    Retransmit(SegmentIndex),
+    NewData,
     Window,
 }
 
-/// A tail probe is out.
+/// A tail loss probe in flight.
 #[derive(Clone, Copy, Debug)]
-struct Tail {
-    /// The end of the stream as sent.
-    until: u64,
-    /// It repeated this transmission.
-    again: Option<Packet>,
+struct TailProbe {
+    /// The highest sequence number sent (TLP.end_seq).
+    end: u64,
+    /// The packet that it retransmitted.
+    retransmitted: Option<Packet>,
 }
 
 /// What one acknowledgement brought.
 #[derive(Clone, Copy, Debug, Default)]
-struct News {
+struct AckOutcome {
     advanced: bool,
-    /// Of the oldest segment sent once.
+    /// Of the oldest segment that was sent only once.
     rtt: Option<Span>,
-    /// One that was sent once, before the timer expired.
+    /// A segment sent only once, before the timeout, has arrived.
     original: bool,
-    /// When the oldest of what arrived had been sent.
+    /// When the oldest of the newly acknowledged segments was sent.
     oldest_sent: Option<Time>,
     duplicate: bool,
-    /// The time stamp that it answers.
+    /// The time stamp that it echoes.
     answers: Option<Time>,
     /// End of the highest segment that had arrived before.
-    highest: u64,
+    highest_arrived: u64,
 }
 
 impl Sender {
-    /// A flow that has not begun. `rtt_hint`: what a handshake took.
+    /// A flow that has not started. `rtt_hint`: the RTT of the handshake.
     pub fn new(
         cc: Box<dyn Controller>,
         rules: &Rules,
@@ -178,16 +185,17 @@ impl Sender {
         rtt_hint: Option<Span>,
         seed: u64,
     ) -> Self {
-        let mut board = Board::new(now);
+        let mut scoreboard = Scoreboard::new(now);
         if !rules.is_stream() {
-            board.keep_replaced();
+            scoreboard.keep_replaced();
         }
-        let mut rtt = RoundTrip::new(rules.timeout);
+        let mut rtt = RtoEstimator::new(rules.timeout);
         if let Some(hint) = rtt_hint {
             rtt.sample(hint, 0, 0);
         }
         let needs = cc.needs();
-        let shaped = rules.shape != Shape::AtOnce && needs.recovery == Recovery::Prr;
+        let reduces_rate =
+            rules.reduction != Reduction::Immediate && needs.recovery == Recovery::Prr;
         let mut rules = *rules;
         if !rules.is_stream() {
             let header = Bytes::new(needs.header.into());
@@ -198,43 +206,44 @@ impl Sender {
             feed: Feed::new(cc, now),
             rules,
             mss: rules.mss.get().max(1),
-            shaped,
-            headed: needs.header > 0,
+            reduces_rate,
+            has_header: needs.header > 0,
             seed,
             rtt_hint,
-            board,
+            scoreboard,
             rtt,
             written: 0,
             next: 0,
-            complete: 0,
+            cumulative_ack: 0,
             buffer: rules.send_buffer.0.get(),
-            edge: if rules.form == (Form::Datagrams { reliable: false }) {
-                // There is no stream that a receiver could hold back.
+            send_limit: if rules.ack_semantics == (AckSemantics::PacketNumbers { reliable: false })
+            {
+                // No stream, so no flow control.
                 u64::MAX
             } else {
                 rules.window.0.get()
             },
-            known: RangeSet::default(),
+            acked_ranges: RangeSet::default(),
             pacer: Pacer::new(now),
             paced_until: None,
-            turn: Span::ZERO,
+            poll_interval: Span::ZERO,
             more: false,
             max_pacing: None,
             delivery_rate: None,
             newest: None,
-            highest: 0,
+            highest_arrived: 0,
             reordered: false,
             gaps: VecDeque::new(),
-            reordering_ends: None,
+            reordering_deadline: None,
             recovery: None,
-            shaper: None,
+            reduction: None,
             undo: None,
-            again: None,
-            forced: None,
-            tail: None,
-            question: None,
+            outstanding_retransmits: None,
+            pending_probe: None,
+            tail_probe: None,
+            pto_probe: None,
             progress_at: now,
-            tail_from: now,
+            new_data_at: now,
             persist: None,
             pinged: None,
             echo: Time::ZERO,
@@ -243,17 +252,17 @@ impl Sender {
             stats: SenderStats::default(),
             acked: Vec::new(),
             lost: Vec::new(),
-            held: rules.arrivals.then(Vec::new),
+            ack_delays: rules.arrivals.then(Vec::new),
             scratch: Vec::new(),
         }
     }
 
-    /// Where the algorithm's events go from now on. At first they are thrown away.
+    /// Sets the sink for the algorithm's events. Until then they are discarded.
     pub fn set_log(&mut self, log: Log) {
         self.feed.set_log(log);
     }
 
-    /// The flow begins.
+    /// Starts the flow.
     pub fn start(&mut self, now: Time) {
         self.feed.advance(now);
         let path = Path {
@@ -264,14 +273,15 @@ impl Sender {
         self.feed.start(&path);
     }
 
-    /// The application writes; returns how much the send buffer took. Where there is none, [`Bytes::MAX`] is data without end.
+    /// Writes data; returns how much the send buffer took. Without a send buffer [`Bytes::MAX`]
+    /// means endless data.
     pub fn write(&mut self, len: Bytes) -> Bytes {
         let taken = len.min(self.free());
         self.written = self.written.saturating_add(taken.get());
         taken
     }
 
-    /// What a write would take.
+    /// Free space in the send buffer.
     pub fn free(&self) -> Bytes {
         if self.rules.send_buffer.1 == Bytes::ZERO {
             return Bytes::MAX;
@@ -279,35 +289,35 @@ impl Sender {
         Bytes::new(self.buffer).saturating_sub(Bytes::new(self.buffered()))
     }
 
-    /// What the kernel counts against the send buffer: segments that were sent have a head each.
+    /// What the kernel charges to the send buffer: sent segments have an `sk_buff` each.
     fn buffered(&self) -> u64 {
-        let sent = self.next - self.complete;
+        let sent = self.next - self.cumulative_ack;
         let heads = sent.div_ceil(self.mss) * self.rules.overhead.get();
-        (self.written.max(self.next) - self.complete).saturating_add(heads)
+        (self.written.max(self.next) - self.cumulative_ack).saturating_add(heads)
     }
 
-    /// A third of the send buffer is free: a waiting program is woken.
+    /// A third of the send buffer is free: the kernel would wake a waiting program.
     pub fn is_writable(&self) -> bool {
         self.free().get() >= self.buffer / 3
     }
 
-    /// What has not been sent yet will not be: the application is gone.
+    /// Drops unsent data: the application is gone.
     pub fn forget_unsent(&mut self) {
         self.written = self.next;
     }
 
-    /// Everything written has arrived.
+    /// Everything written is acknowledged.
     pub fn is_done(&self) -> bool {
-        self.written <= self.next && self.board.is_empty()
+        self.written <= self.next && self.scoreboard.is_empty()
     }
 
-    /// A report of the algorithm's receiver half.
+    /// A report of the algorithm's receiver module.
     pub fn on_feedback(&mut self, now: Time, report: &[u8]) {
         self.feed.advance(now);
         self.feed.feedback(report);
     }
 
-    /// The rules that it keeps.
+    /// The rules of this sender.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
@@ -322,35 +332,37 @@ impl Sender {
         self.max_pacing = rate;
     }
 
-    /// The caller calls [`Sender::poll_transmit`] only so often: what pacing would have let leave meanwhile leaves at once.
-    pub fn set_turn(&mut self, turn: Span) {
-        self.turn = turn;
+    /// Sets the time between two calls of [`Sender::poll_transmit`]: pacing lets a burst of that
+    /// duration leave.
+    pub fn set_poll_interval(&mut self, interval: Span) {
+        self.poll_interval = interval;
     }
 
-    /// The application has more than was written, and writes it as soon as there is room: that nothing is there to be sent does not mean
-    /// that it limits the flow, and less than a packet waits to be filled up.
+    /// The application has more data than it has written, and writes it as soon as there is room.
+    /// Then an empty buffer does not mean application-limited, and a partial packet waits to be
+    /// filled.
     pub fn set_more(&mut self, more: bool) {
         self.more = more;
     }
 
-    /// What a program can read of a TCP connection.
+    /// As a program would read it from `TCP_INFO`.
     pub fn progress(&self) -> TcpProgress {
         let seen = self.rtt.view();
         TcpProgress {
-            acked: self.complete,
+            acked: self.cumulative_ack,
             written: self.written,
             unsent: self.unsent(),
             retransmits: self.stats.retransmits,
-            lost: self.stats.retransmits + self.board.waiting(),
-            sacked: self.board.arrived(),
+            lost: self.stats.retransmits + self.scoreboard.waiting(),
+            sacked: self.scoreboard.arrived(),
             repair: match self.recovery {
                 None => Repair::None,
                 Some(episode) if episode.timeout => Repair::Timeout,
                 Some(_) => Repair::Losses,
             },
             backoff: self.rtt.backoff(),
-            undone: self.stats.mistakes,
-            threshold: 0,
+            undone: self.stats.spurious,
+            ssthresh: 0,
             delivery_rate: self.delivery_rate,
             window_full: !self.has_room(&self.feed.allowance()),
             min_rtt: seen.min,
@@ -361,14 +373,14 @@ impl Sender {
         }
     }
 
-    /// Written in all.
+    /// Total bytes written.
     pub fn written(&self) -> u64 {
         self.written
     }
 
     /// Written and not acknowledged (`SIOCOUTQ`).
     pub fn queued(&self) -> Bytes {
-        Bytes::new(self.written - self.complete)
+        Bytes::new(self.written - self.cumulative_ack)
     }
 
     /// Written and not sent (`SIOCOUTQNSD`).
@@ -378,41 +390,41 @@ impl Sender {
 
     /// Payload in flight.
     pub fn in_flight(&self) -> Bytes {
-        self.board.in_flight()
+        self.scoreboard.in_flight()
     }
 
-    /// The window in packets that holds now.
+    /// The congestion window in packets.
     pub fn window_packets(&self) -> u64 {
         self.window(&self.feed.allowance())
     }
 
-    /// Losses are being repaired.
+    /// True during loss recovery.
     pub fn is_recovering(&self) -> bool {
         self.recovery.is_some()
     }
 
-    /// Round-trip times.
+    /// The RTT estimate.
     pub fn rtt(&self) -> RttView {
         self.rtt.view()
     }
 
-    /// The round-trip time of the newest packet that the last acknowledgement brought.
+    /// RTT of the newest packet that the last ACK acknowledged.
     pub fn last_rtt(&self) -> Option<Span> {
         self.last_rtt
     }
 
-    /// What the last acknowledgement brought.
+    /// Packets that the last ACK acknowledged.
     pub fn acked(&self) -> &[Packet] {
         &self.acked
     }
 
-    /// What happened so far.
+    /// Totals.
     pub fn stats(&self) -> SenderStats {
         self.stats
     }
 
-    /// How many things are remembered, for a bound on memory.
+    /// Entries in memory, to test a bound.
     pub fn remembered(&self) -> usize {
-        self.board.remembered() + self.known.len() + self.gaps.len()
+        self.scoreboard.remembered() + self.acked_ranges.len() + self.gaps.len()
     }
 }

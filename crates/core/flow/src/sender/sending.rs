@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What leaves.
-use super::{Forced, MOST_IN_FLIGHT, Sender};
-use crate::board::{Number, State};
+//! Transmission.
+use super::{MAX_IN_FLIGHT, Probe, Sender};
+use crate::scoreboard::{SegmentIndex, State};
 use crate::wire::Transmit;
 use alcc_cc::{Allowance, Header, Kind, Sending, Sent};
 use alcc_units::{Bytes, Span, Time};
 
 impl Sender {
-    /// The next packet that may leave now.
+    /// The next packet that may be sent now.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit> {
         if !self.feed.is_started() {
             return None;
         }
         let now = self.feed.advance(now);
         self.paced_until = None;
-        if let Some(forced) = self.forced.take()
-            && let Some(transmit) = self.force(now, forced)
+        if let Some(pending_probe) = self.pending_probe.take()
+            && let Some(transmit) = self.send_probe(now, pending_probe)
         {
             return Some(transmit);
         }
         let mut allowance = self.feed.allowance();
-        if self.board.flight() == 0 && self.resume() {
+        if self.scoreboard.packets_in_flight() == 0 && self.resume() {
             allowance = self.feed.allowance();
         }
         if allowance.ping && self.pinged != Some(now) {
@@ -31,7 +31,7 @@ impl Sender {
             self.feed.limited().window = true;
             return None;
         }
-        if self.board.in_flight() >= MOST_IN_FLIGHT {
+        if self.scoreboard.in_flight() >= MAX_IN_FLIGHT {
             self.feed.limited().peer = true;
             return None;
         }
@@ -39,11 +39,11 @@ impl Sender {
             self.feed.limited().quota = true;
             return None;
         }
-        if let Some(number) = self.board.next_lost() {
-            let len = self.board.get(number).map_or(0, |s| u64::from(s.len));
+        if let Some(index) = self.scoreboard.next_lost() {
+            let len = self.scoreboard.get(index).map_or(0, |s| u64::from(s.len));
             self.pace(now, &allowance, len).then(|| {
-                self.board.take_lost();
-                self.send_again(now, number)
+                self.scoreboard.take_lost();
+                self.retransmit(now, index)
             })
         } else {
             let len = self.sendable(now)?;
@@ -52,72 +52,72 @@ impl Sender {
         }
     }
 
-    /// The next packet is one without data that the peer acknowledges, whatever the window says.
+    /// Sends an empty packet next, which the peer acknowledges, whatever the window.
     pub fn probe(&mut self) {
-        if self.feed.is_started() && self.forced.is_none() {
-            self.forced = Some(Forced::Window);
+        if self.feed.is_started() && self.pending_probe.is_none() {
+            self.pending_probe = Some(Probe::Window);
         }
     }
 
     pub(super) fn has_room(&self, allowance: &Allowance) -> bool {
         if self.rules.overshoots {
-            return self.board.in_flight() < allowance.window;
+            return self.scoreboard.in_flight() < allowance.window;
         }
-        self.flight() < self.window(allowance)
+        self.packets_in_flight() < self.window(allowance)
     }
 
-    /// Another packet may leave at once.
+    /// Another packet may be sent at once.
     pub(super) fn may_send_more(&mut self, now: Time) -> bool {
         let allowance = self.feed.allowance();
-        let data = self.more || self.written > self.next || self.board.next_lost().is_some();
+        let data = self.more || self.written > self.next || self.scoreboard.next_lost().is_some();
         let paced = allowance
             .rate
             .and_then(|rate| self.pacer.wait(now, rate, allowance.burst, self.rules.mss));
         data && paced.is_none() && self.has_room(&allowance) && allowance.quota.get() >= self.mss
     }
 
-    /// Packets in flight, as windows count them.
-    pub(super) fn flight(&self) -> u64 {
+    /// Packets in flight, in the unit of the window.
+    pub(super) fn packets_in_flight(&self) -> u64 {
         if self.rules.is_stream() {
-            self.board.flight()
+            self.scoreboard.packets_in_flight()
         } else {
-            self.board.in_flight().get() / self.mss
+            self.scoreboard.in_flight().get() / self.mss
         }
     }
 
     /// The window in packets.
     pub(super) fn window(&self, allowance: &Allowance) -> u64 {
-        match &self.shaper {
-            Some(shaper) => shaper.window(),
+        match &self.reduction {
+            Some(reduction) => reduction.window(),
             None => (allowance.window.get() / self.mss).max(1),
         }
     }
 
-    /// How much new data may be sent at once, window and pacer aside.
+    /// How much new data may be sent now, window and pacer aside.
     pub(super) fn sendable(&mut self, now: Time) -> Option<u64> {
         let waiting = self.written - self.next;
         if waiting < self.mss && self.more {
-            // The rest of a packet, or of all, is about to be written.
+            // The application is about to fill the packet.
             return None;
         }
         if waiting == 0 {
             self.feed.limited().app = true;
-            self.board.limit_by_app();
+            self.scoreboard.limit_by_app();
             return None;
         }
         let len = waiting.min(self.mss);
-        let permitted = self.edge.saturating_sub(self.next);
+        let permitted = self.send_limit.saturating_sub(self.next);
         if len <= permitted {
             self.persist = None;
             return Some(len);
         }
-        // A part of a segment is better than to wait for a probe.
-        if permitted > 0 && self.board.is_empty() {
+        // Sending a partial segment beats waiting for a window probe.
+        if permitted > 0 && self.scoreboard.is_empty() {
             self.persist = None;
             return Some(permitted);
         }
         self.feed.limited().peer = true;
-        if self.board.is_empty() && self.persist.is_none() {
+        if self.scoreboard.is_empty() && self.persist.is_none() {
             self.persist = Some((now + self.timeout(), 0));
         }
         None
@@ -127,25 +127,25 @@ impl Sender {
         self.rtt.timeout().unwrap_or(Span::from_secs(1))
     }
 
-    /// Sending resumes after a pause; true if the algorithm was told.
+    /// Sending restarts after an idle period; true if the algorithm was told.
     pub(super) fn resume(&mut self) -> bool {
-        let waits = !self.board.is_empty() || self.written <= self.next;
+        let waits = !self.scoreboard.is_empty() || self.written <= self.next;
         !waits && (self.feed).resume(self.progress_at, self.rtt.view().smoothed)
     }
 
-    /// True if pacing lets `len` bytes leave.
+    /// True if the pacer lets `len` bytes leave.
     pub(super) fn pace(&mut self, now: Time, allowance: &Allowance, len: u64) -> bool {
         let (rate, burst) = match (allowance.rate, self.max_pacing) {
             (Some(rate), Some(most)) if rate <= most => (rate, allowance.burst),
             (Some(rate), None) => (rate, allowance.burst),
             (None, None) => return true,
-            // The kernel sends a millisecond's worth at a time, at least two segments.
+            // Linux paces in bursts of one millisecond, at least two segments.
             (_, Some(most)) => {
                 let burst = most.bytes_in(Span::from_millis(1));
                 (most, burst.max(Bytes::new(2 * self.mss)))
             }
         };
-        let burst = burst + rate.bytes_in(self.turn);
+        let burst = burst + rate.bytes_in(self.poll_interval);
         let len = Bytes::new(len);
         self.paced_until = self.pacer.wait(now, rate, burst, len);
         if self.paced_until.is_some() {
@@ -156,27 +156,27 @@ impl Sender {
         true
     }
 
-    pub(super) fn force(&mut self, now: Time, forced: Forced) -> Option<Transmit> {
-        match forced {
-            Forced::Again(number) => {
-                let state = self.board.get(number)?.state;
-                (state != State::Arrived).then(|| self.send_again(now, number))
+    pub(super) fn send_probe(&mut self, now: Time, pending_probe: Probe) -> Option<Transmit> {
+        match pending_probe {
+            Probe::Retransmit(index) => {
+                let state = self.scoreboard.get(index)?.state;
+                (state != State::Arrived).then(|| self.retransmit(now, index))
             }
-            Forced::New => {
+            Probe::NewData => {
                 let len = self.sendable(now)?;
                 Some(self.send_new(now, len, Kind::New))
             }
-            // Datagrams are acknowledged by number: a probe needs one of its own.
-            Forced::Window if !self.rules.is_stream() => Some(self.send_new(now, 0, Kind::Probe)),
-            Forced::Window => Some(self.bare(now)),
+            // A probe over datagrams needs a packet number to be acknowledged.
+            Probe::Window if !self.rules.is_stream() => Some(self.send_new(now, 0, Kind::Probe)),
+            Probe::Window => Some(self.empty_packet(now)),
         }
     }
 
-    /// A packet without data, which the peer answers.
-    pub(super) fn bare(&self, now: Time) -> Transmit {
+    /// An empty packet that the peer acknowledges.
+    pub(super) fn empty_packet(&self, now: Time) -> Transmit {
         Transmit {
-            pn: self.board.next_pn(),
-            start: self.complete,
+            pn: self.scoreboard.next_pn(),
+            start: self.cumulative_ack,
             len: 0,
             kind: Kind::Probe,
             sent_at: now,
@@ -194,66 +194,70 @@ impl Sender {
         }
         let sent = self.sent(Kind::Probe, 0);
         self.feed.sent(&sent);
-        self.bare(now)
+        self.empty_packet(now)
     }
 
     pub(super) fn sent(&self, kind: Kind, len: u64) -> Sent {
         Sent {
-            pn: self.board.next_pn(),
+            pn: self.scoreboard.next_pn(),
             len: Bytes::new(len),
-            in_flight_before: self.board.in_flight(),
+            in_flight_before: self.scoreboard.in_flight(),
             kind,
-            app_limited: self.board.delivery().is_app_limited(),
+            app_limited: self.scoreboard.delivery().is_app_limited(),
         }
     }
 
     pub(super) fn send_new(&mut self, now: Time, len: u64, kind: Kind) -> Transmit {
         let sent = self.sent(kind, len);
         let start = self.next;
-        self.leaves(now, false);
+        self.note_departure(now, false);
         let tag = self.feed.sent(&sent);
-        self.board
+        self.scoreboard
             .send(now, start, len as u32, sent.app_limited, tag);
         self.next += len;
         self.written = self.written.max(self.next);
-        self.tail_from = now;
+        self.new_data_at = now;
         self.transmit(now, &sent, start)
     }
 
-    pub(super) fn send_again(&mut self, now: Time, number: Number) -> Transmit {
+    pub(super) fn retransmit(&mut self, now: Time, index: SegmentIndex) -> Transmit {
         let (start, len) = self
-            .board
-            .get(number)
-            .map_or((self.complete, 0), |s| (s.start, u64::from(s.len)));
+            .scoreboard
+            .get(index)
+            .map_or((self.cumulative_ack, 0), |s| (s.start, u64::from(s.len)));
         let sent = self.sent(Kind::Retransmit, len);
-        self.leaves(now, start <= self.complete);
+        self.note_departure(now, start <= self.cumulative_ack);
         self.stats.retransmits += 1;
-        let since = self.again.filter(|(_, end)| self.complete < *end);
+        let since = self
+            .outstanding_retransmits
+            .filter(|(_, end)| self.cumulative_ack < *end);
         let (at, end) = since.unwrap_or((now, 0));
-        self.again = Some((at, end.max(start + len)));
+        self.outstanding_retransmits = Some((at, end.max(start + len)));
         if let Some(undo) = &mut self.undo {
-            undo.again_at.get_or_insert(at);
+            undo.first_retransmit_at.get_or_insert(at);
             undo.resent = true;
-            undo.open += u64::from(self.rules.is_stream());
+            undo.pending += u64::from(self.rules.is_stream());
         }
         let tag = self.feed.sent(&sent);
-        self.board.send_again(now, number, sent.app_limited, tag);
+        self.scoreboard
+            .retransmit(now, index, sent.app_limited, tag);
         self.transmit(now, &sent, start)
     }
 
-    /// The retransmission timer runs from the first packet after silence, and anew when the oldest one is sent again.
-    pub(super) fn leaves(&mut self, now: Time, oldest: bool) {
-        if oldest || self.board.flight() == 0 {
+    /// Counts a transmission. The retransmission timer starts with the first packet after idle, and
+    /// restarts when the oldest one is retransmitted.
+    pub(super) fn note_departure(&mut self, now: Time, oldest: bool) {
+        if oldest || self.scoreboard.packets_in_flight() == 0 {
             self.progress_at = now;
         }
         self.stats.transmissions += 1;
-        if let Some(shaper) = &mut self.shaper {
-            shaper.sent();
+        if let Some(reduction) = &mut self.reduction {
+            reduction.sent();
         }
     }
 
     pub(super) fn transmit(&mut self, now: Time, sent: &Sent, start: u64) -> Transmit {
-        let header = if self.headed {
+        let header = if self.has_header {
             let sending = Sending {
                 pn: sent.pn,
                 more: self.may_send_more(now),

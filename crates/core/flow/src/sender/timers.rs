@@ -1,32 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Timers: retransmission, tail probe, reordering, a shut window, the algorithm's own.
-use super::{Forced, LONE_SEGMENT, Sender, TIMER_GRAIN, Tail};
+//! Timers: retransmission, tail loss probe, reordering, zero window, and the algorithm's own.
+use super::{LONE_SEGMENT, Probe, Sender, TIMER_GRANULARITY, TailProbe};
 use crate::earlier;
-use crate::rules::{Detection, Expiry, Form};
+use crate::rules::{AckSemantics, Detection, Expiry};
 use alcc_cc::{Rto, Spurious};
 use alcc_units::{Span, Time};
 
 impl Sender {
-    /// When [`Sender::on_timer`] or, because of pacing, [`Sender::poll_transmit`] wants to be called.
+    /// When [`Sender::on_timer`] is due or the pacer allows another [`Sender::poll_transmit`].
     pub fn next_timer(&self) -> Option<Time> {
         earlier(self.next_deadline(), self.paced_until)
     }
 
-    /// When pacing lets the next packet leave, if it held one back.
+    /// When the pacer releases the next packet, if it held one back.
     pub fn next_departure(&self) -> Option<Time> {
         self.paced_until
     }
 
-    /// When [`Sender::on_timer`] wants to be called.
+    /// When [`Sender::on_timer`] is due.
     pub fn next_deadline(&self) -> Option<Time> {
         let persist = self.persist.map(|(at, _)| at);
-        let alarm = earlier(self.alarm(), self.reordering_ends);
-        earlier(earlier(alarm, self.feed.next_timer()), persist)
+        let retransmission_deadline =
+            earlier(self.retransmission_deadline(), self.reordering_deadline);
+        earlier(
+            earlier(retransmission_deadline, self.feed.next_timer()),
+            persist,
+        )
     }
 
-    /// When the retransmission timer expires, or the tail is probed.
-    pub(super) fn alarm(&self) -> Option<Time> {
-        if self.board.flight() == 0 {
+    /// When the retransmission timer or the tail loss probe is due.
+    pub(super) fn retransmission_deadline(&self) -> Option<Time> {
+        if self.scoreboard.packets_in_flight() == 0 {
             return None;
         }
         let timeout = self.progress_at + self.rtt.timeout()?;
@@ -36,128 +40,135 @@ impl Sender {
         })
     }
 
-    /// When the tail would be probed, if it is worth it.
+    /// When the tail loss probe is due, if one is allowed.
     pub(super) fn probe_due(&self) -> Option<Time> {
         let rtt = self.rtt.view();
-        let quiet = self.recovery.is_none() && self.tail.is_none() && self.board.arrived() == 0;
+        let quiet =
+            self.recovery.is_none() && self.tail_probe.is_none() && self.scoreboard.arrived() == 0;
         if !self.rules.tail_probe || !quiet || rtt.smoothed.is_zero() {
             return None;
         }
-        let more = if self.board.flight() == 1 {
+        let more = if self.scoreboard.packets_in_flight() == 1 {
             LONE_SEGMENT
         } else {
-            TIMER_GRAIN
+            TIMER_GRANULARITY
         };
-        Some(self.tail_from.max(self.progress_at) + rtt.smoothed * 2 + more)
+        Some(self.new_data_at.max(self.progress_at) + rtt.smoothed * 2 + more)
     }
 
-    /// A moment that [`Sender::next_timer`] named has come. Early calls do nothing.
+    /// Runs expired timers. A no-op when called early.
     pub fn on_timer(&mut self, now: Time) {
         let now = self.feed.advance(now);
-        if self.reordering_ends.is_some_and(|at| at <= now) {
+        if self.reordering_deadline.is_some_and(|at| at <= now) {
             self.lost.clear();
             self.detect(now);
             let new_episode = self.begin_episode();
             if !self.lost.is_empty() {
                 self.report_losses(new_episode);
-                self.shape(1, false);
+                self.reduce_rate(1, false);
             }
         }
-        if self.alarm().is_some_and(|at| at <= now) {
+        if self.retransmission_deadline().is_some_and(|at| at <= now) {
             if self.probe_due().is_some() {
                 self.probe_tail(now);
             } else {
-                self.expire(now);
+                self.on_rto(now);
             }
         }
         if let Some((at, asked)) = self.persist
             && at <= now
         {
             let asked = (asked + 1).min(16);
-            let wait = (self.timeout() * (1 << asked)).min(self.rules.timeout.most);
+            let wait = (self.timeout() * (1 << asked)).min(self.rules.timeout.max);
             self.persist = Some((now + wait, asked));
-            self.forced = Some(Forced::Window);
+            self.pending_probe = Some(Probe::Window);
         }
         self.run_controller_timer(now);
     }
 
     pub(super) fn run_controller_timer(&mut self, now: Time) {
-        if self.feed.is_due() && matches!(self.rules.detection, Detection::Gap(_)) {
+        if self.feed.is_due() && matches!(self.rules.detection, Detection::TimeThreshold(_)) {
             self.lost.clear();
             self.detect(now);
             let new_episode = self.begin_episode();
             self.report_losses(new_episode);
         }
-        // With all of it lost there may be nothing left to wait for.
+        // With everything lost there may be nothing left to wait for.
         self.feed.run_timer();
     }
 
-    /// New data if there is some, otherwise the last segment once more (RFC 8985, section 7.3).
+    /// Sends new data if there is some, otherwise the last segment again (RFC 8985, section 7.3).
     pub(super) fn probe_tail(&mut self, now: Time) {
         self.stats.tail_probes += 1;
         self.progress_at = now;
-        let fresh = self.written > self.next && self.edge >= self.next.saturating_add(self.mss);
-        let again = if fresh {
-            self.forced = Some(Forced::New);
+        let fresh =
+            self.written > self.next && self.send_limit >= self.next.saturating_add(self.mss);
+        let retransmitted = if fresh {
+            self.pending_probe = Some(Probe::NewData);
             None
         } else {
-            self.board.back().map(|(number, last)| {
-                self.forced = Some(Forced::Again(number));
+            self.scoreboard.back().map(|(index, last)| {
+                self.pending_probe = Some(Probe::Retransmit(index));
                 last.packet()
             })
         };
-        self.tail = Some(Tail {
-            until: self.next,
-            again,
+        self.tail_probe = Some(TailProbe {
+            end: self.next,
+            retransmitted,
         });
     }
 
     /// The retransmission timer has expired.
-    pub(super) fn expire(&mut self, now: Time) {
-        let Some((number, oldest)) = self.board.oldest() else {
+    pub(super) fn on_rto(&mut self, now: Time) {
+        let Some((index, oldest)) = self.scoreboard.oldest() else {
             return;
         };
-        // Losses that the algorithm answers already are no news.
+        // The algorithm has already reacted to these losses.
         let repairing = self.recovery.is_some_and(|episode| !episode.timeout);
         let stream = self.rules.is_stream();
         let again = self.rtt.backoff() > 0;
-        self.rtt.expired();
+        self.rtt.on_expiry();
         self.stats.timeouts += 1;
         let rto = Rto {
-            backoff: self.reactions(stream && repairing),
+            backoff: self.backoff_count(stream && repairing),
             oldest: oldest.packet(),
-            in_flight: self.board.in_flight(),
+            in_flight: self.scoreboard.in_flight(),
             silence: now.since(self.progress_at),
         };
         self.feed.expired(&rto);
         self.progress_at = now;
-        if self.rules.timeout.expiry == Expiry::Tell {
+        if self.rules.timeout.on_expiry == Expiry::Notify {
             return;
         }
-        self.shaper = None;
+        self.reduction = None;
         self.lost.clear();
-        match self.rules.timeout.expiry {
-            Expiry::DeclareAll => {
-                if stream && self.known.first().is_some_and(|r| r.start <= self.complete) {
-                    self.known.clear();
-                    self.board.renege();
+        match self.rules.timeout.on_expiry {
+            Expiry::MarkAllLost => {
+                if stream
+                    && self
+                        .acked_ranges
+                        .first()
+                        .is_some_and(|r| r.start <= self.cumulative_ack)
+                {
+                    self.acked_ranges.clear();
+                    self.scoreboard.renege();
                 }
-                self.declare_all(now);
+                self.mark_all_lost(now);
                 if stream {
-                    let first = self.board.numbers().start;
-                    self.forced = Some(Forced::Again(first));
+                    let first = self.scoreboard.indices().start;
+                    self.pending_probe = Some(Probe::Retransmit(first));
                 }
             }
-            Expiry::Tell => {}
+            Expiry::Notify => {}
             Expiry::Probe => {
-                self.question = Some(self.board.next_pn());
-                self.forced = Some(Forced::Again(number));
+                self.pto_probe = Some(self.scoreboard.next_pn());
+                self.pending_probe = Some(Probe::Retransmit(index));
             }
         }
-        // RFC 5682, as Linux applies it: not while losses are being repaired.
-        let what = Spurious::Rto;
+        // F-RTO (RFC 5682) as in Linux: not during loss recovery.
+        let cause = Spurious::Rto;
         self.open_episode(
-            what,
+            cause,
             stream && self.rules.timestamps && (!repairing || again),
         );
         if !stream {
@@ -168,34 +179,35 @@ impl Sender {
         }
     }
 
-    /// The how manieth answer to silence is due for the same data.
-    pub(super) fn reactions(&self, repairing: bool) -> u32 {
-        match self.rules.timeout.expiry {
-            Expiry::Tell => 1,
+    /// Number of consecutive timeouts for this data.
+    pub(super) fn backoff_count(&self, repairing: bool) -> u32 {
+        match self.rules.timeout.on_expiry {
+            Expiry::Notify => 1,
             _ => self.rtt.backoff() + u32::from(repairing),
         }
     }
 
-    /// All that is in flight is lost, except what may still be on its way.
-    pub(super) fn declare_all(&mut self, now: Time) {
-        let reliable = self.rules.form != (Form::Datagrams { reliable: false });
+    /// Marks everything in flight as lost, except what was sent within the last RTT (RACK).
+    pub(super) fn mark_all_lost(&mut self, now: Time) {
+        let reliable =
+            self.rules.ack_semantics != (AckSemantics::PacketNumbers { reliable: false });
         let recent = match (self.rules.detection, self.newest) {
             (Detection::Rack, Some(newest)) => newest.rtt,
             _ => Span::ZERO,
         };
-        let numbers = self.board.numbers();
-        let first = numbers.start;
-        for number in numbers {
+        let indices = self.scoreboard.indices();
+        let first = indices.start;
+        for index in indices {
             let young = self
-                .board
-                .get(number)
+                .scoreboard
+                .get(index)
                 .is_some_and(|s| s.sent_at + recent > now);
-            if number == first || !young {
-                self.lost.extend(self.board.lose(number, reliable));
+            if index == first || !young {
+                self.lost.extend(self.scoreboard.mark_lost(index, reliable));
             }
         }
         if !reliable {
-            self.board.settle_arrived();
+            self.scoreboard.pop_arrived();
         }
     }
 }

@@ -125,8 +125,8 @@ impl OverTcpHost {
         self.reading = None;
         over.progress(now, &self.tcp.progress());
         self.tcp.set_max_pacing(over.pacing_rate());
-        if over.opens(self.tcp.queued(), self.tcp.unsent()) {
-            over.opened();
+        if over.is_writable(self.tcp.queued(), self.tcp.unsent()) {
+            over.unblock();
             self.write_at = Some(now + self.timing.wake);
         }
     }

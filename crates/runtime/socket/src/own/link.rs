@@ -287,7 +287,7 @@ impl Visit for Link {
         inner.is_gone();
         inner.guarded(|inner| {
             assert!(fault.is_none_or(|n| reading < n), "fault asked for");
-            inner.flow.among(company);
+            inner.flow.set_active_flows(company);
             inner.read(now, log, self.id);
         });
         if inner.queue.len() > 0 && !inner.is_shut() && inner.error.is_none() {
@@ -384,7 +384,7 @@ impl Inner {
 
     /// The algorithm holds bytes back.
     fn is_shut(&self) -> bool {
-        !self.plain && self.flow.is_shut()
+        !self.plain && self.flow.is_blocked()
     }
 
     /// Tells whoever was refused that a quarter of the queue is free, or that there is an error to fetch.

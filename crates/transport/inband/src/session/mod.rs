@@ -331,8 +331,8 @@ impl Session {
         }
         if let Some(flow) = &mut self.flow {
             flow.on_timer(now);
-            if flow.opens(flow.in_flight(), Bytes::ZERO) {
-                flow.opened();
+            if flow.is_writable(flow.in_flight(), Bytes::ZERO) {
+                flow.unblock();
             }
         }
         self.run_half(now);
@@ -344,7 +344,7 @@ impl Session {
     /// An answer is due since the peer was last heard, or since data left.
     fn vanishes_at(&self, heard: Time) -> Option<Time> {
         let flow = self.flow.as_ref()?;
-        let waits = flow.in_flight() > Bytes::ZERO || flow.is_shut();
+        let waits = flow.in_flight() > Bytes::ZERO || flow.is_blocked();
         waits.then_some(heard.max(self.asked) + self.settings.silence)
     }
 

@@ -129,8 +129,8 @@ impl Session {
                 Item::Report(report) => {
                     if let Some(flow) = &mut self.flow {
                         flow.feedback(when.now, &report);
-                        if flow.opens(flow.in_flight(), Bytes::ZERO) {
-                            flow.opened();
+                        if flow.is_writable(flow.in_flight(), Bytes::ZERO) {
+                            flow.unblock();
                         }
                     }
                 }
@@ -254,8 +254,8 @@ impl Session {
             ..TcpProgress::default()
         };
         flow.progress_stamped(when.now, &progress, &stamps[first..]);
-        if flow.opens(flow.in_flight(), Bytes::ZERO) {
-            flow.opened();
+        if flow.is_writable(flow.in_flight(), Bytes::ZERO) {
+            flow.unblock();
         }
         Ok(())
     }

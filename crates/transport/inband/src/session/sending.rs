@@ -89,7 +89,7 @@ impl Session {
     /// How much payload may leave now, nothing queued.
     pub fn room(&mut self, now: Time) -> usize {
         let Some(flow) = &self.flow else { return 0 };
-        if self.error.is_some() || flow.is_shut() {
+        if self.error.is_some() || flow.is_blocked() {
             return 0;
         }
         let all = Bytes::new(LARGEST_OUTPUT);
@@ -183,7 +183,7 @@ impl Session {
         let (overhead, longest) = (self.overhead(), self.longest());
         let paced = self.pace(now);
         let Some(flow) = &mut self.flow else { return 0 };
-        if flow.is_shut() {
+        if flow.is_blocked() {
             return 0;
         }
         let available = (self.queue.len() + direct.len()) as u64;
@@ -219,7 +219,7 @@ impl Session {
             let mut tagged: &[u8] = &[];
             if let Some(need) = self.headed {
                 let more = left > payload && room > len + overhead || more && room > len;
-                let header = flow.framed(now, Bytes::new(len), more);
+                let header = flow.wrote_framed(now, Bytes::new(len), more);
                 let n = header.len().min(usize::from(need));
                 tag[..n].copy_from_slice(&header[..n]);
                 tagged = &tag[..usize::from(need)];

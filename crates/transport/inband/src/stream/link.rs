@@ -505,7 +505,7 @@ impl Inner {
         let bulk = from.len() >= segment;
         let mut taken = self.pump(now, from, bulk);
         let rest = &from[taken..];
-        let waits = self.session.flow().is_none_or(|f| f.is_shut());
+        let waits = self.session.flow().is_none_or(|f| f.is_blocked());
         if !rest.is_empty()
             && rest.len() < segment
             && self.session.queued() < segment

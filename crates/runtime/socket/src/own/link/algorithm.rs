@@ -130,8 +130,8 @@ impl Inner {
             seen.published
                 .reading(now, &reading, &self.flow, seen.order);
         }
-        if self.flow.opens(self.flow.in_flight(), tcp.unsent) {
-            self.flow.opened();
+        if self.flow.is_writable(self.flow.in_flight(), tcp.unsent) {
+            self.flow.unblock();
         }
     }
 }

@@ -17,8 +17,8 @@ impl Inner {
             self.lost = self.lost.or(Some(why));
             self.queue.clear();
         }
-        if self.flow.is_shut() {
-            self.flow.opened();
+        if self.flow.is_blocked() {
+            self.flow.unblock();
         }
     }
 

@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What has been sent and is not settled: segments in the order of the stream, their transmissions in the order of sending.
+//! The scoreboard: segments in stream order, packets in sending order.
 use alcc_cc::{Delivery, Kind, Packet, Pn, Stamp, Tag};
 use alcc_units::{Bytes, Time};
 use std::collections::VecDeque;
 
-/// Segments have numbers in the order of the stream.
-pub(crate) type Number = u64;
+/// Index of a segment in stream order.
+pub(crate) type SegmentIndex = u64;
 
-/// What is known about a segment.
+/// State of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
-    /// Its newest transmission is under way.
+    /// Its newest transmission is in flight.
     InFlight,
-    /// It has arrived, in the middle of the stream.
+    /// It has arrived, above the cumulative ACK.
     Arrived,
     /// Its newest transmission is lost.
     Lost,
 }
 
-/// A segment, with what belongs to its newest transmission.
+/// A segment with its newest transmission.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment {
     pub(crate) start: u64,
     pub(crate) len: u32,
     pub(crate) state: State,
     /// It was sent more than once.
-    pub(crate) again: bool,
+    pub(crate) retransmitted: bool,
     pub(crate) pn: Pn,
     pub(crate) sent_at: Time,
     tag: Tag,
@@ -37,7 +37,7 @@ impl Segment {
         self.start + self.len as u64
     }
 
-    /// As an algorithm gets it back.
+    /// What an algorithm gets back.
     pub(crate) fn packet(&self) -> Packet {
         Packet {
             pn: self.pn,
@@ -46,7 +46,7 @@ impl Segment {
             tag: self.tag,
             stamp: self.stamp,
             rtt: None,
-            kind: if self.again {
+            kind: if self.retransmitted {
                 Kind::Retransmit
             } else {
                 Kind::New
@@ -55,28 +55,29 @@ impl Segment {
     }
 }
 
-/// Everything costs O(1) on average per transmission; memory follows what is under way, also when that becomes less.
+/// Amortised O(1) per transmission. Memory shrinks with what is in flight.
 #[derive(Clone, Debug)]
-pub(crate) struct Board {
+pub(crate) struct Scoreboard {
     segments: VecDeque<Segment>,
-    first: Number,
-    /// For each transmission from `first_pn` on, the segment that it carried.
-    order: VecDeque<Number>,
+    first: SegmentIndex,
+    /// For each packet from `first_pn` on: its segment.
+    order: VecDeque<SegmentIndex>,
     first_pn: Pn,
-    /// Transmissions below have been looked at: they arrived, were lost or were replaced.
+    /// Packets below have been examined: they arrived, were lost, or were retransmitted.
     cursor: Pn,
-    /// Lost and to be sent again, ascending.
-    resend: VecDeque<Number>,
+    /// Lost segments that await retransmission, ascending.
+    retransmit_queue: VecDeque<SegmentIndex>,
     in_flight: u64,
-    flight: u64,
+    packets_in_flight: u64,
     arrived: u64,
     delivery: Delivery,
-    /// Entries of replaced transmissions are kept from here on: a late arrival is recognised.
+    /// Packets from here on stay known after a retransmission, so that a late arrival is
+    /// recognised.
     keep_from: Pn,
 }
 
-/// No more transmissions than this are remembered, whatever a peer does.
-const MOST_REMEMBERED: usize = 1 << 18;
+/// Upper bound of remembered packets, whatever a peer does.
+const MAX_REMEMBERED: usize = 1 << 18;
 
 fn shrink<T>(ring: &mut VecDeque<T>) {
     if ring.capacity() > 64 && ring.len() < ring.capacity() / 8 {
@@ -84,7 +85,7 @@ fn shrink<T>(ring: &mut VecDeque<T>) {
     }
 }
 
-impl Board {
+impl Scoreboard {
     pub(crate) fn new(now: Time) -> Self {
         Self {
             segments: VecDeque::new(),
@@ -92,16 +93,16 @@ impl Board {
             order: VecDeque::new(),
             first_pn: 0,
             cursor: 0,
-            resend: VecDeque::new(),
+            retransmit_queue: VecDeque::new(),
             in_flight: 0,
-            flight: 0,
+            packets_in_flight: 0,
             arrived: 0,
             delivery: Delivery::new(now),
             keep_from: Pn::MAX,
         }
     }
 
-    /// Replaced transmissions stay known for a while: acknowledgements name transmissions.
+    /// Keeps retransmitted packets for a while: acknowledgements name packet numbers.
     pub(crate) fn keep_replaced(&mut self) {
         self.keep_from = 0;
     }
@@ -110,37 +111,37 @@ impl Board {
         self.first_pn + self.order.len() as u64
     }
 
-    /// Payload under way.
+    /// Payload in flight.
     pub(crate) fn in_flight(&self) -> Bytes {
         Bytes::new(self.in_flight)
     }
 
-    /// Packets under way.
-    pub(crate) fn flight(&self) -> u64 {
-        self.flight
+    /// Packets in flight.
+    pub(crate) fn packets_in_flight(&self) -> u64 {
+        self.packets_in_flight
     }
 
-    /// Segments that have arrived beyond a gap.
+    /// Segments that have arrived above a hole.
     pub(crate) fn arrived(&self) -> u64 {
         self.arrived
     }
 
-    /// Segments that are lost and wait to be sent again.
+    /// Lost segments that await retransmission.
     pub(crate) fn waiting(&self) -> u64 {
-        let lost = |n: &&Number| self.get(**n).is_some_and(|s| s.state == State::Lost);
-        self.resend.iter().filter(lost).count() as u64
+        let lost = |n: &&SegmentIndex| self.get(**n).is_some_and(|s| s.state == State::Lost);
+        self.retransmit_queue.iter().filter(lost).count() as u64
     }
 
     pub(crate) fn delivery(&self) -> &Delivery {
         &self.delivery
     }
 
-    /// The application has no more to send.
+    /// The application has no more data to send.
     pub(crate) fn limit_by_app(&mut self) {
         self.delivery.limit_by_app(self.in_flight());
     }
 
-    /// Neither under way nor waiting to be sent again: all is settled.
+    /// Nothing is in flight or awaits retransmission.
     pub(crate) fn is_empty(&self) -> bool {
         self.segments.is_empty()
     }
@@ -149,41 +150,41 @@ impl Board {
         self.segments.front()
     }
 
-    pub(crate) fn back(&self) -> Option<(Number, &Segment)> {
+    pub(crate) fn back(&self) -> Option<(SegmentIndex, &Segment)> {
         let last = self.segments.back()?;
         Some((self.first + self.segments.len() as u64 - 1, last))
     }
 
-    pub(crate) fn get(&self, number: Number) -> Option<&Segment> {
-        self.segments.get(number.checked_sub(self.first)? as usize)
+    pub(crate) fn get(&self, index: SegmentIndex) -> Option<&Segment> {
+        self.segments.get(index.checked_sub(self.first)? as usize)
     }
 
-    fn get_mut(&mut self, number: Number) -> Option<&mut Segment> {
+    fn get_mut(&mut self, index: SegmentIndex) -> Option<&mut Segment> {
         self.segments
-            .get_mut(number.checked_sub(self.first)? as usize)
+            .get_mut(index.checked_sub(self.first)? as usize)
     }
 
-    /// The segment that transmission carried.
-    pub(crate) fn number_of(&self, pn: Pn) -> Option<Number> {
+    /// The segment that the packet carried.
+    pub(crate) fn index_of(&self, pn: Pn) -> Option<SegmentIndex> {
         let index = pn.checked_sub(self.first_pn)?;
         self.order.get(index as usize).copied()
     }
 
-    /// The number of the first segment that does not end before `position`.
-    pub(crate) fn number_at(&self, position: u64) -> Number {
+    /// Index of the first segment that ends after `position`.
+    pub(crate) fn index_at(&self, position: u64) -> SegmentIndex {
         self.first + self.segments.partition_point(|s| s.end() <= position) as u64
     }
 
     fn stamp(&mut self, now: Time, len: u64, app_limited: bool) -> Stamp {
-        if self.flight == 0 {
+        if self.packets_in_flight == 0 {
             self.delivery.begin_flight(now);
         }
         self.in_flight += len;
-        self.flight += 1;
+        self.packets_in_flight += 1;
         self.delivery.stamp(self.in_flight(), app_limited)
     }
 
-    /// New data leaves.
+    /// Sends new data.
     pub(crate) fn send(&mut self, now: Time, start: u64, len: u32, app_limited: bool, tag: Tag) {
         let stamp = self.stamp(now, u64::from(len), app_limited);
         let pn = self.next_pn();
@@ -193,7 +194,7 @@ impl Board {
             start,
             len,
             state: State::InFlight,
-            again: false,
+            retransmitted: false,
             pn,
             sent_at: now,
             tag,
@@ -201,47 +202,53 @@ impl Board {
         });
     }
 
-    /// A segment leaves once more. One that is still under way counts as lost from now on.
-    pub(crate) fn send_again(&mut self, now: Time, number: Number, app_limited: bool, tag: Tag) {
+    /// Retransmits a segment. If it was in flight, that transmission counts as lost.
+    pub(crate) fn retransmit(
+        &mut self,
+        now: Time,
+        index: SegmentIndex,
+        app_limited: bool,
+        tag: Tag,
+    ) {
         let pn = self.next_pn();
-        let Some(&segment) = self.get(number) else {
+        let Some(&segment) = self.get(index) else {
             return;
         };
         if segment.state == State::InFlight {
             self.in_flight -= u64::from(segment.len);
-            self.flight -= 1;
+            self.packets_in_flight -= 1;
         }
         let stamp = self.stamp(now, u64::from(segment.len), app_limited);
-        self.order.push_back(number);
-        if let Some(segment) = self.get_mut(number) {
+        self.order.push_back(index);
+        if let Some(segment) = self.get_mut(index) {
             segment.state = State::InFlight;
-            segment.again = true;
+            segment.retransmitted = true;
             (segment.pn, segment.sent_at) = (pn, now);
             (segment.tag, segment.stamp) = (tag, stamp);
         }
     }
 
-    /// The next segment to be sent again.
-    pub(crate) fn next_lost(&mut self) -> Option<Number> {
-        while let Some(&number) = self.resend.front() {
-            if self.get(number).is_some_and(|s| s.state == State::Lost) {
-                return Some(number);
+    /// The next segment to retransmit.
+    pub(crate) fn next_lost(&mut self) -> Option<SegmentIndex> {
+        while let Some(&index) = self.retransmit_queue.front() {
+            if self.get(index).is_some_and(|s| s.state == State::Lost) {
+                return Some(index);
             }
-            self.resend.pop_front();
+            self.retransmit_queue.pop_front();
         }
-        shrink(&mut self.resend);
+        shrink(&mut self.retransmit_queue);
         None
     }
 
-    /// That segment is about to be sent again.
+    /// Takes that segment off the queue.
     pub(crate) fn take_lost(&mut self) {
-        self.resend.pop_front();
+        self.retransmit_queue.pop_front();
     }
 
-    /// A segment has arrived, by its newest transmission or by an earlier one: what an algorithm hears of it. `None` if that
-    /// was known.
-    pub(crate) fn arrive(&mut self, now: Time, number: Number) -> Option<Packet> {
-        let segment = self.get_mut(number)?;
+    /// Marks a segment as arrived, by whichever transmission. Returns the packet for the algorithm,
+    /// or `None` if it had arrived before.
+    pub(crate) fn mark_arrived(&mut self, now: Time, index: SegmentIndex) -> Option<Packet> {
+        let segment = self.get_mut(index)?;
         if segment.state == State::Arrived {
             return None;
         }
@@ -250,45 +257,49 @@ impl Board {
         let packet = segment.packet();
         if was == State::InFlight {
             self.in_flight -= len;
-            self.flight -= 1;
+            self.packets_in_flight -= 1;
         }
         self.arrived += 1;
         self.delivery.arrived(now, &packet);
         Some(packet)
     }
 
-    /// Settles the oldest segment if the stream is complete beyond it. Returns the segment, and what an algorithm hears if it had not
-    /// arrived before. To be called until there is none.
-    pub(crate) fn settle(&mut self, now: Time, complete: u64) -> Option<(Segment, Option<Packet>)> {
-        if self.segments.front()?.end() > complete {
-            self.trim(now, complete);
+    /// Removes the oldest segment if the cumulative ACK covers it. Returns the segment, and its
+    /// packet if it had not arrived before. Call until it returns `None`.
+    pub(crate) fn pop_acked(
+        &mut self,
+        now: Time,
+        cumulative_ack: u64,
+    ) -> Option<(Segment, Option<Packet>)> {
+        if self.segments.front()?.end() > cumulative_ack {
+            self.trim(now, cumulative_ack);
             return None;
         }
         let front = self.segments.pop_front()?;
         self.first += 1;
-        let (len, known) = (u64::from(front.len), front.state == State::Arrived);
-        self.arrived -= u64::from(known);
+        let (len, acked_ranges) = (u64::from(front.len), front.state == State::Arrived);
+        self.arrived -= u64::from(acked_ranges);
         if front.state == State::InFlight {
             self.in_flight -= len;
-            self.flight -= 1;
+            self.packets_in_flight -= 1;
         }
-        let packet = (!known).then(|| front.packet());
+        let packet = (!acked_ranges).then(|| front.packet());
         if let Some(packet) = &packet {
             self.delivery.arrived(now, packet);
         }
         Some((front, packet))
     }
 
-    /// Cuts off what of the oldest segment has arrived.
-    fn trim(&mut self, now: Time, complete: u64) {
+    /// Trims the acknowledged part of the oldest segment.
+    fn trim(&mut self, now: Time, cumulative_ack: u64) {
         let Some(front) = self.segments.front_mut() else {
             return;
         };
-        let cut = complete.saturating_sub(front.start);
+        let cut = cumulative_ack.saturating_sub(front.start);
         if cut == 0 {
             return;
         }
-        front.start = complete;
+        front.start = cumulative_ack;
         front.len -= cut as u32;
         if front.state == State::InFlight {
             self.in_flight -= cut;
@@ -298,60 +309,61 @@ impl Board {
         }
     }
 
-    /// Datagrams: settles what has arrived at the front. Returns up to where the stream is complete.
-    pub(crate) fn settle_arrived(&mut self) -> Option<u64> {
-        let mut complete = None;
+    /// Datagrams: removes arrived segments at the front. Returns the new cumulative ACK.
+    pub(crate) fn pop_arrived(&mut self) -> Option<u64> {
+        let mut cumulative_ack = None;
         while let Some(front) = self.segments.front().filter(|s| s.state == State::Arrived) {
-            complete = Some(front.end());
+            cumulative_ack = Some(front.end());
             self.arrived -= 1;
             self.segments.pop_front();
             self.first += 1;
         }
         self.clean();
-        complete
+        cumulative_ack
     }
 
-    /// A transmission under way is lost. With `again` its segment waits to be sent again; otherwise it is given up.
-    pub(crate) fn lose(&mut self, number: Number, again: bool) -> Option<Packet> {
-        let segment = self.get_mut(number)?;
+    /// Marks a segment in flight as lost. With `again` it awaits retransmission; otherwise it is
+    /// given up.
+    pub(crate) fn mark_lost(&mut self, index: SegmentIndex, again: bool) -> Option<Packet> {
+        let segment = self.get_mut(index)?;
         if segment.state != State::InFlight {
             return None;
         }
         segment.state = if again { State::Lost } else { State::Arrived };
         let (packet, len) = (segment.packet(), u64::from(segment.len));
         self.in_flight -= len;
-        self.flight -= 1;
+        self.packets_in_flight -= 1;
         if !again {
             self.arrived += 1;
             return Some(packet);
         }
-        let at = match (self.resend.front(), self.resend.back()) {
-            (_, Some(&last)) if last < number => self.resend.len(),
-            (Some(&first), _) if number < first => 0,
-            _ => self.resend.partition_point(|n| *n < number),
+        let at = match (self.retransmit_queue.front(), self.retransmit_queue.back()) {
+            (_, Some(&last)) if last < index => self.retransmit_queue.len(),
+            (Some(&first), _) if index < first => 0,
+            _ => self.retransmit_queue.partition_point(|n| *n < index),
         };
-        if self.resend.get(at) != Some(&number) {
-            self.resend.insert(at, number);
+        if self.retransmit_queue.get(at) != Some(&index) {
+            self.retransmit_queue.insert(at, index);
         }
         Some(packet)
     }
 
-    /// Nothing is lost after all: what waits to be sent again is under way.
-    pub(crate) fn restore(&mut self) {
-        for number in std::mem::take(&mut self.resend) {
-            if let Some(segment) = self.get_mut(number)
+    /// The losses were spurious: what awaits retransmission is in flight again.
+    pub(crate) fn undo_losses(&mut self) {
+        for index in std::mem::take(&mut self.retransmit_queue) {
+            if let Some(segment) = self.get_mut(index)
                 && segment.state == State::Lost
             {
                 segment.state = State::InFlight;
                 let len = u64::from(segment.len);
                 self.in_flight += len;
-                self.flight += 1;
+                self.packets_in_flight += 1;
             }
         }
         self.cursor = self.first_pn;
     }
 
-    /// The receiver has thrown away what it had beyond the gap (RFC 2018, section 8): nothing but `complete` counts.
+    /// The receiver has reneged (RFC 2018, section 8): only the cumulative ACK counts.
     pub(crate) fn renege(&mut self) {
         for index in 0..self.segments.len() {
             let segment = &mut self.segments[index];
@@ -360,53 +372,53 @@ impl Board {
                 let len = u64::from(segment.len);
                 self.arrived -= 1;
                 self.in_flight += len;
-                self.flight += 1;
+                self.packets_in_flight += 1;
             }
         }
         self.cursor = self.first_pn;
     }
 
-    /// The oldest transmission that is under way and not looked at, with its segment.
-    pub(crate) fn candidate(&mut self) -> Option<(Number, Segment)> {
+    /// The oldest packet in flight that has not been examined, with its segment.
+    pub(crate) fn loss_candidate(&mut self) -> Option<(SegmentIndex, Segment)> {
         loop {
-            let number = self.number_of(self.cursor)?;
-            if let Some(segment) = self.get(number)
+            let index = self.index_of(self.cursor)?;
+            if let Some(segment) = self.get(index)
                 && segment.pn == self.cursor
                 && segment.state == State::InFlight
             {
-                return Some((number, *segment));
+                return Some((index, *segment));
             }
             self.cursor += 1;
         }
     }
 
-    /// The oldest transmission under way.
-    pub(crate) fn oldest(&mut self) -> Option<(Number, Segment)> {
-        self.candidate().or_else(|| {
+    /// The oldest packet in flight.
+    pub(crate) fn oldest(&mut self) -> Option<(SegmentIndex, Segment)> {
+        self.loss_candidate().or_else(|| {
             self.cursor = self.first_pn;
-            self.candidate()
+            self.loss_candidate()
         })
     }
 
-    /// All numbers of segments that are not settled.
-    pub(crate) fn numbers(&self) -> std::ops::Range<Number> {
+    /// Indices of all outstanding segments.
+    pub(crate) fn indices(&self) -> std::ops::Range<SegmentIndex> {
         self.first..self.first + self.segments.len() as u64
     }
 
-    /// Replaced transmissions below `pn` are of no interest any more.
+    /// Retransmitted packets below `pn` need not be kept any more.
     pub(crate) fn forget_replaced(&mut self, pn: Pn) {
         self.keep_from = pn;
         self.clean();
     }
 
-    /// Forgets transmissions at the front that are settled or replaced.
+    /// Drops finished packets at the front.
     pub(crate) fn clean(&mut self) {
-        while let Some(&number) = self.order.front() {
-            let alive = self.get(number).is_some_and(|s| {
+        while let Some(&index) = self.order.front() {
+            let alive = self.get(index).is_some_and(|s| {
                 s.state != State::Arrived
                     && (s.pn == self.first_pn || self.first_pn >= self.keep_from)
             });
-            if alive && self.order.len() < MOST_REMEMBERED {
+            if alive && self.order.len() < MAX_REMEMBERED {
                 break;
             }
             self.order.pop_front();
@@ -417,13 +429,13 @@ impl Board {
         shrink(&mut self.segments);
     }
 
-    /// Below this transmission nothing is open.
+    /// No packet below is outstanding.
     pub(crate) fn first_pn(&self) -> Pn {
         self.first_pn
     }
 
-    /// How many things are remembered, for a bound on memory.
+    /// Entries in memory, to test a bound.
     pub(crate) fn remembered(&self) -> usize {
-        self.segments.len() + self.order.len() + self.resend.len()
+        self.segments.len() + self.order.len() + self.retransmit_queue.len()
     }
 }

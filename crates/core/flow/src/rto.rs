@@ -1,37 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Round-trip times and the retransmission timeout that follows from them.
+//! The retransmission timeout.
 use crate::RttEstimator;
 use crate::rules::{Timeout, TimeoutRule};
 use alcc_cc::RttView;
 use alcc_units::Span;
 
-/// The kernel's deviation: the largest of a round trip, at least the smallest timeout.
+/// Linux's RTT variance: the largest mean deviation of a round trip, at least the minimum RTO.
 #[derive(Clone, Copy, Debug, Default)]
 struct Deviation {
-    /// Four times the mean deviation.
-    mean: u64,
-    /// The largest of it in this round trip.
-    most: u64,
-    /// What counts.
-    kept: u64,
-    /// The round trip ends when the stream is complete up to here.
-    round: u64,
+    /// Mean deviation, times four.
+    mdev: u64,
+    /// The largest mean deviation in this round trip.
+    mdev_max: u64,
+    /// The variance in use.
+    rttvar: u64,
+    /// The round trip ends when the cumulative ACK passes this.
+    rtt_seq: u64,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct RoundTrip {
+pub(crate) struct RtoEstimator {
     timeout: Timeout,
     rtt: RttEstimator,
-    kernel: Deviation,
+    linux: Deviation,
     backoff: u32,
 }
 
-impl RoundTrip {
+impl RtoEstimator {
     pub(crate) fn new(timeout: Timeout) -> Self {
         Self {
             timeout,
             rtt: RttEstimator::default(),
-            kernel: Deviation::default(),
+            linux: Deviation::default(),
             backoff: 0,
         }
     }
@@ -44,75 +44,77 @@ impl RoundTrip {
         self.rtt.samples()
     }
 
-    /// How often the timer has expired since the last progress.
+    /// Consecutive timeouts without progress.
     pub(crate) fn backoff(&self) -> u32 {
         self.backoff
     }
 
-    pub(crate) fn expired(&mut self) {
+    pub(crate) fn on_expiry(&mut self) {
         self.backoff = (self.backoff + 1).min(64);
     }
 
-    pub(crate) fn progress(&mut self) {
+    pub(crate) fn on_progress(&mut self) {
         self.backoff = 0;
     }
 
-    /// A sample, with the positions up to which the stream is complete and sent.
-    pub(crate) fn sample(&mut self, rtt: Span, complete: u64, sent: u64) {
+    /// Takes a sample. `sent` is the highest byte sent.
+    pub(crate) fn sample(&mut self, rtt: Span, cumulative_ack: u64, sent: u64) {
         if rtt.is_zero() {
             return;
         }
-        if let TimeoutRule::Kernel(least) = self.timeout.rule {
-            self.deviate(rtt.as_nanos(), least.as_nanos(), complete, sent);
+        if let TimeoutRule::Linux(min) = self.timeout.rule {
+            self.update_mdev(rtt.as_nanos(), min.as_nanos(), cumulative_ack, sent);
         }
         self.rtt.sample(rtt);
     }
 
-    fn deviate(&mut self, rtt: u64, least: u64, complete: u64, sent: u64) {
-        let k = &mut self.kernel;
+    fn update_mdev(&mut self, rtt: u64, min: u64, cumulative_ack: u64, sent: u64) {
+        let k = &mut self.linux;
         let smoothed = self.rtt.view().smoothed.as_nanos();
         if smoothed == 0 {
-            k.mean = rtt.saturating_mul(2);
-            k.kept = k.mean.max(least);
-            k.most = k.kept;
-            k.round = sent;
+            k.mdev = rtt.saturating_mul(2);
+            k.rttvar = k.mdev.max(min);
+            k.mdev_max = k.rttvar;
+            k.rtt_seq = sent;
             return;
         }
         let off = smoothed.abs_diff(rtt);
-        let fourth = k.mean / 4;
+        let fourth = k.mdev / 4;
         if off >= fourth {
-            // A sudden fall of the RTT is no deviation to be afraid of.
+            // A sudden drop of the RTT counts little.
             let gain = if rtt < smoothed { 8 } else { 1 };
-            k.mean += (off - fourth) / gain;
+            k.mdev += (off - fourth) / gain;
         } else {
-            k.mean -= fourth - off;
+            k.mdev -= fourth - off;
         }
-        if k.mean > k.most {
-            k.most = k.mean;
-            k.kept = k.kept.max(k.most);
+        if k.mdev > k.mdev_max {
+            k.mdev_max = k.mdev;
+            k.rttvar = k.rttvar.max(k.mdev_max);
         }
-        if complete > k.round {
-            if k.most < k.kept {
-                k.kept -= (k.kept - k.most) / 4;
+        if cumulative_ack > k.rtt_seq {
+            if k.mdev_max < k.rttvar {
+                k.rttvar -= (k.rttvar - k.mdev_max) / 4;
             }
-            k.round = sent;
-            k.most = least;
+            k.rtt_seq = sent;
+            k.mdev_max = min;
         }
     }
 
-    /// The timeout, backoff included; `None`: there is no timer.
+    /// The RTO with backoff; `None`: no timer.
     pub(crate) fn timeout(&self) -> Option<Span> {
         let view = self.rtt.view();
         let sampled = !view.smoothed.is_zero();
-        let doubled = |base: Span| (base * (1 << self.backoff.min(20))).min(self.timeout.most);
+        let doubled = |base: Span| (base * (1 << self.backoff.min(20))).min(self.timeout.max);
         Some(match self.timeout.rule {
             TimeoutRule::Never => return None,
             TimeoutRule::Fixed(span) => span,
-            TimeoutRule::Kernel(_) | TimeoutRule::Rfc(_) if !sampled => doubled(self.timeout.first),
-            TimeoutRule::Kernel(_) => doubled(view.smoothed + Span::from_nanos(self.kernel.kept)),
-            TimeoutRule::Rfc(least) => doubled((view.smoothed + view.variance * 4).max(least)),
-            TimeoutRule::Multiple(..) if !sampled => self.timeout.first,
-            TimeoutRule::Multiple(times, least, most) => (view.latest * times).max(least).min(most),
+            TimeoutRule::Linux(_) | TimeoutRule::Rfc6298(_) if !sampled => {
+                doubled(self.timeout.initial)
+            }
+            TimeoutRule::Linux(_) => doubled(view.smoothed + Span::from_nanos(self.linux.rttvar)),
+            TimeoutRule::Rfc6298(min) => doubled((view.smoothed + view.variance * 4).max(min)),
+            TimeoutRule::Multiple(..) if !sampled => self.timeout.initial,
+            TimeoutRule::Multiple(times, min, max) => (view.latest * times).max(min).min(max),
         })
     }
 }
@@ -126,8 +128,8 @@ mod tests {
         Span::from_millis(ms)
     }
 
-    fn after(timeout: Timeout, samples: &[u64]) -> RoundTrip {
-        let mut rtt = RoundTrip::new(timeout);
+    fn after(timeout: Timeout, samples: &[u64]) -> RtoEstimator {
+        let mut rtt = RtoEstimator::new(timeout);
         for (n, sample) in (1..).zip(samples) {
             rtt.sample(ms(*sample), n, n);
         }
@@ -137,8 +139,8 @@ mod tests {
     #[test]
     fn vectors_of_rfc_6298() {
         let timeout = Timeout {
-            rule: TimeoutRule::Rfc(ms(1)),
-            expiry: Expiry::Probe,
+            rule: TimeoutRule::Rfc6298(ms(1)),
+            on_expiry: Expiry::Probe,
             ..LINUX.timeout
         };
         let rto = |samples: &[u64]| after(timeout, samples).timeout().unwrap().as_micros();
@@ -161,7 +163,7 @@ mod tests {
     #[test]
     fn a_deviation_stays_for_a_round_trip_and_a_fall_counts_little() {
         let mut rtt = after(LINUX.timeout, &[100; 60]);
-        // 500 ms late once: the deviation, times four, becomes 500 ms less its memory of none.
+        // 500 ms late once: four times the deviation becomes 500 ms.
         rtt.sample(ms(600), 60, 200);
         let risen = rtt.timeout().unwrap();
         // Smoothed 162.5, deviation 500.
@@ -171,7 +173,7 @@ mod tests {
         }
         let same_round = rtt.timeout().unwrap();
         assert!(same_round > ms(590), "{same_round}");
-        // The round is over: a quarter of the difference is forgotten per round.
+        // The round is over: the variance decays by a quarter of the difference per round.
         let mut low = rtt.clone();
         low.sample(ms(100), 201, 300);
         assert!(low.timeout().unwrap() < same_round);
@@ -185,12 +187,12 @@ mod tests {
         let mut rtt = after(LINUX.timeout, &[100; 60]);
         let mut seen = Vec::new();
         for _ in 0..12 {
-            rtt.expired();
+            rtt.on_expiry();
             seen.push(rtt.timeout().unwrap().as_micros() / 1000);
         }
         assert_eq!(seen[..4], [600, 1200, 2400, 4800]);
         assert_eq!(*seen.last().unwrap(), 120_000);
-        rtt.progress();
+        rtt.on_progress();
         assert_eq!(rtt.timeout(), Some(ms(300)));
     }
 
@@ -202,7 +204,7 @@ mod tests {
         assert_eq!(rto(&[20, 100]), Some(ms(500)));
         assert_eq!(rto(&[100, 400]), Some(ms(1000)));
         let mut rtt = after(VERUS.timeout, &[100]);
-        rtt.expired();
+        rtt.on_expiry();
         assert_eq!(rtt.timeout(), Some(ms(500)));
     }
 }
