@@ -78,7 +78,7 @@ impl Sender {
         match self.rules.ack_semantics {
             AckSemantics::ByteStream => self.process_stream_ack(now, ack, ranges, &mut outcome),
             AckSemantics::PacketNumbers { .. } => {
-                self.process_ack_ranges(now, ranges, &mut outcome)
+                self.process_ack_ranges(now, ranges, &mut outcome);
             }
         }
         if !self.acked.is_sorted_by_key(|p| p.pn) {
