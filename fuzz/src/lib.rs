@@ -13,7 +13,7 @@ use alcc_cc::{Cx, Discard, Header, Kind, Path, Registry, Spec, conformance};
 use alcc_flow::{Ack, Range, Receiver, Rules, Sender, Transmit};
 use alcc_inband::{Output, Session, Settings as InBand, When, frame, preface};
 use alcc_link::{
-    Changes, Direction, DirectionSpec, Ecn, Order, Outcome, Packet, QueueSpec, RateSpec, Step,
+    Changes, Dir, Direction, DirectionSpec, Ecn, Outcome, Packet, QueueSpec, RateSpec, Step,
     log as packet_log,
 };
 use alcc_observe::Pattern;
@@ -174,7 +174,7 @@ fn steps(bytes: &[u8]) {
                     changes,
                     ..DirectionSpec::default()
                 };
-                let mut direction = Direction::new(&spec, Order::Up, 1);
+                let mut direction = Direction::new(&spec, Dir::Up, 1);
                 let (len, mut out) = (Bytes::new(1500), Vec::new());
                 for id in 0..10 {
                     let now = Time::from_millis(id * 100);
@@ -249,11 +249,7 @@ fn link(bytes: &[u8]) {
     let Ok(queue) = QUEUES[usize::from(*queue) % QUEUES.len()].parse() else {
         return;
     };
-    let order = if seed % 2 == 0 {
-        Order::Down
-    } else {
-        Order::Up
-    };
+    let order = if seed % 2 == 0 { Dir::Down } else { Dir::Up };
     let spec = DirectionSpec {
         rate,
         queue,

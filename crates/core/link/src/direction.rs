@@ -35,14 +35,36 @@ pub struct DirectionSpec {
     pub changes: Changes,
 }
 
-/// The order in which a packet meets the parts of a direction: as with a bottleneck shell nested in a delay shell around
-/// the client.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Order {
+/// Which way a packet goes. A packet meets the parts of a direction in the order of a bottleneck
+/// shell nested in a delay shell around the client.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Dir {
     /// Towards the client: delay, loss, bottleneck.
+    #[default]
     Down,
     /// From the client: bottleneck, loss, delay.
     Up,
+}
+
+impl Dir {
+    /// Both.
+    pub const BOTH: [Self; 2] = [Self::Down, Self::Up];
+
+    /// The other one.
+    pub const fn back(self) -> Self {
+        match self {
+            Self::Down => Self::Up,
+            Self::Up => Self::Down,
+        }
+    }
+
+    /// As files and fields are called: `down`, `up`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Down => "down",
+            Self::Up => "up",
+        }
+    }
 }
 
 /// One direction of a path at work.
@@ -53,7 +75,7 @@ pub enum Order {
 #[derive(Clone, Debug)]
 pub struct Direction {
     spec_rate: RateSpec,
-    order: Order,
+    dir: Dir,
     delay: Span,
     loss: f64,
     /// Those that change; a rate that is `None` is that of the start.
@@ -63,7 +85,7 @@ pub struct Direction {
     reorder: bool,
     clock: Time,
     bottleneck: Bottleneck,
-    /// Packets on their way, with the time at which they are through; before or after the bottleneck as `order` says.
+    /// Packets on their way, with the time at which they are through; before or after the bottleneck as `dir` says.
     travelling: VecDeque<(Time, Travelling)>,
     rng: Rng,
 }
@@ -79,14 +101,14 @@ struct Travelling {
 impl Direction {
     /// An empty direction at [`Time::ZERO`]. The same `seed` and calls give the same outcomes; the two directions of a path
     /// should have different seeds.
-    pub fn new(spec: &DirectionSpec, order: Order, seed: u64) -> Self {
+    pub fn new(spec: &DirectionSpec, dir: Dir, seed: u64) -> Self {
         let mut seeds = Rng::new(seed);
         let rng = Rng::new(seeds.next_u64());
         let queue_rng = Rng::new(seeds.next_u64());
         let changes = &spec.changes;
         Self {
             spec_rate: spec.rate.clone(),
-            order,
+            dir,
             delay: spec.delay,
             loss: spec.loss,
             rates: rates(&spec.rate, changes),
@@ -104,9 +126,9 @@ impl Direction {
     pub fn push(&mut self, now: Time, packet: Packet, out: &mut Vec<Outcome>) {
         self.advance(now, out);
         let now = self.clock;
-        match self.order {
-            Order::Down => self.travel(now, packet, now, now),
-            Order::Up => {
+        match self.dir {
+            Dir::Down => self.travel(now, packet, now, now),
+            Dir::Up => {
                 let from = out.len();
                 self.arrive(now, packet, out);
                 self.route(from, out);
@@ -133,7 +155,7 @@ impl Direction {
                 self.step(at, out);
                 self.route(from, out);
             } else if let Some((_, t)) = self.travelling.pop_front() {
-                if self.order == Order::Up {
+                if self.dir == Dir::Up {
                     out.push(t.delivered(at));
                 } else if self.lost(at) {
                     out.push(dropped(at, t.packet));
@@ -264,7 +286,7 @@ impl Direction {
             else {
                 continue;
             };
-            if self.order == Order::Down {
+            if self.dir == Dir::Down {
                 out.push(Outcome::Delivered {
                     at,
                     packet,

@@ -18,6 +18,6 @@ mod packet;
 pub mod queue;
 
 pub use changes::{Changes, ChangesError, Step};
-pub use direction::{Direction, DirectionSpec, Order, RateSpec};
+pub use direction::{Dir, Direction, DirectionSpec, RateSpec};
 pub use packet::{DropReason, Ecn, Outcome, Packet};
 pub use queue::{Queue, QueueKind, QueueSpec};

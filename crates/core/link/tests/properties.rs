@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What holds for every direction, whatever is pushed into it and however late it is called.
 use alcc_link::{
-    Changes, Direction, DirectionSpec, Ecn, Order, Outcome, Packet, QueueKind, QueueSpec, RateSpec,
+    Changes, Dir, Direction, DirectionSpec, Ecn, Outcome, Packet, QueueKind, QueueSpec, RateSpec,
     Step,
 };
 use alcc_trace::Trace;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug)]
 struct Case {
     spec: DirectionSpec,
-    order: Order,
+    order: Dir,
     seed: u64,
     pushes: Vec<(Time, Packet)>,
 }
@@ -93,7 +93,7 @@ fn case() -> impl Strategy<Value = Case> {
         2 => 0..3_000_000_u64,
     ];
     let pushes = prop::collection::vec((gap, 0..3200_u64), 0..150);
-    let order = prop_oneof![Just(Order::Down), Just(Order::Up)];
+    let order = prop_oneof![Just(Dir::Down), Just(Dir::Up)];
     let delay = prop_oneof![Just(0), Just(7_000_000), 0..30_000_000_u64];
     let loss = prop_oneof![3 => Just(0.0), 1 => 0.0..0.5];
     let link = (rate(), queue(), order, delay, loss, changes());

@@ -2,7 +2,7 @@
 //! Queues that tell flows apart or draw lots: sequences worked out by hand from the RFCs, frequencies from the formula.
 use alcc_link::queue::Enqueue;
 use alcc_link::{
-    Direction, DirectionSpec, DropReason, Ecn, Order, Outcome, Packet, Queue, QueueSpec, RateSpec,
+    Dir, Direction, DirectionSpec, DropReason, Ecn, Outcome, Packet, Queue, QueueSpec, RateSpec,
 };
 use alcc_trace::Trace;
 use alcc_units::{Bytes, Rate, Rng, Time};
@@ -49,7 +49,7 @@ fn link(rate: RateSpec, queue: &str) -> Direction {
         queue: queue.parse().unwrap(),
         ..DirectionSpec::default()
     };
-    Direction::new(&spec, Order::Down, 1)
+    Direction::new(&spec, Dir::Down, 1)
 }
 
 fn trace(ms: &[u32]) -> RateSpec {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Vectors worked out by hand from what the models promise, not from what they do.
 use alcc_link::{
-    Changes, Direction, DirectionSpec, DropReason, Ecn, Order, Outcome, Packet, QueueSpec, RateSpec,
+    Changes, Dir, Direction, DirectionSpec, DropReason, Ecn, Outcome, Packet, QueueSpec, RateSpec,
 };
 use alcc_trace::Trace;
 use alcc_units::{Bytes, Rate, Span, Time};
@@ -25,7 +25,7 @@ fn link(rate: RateSpec, queue: &str) -> Direction {
         queue: queue.parse().unwrap(),
         ..DirectionSpec::default()
     };
-    Direction::new(&spec, Order::Down, 1)
+    Direction::new(&spec, Dir::Down, 1)
 }
 
 fn trace(ms: &[u32]) -> RateSpec {
@@ -205,9 +205,9 @@ fn both_orders_add_delay_and_queueing() {
         ..DirectionSpec::default()
     };
     // down: at the bottleneck at 20.4 ms, through at 21; up: through the bottleneck at 1 ms, there at 21.3
-    let down = run(Direction::new(&spec, Order::Down, 1), &[(us(100), 1, 1500)]);
+    let down = run(Direction::new(&spec, Dir::Down, 1), &[(us(100), 1, 1500)]);
     assert_eq!(delivered(&down), [(1, 21_000_000, 600_000)]);
-    let up = run(Direction::new(&spec, Order::Up, 1), &[(us(100), 1, 1500)]);
+    let up = run(Direction::new(&spec, Dir::Up, 1), &[(us(100), 1, 1500)]);
     assert_eq!(delivered(&up), [(1, 21_300_000, 900_000)]);
     assert!(matches!(up[1], Outcome::Departed { at, .. } if at == us(1000)));
 }
@@ -218,7 +218,7 @@ fn without_a_bottleneck_only_the_delay_remains() {
         delay: Span::from_millis(20),
         ..DirectionSpec::default()
     };
-    for order in [Order::Down, Order::Up] {
+    for order in [Dir::Down, Dir::Up] {
         let out = run(
             Direction::new(&spec, order, 1),
             &[(us(5), 1, 9000), (us(6), 2, 1)],
@@ -234,7 +234,7 @@ fn loss_is_as_frequent_as_asked_and_repeats_with_the_seed() {
         ..DirectionSpec::default()
     };
     let pushes: Vec<_> = (0..100_000).map(|id| (us(id), id, 1500)).collect();
-    for order in [Order::Down, Order::Up] {
+    for order in [Dir::Down, Dir::Up] {
         let lost = |seed| dropped(&run(Direction::new(&spec, order, seed), &pushes));
         let first = lost(7);
         // binomial: 2000, standard deviation 44
@@ -244,7 +244,7 @@ fn loss_is_as_frequent_as_asked_and_repeats_with_the_seed() {
         assert_ne!(first, lost(8));
     }
     let all = DirectionSpec { loss: 1.0, ..spec };
-    let out = run(Direction::new(&all, Order::Down, 1), &pushes[..100]);
+    let out = run(Direction::new(&all, Dir::Down, 1), &pushes[..100]);
     assert_eq!(dropped(&out).len(), 100);
 }
 
@@ -267,7 +267,7 @@ fn a_rate_that_changes_under_a_packet_carries_what_is_left_of_it() {
     let steps = ["1250us:rate=3mbit", "6ms:rate=0bit", "10ms:rate=6mbit"];
     let spec = changing(RateSpec::Fixed(Rate::mbps(12)), 0, &steps);
     let pushes = [(us(0), 1, 1500), (us(0), 2, 1500), (us(0), 3, 1500)];
-    let link = Direction::new(&spec, Order::Down, 1);
+    let link = Direction::new(&spec, Dir::Down, 1);
     let offered = |from, to| link.opportunity_bytes(us(from), us(to)).get();
     // 1.25 ms of 1500 bytes, 4.75 ms of 375, nothing, 1.125 ms of 750: 1875 + 1781.25 + 843.75 bytes
     assert_eq!(offered(0, 11_125), 4500);
@@ -284,7 +284,7 @@ fn steps_at_the_moment_of_a_packet_come_before_it_and_after_what_ends_then() {
     let steps = ["1ms:rate=1200kbit", "20ms:rate=12mbit"];
     let spec = changing(RateSpec::Fixed(Rate::mbps(12)), 0, &steps);
     let pushes = [(us(0), 1, 1500), (us(0), 2, 1500), (us(30_000), 3, 1500)];
-    let out = delivered(&run(Direction::new(&spec, Order::Up, 1), &pushes));
+    let out = delivered(&run(Direction::new(&spec, Dir::Up, 1), &pushes));
     let at: Vec<_> = out.iter().map(|d| d.1 / 1000).collect();
     assert_eq!(at, [1000, 11_000, 31_000]);
 }
@@ -294,13 +294,13 @@ fn a_rate_after_a_trace_and_after_none() {
     // 1 ms: 1500 of 2000 bytes; from 1.5 ms on 4 Mbit/s: 500 bytes in 1 ms
     let spec = changing(trace(&[1]), 0, &["1500us:rate=4mbit"]);
     let out = delivered(&run(
-        Direction::new(&spec, Order::Down, 1),
+        Direction::new(&spec, Dir::Down, 1),
         &[(us(0), 1, 2000)],
     ));
     assert_eq!(out, [(1, 2_500_000, 2_500_000)]);
     // nothing waits until 5 ms, then 12 Mbit/s
     let spec = changing(RateSpec::Unlimited, 0, &["5ms:rate=12mbit"]);
-    let link = Direction::new(&spec, Order::Down, 1);
+    let link = Direction::new(&spec, Dir::Down, 1);
     assert_eq!(link.opportunity_bytes(us(5_000), us(6_000)).get(), 1500);
     let out = run(link, &[(us(0), 1, 1500), (us(5_000), 2, 1500)]);
     assert_eq!(delivered(&out), [(1, 0, 0), (2, 6_000_000, 1_000_000)]);
@@ -320,7 +320,7 @@ fn a_delay_that_shrinks_overtakes_only_if_asked() {
         (true, [(10, 30), (15, 35), (20, 50), (5, 55)]),
     ] {
         spec.changes.reorder = reorder;
-        for order in [Order::Down, Order::Up] {
+        for order in [Dir::Down, Dir::Up] {
             let out = delivered(&run(Direction::new(&spec, order, 1), &pushes));
             let at: Vec<_> = out.iter().map(|d| (d.0, d.1 / 1_000_000)).collect();
             assert_eq!(at, want);
@@ -335,7 +335,7 @@ fn loss_changes_and_comes_back() {
     spec.changes.repeat = Some(Span::from_millis(300));
     let pushes: Vec<_> = (0..900).map(|ms| (us(ms * 1000), ms, 40)).collect();
     // Down: loss is met after the delay of 1 ms, up before it
-    for (order, first) in [(Order::Down, 99), (Order::Up, 100)] {
+    for (order, first) in [(Dir::Down, 99), (Dir::Up, 100)] {
         let lost: Vec<_> = dropped(&run(Direction::new(&spec, order, 1), &pushes));
         let lost: Vec<_> = lost.iter().map(|d| d.0).collect();
         let want: Vec<_> = [0, 300, 600]
@@ -359,7 +359,7 @@ fn an_opportunity_makes_room_for_who_arrives_at_its_moment() {
         ..DirectionSpec::default()
     };
     let pushes = [(us(500), 1, 1500), (us(1000), 2, 1500)];
-    let out = run(Direction::new(&spec, Order::Down, 1), &pushes);
+    let out = run(Direction::new(&spec, Dir::Down, 1), &pushes);
     assert_eq!(
         delivered(&out),
         [(1, 2_000_000, 500_000), (2, 3_000_000, 1_000_000)]

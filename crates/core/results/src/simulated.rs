@@ -2,7 +2,7 @@
 //! From the simulator's report to rows: the one place where it gets the names and units of a
 //! [`Row`].
 use crate::Row;
-use alcc_sim::{FlowReport, FlowSpec, Passed, Report, Scenario, Under, Way};
+use alcc_sim::{FlowReport, FlowSpec, Passed, Report, Scenario, Under};
 use alcc_units::{Bytes, Rate, Span, Time};
 use serde::{Deserialize, Serialize};
 
@@ -134,10 +134,6 @@ fn row(
         Under::Tcp(kernel) => Some(kernel.rules.name),
         Under::Udp { .. } => None,
     };
-    let dir = match spec.way {
-        Way::Down => "down",
-        Way::Up => "up",
-    };
     let (start, stop, _) = flow.active;
     Row {
         scheme: flow.scheme.clone(),
@@ -177,7 +173,7 @@ fn row(
         name: spec.name.clone(),
         host: host.map(str::to_owned),
         links: spec.links.map(|(from, to)| format!("{from}-{to}")),
-        dir: Some(dir.to_owned()),
+        dir: Some(spec.dir.name().to_owned()),
         start_s: Some(start.as_secs_f64()),
         stop_s: stop.map(Time::as_secs_f64),
         ..Row::default()

@@ -6,7 +6,7 @@
 //! million. Flows may be thousands and stand in a heap.
 use crate::flow::{Endpoints, Flow, phase_of};
 use crate::host::UDP_HEADER;
-use crate::network::{Content, InFlight, Network, Next, way};
+use crate::network::{Content, InFlight, Network, Next, link_dir};
 use crate::probe::{FlowState, PacketContent, PacketEvent, PacketStep, Probe};
 use crate::timers::Timers;
 use crate::{FlowStatus, LinkReport, Report, Scenario, SimError};
@@ -297,7 +297,7 @@ impl<P: Probe> Simulation<P> {
                     if self.window.is_none() && packet.len >= FULL_SIZE {
                         self.begin_window(at);
                     }
-                    self.notify(at, packet.id as u32, PacketStep::Arrived(way(place)));
+                    self.notify(at, packet.id as u32, PacketStep::Arrived(link_dir(place)));
                 }
                 Outcome::Departed {
                     at,
@@ -308,7 +308,7 @@ impl<P: Probe> Simulation<P> {
                     passed.departed += 1;
                     passed.bytes += packet.len;
                     self.departed(at, place, &packet, arrived);
-                    self.notify(at, packet.id as u32, PacketStep::Departed(way(place)));
+                    self.notify(at, packet.id as u32, PacketStep::Departed(link_dir(place)));
                 }
                 Outcome::Dropped { at, packet, why } => {
                     // What is lost comes to nothing later: it is counted here, or a storm of losses
@@ -320,7 +320,11 @@ impl<P: Probe> Simulation<P> {
                         let meter = &mut self.flows[lost.flow as usize].meter;
                         meter.dropped(lost.departed);
                     }
-                    self.notify(at, packet.id as u32, PacketStep::Dropped(way(place), why));
+                    self.notify(
+                        at,
+                        packet.id as u32,
+                        PacketStep::Dropped(link_dir(place), why),
+                    );
                     self.network.remove(packet.id as u32);
                 }
                 Outcome::Delivered { packet, .. } => self.network.delivered(&packet),

@@ -4,6 +4,7 @@ use crate::{Kernel, Source, Timing};
 use alcc_cc::{Controller, Registry, Spec, SpecError};
 use alcc_flow::Rules;
 use alcc_flow::rules::LINUX;
+use alcc_link::Dir;
 use alcc_units::{Bytes, OptionDoc, Options, Rate, Span, Time, nearest};
 
 /// A flow: who decides, what it stands on, what it has to send, and which way it goes.
@@ -27,7 +28,7 @@ pub struct FlowSpec {
     /// the hosts and the links.
     pub rtt: Option<Span>,
     /// Which way the data go.
-    pub way: Way,
+    pub dir: Dir,
     /// It goes back from where the flow before it arrives, and each carries the other's reports: at
     /// the head of a flight, not when they are made (`sproutbt2`, Sprout's own bulk program, is
     /// such a pair).
@@ -58,25 +59,6 @@ pub enum Under {
         /// IP bytes of a packet, headers included.
         packet: Bytes,
     },
-}
-
-/// The way that a flow's data go.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Way {
-    /// Through the links from first to last.
-    #[default]
-    Down,
-    /// The other way.
-    Up,
-}
-
-impl Way {
-    const fn back(self) -> Self {
-        match self {
-            Self::Down => Self::Up,
-            Self::Up => Self::Down,
-        }
-    }
 }
 
 /// What FLOW means, for help texts.
@@ -244,7 +226,7 @@ impl FlowSpec {
                 under,
                 source,
                 rtt: typed.rtt,
-                way: if back { typed.way.back() } else { typed.way },
+                dir: if back { typed.dir.back() } else { typed.dir },
                 paired: back,
                 links: typed.links,
                 start: typed.start + typed.stagger * number,
@@ -313,7 +295,7 @@ struct Typed {
     host: Option<&'static Rules>,
     source: Source,
     rtt: Option<Span>,
-    way: Way,
+    dir: Dir,
     both: bool,
     links: Option<(usize, usize)>,
     start: Time,
@@ -358,9 +340,9 @@ impl Typed {
             "rtt" => self.rtt = Some(positive(value)?),
             "dir" => {
                 self.both = value == "both";
-                self.way = match value {
-                    "up" => Way::Up,
-                    "down" | "both" => Way::Down,
+                self.dir = match value {
+                    "up" => Dir::Up,
+                    "down" | "both" => Dir::Down,
                     _ => return Err("write dir=up, dir=down or dir=both".to_owned()),
                 };
             }
@@ -525,8 +507,8 @@ mod tests {
     #[test]
     fn a_pair_goes_both_ways() {
         let flows = parse("2*fixed/dir=both").unwrap();
-        let ways: Vec<_> = flows.iter().map(|f| (f.way, f.paired)).collect();
-        let pair = [(Way::Down, false), (Way::Up, true)];
+        let ways: Vec<_> = flows.iter().map(|f| (f.dir, f.paired)).collect();
+        let pair = [(Dir::Down, false), (Dir::Up, true)];
         assert_eq!(ways, [pair, pair].concat());
     }
 
@@ -536,7 +518,7 @@ mod tests {
         let flows = parse("3*fixed/rtt=80ms/dir=up/links=2-3/size=10MB/stagger=1s@2s-30s").unwrap();
         assert_eq!(flows.len(), 3);
         let last = &flows[2];
-        assert_eq!((last.rtt, last.way), (Some(ms(80)), Way::Up));
+        assert_eq!((last.rtt, last.dir), (Some(ms(80)), Dir::Up));
         assert_eq!(last.links, Some((2, 3)));
         assert_eq!(last.source.size, Some(Bytes::new(10_000_000)));
         assert_eq!(last.start, Time::from_millis(4_000));

@@ -27,11 +27,11 @@ mod timers;
 
 pub use alcc_flow::{Ack, Range};
 pub use engine::{Simulation, run, run_with};
-pub use flow_spec::{FLOW_HELP, FlowError, FlowSpec, Under, Way};
+pub use flow_spec::{FLOW_HELP, FlowError, FlowSpec, Under};
 pub use histogram::Summary;
 pub use host::over_tcp::{Kernel, Timing};
 pub use network::Passed;
-pub use probe::{FlowState, LinkWay, PacketContent, PacketEvent, PacketStep, Probe, PutGauge};
+pub use probe::{FlowState, LinkDir, PacketContent, PacketEvent, PacketStep, Probe, PutGauge};
 pub use report::{FlowReport, FlowStatus, Gauge, LinkReport, Report, Sample};
 pub use scenario::{LinkSpec, Scenario, SimError};
 pub use source::Source;

@@ -3,10 +3,10 @@
 //!
 //! Each direction of a link and each delay line has one entry among the due times, whatever passes
 //! through it. They are few, so they are looked through. Packets lie by value in a slab.
-use crate::probe::LinkWay;
-use crate::{Scenario, Way};
+use crate::Scenario;
+use crate::probe::LinkDir;
 use alcc_flow::{Ack, Transmit};
-use alcc_link::{Direction, Ecn, Order, Outcome, Packet};
+use alcc_link::{Dir, Direction, Ecn, Outcome, Packet};
 use alcc_units::{Bytes, Rng, Span, Time};
 use std::collections::VecDeque;
 
@@ -104,8 +104,8 @@ impl Network {
     pub(crate) fn new(scenario: &Scenario, seeds: &mut Rng) -> Self {
         let mut links = Vec::new();
         for link in &scenario.links {
-            links.push(Direction::new(&link.down, Order::Down, seeds.next_u64()));
-            links.push(Direction::new(&link.up, Order::Up, seeds.next_u64()));
+            links.push(Direction::new(&link.down, Dir::Down, seeds.next_u64()));
+            links.push(Direction::new(&link.up, Dir::Up, seeds.next_u64()));
         }
         Self {
             passed: vec![Passed::default(); links.len()],
@@ -293,13 +293,13 @@ impl Network {
 }
 
 /// Which direction of which link is number `place`.
-pub(crate) fn way(place: usize) -> LinkWay {
-    LinkWay {
+pub(crate) fn link_dir(place: usize) -> LinkDir {
+    LinkDir {
         link: place / 2,
-        way: if place.is_multiple_of(2) {
-            Way::Down
+        dir: if place.is_multiple_of(2) {
+            Dir::Down
         } else {
-            Way::Up
+            Dir::Up
         },
     }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! To watch a run while it goes: packet by packet for captures, flow by flow for logs.
-use crate::Way;
 use alcc_cc::Log;
 use alcc_flow::Ack;
+use alcc_link::Dir;
 use alcc_units::{Bytes, Time};
 
 /// Watches a run. Every method has an empty body: say only what you want to know. `()` watches nothing and costs nothing.
@@ -79,22 +79,22 @@ pub enum PacketStep {
     /// Its host sent it.
     Sent,
     /// It reached the queue of a link.
-    Arrived(LinkWay),
+    Arrived(LinkDir),
     /// Its last byte left that link's bottleneck.
-    Departed(LinkWay),
+    Departed(LinkDir),
     /// It was lost there.
-    Dropped(LinkWay, alcc_link::DropReason),
+    Dropped(LinkDir, alcc_link::DropReason),
     /// The other host has it.
     Received,
 }
 
 /// One direction of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LinkWay {
+pub struct LinkDir {
     /// Number of the link in the scenario, from 0.
     pub link: usize,
     /// The direction.
-    pub way: Way,
+    pub dir: Dir,
 }
 
 /// What a packet carries. Positions are those of the byte stream, from 0.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::flow_spec::FlowError;
-use crate::{FlowSpec, Timing, Way};
+use crate::{FlowSpec, Timing};
 use alcc_cc::Registry;
-use alcc_link::{DirectionSpec, QueueSpec, RateSpec};
+use alcc_link::{Dir, DirectionSpec, QueueSpec, RateSpec};
 use alcc_units::{Span, Time};
 
 /// Links in a row, and the flows over them.
@@ -238,9 +238,9 @@ impl Scenario {
     /// The direction of each link that a flow's data pass, in order: `link * 2`, and 1 more for up.
     pub(crate) fn data_route(&self, flow: &FlowSpec) -> Vec<usize> {
         let route = self.route(flow);
-        match flow.way {
-            Way::Down => route.map(|link| 2 * link).collect(),
-            Way::Up => route.rev().map(|link| 2 * link + 1).collect(),
+        match flow.dir {
+            Dir::Down => route.map(|link| 2 * link).collect(),
+            Dir::Up => route.rev().map(|link| 2 * link + 1).collect(),
         }
     }
 }

@@ -2,10 +2,10 @@
 //! Paths, sources and times, with results that can be worked out by hand.
 mod common;
 
-use alcc_link::{DirectionSpec, QueueSpec, RateSpec};
+use alcc_link::{Dir, DirectionSpec, QueueSpec, RateSpec};
 use alcc_sim::{
-    FlowReport, LinkSpec, PacketContent, PacketEvent, PacketStep, Probe, Scenario, SimError, Way,
-    run, run_with,
+    FlowReport, LinkSpec, PacketContent, PacketEvent, PacketStep, Probe, Scenario, SimError, run,
+    run_with,
 };
 use alcc_units::{Bytes, Rate, Span, Time};
 use common::scenario;
@@ -350,7 +350,7 @@ impl Probe for Seen {
         };
         if let PacketStep::Arrived(link) = event.what {
             let data = matches!(event.content, PacketContent::Data { .. });
-            assert_eq!(link.way == Way::Down, data);
+            assert_eq!(link.dir == Dir::Down, data);
         }
         let data = matches!(event.content, PacketContent::Data { .. });
         self.steps

@@ -3,7 +3,7 @@ use crate::device::Device;
 use crate::relay::Relay;
 use crate::report::EmuReport;
 use crate::{EmuError, Namespace, Subnet};
-use alcc_link::{Direction, DirectionSpec, Order, Outcome};
+use alcc_link::{Dir, Direction, DirectionSpec, Outcome};
 use alcc_units::Time;
 use nix::sys::eventfd::EventFd;
 use std::io;
@@ -11,15 +11,6 @@ use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::thread::JoinHandle;
 use std::time::Instant;
-
-/// Which way a packet goes.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Dir {
-    /// From the outside (servers) to the inside (clients).
-    Down,
-    /// From the inside to the outside.
-    Up,
-}
 
 /// Both directions of an emulated link.
 #[derive(Clone, Default, Debug)]
@@ -35,10 +26,11 @@ pub struct PathSpec {
 impl PathSpec {
     /// The model of one direction at the link's start: what the relay runs, and what a simulated twin of a run starts from.
     pub fn model(&self, dir: Dir) -> Direction {
-        match dir {
-            Dir::Down => Direction::new(&self.down, Order::Down, self.seed_of(dir)),
-            Dir::Up => Direction::new(&self.up, Order::Up, self.seed_of(dir)),
-        }
+        let spec = match dir {
+            Dir::Down => &self.down,
+            Dir::Up => &self.up,
+        };
+        Direction::new(spec, dir, self.seed_of(dir))
     }
 
     /// The seed of one direction: the two must not draw the same lots.
@@ -97,7 +89,7 @@ impl Emulator {
             .try_clone_to_owned()
             .map_err(EmuError::os("duplicate an eventfd"))?;
         let started = Instant::now();
-        let models = [Dir::Down, Dir::Up].map(|dir| (dir, spec.model(dir)));
+        let models = Dir::BOTH.map(|dir| (dir, spec.model(dir)));
         let relay = Relay::new(models, outer, inner, observer, started);
         let thread = spawn("alcc-relay", move || relay.run(&stopped))?;
         Ok(Self {

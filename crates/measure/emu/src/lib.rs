@@ -42,7 +42,8 @@ mod store;
 mod subnet;
 mod veth;
 
-pub use emulator::{Dir, Emulator, Observer, PathSpec, Silent};
+pub use alcc_link::Dir;
+pub use emulator::{Emulator, Observer, PathSpec, Silent};
 pub use error::EmuError;
 pub use flow::FlowKey;
 pub use namespace::{Namespace, is_emulated};

@@ -10,7 +10,7 @@ use alcc_cc::{
     Acked, Controller, Delivery, Feed, Kind, Packet, Path, Registry, RttView, Sent, Source, Spec,
 };
 use alcc_flow::{OverTcp, TcpProgress};
-use alcc_link::{Direction, DirectionSpec, Order, Outcome, QueueSpec, RateSpec};
+use alcc_link::{Dir, Direction, DirectionSpec, Outcome, QueueSpec, RateSpec};
 use alcc_trace::Trace;
 use alcc_units::{Bytes, Rate, Rng, Span, Time};
 use std::error::Error;
@@ -115,7 +115,7 @@ fn over_tcp(cc: Box<dyn Controller>, packets: u64) {
 }
 
 fn link(spec: &DirectionSpec, packets: u64) {
-    let mut direction = Direction::new(spec, Order::Down, 1);
+    let mut direction = Direction::new(spec, Dir::Down, 1);
     let mut out = Vec::new();
     for id in 0..packets {
         let packet = alcc_link::Packet {
@@ -132,7 +132,7 @@ fn link(spec: &DirectionSpec, packets: u64) {
 
 /// A full link: another packet comes for each that leaves, so that a hundred are always there.
 fn full_link(spec: &DirectionSpec, packets: u64) {
-    let mut direction = Direction::new(spec, Order::Down, 1);
+    let mut direction = Direction::new(spec, Dir::Down, 1);
     let packet = |id| alcc_link::Packet {
         id,
         flow: (id % 4) as u32,

@@ -6,6 +6,7 @@ use crate::recording::Recording;
 use crate::session::{End, Phase, Role, Session};
 use crate::socket::{Burst, Socket};
 use crate::wire::Packet;
+use alcc_pipe::cookie::unguessable;
 use alcc_sys::now;
 use alcc_units::{Span, Time};
 use std::io::ErrorKind;
@@ -69,7 +70,7 @@ fn handshake(
     stop: &AtomicBool,
 ) -> Result<u64, RecordError> {
     let to = request.to;
-    let nonce = alcc_udp::unguessable().map_err(RecordError::socket("get a random number"))?;
+    let nonce = unguessable().map_err(RecordError::socket("get a random number"))?;
     let size = usize::from(request.plan.size);
     let (mut packet, mut refused) = (Packet::Hello { nonce }, false);
     let (mut bytes, mut buffer) = (Vec::new(), vec![0; usize::from(LARGEST)]);

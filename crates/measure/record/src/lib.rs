@@ -23,4 +23,4 @@ pub use client::{Request, record};
 pub use error::RecordError;
 pub use listener::{Event, Limits, Listener};
 pub use plan::{Load, Mode, Plan};
-pub use recording::{Recording, Way};
+pub use recording::Recording;

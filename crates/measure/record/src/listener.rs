@@ -7,8 +7,8 @@ use crate::recording::Recording;
 use crate::session::{Phase, Role, Session};
 use crate::socket::{Burst, Socket};
 use crate::wire::Packet;
+use alcc_pipe::cookie::{Issuer, Key, unguessable};
 use alcc_sys::now;
-use alcc_udp::cookie::{Baker, Key};
 use alcc_units::{Rate, Span, Time};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -76,7 +76,7 @@ struct Open {
 pub struct Listener {
     socket: Socket,
     limits: Limits,
-    baker: Baker,
+    issuer: Issuer,
     open: BTreeMap<u64, Open>,
 }
 
@@ -91,7 +91,7 @@ impl Listener {
         Ok(Self {
             socket,
             limits,
-            baker: Baker::new(now(), key()?, key()?),
+            issuer: Issuer::new(now(), key()?, key()?),
             open: BTreeMap::new(),
         })
     }
@@ -183,10 +183,10 @@ impl Listener {
         on: &mut dyn FnMut(Event<'_>),
     ) -> Result<(), RecordError> {
         let present = self.socket.begin();
-        if self.baker.is_stale(present)
+        if self.issuer.is_stale(present)
             && let Ok(key) = key()
         {
-            self.baker.rotate(present, key);
+            self.issuer.rotate(present, key);
         }
         // Not for ever: who is served must also be sent to.
         for _ in 0..1024 {
@@ -231,7 +231,7 @@ impl Listener {
         match packet {
             Packet::Hello { nonce } => Some(Packet::Challenge {
                 nonce,
-                cookie: self.baker.bake(at, from, nonce),
+                cookie: self.issuer.issue(at, from, nonce),
             }),
             Packet::Start {
                 nonce,
@@ -239,7 +239,7 @@ impl Listener {
                 plan,
                 label,
             } => {
-                if !self.baker.knows(at, from, nonce, &cookie) {
+                if !self.issuer.verify(at, from, nonce, &cookie) {
                     return None;
                 }
                 // Our answer may have been lost.
@@ -258,7 +258,7 @@ impl Listener {
                     return Some(Packet::Refused { nonce, why });
                 }
                 // It had numbers a moment ago; if not, whoever asks will ask again.
-                let id = alcc_udp::unguessable().ok()?;
+                let id = unguessable().ok()?;
                 on(Event::Opened {
                     peer: from,
                     label: &label,

@@ -5,34 +5,13 @@ use crate::clock::ClockFit;
 use crate::plan::{Load, Plan};
 use crate::results::Recorded;
 use crate::session::{End, Phase, Role, Session};
+use alcc_link::Dir;
 use alcc_trace::{Trace, TraceError};
 use alcc_units::{Span, Time};
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-
-/// From the listener to the client, or the other way.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
-    /// To the client.
-    Down,
-    /// To the listener.
-    Up,
-}
-
-impl Way {
-    /// Both.
-    pub const BOTH: [Self; 2] = [Self::Down, Self::Up];
-
-    /// As files are called.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Down => "down",
-            Self::Up => "up",
-        }
-    }
-}
 
 /// A recording as one end knows it.
 #[derive(Debug)]
@@ -80,7 +59,7 @@ impl Recording {
 
     /// What makes a trace wrong although the recording is complete: packets that had come and were not written down.
     pub fn missed(&self) -> u64 {
-        let both = Way::BOTH.into_iter().filter_map(|way| self.record(way));
+        let both = Dir::BOTH.into_iter().filter_map(|dir| self.record(dir));
         both.map(|r| r.overrun + r.beyond).sum()
     }
 
@@ -104,8 +83,8 @@ impl Recording {
     }
 
     /// The receiver's record of a direction.
-    pub fn record(&self, way: Way) -> Option<&Recorded> {
-        let here = (way == Way::Down) == (self.role == Role::Client);
+    pub fn record(&self, dir: Dir) -> Option<&Recorded> {
+        let here = (dir == Dir::Down) == (self.role == Role::Client);
         if here {
             Some(&self.own)
         } else {
@@ -113,10 +92,10 @@ impl Recording {
         }
     }
 
-    const fn load(&self, way: Way) -> Load {
-        match way {
-            Way::Down => self.plan.down,
-            Way::Up => self.plan.up,
+    const fn load(&self, dir: Dir) -> Load {
+        match dir {
+            Dir::Down => self.plan.down,
+            Dir::Up => self.plan.up,
         }
     }
 
@@ -124,20 +103,20 @@ impl Recording {
     ///
     /// # Errors
     /// Nothing came.
-    pub fn trace(&self, way: Way) -> Option<Result<Trace, TraceError>> {
-        if self.load(way) == Load::Nothing {
+    pub fn trace(&self, dir: Dir) -> Option<Result<Trace, TraceError>> {
+        if self.load(dir) == Load::Nothing {
             return None;
         }
-        let record = self.record(way)?;
+        let record = self.record(dir)?;
         Some(trace(&record.arrivals, record.from, self.plan.ip_len()))
     }
 
     /// Time and one-way delay of a packet, in ns: sent, from the beginning of the time that counts; both by this end's clock.
-    fn delay(&self, way: Way, clock: &ClockFit, arrival: &Arrival) -> (i64, i64) {
+    fn delay(&self, dir: Dir, clock: &ClockFit, arrival: &Arrival) -> (i64, i64) {
         let theirs = |t: Time| clock.to_ours(t.as_nanos());
         let ours = |t: Time| t.as_nanos();
         // The sender of down is the listener.
-        let sent_here = (way == Way::Up) == (self.role == Role::Client);
+        let sent_here = (dir == Dir::Up) == (self.role == Role::Client);
         let (sent, received) = if sent_here {
             (ours(arrival.sent), theirs(arrival.received))
         } else {
@@ -157,14 +136,14 @@ impl Recording {
             return Ok(());
         };
         let bytes = self.plan.ip_len();
-        for way in Way::BOTH {
-            let arrivals = self.record(way).map_or(&[][..], |r| &r.arrivals);
+        for dir in Dir::BOTH {
+            let arrivals = self.record(dir).map_or(&[][..], |r| &r.arrivals);
             for arrival in arrivals {
-                let (sent, delay) = self.delay(way, clock, arrival);
+                let (sent, delay) = self.delay(dir, clock, arrival);
                 writeln!(
                     to,
                     "{},{},{:.6},{:.3},{bytes}",
-                    way.name(),
+                    dir.name(),
                     arrival.seq,
                     sent as f64 / 1e9,
                     delay as f64 / 1e6
@@ -192,9 +171,9 @@ impl Recording {
             written.push(path);
             Ok(())
         };
-        for way in Way::BOTH {
-            if let Some(Ok(trace)) = self.trace(way) {
-                file(&format!("{}.trace", way.name()), &|to| trace.write(to))?;
+        for dir in Dir::BOTH {
+            if let Some(Ok(trace)) = self.trace(dir) {
+                file(&format!("{}.trace", dir.name()), &|to| trace.write(to))?;
             }
         }
         file("delays.csv", &|to| self.write_delays(to))?;
@@ -233,16 +212,16 @@ impl Recording {
             "reached_s": self.reached().as_secs_f64(),
             "clock": clock,
             "zero_monotonic_ns": self.own.from.as_nanos(),
-            "down": self.direction(Way::Down),
-            "up": self.direction(Way::Up),
+            "down": self.direction(Dir::Down),
+            "up": self.direction(Dir::Up),
         })
     }
 
-    fn direction(&self, way: Way) -> Value {
-        if self.load(way) == Load::Nothing {
+    fn direction(&self, dir: Dir) -> Value {
+        if self.load(dir) == Load::Nothing {
             return Value::Null;
         }
-        let Some(record) = self.record(way) else {
+        let Some(record) = self.record(dir) else {
             return Value::Null;
         };
         // The other end's record tells how much it sent this way.
@@ -253,11 +232,11 @@ impl Recording {
         };
         let seconds = record.to.since(record.from).as_secs_f64();
         let bits = record.arrivals.len() as f64 * self.plan.ip_len() as f64 * 8.0;
-        let stats = self.trace(way).and_then(Result::ok).map(|t| t.stats());
+        let stats = self.trace(dir).and_then(Result::ok).map(|t| t.stats());
         let gap = stats.as_ref().map(|s| s.gaps.max);
         let mut delays: Vec<i64> = self.clock.as_ref().map_or_else(Vec::new, |clock| {
             let all = record.arrivals.iter();
-            all.map(|a| self.delay(way, clock, a).1).collect()
+            all.map(|a| self.delay(dir, clock, a).1).collect()
         });
         delays.sort_unstable();
         let quantile = |percent: usize| {

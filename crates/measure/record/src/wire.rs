@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Datagrams between the two ends. All numbers are big-endian; what does not read exactly is nobody's and ignored.
 use crate::plan::{Load, Mode, Plan};
+use alcc_pipe::cookie::Cookie;
 use alcc_units::{Rate, Span};
 
 const MAGIC: u32 = 0x414c_5243; // "ALRC"
@@ -21,14 +22,14 @@ pub enum Packet {
         /// The client's.
         nonce: u64,
         /// To be sent back.
-        cookie: [u8; COOKIE],
+        cookie: Cookie,
     },
     /// Client: here is your cookie and what I want.
     Start {
         /// The client's.
         nonce: u64,
         /// From the challenge.
-        cookie: [u8; COOKIE],
+        cookie: Cookie,
         /// What is to be recorded.
         plan: Plan,
         /// How the client wants to be called.
@@ -51,9 +52,6 @@ pub enum Packet {
     /// Everything else.
     Inside(Inside),
 }
-
-/// Length of a cookie: those of `alcc_udp`.
-pub use alcc_udp::wire::COOKIE;
 
 /// A packet of a session. Times are nanoseconds of a sender's own clock.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -432,7 +430,7 @@ mod tests {
             up: Load::Every(Span::from_micros(400)),
             limit: Rate::mbps(100),
         };
-        let cookie = [7; COOKIE];
+        let cookie = [7; alcc_pipe::cookie::COOKIE];
         vec![
             Packet::Hello { nonce: 1 },
             Packet::Challenge { nonce: 2, cookie },

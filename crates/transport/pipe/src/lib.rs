@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cleartext;
+pub mod cookie;
 mod failure;
 mod kernel;
 mod table;

@@ -11,7 +11,6 @@
 
 mod buffer;
 mod client;
-pub mod cookie;
 mod end;
 mod hub;
 mod incoming;
@@ -23,6 +22,7 @@ mod server;
 mod transport;
 pub mod wire;
 
+pub use alcc_pipe::cookie::unguessable;
 pub use alcc_sys::now;
 pub use client::{Client, FlowStats, Stream};
 pub use end::End;
@@ -31,13 +31,3 @@ pub use listener::{Entropy, Halves, LINGER, Limits, Listener};
 pub use outgoing::{Outgoing, Setup};
 pub use server::{Arrived, Server};
 pub use transport::Udp;
-
-/// A number that nobody guesses: the id of a new connection.
-///
-/// # Errors
-/// The system has no random numbers.
-pub fn unguessable() -> std::io::Result<u64> {
-    let mut bytes = [0; 8];
-    getrandom::fill(&mut bytes)?;
-    Ok(u64::from_be_bytes(bytes))
-}

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! All receiving ends behind one address, without clock and socket: handshakes, and whose a datagram is.
-use crate::cookie::{Baker, Key};
 use crate::end::End;
 use crate::incoming::Incoming;
 use crate::wire::{COOKIE, Datagram, Reason};
 use alcc_cc::Receiver as Half;
+use alcc_pipe::cookie::{Issuer, Key};
 use alcc_units::{Span, Time};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -69,7 +69,7 @@ pub struct Listener {
     entropy: Entropy,
     halves: Halves,
     limits: Limits,
-    baker: Baker,
+    issuer: Issuer,
     entries: HashMap<u64, Entry>,
     /// How many of them have that address.
     per_address: HashMap<IpAddr, usize>,
@@ -95,12 +95,12 @@ fn key(entropy: &mut Entropy) -> Key {
 impl Listener {
     /// Nobody has come yet.
     pub fn new(now: Time, mut entropy: Entropy, halves: Halves, limits: Limits) -> Self {
-        let baker = Baker::new(now, key(&mut entropy), key(&mut entropy));
+        let issuer = Issuer::new(now, key(&mut entropy), key(&mut entropy));
         Self {
             entropy,
             halves,
             limits,
-            baker,
+            issuer,
             entries: HashMap::new(),
             per_address: HashMap::new(),
             held: 0,
@@ -246,12 +246,12 @@ impl Listener {
         spec: &str,
         send: &mut dyn FnMut(SocketAddr, &[u8]),
     ) {
-        if self.baker.is_stale(now) {
+        if self.issuer.is_stale(now) {
             let key = key(&mut self.entropy);
-            self.baker.rotate(now, key);
+            self.issuer.rotate(now, key);
         }
-        if !self.baker.knows(now, from, peer, cookie) {
-            let cookie = self.baker.bake(now, from, peer);
+        if !self.issuer.verify(now, from, peer, cookie) {
+            let cookie = self.issuer.issue(now, from, peer);
             return self.say(from, &Datagram::Retry { id: peer, cookie }, send);
         }
         if let Some(&id) = self.greeted.get(&(from, peer)) {

@@ -31,14 +31,13 @@
 //! payload have arrived marked (ECN, congestion experienced), in total. A receiver says that once there is a mark.
 use alcc_cc::{Header, Pn, Report};
 use alcc_flow::Range;
+pub use alcc_pipe::cookie::{COOKIE, Cookie};
 use alcc_units::Span;
 
 /// Bytes of a full datagram, IP and UDP headers left out.
 pub const DATAGRAM: usize = 1400;
 /// What `DATA` adds to the algorithm's header and the payload.
 pub const DATA_HEADER: usize = 33;
-/// Bytes of a cookie.
-pub const COOKIE: usize = 24;
 /// Longest answer of a receiving application.
 pub const ANSWER: usize = 128;
 /// Most ranges in an acknowledgement.
@@ -51,9 +50,6 @@ const END: u8 = 0x80;
 const HEADER_LEN: u8 = 0x1f;
 /// In the length of a report: marks follow.
 const MARKS: u8 = 0x80;
-
-/// What a handshake proves: that its sender receives at the address that it claims to have.
-pub type Cookie = [u8; COOKIE];
 
 /// Why a connection is closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -118,13 +118,13 @@ impl Args {
 
     /// The packet log of a direction; none if none is asked for.
     fn log_spec(&self, dir: Dir, spec: &PathSpec) -> Option<LogSpec> {
-        let (name, direction, link) = match dir {
-            Dir::Down => ("down", &spec.down, &self.down),
-            Dir::Up => ("up", &spec.up, &self.up),
+        let (direction, link) = match dir {
+            Dir::Down => (&spec.down, &self.down),
+            Dir::Up => (&spec.up, &self.up),
         };
         let mut path = self.log.clone()?.into_os_string();
         path.push(".");
-        path.push(name);
+        path.push(dir.name());
         let words: Vec<_> = std::env::args_os()
             .map(|w| w.to_string_lossy().into_owned())
             .collect();
@@ -141,7 +141,7 @@ impl Args {
             header: Header {
                 program: concat!("alcc ", env!("CARGO_PKG_VERSION")).to_owned(),
                 command: words.join(" "),
-                direction: name.to_owned(),
+                direction: dir.name().to_owned(),
                 link,
                 queue: direction.queue.to_string(),
                 delay: direction.delay,

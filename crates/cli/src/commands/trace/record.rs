@@ -6,8 +6,9 @@ mod folder;
 use crate::failure::Failure;
 use crate::output::{note, print};
 use crate::progress::{Bar, stop_flag};
+use alcc_link::Dir;
 use alcc_record::session::{Phase, Session};
-use alcc_record::{Event, Limits, Listener, Mode, RecordError, Recording, Request, Way};
+use alcc_record::{Event, Limits, Listener, Mode, RecordError, Recording, Request};
 use alcc_units::{Span, Time};
 pub(crate) use args::Args;
 use folder::Folder;
@@ -159,8 +160,8 @@ fn tell(args: &Args, recording: &Recording, folder: &std::path::Path) -> Result<
         return Ok(());
     }
     let mut text = String::new();
-    for way in Way::BOTH {
-        let found = &json[way.name()];
+    for dir in Dir::BOTH {
+        let found = &json[dir.name()];
         if found.is_null() {
             continue;
         }
@@ -168,7 +169,7 @@ fn tell(args: &Args, recording: &Recording, folder: &std::path::Path) -> Result<
         text += &format!(
             "{} {:<4} {:.2} Mbit/s, {} packets, delay median {:.1} p95 {:.1} ms, longest gap {} ms{}\n",
             recording.label,
-            way.name(),
+            dir.name(),
             number("mbps"),
             found["packets"],
             number("delay_median_ms"),

@@ -6,10 +6,10 @@ use crate::live::{self, Experiment, Times};
 use crate::scheme::{KERNEL_TOO, Scheme, Side};
 use crate::tools::Tools;
 use alcc_cc::Registry;
-use alcc_emu::PathSpec;
+use alcc_emu::{Dir, PathSpec};
 use alcc_results::simulated;
 use alcc_results::{EMULATED, Results, Row, SIMULATED, summary, twins};
-use alcc_sim::{FlowSpec, Scenario, Source, Under, Way};
+use alcc_sim::{FlowSpec, Scenario, Source, Under};
 use alcc_units::{Span, Time};
 use std::sync::atomic::AtomicBool;
 
@@ -155,7 +155,7 @@ fn scheme(flow: &FlowSpec, far: bool, registry: &Registry) -> Result<Scheme, Lab
     if flow.paired {
         return Err(cannot("dir=both", "real downloads go down"));
     }
-    if flow.way != Way::Down {
+    if flow.dir != Dir::Down {
         return Err(cannot("dir=up", "real downloads go down"));
     }
     if far {

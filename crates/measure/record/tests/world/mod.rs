@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Two sessions, two links and two clocks.
-use alcc_link::{Direction, DirectionSpec, Ecn, Order, Outcome, Packet, QueueSpec, RateSpec};
+use alcc_link::{Dir, Direction, DirectionSpec, Ecn, Outcome, Packet, QueueSpec, RateSpec};
 use alcc_record::results::Recorded;
 use alcc_record::session::{Phase, Role, Session};
 use alcc_record::{Load, Mode, Plan, arrivals, wire};
@@ -71,8 +71,8 @@ impl World {
             client: Session::new(Role::Client, 5, plan.clone(), at),
             listener: Session::new(Role::Listener, 5, plan, at),
             links: [
-                Direction::new(&down, Order::Down, 1),
-                Direction::new(&up, Order::Up, 2),
+                Direction::new(&down, Dir::Down, 1),
+                Direction::new(&up, Dir::Up, 2),
             ],
             clocks,
             packets: HashMap::new(),
