@@ -5,11 +5,13 @@ use crate::output::{Product, print};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
 use crate::trace_arg::TRACE_HELP;
+use alcc_cc::Log;
 use alcc_lab::capture::{Capture, Place};
 use alcc_lab::qlog::Qlog;
+use alcc_lab::told::{Collector, Told};
 use alcc_lab::{Tools, board, scenario, twin};
 use alcc_results::scenario::{Resolved, ScenarioOptions};
-use alcc_results::simulated;
+use alcc_results::{events, simulated};
 use alcc_sim::{FLOW_HELP, FlowState, PacketEvent, Probe, Report, Scenario};
 use alcc_units::{Span, Time};
 use std::fmt::Write as _;
@@ -53,7 +55,7 @@ pub(crate) struct Args {
     /// Also with real programs and the kernel's TCP on an emulated link: rows of both sides and how far they are apart
     #[arg(long, conflicts_with = "series")]
     emu: bool,
-    /// Write a CSV file with a line per flow every 20 ms: throughput, delay, window, the algorithm's values
+    /// Write a CSV file with a line per flow every 20 ms: throughput, delay, window, the algorithm's values and events
     #[arg(long, value_name = "FILE", value_parser = a_file)]
     series: Option<PathBuf>,
     /// Write a packet capture (pcap, headers only) that Wireshark and tcpdump read
@@ -62,7 +64,7 @@ pub(crate) struct Args {
     /// Where the capture is taken: sender, receiver, or link (behind the first bottleneck)
     #[arg(long, value_name = "PLACE", default_value = "sender")]
     pcap_at: Place,
-    /// Write qlog (JSON-SEQ): packets sent, acknowledged and lost, windows and round-trip times
+    /// Write qlog (JSON-SEQ): packets sent, acknowledged and lost, windows, round-trip times, the algorithms' events
     #[arg(long, value_name = "FILE", conflicts_with = "emu", value_parser = a_file)]
     qlog: Option<PathBuf>,
     /// Print one JSON object
@@ -96,6 +98,10 @@ struct Shown {
     bar: Bar,
     pcap: Option<Capture<BufWriter<File>>>,
     qlog: Option<Qlog<BufWriter<File>>>,
+    /// What the algorithms say, if somebody asked for it.
+    told: Option<Collector>,
+    /// All of it, for the series.
+    kept: Option<Vec<Told>>,
 }
 
 impl Shown {
@@ -115,13 +121,29 @@ impl Shown {
             bar: Bar::new(),
             pcap: pcap.transpose()?,
             qlog: qlog.transpose()?,
+            told: (args.qlog.is_some() || args.series.is_some()).then(Collector::default),
+            kept: args.series.is_some().then(Vec::new),
         })
     }
 
-    fn finish(self) -> std::io::Result<()> {
+    /// What was said since the last time.
+    fn hear(&mut self) {
+        let Some(told) = &self.told else { return };
+        let told = told.take();
+        if let Some(qlog) = &mut self.qlog {
+            told.iter().for_each(|told| qlog.told(told));
+        }
+        if let Some(kept) = &mut self.kept {
+            kept.extend(told);
+        }
+    }
+
+    /// Ends the files. What the algorithms said.
+    fn finish(mut self) -> std::io::Result<Vec<Told>> {
+        self.hear();
         self.pcap.map(Capture::finish).transpose()?;
         self.qlog.map(Qlog::finish).transpose()?;
-        Ok(())
+        Ok(self.kept.unwrap_or_default())
     }
 }
 
@@ -131,6 +153,7 @@ impl Probe for Shown {
     }
 
     fn packet(&mut self, event: &PacketEvent) {
+        self.hear();
         if let Some(pcap) = &mut self.pcap {
             pcap.packet(event);
         }
@@ -140,9 +163,14 @@ impl Probe for Shown {
     }
 
     fn flow(&mut self, state: &FlowState<'_>) {
+        self.hear();
         if let Some(qlog) = &mut self.qlog {
             qlog.flow(state);
         }
+    }
+
+    fn log(&mut self, flow: usize) -> Option<Log> {
+        self.told.as_ref().map(|told| told.log(flow))
     }
 
     fn progress(&mut self, now: Time, end: Time) -> bool {
@@ -162,11 +190,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let mut shown = Shown::new(args)?;
     let series = Product::named(args.series.as_deref())?;
     let report = alcc_sim::run_with(scenario, &mut shown).map_err(Failure::failed)?;
-    shown
+    let told = shown
         .finish()
         .map_err(|e| Failure::failed(format!("write the capture or the qlog: {}", reason(&e))))?;
     if let Some(series) = series {
-        series.fill(|to| write_series(to, &report))?;
+        series.fill(|to| write_series(to, &report, &told))?;
     }
     let mut rows = simulated::rows(&resolved.link, &resolved.scenario, &report);
     for row in &mut rows {
@@ -316,8 +344,9 @@ fn table(scenario: &Scenario, report: &Report) -> String {
     text
 }
 
-/// One line per flow and sample. Gauges of all algorithms are columns; what a flow does not have is empty.
-fn write_series(out: &mut dyn Write, report: &Report) -> std::io::Result<()> {
+/// One line per flow and sample. Gauges of all algorithms are columns; what a flow does not have is empty. The last column has the
+/// algorithm's events since the line before, each with its time; the last line has what came after it, too.
+fn write_series(out: &mut dyn Write, report: &Report, told: &[Told]) -> std::io::Result<()> {
     let mut names: Vec<&str> = Vec::new();
     for sample in report.flows.iter().flat_map(|f| f.series.iter()) {
         for (name, _) in &sample.gauges {
@@ -333,9 +362,11 @@ fn write_series(out: &mut dyn Write, report: &Report) -> std::io::Result<()> {
     for name in &names {
         write!(out, ",{name}")?;
     }
-    writeln!(out)?;
+    writeln!(out, ",events")?;
     for (number, flow) in report.flows.iter().enumerate() {
-        for sample in &flow.series {
+        let mut told = told.iter().filter(|told| told.flow == number).peekable();
+        for (place, sample) in flow.series.iter().enumerate() {
+            let last = place + 1 == flow.series.len();
             let known = |value: Option<f64>| value.map_or_else(String::new, |v| format!("{v:.3}"));
             write!(
                 out,
@@ -356,7 +387,11 @@ fn write_series(out: &mut dyn Write, report: &Report) -> std::io::Result<()> {
                 let gauge = sample.gauges.iter().find(|(n, _)| n == name);
                 write!(out, ",{}", known(gauge.map(|(_, v)| *v)))?;
             }
-            writeln!(out)?;
+            let mut cells = Vec::new();
+            while let Some(told) = told.next_if(|told| last || told.at <= sample.at) {
+                cells.push(events::cell(told.at, &told.event, &told.rtt));
+            }
+            writeln!(out, ",{}", cells.join("; "))?;
         }
     }
     Ok(())

@@ -1,27 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What algorithms say about themselves: tests read these stories instead of private fields.
+//! What algorithms say about themselves: logs show it, and tests read it instead of private fields.
+use crate::RttView;
 use alcc_units::Time;
+use std::fmt;
 
-/// Something an algorithm did that a reader of its log wants to know.
+/// Something an algorithm did that a reader of its log wants to know. `S` is its words: an
+/// algorithm's are constants, those read from a log are strings.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
-pub enum Event {
+pub enum Event<S = &'static str> {
     /// Slow start ended, with this window in packets.
     SlowStartExit {
         /// What ended it.
-        why: &'static str,
+        why: S,
         /// Window after the exit, in packets.
         window: f64,
     },
     /// Slow start began again.
     SlowStartRestart {
         /// Why.
-        why: &'static str,
+        why: S,
     },
     /// The window was reduced for a loss.
     Decrease {
         /// Why.
-        why: &'static str,
+        why: S,
         /// Window before, in packets.
         from: f64,
         /// Window after, in packets.
@@ -30,7 +33,7 @@ pub enum Event {
     /// An algorithm with modes changed mode.
     Mode {
         /// The new mode.
-        to: &'static str,
+        to: S,
     },
     /// Verus fitted its delay profile.
     ProfileFitted {
@@ -41,10 +44,106 @@ pub enum Event {
     },
 }
 
+/// An event as numbers and a word, for logs in shared memory: kind, word, values.
+pub type EventParts<S> = (u64, Option<S>, [f64; 2]);
+
+impl<S> Event<S> {
+    /// Its name in every log.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::SlowStartExit { .. } => "slow_start_ended",
+            Self::SlowStartRestart { .. } => "slow_start_restarted",
+            Self::Decrease { .. } => "window_reduced",
+            Self::Mode { .. } => "mode_changed",
+            Self::ProfileFitted { .. } => "profile_fitted",
+        }
+    }
+
+    /// Its word, with the word's name.
+    pub fn word(&self) -> Option<(&'static str, &S)> {
+        match self {
+            Self::SlowStartExit { why, .. }
+            | Self::SlowStartRestart { why }
+            | Self::Decrease { why, .. } => Some(("why", why)),
+            Self::Mode { to } => Some(("mode", to)),
+            Self::ProfileFitted { .. } => None,
+        }
+    }
+
+    /// Its numbers, with names that end in the unit.
+    pub fn values(&self) -> impl Iterator<Item = (&'static str, f64)> + use<S> {
+        let values = match *self {
+            Self::SlowStartExit { window, .. } => [Some(("cwnd_packets", window)), None],
+            Self::SlowStartRestart { .. } | Self::Mode { .. } => [None, None],
+            Self::Decrease { from, to, .. } => [
+                Some(("cwnd_before_packets", from)),
+                Some(("cwnd_packets", to)),
+            ],
+            Self::ProfileFitted { points, largest } => [
+                Some(("points", points.into())),
+                Some(("largest_cwnd_packets", largest.into())),
+            ],
+        };
+        values.into_iter().flatten()
+    }
+
+    /// For a log that holds no text of any length.
+    pub fn into_parts(self) -> EventParts<S> {
+        match self {
+            Self::SlowStartExit { why, window } => (1, Some(why), [window, 0.0]),
+            Self::SlowStartRestart { why } => (2, Some(why), [0.0; 2]),
+            Self::Decrease { why, from, to } => (3, Some(why), [from, to]),
+            Self::Mode { to } => (4, Some(to), [0.0; 2]),
+            Self::ProfileFitted { points, largest } => (5, None, [points.into(), largest.into()]),
+        }
+    }
+
+    /// What [`Event::into_parts`] took apart; `None` for what it does not make.
+    pub fn from_parts((kind, word, [a, b]): EventParts<S>) -> Option<Self> {
+        let word = || word;
+        Some(match kind {
+            1 => Self::SlowStartExit {
+                why: word()?,
+                window: a,
+            },
+            2 => Self::SlowStartRestart { why: word()? },
+            3 => Self::Decrease {
+                why: word()?,
+                from: a,
+                to: b,
+            },
+            4 => Self::Mode { to: word()? },
+            5 => Self::ProfileFitted {
+                points: a as u32,
+                largest: b as u32,
+            },
+            _ => return None,
+        })
+    }
+}
+
+/// For people: "slow start ended by delay".
+impl<S: fmt::Display> fmt::Display for Event<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SlowStartExit { why, .. } => write!(f, "slow start ended by {why}"),
+            Self::SlowStartRestart { why } => write!(f, "slow start began again after {why}"),
+            Self::Decrease { why, .. } => write!(f, "window reduced for {why}"),
+            Self::Mode { to } => write!(f, "mode {to}"),
+            Self::ProfileFitted { .. } => f.write_str("delay profile fitted"),
+        }
+    }
+}
+
 /// Receives events.
 pub trait EventSink {
     /// Something happened at `now`.
     fn event(&mut self, now: Time, event: Event);
+
+    /// The same, with the round-trip times that the host knew by then. Hosts call this one.
+    fn event_with_rtt(&mut self, now: Time, event: Event, _rtt: RttView) {
+        self.event(now, event);
+    }
 }
 
 /// Throws events away.
@@ -58,5 +157,42 @@ impl EventSink for Discard {
 impl EventSink for Vec<(Time, Event)> {
     fn event(&mut self, now: Time, event: Event) {
         self.push((now, event));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_survives_being_taken_apart() {
+        let events = [
+            Event::SlowStartExit {
+                why: "delay",
+                window: 43.5,
+            },
+            Event::SlowStartRestart { why: "timeout" },
+            Event::Decrease {
+                why: "loss",
+                from: 40.0,
+                to: 20.0,
+            },
+            Event::Mode { to: "probe-rtt" },
+            Event::ProfileFitted {
+                points: 30,
+                largest: 55,
+            },
+        ];
+        for event in events {
+            assert_eq!(Event::from_parts(event.into_parts()), Some(event));
+        }
+        assert_eq!(Event::from_parts((0, Some("x"), [0.0; 2])), None);
+        assert_eq!(Event::from_parts((4, None::<&str>, [0.0; 2])), None);
+        assert_eq!(events[0].to_string(), "slow start ended by delay");
+        let values: Vec<_> = events[2].values().collect();
+        assert_eq!(
+            values,
+            [("cwnd_before_packets", 40.0), ("cwnd_packets", 20.0)]
+        );
     }
 }

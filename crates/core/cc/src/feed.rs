@@ -37,8 +37,8 @@ mod local;
 pub use delivery::Delivery;
 
 use crate::{
-    AckBatch, Allowance, Controller, Cx, Discard, EventSink, Header, LimitedBy, LossBatch, Needs,
-    Packet, Path, RecoveryEnd, Rto, RttView, Sending, Sent, Source, Spurious, Tag,
+    AckBatch, Allowance, Controller, Cx, Discard, Event, EventSink, Header, LimitedBy, LossBatch,
+    Needs, Packet, Path, RecoveryEnd, Rto, RttView, Sending, Sent, Source, Spurious, Tag,
 };
 use alcc_units::{Bytes, Rate, Span, Time};
 use local::LocalReceiver;
@@ -46,6 +46,18 @@ use std::cell::Cell;
 
 /// Where the events of an algorithm go.
 pub type Log = Box<dyn EventSink + Send>;
+
+/// Completes what the algorithm says of itself.
+struct Completed<'a> {
+    log: &'a mut dyn EventSink,
+    rtt: RttView,
+}
+
+impl EventSink for Completed<'_> {
+    fn event(&mut self, now: Time, event: Event) {
+        self.log.event_with_rtt(now, event, self.rtt);
+    }
+}
 
 /// What an algorithm hears comes in this order at one instant. [`Feed::allowance`] begins it again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,7 +72,9 @@ enum Step {
 /// An algorithm and what its host has told it.
 pub struct Feed {
     cc: Box<dyn Controller>,
-    log: Log,
+    log: Option<Log>,
+    /// Round-trip times of the last batch.
+    rtt: RttView,
     now: Time,
     /// How far the order of this instant has come.
     step: Cell<Step>,
@@ -110,7 +124,8 @@ impl Feed {
     pub fn new(cc: Box<dyn Controller>, now: Time) -> Self {
         Self {
             cc,
-            log: Box::new(Discard),
+            log: None,
+            rtt: RttView::default(),
             now,
             step: Cell::new(Step::Begin),
             started: false,
@@ -124,9 +139,10 @@ impl Feed {
         }
     }
 
-    /// Where the algorithm's events go from now on. At first they are thrown away.
+    /// Where the algorithm's events go from now on. At first they are thrown away: who wants to
+    /// hear of the start calls this before [`Feed::start`].
     pub fn set_log(&mut self, log: Log) {
-        self.log = log;
+        self.log = Some(log);
     }
 
     /// The algorithm's receiver half, if it has one, is here: the peer knows nothing of it, and
@@ -172,11 +188,14 @@ impl Feed {
     }
 
     fn tell<R>(&mut self, event: impl FnOnce(&mut dyn Controller, &mut Cx<'_>) -> R) -> R {
-        let mut cx = Cx {
-            now: self.now,
-            log: self.log.as_mut(),
+        let (now, cc) = (self.now, self.cc.as_mut());
+        let Some(log) = &mut self.log else {
+            let log = &mut Discard;
+            return event(cc, &mut Cx { now, log });
         };
-        event(self.cc.as_mut(), &mut cx)
+        let (log, rtt) = (log.as_mut(), self.rtt);
+        let log = &mut Completed { log, rtt };
+        event(cc, &mut Cx { now, log })
     }
 
     /// Sending resumes, with nothing in flight, after something was heard last at `heard_at`. A
@@ -268,6 +287,7 @@ impl Feed {
             return;
         }
         self.at(Step::Loss);
+        self.rtt = rtt;
         if new_episode {
             if self.episode && self.repaired.is_none() {
                 self.repaired(in_flight, rtt);
@@ -300,6 +320,7 @@ impl Feed {
             return false;
         };
         self.at(Step::Ack);
+        self.rtt = acked.rtt;
         let delivered = acked.delivery.total();
         let round_start = newest.stamp.delivered >= self.round_ends;
         if round_start {
@@ -388,7 +409,7 @@ impl Feed {
     pub fn fork(&self) -> Self {
         Self {
             cc: self.cc.clone_box(),
-            log: Box::new(Discard),
+            log: None,
             local: self.local.clone(),
             step: self.step.clone(),
             ..*self

@@ -127,13 +127,25 @@ impl OverTcp {
     /// Takes control of a connection with the state `progress` at `now`. `seed` is for the
     /// controller's random numbers.
     pub fn new(cc: Box<dyn Controller>, now: Time, progress: &TcpProgress, seed: u64) -> Self {
-        let mut new = Self::without_receiver(cc, now, progress, seed);
+        Self::logged(cc, None, now, progress, seed)
+    }
+
+    /// As [`OverTcp::new`], and the algorithm's events go to `log`.
+    pub fn logged(
+        cc: Box<dyn Controller>,
+        log: Option<Log>,
+        now: Time,
+        progress: &TcpProgress,
+        seed: u64,
+    ) -> Self {
+        let mut new = Self::without_receiver(cc, log, now, progress, seed);
         new.feed.receive_here();
         new
     }
 
     fn without_receiver(
         cc: Box<dyn Controller>,
+        log: Option<Log>,
         now: Time,
         progress: &TcpProgress,
         seed: u64,
@@ -141,6 +153,9 @@ impl OverTcp {
         let mss = progress.mss.max(Bytes::new(1));
         let rtt_hint = (!progress.min_rtt.is_zero()).then_some(progress.min_rtt);
         let mut feed = Feed::new(cc, now);
+        if let Some(log) = log {
+            feed.set_log(log);
+        }
         feed.start(&Path {
             mss,
             rtt_hint,
@@ -175,13 +190,8 @@ impl OverTcp {
     pub fn in_band(cc: Box<dyn Controller>, now: Time, progress: &TcpProgress, seed: u64) -> Self {
         Self {
             in_band_acks: true,
-            ..Self::without_receiver(cc, now, progress, seed)
+            ..Self::without_receiver(cc, None, now, progress, seed)
         }
-    }
-
-    /// Sets the sink for the algorithm's events. Until then they are discarded.
-    pub fn set_log(&mut self, log: Log) {
-        self.feed.set_log(log);
     }
 
     /// How many of `wanted` bytes may be written now. The kernel holds `queued` unacknowledged

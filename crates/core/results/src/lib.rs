@@ -7,6 +7,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`row`] | the fields of a measured flow |
+//! | [`events`] | what algorithms say of themselves |
 //! | [`groups`] | repetitions, and their spread |
 //! | [`summary`] | who is on the Pareto front, means over links, one sentence |
 //! | [`pairs`] | an algorithm above TCP beside its native form |
@@ -16,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod distribution;
+pub mod events;
 pub mod groups;
 pub mod pairs;
 mod results;

@@ -16,6 +16,7 @@
 //! | [`twin`] | the simulator beside the emulator |
 //! | [`pairs`] | an algorithm above TCP beside its native form |
 //! | [`capture`], [`qlog`] | a simulated run packet by packet, as pcap and as qlog |
+//! | [`told`] | what its algorithms say of themselves |
 //! | [`board`] | table, sentence and files of a comparison |
 //! | [`sampler`] | TCP connections seen from the outside |
 //! | [`server`] | an nginx with a configuration of its own, plain or controlled |
@@ -45,6 +46,7 @@ mod scheme;
 pub mod server;
 pub mod simulated;
 mod sockets;
+pub mod told;
 mod tools;
 pub mod truth;
 pub mod twin;

@@ -4,7 +4,12 @@
 //!
 //! Seen from the sender, but for `packet_lost`: its time is when a link drops the packet, which the sender learns later. Times are
 //! milliseconds since the start; flows are told apart by `group_id`.
+//!
+//! What algorithms say of themselves stands in a namespace of its own, `alcc:`.
+//! `recovery:congestion_state_updated` has the states of one machine, and theirs are several.
 use crate::capture::finish;
+use crate::told::Told;
+use alcc_results::events;
 use alcc_sim::{FlowState, PacketContent, PacketEvent, PacketStep, Probe};
 use alcc_units::{Bytes, Span, Time};
 use serde_json::{Map, Value, json};
@@ -92,7 +97,15 @@ impl<W: Write> Qlog<W> {
         }
     }
 
-    fn told(&mut self, event: &PacketEvent) {
+    /// Something that an algorithm said. What was said first comes first, before the packets that
+    /// follow from it.
+    pub fn told(&mut self, told: &Told) {
+        let data = Value::Object(events::values(&told.event, &told.rtt));
+        let name = format!("alcc:{}", told.event.name());
+        self.event(told.at, told.flow, &name, data);
+    }
+
+    fn packet_step(&mut self, event: &PacketEvent) {
         match (event.what, event.content) {
             (
                 PacketStep::Sent,
@@ -175,7 +188,7 @@ impl Flow {
 
 impl<W: Write> Probe for Qlog<W> {
     fn packet(&mut self, event: &PacketEvent) {
-        self.told(event);
+        self.packet_step(event);
     }
 
     fn flow(&mut self, state: &FlowState<'_>) {

@@ -295,6 +295,7 @@ impl Controller for Bbr {
         self.rng = Rng::new(path.seed);
         self.first_rtt = path.rtt_hint;
         self.least.at = cx.now;
+        self.enter(cx, Mode::Startup);
     }
 
     fn on_mtu(&mut self, _cx: &mut Cx<'_>, mss: Bytes) {

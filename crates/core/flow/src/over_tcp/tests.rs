@@ -283,3 +283,20 @@ fn a_silent_peer_is_watched_less_and_less_closely() {
     c.progress(at(10_000), &read(0, 5_000));
     assert_eq!(c.deadline(), Some(at(10_020)));
 }
+
+#[test]
+fn what_an_algorithm_says_at_its_start_is_heard() {
+    use std::sync::mpsc;
+    struct Sink(mpsc::Sender<(Time, alcc_cc::Event)>);
+    impl alcc_cc::EventSink for Sink {
+        fn event(&mut self, now: Time, event: alcc_cc::Event) {
+            self.0.send((now, event)).unwrap();
+        }
+    }
+    let (to, told) = mpsc::channel();
+    let cc = Checked::registry().build(&"bbr3".parse().unwrap()).unwrap();
+    let log: Log = Box::new(Sink(to));
+    let _flow = OverTcp::logged(cc, Some(log), at(3), &read(0, 0), 1);
+    let startup = alcc_cc::Event::Mode { to: "startup" };
+    assert_eq!(told.try_recv(), Ok((at(3), startup)));
+}

@@ -157,10 +157,7 @@ impl Host for OverTcpHost {
         self.tcp.start(now);
         if let Some(cc) = self.idle.take() {
             let progress = self.tcp.progress();
-            let mut over = OverTcp::new(cc, now, &progress, self.seed);
-            if let Some(log) = self.log.take() {
-                over.set_log(log);
-            }
+            let over = OverTcp::logged(cc, self.log.take(), now, &progress, self.seed);
             self.over = Some(over);
         }
     }

@@ -344,6 +344,7 @@ impl Controller for Bbr3 {
         self.first_rtt = path.rtt_hint;
         (self.least, self.lately) = (LeastRtt::since(cx.now), LeastRtt::since(cx.now));
         self.set_pacing(1.0);
+        self.enter(cx, State::Startup);
     }
 
     fn on_mtu(&mut self, _cx: &mut Cx<'_>, mss: Bytes) {
