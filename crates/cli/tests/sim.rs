@@ -374,3 +374,62 @@ fn help_shows_how() {
         assert!(help.contains(part), "{part}");
     }
 }
+
+/// Acknowledgements never come. RFC 6298: the first timeout is a second after the first packet, the
+/// next one two seconds later. The packet is at the bottleneck, and the window begins, after 20 ms.
+#[test]
+fn what_algorithms_say_stands_in_the_qlog_and_in_the_series() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (csv, qlog) = (file("s.csv"), file("q.sqlog"));
+    simulated(&[
+        "--link",
+        "12mbit",
+        "--loss-up",
+        "100%",
+        "--flow",
+        "reno/host=datagrams",
+        "--flow",
+        "bbr3/over=cubic/phase=0s@2s",
+        "--duration",
+        "4s",
+        "--series",
+        &csv,
+        "--qlog",
+        &qlog,
+    ]);
+    let qlog = std::fs::read_to_string(qlog).unwrap();
+    let events: Vec<serde_json::Value> = (qlog.split('\x1e').filter(|r| r.contains("\"alcc:")))
+        .map(|r| serde_json::from_str(r).unwrap())
+        .collect();
+    let reduced = |ms: f64, from: f64| {
+        serde_json::json!({"time": ms, "name": "alcc:window_reduced", "group_id": "0",
+            "data": {"why": "timeout", "cwnd_before_packets": from, "cwnd_packets": 1.0}})
+    };
+    let of_reno: Vec<_> = events.iter().filter(|e| e["group_id"] == "0").collect();
+    assert_eq!(of_reno.len(), 4, "{events:?}");
+    assert_eq!(*of_reno[0], reduced(1000.0, 10.0));
+    assert_eq!(of_reno[1]["name"], "alcc:slow_start_restarted");
+    assert_eq!(*of_reno[2], reduced(3000.0, 1.0));
+    // Above TCP, too, and from the start on.
+    let first = events.iter().find(|e| e["group_id"] == "1").unwrap();
+    assert_eq!(
+        (&first["name"], &first["data"]["mode"], &first["time"]),
+        (
+            &"alcc:mode_changed".into(),
+            &"startup".into(),
+            &2000.0.into()
+        )
+    );
+    let series = std::fs::read_to_string(csv).unwrap();
+    let mut lines = series.lines();
+    assert!(lines.next().unwrap().ends_with(",events"));
+    let told: Vec<(&str, &str)> = lines
+        .map(|l| (l.split(',').next().unwrap(), l.rsplit(',').next().unwrap()))
+        .filter(|(_, events)| !events.is_empty())
+        .collect();
+    let timeout = "0.980000 window_reduced why=timeout cwnd_before_packets=10.0 cwnd_packets=1.0; \
+                   0.980000 slow_start_restarted why=timeout";
+    assert_eq!(told[0], ("0.980", timeout));
+    assert_eq!(told[2], ("1.980", "1.980000 mode_changed mode=startup"));
+}

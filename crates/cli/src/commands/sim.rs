@@ -363,6 +363,7 @@ fn write_series(out: &mut dyn Write, report: &Report, told: &[Told]) -> std::io:
         write!(out, ",{name}")?;
     }
     writeln!(out, ",events")?;
+    let since = |told: &Told| told.at.since(report.started);
     for (number, flow) in report.flows.iter().enumerate() {
         let mut told = told.iter().filter(|told| told.flow == number).peekable();
         for (place, sample) in flow.series.iter().enumerate() {
@@ -388,8 +389,8 @@ fn write_series(out: &mut dyn Write, report: &Report, told: &[Told]) -> std::io:
                 write!(out, ",{}", known(gauge.map(|(_, v)| *v)))?;
             }
             let mut cells = Vec::new();
-            while let Some(told) = told.next_if(|told| last || told.at <= sample.at) {
-                cells.push(events::cell(told.at, &told.event, &told.rtt));
+            while let Some(told) = told.next_if(|told| last || since(told) <= sample.at) {
+                cells.push(events::cell(since(told), &told.event, &told.rtt));
             }
             writeln!(out, ",{}", cells.join("; "))?;
         }

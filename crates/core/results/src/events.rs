@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What algorithms say of themselves, as every log writes it: names, values with units, a sentence.
 use alcc_cc::{Event, RttView};
-use alcc_units::{Span, Time};
+use alcc_units::Span;
 use serde_json::{Map, Value, json};
 use std::fmt::{Display, Write};
 
@@ -58,7 +58,7 @@ pub fn sentence<S: Display>(event: &Event<S>, rtt: &RttView) -> String {
 }
 
 /// One word after the other, for a cell of a table: `1.234567 slow_start_ended why=delay ...`.
-pub fn cell<S: Display>(at: Time, event: &Event<S>, rtt: &RttView) -> String {
+pub fn cell<S: Display>(at: Span, event: &Event<S>, rtt: &RttView) -> String {
     let mut cell = format!("{:.6} {}", at.as_secs_f64(), event.name());
     for (name, value) in values(event, rtt) {
         let value = match value {
@@ -92,7 +92,7 @@ mod tests {
             "slow start ended by queue above target (queueing 8.2 ms, cwnd 43 packets)"
         );
         assert_eq!(
-            cell(Time::from_millis(1234), &left, &RTT),
+            cell(Span::from_millis(1234), &left, &RTT),
             "1.234000 slow_start_ended why=queue-above-target cwnd_packets=43.0 rtt_ms=48.2 queue_delay_ms=8.2"
         );
         let lost = Event::Decrease {
