@@ -399,7 +399,7 @@ fn what_algorithms_say_stands_in_the_qlog_and_in_the_series() {
         &qlog,
     ]);
     let qlog = std::fs::read_to_string(qlog).unwrap();
-    let events: Vec<serde_json::Value> = (qlog.split('\x1e').filter(|r| r.contains("\"alcc:")))
+    let events: Vec<Value> = (qlog.split('\x1e').filter(|r| r.contains("\"alcc:")))
         .map(|r| serde_json::from_str(r).unwrap())
         .collect();
     let reduced = |ms: f64, from: f64| {
