@@ -6,11 +6,13 @@ DESTDIR ?=
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 ALCC   := $(TARGET)/release/alcc
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+# Older ones do not know the licence Unicode-3.0.
+DENY_VERSION := 0.20.2
 # Where scripts/setup put what this machine lacked.
-WITH_DEPS = set -a; [ ! -f target/deps/env ] || . target/deps/env; set +a; PATH=$$PATH$${ALCC_DEPS_BIN:+:$$ALCC_DEPS_BIN}:/usr/sbin:/sbin;
+WITH_DEPS = set -a; [ ! -f target/deps/env ] || . target/deps/env; set +a; PATH=$$PATH$${ALCC_DEPS_BIN:+:$$ALCC_DEPS_BIN}:$(CURDIR)/target/deps/bin:/usr/sbin:/sbin;
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint fuzz bench bpf truth compare native over-tcp programs doc install install-library uninstall soak
+.PHONY: help setup build demo test lint audit deny-tool fuzz bench bpf truth compare native over-tcp programs doc install install-library uninstall soak
 
 help: ## Show these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -30,9 +32,15 @@ test: ## Everything a pull request must pass
 	@scripts/setup build test
 	@$(WITH_DEPS) scripts/test all
 
-lint: ## Formatting and clippy only
+lint: ## Formatting, clippy, and what 'cargo deny' says of licences, doubles and sources
 	@scripts/setup test
-	@scripts/test lint
+	@$(WITH_DEPS) scripts/test lint
+
+audit: ## Known vulnerabilities of the dependencies (fetches the advisory database; needs 'make deny-tool')
+	@$(WITH_DEPS) $(CARGO) deny --locked check advisories
+
+deny-tool: ## Build 'cargo deny' into target/deps/bin (some minutes; needs crates.io)
+	$(CARGO) install --locked --version $(DENY_VERSION) --root target/deps cargo-deny
 
 doc: ## The API documentation, into target/doc
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
@@ -60,7 +68,7 @@ over-tcp: ## Every algorithm above Cubic, Reno and BBR beside its native form, s
 bpf: ## Compile the BPF programs again, into crates/runtime/bpf/objects (needs clang, llvm and libbpf-dev)
 	scripts/bpf
 
-soak: ## The long tests, an hour: torture, 10,000 connections, resets, every case many times; the result goes to docs/soak.md
+soak: ## The long tests, some 10 minutes: torture, 10,000 connections, resets, every case many times, AddressSanitizer; the result goes to docs/soak.md
 	@scripts/setup build test
 	@$(WITH_DEPS) scripts/soak
 
