@@ -38,5 +38,5 @@ pub use pattern::Pattern;
 pub use published::Published;
 pub use segment::Segment;
 pub use status::{Identity, State, Status, StatusRecord};
-pub use totals::Totals;
+pub use totals::{Tally, Totals};
 pub use trace::{TraceEntry, TraceReader};

@@ -36,6 +36,27 @@ pub struct Totals {
     pub bypassed_connections: ByReason,
 }
 
+/// Counters of which nobody else sees anything.
+pub struct Tally([AtomicU64; FIELDS]);
+
+impl Default for Tally {
+    fn default() -> Self {
+        Self([const { AtomicU64::new(0) }; FIELDS])
+    }
+}
+
+impl Tally {
+    /// Adds to every counter.
+    pub fn add(&self, t: &Totals) {
+        t.add_to(|i| &self.0[i]);
+    }
+
+    /// The counters now.
+    pub fn totals(&self) -> Totals {
+        Totals::read(|i| &self.0[i])
+    }
+}
+
 impl Segment {
     fn counter(&self, index: usize) -> &AtomicU64 {
         self.map().word(COUNTERS + index)
@@ -43,17 +64,27 @@ impl Segment {
 
     /// Adds to every counter.
     pub fn add(&self, t: &Totals) {
-        for (index, n) in t.fields().into_iter().enumerate() {
-            if n > 0 {
-                self.counter(index).fetch_add(n, Ordering::Relaxed);
-            }
-        }
+        t.add_to(|i| self.counter(i));
     }
 
     /// The counters now.
     pub fn totals(&self) -> Totals {
-        let get = |i| self.counter(i).load(Ordering::Relaxed);
-        Totals {
+        Totals::read(|i| self.counter(i))
+    }
+}
+
+impl Totals {
+    fn add_to<'a>(&self, counter: impl Fn(usize) -> &'a AtomicU64) {
+        for (index, n) in self.fields().into_iter().enumerate() {
+            if n > 0 {
+                counter(index).fetch_add(n, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn read<'a>(counter: impl Fn(usize) -> &'a AtomicU64) -> Self {
+        let get = |i| counter(i).load(Ordering::Relaxed);
+        Self {
             processes: get(0),
             connections: get(1),
             left_alone: get(2),
@@ -67,9 +98,7 @@ impl Segment {
             bypassed_connections: ByReason::read(|i| get(COUNTS + ByReason::LEN + i)),
         }
     }
-}
 
-impl Totals {
     fn fields(&self) -> [u64; FIELDS] {
         let counts = [
             self.processes,

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One controlled connection.
+//! A connection of the program under control: its writes pass a gate.
 mod writers;
 
-use crate::borrowed::Borrowed;
+use crate::controlled::{Controlled, Mode};
 use crate::kernel;
 use crate::runtime::Runtime;
-use alcc_cc::Spec;
 use alcc_driver::{Next, Visit};
-use alcc_flow::{Counters, OverTcp};
-use alcc_observe::{ByReason, Bypass, Log, Peer, Published, State, Totals};
+use alcc_observe::{Bypass, Log};
 use alcc_units::{Bytes, Span, Time};
 use libc::c_int;
 use std::os::fd::RawFd;
@@ -83,56 +81,24 @@ const LOOKS: Span = Span::from_millis(500);
 struct Inner<W> {
     /// The program's descriptors for it that we know; the first is the one we ask by. None: we are done with it.
     fds: Vec<RawFd>,
-    peer: Peer,
-    /// The algorithm in charge.
-    cc: Spec,
-    /// On the heap: a coroutine with a stack of 8 KiB may make it, and hands it on.
-    flow: Box<OverTcp>,
-    published: Published,
-    /// The last order of `alcc ctl` that was followed.
-    order: u64,
-    /// By such an order plain TCP.
-    off: bool,
+    control: Controlled,
     waker: W,
-    borrowed: Borrowed,
     writers: Writers,
-    reported: Counters,
-    /// Passed without the algorithm's leave, and not reported yet.
-    bypassed: ByReason,
-    /// The kernel takes no more bytes, and says why to the next write.
-    over: bool,
     /// Until then a waiting thread of the program does the readings.
     driven: Time,
-}
-
-/// What a connection begins with.
-pub(crate) struct Start {
-    pub(crate) peer: Peer,
-    pub(crate) cc: Spec,
-    pub(crate) flow: Box<OverTcp>,
-    pub(crate) published: Published,
-    pub(crate) borrowed: Borrowed,
 }
 
 /// A waiting thread that is late gets this much before the loop reads in its place.
 const GRACE: Span = Span::from_millis(3);
 
 impl<W: Waker> Conn<W> {
-    pub(crate) fn new(fd: RawFd, cookie: u64, id: u64, start: Start, waker: W) -> Self {
+    pub(crate) fn new(fd: RawFd, cookie: u64, control: Controlled, waker: W) -> Self {
+        let id = control.id;
         let inner = Inner {
             fds: vec![fd],
-            peer: start.peer,
-            cc: start.cc,
-            flow: start.flow,
-            published: start.published,
-            order: 0,
-            off: false,
+            control,
             waker,
-            borrowed: start.borrowed,
             writers: Writers::default(),
-            reported: Counters::default(),
-            bypassed: ByReason::default(),
-            over: false,
             driven: Time::ZERO,
         };
         Self {
@@ -157,7 +123,7 @@ impl<W: Waker> Conn<W> {
     /// Access to the waker, for the program's own registrations.
     pub fn with_waker<T>(&self, f: impl FnOnce(&mut W, bool) -> T) -> T {
         let inner = &mut *self.lock();
-        f(&mut inner.waker, inner.flow.is_blocked())
+        f(&mut inner.waker, inner.control.flow.is_blocked())
     }
 
     /// Another descriptor of the same connection.
@@ -173,7 +139,7 @@ impl<W: Waker> Conn<W> {
         if !inner.fds.contains(&fd) {
             inner.fds.push(fd);
         }
-        if inner.flow.is_blocked() {
+        if inner.control.flow.is_blocked() {
             inner.waker.shut();
         }
         Ok(())
@@ -277,22 +243,22 @@ impl<W: Waker> Conn<W> {
     ) -> usize {
         let now = kernel::now();
         let mut inner = self.lock();
-        inner.follow(runtime, now, self);
+        inner.follow(self);
         writer.calls = true;
         writer.beyond = None;
         inner.writers.enter(writer.call());
-        writer.over = inner.over;
-        if inner.fds.is_empty() || inner.off || !runtime.settings().enforcement.gate {
+        writer.over = inner.control.mode == Mode::Over;
+        if inner.passes_all() {
             return wanted;
         }
-        let was_shut = inner.flow.is_blocked();
+        let was_shut = inner.control.flow.is_blocked();
         // That this descriptor is the connection's was seen just before.
         let (queued, unsent) = (kernel::queued(write.fd), kernel::unsent(write.fd));
         let counted = Bytes::new(wanted as u64);
         let within = inner.writers.is_within_another(now);
         let mut waits = false;
         // Whether the program can be refused matters only if it would be, and costs a call.
-        let allowed = inner.flow.allows(counted, queued, unsent);
+        let allowed = inner.control.flow.allows(counted, queued, unsent);
         if within || allowed < counted {
             match (write.wait)() {
                 Wait::No if inner.waker.reaches() => {}
@@ -305,8 +271,8 @@ impl<W: Waker> Conn<W> {
                 Wait::Yes(_) => waits = true,
             }
         }
-        let room = inner.flow.room(now, counted, queued, unsent).get();
-        if inner.flow.is_blocked() {
+        let room = inner.control.flow.room(now, counted, queued, unsent).get();
+        if inner.control.flow.is_blocked() {
             if !was_shut {
                 inner.waker.shut();
             }
@@ -314,7 +280,7 @@ impl<W: Waker> Conn<W> {
         }
         let room = usize::try_from(room).unwrap_or(usize::MAX);
         // Threads that share a connection count on small writes being whole: they are, as long as they fit into a segment.
-        if room > 0 && (write.whole || counted <= inner.flow.mss()) {
+        if room > 0 && (write.whole || counted <= inner.control.flow.mss()) {
             return wanted;
         }
         if room == 0 && !waits && kernel::has_failed(write.fd) {
@@ -332,17 +298,14 @@ impl<W: Waker> Conn<W> {
         let mut inner = self.lock();
         inner.writers.leave(writer.call());
         writer.calls = false;
-        if n > 0 && !inner.off {
+        if n > 0 && inner.control.mode != Mode::Off {
             let n = n as u64;
-            inner.flow.wrote(now, Bytes::new(n));
+            inner.control.flow.wrote(now, Bytes::new(n));
             if let Some(leave) = writer.beyond {
-                let more = n.saturating_sub(leave);
-                inner.bypassed += ByReason::of(Bypass::NoWakeup, more);
-                // Not as bytes under control.
-                inner.reported.bytes += more;
+                (inner.control).bypassed(Bypass::NoWakeup, n.saturating_sub(leave));
             }
             // At once: the process may end with its next call.
-            inner.report(runtime);
+            inner.control.report();
             self.activate(runtime);
         }
     }
@@ -381,18 +344,21 @@ impl<W: Waker> Conn<W> {
         runtime.guarded(|| {
             let now = kernel::now();
             let inner = &mut *self.lock();
-            inner.follow(runtime, now, self);
-            if inner.fds.is_empty() || inner.off || !runtime.settings().enforcement.gate {
+            inner.follow(self);
+            if inner.passes_all() {
                 return None;
             }
             inner.writers.see(now);
-            if inner.is_full(self.cookie) && inner.flow.deadline().is_none_or(|due| due <= now) {
+            if inner.is_full(self.cookie)
+                && inner.control.flow.deadline().is_none_or(|due| due <= now)
+            {
                 inner.read(runtime, now, self, &mut None);
             }
             if !inner.is_full(self.cookie) && !inner.writers.is_within_another(now) {
                 return None;
             }
             let next = inner
+                .control
                 .flow
                 .deadline()
                 .map_or(now + GRACE, |due| due.max(now + Span::from_micros(50)));
@@ -403,26 +369,23 @@ impl<W: Waker> Conn<W> {
 
     /// The program sets the pacing rate by `real`, which returns as setsockopt(2) does: the smaller of its rate and the
     /// algorithm's counts.
-    pub fn set_pacing(
-        &self,
-        runtime: &Runtime<W>,
-        fd: RawFd,
-        real: impl FnOnce() -> c_int,
-    ) -> c_int {
-        let inner = &mut *self.lock();
-        let rc = real();
-        if rc == 0
-            && let Some(rate) = kernel::pacing(fd)
-        {
-            inner.borrowed.found(rate);
-            inner.pace(runtime, fd);
-        }
-        rc
+    pub fn set_pacing(&self, runtime: &Runtime<W>, fd: RawFd, real: impl Fn() -> c_int) -> c_int {
+        let set = runtime.guarded(|| {
+            let inner = &mut *self.lock();
+            let rc = real();
+            if rc == 0
+                && let Some(rate) = kernel::pacing(fd)
+            {
+                inner.control.found_pacing(fd, rate);
+            }
+            rc
+        });
+        set.unwrap_or_else(real)
     }
 
     /// The pacing rate that the program has set, bytes per second; `u64::MAX`: none.
     pub fn own_pacing(&self) -> u64 {
-        self.lock().borrowed.own()
+        self.lock().control.borrowed.own()
     }
 
     /// For a child, which has a copy of this memory, but not of the threads that may have been changing it.
@@ -433,8 +396,8 @@ impl<W: Waker> Conn<W> {
             Err(TryLockError::WouldBlock) => return Inherited::default(),
         };
         Inherited {
-            outbound: Some(inner.peer.outbound),
-            pacing: Some(inner.borrowed.own()),
+            outbound: Some(inner.control.peer.outbound),
+            pacing: Some(inner.control.borrowed.own()),
         }
     }
 
@@ -442,23 +405,20 @@ impl<W: Waker> Conn<W> {
     pub fn close(&self, runtime: &Arc<Runtime<W>>, fd: RawFd) {
         let inner = &mut *self.lock();
         if inner.fds == [fd] && runtime.is_shared() && self.is_behind(fd) {
-            inner.borrowed.give_back(fd);
+            inner.control.give_back(fd);
         }
         inner.fds.retain(|known| *known != fd);
         inner.waker.closed(fd);
         if inner.fds.is_empty() {
-            inner.report(runtime);
-            inner.published.end();
-            runtime.forget(self, self.cookie);
+            inner.end(runtime, self);
         }
     }
 
     /// The runtime failed: back to plain TCP.
     pub(crate) fn release(&self) {
         let inner = &mut *self.lock();
-        inner.plain(self.cookie);
-        let order = inner.order;
-        inner.published.state(kernel::now(), State::Failed, order);
+        let fd = inner.fd(self.cookie);
+        inner.opening(|control| control.release(fd, Mode::Failed));
     }
 }
 
@@ -497,7 +457,7 @@ impl<W: Waker> Visit for Conn<W> {
     type Local = Option<Log>;
 
     fn start(runtime: &Runtime<W>, now: Time) -> Option<Log> {
-        Log::open(runtime.settings().log.as_deref()?, now)
+        runtime.plane.open_log(now)
     }
 
     fn flush(log: &mut Option<Log>) {
@@ -510,19 +470,19 @@ impl<W: Waker> Visit for Conn<W> {
 
     /// Reads the counters and lets the algorithm act on them.
     fn visit(&self, runtime: &Runtime<W>, company: usize, log: &mut Option<Log>) -> Next {
-        runtime.next_reading();
+        runtime.plane.visit();
         let now = kernel::now();
         let inner = &mut *self.lock();
         if inner.driven > now {
             return Next::at(inner.driven);
         }
-        inner.follow(runtime, now, self);
-        if !inner.off {
-            inner.flow.set_active_flows(company);
+        inner.follow(self);
+        if inner.control.is_in_charge() {
+            inner.control.flow.set_active_flows(company);
             inner.read(runtime, now, self, log);
         }
-        let rests = inner.off || inner.fds.is_empty();
-        let next = inner.flow.deadline().filter(|_| !rests);
+        let over = inner.fds.is_empty();
+        let next = inner.control.deadline().filter(|_| !over);
         if next.is_none() {
             self.active.store(false, Ordering::Release);
         }
@@ -543,129 +503,56 @@ impl<W: Waker> Inner<W> {
         None
     }
 
-    /// Gate open, and the socket as the program has set it.
-    fn plain(&mut self, cookie: u64) {
-        if let Some(fd) = self.fd(cookie) {
-            self.borrowed.give_back(fd);
-            if self.flow.is_blocked() {
-                self.open();
-            }
-        }
+    /// The gate is no matter.
+    fn passes_all(&self) -> bool {
+        let control = &self.control;
+        self.fds.is_empty() || !control.is_in_charge() || !control.enforcement().gate
     }
 
-    /// What the algorithm wants, as far as the program's own limit goes.
-    fn pace(&mut self, runtime: &Runtime<W>, fd: RawFd) {
-        if runtime.settings().enforcement.pacing && !self.off {
-            self.borrowed.pace(fd, self.flow.pacing_rate());
+    /// Does what may open the gate, and tells the program if it did.
+    fn opening(&mut self, f: impl FnOnce(&mut Controlled)) {
+        let was_shut = self.control.flow.is_blocked();
+        f(&mut self.control);
+        if was_shut && !self.control.flow.is_blocked() {
+            self.waker.open();
         }
     }
 
     /// Does what `alcc ctl` has ordered since the last time. Not while a write is under way: nobody could say on whose account
     /// it goes; the next write or reading comes soon.
-    fn follow(&mut self, runtime: &Runtime<W>, now: Time, conn: &Conn<W>) {
-        let Some(orders) = runtime
-            .orders(self.order)
-            .filter(|_| !self.writers.are_in_calls())
-        else {
-            return;
-        };
-        self.order = orders.generation;
-        let (on, off) = (orders.on(&self.peer), self.off);
-        let cc = orders
-            .algorithm(&self.peer)
-            .unwrap_or_else(|| runtime.algorithm_for(&self.peer));
-        if on && (off || *cc != self.cc) {
-            self.restart(runtime, now, conn, cc);
-        } else if !on && !off {
-            self.report(runtime);
-            self.plain(conn.cookie);
-            self.off = true;
-        }
-        let state = if self.off {
-            State::Off
-        } else {
-            State::Controlled
-        };
-        self.published.state(now, state, self.order);
-    }
-
-    /// A fresh controller takes over at the present counters. An algorithm that this process does not have changes nothing.
-    fn restart(&mut self, runtime: &Runtime<W>, now: Time, conn: &Conn<W>, cc: &Spec) {
-        let Some(fd) = self.fd(conn.cookie) else {
-            return;
-        };
-        let Some((reading, controller)) = kernel::read(fd).zip(runtime.build(cc)) else {
-            return;
-        };
-        self.report(runtime);
-        if self.off {
-            runtime.select_under(fd, &self.peer, &mut self.borrowed);
-        } else {
-            self.borrowed.unpace(fd);
-            if self.flow.is_blocked() {
-                self.open();
-            }
-        }
-        let seed = runtime.seed(conn.id);
-        *self.flow = OverTcp::new(controller, now, &reading.progress, seed);
-        self.reported = Counters::default();
-        self.off = false;
-        if *cc != self.cc {
-            self.cc = cc.clone();
-            self.published.algorithm(&cc.to_string());
+    fn follow(&mut self, conn: &Conn<W>) {
+        let orders = self.control.orders();
+        if let Some(orders) = orders.filter(|_| !self.writers.are_in_calls()) {
+            let fd = self.fd(conn.cookie);
+            self.opening(|control| control.follow(&orders, fd));
         }
     }
 
     /// True while a write of a segment would be refused.
     fn is_full(&mut self, cookie: u64) -> bool {
-        let Some(fd) = self.fd(cookie).filter(|_| !self.off) else {
+        let Some(fd) = self.fd(cookie).filter(|_| self.control.is_in_charge()) else {
             return false;
         };
-        if self.flow.is_blocked() {
+        if self.control.flow.is_blocked() {
             return !self
+                .control
                 .flow
                 .is_writable(kernel::queued(fd), kernel::unsent(fd));
         }
         let one = Bytes::new(1);
-        self.flow
+        self.control
+            .flow
             .allows(one, kernel::queued(fd), kernel::unsent(fd))
             < one
     }
 
     fn read(&mut self, runtime: &Runtime<W>, now: Time, conn: &Conn<W>, log: &mut Option<Log>) {
-        let reading = self
-            .fd(conn.cookie)
-            .and_then(|fd| Some((fd, kernel::read(fd)?)));
-        let Some((fd, mut reading)) = reading else {
-            // Refused, on a descriptor that is still the connection's: it goes on as plain TCP.
-            self.plain(conn.cookie);
-            self.end(runtime, conn);
-            return;
-        };
-        if self.writers.are_in_calls() {
-            // The kernel may know of a write that we do not know yet: it would be counted twice.
-            reading.progress.written = reading.progress.written.min(self.flow.written());
+        let fd = self.fd(conn.cookie);
+        if let Some(fd) = fd {
+            let within = self.writers.are_in_calls();
+            self.opening(|control| control.read(fd, now, within, log));
         }
-        let tcp = &reading.progress;
-        self.flow.progress(now, tcp);
-        runtime.count(&Totals {
-            readings: 1,
-            ..Totals::default()
-        });
-        if let Some(log) = log {
-            log.reading(now, conn.id, &reading, &self.flow);
-        }
-        self.borrowed.found(reading.pacing);
-        self.pace(runtime, fd);
-        let queued = Bytes::new(tcp.written.saturating_sub(tcp.acked));
-        if self.flow.is_writable(queued, tcp.unsent) || (self.flow.is_blocked() && !reading.alive) {
-            self.open();
-        }
-        self.report(runtime);
-        self.published
-            .reading(now, &reading, &self.flow, self.order);
-        if !reading.alive {
-            self.over = true;
+        if fd.is_none() || !self.control.is_in_charge() {
             self.end(runtime, conn);
         }
     }
@@ -673,30 +560,7 @@ impl<W: Waker> Inner<W> {
     /// Nothing that we could do has an effect any more.
     fn end(&mut self, runtime: &Runtime<W>, conn: &Conn<W>) {
         self.fds.clear();
-        self.published.end();
+        self.control.end();
         runtime.forget(conn, conn.cookie);
-    }
-
-    fn open(&mut self) {
-        self.flow.unblock();
-        self.waker.open();
-    }
-
-    fn report(&mut self, runtime: &Runtime<W>) {
-        let now = self.flow.counters();
-        let more = Counters {
-            gate_closed: now.gate_closed - self.reported.gate_closed,
-            bytes: now.bytes - self.reported.bytes,
-        };
-        let bypassed = std::mem::take(&mut self.bypassed);
-        runtime.count(&Totals {
-            gate_closed: more.gate_closed,
-            bytes: more.bytes,
-            bypassed_bytes: bypassed,
-            bypassed_connections: self.published.bypassed(bypassed),
-            ..Totals::default()
-        });
-        self.published.passed(&more);
-        self.reported = now;
     }
 }

@@ -14,8 +14,10 @@
 
 mod borrowed;
 mod conn;
+mod controlled;
 mod keeper;
 pub mod own;
+mod plane;
 mod runtime;
 mod selection;
 mod settings;
@@ -33,8 +35,3 @@ pub use runtime::{Attached, Runtime, note_streams};
 pub use selection::{Rule, Selection};
 pub use settings::{Settings, SettingsError};
 pub use triple::{Enforcement, Feedback, Host, Triple, TripleError};
-
-/// Seed of a controller's generator, from that of the process: another one for each connection.
-fn seed(process: u64, id: u64) -> u64 {
-    process ^ id.rotate_left(32)
-}

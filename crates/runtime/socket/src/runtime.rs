@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a process knows about its controlled connections.
-use crate::borrowed::Borrowed;
-use crate::conn::{Conn, Inherited, Start, Waker};
+use crate::conn::{Conn, Inherited, Waker};
+use crate::controlled::{Controlled, Plan, Taken};
 use crate::keeper::Keeper;
+use crate::plane::Plane;
 use crate::turns;
 use crate::{Inside, Settings, Socket, kernel};
-use alcc_cc::{Controller, Registry, Spec};
+use alcc_cc::Registry;
 use alcc_driver::Driver;
-use alcc_flow::OverTcp;
-use alcc_observe::{Identity, OrderCache, Orders, Peer, Published, Segment, Totals};
+use alcc_observe::{Peer, Segment, Totals};
 use alcc_units::{Span, Time};
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// So long after its last thread a process may live whose first thread has ended.
@@ -26,8 +26,10 @@ const PATIENCE_OF_FORK: Span = Span::from_millis(20);
 /// Everything that a process knows about its controlled connections.
 pub struct Runtime<W: Waker> {
     settings: Settings,
-    registry: Registry,
-    segment: Option<Arc<Segment>>,
+    pub(crate) plane: Arc<Plane>,
+    plan: Arc<Plan>,
+    /// Those of the selection's rules.
+    special: Vec<Arc<Plan>>,
     turns: Driver<Conn<W>>,
     /// All connections by the kernel's number of the socket: one connection may have several descriptors.
     known: Mutex<BTreeMap<u64, Weak<Conn<W>>>>,
@@ -39,9 +41,6 @@ pub struct Runtime<W: Waker> {
     keeper: Keeper,
     /// Only threads that the program made are left: the process is to end with the last of them.
     ends: AtomicBool,
-    next_id: AtomicU64,
-    readings: AtomicU64,
-    orders: OrderCache,
 }
 
 /// What became of a descriptor that was to be controlled.
@@ -70,10 +69,25 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl<W: Waker> Runtime<W> {
     /// A runtime without connections and, so far, without a thread.
     pub fn new(settings: Settings, registry: Registry, segment: Option<Arc<Segment>>) -> Self {
+        let plan = Plan {
+            cc: settings.cc.clone(),
+            under: settings.under.clone(),
+            stamped: settings.feedback.name == "timestamps",
+            enforcement: settings.enforcement,
+            seed: settings.seed,
+        };
+        let special = settings.selection.rules.iter().map(|rule| {
+            Arc::new(Plan {
+                cc: rule.cc.as_ref().unwrap_or(&plan.cc).clone(),
+                under: rule.under.as_ref().or(plan.under.as_ref()).cloned(),
+                ..plan.clone()
+            })
+        });
         Self {
+            special: special.collect(),
+            plane: Plane::new(registry, segment, settings.log.clone(), settings.fault),
             settings,
-            registry,
-            segment,
+            plan: Arc::new(plan),
             turns: Driver::new(turns::PACE),
             known: Mutex::new(BTreeMap::new()),
             attaching: Mutex::new(()),
@@ -81,9 +95,6 @@ impl<W: Waker> Runtime<W> {
             failed: AtomicBool::new(false),
             keeper: Keeper::new(),
             ends: AtomicBool::new(false),
-            next_id: AtomicU64::new(1),
-            readings: AtomicU64::new(0),
-            orders: OrderCache::default(),
         }
     }
 
@@ -99,16 +110,14 @@ impl<W: Waker> Runtime<W> {
 
     /// So many bytes of a connection pass by us.
     pub(crate) fn passed(&self, cookie: u64, bytes: i64) {
-        if let Some(segment) = &self.segment {
+        if let Some(segment) = self.plane.segment() {
             segment.passed(cookie, bytes);
         }
     }
 
     /// Adds to the shared counters.
     pub fn count(&self, totals: &Totals) {
-        if let Some(segment) = &self.segment {
-            segment.add(totals);
-        }
+        self.plane.count(totals);
     }
 
     /// Runs `f`; `None` if it panics, if the runtime has failed already, or if this is a signal handler that interrupted the
@@ -130,7 +139,7 @@ impl<W: Waker> Runtime<W> {
                 failures: 1,
                 ..Totals::default()
             });
-            if let Some(segment) = &self.segment {
+            if let Some(segment) = self.plane.segment() {
                 segment.note_failure(std::process::id());
             }
             let line = format!(
@@ -221,7 +230,7 @@ impl<W: Waker> Runtime<W> {
             Err(waker) => waker,
         };
         if let Some(why) = self.settings.selection.leaves_alone(&peer) {
-            if let Some(segment) = &self.segment {
+            if let Some(segment) = self.plane.segment() {
                 segment.leave_alone(why);
             }
             return Attached::LeftAlone;
@@ -230,9 +239,8 @@ impl<W: Waker> Runtime<W> {
             self.fail("this kernel's TCP_INFO lacks bytes_sent: Linux 4.19 or later is needed");
             return Attached::LeftAlone;
         };
-        let (id, now) = (self.next_id.fetch_add(1, Ordering::Relaxed), kernel::now());
-        let cc = self.algorithm_for(&peer);
-        let Some(controller) = self.build(cc) else {
+        let plan = self.plan_for(&peer);
+        let Ok(controller) = self.plane.build(&plan.cc) else {
             return Attached::LeftAlone;
         };
         // One at a time from here: whoever was first has the connection.
@@ -241,38 +249,20 @@ impl<W: Waker> Runtime<W> {
             Ok(conn) => return Attached::Controlled(conn),
             Err(waker) => waker,
         };
-        let mut borrowed = Borrowed::new(reading.pacing, before.pacing);
-        self.select_under(fd, &peer, &mut borrowed);
-        let seed = self.seed(id);
-        let flow = Box::new(OverTcp::new(controller, now, &reading.progress, seed));
-        let who = Identity {
-            pid: std::process::id(),
-            id,
+        let written = reading.progress.written;
+        let socket = Taken {
+            fd,
             cookie,
-            started: now,
-            local: kernel::local_of(fd).unwrap_or_else(|| ([0; 16], peer.local_port).into()),
-            remote: peer.remote,
-            outbound: peer.outbound,
-            algorithm: cc.to_string(),
-            feedback: self.settings.feedback.name.to_owned(),
-            enforcement: self.settings.enforcement.name.to_owned(),
-        };
-        let start = Start {
             peer,
-            cc: cc.clone(),
-            flow,
-            published: Published::new(self.segment.as_ref(), &who, &reading.progress),
-            borrowed,
+            reading,
+            pacing: before.pacing,
         };
-        let conn = Arc::new(Conn::new(fd, cookie, id, start, waker));
+        let control = Controlled::new(&self.plane, plan, controller, &socket);
+        let conn = Arc::new(Conn::new(fd, cookie, control, waker));
         locked(&self.known).insert(cookie, Arc::downgrade(&conn));
-        if let Some(segment) = &self.segment {
-            segment.open_account(cookie, reading.progress.written, false);
+        if let Some(segment) = self.plane.segment() {
+            segment.open_account(cookie, written, false);
         }
-        self.count(&Totals {
-            connections: 1,
-            ..Totals::default()
-        });
         Attached::Controlled(conn)
     }
 
@@ -285,40 +275,12 @@ impl<W: Waker> Runtime<W> {
         }
     }
 
-    /// The algorithm that this connection starts with.
-    pub(crate) fn algorithm_for(&self, peer: &Peer) -> &Spec {
-        let rule = self.settings.selection.rule(peer);
-        rule.and_then(|rule| rule.cc.as_ref())
-            .unwrap_or(&self.settings.cc)
-    }
-
-    /// A controller; `None` for one that this process does not have.
-    pub(crate) fn build(&self, cc: &Spec) -> Option<Box<dyn Controller>> {
-        self.registry.build(cc).ok()
-    }
-
-    /// For the controller's generator.
-    pub(crate) fn seed(&self, id: u64) -> u64 {
-        crate::seed(self.settings.seed, id)
-    }
-
-    /// The orders of `alcc ctl`, if there are newer ones than number `seen`.
-    pub(crate) fn orders(&self, seen: u64) -> Option<Arc<Orders>> {
-        self.orders.newer(self.segment.as_deref()?, seen)
-    }
-
-    /// The kernel's congestion control below, if one was asked for.
-    pub(crate) fn select_under(&self, fd: RawFd, peer: &Peer, borrowed: &mut Borrowed) {
-        let rule = self.settings.selection.rule(peer);
-        let under = rule.and_then(|rule| rule.under.as_ref());
-        if let Some(name) = under.or(self.settings.under.as_ref())
-            && borrowed.select_under(fd, name).is_err()
-        {
-            self.count(&Totals {
-                under_refused: 1,
-                ..Totals::default()
-            });
-        }
+    /// How this connection is to be controlled.
+    fn plan_for(&self, peer: &Peer) -> &Arc<Plan> {
+        let rules = self.settings.selection.rules.iter();
+        let special = rules.zip(&self.special);
+        let mut matching = special.filter(|(rule, _)| rule.pattern.matches(peer));
+        matching.next().map_or(&self.plan, |(_, plan)| plan)
     }
 
     /// Other processes may have descriptors of the same connections from now on.
@@ -373,14 +335,7 @@ impl<W: Waker> Runtime<W> {
             }
             self.turns.sleep(next);
         }
-        self.guarded(|| self.turns.leave(&|cpu| self.spent(cpu)));
-    }
-
-    fn spent(&self, cpu: Span) {
-        self.count(&Totals {
-            runtime_cpu_ns: cpu.as_nanos(),
-            ..Totals::default()
-        });
+        self.guarded(|| self.turns.leave(&|cpu| self.plane.spent(cpu)));
     }
 
     /// Makes no thread: see [`Runtime::turn_inline`]. To be called before the first connection.
@@ -409,21 +364,9 @@ impl<W: Waker> Runtime<W> {
 
     /// Everything that is due; when the next is.
     fn turn(&self) -> Option<Time> {
-        let spent = |cpu: Span| self.spent(cpu);
+        let spent = |cpu: Span| self.plane.spent(cpu);
         // In the program's own threads the time is the program's.
         let spent: Option<&dyn Fn(Span)> = if self.is_inline() { None } else { Some(&spent) };
         self.turns.turn(self, spent)
-    }
-
-    /// One more reading by the loop.
-    ///
-    /// # Panics
-    /// If the tests want it.
-    pub(crate) fn next_reading(&self) {
-        let readings = self.readings.fetch_add(1, Ordering::Relaxed);
-        assert!(
-            self.settings.fault.is_none_or(|n| readings < n),
-            "fault asked for"
-        );
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Own sockets over loopback.
 use alcc_cc::Registry;
+use alcc_observe::{Order, Segment, State};
 use alcc_socket::own::{Options, Runtime, Settings, Stream, Wait};
 use std::io::{ErrorKind, Read};
 use std::net::{TcpListener, TcpStream};
@@ -297,4 +298,46 @@ fn what_is_no_connected_tcp_socket_is_refused() {
             .unwrap();
         assert_eq!(error.raw_os_error(), Some(why));
     }
+}
+
+#[test]
+fn orders_are_followed_at_the_next_reading_without_another_send() {
+    let file = std::env::temp_dir().join(format!("alcc-own-{}-orders", std::process::id()));
+    let segment = Segment::create(&file).unwrap();
+    let order = |text: &str| segment.order(text.parse::<Order>().unwrap()).unwrap();
+    let shown = || {
+        segment
+            .connections()
+            .pop()
+            .map(|it| (it.now.state, it.who.algorithm))
+    };
+    let is = |state, cc: &str| shown() == Some((state, cc.to_owned()));
+    let runtime = Runtime::with_segment(
+        Settings::new("fixed:window=2".parse().unwrap()),
+        Registry::builtin(),
+        Some(Arc::new(Segment::open(&file).unwrap())),
+    );
+    // The peer does not read, and the queue holds more than the kernel takes.
+    let options = Options {
+        queue: Some(60_000_000),
+        ..Options::default()
+    };
+    let (stream, peer) = pair(&runtime, &options);
+    let sent = bytes(60_000_000);
+    assert_eq!(stream.send(&sent, Wait::No).unwrap(), sent.len());
+    order("* cc=fixed:window=3");
+    until("another algorithm", || {
+        is(State::Controlled, "fixed:window=3")
+    });
+    order("* off");
+    until("off", || is(State::Off, "fixed:window=3"));
+    order("* on");
+    until("on", || is(State::Controlled, "fixed:window=3"));
+    // What the program chooses holds until there is an order for an algorithm.
+    stream.set_cc(&"fixed:window=5".parse().unwrap()).unwrap();
+    until("its own", || is(State::Controlled, "fixed:window=5"));
+    let reader = read_all(peer);
+    stream.close_and_wait(PATIENCE).unwrap();
+    assert!(reader.join().unwrap() == sent);
+    drop(std::fs::remove_file(&file));
 }

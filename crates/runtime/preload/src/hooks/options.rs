@@ -75,7 +75,5 @@ pub unsafe extern "C-unwind" fn setsockopt(
     if (level, name) != (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE) || Inside::here() {
         return real();
     }
-    aside(|| already(fd))
-        .and_then(|(conn, runtime)| runtime.guarded(|| conn.set_pacing(runtime, fd, real)))
-        .unwrap_or_else(real)
+    aside(|| already(fd)).map_or_else(real, |(conn, runtime)| conn.set_pacing(runtime, fd, real))
 }

@@ -1,25 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a stream and the runtime's thread share.
-mod algorithm;
 mod ending;
 mod sending;
 
 use super::Runtime;
 use super::notice::Notice;
 use super::queue::Queue;
-use super::seen::Seen;
 use super::stream::Info;
-use crate::borrowed::Borrowed;
+use crate::controlled::{Controlled, Mode};
 use crate::kernel;
-use crate::triple::Enforcement;
-use alcc_cc::Controller;
+use alcc_cc::{Controller, Spec};
 use alcc_driver::{Next, Visit};
-use alcc_flow::{Counters, OverTcp};
 use alcc_observe::Log;
-use alcc_sys::Stamps;
 use alcc_units::{Span, Time};
 use libc::c_int;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -32,11 +28,8 @@ const RETRY: Span = Span::from_millis(5);
 /// Signals wait so long at most while a send waits for the kernel.
 const KERNEL_PATIENCE: Span = Span::from_millis(20);
 
-/// Name, instance and seed of an algorithm.
-pub(super) type Named = (String, Box<dyn Controller>, u64);
-
 pub(super) struct Link {
-    pub(super) id: u64,
+    id: u64,
     pub(super) notice: Notice,
     inner: Mutex<Inner>,
     /// The loop knows of it and reads its counters.
@@ -46,15 +39,9 @@ pub(super) struct Link {
 pub(super) struct Inner {
     fd: Option<OwnedFd>,
     /// The kernel's number of the socket: a descriptor that the program closed behind our back may be another one by now.
-    cookie: Option<u64>,
-    cc: String,
-    enforcement: Enforcement,
-    flow: OverTcp,
+    cookie: u64,
+    control: Controlled,
     queue: Queue,
-    stamps: Option<Stamps>,
-    mss: u64,
-    /// Acknowledged as of the last reading.
-    acked: u64,
     /// Bytes beyond the last whole segment that was written.
     tail: u64,
     /// Written since a note of the acknowledgement was asked for.
@@ -66,7 +53,6 @@ pub(super) struct Inner {
     held: bool,
     /// Sent as of the last visit.
     sent_before: u64,
-    borrowed: Borrowed,
     error: Option<c_int>,
     /// Bytes that had been taken were thrown away, for this reason.
     lost: Option<c_int>,
@@ -75,14 +61,8 @@ pub(super) struct Inner {
     hungry: bool,
     /// The kernel's buffer, not the window, ended the last attempt.
     kernel_full: bool,
-    /// The algorithm failed, or has nothing more to decide: the kernel alone does.
-    plain: bool,
-    failed: bool,
-    reported: Counters,
     /// The runtime counts it among those it drains after their close.
     lingers: bool,
-    /// For `alcc top` and `alcc ctl`, if somebody may look.
-    seen: Option<Box<Seen>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -97,54 +77,33 @@ enum Ending {
 }
 
 impl Link {
-    pub(super) fn new(
-        fd: RawFd,
-        id: u64,
-        (cc, controller, seed): Named,
-        stamped: bool,
-        enforcement: Enforcement,
-        capacity: usize,
-    ) -> Option<Self> {
-        let reading = kernel::read(fd)?;
-        let progress = reading.progress;
-        let flow = OverTcp::new(controller, kernel::now(), &progress, seed);
+    pub(super) fn new(fd: RawFd, cookie: u64, control: Controlled, capacity: usize) -> Self {
+        let id = control.id;
         let inner = Inner {
             // SAFETY: the caller owns it and gives it to us.
             fd: Some(unsafe { OwnedFd::from_raw_fd(fd) }),
-            cookie: kernel::cookie(fd),
-            cc,
-            enforcement,
-            flow,
+            cookie,
+            control,
             queue: Queue::new(capacity),
-            stamps: stamped
-                .then(|| Stamps::enable(fd, progress.written))
-                .flatten(),
-            mss: progress.mss.get().max(1),
-            acked: progress.acked,
             tail: 0,
             unstamped: 0,
             left_at: None,
             away: Span::from_millis(1),
             held: false,
             sent_before: 0,
-            borrowed: Borrowed::new(reading.pacing, None),
             error: None,
             lost: None,
             ending: Ending::No,
             hungry: false,
             kernel_full: false,
-            plain: false,
-            failed: false,
-            reported: Counters::default(),
             lingers: false,
-            seen: None,
         };
-        Some(Self {
+        Self {
             id,
             notice: Notice::default(),
             inner: Mutex::new(inner),
             active: AtomicBool::new(false),
-        })
+        }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -164,7 +123,7 @@ impl Link {
         if !self.active.load(Ordering::Acquire) && inner.is_gone() {
             return Err(libc::EBADF);
         }
-        inner.follow(runtime, self.id);
+        inner.guarded(Inner::follow);
         let mut taken = 0;
         let holds = holds && inner.away < QUICK;
         if !inner.is_shut() && (inner.queue.len() == 0 || holds) {
@@ -178,8 +137,8 @@ impl Link {
         }
         let left = &bytes[taken..];
         // Less than a segment waits for more in the queue.
-        let held = left.len() >= WORTH_HOLDING && left.len() as u64 >= inner.mss;
-        if holds && held && !inner.plain {
+        let held = left.len() >= WORTH_HOLDING && left.len() as u64 >= inner.mss();
+        if holds && held && !inner.is_plain() {
             inner.held = true;
         } else {
             taken += inner.queue.put(left);
@@ -254,8 +213,10 @@ impl Link {
     /// After whatever the program did: the loop has to know of a stream that is not idle. Called with the stream locked, like the
     /// loop's decision to let it rest.
     fn settle(self: &Arc<Self>, runtime: &Runtime, inner: &mut Inner) {
-        inner.report(runtime);
-        let busy = inner.queue.len() > 0 || inner.held || (!inner.plain && !inner.flow.is_idle());
+        inner.control.report();
+        let busy = inner.queue.len() > 0
+            || inner.held
+            || (!inner.is_plain() && !inner.control.flow.is_idle());
         if busy && !self.active.swap(true, Ordering::AcqRel) {
             runtime.adopt(Arc::clone(self));
         }
@@ -267,7 +228,7 @@ impl Visit for Link {
     type Local = Option<Log>;
 
     fn start(runtime: &Runtime, now: Time) -> Option<Log> {
-        Log::open(runtime.settings().log.as_deref()?, now)
+        runtime.plane.open_log(now)
     }
 
     fn flush(log: &mut Option<Log>) {
@@ -282,28 +243,29 @@ impl Visit for Link {
     fn visit(&self, runtime: &Runtime, company: usize, log: &mut Option<Log>) -> Next {
         let inner = &mut *self.lock();
         let now = kernel::now();
-        let fault = runtime.settings_fault();
-        let reading = runtime.reading();
         inner.is_gone();
         inner.guarded(|inner| {
-            assert!(fault.is_none_or(|n| reading < n), "fault asked for");
-            inner.flow.set_active_flows(company);
-            inner.read(now, log, self.id);
+            runtime.plane.visit();
+            inner.follow();
+            inner.control.flow.set_active_flows(company);
+            if let Some(fd) = inner.raw().filter(|_| !inner.is_plain()) {
+                inner.control.read(fd, now, false, log);
+            }
         });
         if inner.queue.len() > 0 && !inner.is_shut() && inner.error.is_none() {
             inner.guarded(|inner| inner.pump(now, &[], inner.held));
         }
         inner.end(now);
         inner.tell(&self.notice);
-        inner.report(runtime);
+        inner.control.report();
         if inner.lingers && inner.fd.is_none() {
             inner.lingers = false;
             runtime.lingered();
         }
         // Not idle yet if something was sent since the last visit: resting and being woken again by the next send costs more.
-        let sent = inner.flow.counters().bytes;
+        let sent = inner.control.flow.counters().bytes;
         let fresh = std::mem::replace(&mut inner.sent_before, sent) != sent;
-        let again = fresh && !inner.plain && inner.fd.is_some();
+        let again = fresh && !inner.is_plain() && inner.fd.is_some();
         let next = inner.next(now).or_else(|| again.then_some(now + RETRY));
         if next.is_none() {
             inner.queue.rest();
@@ -322,8 +284,12 @@ impl Inner {
         self.queue.free()
     }
 
-    pub(super) fn show(&mut self, seen: Option<Box<Seen>>) {
-        self.seen = seen;
+    pub(super) fn set_cc(&mut self, cc: &Spec, controller: Box<dyn Controller>) {
+        self.control.set_cc(self.raw(), cc, controller);
+    }
+
+    pub(super) fn set_stamped(&mut self, stamped: bool) {
+        self.control.set_stamped(self.raw(), stamped);
     }
 
     pub(super) fn hungry(&self) -> bool {
@@ -343,20 +309,15 @@ impl Inner {
     }
 
     pub(super) fn info(&self) -> Info {
-        let allowance = self.flow.allowance();
-        let rtt = self.flow.rtt();
-        let counters = self.flow.counters();
+        let flow = &self.control.flow;
+        let (allowance, rtt, counters) = (flow.allowance(), flow.rtt(), flow.counters());
         Info {
-            cc: self.cc.clone(),
-            feedback: if self.stamps.is_some() {
-                "timestamps"
-            } else {
-                "tcp-info"
-            },
-            enforcement: self.enforcement.name,
+            cc: self.control.cc().to_string(),
+            feedback: self.control.feedback(),
+            enforcement: self.control.enforcement().name,
             queued: self.queue.len(),
             capacity: self.queue.capacity(),
-            in_flight: self.flow.in_flight(),
+            in_flight: flow.in_flight(),
             sent: counters.bytes,
             gate_closed: counters.gate_closed,
             window: allowance.window,
@@ -364,7 +325,7 @@ impl Inner {
             rtt: rtt.latest,
             smoothed_rtt: rtt.smoothed,
             min_rtt: rtt.min,
-            plain: self.failed,
+            plain: self.control.mode == Mode::Failed,
             error: self.error,
         }
     }
@@ -382,9 +343,38 @@ impl Inner {
         }
     }
 
+    fn mss(&self) -> u64 {
+        self.control.flow.mss().get()
+    }
+
+    /// The kernel alone decides.
+    fn is_plain(&self) -> bool {
+        !self.control.is_in_charge()
+    }
+
     /// The algorithm holds bytes back.
     fn is_shut(&self) -> bool {
-        !self.plain && self.flow.is_blocked()
+        self.control.flow.is_blocked()
+    }
+
+    /// Runs what concerns the algorithm; if that panics the connection is plain TCP from then on.
+    fn guarded<T>(&mut self, f: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        let result = catch_unwind(AssertUnwindSafe(|| f(self)));
+        if result.is_err() {
+            self.failed();
+        }
+        result.ok()
+    }
+
+    fn failed(&mut self) {
+        self.control.release(self.raw(), Mode::Failed);
+    }
+
+    /// Does what `alcc ctl` has ordered since the last time.
+    fn follow(&mut self) {
+        if let Some(orders) = self.control.orders() {
+            self.control.follow(&orders, self.raw());
+        }
     }
 
     /// Tells whoever was refused that a quarter of the queue is free, or that there is an error to fetch.
@@ -401,31 +391,11 @@ impl Inner {
         }
     }
 
-    fn report(&mut self, runtime: &Runtime) {
-        let now = self.flow.counters();
-        let more = Counters {
-            gate_closed: now.gate_closed - self.reported.gate_closed,
-            bytes: now.bytes - self.reported.bytes,
-        };
-        if more != Counters::default() {
-            runtime.count(more.gate_closed, more.bytes);
-            if let Some(seen) = &mut self.seen {
-                seen.published.passed(&more);
-            }
-        }
-        self.reported = now;
-    }
-
     /// When to come back; `None`: nothing to do.
     fn next(&self, now: Time) -> Option<Time> {
         self.fd.as_ref()?;
         let waits = self.queue.len() > 0 || self.held;
-        let flow = if self.plain {
-            None
-        } else {
-            self.flow.deadline()
-        };
-        let next = flow.or_else(|| waits.then_some(now + RETRY))?;
+        let next = (self.control.deadline()).or_else(|| waits.then_some(now + RETRY))?;
         match self.ending {
             Ending::Close(until) => Some(next.min(until)),
             _ => Some(next),

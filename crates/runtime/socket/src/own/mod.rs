@@ -38,7 +38,6 @@ mod link;
 mod notice;
 mod queue;
 mod runtime;
-mod seen;
 mod settings;
 mod stream;
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One own socket.
-use super::{Runtime, link::Link, seen::Seen};
-use crate::triple::{Feedback, Host};
+use super::{Runtime, link::Link};
+use crate::controlled::{Controlled, Plan, Taken};
+use crate::triple::Feedback;
 use crate::{Socket, errno, kernel};
 use alcc_cc::{Controller, Spec};
-use alcc_observe::Totals;
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -99,46 +99,40 @@ impl Stream {
     /// As [`Stream::new`].
     pub fn adopt(runtime: &Arc<Runtime>, fd: RawFd, options: &Options) -> io::Result<Self> {
         kernel::set_errno(0);
-        if !matches!(kernel::look(fd, None), Socket::Connected(_)) {
+        let Socket::Connected(peer) = kernel::look(fd, None) else {
             return Err(match errno() {
                 libc::EBADF | libc::ENOTSOCK | libc::ENOTCONN => io::Error::last_os_error(),
                 _ => io::Error::from_raw_os_error(libc::EOPNOTSUPP),
             });
-        }
+        };
         let settings = runtime.settings();
-        let spec = options.cc.as_ref().unwrap_or(&settings.cc);
-        let cc = Self::build(runtime, spec)?;
+        let cc = options.cc.clone().unwrap_or(settings.cc);
+        let controller = Self::build(runtime, &cc)?;
         runtime.start()?;
-        let feedback = options.feedback.or(settings.feedback).or_else(|| {
-            let auto = |name| Feedback::of(Host::Own).find(|f| f.name == name).copied();
-            auto(if kernel::flags(fd).nonblocking {
-                "tcp-info"
-            } else {
-                "timestamps"
-            })
+        let feedback = options.feedback.or(settings.feedback);
+        let stamped = match feedback {
+            Some(feedback) => feedback.name == "timestamps",
+            None => !kernel::flags(fd).nonblocking,
+        };
+        let (cookie, reading) = (kernel::cookie(fd))
+            .zip(kernel::read(fd))
+            .ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
+        let plan = Arc::new(Plan {
+            cc,
+            under: settings.under,
+            stamped,
+            enforcement: settings.enforcement,
+            seed: settings.seed,
         });
-        let id = runtime.next_id();
-        let seed = crate::seed(settings.seed, id);
-        let link = Link::new(
+        let socket = Taken {
             fd,
-            id,
-            (spec.to_string(), cc, seed),
-            feedback.is_some_and(|f| f.name == "timestamps"),
-            settings.enforcement,
-            options.queue.unwrap_or(settings.queue),
-        )
-        .ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
-        let name = feedback.map_or("tcp-info", |f| f.name);
-        let seen = Seen::new(runtime, fd, spec, name, settings.enforcement);
-        {
-            let mut inner = link.lock();
-            inner.show(seen);
-            inner.select_under(runtime);
-        }
-        runtime.tell(&Totals {
-            connections: 1,
-            ..Totals::default()
-        });
+            cookie,
+            peer,
+            reading,
+            pacing: None,
+        };
+        let control = Controlled::new(&runtime.plane, &plan, controller, &socket);
+        let link = Link::new(fd, cookie, control, options.queue.unwrap_or(settings.queue));
         Ok(Self {
             link: Arc::new(link),
             runtime: Arc::clone(runtime),
@@ -148,9 +142,7 @@ impl Stream {
     }
 
     fn build(runtime: &Runtime, spec: &Spec) -> io::Result<Box<dyn Controller>> {
-        runtime
-            .registry()
-            .build(spec)
+        (runtime.plane.build(spec))
             .map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why.to_string()))
     }
 
@@ -230,8 +222,7 @@ impl Stream {
     /// `EINVAL` if there is none of this name or it does not take these options.
     pub fn set_cc(&self, spec: &Spec) -> io::Result<()> {
         let cc = Self::build(&self.runtime, spec)?;
-        let seed = crate::seed(self.runtime.settings().seed, self.link.id);
-        self.link.lock().set_cc((spec.to_string(), cc, seed));
+        self.link.lock().set_cc(spec, cc);
         Ok(())
     }
 

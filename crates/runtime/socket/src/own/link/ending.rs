@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The end of a stream, by the program, by an error, or because its descriptor has gone.
 use super::{Ending, Inner};
+use crate::controlled::Mode;
 use crate::kernel;
 use alcc_units::Time;
 use libc::c_int;
@@ -17,9 +18,7 @@ impl Inner {
             self.lost = self.lost.or(Some(why));
             self.queue.clear();
         }
-        if self.flow.is_blocked() {
-            self.flow.unblock();
-        }
+        self.control.flow.unblock();
     }
 
     /// Nothing more will come: what waited for it goes, as far as it may.
@@ -62,7 +61,7 @@ impl Inner {
         if self.queue.len() > 0 {
             return None;
         }
-        self.release();
+        self.control.release(self.raw(), Mode::Released);
         self.fd.take().map(IntoRawFd::into_raw_fd)
     }
 
@@ -76,10 +75,7 @@ impl Inner {
 
     /// True, and forgotten, if the descriptor is not the socket any more.
     pub(super) fn is_gone(&mut self) -> bool {
-        let gone = self
-            .raw()
-            .zip(self.cookie)
-            .is_some_and(|(fd, number)| !kernel::is_behind(fd, number));
+        let gone = (self.raw()).is_some_and(|fd| !kernel::is_behind(fd, self.cookie));
         if gone {
             self.forget();
         }

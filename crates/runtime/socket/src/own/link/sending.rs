@@ -45,15 +45,15 @@ impl Inner {
             // First what must not be done twice, whatever the algorithm does with the news.
             self.queue.consume(n.min(queued));
             taken += n.saturating_sub(queued);
-            self.tail = (self.tail + n as u64) % self.mss;
+            self.tail = (self.tail + n as u64) % self.mss();
             self.unstamped = if stamped {
                 0
             } else {
                 self.unstamped + n as u64
             };
-            if !self.plain {
+            if !self.is_plain() {
                 let news = catch_unwind(AssertUnwindSafe(|| {
-                    self.flow.wrote(now, Bytes::new(n as u64));
+                    self.control.flow.wrote(now, Bytes::new(n as u64));
                 }));
                 if news.is_err() {
                     self.failed();
@@ -71,19 +71,22 @@ impl Inner {
 
     /// An eighth of the window has been written since the last note that was asked for.
     pub(super) fn wants_stamp(&self, len: usize) -> bool {
-        let window = self.flow.allowance().window.get() / BATCHES_PER_WINDOW;
-        self.stamps.is_some() && self.unstamped + len as u64 >= window.min(RAREST_STAMP)
+        let window = self.control.flow.allowance().window.get() / BATCHES_PER_WINDOW;
+        self.control.is_stamped() && self.unstamped + len as u64 >= window.min(RAREST_STAMP)
     }
 
     pub(super) fn room(&mut self, now: Time, fd: RawFd, wanted: usize) -> usize {
-        if self.plain {
+        if self.is_plain() {
             return wanted;
         }
         let all = Bytes::new(wanted as u64);
         // What has been acknowledged since the last reading is worth a call only if it makes a difference.
-        let at_most = self.flow.in_flight();
-        let paced = self.flow.is_paced();
-        if !paced && at_most > Bytes::ZERO && self.flow.allows(all, at_most, Bytes::ZERO) >= all {
+        let at_most = self.control.flow.in_flight();
+        let paced = self.control.flow.is_paced();
+        if !paced
+            && at_most > Bytes::ZERO
+            && self.control.flow.allows(all, at_most, Bytes::ZERO) >= all
+        {
             return wanted;
         }
         // A partial segment is filled up, if it still waits; a paced connection does not write far ahead.
@@ -100,17 +103,17 @@ impl Inner {
         } else {
             at_most
         };
-        let room = self.flow.room(now, all, in_flight, unsent);
+        let room = self.control.flow.room(now, all, in_flight, unsent);
         usize::try_from(room.get()).unwrap_or(usize::MAX)
     }
 
     /// How much of `room` goes into the next call, and whether it ends with a whole segment.
     pub(super) fn batch(&self, room: usize) -> (usize, bool) {
-        let mss = self.mss;
-        let segments = if self.plain || self.stamps.is_none() {
+        let mss = self.mss();
+        let segments = if self.is_plain() || !self.control.is_stamped() {
             u64::MAX
         } else {
-            self.flow.allowance().window.get() / mss / BATCHES_PER_WINDOW
+            self.control.flow.allowance().window.get() / mss / BATCHES_PER_WINDOW
         };
         let largest = (LARGEST_BATCH / mss).max(1);
         let len = (segments.clamp(1, largest) * mss - self.tail).min(room as u64);

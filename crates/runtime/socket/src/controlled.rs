@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One connection with an algorithm in charge: its readings, its orders, what others see of it, and the way back to plain
+//! TCP. How its limit is kept, by a gate or by a queue, is the business of its owner.
+use crate::borrowed::Borrowed;
+use crate::kernel;
+use crate::plane::Plane;
+use crate::triple::Enforcement;
+use alcc_cc::{Controller, Spec};
+use alcc_flow::{Counters, OverTcp, TcpProgress};
+use alcc_observe::{ByReason, Bypass, Identity, Log, Orders, Peer, Published, State, Totals};
+use alcc_sys::{Reading, Stamps};
+use alcc_units::Time;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Number of a connection within the process, whichever runtime has it.
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// How a connection is to be controlled, unless `alcc ctl` says otherwise. Many connections share one.
+#[derive(Clone)]
+pub(crate) struct Plan {
+    pub(crate) cc: Spec,
+    /// The kernel's congestion control below; `None`: what the socket has.
+    pub(crate) under: Option<String>,
+    /// By the kernel's time stamps of acknowledgements, too.
+    pub(crate) stamped: bool,
+    pub(crate) enforcement: Enforcement,
+    /// Of the process.
+    pub(crate) seed: u64,
+}
+
+/// Who decides when bytes leave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mode {
+    /// The algorithm. In all others: the kernel alone.
+    Controlled,
+    /// By an order of `alcc ctl`.
+    Off,
+    /// The algorithm failed, or the whole runtime.
+    Failed,
+    /// The kernel refuses readings, or the socket was given back.
+    Released,
+    /// The kernel takes no more bytes, and says why to the next write.
+    Over,
+}
+
+/// A connected socket that is to be taken over.
+pub(crate) struct Taken {
+    pub(crate) fd: RawFd,
+    pub(crate) cookie: u64,
+    pub(crate) peer: Peer,
+    pub(crate) reading: Reading,
+    /// The program's own pacing rate, if a runtime before this one knew it.
+    pub(crate) pacing: Option<u64>,
+}
+
+/// One connection under control.
+pub(crate) struct Controlled {
+    plane: Arc<Plane>,
+    plan: Arc<Plan>,
+    pub(crate) id: u64,
+    pub(crate) peer: Peer,
+    pub(crate) mode: Mode,
+    /// On the heap: a coroutine with a stack of 8 KiB may make it, and hands it on.
+    pub(crate) flow: Box<OverTcp>,
+    stamps: Option<Box<Stamps>>,
+    pub(crate) borrowed: Borrowed,
+    /// The last order of `alcc ctl` that was followed.
+    order: u64,
+    /// The algorithm by such an order.
+    ordered: Option<Spec>,
+    published: Published,
+    reported: Counters,
+    /// Passed without the algorithm's leave, and not reported yet.
+    bypassed: ByReason,
+}
+
+impl Controlled {
+    /// Takes charge of a connection.
+    pub(crate) fn new(
+        plane: &Arc<Plane>,
+        plan: &Arc<Plan>,
+        controller: Box<dyn Controller>,
+        socket: &Taken,
+    ) -> Self {
+        let (id, now) = (NEXT_ID.fetch_add(1, Ordering::Relaxed), kernel::now());
+        let tcp = &socket.reading.progress;
+        let mut new = Self {
+            plane: Arc::clone(plane),
+            plan: Arc::clone(plan),
+            id,
+            peer: socket.peer,
+            mode: Mode::Controlled,
+            flow: Box::new(OverTcp::new(controller, now, tcp, plan.seed_of(id))),
+            stamps: None,
+            borrowed: Borrowed::new(socket.reading.pacing, socket.pacing),
+            order: 0,
+            ordered: None,
+            published: Published::default(),
+            reported: Counters::default(),
+            bypassed: ByReason::default(),
+        };
+        new.prepare(socket.fd, tcp.written);
+        if plane.segment().is_some() {
+            new.publish(socket, now);
+        }
+        plane.count(&Totals {
+            connections: 1,
+            ..Totals::default()
+        });
+        new
+    }
+
+    fn publish(&mut self, socket: &Taken, now: Time) {
+        let Peer {
+            remote,
+            local_port,
+            outbound,
+        } = self.peer;
+        let who = Identity {
+            pid: std::process::id(),
+            id: self.id,
+            cookie: socket.cookie,
+            started: now,
+            local: kernel::local_of(socket.fd).unwrap_or_else(|| ([0; 16], local_port).into()),
+            remote,
+            outbound,
+            algorithm: self.cc().to_string(),
+            feedback: self.feedback().to_owned(),
+            enforcement: self.plan.enforcement.name.to_owned(),
+        };
+        self.published = Published::new(self.plane.segment(), &who, &socket.reading.progress);
+    }
+
+    /// The algorithm in charge.
+    pub(crate) fn cc(&self) -> &Spec {
+        self.ordered.as_ref().unwrap_or(&self.plan.cc)
+    }
+
+    /// Where acknowledgements are learned from.
+    pub(crate) fn feedback(&self) -> &'static str {
+        if self.is_stamped() {
+            "timestamps"
+        } else {
+            "tcp-info"
+        }
+    }
+
+    pub(crate) fn is_stamped(&self) -> bool {
+        self.stamps.is_some()
+    }
+
+    pub(crate) fn enforcement(&self) -> &Enforcement {
+        &self.plan.enforcement
+    }
+
+    pub(crate) fn is_in_charge(&self) -> bool {
+        self.mode == Mode::Controlled
+    }
+
+    /// When to read next; `None`: there is nothing to decide.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.flow.deadline().filter(|_| self.is_in_charge())
+    }
+
+    /// The socket as control needs it.
+    fn prepare(&mut self, fd: RawFd, written: u64) {
+        if let Some(name) = &self.plan.under
+            && self.borrowed.select_under(fd, name).is_err()
+        {
+            self.plane.count(&Totals {
+                under_refused: 1,
+                ..Totals::default()
+            });
+        }
+        self.stamp(fd, written);
+    }
+
+    fn stamp(&mut self, fd: RawFd, written: u64) {
+        if self.plan.stamped && self.stamps.is_none() {
+            self.stamps = Stamps::enable(fd, written).map(Box::new);
+        }
+    }
+
+    /// The socket as the program has set it.
+    pub(crate) fn give_back(&mut self, fd: RawFd) {
+        self.borrowed.give_back(fd);
+        self.unstamp(fd);
+    }
+
+    fn unstamp(&mut self, fd: RawFd) {
+        if self.stamps.take().is_some() {
+            Stamps::disable(fd);
+        }
+    }
+
+    /// Plain TCP from now on. Without a descriptor there is nothing to give back.
+    pub(crate) fn release(&mut self, fd: Option<RawFd>, why: Mode) {
+        self.report();
+        if let Some(fd) = fd {
+            self.give_back(fd);
+        }
+        self.flow.unblock();
+        self.mode = why;
+        self.show_state();
+    }
+
+    fn show_state(&mut self) {
+        let state = match self.mode {
+            Mode::Off => State::Off,
+            Mode::Failed => State::Failed,
+            Mode::Controlled | Mode::Released | Mode::Over => State::Controlled,
+        };
+        self.published.state(kernel::now(), state, self.order);
+    }
+
+    /// What `alcc ctl` has ordered since the last time.
+    pub(crate) fn orders(&self) -> Option<Arc<Orders>> {
+        self.plane.orders(self.order)
+    }
+
+    /// Does it.
+    pub(crate) fn follow(&mut self, orders: &Orders, fd: Option<RawFd>) {
+        self.order = orders.generation;
+        let ordered = orders.algorithm(&self.peer);
+        if !orders.on(&self.peer) {
+            if matches!(self.mode, Mode::Controlled | Mode::Failed) {
+                self.release(fd, Mode::Off);
+            }
+        } else if self.mode == Mode::Off || ordered.unwrap_or(&self.plan.cc) != self.cc() {
+            // An algorithm that this process does not have changes nothing.
+            if let Ok(controller) = self.plane.build(ordered.unwrap_or(&self.plan.cc)) {
+                self.restart(fd, controller, |this| this.ordered = ordered.cloned());
+            }
+        }
+        self.show_state();
+    }
+
+    /// Another algorithm, by the program.
+    pub(crate) fn set_cc(&mut self, fd: Option<RawFd>, cc: &Spec, controller: Box<dyn Controller>) {
+        self.restart(fd, controller, |this| {
+            Arc::make_mut(&mut this.plan).cc = cc.clone();
+            this.ordered = None;
+        });
+    }
+
+    /// Time stamps or not, by the program; where the kernel refuses them, the counters do.
+    pub(crate) fn set_stamped(&mut self, fd: Option<RawFd>, stamped: bool) {
+        Arc::make_mut(&mut self.plan).stamped = stamped;
+        match fd.filter(|_| self.is_in_charge()) {
+            Some(fd) if stamped => self.stamp(fd, self.flow.written()),
+            Some(fd) => self.unstamp(fd),
+            None => {}
+        }
+    }
+
+    /// A fresh controller takes over at the present counters.
+    fn restart(
+        &mut self,
+        fd: Option<RawFd>,
+        controller: Box<dyn Controller>,
+        name: impl FnOnce(&mut Self),
+    ) {
+        let Some((fd, reading)) = fd.and_then(|fd| Some((fd, kernel::read(fd)?))) else {
+            return;
+        };
+        self.report();
+        if self.is_in_charge() {
+            self.borrowed.unpace(fd);
+        } else {
+            self.prepare(fd, reading.progress.written);
+        }
+        let (now, seed) = (kernel::now(), self.plan.seed_of(self.id));
+        *self.flow = OverTcp::new(controller, now, &reading.progress, seed);
+        self.reported = Counters::default();
+        self.mode = Mode::Controlled;
+        name(self);
+        let cc = self.cc().to_string();
+        self.published.algorithm(&cc);
+    }
+
+    /// Reads the kernel's counters and lets the algorithm act on them. `within`: a write may be under way, of which the
+    /// kernel knows already.
+    pub(crate) fn read(&mut self, fd: RawFd, now: Time, within: bool, log: &mut Option<Log>) {
+        let Some(mut reading) = kernel::read(fd) else {
+            self.release(Some(fd), Mode::Released);
+            return;
+        };
+        let tcp: &mut TcpProgress = &mut reading.progress;
+        if within {
+            // It would be counted twice.
+            tcp.written = tcp.written.min(self.flow.written());
+        }
+        let acked = self.flow.written() - self.flow.in_flight().get();
+        // After the counters: so every position they have reached has its notification, unless that was dropped.
+        let stamps = match &mut self.stamps {
+            Some(stamps) if tcp.acked != acked => stamps.drain(fd, tcp.acked),
+            _ => &[],
+        };
+        self.flow.progress_stamped(now, tcp, stamps);
+        self.plane.count(&Totals {
+            readings: 1,
+            ..Totals::default()
+        });
+        if let Some(log) = log {
+            log.reading(now, self.id, &reading, &self.flow);
+        }
+        self.found_pacing(fd, reading.pacing);
+        let opens = (self.flow).is_writable(self.flow.in_flight(), reading.progress.unsent);
+        if opens || !reading.alive {
+            self.flow.unblock();
+        }
+        self.report();
+        (self.published).reading(now, &reading, &self.flow, self.order);
+        if !reading.alive {
+            self.mode = Mode::Over;
+        }
+    }
+
+    /// This pacing rate is set on the socket. What the algorithm wants holds as far as the program's own limit goes.
+    pub(crate) fn found_pacing(&mut self, fd: RawFd, rate: u64) {
+        self.borrowed.found(rate);
+        if self.plan.enforcement.pacing && self.is_in_charge() {
+            self.borrowed.pace(fd, self.flow.pacing_rate());
+        }
+    }
+
+    /// So much of what was written had no leave, and does not count as bytes under control.
+    pub(crate) fn bypassed(&mut self, why: Bypass, n: u64) {
+        self.bypassed += ByReason::of(why, n);
+        self.reported.bytes += n;
+    }
+
+    /// Tells others what passed since the last time.
+    pub(crate) fn report(&mut self) {
+        let now = self.flow.counters();
+        let more = Counters {
+            gate_closed: now.gate_closed - self.reported.gate_closed,
+            bytes: now.bytes - self.reported.bytes,
+        };
+        let bypassed = std::mem::take(&mut self.bypassed);
+        if more == Counters::default() && bypassed == ByReason::default() {
+            return;
+        }
+        self.plane.count(&Totals {
+            gate_closed: more.gate_closed,
+            bytes: more.bytes,
+            bypassed_bytes: bypassed,
+            bypassed_connections: self.published.bypassed(bypassed),
+            ..Totals::default()
+        });
+        self.published.passed(&more);
+        self.reported = now;
+    }
+
+    /// Nobody sees it any more.
+    pub(crate) fn end(&mut self) {
+        self.report();
+        self.published.end();
+    }
+}
+
+impl Plan {
+    /// For the controller's generator: another one for each connection.
+    fn seed_of(&self, id: u64) -> u64 {
+        self.seed ^ id.rotate_left(32)
+    }
+}

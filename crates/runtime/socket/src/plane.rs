@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What all controlled connections of a runtime share.
+use alcc_cc::{Controller, Registry, Spec, SpecError};
+use alcc_observe::{Log, OrderCache, Orders, Segment, Tally, Totals};
+use alcc_units::{Span, Time};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+/// The algorithms there are, the orders of `alcc ctl`, and where status, totals and log go.
+pub(crate) struct Plane {
+    registry: RwLock<Registry>,
+    segment: Option<Arc<Segment>>,
+    orders: OrderCache,
+    /// What this runtime counted, whoever else adds to the segment.
+    tally: Tally,
+    log: Option<PathBuf>,
+    /// For tests: the visit that panics.
+    fault: Option<u64>,
+    visits: AtomicU64,
+}
+
+impl Plane {
+    pub(crate) fn new(
+        registry: Registry,
+        segment: Option<Arc<Segment>>,
+        log: Option<PathBuf>,
+        fault: Option<u64>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            registry: RwLock::new(registry),
+            segment,
+            orders: OrderCache::default(),
+            tally: Tally::default(),
+            log,
+            fault,
+            visits: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn registry(&self) -> RwLockReadGuard<'_, Registry> {
+        self.registry.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_registry(&self, registry: Registry) {
+        let kept = self.registry.write();
+        *kept.unwrap_or_else(PoisonError::into_inner) = registry;
+    }
+
+    /// # Errors
+    /// That this process does not have the algorithm, or that it does not take these options.
+    pub(crate) fn build(&self, cc: &Spec) -> Result<Box<dyn Controller>, SpecError> {
+        self.registry().build(cc)
+    }
+
+    pub(crate) fn segment(&self) -> Option<&Arc<Segment>> {
+        self.segment.as_ref()
+    }
+
+    /// The orders of `alcc ctl`, if there are newer ones than number `seen`.
+    pub(crate) fn orders(&self, seen: u64) -> Option<Arc<Orders>> {
+        self.orders.newer(self.segment.as_deref()?, seen)
+    }
+
+    pub(crate) fn count(&self, more: &Totals) {
+        if let Some(segment) = &self.segment {
+            segment.add(more);
+        }
+        self.tally.add(more);
+    }
+
+    /// CPU time of the loop's thread.
+    pub(crate) fn spent(&self, cpu: Span) {
+        self.count(&Totals {
+            runtime_cpu_ns: cpu.as_nanos(),
+            ..Totals::default()
+        });
+    }
+
+    pub(crate) fn totals(&self) -> Totals {
+        self.tally.totals()
+    }
+
+    pub(crate) fn open_log(&self, now: Time) -> Option<Log> {
+        Log::open(self.log.as_deref()?, now)
+    }
+
+    /// The loop visits a connection.
+    ///
+    /// # Panics
+    /// If the tests want it.
+    pub(crate) fn visit(&self) {
+        let visits = self.visits.fetch_add(1, Ordering::Relaxed);
+        assert!(self.fault.is_none_or(|n| visits < n), "fault asked for");
+    }
+}
