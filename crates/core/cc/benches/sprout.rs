@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What Sprout's inference costs: the receiver half's tick (evolve, observe, forecast, report) at several rates, beside the half of
-//! Sprout-EWMA, which keeps a mean; and the tables, once per process. `ALCC_BENCH_TICKS`: how many ticks.
+//! What Sprout's inference costs: the receiver module's tick (evolve, observe, forecast, report) at
+//! several rates, beside the half of Sprout-EWMA, which keeps a mean; and the tables, once per
+//! process. `ALCC_BENCH_TICKS`: how many ticks.
 #![expect(
     clippy::disallowed_macros,
     clippy::disallowed_methods,
@@ -21,10 +22,11 @@ const BOUND: Duration = Duration::from_micros(100);
 fn half(spec: &str) -> Result<Box<dyn Receiver>, Box<dyn Error>> {
     let spec: Spec = spec.parse()?;
     let cc = Registry::builtin().build(&spec)?;
-    Ok(cc.receiver().ok_or("no receiver half")?)
+    Ok(cc.receiver().ok_or("no receiver module")?)
 }
 
-/// The time of each tick, ascending: packets by chance around `mean` per tick, and an outage of a second now and then.
+/// The time of each tick, ascending: packets by chance around `mean` per tick, and an outage of a
+/// second now and then.
 fn ticks(half: &mut dyn Receiver, mean: u64, ticks: u64) -> Vec<Duration> {
     let mut rng = Rng::new(7);
     let mut pn = 0;

@@ -16,7 +16,7 @@
 //! | marks are told once, with the next batch | [`Feed::marked`] |
 //! | an episode ends after the ACK, or before the next one begins | [`Feed::repaired`] |
 //! | a pause is told once, with nothing in flight | [`Feed::resume`] |
-//! | the receiver half has an acknowledgement first | [`Feed::heard_here`] |
+//! | the receiver module has an acknowledgement first | [`Feed::notify_local_receiver`] |
 //! | timers are never early | [`Feed::run_timer`] |
 //!
 //! What is left to a host is what only it can know: which packets left, arrived or were lost, what
@@ -25,7 +25,7 @@
 //! 1. Call [`Feed::advance`] first in every entry point, and use the time that it returns.
 //! 2. Give every transmission a new number, and keep the [`Tag`] and the stamp
 //!    ([`Delivery::stamp`]) with it.
-//! 3. For an acknowledgement call in this order what applies: [`Feed::heard_here`] or
+//! 3. For an acknowledgement call in this order what applies: [`Feed::notify_local_receiver`] or
 //!    [`Feed::feedback`], [`Feed::spurious`], [`Feed::expired`], [`Feed::repaired`],
 //!    [`Feed::lost`], [`Feed::acked`], [`Feed::run_timer`]. Then send.
 //! 4. Before a packet leaves with nothing in flight, call [`Feed::resume`].
@@ -47,7 +47,7 @@ use std::cell::Cell;
 /// Where the events of an algorithm go.
 pub type Log = Box<dyn EventSink + Send>;
 
-/// Completes what the algorithm says of itself.
+/// Adds the RTT to the events of the algorithm.
 struct Completed<'a> {
     log: &'a mut dyn EventSink,
     rtt: RttView,
@@ -59,7 +59,7 @@ impl EventSink for Completed<'_> {
     }
 }
 
-/// What an algorithm hears comes in this order at one instant. [`Feed::allowance`] begins it again.
+/// The order of events at one instant. [`Feed::allowance`] starts it again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
     Begin,
@@ -69,51 +69,51 @@ enum Step {
     Timer,
 }
 
-/// An algorithm and what its host has told it.
+/// An algorithm with the state that its host must keep for it.
 pub struct Feed {
     cc: Box<dyn Controller>,
     log: Option<Log>,
     /// Round-trip times of the last batch.
     rtt: RttView,
     now: Time,
-    /// How far the order of this instant has come.
+    /// How far this instant has got.
     step: Cell<Step>,
     started: bool,
     local: Option<LocalReceiver>,
-    /// A round trip is over when something is acknowledged that was sent after so much had been
+    /// A round trip ends when a packet is acknowledged that was sent after this total was
     /// delivered.
     round_ends: Bytes,
     limited: LimitedBy,
-    /// Arrived with a mark, and the algorithm does not know yet.
+    /// Marked bytes not yet reported.
     marked: Bytes,
-    /// The algorithm knows of an episode.
+    /// The algorithm knows of a recovery episode.
     episode: bool,
-    /// That has ended, and the algorithm does not know yet.
+    /// Its end, not yet reported.
     repaired: Option<RecoveryEnd>,
     sent_at: Option<Time>,
 }
 
-/// What an acknowledgement brought.
+/// The result of an acknowledgement.
 #[derive(Clone, Copy, Debug)]
 pub struct Acked<'a> {
-    /// The packets that arrived, ascending.
+    /// The acknowledged packets, ascending.
     pub packets: &'a [Packet],
     /// In flight before them.
     pub in_flight_before: Bytes,
     /// In flight after them.
     pub in_flight: Bytes,
-    /// With these packets.
+    /// Including these packets.
     pub delivery: &'a Delivery,
-    /// Round-trip times.
+    /// RTT estimate.
     pub rtt: RttView,
     /// Delivery rate over the flight of the newest packet: [`Delivery::rate`], unless the host
     /// knows better.
     pub rate: Option<Rate>,
-    /// Losses are being repaired.
+    /// The host is in loss recovery.
     pub in_recovery: bool,
     /// [`AckBatch::advanced`].
     pub advanced: bool,
-    /// Where this was learned from.
+    /// How this was learned.
     pub source: Source,
     /// Bound on the error of the RTT samples.
     pub rtt_error: Span,
@@ -139,30 +139,30 @@ impl Feed {
         }
     }
 
-    /// Where the algorithm's events go from now on. At first they are thrown away: who wants to
-    /// hear of the start calls this before [`Feed::start`].
+    /// Sets the sink for the algorithm's events. Until then they are discarded: for the events of the
+    /// start, call this before [`Feed::start`].
     pub fn set_log(&mut self, log: Log) {
         self.log = Some(log);
     }
 
-    /// The algorithm's receiver half, if it has one, is here: the peer knows nothing of it, and
+    /// Runs the algorithm's receiver module here, if it has one: the peer knows nothing of it, and
     /// acknowledgements stand for arrivals.
-    pub fn receive_here(&mut self) {
+    pub fn use_local_receiver(&mut self) {
         self.local = LocalReceiver::of(self.cc.as_ref());
     }
 
-    /// The first event.
+    /// Starts the algorithm.
     pub fn start(&mut self, path: &Path) {
         self.started = true;
         self.tell(|cc, cx| cc.on_start(cx, path));
     }
 
-    /// It has begun.
+    /// It has started.
     pub fn is_started(&self) -> bool {
         self.started
     }
 
-    /// Time passes: now is `now`, or later if it was later before. Returns what it is.
+    /// Advances the clock to `now`, or leaves it if it is ahead. Returns the time in force.
     pub fn advance(&mut self, now: Time) -> Time {
         if now > self.now {
             self.settle();
@@ -172,9 +172,9 @@ impl Feed {
         self.now
     }
 
-    /// What comes next stands at `step` of the order. If the order is past it, another instant
-    /// begins: a timer may overtake what the kernel has stamped, and one datagram or frame may
-    /// bring what belongs before what the last one brought.
+    /// The next event stands at `step` of the order. If the order is past it, a new instant begins.
+    /// A timer may overtake kernel time stamps, and one datagram may carry what belongs before the
+    /// last one.
     fn at(&mut self, step: Step) {
         if self.step.get() > step {
             self.advance(self.now + Span::from_nanos(1));
@@ -198,8 +198,8 @@ impl Feed {
         event(cc, &mut Cx { now, log })
     }
 
-    /// Sending resumes, with nothing in flight, after something was heard last at `heard_at`. A
-    /// pause of more than the smoothed round-trip time is told, once. True if it was.
+    /// Sending restarts with nothing in flight; the last ACK was at `heard_at`. An idle time above
+    /// the smoothed RTT is reported once. True if it was.
     pub fn resume(&mut self, heard_at: Time, smoothed: Span) -> bool {
         let Some(sent_at) = self.sent_at else {
             return false;
@@ -217,14 +217,14 @@ impl Feed {
         self.tell(|cc, cx| cc.on_idle_restart(cx, idle));
     }
 
-    /// A packet leaves.
+    /// A packet is sent.
     pub fn sent(&mut self, sent: &Sent) -> Tag {
         self.settle();
         self.sent_at = Some(self.now);
         self.tell(|cc, cx| cc.on_sent(cx, sent))
     }
 
-    /// What the packet that was just sent carries to the receiver half.
+    /// The header of the last packet, for the receiver module.
     pub fn header(&mut self, sending: Sending) -> Header {
         let header = self.tell(|cc, cx| cc.header(cx, &sending));
         let Some(local) = &mut self.local else {
@@ -234,20 +234,20 @@ impl Feed {
         Header::EMPTY
     }
 
-    /// [`Feed::receive_here`] found a receiver half, which wants the header of each packet.
-    pub fn receives_here(&self) -> bool {
+    /// [`Feed::use_local_receiver`] found a receiver module, which wants the header of each packet.
+    pub fn has_local_receiver(&self) -> bool {
         self.local.is_some()
     }
 
-    /// The peer's receiver half has reported. Untrusted bytes.
+    /// A report of the peer's receiver module. Untrusted bytes.
     pub fn feedback(&mut self, report: &[u8]) {
         self.at(Step::Feedback);
         self.tell(|cc, cx| cc.on_feedback(cx, report));
     }
 
-    /// The receiver half that is here hears of these arrivals, in order, does what is due, and
-    /// reports.
-    pub fn heard_here(&mut self, arrived: &[Packet]) {
+    /// Passes arrivals to the local receiver module, in order, runs its timer, and delivers its
+    /// report.
+    pub fn notify_local_receiver(&mut self, arrived: &[Packet]) {
         let now = self.now;
         let Some(local) = &mut self.local else { return };
         local.acknowledged(now, arrived);
@@ -256,7 +256,7 @@ impl Feed {
         }
     }
 
-    /// A reduction was a mistake.
+    /// A reduction was spurious.
     pub fn spurious(&mut self, what: Spurious) {
         self.tell(|cc, cx| cc.on_spurious(cx, what));
     }
@@ -267,13 +267,13 @@ impl Feed {
         self.tell(|cc, cx| cc.on_rto(cx, rto));
     }
 
-    /// An episode has ended. The algorithm hears of it when it is due: before the losses of a new
-    /// episode, otherwise after what arrived.
+    /// An episode has ended. The algorithm is told when due: before the losses of a new episode,
+    /// otherwise after the ACK.
     pub fn repaired(&mut self, in_flight: Bytes, rtt: RttView) {
         self.repaired = Some(RecoveryEnd { in_flight, rtt });
     }
 
-    /// Tells the end of an episode, if that is due.
+    /// Reports the end of an episode, if due.
     pub fn settle(&mut self) {
         if let Some(end) = self.repaired.take() {
             self.episode = false;
@@ -309,12 +309,12 @@ impl Feed {
         &mut self.limited
     }
 
-    /// So much has arrived with a mark (ECN); told with the next batch.
+    /// Bytes with a CE mark; reported with the next batch.
     pub fn marked(&mut self, bytes: Bytes) {
         self.marked += bytes;
     }
 
-    /// Packets have arrived. True if with them a round trip has begun.
+    /// Packets were acknowledged. True if a round trip begins with them.
     pub fn acked(&mut self, acked: &Acked<'_>) -> bool {
         let Some(newest) = acked.packets.last() else {
             return false;
@@ -346,19 +346,19 @@ impl Feed {
         round_start
     }
 
-    /// Packets may have another size from now on.
+    /// The packet size has changed.
     pub fn mtu(&mut self, mss: Bytes) {
         self.tell(|cc, cx| cc.on_mtu(cx, mss));
     }
 
-    /// The packets take another route.
+    /// The route has changed.
     pub fn route(&mut self, path: &Path) {
         self.tell(|cc, cx| cc.on_route(cx, path));
     }
 
     /// Nothing is in flight and nobody waits to send.
     pub fn release_memory(&mut self) {
-        self.cc.on_rest();
+        self.cc.release_memory();
         if let Some(local) = &mut self.local {
             local.release_memory();
         }
@@ -369,7 +369,7 @@ impl Feed {
         self.next_timer().is_some_and(|due| due <= self.now)
     }
 
-    /// The last of what is heard at one instant: the algorithm's timer, if it is due.
+    /// Ends the processing of an instant: runs the algorithm's timer if it is due.
     pub fn run_timer(&mut self) {
         self.settle();
         if self.is_due() {
@@ -378,33 +378,33 @@ impl Feed {
         }
     }
 
-    /// When [`Feed::run_timer`] wants to be called.
+    /// When [`Feed::run_timer`] is due.
     pub fn next_timer(&self) -> Option<Time> {
         self.cc.next_timer().filter(|_| self.started)
     }
 
-    /// When [`Feed::heard_here`] wants to be called without arrivals.
+    /// When [`Feed::notify_local_receiver`] is due without arrivals.
     pub fn next_report(&self) -> Option<Time> {
         self.local.as_ref()?.next_timer()
     }
 
-    /// What may leave now.
+    /// What may be sent now.
     pub fn allowance(&self) -> Allowance {
         self.step.set(Step::Begin);
         self.cc.allowance()
     }
 
-    /// What the algorithm wants to have arranged.
+    /// What the algorithm needs of its host.
     pub fn needs(&self) -> Needs {
         self.cc.needs()
     }
 
-    /// The algorithm, for questions.
+    /// The algorithm, to read its state.
     pub fn controller(&self) -> &dyn Controller {
         self.cc.as_ref()
     }
 
-    /// A complete snapshot, whose events are thrown away.
+    /// A complete snapshot, whose events are discarded.
     #[must_use]
     pub fn fork(&self) -> Self {
         Self {

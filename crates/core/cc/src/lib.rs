@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Congestion control algorithms as pure state machines.
 //!
-//! An algorithm is a [`Controller`]: the host tells it what was sent, acknowledged and lost, with the time of each event as
-//! an argument; it answers with an [`Allowance`] and the next time it wants to be called. It reads no clock, does no I/O,
-//! has no threads, and never learns whether it runs in a simulator, over TCP or over UDP.
+//! An algorithm is a [`Controller`]. The host tells it what was sent, acknowledged and lost, with
+//! the time of each event as an argument. It answers with an [`Allowance`] and the next time it
+//! wants to be called. It reads no clock, does no I/O, has no threads, and never learns whether it
+//! runs in a simulator, over TCP or over UDP.
 //!
 //! * to write one: copy `algorithms/fixed.rs`, add its name to the line in `algorithms.rs`;
 //! * to choose one by name: [`Registry::builtin`] and [`Spec`] (`verus:r=4,profile=paper`);
 //! * to bring one from another crate: [`Registry::with`];
-//! * one that must know how packets arrive has a second half: [`Receiver`].
+//! * one that must know when packets arrive has a receiver module: [`Receiver`].
 #![forbid(unsafe_code)]
 
 // So that the file of an algorithm reads the same inside and outside of this crate.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Pieces that several algorithms share.
+//! Parts that several algorithms share.
 mod credit;
 mod loss_based;
 mod path_model;
@@ -8,39 +8,42 @@ mod windowed;
 
 pub use credit::{AckRatio, Credit};
 pub use loss_based::{restart_window, rto, window_used};
-pub use path_model::{Delivery, FullPipe, HeldBack, Hold, LeastRtt, first_rate, quantum};
+pub use path_model::{
+    AckAggregation, FullPipe, MinRtt, ProbeRttTimer, RateSample, first_rate, quantum,
+};
 pub use window::{
-    Counting, Growth, INITIAL_WINDOW, Kernel, LossBased, SMALLEST_THRESHOLD, UNLIMITED, Window,
+    Counting, Growth, INITIAL_WINDOW, Kernel, LossBased, MIN_SSTHRESH, UNLIMITED, Window,
 };
 pub use windowed::{WindowedMax, WindowedMin};
 
 use alcc_units::{Bytes, Rate};
 
-/// No window exceeds this many bytes: 2^40, more than any path holds.
-pub const LARGEST_WINDOW: Bytes = Bytes::new(1 << 40);
-/// Slowest pacing rate of the controller contract.
-pub const SLOWEST: Rate = Rate::bps(8_000);
-/// Fastest pacing rate of the controller contract.
-pub const FASTEST: Rate = Rate::bps(1_000_000_000_000);
+/// Upper bound of windows, bytes: 2^40, more than any path holds.
+pub const MAX_WINDOW: Bytes = Bytes::new(1 << 40);
+/// Minimum pacing rate of the controller contract.
+pub const MIN_PACING_RATE: Rate = Rate::bps(8_000);
+/// Maximum pacing rate of the controller contract.
+pub const MAX_PACING_RATE: Rate = Rate::bps(1_000_000_000_000);
 
-/// How many segments one record stands for: its length over `mss`, rounded, at least 1. Capped at 65536, so that a loop over
-/// segments is bounded whatever a host reports.
+/// How many segments a record stands for: its length over `mss`, rounded, at least 1. At most
+/// 65536, so that loops over segments are bounded.
 pub fn segments(len: Bytes, mss: Bytes) -> u64 {
     let mss = mss.get().max(1);
     (len.get().saturating_add(mss / 2) / mss).clamp(1, 1 << 16)
 }
 
-/// A window of so many packets in bytes: whole bytes, at least one segment, at most [`LARGEST_WINDOW`].
+/// A window in packets as whole bytes: at least one segment, at most [`MAX_WINDOW`].
 pub fn window_bytes(packets: f64, mss: Bytes) -> Bytes {
     mss.mul_f64(packets)
-        .min(LARGEST_WINDOW)
+        .min(MAX_WINDOW)
         .max(mss)
         .max(Bytes::new(1))
 }
 
-/// A pacing rate from packets per second, held in the range of the contract.
+/// A pacing rate from packets per second, clamped to the range of the contract.
 pub fn pacing_rate(packets_per_second: f64, mss: Bytes) -> Rate {
-    Rate::bps_f64(packets_per_second * mss.get() as f64 * 8.0).clamp(SLOWEST, FASTEST)
+    Rate::bps_f64(packets_per_second * mss.get() as f64 * 8.0)
+        .clamp(MIN_PACING_RATE, MAX_PACING_RATE)
 }
 
 #[cfg(test)]
@@ -71,9 +74,9 @@ mod tests {
             assert_eq!(window_bytes(w, mss), mss);
         }
         assert_eq!(window_bytes(2.5, mss), Bytes::new(3750));
-        assert_eq!(window_bytes(f64::INFINITY, mss), LARGEST_WINDOW);
-        assert_eq!(pacing_rate(f64::NAN, mss), SLOWEST);
-        assert_eq!(pacing_rate(f64::INFINITY, mss), FASTEST);
+        assert_eq!(window_bytes(f64::INFINITY, mss), MAX_WINDOW);
+        assert_eq!(pacing_rate(f64::NAN, mss), MIN_PACING_RATE);
+        assert_eq!(pacing_rate(f64::INFINITY, mss), MAX_PACING_RATE);
         assert_eq!(pacing_rate(1000.0, mss), Rate::mbps(12));
     }
 }

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The other half of an algorithm that needs to know how packets *arrive* (Sprout), and what travels between the halves.
+//! The receiver module of an algorithm that needs to know when packets *arrive* (Sprout), and what
+//! it exchanges with the controller.
 //!
 //! ```text
 //! Controller::on_sent, then ::header ──── Header, with the packet ───▶ Receiver::on_packet, ::on_timer
 //!            ::on_feedback ◀──────────── Report, alone or on an ACK ── Receiver::report
 //! ```
 //!
-//! The receiving program makes its half from the same spec (`Registry::build(&spec)?.receiver()`). A host above plain TCP, whose
-//! peer knows nothing of this, keeps the half beside the controller and feeds it with what is acknowledged (`alcc_flow::OverTcp` does).
+//! The receiving program builds it from the same spec (`Registry::build(&spec)?.receiver()`). Above
+//! plain TCP the peer knows nothing of this. There the host keeps it beside the controller and
+//! feeds it with acknowledgements (`alcc_flow::OverTcp` does).
 use crate::Pn;
 use alcc_units::{Bytes, Time};
 use std::ops::Deref;
@@ -19,10 +21,10 @@ pub struct Octets<const N: usize> {
     len: u8,
 }
 
-/// What a packet carries from the controller to the receiver half.
+/// What a packet carries from the controller to the receiver module.
 pub type Header = Octets<16>;
 
-/// What the receiver half tells the controller.
+/// What the receiver module tells the controller.
 pub type Report = Octets<64>;
 
 impl<const N: usize> Octets<N> {
@@ -56,17 +58,18 @@ impl<const N: usize> Deref for Octets<N> {
     }
 }
 
-/// The receiver half of an algorithm, for one flow.
+/// The receiver module of an algorithm, for one flow.
 ///
-/// Contract, checked by the conformance suite for whoever has one:
+/// Contract, checked by the conformance suite:
 ///
-/// * everything a packet brings is untrusted: any bytes, numbers and lengths, in any order, neither panic nor let memory grow;
-/// * `now` never decreases; calls may be late. After [`Receiver::on_timer`] at `now`, [`Receiver::next_timer`] is `None` or later
-///   than `now`;
+/// * everything in a packet is untrusted: no bytes, numbers or lengths, in any order, cause a panic
+///   or let memory grow;
+/// * `now` never decreases; calls may be late. After [`Receiver::on_timer`] at `now`,
+///   [`Receiver::next_timer`] is `None` or later than `now`;
 /// * the same calls give the same reports, bit for bit, on every platform.
 pub trait Receiver: Send {
-    /// A packet arrived: its transmission number, its length without headers (zero for a probe without data), and what the
-    /// controller gave it to carry. Duplicates are not passed on.
+    /// A packet arrived: its packet number, its length without headers (zero for an empty probe),
+    /// and its header from the controller. Duplicates are not passed on.
     fn on_packet(&mut self, now: Time, pn: Pn, len: Bytes, header: &[u8]);
 
     /// When [`Receiver::on_timer`] wants to be called; `None`: not before the next packet.
@@ -77,8 +80,9 @@ pub trait Receiver: Send {
     /// [`Receiver::next_timer`] is due.
     fn on_timer(&mut self, _now: Time) {}
 
-    /// What the controller should hear now; asked after every packet and timer, `Some` once for each new report. It goes to
-    /// [`crate::Controller::on_feedback`], at once if possible, and may be lost: only the newest counts.
+    /// A report for the controller, at most once each. Asked after every packet and timer. It goes
+    /// to [`crate::Controller::on_feedback`] as soon as possible, and may be lost: only the newest
+    /// counts.
     fn report(&mut self, now: Time) -> Option<Report>;
 
     /// A complete snapshot.

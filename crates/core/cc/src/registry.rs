@@ -5,10 +5,11 @@ pub use alcc_units::{OptionDoc, Options, Reader, Spec, SpecError};
 use std::panic::RefUnwindSafe;
 use std::sync::Arc;
 
-/// The algorithm where nobody chooses one: fair among its like and under random loss, with short queues (docs/budget.md).
+/// The default algorithm: fair to its like and under random loss, with short queues
+/// (docs/budget.md).
 pub const DEFAULT: &str = "budget";
 
-/// What [`Build`] comes to: a controller, or which option is wrong.
+/// What [`Build`] returns: a controller, or which option is wrong.
 pub type Built = Result<Box<dyn Controller>, SpecError>;
 
 /// Makes a controller out of options.
@@ -16,9 +17,9 @@ pub type Built = Result<Box<dyn Controller>, SpecError>;
 pub enum Build {
     /// A function of this program.
     Function(fn(&Options<'_>) -> Built),
-    /// Something that was loaded and has state of its own.
+    /// Loaded code with a state of its own.
     Loaded {
-        /// The file that it came from.
+        /// The file it came from.
         file: Arc<str>,
         /// Makes the controller.
         build: Arc<dyn Fn(&Options<'_>) -> Built + Send + Sync + RefUnwindSafe>,
@@ -49,11 +50,11 @@ pub struct Algorithm {
     pub build: Build,
 }
 
-/// The algorithms one build knows.
+/// The algorithms of one build.
 #[derive(Clone)]
 pub struct Registry {
     algorithms: Vec<Algorithm>,
-    /// Names that only this side may ask for.
+    /// Names that a peer may not ask for.
     local: Vec<&'static str>,
     read: Option<Reader>,
 }
@@ -68,14 +69,14 @@ impl Registry {
         }
     }
 
-    /// With what reads the files that options name. Nothing here does: without it such an option is refused.
+    /// Sets how files named in options are read. Without it such an option is refused.
     #[must_use]
     pub const fn reading(mut self, read: Reader) -> Self {
         self.read = Some(read);
         self
     }
 
-    /// And one more, from any crate. A name that is there already is replaced.
+    /// Adds an algorithm from any crate. An existing name is replaced.
     #[must_use]
     pub fn with(mut self, algorithm: Algorithm) -> Self {
         self.algorithms.retain(|a| a.name != algorithm.name);
@@ -84,7 +85,8 @@ impl Registry {
         self
     }
 
-    /// As [`Registry::with`], and no peer reaches it: native code whose options are not made for a stranger's bytes.
+    /// As [`Registry::with`], but not for peers: native code whose options are not safe for
+    /// untrusted bytes.
     #[must_use]
     pub fn with_local(self, algorithm: Algorithm) -> Self {
         let name = algorithm.name;
@@ -93,7 +95,7 @@ impl Registry {
         registry
     }
 
-    /// What a spec that came from a peer is built with: its options name no files here, and what is local is not there.
+    /// The registry for specs from a peer: options name no files, and local algorithms are missing.
     #[must_use]
     pub fn for_peers(&self) -> Self {
         let mut algorithms = self.algorithms.clone();

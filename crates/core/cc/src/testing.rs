@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A bench for window rules: whole rounds of packets at a constant RTT, nothing simulated.
+//! Test bench for window rules: whole rounds of packets at a constant RTT, without a simulation.
 use crate::{
     AckBatch, Controller, Cx, Discard, Kind, LimitedBy, LossBatch, Packet, Path, RecoveryEnd,
     Registry, Rto, RttView, Sent, Source, Spec, Spurious, Stamp, Tag,
@@ -14,7 +14,7 @@ pub(crate) struct Bench {
     pub(crate) rtt: Span,
     pn: u64,
     in_recovery: bool,
-    /// So much of each batch was marked.
+    /// Marked bytes of each batch.
     pub(crate) marked: Bytes,
     /// The next batch begins a round trip.
     new_round: bool,
@@ -106,7 +106,7 @@ impl Bench {
         }
     }
 
-    /// One packet is acknowledged now, after `rtt`.
+    /// Acknowledges one packet now, with this RTT.
     pub(crate) fn ack(&mut self, rtt: Span) {
         self.rtt = rtt;
         let packet = self.packet(self.now - rtt, Some(rtt));
@@ -149,7 +149,7 @@ impl Bench {
         );
     }
 
-    /// As many acknowledgements as the window has packets, one RTT later.
+    /// Acknowledges one window of packets, one RTT later.
     pub(crate) fn round(&mut self) {
         self.wait(self.rtt);
         self.new_round = true;
@@ -168,8 +168,8 @@ impl Bench {
         }
     }
 
-    /// The mean window of the rounds in which the second half of so many packets is acknowledged, when one is lost after
-    /// each `period` and repaired at once.
+    /// The mean window of the rounds in which the second half of so many packets is acknowledged,
+    /// when one is lost after each `period` and repaired at once.
     pub(crate) fn mean_window_when_one_is_lost_in(&mut self, period: u64, packets: u64) -> u64 {
         let (mut acked, mut since, mut rounds, mut sum) = (0, 0, 0.0, 0.0);
         while acked < packets {
@@ -188,14 +188,14 @@ impl Bench {
         libm::round(sum / f64::max(rounds, 1.0)) as u64
     }
 
-    /// So many acknowledgements of one packet each, now.
+    /// Acknowledges `n` packets now, one by one.
     pub(crate) fn acks(&mut self, n: u64) {
         for _ in 0..n {
             self.ack(self.rtt);
         }
     }
 
-    /// Nothing is in flight and nothing is sent for so long.
+    /// Nothing is in flight and nothing is sent during `idle`.
     pub(crate) fn pause(&mut self, idle: Span) {
         self.wait(idle);
         let (now, log) = (self.now, &mut Discard);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! After its first seconds no algorithm allocates for a packet or a tick: a server holds thousands of them. What happens
-//! about once a second (Verus's fit), or a table that still grows to its bound, may.
+//! After its first seconds no algorithm allocates for a packet or a tick: a server holds thousands
+//! of them. What happens about once a second (Verus's fit), or a table that still grows to its
+//! bound, may.
 use alcc_cc::{
     AckBatch, Allowance, Controller, Cx, Header, LossBatch, Needs, Path, Pn, Receiver, RecoveryEnd,
     Registry, Report, Rto, Sending, Sent, Spurious, Tag, conformance,
@@ -24,7 +25,8 @@ impl Counting {
     }
 }
 
-// SAFETY: everything is the system's; the counters are plain cells of this thread without destructors.
+// SAFETY: everything is the system's; the counters are plain cells of this thread without
+// destructors.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         Self::count();
@@ -141,7 +143,8 @@ impl Receiver for WatchedHalf {
 
 #[test]
 fn no_algorithm_allocates_per_packet_or_tick() {
-    // A buffer of one and a half bandwidth-delay products: loss-based algorithms lose, the others measure delay.
+    // A buffer of one and a half bandwidth-delay products: loss-based algorithms lose, the others
+    // measure delay.
     let mut scenario =
         conformance::Scenario::constant(Rate::mbps(12), Span::from_millis(40), Span::from_secs(20));
     scenario.queue = 60;

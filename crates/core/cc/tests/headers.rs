@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Every algorithm's file opens as `docs/adding-an-algorithm.md` says: where it comes from, its constants with their sources, in what it
-//! differs, what it does badly.
+//! Every algorithm's file opens as `docs/adding-an-algorithm.md` says: where it comes from, its
+//! constants with their sources, in what it differs, what it does badly.
 use alcc_cc::Registry;
 use std::path::Path;
 

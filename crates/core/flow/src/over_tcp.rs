@@ -139,7 +139,7 @@ impl OverTcp {
         seed: u64,
     ) -> Self {
         let mut new = Self::without_receiver(cc, log, now, progress, seed);
-        new.feed.receive_here();
+        new.feed.use_local_receiver();
         new
     }
 
@@ -317,7 +317,7 @@ impl OverTcp {
         let app_limited =
             !self.blocked && self.last_blocked.is_none_or(|at| now.since(at) > patience);
         let feed = &mut self.feed;
-        let headed = feed.receives_here() || self.in_band_acks && feed.needs().header > 0;
+        let headed = feed.has_local_receiver() || self.in_band_acks && feed.needs().header > 0;
         let mut header = Header::EMPTY;
         let mut left = len;
         self.ledger.wrote(

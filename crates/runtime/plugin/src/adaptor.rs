@@ -4,7 +4,7 @@
 use crate::abi::*;
 use crate::events;
 use crate::table::{Table, Value};
-use alcc_cc::parts::{FASTEST, SLOWEST};
+use alcc_cc::parts::{MAX_PACING_RATE, MIN_PACING_RATE};
 use alcc_cc::{
     AckBatch, Allowance, Controller, Cx, LossBatch, Needs, Packet, Path, Recovery, RecoveryEnd,
     Rto, Sent, Spurious, Tag,
@@ -276,7 +276,7 @@ impl Controller for Plugged {
             window: Bytes::new(answer.window).min(LARGEST).max(self.mss),
             quota: if self.stuck(quota) { self.mss } else { quota },
             rate: (answer.rate_bps != ALCC_NONE)
-                .then(|| Rate::bps(answer.rate_bps).clamp(SLOWEST, FASTEST)),
+                .then(|| Rate::bps(answer.rate_bps).clamp(MIN_PACING_RATE, MAX_PACING_RATE)),
             burst: Bytes::new(answer.burst).min(LARGEST),
             ping: answer.ping != 0 && self.left.is_none(),
         }

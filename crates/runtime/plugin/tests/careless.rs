@@ -2,7 +2,7 @@
 //! A careless plug-in is refused in one line, or its answers are held in the range of the contract.
 mod support;
 
-use alcc_cc::parts::{FASTEST, SLOWEST};
+use alcc_cc::parts::{MAX_PACING_RATE, MIN_PACING_RATE};
 use alcc_cc::{Allowance, Controller, Cx, Discard, Path, Registry, Spec, conformance};
 use alcc_plugin::{PluginError, load, with_env, with_files};
 use alcc_units::{Bytes, Span, Time};
@@ -70,8 +70,8 @@ fn answers_are_held_in_range() {
     assert_eq!(started("no-window").allowance().window, mss);
     let huge = started("huge").allowance();
     assert_eq!((huge.window.get(), huge.burst.get()), (1 << 30, 1 << 30));
-    assert_eq!(huge.rate, Some(FASTEST));
-    assert_eq!(started("no-rate").allowance().rate, Some(SLOWEST));
+    assert_eq!(huge.rate, Some(MAX_PACING_RATE));
+    assert_eq!(started("no-rate").allowance().rate, Some(MIN_PACING_RATE));
     // Nothing in flight, no quota, no timer: else nothing would ever leave.
     assert_eq!(started("no-quota").allowance().quota, mss);
     let looks = |fault| started(fault).needs().feedback_period;

@@ -99,7 +99,7 @@ impl Host {
         let start = Time::ZERO;
         let mut feed = Feed::new(cc, start);
         feed.start(&path);
-        feed.receive_here();
+        feed.use_local_receiver();
         Self {
             feed,
             origin: now,
@@ -151,7 +151,7 @@ impl Host {
         if let Some(now) = now {
             self.advance(now);
         }
-        self.feed.heard_here(&[]);
+        self.feed.notify_local_receiver(&[]);
         if self.timeout().is_some_and(|at| at <= self.feed.now()) {
             self.expire();
         }
@@ -188,7 +188,7 @@ impl Host {
         let tag = self.feed.sent(&sent);
         self.next += 1;
         self.in_flight += len;
-        if self.feed.receives_here() {
+        if self.feed.has_local_receiver() {
             let allowance = self.feed.allowance();
             let room = allowance.window.saturating_sub(self.in_flight);
             let more = !app_limited && room.min(allowance.quota) >= self.mss;
@@ -303,7 +303,7 @@ impl Host {
             ended = self.episode.take().is_some();
             self.feed.spurious(Spurious::Loss);
         }
-        self.feed.heard_here(&heard.acked);
+        self.feed.notify_local_receiver(&heard.acked);
         if let Some(newest) = heard.acked.last() {
             // Its time is that of the acknowledgement.
             self.rtt.sample(newest.rtt.unwrap_or_default());

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! BBR version 1: a model of the path, its delivery rate and its smallest RTT, instead of a reaction to loss. Cardwell et al.,
-//! ACM Queue 14(5), 2016, in the form of Linux (`tcp_bbr`).
+//! BBR version 1: a model of the path, its delivery rate and its smallest RTT, instead of a
+//! reaction to loss. Cardwell et al., ACM Queue 14(5), 2016, in the form of Linux (`tcp_bbr`).
 //!
-//! It paces at the largest delivery rate of the last ten round trips and keeps two bandwidth-delay products in flight. In a
-//! cycle of eight it sends faster for one smallest RTT to see whether there is more, and slower for another to drain what that
-//! has queued. Every ten seconds without a smaller RTT it keeps four packets in flight for 200 ms, to see the empty path.
+//! It paces at the largest delivery rate of the last ten round trips and keeps two bandwidth-delay
+//! products in flight. In a cycle of eight it sends faster for one smallest RTT to see whether
+//! there is more, and slower for another to drain what that has queued. Every ten seconds without a
+//! smaller RTT it keeps four packets in flight for 200 ms, to see the empty path.
 //!
 //! | constant | value | source |
 //! |---|---|---|
@@ -16,16 +17,17 @@
 //! | the pipe is full | three rounds without a quarter more | bbr_full_bw_thresh, bbr_full_bw_cnt |
 //! | smallest window; time at it | 4 packets; 200 ms and a round | bbr_cwnd_min_target; bbr_probe_rtt_mode_ms |
 //! | beyond the window, for bursts | three send quanta, 2 more while probing | bbr_quantization_budget |
-//! | acknowledgements held back: window; most | 5 to 10 rounds; 100 ms of the rate | bbr_extra_acked_* |
+//! | ACK aggregation: window; maximum | 5 to 10 rounds; 100 ms of the rate | bbr_extra_acked_* |
 //!
-//! **Differs from Linux**: no detection of policers (the "long-term" rate). What a timeout leaves of the window is one packet, and it
-//! comes back with the first acknowledgement. **Differs from the paper**: as Linux does, the window is extended by what
-//! acknowledgements hold back.
+//! **Differs from Linux**: no detection of policers (the "long-term" rate). What a timeout leaves
+//! of the window is one packet, and it comes back with the first acknowledgement. **Differs from
+//! the paper**: as Linux does, the window is extended by what acknowledgements hold back.
 //!
-//! **Known weakness**: it keeps up to a bandwidth-delay product in the queue beside others and does not yield to loss; on links whose
-//! rate varies within ten round trips it sends at the rate of the best of them, and queues.
+//! **Known weakness**: it keeps up to a bandwidth-delay product in the queue beside others and does
+//! not yield to loss; on links whose rate varies within ten round trips it sends at the rate of the
+//! best of them, and queues.
 use crate::parts::{
-    Delivery, FullPipe, HeldBack, Hold, LeastRtt, first_rate, pacing_rate, quantum, segments,
+    RateSample, FullPipe, AckAggregation, ProbeRttTimer, MinRtt, first_rate, pacing_rate, quantum, segments,
     window_bytes,
 };
 use crate::{
@@ -49,11 +51,11 @@ const WINDOW_GAIN: f64 = 2.0;
 const MARGIN: f64 = 0.99;
 const RATE_ROUNDS: u64 = 10;
 const RTT_MEMORY: Span = Span::from_secs(10);
-const SMALLEST: f64 = 4.0;
+const MIN_CWND: f64 = 4.0;
 const INITIAL: f64 = 10.0;
-const LARGEST: f64 = 1e9;
+const MAX_CWND: f64 = 1e9;
 const PROBE_RTT: Span = Span::from_millis(200);
-const HELD_BACK_ROUNDS: u64 = 5;
+const EXTRA_ACKED_ROUNDS: u64 = 5;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Mode {
@@ -61,7 +63,7 @@ enum Mode {
     Drain,
     /// The phase of the cycle, and when it began.
     ProbeBw(usize, Time),
-    ProbeRtt(Hold),
+    ProbeRtt(ProbeRttTimer),
 }
 
 /// The largest of the last ten rounds' delivery rates: one entry per round, descending.
@@ -88,16 +90,16 @@ struct Bbr {
     mode: Mode,
     round: u64,
     rate: MaxRate,
-    least: LeastRtt,
+min_rtt: MinRtt,
     pipe: FullPipe,
     /// Packets.
     window: f64,
     /// Before a loss or a probe for the RTT.
     prior: f64,
-    /// The first round of a recovery: as much leaves as arrives.
-    conserving: Option<u64>,
+    /// Packet conservation in the first round of recovery.
+    packet_conservation: Option<u64>,
     recovering: bool,
-    held_back: HeldBack,
+    aggregation: AckAggregation,
     delivered: f64,
     idle: bool,
     first_rtt: Option<Span>,
@@ -115,13 +117,13 @@ impl Bbr {
             mode: Mode::Startup,
             round: 0,
             rate: MaxRate::default(),
-            least: LeastRtt::since(Time::ZERO),
+min_rtt: MinRtt::since(Time::ZERO),
             pipe: FullPipe::default(),
             window: INITIAL,
             prior: 0.0,
-            conserving: None,
+            packet_conservation: None,
             recovering: false,
-            held_back: HeldBack::default(),
+            aggregation: AckAggregation::default(),
             delivered: 0.0,
             idle: false,
             first_rtt: None,
@@ -145,7 +147,7 @@ impl Bbr {
 
     /// Packets that the path holds without a queue, times a gain.
     fn bdp(&self, gain: f64) -> f64 {
-        match self.least.rtt {
+        match self.min_rtt.rtt {
             Some(rtt) if self.rate() > 0.0 => gain * self.rate() * rtt.as_secs_f64(),
             _ => INITIAL,
         }
@@ -179,15 +181,15 @@ impl Bbr {
         self.enter(cx, Mode::ProbeBw(phase, cx.now));
     }
 
-    fn measure(&mut self, got: Delivery) {
+    fn measure(&mut self, got: RateSample) {
         if got.rate > 0.0 && (!got.app_limited || got.rate >= self.rate()) {
             self.rate.insert(self.round, got.rate);
         }
     }
 
-    fn held_back(&self) -> f64 {
+    fn extra_acked(&self) -> f64 {
         if self.pipe.is_full() {
-            self.held_back.most(self.rate())
+            self.aggregation.extra_acked(self.rate())
         } else {
             0.0
         }
@@ -197,7 +199,7 @@ impl Bbr {
         let Mode::ProbeBw(phase, since) = self.mode else {
             return;
         };
-        let long = cx.now.since(since) > self.least.rtt.unwrap_or_default();
+        let long = cx.now.since(since) > self.min_rtt.rtt.unwrap_or_default();
         let before = ack.in_flight_before.packets(self.mss);
         let over = match phase {
             0 => long && (self.recovering || before >= self.inflight(1.25)),
@@ -209,7 +211,7 @@ impl Bbr {
         }
     }
 
-    fn look_for_full(&mut self, cx: &mut Cx<'_>, got: Delivery, round_start: bool) {
+    fn check_full_pipe(&mut self, cx: &mut Cx<'_>, got: RateSample, round_start: bool) {
         if self.pipe.is_full() || !round_start || got.app_limited {
             return;
         }
@@ -221,23 +223,23 @@ impl Bbr {
         }
     }
 
-    fn look_at_rtt(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
-        let stale = self.least.is_stale(cx.now, RTT_MEMORY);
-        let known = self.least.rtt.is_some();
+    fn update_min_rtt(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
+        let stale = self.min_rtt.is_stale(cx.now, RTT_MEMORY);
+        let known = self.min_rtt.rtt.is_some();
         let rtt = ack.acked.iter().filter_map(|p| p.rtt).min();
         if let Some(rtt) = rtt {
             self.first_rtt.get_or_insert(rtt);
-            self.least.sample(cx.now, rtt, stale);
+            self.min_rtt.sample(cx.now, rtt, stale);
         }
         if stale && known && !self.idle && !matches!(self.mode, Mode::ProbeRtt(_)) {
             self.prior = self.prior.max(self.window);
-            self.enter(cx, Mode::ProbeRtt(Hold::default()));
+            self.enter(cx, Mode::ProbeRtt(ProbeRttTimer::default()));
         }
-        let small = ack.in_flight.packets(self.mss) <= SMALLEST;
+        let small = ack.in_flight.packets(self.mss) <= MIN_CWND;
         if let Mode::ProbeRtt(hold) = &mut self.mode
             && hold.is_over(cx.now, self.round, small, PROBE_RTT)
         {
-            self.least.at = cx.now;
+            self.min_rtt.at = cx.now;
             self.restore();
             if self.pipe.is_full() {
                 self.enter_probe_bw(cx);
@@ -255,28 +257,28 @@ impl Bbr {
     }
 
     fn set_window(&mut self, ack: &AckBatch<'_>, packets: f64) {
-        if let Some(round) = self.conserving {
+        if let Some(round) = self.packet_conservation {
             if self.round < round {
                 let in_flight = ack.in_flight.packets(self.mss);
                 self.window = self.window.max(in_flight + packets);
                 return;
             }
-            self.conserving = None;
+            self.packet_conservation = None;
         }
         let gain = match self.mode {
             Mode::Startup | Mode::Drain => HIGH_GAIN,
             Mode::ProbeBw(..) => WINDOW_GAIN,
             Mode::ProbeRtt(_) => 1.0,
         };
-        let target = self.inflight(gain) + libm::ceil(self.held_back());
+        let target = self.inflight(gain) + libm::ceil(self.extra_acked());
         if self.pipe.is_full() {
             self.window = (self.window + packets).min(target);
         } else if self.window < target || self.delivered < INITIAL {
             self.window += packets;
         }
-        self.window = self.window.clamp(SMALLEST, LARGEST);
+        self.window = self.window.clamp(MIN_CWND, MAX_CWND);
         if matches!(self.mode, Mode::ProbeRtt(_)) {
-            self.window = self.window.min(SMALLEST);
+            self.window = self.window.min(MIN_CWND);
         }
     }
 }
@@ -294,7 +296,7 @@ impl Controller for Bbr {
         self.mss = path.mss;
         self.rng = Rng::new(path.seed);
         self.first_rtt = path.rtt_hint;
-        self.least.at = cx.now;
+        self.min_rtt.at = cx.now;
         self.enter(cx, Mode::Startup);
     }
 
@@ -304,24 +306,24 @@ impl Controller for Bbr {
 
     fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
         self.round += u64::from(ack.round_start);
-        let got = Delivery::of(ack, self.mss);
-        self.delivered = (self.delivered + got.packets).min(LARGEST);
+        let got = RateSample::of(ack, self.mss);
+        self.delivered = (self.delivered + got.packets).min(MAX_CWND);
         self.measure(got);
         let (rate, window) = (self.rate(), self.window);
-        self.held_back.add(
+        self.aggregation.add(
             cx.now,
             self.round,
-            HELD_BACK_ROUNDS,
+            EXTRA_ACKED_ROUNDS,
             got.packets,
             rate,
             window,
         );
         self.advance_cycle(cx, ack);
-        self.look_for_full(cx, got, ack.round_start);
+        self.check_full_pipe(cx, got, ack.round_start);
         if self.mode == Mode::Drain && ack.in_flight.packets(self.mss) <= self.inflight(1.0) {
             self.enter_probe_bw(cx);
         }
-        self.look_at_rtt(cx, ack);
+        self.update_min_rtt(cx, ack);
         if self.recovering && !ack.in_recovery {
             self.recovering = false;
             self.restore();
@@ -338,7 +340,7 @@ impl Controller for Bbr {
         let from = self.window;
         self.prior = self.prior.max(from);
         self.recovering = true;
-        self.conserving = Some(self.round + 1);
+        self.packet_conservation = Some(self.round + 1);
         self.window = loss.in_flight.packets(self.mss).clamp(1.0, from);
         let (why, to) = ("loss", self.window);
         cx.log.event(cx.now, Event::Decrease { why, from, to });
@@ -354,20 +356,20 @@ impl Controller for Bbr {
     }
 
     fn on_spurious(&mut self, _cx: &mut Cx<'_>, _what: Spurious) {
-        (self.pipe.best, self.conserving, self.recovering) = (0.0, None, false);
+        (self.pipe.best, self.packet_conservation, self.recovering) = (0.0, None, false);
         self.restore();
     }
 
     fn on_recovery_end(&mut self, _cx: &mut Cx<'_>, _end: &RecoveryEnd) {
         if self.recovering {
-            (self.conserving, self.recovering) = (None, false);
+            (self.packet_conservation, self.recovering) = (None, false);
             self.restore();
         }
     }
 
     fn on_idle_restart(&mut self, _cx: &mut Cx<'_>, _idle: Span) {
         self.idle = true;
-        self.held_back.restart();
+        self.aggregation.restart();
         if let Mode::ProbeBw(_, since) = self.mode {
             // At the rate itself: nothing is known that would ask for more or less.
             self.mode = Mode::ProbeBw(2, since);
@@ -393,10 +395,10 @@ impl Controller for Bbr {
         put("rate_mbps", self.rate() * self.mss.get() as f64 * 8.0 / 1e6);
         put(
             "rtt_min_ms",
-            self.least.rtt.unwrap_or_default().as_millis_f64(),
+            self.min_rtt.rtt.unwrap_or_default().as_millis_f64(),
         );
         put("pacing_gain", self.pacing_gain());
-        put("held_back", self.held_back());
+        put("held_back", self.extra_acked());
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {
@@ -439,9 +441,10 @@ mod tests {
         let mut bbr = Bbr::new();
         assert_eq!(bbr.bdp(1.0), INITIAL);
         bbr.rate.insert(0, 1000.0);
-        bbr.least.rtt = Some(Span::from_millis(40));
+        bbr.min_rtt.rtt = Some(Span::from_millis(40));
         assert_eq!(bbr.bdp(2.0), 80.0);
-        // At 1000 packets per second a quantum is two packets: 80 and 3 * 2; in the probing phase two more.
+        // At 1000 packets per second a quantum is two packets: 80 and 3 * 2; in the probing phase
+        // two more.
         assert_eq!(bbr.inflight(2.0), 86.0);
         bbr.mode = Mode::ProbeBw(0, Time::ZERO);
         assert_eq!(bbr.inflight(2.0), 88.0);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! BIC: a binary search for the window of the last loss, then probing beyond it. Xu, Harfoush and Rhee, INFOCOM 2004, in the
-//! form of Linux (`tcp_bic`, the same constants from 2.6.24 on).
+//! BIC: a binary search for the window of the last loss, then probing beyond it. Xu, Harfoush and
+//! Rhee, INFOCOM 2004, in the form of Linux (`tcp_bic`, the same constants from 2.6.24 on).
 //!
-//! Below the window of the last loss the step is a quarter of the distance to it, above it the steps grow again; both are at
-//! most 16 packets per round trip. Small windows grow as Reno's.
+//! Below the window of the last loss the step is a quarter of the distance to it, above it the
+//! steps grow again; both are at most 16 packets per round trip. Small windows grow as Reno's.
 //!
 //! | constant | value | source |
 //! |---|---|---|
@@ -19,11 +19,12 @@
 //! | one packet more per | `linux`: period; older: period + 1 acknowledgements | tcp_cong_avoid_ai |
 //! | window after a mistaken loss | `linux`: as before; older: that of the loss before, converged | bictcp_undo_cwnd |
 //!
-//! **Differs from the paper**: as Linux does, in integers. **Differs from Linux**: the window does not grow unless it was what
-//! limited the sender.
+//! **Differs from the paper**: as Linux does, in integers. **Differs from Linux**: the window does
+//! not grow unless it was what limited the sender.
 //!
-//! **Known weakness**: fills every buffer and takes more than its share beside Reno; CUBIC replaced it for that. Where each segment
-//! is acknowledged the ratio settles at 31/16, by rounding, and the window grows nearly twice as fast as meant.
+//! **Known weakness**: fills every buffer and takes more than its share beside Reno; CUBIC replaced
+//! it for that. Where each segment is acknowledged the ratio settles at 31/16, by rounding, and the
+//! window grows nearly twice as fast as meant.
 use crate::parts::{AckRatio, Counting, Credit, Growth, LossBased, UNLIMITED, Window, segments};
 use crate::{AckBatch, Algorithm, Build, Controller, Cx, Options, SpecError};
 use alcc_units::{Span, Time};
@@ -37,18 +38,18 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
 };
 
 const PART: u64 = 4;
-const LARGEST_STEP: u64 = 16;
+const MAX_STEP: u64 = 16;
 const SMOOTH: u64 = 20;
 const LOW_WINDOW: u64 = 14;
 const BETA: u64 = 819;
 const PERIOD: Span = Span::from_nanos(1_000_000_000 / 32);
-/// Before the first loss the window grows by a packet per so many at least.
+/// Before the first loss: the window grows by at least a packet per this many.
 const FIRST_PERIOD: u64 = 20;
 
 #[derive(Clone)]
 struct Bic {
     last_max: u64,
-    /// One packet more per so many acknowledged, when and for which window that was found.
+    /// One packet more per this many acknowledged; when and for which window it was computed.
     period: u64,
     found: Option<(Time, u64)>,
     credit: Credit,
@@ -86,15 +87,15 @@ impl Bic {
         let period = if w < self.last_max {
             match (self.last_max - w) / PART {
                 0 | 1 => w * SMOOTH / PART,
-                step if step > LARGEST_STEP => w / LARGEST_STEP,
+                step if step > MAX_STEP => w / MAX_STEP,
                 step => w / step,
             }
         } else if w < self.last_max + PART {
             w * SMOOTH / PART
-        } else if w < self.last_max + LARGEST_STEP * (PART - 1) {
+        } else if w < self.last_max + MAX_STEP * (PART - 1) {
             w * (PART - 1) / (w - self.last_max)
         } else {
-            w / LARGEST_STEP
+            w / MAX_STEP
         };
         let period = if self.last_max == 0 {
             period.min(FIRST_PERIOD)
@@ -113,7 +114,7 @@ impl Growth for Bic {
         }
     }
 
-    fn avoid(&mut self, cx: &mut Cx<'_>, w: &mut Window, segments: f64) {
+    fn congestion_avoidance(&mut self, cx: &mut Cx<'_>, w: &mut Window, segments: f64) {
         let window = w.cwnd as u64;
         let stale = |(at, for_window)| for_window != window || cx.now.since(at) > PERIOD;
         if self.found.is_none_or(stale) {
@@ -129,11 +130,11 @@ impl Growth for Bic {
     }
 
     /// Old kernels return to the window of the last loss, as it was remembered.
-    fn undone(&self, cwnd: f64) -> f64 {
+    fn undo_cwnd(&self, cwnd: f64) -> f64 {
         if self.old { self.last_max as f64 } else { cwnd }
     }
 
-    fn reduce(&mut self, w: &Window, _flight: f64) -> f64 {
+    fn ssthresh(&mut self, w: &Window, _flight: f64) -> f64 {
         let w = w.cwnd as u64;
         self.last_max = if w < self.last_max {
             w * (1024 + BETA) / 2048
@@ -175,7 +176,8 @@ mod tests {
             }
             .period(w)
         };
-        // Every second segment acknowledged, every one acknowledged. At 79: 79 / (21 / 4) = 15, halved 7.
+        // Every second segment acknowledged, every one acknowledged. At 79: 79 / (21 / 4) = 15,
+        // halved 7.
         let expected = [
             (10, 10, 10),
             (20, 1, 1),

@@ -298,7 +298,7 @@ impl Controller for Budget {
         }
     }
 
-    fn on_rest(&mut self) {
+    fn release_memory(&mut self) {
         self.recent.shrink();
     }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! LEDBAT++: a scavenger that keeps the queue below a target and gives way to everybody else. IETF draft-irtf-iccrg-ledbat-plus-plus
-//! (-06), which improves RFC 6817.
+//! LEDBAT++: a scavenger that keeps the queue below a target and gives way to everybody else. IETF
+//! draft-irtf-iccrg-ledbat-plus-plus (-06), which improves RFC 6817.
 //!
-//! The queueing delay is what the RTT has beyond the smallest of ten minutes. Below the target the window grows by a fraction of a packet per
-//! round trip, above it it shrinks in proportion to the excess, by half at most. Slow start ends at three quarters of the
-//! target. From time to time it withdraws to two packets for two round trips, to see the path without itself.
+//! The queueing delay is what the RTT has beyond the smallest of ten minutes. Below the target the
+//! window grows by a fraction of a packet per round trip, above it it shrinks in proportion to the
+//! excess, by half at most. Slow start ends at three quarters of the target. From time to time it
+//! withdraws to two packets for two round trips, to see the path without itself.
 //!
 //! | constant | value | source |
 //! |---|---|---|
@@ -17,11 +18,11 @@
 //! | base | smallest of 10 one-minute slots | RFC 6817, section 4.2 |
 //! | initial and smallest window; decrease on loss | 2 packets; 1/2 | section 4.3; RFC 6817 |
 //!
-//! **Differs from the draft**: the length of a slowdown counts from its beginning until slow start has brought the window back; the base is a
-//! sliding minimum of ten minutes.
+//! **Differs from the draft**: the length of a slowdown counts from its beginning until slow start
+//! has brought the window back; the base is a sliding minimum of ten minutes.
 //!
-//! **Known weakness**: a late-comer takes the standing queue of an earlier flow for the base until that one withdraws; on a
-//! radio link jitter above the target holds it at its smallest window.
+//! **Known weakness**: a late-comer takes the standing queue of an earlier flow for the base until
+//! that one withdraws; on a radio link jitter above the target holds it at its smallest window.
 use crate::parts::{Growth, LossBased, Window, WindowedMin};
 use crate::{Algorithm, Build, Controller, Cx, Event, Options, Packet, SpecError};
 use alcc_units::{Span, Time};
@@ -35,8 +36,8 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
 };
 
 const TARGET: Span = Span::from_millis(60);
-const SMALLEST_GAIN: f64 = 1.0 / 16.0;
-const SMALLEST: f64 = 2.0;
+const MIN_GAIN: f64 = 1.0 / 16.0;
+const MIN_CWND: f64 = 2.0;
 const SAMPLES: usize = 4;
 const MEMORY: Span = Span::from_secs(600);
 const NEXT_SLOWDOWN: u64 = 9;
@@ -54,7 +55,7 @@ enum Slowdown {
 
 #[derive(Clone)]
 struct Ledbat {
-    base: WindowedMin<Span>,
+min_rtt: WindowedMin<Span>,
     latest: [Span; SAMPLES],
     seen: usize,
     slowdown: Slowdown,
@@ -62,22 +63,22 @@ struct Ledbat {
 
 fn build(_: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
     let growth = Ledbat {
-        base: WindowedMin::new(),
+        min_rtt: WindowedMin::new(),
         latest: [Span::MAX; SAMPLES],
         seen: 0,
         slowdown: Slowdown::Never,
     };
-    Ok(Box::new(LossBased::starting_at(SMALLEST, growth)))
+    Ok(Box::new(LossBased::starting_at(MIN_CWND, growth)))
 }
 
 fn gain(base: Span) -> f64 {
     let ratio = 2.0 * TARGET.as_secs_f64() / base.as_secs_f64().max(1e-6);
-    (1.0 / libm::ceil(ratio)).clamp(SMALLEST_GAIN, 1.0)
+    (1.0 / libm::ceil(ratio)).clamp(MIN_GAIN, 1.0)
 }
 
 impl Ledbat {
     fn base(&self) -> Span {
-        self.base.get().unwrap_or_default()
+        self.min_rtt.get().unwrap_or_default()
     }
 
     fn queueing(&self) -> Span {
@@ -105,8 +106,8 @@ impl Ledbat {
         let rtt = w.rtt.smoothed;
         match self.slowdown {
             Slowdown::At(at) if now >= at => {
-                w.threshold = w.cwnd.max(SMALLEST);
-                w.cwnd = SMALLEST;
+                w.ssthresh = w.cwnd.max(MIN_CWND);
+                w.cwnd = MIN_CWND;
                 self.slowdown = Slowdown::Low(now, now + rtt * 2);
             }
             Slowdown::Low(since, until) if now >= until => self.slowdown = Slowdown::Back(since),
@@ -119,15 +120,15 @@ impl Ledbat {
 }
 
 impl Growth for Ledbat {
-    fn arrived(&mut self, cx: &mut Cx<'_>, w: &mut Window, packet: &Packet) {
+    fn on_packet_acked(&mut self, cx: &mut Cx<'_>, w: &mut Window, packet: &Packet) {
         if let Some(rtt) = packet.rtt {
-            self.base.insert(cx.now, rtt, MEMORY);
+            self.min_rtt.insert(cx.now, rtt, MEMORY);
             self.latest[self.seen % SAMPLES] = rtt;
             self.seen = self.seen.wrapping_add(1);
         }
         self.slow_down(cx.now, w);
         if w.in_slow_start() && self.queueing() > TARGET * 3 / 4 {
-            w.threshold = w.cwnd;
+            w.ssthresh = w.cwnd;
             let (why, window) = ("delay", w.cwnd);
             cx.log.event(cx.now, Event::SlowStartExit { why, window });
         }
@@ -138,20 +139,20 @@ impl Growth for Ledbat {
 
     fn grow(&mut self, cx: &mut Cx<'_>, w: &mut Window, _packet: &Packet, segments: f64) {
         if matches!(self.slowdown, Slowdown::Low(..)) {
-            w.cwnd = SMALLEST;
+            w.cwnd = MIN_CWND;
         } else if w.in_slow_start() {
             w.slow_start(segments * gain(self.base()));
         } else {
-            self.avoid(cx, w, segments);
+            self.congestion_avoidance(cx, w, segments);
         }
     }
 
-    fn avoid(&mut self, _cx: &mut Cx<'_>, w: &mut Window, segments: f64) {
+    fn congestion_avoidance(&mut self, _cx: &mut Cx<'_>, w: &mut Window, segments: f64) {
         let share = (segments / w.cwnd).min(1.0);
-        w.cwnd = (w.cwnd + self.per_round(w.cwnd) * share).max(SMALLEST);
+        w.cwnd = (w.cwnd + self.per_round(w.cwnd) * share).max(MIN_CWND);
     }
 
-    fn reduce(&mut self, w: &Window, _flight: f64) -> f64 {
+    fn ssthresh(&mut self, w: &Window, _flight: f64) -> f64 {
         w.cwnd / 2.0
     }
 
@@ -177,18 +178,19 @@ mod tests {
 
     fn after(base: u64, now: u64, cwnd: f64) -> f64 {
         let mut c = Ledbat {
-            base: WindowedMin::new(),
+            min_rtt: WindowedMin::new(),
             latest: [Span::from_millis(now); SAMPLES],
             seen: 4,
             slowdown: Slowdown::Never,
         };
-        c.base.insert(Time::ZERO, Span::from_millis(base), MEMORY);
+        c.min_rtt.insert(Time::ZERO, Span::from_millis(base), MEMORY);
         c.per_round(cwnd)
     }
 
     #[test]
     fn below_the_target_the_full_gain_above_it_in_proportion() {
-        // Base 120 ms: the gain is 1. 75 ms over the base is a quarter of the target too much: 1 - 10/4.
+        // Base 120 ms: the gain is 1. 75 ms over the base is a quarter of the target too much: 1 -
+        // 10/4.
         let cases = [
             (after(120, 120, 10.0), 1.0),
             (after(120, 179, 10.0), 1.0),

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! NewReno: additive increase, multiplicative decrease. RFC 5681 (window), RFC 6582 (one reduction per loss episode).
+//! NewReno: additive increase, multiplicative decrease. RFC 5681 (window), RFC 6582 (one reduction
+//! per loss episode).
 //!
-//! One packet more per round trip, half of the window on loss; slow start doubles per round trip below the threshold. Loss
-//! detection and the shape of recovery belong to the host (proportional rate reduction, RFC 6937).
+//! One packet more per round trip, half of the window on loss; slow start doubles per round trip
+//! below the threshold. Loss detection and the shape of recovery belong to the host (proportional
+//! rate reduction, RFC 6937).
 //!
 //! | constant | `linux` | `linux-3.16` | `linux-2.6.24` | `windows7-newreno` | source |
 //! |---|---|---|---|---|---|
@@ -13,10 +15,12 @@
 //! | after a pause | halved per timeout | same | same | initial window | RFC 2861; RFC 5681, section 4.1 |
 //! | smallest threshold; after a timeout | 2; 1 packet | same | same | same | RFC 5681, eq. 4, section 3.1 |
 //!
-//! **Differs from the text**: growth counts acknowledged segments, not acknowledgements (RFC 3465, unlimited); the window does
-//! not grow unless it was what limited the sender. What else these systems differ in (loss detection, the shape of recovery, timers) is the host's.
+//! **Differs from the text**: growth counts acknowledged segments, not acknowledgements (RFC 3465,
+//! unlimited); the window does not grow unless it was what limited the sender. What else these
+//! systems differ in (loss detection, the shape of recovery, timers) is the host's.
 //!
-//! **Known weakness**: fills every buffer; one lost packet per window at random holds it at 1.2/sqrt(p) packets.
+//! **Known weakness**: fills every buffer; one lost packet per window at random holds it at
+//! 1.2/sqrt(p) packets.
 use crate::parts::{Credit, Growth, Kernel, LossBased, Window};
 use crate::{Algorithm, Build, Controller, Cx, Options, SpecError, Stack};
 
@@ -63,7 +67,7 @@ fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
 }
 
 impl Growth for Reno {
-    fn avoid(&mut self, _cx: &mut Cx<'_>, w: &mut Window, segments: f64) {
+    fn congestion_avoidance(&mut self, _cx: &mut Cx<'_>, w: &mut Window, segments: f64) {
         let period = w.cwnd as u64;
         let grown = if self.old {
             self.credit.add_one(period)
@@ -73,7 +77,7 @@ impl Growth for Reno {
         w.cwnd += grown as f64;
     }
 
-    fn reduce(&mut self, w: &Window, flight: f64) -> f64 {
+    fn ssthresh(&mut self, w: &Window, flight: f64) -> f64 {
         self.credit.clear();
         if self.old {
             libm::floor(w.cwnd / 2.0)
@@ -114,7 +118,8 @@ mod tests {
         b.lose_one();
         b.recovered();
         assert_eq!((b.window(), b.gauge("ssthresh")), (3.0, 3.0));
-        // At the threshold slow start goes on for one packet; then four acknowledgements and one more make a fifth.
+        // At the threshold slow start goes on for one packet; then four acknowledgements and one
+        // more make a fifth.
         b.acks(1);
         assert_eq!(b.window(), 4.0);
         b.acks(4);
@@ -181,7 +186,8 @@ mod tests {
         assert_eq!(b.window(), 10.0);
     }
 
-    /// One packet in 600 is lost: the window saws between 20 and 40 packets, sqrt(3/2 * 600) = 30 on average (Mathis et al., 1997).
+    /// One packet in 600 is lost: the window saws between 20 and 40 packets, sqrt(3/2 * 600) = 30
+    /// on average (Mathis et al., 1997).
     #[test]
     fn the_mean_window_of_periodic_loss() {
         let mut b = Bench::of("reno");

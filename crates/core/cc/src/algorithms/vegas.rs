@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Vegas: a window that keeps two to four packets of its own in the queue. Brakmo, O'Malley and Peterson, SIGCOMM 1994, in
-//! the form of Linux (`tcp_vegas`).
+//! Vegas: a window that keeps two to four packets of its own in the queue. Brakmo, O'Malley and
+//! Peterson, SIGCOMM 1994, in the form of Linux (`tcp_vegas`).
 //!
-//! The smallest RTT ever is that of the empty path. Once per round trip, the smallest RTT of the round against it tells how
-//! many packets of the window wait in the queue. Too many: one packet less; too few: one more; slow start ends when the
-//! queue begins to form. On loss it is Reno.
+//! The smallest RTT ever is that of the empty path. Once per round trip, the smallest RTT of the
+//! round against it tells how many packets of the window wait in the queue. Too many: one packet
+//! less; too few: one more; slow start ends when the queue begins to form. On loss it is Reno.
 //!
 //! | constant | value | source |
 //! |---|---|---|
@@ -14,14 +14,16 @@
 //! | after a round, smallest window; threshold | 2 packets; 3/4 of the window | tcp_vegas; tcp_current_ssthresh |
 //! | initial window; decrease | 10 packets; 1/2 | RFC 6928; RFC 5681, eq. 4 |
 //!
-//! **Differs from the paper** (as Linux does): packets in the queue are w (RTT - base)/base instead of w (RTT - base)/RTT;
-//! the RTT is the smallest of the round; slow start doubles in every round, not in every other; there is no early
-//! retransmission. **Differs from Linux**: the window does not grow unless it was what limited the sender; samples count per
-//! packet, not per acknowledgement; after a timeout the delay counts at once, not when all is repaired.
+//! **Differs from the paper** (as Linux does): packets in the queue are w (RTT - base)/base instead
+//! of w (RTT - base)/RTT; the RTT is the smallest of the round; slow start doubles in every round,
+//! not in every other; there is no early retransmission. **Differs from Linux**: the window does
+//! not grow unless it was what limited the sender; samples count per packet, not per
+//! acknowledgement; after a timeout the delay counts at once, not when all is repaired.
 //!
-//! **Known weakness**: a base RTT caught in a quiet moment of a jittery radio link, or before the path became longer, makes
-//! jitter look like a queue: it starves. Beside Reno or Cubic, and with traffic in the other direction, it yields.
-use crate::parts::{Growth, LossBased, SMALLEST_THRESHOLD, Window, segments};
+//! **Known weakness**: a base RTT caught in a quiet moment of a jittery radio link, or before the
+//! path became longer, makes jitter look like a queue: it starves. Beside Reno or Cubic, and with
+//! traffic in the other direction, it yields.
+use crate::parts::{Growth, LossBased, MIN_SSTHRESH, Window, segments};
 use crate::{AckBatch, Algorithm, Build, Controller, Cx, Event, Options, Packet, Pn, SpecError};
 use alcc_units::Span;
 
@@ -43,7 +45,8 @@ struct Vegas {
     /// Acknowledged segments not yet turned into Reno's growth.
     credit: f64,
     base: Option<Span>,
-    /// Smallest RTT and samples of this round; it ends when something sent after `round_end` is acknowledged.
+    /// Smallest RTT and samples of this round; it ends when something sent after `round_end` is
+    /// acknowledged.
     least: Option<Span>,
     samples: u32,
     round_end: Pn,
@@ -73,8 +76,8 @@ impl Vegas {
         self.samples = self.samples.saturating_add(1);
     }
 
-    /// The paper's decision at the end of a round, with `segments` to grow by; zero if the window may not. Returns whether slow
-    /// start ended.
+    /// The paper's decision at the end of a round, with `segments` to grow by; zero if the window
+    /// may not. Returns whether slow start ended.
     fn end_round(&mut self, w: &mut Window, segments: f64) -> bool {
         let (samples, least, cwnd) = (self.samples, self.least, w.cwnd);
         self.begin_round(w);
@@ -88,17 +91,17 @@ impl Vegas {
         let ends = slow && self.queued > GAMMA;
         if ends {
             w.cwnd = cwnd.min(libm::trunc(cwnd * base / least) + 1.0);
-            w.threshold = w.cwnd;
+            w.ssthresh = w.cwnd;
         } else if slow {
             w.slow_start(segments);
         } else if self.queued > BETA {
             w.cwnd = cwnd - 1.0;
-            w.threshold = w.threshold.min(w.cwnd);
+            w.ssthresh = w.ssthresh.min(w.cwnd);
         } else if self.queued < ALPHA && segments > 0.0 {
             w.cwnd = cwnd + 1.0;
         }
-        w.cwnd = w.cwnd.max(SMALLEST_THRESHOLD);
-        w.threshold = w.threshold.max(libm::trunc(w.cwnd * 0.75));
+        w.cwnd = w.cwnd.max(MIN_SSTHRESH);
+        w.ssthresh = w.ssthresh.max(libm::trunc(w.cwnd * 0.75));
         ends
     }
 
@@ -114,7 +117,7 @@ impl Growth for Vegas {
         self.used = used;
     }
 
-    fn arrived(&mut self, cx: &mut Cx<'_>, w: &mut Window, packet: &Packet) {
+    fn on_packet_acked(&mut self, cx: &mut Cx<'_>, w: &mut Window, packet: &Packet) {
         if let Some(rtt) = packet.rtt {
             self.sample(rtt);
         }
@@ -140,19 +143,19 @@ impl Growth for Vegas {
     }
 
     /// Once per round, in `end_round`.
-    fn avoid(&mut self, _cx: &mut Cx<'_>, _w: &mut Window, _segments: f64) {}
+    fn congestion_avoidance(&mut self, _cx: &mut Cx<'_>, _w: &mut Window, _segments: f64) {}
 
-    fn reduce(&mut self, w: &Window, _flight: f64) -> f64 {
+    fn ssthresh(&mut self, w: &Window, _flight: f64) -> f64 {
         self.repairing = true;
         self.credit = 0.0;
         libm::trunc(w.cwnd / 2.0)
     }
 
     fn timeout(&mut self, cx: &mut Cx<'_>, w: &mut Window) {
-        self.repaired(cx, w);
+        self.on_recovery_end(cx, w);
     }
 
-    fn repaired(&mut self, _cx: &mut Cx<'_>, w: &mut Window) {
+    fn on_recovery_end(&mut self, _cx: &mut Cx<'_>, w: &mut Window) {
         self.repairing = false;
         self.begin_round(w);
     }
@@ -178,12 +181,12 @@ mod tests {
     use crate::parts::UNLIMITED;
     use crate::testing::Bench;
 
-    /// Base RTT 50 ms; a round of so many samples of `rtt` ms ends with the acknowledgement of one segment.
-    fn round(window: f64, threshold: f64, rtt: u64, samples: u32) -> (f64, f64) {
+    /// Base RTT 50 ms; a round of `samples` samples of `rtt` ms ends with the ACK of one segment.
+    fn round(window: f64, ssthresh: f64, rtt: u64, samples: u32) -> (f64, f64) {
         let mut c = Vegas::default();
         let mut w = Window {
             cwnd: window,
-            threshold,
+            ssthresh: ssthresh,
             mss: crate::testing::MSS,
             rtt: crate::RttView::default(),
             sent: 0,
@@ -192,7 +195,7 @@ mod tests {
         c.begin_round(&w);
         (0..samples).for_each(|_| c.sample(Span::from_millis(rtt)));
         c.end_round(&mut w, 1.0);
-        (w.cwnd, w.threshold)
+        (w.cwnd, w.ssthresh)
     }
 
     #[test]
@@ -203,7 +206,8 @@ mod tests {
         assert_eq!(round(26.0, 26.0, 60, 3), (25.0, 25.0));
         assert_eq!(round(26.0, 2.0, 60, 3), (25.0, 18.0));
         assert_eq!(round(2.0, 2.0, 500, 3).0, 2.0);
-        // In slow start 8 * 10/50 = 1 goes on; from 10 to 10 * 50/60 = 8, and one; from 40 to 40 * 50/200 = 10, and one.
+        // In slow start 8 * 10/50 = 1 goes on; from 10 to 10 * 50/60 = 8, and one; from 40 to 40 *
+        // 50/200 = 10, and one.
         assert_eq!(round(8.0, UNLIMITED, 60, 3), (9.0, UNLIMITED));
         assert_eq!(round(10.0, UNLIMITED, 60, 3), (9.0, 9.0));
         assert_eq!(round(40.0, UNLIMITED, 200, 3), (11.0, 11.0));
@@ -227,7 +231,8 @@ mod tests {
         b.lose_one();
         assert_eq!(b.window(), 12.0);
         b.recovered();
-        // From below a round still sees the queue of the last one: 22 * 5/100 = 1 is too little, 23 * 10/100 = 2 is not.
+        // From below a round still sees the queue of the last one: 22 * 5/100 = 1 is too little,
+        // 23 * 10/100 = 2 is not.
         assert_eq!(settle(&mut b), 23.0);
     }
 

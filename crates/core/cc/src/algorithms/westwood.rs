@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Westwood+: Reno that measures, and after a loss resumes with what the empty path would hold. Grieco and Mascolo, ACM CCR
-//! 2004, in the form of Linux (`tcp_westwood`).
+//! Westwood+: Reno that measures, and after a loss resumes with what the empty path would hold.
+//! Grieco and Mascolo, ACM CCR 2004, in the form of Linux (`tcp_westwood`).
 //!
-//! The delivery rate is measured once per round trip and filtered twice; times the smallest RTT it is the window that needs no
-//! queue. It becomes the window and the threshold when a loss has been repaired, and the threshold after a timeout.
+//! The delivery rate is measured once per round trip and filtered twice; times the smallest RTT it
+//! is the window that needs no queue. It becomes the window and the threshold when a loss has been
+//! repaired, and the threshold after a timeout.
 //!
 //! | constant | value | source |
 //! |---|---|---|
@@ -14,14 +15,15 @@
 //! | during recovery, `linux-2.6.24` | the measured product, at most Reno's half | tcp_westwood_bw_rttmin as min_cwnd |
 //! | initial window, packets | 10; `linux-2.6.24` 3 | RFC 6928; RFC 3390 |
 //!
-//! **Differs from the paper**: as Linux does, the first sample sets both filters, and a timeout makes the smallest RTT be
-//! learned anew. **Differs from Linux**: bytes are counted as the host delivers them (selective acknowledgements included); the
-//! window does not grow unless it was what limited the sender.
+//! **Differs from the paper**: as Linux does, the first sample sets both filters, and a timeout
+//! makes the smallest RTT be learned anew. **Differs from Linux**: bytes are counted as the host
+//! delivers them (selective acknowledgements included); the window does not grow unless it was what
+//! limited the sender.
 //!
-//! **Known weakness**: between losses it fills every buffer, like Reno; on a path whose rate has just dropped, the filters remember
-//! the old one.
+//! **Known weakness**: between losses it fills every buffer, like Reno; on a path whose rate has
+//! just dropped, the filters remember the old one.
 use super::reno::Reno;
-use crate::parts::{Growth, Kernel, LossBased, SMALLEST_THRESHOLD, Window};
+use crate::parts::{Growth, Kernel, LossBased, MIN_SSTHRESH, Window};
 use crate::{AckBatch, Algorithm, Build, Controller, Cx, Options, Packet, SpecError};
 use alcc_units::{Span, Time};
 
@@ -33,7 +35,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     build: Build::Function(build),
 };
 
-const SHORTEST_SAMPLE: Span = Span::from_millis(50);
+const MIN_SAMPLE: Span = Span::from_millis(50);
 
 #[derive(Clone, Default)]
 struct Westwood {
@@ -69,7 +71,7 @@ impl Westwood {
     fn bdp(&self, w: &Window) -> f64 {
         let rate = self.filters.map_or(0.0, |(_, rate)| rate);
         let least = self.least.unwrap_or_default().as_secs_f64();
-        libm::trunc(rate * least / w.mss.get().max(1) as f64).max(SMALLEST_THRESHOLD)
+        libm::trunc(rate * least / w.mss.get().max(1) as f64).max(MIN_SSTHRESH)
     }
 }
 
@@ -77,7 +79,7 @@ impl Growth for Westwood {
     fn acknowledged(&mut self, cx: &mut Cx<'_>, _w: &mut Window, ack: &AckBatch<'_>, _used: bool) {
         let since = *self.since.get_or_insert(cx.now);
         let span = cx.now.since(since);
-        if span > ack.rtt.latest.max(SHORTEST_SAMPLE) {
+        if span > ack.rtt.latest.max(MIN_SAMPLE) {
             self.sample(self.bytes as f64 / span.as_secs_f64());
             (self.since, self.bytes) = (Some(cx.now), 0);
         }
@@ -85,36 +87,36 @@ impl Growth for Westwood {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    fn arrived(&mut self, _cx: &mut Cx<'_>, _w: &mut Window, packet: &Packet) {
+    fn on_packet_acked(&mut self, _cx: &mut Cx<'_>, _w: &mut Window, packet: &Packet) {
         if let Some(rtt) = packet.rtt {
             self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
         }
     }
 
-    fn avoid(&mut self, cx: &mut Cx<'_>, w: &mut Window, segments: f64) {
-        self.reno.avoid(cx, w, segments);
+    fn congestion_avoidance(&mut self, cx: &mut Cx<'_>, w: &mut Window, segments: f64) {
+        self.reno.congestion_avoidance(cx, w, segments);
     }
 
-    fn reduce(&mut self, w: &Window, flight: f64) -> f64 {
-        self.reno.reduce(w, flight)
+    fn ssthresh(&mut self, w: &Window, flight: f64) -> f64 {
+        self.reno.ssthresh(w, flight)
     }
 
     /// Rate halving goes down to what the path holds.
-    fn floor(&self, w: &Window) -> f64 {
+    fn recovery_cwnd(&self, w: &Window) -> f64 {
         if self.floor {
-            self.bdp(w).min(w.threshold)
+            self.bdp(w).min(w.ssthresh)
         } else {
-            w.threshold
+            w.ssthresh
         }
     }
 
-    fn repaired(&mut self, _cx: &mut Cx<'_>, w: &mut Window) {
+    fn on_recovery_end(&mut self, _cx: &mut Cx<'_>, w: &mut Window) {
         w.cwnd = self.bdp(w);
-        w.threshold = w.cwnd;
+        w.ssthresh = w.cwnd;
     }
 
     fn timeout(&mut self, _cx: &mut Cx<'_>, w: &mut Window) {
-        w.threshold = self.bdp(w);
+        w.ssthresh = self.bdp(w);
         self.least = None;
     }
 
@@ -139,7 +141,7 @@ mod tests {
         };
         let w = Window {
             cwnd: 10.0,
-            threshold: 10.0,
+            ssthresh: 10.0,
             mss: Bytes::new(1460),
             rtt: crate::RttView::default(),
             sent: 0,

@@ -226,8 +226,8 @@ impl Controller for Checked {
         self.inner.on_idle_restart(cx, idle);
     }
 
-    fn on_rest(&mut self) {
-        self.inner.on_rest();
+    fn release_memory(&mut self) {
+        self.inner.release_memory();
     }
 
     fn on_mtu(&mut self, cx: &mut Cx<'_>, mss: Bytes) {

@@ -2,7 +2,7 @@
 //! Operations against the reference host, with the contract checked after each.
 use super::operation::Operation;
 use super::sender::Sender;
-use crate::parts::{FASTEST, SLOWEST};
+use crate::parts::{MAX_PACING_RATE, MIN_PACING_RATE};
 use crate::{Allowance, Controller, Event, EventSink, Feed, LimitedBy, Packet, Path, Spurious};
 use alcc_units::{Bytes, Span, Time};
 use std::sync::Arc;
@@ -242,7 +242,10 @@ impl Model {
                 a.window, self.mss
             ));
         }
-        if let Some(rate) = a.rate.filter(|r| !(SLOWEST..=FASTEST).contains(r)) {
+        if let Some(rate) = a
+            .rate
+            .filter(|r| !(MIN_PACING_RATE..=MAX_PACING_RATE).contains(r))
+        {
             return Err(format!("rate {rate} is out of range"));
         }
         let mut bad = None;

@@ -2,11 +2,10 @@
 use crate::{Packet, Stamp};
 use alcc_units::{Bytes, Rate, Time};
 
-/// How much was delivered, and what each packet notes of it when it leaves (delivery-rate
-/// estimation draft, section 3).
+/// Total delivered, and the stamps of packets (delivery-rate estimation draft, section 3).
 ///
-/// Whoever counts arrivals keeps one. Totals and stamps have the same origin, so that a difference
-/// of the two is what was delivered in between.
+/// Each host that counts arrivals keeps one. Totals and stamps have one origin, so that their
+/// difference is what was delivered in between.
 #[derive(Clone, Copy, Debug)]
 pub struct Delivery {
     total: Bytes,
@@ -16,7 +15,7 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// Nothing was delivered yet.
+    /// Nothing delivered yet.
     pub const fn new(now: Time) -> Self {
         Self {
             total: Bytes::ZERO,
@@ -26,23 +25,23 @@ impl Delivery {
         }
     }
 
-    /// Delivered in total.
+    /// Total delivered.
     pub const fn total(&self) -> Bytes {
         self.total
     }
 
-    /// When that total was reached, or when a flight began after it.
+    /// When that total was reached, or when a later flight began.
     pub const fn at(&self) -> Time {
         self.at
     }
 
-    /// A packet leaves while nothing is in flight: samples of the rate begin here, not before the
-    /// pause.
+    /// A packet is sent with nothing in flight: rate samples begin here, not before the idle
+    /// period.
     pub fn begin_flight(&mut self, now: Time) {
         (self.at, self.first_sent_at) = (now, now);
     }
 
-    /// What a packet notes that leaves now; `in_flight` includes it.
+    /// The stamp of a packet sent now; `in_flight` includes it.
     pub const fn stamp(&self, in_flight: Bytes, app_limited: bool) -> Stamp {
         Stamp {
             delivered: self.total,
@@ -65,23 +64,23 @@ impl Delivery {
         self.at = now;
     }
 
-    /// The newest packet that has arrived left at `sent_at`.
+    /// The newest packet that has arrived was sent at `sent_at`.
     pub fn left_at(&mut self, sent_at: Time) {
         self.first_sent_at = sent_at;
     }
 
-    /// The delivery rate over the flight of the newest of these packets, which have just arrived.
+    /// Delivery rate over the flight of the newest of these packets, which have just arrived.
     pub fn rate(&self, arrived: &[Packet]) -> Option<Rate> {
         let newest = arrived.last()?;
         newest.stamp.rate(newest.sent_at, self.total, self.at)
     }
 
-    /// The application has no more to send, with so much in flight.
+    /// The application has no more data, with `in_flight` bytes in flight.
     pub fn limit_by_app(&mut self, in_flight: Bytes) {
         self.app_limited_until = (self.total + in_flight).max(Bytes::new(1));
     }
 
-    /// What leaves now says nothing about what the path could carry.
+    /// True while packets say nothing about the capacity of the path.
     pub fn is_app_limited(&self) -> bool {
         self.total < self.app_limited_until
     }

@@ -3,20 +3,20 @@ use crate::{Controller, Header, Packet, Pn, Receiver, Report};
 use alcc_units::Time;
 use std::collections::VecDeque;
 
-/// An algorithm's receiver half beside the sender, for a peer that knows nothing of it (plain TCP,
-/// QUIC): acknowledgements stand for arrivals.
+/// A receiver module beside the sender, for a peer that knows nothing of it (plain TCP, QUIC):
+/// acknowledgements stand for arrivals.
 ///
-/// They come later than what they stand for by the way back, as a report would; what is not known
-/// is when within the time since the last reading they came, so counts per tick are off by what
-/// arrives in one reading.
+/// They come later than arrivals by the return path, as a report would. When they came within the
+/// time since the last reading is unknown. So counts per tick are off by the arrivals of one
+/// reading.
 pub(super) struct LocalReceiver {
     half: Box<dyn Receiver>,
-    /// What the packets under way carry. Their number is bounded by what the host remembers.
+    /// Headers of packets in flight. The host bounds their number.
     headers: VecDeque<(Pn, Header)>,
 }
 
 impl LocalReceiver {
-    /// `None` for an algorithm without one.
+    /// `None` for an algorithm without a receiver module.
     pub(super) fn of(cc: &dyn Controller) -> Option<Self> {
         Some(Self {
             half: cc.receiver()?,
@@ -27,7 +27,7 @@ impl LocalReceiver {
     /// A packet was written.
     pub(super) fn sent(&mut self, pn: Pn, header: Header) {
         match self.headers.back_mut() {
-            // Small writes share a packet: the last word counts.
+            // Small writes share a packet: the last header counts.
             Some((last, kept)) if *last >= pn => *kept = header,
             _ => self.headers.push_back((pn, header)),
         }
@@ -45,12 +45,12 @@ impl LocalReceiver {
         }
     }
 
-    /// When [`LocalReceiver::report`] should be asked without an acknowledgement.
+    /// When [`LocalReceiver::report`] is due without an acknowledgement.
     pub(super) fn next_timer(&self) -> Option<Time> {
         self.half.next_timer()
     }
 
-    /// Does what is due, and says what there is to say.
+    /// Runs the timer if due; returns a report if there is one.
     pub(super) fn report(&mut self, now: Time) -> Option<Report> {
         if self.half.next_timer().is_some_and(|at| at <= now) {
             self.half.on_timer(now);
@@ -58,7 +58,7 @@ impl LocalReceiver {
         self.half.report(now)
     }
 
-    /// Nothing is under way, or what is will never be heard of.
+    /// Nothing is in flight, or it will never be acknowledged.
     pub(super) fn release_memory(&mut self) {
         self.headers = VecDeque::new();
     }

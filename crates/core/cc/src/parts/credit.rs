@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How Linux turns acknowledgements into growth: one packet more per so many.
+//! Congestion avoidance as in Linux: one packet more per `period` acknowledged segments.
 
-/// What was acknowledged and has not made the window grow yet.
+/// Acknowledged segments that have not increased the window yet.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Credit {
     acked: u64,
 }
 
 impl Credit {
-    /// `acked` more came: packets by which the window grows at one per `period`. A credit gathered under a longer period is
-    /// worth one packet at most.
+    /// Adds `acked` segments; returns by how many packets the window grows at one per `period`.
+    /// Segments counted under a longer period are worth one packet at most.
     pub fn add(&mut self, acked: u64, period: u64) -> u64 {
         let period = period.max(1);
         let mut grown = 0;
@@ -23,8 +23,8 @@ impl Credit {
         grown
     }
 
-    /// One acknowledgement came, as kernels before 4.1 count it: the one after `period` makes the window grow and is not
-    /// counted itself.
+    /// Adds one ACK as kernels before 4.1 do: the one after `period` increases the window and is
+    /// not counted itself.
     pub fn add_one(&mut self, period: u64) -> u64 {
         if self.acked >= period.max(1) {
             self.acked = 0;
@@ -34,33 +34,33 @@ impl Credit {
         0
     }
 
-    /// What was gathered is forgotten.
+    /// Forgets the count.
     pub fn clear(&mut self) {
         self.acked = 0;
     }
 }
 
-/// Segments per acknowledgement, in sixteenths: a moving average of weight 1/16. Where acknowledgements are counted, and each
-/// stands for two segments, the window must grow by one for half as many.
+/// Segments per ACK, in sixteenths: a moving average of weight 1/16. Where ACKs are counted and
+/// each stands for two segments, half as many must increase the window.
 #[derive(Clone, Copy, Debug)]
 pub struct AckRatio(u64);
 
 impl AckRatio {
-    /// Two segments: acknowledgements are delayed.
+    /// Two segments: delayed ACKs.
     pub const DELAYED: Self = Self(32);
 
-    /// So many sixteenths.
+    /// From sixteenths.
     pub const fn of(sixteenths: u64) -> Self {
         Self(sixteenths)
     }
 
-    /// An acknowledgement stood for so many segments.
+    /// Adds an ACK for `segments`.
     pub fn add(&mut self, segments: u64, most: u64) {
         let faded = self.0 - self.0 / 16;
         self.0 = faded.saturating_add(segments).min(most);
     }
 
-    /// The period in acknowledgements of one that is so many segments long.
+    /// A period of `segments`, in ACKs.
     pub fn period(&self, segments: u64) -> u64 {
         (segments.saturating_mul(16) / self.0.max(1)).max(1)
     }

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the versions of BBR have in common: how they watch the path. Rates are packets per second, volumes packets.
+//! The path model that the versions of BBR share. Rates in packets per second, volumes in packets.
 use crate::AckBatch;
 use crate::parts::segments;
 use alcc_units::{Bytes, Span, Time};
 
-/// What an acknowledgement says, in packets.
+/// A rate sample, in packets.
 #[derive(Clone, Copy, Debug)]
-pub struct Delivery {
-    /// Segments that arrived.
+pub struct RateSample {
+    /// Newly delivered segments.
     pub packets: f64,
-    /// Delivery rate over the flight of the newest of them; zero: none.
+    /// Delivery rate over the flight of the newest packet; zero: none.
     pub rate: f64,
-    /// That packet was sent when the application had no more.
+    /// That packet was sent application-limited.
     pub app_limited: bool,
 }
 
-impl Delivery {
-    /// Of this batch.
+impl RateSample {
+    /// The sample of a batch.
     pub fn of(ack: &AckBatch<'_>, mss: Bytes) -> Self {
         let packets: u64 = ack.acked.iter().map(|p| segments(p.len, mss)).sum();
         let rate = ack.rate.map_or(0.0, |rate| rate.as_bps() as f64);
@@ -28,27 +28,27 @@ impl Delivery {
     }
 }
 
-/// The smallest RTT, and since when there was no smaller one.
+/// The smallest RTT, and its age.
 #[derive(Clone, Copy, Debug)]
-pub struct LeastRtt {
+pub struct MinRtt {
     /// `None` before the first sample.
     pub rtt: Option<Span>,
-    /// When it was measured, or declared good for another term.
+    /// When it was measured or last confirmed.
     pub at: Time,
 }
 
-impl LeastRtt {
-    /// Nothing is known since `now`.
+impl MinRtt {
+    /// No RTT known since `now`.
     pub const fn since(now: Time) -> Self {
         Self { rtt: None, at: now }
     }
 
-    /// Has it not been confirmed for `memory`?
+    /// True if it was not confirmed for `memory`.
     pub fn is_stale(&self, now: Time, memory: Span) -> bool {
         now.since(self.at) > memory
     }
 
-    /// Takes a sample that is smaller, and any when the old one is stale.
+    /// Takes a smaller sample, or any sample if the old one is stale.
     pub fn sample(&mut self, now: Time, rtt: Span, stale: bool) {
         if stale || self.rtt.is_none_or(|least| rtt < least) {
             *self = Self {
@@ -59,13 +59,13 @@ impl LeastRtt {
     }
 }
 
-/// How long the flight is held small so that the empty path shows its RTT: a span of time and a round trip, both counted from
-/// when it was small enough.
+/// The dwell time of ProbeRTT: a span of time and a round trip, both from when the flight is small
+/// enough.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Hold(Option<(Time, u64)>);
+pub struct ProbeRttTimer(Option<(Time, u64)>);
 
-impl Hold {
-    /// Is it over? `small`: the flight is as small as wanted.
+impl ProbeRttTimer {
+    /// True when it is over. `small`: the flight is small enough.
     pub fn is_over(&mut self, now: Time, round: u64, small: bool, span: Span) -> bool {
         match self.0 {
             Some((until, last)) => now >= until && round >= last,
@@ -78,16 +78,16 @@ impl Hold {
         }
     }
 
-    /// Is the time over, whatever the rounds say? For a flow that has been idle.
+    /// True when the time is over, whatever the rounds. For a flow that has been idle.
     pub fn has_lasted(&self, now: Time) -> bool {
         self.0.is_some_and(|(until, _)| now >= until)
     }
 }
 
-/// The pipe is full when the rate has not grown by a quarter for three rounds.
+/// The pipe is full when the rate has not grown by 25 % for three rounds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FullPipe {
-    /// The rate that would have to be exceeded by a quarter.
+    /// The rate to be exceeded by 25 %.
     pub best: f64,
     rounds: u32,
 }
@@ -96,12 +96,12 @@ impl FullPipe {
     const GROWTH: f64 = 1.25;
     const ROUNDS: u32 = 3;
 
-    /// Begins anew, from this rate.
+    /// Starts again from this rate.
     pub fn from(best: f64) -> Self {
         Self { best, rounds: 0 }
     }
 
-    /// Once per round in which the application was not the limit.
+    /// Call once per round that was not application-limited.
     pub fn round(&mut self, rate: f64) {
         if self.is_full() {
         } else if rate >= self.best * Self::GROWTH {
@@ -117,26 +117,27 @@ impl FullPipe {
     }
 }
 
-/// Acknowledgements that a radio link holds back arrive in a bunch: until then more has to be in flight. What was acknowledged
-/// beyond the estimated rate since an epoch began, and the most of it lately.
+/// ACK aggregation: a radio link holds ACKs back and releases them in a burst. Measures what was
+/// acknowledged beyond the estimated rate (`extra_acked`), because that much more has to be in
+/// flight.
 #[derive(Clone, Debug, Default)]
-pub struct HeldBack {
+pub struct AckAggregation {
     since: Option<Time>,
     packets: f64,
-    /// Of the current slot of rounds and of the last one.
-    most: [f64; 2],
-    turned: u64,
+    /// Maximum in the current slot of rounds and in the last one.
+    max_extra: [f64; 2],
+    slot_start: u64,
 }
 
-impl HeldBack {
-    /// Never more than the rate brings in this time, seconds.
-    const MOST: f64 = 0.1;
+impl AckAggregation {
+    /// Upper bound: what the rate delivers in this time, seconds.
+    const MAX_TIME: f64 = 0.1;
 
-    /// `packets` were acknowledged in `round`; a slot has so many rounds.
+    /// Adds `packets` acknowledged in `round`. A slot has `slot` rounds.
     pub fn add(&mut self, now: Time, round: u64, slot: u64, packets: f64, rate: f64, window: f64) {
-        if round >= self.turned + slot {
-            self.turned = round;
-            self.most = [0.0, self.most[0]];
+        if round >= self.slot_start + slot {
+            self.slot_start = round;
+            self.max_extra = [0.0, self.max_extra[0]];
         }
         let expected = self.since.map(|at| rate * now.since(at).as_secs_f64());
         let expected = match expected {
@@ -146,30 +147,32 @@ impl HeldBack {
                 0.0
             }
         };
-        // No flight is larger, and after a long silence sums stay finite.
+        // No flight is larger, and sums stay finite after a long silence.
         self.packets = (self.packets + packets).min(1e9);
         let extra = (self.packets - expected).max(0.0).min(window);
-        self.most[0] = self.most[0].max(extra);
+        self.max_extra[0] = self.max_extra[0].max(extra);
     }
 
-    /// The epoch ends: sending has paused.
+    /// Ends the epoch, after an idle period.
     pub fn restart(&mut self) {
         self.since = None;
     }
 
-    /// Room to be added to the window.
-    pub fn most(&self, rate: f64) -> f64 {
-        self.most[0].max(self.most[1]).min(rate * Self::MOST)
+    /// Room to add to the window.
+    pub fn extra_acked(&self, rate: f64) -> f64 {
+        self.max_extra[0]
+            .max(self.max_extra[1])
+            .min(rate * Self::MAX_TIME)
     }
 }
 
-/// Before the first measurement: the initial window over the first RTT, or over a millisecond.
+/// The rate before the first sample: the initial window over the first RTT, or over a millisecond.
 pub fn first_rate(window: f64, rtt: Option<Span>) -> f64 {
     let rtt = rtt.unwrap_or(Span::from_millis(1));
     window / rtt.max(Span::from_micros(1)).as_secs_f64()
 }
 
-/// What a host sends at a time at this rate: a millisecond of it, at least two packets.
+/// Send quantum at this rate: one millisecond, at least two packets.
 pub fn quantum(rate: f64) -> f64 {
     libm::floor(rate / 1000.0).max(2.0)
 }
@@ -184,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_stale_minimum_gives_way_to_any_sample() {
-        let (mut least, span) = (LeastRtt::since(ms(0)), Span::from_millis);
+        let (mut least, span) = (MinRtt::since(ms(0)), Span::from_millis);
         for (at, rtt, expected) in [
             (10, 50, 50),
             (20, 40, 40),
@@ -202,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_hold_lasts_for_its_span_and_a_round_of_small_flight() {
-        let (mut hold, span) = (Hold::default(), Span::from_millis(200));
+        let (mut hold, span) = (ProbeRttTimer::default(), Span::from_millis(200));
         assert!(!hold.is_over(ms(0), 7, false, span));
         assert!(!hold.is_over(ms(1_000), 9, true, span));
         assert!(!hold.is_over(ms(1_199), 20, true, span));
@@ -231,12 +234,13 @@ mod tests {
 
     #[test]
     fn a_bunch_counts_beyond_what_the_rate_explains_and_at_most_100_ms_of_it() {
-        let mut held = HeldBack::default();
+        let mut held = AckAggregation::default();
         let mut add = |at, packets| held.add(ms(at), 0, 5, packets, 1000.0, 500.0);
-        // 20 packets at once begin an epoch; 10 ms later 10 of them are explained, and 30 more are not.
+        // 20 packets at once begin an epoch. 10 ms later the rate explains 10 of them; 30 more it
+        // does not.
         add(0, 20.0);
         add(10, 30.0);
-        assert_eq!(held.most(1000.0), 40.0);
-        assert_eq!(held.most(100.0), 10.0);
+        assert_eq!(held.extra_acked(1000.0), 40.0);
+        assert_eq!(held.extra_acked(100.0), 10.0);
     }
 }

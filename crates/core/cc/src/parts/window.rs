@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the loss-based algorithms have in common: slow start, one reduction per loss episode, timeouts, undoing a mistake,
-//! and resuming after a pause. An algorithm adds how the window grows and how much of it a loss leaves: [`Growth`].
+//! What the loss-based algorithms share: slow start, one reduction per recovery episode, timeouts,
+//! undo, and restart after idle. An algorithm adds window growth and its ssthresh: [`Growth`].
 use super::{restart_window, rto, segments, window_bytes, window_used};
 use crate::{
     AckBatch, Allowance, Controller, Cx, Event, LossBatch, Needs, Packet, Path, Pn, Recovery,
@@ -10,9 +10,9 @@ use alcc_units::{Bytes, Span};
 
 /// Initial window, packets (RFC 6928).
 pub const INITIAL_WINDOW: f64 = 10.0;
-/// Smallest slow start threshold, packets (RFC 5681, eq. 4).
-pub const SMALLEST_THRESHOLD: f64 = 2.0;
-/// The threshold before anything is known, and what no window exceeds, packets.
+/// Minimum ssthresh, packets (RFC 5681, eq. 4).
+pub const MIN_SSTHRESH: f64 = 2.0;
+/// The initial ssthresh, and the upper bound of a window, packets.
 pub const UNLIMITED: f64 = 1e9;
 
 /// A congestion window, in packets.
@@ -21,35 +21,36 @@ pub struct Window {
     /// Congestion window, at least 1.
     pub cwnd: f64,
     /// Slow start threshold.
-    pub threshold: f64,
+    pub ssthresh: f64,
     /// Segment size.
     pub mss: Bytes,
     /// The host's RTT estimate as of the last acknowledgement.
     pub rtt: RttView,
-    /// Newest transmission number.
+    /// Newest packet number.
     pub sent: Pn,
 }
 
 impl Window {
-    /// Grows by a packet per acknowledged segment up to the threshold; returns the segments that it left over.
+    /// Grows by a packet per acknowledged segment up to ssthresh; returns the remaining segments.
     pub fn slow_start(&mut self, segments: f64) -> f64 {
-        let fast = segments.min((self.threshold - self.cwnd).max(0.0));
+        let fast = segments.min((self.ssthresh - self.cwnd).max(0.0));
         self.cwnd += fast;
         segments - fast
     }
 
-    /// True below the threshold.
+    /// True below ssthresh.
     pub fn in_slow_start(&self) -> bool {
-        self.cwnd < self.threshold
+        self.cwnd < self.ssthresh
     }
 }
 
-/// How a loss-based window grows and what a loss leaves of it. A clone is kept with every reduction, in case it was a mistake.
+/// How a loss-based window grows, and what a loss leaves of it. Each reduction keeps a clone for an
+/// undo.
 pub trait Growth: Clone + Send + 'static {
-    /// The flow begins.
+    /// The flow starts.
     fn start(&mut self, _cx: &mut Cx<'_>, _w: &Window) {}
 
-    /// Acknowledgements came; `used`: the window was what limited the sender. Before the packets.
+    /// Called for each ACK, before its packets. `used`: the window limited the sender.
     fn acknowledged(
         &mut self,
         _cx: &mut Cx<'_>,
@@ -59,72 +60,73 @@ pub trait Growth: Clone + Send + 'static {
     ) {
     }
 
-    /// A packet arrived. Before the window grows, and also while it may not.
-    fn arrived(&mut self, _cx: &mut Cx<'_>, _w: &mut Window, _packet: &Packet) {}
+    /// Called for each acknowledged packet before the window grows, also while it may not grow.
+    fn on_packet_acked(&mut self, _cx: &mut Cx<'_>, _w: &mut Window, _packet: &Packet) {}
 
-    /// `segments` were acknowledged and may make the window grow.
+    /// Grows the window for acknowledged segments.
     fn grow(&mut self, cx: &mut Cx<'_>, w: &mut Window, _packet: &Packet, segments: f64) {
         let rest = w.slow_start(segments);
         if rest > 0.0 {
-            self.avoid(cx, w, rest);
+            self.congestion_avoidance(cx, w, rest);
         }
     }
 
-    /// Congestion avoidance: `segments` beyond slow start.
-    fn avoid(&mut self, cx: &mut Cx<'_>, w: &mut Window, segments: f64);
+    /// Congestion avoidance for `segments` beyond slow start.
+    fn congestion_avoidance(&mut self, cx: &mut Cx<'_>, w: &mut Window, segments: f64);
 
-    /// Packets were lost with so many in flight, at most the window: the new threshold.
-    fn reduce(&mut self, w: &Window, flight: f64) -> f64;
+    /// The new ssthresh after a loss. `flight`: packets in flight, at most the window.
+    fn ssthresh(&mut self, w: &Window, flight: f64) -> f64;
 
-    /// The window while losses are repaired: at most the threshold.
-    fn floor(&self, w: &Window) -> f64 {
-        w.threshold
+    /// The window during recovery: at most ssthresh.
+    fn recovery_cwnd(&self, w: &Window) -> f64 {
+        w.ssthresh
     }
 
-    /// A timeout: the window is one packet now. After [`Growth::reduce`], which only a first timeout calls.
+    /// A timeout: the window is one packet now. Called after [`Growth::ssthresh`], which only a
+    /// first timeout calls.
     fn timeout(&mut self, _cx: &mut Cx<'_>, _w: &mut Window) {}
 
-    /// All is repaired.
-    fn repaired(&mut self, _cx: &mut Cx<'_>, _w: &mut Window) {}
+    /// Recovery has ended.
+    fn on_recovery_end(&mut self, _cx: &mut Cx<'_>, _w: &mut Window) {}
 
-    /// The window to return to when the last reduction was a mistake; it was so many packets.
-    fn undone(&self, cwnd: f64) -> f64 {
+    /// The window after an undo; `cwnd` was the window before the reduction.
+    fn undo_cwnd(&self, cwnd: f64) -> f64 {
         cwnd
     }
 
-    /// The last reduction was a mistake; this is what there was before it.
+    /// Undoes the last reduction; `before` is the state before it.
     fn undo(&mut self, _before: Self) {}
 
-    /// Sending resumes after `idle`; `restarted`: so long that the window was taken back.
+    /// Sending restarts after `idle`; `restarted`: so long that the window was reduced.
     fn idle(&mut self, _cx: &mut Cx<'_>, _w: &mut Window, _idle: Span, _restarted: bool) {}
 
-    /// For plots, besides the window and the threshold.
+    /// For plots, besides window and ssthresh.
     fn gauges(&self, _put: &mut dyn FnMut(&'static str, f64)) {}
 }
 
-/// What an acknowledgement counts for.
+/// What an ACK counts for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Counting {
-    /// The segments that it covers.
+    /// The segments that it acknowledges.
     Segments,
-    /// In slow start its segments, then one.
+    /// Its segments in slow start, then one.
     SegmentsThenOne,
-    /// One. Above TCP, where several are read at once, they are one as well.
+    /// One. Over TCP a reading of several ACKs also counts once.
     One,
 }
 
-/// What a window owes to the age of its kernel.
+/// What depends on the age of a kernel.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Kernel {
-    /// The stack that goes with it.
+    /// Its stack.
     pub stack: Stack,
     /// Initial window, packets.
     pub initial: f64,
-    /// How acknowledgements make the window grow.
+    /// How ACKs are counted.
     pub counting: Counting,
-    /// Slow start goes on at the threshold itself, and one packet beyond.
-    pub at_threshold: bool,
-    /// After a pause the window begins anew, instead of halving for each timeout that passed.
+    /// Slow start includes ssthresh itself and goes one packet beyond.
+    pub at_ssthresh: bool,
+    /// After idle the window restarts at the initial window, instead of halving per RTO.
     pub restarts: bool,
 }
 
@@ -134,14 +136,14 @@ impl Kernel {
         stack: Stack::Linux,
         initial: INITIAL_WINDOW,
         counting: Counting::Segments,
-        at_threshold: false,
+        at_ssthresh: false,
         restarts: false,
     };
     /// The kernel of the Verus paper. Slow start counts segments since 3.13.
     pub const LINUX_3_16: Self = Self {
         stack: Stack::Linux3_16,
         counting: Counting::SegmentsThenOne,
-        at_threshold: true,
+        at_ssthresh: true,
         ..Self::LINUX
     };
     /// The kernel of the HSDPA paper; initial window of RFC 3390 for the segments of Ethernet.
@@ -151,7 +153,8 @@ impl Kernel {
         counting: Counting::One,
         ..Self::LINUX_3_16
     };
-    /// NewReno of Windows 7: initial window of RFC 2581 (from memory), and it restarts after a pause (RFC 5681, section 4.1).
+    /// NewReno of Windows 7: initial window of RFC 2581 (from memory), restart after idle (RFC
+    /// 5681, section 4.1).
     pub const WINDOWS_7: Self = Self {
         stack: Stack::Windows7,
         initial: 2.0,
@@ -159,23 +162,23 @@ impl Kernel {
         ..Self::LINUX
     };
 
-    /// Does an acknowledgement count once in congestion avoidance?
+    /// True if an ACK counts once in congestion avoidance.
     pub fn counts_ones(&self) -> bool {
         self.counting != Counting::Segments
     }
 }
 
-/// A controller out of a [`Growth`].
+/// A controller made of a [`Growth`].
 #[derive(Clone)]
 pub struct LossBased<G> {
     kernel: Kernel,
     w: Window,
     growth: G,
-    /// Between a loss and its repair the window holds still; after a timeout it grows.
+    /// In fast recovery the window holds still; after a timeout it grows.
     recovering: bool,
-    /// Transmissions from this number on left after the last reduction: a mark on one of them is news.
+    /// Packets from this number on were sent after the last reduction: only their CE marks count.
     reduced_before: Pn,
-    /// Window, threshold and growth before the last reduction.
+    /// Window, ssthresh and growth before the last reduction.
     undo: Option<(f64, f64, G)>,
 }
 
@@ -185,7 +188,7 @@ impl<G: Growth> LossBased<G> {
         Self::starting_at(INITIAL_WINDOW, growth)
     }
 
-    /// With an initial window of so many packets.
+    /// With this initial window, in packets.
     pub fn starting_at(initial: f64, growth: G) -> Self {
         Self::of(
             Kernel {
@@ -196,14 +199,14 @@ impl<G: Growth> LossBased<G> {
         )
     }
 
-    /// As that kernel has it.
+    /// As in this kernel.
     pub fn of(kernel: Kernel, growth: G) -> Self {
         let cwnd = kernel.initial;
         Self {
             kernel,
             w: Window {
                 cwnd,
-                threshold: UNLIMITED,
+                ssthresh: UNLIMITED,
                 mss: Bytes::new(1448),
                 rtt: RttView::default(),
                 sent: 0,
@@ -216,16 +219,16 @@ impl<G: Growth> LossBased<G> {
     }
 
     fn reduce(&mut self, in_flight: Bytes) {
-        self.undo = Some((self.w.cwnd, self.w.threshold, self.growth.clone()));
-        // What is in flight may exceed a window that has just shrunk.
+        self.undo = Some((self.w.cwnd, self.w.ssthresh, self.growth.clone()));
+        // In flight may exceed a window that has just shrunk.
         let flight = in_flight.packets(self.w.mss).min(self.w.cwnd);
-        self.w.threshold = self.growth.reduce(&self.w, flight).max(SMALLEST_THRESHOLD);
+        self.w.ssthresh = self.growth.ssthresh(&self.w, flight).max(MIN_SSTHRESH);
         self.reduced_before = self.w.sent + 1;
     }
 
-    /// A mark counts as a loss, once for each window of data, and nothing has to be repaired (RFC 3168, section 6.1.2). True if the
-    /// window was reduced.
-    fn heed_mark(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) -> bool {
+    /// A CE mark counts as a loss, once per window of data, without recovery (RFC 3168, section
+    /// 6.1.2). True if the window was reduced.
+    fn on_ecn_mark(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) -> bool {
         let fresh = ack
             .acked
             .last()
@@ -236,23 +239,23 @@ impl<G: Growth> LossBased<G> {
         let from = self.w.cwnd;
         self.reduce(ack.in_flight_before);
         self.undo = None;
-        self.w.cwnd = self.w.threshold.min(from);
-        self.growth.repaired(cx, &mut self.w);
+        self.w.cwnd = self.w.ssthresh.min(from);
+        self.growth.on_recovery_end(cx, &mut self.w);
         decreased(cx, "mark", from, self.w.cwnd);
         true
     }
 
-    /// An acknowledgement came, the window may grow, and beyond slow start it counts once.
+    /// Grows the window where an ACK counts once beyond slow start.
     fn grow_by_ones(&mut self, cx: &mut Cx<'_>, acked: &[Packet]) {
         let w = &mut self.w;
-        let below = |w: &Window| w.cwnd < w.threshold + f64::from(self.kernel.at_threshold);
+        let below = |w: &Window| w.cwnd < w.ssthresh + f64::from(self.kernel.at_ssthresh);
         if !below(w) {
-            self.growth.avoid(cx, w, 1.0);
+            self.growth.congestion_avoidance(cx, w, 1.0);
         } else if self.kernel.counting == Counting::One {
             w.cwnd += 1.0;
         } else {
             let n: u64 = acked.iter().map(|p| segments(p.len, w.mss)).sum();
-            let most = w.threshold + f64::from(self.kernel.at_threshold);
+            let most = w.ssthresh + f64::from(self.kernel.at_ssthresh);
             w.cwnd = (w.cwnd + n as f64).min(most);
         }
         w.cwnd = w.cwnd.min(UNLIMITED);
@@ -261,7 +264,7 @@ impl<G: Growth> LossBased<G> {
     fn repaired(&mut self, cx: &mut Cx<'_>) {
         if self.recovering {
             self.recovering = false;
-            self.growth.repaired(cx, &mut self.w);
+            self.growth.on_recovery_end(cx, &mut self.w);
         }
     }
 }
@@ -299,16 +302,17 @@ impl<G: Growth> Controller for LossBased<G> {
         if !ack.in_recovery {
             self.repaired(cx);
         }
-        let reduced = self.heed_mark(cx, ack);
+        let reduced = self.on_ecn_mark(cx, ack);
         let window = window_bytes(self.w.cwnd, self.w.mss);
-        // On the wire a kernel lets slow start go on up to twice what is in flight, whatever limits it (tcp_is_cwnd_limited).
+        // On the wire a kernel continues slow start up to twice what is in flight, whatever limits
+        // it (tcp_is_cwnd_limited).
         let opening = self.w.in_slow_start()
             && ack.source == Source::Wire
             && ack.in_flight_before * 2 > window;
         let used = ack.advanced && !reduced && (opening || window_used(ack, window));
         self.growth.acknowledged(cx, &mut self.w, ack, used);
         for packet in ack.acked {
-            self.growth.arrived(cx, &mut self.w, packet);
+            self.growth.on_packet_acked(cx, &mut self.w, packet);
             if used && !self.recovering && !self.kernel.counts_ones() {
                 let n = segments(packet.len, self.w.mss) as f64;
                 self.growth.grow(cx, &mut self.w, packet, n);
@@ -326,14 +330,14 @@ impl<G: Growth> Controller for LossBased<G> {
         }
         let from = self.w.cwnd;
         self.reduce(loss.in_flight + loss.lost.iter().map(|p| p.len).sum());
-        self.w.cwnd = self.growth.floor(&self.w).max(1.0);
+        self.w.cwnd = self.growth.recovery_cwnd(&self.w).max(1.0);
         self.recovering = true;
         decreased(cx, "loss", from, self.w.cwnd);
     }
 
     fn on_rto(&mut self, cx: &mut Cx<'_>, rto: &Rto) {
         let from = self.w.cwnd;
-        // Only the first expiry for the same data tells something about the path.
+        // Only the first timeout for the same data says something about the path.
         if rto.backoff <= 1 {
             self.reduce(rto.in_flight);
         }
@@ -346,9 +350,9 @@ impl<G: Growth> Controller for LossBased<G> {
     }
 
     fn on_spurious(&mut self, _cx: &mut Cx<'_>, _what: Spurious) {
-        if let Some((cwnd, threshold, growth)) = self.undo.take() {
-            self.w.cwnd = self.w.cwnd.max(self.growth.undone(cwnd));
-            self.w.threshold = threshold;
+        if let Some((cwnd, ssthresh, growth)) = self.undo.take() {
+            self.w.cwnd = self.w.cwnd.max(self.growth.undo_cwnd(cwnd));
+            self.w.ssthresh = ssthresh;
             self.growth.undo(growth);
             self.recovering = false;
         }
@@ -362,7 +366,7 @@ impl<G: Growth> Controller for LossBased<G> {
         let timeout = rto(&self.w.rtt);
         let restarted = idle >= timeout;
         if restarted {
-            self.w.threshold = self.w.threshold.max(0.75 * self.w.cwnd);
+            self.w.ssthresh = self.w.ssthresh.max(0.75 * self.w.cwnd);
             let initial = self.kernel.initial;
             self.w.cwnd = if self.kernel.restarts {
                 self.w.cwnd.min(initial)
@@ -379,7 +383,7 @@ impl<G: Growth> Controller for LossBased<G> {
 
     fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
         put("cwnd", self.w.cwnd);
-        put("ssthresh", self.w.threshold);
+        put("ssthresh", self.w.ssthresh);
         self.growth.gauges(put);
     }
 
@@ -415,7 +419,7 @@ mod tests {
             arrive(&mut b, &flight[0], MSS);
             let reduced = b.window();
             assert_eq!(reduced, (before * left).floor(), "{spec}");
-            // Sent before the reduction: no news.
+            // Sent before the reduction: does not count.
             arrive(&mut b, &flight[1], MSS);
             arrive(&mut b, &flight[3], MSS);
             assert!((reduced..reduced + 1.0).contains(&b.window()), "{spec}");

@@ -3,13 +3,14 @@ use alcc_units::{Span, Time};
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
-/// How many intervals a window is divided into; also bounds the memory of a filter.
+/// Number of buckets of a window; bounds the memory of a filter.
 const BUCKETS: u64 = 128;
 
-/// The smallest of the values inserted during a sliding window of time.
+/// Minimum over a sliding window of time.
 ///
-/// A monotone queue in which two entries are at least 1/128 of the window apart, so at most 129 of them exist. Entries leave
-/// on insertion only, and the newest value stays whatever happens: after a silence the last answer is still the answer.
+/// A monotone queue whose entries are at least 1/128 of the window apart, so at most 129 exist.
+/// Entries leave on insertion only. The newest value always stays: after a silence it is still the
+/// answer.
 #[derive(Clone, Debug)]
 pub struct WindowedMin<T> {
     /// Ascending in time and in value; the first is the minimum.
@@ -24,8 +25,8 @@ impl<T: Copy + Ord> WindowedMin<T> {
         }
     }
 
-    /// Inserts `value` at `now` and forgets what is older than `window`. The window may differ from call to call;
-    /// [`Span::MAX`] forgets nothing.
+    /// Inserts `value` at `now` and drops what is older than `window`. The window may differ from
+    /// call to call; [`Span::MAX`] drops nothing.
     pub fn insert(&mut self, now: Time, value: T, window: Span) {
         while self.entries.back().is_some_and(|(_, v)| *v >= value) {
             self.entries.pop_back();
@@ -56,7 +57,7 @@ impl<T: Copy + Ord> WindowedMin<T> {
         self.entries.clear();
     }
 
-    /// Takes no more memory than it needs until the next value.
+    /// Frees memory until the next value.
     pub fn shrink(&mut self) {
         self.entries.shrink_to_fit();
     }
@@ -68,7 +69,7 @@ impl<T: Copy + Ord> Default for WindowedMin<T> {
     }
 }
 
-/// The largest of the values inserted during a sliding window of time. See [`WindowedMin`].
+/// Maximum over a sliding window of time. See [`WindowedMin`].
 #[derive(Clone, Debug, Default)]
 pub struct WindowedMax<T: Copy + Ord>(WindowedMin<Reverse<T>>);
 
@@ -78,7 +79,7 @@ impl<T: Copy + Ord> WindowedMax<T> {
         Self(WindowedMin::new())
     }
 
-    /// Inserts `value` at `now` and forgets what is older than `window`.
+    /// Inserts `value` at `now` and drops what is older than `window`.
     pub fn insert(&mut self, now: Time, value: T, window: Span) {
         self.0.insert(now, Reverse(value), window);
     }
@@ -93,7 +94,7 @@ impl<T: Copy + Ord> WindowedMax<T> {
         self.0.clear();
     }
 
-    /// Takes no more memory than it needs until the next value.
+    /// Frees memory until the next value.
     pub fn shrink(&mut self) {
         self.0.shrink();
     }
@@ -137,7 +138,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against the definition: exact for what is younger than the window by more than one bucket.
+        /// Against the definition: exact for what is younger than the window by more than one
+        /// bucket.
         #[test]
         fn agrees_with_the_definition_to_one_bucket(steps in prop::collection::vec((0u64..40, 0u32..100), 1..400)) {
             let window = Span::from_millis(1280);

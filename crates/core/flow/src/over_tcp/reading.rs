@@ -70,7 +70,7 @@ impl OverTcp {
             let rtt = last.at.since(newest.sent_at);
             self.exact_min_rtt = Some(self.exact_min_rtt.map_or(rtt, |min| min.min(rtt)));
         }
-        self.feed.heard_here(self.ledger.returned());
+        self.feed.notify_local_receiver(self.ledger.returned());
         // On a path with a shorter RTT than the time between readings, a round trip takes as long
         // as that: the window has to last.
         let seldom = now.since(since) * READINGS_PER_RTT > tcp.min_rtt;
@@ -263,7 +263,7 @@ impl OverTcp {
                 app_limited: false,
             };
             let tag = feed.sent(&sent);
-            if feed.receives_here() {
+            if feed.has_local_receiver() {
                 feed.header(Sending { pn, more: true });
             }
             tag

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What losses leave: a lasting bound of what is in flight, found while probing, and bounds until the next probe.
+//! What losses leave: a lasting bound of what is in flight, found while probing, and bounds until
+//! the next probe.
 use super::cycle::State;
-use super::{Bbr3, NONE, SMALLEST};
+use super::{Bbr3, NONE, MIN_CWND};
 use crate::parts::FullPipe;
 use crate::{Cx, Packet};
 use alcc_units::Bytes;
@@ -16,40 +17,40 @@ const HOLES: u32 = 6;
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Bounds {
     /// `inflight_longterm`, `inflight_hi`.
-    pub(super) inflight: f64,
+    pub(super) inflight_hi: f64,
     /// `inflight_shortterm`, `inflight_lo`.
-    pub(super) inflight_lately: f64,
+    pub(super) inflight_lo: f64,
     /// `bw_shortterm`, `bw_lo`.
-    pub(super) rate_lately: f64,
+    pub(super) bw_lo: f64,
 }
 
 impl Bounds {
     pub(super) const NONE: Self = Self {
-        inflight: NONE,
-        inflight_lately: NONE,
-        rate_lately: NONE,
+        inflight_hi: NONE,
+        inflight_lo: NONE,
+        bw_lo: NONE,
     };
 
     /// Room left for others.
     pub(super) fn with_headroom(&self) -> f64 {
-        if self.inflight >= NONE {
+        if self.inflight_hi >= NONE {
             return NONE;
         }
-        let headroom = (HEADROOM * self.inflight).max(1.0);
-        (self.inflight - headroom).max(SMALLEST)
+        let headroom = (HEADROOM * self.inflight_hi).max(1.0);
+        (self.inflight_hi - headroom).max(MIN_CWND)
     }
 
     /// A probe begins: what happened since the last one is forgotten.
-    pub(super) fn forget_lately(&mut self) {
-        (self.inflight_lately, self.rate_lately) = (NONE, NONE);
+    pub(super) fn reset_lower_bounds(&mut self) {
+        (self.inflight_lo, self.bw_lo) = (NONE, NONE);
     }
 
     /// The bounds that allow more.
     fn max(self, other: Self) -> Self {
         Self {
-            inflight: self.inflight.max(other.inflight),
-            inflight_lately: self.inflight_lately.max(other.inflight_lately),
-            rate_lately: self.rate_lately.max(other.rate_lately),
+            inflight_hi: self.inflight_hi.max(other.inflight_hi),
+            inflight_lo: self.inflight_lo.max(other.inflight_lo),
+            bw_lo: self.bw_lo.max(other.bw_lo),
         }
     }
 }
@@ -111,23 +112,23 @@ impl Bbr3 {
         }
         let (max_rate, window) = (self.max_rate(), self.window);
         let b = &mut self.bounds;
-        if b.rate_lately >= NONE {
-            b.rate_lately = max_rate;
+        if b.bw_lo >= NONE {
+            b.bw_lo = max_rate;
         }
-        if b.inflight_lately >= NONE {
-            b.inflight_lately = window;
+        if b.inflight_lo >= NONE {
+            b.inflight_lo = window;
         }
-        b.rate_lately = self.latest.rate.max(BETA * b.rate_lately);
-        b.inflight_lately = self.latest.inflight.max(BETA * b.inflight_lately);
+        b.bw_lo = self.latest.rate.max(BETA * b.bw_lo);
+        b.inflight_lo = self.latest.inflight.max(BETA * b.inflight_lo);
     }
 
     /// Startup has filled the buffer: what was delivered in a round is known to fit.
     fn look_for_heavy_loss(&mut self) {
         if self.recovering && self.latest.holes >= HOLES && self.is_too_high() {
             self.undo.state = Some(State::Startup);
-            self.reached = true;
+            self.full_pipe_reached = true;
             let bdp = self.bdp(self.max_rate(), 1.0);
-            self.bounds.inflight = bdp.max(self.latest.inflight);
+            self.bounds.inflight_hi = bdp.max(self.latest.inflight);
         }
     }
 
@@ -170,7 +171,7 @@ impl Bbr3 {
         self.too_high = true;
         self.probe_sample = false;
         if !self.sample.app_limited {
-            self.bounds.inflight = in_flight.max(self.target_inflight() * BETA);
+            self.bounds.inflight_hi = in_flight.max(self.target_inflight() * BETA);
         }
         if self.state == State::Up {
             self.undo.state = Some(State::Up);
@@ -194,7 +195,7 @@ impl Bbr3 {
         let in_probe_rtt = matches!(self.state, State::ProbeRtt(_));
         match undo.state {
             Some(State::Startup) if self.state != State::Startup => {
-                self.reached = false;
+                self.full_pipe_reached = false;
                 if !in_probe_rtt {
                     self.enter(cx, State::Startup);
                 }
@@ -205,8 +206,8 @@ impl Bbr3 {
     }
 }
 
-/// In flight at which the losses passed their share, when a packet of `size` is lost that was sent with `in_flight`, itself
-/// included, of which `lost` are lost, itself included (section 5.5.10.2).
+/// In flight at which the losses passed their share, when a packet of `size` is lost that was sent
+/// with `in_flight`, itself included, of which `lost` are lost, itself included (section 5.5.10.2).
 pub(super) fn in_flight_at_loss(in_flight: f64, lost: f64, size: f64) -> f64 {
     let (before, lost_before) = (in_flight - size, lost - size);
     let prefix = (LOSS_SHARE * before - lost_before) / (1.0 - LOSS_SHARE);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The states and what leads from one to the next (draft, section 5.3).
 use super::bounds::Bounds;
-use super::{Bbr3, INITIAL, NONE, PROBE_RTT, PROBE_RTT_GAIN, RTT_MEMORY, SMALLEST, Settings};
-use crate::parts::{FullPipe, Hold, first_rate};
+use super::{Bbr3, INITIAL, NONE, PROBE_RTT, PROBE_RTT_GAIN, RTT_MEMORY, MIN_CWND, Settings};
+use crate::parts::{FullPipe, ProbeRttTimer, first_rate};
 use crate::{AckBatch, Cx, Event};
 use alcc_units::Span;
 
-/// Wait at least and, evenly distributed, at most so much longer.
+/// Minimum wait, and the length of the random addition.
 const WAIT: (Span, Span) = (Span::from_secs(2), Span::from_secs(1));
-/// Reno's turn comes at least every so many rounds.
+/// Upper bound of rounds between probes, for coexistence with Reno.
 const RENO_ROUNDS: f64 = 63.0;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -19,12 +19,12 @@ pub(super) enum State {
     Cruise,
     Refill,
     Up,
-    ProbeRtt(Hold),
+    ProbeRtt(ProbeRttTimer),
 }
 
 /// What the acknowledgements that come now were sent in.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Acks {
+pub(super) enum AckPhase {
     Other,
     Refilling,
     ProbeStarting,
@@ -76,14 +76,14 @@ impl Bbr3 {
         cx.log.event(cx.now, Event::Mode { to });
     }
 
-    pub(super) fn look_for_full(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn check_full_pipe(&mut self, cx: &mut Cx<'_>) {
         if self.round_start && !self.sample.app_limited && !self.pipe.is_full() {
             self.pipe.round(self.sample.rate);
-            self.reached |= self.pipe.is_full();
+            self.full_pipe_reached |= self.pipe.is_full();
         }
-        if self.state == State::Startup && self.reached {
+        if self.state == State::Startup && self.full_pipe_reached {
             let window = self.window;
-            let why = if self.bounds.inflight < NONE {
+            let why = if self.bounds.inflight_hi < NONE {
                 "loss"
             } else {
                 "rate"
@@ -94,7 +94,7 @@ impl Bbr3 {
         }
     }
 
-    pub(super) fn look_for_end_of_drain(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
+    pub(super) fn check_drain_done(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
         if self.state != State::Drain {
             return;
         }
@@ -110,23 +110,23 @@ impl Bbr3 {
         self.rounds_since_up = self.rng.below(2);
         self.wait = WAIT.0 + WAIT.1.mul_f64(self.rng.unit());
         self.cycle_began = cx.now;
-        self.acks = Acks::ProbeStopping;
+        self.ack_phase = AckPhase::ProbeStopping;
         self.begin_round();
         self.enter(cx, State::Down);
     }
 
     pub(super) fn enter_refill(&mut self, cx: &mut Cx<'_>) {
-        self.bounds.forget_lately();
+        self.bounds.reset_lower_bounds();
         (self.up_rounds, self.up_acked) = (0, 0.0);
         self.precautionary = false;
-        self.acks = Acks::Refilling;
+        self.ack_phase = AckPhase::Refilling;
         self.begin_round();
         self.enter(cx, State::Refill);
     }
 
     fn enter_up(&mut self, cx: &mut Cx<'_>) {
         self.probe_sample = true;
-        self.acks = Acks::ProbeStarting;
+        self.ack_phase = AckPhase::ProbeStarting;
         self.begin_round();
         self.pipe = FullPipe::from(self.sample.rate);
         self.enter(cx, State::Up);
@@ -134,7 +134,7 @@ impl Bbr3 {
     }
 
     pub(super) fn advance_cycle(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
-        if !self.reached || self.adapt_bound(cx) {
+        if !self.full_pipe_reached || self.adapt_bound(cx) {
             return;
         }
         let in_flight = self.packets(ack.in_flight);
@@ -165,12 +165,13 @@ impl Bbr3 {
     }
 
     fn is_time_to_go_down(&mut self, in_flight: f64) -> bool {
-        // What was too much in the last probe is not held for a round: touched, and the losses awaited.
-        if self.too_high && in_flight >= self.bounds.inflight {
+        // What was too much in the last probe is not held for a round: touched, and the losses
+        // awaited.
+        if self.too_high && in_flight >= self.bounds.inflight_hi {
             self.precautionary = true;
             return true;
         }
-        if self.is_window_limited() && self.window >= self.bounds.inflight {
+        if self.is_window_limited() && self.window >= self.bounds.inflight_hi {
             // The bound is what holds the rate: nothing can be said about the path.
             self.pipe = FullPipe::from(self.sample.rate);
             return false;
@@ -178,15 +179,16 @@ impl Bbr3 {
         self.pipe.is_full()
     }
 
-    /// The lasting bound follows what is seen to be safe. True if the state has been decided with it.
+    /// The lasting bound follows what is seen to be safe. True if the state has been decided with
+    /// it.
     pub(super) fn adapt_bound(&mut self, cx: &mut Cx<'_>) -> bool {
-        if self.acks == Acks::ProbeStarting && self.round_start {
-            self.acks = Acks::ProbeFeedback;
+        if self.ack_phase == AckPhase::ProbeStarting && self.round_start {
+            self.ack_phase = AckPhase::ProbeFeedback;
         }
-        if self.acks == Acks::ProbeStopping && self.round_start {
+        if self.ack_phase == AckPhase::ProbeStopping && self.round_start {
             // All that was sent while probing has been answered.
             self.probe_sample = false;
-            self.acks = Acks::Other;
+            self.ack_phase = AckPhase::Other;
             if self.state.is_probe_bw() {
                 if !self.sample.app_limited && self.rates[0] > 0.0 {
                     self.rates = [0.0, self.rates[0]];
@@ -197,9 +199,9 @@ impl Bbr3 {
                 }
             }
         }
-        let Bounds { inflight, .. } = self.bounds;
-        if inflight < NONE && !self.is_too_high() {
-            self.bounds.inflight = inflight.max(self.sample.in_flight);
+        let Bounds { inflight_hi, .. } = self.bounds;
+        if inflight_hi < NONE && !self.is_too_high() {
+            self.bounds.inflight_hi = inflight_hi.max(self.sample.in_flight);
             if self.state == State::Up {
                 self.raise_bound();
             }
@@ -207,7 +209,7 @@ impl Bbr3 {
         false
     }
 
-    /// A packet more per so many acknowledged: twice as fast in every round.
+    /// One packet more per acknowledged packets: the slope doubles every round.
     pub(super) fn raise_slope(&mut self) {
         let packets = (1u64 << self.up_rounds) as f64;
         self.up_rounds = (self.up_rounds + 1).min(30);
@@ -215,24 +217,24 @@ impl Bbr3 {
     }
 
     pub(super) fn raise_bound(&mut self) {
-        if !self.is_window_limited() || self.window < self.bounds.inflight {
+        if !self.is_window_limited() || self.window < self.bounds.inflight_hi {
             return;
         }
         self.up_acked += self.sample.acked;
         let more = libm::floor(self.up_acked / self.up_acked_per_packet);
         self.up_acked -= more * self.up_acked_per_packet;
-        self.bounds.inflight += more;
+        self.bounds.inflight_hi += more;
         if self.round_start {
             self.raise_slope();
         }
     }
 
-    pub(super) fn look_at_rtt(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
+    pub(super) fn update_min_rtt(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
         let in_probe = matches!(self.state, State::ProbeRtt(_));
-        let stale = self.lately.rtt.is_some() && self.lately.is_stale(cx.now, self.every());
+        let stale = self.probe_rtt_min.rtt.is_some() && self.probe_rtt_min.is_stale(cx.now, self.every());
         if stale && !in_probe {
             // By what is known of the path, before a sample that stood in a queue replaces it.
-            self.probe_rtt_window = self.bdp(self.rate, PROBE_RTT_GAIN).max(SMALLEST);
+            self.probe_rtt_window = self.bdp(self.rate, PROBE_RTT_GAIN).max(MIN_CWND);
         }
         let rtt = ack.acked.iter().filter_map(|p| p.rtt).min();
         if let Some(rtt) = rtt {
@@ -240,21 +242,21 @@ impl Bbr3 {
                 self.first_rtt = Some(rtt);
                 self.pacing = self.s.startup_gain * first_rate(INITIAL, Some(rtt));
             }
-            self.lately.sample(cx.now, rtt, stale);
+            self.probe_rtt_min.sample(cx.now, rtt, stale);
         }
-        let old = self.least.is_stale(cx.now, RTT_MEMORY);
-        if old || self.least.rtt.is_none() || self.lately.rtt <= self.least.rtt {
-            self.least = self.lately;
+        let old = self.min_rtt.is_stale(cx.now, RTT_MEMORY);
+        if old || self.min_rtt.rtt.is_none() || self.probe_rtt_min.rtt <= self.min_rtt.rtt {
+            self.min_rtt = self.probe_rtt_min;
         }
         if stale && !in_probe && !self.idle {
             self.save_window();
-            self.acks = Acks::ProbeStopping;
+            self.ack_phase = AckPhase::ProbeStopping;
             self.begin_round();
-            self.enter(cx, State::ProbeRtt(Hold::default()));
+            self.enter(cx, State::ProbeRtt(ProbeRttTimer::default()));
         }
         if let State::ProbeRtt(mut hold) = self.state {
             // Rates that we hold down say nothing about the path.
-            self.held_small = self.delivered + ack.in_flight;
+            self.self_limited_until = self.delivered + ack.in_flight;
             let small = self.packets(ack.in_flight) <= self.probe_rtt_window;
             let over = hold.is_over(cx.now, self.round, small, PROBE_RTT);
             if self.state != State::ProbeRtt(hold) {
@@ -274,10 +276,10 @@ impl Bbr3 {
     }
 
     pub(super) fn leave_probe_rtt(&mut self, cx: &mut Cx<'_>) {
-        self.lately.at = cx.now;
+        self.probe_rtt_min.at = cx.now;
         self.restore_window();
-        self.bounds.forget_lately();
-        if self.reached {
+        self.bounds.reset_lower_bounds();
+        if self.full_pipe_reached {
             // In flight is small already: there is nothing to drain.
             self.enter_down(cx);
             self.enter(cx, State::Cruise);

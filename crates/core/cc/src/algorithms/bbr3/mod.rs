@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! BBR version 3: BBR that also bounds what it has in flight by the losses it sees. draft-ietf-ccwg-bbr (-06), and the authors'
-//! Linux module (repository google/bbr, branch v3).
+//! BBR version 3: BBR that also bounds what it has in flight by the losses it sees.
+//! draft-ietf-ccwg-bbr (-06), and the authors' Linux module (repository google/bbr, branch v3).
 //!
-//! As version 1 it paces at the largest delivery rate and probes for more; but every two to three seconds only, slowly first,
-//! and it remembers in flight at which more than 2 % were lost. Between probes a round with loss takes rate and window down to
-//! what was delivered, for the time until the next probe. One file per concern: this one the host's events and the window,
-//! `cycle.rs` the states, `bounds.rs` what losses leave.
+//! As version 1 it paces at the largest delivery rate and probes for more; but every two to three
+//! seconds only, slowly first, and it remembers in flight at which more than 2 % were lost. Between
+//! probes a round with loss takes rate and window down to what was delivered, for the time until
+//! the next probe. One file per concern: this one the host's events and the window, `cycle.rs` the
+//! states, `bounds.rs` what losses leave.
 //!
 //! | constant | `linux` | `draft` | source |
 //! |---|---|---|---|
@@ -22,20 +23,22 @@
 //! | headroom while cruising | 15 % of the bound | same | Headroom |
 //! | between probes | 2 to 3 s, or a round per packet of the product, 62 to 63 | same | section 5.3.3.8 |
 //!
-//! **Differs from the draft and the module**: no explicit congestion notification; offloading is reckoned as 3 quanta of a
-//! millisecond; the window for the empty path is fixed when the search for it begins (the draft has it so, the module follows
-//! the estimate); what a timeout leaves is one packet, until all is repaired. Losses come with the transmission lost: a probe
-//! after silence that finds one counts as every other.
+//! **Differs from the draft and the module**: no explicit congestion notification; offloading is
+//! reckoned as 3 quanta of a millisecond; the window for the empty path is fixed when the search
+//! for it begins (the draft has it so, the module follows the estimate); what a timeout leaves is
+//! one packet, until all is repaired. Losses come with the transmission lost: a probe after silence
+//! that finds one counts as every other.
 //!
-//! **Known weakness**: a bound found by chance (a burst of loss, a fade) holds for seconds, and the rate below it is found again
-//! by one packet per round at first; on links whose rate varies within a cycle it sends at the best of two cycles, and queues.
+//! **Known weakness**: a bound found by chance (a burst of loss, a fade) holds for seconds, and the
+//! rate below it is found again by one packet per round at first; on links whose rate varies within
+//! a cycle it sends at the best of two cycles, and queues.
 mod bounds;
 mod cycle;
 #[cfg(test)]
 mod tests;
 
 use crate::parts::{
-    Delivery, FullPipe, HeldBack, LeastRtt, first_rate, pacing_rate, quantum, window_bytes,
+    RateSample, FullPipe, AckAggregation, MinRtt, first_rate, pacing_rate, quantum, window_bytes,
 };
 use crate::{
     AckBatch, Algorithm, Allowance, Build, Controller, Cx, Event, LossBatch, Needs, Options, Path,
@@ -43,7 +46,7 @@ use crate::{
 };
 use alcc_units::{Bytes, Rng, Span, Time};
 use bounds::{Bounds, Latest, Undo};
-use cycle::{Acks, State};
+use cycle::{AckPhase, State};
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "bbr3",
@@ -54,16 +57,16 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
 };
 
 const INITIAL: f64 = 10.0;
-const SMALLEST: f64 = 4.0;
-const LARGEST: f64 = 1e9;
+const MIN_CWND: f64 = 4.0;
+const MAX_CWND: f64 = 1e9;
 /// No bound.
 const NONE: f64 = 1e12;
 const MARGIN: f64 = 0.99;
 const RTT_MEMORY: Span = Span::from_secs(10);
 const PROBE_RTT: Span = Span::from_millis(200);
 const PROBE_RTT_GAIN: f64 = 0.5;
-/// Slots of so many rounds, of which two count: in startup this round and the last.
-const HELD_BACK_ROUNDS: u64 = 5;
+/// Rounds per slot, of which two count: in startup this round and the last.
+const EXTRA_ACKED_ROUNDS: u64 = 5;
 
 /// In what the module and the draft differ.
 #[derive(Clone, Copy)]
@@ -72,7 +75,7 @@ struct Settings {
     drain_gain: f64,
     drain_rounds: u64,
     down_gain: f64,
-    /// Between looks at the empty path.
+    /// Interval of ProbeRTT.
     probe_rtt_every: Span,
 }
 
@@ -114,7 +117,7 @@ struct Bbr3 {
     s: Settings,
     mss: Bytes,
     state: State,
-    acks: Acks,
+ack_phase: AckPhase,
     round: u64,
     round_start: bool,
     round_ends: Bytes,
@@ -130,13 +133,13 @@ struct Bbr3 {
     latest: Latest,
     undo: Undo,
     /// The smallest RTT; and the one that is looked for more often.
-    least: LeastRtt,
-    lately: LeastRtt,
+min_rtt: MinRtt,
+probe_rtt_min: MinRtt,
     first_rtt: Option<Span>,
     pipe: FullPipe,
     /// The pipe has been full once.
-    reached: bool,
-    held_back: HeldBack,
+full_pipe_reached: bool,
+    aggregation: AckAggregation,
     /// Packets.
     window: f64,
     prior_window: f64,
@@ -146,7 +149,7 @@ struct Bbr3 {
     recovering: bool,
     idle: bool,
     /// Rates of what was sent before this was delivered are limited by ourselves.
-    held_small: Bytes,
+    self_limited_until: Bytes,
     /// The window was what limited sending, in this round.
     window_limited: u64,
     // Probing.
@@ -177,7 +180,7 @@ impl Bbr3 {
             s,
             mss: Bytes::new(1448),
             state: State::Startup,
-            acks: Acks::Other,
+ack_phase: AckPhase::Other,
             round: 0,
             round_start: false,
             round_ends: Bytes::ZERO,
@@ -189,19 +192,19 @@ impl Bbr3 {
             bounds: Bounds::NONE,
             latest: Latest::default(),
             undo: Undo::default(),
-            least: LeastRtt::since(Time::ZERO),
-            lately: LeastRtt::since(Time::ZERO),
+min_rtt: MinRtt::since(Time::ZERO),
+probe_rtt_min: MinRtt::since(Time::ZERO),
             first_rtt: None,
             pipe: FullPipe::default(),
-            reached: false,
-            held_back: HeldBack::default(),
+full_pipe_reached: false,
+            aggregation: AckAggregation::default(),
             window: INITIAL,
             prior_window: 0.0,
             probe_rtt_window: INITIAL,
             pacing: 0.0,
             recovering: false,
             idle: false,
-            held_small: Bytes::ZERO,
+            self_limited_until: Bytes::ZERO,
             window_limited: 0,
             cycle_began: Time::ZERO,
             wait: Span::ZERO,
@@ -227,7 +230,7 @@ impl Bbr3 {
 
     /// Packets that the path holds at `rate` without a queue, times a gain.
     fn bdp(&self, rate: f64, gain: f64) -> f64 {
-        match self.least.rtt {
+        match self.min_rtt.rtt {
             Some(rtt) if rate > 0.0 => gain * rate * rtt.as_secs_f64(),
             _ => INITIAL,
         }
@@ -236,7 +239,7 @@ impl Bbr3 {
     /// With room for what the sender and the path do in bursts.
     fn with_room(&self, packets: f64) -> f64 {
         let up = if self.state == State::Up { 2.0 } else { 0.0 };
-        packets.max(3.0 * quantum(self.pacing)).max(SMALLEST) + up
+        packets.max(3.0 * quantum(self.pacing)).max(MIN_CWND) + up
     }
 
     fn save_window(&mut self) {
@@ -253,7 +256,7 @@ impl Bbr3 {
         let Some(newest) = ack.acked.last() else {
             return;
         };
-        let got = Delivery::of(ack, self.mss);
+        let got = RateSample::of(ack, self.mss);
         self.delivered = ack.delivered;
         let stamp = newest.stamp;
         self.sample = Sample {
@@ -263,7 +266,7 @@ impl Bbr3 {
             lost: self.packets(self.lost.saturating_sub(Bytes::new(newest.tag.0))),
             in_flight: self.packets(stamp.in_flight),
             prior: stamp.delivered,
-            app_limited: got.app_limited || stamp.delivered < self.held_small,
+            app_limited: got.app_limited || stamp.delivered < self.self_limited_until,
         };
         self.round_start = stamp.delivered >= self.round_ends;
         if self.round_start {
@@ -292,9 +295,9 @@ impl Bbr3 {
     }
 
     fn hold_back(&mut self, now: Time) {
-        let slot = if self.reached { HELD_BACK_ROUNDS } else { 1 };
+        let slot = if self.full_pipe_reached { EXTRA_ACKED_ROUNDS } else { 1 };
         let (packets, rate, window) = (self.sample.acked, self.rate, self.window);
-        self.held_back
+        self.aggregation
             .add(now, self.round, slot, packets, rate, window);
     }
 
@@ -304,16 +307,16 @@ impl Bbr3 {
             return;
         }
         let pacing = gain * self.rate * MARGIN;
-        if self.reached || pacing > self.pacing {
+        if self.full_pipe_reached || pacing > self.pacing {
             self.pacing = pacing;
         }
     }
 
     fn set_window(&mut self) {
-        let room = self.held_back.most(self.rate);
+        let room = self.aggregation.extra_acked(self.rate);
         let most = self.with_room(self.bdp(self.rate, self.state.window_gain()) + room);
         let acked = self.sample.acked;
-        if self.reached {
+        if self.full_pipe_reached {
             self.window = (self.window + acked).min(most);
         } else if self.window < most || self.packets(self.delivered) < INITIAL {
             self.window += acked;
@@ -322,10 +325,10 @@ impl Bbr3 {
             State::Startup | State::Drain => NONE,
             State::Cruise => self.bounds.with_headroom(),
             State::ProbeRtt(_) => self.bounds.with_headroom().min(self.probe_rtt_window),
-            _ => self.bounds.inflight,
+            _ => self.bounds.inflight_hi,
         };
-        cap = cap.min(self.bounds.inflight_lately).max(SMALLEST);
-        self.window = self.window.clamp(SMALLEST, LARGEST).min(cap);
+        cap = cap.min(self.bounds.inflight_lo).max(MIN_CWND);
+        self.window = self.window.clamp(MIN_CWND, MAX_CWND).min(cap);
     }
 }
 
@@ -342,7 +345,7 @@ impl Controller for Bbr3 {
         self.mss = path.mss;
         self.rng = Rng::new(path.seed);
         self.first_rtt = path.rtt_hint;
-        (self.least, self.lately) = (LeastRtt::since(cx.now), LeastRtt::since(cx.now));
+        (self.min_rtt, self.probe_rtt_min) = (MinRtt::since(cx.now), MinRtt::since(cx.now));
         self.set_pacing(1.0);
         self.enter(cx, State::Startup);
     }
@@ -362,12 +365,12 @@ impl Controller for Bbr3 {
         self.measure();
         self.adapt_to_losses();
         self.hold_back(cx.now);
-        self.look_for_full(cx);
-        self.look_for_end_of_drain(cx, ack);
+        self.check_full_pipe(cx);
+        self.check_drain_done(cx, ack);
         self.advance_cycle(cx, ack);
-        self.look_at_rtt(cx, ack);
+        self.update_min_rtt(cx, ack);
         self.end_latest();
-        self.rate = self.max_rate().min(self.bounds.rate_lately);
+        self.rate = self.max_rate().min(self.bounds.bw_lo);
         self.set_pacing(self.state.pacing_gain(&self.s));
         if self.recovering && !ack.in_recovery {
             self.recovering = false;
@@ -418,7 +421,7 @@ impl Controller for Bbr3 {
 
     fn on_idle_restart(&mut self, cx: &mut Cx<'_>, _idle: Span) {
         self.idle = true;
-        self.held_back.restart();
+        self.aggregation.restart();
         match self.state {
             State::ProbeRtt(hold) if hold.has_lasted(cx.now) => self.leave_probe_rtt(cx),
             State::Down | State::Cruise | State::Refill | State::Up => self.set_pacing(1.0),
@@ -439,12 +442,12 @@ impl Controller for Bbr3 {
         put("cwnd", self.window);
         put("rate_mbps", self.rate * mbps);
         put("pacing_mbps", self.pacing * mbps);
-        let least = self.least.rtt.unwrap_or_default();
+        let least = self.min_rtt.rtt.unwrap_or_default();
         put("rtt_min_ms", least.as_millis_f64());
-        put("inflight_bound", self.bounds.inflight.min(LARGEST));
-        let lately = self.bounds.inflight_lately.min(LARGEST);
+        put("inflight_bound", self.bounds.inflight_hi.min(MAX_CWND));
+        let lately = self.bounds.inflight_lo.min(MAX_CWND);
         put("inflight_lately", lately);
-        put("held_back", self.held_back.most(self.rate));
+        put("held_back", self.aggregation.extra_acked(self.rate));
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {

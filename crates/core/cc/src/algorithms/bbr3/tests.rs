@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::bounds::in_flight_at_loss;
-use super::cycle::Acks;
+use super::cycle::AckPhase;
 use super::*;
 use crate::conformance::{Scenario, run};
-use crate::parts::Hold;
+use crate::parts::ProbeRttTimer;
 use crate::testing::Bench;
 use crate::{Discard, Kind, Packet, Stamp};
 use alcc_units::Rate;
@@ -14,8 +14,8 @@ const MSS: Bytes = Bytes::new(1000);
 fn cruising() -> Bbr3 {
     let mut b = Bbr3::new(Settings::LINUX);
     b.mss = MSS;
-    (b.rates, b.rate, b.reached) = ([1500.0, 0.0], 1500.0, true);
-    b.least.rtt = Some(Span::from_millis(40));
+    (b.rates, b.rate, b.full_pipe_reached) = ([1500.0, 0.0], 1500.0, true);
+    b.min_rtt.rtt = Some(Span::from_millis(40));
     b.state = State::Cruise;
     b.window = 120.0;
     b
@@ -47,7 +47,7 @@ fn lost(pn: u64, in_flight: u64, lost_before: u64) -> Packet {
 #[test]
 fn gains_of_the_states() {
     use State::{Cruise, Down, Drain, ProbeRtt, Refill, Startup, Up};
-    let probe_rtt = ProbeRtt(Hold::default());
+    let probe_rtt = ProbeRtt(ProbeRttTimer::default());
     let states = [Startup, Drain, Down, Cruise, Refill, Up, probe_rtt];
     let pacing = |s| states.map(|state| state.pacing_gain(&s));
     assert_eq!(
@@ -77,12 +77,12 @@ fn in_flight_where_the_losses_passed_two_percent() {
 #[test]
 fn headroom_is_fifteen_percent_and_at_least_a_packet() {
     let of = |inflight| Bounds {
-        inflight,
+        inflight_hi: inflight,
         ..Bounds::NONE
     };
     assert_eq!(of(100.0).with_headroom(), 85.0);
     assert_eq!(of(5.5).with_headroom(), 4.5);
-    assert_eq!(of(4.5).with_headroom(), SMALLEST);
+    assert_eq!(of(4.5).with_headroom(), MIN_CWND);
     assert_eq!(Bounds::NONE.with_headroom(), NONE);
 }
 
@@ -91,19 +91,19 @@ fn the_window_is_twice_the_product_within_the_bounds_of_the_state() {
     let mut b = cruising();
     b.set_window();
     assert_eq!(b.window, 120.0);
-    b.bounds.inflight = 100.0;
+    b.bounds.inflight_hi = 100.0;
     b.set_window();
     assert_eq!(b.window, 85.0, "cruising: 15 % are left for others");
     b.state = State::Refill;
     b.sample.acked = 20.0;
     b.set_window();
     assert_eq!(b.window, 100.0);
-    b.bounds.inflight_lately = 50.0;
+    b.bounds.inflight_lo = 50.0;
     b.set_window();
     assert_eq!(b.window, 50.0);
     // The empty path is looked for with half of the product.
     b.bounds = Bounds::NONE;
-    b.state = State::ProbeRtt(Hold::default());
+    b.state = State::ProbeRtt(ProbeRttTimer::default());
     b.probe_rtt_window = b.bdp(b.rate, PROBE_RTT_GAIN);
     b.set_window();
     assert_eq!(b.window, 30.0);
@@ -127,13 +127,13 @@ fn a_round_with_loss_takes_the_bounds_to_what_was_delivered_or_seven_tenths() {
     b.adapt_to_losses();
     // max(1400, 0.7 * 1500) and max(40, 0.7 * 120).
     assert_eq!(
-        (b.bounds.rate_lately, b.bounds.inflight_lately),
+        (b.bounds.bw_lo, b.bounds.inflight_lo),
         (1400.0, 84.0)
     );
     // A round without loss changes nothing; the next probe forgets it all.
     b.begin_latest();
     b.adapt_to_losses();
-    assert_eq!(b.bounds.rate_lately, 1400.0);
+    assert_eq!(b.bounds.bw_lo, 1400.0);
     with_cx(0, |cx| b.enter_refill(cx));
     assert_eq!(b.bounds, Bounds::NONE);
 }
@@ -146,7 +146,7 @@ fn a_loss_repaired_by_a_probe_counts_without_an_episode() {
     let before = b.gauge("inflight_lately");
     b.lose_more();
     b.recovered();
-    assert_eq!(before, LARGEST);
+    assert_eq!(before, MAX_CWND);
     let mut b = cruising();
     b.probe_sample = true;
     // 60 in flight, the second loss among them is more than 2 %.
@@ -163,7 +163,7 @@ fn a_loss_repaired_by_a_probe_counts_without_an_episode() {
         );
     });
     // 59 before, one of them lost: (1.18 - 1) / 0.98 = 0.18 more.
-    assert!((b.bounds.inflight - 59.1837).abs() < 1e-4, "{:?}", b.bounds);
+    assert!((b.bounds.inflight_hi - 59.1837).abs() < 1e-4, "{:?}", b.bounds);
     assert!(b.too_high && !b.probe_sample && b.latest.holes == 1);
 }
 
@@ -176,7 +176,7 @@ fn a_probe_that_loses_goes_down_and_a_mistake_brings_it_back() {
     with_cx(0, |cx| b.note_lost(cx, &lost(2, 20, 0)));
     assert_eq!(b.state, State::Down);
     // Beta: never below seven tenths of the product.
-    assert_eq!(b.bounds.inflight, 42.0);
+    assert_eq!(b.bounds.inflight_hi, 42.0);
     with_cx(10, |cx| b.on_spurious(cx, Spurious::Loss));
     assert_eq!((b.state, b.bounds), (State::Refill, Bounds::NONE));
 }
@@ -184,15 +184,15 @@ fn a_probe_that_loses_goes_down_and_a_mistake_brings_it_back() {
 #[test]
 fn the_bound_rises_twice_as_fast_in_every_round() {
     let mut b = cruising();
-    (b.state, b.bounds.inflight, b.window) = (State::Up, 100.0, 100.0);
+    (b.state, b.bounds.inflight_hi, b.window) = (State::Up, 100.0, 100.0);
     b.raise_slope();
     let mut rise = |round_start| {
         b.round_start = round_start;
         b.sample.acked = b.window;
         b.window_limited = b.round;
-        b.window = b.bounds.inflight;
+        b.window = b.bounds.inflight_hi;
         b.raise_bound();
-        b.bounds.inflight
+        b.bounds.inflight_hi
     };
     // One packet for a window acknowledged; then the slope doubles.
     assert_eq!(rise(true), 101.0);
@@ -204,7 +204,7 @@ fn the_bound_rises_twice_as_fast_in_every_round() {
 fn the_rate_is_remembered_for_this_cycle_and_the_last() {
     let mut b = cruising();
     for (rate, expected) in [(1200.0, 1500.0), (1200.0, 1200.0), (900.0, 1200.0)] {
-        (b.acks, b.round_start, b.state) = (Acks::ProbeStopping, true, State::Down);
+        (b.ack_phase, b.round_start, b.state) = (AckPhase::ProbeStopping, true, State::Down);
         with_cx(0, |cx| {
             b.adapt_bound(cx);
         });
@@ -235,7 +235,8 @@ fn between_probes_two_to_three_seconds_or_as_many_rounds_as_renos() {
     });
 }
 
-/// The model must outlive a timeout: where it does not, a long path never comes back (a fault that was shipped elsewhere).
+/// The model must outlive a timeout: where it does not, a long path never comes back (a fault that
+/// was shipped elsewhere).
 #[test]
 fn an_intercontinental_path_recovers_from_an_outage() {
     for profile in ["linux", "draft"] {

@@ -224,7 +224,7 @@ impl Controller for Copa {
         self.last_ack = None;
     }
 
-    fn on_rest(&mut self) {
+    fn release_memory(&mut self) {
         self.rtts.shrink();
         self.mode.shrink();
         self.gaps.shrink();

@@ -170,7 +170,7 @@ impl Controller for Mvfst {
         self.velocity = Velocity::new(cx.now, self.window);
     }
 
-    fn on_rest(&mut self) {
+    fn release_memory(&mut self) {
         self.rtts.shrink();
         self.mode.shrink();
     }

@@ -231,7 +231,7 @@ impl Controller for Original {
         self.votes = Votes::new(cx.now);
     }
 
-    fn on_rest(&mut self) {
+    fn release_memory(&mut self) {
         self.rtts.shrink();
         self.mode.shrink();
     }

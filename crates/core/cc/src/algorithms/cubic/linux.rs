@@ -11,18 +11,20 @@ const C: u128 = 410;
 pub(super) struct Generation {
     /// 1024 times the factor of the decrease.
     beta: u64,
-    /// Acknowledged windows in Reno's clock: 8 * (1024 + beta) / 3 / (1024 - beta), as the kernel computes it.
+    /// Acknowledged windows in Reno's clock: 8 * (1024 + beta) / 3 / (1024 - beta), as the kernel
+    /// computes it.
     reno_scale: u64,
-    /// Before the first loss one packet more per so many, always or at least.
+    /// Before the first loss: one packet more per this many, always or at least.
     first_period: (u64, bool),
-    /// Acknowledgements count, by their ratio of segments of at most so many sixteenths; `None`: segments do.
-    ratio_at_most: Option<u64>,
-    /// Beyond the old window at most so many packets per second of the smallest RTT, per round trip.
+    /// ACKs are counted, with a ratio of segments of at most this many sixteenths; `None`: segments
+    /// are counted.
+    max_ratio: Option<u64>,
+    /// Beyond the old window: at most this many packets per second of minimum RTT, per round trip.
     growth_per_rtt: Option<u64>,
-    smallest_period: u64,
+    min_period: u64,
     /// Part of the smallest RTT by which a round's may exceed it; `None`: no HyStart.
     hystart: Option<u64>,
-    /// A mistaken loss is undone to the window of the loss before, converged.
+    /// A spurious loss is undone to the window of the loss before, converged.
     undo_to_last: bool,
 }
 
@@ -32,16 +34,16 @@ impl Generation {
         beta: 717,
         reno_scale: 15,
         first_period: (20, false),
-        ratio_at_most: None,
+        max_ratio: None,
         growth_per_rtt: None,
-        smallest_period: 2,
+        min_period: 2,
         hystart: Some(8),
         undo_to_last: false,
     };
     /// 2.6.29 to 3.19.
     pub(super) const LINUX_3_16: Self = Self {
-        ratio_at_most: Some(512),
-        smallest_period: 1,
+        max_ratio: Some(512),
+        min_period: 1,
         hystart: Some(16),
         ..Self::LINUX
     };
@@ -50,7 +52,7 @@ impl Generation {
         beta: 819,
         reno_scale: 23,
         first_period: (50, true),
-        ratio_at_most: Some(u64::MAX),
+        max_ratio: Some(u64::MAX),
         growth_per_rtt: Some(160),
         hystart: None,
         undo_to_last: true,
@@ -58,7 +60,7 @@ impl Generation {
     };
 
     fn is_old(&self) -> bool {
-        self.ratio_at_most.is_some()
+        self.max_ratio.is_some()
     }
 }
 
@@ -68,7 +70,7 @@ const HYSTART_SAMPLES: u32 = 8;
 const HYSTART_SPACING: Span = Span::from_millis(2);
 const HYSTART_DELAY: (Span, Span) = (Span::from_millis(4), Span::from_millis(16));
 
-const LARGEST: u64 = UNLIMITED as u64;
+const MAX_CWND: u64 = UNLIMITED as u64;
 
 #[derive(Clone)]
 struct HyStart {
@@ -85,7 +87,7 @@ pub(super) struct Cubic {
     g: Generation,
     credit: Credit,
     ratio: AckRatio,
-    /// One packet more per so many acknowledged.
+    /// One packet more per this many acknowledged.
     period: u64,
     last_max: u64,
     last_window: u64,
@@ -162,7 +164,7 @@ impl Cubic {
             });
             let t = ticks(now.since(epoch) + self.min_rtt.unwrap_or_default());
             let off = u128::from(t.abs_diff(self.k).min(1 << 28));
-            let delta = u64::try_from((C * off * off * off) >> 40).unwrap_or(LARGEST);
+            let delta = u64::try_from((C * off * off * off) >> 40).unwrap_or(MAX_CWND);
             let target = if t < self.k {
                 self.origin.saturating_sub(delta)
             } else {
@@ -178,7 +180,7 @@ impl Cubic {
             {
                 let least = u128::from(w) * 1_000_000_000 / u128::from(growth);
                 let least = least / u128::from(rtt.as_nanos().max(1));
-                self.period = self.period.max(least.min(u128::from(LARGEST)) as u64);
+                self.period = self.period.max(least.min(u128::from(MAX_CWND)) as u64);
             }
             // Without a loss yet, the first increases shall not be slow.
             if self.last_max == 0 {
@@ -193,14 +195,14 @@ impl Cubic {
         let per_packet = (w * self.g.reno_scale / 8).max(1);
         let gained = self.acked / per_packet;
         self.acked -= gained * per_packet;
-        self.reno = self.reno.saturating_add(gained).min(LARGEST);
+        self.reno = self.reno.saturating_add(gained).min(MAX_CWND);
         if self.reno > w {
             self.period = self.period.min(w / (self.reno - w));
         }
         if self.g.is_old() {
             self.period = self.ratio.period(self.period);
         }
-        self.period = self.period.max(self.g.smallest_period);
+        self.period = self.period.max(self.g.min_period);
     }
 
     fn hystart_round(&mut self, now: Time, sent: Pn) {
@@ -251,13 +253,13 @@ impl Growth for Cubic {
     }
 
     fn acknowledged(&mut self, _cx: &mut Cx<'_>, w: &mut Window, ack: &AckBatch<'_>, _used: bool) {
-        if let Some(most) = self.g.ratio_at_most.filter(|_| !ack.in_recovery) {
+        if let Some(most) = self.g.max_ratio.filter(|_| !ack.in_recovery) {
             let n: u64 = ack.acked.iter().map(|p| segments(p.len, w.mss)).sum();
             self.ratio.add(n, most);
         }
     }
 
-    fn arrived(&mut self, cx: &mut Cx<'_>, w: &mut Window, packet: &Packet) {
+    fn on_packet_acked(&mut self, cx: &mut Cx<'_>, w: &mut Window, packet: &Packet) {
         if let Some(rtt) = packet.rtt {
             self.sample(cx.now, rtt);
         }
@@ -266,13 +268,13 @@ impl Growth for Cubic {
             && w.cwnd >= HYSTART_WINDOW
             && let Some(why) = self.hystart_found(cx.now, w.sent, packet)
         {
-            w.threshold = w.cwnd;
+            w.ssthresh = w.cwnd;
             let window = w.cwnd;
             cx.log.event(cx.now, Event::SlowStartExit { why, window });
         }
     }
 
-    fn avoid(&mut self, cx: &mut Cx<'_>, w: &mut Window, segments: f64) {
+    fn congestion_avoidance(&mut self, cx: &mut Cx<'_>, w: &mut Window, segments: f64) {
         // Whole packets all along, so nothing is lost here.
         let (window, acked) = (w.cwnd as u64, segments as u64);
         self.update(cx.now, window, acked);
@@ -284,7 +286,7 @@ impl Growth for Cubic {
         w.cwnd = (window + grown) as f64;
     }
 
-    fn undone(&self, cwnd: f64) -> f64 {
+    fn undo_cwnd(&self, cwnd: f64) -> f64 {
         if self.g.undo_to_last {
             self.last_max as f64
         } else {
@@ -292,7 +294,7 @@ impl Growth for Cubic {
         }
     }
 
-    fn reduce(&mut self, w: &Window, _flight: f64) -> f64 {
+    fn ssthresh(&mut self, w: &Window, _flight: f64) -> f64 {
         let w = w.cwnd as u64;
         self.last_max = if w < self.last_max {
             w * (1024 + self.g.beta) / 2048
@@ -332,7 +334,7 @@ mod tests {
     fn at(cwnd: f64) -> Window {
         Window {
             cwnd,
-            threshold: UNLIMITED,
+            ssthresh: UNLIMITED,
             mss: Bytes::new(1000),
             rtt: RttView::default(),
             sent: 0,
@@ -342,8 +344,8 @@ mod tests {
     #[test]
     fn reduction_and_fast_convergence() {
         let mut c = Cubic::new(Generation::LINUX, false);
-        assert_eq!((c.reduce(&at(100.0), 100.0), c.last_max), (70.0, 100));
-        c.reduce(&at(80.0), 80.0);
+        assert_eq!((c.ssthresh(&at(100.0), 100.0), c.last_max), (70.0, 100));
+        c.ssthresh(&at(80.0), 80.0);
         assert_eq!(c.last_max, 68);
     }
 
@@ -351,18 +353,19 @@ mod tests {
     fn reduction_and_fast_convergence_of_version_2_1() {
         let mut c = Cubic::new(Generation::LINUX_2_6_24, true);
         // 100 * 819 / 1024 = 79.98; 80 * 1843 / 2048 = 71.99.
-        assert_eq!((c.reduce(&at(100.0), 100.0), c.last_max), (79.0, 100));
-        c.reduce(&at(80.0), 80.0);
-        assert_eq!((c.last_max, c.undone(80.0)), (71, 71.0));
+        assert_eq!((c.ssthresh(&at(100.0), 100.0), c.last_max), (79.0, 100));
+        c.ssthresh(&at(80.0), 80.0);
+        assert_eq!((c.last_max, c.undo_cwnd(80.0)), (71, 71.0));
         assert!(!c.hystart.on);
         let mut c = Cubic::new(Generation::LINUX_3_16, true);
-        assert_eq!((c.reduce(&at(100.0), 100.0), c.last_max), (70.0, 100));
-        assert_eq!((c.undone(100.0), c.hystart.on), (100.0, true));
+        assert_eq!((c.ssthresh(&at(100.0), 100.0), c.last_max), (70.0, 100));
+        assert_eq!((c.undo_cwnd(100.0), c.hystart.on), (100.0, true));
     }
 
     #[test]
     fn seconds_until_the_old_window_is_back() {
-        // (2^40 / 410 * packets)^(1/3) in 1/1024 s, 21 and 30 packets below: 100 after losing a fifth, and three tenths.
+        // (2^40 / 410 * packets)^(1/3) in 1/1024 s, 21 and 30 packets below: 100 after losing a
+        // fifth, and three tenths.
         assert_eq!((cube_root_period(21), cube_root_period(30)), (3833, 4317));
     }
 
@@ -385,7 +388,7 @@ mod tests {
     fn version_2_1_grows_by_16_packets_per_100_ms_at_most() {
         let period = |g| {
             let mut c = Cubic::new(g, false);
-            c.reduce(&at(100.0), 100.0);
+            c.ssthresh(&at(100.0), 100.0);
             c.ratio = AckRatio::of(16);
             c.min_rtt = Some(Span::from_millis(100));
             // Long after the old window was passed: the target is far above.
@@ -404,7 +407,7 @@ mod tests {
     fn periods_along_the_curve() {
         assert_eq!(cube_root_period(30), 4317);
         let mut c = Cubic::new(Generation::LINUX, false);
-        c.reduce(&at(100.0), 100.0);
+        c.ssthresh(&at(100.0), 100.0);
         for (t, period) in [(0, 7000), (1, 4), (2, 2), (3, 2)] {
             // One acknowledgement only: Reno's clock stands still.
             c.update(Time::from_millis(t * 1000), 70, 1);

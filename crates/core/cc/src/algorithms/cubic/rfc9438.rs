@@ -20,7 +20,8 @@ pub(super) struct Cubic {
     reno: f64,
     /// Window before the last reduction.
     prior: f64,
-    /// The next epoch starts on its own plateau: slow start was left without a loss, or after a timeout.
+    /// The next epoch starts on its own plateau: slow start was left without a loss, or after a
+    /// timeout.
     flat: bool,
     last_ack: Time,
 }
@@ -65,7 +66,7 @@ impl Growth for Cubic {
         }
     }
 
-    fn avoid(&mut self, cx: &mut Cx<'_>, w: &mut Window, segments: f64) {
+    fn congestion_avoidance(&mut self, cx: &mut Cx<'_>, w: &mut Window, segments: f64) {
         if self.epoch.is_none() {
             self.begin_epoch(cx.now, w.cwnd);
         }
@@ -85,7 +86,7 @@ impl Growth for Cubic {
     }
 
     /// Sections 4.6 and 4.7.
-    fn reduce(&mut self, w: &Window, flight: f64) -> f64 {
+    fn ssthresh(&mut self, w: &Window, flight: f64) -> f64 {
         self.plateau = if w.cwnd < self.plateau {
             w.cwnd * (1.0 + BETA) / 2.0
         } else {
@@ -150,13 +151,13 @@ mod tests {
         let mut c = Cubic::new();
         let at = |cwnd| Window {
             cwnd,
-            threshold: UNLIMITED,
+            ssthresh: UNLIMITED,
             mss: Bytes::new(1000),
             rtt: RttView::default(),
             sent: 0,
         };
-        assert_eq!((c.reduce(&at(100.0), 100.0), c.plateau), (70.0, 100.0));
-        let threshold = c.reduce(&at(80.0), 80.0);
+        assert_eq!((c.ssthresh(&at(100.0), 100.0), c.plateau), (70.0, 100.0));
+        let threshold = c.ssthresh(&at(80.0), 80.0);
         assert!(near(c.plateau, 68.0) && near(threshold, 56.0));
     }
 
@@ -192,8 +193,9 @@ mod tests {
         assert_eq!(b.window(), 20.0);
     }
 
-    /// One packet in 100,000 is lost at an RTT of 100 ms: 1.054 (0.1 s * 100,000)^(3/4) = 1054 packets on average (equation 5;
-    /// Reno would have 387). The equation takes the window as flowing on; ours is paced by rounds.
+    /// One packet in 100,000 is lost at an RTT of 100 ms: 1.054 (0.1 s * 100,000)^(3/4) = 1054
+    /// packets on average (equation 5; Reno would have 387). The equation takes the window as
+    /// flowing on; ours is paced by rounds.
     #[test]
     fn the_mean_window_of_periodic_loss() {
         // The kernel's integers, too.

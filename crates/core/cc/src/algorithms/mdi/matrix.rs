@@ -3,13 +3,13 @@
 use std::fmt;
 
 /// More than any published table has.
-const MOST_STATES: usize = 2048;
+const MAX_STATES: usize = 2048;
 /// What the sum of a distribution may be off.
 const TOLERANCE: f64 = 1e-6;
 /// Rarer steps are noise of the training.
-const SMALLEST: f64 = 0.02;
+const MIN_PROBABILITY: f64 = 0.02;
 /// What was seen less often is left out of the built-in table.
-const FEWEST: u64 = 50;
+const MIN_COUNT: u64 = 50;
 
 /// Evenly spaced bins.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -82,7 +82,8 @@ impl Grid {
         },
     };
 
-    /// That of the authors' training scripts: finer, so that a window that falls by one packet at a time is seen to fall.
+    /// That of the authors' training scripts: finer, so that a window that falls by one packet at a
+    /// time is seen to fall.
     pub const TRAINING: Self = Self {
         window: Axis {
             min: -20,
@@ -144,7 +145,8 @@ fn wrong<T>(
 /// Bins with the sum of the probabilities up to and including each, ascending.
 type Steps = Vec<(u16, f64)>;
 
-/// The table: for the last change of delay and window, and the new change of delay, how likely is which change of the window.
+/// The table: for the last change of delay and window, and the new change of delay, how likely is
+/// which change of the window.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Matrix {
     grid: Grid,
@@ -155,8 +157,8 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// Reads the published form: eight whole numbers (bins, first, last, step of window and delay), then a line per state with
-    /// a probability per next state.
+    /// Reads the published form: eight whole numbers (bins, first, last, step of window and delay),
+    /// then a line per state with a probability per next state.
     ///
     /// # Errors
     /// [`MatrixError`] with the line.
@@ -219,14 +221,14 @@ impl Matrix {
         };
         match (axis(w, w0, w1, ws), axis(d, d0, d1, ds)) {
             (Some(window), Some(delay))
-                if window.bins.saturating_mul(delay.bins) <= MOST_STATES =>
+                if window.bins.saturating_mul(delay.bins) <= MAX_STATES =>
             {
                 Ok(Grid { window, delay })
             }
             _ => wrong(
                 number,
                 found(),
-                format!("last = first + step * (bins - 1), and at most {MOST_STATES} states"),
+                format!("last = first + step * (bins - 1), and at most {MAX_STATES} states"),
             ),
         }
     }
@@ -304,14 +306,16 @@ impl Matrix {
         &self.grid
     }
 
-    /// The bin of the window's next change, drawn by `r` from 0 to 1; after `state`, with the new change of delay in `next`.
-    /// What was never seen: the nearest window's change that was, then any state.
+    /// The bin of the window's next change, drawn by `r` from 0 to 1; after `state`, with the new
+    /// change of delay in `next`. What was never seen: the nearest window's change that was, then
+    /// any state.
     pub fn draw(&self, state: usize, next: usize, r: f64) -> usize {
         let block = self.instead[state * self.grid.delay.bins + next];
         find(&self.blocks[block as usize], r).unwrap_or_else(|| self.grid.window.nearest(0.0))
     }
 
-    /// As the authors' program looks for it: what was never seen is looked for in the states before, and may not be found.
+    /// The search of the authors' program: an unseen state is looked up in the states before it,
+    /// and may not be found.
     pub fn search(&self, state: usize, next: usize, r: f64) -> Option<usize> {
         let block = |state: usize| &self.blocks[state * self.grid.delay.bins + next];
         (1..=state).rev().find_map(|state| find(block(state), r))
@@ -340,7 +344,8 @@ fn find(steps: &Steps, r: f64) -> Option<usize> {
     Some(usize::from(*bin))
 }
 
-/// How much a value has changed: per cent, times the decimal logarithm of what it was. `least` guards the logarithm.
+/// How much a value has changed: per cent, times the decimal logarithm of what it was. `least`
+/// guards the logarithm.
 pub fn change(new: f64, old: f64, least: f64) -> f64 {
     (100.0 * new / old - 100.0) * libm::log10(old.max(least))
 }
@@ -361,7 +366,8 @@ impl Counts {
         }
     }
 
-    /// A run: the largest delay in ms and the window in packets of each epoch. Pairs with a change beyond the grid do not count.
+    /// A run: the largest delay in ms and the window in packets of each epoch. Pairs with a change
+    /// beyond the grid do not count.
     pub fn learn(&mut self, epochs: &[(f64, f64)]) {
         let states: Vec<Option<usize>> = epochs
             .windows(2)
@@ -389,7 +395,8 @@ impl Counts {
         self.pairs.iter().sum()
     }
 
-    /// The distributions, rare steps left out: per state and bin of the new change of delay, per bin of the window's.
+    /// The distributions, rare steps left out: per state and bin of the new change of delay, per
+    /// bin of the window's.
     fn distributions(&self) -> impl Iterator<Item = Vec<f64>> {
         self.pairs.chunks_exact(self.grid.window.bins).map(|block| {
             let part = |of: &[f64]| {
@@ -400,7 +407,7 @@ impl Counts {
             };
             let mut kept = part(&block.iter().map(|&n| n as f64).collect::<Vec<f64>>());
             for p in &mut kept {
-                if *p < SMALLEST {
+                if *p < MIN_PROBABILITY {
                     *p = 0.0;
                 }
             }
@@ -419,10 +426,11 @@ impl Counts {
         text
     }
 
-    /// The table as it stands beside this file: a line per block that was seen fifty times, its bins with their thousandths.
+    /// The table as it stands beside this file: a line per block that was seen fifty times, its
+    /// bins with their thousandths.
     pub fn compact(&self) -> String {
         let mut text = self.grid.header() + "\n";
-        let often = |block: &[u64]| block.iter().sum::<u64>() >= FEWEST;
+        let often = |block: &[u64]| block.iter().sum::<u64>() >= MIN_COUNT;
         let seen = self.pairs.chunks_exact(self.grid.window.bins).map(often);
         for (number, (block, seen)) in self.distributions().zip(seen).enumerate() {
             if !seen {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! MDI: a random walk that was learned from another algorithm. Khan et al., ACM CCR 51(1), 2021, and the authors' program
-//! (repository comnetsAD/MDI).
+//! MDI: a random walk that was learned from another algorithm. Khan et al., ACM CCR 51(1), 2021,
+//! and the authors' program (repository comnetsAD/MDI).
 //!
-//! Every 5 ms the largest RTT of the epoch is compared with the last: its relative change, with the last changes of delay and
-//! window, chooses a distribution in a table; the next change of the window is drawn from it. What leaves is Verus' equation 5.
-//! The table tells whom it behaves like: here Verus.
+//! Every 5 ms the largest RTT of the epoch is compared with the last: its relative change, with the
+//! last changes of delay and window, chooses a distribution in a table; the next change of the
+//! window is drawn from it. What leaves is Verus' equation 5. The table tells whom it behaves like:
+//! here Verus.
 //!
 //! | constant | `tuned` | source |
 //! |---|---|---|
@@ -21,15 +22,18 @@
 //!
 //! `original` is the authors' program, frozen in `original.rs` with its constants.
 //!
-//! `matrix=FILE` takes a table in the authors' form. The built-in one is not theirs: it was learned from `verus:profile=original` in our
-//! simulator on our synthetic channels (`cargo run --release -p alcc-sim --example train_mdi` writes it again), so it is our Verus, not theirs. On the grid of the
-//! published tables (by 5) ours drifts upward to a second of queue: a window of 90 that falls by one packet stays in bin 0.
+//! `matrix=FILE` takes a table in the authors' form. The built-in one is not theirs: it was learned
+//! from `verus:profile=original` in our simulator on our synthetic channels
+//! (`cargo run --release -p alcc-sim --example train_mdi` writes it again), so it is our Verus, not
+//! theirs. On the grid of the published tables (by 5) ours drifts upward to a second of queue: a
+//! window of 90 that falls by one packet stays in bin 0.
 //!
-//! **Differs from the program**: the generator is seeded; a timeout halves nothing twice and forgets nothing; the release of an
-//! epoch replaces what the last one left.
+//! **Differs from the program**: the generator is seeded; a timeout halves nothing twice and
+//! forgets nothing; the release of an epoch replaces what the last one left.
 //!
-//! **Known weakness**: it knows no RTT but the last two: what Verus had learned of the path is lost, and nothing brings the window
-//! back where it was; the walk drifts, and on other channels than those of the training it holds a window that does not fit.
+//! **Known weakness**: it knows no RTT but the last two: what Verus had learned of the path is
+//! lost, and nothing brings the window back where it was; the walk drifts, and on other channels
+//! than those of the training it holds a window that does not fit.
 mod matrix;
 mod original;
 #[cfg(test)]
@@ -219,7 +223,8 @@ impl Mdi {
     }
 }
 
-/// The window after a change; the scale of small windows is that of two packets, or it would explode.
+/// The window after a change; the scale of small windows is that of two packets, or it would
+/// explode.
 fn moved(window: f64, change: f64) -> f64 {
     window * (100.0 + change / libm::log10(window.max(2.0)).max(1e-6)) / 100.0
 }
@@ -277,7 +282,8 @@ impl Controller for Mdi {
                 let rtt = packet.rtt.map_or(0.0, Span::as_millis_f64);
                 if rtt > (1.25 * self.min_rtt).max(self.min_rtt + 5.0) {
                     self.slow_start = false;
-                    // What is in flight has come of the queue that was just seen: half of it was too much.
+                    // What is in flight has come of the queue that was just seen: half of it was
+                    // too much.
                     self.window = (self.window / 2.0).max(1.0);
                     self.windows = [self.window; 2];
                     let (why, window) = ("delay", self.window);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `mdi:profile=original`: what the authors' program does (repository comnetsAD/MDI).
 //!
-//! Frozen: it only changes when it differs from the program. It shares the matrix and Verus' equation 5
-//! with the living form.
+//! Frozen: it only changes when it differs from the program. It shares the matrix and Verus'
+//! equation 5 with the living form.
 //!
 //! | constant | value | source |
 //! |---|---|---|

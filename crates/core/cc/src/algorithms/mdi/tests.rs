@@ -97,7 +97,8 @@ fn draws_in_the_order_of_the_bins() {
         [0.0001, 0.01, 0.5, 0.985, 0.9999].map(value),
         [-55.0, -5.0, 0.0, 5.0, 20.0]
     );
-    // Never seen: the window's change nearest to it that was; with another change of delay nothing was seen anywhere: hold.
+    // Never seen: the window's change nearest to it that was; with another change of delay nothing
+    // was seen anywhere: hold.
     assert_eq!(matrix.draw(140, 8, 0.5), 12);
     assert_eq!(matrix.draw(137, 0, 0.5), 12);
     // Another last change of delay: what was seen with that new one anywhere.
@@ -153,7 +154,8 @@ fn counting_and_leaving_out_what_is_rare() {
 
 #[test]
 fn what_leaves_the_grid_is_not_learned() {
-    // M18: changes of (0,0), (2,0), (12,0), (0,2) in delay and window: only the first pair is inside, -10 to 10 by 2.
+    // M18: changes of (0,0), (2,0), (12,0), (0,2) in delay and window: only the first pair is
+    // inside, -10 to 10 by 2.
     let mut counts = Counts::new(Grid::TRAINING);
     let at = |d: f64, change: f64| d * (1.0 + change / 100.0 / libm::log10(d));
     let (d0, w0) = (100.0, 100.0);
@@ -168,7 +170,8 @@ fn what_leaves_the_grid_is_not_learned() {
         counts.pairs_mut()[state(0.0, 0.0) * grid.states() + state(2.0, 0.0)],
         1
     );
-    // M19: 60 ms, 20 packets; then nothing for 8 ms and 22 packets: the delay holds, the window has changed by 13.
+    // M19: 60 ms, 20 packets; then nothing for 8 ms and 22 packets: the delay holds, the window has
+    // changed by 13.
     near(change(22.0, 20.0, 1.01), 13.0103);
     assert_eq!(grid.window.value(grid.window.nearest(13.01)), 14.0);
 }

@@ -3,7 +3,7 @@ use super::wire::Mark;
 use std::collections::VecDeque;
 
 /// Packets above the throwaway mark that are remembered one by one: those of 10 ms at 5 Gbit/s.
-const MOST: usize = 4096;
+const MAX_ABOVE: usize = 4096;
 
 /// How much of what was sent has arrived or is lost.
 #[derive(Clone, Default)]
@@ -27,7 +27,7 @@ impl Arrivals {
             self.bytes_above = self.bytes_above.saturating_add(len);
         }
         self.forget(sequence.saturating_sub(mark.throwaway.into()));
-        if self.above.len() > MOST {
+        if self.above.len() > MAX_ABOVE {
             let oldest = self.above[0];
             self.forget(oldest.0.saturating_add(oldest.1.max(1)));
         }
@@ -101,7 +101,7 @@ mod tests {
         for i in 0..100_000u32 {
             a.add(mark(i, u32::MAX), 1);
         }
-        assert!(a.above.len() <= MOST);
+        assert!(a.above.len() <= MAX_ABOVE);
         assert_eq!(a.received_or_lost(), 100_000);
     }
 }

@@ -9,7 +9,8 @@ const NOTHING: f64 = 1e-100;
 #[derive(Clone)]
 pub(super) struct Belief {
     model: &'static Model,
-    /// By bin. Made on the heap, as everything of this size: a program may write for the first time on a stack of a few KiB.
+    /// By bin. Made on the heap, as everything of this size: a program may write for the first time
+    /// on a stack of a few KiB.
     p: Vec<f64>,
     /// Scratch.
     next: Vec<f64>,
@@ -116,7 +117,8 @@ impl Belief {
         self.last
     }
 
-    /// The smallest count from `floor` on whose distribution function reaches the quantile: from a guess outwards.
+    /// The smallest count from `floor` on whose distribution function reaches the quantile: from a
+    /// guess outwards.
     fn search(&self, h: usize, quantile: f64, floor: usize, guess: usize) -> usize {
         let reaches = |k: usize| dot(&self.p, self.model.at_most(h, k)) >= quantile;
         let end = most(h);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The model of the link: how its rate wanders, and what a rate delivers. Pure numbers, the same for every flow.
+//! The model of the link: how its rate wanders, and what a rate delivers. Pure numbers, the same
+//! for every flow.
 //!
-//! The originals ship a file of 2.4 MB that took minutes to compute. It follows from the constants below by one backward recursion:
-//! with T the transition of one tick and X the matrix whose row `b` holds the counts' probabilities at rate `b` and a one,
-//! row `b` of T^j X, divided by its last element, is the distribution of the count in tick j + 1 of a link that began in bin `b`.
+//! The originals ship a file of 2.4 MB that took minutes to compute. It follows from the constants
+//! below by one backward recursion: with T the transition of one tick and X the matrix whose row
+//! `b` holds the counts' probabilities at rate `b` and a one, row `b` of T^j X, divided by its last
+//! element, is the distribution of the count in tick j + 1 of a link that began in bin `b`.
 use libm::{erfc, exp, log};
 use std::sync::OnceLock;
 
@@ -24,7 +26,7 @@ const ESCAPE: f64 = 1.0;
 const COUNTS: usize = 30;
 /// The authors' program looks the normal distribution up in cells of this width, by their middle.
 const CELL: f64 = 2000.0 / 32768.0;
-/// Transitions farther than so many standard deviations are left out.
+/// Transitions beyond this many standard deviations are left out.
 const REACH: f64 = 5.0;
 
 /// The normal distribution function as the profiles compute it.
@@ -36,7 +38,8 @@ pub(super) enum Phi {
 }
 
 pub(super) struct Model {
-    /// Row of the transition: first bin it reaches, and where its weights stand. Rows far from both ends are equal but shifted.
+    /// Row of the transition: first bin it reaches, and where its weights stand. Rows far from both
+    /// ends are equal but shifted.
     rows: Vec<(usize, std::ops::Range<usize>)>,
     weights: Vec<f64>,
     /// Logarithms of the mean counts per tick; the first is not used.
@@ -94,7 +97,8 @@ fn phi(x: f64, sd: f64, how: Phi) -> f64 {
 }
 
 impl Model {
-    /// The model of a profile, computed on first use (milliseconds) and shared by all flows of the process.
+    /// The model of a profile, computed on first use (milliseconds) and shared by all flows of the
+    /// process.
     pub(super) fn shared(how: Phi) -> &'static Self {
         static MODELS: [OnceLock<Model>; 2] = [const { OnceLock::new() }; 2];
         MODELS[usize::from(how == Phi::Exact)].get_or_init(|| Self::new(how))
@@ -175,7 +179,8 @@ impl Model {
         }
     }
 
-    /// Logarithm of the likelihood of `count` in bin `i`, up to what is the same in all bins. `count` need not be whole.
+    /// Logarithm of the likelihood of `count` in bin `i`, up to what is the same in all bins.
+    /// `count` need not be whole.
     pub(super) fn log_likelihood(&self, count: f64, i: usize) -> f64 {
         match i {
             0 if count > 0.0 => f64::NEG_INFINITY,
@@ -190,7 +195,8 @@ impl Model {
     }
 }
 
-/// The distribution of a count of this mean, and a one that the recursion turns into its normaliser.
+/// The distribution of a count of this mean, and a one that the recursion turns into its
+/// normaliser.
 fn counts(mean: f64) -> [f64; COUNTS + 1] {
     let mut x = [1.0; COUNTS + 1];
     let mut p = exp(-mean);
@@ -235,7 +241,8 @@ fn transition(how: Phi) -> (Rows, Vec<f64>) {
                 (n + 1) as f64 * WIDTH
             };
             let p = phi(upper - mean, sd, how) - phi(lower - mean, sd, how);
-            // The outage row is no proper mixture in the program; the shipped tables come from it, and so do all published results.
+            // The outage row is no proper mixture in the program; the shipped tables come from it,
+            // and so do all published results.
             let factor = match (bin, n) {
                 (0, 0) => 1.0 - escape,
                 (0, _) => escape,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `sprout:profile=original`, `sprout-ewma:profile=original`: what the authors' program does.
 //!
-//! Frozen: it only changes when it differs from the program. It shares the model, the belief, the count
-//! of arrivals and the wire with the living form.
+//! Frozen: it only changes when it differs from the program. It shares the model, the belief, the
+//! count of arrivals and the wire with the living form.
 //!
 //! | constant | value | source |
 //! |---|---|---|

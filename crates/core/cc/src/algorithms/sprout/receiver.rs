@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The receiver half: counts what arrives per tick, infers the rate, forecasts.
+//! The receiver module: counts what arrives per tick, infers the rate, forecasts.
 use super::arrivals::Arrivals;
 use super::belief::Belief;
 use super::model::{BINS, HORIZON, Model, Phi, rate};
@@ -9,12 +9,12 @@ use crate::{Pn, Receiver, Report};
 use alcc_units::{Bytes, Span, Time};
 
 pub(super) const TICK: Span = Span::from_millis(20);
-/// After so many ticks without a call the past says nothing.
+/// After this many ticks without a call the past says nothing.
 pub(super) const CATCH_UP: u64 = 64;
-/// After so long without a packet there is nothing to report until the next one.
+/// After this long without a packet there is nothing to report until the next one.
 pub(super) const SILENCE: Span = Span::from_secs(10);
-/// The unit doubles when the rate has been near the end of its range for a second longer than not, and halves when it has been far below
-/// for a second.
+/// The unit doubles when the rate has been near the end of its range for a second longer than not,
+/// and halves when it has been far below for a second.
 const TOO_FAST: u32 = 50;
 const TOO_SLOW: u32 = 50;
 const FAST: f64 = 0.9;
@@ -43,7 +43,7 @@ pub(super) struct Half {
     /// Arrived in the tick under way.
     bytes: u64,
     packets: u64,
-    /// The unit has been doubled so often.
+    /// How often the unit has been doubled.
     doublings: u32,
     too_fast: u32,
     too_slow: u32,

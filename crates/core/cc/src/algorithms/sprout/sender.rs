@@ -4,14 +4,14 @@ use super::model::HORIZON;
 use super::receiver::{Half, TICK};
 use super::settings::Settings;
 use super::wire::{Forecast, HEADER, MAX_BYTES, Sequence};
-use crate::parts::{FASTEST, SLOWEST};
+use crate::parts::{MAX_PACING_RATE, MIN_PACING_RATE};
 use crate::{
     AckBatch, Allowance, Controller, Cx, Header, LossBatch, Needs, Path, Receiver, Sending, Sent,
     Tag,
 };
 use alcc_units::{Bytes, Rate, Span, Time};
 
-/// An application with nothing to send: so long may it be silent without the receiver half making anything of it, ms.
+/// An idle application: how long it may be silent before the receiver module draws conclusions, ms.
 const IDLE: u16 = 1000;
 
 #[derive(Clone)]
@@ -58,7 +58,7 @@ impl Sprout {
             },
             rtt_min: Span::ZERO,
             quota: Bytes::ZERO,
-            rate: SLOWEST,
+            rate: MIN_PACING_RATE,
             started: false,
             in_flight: Bytes::ZERO,
             ping: false,
@@ -69,7 +69,8 @@ impl Sprout {
     fn lookahead(&self) -> f64 {
         let settings = &self.settings;
         let rtt = self.rtt_min.as_secs_f64() / super::model::TICK;
-        // What the link gives for sure per tick: of few packets the forecast is sure of fewer still.
+        // What the link gives for sure per tick: of few packets the forecast is sure of fewer
+        // still.
         let sure = self.forecast.bytes_within(7.0) - self.forecast.bytes_within(3.0);
         let packets = sure / 4.0 / self.mss.get() as f64;
         settings.asked.lookahead + settings.per_rtt * rtt + settings.caution / (1.0 + packets)
@@ -95,7 +96,7 @@ impl Sprout {
         self.sent_at + self.settings.heartbeat
     }
 
-    /// A tick of the forecast is over: so much has left the queue.
+    /// A tick of the forecast is over: subtracts what has left the queue.
     fn decay(&mut self) {
         let now = self.forecast.bytes_within(self.current as f64);
         let gone = match self.current {
@@ -111,8 +112,8 @@ impl Sprout {
         let mss = self.mss.get();
         let packets = libm::round(self.window() / mss as f64);
         self.quota = Bytes::new(packets as u64 * mss);
-        // A packet more: what leaves without quota (a heartbeat) must not hold up what may leave with it.
-        self.rate = Rate::of(self.quota + self.mss, TICK).clamp(SLOWEST, FASTEST);
+        // One packet more: a heartbeat without quota must not delay what follows it.
+        self.rate = Rate::of(self.quota + self.mss, TICK).clamp(MIN_PACING_RATE, MAX_PACING_RATE);
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) const OPTIONS: &[OptionDoc] = &[
     },
 ];
 
-/// How the receiver half learns the rate.
+/// How the receiver module learns the rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Inference {
     /// The Bayesian filter.
@@ -32,7 +32,7 @@ pub(super) enum Inference {
 pub(super) struct Asked {
     pub(super) inference: Inference,
     pub(super) quantile: f64,
-    /// What is sent should be through within so many ticks.
+    /// What is sent should be delivered within this many ticks,
     pub(super) lookahead: f64,
 }
 
@@ -66,13 +66,14 @@ pub(super) struct Settings {
     pub(super) asked: Asked,
     /// What a count stands for grows with the rate.
     pub(super) any_rate: bool,
-    /// What is sent should be through within so many of the smallest RTT more,
+    /// within this many minimum RTTs more,
     pub(super) per_rtt: f64,
-    /// and so many ticks more on a link that gives nothing for sure, half as many if it gives a packet per tick for sure, ...
+    /// and this many ticks more on a link that guarantees nothing; half as many if it guarantees a
+    /// packet per tick, ...
     pub(super) caution: f64,
     /// Silence longer than this is broken.
     pub(super) heartbeat: Span,
-    /// A tick's worth leaves over a tick, not at once.
+    /// The bytes of a tick are spread over the tick.
     pub(super) paced: bool,
 }
 

@@ -151,7 +151,8 @@ fn belief_after(belief: &mut Belief, ticks: usize, outage: f64) {
     assert_eq!(text(belief.forecast(0.05)), "4 10 17 24 31 38 45 51");
 }
 
-/// Row `bin` of the tables by the definition: the distribution forward in time, tick by tick, and its counts convolved.
+/// Row `bin` of the tables by the definition: the distribution forward in time, tick by tick, and
+/// its counts convolved.
 fn forward(m: &Model, bin: usize) -> Vec<Vec<f64>> {
     let pmf = |mean: f64, k: usize| {
         libm::exp(k as f64 * libm::log(mean.max(1e-300)) - mean - libm::lgamma(k as f64 + 1.0))

@@ -33,8 +33,8 @@ const MAX_UNIT: u32 = 1 << 26;
 const REORDERING: u64 = 10;
 /// More bytes than any link holds.
 pub(super) const MAX_BYTES: f64 = (1u64 << 40) as f64;
-/// Before the first report: the forecast of a link of which nothing is known for a second (the program's
-/// clocks start so).
+/// Before the first report: the forecast of a link of which nothing is known for a second (the
+/// program's clocks start so).
 const BLIND: [u32; HORIZON] = [2, 4, 7, 9, 12, 15, 17, 20];
 
 /// Bytes sent, and how many of them at the beginning of each of the last milliseconds.
@@ -75,7 +75,7 @@ impl Sequence {
     }
 }
 
-/// The next so many bytes.
+/// The next `N` bytes.
 fn take<const N: usize>(from: &mut &[u8]) -> Option<[u8; N]> {
     let (bytes, rest) = from.split_first_chunk()?;
     *from = rest;
@@ -128,7 +128,8 @@ impl Forecast {
         self.tick.wrapping_sub(other.tick) as i32 > 0
     }
 
-    /// Bytes within `ticks` from its making; between ticks in proportion, beyond its end as it went on last.
+    /// Bytes within `ticks` from its making; between ticks in proportion, beyond its end as it went
+    /// on last.
     pub(super) fn bytes_within(&self, ticks: f64) -> f64 {
         let count = |i: usize| f64::from(self.counts[i]);
         let last = (HORIZON - 1) as f64;

@@ -112,11 +112,13 @@ impl Interval {
         self.closed && self.answered >= self.packets
     }
 
-    /// What it is worth. `errors`: a slope within so many of its standard errors is none; `filter`: nor is a smaller one.
+    /// Its utility. A slope within `errors` standard errors counts as zero; so does one below
+    /// `filter`.
     pub(super) fn utility(&self, errors: f64, filter: f64) -> f64 {
         let (slope, error) = self.rtt.slope();
         let length = self.last_sent.since(self.began).as_secs_f64();
-        // Samples that each are off by up to an error, anew with each reading of that length: the standard error of their line.
+        // Each sample is off by up to an error, independently per reading of that length: the
+        // standard error of their line.
         let error_s = self.error.as_secs_f64();
         let blur = if length > 0.0 {
             error_s / length * libm::sqrt(error_s / length)
@@ -129,7 +131,8 @@ impl Interval {
         utility(self.sending_rate(), slope, loss)
     }
 
-    /// Mbit/s that really left: from the first packet to the last, and as long again as one of them takes.
+    /// Mbit/s that really left: from the first packet to the last, and as long again as one of them
+    /// takes.
     fn sending_rate(&self) -> f64 {
         let gaps = f64::from(self.packets.saturating_sub(1));
         let length = self.last_sent.since(self.began).as_secs_f64();

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! PCC Vivace: tries rates, computes what each was worth, and climbs. Dong et al., "PCC Vivace: Online-Learning Congestion
-//! Control", NSDI 2018, and the authors' program (repository PCCproject/PCC-Uspace).
+//! PCC Vivace: tries rates, computes what each was worth, and climbs. Dong et al., "PCC Vivace:
+//! Online-Learning Congestion Control", NSDI 2018, and the authors' program (repository
+//! PCCproject/PCC-Uspace).
 //!
-//! Time is cut into monitor intervals of about a round trip. Each has a rate x and gets a utility out of the rate, the slope of
-//! the RTT and the loss: x^0.9 - 900 x max(0, dRTT/dt) - 11.35 x L. Starting: the rate doubles while the utility grows.
-//! Probing: a little faster and a little slower, in pairs; if the pairs agree, the rate moves along the gradient, farther with
-//! each step that pays, until one does not.
+//! Time is cut into monitor intervals of about a round trip. Each has a rate x and gets a utility
+//! out of the rate, the slope of the RTT and the loss: x^0.9 - 900 x max(0, dRTT/dt) - 11.35 x L.
+//! Starting: the rate doubles while the utility grows. Probing: a little faster and a little
+//! slower, in pairs; if the pairs agree, the rate moves along the gradient, farther with each step
+//! that pays, until one does not.
 //!
 //! | constant | `paper` | `original` | `tuned` | source |
 //! |---|---|---|---|---|
@@ -21,13 +23,15 @@
 //! | interval | an RTT, 5 packets | same | two RTTs, 10 packets | PCC-Uspace; ours |
 //! | in flight at most | 2.5 times rate x RTT, 10 packets | same | 2 times rate x smallest RTT and 10 packets | PCC-Uspace; ours |
 //!
-//! **Differs from the paper and the program**: a Mbit is 10^6 bits; intervals have whole RTTs (no random part); the program's
-//! moving averages of slope trends are left out; an interval in which the application had too little to send is not judged.
-//! The slope is that of the RTT over the time of sending. Where samples have an error (over TCP) a slope within it is none.
+//! **Differs from the paper and the program**: a Mbit is 10^6 bits; intervals have whole RTTs (no
+//! random part); the program's moving averages of slope trends are left out; an interval in which
+//! the application had too little to send is not judged. The slope is that of the RTT over the time
+//! of sending. Where samples have an error (over TCP) a slope within it is none.
 //!
-//! **Known weakness**: below 5 Mbit/s the program's steps are too coarse (0.5 Mbit/s are half of a 3G channel: it hunts). On
-//! radio links the RTT moves for other reasons than our rate, each direction change costs intervals of a round trip, and a
-//! capacity that falls within one fills the queue.
+//! **Known weakness**: below 5 Mbit/s the program's steps are too coarse (0.5 Mbit/s are half of a
+//! 3G channel: it hunts). On radio links the RTT moves for other reasons than our rate, each
+//! direction change costs intervals of a round trip, and a capacity that falls within one fills the
+//! queue.
 mod interval;
 #[cfg(test)]
 mod tests;
@@ -50,14 +54,14 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
 };
 
 const PROBING_STEP: f64 = 0.05;
-const LARGEST_STEP: f64 = 0.05;
+const MAX_STEP: f64 = 0.05;
 const INITIAL: f64 = 10.0;
 /// Mbit/s.
-const FASTEST: f64 = 1e6;
+const MAX_RATE: f64 = 1e6;
 /// Before the first RTT sample.
 const FIRST_RTT: Span = Span::from_millis(100);
 /// Intervals whose packets are under way: each has a round trip at least, so a few are usual.
-const MOST_INTERVALS: usize = 16;
+const MAX_INTERVALS: usize = 16;
 
 /// In what the forms differ.
 #[derive(Clone, Copy)]
@@ -73,7 +77,7 @@ struct Settings {
     /// Mbit/s, and part of the rate.
     smallest_step: f64,
     smallest_part: f64,
-    smallest_rate: f64,
+    min_rate: f64,
     noise_errors: f64,
     noise_slope: f64,
     interval_rtts: u64,
@@ -92,7 +96,7 @@ impl Settings {
         linear: false,
         smallest_step: 0.5,
         smallest_part: 0.0,
-        smallest_rate: 0.5,
+        min_rate: 0.5,
         noise_errors: 1.0,
         noise_slope: 0.0,
         interval_rtts: 1,
@@ -105,7 +109,7 @@ impl Settings {
         majority: false,
         linear: true,
         smallest_step: 0.0,
-        smallest_rate: 0.1,
+        min_rate: 0.1,
         noise_errors: 0.0,
         noise_slope: 0.01,
         ..Self::ORIGINAL
@@ -114,7 +118,7 @@ impl Settings {
         per_gradient_part: 0.1,
         smallest_step: 0.0,
         smallest_part: 0.01,
-        smallest_rate: 0.1,
+        min_rate: 0.1,
         noise_errors: 2.0,
         noise_slope: 0.02,
         interval_rtts: 2,
@@ -189,7 +193,7 @@ impl Vivace {
             spoilt: false,
             best: None,
             bounded: 0,
-            intervals: VecDeque::with_capacity(MOST_INTERVALS),
+            intervals: VecDeque::with_capacity(MAX_INTERVALS),
             first: 1,
             smoothed: Span::ZERO,
             rtt: Span::ZERO,
@@ -202,7 +206,7 @@ impl Vivace {
     fn first_rate(&self, rtt: Span) -> f64 {
         let seconds = rtt.max(Span::from_millis(1)).as_secs_f64();
         let rate = INITIAL * self.mss.get() as f64 * 8.0 / seconds / 1e6;
-        rate.clamp(self.s.smallest_rate, FASTEST)
+        rate.clamp(self.s.min_rate, MAX_RATE)
     }
 
     fn try_again(&mut self) {
@@ -240,7 +244,7 @@ impl Vivace {
             };
             cx.log.event(cx.now, Event::Mode { to });
         }
-        self.rate = self.rate.clamp(self.s.smallest_rate, FASTEST);
+        self.rate = self.rate.clamp(self.s.min_rate, MAX_RATE);
         self.try_again();
     }
 
@@ -262,8 +266,9 @@ impl Vivace {
             self.rtt
         };
         let length = rtt * self.s.interval_rtts;
-        if self.intervals.len() >= MOST_INTERVALS {
-            // Nothing has come back for very long: what was tried is not known and has to be tried again.
+        if self.intervals.len() >= MAX_INTERVALS {
+            // Nothing has come back for very long: what was tried is not known and has to be tried
+            // again.
             self.spoilt |= self.intervals.pop_front().is_some_and(|i| i.useful);
             self.first += 1;
         }
@@ -409,7 +414,7 @@ impl Vivace {
             .per_gradient
             .min(self.s.per_gradient_part * self.rate);
         let change = gradient * factor * amplifier;
-        let most = self.rate * LARGEST_STEP * (1.0 + f64::from(self.bounded));
+        let most = self.rate * MAX_STEP * (1.0 + f64::from(self.bounded));
         let smallest = self.s.smallest_step.max(self.s.smallest_part * self.rate);
         if change > most {
             self.bounded = self.bounded.saturating_add(1).min(1000);

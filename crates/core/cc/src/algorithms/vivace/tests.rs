@@ -51,7 +51,8 @@ fn slope_and_its_standard_error() {
     assert_eq!(line(&[(1.0, 5.0), (1.0, 9.0)]), (0.0, 0.0));
     let (slope, error) = line(&[(0.0, 1.0), (1.0, 1.5), (2.0, 2.0)]);
     assert!((slope - 0.5).abs() < 1e-12 && error < 1e-6);
-    // 0, 1, 0, 1 over 0 to 3: Sxx 5, Sxy 1, Syy 1; slope 0.2, residual 0.8 over 2 degrees, error sqrt(0.4 / 5).
+    // 0, 1, 0, 1 over 0 to 3: Sxx 5, Sxy 1, Syy 1; slope 0.2, residual 0.8 over 2 degrees, error
+    // sqrt(0.4 / 5).
     let (slope, error) = line(&[(0.0, 0.0), (1.0, 1.0), (2.0, 0.0), (3.0, 1.0)]);
     assert!((slope - 0.2).abs() < 1e-12 && (error - 0.282_842_7).abs() < 1e-6);
 }
@@ -190,7 +191,8 @@ fn an_interval_is_known_when_everything_in_it_is_answered() {
     // 10,000 bits every 10 ms; the RTT rises by 1 ms per 10 ms; a fifth is lost.
     let expected = utility(1.0, 0.1, 0.2);
     assert!((i.utility(0.0, 0.0) - expected).abs() < 1e-9);
-    // Readings that are off by up to 10 ms in 40 ms: the line is off by 1/4 * sqrt(1/4), and less is no slope. By 2 ms it is one.
+    // Readings that are off by up to 10 ms in 40 ms: the line is off by 1/4 * sqrt(1/4), and less
+    // is no slope. By 2 ms it is one.
     i.error = Span::from_millis(2);
     assert!((i.utility(0.0, 0.0) - expected).abs() < 1e-9);
     i.error = Span::from_millis(10);
