@@ -27,8 +27,8 @@
 //! not yield to loss; on links whose rate varies within ten round trips it sends at the rate of the
 //! best of them, and queues.
 use crate::parts::{
-    RateSample, FullPipe, AckAggregation, ProbeRttTimer, MinRtt, first_rate, pacing_rate, quantum, segments,
-    window_bytes,
+    AckAggregation, FullPipe, MinRtt, ProbeRttTimer, RateSample, first_rate, pacing_rate, quantum,
+    segments, window_bytes,
 };
 use crate::{
     AckBatch, Algorithm, Allowance, Build, Controller, Cx, Event, LossBatch, Needs, Options, Path,
@@ -90,7 +90,7 @@ struct Bbr {
     mode: Mode,
     round: u64,
     rate: MaxRate,
-min_rtt: MinRtt,
+    min_rtt: MinRtt,
     pipe: FullPipe,
     /// Packets.
     window: f64,
@@ -117,7 +117,7 @@ impl Bbr {
             mode: Mode::Startup,
             round: 0,
             rate: MaxRate::default(),
-min_rtt: MinRtt::since(Time::ZERO),
+            min_rtt: MinRtt::since(Time::ZERO),
             pipe: FullPipe::default(),
             window: INITIAL,
             prior: 0.0,

@@ -55,7 +55,7 @@ enum Slowdown {
 
 #[derive(Clone)]
 struct Ledbat {
-min_rtt: WindowedMin<Span>,
+    min_rtt: WindowedMin<Span>,
     latest: [Span; SAMPLES],
     seen: usize,
     slowdown: Slowdown,
@@ -183,7 +183,8 @@ mod tests {
             seen: 4,
             slowdown: Slowdown::Never,
         };
-        c.min_rtt.insert(Time::ZERO, Span::from_millis(base), MEMORY);
+        c.min_rtt
+            .insert(Time::ZERO, Span::from_millis(base), MEMORY);
         c.per_round(cwnd)
     }
 

@@ -2,7 +2,7 @@
 //! What losses leave: a lasting bound of what is in flight, found while probing, and bounds until
 //! the next probe.
 use super::cycle::State;
-use super::{Bbr3, NONE, MIN_CWND};
+use super::{Bbr3, MIN_CWND, NONE};
 use crate::parts::FullPipe;
 use crate::{Cx, Packet};
 use alcc_units::Bytes;

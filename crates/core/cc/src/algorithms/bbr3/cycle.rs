@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The states and what leads from one to the next (draft, section 5.3).
 use super::bounds::Bounds;
-use super::{Bbr3, INITIAL, NONE, PROBE_RTT, PROBE_RTT_GAIN, RTT_MEMORY, MIN_CWND, Settings};
+use super::{Bbr3, INITIAL, MIN_CWND, NONE, PROBE_RTT, PROBE_RTT_GAIN, RTT_MEMORY, Settings};
 use crate::parts::{FullPipe, ProbeRttTimer, first_rate};
 use crate::{AckBatch, Cx, Event};
 use alcc_units::Span;
@@ -231,7 +231,8 @@ impl Bbr3 {
 
     pub(super) fn update_min_rtt(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
         let in_probe = matches!(self.state, State::ProbeRtt(_));
-        let stale = self.probe_rtt_min.rtt.is_some() && self.probe_rtt_min.is_stale(cx.now, self.every());
+        let stale =
+            self.probe_rtt_min.rtt.is_some() && self.probe_rtt_min.is_stale(cx.now, self.every());
         if stale && !in_probe {
             // By what is known of the path, before a sample that stood in a queue replaces it.
             self.probe_rtt_window = self.bdp(self.rate, PROBE_RTT_GAIN).max(MIN_CWND);

@@ -38,7 +38,7 @@ mod cycle;
 mod tests;
 
 use crate::parts::{
-    RateSample, FullPipe, AckAggregation, MinRtt, first_rate, pacing_rate, quantum, window_bytes,
+    AckAggregation, FullPipe, MinRtt, RateSample, first_rate, pacing_rate, quantum, window_bytes,
 };
 use crate::{
     AckBatch, Algorithm, Allowance, Build, Controller, Cx, Event, LossBatch, Needs, Options, Path,
@@ -117,7 +117,7 @@ struct Bbr3 {
     s: Settings,
     mss: Bytes,
     state: State,
-ack_phase: AckPhase,
+    ack_phase: AckPhase,
     round: u64,
     round_start: bool,
     round_ends: Bytes,
@@ -133,12 +133,12 @@ ack_phase: AckPhase,
     latest: Latest,
     undo: Undo,
     /// The smallest RTT; and the one that is looked for more often.
-min_rtt: MinRtt,
-probe_rtt_min: MinRtt,
+    min_rtt: MinRtt,
+    probe_rtt_min: MinRtt,
     first_rtt: Option<Span>,
     pipe: FullPipe,
     /// The pipe has been full once.
-full_pipe_reached: bool,
+    full_pipe_reached: bool,
     aggregation: AckAggregation,
     /// Packets.
     window: f64,
@@ -180,7 +180,7 @@ impl Bbr3 {
             s,
             mss: Bytes::new(1448),
             state: State::Startup,
-ack_phase: AckPhase::Other,
+            ack_phase: AckPhase::Other,
             round: 0,
             round_start: false,
             round_ends: Bytes::ZERO,
@@ -192,11 +192,11 @@ ack_phase: AckPhase::Other,
             bounds: Bounds::NONE,
             latest: Latest::default(),
             undo: Undo::default(),
-min_rtt: MinRtt::since(Time::ZERO),
-probe_rtt_min: MinRtt::since(Time::ZERO),
+            min_rtt: MinRtt::since(Time::ZERO),
+            probe_rtt_min: MinRtt::since(Time::ZERO),
             first_rtt: None,
             pipe: FullPipe::default(),
-full_pipe_reached: false,
+            full_pipe_reached: false,
             aggregation: AckAggregation::default(),
             window: INITIAL,
             prior_window: 0.0,
@@ -295,7 +295,11 @@ full_pipe_reached: false,
     }
 
     fn hold_back(&mut self, now: Time) {
-        let slot = if self.full_pipe_reached { EXTRA_ACKED_ROUNDS } else { 1 };
+        let slot = if self.full_pipe_reached {
+            EXTRA_ACKED_ROUNDS
+        } else {
+            1
+        };
         let (packets, rate, window) = (self.sample.acked, self.rate, self.window);
         self.aggregation
             .add(now, self.round, slot, packets, rate, window);

@@ -126,10 +126,7 @@ fn a_round_with_loss_takes_the_bounds_to_what_was_delivered_or_seven_tenths() {
     b.begin_latest();
     b.adapt_to_losses();
     // max(1400, 0.7 * 1500) and max(40, 0.7 * 120).
-    assert_eq!(
-        (b.bounds.bw_lo, b.bounds.inflight_lo),
-        (1400.0, 84.0)
-    );
+    assert_eq!((b.bounds.bw_lo, b.bounds.inflight_lo), (1400.0, 84.0));
     // A round without loss changes nothing; the next probe forgets it all.
     b.begin_latest();
     b.adapt_to_losses();
@@ -163,7 +160,11 @@ fn a_loss_repaired_by_a_probe_counts_without_an_episode() {
         );
     });
     // 59 before, one of them lost: (1.18 - 1) / 0.98 = 0.18 more.
-    assert!((b.bounds.inflight_hi - 59.1837).abs() < 1e-4, "{:?}", b.bounds);
+    assert!(
+        (b.bounds.inflight_hi - 59.1837).abs() < 1e-4,
+        "{:?}",
+        b.bounds
+    );
     assert!(b.too_high && !b.probe_sample && b.latest.holes == 1);
 }
 

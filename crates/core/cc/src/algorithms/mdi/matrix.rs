@@ -220,9 +220,7 @@ impl Matrix {
             Some(Axis { min, step, bins })
         };
         match (axis(w, w0, w1, ws), axis(d, d0, d1, ds)) {
-            (Some(window), Some(delay))
-                if window.bins.saturating_mul(delay.bins) <= MAX_STATES =>
-            {
+            (Some(window), Some(delay)) if window.bins.saturating_mul(delay.bins) <= MAX_STATES => {
                 Ok(Grid { window, delay })
             }
             _ => wrong(
