@@ -186,7 +186,7 @@ mod tests {
         let mut c = Vegas::default();
         let mut w = Window {
             cwnd: window,
-            ssthresh: ssthresh,
+            ssthresh,
             mss: crate::testing::MSS,
             rtt: crate::RttView::default(),
             sent: 0,
