@@ -277,10 +277,11 @@ impl<W: Waker> Runtime<W> {
 
     /// How this connection is to be controlled.
     fn plan_for(&self, peer: &Peer) -> &Arc<Plan> {
-        let rules = self.settings.selection.rules.iter();
-        let special = rules.zip(&self.special);
-        let mut matching = special.filter(|(rule, _)| rule.pattern.matches(peer));
-        matching.next().map_or(&self.plan, |(_, plan)| plan)
+        let selection = &self.settings.selection;
+        let rule = selection.rule(peer);
+        let mut all = selection.rules.iter().zip(&self.special);
+        all.find(|(of, _)| rule.is_some_and(|rule| std::ptr::eq(*of, rule)))
+            .map_or(&self.plan, |(_, plan)| plan)
     }
 
     /// Other processes may have descriptors of the same connections from now on.
