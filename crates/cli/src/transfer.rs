@@ -2,11 +2,12 @@
 //! What `alcc send` and `alcc recv` have in common.
 use crate::failure::{Failure, reason};
 use alcc_lab::Row;
+use alcc_transfer::Counter;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Mutex;
 
-/// When how many bytes of content had passed: a line `CLOCK_MONOTONIC_NS BYTES` at most each 100 µs.
+/// When how many bytes of content had passed, in a file: lines `CLOCK_MONOTONIC_NS BYTES`.
 pub(crate) struct Series {
     inner: Mutex<Lines>,
 }
@@ -14,13 +15,10 @@ pub(crate) struct Series {
 struct Lines {
     file: std::fs::File,
     text: String,
-    total: u64,
-    said: u64,
-    last: u64,
+    counter: Counter,
     flushed: u64,
 }
 
-const LINE_INTERVAL: u64 = 100_000;
 const FLUSH_INTERVAL: u64 = 100_000_000;
 
 impl Series {
@@ -31,9 +29,7 @@ impl Series {
             inner: Mutex::new(Lines {
                 file,
                 text: String::new(),
-                total: 0,
-                said: 0,
-                last: 0,
+                counter: Counter::default(),
                 flushed: 0,
             }),
         })
@@ -45,10 +41,8 @@ impl Series {
             .inner
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        lines.total += bytes;
-        if now >= lines.last + LINE_INTERVAL {
-            lines.line(now);
-        }
+        let reading = lines.counter.add(bytes, now);
+        lines.line(reading);
         if now >= lines.flushed + FLUSH_INTERVAL {
             lines.flush(now);
         }
@@ -56,11 +50,10 @@ impl Series {
 }
 
 impl Lines {
-    fn line(&mut self, now: u64) {
+    fn line(&mut self, reading: Option<(u64, u64)>) {
         use std::fmt::Write as _;
-        if self.said != self.total {
-            let _ = writeln!(self.text, "{now} {}", self.total);
-            (self.last, self.said) = (now, self.total);
+        if let Some((at, bytes)) = reading {
+            let _ = writeln!(self.text, "{at} {bytes}");
         }
     }
 
@@ -74,9 +67,9 @@ impl Lines {
 
 impl Drop for Lines {
     fn drop(&mut self) {
-        let now = alcc_sys::now().as_nanos();
-        self.line(now);
-        self.flush(now);
+        let rest = self.counter.rest();
+        self.line(rest);
+        self.flush(0);
     }
 }
 

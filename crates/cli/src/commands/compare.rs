@@ -158,6 +158,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         Place::Emulated {
             tools: Tools {
                 plugins,
+                registry: registry.clone(),
                 ..tools()?
             },
             log: args.log.clone(),

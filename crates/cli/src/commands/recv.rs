@@ -18,7 +18,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         overwrite: args.overwrite,
         max_size: args.max_size.get(),
         stall: args.how.stall(),
-        stop: AtomicBool::new(false),
+        stop: Arc::default(),
         passed: match args.how.series()? {
             Some(series) => Box::new(move |bytes, now| series.add(bytes, now)),
             None => Box::new(|_, _| {}),

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 /// A network namespace. One made by [`Namespace::new`] has no name and nothing on disk: it lasts as long as a process, a device's file
 /// descriptor or a value of this type uses it. Clones are the same namespace.
@@ -80,6 +81,36 @@ impl Namespace {
                 .map_err(EmuError::os("enter a network namespace"))?;
             Ok(f())
         })?
+    }
+
+    /// Starts a thread inside this namespace. It takes no signals. What it makes stays there:
+    /// sockets, and threads of its own.
+    ///
+    /// # Errors
+    /// [`EmuError::Os`] without a thread; in its result if the namespace cannot be entered.
+    pub fn spawn_thread<T: Send + 'static>(
+        &self,
+        name: &str,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<JoinHandle<Result<T, EmuError>>, EmuError> {
+        let own = self.clone();
+        crate::emulator::spawn(name, move || {
+            own.enter()
+                .map_err(EmuError::os("enter a network namespace"))?;
+            Ok(work())
+        })
+    }
+
+    /// The threads of this process that are inside this namespace now.
+    pub fn threads(&self) -> Vec<u32> {
+        let own = id(self.fd.as_fd());
+        let threads = fs::read_dir("/proc/self/task").into_iter().flatten();
+        let ids = threads.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        ids.filter(|thread: &u32| {
+            let file = File::open(format!("/proc/self/task/{thread}/ns/net"));
+            own.is_some() && file.is_ok_and(|file| id(file.as_fd()) == own)
+        })
+        .collect()
     }
 
     /// Starts a program inside this namespace.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a process and all that descend from it consumed.
+//! CPU time of a process and its descendants, or of threads of this one.
 use alcc_units::Span;
 use std::fs;
+use std::path::PathBuf;
 
 /// CPU time so far, user + system, of a process and all that descend from it, threads included. To the scheduler's
 /// nanosecond, but only of threads that still run. `None` if the kernel does not keep it.
@@ -11,16 +12,25 @@ pub fn of_tree(root: u32) -> Option<Span> {
         let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else {
             continue;
         };
-        for thread in threads.flatten() {
-            let ran = fs::read_to_string(thread.path().join("schedstat"))
-                .ok()
-                .and_then(|text| text.split_whitespace().next()?.parse().ok());
-            if let Some(ns) = ran {
-                total = Some(total.unwrap_or(Span::ZERO) + Span::from_nanos(ns));
-            }
-        }
+        total = sum(threads.flatten().map(|thread| thread.path()), total);
     }
     total
+}
+
+/// The same of threads of this process.
+pub fn of_threads(threads: &[u32]) -> Option<Span> {
+    let path = |thread| PathBuf::from(format!("/proc/self/task/{thread}"));
+    sum(threads.iter().map(path), None)
+}
+
+fn sum(threads: impl Iterator<Item = PathBuf>, before: Option<Span>) -> Option<Span> {
+    threads.fold(before, |total, thread| {
+        let text = fs::read_to_string(thread.join("schedstat")).ok();
+        let ran = text.and_then(|text| text.split_whitespace().next()?.parse().ok());
+        ran.map_or(total, |ns| {
+            Some(total.unwrap_or(Span::ZERO) + Span::from_nanos(ns))
+        })
+    })
 }
 
 /// A process and all that descend from it.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Experiments and what comes out of them.
 //!
-//! An experiment lets real programs (an unmodified nginx, curl) talk over an emulated link, watches from the outside, and
-//! yields one [`Row`] per measured flow. Rows have the same fields and units everywhere: JSON, CSV, report.
+//! An experiment lets a sender and a receiver talk over an emulated link and yields one [`Row`] per
+//! measured flow. Either an unmodified nginx and curl, watched from the outside, or a transport of
+//! ours between two threads. Rows have the same fields and units everywhere: JSON, CSV, report.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -21,7 +22,7 @@
 //! | [`sampler`] | TCP connections seen from the outside |
 //! | [`server`] | an nginx with a configuration of its own, plain or controlled |
 //! | [`route`] | the kernel's congestion control per destination |
-//! | [`cpu`] | what a process and its descendants consumed |
+//! | [`cpu`] | CPU time of processes and of threads |
 #![forbid(unsafe_code)]
 
 pub mod board;

@@ -9,7 +9,7 @@ use crate::link::Link;
 use crate::meter::Observed;
 use crate::scheme::Scheme;
 use crate::tools::Tools;
-use crate::{LabError, cpu, sampler, server};
+use crate::{LabError, sampler, server};
 use alcc_emu::{Dir, EmuReport, Namespace};
 use alcc_results::{Row, Series};
 use alcc_units::{Bytes, Span, Time};
@@ -337,7 +337,7 @@ impl Lane {
             return;
         }
         self.programs.look(self.now());
-        let ran = || self.programs.sender().and_then(cpu::of_tree);
+        let ran = || self.programs.cpu();
         match self.started {
             None => {
                 let started = lock(&self.meters).started();

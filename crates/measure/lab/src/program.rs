@@ -21,8 +21,8 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Starts `command` in `namespace`. What it prints goes into the files `out` and `err`, which may be the same; `more` may have its
-    /// last words, too. `scheme` is whose errors its errors are.
+    /// Starts `command` in `namespace`. What it prints goes into the file `says`; `more` may have
+    /// its last words, too. `scheme` is whose errors its errors are.
     ///
     /// # Errors
     /// [`LabError::Os`] if a file or the process cannot be made.
@@ -30,20 +30,13 @@ impl Program {
         namespace: &Namespace,
         mut command: Command,
         scheme: &str,
-        [out, err]: [&Path; 2],
-        more: &[PathBuf],
+        says: &Path,
+        more: PathBuf,
     ) -> Result<Self, LabError> {
-        let create = |file: &Path| {
-            File::create(file).map_err(LabError::os(format!("write {}", file.display())))
-        };
-        let stderr = create(err)?;
-        let stdout = if out == err {
-            stderr
-                .try_clone()
-                .map_err(LabError::os("duplicate a descriptor"))?
-        } else {
-            create(out)?
-        };
+        let stderr = File::create(says);
+        let stderr = stderr.map_err(LabError::os(format!("write {}", says.display())))?;
+        let stdout = stderr.try_clone();
+        let stdout = stdout.map_err(LabError::os("duplicate a descriptor"))?;
         command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
         let name = command.get_program().to_string_lossy().into_owned();
         let child = namespace
@@ -52,9 +45,7 @@ impl Program {
         Ok(Self {
             child,
             scheme: scheme.to_owned(),
-            says: std::iter::once(err.to_owned())
-                .chain(more.iter().cloned())
-                .collect(),
+            says: vec![says.to_owned(), more],
         })
     }
 

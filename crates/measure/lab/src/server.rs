@@ -111,8 +111,8 @@ impl Server {
             namespace,
             command,
             &scheme.name,
-            [&says, &says],
-            &[folder.join("error.log")],
+            &says,
+            folder.join("error.log"),
         )?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, listen.port));
         program.wait_until("the server", || {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::LabError;
+use alcc_cc::Registry;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// The programs of an experiment: the distribution's, unmodified, and our own.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Tools {
     /// The server.
     pub nginx: PathBuf,
@@ -14,6 +15,8 @@ pub struct Tools {
     pub alcc: PathBuf,
     /// Plug-ins with algorithms, for `alcc run`.
     pub plugins: Vec<PathBuf>,
+    /// The same and our own, for transports.
+    pub registry: Registry,
 }
 
 impl Tools {
@@ -48,6 +51,7 @@ impl Tools {
             curl,
             alcc,
             plugins: Vec::new(),
+            registry: Registry::builtin(),
         })
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! QUIC as a transport of `alcc send`: one of our algorithms as the congestion controller of a QUIC
 //! stack, or one of the stack's own (`--under`).
-use crate::blocking::{ALPN, Error, Listener, Receiver, Sender};
+use crate::blocking::{ALPN, Error, Listener, Receiver, Sender, Stack};
 use crate::{Congestion, StackController};
 use alcc_pipe::tls::{Fingerprint, client_config, server_config};
 use alcc_pipe::{
@@ -59,6 +59,8 @@ impl Transport for Quic {
     fn dialer<'a>(&self, options: &'a Options) -> Result<Box<dyn Dialer + 'a>, Failure> {
         Ok(Box::new(QuicDialer {
             options,
+            stack: Stack::start()
+                .map_err(|e| Failure::usage(format!("start a thread for QUIC: {e}")))?,
             tls: client_config(&options.trust, &[ALPN])?,
         }))
     }
@@ -78,6 +80,8 @@ impl Transport for Quic {
 
 struct QuicDialer<'a> {
     options: &'a Options,
+    /// Runs all flows.
+    stack: Stack,
     tls: Arc<ClientConfig>,
 }
 
@@ -95,10 +99,18 @@ impl Dialer for QuicDialer<'_> {
                     let mut samples = samples.lock().unwrap_or_else(PoisonError::into_inner);
                     samples.add(rtt, 1);
                 });
-                Sender::connect(at, from, &to.host, tls, &Arc::new(ours), timeout)
+                Sender::connect(
+                    &self.stack,
+                    at,
+                    from,
+                    &to.host,
+                    tls,
+                    &Arc::new(ours),
+                    timeout,
+                )
             } else {
                 let own = stacks_own(options)?;
-                Sender::connect_with(at, from, &to.host, tls, own, timeout)
+                Sender::connect_with(&self.stack, at, from, &to.host, tls, own, timeout)
             };
             match connected {
                 Ok(sender) => return Ok(Box::new(QuicSender { sender, rtt })),

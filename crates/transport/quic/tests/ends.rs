@@ -2,7 +2,7 @@
 //! How a transfer ends when the last packets are lost, or when one end is slow: what has arrived and been answered has arrived.
 mod support;
 
-use alcc_quic::blocking::{Listener, Receiver, Sender};
+use alcc_quic::blocking::{Listener, Receiver, Sender, Stack};
 use alcc_quic::congestion;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -106,7 +106,16 @@ fn transfer(
         (began.elapsed(), over)
     });
     let cubic = congestion("cubic").unwrap();
-    let mut sender = Sender::connect(to, None, NAME, client, &cubic, DEADLINE).unwrap();
+    let mut sender = Sender::connect(
+        &Stack::start().unwrap(),
+        to,
+        None,
+        NAME,
+        client,
+        &cubic,
+        DEADLINE,
+    )
+    .unwrap();
     let data = vec![7; LEN];
     let mut left = &data[..];
     while !left.is_empty() {

@@ -2,7 +2,7 @@
 //! A file through a real socket, by the blocking pipe.
 mod support;
 
-use alcc_quic::blocking::{Listener, Sender};
+use alcc_quic::blocking::{Listener, Sender, Stack};
 use alcc_quic::congestion;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -55,7 +55,16 @@ fn transfer(spec: &str, len: usize) {
         all
     });
     let verus = congestion(spec).unwrap();
-    let mut sender = Sender::connect(to, None, NAME, client, &verus, DEADLINE).unwrap();
+    let mut sender = Sender::connect(
+        &Stack::start().unwrap(),
+        to,
+        None,
+        NAME,
+        client,
+        &verus,
+        DEADLINE,
+    )
+    .unwrap();
     let data = file(len);
     let mut left = &data[..];
     while !left.is_empty() {

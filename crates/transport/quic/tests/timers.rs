@@ -4,7 +4,7 @@ mod support;
 
 use alcc_cc::{AckBatch, Algorithm, Allowance, Build, Controller, Cx, Path, Registry, Sent, Tag};
 use alcc_quic::Congestion;
-use alcc_quic::blocking::{Listener, Sender};
+use alcc_quic::blocking::{Listener, Sender, Stack};
 use alcc_units::{Bytes, Span, Time};
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -98,7 +98,16 @@ fn packets_leave_when_the_algorithms_timer_says_so() {
     });
     let registry = Registry::builtin().with(DRIP);
     let drip = Congestion::new(registry, "drip".parse().unwrap()).unwrap();
-    let mut sender = Sender::connect(to, None, NAME, client, &Arc::new(drip), DEADLINE).unwrap();
+    let mut sender = Sender::connect(
+        &Stack::start().unwrap(),
+        to,
+        None,
+        NAME,
+        client,
+        &Arc::new(drip),
+        DEADLINE,
+    )
+    .unwrap();
     let (began, before) = (Instant::now(), EPOCHS.load(Ordering::Relaxed));
     let data = vec![7; 72_600];
     let mut left = &data[..];

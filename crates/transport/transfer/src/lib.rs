@@ -18,6 +18,7 @@
 
 mod answer;
 mod clock;
+mod counter;
 mod header;
 mod made_up;
 mod reader;
@@ -27,6 +28,7 @@ mod writer;
 
 pub use answer::{Answer, Verdict};
 pub use clock::{clock_digest, new_session};
+pub use counter::Counter;
 pub use header::{Header, Kind};
 pub use reader::{Reader, Sink, Wrong};
 pub use writer::Writer;

@@ -8,6 +8,7 @@ use alcc_units::Span;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -40,7 +41,7 @@ pub struct Rules {
     /// Given up when nothing comes for so long.
     pub stall: Duration,
     /// Set from outside: every flow ends.
-    pub stop: AtomicBool,
+    pub stop: Arc<AtomicBool>,
     /// Told of each piece of content that has come.
     pub passed: Box<Passed<'static>>,
 }

@@ -1,88 +1,88 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `alcc recv` and `alcc send`: the sender connects, and each end writes down when how many bytes were written or read.
+//! A transport of ours between two threads of this process, each in the namespace of its end. Each
+//! end notes when how many bytes were written or read.
 use super::programs::{Ends, Programs, Stage, Way};
 use crate::sampler::History;
 use crate::scheme::Scheme;
-use crate::tools::Tools;
-use crate::{LabError, program::Program, route};
+use crate::{LabError, cpu, route};
+use alcc_cc::Registry;
+use alcc_emu::{EmuError, Namespace};
+use alcc_pipe::tls::Trust;
+use alcc_pipe::{DEFAULT_PORT, Failure, Options, Plan, Target, Transport};
 use alcc_results::Row;
+use alcc_transfer::receiving::{self, Output, Received, Rules};
+use alcc_transfer::sending::{self, Content, Job, Sent};
+use alcc_transfer::{Counter, Header, Kind, clock_digest, new_session};
+use alcc_transports::TRANSPORTS;
 use alcc_units::{Span, Time};
-use serde::Deserialize;
-use std::fs;
-use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4};
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Instant;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
-/// Where the receiver waits.
-const PORT: u16 = 9700;
-/// The receiver says this on standard error when it can be connected to.
-const READY: &str = "listening on ";
-/// Longer than any window; the sender is ended.
-const ENDLESS: &str = "86400s";
+/// A flow on which nothing moves for this long has failed.
+const STALL: Duration = Duration::from_secs(120);
+/// How long a thread may take to end. One that still says goodbye to a peer that is gone is left
+/// behind; it ends by its own timeouts.
+const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(super) struct Bulk {
     scheme: Scheme,
+    transport: &'static dyn Transport,
+    registry: Registry,
     ends: Ends,
-    tools: Tools,
-    folder: PathBuf,
-    receiver: Option<Program>,
-    sender: Option<Program>,
+    receiver: Option<End<Received>>,
+    sender: Option<End<Sent>>,
+    /// What the sender says of itself, once it has ended.
+    sent: Option<Sent>,
+    plan: Plan,
+    writes: Arc<Mutex<Samples>>,
+    reads: Arc<Mutex<Samples>>,
     way: Option<Way>,
 }
 
-/// The part of the sender's JSON object that concerns us: its first row, or itself.
-#[derive(Deserialize, Default)]
-struct Said {
-    #[serde(default)]
-    flows: Vec<Row>,
-}
-
 impl Bulk {
-    pub(super) fn start(scheme: &Scheme, stage: &Stage<'_>) -> Result<Self, LabError> {
+    pub(super) fn start(
+        scheme: &Scheme,
+        transport: &'static dyn Transport,
+        stage: &Stage<'_>,
+    ) -> Result<Self, LabError> {
         let mut bulk = Self {
             scheme: scheme.clone(),
+            transport,
+            registry: stage.tools.registry.clone(),
             ends: stage.ends.clone(),
-            tools: stage.tools.clone(),
-            folder: stage.folder.to_owned(),
             receiver: None,
             sender: None,
+            sent: None,
+            plan: Plan::default(),
+            writes: Arc::default(),
+            reads: Arc::default(),
             way: None,
         };
-        let mut command = bulk.command("recv");
-        command.args(["--bind", "0.0.0.0", "--port", &PORT.to_string()]);
-        let receiver = bulk.receiver.insert(Program::start(
-            &bulk.ends.receiver,
-            command,
-            &scheme.name,
-            [
-                &bulk.folder.join("recv.json"),
-                &bulk.folder.join("recv.err"),
-            ],
-            &[],
-        )?);
-        let says = bulk.folder.join("recv.err");
-        receiver.wait_until("alcc recv", || {
-            Ok(fs::read_to_string(&says).is_ok_and(|text| text.contains(READY)))
+        let (listens, listening) = mpsc::channel();
+        let (options, reads) = (bulk.options(), Arc::clone(&bulk.reads));
+        let receiver = End::start(&bulk.ends.receiver, "alcc-receiver", move |stop| {
+            receive(transport, &options, reads, stop, &listens)
         })?;
-        Ok(bulk)
+        bulk.receiver = Some(receiver);
+        match listening.recv() {
+            Ok(None) => Ok(bulk),
+            Ok(Some(why)) => Err(bulk.failed(why.to_string())),
+            Err(_) => Err(bulk.failed("the receiver's thread ended before it listened")),
+        }
     }
 
     /// What both ends have in common.
-    fn command(&self, verb: &str) -> Command {
-        let mut command = Command::new(&self.tools.alcc);
-        command.arg(verb);
-        if let Some(transport) = self.scheme.transport {
-            command.args(["--transport", transport.name]);
+    fn options(&self) -> Options {
+        Options {
+            carrier: self.scheme.carrier.clone(),
+            // The namespaces are nobody else's.
+            cleartext: true,
+            trust: Trust::Anybody,
+            ..Options::new(self.registry.clone())
         }
-        if let Some(carrier) = &self.scheme.carrier {
-            command.args(["--carrier", carrier]);
-        }
-        // The namespaces are nobody else's.
-        command.args(["--json", "--insecure", "--series"]);
-        command.arg(self.folder.join(format!("{verb}.series")));
-        command
     }
 
     fn kernel(&self) -> Option<&str> {
@@ -95,6 +95,83 @@ impl Bulk {
             why: why.into(),
         }
     }
+}
+
+/// Waits for one flow and reads it to its end. `listens`: it can be connected to, or why not.
+fn receive(
+    transport: &dyn Transport,
+    options: &Options,
+    reads: Arc<Mutex<Samples>>,
+    stop: Arc<AtomicBool>,
+    listens: &mpsc::Sender<Option<Failure>>,
+) -> Received {
+    let at = SocketAddr::from((Ipv4Addr::UNSPECIFIED, DEFAULT_PORT));
+    let listening = TRANSPORTS.listen(transport, at, options);
+    let told = |why: Option<Failure>| drop(listens.send(why));
+    let ended = |why: String| Received {
+        failure: Some(why),
+        ..Received::default()
+    };
+    let mut listening = match listening {
+        Ok(listening) => listening,
+        Err(why) => {
+            let failure = why.to_string();
+            told(Some(why));
+            return ended(failure);
+        }
+    };
+    told(None);
+    while !stop.load(Ordering::Relaxed) {
+        match listening.accept() {
+            Ok(None) => {}
+            Ok(Some(mut pipe)) => {
+                let rules = Rules {
+                    out: Output::Discard,
+                    overwrite: false,
+                    max_size: u64::MAX,
+                    stall: STALL,
+                    stop,
+                    passed: passed(reads),
+                };
+                return receiving::flow(&mut *pipe, &rules, |_| {});
+            }
+            Err(why) => return ended(format!("wait for the sender: {why}")),
+        }
+    }
+    ended("nobody came".to_owned())
+}
+
+/// Sends without end.
+fn send(
+    transport: &dyn Transport,
+    options: &Options,
+    to: &Target,
+    writes: Arc<Mutex<Samples>>,
+    stop: &AtomicBool,
+) -> Result<Sent, Failure> {
+    let dialer = transport.dialer(options)?;
+    let session = new_session()?;
+    let header = Header {
+        kind: Kind::MadeUp,
+        flow: 0,
+        flows: 1,
+        size: None,
+        session,
+        clock: clock_digest(&session),
+    };
+    let job = Job {
+        dialer: &*dialer,
+        to,
+        rate: None,
+        stall: STALL,
+        stop,
+        passed: &*passed(writes),
+    };
+    Ok(sending::flow(&job, &header, Content::MadeUp(None)))
+}
+
+fn passed(samples: Arc<Mutex<Samples>>) -> Box<dyn Fn(u64, u64) + Send + Sync> {
+    Box::new(move |bytes, now| lock(&samples).add(bytes, now))
 }
 
 impl Programs for Bulk {
@@ -115,56 +192,55 @@ impl Programs for Bulk {
 
     fn come(&mut self) -> Result<(), LabError> {
         let Some(way) = self.way else { return Ok(()) };
-        let mut command = self.command("send");
-        if let Some(spec) = &self.scheme.controlled {
-            command.args(["--cc", &spec.to_string()]);
-        }
-        for file in &self.tools.plugins {
-            command.arg("--plugin").arg(file);
-        }
-        if let Some(kernel) = self.kernel() {
-            command.args(["--under", kernel]);
-        }
-        command.args(["--duration", ENDLESS]);
-        command.arg(format!("{}:{PORT}", way.to));
-        self.sender = Some(Program::start(
-            &self.ends.sender,
-            command,
-            &self.scheme.name,
-            [
-                &self.folder.join("send.json"),
-                &self.folder.join("send.err"),
-            ],
-            &[],
-        )?);
+        let options = Options {
+            cc: self.scheme.controlled.clone(),
+            under: self.kernel().map(str::to_owned),
+            ..self.options()
+        };
+        let plan = TRANSPORTS.plan(self.transport, &options);
+        self.plan = plan.map_err(|why| self.failed(why.to_string()))?;
+        let to = Target {
+            host: way.to.to_string(),
+            port: DEFAULT_PORT,
+        };
+        let (transport, writes) = (self.transport, Arc::clone(&self.writes));
+        let sender = End::start(&self.ends.sender, "alcc-sender", move |stop| {
+            let sent = send(transport, &options, &to, writes, &stop);
+            sent.unwrap_or_else(|why| Sent {
+                failure: Some(why),
+                ..Sent::default()
+            })
+        })?;
+        self.sender = Some(sender);
         Ok(())
     }
 
     fn go(&mut self) {
-        if let Some(sender) = &mut self.sender {
-            sender.end();
+        if let Some(sender) = self.sender.take() {
+            self.sent = sender.end().ok();
         }
     }
 
     fn look(&mut self, _: Time) {}
 
     fn check(&mut self, is_over: bool) -> Result<(), LabError> {
-        for (program, who) in [
-            (&mut self.sender, "alcc send"),
-            (&mut self.receiver, "alcc recv"),
-        ] {
-            if let Some(program) = program
-                && !program.is_alive()
-                && !is_over
-            {
-                return Err(program.failure(&format!("{who} ended before the window did")));
-            }
+        if is_over {
+            return Ok(());
         }
-        Ok(())
+        let why = if let Some(sender) = self.sender.take_if(|end| end.has_ended()) {
+            let why = sender.end().map(|sent| sent.failure.map(|f| f.to_string()));
+            ("sender", why)
+        } else if let Some(receiver) = self.receiver.take_if(|end| end.has_ended()) {
+            ("receiver", receiver.end().map(|received| received.failure))
+        } else {
+            return Ok(());
+        };
+        let (who, why) = (why.0, why.1.unwrap_or_else(Some).unwrap_or_default());
+        Err(self.failed(format!("the {who} ended before the window did: {why}")))
     }
 
-    fn sender(&self) -> Option<u32> {
-        self.sender.as_ref().map(Program::id)
+    fn cpu(&self) -> Option<Span> {
+        cpu::of_threads(&self.ends.sender.threads())
     }
 
     fn address(&self) -> SocketAddrV4 {
@@ -174,8 +250,9 @@ impl Programs for Bulk {
 
     fn end(&mut self) {
         self.go();
-        if let Some(receiver) = &mut self.receiver {
-            receiver.end();
+        if let Some(receiver) = self.receiver.take() {
+            // What it says of a flow that was cut off is not asked for.
+            let _ = receiver.end();
         }
     }
 
@@ -183,21 +260,14 @@ impl Programs for Bulk {
         &mut self,
         [from, to]: [Time; 2],
         row: &mut Row,
-        notes: &mut Vec<String>,
+        _: &mut Vec<String>,
     ) -> Result<(), LabError> {
-        let Some(way) = self.way else {
-            return Err(self.failed("it never began"));
+        let (Some(way), Some(sent)) = (self.way, self.sent.take()) else {
+            return Err(self.failed("it left no report"));
         };
-        let series = |verb: &str| {
-            let file = self.folder.join(format!("{verb}.series"));
-            read_series(&file, way.origin).map_err(|e| {
-                self.failed(format!(
-                    "read what alcc {verb} wrote into {}: {e}",
-                    file.display()
-                ))
-            })
-        };
-        let (writes, reads) = (series("send")?, series("recv")?);
+        let zero = monotonic(way.origin);
+        let writes = lock(&self.writes).since(zero);
+        let reads = lock(&self.reads).since(zero);
         let by = |time: Time| {
             let n = reads.partition_point(|(at, _)| *at < time);
             n.checked_sub(1).map_or(0, |i| reads[i].1)
@@ -207,54 +277,84 @@ impl Programs for Bulk {
             row.app_delay_median_ms = Some(median);
             row.app_delay_p95_ms = Some(p95);
         }
-        let said = fs::read_to_string(self.folder.join("send.json")).unwrap_or_default();
-        let Some(said) = said_by_sender(&said) else {
-            notes.push(format!(
-                "{}: alcc send left no report: its feedback and enforcement are taken to be the transport's usual ones",
-                self.scheme.name
-            ));
-            return Ok(());
-        };
-        row.feedback = said.feedback;
-        row.enforcement = said.enforcement;
-        row.rtt_mean_ms = said.rtt_mean_ms;
-        row.rtt_p95_ms = said.rtt_p95_ms;
-        row.retransmits = said.retransmits;
-        row.timeouts = said.timeouts;
-        row.rtx_burst = said.rtx_burst;
+        row.feedback.clone_from(&self.plan.feedback);
+        row.enforcement.clone_from(&self.plan.enforcement);
+        row.rtt_mean_ms = sent.stats.rtt_mean_ms;
+        row.rtt_p95_ms = sent.stats.rtt_p95_ms;
+        row.retransmits = sent.stats.retransmits;
+        row.timeouts = sent.stats.timeouts;
+        row.rtx_burst = sent.stats.rtx_burst;
         Ok(())
     }
 }
 
-fn said_by_sender(text: &str) -> Option<Row> {
-    let said: Said = serde_json::from_str(text).ok()?;
-    let row = said.flows.into_iter().next()?;
-    Some(row).filter(|row| !row.feedback.is_empty() && !row.enforcement.is_empty())
+/// When how many bytes had passed at one end.
+#[derive(Default)]
+struct Samples {
+    counter: Counter,
+    /// On `CLOCK_MONOTONIC`, ns.
+    readings: Vec<(u64, u64)>,
 }
 
-/// Lines `MONOTONIC_NS BYTES`: when, and how many by then. A last line without its end was never written whole.
-fn read_series(file: &Path, origin: Instant) -> io::Result<Vec<(Time, u64)>> {
-    let zero = monotonic(origin);
-    let text = fs::read_to_string(file)?;
-    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-    let wrong = |line: &str| {
-        let what = format!("'{line}': want MONOTONIC_NS BYTES, neither going back");
-        io::Error::new(io::ErrorKind::InvalidData, what)
-    };
-    let mut all: Vec<(Time, u64)> = Vec::new();
-    let mut last = (0, 0);
-    for line in whole.lines() {
-        let numbers = line
-            .split_once(' ')
-            .and_then(|(ns, bytes)| Some((ns.parse().ok()?, bytes.parse().ok()?)));
-        let (ns, bytes): (u64, u64) = numbers.ok_or_else(|| wrong(line))?;
-        if last.0 > ns || last.1 > bytes {
-            return Err(wrong(line));
-        }
-        last = (ns, bytes);
-        all.push((Time::from_nanos(ns.saturating_sub(zero)), bytes));
+impl Samples {
+    fn add(&mut self, bytes: u64, now: u64) {
+        self.readings.extend(self.counter.add(bytes, now));
     }
-    Ok(all)
+
+    /// On the link's clock, which began at `zero`.
+    fn since(&mut self, zero: u64) -> Vec<(Time, u64)> {
+        self.readings.extend(self.counter.rest());
+        let at = |ns: u64| Time::from_nanos(ns.saturating_sub(zero));
+        let readings = self.readings.iter();
+        readings.map(|(ns, bytes)| (at(*ns), *bytes)).collect()
+    }
+}
+
+/// The thread of one end.
+struct End<T> {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<T, EmuError>>>,
+}
+
+impl<T: Send + 'static> End<T> {
+    fn start(
+        at: &Namespace,
+        name: &str,
+        work: impl FnOnce(Arc<AtomicBool>) -> T + Send + 'static,
+    ) -> Result<Self, EmuError> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stop);
+        let thread = at.spawn_thread(name, move || work(told))?;
+        Ok(Self {
+            stop,
+            thread: Some(thread),
+        })
+    }
+
+    fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Ends it. What it says, or why it says nothing.
+    fn end(mut self) -> Result<T, String> {
+        self.stop.store(true, Ordering::Relaxed);
+        let until = Instant::now() + END_TIMEOUT;
+        while !self.has_ended() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let thread = self.thread.take().filter(JoinHandle::is_finished);
+        match thread.map(JoinHandle::join) {
+            Some(Ok(done)) => done.map_err(|why| why.to_string()),
+            Some(Err(_)) => Err("it panicked, and standard error says where".to_owned()),
+            None => Err("it does not end".to_owned()),
+        }
+    }
+}
+
+impl Drop for Bulk {
+    fn drop(&mut self) {
+        self.end();
+    }
 }
 
 /// What `CLOCK_MONOTONIC` said at `instant`, ns.
@@ -263,48 +363,6 @@ fn monotonic(instant: Instant) -> u64 {
     alcc_sys::now().as_nanos().saturating_sub(ago)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_series_is_read_on_the_links_clock() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("s");
-        let origin = Instant::now();
-        let zero = monotonic(origin);
-        let line = |ms: u64, bytes: u64| format!("{} {bytes}\n", zero + ms * 1_000_000);
-        // Before the link's beginning counts as its beginning; what is cut off does not count.
-        let text = format!("{} 0\n{}{}123", zero - 5, line(10, 1_400), line(20, 2_800));
-        fs::write(&file, text).unwrap();
-        let read = read_series(&file, origin).unwrap();
-        assert_eq!(
-            read.iter().map(|r| r.1).collect::<Vec<_>>(),
-            [0, 1_400, 2_800]
-        );
-        for (at, ms) in [(read[0].0, 0.0), (read[2].0, 20.0)] {
-            let off = at.since(Time::ZERO).as_millis_f64() - ms;
-            assert!(off.abs() < 5.0, "{off}");
-        }
-        for bad in ["1\n", "1 x\n", "5 5\n4 6\n", "5 5\n6 4\n"] {
-            fs::write(&file, bad).unwrap();
-            assert!(read_series(&file, origin).is_err(), "{bad}");
-        }
-        assert!(read_series(&folder.path().join("none"), origin).is_err());
-    }
-
-    #[test]
-    fn the_senders_report_names_its_triple() {
-        let row = Row {
-            feedback: "udp".into(),
-            enforcement: "native".into(),
-            retransmits: Some(3),
-            ..Row::default()
-        };
-        let text = serde_json::json!({"flows": [row], "more": 1}).to_string();
-        assert_eq!(said_by_sender(&text).unwrap().retransmits, Some(3));
-        for none in ["", "{}", "{\"flows\":[]}", "nonsense"] {
-            assert!(said_by_sender(none).is_none(), "{none}");
-        }
-    }
+fn lock(samples: &Mutex<Samples>) -> std::sync::MutexGuard<'_, Samples> {
+    samples.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What two programs are to a run, whichever they are: one sends and one receives, and their figures are read afterwards.
+//! What a run asks of a sender and its receiver, whatever they are: an nginx and a curl, or two
+//! threads with a transport between them.
 use super::bulk::Bulk;
 use super::web::Web;
 use crate::LabError;
@@ -7,7 +8,8 @@ use crate::scheme::Scheme;
 use crate::tools::Tools;
 use alcc_emu::Namespace;
 use alcc_results::Row;
-use alcc_units::Time;
+use alcc_transports::TRANSPORTS;
+use alcc_units::{Span, Time};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 use std::time::Instant;
@@ -62,8 +64,8 @@ pub(super) trait Programs {
     fn look(&mut self, now: Time);
     /// Both are well; about once per second until the window has passed, which `is_over` says.
     fn check(&mut self, is_over: bool) -> Result<(), LabError>;
-    /// The process whose work and whose children's counts; `None` before it is there.
-    fn sender(&self) -> Option<u32>;
+    /// CPU time of the sender so far, with all that works for it; `None` if nobody knows.
+    fn cpu(&self) -> Option<Span>;
     /// The sender's end of the connection, by which the flow is known on a shared link.
     fn address(&self) -> SocketAddrV4;
     /// Ends both.
@@ -79,9 +81,12 @@ pub(super) trait Programs {
 
 /// Those of a scheme, of which the one that is connected to waits.
 pub(super) fn start(scheme: &Scheme, stage: &Stage<'_>) -> Result<Box<dyn Programs>, LabError> {
-    Ok(if scheme.transport.is_some() {
-        Box::new(Bulk::start(scheme, stage)?)
-    } else {
-        Box::new(Web::start(scheme, stage)?)
-    })
+    let Some(row) = scheme.transport else {
+        return Ok(Box::new(Web::start(scheme, stage)?));
+    };
+    let transport = TRANSPORTS.find(row.name).map_err(|why| LabError::Scheme {
+        scheme: scheme.name.clone(),
+        why: why.to_string(),
+    })?;
+    Ok(Box::new(Bulk::start(scheme, transport, stage)?))
 }

@@ -5,10 +5,10 @@ use crate::client::{Client, Reads};
 use crate::sampler::{Diagnosis, History};
 use crate::scheme::Scheme;
 use crate::server::{self, Listen, RuntimeReport, Server};
-use crate::{LabError, route};
+use crate::{LabError, cpu, route};
 use alcc_emu::Namespace;
 use alcc_results::Row;
-use alcc_units::Time;
+use alcc_units::{Span, Time};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
 
@@ -120,8 +120,8 @@ impl Programs for Web {
         Ok(())
     }
 
-    fn sender(&self) -> Option<u32> {
-        self.server.as_ref().map(Server::id)
+    fn cpu(&self) -> Option<Span> {
+        cpu::of_tree(self.server.as_ref()?.id())
     }
 
     fn address(&self) -> SocketAddrV4 {

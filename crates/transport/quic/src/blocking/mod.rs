@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A connection with one stream as a pipe of bytes, for programs that block.
 //!
-//! The stack runs on a thread of its own, one for all. Nothing but the stack's own buffer lies between the program and the congestion controller, and that
+//! The stack runs on a thread of its own ([`Stack`]). Nothing but the stack's own buffer lies between the program and the congestion controller, and that
 //! is kept short ([`Sender::room`]).
 mod receiver;
 mod sender;
@@ -14,10 +14,12 @@ use noq::{ConnectionError, Endpoint, TransportConfig, VarInt};
 use socket2::SockRef;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::OnceLock;
+use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::{Builder, Handle};
-use tokio::time::timeout;
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
 
 /// The application protocol: both ends are this crate.
 pub const ALPN: &[u8] = b"alcc";
@@ -30,7 +32,7 @@ const SOCKET_BUFFER: usize = 4 << 20;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The error code of an end that leaves because it has said and heard everything, or wants no more.
 const LEFT: VarInt = VarInt::from_u32(0);
-/// CONNECTION_CLOSE gets so much time to leave before the process may end.
+/// Time for CONNECTION_CLOSE to leave before the thread or the process may end.
 const FAREWELL: Duration = Duration::from_millis(20);
 
 /// Why there is no connection.
@@ -44,20 +46,45 @@ pub enum Error {
     Remote(SocketAddr, String),
 }
 
-/// The thread on which the stack runs.
-fn handle() -> io::Result<Handle> {
-    static HANDLE: OnceLock<Result<Handle, io::ErrorKind>> = OnceLock::new();
-    let start = || {
+/// The thread on which the stack runs for all who share this. It ends after the last of them.
+#[derive(Clone)]
+pub struct Stack(Arc<Thread>);
+
+struct Thread {
+    handle: Handle,
+    /// Dropped, it ends the thread.
+    _alive: oneshot::Sender<()>,
+}
+
+impl Stack {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// When the system gives no thread or no descriptors.
+    pub fn start() -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
+        let (alive, ended) = oneshot::channel::<()>();
         let builder = std::thread::Builder::new().name("quic".to_owned());
         alcc_sys::spawn(builder, move || {
-            runtime.block_on(std::future::pending::<()>());
+            runtime.block_on(async {
+                ended.await.ok();
+                sleep(FAREWELL).await;
+            });
         })?;
-        Ok(handle)
-    };
-    let handle = HANDLE.get_or_init(|| start().map_err(|e: io::Error| e.kind()));
-    handle.clone().map_err(Into::into)
+        Ok(Self(Arc::new(Thread {
+            handle,
+            _alive: alive,
+        })))
+    }
+}
+
+impl Deref for Stack {
+    type Target = Handle;
+
+    fn deref(&self) -> &Handle {
+        &self.0.handle
+    }
 }
 
 /// A socket whose buffers outlast a thread that gets no turn for some milliseconds. The system may give less.

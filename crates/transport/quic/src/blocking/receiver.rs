@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use super::{Error, LEFT, gone, handle, later, socket, transport};
+use super::{Error, LEFT, Stack, gone, later, socket, transport};
 use crate::Punctual;
 use noq::crypto::rustls::QuicServerConfig;
 use noq::{
@@ -34,7 +34,7 @@ const HEARD_ROUND_TRIPS: u32 = 9;
 
 /// Waits for senders.
 pub struct Listener {
-    runtime: Handle,
+    runtime: Stack,
     endpoint: Endpoint,
     ready: mpsc::Receiver<Receiver>,
 }
@@ -46,7 +46,7 @@ impl Listener {
     /// [`Error`]: one line of what does not do.
     pub fn bind(at: SocketAddr, tls: Arc<noq::rustls::ServerConfig>) -> Result<Self, Error> {
         let local = |why: &dyn std::fmt::Display| Error::Local(at, why.to_string());
-        let runtime = handle().map_err(|e| local(&e))?;
+        let runtime = Stack::start().map_err(|e| local(&e))?;
         let within = runtime.clone();
         let _inside = within.enter();
         let tls = QuicServerConfig::try_from(tls).map_err(|e| local(&e))?;
@@ -100,7 +100,7 @@ impl Drop for Listener {
 }
 
 /// Takes whoever comes; handshakes run beside each other.
-async fn welcome(endpoint: Endpoint, accepted: mpsc::Sender<Receiver>, runtime: Handle) {
+async fn welcome(endpoint: Endpoint, accepted: mpsc::Sender<Receiver>, runtime: Stack) {
     let places = Arc::new(Semaphore::new(HANDSHAKES));
     while let Some(incoming) = endpoint.accept().await {
         if accepted.is_closed() {
@@ -127,7 +127,7 @@ async fn welcome(endpoint: Endpoint, accepted: mpsc::Sender<Receiver>, runtime: 
     }
 }
 
-async fn greet(incoming: Incoming, runtime: Handle) -> Option<Receiver> {
+async fn greet(incoming: Incoming, runtime: Stack) -> Option<Receiver> {
     let peer = incoming.remote_address();
     let connection = incoming.await.ok()?;
     let (answers, stream) = connection.accept_bi().await.ok()?;
@@ -143,7 +143,7 @@ async fn greet(incoming: Incoming, runtime: Handle) -> Option<Receiver> {
 
 /// The receiving end.
 pub struct Receiver {
-    runtime: Handle,
+    runtime: Stack,
     connection: Connection,
     stream: RecvStream,
     answers: SendStream,

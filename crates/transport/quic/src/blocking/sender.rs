@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use super::{Error, LEFT, ended, gone, handle, later, refused, socket, transport};
+use super::{Error, LEFT, Stack, ended, gone, later, refused, socket, transport};
 use crate::{Congestion, Gauge, Punctual, StackController};
 use noq::crypto::rustls::QuicClientConfig;
 use noq::{
@@ -13,7 +13,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 /// What is kept ready for the controller: this much of the rate.
@@ -32,7 +31,7 @@ const ANSWER: usize = 1024;
 
 /// The sending end.
 pub struct Sender {
-    runtime: Handle,
+    runtime: Stack,
     endpoint: Endpoint,
     connection: Connection,
     stream: SendStream,
@@ -67,11 +66,12 @@ pub struct SenderStats {
 }
 
 impl Sender {
-    /// Connects within `patience` to a [`super::Listener`] that `tls` trusts by the name `name`, and sends under the control of `congestion`.
+    /// Connects on `stack` within `patience` to a [`super::Listener`] that `tls` trusts by the name `name`, and sends under the control of `congestion`.
     ///
     /// # Errors
     /// [`Error`]: one line of what does not do.
     pub fn connect(
+        stack: &Stack,
         to: SocketAddr,
         from: Option<IpAddr>,
         name: &str,
@@ -82,7 +82,7 @@ impl Sender {
         let mut transport = transport();
         congestion.set(&mut transport);
         let gauge = Some(congestion.gauge());
-        Self::with(to, from, name, tls, transport, gauge, patience)
+        Self::with(stack, to, from, name, tls, (transport, gauge), patience)
     }
 
     /// The same with one of the stack's own controllers.
@@ -90,6 +90,7 @@ impl Sender {
     /// # Errors
     /// As [`Sender::connect`].
     pub fn connect_with(
+        stack: &Stack,
         to: SocketAddr,
         from: Option<IpAddr>,
         name: &str,
@@ -99,16 +100,16 @@ impl Sender {
     ) -> Result<Self, Error> {
         let mut transport = transport();
         transport.congestion_controller_factory(Arc::new(own));
-        Self::with(to, from, name, tls, transport, None, patience)
+        Self::with(stack, to, from, name, tls, (transport, None), patience)
     }
 
     fn with(
+        stack: &Stack,
         to: SocketAddr,
         from: Option<IpAddr>,
         name: &str,
         tls: Arc<noq::rustls::ClientConfig>,
-        mut transport: noq::TransportConfig,
-        gauge: Option<Arc<Gauge>>,
+        (mut transport, gauge): (noq::TransportConfig, Option<Arc<Gauge>>),
         patience: Duration,
     ) -> Result<Self, Error> {
         let any: IpAddr = match to {
@@ -118,9 +119,8 @@ impl Sender {
         let at = SocketAddr::new(from.unwrap_or(any), 0);
         let local = |why: &dyn std::fmt::Display| Error::Local(at, why.to_string());
         let remote = |why: &dyn std::fmt::Display| Error::Remote(to, why.to_string());
-        let runtime = handle().map_err(|e| local(&e))?;
-        let within = runtime.clone();
-        let _inside = within.enter();
+        let runtime = stack.clone();
+        let _inside = stack.enter();
         transport.send_window(UNKNOWN);
         let tls = QuicClientConfig::try_from(tls).map_err(|e| local(&e))?;
         let mut config = ClientConfig::new(Arc::new(tls));
