@@ -21,7 +21,11 @@ fn main() {
         .skip(1)
         .filter(|a| !a.starts_with('-'))
         .collect();
-    let tests: [(&str, fn()); 10] = [
+    let tests: [(&str, fn()); 11] = [
+        (
+            "a_thread_and_those_that_it_starts_are_inside",
+            a_thread_and_those_that_it_starts_are_inside,
+        ),
         (
             "round_trip_is_the_sum_of_both_delays",
             round_trip_is_the_sum_of_both_delays,
@@ -205,6 +209,22 @@ fn a_program_runs_inside_and_its_status_comes_back() {
     );
     let missing = inside.spawn(std::process::Command::new("/usr/bin/no-such-program-here"));
     assert_eq!(missing.unwrap_err().kind(), std::io::ErrorKind::NotFound);
+}
+
+fn a_thread_and_those_that_it_starts_are_inside() {
+    let inside = Namespace::new().unwrap();
+    assert!(inside.threads().is_empty());
+    let seen = inside.clone();
+    let here = move || {
+        let here = Namespace::current().unwrap().is_same(&seen);
+        (here, seen.threads().len())
+    };
+    let work = move || (here(), std::thread::spawn(here).join().unwrap());
+    let thread = inside.spawn_thread("inside", work).unwrap();
+    let (own, child) = thread.join().unwrap().unwrap();
+    assert_eq!((own, child), ((true, 1), (true, 2)));
+    let outside = Namespace::current().unwrap();
+    assert!(!outside.is_same(&inside) && outside.threads().contains(&std::process::id()));
 }
 
 fn the_same_range_twice_is_refused() {

@@ -15,6 +15,7 @@ use alcc_transfer::sending::{self, Content, Job, Sent};
 use alcc_transfer::{Counter, Header, Kind, clock_digest, new_session};
 use alcc_transports::TRANSPORTS;
 use alcc_units::{Span, Time};
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -26,6 +27,10 @@ const STALL: Duration = Duration::from_secs(120);
 /// How long a thread may take to end. One that still says goodbye to a peer that is gone is left
 /// behind; it ends by its own timeouts.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Background threads of all sockets of the process. They are in the namespace of the first one, and
+/// nobody can say for whom they work.
+const SHARED: [&str; 2] = ["alcc-udp", "alcc-inband"];
 
 pub(super) struct Bulk {
     scheme: Scheme,
@@ -240,7 +245,12 @@ impl Programs for Bulk {
     }
 
     fn cpu(&self) -> Option<Span> {
-        cpu::of_threads(&self.ends.sender.threads())
+        let mut threads = self.ends.sender.threads();
+        threads.retain(|thread| {
+            let name = fs::read_to_string(format!("/proc/self/task/{thread}/comm"));
+            name.is_ok_and(|name| !SHARED.contains(&name.trim_end()))
+        });
+        cpu::of_threads(&threads)
     }
 
     fn address(&self) -> SocketAddrV4 {
