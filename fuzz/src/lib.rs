@@ -619,7 +619,7 @@ fn inband_frames(bytes: &[u8]) {
             );
             assert!(len <= bytes.len());
         }
-        Ok(None) => assert!(bytes.len() < preface::LONGEST),
+        Ok(None) => assert!(bytes.len() < preface::MAX_PREFACE),
         Err(e) => one_line(e),
     }
 }

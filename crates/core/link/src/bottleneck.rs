@@ -32,7 +32,8 @@ enum Server {
     },
 }
 
-/// A moment between two nanoseconds: `ns + fraction / rate`. A busy link adds up such moments without error.
+/// A moment between two nanoseconds: `ns + fraction / rate`. A busy link adds up such moments
+/// without error.
 #[derive(Clone, Copy, Debug)]
 struct Instant {
     ns: u64,
@@ -60,7 +61,8 @@ impl Instant {
         let rate = rate.as_bps();
         let (ns, fraction) = match u64::try_from(work) {
             _ if rate == 0 => return Self::at(Time::MAX),
-            // what nearly all packets take: the wide division costs more than the rest of a packet's way
+            // what nearly all packets take: the wide division costs more than the rest of a
+            // packet's way
             Ok(work) => (work / rate, work % rate),
             Err(_) => {
                 let rate = u128::from(rate);
@@ -185,7 +187,8 @@ impl Bottleneck {
         } = &mut self.server
             && self.queue.is_empty()
         {
-            // The opportunities of an idle link pass unused, in one leap. The one of this very moment is over as well.
+            // The opportunities of an idle link pass unused, in one leap. The one of this very
+            // moment is over as well.
             opportunities.seek(opportunities.count_before(now + Span::from_nanos(1)));
         }
         match self
@@ -221,7 +224,8 @@ impl Bottleneck {
             Server::Fixed { carrying, .. } => {
                 if let Some((queued, done)) = carrying.take() {
                     depart(now, queued, out);
-                    // from the exact moment, not from the nanosecond after it: back to back means no gap at all
+                    // from the exact moment, not from the nanosecond after it: back to back means
+                    // no gap at all
                     self.begin(done, out);
                 }
             }

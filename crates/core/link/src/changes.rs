@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A path that changes while it works: steps of rate, delay and loss, typed, from a table or drawn from a seed.
+//! A path that changes while it works: steps of rate, delay and loss, typed, from a table or drawn
+//! from a seed.
 use alcc_units::{Rate, Rng, Span, Time};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 /// What changes in a direction after its start. The default is nothing.
 ///
-/// A new rate holds from its moment on, also for the packet that is just being carried. A new delay holds for packets that begin
-/// to travel from then on; who began earlier arrives no later than they do, unless `reorder` is set. A rate on a link that had none,
-/// or that followed a trace, makes it a link of that rate for good.
+/// A new rate holds from its moment on, also for the packet that is just being carried. A new delay
+/// holds for packets that begin to travel from then on; who began earlier arrives no later than
+/// they do, unless `reorder` is set. A rate on a link that had none, or that followed a trace,
+/// makes it a link of that rate for good.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Changes {
-    /// The steps. Their order does not matter, but for those of one moment, of which the last holds.
+    /// The steps. Their order does not matter, but for those of one moment, of which the last
+    /// holds.
     pub steps: Vec<Step>,
-    /// After so long the direction is as at its start, and the steps come again; later steps never come. `None`: no repetition.
+    /// After so long the direction is as at its start, and the steps come again; later steps never
+    /// come. `None`: no repetition.
     pub repeat: Option<Span>,
     /// A delay that shrinks lets packets overtake those before them.
     pub reorder: bool,
@@ -63,7 +67,7 @@ pub enum ChangesError {
     TooMany(u64),
 }
 
-const MOST: u64 = 1_000_000;
+const MAX_STEPS: u64 = 1_000_000;
 const STEP: &str = "AT:rate=R,delay=T,loss=P,loss-up=P with at least one of them, such as 5s:rate=20mbit,delay=50ms,loss=1%";
 const RANDOM: &str = "every=T and rate=R..R, delay=T..T, loss=P..P or loss-up=P..P, such as every=5s,rate=10mbit..100mbit,loss=0..1%";
 const PROBABILITY: &str = "a probability: 0% to 100%, or 0 to 1";
@@ -162,8 +166,9 @@ impl Changes {
         back
     }
 
-    /// Reads a table. Its first line names the columns, `seconds` first: `seconds,mbps,delay_ms,loss,loss_up`; what a cell leaves empty
-    /// stays. Lines that begin with `#` are comments. `alcc trace convert --to rates` writes such a table.
+    /// Reads a table. Its first line names the columns, `seconds` first:
+    /// `seconds,mbps,delay_ms,loss,loss_up`; what a cell leaves empty stays. Lines that begin with
+    /// `#` are comments. `alcc trace convert --to rates` writes such a table.
     ///
     /// # Errors
     /// Line and reason.
@@ -190,8 +195,8 @@ impl Changes {
             if cells.len() != names.len() {
                 return Err(wrong(line, text, "as many cells as the first line names"));
             }
-            if steps.len() as u64 == MOST {
-                return Err(ChangesError::TooMany(MOST + 1));
+            if steps.len() as u64 == MAX_STEPS {
+                return Err(ChangesError::TooMany(MAX_STEPS + 1));
             }
             let mut step = Step::default();
             for (name, cell) in names.iter().zip(&cells) {
@@ -215,8 +220,9 @@ impl Changes {
         Ok(Self::of(steps))
     }
 
-    /// Draws steps from time 0 until `length`: `every=5s,rate=10mbit..100mbit,delay=5ms..50ms,loss=0..1%`, each quantity even between
-    /// its bounds.
+    /// Draws steps from time 0 until `length`:
+    /// `every=5s,rate=10mbit..100mbit,delay=5ms..50ms,loss=0..1%`, each quantity even between its
+    /// bounds.
     ///
     /// # Errors
     /// What is wrong with the text; more than a million steps.
@@ -251,7 +257,7 @@ impl Changes {
             return Err(wrong(text, RANDOM));
         }
         let count = length.as_nanos().div_ceil(every.as_nanos());
-        if count > MOST {
+        if count > MAX_STEPS {
             return Err(ChangesError::TooMany(count));
         }
         let mut rng = Rng::new(seed);
@@ -285,7 +291,7 @@ fn range<T: PartialOrd>(text: &str, read: impl Fn(&str) -> Option<T>) -> Option<
 
 /// One quantity over time: what it is, and when it is next set to what.
 #[derive(Clone, Debug)]
-pub(crate) struct Course<T> {
+pub(crate) struct Schedule<T> {
     /// In order of time; the first one is what the start has.
     points: Vec<(Time, T)>,
     period: Option<Span>,
@@ -294,7 +300,7 @@ pub(crate) struct Course<T> {
     round: Time,
 }
 
-impl<T: Copy> Course<T> {
+impl<T: Copy> Schedule<T> {
     /// `None` if the quantity never changes.
     pub(crate) fn new(
         first: T,
@@ -352,7 +358,7 @@ impl<T: Copy> Course<T> {
 
     /// The pieces of constant value that cover `from..to`, as (begin, end, value).
     pub(crate) fn pieces(&self, from: Time, to: Time) -> impl Iterator<Item = (Time, Time, T)> {
-        let mut course = Self {
+        let mut schedule = Self {
             index: 0,
             round: Time::ZERO,
             ..self.clone()
@@ -362,8 +368,8 @@ impl<T: Copy> Course<T> {
             if begin >= to {
                 return None;
             }
-            let value = course.at(begin);
-            let end = course.next().min(to);
+            let value = schedule.at(begin);
+            let end = schedule.next().min(to);
             let piece = (begin, end, value);
             begin = end;
             Some(piece)
@@ -499,8 +505,8 @@ mod tests {
         let steps = ["4s:loss=0.4", "2s:loss=0.1", "2s:loss=0.2", "12s:loss=1"];
         let mut changes = Changes::of(steps.iter().map(|t| t.parse().unwrap()).collect());
         changes.repeat = Some(Span::from_secs(10));
-        let course = || Course::new(0.0, &changes, |s| s.loss).unwrap();
-        let mut walking = course();
+        let schedule = || Schedule::new(0.0, &changes, |s| s.loss).unwrap();
+        let mut walking = schedule();
         for (at, value, next) in [
             (0, 0.0, 2),
             (1, 0.0, 2),
@@ -518,9 +524,9 @@ mod tests {
                 (value, S(next)),
                 "{at}"
             );
-            assert_eq!(course().at(S(at)), value, "{at} in one leap");
+            assert_eq!(schedule().at(S(at)), value, "{at} in one leap");
         }
-        let pieces: Vec<_> = course().pieces(S(3), S(13)).collect();
+        let pieces: Vec<_> = schedule().pieces(S(3), S(13)).collect();
         assert_eq!(
             pieces,
             [
@@ -531,12 +537,12 @@ mod tests {
             ]
         );
         changes.repeat = None;
-        let mut once = course_of(&changes);
+        let mut once = schedule_of(&changes);
         assert_eq!((once.at(S(13)), once.next()), (1.0, Time::MAX));
-        assert!(Course::new(Span::ZERO, &changes, |s| s.delay).is_none());
+        assert!(Schedule::new(Span::ZERO, &changes, |s| s.delay).is_none());
     }
 
-    fn course_of(changes: &Changes) -> Course<f64> {
-        Course::new(0.0, changes, |s| s.loss).unwrap()
+    fn schedule_of(changes: &Changes) -> Schedule<f64> {
+        Schedule::new(0.0, changes, |s| s.loss).unwrap()
     }
 }

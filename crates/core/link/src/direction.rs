@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::bottleneck::Bottleneck;
-use crate::changes::{Changes, Course};
+use crate::changes::{Changes, Schedule};
 use crate::{DropReason, Outcome, Packet, Queue, QueueSpec};
 use alcc_trace::{OPPORTUNITY, Trace};
 use alcc_units::{Bytes, Rate, Rng, Span, Time};
@@ -12,11 +12,13 @@ pub enum RateSpec {
     /// Nothing ever waits.
     #[default]
     Unlimited,
-    /// A constant rate of IP bytes; packets are serialised one after the other. [`Rate::ZERO`] carries nothing.
+    /// A constant rate of IP bytes; packets are serialised one after the other. [`Rate::ZERO`]
+    /// carries nothing.
     Fixed(Rate),
-    /// The delivery opportunities of a trace, which begins at [`Time::ZERO`] and repeats. Each carries up to 1500 bytes:
-    /// several small packets, or a part of a large one that goes on in the next. What an opportunity does not use is lost.
-    /// This is Mahimahi's link, without the 4 bytes that its tunnel adds to every packet (and to an opportunity).
+    /// The delivery opportunities of a trace, which begins at [`Time::ZERO`] and repeats. Each
+    /// carries up to 1500 bytes: several small packets, or a part of a large one that goes on in
+    /// the next. What an opportunity does not use is lost. This is Mahimahi's link, without the 4
+    /// bytes that its tunnel adds to every packet (and to an opportunity).
     Trace(Trace),
 }
 
@@ -69,9 +71,10 @@ impl Dir {
 
 /// One direction of a path at work.
 ///
-/// The host pushes packets, asks when it is worth calling again, and advances. Outcomes carry the times of the model, so
-/// that a host which calls late loses punctuality but not correctness. Time never goes back: an earlier `now` counts as the
-/// latest one. What would happen at [`Time::MAX`] never happens.
+/// The host pushes packets, asks when it is worth calling again, and advances. Outcomes carry the
+/// times of the model, so that a host which calls late loses punctuality but not correctness. Time
+/// never goes back: an earlier `now` counts as the latest one. What would happen at [`Time::MAX`]
+/// never happens.
 #[derive(Clone, Debug)]
 pub struct Direction {
     spec_rate: RateSpec,
@@ -79,19 +82,20 @@ pub struct Direction {
     delay: Span,
     loss: f64,
     /// Those that change; a rate that is `None` is that of the start.
-    rates: Option<Course<Option<Rate>>>,
-    delays: Option<Course<Span>>,
-    losses: Option<Course<f64>>,
+    rates: Option<Schedule<Option<Rate>>>,
+    delays: Option<Schedule<Span>>,
+    losses: Option<Schedule<f64>>,
     reorder: bool,
     clock: Time,
     bottleneck: Bottleneck,
-    /// Packets on their way, with the time at which they are through; before or after the bottleneck as `dir` says.
-    travelling: VecDeque<(Time, Travelling)>,
+    /// Packets on their way, with the time at which they are through; before or after the
+    /// bottleneck as `dir` says.
+    propagating: VecDeque<(Time, InPropagation)>,
     rng: Rng,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Travelling {
+struct InPropagation {
     packet: Packet,
     // at and from the bottleneck; the former means nothing before it
     arrived: Time,
@@ -99,8 +103,8 @@ struct Travelling {
 }
 
 impl Direction {
-    /// An empty direction at [`Time::ZERO`]. The same `seed` and calls give the same outcomes; the two directions of a path
-    /// should have different seeds.
+    /// An empty direction at [`Time::ZERO`]. The same `seed` and calls give the same outcomes; the
+    /// two directions of a path should have different seeds.
     pub fn new(spec: &DirectionSpec, dir: Dir, seed: u64) -> Self {
         let mut seeds = Rng::new(seed);
         let rng = Rng::new(seeds.next_u64());
@@ -112,12 +116,12 @@ impl Direction {
             delay: spec.delay,
             loss: spec.loss,
             rates: rates(&spec.rate, changes),
-            delays: Course::new(spec.delay, changes, |s| s.delay),
-            losses: Course::new(spec.loss, changes, |s| s.loss),
+            delays: Schedule::new(spec.delay, changes, |s| s.delay),
+            losses: Schedule::new(spec.loss, changes, |s| s.loss),
             reorder: changes.reorder,
             clock: Time::ZERO,
             bottleneck: Bottleneck::new(&spec.rate, spec.queue.queue(), queue_rng),
-            travelling: VecDeque::new(),
+            propagating: VecDeque::new(),
             rng,
         }
     }
@@ -146,7 +150,8 @@ impl Direction {
             if at > self.clock || at == Time::MAX {
                 return;
             }
-            // The bottleneck goes first: a packet that arrives at the moment of an opportunity has missed it.
+            // The bottleneck goes first: a packet that arrives at the moment of an opportunity has
+            // missed it.
             let from = out.len();
             if serve == at {
                 self.bottleneck.serve(at, out);
@@ -154,7 +159,7 @@ impl Direction {
             } else if step == at {
                 self.step(at, out);
                 self.route(from, out);
-            } else if let Some((_, t)) = self.travelling.pop_front() {
+            } else if let Some((_, t)) = self.propagating.pop_front() {
                 if self.dir == Dir::Up {
                     out.push(t.delivered(at));
                 } else if self.lost(at) {
@@ -167,16 +172,17 @@ impl Direction {
         }
     }
 
-    /// The earliest time at which [`advance`](Self::advance) would do something to a packet; `None` if no packet is inside
-    /// or none will ever get on. An idle link needs no wake-up, whatever its trace does.
+    /// The earliest time at which [`advance`](Self::advance) would do something to a packet; `None`
+    /// if no packet is inside or none will ever get on. An idle link needs no wake-up, whatever its
+    /// trace does.
     pub fn next_event(&self) -> Option<Time> {
         let next = self.next_arrival().min(self.bottleneck.next());
         let next = next.min(self.next_step());
         Some(next).filter(|at| *at < Time::MAX)
     }
 
-    /// What the bottleneck offers to carry after `from` and up to and including `to`: what deliveries in that window are a
-    /// share of. [`Bytes::MAX`] without a bottleneck.
+    /// What the bottleneck offers to carry after `from` and up to and including `to`: what
+    /// deliveries in that window are a share of. [`Bytes::MAX`] without a bottleneck.
     pub fn opportunity_bytes(&self, from: Time, to: Time) -> Bytes {
         let Some(rates) = &self.rates else {
             return self.offered(from, to);
@@ -212,7 +218,7 @@ impl Direction {
 
     /// How many packets are inside: neither delivered nor dropped yet.
     pub fn inside(&self) -> usize {
-        self.bottleneck.inside() + self.travelling.len()
+        self.bottleneck.inside() + self.propagating.len()
     }
 
     /// The queue before the bottleneck, to look at.
@@ -221,7 +227,7 @@ impl Direction {
     }
 
     fn travel(&mut self, now: Time, packet: Packet, arrived: Time, departed: Time) {
-        let travelling = Travelling {
+        let propagating = InPropagation {
             packet,
             arrived,
             departed,
@@ -230,13 +236,13 @@ impl Direction {
             self.delay = delays.at(now);
         }
         let due = now + self.delay;
-        match self.travelling.back() {
+        match self.propagating.back() {
             Some((last, _)) if due < *last && self.reorder => {
-                let place = self.travelling.partition_point(|(other, _)| *other <= due);
-                self.travelling.insert(place, (due, travelling));
+                let place = self.propagating.partition_point(|(other, _)| *other <= due);
+                self.propagating.insert(place, (due, propagating));
             }
-            Some((last, _)) => self.travelling.push_back((due.max(*last), travelling)),
-            None => self.travelling.push_back((due, travelling)),
+            Some((last, _)) => self.propagating.push_back((due.max(*last), propagating)),
+            None => self.propagating.push_back((due, propagating)),
         }
     }
 
@@ -249,7 +255,8 @@ impl Direction {
 
     /// A packet reaches the bottleneck.
     fn arrive(&mut self, now: Time, packet: Packet, out: &mut Vec<Outcome>) {
-        // Steps that an idle bottleneck has slept through; a busy one has taken them at their times.
+        // Steps that an idle bottleneck has slept through; a busy one has taken them at their
+        // times.
         if self.rates.as_ref().is_some_and(|rates| rates.next() <= now) {
             self.step(now, out);
         }
@@ -258,7 +265,7 @@ impl Direction {
 
     /// When the first of those that travel is through.
     fn next_arrival(&self) -> Time {
-        self.travelling.front().map_or(Time::MAX, |(due, _)| *due)
+        self.propagating.front().map_or(Time::MAX, |(due, _)| *due)
     }
 
     /// When the rate changes under a packet; an idle bottleneck need not be woken.
@@ -302,22 +309,22 @@ impl Direction {
     }
 }
 
-fn rates(first: &RateSpec, changes: &Changes) -> Option<Course<Option<Rate>>> {
+fn rates(first: &RateSpec, changes: &Changes) -> Option<Schedule<Option<Rate>>> {
     let of = |step: &crate::Step| step.rate.map(Some);
     if let RateSpec::Fixed(rate) = first {
         let moves = *rate > Rate::ZERO || changes.steps.iter().any(|s| s.rate > Some(Rate::ZERO));
         // what stands still for ever must not be looked at for ever
-        return Course::new(Some(*rate), changes, of).filter(|_| moves);
+        return Schedule::new(Some(*rate), changes, of).filter(|_| moves);
     }
     // There is no way back to a trace.
     let once = Changes {
         repeat: None,
         ..changes.clone()
     };
-    Course::new(None, &once, of)
+    Schedule::new(None, &once, of)
 }
 
-impl Travelling {
+impl InPropagation {
     fn delivered(self, at: Time) -> Outcome {
         Outcome::Delivered {
             at,

@@ -11,8 +11,9 @@
 //! 13.002 d 1 1500 overflow 0 18
 //! ```
 //!
-//! The events and the order of their first columns are Mahimahi's. Times are milliseconds since the link's clock began, rounded
-//! down to the microsecond. The log comes from the outcomes at the bottleneck: propagation delay is not in it.
+//! The events and the order of their first columns are Mahimahi's. Times are milliseconds since the
+//! link's clock began, rounded down to the microsecond. The log comes from the outcomes at the
+//! bottleneck: propagation delay is not in it.
 use crate::{DropReason, Ecn, Outcome, Packet};
 use alcc_units::{Bytes, Span, Time};
 use std::fmt::{self, Write};
@@ -78,7 +79,8 @@ pub enum Line {
 }
 
 impl Line {
-    /// What the log says of an outcome; nothing of a delivery, which is the departure some propagation delay later.
+    /// What the log says of an outcome; nothing of a delivery, which is the departure some
+    /// propagation delay later.
     pub fn of(outcome: &Outcome) -> Option<Self> {
         match *outcome {
             Outcome::Arrived { at, packet } => Some(Self::Arrival { at, packet }),

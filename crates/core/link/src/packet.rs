@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use alcc_units::{Bytes, Span, Time};
 
-/// Explicit Congestion Notification: the last two bits of an IP packet's traffic class (RFC 3168, section 5).
+/// Explicit Congestion Notification: the last two bits of an IP packet's traffic class (RFC 3168,
+/// section 5).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Ecn {
     /// The sender does not understand marks.
@@ -62,13 +63,16 @@ pub enum DropReason {
     Aqm,
 }
 
-/// What became of a packet. Times are those of the model, not of the call that learned of it: a late call tells the same.
+/// What became of a packet. Times are those of the model, not of the call that learned of it: a
+/// late call tells the same.
 ///
-/// Every packet that was pushed ends in exactly one `Delivered` or `Dropped`. On its way it gives one `Arrived` when it
-/// reaches the bottleneck and one `Departed` when it leaves it; these two are for logs and meters.
+/// Every packet that was pushed ends in exactly one `Delivered` or `Dropped`. On its way it gives
+/// one `Arrived` when it reaches the bottleneck and one `Departed` when it leaves it; these two are
+/// for logs and meters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It reached the bottleneck. The queue may refuse it at once: then a `Dropped` follows at the same time.
+    /// It reached the bottleneck. The queue may refuse it at once: then a `Dropped` follows at the
+    /// same time.
     Arrived {
         /// When.
         at: Time,
@@ -90,8 +94,8 @@ pub enum Outcome {
         at: Time,
         /// Which.
         packet: Packet,
-        /// Time at the bottleneck, from `arrived` until its last byte left: waiting and, on a link of fixed rate, its own
-        /// serialisation.
+        /// Time at the bottleneck, from `arrived` until its last byte left: waiting and, on a link
+        /// of fixed rate, its own serialisation.
         queue_delay: Span,
         /// When it had reached the bottleneck.
         arrived: Time,

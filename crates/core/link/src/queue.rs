@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Queues by name. A file `queue/NAME.rs` with a constant `QUEUE`, and its name in the line below, and it exists everywhere:
-//! command line, simulator, emulator, conformance suite.
+//! Queues by name. A file `queue/NAME.rs` with a constant `QUEUE`, and its name in the line below,
+//! and it exists everywhere: command line, simulator, emulator, conformance suite.
 use crate::{DropReason, Packet};
 use alcc_units::{Bytes, OptionDoc, Options, Rng, Spec, SpecError, Time};
 use std::fmt;
@@ -15,8 +15,9 @@ macro_rules! queues {
 
 queues! { droptail, red, codel, pie, fq_codel, users }
 
-/// The option of the queues that mark. Only packets whose sender understands marks are marked, so the default is yes: RFC 7567,
-/// section 4.2.1, wants it of every managed queue, and RFC 8290, section 5.2.6, has it so.
+/// The option of the queues that mark. Only packets whose sender understands marks are marked, so
+/// the default is yes: RFC 7567, section 4.2.1, wants it of every managed queue, and RFC 8290,
+/// section 5.2.6, has it so.
 const ECN: OptionDoc = OptionDoc {
     name: "ecn",
     default: "yes",
@@ -27,12 +28,14 @@ fn ecn(options: &Options<'_>) -> Result<bool, SpecError> {
     Ok(options.choice(ECN.name, &["yes", "no"])? == "yes")
 }
 
-/// Packets that wait for a bottleneck. First in, first out, unless its documentation says otherwise.
+/// Packets that wait for a bottleneck. First in, first out, unless its documentation says
+/// otherwise.
 ///
-/// Time is an argument and never goes back. A packet that the bottleneck has begun to carry is out of the queue.
+/// Time is an argument and never goes back. A packet that the bottleneck has begun to carry is out
+/// of the queue.
 pub trait Queue: fmt::Debug + Send + Sync {
-    /// A packet arrives: takes it, or says why not. `rng` is for queues that draw lots. Packets that have to give way to it go
-    /// to `drops`; that may be, in the end, the packet itself.
+    /// A packet arrives: takes it, or says why not. `rng` is for queues that draw lots. Packets
+    /// that have to give way to it go to `drops`; that may be, in the end, the packet itself.
     fn enqueue(
         &mut self,
         now: Time,
@@ -41,7 +44,8 @@ pub trait Queue: fmt::Debug + Send + Sync {
         drops: &mut Vec<Packet>,
     ) -> Enqueue;
 
-    /// The bottleneck is free: the packet to carry next, if any. Packets that the queue discards to find it go to `drops`.
+    /// The bottleneck is free: the packet to carry next, if any. Packets that the queue discards to
+    /// find it go to `drops`.
     fn dequeue(&mut self, now: Time, drops: &mut Vec<Packet>) -> Option<Queued>;
 
     /// How many packets wait.
@@ -105,7 +109,8 @@ impl QueueKind {
     }
 }
 
-/// Which queue to use: checked, so that making one cannot fail. Reads `droptail:bytes=2000000` and prints it back.
+/// Which queue to use: checked, so that making one cannot fail. Reads `droptail:bytes=2000000` and
+/// prints it back.
 #[derive(Clone, Debug)]
 pub struct QueueSpec {
     spec: Spec,

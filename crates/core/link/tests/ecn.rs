@@ -40,7 +40,8 @@ fn heads(spec: &str, ecn: Ecn, times: &[u64]) -> Vec<Deed> {
     times.iter().map(look).collect()
 }
 
-/// The first mark an interval after the first packet above target, the next ones 100 ms / sqrt(n) apart: 205, 275.7, 333.4.
+/// The first mark an interval after the first packet above target, the next ones 100 ms / sqrt(n)
+/// apart: 205, 275.7, 333.4.
 #[test]
 fn codel_marks_at_the_times_at_which_it_would_drop() {
     let times = [5, 104, 105, 204, 205, 275, 276, 333, 334];
@@ -63,7 +64,8 @@ fn codel_marks_at_the_times_at_which_it_would_drop() {
     }
 }
 
-/// What arriving packets meet: marked, dropped by management, let through. A packet leaves after every other one.
+/// What arriving packets meet: marked, dropped by management, let through. A packet leaves after
+/// every other one.
 fn arrivals(spec: &str, ecn: Ecn, n: u64) -> [u64; 3] {
     let (mut queue, mut rng) = (queue(spec), Rng::new(7));
     let mut seen = [0; 3];
@@ -88,7 +90,8 @@ fn arrivals(spec: &str, ecn: Ecn, n: u64) -> [u64; 3] {
     seen
 }
 
-/// The average is the queue itself here: 200 arrivals, of which a half stay, bring it to 150 kB, between the thresholds.
+/// The average is the queue itself here: 200 arrivals, of which a half stay, bring it to 150 kB,
+/// between the thresholds.
 #[test]
 fn red_marks_between_its_thresholds_and_drops_above() {
     let between = "red:min=15000,max=300000,weight=1,p=0.5";
@@ -115,7 +118,8 @@ fn red_marks_between_its_thresholds_and_drops_above() {
     );
 }
 
-/// Twice what leaves, whatever happens: the probability passes 10 %, and from then on even those that may be marked are dropped.
+/// Twice what leaves, whatever happens: the probability passes 10 %, and from then on even those
+/// that may be marked are dropped.
 #[test]
 fn pie_marks_up_to_ten_per_cent_and_drops_from_there() {
     let early = (1..100).map(|n| arrivals("pie", Ecn::Ect0, n * 10));

@@ -53,7 +53,8 @@ fn overtaking(queue: &QueueSpec) -> bool {
     QueueKind::all().any(|kind| kind.name == queue.spec().name && kind.overtaking)
 }
 
-/// Mostly none; else rates, standstill and a path that always comes back, and losses, at round and at odd times.
+/// Mostly none; else rates, standstill and a path that always comes back, and losses, at round and
+/// at odd times.
 fn changes() -> impl Strategy<Value = Changes> {
     let at = prop_oneof![
         (0..300_u64).prop_map(|ms| ms * 1_000_000),
@@ -315,7 +316,8 @@ proptest! {
         prop_assert_eq!(departed(&plain.punctual()), want);
     }
 
-    /// And one for a rate that changes: what a busy time has carried is the sum of the rates under it.
+    /// And one for a rate that changes: what a busy time has carried is the sum of the rates under
+    /// it.
     #[test]
     fn a_changing_link_is_as_the_sum_of_its_rates(case in case()) {
         let RateSpec::Fixed(rate) = case.spec.rate else { return Ok(()) };

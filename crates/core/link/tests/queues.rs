@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Queues that tell flows apart or draw lots: sequences worked out by hand from the RFCs, frequencies from the formula.
+//! Queues that tell flows apart or draw lots: sequences worked out by hand from the RFCs,
+//! frequencies from the formula.
 use alcc_link::queue::Enqueue;
 use alcc_link::{
     Dir, Direction, DirectionSpec, DropReason, Ecn, Outcome, Packet, Queue, QueueSpec, RateSpec,
@@ -108,8 +109,8 @@ fn mean(values: &[f64]) -> f64 {
 
 #[test]
 fn fq_codel_shares_by_bytes() {
-    // Both new with 1500 to spend. 1: one full packet. 2: three of 500. Both to the old list with 1500 more: 1: a full one; its
-    // next turn comes after 2's, which has one left.
+    // Both new with 1500 to spend. 1: one full packet. 2: three of 500. Both to the old list with
+    // 1500 more: 1: a full one; its next turn comes after 2's, which has one left.
     let q = &mut *queue("fq_codel");
     fill(q, 1, 1500, 0..3);
     fill(q, 2, 500, 3..7);
@@ -181,7 +182,8 @@ fn fq_codel_with_one_flow_is_codel_and_spares_the_others() {
         })
         .collect();
     assert_eq!(at[..7], [105, 205, 276, 334, 384, 429, 469]);
-    // Beside 1500 packets of flow 7 one of flow 8 each 10 ms: always new, so it takes the next opportunity.
+    // Beside 1500 packets of flow 7 one of flow 8 each 10 ms: always new, so it takes the next
+    // opportunity.
     let mut beside = link(trace(&[1]), "fq_codel");
     let mut pushes: Vec<_> = (0..1500).map(|id| (0, packet(id, 7, 1500))).collect();
     pushes.extend((1..100).map(|n| (n * 10_000 + 500, packet(2000 + n, 8, 1500))));
@@ -195,8 +197,8 @@ fn fq_codel_with_one_flow_is_codel_and_spares_the_others() {
 
 #[test]
 fn users_have_the_channel_slot_by_slot() {
-    // Two opportunities in each ms. 0 has three packets, 1 has five: slots 0, 1, 0; in its second slot 0 runs dry, and 1 has the
-    // rest.
+    // Two opportunities in each ms. 0 has three packets, 1 has five: slots 0, 1, 0; in its second
+    // slot 0 runs dry, and 1 has the rest.
     let mut cell = link(trace(&[1, 1]), "users");
     let pushes = (0..8).map(|id| (10, packet(id, u32::from(id >= 3), 1500)));
     let out = run(&mut cell, pushes);
@@ -228,9 +230,9 @@ fn a_user_fills_only_his_own_queue() {
 
 #[test]
 fn proportional_fair_gives_way_to_who_was_silent() {
-    // One opportunity each ms, window 100 ms: averages fade by q = e^-0.01 each slot. 0 has been served alone for a second:
-    // S = 1 / (1 - q). Then 1 has plenty. In the n-th slot S q^n stands against (q - q^n) / (1 - q): 0 is chosen again when
-    // q^n < q / 2, n > 1 + 69.3: in slot 71.
+    // One opportunity each ms, window 100 ms: averages fade by q = e^-0.01 each slot. 0 has been
+    // served alone for a second: S = 1 / (1 - q). Then 1 has plenty. In the n-th slot S q^n stands
+    // against (q - q^n) / (1 - q): 0 is chosen again when q^n < q / 2, n > 1 + 69.3: in slot 71.
     let mut cell = link(trace(&[1]), "users:scheduler=pf,window=100ms");
     let mut pushes: Vec<_> = (0..2000).map(|id| (10, packet(id, 0, 1500))).collect();
     pushes.extend((0..500).map(|id| (1_000_500, packet(5000 + id, 1, 1500))));
@@ -242,8 +244,9 @@ fn proportional_fair_gives_way_to_who_was_silent() {
 
 #[test]
 fn another_user_costs_capacity_and_nothing_else() {
-    // 12 Mbit/s; user 0 sends 5, user 1 sends 10 in the seconds 2 to 4. Shared, first in, first out: 15 Mbit/s into 12, so
-    // that who leaves at 4 s came at 3.6 and has waited 400 ms. A cell: user 0 has half, 6 Mbit/s, when user 1 is there: he waits for the other's slot and the packet
+    // 12 Mbit/s; user 0 sends 5, user 1 sends 10 in the seconds 2 to 4. Shared, first in, first
+    // out: 15 Mbit/s into 12, so that who leaves at 4 s came at 3.6 and has waited 400 ms. A cell:
+    // user 0 has half, 6 Mbit/s, when user 1 is there: he waits for the other's slot and the packet
     // in service, 2 ms, and for a slot in which 2 of his were due.
     let sources = || {
         let mut pushes = Vec::new();
@@ -262,8 +265,8 @@ fn another_user_costs_capacity_and_nothing_else() {
         shared[0] <= 1.0 && (shared[1] - 400.0).abs() < 3.0,
         "{shared:?}"
     );
-    // Proportional fair: when user 1 comes, user 0 has been served 5 Mbit/s for long. User 1 goes first until 12 (1 - q) = 5 q,
-    // q = e^(-t / 100 ms): for 35 ms.
+    // Proportional fair: when user 1 comes, user 0 has been served 5 Mbit/s for long. User 1 goes
+    // first until 12 (1 - q) = 5 q, q = e^(-t / 100 ms): for 35 ms.
     for (queue, most) in [("users", 3.1), ("users:scheduler=pf", 36.0)] {
         let cell = worst(queue);
         assert!(cell[0] <= 1.0, "{cell:?}");
@@ -275,8 +278,8 @@ fn another_user_costs_capacity_and_nothing_else() {
 
 const DRAWS: u32 = 200_000;
 
-/// How many of `DRAWS` packets of `len` RED drops that each find `waiting` packets like them. With a weight of 1 what is waiting
-/// is the average, too.
+/// How many of `DRAWS` packets of `len` RED drops that each find `waiting` packets like them. With
+/// a weight of 1 what is waiting is the average, too.
 fn red_drops(options: &str, waiting: usize, len: u64) -> f64 {
     let mut q = queue(&format!("red:weight=1{options}"));
     let mut rng = Rng::new(waiting as u64 + len);
@@ -302,8 +305,8 @@ fn red_drops(options: &str, waiting: usize, len: u64) -> f64 {
 
 #[test]
 fn red_drops_as_often_as_its_formula_says() {
-    // The papers' queue: 0 at 375,000 bytes, 10 % at 1,125,000, for 1500 bytes; half of it for 750. Each draw by itself: binomial,
-    // and four standard deviations are allowed.
+    // The papers' queue: 0 at 375,000 bytes, 10 % at 1,125,000, for 1500 bytes; half of it for 750.
+    // Each draw by itself: binomial, and four standard deviations are allowed.
     let n = f64::from(DRAWS);
     for (packets, len) in [
         (300, 1500),
@@ -323,7 +326,8 @@ fn red_drops_as_often_as_its_formula_says() {
             n * p
         );
     }
-    // Spread evenly: the gap is uniform on 1..=1/p, mean (1 + 1/p) / 2. 2 % at 525,000 bytes, 5 % at 750,000.
+    // Spread evenly: the gap is uniform on 1..=1/p, mean (1 + 1/p) / 2. 2 % at 525,000 bytes, 5 %
+    // at 750,000.
     for (packets, steps) in [(350, 50.0), (500, 20.0)] {
         let gap = (1.0 + steps) / 2.0;
         let sd = ((steps * steps - 1.0) / 12.0_f64).sqrt() / gap * (n / gap).sqrt();
@@ -341,15 +345,17 @@ fn red_drops_as_often_as_its_formula_says() {
 
 #[test]
 fn red_of_the_cs244_report_differs_in_two_things() {
-    // Drops are not spread: at 5 % half of the gaps are below 14, and some beyond the 20 that spacing would allow.
+    // Drops are not spread: at 5 % half of the gaps are below 14, and some beyond the 20 that
+    // spacing would allow.
     let n = f64::from(DRAWS);
     let drops = red_drops(",profile=cs244", 500, 1500);
     assert!(
         (drops - n * 0.05).abs() < 4.0 * (n * 0.05 * 0.95).sqrt(),
         "{drops}"
     );
-    // And an empty queue forgets: 1 ms is 800 steps of 0.998, e^-1.6 = 0.2. Weight 1/2 shows it: 10 ms are 8000 halvings, where the
-    // paper's has 10 of them, and a queue that was at 100 packets would still be at 0.1.
+    // And an empty queue forgets: 1 ms is 800 steps of 0.998, e^-1.6 = 0.2. Weight 1/2 shows it: 10
+    // ms are 8000 halvings, where the paper's has 10 of them, and a queue that was at 100 packets
+    // would still be at 0.1.
     for (profile, remembers) in [("paper", true), ("cs244", false)] {
         let mut q = queue(&format!(
             "red:min=10,max=20,weight=0.5,p=1,profile={profile}"
@@ -377,7 +383,8 @@ fn red_of_the_cs244_report_differs_in_two_things() {
 
 #[test]
 fn pie_holds_its_target_against_too_much() {
-    // 12 Mbit/s, and a packet each 0.9 ms, which is 13.3: a tenth has to go, and the delay comes to rest at the target of 15 ms.
+    // 12 Mbit/s, and a packet each 0.9 ms, which is 13.3: a tenth has to go, and the delay comes to
+    // rest at the target of 15 ms.
     let mut link = link(RateSpec::Fixed(Rate::mbps(12)), "pie");
     let out = run(
         &mut link,

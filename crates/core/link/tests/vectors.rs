@@ -92,12 +92,14 @@ fn small_packets_share_an_opportunity() {
 
 #[test]
 fn what_is_left_of_a_packet_goes_on_in_the_next_opportunity() {
-    // 1000 + 1000: the second has 500 in the first opportunity and 500 in the next, where 1000 are left for the third
+    // 1000 + 1000: the second has 500 in the first opportunity and 500 in the next, where 1000 are
+    // left for the third
     let pushes = [(us(0), 1, 1000), (us(0), 2, 1000), (us(0), 3, 1000)];
     let out = run(link(trace(&[1]), "droptail"), &pushes);
     let at: Vec<_> = delivered(&out).iter().map(|d| d.1 / 1_000_000).collect();
     assert_eq!(at, [1, 2, 2]);
-    // 4000 bytes need three opportunities, and what the third has over is lost: the next packet comes after
+    // 4000 bytes need three opportunities, and what the third has over is lost: the next packet
+    // comes after
     let out = run(
         link(trace(&[1]), "droptail"),
         &[(us(0), 1, 4000), (us(3000), 2, 500)],
@@ -171,8 +173,8 @@ fn twelve_megabit_serialise_a_full_packet_in_a_millisecond() {
 
 #[test]
 fn back_to_back_packets_do_not_drift() {
-    // 100 bytes at 7 Mbit/s: 800/7 us = 114,285 + 5/7 ns each. 7,000 of them take 800 ms to the nanosecond, where rounding
-    // each one up would add 2 us.
+    // 100 bytes at 7 Mbit/s: 800/7 us = 114,285 + 5/7 ns each. 7,000 of them take 800 ms to the
+    // nanosecond, where rounding each one up would add 2 us.
     let pushes: Vec<_> = (0..7000).map(|id| (us(0), id, 100)).collect();
     let out = delivered(&run(
         link(RateSpec::Fixed(Rate::mbps(7)), "droptail"),
@@ -204,7 +206,8 @@ fn both_orders_add_delay_and_queueing() {
         delay: Span::from_micros(20_300),
         ..DirectionSpec::default()
     };
-    // down: at the bottleneck at 20.4 ms, through at 21; up: through the bottleneck at 1 ms, there at 21.3
+    // down: at the bottleneck at 20.4 ms, through at 21; up: through the bottleneck at 1 ms, there
+    // at 21.3
     let down = run(Direction::new(&spec, Dir::Down, 1), &[(us(100), 1, 1500)]);
     assert_eq!(delivered(&down), [(1, 21_000_000, 600_000)]);
     let up = run(Direction::new(&spec, Dir::Up, 1), &[(us(100), 1, 1500)]);
@@ -262,14 +265,16 @@ fn changing(rate: RateSpec, delay_ms: u64, steps: &[&str]) -> DirectionSpec {
 
 #[test]
 fn a_rate_that_changes_under_a_packet_carries_what_is_left_of_it() {
-    // 12 Mbit/s: 1 ms each. From 1.25 ms on 3 Mbit/s: the second has a quarter done and needs 3 ms for the rest; the third 4 ms.
-    // At 6 ms standstill, when 1.75 of those 4 ms are done; from 10 ms on 6 Mbit/s: 2.25 ms become 1.125.
+    // 12 Mbit/s: 1 ms each. From 1.25 ms on 3 Mbit/s: the second has a quarter done and needs 3 ms
+    // for the rest; the third 4 ms. At 6 ms standstill, when 1.75 of those 4 ms are done; from 10
+    // ms on 6 Mbit/s: 2.25 ms become 1.125.
     let steps = ["1250us:rate=3mbit", "6ms:rate=0bit", "10ms:rate=6mbit"];
     let spec = changing(RateSpec::Fixed(Rate::mbps(12)), 0, &steps);
     let pushes = [(us(0), 1, 1500), (us(0), 2, 1500), (us(0), 3, 1500)];
     let link = Direction::new(&spec, Dir::Down, 1);
     let offered = |from, to| link.opportunity_bytes(us(from), us(to)).get();
-    // 1.25 ms of 1500 bytes, 4.75 ms of 375, nothing, 1.125 ms of 750: 1875 + 1781.25 + 843.75 bytes
+    // 1.25 ms of 1500 bytes, 4.75 ms of 375, nothing, 1.125 ms of 750: 1875 + 1781.25 + 843.75
+    // bytes
     assert_eq!(offered(0, 11_125), 4500);
     assert_eq!(offered(6_000, 10_000), 0);
     let out = delivered(&run(link, &pushes));
@@ -279,8 +284,9 @@ fn a_rate_that_changes_under_a_packet_carries_what_is_left_of_it() {
 
 #[test]
 fn steps_at_the_moment_of_a_packet_come_before_it_and_after_what_ends_then() {
-    // The first ends at 1 ms as the rate becomes 1.2 Mbit/s; the second begins then and takes 10 ms. What comes at 30 ms finds
-    // 12 Mbit/s again, though nobody was there at 20 ms to see it change.
+    // The first ends at 1 ms as the rate becomes 1.2 Mbit/s; the second begins then and takes 10
+    // ms. What comes at 30 ms finds 12 Mbit/s again, though nobody was there at 20 ms to see it
+    // change.
     let steps = ["1ms:rate=1200kbit", "20ms:rate=12mbit"];
     let spec = changing(RateSpec::Fixed(Rate::mbps(12)), 0, &steps);
     let pushes = [(us(0), 1, 1500), (us(0), 2, 1500), (us(30_000), 3, 1500)];
@@ -308,7 +314,8 @@ fn a_rate_after_a_trace_and_after_none() {
 
 #[test]
 fn a_delay_that_shrinks_overtakes_only_if_asked() {
-    // 50 ms, from 10 ms on 20, from 20 ms on 30. Sent at 5, 10, 15 and 20: due at 55, 30, 35 and 50.
+    // 50 ms, from 10 ms on 20, from 20 ms on 30. Sent at 5, 10, 15 and 20: due at 55, 30, 35
+    // and 50.
     let mut spec = changing(
         RateSpec::Unlimited,
         50,
@@ -350,8 +357,8 @@ fn loss_changes_and_comes_back() {
 
 #[test]
 fn an_opportunity_makes_room_for_who_arrives_at_its_moment() {
-    // Down, delay 1 ms, room for one. The first is there at 1.5 ms; the second arrives at 2 ms, when the first leaves: it
-    // finds the queue empty and has missed that opportunity.
+    // Down, delay 1 ms, room for one. The first is there at 1.5 ms; the second arrives at 2 ms,
+    // when the first leaves: it finds the queue empty and has missed that opportunity.
     let spec = DirectionSpec {
         rate: trace(&[1]),
         queue: "droptail:packets=1".parse().unwrap(),
@@ -368,8 +375,8 @@ fn an_opportunity_makes_room_for_who_arrives_at_its_moment() {
 
 #[test]
 fn droptail_of_two_million_bytes_holds_1333_full_packets() {
-    // 1333 * 1500 = 1,999,500: 500 bytes are left for a small one, not for a full one. The first is waiting too, because on a
-    // trace nothing leaves the queue before an opportunity.
+    // 1333 * 1500 = 1,999,500: 500 bytes are left for a small one, not for a full one. The first is
+    // waiting too, because on a trace nothing leaves the queue before an opportunity.
     let mut pushes: Vec<_> = (1..=1335).map(|id| (us(10), id, 1500)).collect();
     pushes.push((us(20), 1336, 500));
     pushes.push((us(30), 1337, 1));
@@ -394,8 +401,9 @@ fn on_a_fixed_link_the_packet_in_service_has_left_the_queue() {
 
 #[test]
 fn codel_drops_at_the_times_of_its_control_law() {
-    // 1000 packets at once, one leaves per ms: the k-th millisecond finds a wait of k ms. It reaches the target at 5 ms, has been
-    // there for an interval at 105. Then 105 + 100 = 205, + 100/sqrt(2) = 275.71, + 100/sqrt(3) = 333.45, + 50 = 383.45,
+    // 1000 packets at once, one leaves per ms: the k-th millisecond finds a wait of k ms. It
+    // reaches the target at 5 ms, has been there for an interval at 105. Then 105 + 100 = 205, +
+    // 100/sqrt(2) = 275.71, + 100/sqrt(3) = 333.45, + 50 = 383.45,
     // + 100/sqrt(5) = 428.17, + 100/sqrt(6) = 468.99; each takes effect at the next millisecond.
     let pushes: Vec<_> = (1..=1000).map(|id| (us(0), id, 1500)).collect();
     let out = run(link(trace(&[1]), "codel"), &pushes);

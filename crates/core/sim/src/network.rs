@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 pub(crate) enum Content {
     Data(Transmit),
     Ack(Ack),
-    /// What the receiver half of an algorithm says, by number.
+    /// What the receiver module of an algorithm says, by number.
     Report(u64),
 }
 

@@ -124,7 +124,7 @@ pub enum PacketContent {
         /// What it says.
         ack: Ack,
     },
-    /// What the receiver half of an algorithm says to its sender.
+    /// What the receiver module of an algorithm says to its sender.
     Report,
 }
 

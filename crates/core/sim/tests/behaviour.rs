@@ -238,7 +238,7 @@ fn sprout_fills_a_fast_link_and_a_long_path() {
         assert!(share > 0.95, "{mbps} Mbit/s, {rtt} ms: {share}");
         assert!(queue < 60.0, "{mbps} Mbit/s, {rtt} ms: {queue} ms");
     }
-    // The mean without caution, and the receiver half beside the sender, above TCP.
+    // The mean without caution, and the receiver module beside the sender, above TCP.
     assert!(share(48, 40, "sprout-ewma").0 > 0.95);
     assert!(share(12, 40, "sprout/over=cubic").0 > 0.95);
 }

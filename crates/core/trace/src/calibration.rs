@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Whether a synthetic trace is like a recorded one: the figures that are compared, and how far they may differ.
+//! Whether a synthetic trace is like a recorded one: the figures that are compared, and how far
+//! they may differ.
 use crate::Stats;
 
-/// How far a synthetic figure may be from the recorded one. Times and counts are whole milliseconds and packets, so
-/// small ones may differ by an absolute amount as well: a figure agrees if either is kept.
+/// How far a synthetic figure may be from the recorded one. Times and counts are whole milliseconds
+/// and packets, so small ones may differ by an absolute amount as well: a figure agrees if either
+/// is kept.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Agreement {
     /// The larger over the smaller may be at most this.
@@ -49,8 +51,9 @@ impl Figure {
     }
 }
 
-/// The figures in which a synthetic trace must agree with its recording. Mean within 5 %, variability within 15 %,
-/// quantiles within 25 % or one whole unit; the extremes, of which a recording has but one sample, within a factor.
+/// The figures in which a synthetic trace must agree with its recording. Mean within 5 %,
+/// variability within 15 %, quantiles within 25 % or one whole unit; the extremes, of which a
+/// recording has but one sample, within a factor.
 pub fn compare(recorded: &Stats, synthetic: &Stats) -> Vec<Figure> {
     const MEAN: Agreement = Agreement::factor(1.05);
     const VARIATION: Agreement = Agreement::factor(1.15);

@@ -5,10 +5,11 @@ use alcc_units::{Bytes, Span};
 use std::io::Write;
 
 impl Trace {
-    /// From packet arrivals: each line a time in `unit`s (fractions allowed) and, after a comma or white space, the
-    /// packet's bytes; without these it counts as `size`. A first line that begins with a letter is a header; lines that
-    /// begin with `#` are comments. Times count from the earliest; arrivals may be out of order. Bytes are gathered into
-    /// opportunities of 1500, each at the time of the packet that completes it.
+    /// From packet arrivals: each line a time in `unit`s (fractions allowed) and, after a comma or
+    /// white space, the packet's bytes; without these it counts as `size`. A first line that begins
+    /// with a letter is a header; lines that begin with `#` are comments. Times count from the
+    /// earliest; arrivals may be out of order. Bytes are gathered into opportunities of 1500, each
+    /// at the time of the packet that completes it.
     ///
     /// # Errors
     /// Line and reason; also arrivals that last less than 1 ms or do not fill one opportunity.
@@ -41,8 +42,8 @@ impl Trace {
         Self::new(out.times)
     }
 
-    /// From arrivals in the order of their times: each with the bytes that came. Bytes are gathered into opportunities as in
-    /// [`Trace::from_packets`], but times count from the caller's zero.
+    /// From arrivals in the order of their times: each with the bytes that came. Bytes are gathered
+    /// into opportunities as in [`Trace::from_packets`], but times count from the caller's zero.
     ///
     /// # Errors
     /// Less than one opportunity, all in the first millisecond, too many, or time goes back.
@@ -56,9 +57,10 @@ impl Trace {
         Self::new(out.times)
     }
 
-    /// From throughput over time: each line the start of an interval in seconds and its rate in Mbit/s, separated by a
-    /// comma or white space. A rate holds until the next line's time, the last one as long as the one before it (1 s if
-    /// it is alone). Header and comments as in [`Trace::from_packets`].
+    /// From throughput over time: each line the start of an interval in seconds and its rate in
+    /// Mbit/s, separated by a comma or white space. A rate holds until the next line's time, the
+    /// last one as long as the one before it (1 s if it is alone). Header and comments as in
+    /// [`Trace::from_packets`].
     ///
     /// # Errors
     /// Line and reason: not a number, negative, time goes back; too much, or nothing at all.
@@ -92,9 +94,9 @@ impl Trace {
         Self::new(out.times)
     }
 
-    /// Writes throughput over time as `seconds,mbps` with a header line, one line per complete `bin` (whole
-    /// milliseconds, at least 1). What stands at a bin's edge belongs to the later bin, but for the very last
-    /// opportunity, which would have none.
+    /// Writes throughput over time as `seconds,mbps` with a header line, one line per complete
+    /// `bin` (whole milliseconds, at least 1). What stands at a bin's edge belongs to the later
+    /// bin, but for the very last opportunity, which would have none.
     ///
     /// # Errors
     /// What the writer says.
@@ -131,7 +133,8 @@ fn records(text: &str) -> impl Iterator<Item = (u64, Vec<&str>)> {
 
 const DECIMALS: u128 = 1_000_000_000;
 
-/// A decimal number with at most nine decimals, exact: nanoseconds since 1970 do not fit into a float.
+/// A decimal number with at most nine decimals, exact: nanoseconds since 1970 do not fit into a
+/// float.
 fn decimal(line: u64, field: Option<&str>) -> Result<u128, TraceError> {
     let field = field.unwrap_or("");
     let exact = || {
@@ -231,7 +234,8 @@ mod tests {
 
     #[test]
     fn throughput_becomes_evenly_spread_opportunities() {
-        // 12 Mbit/s is one opportunity per ms, 6 Mbit/s one per 2 ms; the second interval is as long as the first
+        // 12 Mbit/s is one opportunity per ms, 6 Mbit/s one per 2 ms; the second interval is as
+        // long as the first
         let trace = Trace::from_rates("seconds,mbps\n5.000,12\n5.004,6\n").unwrap();
         assert_eq!(trace.opportunities(), [1, 2, 3, 4, 6, 8]);
         let zero = Trace::from_rates("0,0\n1,0\n");

@@ -2,10 +2,11 @@
 use crate::Trace;
 use alcc_units::Time;
 
-/// The opportunities of a repeated trace in order: an endless iterator, and random access by number.
+/// The opportunities of a repeated trace in order: an endless iterator, and random access by
+/// number.
 ///
-/// As in Mahimahi the period is the last opportunity's time, so that a trace which begins at 0 has two opportunity
-/// groups at the seam: the last of one round and the first of the next.
+/// As in Mahimahi the period is the last opportunity's time, so that a trace which begins at 0 has
+/// two opportunity groups at the seam: the last of one round and the first of the next.
 #[derive(Clone, Debug)]
 pub struct Opportunities {
     trace: Trace,
@@ -35,7 +36,8 @@ impl Opportunities {
         self.next
     }
 
-    /// When the `n`-th opportunity (from 0) is, counted from the trace's start; [`Time::MAX`] beyond what a time holds.
+    /// When the `n`-th opportunity (from 0) is, counted from the trace's start; [`Time::MAX`]
+    /// beyond what a time holds.
     pub fn time_of(&self, n: u64) -> Time {
         let len = self.trace.len() as u64;
         let round = (n / len).saturating_mul(u64::from(self.trace.period_ms()));
@@ -51,7 +53,8 @@ impl Opportunities {
         if ms == 0 {
             return 0;
         }
-        // Count up to ms-1 inclusive. The seam holds the last group of a round and the first group of the next.
+        // Count up to ms-1 inclusive. The seam holds the last group of a round and the first group
+        // of the next.
         let (round, within) = ((ms - 1) / period, (ms - 1) % period);
         let len = self.trace.len() as u64;
         let part = self

@@ -4,8 +4,9 @@ use crate::{MAX_OPPORTUNITIES, Trace, TraceError};
 use alcc_units::{Rate, Span, Time};
 
 impl Trace {
-    /// All opportunities of several traces, as of one receiver: the sum of receivers that were recorded at once. Nothing
-    /// is repeated, so beyond the end of a shorter trace only the longer ones contribute.
+    /// All opportunities of several traces, as of one receiver: the sum of receivers that were
+    /// recorded at once. Nothing is repeated, so beyond the end of a shorter trace only the longer
+    /// ones contribute.
     ///
     /// # Errors
     /// No trace given, or more than [`MAX_OPPORTUNITIES`] together.
@@ -22,12 +23,14 @@ impl Trace {
         Self::new(all)
     }
 
-    /// The opportunities from `from` to `from + length`, both included and rounded down to milliseconds, as a trace of
-    /// its own that begins at 0. The trace repeats as often as that takes. The period is the last opportunity's time, so
-    /// it is shorter than `length` by the time that passes without one at the end.
+    /// The opportunities from `from` to `from + length`, both included and rounded down to
+    /// milliseconds, as a trace of its own that begins at 0. The trace repeats as often as that
+    /// takes. The period is the last opportunity's time, so it is shorter than `length` by the time
+    /// that passes without one at the end.
     ///
     /// # Errors
-    /// There is no opportunity after `from` in that time, or there are more than [`MAX_OPPORTUNITIES`].
+    /// There is no opportunity after `from` in that time, or there are more than
+    /// [`MAX_OPPORTUNITIES`].
     pub fn cut(&self, from: Span, length: Span) -> Result<Self, TraceError> {
         let ms = |span: Span| span.as_nanos() / 1_000_000;
         let (start, end) = (ms(from), ms(from).saturating_add(ms(length)));
@@ -48,7 +51,8 @@ impl Trace {
         Self::new(times)
     }
 
-    /// The same trace, begun at the first opportunity at or after `at`: what comes before follows at the end, and the period stays.
+    /// The same trace, begun at the first opportunity at or after `at`: what comes before follows
+    /// at the end, and the period stays.
     #[must_use]
     pub fn begun_at(&self, at: Span) -> Self {
         let all = self.opportunities();
@@ -68,8 +72,8 @@ impl Trace {
         Self::new(later.chain(rest).collect()).unwrap_or_else(|_| self.clone())
     }
 
-    /// The same course at `factor` times the rate: opportunities are left out or repeated evenly. The last one stays,
-    /// and with it the period.
+    /// The same course at `factor` times the rate: opportunities are left out or repeated evenly.
+    /// The last one stays, and with it the period.
     ///
     /// # Errors
     /// More than [`MAX_OPPORTUNITIES`] would result, or the factor is not a positive number.
@@ -78,7 +82,8 @@ impl Trace {
         if !(factor > 0.0 && factor * len <= MAX_OPPORTUNITIES as f64) {
             return Err(TraceError::BadFactor { factor });
         }
-        // Counted from the end, the n-th opportunity brings the total to ceil((n + 1) * factor): at least one at once.
+        // Counted from the end, the n-th opportunity brings the total to ceil((n + 1) * factor): at
+        // least one at once.
         let mut times = Vec::with_capacity((factor * len) as usize + 1);
         let mut made = 0u64;
         for (n, &at) in self.opportunities().iter().rev().enumerate() {

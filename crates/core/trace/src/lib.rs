@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Traces of links whose capacity changes all the time.
 //!
-//! A trace is a list of *delivery opportunities*: moments at which the link could have delivered one packet of
-//! [`OPPORTUNITY`] bytes. The file format is Mahimahi's: one line per opportunity, whole milliseconds since the start,
-//! never decreasing; the last line is also the length of the trace, which then repeats from the start.
+//! A trace is a list of *delivery opportunities*: moments at which the link could have delivered
+//! one packet of [`OPPORTUNITY`] bytes. The file format is Mahimahi's: one line per opportunity,
+//! whole milliseconds since the start, never decreasing; the last line is also the length of the
+//! trace, which then repeats from the start.
 //!
 //! Start with [`Trace`]; [`Trace::cursor`] is what a link model walks along. [`Trace::stats`]
 //! measures one, [`scenario`] names a synthetic one.
@@ -24,7 +25,7 @@ mod trace;
 pub use calibration::{Agreement, Figure, compare};
 pub use cursor::Opportunities;
 pub use error::TraceError;
-pub use model::{BLOCK, Gaps, LONGEST, Level, Model, Outages, Swing};
+pub use model::{BLOCK, Gaps, Level, MAX_LENGTH, Model, Outages, Swing};
 pub use predict::{PredictionError, Predictions};
 pub use scenario::{SCENARIOS, Scenario, scenario};
 pub use stats::{Bursts, Distribution, OUTAGE, Stats};

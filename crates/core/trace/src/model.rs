@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The stochastic model behind the synthetic traces.
 //!
-//! Time runs in milliseconds (the transmission interval of LTE; half of HSPA's). Four layers, from slow to fast:
+//! Time runs in milliseconds (the transmission interval of LTE; half of HSPA's). Four layers, from
+//! slow to fast:
 //!
-//! 1. **Level.** An Ornstein-Uhlenbeck process of seconds (shadowing, cell load), or levels held for a fixed time.
+//! 1. **Level.** An Ornstein-Uhlenbeck process of seconds (shadowing, cell load), or levels held
+//!    for a fixed time.
 //! 2. **Fading.** A second Ornstein-Uhlenbeck process of tens to hundreds of milliseconds. Rate is
-//!    `softplus(1 + level + fading)`: nearly linear above the mean, where modulation saturates, exponential in deep
-//!    fades, never negative. With a sharp `bend` rates spread evenly around the mean, with a soft one they have a long
-//!    upper tail.
-//! 3. **Scheduler.** The user is served at random moments; gaps between these are geometric, with a share of longer
-//!    ones. A service delivers rate × mean gap × a log-normal factor; what is less than a packet waits for the next.
+//!    `softplus(1 + level + fading)`: nearly linear above the mean, where modulation saturates,
+//!    exponential in deep fades, never negative. With a sharp `bend` rates spread evenly around the
+//!    mean, with a soft one they have a long upper tail.
+//! 3. **Scheduler.** The user is served at random moments; gaps between these are geometric, with a
+//!    share of longer ones. A service delivers rate × mean gap × a log-normal factor; what is less
+//!    than a packet waits for the next.
 //! 4. **Outages.** Spread over the time with jitter; shortest length plus an exponential excess.
 //!
-//! The slow layers are drawn in blocks of [`BLOCK`] and each block is brought to the model's mean and spread, so that
-//! every seed is the same scenario: another course, the same statistics. Whatever the length asked for, a trace is a
-//! prefix of the longer trace of the same seed (but for the last opportunity, which marks the end).
+//! The slow layers are drawn in blocks of [`BLOCK`] and each block is brought to the model's mean
+//! and spread, so that every seed is the same scenario: another course, the same statistics.
+//! Whatever the length asked for, a trace is a prefix of the longer trace of the same seed (but for
+//! the last opportunity, which marks the end).
 use crate::{MAX_OPPORTUNITIES, OPPORTUNITY, Trace};
 use alcc_units::{Rng, Span};
 
@@ -25,7 +29,7 @@ const BLOCK_MS: u32 = 300_000;
 const STEP_MS: u32 = 5;
 const STEPS: usize = (BLOCK_MS / STEP_MS) as usize;
 /// The longest trace that is generated.
-pub const LONGEST: Span = Span::from_secs(3600);
+pub const MAX_LENGTH: Span = Span::from_secs(3600);
 
 /// A stationary Gaussian process with exponentially decaying memory, in units of the mean rate.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -41,8 +45,9 @@ pub struct Swing {
 pub enum Level {
     /// Wanders.
     Wander(Swing),
-    /// Jumps to an independent level, uniform in `1 - reach ..= 1 + reach` of the mean, each time `hold` has passed.
-    /// At random moments a surge of 10 ms: what a shaper gives that lets its tokens out at once.
+    /// Jumps to an independent level, uniform in `1 - reach ..= 1 + reach` of the mean, each time
+    /// `hold` has passed. At random moments a surge of 10 ms: what a shaper gives that lets its
+    /// tokens out at once.
     Jump {
         /// How long a level lasts.
         hold: Span,
@@ -86,7 +91,8 @@ pub struct Model {
     pub level: Level,
     /// The rate over tens to hundreds of milliseconds.
     pub fading: Swing,
-    /// Where the rate turns from exponential to linear, above 0: 4 is sharp (a fade by one mean leaves 17 %), 1 soft.
+    /// Where the rate turns from exponential to linear, above 0: 4 is sharp (a fade by one mean
+    /// leaves 17 %), 1 soft.
     pub bend: f64,
     /// When the scheduler serves the user.
     pub gaps: Gaps,
@@ -96,7 +102,8 @@ pub struct Model {
     pub outages: Outages,
 }
 
-/// Independent generators for the layers of a block, so that one layer's draws do not move another's.
+/// Independent generators for the layers of a block, so that one layer's draws do not move
+/// another's.
 #[derive(Clone, Copy)]
 enum Layer {
     Level = 1,
@@ -216,8 +223,9 @@ impl Gaps {
 }
 
 impl Outages {
-    /// Start and end within a block, ms, in order. Their number is fixed and they are stratified in place and length,
-    /// because a few random ones in a block would make every seed another scenario.
+    /// Start and end within a block, ms, in order. Their number is fixed and they are stratified in
+    /// place and length, because a few random ones in a block would make every seed another
+    /// scenario.
     fn place(self, rng: &mut Rng) -> Vec<(u32, u32)> {
         let blocks_per_minute = 60_000.0 / f64::from(BLOCK_MS);
         let count = libm::round(self.per_minute / blocks_per_minute).clamp(0.0, 3000.0) as usize;
@@ -245,11 +253,11 @@ impl Outages {
 }
 
 impl Model {
-    /// A trace of this length, rounded to whole milliseconds, at least 1 ms and at most [`LONGEST`]. The same seed and
-    /// length give the same trace on every platform.
+    /// A trace of this length, rounded to whole milliseconds, at least 1 ms and at most
+    /// [`MAX_LENGTH`]. The same seed and length give the same trace on every platform.
     pub fn generate(&self, seed: u64, length: Span) -> Trace {
         let length_ms =
-            (length.as_nanos() / 1_000_000).clamp(1, LONGEST.as_nanos() / 1_000_000) as u32;
+            (length.as_nanos() / 1_000_000).clamp(1, MAX_LENGTH.as_nanos() / 1_000_000) as u32;
         let mut out = Vec::new();
         for block in 0..length_ms.div_ceil(BLOCK_MS) {
             self.block(seed, block, length_ms, &mut out);
@@ -292,7 +300,8 @@ impl Model {
         }
     }
 
-    /// Packets per ms in each step of a block. The mean over the block, outages counted as nothing, is the model's.
+    /// Packets per ms in each step of a block. The mean over the block, outages counted as nothing,
+    /// is the model's.
     fn rates(&self, outages: &[(u32, u32)], level: &mut Rng, fading: &mut Rng) -> Vec<f64> {
         let fading = self.fading.path(fading);
         let mut rate: Vec<f64> = self.level.path(level);

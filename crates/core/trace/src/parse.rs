@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Reading and writing the Mahimahi form. Stricter than needed nowhere, looser than Mahimahi in two places: white
-//! space around a number (so that CRLF files can be read) and empty lines at the very end.
+//! Reading and writing the Mahimahi form. Stricter than needed nowhere, looser than Mahimahi in two
+//! places: white space around a number (so that CRLF files can be read) and empty lines at the very
+//! end.
 use crate::{MAX_OPPORTUNITIES, Trace, TraceError};
 use std::io::{BufRead, Read, Write};
 
 /// No number needs more; longer lines are refused before they fill memory.
-const LONGEST_LINE: usize = 64;
+const MAX_LINE: usize = 64;
 
 impl Trace {
     /// Reads a trace from memory.
@@ -16,18 +17,19 @@ impl Trace {
         Self::read(text)
     }
 
-    /// Reads a trace from a reader, to its end. Memory is bounded by [`MAX_OPPORTUNITIES`], whatever the input.
+    /// Reads a trace from a reader, to its end. Memory is bounded by [`MAX_OPPORTUNITIES`],
+    /// whatever the input.
     ///
     /// # Errors
     /// As [`Trace::parse`], and what the reader says.
     pub fn read(mut reader: impl BufRead) -> Result<Self, TraceError> {
         let mut opportunities: Vec<u32> = Vec::new();
-        let mut text = Vec::with_capacity(LONGEST_LINE + 1);
+        let mut text = Vec::with_capacity(MAX_LINE + 1);
         let (mut line, mut empty_since) = (0u64, None);
         loop {
             line += 1;
             text.clear();
-            let mut limited = (&mut reader).take(LONGEST_LINE as u64 + 1);
+            let mut limited = (&mut reader).take(MAX_LINE as u64 + 1);
             let got = limited
                 .read_until(b'\n', &mut text)
                 .map_err(|source| TraceError::Read { line, source })?;
@@ -35,11 +37,11 @@ impl Trace {
                 break;
             }
             let number = text.trim_ascii();
-            if number.is_empty() && got <= LONGEST_LINE {
+            if number.is_empty() && got <= MAX_LINE {
                 empty_since.get_or_insert(line);
                 continue;
             }
-            let Some(found) = milliseconds(number).filter(|_| got <= LONGEST_LINE) else {
+            let Some(found) = milliseconds(number).filter(|_| got <= MAX_LINE) else {
                 return Err(TraceError::NotANumber {
                     line,
                     found: excerpt(number),

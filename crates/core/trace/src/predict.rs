@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How far simple predictors see (Zaki et al., SIGCOMM 2015, section 3): why an algorithm for such links measures rather than predicts.
+//! How far simple predictors see (Zaki et al., SIGCOMM 2015, section 3): why an algorithm for such
+//! links measures rather than predicts.
 use crate::Trace;
 use alcc_units::Span;
 
 /// How many past windows a predictor looks at.
 const PAST: usize = 10;
 
-/// Root mean square errors of predictions of the capacity of one window, each as a share of the mean capacity. The coefficient of
-/// variation ([`Trace::variation`]) is the error of somebody who always says the mean.
+/// Root mean square errors of predictions of the capacity of one window, each as a share of the
+/// mean capacity. The coefficient of variation ([`Trace::variation`]) is the error of somebody who
+/// always says the mean.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PredictionError {
     /// Length of the windows.
@@ -20,7 +22,8 @@ pub struct PredictionError {
     pub mean: f64,
     /// The straight line through the last ten by least squares, not below zero.
     pub linear: f64,
-    /// The best that can be said from the newest window alone by a linear rule that knows the whole trace's mean and autocorrelation.
+    /// The best that can be said from the newest window alone by a linear rule that knows the whole
+    /// trace's mean and autocorrelation.
     pub k_step: f64,
 }
 
@@ -42,8 +45,8 @@ pub struct Predictions {
 }
 
 impl Trace {
-    /// Predicts every window that has ten before the prediction, `steps` windows ahead. `None` if `steps` is 0, with fewer than
-    /// two predictions, or without capacity.
+    /// Predicts every window that has ten before the prediction, `steps` windows ahead. `None` if
+    /// `steps` is 0, with fewer than two predictions, or without capacity.
     pub fn predictions(&self, window: Span, steps: usize) -> Option<Predictions> {
         let counts: Vec<f64> = self.windows(window).map(f64::from).collect();
         let predictions = (counts.len() + 1).checked_sub(PAST + steps)?;
@@ -137,7 +140,8 @@ mod tests {
         let e = trace(&ramp)
             .prediction_error(Span::from_millis(10), 3)
             .unwrap();
-        // The newest is three too low, the mean of ten 4.5 + 3 too low, the line exact; the mean capacity is 19.5.
+        // The newest is three too low, the mean of ten 4.5 + 3 too low, the line exact; the mean
+        // capacity is 19.5.
         assert!((e.last - 3.0 / 19.5).abs() < 1e-12, "{e:?}");
         assert!((e.mean - 7.5 / 19.5).abs() < 1e-12, "{e:?}");
         assert!(e.linear < 1e-12, "{e:?}");
@@ -154,7 +158,8 @@ mod tests {
         };
         assert!((error(1).last - 4.0 / 12.0).abs() < 1e-12);
         assert!(error(2).last < 1e-12);
-        // One step ahead the correlation is -1: the k-step rule turns the newest around. Only the edge of the sum is missing.
+        // One step ahead the correlation is -1: the k-step rule turns the newest around. Only the
+        // edge of the sum is missing.
         assert!(error(1).k_step < 0.001, "{:?}", error(1));
         assert!((error(1).mean - 2.0 / 12.0).abs() < 1e-12);
     }

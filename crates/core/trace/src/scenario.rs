@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The synthetic traces that the project ships: names and parameters. The seven names of the Verus paper (Zaki et al.,
-//! SIGCOMM 2015, section 5.3) come first. Where a public recording of that scenario exists, `recording` names it and the
-//! parameters were fitted to its statistics; `alcc trace calibrate` prints both sides. The other ones are plausible
-//! neighbours of those: same network, less movement. No recorded data is contained here.
+//! The synthetic traces that the project ships: names and parameters. The seven names of the Verus
+//! paper (Zaki et al., SIGCOMM 2015, section 5.3) come first. Where a public recording of that
+//! scenario exists, `recording` names it and the parameters were fitted to its statistics;
+//! `alcc trace calibrate` prints both sides. The other ones are plausible neighbours of those: same
+//! network, less movement. No recorded data is contained here.
 use crate::model::{Gaps, Level, Model, Outages, Swing};
 use crate::{BLOCK, Trace};
 use alcc_units::Span;
@@ -21,10 +22,12 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// A trace of this length (whole milliseconds, 1 ms to [`LONGEST`](crate::LONGEST)); [`Scenario::LENGTH`] has the
-    /// scenario's statistics exactly. Same seed and length, same trace, on every platform.
+    /// A trace of this length (whole milliseconds, 1 ms to [`MAX_LENGTH`](crate::MAX_LENGTH));
+    /// [`Scenario::LENGTH`] has the scenario's statistics exactly. Same seed and length, same
+    /// trace, on every platform.
     pub fn generate(&self, seed: u64, length: Span) -> Trace {
-        // Salted with the name (FNV-1a), so that scenarios of one seed do not rise and fall together.
+        // Salted with the name (FNV-1a), so that scenarios of one seed do not rise and fall
+        // together.
         let salt = self
             .name
             .bytes()

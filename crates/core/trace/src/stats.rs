@@ -46,7 +46,8 @@ impl Distribution {
     }
 }
 
-/// The statistics of a trace, over one period. The wait before the first opportunity counts as no gap.
+/// The statistics of a trace, over one period. The wait before the first opportunity counts as no
+/// gap.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Stats {
     /// Length of the trace.
@@ -67,8 +68,9 @@ pub struct Stats {
     pub in_100ms: Distribution,
     /// From a millisecond with an opportunity to the next such millisecond, in ms.
     pub gaps: Distribution,
-    /// Opportunities per burst. A burst is a run of opportunities in the same or adjacent milliseconds: what a receiver
-    /// sees of the base station's scheduler (Zaki et al., SIGCOMM 2015, section 3).
+    /// Opportunities per burst. A burst is a run of opportunities in the same or adjacent
+    /// milliseconds: what a receiver sees of the base station's scheduler (Zaki et al., SIGCOMM
+    /// 2015, section 3).
     pub bursts: Distribution,
     /// From the end of a burst to the start of the next, in ms.
     pub between_bursts: Distribution,
@@ -149,7 +151,8 @@ impl Trace {
         }
     }
 
-    /// Opportunities in each complete window of the period, from its start. Windows are whole milliseconds, at least 1.
+    /// Opportunities in each complete window of the period, from its start. Windows are whole
+    /// milliseconds, at least 1.
     pub fn windows(&self, window: Span) -> impl Iterator<Item = u32> + '_ {
         let width = (window.as_nanos() / 1_000_000).max(1);
         let complete = u64::from(self.period_ms()) / width;
@@ -161,8 +164,8 @@ impl Trace {
         })
     }
 
-    /// Coefficient of variation (population standard deviation / mean) of the capacity in complete windows of this
-    /// length; `None` with fewer than two windows, or if they hold nothing.
+    /// Coefficient of variation (population standard deviation / mean) of the capacity in complete
+    /// windows of this length; `None` with fewer than two windows, or if they hold nothing.
     pub fn variation(&self, window: Span) -> Option<f64> {
         let (mut n, mut sum, mut squares) = (0u64, 0u128, 0u128);
         for count in self.windows(window) {
@@ -195,7 +198,8 @@ mod tests {
 
     #[test]
     fn variation_by_hand() {
-        // windows of 10 ms hold 3, 1 and 2 (the opportunity at 30 is past the last): mean 2, variance 2/3
+        // windows of 10 ms hold 3, 1 and 2 (the opportunity at 30 is past the last): mean 2,
+        // variance 2/3
         let trace = Trace::new(vec![0, 1, 9, 10, 25, 29, 30]).unwrap();
         let windows: Vec<_> = trace.windows(Span::from_millis(10)).collect();
         assert_eq!(windows, [3, 1, 2]);

@@ -9,8 +9,8 @@ pub const OPPORTUNITY: Bytes = Bytes::new(1500);
 /// The most opportunities that a trace may hold (128 MiB of memory; 300 s at 1.3 Gbit/s).
 pub const MAX_OPPORTUNITIES: usize = 1 << 25;
 
-/// Delivery opportunities in whole milliseconds since the start: never decreasing, at least one, the last one after 0.
-/// A clone shares the memory.
+/// Delivery opportunities in whole milliseconds since the start: never decreasing, at least one,
+/// the last one after 0. A clone shares the memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Trace {
     opportunities: Arc<[u32]>,
@@ -41,9 +41,10 @@ impl Trace {
         })
     }
 
-    /// A trace with evenly spread opportunities, one second long (as long as one opportunity takes if that is longer),
-    /// right to half an opportunity per second. `None` if one opportunity takes longer than 2^32 ms or a second holds
-    /// more than [`MAX_OPPORTUNITIES`]. A link of fixed rate needs no trace; this is for what takes only traces.
+    /// A trace with evenly spread opportunities, one second long (as long as one opportunity takes
+    /// if that is longer), right to half an opportunity per second. `None` if one opportunity takes
+    /// longer than 2^32 ms or a second holds more than [`MAX_OPPORTUNITIES`]. A link of fixed rate
+    /// needs no trace; this is for what takes only traces.
     pub fn constant(rate: Rate) -> Option<Self> {
         let bits = OPPORTUNITY.get() * 8;
         if rate.as_bps() < bits {

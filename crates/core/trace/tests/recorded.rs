@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Against recorded channels, which are not part of the repository: `ALCC_TRACES` or `../shared/traces` beside it.
+//! Against recorded channels, which are not part of the repository: `ALCC_TRACES` or
+//! `../shared/traces` beside it.
 use alcc_trace::{Figure, SCENARIOS, Scenario, Trace, compare};
 use std::path::PathBuf;
 

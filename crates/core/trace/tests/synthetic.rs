@@ -65,8 +65,8 @@ fn other_seeds_give_other_traces() {
     }
 }
 
-/// If this fails, published results on synthetic traces no longer repeat: change it only together with the parameters.
-/// The same figures must come out on every platform.
+/// If this fails, published results on synthetic traces no longer repeat: change it only together
+/// with the parameters. The same figures must come out on every platform.
 #[test]
 fn the_bytes_of_each_scenario_are_pinned() {
     let seen: Vec<_> = SCENARIOS
@@ -99,7 +99,8 @@ fn scenarios_of_one_seed_do_not_rise_and_fall_together() {
     for (n, a) in courses.iter().enumerate() {
         for (m, b) in courses.iter().enumerate().skip(n + 1) {
             let r = dot(a, b) / (dot(a, a) * dot(b, b)).sqrt();
-            // Slow processes of 300 s with a memory of up to 15 s have some tens of independent values.
+            // Slow processes of 300 s with a memory of up to 15 s have some tens of independent
+            // values.
             assert!(
                 r.abs() < 0.6,
                 "{} and {}: {r}",

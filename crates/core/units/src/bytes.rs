@@ -23,7 +23,8 @@ impl Bytes {
         self.0
     }
 
-    /// `packets` times this size, rounded down; negative and not-a-number give zero, too large saturates.
+    /// `packets` times this size, rounded down; negative and not-a-number give zero, too large
+    /// saturates.
     pub fn mul_f64(self, packets: f64) -> Self {
         Self((self.0 as f64 * packets) as u64)
     }

@@ -22,7 +22,8 @@ impl Rate {
         Self(n.saturating_mul(1_000_000))
     }
 
-    /// Bits per second from a real number; negative and not-a-number give zero, too large saturates.
+    /// Bits per second from a real number; negative and not-a-number give zero, too large
+    /// saturates.
     pub fn bps_f64(n: f64) -> Self {
         Self(n as u64)
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-/// A small seeded generator (SplitMix64, Steele et al. 2014): the same seed gives the same numbers on every platform.
-/// Not for secrets.
+/// A small seeded generator (SplitMix64, Steele et al. 2014): the same seed gives the same numbers
+/// on every platform. Not for secrets.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
@@ -41,7 +41,8 @@ mod tests {
 
     #[test]
     fn published_vector_of_splitmix64() {
-        // First outputs for seed 1234567, as in the reference implementation's widely used test vector.
+        // First outputs for seed 1234567, as in the reference implementation's widely used test
+        // vector.
         let mut rng = Rng::new(1_234_567);
         assert_eq!(rng.next_u64(), 6_457_827_717_110_365_317);
         assert_eq!(rng.next_u64(), 3_203_168_211_198_807_973);

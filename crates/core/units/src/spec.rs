@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Choices as people type them, `name:option=value,...`, for algorithms (`verus:r=4`) and queues (`codel:target=5ms`).
+//! Choices as people type them, `name:option=value,...`, for algorithms (`verus:r=4`) and queues
+//! (`codel:target=5ms`).
 use crate::{Bytes, Span};
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -186,8 +187,8 @@ pub struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// The options of `spec`, which chooses a `kind` (`algorithm`, `queue`) that has the `declared` options, and
-    /// `profile=` if there are `profiles` (the default first).
+    /// The options of `spec`, which chooses a `kind` (`algorithm`, `queue`) that has the `declared`
+    /// options, and `profile=` if there are `profiles` (the default first).
     ///
     /// # Errors
     /// [`SpecError`] for an option that is not declared and for a profile that does not exist.
@@ -381,8 +382,8 @@ impl<'a> Options<'a> {
     }
 }
 
-/// The most similar known word, if at most a third of it is wrong: one letter in `copa`, two in `westwood`. Upper case is no
-/// mistake.
+/// The most similar known word, if at most a third of it is wrong: one letter in `copa`, two in
+/// `westwood`. Upper case is no mistake.
 pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
     let word = word.to_ascii_lowercase();
     let longer = |k: &str| word.chars().count().max(k.chars().count());

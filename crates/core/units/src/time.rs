@@ -2,7 +2,8 @@
 use std::fmt;
 use std::ops::{Add, AddAssign, Div, Mul, Sub};
 
-/// A point in time: nanoseconds since an origin chosen by the host. Monotone; comparable only within one host.
+/// A point in time: nanoseconds since an origin chosen by the host. Monotone; comparable only
+/// within one host.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Time(u64);
 

@@ -2,7 +2,8 @@
 use alcc_pipe::Failure;
 use std::io;
 
-/// Why there is no stream: one line that says what was attempted, on what, what was found and what would fix it.
+/// Why there is no stream: one line that says what was attempted, on what, what was found and what
+/// would fix it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -54,8 +55,8 @@ impl Error {
 
 /// What a stranger sent, fit for one line: printable, cut.
 pub(crate) fn quoted(bytes: &[u8]) -> String {
-    const LONGEST: usize = 60;
-    let text: String = String::from_utf8_lossy(&bytes[..bytes.len().min(LONGEST)])
+    const MAX_TEXT: usize = 60;
+    let text: String = String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_TEXT)])
         .chars()
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect();

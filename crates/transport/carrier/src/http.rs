@@ -8,8 +8,8 @@ use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 
 /// An answer to CONNECT has a few lines.
-const LONGEST_HEAD: usize = 16 * 1024;
-const MOST_HEADERS: usize = 64;
+const MAX_HEAD: usize = 16 * 1024;
+const MAX_HEADERS: usize = 64;
 
 /// What an answer says.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(crate) struct Answer {
 
 /// The head of an answer; none while it is not all there.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Answer>, String> {
-    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut answer = httparse::Response::new(&mut headers);
     match answer.parse(bytes) {
         Ok(httparse::Status::Complete(len)) => Ok(Some(Answer {
@@ -30,12 +30,12 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Answer>, String> {
             reason: answer.reason.unwrap_or("").to_owned(),
             len,
         })),
-        Ok(httparse::Status::Partial) if bytes.len() < LONGEST_HEAD => Ok(None),
+        Ok(httparse::Status::Partial) if bytes.len() < MAX_HEAD => Ok(None),
         Ok(httparse::Status::Partial) => Err(format!(
-            "an answer whose headers do not end within {LONGEST_HEAD} bytes"
+            "an answer whose headers do not end within {MAX_HEAD} bytes"
         )),
         Err(httparse::Error::TooManyHeaders) => {
-            Err(format!("an answer with more than {MOST_HEADERS} headers"))
+            Err(format!("an answer with more than {MAX_HEADERS} headers"))
         }
         Err(_) => Err(format!("not HTTP: it says {}", quoted(bytes))),
     }
@@ -50,7 +50,7 @@ pub(crate) fn answer(
     let mut bytes = Vec::new();
     let mut block = [0; 2048];
     loop {
-        let room = (LONGEST_HEAD - bytes.len()).min(block.len());
+        let room = (MAX_HEAD - bytes.len()).min(block.len());
         let arrived = read(below, &mut block[..room], deadline).map_err(Error::io(what))?;
         let n = arrived.len;
         if n == 0 {
@@ -165,9 +165,9 @@ mod tests {
     fn what_is_no_answer_is_one_line() {
         let many = format!(
             "HTTP/1.1 200 OK\r\n{}\r\n",
-            "A: b\r\n".repeat(MOST_HEADERS + 1)
+            "A: b\r\n".repeat(MAX_HEADERS + 1)
         );
-        let long = format!("HTTP/1.1 200 OK\r\nA: {}", "b".repeat(LONGEST_HEAD));
+        let long = format!("HTTP/1.1 200 OK\r\nA: {}", "b".repeat(MAX_HEAD));
         for (bytes, said) in [
             (
                 &b"SSH-2.0-OpenSSH_9.2\r\n"[..],

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Byte streams that the in-band form runs over. A carrier is one file, and one line in the registry.
+//! Byte streams that the in-band form runs over. A carrier is one file, and one line in the
+//! registry.
 //!
 //! ```text
 //! websocket ──► tls ──► connect ──► tcp        --carrier websocket+tls+connect:proxy=HOST:PORT
 //!   layer       layer    layer      base
 //! ```
 //!
-//! A [`CarrierSpec`] is what a user types: layers, topmost first, over a base. [`CarrierSpec::connect`] and [`Listener::accept`] do every handshake,
-//! blocking and with a deadline; what they give is an in-band [`Carrier`] that never blocks.
+//! A [`CarrierSpec`] is what a user types: layers, topmost first, over a base.
+//! [`CarrierSpec::connect`] and [`Listener::accept`] do every handshake, blocking and with a
+//! deadline; what they give is an in-band [`Carrier`] that never blocks.
 //!
 //! [`InBand`] is the transport of `alcc send` over all of this.
 //!
-//! What the other end sends is untrusted: every layer has limits, and a peer that is not what it should be is an [`Error`] of one line.
+//! What the other end sends is untrusted: every layer has limits, and a peer that is not what it
+//! should be is an [`Error`] of one line.
 #![forbid(unsafe_code)]
 
 mod connect;

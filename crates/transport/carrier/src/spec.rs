@@ -16,7 +16,7 @@ use std::time::Duration;
 /// How long connecting and all handshakes may take together.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// More layers than anybody needs.
-const MOST_LAYERS: usize = 8;
+const MAX_LAYERS: usize = 8;
 
 /// What the connecting end brings.
 #[derive(Clone, Debug)]
@@ -73,7 +73,8 @@ impl<T: ?Sized> Clone for Part<T> {
     }
 }
 
-/// Layers, topmost first, over a base: `websocket+tls+connect:proxy=HOST:PORT`, `unix:/run/alcc.sock`.
+/// Layers, topmost first, over a base: `websocket+tls+connect:proxy=HOST:PORT`,
+/// `unix:/run/alcc.sock`.
 #[derive(Clone)]
 pub struct CarrierSpec {
     layers: Vec<Part<dyn Layer>>,
@@ -176,9 +177,9 @@ impl CarrierSpec {
                     )));
                 }
                 is.check(&options)?;
-                if self.layers.len() == MOST_LAYERS {
+                if self.layers.len() == MAX_LAYERS {
                     return Err(Error::Usage(format!(
-                        "a carrier of more than {MOST_LAYERS} layers"
+                        "a carrier of more than {MAX_LAYERS} layers"
                     )));
                 }
                 self.layers.push(Part { name, options, is });
@@ -197,7 +198,8 @@ impl CarrierSpec {
         self.base.name == "unix"
     }
 
-    /// Where the TCP connection at the bottom leads if the topmost layer is to lead to `target`; none if the base is a path.
+    /// Where the TCP connection at the bottom leads if the topmost layer is to lead to `target`;
+    /// none if the base is a path.
     ///
     /// # Errors
     /// A target that is no host.
@@ -218,7 +220,8 @@ impl CarrierSpec {
         self.stack(stream, &targets, client, deadline)
     }
 
-    /// As [`Self::connect`], over a stream that leads to the target already, or to the proxy that the lowest layer names. The base is not used.
+    /// As [`Self::connect`], over a stream that leads to the target already, or to the proxy that
+    /// the lowest layer names. The base is not used.
     ///
     /// # Errors
     /// One line about what did not work.
@@ -322,7 +325,8 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Takes a connection, or `WouldBlock`: wait for [`Self::fd`]. No handshake is done yet: a peer that says nothing holds nobody up.
+    /// Takes a connection, or `WouldBlock`: wait for [`Self::fd`]. No handshake is done yet: a peer
+    /// that says nothing holds nobody up.
     ///
     /// # Errors
     /// As accept(2).
@@ -366,7 +370,8 @@ impl Accepted {
         &self.peer
     }
 
-    /// Does every handshake. It may take [`Server::patience`]: call it in a thread of the connection's own.
+    /// Does every handshake. It may take [`Server::patience`]: call it in a thread of the
+    /// connection's own.
     ///
     /// # Errors
     /// One line about what the peer is instead.

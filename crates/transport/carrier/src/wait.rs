@@ -96,7 +96,8 @@ pub(crate) fn read(
     }
 }
 
-/// A stream that waits during the handshake of a layer above it, and then no more. `std::io` is what the layers' crates want.
+/// A stream that waits during the handshake of a layer above it, and then no more. `std::io` is
+/// what the layers' crates want.
 pub(crate) struct Waits {
     below: Box<dyn Carrier>,
     deadline: Option<Deadline>,

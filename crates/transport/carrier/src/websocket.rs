@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `websocket:path=/,host=NAME`: binary messages of a WebSocket (RFC 6455) as a byte stream. Where one message ends and the next begins
-//! means nothing: a proxy may cut them otherwise.
+//! `websocket:path=/,host=NAME`: binary messages of a WebSocket (RFC 6455) as a byte stream. Where
+//! one message ends and the next begins means nothing: a proxy may cut them otherwise.
 use crate::Error;
 use crate::Target;
 use crate::error::quoted;
@@ -17,9 +17,9 @@ use tungstenite::protocol::WebSocketConfig;
 use tungstenite::{Message, WebSocket};
 
 /// Taken by one `write` at most, and sent as one message.
-const MOST: usize = 64 * 1024;
+const MAX_WRITE: usize = 64 * 1024;
 /// Longest message that is taken; also as one frame.
-const LONGEST: usize = 256 * 1024;
+const MAX_MESSAGE: usize = 256 * 1024;
 /// Header of a frame that fits a segment (RFC 6455, 5.2): two bytes, length, mask.
 const FRAME: usize = 2 + 2 + 4;
 
@@ -27,10 +27,10 @@ fn limits() -> WebSocketConfig {
     WebSocketConfig::default()
         .read_buffer_size(32 * 1024)
         // So that `write` only queues and `flush` alone says whether it went.
-        .write_buffer_size(2 * MOST)
-        .max_write_buffer_size(4 * MOST)
-        .max_message_size(Some(LONGEST))
-        .max_frame_size(Some(LONGEST))
+        .write_buffer_size(2 * MAX_WRITE)
+        .max_write_buffer_size(4 * MAX_WRITE)
+        .max_message_size(Some(MAX_MESSAGE))
+        .max_frame_size(Some(MAX_MESSAGE))
 }
 
 pub(crate) struct Ws;
@@ -243,9 +243,9 @@ impl Carrier for WsStream {
             self.drain()?;
         }
         // One message, not one for each piece.
-        let mut all = BytesMut::with_capacity(MOST.min(pieces.iter().map(|p| p.len()).sum()));
+        let mut all = BytesMut::with_capacity(MAX_WRITE.min(pieces.iter().map(|p| p.len()).sum()));
         for piece in pieces {
-            all.extend_from_slice(&piece[..piece.len().min(MOST - all.len())]);
+            all.extend_from_slice(&piece[..piece.len().min(MAX_WRITE - all.len())]);
         }
         if all.is_empty() {
             return Ok(0);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The in-band form over every carrier, on loopback: everything arrives, an answer goes back, and the end is acknowledged.
+//! The in-band form over every carrier, on loopback: everything arrives, an answer goes back, and
+//! the end is acknowledged.
 use alcc_carrier::tls::{Identity, Trust};
 use alcc_carrier::{CarrierSpec, Client, Listener, Server, Target};
 use alcc_cc::Registry;

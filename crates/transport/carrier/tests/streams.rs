@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Every carrier on loopback: bytes go both ways at once, whole, and the end is seen. And every wrong peer: one line.
+//! Every carrier on loopback: bytes go both ways at once, whole, and the end is seen. And every
+//! wrong peer: one line.
 use alcc_carrier::tls::{Fingerprint, Identity, Trust};
 use alcc_carrier::{CarrierSpec, Client, Error, Listener, Server, Target};
 use alcc_inband::carrier::Carrier;

@@ -21,7 +21,7 @@ pub enum Error {
         /// Where what was sent ends.
         sent: u64,
     },
-    /// Its algorithm needs a receiver half that cannot be had here; or ours cannot be had there.
+    /// Its algorithm needs a receiver module that cannot be had here; or ours cannot be had there.
     Algorithm(String),
     /// It ended the connection: reason and its words.
     Closed {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Frames as bytes: `docs/wire-format.md` is the description, this the code.
 //!
-//! The [`Decoder`] takes whatever bytes have come, however they are cut, keeps no payload and allocates nothing but the text of a CLOSE.
+//! The [`Decoder`] takes whatever bytes have come, however they are cut, keeps no payload and
+//! allocates nothing but the text of a CLOSE.
 use crate::Error;
 use crate::preface::Taker;
 use alcc_cc::{Header, Report};
@@ -9,7 +10,7 @@ use alcc_cc::{Header, Report};
 /// Type and length.
 pub const HEAD: usize = 4;
 /// Longest payload of a DATA frame.
-pub const LONGEST_PAYLOAD: usize = 65_536;
+pub const MAX_PAYLOAD: usize = 65_536;
 /// A DATA frame is so much longer than its payload.
 pub const DATA_OVERHEAD: usize = HEAD + 4;
 /// A TAGGED frame is so much longer than its payload and the algorithm's bytes.
@@ -17,7 +18,7 @@ pub const TAGGED_OVERHEAD: usize = DATA_OVERHEAD + 1;
 /// Steps that one ACK has room for.
 pub const STEPS: usize = 16;
 /// Longest text of a CLOSE.
-pub const LONGEST_TEXT: usize = 200;
+pub const MAX_TEXT: usize = 200;
 /// Windows are told in units of this.
 pub const WINDOW_UNIT: u64 = 1024;
 /// 24 bits.
@@ -28,7 +29,7 @@ pub const MOST_48: u64 = (1 << 48) - 1;
 const ACK: usize = 16;
 const STEP: usize = 6;
 /// What is collected before it is looked at: the longest is a CLOSE with its text.
-const COLLECTED: usize = 5 + LONGEST_TEXT;
+const COLLECTED: usize = 5 + MAX_TEXT;
 
 /// Numbers of the frame types. From 0x80 on an unknown one is skipped, below it is an error.
 pub mod kind {
@@ -50,7 +51,7 @@ pub mod reason {
     pub const ABORTED: u8 = 1;
     /// The peer broke a rule.
     pub const PROTOCOL: u8 = 2;
-    /// The algorithm's receiver half cannot be had.
+    /// The algorithm's receiver module cannot be had.
     pub const ALGORITHM: u8 = 3;
     /// Too long nothing came.
     pub const TIMEOUT: u8 = 4;
@@ -68,7 +69,8 @@ pub mod reason {
     }
 }
 
-/// One step back in time from an acknowledgement: `micros` earlier the position was lower by `bytes`.
+/// One step back in time from an acknowledgement: `micros` earlier the position was lower by
+/// `bytes`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Step {
     /// At most 2^24 - 1.
@@ -152,7 +154,8 @@ fn head(out: &mut Vec<u8>, kind: u8, len: usize) {
     out.extend_from_slice(&(len as u32).to_be_bytes()[1..]);
 }
 
-/// Appends what precedes the payload of a DATA frame, or of a TAGGED frame if there is something for the receiver half.
+/// Appends what precedes the payload of a DATA frame, or of a TAGGED frame if there is something
+/// for the receiver module.
 pub fn encode_data(out: &mut Vec<u8>, sequence: u32, header: &[u8], payload: usize) {
     if header.is_empty() {
         head(out, kind::DATA, 4 + payload);
@@ -171,9 +174,9 @@ pub fn encode_report(out: &mut Vec<u8>, report: &[u8]) {
     out.extend_from_slice(report);
 }
 
-/// Appends a CLOSE; text beyond [`LONGEST_TEXT`] bytes is cut off.
+/// Appends a CLOSE; text beyond [`MAX_TEXT`] bytes is cut off.
 pub fn encode_close(out: &mut Vec<u8>, sequence: u32, reason: u8, text: &str) {
-    let mut len = text.len().min(LONGEST_TEXT);
+    let mut len = text.len().min(MAX_TEXT);
     while !text.is_char_boundary(len) {
         len -= 1;
     }
@@ -196,7 +199,7 @@ pub enum Item<'a> {
     Data {
         /// The low 32 bits of the position at which the frame begins.
         sequence: u32,
-        /// For the receiver half.
+        /// For the receiver module.
         header: Header,
         /// Bytes that follow as [`Item::Payload`].
         payload: usize,
@@ -207,7 +210,7 @@ pub enum Item<'a> {
     Payload(&'a [u8]),
     /// An acknowledgement.
     Ack(Ack),
-    /// A report of the receiver half.
+    /// A report of the receiver module.
     Report(Report),
     /// An end.
     Close {
@@ -324,8 +327,8 @@ impl Decoder {
         let (kind, len) = (take.be(1) as u8, take.be(3) as usize);
         if self.have == HEAD {
             let (need, right) = match kind {
-                kind::DATA => (4, (4..=4 + LONGEST_PAYLOAD).contains(&len)),
-                kind::TAGGED => (5, (6..=5 + 16 + LONGEST_PAYLOAD).contains(&len)),
+                kind::DATA => (4, (4..=4 + MAX_PAYLOAD).contains(&len)),
+                kind::TAGGED => (5, (6..=5 + 16 + MAX_PAYLOAD).contains(&len)),
                 kind::ACK => (
                     len,
                     (ACK..=ACK + STEPS * STEP).contains(&len) && (len - ACK).is_multiple_of(STEP),
@@ -333,7 +336,7 @@ impl Decoder {
                 kind::REPORT => (len, (1..=64).contains(&len)),
                 kind::CLOSE => (len, (5..=COLLECTED).contains(&len)),
                 kind::PING | kind::PONG => (len, len == 8),
-                0x80.. => (0, len <= LONGEST_PAYLOAD),
+                0x80.. => (0, len <= MAX_PAYLOAD),
                 _ => return Err(Error::Protocol("a frame of an unknown type")),
             };
             if !right {
@@ -355,7 +358,7 @@ impl Decoder {
             },
             kind::TAGGED => {
                 let (sequence, tag) = (take.be(4) as u32, take.be(1) as usize);
-                if !(1..=16).contains(&tag) || 5 + tag > len || len - 5 - tag > LONGEST_PAYLOAD {
+                if !(1..=16).contains(&tag) || 5 + tag > len || len - 5 - tag > MAX_PAYLOAD {
                     return Err(Error::Protocol("a tag of impossible length"));
                 }
                 if take.0.len() < tag {

@@ -8,8 +8,9 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 /// A TCP socket takes no more while so much is unsent.
 const UNSENT: c_int = 8 * 1024;
-/// A connection on which nothing comes is asked after so many seconds, again and again, and given up after so many questions: an end that
-/// only receives would never notice a peer that is gone. Together as long as a session waits for an answer.
+/// A connection on which nothing comes is asked after so many seconds, again and again, and given
+/// up after so many questions: an end that only receives would never notice a peer that is gone.
+/// Together as long as a session waits for an answer.
 const KEEP_ALIVE: [(c_int, c_int); 3] = [
     (libc::TCP_KEEPIDLE, 60),
     (libc::TCP_KEEPINTVL, 15),
@@ -43,7 +44,8 @@ pub fn stamp_arrivals(fd: BorrowedFd<'_>) -> bool {
     alcc_sys::stamp_arrivals(fd.as_raw_fd())
 }
 
-/// Reads from a socket, and with the time at which the last bytes came in if the kernel was told to note it.
+/// Reads from a socket, and with the time at which the last bytes came in if the kernel was told to
+/// note it.
 ///
 /// # Errors
 /// As recvmsg(2); `WouldBlock` when nothing is there.

@@ -4,14 +4,15 @@ use crate::Error;
 
 /// The only version there is.
 pub const VERSION: u8 = 1;
-/// The first bytes of every connection, in both directions: no text protocol begins so, and whatever translates line ends breaks it.
+/// The first bytes of every connection, in both directions: no text protocol begins so, and
+/// whatever translates line ends breaks it.
 pub const MAGIC: [u8; 8] = *b"ALCC\r\n\x1a\n";
 /// Up to the algorithm's name.
 pub(crate) const FIXED: usize = 28;
 /// Longest name of an algorithm, bytes.
-pub const LONGEST_NAME: usize = 200;
+pub const MAX_NAME: usize = 200;
 /// A preface is never longer: what version 1 does not know of it is skipped.
-pub const LONGEST: usize = 1024;
+pub const MAX_PREFACE: usize = 1024;
 const HEAD: usize = 12;
 
 /// The first words of an end.
@@ -23,14 +24,14 @@ pub struct Preface {
     pub ack_delay: u32,
     /// So many bytes of counted frames are a full segment.
     pub segment: u16,
-    /// The algorithm of which the peer must run the receiver half; empty: none.
+    /// The algorithm of which the peer must run the receiver module; empty: none.
     pub algorithm: String,
 }
 
 impl Preface {
     /// Appends the bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let name = &self.algorithm.as_bytes()[..self.algorithm.len().min(LONGEST_NAME)];
+        let name = &self.algorithm.as_bytes()[..self.algorithm.len().min(MAX_NAME)];
         out.extend_from_slice(&MAGIC);
         out.push(VERSION);
         out.push(0);
@@ -43,11 +44,12 @@ impl Preface {
         out.extend_from_slice(name);
     }
 
-    /// Reads from `bytes`, of which more may come: `None` as long as they can still become a preface. Otherwise it and its length.
+    /// Reads from `bytes`, of which more may come: `None` as long as they can still become a
+    /// preface. Otherwise it and its length.
     ///
     /// # Errors
-    /// [`Error::Foreign`] with the first byte that is not the magic's, [`Error::Version`] with the first ten that are of another
-    /// version, [`Error::Protocol`].
+    /// [`Error::Foreign`] with the first byte that is not the magic's, [`Error::Version`] with the
+    /// first ten that are of another version, [`Error::Protocol`].
     pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, Error> {
         let magic = bytes.len().min(MAGIC.len());
         if bytes[..magic] != MAGIC[..magic] {
@@ -62,14 +64,14 @@ impl Preface {
             return Ok(None);
         };
         let len = HEAD + usize::from(u16::from_be_bytes([head[10], head[11]]));
-        if !(FIXED..=LONGEST).contains(&len) {
+        if !(FIXED..=MAX_PREFACE).contains(&len) {
             return Err(Error::Protocol("a preface of impossible length"));
         }
         if bytes.len() < len {
             return Ok(None);
         }
         let name = usize::from(bytes[27]);
-        if name > LONGEST_NAME || FIXED + name > len {
+        if name > MAX_NAME || FIXED + name > len {
             return Err(Error::Protocol("an algorithm's name of impossible length"));
         }
         let name = std::str::from_utf8(&bytes[FIXED..FIXED + name])

@@ -37,7 +37,8 @@ fn drain(session: &mut Session, now: Time, direct: &[u8]) -> (Vec<u8>, usize) {
     }
 }
 
-/// One direction of a stream below: bytes with the time at which they come out, at a rate and after a delay.
+/// One direction of a stream below: bytes with the time at which they come out, at a rate and after
+/// a delay.
 struct Pipe {
     delay: Span,
     per_byte: Span,
@@ -188,7 +189,8 @@ fn algorithm() -> impl Strategy<Value = &'static str> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever the algorithms, amounts and cuts: everything arrives in order, both ends finish, nobody complains.
+    /// Whatever the algorithms, amounts and cuts: everything arrives in order, both ends finish,
+    /// nobody complains.
     #[test]
     fn both_directions_at_once(
         a in algorithm(), b in algorithm(), x in 0usize..300_000, y in 0usize..300_000,
@@ -208,17 +210,20 @@ fn a_window_bounds_what_is_framed_and_not_acknowledged() {
         1,
     );
     check(&done);
-    // Ten segments of 1400 bytes; a part of one in flight does not count, and the 13 bytes of the end need no room.
+    // Ten segments of 1400 bytes; a part of one in flight does not count, and the 13 bytes of the
+    // end need no room.
     let most = done.most_in_flight;
     assert!((14_000..14_000 + 1400 + 13).contains(&most), "{most}");
-    // 14,000 bytes per 40 ms, their serialisation at 20 Mbit/s and an acknowledgement that waits up to 5 ms: 14,000 * 8 / 50.6 ms at least.
+    // 14,000 bytes per 40 ms, their serialisation at 20 Mbit/s and an acknowledgement that waits up
+    // to 5 ms: 14,000 * 8 / 50.6 ms at least.
     let rate = 2_000_000.0 * 8.0 / done.took.as_secs_f64() / 1e6;
     assert!((2.2..=2.8).contains(&rate), "{rate} Mbit/s");
 }
 
 #[test]
 fn an_application_that_reads_late_holds_up_its_own_data_only() {
-    // End 1 reads nothing for 5 s while 6 MB wait for it; what it writes itself goes on: its acknowledgements are not behind the unread data.
+    // End 1 reads nothing for 5 s while 6 MB wait for it; what it writes itself goes on: its
+    // acknowledgements are not behind the unread data.
     let done = run(
         ["cubic", "cubic"],
         [6_000_000, 1_000_000],
@@ -627,7 +632,8 @@ fn an_end_in_the_middle_is_an_error_and_an_orderly_one_is_not() {
 #[test]
 fn a_peer_that_has_everything_and_has_said_so_may_leave_before_it_hears_of_our_end() {
     use std::io::{Error as Failed, ErrorKind};
-    // Eleven bytes are a frame of three; what follows is CLOSE. Until the first are acknowledged the peer has not got everything.
+    // Eleven bytes are a frame of three; what follows is CLOSE. Until the first are acknowledged
+    // the peer has not got everything.
     for (acked, served) in [(11, true), (10, false)] {
         for reset in [false, true] {
             let [_, mut b] = pair("cubic");

@@ -157,7 +157,8 @@ fn both_directions_at_once_from_two_threads_each() {
 
 #[test]
 fn who_writes_first_and_reads_later_does_not_hang_it() {
-    // Each end writes 1 MB before it reads anything: more than the sockets hold, less than the receive buffers of 4 MiB.
+    // Each end writes 1 MB before it reads anything: more than the sockets hold, less than the
+    // receive buffers of 4 MiB.
     let (here, there) = tcp("cubic");
     let sent = pattern(1_000_000);
     std::thread::scope(|scope| {

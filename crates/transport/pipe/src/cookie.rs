@@ -20,9 +20,9 @@ pub type Cookie = [u8; COOKIE];
 /// Sixty-four random bytes: a block of SHA-256.
 pub type Key = [u8; 64];
 
-/// Issues and verifies cookies. A cookie is the time of issue in nanoseconds of the listener's clock
-/// (8), and the first 16 bytes of HMAC-SHA256 of that time, the address, the port and the sender's
-/// connection id.
+/// Issues and verifies cookies. A cookie is the time of issue in nanoseconds of the listener's
+/// clock (8), and the first 16 bytes of HMAC-SHA256 of that time, the address, the port and the
+/// sender's connection id.
 pub struct Issuer {
     key: Key,
     before: Key,

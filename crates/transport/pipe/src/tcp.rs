@@ -16,8 +16,8 @@ pub const REMEDY: &str = "start 'alcc recv' on that host";
 /// How often the round-trip time is noted.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A connection with the kernel's algorithm that was asked for; its calls give up after [`MAX_WAIT`]. `remedy` helps if nobody
-/// listens.
+/// A connection with the kernel's algorithm that was asked for; its calls give up after
+/// [`MAX_WAIT`]. `remedy` helps if nobody listens.
 ///
 /// # Errors
 /// Why there is none, and what would help.
@@ -186,7 +186,8 @@ impl Acceptor {
                 Ok(Some((stream, from)))
             }
             Err(why) if is_passing(&why) => {
-                // Without a descriptor the connection stays in the queue, and poll would return at once.
+                // Without a descriptor the connection stays in the queue, and poll would return at
+                // once.
                 if why.kind() != io::ErrorKind::WouldBlock {
                     std::thread::sleep(Duration::from_millis(20));
                 }

@@ -8,10 +8,12 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// No pacing is a rate that no path has (1 Tbit/s, in bytes): without a rate of ours the stack paces by window and RTT.
+/// No pacing is a rate that no path has (1 Tbit/s, in bytes): without a rate of ours the stack
+/// paces by window and RTT.
 const UNPACED: u64 = 125_000_000_000;
 
-/// The stack asks through `&self` for window and rate, and that is also the moment at which an algorithm has its turn; hence the lock, which nobody else ever holds.
+/// The stack asks through `&self` for window and rate, and that is also the moment at which an
+/// algorithm has its turn; hence the lock, which nobody else ever holds.
 pub(crate) struct Adapter {
     host: Mutex<Host>,
     clock: Option<fn() -> Instant>,
@@ -124,7 +126,8 @@ impl Controller for Adapter {
         metrics
     }
 
-    /// For a path that takes over from this one (the peer's address changed): what was learned stays, what is under way is not heard of any more.
+    /// For a path that takes over from this one (the peer's address changed): what was learned
+    /// stays, what is under way is not heard of any more.
     fn clone_box(&self) -> Box<dyn Controller> {
         Box::new(Self {
             host: Mutex::new(self.locked().fork()),

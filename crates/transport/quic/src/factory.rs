@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// One of the algorithms of this project as a congestion controller, by its name and options: `verus:r=4`.
+/// One of the algorithms of this project as a congestion controller, by its name and options:
+/// `verus:r=4`.
 ///
 /// # Errors
 /// [`SpecError`] for an unknown name or option and for a value that does not do.
@@ -56,14 +57,16 @@ impl Congestion {
         self
     }
 
-    /// Time is what the stack says with its events and nothing else: for programs that drive the stack with a clock of their own, as tests do.
+    /// Time is what the stack says with its events and nothing else: for programs that drive the
+    /// stack with a clock of their own, as tests do.
     #[must_use]
     pub fn without_clock(mut self) -> Self {
         self.clock = None;
         self
     }
 
-    /// `observe` gets every round-trip time that is measured; of a packet that was acknowledged late it contains the wait.
+    /// `observe` gets every round-trip time that is measured; of a packet that was acknowledged
+    /// late it contains the wait.
     #[must_use]
     pub fn observed(mut self, observe: impl Fn(Span) + Send + Sync + 'static) -> Self {
         self.gauge = Arc::new(Gauge {
@@ -83,8 +86,9 @@ impl Congestion {
         &self.spec
     }
 
-    /// Makes it the congestion controller of `transport`, and asks the peer to acknowledge every packet if the algorithm wants to hear of each. A peer without the
-    /// extension "acknowledgement frequency" acknowledges every second one, which blurs delays a little.
+    /// Makes it the congestion controller of `transport`, and asks the peer to acknowledge every
+    /// packet if the algorithm wants to hear of each. A peer without the extension "acknowledgement
+    /// frequency" acknowledges every second one, which blurs delays a little.
     pub fn set(self: &Arc<Self>, transport: &mut TransportConfig) {
         transport.congestion_controller_factory(Arc::clone(self) as _);
         if self.needs.per_packet_ack || self.needs.receiver {

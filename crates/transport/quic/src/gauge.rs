@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// Takes a round-trip time.
 pub(crate) type Observer = Box<dyn Fn(Span) + Send + Sync>;
 
-/// What a controller shows to the program while it is at work. It is the same for all paths of a connection; the last to speak is right.
+/// What a controller shows to the program while it is at work. It is the same for all paths of a
+/// connection; the last to speak is right.
 #[derive(Default)]
 pub struct Gauge {
     pub(crate) in_flight: AtomicU64,
@@ -33,8 +34,8 @@ impl Gauge {
         self.rate.load(Ordering::Relaxed)
     }
 
-    /// The program has more than it hands to the stack, and keeps what waits there short by itself: that the stack ran out of data for a moment
-    /// does not make packets application-limited.
+    /// The program has more than it hands to the stack, and keeps what waits there short by itself:
+    /// that the stack ran out of data for a moment does not make packets application-limited.
     pub fn set_backlogged(&self, backlogged: bool) {
         self.backlogged.store(backlogged, Ordering::Relaxed);
     }

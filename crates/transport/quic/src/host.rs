@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the stack tells becomes what an algorithm expects of its host.
 //!
-//! The stack tells of an acknowledgement in pieces, losses last; an algorithm hears of losses first and of each acknowledgement as a whole. So pieces are gathered, and handed on when the stack
+//! The stack tells of an acknowledgement in pieces, losses last; an algorithm hears of losses first
+//! and of each acknowledgement as a whole. So pieces are gathered, and handed on when the stack
 //! next asks what may leave, or the next acknowledgement begins.
 use crate::gauge::Gauge;
 use crate::outstanding::Outstanding;
@@ -15,13 +16,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// Silence that is no timeout: shorter ones are the outages of a cellular link (`datagrams` in `alcc_flow::Rules`).
-const LEAST_TIMEOUT: Span = Span::from_secs(1);
-const MOST_TIMEOUT: Span = Span::from_secs(60);
-/// So many probe timeouts make persistent congestion, and its parts (RFC 9002, sections 7.6.1, 6.2.1 and 18.2 of RFC 9000).
+/// Silence that is no timeout: shorter ones are the outages of a cellular link (`datagrams` in
+/// `alcc_flow::Rules`).
+const MIN_TIMEOUT: Span = Span::from_secs(1);
+const MAX_TIMEOUT: Span = Span::from_secs(60);
+/// So many probe timeouts make persistent congestion, and its parts (RFC 9002, sections 7.6.1,
+/// 6.2.1 and 18.2 of RFC 9000).
 const PERSISTENT: u64 = 3;
 const GRANULARITY: Span = Span::from_millis(1);
-const MOST_ACK_DELAY: Span = Span::from_millis(25);
+const MAX_ACK_DELAY: Span = Span::from_millis(25);
 
 /// The rate that is shown is that of a round trip, or of this.
 const METER: Span = Span::from_millis(20);
@@ -315,9 +318,10 @@ impl Host {
         self.tell_losses(heard, ended);
         if let Some(newest) = heard.acked.last() {
             self.tell_arrivals(heard, before);
-            // The stack gives up what is 9/8 of an RTT older than something that arrived; far beyond that, it has forgotten it.
+            // The stack gives up what is 9/8 of an RTT older than something that arrived; far
+            // beyond that, it has forgotten it.
             let rtt = self.rtt.view();
-            let patience = (rtt.smoothed + rtt.variance * 4) * 8 + LEAST_TIMEOUT;
+            let patience = (rtt.smoothed + rtt.variance * 4) * 8 + MIN_TIMEOUT;
             let old = newest
                 .sent_at
                 .as_nanos()
@@ -335,8 +339,8 @@ impl Host {
             let oldest = oldest.copied();
             self.tell_timeout(oldest);
         }
-        // A mark is answered as a loss is (RFC 9002, section 7.1), by algorithms that know no marks as well. The stack does not say
-        // how many packets were marked.
+        // A mark is answered as a loss is (RFC 9002, section 7.1), by algorithms that know no marks
+        // as well. The stack does not say how many packets were marked.
         let mut marked = heard.acked.last().filter(|_| heard.marked);
         if self.feed.needs().ecn {
             self.feed
@@ -401,9 +405,9 @@ impl Host {
         let RttView {
             smoothed, variance, ..
         } = self.rtt.view();
-        let probe = smoothed + (variance * 4).max(GRANULARITY) + MOST_ACK_DELAY;
-        let first = (probe * PERSISTENT).max(LEAST_TIMEOUT);
-        let wait = (first * (1 << self.backoff.min(16))).min(MOST_TIMEOUT);
+        let probe = smoothed + (variance * 4).max(GRANULARITY) + MAX_ACK_DELAY;
+        let first = (probe * PERSISTENT).max(MIN_TIMEOUT);
+        let wait = (first * (1 << self.backoff.min(16))).min(MAX_TIMEOUT);
         Some(self.progress_at + wait)
     }
 

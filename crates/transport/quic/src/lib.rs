@@ -8,10 +8,12 @@
 //! # Ok::<(), alcc_cc::SpecError>(())
 //! ```
 //!
-//! and, so that an algorithm's timers are exact, `Arc::new(alcc_quic::Punctual::default())` as the runtime of the endpoint. Without it everything
-//! works, but what is due between two packets happens at the next one ([`Punctual`]).
+//! and, so that an algorithm's timers are exact, `Arc::new(alcc_quic::Punctual::default())` as the
+//! runtime of the endpoint. Without it everything works, but what is due between two packets
+//! happens at the next one ([`Punctual`]).
 //!
-//! * a pipe of bytes for programs without async: [`blocking`], and the transport of `alcc send`: [`Quic`];
+//! * a pipe of bytes for programs without async: [`blocking`], and the transport of `alcc send`:
+//!   [`Quic`];
 //! * another set of algorithms, one of your own too: [`Congestion::new`];
 //! * what differs from the same algorithm over datagrams of its own: `docs/quic.md`.
 #![forbid(unsafe_code)]

@@ -3,13 +3,15 @@ use alcc_cc::Packet;
 use alcc_units::Time;
 use std::collections::BTreeMap;
 
-/// What is remembered at most. A stack that has more under way loses the state of the oldest, whose acknowledgements then say nothing.
-const MOST: usize = 1 << 17;
+/// What is remembered at most. A stack that has more under way loses the state of the oldest, whose
+/// acknowledgements then say nothing.
+const MAX_SENT: usize = 1 << 17;
 
 /// Packets under way, by the stack's packet number.
 ///
-/// The stack has up to three number spaces (handshake and data) and tells numbers only: the same number can be under way in each, so the
-/// second key counts those. Time and length say which is meant.
+/// The stack has up to three number spaces (handshake and data) and tells numbers only: the same
+/// number can be under way in each, so the second key counts those. Time and length say which is
+/// meant.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outstanding {
     packets: BTreeMap<(u64, u8), Packet>,
@@ -21,7 +23,7 @@ impl Outstanding {
         // More than there are spaces: the stack has forgotten the last one.
         let copy = copies.min(2) as u8;
         self.packets.insert((number, copy), packet);
-        if self.packets.len() > MOST {
+        if self.packets.len() > MAX_SENT {
             self.packets.pop_first();
         }
     }
@@ -49,8 +51,8 @@ impl Outstanding {
         self.packets.values().take(4).min_by_key(|p| p.pn)
     }
 
-    /// Forgets what left before `time`: the stack does not say what became of probes for a larger MTU, nor of handshake packets that
-    /// nobody waits for any more.
+    /// Forgets what left before `time`: the stack does not say what became of probes for a larger
+    /// MTU, nor of handshake packets that nobody waits for any more.
     pub(crate) fn forget_before(&mut self, time: Time) {
         while let Some(entry) = self.packets.first_entry() {
             if entry.get().sent_at >= time {
@@ -103,10 +105,10 @@ mod tests {
     #[test]
     fn memory_is_bounded() {
         let mut table = Outstanding::default();
-        for i in 0..MOST as u64 + 5 {
+        for i in 0..MAX_SENT as u64 + 5 {
             table.sent(i, packet(i, 0, 1));
             table.sent(7, packet(i, 0, 1));
         }
-        assert!(table.len() <= MOST, "{}", table.len());
+        assert!(table.len() <= MAX_SENT, "{}", table.len());
     }
 }

@@ -30,11 +30,14 @@ pub(crate) fn want(at: Option<Instant>) -> bool {
     })
 }
 
-/// A runtime for endpoints that also gives a connection its turn when an algorithm wants it: every epoch of Verus, every tick of Sprout.
+/// A runtime for endpoints that also gives a connection its turn when an algorithm wants it: every
+/// epoch of Verus, every tick of Sprout.
 ///
-/// The stack asks a controller for its window whenever a packet arrives, a timer of its own expires or the application writes, and at no other time. An algorithm
-/// that releases a little every few milliseconds then does so at the next acknowledgement instead. With this around the runtime (tokio's, or
-/// another one) it is called in time, to the precision of that runtime's timers (tokio: 1 ms).
+/// The stack asks a controller for its window whenever a packet arrives, a timer of its own expires
+/// or the application writes, and at no other time. An algorithm that releases a little every few
+/// milliseconds then does so at the next acknowledgement instead. With this around the runtime
+/// (tokio's, or another one) it is called in time, to the precision of that runtime's timers
+/// (tokio: 1 ms).
 #[derive(Debug)]
 pub struct Punctual<R = TokioRuntime>(Arc<R>);
 

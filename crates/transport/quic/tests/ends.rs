@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How a transfer ends when the last packets are lost, or when one end is slow: what has arrived and been answered has arrived.
+//! How a transfer ends when the last packets are lost, or when one end is slow: what has arrived
+//! and been answered has arrived.
 mod support;
 
 use alcc_quic::blocking::{Listener, Receiver, Sender, Stack};
@@ -73,8 +74,8 @@ impl Drop for Over {
 
 struct Over(Arc<Path>);
 
-/// One transfer. `end`: what the receiver does when it has read everything, before its handles go away. `pause`: so long the sender waits
-/// before it says that this was all.
+/// One transfer. `end`: what the receiver does when it has read everything, before its handles go
+/// away. `pause`: so long the sender waits before it says that this was all.
 fn transfer(
     pause: Duration,
     end: impl FnOnce(&mut Receiver, &Path) + Send + 'static,

@@ -92,7 +92,7 @@ fn transfer(spec: &str, len: usize) {
 
 #[test]
 fn a_file_arrives_whole_under_each_kind_of_algorithm() {
-    // A window, a rate, a quota, a receiver half.
+    // A window, a rate, a quota, a receiver module.
     for spec in ["cubic", "copa", "bbr3", "budget", "verus", "sprout"] {
         transfer(spec, 300_000);
     }

@@ -122,7 +122,8 @@ fn packets_leave_when_the_algorithms_timer_says_so() {
     while !sender.finish(Duration::from_millis(100)).unwrap() {
         assert!(began.elapsed() < DEADLINE);
     }
-    // At least 50 packets of at most 1452 bytes, some of which the quota of the handshake had left over.
+    // At least 50 packets of at most 1452 bytes, some of which the quota of the handshake had left
+    // over.
     let epochs = EPOCHS.load(Ordering::Relaxed) - before;
     let took = began.elapsed();
     assert!(epochs >= 35, "{epochs} epochs in {took:?}");

@@ -26,7 +26,8 @@ pub struct Header {
     pub size: Option<u64>,
     /// The same random bytes in all flows that belong together.
     pub session: [u8; 16],
-    /// A digest of the session and of what identifies the sender's clock: who finds the same has the same clock. Zero: not known.
+    /// A digest of the session and of what identifies the sender's clock: who finds the same has
+    /// the same clock. Zero: not known.
     pub clock: [u8; 16],
 }
 

@@ -12,8 +12,9 @@
 //!          · app delay median, ns (8) · 95th percentile, ns (8) · SHA-256 as received (32)
 //! ```
 //!
-//! Numbers are big-endian; one that is not known has all bits set. Kind 0 is made-up content ([`Writer::made_up`]), which the receiver compares
-//! with its own instead of hashing it: the hash is zero then. Kind 1 is a file.
+//! Numbers are big-endian; one that is not known has all bits set. Kind 0 is made-up content
+//! ([`Writer::made_up`]), which the receiver compares with its own instead of hashing it: the hash
+//! is zero then. Kind 1 is a file.
 #![forbid(unsafe_code)]
 
 mod answer;

@@ -116,8 +116,8 @@ pub fn flow(pipe: &mut dyn Incoming, rules: &Rules, begun: impl FnOnce(&Header))
     };
     // Who is no sender of ours is told nothing, and who is gone cannot be.
     if received.header.is_some() && !matches!(result, Err(Broken::Gone(_))) {
-        // A sender that has read it may be gone before its transport has said so. What came is no worse for that, and a sender that
-        // was not told says so itself.
+        // A sender that has read it may be gone before its transport has said so. What came is no
+        // worse for that, and a sender that was not told says so itself.
         let _ = pipe.answer(&answer.encode());
     }
     received
@@ -182,7 +182,8 @@ impl<B: FnOnce(&Header)> Flow<'_, B> {
             let more = reader.bytes() - before;
             (self.rules.passed)(more, at);
             if reader.is_complete() {
-                // What follows is an end or an error; an answer that waits for it would make the sender wait.
+                // What follows is an end or an error; an answer that waits for it would make the
+                // sender wait.
                 return Ok(());
             }
         }

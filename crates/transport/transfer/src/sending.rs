@@ -47,7 +47,8 @@ pub struct Sent {
     pub bytes: u64,
     /// From the beginning of the connection to the last write, ns.
     pub took: u64,
-    /// From the beginning of the connection to the receiver's last byte, or until that is known here, ns.
+    /// From the beginning of the connection to the receiver's last byte, or until that is known
+    /// here, ns.
     pub complete: Option<u64>,
     /// What the transport counted.
     pub stats: Stats,
@@ -141,8 +142,8 @@ impl SendFlow<'_> {
         let mut hash = None;
         let answer = match self.everything(header, content, sent, &mut hash) {
             Ok(()) => self.answer(self.job.stall)?,
-            // A receiver that has everything and has said so may leave before its transport has heard the last word; and one that wants no
-            // more says why. What it said counts.
+            // A receiver that has everything and has said so may leave before its transport has
+            // heard the last word; and one that wants no more says why. What it said counts.
             Err(Broken::Pipe(why)) => match self.answer(MAX_WAIT) {
                 Ok(Some(answer)) if hash.is_some() || answer.verdict != Verdict::Good => {
                     Some(answer)
@@ -162,7 +163,8 @@ impl SendFlow<'_> {
         Ok(())
     }
 
-    /// Writes the whole stream, and waits until the transport says that the receiver has it. `hash`: that of the content, once all is written.
+    /// Writes the whole stream, and waits until the transport says that the receiver has it.
+    /// `hash`: that of the content, once all is written.
     fn everything(
         &mut self,
         header: &Header,

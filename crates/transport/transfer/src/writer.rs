@@ -2,7 +2,8 @@
 use crate::{BEFORE, BLOCK, Header, Kind, TRAILER, made_up};
 use sha2::{Digest, Sha256};
 
-/// Makes the blocks of one flow, in a buffer of its own: what [`Writer::made_up`] and [`Writer::file`] return is written as it is.
+/// Makes the blocks of one flow, in a buffer of its own: what [`Writer::made_up`] and
+/// [`Writer::file`] return is written as it is.
 pub struct Writer {
     buffer: Vec<u8>,
     hash: Option<Sha256>,
@@ -34,7 +35,8 @@ impl Writer {
         self.bytes
     }
 
-    /// A block of `length` (1 to [`BLOCK`], cut to that) bytes of made-up content, written at `stamp` ns.
+    /// A block of `length` (1 to [`BLOCK`], cut to that) bytes of made-up content, written at
+    /// `stamp` ns.
     pub fn made_up(&mut self, length: usize, stamp: u64) -> &[u8] {
         let length = length.clamp(1, BLOCK);
         if let Some((at, bytes)) = self.replaced.take() {
@@ -52,7 +54,8 @@ impl Writer {
         &mut self.buffer[BEFORE..BEFORE + BLOCK]
     }
 
-    /// A block of the first `length` (1 to [`BLOCK`], cut to that) bytes of [`Writer::space`], written at `stamp` ns.
+    /// A block of the first `length` (1 to [`BLOCK`], cut to that) bytes of [`Writer::space`],
+    /// written at `stamp` ns.
     pub fn file(&mut self, length: usize, stamp: u64) -> &[u8] {
         let length = length.clamp(1, BLOCK);
         if let Some(hash) = &mut self.hash {

@@ -2,21 +2,21 @@
 //! The bytes of a stream, between the application and the packets.
 use std::collections::VecDeque;
 
-/// A buffer keeps so much memory although it is empty.
+/// Memory that a buffer keeps when it is empty.
 const KEPT: usize = 1 << 16;
 
-/// A buffer from which something was taken: its memory is at most four times what is in it, or
-/// [`KEPT`]. Growing doubles it, so the next bytes do not make it grow at once.
+/// Shrinks a buffer from which something was taken: its capacity is at most four times its content,
+/// or [`KEPT`]. Growing doubles it, so the next bytes do not make it grow at once.
 fn shrink(bytes: &mut VecDeque<u8>) {
     if bytes.capacity() > KEPT && bytes.len() < bytes.capacity() / 4 {
         bytes.shrink_to((bytes.len() * 2).max(KEPT));
     }
 }
 
-/// What has been written and is not acknowledged: it may have to be sent again.
+/// Written and not acknowledged: it may have to be retransmitted.
 #[derive(Default)]
 pub(crate) struct Unacknowledged {
-    /// The position of the first byte.
+    /// Stream position of the first byte.
     from: u64,
     bytes: VecDeque<u8>,
 }
@@ -26,7 +26,7 @@ impl Unacknowledged {
         self.bytes.extend(bytes);
     }
 
-    /// Nothing below is wanted any more.
+    /// Drops everything below `position`.
     pub(crate) fn forget_below(&mut self, position: u64) {
         let n = position
             .saturating_sub(self.from)
@@ -58,27 +58,27 @@ impl Unacknowledged {
     }
 }
 
-/// What has arrived and has not been read, with holes. Which parts are there is known elsewhere.
+/// Received and not read, with holes. The receiver knows which parts are there.
 #[derive(Default)]
 pub(crate) struct Unread {
-    /// The position of the first byte.
+    /// Stream position of the first byte.
     from: u64,
     bytes: VecDeque<u8>,
 }
 
 impl Unread {
-    /// Up to here it has been read.
+    /// The application has read up to here.
     pub(crate) fn position(&self) -> u64 {
         self.from
     }
 
-    /// Puts bytes at their place, if there are any. The caller bounds how far from
-    /// [`Unread::position`] their end is.
+    /// Stores bytes at their position. The caller bounds how far from [`Unread::position`] they
+    /// end.
     pub(crate) fn place(&mut self, position: u64, mut bytes: &[u8]) {
         let old = self.from.saturating_sub(position).min(bytes.len() as u64);
         bytes = &bytes[old as usize..];
         if bytes.is_empty() {
-            // The place of nothing can be anywhere: nobody bounds it.
+            // An empty piece can have any position: nobody bounds it.
             return;
         }
         let at = position.saturating_sub(self.from) as usize;
@@ -101,7 +101,7 @@ impl Unread {
         }
     }
 
-    /// Takes what lies before `complete`, as much as `out` holds.
+    /// Takes bytes before `complete`, as many as `out` holds.
     pub(crate) fn read(&mut self, complete: u64, out: &mut [u8]) -> usize {
         let ready = complete
             .saturating_sub(self.from)
@@ -117,7 +117,7 @@ impl Unread {
         n
     }
 
-    /// Nobody will read them.
+    /// Drops everything: nobody will read it.
     pub(crate) fn discard(&mut self) {
         self.bytes = VecDeque::new();
     }
@@ -162,7 +162,7 @@ mod tests {
             let (capacity, held) = (unread.bytes.capacity(), unread.held());
             assert!(capacity <= (4 * held).max(KEPT), "{capacity} for {held}");
         }
-        // One byte is left: nothing that was read keeps its place.
+        // One byte is left: what was read uses no memory.
         assert_eq!((read, unread.held()), (1 << 24, 1));
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Sending ends over a socket: any number of flows in one loop.
+//! Senders over a socket: any number of flows in one event loop.
 use crate::end::End;
 use crate::hub::{Engine, Hub};
 use crate::outgoing::{Outgoing, Setup};
@@ -14,17 +14,18 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
-/// The loop looks no more often than this, unless there is much to do: a wake-up costs as much as dozens of packets.
-pub(crate) const TURN: Span = Span::from_millis(4);
-/// More packets than this per turn, and turns are more frequent.
-const PER_TURN: u64 = 48;
-/// An application that has not come back for so long has nothing to write.
+/// Maximum time between two iterations, unless much is to do: a wake-up costs as much as dozens of
+/// packets.
+pub(crate) const MAX_PAUSE: Span = Span::from_millis(4);
+/// With more packets per iteration than this, iterations become more frequent.
+const PACKETS_PER_RUN: u64 = 48;
+/// An application that has not returned for this long has nothing to write.
 const AWAY: Span = Span::from_millis(20);
-/// The rest of a packet waits so long for more of the application.
+/// A partial packet waits this long for more data.
 const REST: Span = Span::from_millis(1);
-const SHORTEST: Span = Span::from_micros(250);
+const MIN_PAUSE: Span = Span::from_micros(250);
 
-/// How long to pause, from how much there was to do.
+/// How long to pause, from the load.
 #[derive(Debug)]
 pub(crate) struct Cadence {
     most: Span,
@@ -45,35 +46,36 @@ impl Cadence {
         self.pause
     }
 
-    /// A turn at `now` had so many packets.
-    pub(crate) fn turned(&mut self, now: Time, packets: u64) {
+    /// An iteration at `now` processed this many packets.
+    pub(crate) fn on_iteration(&mut self, now: Time, packets: u64) {
         let since = now.since(self.at).min(self.most * 4);
         self.at = now;
         if packets > 0 {
-            let wanted = since * PER_TURN / packets;
-            let wanted = wanted.max(SHORTEST).min(self.most);
-            // Quickly shorter, slowly longer.
+            let wanted = since * PACKETS_PER_RUN / packets;
+            let wanted = wanted.max(MIN_PAUSE).min(self.most);
+            // Shorter at once, longer slowly.
             self.pause = wanted.min(self.pause + self.pause / 8 + Span::from_micros(50));
         }
     }
 }
 
-/// What a flow did and how.
+/// Statistics of a flow.
 #[derive(Clone, Debug, Default)]
 pub struct FlowStats {
-    /// Round-trip times as acknowledged packets had them, without what the receiver held back: mean and 95th percentile, ms.
+    /// RTT samples without ACK delay: mean and 95th percentile, ms.
     pub rtt_ms: Option<(f64, f64)>,
     /// Packets sent.
     pub packets: u64,
-    /// Packets sent again.
+    /// Retransmitted packets.
     pub retransmits: u64,
-    /// Mean number of packets sent again in a row.
+    /// Mean number of consecutive retransmissions.
     pub rtx_burst: Option<f64>,
     /// Retransmission timeouts.
     pub timeouts: u64,
-    /// How far from the moment that the pacer named packets left, before it or after it: mean, 95th and 99th percentile, ms; `None`: it was not paced.
+    /// Distance between departures and the pacer's departure times: mean, 95th and 99th percentile,
+    /// ms; `None`: not paced.
     pub pacing_error_ms: Option<(f64, f64, f64)>,
-    /// How late the loop's timers were, 99th percentile, ms.
+    /// Lateness of the loop's timers, 99th percentile, ms.
     pub lateness_p99_ms: Option<f64>,
 }
 
@@ -83,35 +85,35 @@ struct Flow {
     timer: Option<Time>,
     rtt: Histogram<u64>,
     pacing: Pacing,
-    /// Runs of packets sent again: how many, and how many packets.
+    /// Runs of consecutive retransmissions: their number, and their packets.
     runs: (u64, u64),
     running: bool,
     resent: u64,
-    /// The application is inside [`Stream::room`], or was until then.
+    /// The application waits in [`Stream::room`], or did until `left`.
     waits: bool,
     left: Time,
-    /// It lives on reports.
-    reported: bool,
-    /// The handle is gone.
-    orphan: bool,
+    /// Its algorithm needs reports of the receiver module.
+    needs_reports: bool,
+    /// The handle was dropped.
+    detached: bool,
 }
 
 struct Sending {
     port: Port,
     flows: HashMap<u64, Flow>,
-    /// Open flows by what their receivers call themselves.
+    /// Open flows by address and id of their receivers.
     peers: HashMap<(SocketAddr, u64), u64>,
     timers: BTreeSet<(Time, u64)>,
     touched: Vec<u64>,
     out: Vec<u8>,
     cadence: Cadence,
-    /// Flows whose algorithms live on the reports of a receiver half.
-    reported: usize,
+    /// Number of flows whose algorithms need reports of the receiver module.
+    needs_reports: usize,
     late: Histogram<u64>,
 }
 
 fn histogram() -> Histogram<u64> {
-    // Of microseconds, up to more than an hour, two digits.
+    // Microseconds up to more than an hour, two digits.
     let mut made = Histogram::new_with_bounds(1, 1 << 32, 2);
     if made.is_err() {
         made = Histogram::new(2);
@@ -120,23 +122,24 @@ fn histogram() -> Histogram<u64> {
 }
 
 impl Sending {
-    /// Sends what of a flow may leave, and notes when it wants to be looked at again. Returns how many packets.
+    /// Sends what a flow may send and sets its timer. Returns the number of packets.
     fn pump(&mut self, now: Time, id: u64) -> u64 {
         let Some(flow) = self.flows.get_mut(&id) else {
             return 0;
         };
         let mut sender = self.port.sender();
-        // Whoever is away too long writes nothing more for now: what is there leaves, be it less than a packet.
-        let patience = if flow.outgoing.is_drained() {
+        // An application that is away too long writes nothing more for now: a partial packet
+        // leaves.
+        let patience = if flow.outgoing.is_all_sent() {
             AWAY
         } else {
             REST
         };
         let away = !flow.waits && now.since(flow.left) > patience;
-        if away && flow.outgoing.is_hungry() {
+        if away && flow.outgoing.has_partial_packet() {
             flow.outgoing.set_more(false);
         }
-        flow.outgoing.set_turn(self.cadence.pause());
+        flow.outgoing.set_poll_interval(self.cadence.pause());
         let mut count = 0;
         loop {
             self.out.clear();
@@ -161,8 +164,8 @@ impl Sending {
         if let Some(at) = flow.timer.take() {
             self.timers.remove(&(at, id));
         }
-        if ended && flow.orphan {
-            self.reported -= usize::from(flow.reported);
+        if ended && flow.detached {
+            self.needs_reports -= usize::from(flow.needs_reports);
             let peer = (flow.to, flow.outgoing.peer());
             if self.peers.get(&peer) == Some(&id) {
                 self.peers.remove(&peer);
@@ -170,7 +173,8 @@ impl Sending {
             self.flows.remove(&id);
         } else if let Some(next) = flow.outgoing.next_timer() {
             let out = &flow.outgoing;
-            let rest = !flow.waits && out.has_more() && out.is_hungry() && !out.is_drained();
+            let rest =
+                !flow.waits && out.has_more() && out.has_partial_packet() && !out.is_all_sent();
             let next = if rest { next.min(now + REST * 2) } else { next };
             let next = next.max(now + Span::from_nanos(1));
             flow.timer = Some(next);
@@ -181,7 +185,7 @@ impl Sending {
 }
 
 impl Engine for Sending {
-    fn turn(&mut self, now: Time) -> bool {
+    fn run(&mut self, now: Time) -> bool {
         let (flows, peers, touched) = (&mut self.flows, &mut self.peers, &mut self.touched);
         let came = self.port.receive(&mut |_, came| {
             let (at, from) = (came.at, came.from);
@@ -194,7 +198,7 @@ impl Engine for Sending {
                 | Datagram::Ack { id, .. }
                 | Datagram::Close { id, .. }
                 | Datagram::Answer { id, .. } => id,
-                // It gives back the receiver's id.
+                // It carries the receiver's id.
                 Datagram::Unknown { id } => match peers.get(&(from, id)) {
                     Some(id) => *id,
                     None => return,
@@ -235,7 +239,7 @@ impl Engine for Sending {
         }
         let busy = packets > 0;
         self.touched = touched;
-        self.cadence.turned(now, packets);
+        self.cadence.on_iteration(now, packets);
         busy
     }
 
@@ -244,8 +248,8 @@ impl Engine for Sending {
     }
 
     fn pause(&self) -> Span {
-        // Who decides by reports has to have them at once: the loop is as long as they are late.
-        if self.reported > 0 {
+        // Algorithms that decide by reports need them at once: a pause would delay their loop.
+        if self.needs_reports > 0 {
             return Span::ZERO;
         }
         self.cadence.pause()
@@ -264,7 +268,7 @@ impl Engine for Sending {
     }
 }
 
-/// A socket from which flows are sent.
+/// A socket that sends flows.
 pub struct Client {
     hub: Arc<Hub<Sending>>,
 }
@@ -283,8 +287,8 @@ impl Client {
             timers: BTreeSet::new(),
             touched: Vec::new(),
             out: Vec::new(),
-            cadence: Cadence::new(TURN),
-            reported: 0,
+            cadence: Cadence::new(MAX_PAUSE),
+            needs_reports: 0,
             late: histogram(),
         };
         let hub = Hub::start(engine, fd)?;
@@ -294,9 +298,9 @@ impl Client {
     /// Opens a flow to a receiver. It can be written to when [`Stream::wait_open`] says so.
     pub fn connect(&self, to: SocketAddr, setup: Setup) -> Stream {
         let id = setup.id;
-        let reported = setup.cc.needs().receiver;
+        let needs_reports = setup.cc.needs().receiver;
         self.hub.with(|engine| {
-            engine.reported += usize::from(reported);
+            engine.needs_reports += usize::from(needs_reports);
             let now = now();
             let flow = Flow {
                 outgoing: Outgoing::new(now, setup),
@@ -309,8 +313,8 @@ impl Client {
                 resent: 0,
                 waits: false,
                 left: now,
-                reported,
-                orphan: false,
+                needs_reports,
+                detached: false,
             };
             engine.flows.insert(id, flow);
             engine.pump(now, id);
@@ -328,7 +332,8 @@ impl Drop for Client {
     }
 }
 
-/// The sending end of a flow. Dropped, it ends the flow: cleanly if all has arrived, otherwise the receiver hears that it was given up.
+/// The sending end of a flow. Dropping it ends the flow: cleanly if everything has arrived,
+/// otherwise the receiver is told of the abort.
 pub struct Stream {
     hub: Arc<Hub<Sending>>,
     id: u64,
@@ -345,7 +350,7 @@ fn failed(end: &End) -> io::Error {
 }
 
 impl Stream {
-    /// Waits, at most so long, for something of the flow; what ended it is an error.
+    /// Waits for an event of the flow; the end of the flow is an error.
     fn wait<R>(
         &self,
         most: Span,
@@ -364,16 +369,16 @@ impl Stream {
         waited.transpose()
     }
 
-    /// Waits, at most so long, until the receiver has accepted the flow.
+    /// Waits until the receiver has accepted the flow.
     ///
     /// # Errors
-    /// Why it will not.
+    /// Why it was refused.
     pub fn wait_open(&self, most: Span) -> io::Result<bool> {
         let open = self.wait(most, |flow| flow.outgoing.is_open().then_some(()))?;
         Ok(open.is_some())
     }
 
-    /// Waits, at most so long, until something can be written, and says how much is best written now.
+    /// Waits until something can be written; returns how much is best written now.
     ///
     /// # Errors
     /// Why the flow has ended.
@@ -382,8 +387,8 @@ impl Stream {
             flow.waits = true;
             flow.outgoing.set_more(true);
             let room = flow.outgoing.room();
-            // Not for every few bytes, unless nothing else can leave.
-            let enough = flow.outgoing.is_hungry() || room >= 2 * 1400;
+            // Not for a few bytes, unless nothing else can be sent.
+            let enough = flow.outgoing.has_partial_packet() || room >= 2 * 1400;
             (room > 0 && enough).then_some(room)
         });
         let id = self.id;
@@ -418,7 +423,7 @@ impl Stream {
         })
     }
 
-    /// Nothing more will be written. Waits, at most so long, until the receiver has everything: then true.
+    /// Ends the stream. Waits until the receiver has everything: then true.
     ///
     /// # Errors
     /// Why the flow has ended.
@@ -434,7 +439,7 @@ impl Stream {
         Ok(done.is_some())
     }
 
-    /// Waits, at most so long, for what the receiving application says at the end.
+    /// Waits for the answer of the receiving application after the end.
     ///
     /// # Errors
     /// Why the flow has ended.
@@ -475,7 +480,7 @@ impl Stream {
         });
     }
 
-    /// Payload under way.
+    /// Payload in flight.
     pub fn in_flight(&self) -> Bytes {
         let id = self.id;
         self.hub.with(|engine| {
@@ -490,7 +495,7 @@ impl Drop for Stream {
         let id = self.id;
         self.hub.with(|engine| {
             if let Some(flow) = engine.flows.get_mut(&id) {
-                flow.orphan = true;
+                flow.detached = true;
                 flow.outgoing.close();
                 engine.pump(now(), id);
             }

@@ -6,20 +6,20 @@ use alcc_units::Span;
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum End {
-    /// All has arrived and the peer knows it.
+    /// Everything has arrived, and the peer knows it.
     Done,
     /// Nobody answered the first datagrams.
     NoAnswer(Span),
-    /// The peer has said nothing for so long, though it should have.
+    /// The peer has been silent for this long, though it should have answered.
     Silent(Span),
-    /// The peer does not know the connection any more: it was started anew, or it had all and waited no longer for its acknowledgement to
-    /// be heard.
+    /// The peer does not know the connection any more. It was restarted, or it had everything and
+    /// stopped waiting for the last acknowledgement.
     Forgotten,
     /// The peer closed the connection.
     Closed(Reason),
-    /// The peer did what it must not.
+    /// The peer violated the protocol.
     Violation(String),
-    /// The own application gave up.
+    /// This application aborted.
     Aborted,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who turns the loop: the threads of the application while they wait, so that what one waits for
-//! costs no second wake-up; the background while none does. Many flows share one loop and one socket.
+//! Who runs the event loop: application threads while they wait, so that a wait costs no second
+//! wake-up; otherwise the background thread. Many flows share one loop and one socket.
 use alcc_driver::{Background, Cared, Next, Shared};
 use alcc_sys::now;
 use alcc_units::{Span, Time};
@@ -10,33 +10,33 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The background looks this often whether somebody else turns the loop.
+/// Interval at which the background thread checks whether somebody else runs the loop.
 const CARE: Span = Span::from_millis(100);
-/// It takes over if nobody has for so long.
+/// The background thread takes over after this long.
 const LEFT: Span = Span::from_millis(30);
-/// It looks no more once threads have waited for so long without anything to do.
+/// It stops checking when threads have waited this long without work.
 const QUIET: Span = Span::from_secs(1);
 
 static BACKGROUND: Background = Background::new("alcc-udp");
 
 thread_local! {
-    /// Wake-ups of this thread by timers are as exact as the machine permits.
+    /// Timers of this thread are as exact as the machine permits.
     static EXACT: () = alcc_sys::exact_timers();
 }
 
-/// What a loop does.
+/// The work of an event loop.
 pub(crate) trait Engine: Send + 'static {
     /// Reads, runs timers, sends. False: there was nothing to do.
-    fn turn(&mut self, now: Time) -> bool;
-    /// When it wants to be turned even if nothing arrives.
+    fn run(&mut self, now: Time) -> bool;
+    /// When it must run even if nothing arrives.
     fn next(&self) -> Option<Time>;
-    /// After a turn that had something to do it looks no more for so long.
+    /// How long the loop sleeps after an iteration with work.
     fn pause(&self) -> Span;
-    /// Timers that cannot wait for the end of the pause.
+    /// True if timers cannot wait for the end of the pause.
     fn is_punctual(&self) -> bool;
-    /// A turn came so late.
+    /// An iteration was late by this much.
     fn late(&mut self, by: Span);
-    /// Nothing is left to do once all handles are gone.
+    /// Nothing is left to do once all handles are dropped.
     fn is_idle(&self) -> bool;
 }
 
@@ -44,64 +44,64 @@ struct Inner<E> {
     engine: E,
     /// Threads of the application inside [`Hub::wait`].
     inside: usize,
-    turned: Time,
-    /// It had something to do.
+    last_run: Time,
+    /// The last iteration had work.
     busy: bool,
-    /// All handles are gone.
+    /// All handles were dropped.
     closing: bool,
 }
 
-/// A loop.
+/// An event loop.
 pub(crate) struct Hub<E> {
     shared: Shared<Inner<E>>,
     /// What the engine reads from.
     _socket: OwnedFd,
     number: u64,
-    /// The background has it on its list.
+    /// It is on the list of the background thread.
     listed: AtomicBool,
 }
 
 impl<E: Engine> Inner<E> {
-    /// Does not look at the socket; when the loop is to be turned, whatever arrives.
+    /// Whether the loop pauses (ignores the socket), and when it must run, whatever arrives.
     fn next(&self, now: Time) -> (bool, Time) {
         let pause = if self.busy {
             self.engine.pause()
         } else {
             Span::ZERO
         };
-        let earliest = self.turned + pause;
-        let blind = now < earliest;
+        let earliest = self.last_run + pause;
+        let paused = now < earliest;
         let until = match self.engine.next() {
-            Some(next) if blind && self.engine.is_punctual() => next.min(earliest),
+            Some(next) if paused && self.engine.is_punctual() => next.min(earliest),
             // A timer soon after the pause: one wake-up for both.
-            Some(next) if blind && next <= earliest + pause / 2 => next.max(earliest),
-            _ if blind => earliest,
+            Some(next) if paused && next <= earliest + pause / 2 => next.max(earliest),
+            _ if paused => earliest,
             Some(next) => next,
             None => Time::MAX,
         };
-        (blind, until)
+        (paused, until)
     }
 
-    fn turn(&mut self, now: Time, due: Option<Time>) {
+    fn run(&mut self, now: Time, due: Option<Time>) {
         if let Some(due) = due.filter(|due| *due <= now) {
             self.engine.late(now.since(due));
         }
-        self.busy = self.engine.turn(now);
-        self.turned = alcc_sys::now();
+        self.busy = self.engine.run(now);
+        self.last_run = alcc_sys::now();
     }
 }
 
 impl<E: Engine> alcc_driver::Engine for Inner<E> {
     fn interest(&self, now: Time) -> (i16, Option<Time>) {
-        let (blind, until) = self.next(now);
-        let events = if blind { 0 } else { libc::POLLIN };
+        let (paused, until) = self.next(now);
+        let events = if paused { 0 } else { libc::POLLIN };
         (events, (until < Time::MAX).then_some(until))
     }
 
     fn wakes(&mut self, now: Time, due: Option<Time>, ready: bool) -> bool {
         let turns = ready || due.is_some_and(|due| due <= now);
         if turns {
-            self.turn(now, due);
+            self.run(now, due);
         }
         turns
     }
@@ -113,7 +113,7 @@ impl<E: Engine> Hub<E> {
         let inner = Inner {
             engine,
             inside: 0,
-            turned: now(),
+            last_run: now(),
             busy: false,
             closing: false,
         };
@@ -134,7 +134,7 @@ impl<E: Engine> Hub<E> {
         BACKGROUND.care(Arc::<Self>::clone(self), first)
     }
 
-    /// Does something with the engine at once.
+    /// Runs `f` on the engine at once.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut E) -> R) -> R {
         let mut inner = self.shared.lock();
         let result = f(&mut inner.engine);
@@ -142,7 +142,7 @@ impl<E: Engine> Hub<E> {
         result
     }
 
-    /// Waits until `ready` says something, at most so long.
+    /// Waits until `ready` returns something, at most `most`.
     pub(crate) fn wait<R>(
         self: &Arc<Self>,
         most: Span,
@@ -172,7 +172,7 @@ impl<E: Engine> Hub<E> {
         result
     }
 
-    /// All handles are gone: the background ends what is left.
+    /// All handles were dropped: the background thread finishes the work.
     pub(crate) fn close(self: &Arc<Self>) {
         let mut inner = self.shared.lock();
         inner.closing = true;
@@ -183,33 +183,33 @@ impl<E: Engine> Hub<E> {
         self.list(Span::ZERO);
     }
 
-    /// Turns the loop if nobody else does.
+    /// Runs the loop if nobody else does.
     fn care(&self, now: Time) -> Next {
         let inner = &mut *self.shared.lock();
         if inner.closing && inner.engine.is_idle() {
             return Next::NEVER;
         }
-        let quiet = now.since(inner.turned);
+        let quiet = now.since(inner.last_run);
         if inner.inside > 0 {
             if quiet < QUIET || inner.closing {
                 return Next::at(now + CARE);
             }
-            // Whoever waits last lists it again; that is said under the lock.
+            // The last thread that stops waiting lists it again; the flag changes under the lock.
             self.listed.store(false, Ordering::Release);
             return Next::NEVER;
         }
         if quiet < LEFT && !inner.closing {
             return Next::at(now + CARE);
         }
-        let (blind, until) = inner.next(now);
-        if blind && now < until {
+        let (paused, until) = inner.next(now);
+        if paused && now < until {
             return Next::at(until);
         }
-        inner.turn(now, Some(until));
-        let (blind, until) = inner.next(alcc_sys::now());
+        inner.run(now, Some(until));
+        let (paused, until) = inner.next(alcc_sys::now());
         Next {
             at: (until < Time::MAX).then_some(until),
-            readable: (!blind).then(|| self.shared.fd()),
+            readable: (!paused).then(|| self.shared.fd()),
         }
     }
 }

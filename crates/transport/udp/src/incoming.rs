@@ -3,64 +3,70 @@
 use crate::buffer::Unread;
 use crate::end::End;
 use crate::wire::{self, ANSWER, AckBody, Data, Datagram, RANGES, Reason};
-use alcc_cc::{Kind, Receiver as Half, Report};
+use alcc_cc::{Kind, Receiver as ReceiverModule, Report};
 use alcc_flow::rules::UDP;
 use alcc_flow::{Receiver, Transmit};
 use alcc_units::{Bytes, Span, Time};
 
-/// An acknowledgement is due after so many packets, however quickly they come.
-const MOST_FRESH: u32 = 64;
-/// What the application says at the end is repeated after so long, so often.
+/// An ACK is due after this many packets, however fast they arrive.
+const MAX_UNACKED: u32 = 64;
+/// Interval and number of repetitions of the application's answer.
 const ANSWER_AGAIN: (Span, u32) = (Span::from_millis(200), 25);
 
-/// The receiving end of a connection. Within one instant: [`Incoming::on_data`], [`Incoming::on_timer`], [`Incoming::read`], then
-/// [`Incoming::poll`] until there is nothing more, then [`Incoming::next_timer`].
+/// The receiving end of a connection. Within one instant: [`Incoming::on_data`],
+/// [`Incoming::on_timer`], [`Incoming::read`], then [`Incoming::poll`] until it returns false, then
+/// [`Incoming::next_timer`].
 pub struct Incoming {
     /// The peer's id.
     peer: u64,
     receiver: Receiver,
-    half: Option<Box<dyn Half>>,
+    receiver_module: Option<Box<dyn ReceiverModule>>,
     report: Option<Report>,
     unread: Unread,
-    /// The end of the stream, if it is known: one after its last byte, which is the end mark.
+    /// The end of the stream, if known: one after its last byte, which is the end mark.
     end: Option<u64>,
     highest: u64,
-    /// Packets that no acknowledgement has told of.
-    fresh: u32,
+    /// Packets not acknowledged yet.
+    unacked: u32,
     silence: Span,
     heard: Time,
     now: Time,
     ended: Option<End>,
-    farewell: Option<Reason>,
+    pending_close: Option<Reason>,
     answer: Option<(Vec<u8>, Time, u32)>,
     body: AckBody,
 }
 
 impl Incoming {
-    /// A connection that has just been accepted, from a sender that calls itself `peer`.
-    pub fn new(now: Time, peer: u64, half: Option<Box<dyn Half>>, silence: Span) -> Self {
+    /// A connection that was just accepted; `peer` is the sender's id.
+    pub fn new(
+        now: Time,
+        peer: u64,
+        receiver_module: Option<Box<dyn ReceiverModule>>,
+        silence: Span,
+    ) -> Self {
         let mut receiver = Receiver::new(&UDP);
         receiver.read(now, 0);
         Self {
             peer,
             receiver,
-            half,
+            receiver_module,
             report: None,
             unread: Unread::default(),
             end: None,
             highest: 0,
-            fresh: 0,
+            unacked: 0,
             silence,
             heard: now,
             now,
             ended: None,
-            farewell: None,
+            pending_close: None,
             answer: None,
             body: AckBody::default(),
         }
     }
 
-    /// How it ended, if it did. What has arrived can still be read.
+    /// How it ended, if it did. Received data can still be read.
     pub fn ended(&self) -> Option<&End> {
         self.ended.as_ref()
     }
@@ -82,7 +88,7 @@ impl Incoming {
         self.upto() - self.unread.position()
     }
 
-    /// What is complete, without the end mark.
+    /// End of the readable stream, without the end mark.
     fn upto(&self) -> u64 {
         let complete = self.receiver.cumulative_ack();
         let data = self.end.map_or(complete, |end| complete.min(end - 1));
@@ -99,28 +105,28 @@ impl Incoming {
         n
     }
 
-    /// The application says something to the other one, once: at most [`ANSWER`] bytes.
+    /// Sends an answer to the sending application, once: at most [`ANSWER`] bytes.
     pub fn answer(&mut self, now: Time, bytes: &[u8]) {
         let bytes = bytes[..bytes.len().min(ANSWER)].to_vec();
         self.answer.get_or_insert((bytes, now, 0));
     }
 
-    /// The application wants nothing more of it.
+    /// The application is done with it.
     pub fn close(&mut self) {
         if self.ended.is_none() && !self.is_complete() {
             self.ended = Some(End::Aborted);
-            self.farewell = Some(Reason::Aborted);
+            self.pending_close = Some(Reason::Aborted);
         }
     }
 
-    /// Nobody reads what has not been read.
+    /// Nobody will read the rest.
     pub(crate) fn discard(&mut self) {
         self.unread.discard();
     }
 
     fn violated(&mut self, what: &str) {
         self.ended = Some(End::Violation(what.to_owned()));
-        self.farewell = Some(Reason::Protocol);
+        self.pending_close = Some(Reason::Protocol);
     }
 
     /// The peer closes the connection.
@@ -131,12 +137,12 @@ impl Incoming {
         }
     }
 
-    /// The packet that comes next was marked on its way (ECN), `len` bytes of payload.
+    /// The next packet has a CE mark; `len` bytes of payload.
     pub(crate) fn on_mark(&mut self, len: usize) {
         self.receiver.on_mark(Bytes::new(len as u64));
     }
 
-    /// A packet of data came at `at`; earlier than the last call is as if now.
+    /// A packet of data arrived at `at`; a time before the last call counts as now.
     pub fn on_data(&mut self, at: Time, data: &Data<'_>) {
         if self.ended.is_some() {
             return;
@@ -169,40 +175,43 @@ impl Incoming {
         if data.end {
             self.end = Some(end);
         }
-        self.run_half(at);
+        self.run_receiver_module(at);
         let known = self.receiver.has_arrived(data.pn);
-        // Also if the number is old or comes twice: what counts as arrived below has to be there.
+        // Also for old or duplicate packet numbers: everything below the cumulative ACK must be
+        // stored.
         if end > self.receiver.cumulative_ack() {
             self.unread.place(data.offset, data.payload);
         }
         self.receiver.on_data(at, &packet);
-        self.fresh += 1;
-        if let Some(half) = self.half.as_mut().filter(|_| !known) {
-            half.on_packet(at, data.pn, Bytes::new(len), &data.header);
-            self.report = half.report(at).or(self.report);
+        self.unacked += 1;
+        if let Some(receiver_module) = self.receiver_module.as_mut().filter(|_| !known) {
+            receiver_module.on_packet(at, data.pn, Bytes::new(len), &data.header);
+            self.report = receiver_module.report(at).or(self.report);
         }
     }
 
-    /// So many packets have come that an acknowledgement cannot wait: [`Incoming::poll`].
+    /// So many packets have arrived that an ACK cannot wait: call [`Incoming::poll`].
     pub fn is_crowded(&self) -> bool {
-        self.fresh >= MOST_FRESH
+        self.unacked >= MAX_UNACKED
     }
 
-    /// Timers of the algorithm's half that are due by `at`, each at its own time.
-    fn run_half(&mut self, at: Time) {
-        let Some(half) = &mut self.half else { return };
+    /// Runs timers of the receiver module that are due by `at`, each at its own time.
+    fn run_receiver_module(&mut self, at: Time) {
+        let Some(receiver_module) = &mut self.receiver_module else {
+            return;
+        };
         for _ in 0..1000 {
-            match half.next_timer() {
-                Some(due) if due <= at => half.on_timer(due),
+            match receiver_module.next_timer() {
+                Some(due) if due <= at => receiver_module.on_timer(due),
                 _ => return,
             }
-            self.report = half.report(at).or(self.report);
+            self.report = receiver_module.report(at).or(self.report);
         }
-        half.on_timer(at);
-        self.report = half.report(at).or(self.report);
+        receiver_module.on_timer(at);
+        self.report = receiver_module.report(at).or(self.report);
     }
 
-    /// [`Incoming::next_timer`] is due, perhaps.
+    /// Runs what is due. A no-op when called early.
     pub fn on_timer(&mut self, now: Time) {
         if self.ended.is_some() {
             return;
@@ -211,11 +220,11 @@ impl Incoming {
         self.now = now;
         if !self.is_complete() && now.since(self.heard) >= self.silence {
             self.ended = Some(End::Silent(self.silence));
-            self.farewell = Some(Reason::Aborted);
+            self.pending_close = Some(Reason::Aborted);
             return;
         }
         if !self.is_complete() {
-            self.run_half(now);
+            self.run_receiver_module(now);
         }
     }
 
@@ -229,17 +238,24 @@ impl Incoming {
         if self.is_complete() {
             return answer;
         }
-        let half = self.half.as_ref().and_then(|half| half.next_timer());
+        let receiver_module = self
+            .receiver_module
+            .as_ref()
+            .and_then(|receiver_module| receiver_module.next_timer());
         let silent = Some(self.heard + self.silence);
         let acks = self.receiver.next_timer();
-        [half, silent, acks, answer].into_iter().flatten().min()
+        [receiver_module, silent, acks, answer]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
-    /// Appends the next datagram that should leave now; false if there is none. What has come since the last call is acknowledged.
+    /// Appends the next datagram to send; false if there is none. Acknowledges what has arrived
+    /// since the last call.
     pub fn poll(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
         let now = now.max(self.now);
         self.now = now;
-        if let Some(reason) = self.farewell.take() {
+        if let Some(reason) = self.pending_close.take() {
             Datagram::Close {
                 id: self.peer,
                 reason,
@@ -250,11 +266,11 @@ impl Incoming {
         if self.ended.is_some() {
             return false;
         }
-        if self.fresh > 0 || self.report.is_some() {
+        if self.unacked > 0 || self.report.is_some() {
             self.receiver.ack_now();
         }
         if let Some(ack) = self.receiver.poll_ack(now) {
-            self.fresh = 0;
+            self.unacked = 0;
             self.body.complete = ack.cumulative_ack;
             self.body.window = ack.window.get();
             self.body.marked = ack.marked;
@@ -294,8 +310,8 @@ impl Incoming {
         self.unread.held()
     }
 
-    /// How many bytes more would be held with a packet, and how far its end is from what has been
-    /// read. A probe, which has no bytes, needs no place.
+    /// How many more bytes would be held with this packet, and how far it ends from what was read.
+    /// An empty probe needs no room.
     pub(crate) fn grows(&self, data: &Data<'_>) -> (usize, u64) {
         if data.payload.is_empty() {
             return (0, 0);
@@ -306,7 +322,7 @@ impl Incoming {
         (usize::try_from(more).unwrap_or(usize::MAX), ahead)
     }
 
-    /// How many things and bytes are remembered, for a bound on memory.
+    /// Entries and bytes in memory, to test a bound.
     pub fn remembered(&self) -> usize {
         self.receiver.remembered() + self.unread.held()
     }

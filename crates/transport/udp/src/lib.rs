@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The algorithms over datagrams of our own: the native reference, with which the same algorithms above TCP are compared.
+//! The algorithms over datagrams: the native reference, with which the same algorithms above TCP
+//! are compared.
 //!
-//! A measuring transport, not a home-made QUIC: one stream in one direction per connection, without encryption. What a sender does around an
-//! algorithm is `alcc_flow`'s, by the rules `udp`; here are the [datagrams](wire) and the ends of a connection.
+//! A transport for measurements, not another QUIC: one stream in one direction per connection,
+//! without encryption. `alcc_flow` does what a sender does around an algorithm, by the rules `udp`.
+//! Here are the [datagrams](wire) and the ends of a connection.
 //!
-//! * [`Outgoing`], [`Incoming`], [`Listener`]: without clock and socket; time is an argument, what is sent comes out.
+//! * [`Outgoing`], [`Incoming`], [`Listener`]: without clock and socket; time is an argument,
+//!   datagrams come out.
 //! * [`Udp`]: the transport of `alcc send`.
-//! * [`Client`] and [`Server`]: the same over sockets, many flows in one loop; reads and writes that block.
+//! * [`Client`] and [`Server`]: the same over sockets, many flows in one loop; reads and writes
+//!   block.
 #![forbid(unsafe_code)]
 
 mod buffer;
@@ -27,7 +31,7 @@ pub use alcc_sys::now;
 pub use client::{Client, FlowStats, Stream};
 pub use end::End;
 pub use incoming::Incoming;
-pub use listener::{Entropy, Halves, LINGER, Limits, Listener};
+pub use listener::{Entropy, LINGER, Limits, Listener, ReceiverModules};
 pub use outgoing::{Outgoing, Setup};
 pub use server::{Arrived, Server};
 pub use transport::Udp;

@@ -1,42 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! All receiving ends behind one address, without clock and socket: handshakes, and whose a datagram is.
+//! All receiving ends behind one address, without clock and socket: handshakes and demultiplexing.
 use crate::end::End;
 use crate::incoming::Incoming;
 use crate::wire::{COOKIE, Datagram, Reason};
-use alcc_cc::Receiver as Half;
+use alcc_cc::Receiver as ReceiverModule;
 use alcc_pipe::cookie::{Issuer, Key};
 use alcc_units::{Span, Time};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-/// A [`Server`](crate::Server) that is gone acknowledges for so long what senders send again, and repeats what its application has said at the end.
+/// How long a closed [`Server`](crate::Server) still acknowledges retransmissions and repeats
+/// answers.
 pub const LINGER: Span = Span::from_secs(5);
-/// So long the handshake of a connection that is gone does not open another one: longer than a cookie is good.
+/// How long the handshake of a closed connection opens no new one: longer than a cookie is valid.
 const REMEMBERED: Span = Span::from_secs(15);
-/// No more of those are remembered.
-const MOST_REMEMBERED: usize = 4096;
+/// Bound on remembered closed connections.
+const MAX_REMEMBERED: usize = 4096;
 
-/// So much of its stream every connection may have held, however much others have: none stops all others.
+/// Each connection may hold this much of its stream, however much others hold: no one blocks all
+/// others.
 const SHARE: u64 = 64 << 10;
 
-/// Where unguessable bytes come from.
+/// Source of unguessable bytes.
 pub type Entropy = Box<dyn FnMut(&mut [u8]) + Send>;
-/// Makes the receiver half of an algorithm from its spec; `None`: it has none.
-pub type Halves = Box<dyn FnMut(&str) -> Result<Option<Box<dyn Half>>, ()> + Send>;
+/// Makes the receiver module of an algorithm from its spec; `None`: it has none.
+pub type ReceiverModules =
+    Box<dyn FnMut(&str) -> Result<Option<Box<dyn ReceiverModule>>, ()> + Send>;
 
-/// What a listener keeps to.
+/// Limits of a listener.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Connections at one time.
     pub connections: usize,
-    /// Of them from one address.
+    /// Connections from one address.
     pub per_address: usize,
-    /// Bytes that have arrived, or lie before some that have, and that no application has read: of all connections together, beside a
-    /// small share of each. What would be more counts as lost on the way. A connection's
-    /// memory for them is at most four times as much, or 64 KiB.
+    /// Received bytes that no application has read, holes included, of all connections together
+    /// beside a small share of each. Packets beyond it are dropped. A connection's memory is at
+    /// most four times as much, or 64 KiB.
     pub unread: usize,
-    /// A connection of which nothing is heard for so long has failed. One that is complete and whose application has gone acknowledges for so
-    /// long what its sender sends again, unless the sender says that it knows.
+    /// A connection that is silent for this long has failed. A complete one whose application is
+    /// gone acknowledges retransmissions for this long, unless the sender confirms.
     pub silence: Span,
 }
 
@@ -55,33 +58,33 @@ struct Entry {
     incoming: Incoming,
     from: SocketAddr,
     peer: u64,
-    /// What of [`Listener::held`] is its.
+    /// Its part of [`Listener::held`].
     held: usize,
     timer: Option<Time>,
-    /// The application knows of it.
+    /// The application was told of it.
     accepted: bool,
-    /// The application has gone; forgotten then.
+    /// The application is gone; removed at this time.
     released: Option<Time>,
 }
 
 /// All receiving ends behind one address.
 pub struct Listener {
     entropy: Entropy,
-    halves: Halves,
+    receiver_modules: ReceiverModules,
     limits: Limits,
     issuer: Issuer,
     entries: HashMap<u64, Entry>,
-    /// How many of them have that address.
+    /// Connections per address.
     per_address: HashMap<IpAddr, usize>,
-    /// Bytes that they hold for their applications, as of when each was last looked at.
+    /// Bytes held for applications, as of the last count of each.
     held: usize,
-    /// The ids of connections, and of those gone lately, by what their senders call themselves.
+    /// Ids of connections, also of recently closed ones, by address and id of the sender.
     greeted: HashMap<(SocketAddr, u64), u64>,
     gone: VecDeque<(Time, (SocketAddr, u64))>,
     timers: BTreeSet<(Time, u64)>,
-    /// Those that the application has not been told of.
+    /// Connections that the application has not been told of.
     accepted: VecDeque<u64>,
-    /// The next datagram comes with a mark.
+    /// The next datagram has a CE mark.
     marked: bool,
     out: Vec<u8>,
 }
@@ -94,11 +97,16 @@ fn key(entropy: &mut Entropy) -> Key {
 
 impl Listener {
     /// Nobody has come yet.
-    pub fn new(now: Time, mut entropy: Entropy, halves: Halves, limits: Limits) -> Self {
+    pub fn new(
+        now: Time,
+        mut entropy: Entropy,
+        receiver_modules: ReceiverModules,
+        limits: Limits,
+    ) -> Self {
         let issuer = Issuer::new(now, key(&mut entropy), key(&mut entropy));
         Self {
             entropy,
-            halves,
+            receiver_modules,
             limits,
             issuer,
             entries: HashMap::new(),
@@ -113,7 +121,7 @@ impl Listener {
         }
     }
 
-    /// The next connection that has come, with its peer's address.
+    /// The next new connection, with its peer's address.
     pub fn accept(&mut self) -> Option<(u64, SocketAddr)> {
         while let Some(id) = self.accepted.pop_front() {
             if let Some(entry) = self.entries.get_mut(&id) {
@@ -129,21 +137,22 @@ impl Listener {
         self.entries.get_mut(&id).map(|entry| &mut entry.incoming)
     }
 
-    /// The application of a connection reads; `None`: there is no such connection. Afterwards [`Listener::poll`] may have something to
-    /// say: a window that was shut has opened.
+    /// Reads from a connection; `None`: no such connection. Afterwards [`Listener::poll`] may have
+    /// to announce that a zero window has opened.
     pub fn read(&mut self, now: Time, id: u64, out: &mut [u8]) -> Option<usize> {
         let incoming = &mut self.entries.get_mut(&id)?.incoming;
         let n = incoming.read(now, out);
         let opened = n > 0 && incoming.next_timer().is_some_and(|at| at <= now);
         self.count(id);
         if opened {
-            // Who was stopped would otherwise hear of it when it asks, which is a second later or more.
+            // Otherwise the blocked sender would learn it by its window probe, a second later or
+            // more.
             self.due(now, id);
         }
         Some(n)
     }
 
-    /// How many connections there are, those included whose applications have gone.
+    /// Number of connections, also those whose applications are gone.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -153,12 +162,12 @@ impl Listener {
         self.entries.is_empty()
     }
 
-    /// The datagram that comes next was marked on its way (ECN, congestion experienced).
+    /// The next datagram has a CE mark.
     pub fn on_mark(&mut self) {
         self.marked = true;
     }
 
-    /// A datagram came at `at` from `from`. What has to be answered now is given to `send`; the rest comes out of
+    /// A datagram arrived at `at`. Immediate answers go to `send`; the rest comes from
     /// [`Listener::poll`].
     pub fn on_datagram(
         &mut self,
@@ -174,7 +183,7 @@ impl Listener {
         };
         match datagram {
             Datagram::Hello { id, cookie, spec } => {
-                self.greet(now, from, id, &cookie, spec, send);
+                self.on_hello(now, from, id, &cookie, spec, send);
             }
             Datagram::Data { id, data } => match self.entries.get_mut(&id) {
                 Some(entry) if entry.from == from => {
@@ -198,7 +207,7 @@ impl Listener {
                     self.count(id);
                     self.due(now, id);
                 }
-                // Somebody else's: an id that was seen on the way.
+                // A stranger with an id seen on the path.
                 Some(_) => {}
                 None => self.say(from, &Datagram::Unknown { id }, send),
             },
@@ -208,7 +217,7 @@ impl Listener {
                     self.due(now, id);
                 }
             }
-            // What only a sender receives.
+            // Only for senders.
             Datagram::Retry { .. }
             | Datagram::Accept { .. }
             | Datagram::Ack { .. }
@@ -217,7 +226,7 @@ impl Listener {
         }
     }
 
-    /// Counts anew what a connection holds.
+    /// Counts again what a connection holds.
     fn count(&mut self, id: u64) {
         if let Some(entry) = self.entries.get_mut(&id) {
             let held = entry.incoming.held();
@@ -237,7 +246,7 @@ impl Listener {
         send(to, &self.out);
     }
 
-    fn greet(
+    fn on_hello(
         &mut self,
         now: Time,
         from: SocketAddr,
@@ -255,7 +264,7 @@ impl Listener {
             return self.say(from, &Datagram::Retry { id: peer, cookie }, send);
         }
         if let Some(&id) = self.greeted.get(&(from, peer)) {
-            // It has come before: the answer may have been lost. If it is gone nothing is said.
+            // A repetition: the answer may have been lost. If the connection is closed, no answer.
             if self.entries.contains_key(&id) {
                 self.say(from, &Datagram::Accept { id: peer, peer: id }, send);
             }
@@ -266,7 +275,7 @@ impl Listener {
         if self.entries.len() >= self.limits.connections || near >= self.limits.per_address {
             return self.say(from, &refuse(Reason::Full), send);
         }
-        let Ok(half) = (self.halves)(spec) else {
+        let Ok(receiver_module) = (self.receiver_modules)(spec) else {
             return self.say(from, &refuse(Reason::Algorithm), send);
         };
         let id = loop {
@@ -282,7 +291,7 @@ impl Listener {
         self.entries.insert(
             id,
             Entry {
-                incoming: Incoming::new(now, peer, half, self.limits.silence),
+                incoming: Incoming::new(now, peer, receiver_module, self.limits.silence),
                 from,
                 peer,
                 held: 0,
@@ -296,7 +305,7 @@ impl Listener {
         self.say(from, &Datagram::Accept { id: peer, peer: id }, send);
     }
 
-    /// That connection wants a call of [`Listener::poll`].
+    /// Requests a call of [`Listener::poll`] for that connection.
     pub fn due(&mut self, now: Time, id: u64) {
         if let Some(entry) = self.entries.get_mut(&id) {
             if let Some(at) = entry.timer.replace(now) {
@@ -306,13 +315,14 @@ impl Listener {
         }
     }
 
-    /// The application wants nothing more of a connection: what has not arrived is given up, and what has arrived is acknowledged for a
-    /// while.
+    /// The application is done with a connection: missing data is given up, received data is
+    /// acknowledged for a while.
     pub fn release(&mut self, now: Time, id: u64) {
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.incoming.close();
             entry.incoming.discard();
-            // As long as the sender's outages may be: it must not take a whole stream for a lost one.
+            // As long as an outage of the sender may last: it must not take a complete stream for a
+            // lost one.
             entry.released.get_or_insert(now + self.limits.silence);
             self.count(id);
             self.due(now, id);
@@ -324,7 +334,8 @@ impl Listener {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// Sends what has to be sent by now. To be called after a batch of datagrams, and as [`Listener::next_timer`] says.
+    /// Sends what is due. Call it after a batch of datagrams, and when [`Listener::next_timer`] is
+    /// due.
     pub fn poll(&mut self, now: Time, send: &mut dyn FnMut(SocketAddr, &[u8])) {
         while let Some(&(at, id)) = self.timers.first()
             && at <= now
@@ -342,7 +353,7 @@ impl Listener {
                 }
                 send(entry.from, &self.out);
             }
-            // Nobody waits for the part of a stream of which nobody has heard; a whole one is still somebody's.
+            // Drop half-received streams that were never accepted; keep complete ones.
             let ended = entry.incoming.ended();
             let nobodys = entry.released.is_some()
                 || !entry.accepted && ended.is_some_and(|end| *end != End::Done);
@@ -354,7 +365,7 @@ impl Listener {
             let own = entry.incoming.next_timer();
             let next = [own, entry.released].into_iter().flatten().min();
             if let Some(next) = next {
-                // Never now again: whoever does not move on waits a little.
+                // Never reschedule for now: avoids a busy loop.
                 let next = next.max(now + Span::from_nanos(1));
                 entry.timer = Some(next);
                 self.timers.insert((next, id));
@@ -379,14 +390,14 @@ impl Listener {
         self.gone
             .push_back((now + REMEMBERED, (entry.from, entry.peer)));
         while let Some((until, who)) = self.gone.front().copied()
-            && (until <= now || self.gone.len() > MOST_REMEMBERED)
+            && (until <= now || self.gone.len() > MAX_REMEMBERED)
         {
             self.gone.pop_front();
             self.greeted.remove(&who);
         }
     }
 
-    /// The application accepts no more: those of which it has not heard are released, and who comes is refused.
+    /// The application accepts no more: unaccepted connections are released, new ones refused.
     pub fn refuse(&mut self, now: Time) {
         self.limits.connections = 0;
         while let Some((id, _)) = self.accept() {
@@ -401,7 +412,7 @@ impl Listener {
             .and_then(|entry| entry.incoming.ended())
     }
 
-    /// How many things and bytes are remembered, for a bound on memory.
+    /// Entries and bytes in memory, to test a bound.
     pub fn remembered(&self) -> usize {
         let entries = self.entries.values().map(|e| e.incoming.remembered());
         entries.sum::<usize>() + self.greeted.len() + self.gone.len() + self.timers.len()

@@ -8,41 +8,42 @@ use alcc_flow::rules::UDP;
 use alcc_flow::{Ack, Arrival, Sender};
 use alcc_units::{Bytes, Span, Time};
 
-/// The first `HELLO` is repeated after so long, then after twice as long, and so on up to the other.
+/// Initial and maximum interval between repetitions of the first `HELLO`.
 const HELLO: (Span, Span) = (Span::from_millis(250), Span::from_secs(2));
-/// What the application has written and has not left: about what leaves in this time.
+/// The application may be ahead by about what is sent in this time.
 const AHEAD: Span = Span::from_millis(5);
-/// The rate is that of the last so long.
+/// Window of the rate measurement.
 const WINDOW: Span = Span::from_millis(20);
-/// After so long without a packet one without data is sent: the peer hears that there is still somebody, and says so too.
+/// Keep-alive interval: an empty packet is sent, and the peer answers.
 const ALIVE: Span = Span::from_secs(20);
-/// No more than this is asked of the application at once.
-const MOST_AHEAD: u64 = 64 << 10;
+/// Upper bound of what the application is asked for at once.
+const MAX_AHEAD: u64 = 64 << 10;
 
-/// What a sending end is made of.
+/// Parts of a sending end.
 pub struct Setup {
     /// The algorithm.
     pub cc: Box<dyn Controller>,
-    /// Its spec, from which the receiver makes its half; at most 255 bytes.
+    /// Its spec, from which the receiver makes its receiver module; at most 255 bytes.
     pub spec: String,
     /// An unguessable number.
     pub id: u64,
-    /// Of the algorithm's generator.
+    /// Seed of the algorithm.
     pub seed: u64,
-    /// For so long an answer to the first datagram is waited for.
+    /// Timeout for an answer to the first datagram.
     pub patience: Span,
-    /// For so long an acknowledgement is waited for.
+    /// Timeout for an acknowledgement.
     pub silence: Span,
 }
 
 enum State {
-    Greeting { since: Time, next: Time, tries: u32 },
+    Connecting { since: Time, next: Time, tries: u32 },
     Open,
     Ended(End),
 }
 
-/// The sending end of a connection. Within one instant: [`Outgoing::on_datagram`], [`Outgoing::on_timer`], [`Outgoing::write`], then
-/// [`Outgoing::poll`] until there is nothing more, then [`Outgoing::next_timer`].
+/// The sending end of a connection. Within one instant: [`Outgoing::on_datagram`],
+/// [`Outgoing::on_timer`], [`Outgoing::write`], then [`Outgoing::poll`] until it returns false,
+/// then [`Outgoing::next_timer`].
 pub struct Outgoing {
     setup: SetupRest,
     state: State,
@@ -50,12 +51,12 @@ pub struct Outgoing {
     peer: u64,
     sender: Sender,
     ecn: bool,
-    /// What [`Outgoing::set_more`] said last.
+    /// The last argument of [`Outgoing::set_more`].
     more: bool,
     kept: Unacknowledged,
     /// The end of the stream: one after its last byte, which is the end mark.
     end: Option<u64>,
-    /// Since when an acknowledgement is waited for.
+    /// Waiting for an acknowledgement since then.
     waiting: Option<Time>,
     now: Time,
     /// When the last packet left.
@@ -63,8 +64,8 @@ pub struct Outgoing {
     body: AckBody,
     arrivals: Vec<Arrival>,
     answer: Option<Vec<u8>>,
-    farewell: Option<Reason>,
-    /// What left since then, and what left in the time before.
+    pending_close: Option<Reason>,
+    /// Bytes sent since that time, in the current rate window.
     lately: (Time, u64),
     rate: u64,
 }
@@ -77,11 +78,11 @@ struct SetupRest {
 }
 
 impl Outgoing {
-    /// A connection that wants to be opened: the first [`Outgoing::poll`] has a datagram.
+    /// A connection to be opened: the first [`Outgoing::poll`] returns a datagram.
     pub fn new(now: Time, setup: Setup) -> Self {
         let ecn = setup.cc.needs().ecn;
         let mut sender = Sender::new(setup.cc, &UDP, now, None, setup.seed);
-        // Until it shows that it has nothing.
+        // Until it shows that it has no data.
         sender.set_more(true);
         Self {
             sender,
@@ -93,7 +94,7 @@ impl Outgoing {
                 patience: setup.patience,
                 silence: setup.silence,
             },
-            state: State::Greeting {
+            state: State::Connecting {
                 since: now,
                 next: now,
                 tries: 0,
@@ -108,13 +109,13 @@ impl Outgoing {
             body: AckBody::default(),
             arrivals: Vec::new(),
             answer: None,
-            farewell: None,
+            pending_close: None,
             lately: (now, 0),
             rate: 0,
         }
     }
 
-    /// Its id: datagrams for it carry it.
+    /// Its id, which datagrams for it carry.
     pub fn id(&self) -> u64 {
         self.setup.id
     }
@@ -129,8 +130,8 @@ impl Outgoing {
         matches!(self.state, State::Open)
     }
 
-    /// Its packets may be marked (ECT, RFC 3168): the algorithm reacts to marks. Where nothing of the first flight arrived, a path may
-    /// drop what could be marked: no more of it then.
+    /// Its packets may carry ECT (RFC 3168): the algorithm reacts to marks. If nothing of the first
+    /// flight arrived, the path may drop such packets, and they are no longer sent.
     pub fn is_markable(&self) -> bool {
         let lost = self.sender.stats().timeouts > 0 && self.sender.progress().acked == 0;
         self.is_open() && self.ecn && !lost
@@ -144,10 +145,10 @@ impl Outgoing {
         }
     }
 
-    /// The stream has been finished, and all of it has arrived: it is acknowledged, or the receiving application answers, which it does after
-    /// the end.
+    /// The stream is finished and everything has arrived: acknowledged, or answered by the
+    /// receiving application.
     pub fn is_done(&self) -> bool {
-        // Not that nothing is in flight: an algorithm's heartbeats always are.
+        // In flight may never be zero: heartbeats.
         self.end
             .is_some_and(|end| self.answer.is_some() || self.sender.progress().acked >= end)
     }
@@ -157,9 +158,9 @@ impl Outgoing {
         &self.sender
     }
 
-    /// The caller looks only so often.
-    pub fn set_turn(&mut self, turn: Span) {
-        self.sender.set_poll_interval(turn);
+    /// Sets the time between two calls of [`Outgoing::poll`].
+    pub fn set_poll_interval(&mut self, interval: Span) {
+        self.sender.set_poll_interval(interval);
     }
 
     /// The application waits to write.
@@ -168,33 +169,33 @@ impl Outgoing {
         self.sender.set_more(self.more);
     }
 
-    /// It does, as far as is known: less than a packet waits for more.
+    /// True as far as is known: a partial packet waits for more.
     pub(crate) fn has_more(&self) -> bool {
         self.more
     }
 
-    /// What the receiving application said at the end.
+    /// The answer of the receiving application.
     pub fn answer(&self) -> Option<&[u8]> {
         self.answer.as_deref()
     }
 
-    /// How much the application should write now. Small: what waits here is late.
+    /// How much the application should write now. Small, because waiting data is late.
     pub fn room(&self) -> usize {
         if !self.is_open() || self.end.is_some() {
             return 0;
         }
         let mss = self.sender.rules().mss.get();
-        let most = self.rate.clamp(2 * mss, MOST_AHEAD);
+        let most = self.rate.clamp(2 * mss, MAX_AHEAD);
         most.saturating_sub(self.sender.unsent().get()) as usize
     }
 
-    /// Nothing waits to be sent for the first time.
-    pub fn is_drained(&self) -> bool {
+    /// No new data waits to be sent.
+    pub fn is_all_sent(&self) -> bool {
         self.sender.unsent() == Bytes::ZERO
     }
 
-    /// Less than a packet waits to be sent for the first time.
-    pub fn is_hungry(&self) -> bool {
+    /// Less than a packet of new data waits to be sent.
+    pub fn has_partial_packet(&self) -> bool {
         self.sender.unsent() < self.sender.rules().mss
     }
 
@@ -216,19 +217,20 @@ impl Outgoing {
         }
     }
 
-    /// The application wants nothing more of it: if not all has arrived, the peer hears that it was given up.
+    /// The application is done with it: if not everything has arrived, the peer is told of the
+    /// abort.
     pub fn close(&mut self) {
         match self.state {
             State::Ended(_) => {}
-            State::Open if self.is_done() => self.fall(End::Done, Some(Reason::Done)),
-            State::Open => self.fall(End::Aborted, Some(Reason::Aborted)),
-            State::Greeting { .. } => self.fall(End::Aborted, None),
+            State::Open if self.is_done() => self.end_with(End::Done, Some(Reason::Done)),
+            State::Open => self.end_with(End::Aborted, Some(Reason::Aborted)),
+            State::Connecting { .. } => self.end_with(End::Aborted, None),
         }
     }
 
-    fn fall(&mut self, end: End, farewell: Option<Reason>) {
+    fn end_with(&mut self, end: End, pending_close: Option<Reason>) {
         self.state = State::Ended(end);
-        self.farewell = farewell;
+        self.pending_close = pending_close;
         self.waiting = None;
     }
 
@@ -237,16 +239,17 @@ impl Outgoing {
         self.sender.acked()
     }
 
-    /// A datagram with our id came at `at`; earlier than the last call is as if now. What cannot be true changes nothing or, if only
-    /// the peer can have sent it, ends the connection. True if it was an acknowledgement.
+    /// A datagram with this id arrived at `at`; a time before the last call counts as now. What
+    /// cannot be true is ignored or, if only the peer can have sent it, ends the connection. True
+    /// if it was an acknowledgement.
     pub fn on_datagram(&mut self, at: Time, datagram: &Datagram<'_>) -> bool {
         let at = at.max(self.now);
         self.now = at;
         match (&self.state, datagram) {
-            (State::Greeting { since, tries, .. }, Datagram::Retry { cookie, .. }) => {
-                // A second one is as good as the first, but not a reason to be quick again.
+            (State::Connecting { since, tries, .. }, Datagram::Retry { cookie, .. }) => {
+                // A repeated RETRY is valid, but no reason to hurry again.
                 if self.cookie == [0; COOKIE] {
-                    self.state = State::Greeting {
+                    self.state = State::Connecting {
                         since: *since,
                         next: at,
                         tries: *tries,
@@ -254,24 +257,24 @@ impl Outgoing {
                 }
                 self.cookie = *cookie;
             }
-            (State::Greeting { .. }, Datagram::Accept { peer, .. }) => {
+            (State::Connecting { .. }, Datagram::Accept { peer, .. }) => {
                 self.peer = *peer;
                 self.state = State::Open;
                 self.sender.start(at);
             }
-            (State::Greeting { .. } | State::Open, Datagram::Close { reason, .. }) => {
+            (State::Connecting { .. } | State::Open, Datagram::Close { reason, .. }) => {
                 let done = self.is_done();
                 let end = if done {
                     End::Done
                 } else {
                     End::Closed(*reason)
                 };
-                self.fall(end, None);
+                self.end_with(end, None);
             }
             (State::Open, Datagram::Ack { body, .. }) => return self.on_ack(at, body),
             (State::Open, Datagram::Unknown { id }) if *id == self.peer => {
                 let done = self.is_done();
-                self.fall(if done { End::Done } else { End::Forgotten }, None);
+                self.end_with(if done { End::Done } else { End::Forgotten }, None);
             }
             // Also before the last acknowledgement, which may have been lost.
             (State::Open, Datagram::Answer { bytes, .. }) if self.end.is_some() => {
@@ -286,7 +289,7 @@ impl Outgoing {
         if self.body.read(body).is_err() {
             return false;
         }
-        // What was due before it came happens before it.
+        // First what was due before it arrived.
         self.run_timers(at);
         if !self.body.report.is_empty() {
             let report = self.body.report;
@@ -306,7 +309,7 @@ impl Outgoing {
         let (ranges, arrivals) = (&self.body.ranges, &self.arrivals);
         let heard = self.sender.on_ack_arrivals(at, &ack, ranges, arrivals);
         if let Err(error) = heard {
-            self.fall(End::Violation(error.to_string()), Some(Reason::Protocol));
+            self.end_with(End::Violation(error.to_string()), Some(Reason::Protocol));
             return false;
         }
         self.kept.forget_below(self.sender.progress().acked);
@@ -314,9 +317,9 @@ impl Outgoing {
         true
     }
 
-    /// Timers that are due by `at`, each at its own time.
+    /// Runs timers that are due by `at`, each at its own time.
     fn run_timers(&mut self, at: Time) {
-        // A timer that stands still, or more of them than there can be: all at once.
+        // A timer that stands still, or too many of them: all at once.
         for _ in 0..1000 {
             match self.sender.next_deadline() {
                 Some(due) if due < at => self.sender.on_timer(due),
@@ -326,20 +329,20 @@ impl Outgoing {
         self.sender.on_timer(at);
     }
 
-    /// [`Outgoing::next_timer`] is due, perhaps.
+    /// Runs what is due. A no-op when called early.
     pub fn on_timer(&mut self, now: Time) {
         let now = now.max(self.now);
         self.now = now;
         match self.state {
-            State::Greeting { since, .. } if now.since(since) >= self.setup.patience => {
-                self.fall(End::NoAnswer(self.setup.patience), None);
+            State::Connecting { since, .. } if now.since(since) >= self.setup.patience => {
+                self.end_with(End::NoAnswer(self.setup.patience), None);
             }
             State::Open => {
                 if self
                     .waiting
                     .is_some_and(|w| now.since(w) >= self.setup.silence)
                 {
-                    self.fall(End::Silent(self.setup.silence), Some(Reason::Aborted));
+                    self.end_with(End::Silent(self.setup.silence), Some(Reason::Aborted));
                     return;
                 }
                 self.run_timers(now);
@@ -355,7 +358,7 @@ impl Outgoing {
         }
     }
 
-    /// When the peer has to hear that there is still somebody.
+    /// When a keep-alive is due.
     fn keeps_alive(&self) -> Option<Time> {
         (!self.is_done()).then_some(self.left + ALIVE)
     }
@@ -363,7 +366,9 @@ impl Outgoing {
     /// When [`Outgoing::on_timer`] or [`Outgoing::poll`] wants to be called.
     pub fn next_timer(&self) -> Option<Time> {
         match &self.state {
-            State::Greeting { since, next, .. } => Some((*next).min(*since + self.setup.patience)),
+            State::Connecting { since, next, .. } => {
+                Some((*next).min(*since + self.setup.patience))
+            }
             State::Open => {
                 let silent = self.waiting.map(|at| at + self.setup.silence);
                 let timers = [self.sender.next_timer(), silent, self.keeps_alive()];
@@ -373,13 +378,13 @@ impl Outgoing {
         }
     }
 
-    /// Appends the next datagram that may leave now; false if there is none.
+    /// Appends the next datagram to send now; false if there is none.
     pub fn poll(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
         let now = now.max(self.now);
         self.now = now;
         match &mut self.state {
             State::Ended(_) => {
-                let Some(reason) = self.farewell.take() else {
+                let Some(reason) = self.pending_close.take() else {
                     return false;
                 };
                 Datagram::Close {
@@ -389,7 +394,7 @@ impl Outgoing {
                 .write(out);
                 true
             }
-            State::Greeting { next, tries, .. } => {
+            State::Connecting { next, tries, .. } => {
                 if *next > now {
                     return false;
                 }
@@ -437,7 +442,7 @@ impl Outgoing {
         true
     }
 
-    /// How many things are remembered, for a bound on memory.
+    /// Entries in memory, to test a bound.
     pub fn remembered(&self) -> usize {
         self.sender.remembered() + self.arrivals.capacity() + self.body.arrivals.capacity()
     }

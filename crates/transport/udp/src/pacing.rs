@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How far departures lie from what the pacer asked.
+//! The distance between departures and what the pacer asked for.
 use crate::outgoing::Outgoing;
 use alcc_units::{Span, Time};
 use hdrhistogram::Histogram;
 
-/// Compares each departure with the moment at which a pacer without batches would have let it go.
+/// Compares each departure with that of a pacer without batches.
 #[derive(Debug, Default)]
 pub(crate) struct Pacing {
     errors: Option<Box<Histogram<u64>>>,
-    /// When the packet before was to leave.
+    /// Departure time of the packet before.
     wanted: Option<Time>,
     /// Of the batch that leaves at this moment.
     at: Time,
 }
 
 impl Pacing {
-    /// A packet leaves at `now`; if pacing held it back, it was to leave at `due`.
+    /// A packet is sent at `now`; `due`: the departure time if it was paced.
     pub(crate) fn left(&mut self, now: Time, due: Option<Time>, outgoing: &Outgoing) {
         let sender = outgoing.sender();
         let Some(rate) = sender.controller().allowance().rate else {
@@ -24,9 +24,9 @@ impl Pacing {
         };
         let wanted = match (due, self.wanted) {
             (Some(due), _) => due,
-            // Later packets of a batch: one after the other at the pacing rate from where the first was to leave.
+            // Later packets of a batch: spaced by the pacing rate from the first.
             (None, Some(before)) if self.at == now => before + rate.time_for(sender.rules().mss),
-            // Pacing did not hold it back.
+            // It was not paced.
             _ => {
                 self.wanted = None;
                 return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A socket and a clock: many datagrams per system call, each with the time at which the kernel received it.
+//! A batched socket: many datagrams per system call, each with its receive time from the kernel.
 use alcc_sys::{Wall, now};
 use alcc_units::{Span, Time};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -8,31 +8,31 @@ use std::io::{self, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 
-/// No IP packet is longer, so neither is what is given to the kernel at once.
-const MOST_AT_ONCE: usize = 65_000;
-/// What the socket may hold; the kernel may say less.
+/// No IP packet is longer, so no batch is.
+const MAX_AT_ONCE: usize = 65_000;
+/// Requested socket buffer; the kernel may grant less.
 const SOCKET_BUFFER: usize = 4 << 20;
-/// So many batches are read at once, lest others starve.
+/// Batches read per iteration, so that others do not starve.
 const ROUNDS: usize = 16;
 
-/// A datagram that came.
+/// A received datagram.
 #[derive(Clone, Copy)]
-pub(crate) struct Came<'a> {
+pub(crate) struct Received<'a> {
     pub(crate) at: Time,
     pub(crate) from: SocketAddr,
-    /// A queue on its way met congestion (ECN).
+    /// It has a CE mark (ECN).
     pub(crate) marked: bool,
     pub(crate) bytes: &'a [u8],
 }
 
-/// Takes a datagram, and may answer.
-pub(crate) type Take<'a> = dyn FnMut(&mut Sender<'_>, &Came<'_>) + 'a;
+/// Handles a datagram; may answer.
+pub(crate) type Take<'a> = dyn FnMut(&mut Sender<'_>, &Received<'_>) + 'a;
 
 pub(crate) struct Port {
     socket: UdpSocket,
     state: UdpSocketState,
     buffers: Vec<Vec<u8>>,
-    /// Datagrams of one length for one address that wait to be sent in one call; the last one may be shorter.
+    /// Datagrams of one length for one address, sent in one call; the last may be shorter.
     batch: Vec<u8>,
     to: Option<(SocketAddr, usize, bool)>,
     count: usize,
@@ -41,13 +41,13 @@ pub(crate) struct Port {
 impl Port {
     pub(crate) fn new(socket: UdpSocket) -> io::Result<Self> {
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
-        // As much as is permitted: less costs losses at high rates, nothing else.
+        // Less costs losses at high rates, nothing else.
         let _ = state.set_recv_buffer_size(UdpSockRef::from(&socket), SOCKET_BUFFER);
         let _ = state.set_send_buffer_size(UdpSockRef::from(&socket), SOCKET_BUFFER);
         let len = state.gro_segments().max(1) * 1500;
         Ok(Self {
             buffers: vec![vec![0; len]; BATCH_SIZE],
-            batch: Vec::with_capacity(MOST_AT_ONCE),
+            batch: Vec::with_capacity(MAX_AT_ONCE),
             to: None,
             count: 0,
             socket,
@@ -55,7 +55,7 @@ impl Port {
         })
     }
 
-    /// Reads what is there: when it came, from whom, and what it is. Returns how many datagrams.
+    /// Reads available datagrams. Returns their number.
     pub(crate) fn receive(&mut self, take: &mut Take<'_>) -> usize {
         let mut count = 0;
         let mut metas = [RecvMeta::default(); BATCH_SIZE];
@@ -67,7 +67,7 @@ impl Port {
             let n = match self.state.recv(socket, &mut slices, &mut metas) {
                 Ok(n) => n,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                // Nothing there, or an answer of the network to something sent, of which timers will tell.
+                // Nothing there, or a network error for something sent: timers will handle it.
                 Err(_) => break,
             };
             let (here, wall) = (now(), Wall::read());
@@ -75,7 +75,7 @@ impl Port {
                 let at = meta
                     .timestamp
                     .map(|at| wall.monotonic(at.as_nanos() as i64).min(here))
-                    // Else the wall clock was set meanwhile.
+                    // Otherwise the wall clock was set meanwhile.
                     .filter(|at| here.since(*at) <= Span::from_secs(1))
                     .unwrap_or(here);
                 let all = &buffer[..meta.len.min(buffer.len())];
@@ -88,7 +88,7 @@ impl Port {
                         to: &mut self.to,
                         count: &mut self.count,
                     };
-                    let came = Came {
+                    let came = Received {
                         at,
                         from: meta.addr,
                         marked: meta.ecn == Some(EcnCodepoint::Ce),
@@ -115,7 +115,7 @@ impl Port {
     }
 }
 
-/// The half of a [`Port`] that sends.
+/// The sending part of a [`Port`].
 pub(crate) struct Sender<'a> {
     socket: &'a UdpSocket,
     state: &'a UdpSocketState,
@@ -133,7 +133,7 @@ impl Sender<'_> {
     /// As [`Sender::send`]; `ect`: queues may mark it (RFC 3168).
     pub(crate) fn send_markable(&mut self, to: SocketAddr, datagram: &[u8], ect: bool) {
         let fits = *self.count < self.state.max_gso_segments()
-            && self.batch.len() + datagram.len() <= MOST_AT_ONCE
+            && self.batch.len() + datagram.len() <= MAX_AT_ONCE
             && self.to.is_some_and(|(address, len, as_before)| {
                 address == to && as_before == ect && datagram.len() <= len
             });
@@ -159,18 +159,18 @@ impl Sender<'_> {
             segment_size: (*self.count > 1).then_some(len),
             src_ip: None,
         };
-        // What the kernel does not take is lost, as in a full queue: timers will tell.
+        // What the kernel refuses is lost, as in a full queue: timers will handle it.
         let sent = self.try_send(&transmit);
         if sent
             .as_ref()
             .is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock)
         {
-            // The socket's buffer is full: a little later, or not at all.
+            // The socket buffer is full: a little later, or not at all.
             let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLOUT)];
             let _ = poll(&mut fds, PollTimeout::from(5u8));
             let _ = self.try_send(&transmit);
         } else if sent.is_err() && *self.count > 1 {
-            // Perhaps it is not possible to send several at once here; the library remembers that.
+            // Perhaps segmentation offload does not work here; the library remembers that.
             for datagram in self.batch.chunks(len) {
                 let one = Transmit {
                     contents: datagram,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Receiving ends over a socket: any number of flows in one loop.
+//! Receivers over a socket: any number of flows in one event loop.
 use crate::client::Cadence;
 use crate::end::End;
 use crate::hub::{Engine, Hub};
 use crate::incoming::Incoming;
-use crate::listener::{Halves, LINGER, Limits, Listener};
+use crate::listener::{LINGER, Limits, Listener, ReceiverModules};
 use crate::port::Port;
 use alcc_sys::now;
 use alcc_units::{Span, Time};
@@ -12,14 +12,14 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
-/// What has come is read and acknowledged so often at most, unless it is much. Each acknowledgement says for how long it held what.
-pub(crate) const TURN: Span = Span::from_millis(5);
+/// Maximum time between two iterations, unless much arrives. Each ACK reports its delay.
+pub(crate) const MAX_PAUSE: Span = Span::from_millis(5);
 
 struct Receiving {
     port: Port,
     listener: Listener,
     cadence: Cadence,
-    /// After this no acknowledgement is sent any more, whoever still waits for one.
+    /// After this time no ACK is sent any more.
     stop: Option<Time>,
 }
 
@@ -33,7 +33,7 @@ impl Receiving {
 }
 
 impl Engine for Receiving {
-    fn turn(&mut self, now: Time) -> bool {
+    fn run(&mut self, now: Time) -> bool {
         let listener = &mut self.listener;
         let came = self.port.receive(&mut |sender, came| {
             let (at, from) = (came.at, came.from);
@@ -45,12 +45,12 @@ impl Engine for Receiving {
             });
         });
         self.flush(alcc_sys::now());
-        self.cadence.turned(now, came as u64);
+        self.cadence.on_iteration(now, came as u64);
         came > 0
     }
 
     fn next(&self) -> Option<Time> {
-        // Once past it is no reason to turn the loop: handles may outlive it.
+        // A stop in the past is no reason to run: handles may outlive it.
         let stop = self.stop.filter(|stop| *stop > now());
         [self.listener.next_timer(), stop]
             .into_iter()
@@ -63,7 +63,7 @@ impl Engine for Receiving {
     }
 
     fn is_punctual(&self) -> bool {
-        // Reports of an algorithm's half, fifty a second: its sender waits for them.
+        // Reports of a receiver module, fifty a second: the sender waits for them.
         true
     }
 
@@ -74,7 +74,7 @@ impl Engine for Receiving {
     }
 }
 
-/// Where senders are waited for. Dropped, it acknowledges for some seconds what senders have not heard of, and is gone.
+/// Accepts flows. After a drop it acknowledges for some seconds, then ends.
 pub struct Server {
     hub: Arc<Hub<Receiving>>,
     address: SocketAddr,
@@ -85,10 +85,14 @@ impl Server {
     ///
     /// # Errors
     /// What the system refuses.
-    pub fn new(socket: UdpSocket, halves: Halves, limits: Limits) -> io::Result<Self> {
+    pub fn new(
+        socket: UdpSocket,
+        receiver_modules: ReceiverModules,
+        limits: Limits,
+    ) -> io::Result<Self> {
         let address = socket.local_addr()?;
         let fd = socket.try_clone()?.into();
-        // Without entropy there is no protection: better no server.
+        // Without entropy there is no protection: fail.
         getrandom::fill(&mut [0; 8]).map_err(io::Error::from)?;
         let entropy = Box::new(|bytes: &mut [u8]| {
             if getrandom::fill(bytes).is_err() {
@@ -97,8 +101,8 @@ impl Server {
         });
         let engine = Receiving {
             port: Port::new(socket)?,
-            listener: Listener::new(now(), entropy, halves, limits),
-            cadence: Cadence::new(TURN),
+            listener: Listener::new(now(), entropy, receiver_modules, limits),
+            cadence: Cadence::new(MAX_PAUSE),
             stop: None,
         };
         let hub = Hub::start(engine, fd)?;
@@ -110,7 +114,7 @@ impl Server {
         self.address
     }
 
-    /// Waits, at most so long, for the next flow.
+    /// Waits for the next flow.
     pub fn accept(&self, most: Span) -> Option<Arrived> {
         let (id, from) = self.hub.wait(most, |engine| engine.listener.accept())?;
         Some(Arrived {
@@ -130,13 +134,14 @@ impl Drop for Server {
             engine.flush(now);
         });
         self.hub.close();
-        // The process may end after this: who has not heard that all has arrived hears it now, or within a bounded time.
+        // The process may end after this: senders must learn now, or within a bounded time, that
+        // everything has arrived.
         self.hub
             .wait(LINGER, |engine| engine.listener.is_empty().then_some(()));
     }
 }
 
-/// The receiving end of a flow. Dropped before its end, it tells the sender that it was given up.
+/// The receiving end of a flow. Dropping it before the end tells the sender of the abort.
 pub struct Arrived {
     hub: Arc<Hub<Receiving>>,
     id: u64,
@@ -149,10 +154,10 @@ impl Arrived {
         self.from
     }
 
-    /// Waits, at most so long, for something to read. `Ok(None)`: nothing came; `Ok(Some(0))`: the end.
+    /// Waits for something to read. `Ok(None)`: nothing came; `Ok(Some(0))`: the end.
     ///
     /// # Errors
-    /// An end that is none: the sender gave up, or is silent.
+    /// An abort or silence of the sender.
     pub fn read(&self, into: &mut [u8], most: Span) -> io::Result<Option<usize>> {
         let id = self.id;
         let read = self.hub.wait(most, |engine| {
@@ -171,8 +176,8 @@ impl Arrived {
         read.transpose()
     }
 
-    /// Says something to the sending application, after the end: at most 128 bytes. It is repeated until it has been heard, also after
-    /// this handle is gone, for a bounded time.
+    /// Sends an answer to the sending application after the end: at most 128 bytes. It is repeated
+    /// until received, also after this handle is dropped, for a bounded time.
     pub fn answer(&self, bytes: &[u8]) {
         let id = self.id;
         self.hub.with(|engine| {
@@ -190,7 +195,7 @@ fn ended(incoming: &Incoming) -> Option<io::Result<usize>> {
     if incoming.is_read() {
         return Some(Ok(0));
     }
-    // What has come before the end has been read.
+    // Everything before the end has been read.
     incoming.ended().map(|end| Err(failed(end)))
 }
 

@@ -18,8 +18,8 @@ pub struct Udp;
 /// Bytes that senders may make a receiver hold that its application has not read.
 const MAX_UNREAD: usize = 256 << 20;
 
-/// Silence of a peer that should say something, after which it is taken for dead. Longer than an
-/// outage of a minute, and than the pause between the last two probes in it.
+/// A peer that should send something and is silent for this long is dead. Longer than an outage of
+/// a minute, and than the interval between the last two probes in it.
 const SILENCE: Span = Span::from_secs(150);
 
 /// What the length field of a first datagram can say.
@@ -67,13 +67,13 @@ impl Transport for Udp {
         let failed = |e: io::Error| Failure::usage(format!("receive at {at}: {e}"));
         let socket = UdpSocket::bind(at).map_err(failed)?;
         let registry = options.registry.clone();
-        let halves = Box::new(move |spec: &str| half(&registry, spec));
+        let receiver_modules = Box::new(move |spec: &str| receiver_module(&registry, spec));
         let limits = Limits {
             silence: SILENCE,
             unread: MAX_UNREAD,
             ..Limits::default()
         };
-        let server = Server::new(socket, halves, limits).map_err(failed)?;
+        let server = Server::new(socket, receiver_modules, limits).map_err(failed)?;
         Ok(Box::new(UdpListener { server }))
     }
 }
@@ -82,14 +82,18 @@ fn permit(address: IpAddr, options: &Options, local: &str) -> Result<(), Failure
     cleartext::permit(address, options.cleartext, "--transport udp", local)
 }
 
-/// The algorithm's half for the receiver. Options of a stranger name no files, and reach no plug-in.
-fn half(registry: &Registry, spec: &str) -> Result<Option<Box<dyn alcc_cc::Receiver>>, ()> {
+/// The algorithm's receiver module. Options of a stranger name no files, and reach no plug-in.
+fn receiver_module(
+    registry: &Registry,
+    spec: &str,
+) -> Result<Option<Box<dyn alcc_cc::Receiver>>, ()> {
     let spec: Spec = spec.parse().map_err(drop)?;
     let known = registry.iter().any(|a| a.name == spec.name);
     if !known {
         return Err(());
     }
-    // An option that only its sender can follow (a file, a plug-in's) stands in the way of those without a receiver half only.
+    // An option for the sender only (a file, a plug-in's) must not stop algorithms without a
+    // receiver module.
     Ok(registry
         .for_peers()
         .build(&spec)
@@ -143,7 +147,7 @@ impl Dialer for UdpDialer<'_> {
                 silence: SILENCE,
             };
             let stream = client.connect(address, setup);
-            // The stream's own timeout is the shorter one, and its error says more.
+            // The stream's own timeout is shorter, and its error says more.
             let limit = Span::from(options.connect_timeout) + Span::from_secs(5);
             match stream.wait_open(limit) {
                 Ok(true) => {

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The datagrams, byte by byte. Everything is big-endian; nothing of a datagram is believed before all of it has been read.
+//! The datagrams, byte by byte. Everything is big-endian; nothing of a datagram is believed before
+//! all of it has been read.
 //!
-//! Every datagram begins with the version (1), its type, the CRC-32 (of zlib, four bytes) of all the rest of the datagram, and a connection
-//! id of eight bytes: that of whoever receives it, except in `HELLO`, where it is the sender's own, and in `UNKNOWN`, which gives back an
-//! id that nobody has. The CRC is there because UDP's own sum is weak, and not checked at all between namespaces of one machine.
+//! Every datagram begins with the version (1), its type, the CRC-32 (of zlib, four bytes) of all
+//! the rest of the datagram, and a connection id of eight bytes: that of whoever receives it,
+//! except in `HELLO`, where it is the sender's own, and in `UNKNOWN`, which gives back an id that
+//! nobody has. The CRC is there because UDP's own sum is weak, and not checked at all between
+//! namespaces of one machine.
 //!
 //! | type | name | after the id | direction |
 //! |---|---|---|---|
@@ -16,19 +19,23 @@
 //! | 7 | `UNKNOWN` | nothing | receiver to sender |
 //! | 8 | `ANSWER` | length 1 (at most 128), what the receiving application says after the end | receiver to sender |
 //!
-//! **The handshake.** `HELLO` with a cookie of zeros is answered by `RETRY`, of which the receiver remembers nothing; `HELLO` with that
-//! cookie is answered by `ACCEPT`. A `HELLO` has 1400 bytes, so no answer is longer, and a path that carries it carries all the others.
-//! At first 16 MiB may be sent.
+//! **The handshake.** `HELLO` with a cookie of zeros is answered by `RETRY`, of which the receiver
+//! remembers nothing; `HELLO` with that cookie is answered by `ACCEPT`. A `HELLO` has 1400 bytes,
+//! so no answer is longer, and a path that carries it carries all the others. At first 16 MiB may
+//! be sent.
 //!
-//! **`DATA`.** The upper bit of *bits* says that the last byte of the payload is no data but the end of the stream; the lower five are the
-//! length of the algorithm's header. Packet numbers count up from 0, one for each transmission; a packet without payload is a probe.
+//! **`DATA`.** The upper bit of *bits* says that the last byte of the payload is no data but the
+//! end of the stream; the lower five are the length of the algorithm's header. Packet numbers count
+//! up from 0, one for each transmission; a packet without payload is a probe.
 //!
-//! **`ACK`**, after the id: the stream is complete up to here 8, the window from there 8, how many ranges 1, how many arrivals 1,
-//! length of the report 1. Ranges of packet numbers that have arrived, the highest first: one after its last number 8 and how many 4;
-//! then for each further one how many are missing between 4 and how many 4. Arrivals: for each packet how far its number lies below the
-//! highest in the ranges 2, and for how many microseconds the receiver has held it until this left 4. The report is the
-//! algorithm's own, at most 64 bytes. If the upper bit of its length is set, it is followed by 8 more: how many bytes of
-//! payload have arrived marked (ECN, congestion experienced), in total. A receiver says that once there is a mark.
+//! **`ACK`**, after the id: the stream is complete up to here 8, the window from there 8, how many
+//! ranges 1, how many arrivals 1, length of the report 1. Ranges of packet numbers that have
+//! arrived, the highest first: one after its last number 8 and how many 4; then for each further
+//! one how many are missing between 4 and how many 4. Arrivals: for each packet how far its number
+//! lies below the highest in the ranges 2, and for how many microseconds the receiver has held it
+//! until this left 4. The report is the algorithm's own, at most 64 bytes. If the upper bit of its
+//! length is set, it is followed by 8 more: how many bytes of payload have arrived marked (ECN,
+//! congestion experienced), in total. A receiver says that once there is a mark.
 use alcc_cc::{Header, Pn, Report};
 use alcc_flow::Range;
 pub use alcc_pipe::cookie::{COOKIE, Cookie};
@@ -38,27 +45,27 @@ use alcc_units::Span;
 pub const DATAGRAM: usize = 1400;
 /// What `DATA` adds to the algorithm's header and the payload.
 pub const DATA_HEADER: usize = 33;
-/// Longest answer of a receiving application.
+/// Maximum answer of a receiving application.
 pub const ANSWER: usize = 128;
-/// Most ranges in an acknowledgement.
+/// Maximum number of ranges in an ACK.
 pub const RANGES: usize = 32;
-/// Most arrivals in an acknowledgement.
+/// Maximum number of receive times in an ACK.
 pub const ARRIVALS: usize = 160;
 
 const VERSION: u8 = 1;
 const END: u8 = 0x80;
 const HEADER_LEN: u8 = 0x1f;
-/// In the length of a report: marks follow.
+/// Flag in the length of a report: marks follow.
 const MARKS: u8 = 0x80;
 
 /// Why a connection is closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
-    /// All has arrived.
+    /// Everything has arrived.
     Done,
-    /// The application gave up.
+    /// The application aborted.
     Aborted,
-    /// The peer did what it must not.
+    /// The peer violated the protocol.
     Protocol,
     /// There are too many connections.
     Full,
@@ -94,20 +101,20 @@ impl Reason {
 /// A datagram that could be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Datagram<'a> {
-    /// Somebody wants to send.
+    /// A sender opens a connection.
     Hello {
         /// The sender's id.
         id: u64,
         /// Zeros at first.
         cookie: Cookie,
-        /// The algorithm, whose receiver half is wanted.
+        /// The algorithm whose receiver module is wanted.
         spec: &'a str,
     },
-    /// Once more with this cookie.
+    /// Asks for a repetition with this cookie.
     Retry {
         /// The sender's id.
         id: u64,
-        /// To be shown.
+        /// To be returned.
         cookie: Cookie,
     },
     /// The connection is open.
@@ -143,7 +150,7 @@ pub enum Datagram<'a> {
         /// The id.
         id: u64,
     },
-    /// What the receiving application says at the end.
+    /// The answer of the receiving application.
     Answer {
         /// The sender's id.
         id: u64,
@@ -155,13 +162,13 @@ pub enum Datagram<'a> {
 /// A packet of data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Data<'a> {
-    /// Its number.
+    /// Its packet number.
     pub pn: Pn,
-    /// Its place in the stream.
+    /// Its position in the stream.
     pub offset: u64,
     /// The last byte of the payload is the end of the stream.
     pub end: bool,
-    /// For the algorithm's receiver half.
+    /// For the algorithm's receiver module.
     pub header: Header,
     /// The data.
     pub payload: &'a [u8],
@@ -171,15 +178,15 @@ pub struct Data<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum WireError {
-    /// It ends too early, or says a length that it has not.
+    /// Truncated, or a wrong length.
     Length,
-    /// It was damaged.
+    /// A checksum error.
     Sum,
     /// Another version.
     Version(u8),
     /// No such type.
     Type(u8),
-    /// A value that cannot be.
+    /// An invalid value.
     Value(&'static str),
 }
 
@@ -318,7 +325,8 @@ impl<'a> Datagram<'a> {
         Ok(datagram)
     }
 
-    /// Appends the datagram, complete but for an `ACK`, whose body and [`seal`] are to follow. What does not fit its length fields is cut off: the caller keeps the limits.
+    /// Appends the datagram, complete except for an `ACK`, whose body and [`seal`] follow. The
+    /// caller keeps the limits of length fields; excess is cut off.
     pub fn write(&self, out: &mut Vec<u8>) {
         let from = out.len();
         let mut begin = |kind: u8, id: u64| head(out, kind, id);
@@ -369,7 +377,7 @@ fn head(out: &mut Vec<u8>, kind: u8, id: u64) {
     out.extend(id.to_be_bytes());
 }
 
-/// The sum that a datagram of at least six bytes should carry.
+/// The checksum of a datagram of at least six bytes.
 fn sum(datagram: &[u8]) -> u32 {
     let mut sum = crc32fast::Hasher::new();
     sum.update(&datagram[..2]);
@@ -377,7 +385,7 @@ fn sum(datagram: &[u8]) -> u32 {
     sum.finalize()
 }
 
-/// Puts the sum into the datagram that begins at `from` and has been appended completely.
+/// Puts the checksum into the complete datagram that begins at `from`.
 pub fn seal(out: &mut [u8], from: usize) {
     if let Some(datagram) = out.get_mut(from..)
         && datagram.len() >= 6
@@ -387,7 +395,8 @@ pub fn seal(out: &mut [u8], from: usize) {
     }
 }
 
-/// All of a packet of data but its payload of `len` bytes and its sum: the caller appends the one and puts in the other with [`seal`].
+/// A data packet without its payload of `len` bytes and its checksum: the caller appends the
+/// payload and calls [`seal`].
 pub(crate) fn data_header(out: &mut Vec<u8>, id: u64, data: &Data<'_>, len: usize) {
     head(out, 4, id);
     out.extend(data.pn.to_be_bytes());
@@ -397,28 +406,28 @@ pub(crate) fn data_header(out: &mut Vec<u8>, id: u64, data: &Data<'_>, len: usiz
     out.extend(&*data.header);
 }
 
-/// What an acknowledgement says. Kept and filled again, so that none costs an allocation.
+/// The body of an ACK. Reused, so that none costs an allocation.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct AckBody {
-    /// The stream is complete up to here.
+    /// The cumulative ACK.
     pub complete: u64,
-    /// May be sent from there.
+    /// The window from there.
     pub window: u64,
-    /// What has arrived, the highest first, with gaps between. Empty before the first packet.
+    /// Received packet numbers, highest first. Empty before the first packet.
     pub ranges: Vec<Range>,
-    /// How long packets have been held until this left.
+    /// ACK delay per packet.
     pub arrivals: Vec<(Pn, Span)>,
     /// The algorithm's report; empty: none.
     pub report: Report,
-    /// Payload that has arrived marked (ECN).
+    /// Payload received with a CE mark.
     pub marked: u64,
 }
 
 impl AckBody {
-    /// Reads what follows the id of an `ACK`.
+    /// Reads the body of an `ACK`.
     ///
     /// # Errors
-    /// [`WireError`]; then the contents are of no value.
+    /// [`WireError`]; then the contents are invalid.
     pub fn read(&mut self, body: &[u8]) -> Result<(), WireError> {
         let mut r = Reader(body);
         self.complete = r.u64()?;
@@ -458,8 +467,8 @@ impl AckBody {
         r.end()
     }
 
-    /// Appends what follows the id of an `ACK`. More ranges or arrivals than there is place for are left out, as are arrivals too far
-    /// below the highest number.
+    /// Appends the body of an `ACK`. Excess ranges and receive times are left out, as are those too
+    /// far below the highest number.
     pub fn write(&self, out: &mut Vec<u8>) {
         let highest = self
             .ranges
@@ -474,7 +483,7 @@ impl AckBody {
         for range in self.ranges.iter().take(RANGES) {
             match below {
                 None => out.extend(range.end.to_be_bytes()),
-                // So large a gap: what is below it has been acknowledged often enough.
+                // The gap is too large: what is below it was acknowledged often enough.
                 Some(start) => match u32::try_from(start - range.end) {
                     Ok(gap) => out.extend(gap.to_be_bytes()),
                     Err(_) => break,

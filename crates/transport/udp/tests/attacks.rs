@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who forges, replays, damages, floods or goes away gets nothing, or makes a clear end; memory stays bounded.
+//! Who forges, replays, damages, floods or goes away gets nothing, or makes a clear end; memory
+//! stays bounded.
 mod support;
 
 use alcc_flow::Range;
@@ -106,7 +107,7 @@ fn one_connection_too_many_and_an_unknown_algorithm_are_refused() {
             connections: limit,
             ..Limits::default()
         };
-        world.listener = Listener::new(world.now, entropy(1), halves(), limits);
+        world.listener = Listener::new(world.now, entropy(1), receiver_modules(), limits);
         world.respec(spec);
         assert_eq!(world.run(at(60)), Some(End::Closed(reason)));
     }

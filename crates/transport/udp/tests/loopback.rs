@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Real sockets on loopback: what is written arrives, by many flows at once, and whoever goes away is noticed.
+//! Real sockets on loopback: what is written arrives, by many flows at once, and whoever goes away
+//! is noticed.
 #[expect(dead_code, reason = "for virtual time")]
 mod support;
 
@@ -16,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 fn server() -> Server {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
-    Server::new(socket, support::halves(), Limits::default()).expect("a server")
+    Server::new(socket, support::receiver_modules(), Limits::default()).expect("a server")
 }
 
 fn connect(client: &Client, to: SocketAddr, algorithm: &str, silence: Span) -> Stream {

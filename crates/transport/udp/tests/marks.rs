@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! ECN over real sockets: packets leave markable, a relay marks some as a queue would, the receiver tells the sender.
+//! ECN over real sockets: packets leave markable, a relay marks some as a queue would, the receiver
+//! tells the sender.
 #[expect(dead_code, reason = "for virtual time")]
 mod support;
 
@@ -28,7 +29,8 @@ struct Passed {
     told: u64,
 }
 
-/// Carries datagrams between `server` and whoever else sends to `socket`, and marks every 20th that may be.
+/// Carries datagrams between `server` and whoever else sends to `socket`, and marks every 20th that
+/// may be.
 fn relay(socket: &UdpSocket, server: SocketAddr, over: &AtomicBool) -> Passed {
     let state = UdpSocketState::new(UdpSockRef::from(socket)).expect("a socket");
     // The library has no room for the mark of several datagrams beside their length and their time.
@@ -84,7 +86,8 @@ fn relay(socket: &UdpSocket, server: SocketAddr, over: &AtomicBool) -> Passed {
 /// Sends so many bytes through the relay: what passed it, and how many packets were sent again.
 fn through_relay(algorithm: &str, len: usize) -> (Passed, u64) {
     let local = || UdpSocket::bind("127.0.0.1:0").expect("a port");
-    let server = Server::new(local(), support::halves(), Limits::default()).expect("a server");
+    let server =
+        Server::new(local(), support::receiver_modules(), Limits::default()).expect("a server");
     let (socket, client) = (local(), Client::new(local()).expect("a client"));
     let (to, from) = (socket.local_addr().expect("an address"), server.address());
     let over = AtomicBool::new(false);

@@ -200,7 +200,8 @@ fn an_acknowledgement_of_three_ranges_and_two_arrivals() {
     }
 }
 
-/// Behind the report, and only if there are any: the receiver of an earlier version never says so, nor does it see any.
+/// Behind the report, and only if there are any: the receiver of an earlier version never says so,
+/// nor does it see any.
 #[test]
 fn an_acknowledgement_with_marks() {
     let body = AckBody {

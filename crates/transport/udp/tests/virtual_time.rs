@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Two ends in virtual time: what arrives is what was sent, whatever the path does, or the end says why not.
+//! Two ends in virtual time: what arrives is what was sent, whatever the path does, or the end says
+//! why not.
 #[expect(dead_code, reason = "each test uses its part")]
 mod support;
 
@@ -74,7 +75,8 @@ fn a_sender_that_has_nothing_to_say_for_ten_minutes_is_not_dead() {
         world.idle = true;
         assert_eq!(world.run(at(600)), None, "{algorithm}");
         assert!(!world.outgoing.is_done());
-        // One packet in twenty seconds would be 30 each way; an algorithm's own heartbeats are its affair.
+        // One packet in twenty seconds would be 30 each way; an algorithm's own heartbeats are its
+        // affair.
         if algorithm == "cubic" {
             assert!(world.seen.len() < 40, "{}", world.seen.len());
         }

@@ -4,7 +4,7 @@ use super::table::table;
 use crate::failure::Failure;
 use crate::output::print;
 use crate::trace_arg::find_scenario;
-use alcc_trace::{LONGEST, SCENARIOS, Scenario};
+use alcc_trace::{MAX_LENGTH, SCENARIOS, Scenario};
 use alcc_units::{Span, positive};
 use serde_json::json;
 use std::process::ExitCode;
@@ -40,9 +40,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     };
     let scenario = find_scenario(name.strip_prefix("synth:").unwrap_or(name))?;
-    if args.length < Span::from_millis(1) || args.length > LONGEST {
+    if args.length < Span::from_millis(1) || args.length > MAX_LENGTH {
         return Err(Failure::usage(format!(
-            "synthetic trace of {}: the length must be from 1ms to {LONGEST}",
+            "synthetic trace of {}: the length must be from 1ms to {MAX_LENGTH}",
             args.length
         )));
     }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! CoDel (Nichols, Jacobson, McGregor, Iyengar: RFC 8289, 2018).
 //!
-//! Looks at how long each packet has waited when it leaves. If all of them waited at least `target` for an `interval`, the
-//! queue is a standing one: packets are dropped from its head, ever closer together, until one has waited less. A packet that
-//! may be marked (ECT) is marked instead and passes (RFC 3168, section 5; Linux's codel_dequeue does the same).
+//! Looks at how long each packet has waited when it leaves. If all of them waited at least `target`
+//! for an `interval`, the queue is a standing one: packets are dropped from its head, ever closer
+//! together, until one has waited less. A packet that may be marked (ECT) is marked instead and
+//! passes (RFC 3168, section 5; Linux's codel_dequeue does the same).
 //!
 //! | constant | value | where |
 //! |---|---|---|
@@ -12,7 +13,8 @@
 //! | a queue of one packet is never a standing one | 1500 bytes | section 5.6 |
 //! | memory of the last episode | 16 intervals | section 5.5 |
 //!
-//! Differs from the RFC: an optional limit as for `droptail`, without which the queue is bounded by its control alone.
+//! Differs from the RFC: an optional limit as for `droptail`, without which the queue is bounded by
+//! its control alone.
 use super::droptail::{BYTES, Droptail, PACKETS};
 use super::{ECN, Enqueue, Queue, QueueKind, Queued, ecn};
 use crate::Packet;
@@ -118,7 +120,8 @@ impl Codel {
 
 /// The gap after the `count`-th drop: interval / sqrt(count).
 fn control_gap(interval: Span, count: u64) -> Span {
-    // A square root is exact to the last bit on every platform, a reciprocal square root would not be.
+    // A square root is exact to the last bit on every platform, a reciprocal square root would not
+    // be.
     interval.mul_f64(1.0 / (count.max(1) as f64).sqrt())
 }
 
@@ -154,7 +157,8 @@ impl Queue for Codel {
                 head = self.next(now);
             }
             self.dropping = true;
-            // If the last episode is recent, go on at about the pace that had brought the queue under control.
+            // If the last episode is recent, go on at about the pace that had brought the queue
+            // under control.
             let fresh = self.count.saturating_sub(self.last_count);
             let recent = now.since(self.next_drop) < self.interval * 16;
             self.count = if fresh > 1 && recent { fresh } else { 1 };
@@ -234,7 +238,8 @@ mod tests {
 
     #[test]
     fn a_recent_episode_is_gone_on_with() {
-        // Above target at 346, for an interval at 446. Three drops were added last time: the next comes 57.7 ms later.
+        // Above target at 346, for an interval at 446. Three drops were added last time: the next
+        // comes 57.7 ms later.
         let mut codel = after_an_episode();
         let seen = [346, 445, 446, 503, 504].map(|ms| drops_at(&mut codel, ms));
         assert_eq!(seen, [0, 0, 1, 0, 1]);
@@ -242,7 +247,8 @@ mod tests {
 
     #[test]
     fn an_episode_long_ago_is_forgotten() {
-        // The next drop was due at 383.4 ms; 16 intervals later, at 1983.4, the pace begins anew with 100 ms.
+        // The next drop was due at 383.4 ms; 16 intervals later, at 1983.4, the pace begins anew
+        // with 100 ms.
         let mut codel = after_an_episode();
         let seen = [1900, 2000, 2058, 2099, 2100].map(|ms| drops_at(&mut codel, ms));
         assert_eq!(seen, [0, 1, 0, 0, 1]);

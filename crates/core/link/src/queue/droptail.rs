@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Drop-tail: a queue with a limit in bytes, in packets, in both or in neither; what does not fit is dropped at arrival.
+//! Drop-tail: a queue with a limit in bytes, in packets, in both or in neither; what does not fit
+//! is dropped at arrival.
 use super::{Enqueue, Queue, QueueKind, Queued};
 use crate::{DropReason, Packet};
 use alcc_units::{Bytes, OptionDoc, Options, Rng, SpecError, Time};
@@ -57,7 +58,8 @@ impl Droptail {
         }
     }
 
-    /// True if `packet` may wait: the limits are what may wait at most, so a packet that just fills them is taken.
+    /// True if `packet` may wait: the limits are what may wait at most, so a packet that just fills
+    /// them is taken.
     pub(super) fn fits(&self, packet: &Packet) -> bool {
         self.bytes + packet.len <= self.max_bytes && (self.waiting.len() as u64) < self.max_packets
     }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! FQ-CoDel (Hoeiland-Joergensen, McKenney, Taht, Gettys, Dumazet: RFC 8290, 2018).
 //!
-//! A queue with its own CoDel for each flow. They share the link by bytes (deficit round robin); a flow that has just begun
-//! to wait goes before those that stand in line for longer. Packets of one flow stay in order.
+//! A queue with its own CoDel for each flow. They share the link by bytes (deficit round robin); a
+//! flow that has just begun to wait goes before those that stand in line for longer. Packets of one
+//! flow stay in order.
 //!
 //! | constant | value | where |
 //! |---|---|---|
@@ -13,9 +14,10 @@
 //! | packets that may be marked are marked instead of dropped by CoDel | yes | section 5.2.6 |
 //! | dropped at once when full: half of the longest queue's bytes, at most 64 packets, from its head | | section 4.1 |
 //!
-//! Differs from the RFC: flows have numbers and need no hash, so that none share a queue unless there are more than `flows`: flow n
-//! has queue n modulo `flows`. CoDel looks at its own queue alone, as in RFC 8289; Linux lets every queue be a standing one as soon
-//! as more than a packet waits in all of them together.
+//! Differs from the RFC: flows have numbers and need no hash, so that none share a queue unless
+//! there are more than `flows`: flow n has queue n modulo `flows`. CoDel looks at its own queue
+//! alone, as in RFC 8289; Linux lets every queue be a standing one as soon as more than a packet
+//! waits in all of them together.
 use super::codel::{Codel, INTERVAL, TARGET};
 use super::droptail::Droptail;
 use super::{ECN, Enqueue, Queue, QueueKind, Queued};
@@ -83,7 +85,8 @@ struct FqCodel {
     empty: Codel,
     /// Those that have been used, by number.
     queues: Vec<Sub>,
-    /// Numbers of the queues whose turn comes, the next one first. Each queue is in one of them at most.
+    /// Numbers of the queues whose turn comes, the next one first. Each queue is in one of them at
+    /// most.
     new: VecDeque<usize>,
     old: VecDeque<usize>,
     packets: usize,

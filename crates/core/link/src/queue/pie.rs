@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! PIE (Pan, Natarajan, Baker, White: RFC 8033, 2017).
 //!
-//! Every `update` a controller moves the drop probability by how far the queueing delay is from its target and by how it has
-//! changed; arriving packets are dropped with that probability. A burst after a quiet time passes untouched.
+//! Every `update` a controller moves the drop probability by how far the queueing delay is from its
+//! target and by how it has changed; arriving packets are dropped with that probability. A burst
+//! after a quiet time passes untouched.
 //!
 //! | constant | value | where |
 //! |---|---|---|
@@ -17,10 +18,12 @@
 //! | packets that may be marked (ECT) are marked instead of dropped up to a probability of | 10 % | section 5.1 |
 //! | largest step from 10 % on | 2 % | section 5.5 |
 //!
-//! The delay is measured with timestamps: that of the packet that left last, 0 when none is left behind it. The RFC's other way,
-//! length over departure rate (section 5.2), takes the silence of a cellular link for a low rate.
+//! The delay is measured with timestamps: that of the packet that left last, 0 when none is left
+//! behind it. The RFC's other way, length over departure rate (section 5.2), takes the silence of a
+//! cellular link for a low rate.
 //!
-//! Differs from the RFC: always active (section 5.3 is optional, and Linux has left it out as well); limits as for `droptail`.
+//! Differs from the RFC: always active (section 5.3 is optional, and Linux has left it out as
+//! well); limits as for `droptail`.
 use super::droptail::{BYTES, Droptail, PACKETS};
 use super::{ECN, Enqueue, Queue, QueueKind, Queued, ecn};
 use crate::{DropReason, Packet};
@@ -93,16 +96,16 @@ const TUNING: [(f64, f64); 6] = [
 ];
 const DECAY: f64 = 0.98;
 const LARGE: f64 = 0.1;
-const LARGEST_STEP: f64 = 0.02;
+const MAX_STEP: f64 = 0.02;
 const CALM: f64 = 0.2;
 const TWO_PACKETS: Bytes = Bytes::new(2 * 1500);
 const NO_DROP_BELOW: f64 = 0.85;
 const DROP_FROM: f64 = 8.5;
 /// With a larger probability nothing is marked any more.
 const MAX_MARKED: f64 = 0.1;
-/// Updates that are made up for after a silence; at 15 ms those of 25 minutes. By then the probability has come to rest,
-/// except where it creeps.
-const MADE_UP: u64 = 100_000;
+/// Updates that are made up for after a silence; at 15 ms those of 25 minutes. By then the
+/// probability has come to rest, except where it creeps.
+const MAX_CATCH_UP: u64 = 100_000;
 
 #[derive(Clone, Debug)]
 struct Pie {
@@ -127,14 +130,15 @@ struct Pie {
 }
 
 impl Pie {
-    /// Makes up for the updates that have been due. Between two calls nothing changes what they see.
+    /// Makes up for the updates that have been due. Between two calls nothing changes what they
+    /// see.
     fn catch_up(&mut self, now: Time) {
         let missed = now.since(self.updated).as_nanos() / self.update.as_nanos();
         if missed == 0 {
             return;
         }
         self.updated += self.update * missed;
-        for _ in 0..missed.min(MADE_UP) {
+        for _ in 0..missed.min(MAX_CATCH_UP) {
             let before = (self.probability, self.burst, self.old_delay);
             self.adjust();
             if before == (self.probability, self.burst, self.old_delay) {
@@ -154,7 +158,7 @@ impl Pie {
             + self.beta * (delay - old))
             / divisor;
         if self.probability >= LARGE {
-            step = step.min(LARGEST_STEP);
+            step = step.min(MAX_STEP);
         }
         self.probability += step;
         if self.delay.is_zero() && self.old_delay.is_zero() {
@@ -275,8 +279,8 @@ mod tests {
 
     #[test]
     fn probabilities_by_hand() {
-        // Delay 55 ms from nothing, then 55, 95, 95 and 15 ms. Step: 0.125 * (delay - 0.015) + 1.25 * (delay - old), divided by the
-        // divisor of the probability before:
+        // Delay 55 ms from nothing, then 55, 95, 95 and 15 ms. Step: 0.125 * (delay - 0.015) +
+        // 1.25 * (delay - old), divided by the divisor of the probability before:
         //   p = 0       : (0.125 * 0.040 + 1.25 * 0.055) / 2048 = 0.07375 / 2048     -> 3.60107421875e-5
         //   p < 1e-4    : (0.125 * 0.040) / 128 = 0.005 / 128 = 3.90625e-5           -> 7.50732421875e-5
         //   p < 1e-4    : (0.125 * 0.080 + 1.25 * 0.040) / 128 = 0.06 / 128          -> 5.438232421875e-4
@@ -323,7 +327,8 @@ mod tests {
         // quiet until 30 ms: two updates, the allowance is whole
         pie.catch_up(Time::from_millis(30));
         assert_eq!(pie.burst, Span::from_millis(150));
-        // Then the queue stands for good, with a probability that drops everything: from 8.5 summed up at the latest.
+        // Then the queue stands for good, with a probability that drops everything: from 8.5 summed
+        // up at the latest.
         for _ in 0..10 {
             pie.line.push(Time::ZERO, packet());
         }
@@ -343,8 +348,9 @@ mod tests {
 
     #[test]
     fn drops_come_neither_at_once_nor_late() {
-        // At 10 % eight packets pass until the sum reaches 0.85. Then chance: the gap is 8 plus a geometric number of mean 10.
-        // At a sum of 8.5, which is after 85 packets (86 if the sum is rounded down), the drop is certain.
+        // At 10 % eight packets pass until the sum reaches 0.85. Then chance: the gap is 8 plus a
+        // geometric number of mean 10. At a sum of 8.5, which is after 85 packets (86 if the sum is
+        // rounded down), the drop is certain.
         let mut pie = pie();
         for _ in 0..10 {
             pie.line.push(Time::ZERO, packet());

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A radio cell: a queue for each user, and a scheduler that gives the channel to one of them at a time.
+//! A radio cell: a queue for each user, and a scheduler that gives the channel to one of them at a
+//! time.
 //!
-//! The bottleneck is the cell's capacity, whoever gets it. Time is cut into slots; who is chosen has the channel until the slot
-//! ends or nothing of his waits. What one user sends delays another only by the capacity it takes.
+//! The bottleneck is the cell's capacity, whoever gets it. Time is cut into slots; who is chosen
+//! has the channel until the slot ends or nothing of his waits. What one user sends delays another
+//! only by the capacity it takes.
 //!
 //! | constant | value | where |
 //! |---|---|---|
@@ -10,9 +12,10 @@
 //! | window of the proportional fair scheduler | 100 ms | the order used with it: Kelly's 1/t_c of 100 slots; 1000 slots are usual as well |
 //!
 //! * `rr`: round robin, slots in turn among those who have something to send.
-//! * `pf`: proportional fair (Jalali, Padovani, Pankaj, VTC 2000): the highest ratio of present rate to average served rate. The
-//!   present rate of all is that of the cell, as a trace tells nothing else; so it is whoever was served least lately. Who has been
-//!   silent for a while goes first for about a window; in the long run both give equal shares.
+//! * `pf`: proportional fair (Jalali, Padovani, Pankaj, VTC 2000): the highest ratio of present
+//!   rate to average served rate. The present rate of all is that of the cell, as a trace tells
+//!   nothing else; so it is whoever was served least lately. Who has been silent for a while goes
+//!   first for about a window; in the long run both give equal shares.
 use super::droptail::Droptail;
 use super::{Enqueue, Queue, QueueKind, Queued};
 use crate::{DropReason, Packet};

@@ -7,7 +7,7 @@ use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::BorrowedFd;
 
 /// Taken by one `write` at most: what the descriptor does not take then is held here.
-const MOST: usize = 64 * 1024;
+const MAX_WRITE: usize = 64 * 1024;
 /// Header, content type and tag of a record of TLS 1.3 (RFC 8446, 5.2).
 const RECORD: usize = 5 + 1 + 16;
 
@@ -24,7 +24,7 @@ pub(super) fn handshake(
     mut connection: Connection,
     mut below: Waits,
 ) -> io::Result<Box<dyn Carrier>> {
-    // Bounded by `MOST` in `write`; a record is encrypted as a whole.
+    // Bounded by `MAX_WRITE` in `write`; a record is encrypted as a whole.
     connection.set_buffer_limit(None);
     while connection.is_handshaking() {
         connection.complete_io(&mut below)?;
@@ -111,14 +111,14 @@ impl Carrier for TlsStream {
             .iter()
             .take_while(|piece| {
                 sum += piece.len();
-                sum <= MOST
+                sum <= MAX_WRITE
             })
             .count();
         let n = if fit == 0 {
             let first = pieces.first().map_or(&[][..], |piece| piece);
             self.connection
                 .writer()
-                .write(&first[..first.len().min(MOST)])?
+                .write(&first[..first.len().min(MAX_WRITE)])?
         } else {
             self.connection.writer().write_vectored(&pieces[..fit])?
         };

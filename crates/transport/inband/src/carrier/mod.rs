@@ -58,7 +58,8 @@ pub trait Carrier: Send {
     /// What the stream says; it is closed next in any case.
     fn shutdown_write(&mut self) -> io::Result<()>;
 
-    /// The innermost TCP socket, if there is one: for its options, and for what it has not sent yet.
+    /// The innermost TCP socket, if there is one: for its options, and for what it has not sent
+    /// yet.
     fn tcp(&self) -> Option<BorrowedFd<'_>> {
         None
     }

@@ -7,7 +7,7 @@ mod sending;
 use crate::arrivals::Arrivals;
 use crate::frame::{self, Decoder, reason};
 use crate::output::Output;
-use crate::preface::{LONGEST_NAME, Preface};
+use crate::preface::{MAX_NAME, Preface};
 use crate::{Error, Settings};
 use alcc_cc::{Controller, Discard, Receiver, Registry, Report, Spec};
 use alcc_flow::{OverTcp, Pacer};
@@ -49,8 +49,9 @@ enum Ending {
 
 /// One end of a connection.
 ///
-/// The host brings what has come ([`Session::on_bytes`], [`Session::on_end`]), calls [`Session::on_timer`] when [`Session::next_timer`] is due, and
-/// carries away what [`Session::output`] gives. What the peer says is checked; memory is bounded by [`Settings`].
+/// The host brings what has come ([`Session::on_bytes`], [`Session::on_end`]), calls
+/// [`Session::on_timer`] when [`Session::next_timer`] is due, and carries away what
+/// [`Session::output`] gives. What the peer says is checked; memory is bounded by [`Settings`].
 pub struct Session {
     registry: Arc<Registry>,
     settings: Settings,
@@ -130,9 +131,9 @@ impl Session {
         } else {
             String::new()
         };
-        if needed.len() > LONGEST_NAME {
+        if needed.len() > MAX_NAME {
             return Err(Error::Algorithm(format!(
-                "its name has {} bytes, {LONGEST_NAME} is the most",
+                "its name has {} bytes, {MAX_NAME} is the most",
                 needed.len()
             )));
         }
@@ -210,7 +211,8 @@ impl Session {
 
     /// Has a peer of ours been heard, all that was written been acknowledged, and the end too?
     pub fn is_finished(&self) -> bool {
-        // A peer that left in good order has acknowledged all there was, and nobody is there to hear of our end.
+        // A peer that left in good order has acknowledged all there was, and nobody is there to
+        // hear of our end.
         if self.gone && self.ending != Ending::Open {
             return true;
         }
@@ -235,7 +237,8 @@ impl Session {
                 || self.flow.as_ref().is_some_and(|f| !f.is_idle()))
     }
 
-    /// The application may go without loss: all that was written is acknowledged, and the peer's end has come or ours was told.
+    /// The application may go without loss: all that was written is acknowledged, and the peer's
+    /// end has come or ours was told.
     pub fn may_leave(&self) -> bool {
         let quiet = self.queue.is_empty()
             && self
@@ -245,7 +248,8 @@ impl Session {
         self.error.is_none() && quiet && (self.ended || self.is_finished())
     }
 
-    /// Ends it: the peer is told the reason with the next output, and every later call returns the error.
+    /// Ends it: the peer is told the reason with the next output, and every later call returns the
+    /// error.
     pub fn abort(&mut self) {
         if self.error.is_none() {
             self.fail(Error::Aborted);
@@ -289,7 +293,8 @@ impl Session {
         }
     }
 
-    /// The peer has said its end and has acknowledged all data: nothing keeps it, though it may not have heard of our end.
+    /// The peer has said its end and has acknowledged all data: nothing keeps it, though it may not
+    /// have heard of our end.
     fn has_served(&self) -> bool {
         let acked = |flow: &OverTcp| flow.written() - flow.in_flight().get();
         let all = self.flow.as_ref().is_none_or(|flow| match self.ending {
@@ -299,7 +304,8 @@ impl Session {
         self.ended && self.queue.is_empty() && all
     }
 
-    /// The stream below has failed. A reset by a peer that needed nothing more is an end: what it had not read was our end.
+    /// The stream below has failed. A reset by a peer that needed nothing more is an end: what it
+    /// had not read was our end.
     pub fn on_failure(&mut self, error: &std::io::Error) {
         use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
         if self.has_served() && matches!(error.kind(), BrokenPipe | ConnectionReset) {
@@ -369,9 +375,10 @@ impl Session {
         .min()
     }
 
-    /// Appends what is to be written now to `out`; `direct`: bytes of the caller's that follow what is in the queue. Returns how many of
-    /// those were taken. What was given out counts as sent. `more`: others will follow soon, so what is less than a segment is left.
-    /// `most`: no more data than this.
+    /// Appends what is to be written now to `out`; `direct`: bytes of the caller's that follow what
+    /// is in the queue. Returns how many of those were taken. What was given out counts as sent.
+    /// `more`: others will follow soon, so what is less than a segment is left. `most`: no more
+    /// data than this.
     pub fn output(
         &mut self,
         now: Time,

@@ -47,8 +47,9 @@ impl When {
 }
 
 impl Session {
-    /// Bytes have come. Payload goes to `sink` as long as there is place and nothing older waits, the rest is kept for
-    /// [`Session::read`]. Returns how much went to `sink`; if something was wrong it is [`Session::error`] now.
+    /// Bytes have come. Payload goes to `sink` as long as there is place and nothing older waits,
+    /// the rest is kept for [`Session::read`]. Returns how much went to `sink`; if something was
+    /// wrong it is [`Session::error`] now.
     pub fn on_bytes(&mut self, when: When, bytes: &[u8], sink: &mut [u8]) -> usize {
         if self.error.is_some() || bytes.is_empty() {
             return 0;
@@ -155,7 +156,9 @@ impl Session {
     /// True when the peer's preface is complete.
     fn preface(&mut self, now: Time, bytes: &mut &[u8]) -> Result<bool, Error> {
         let had = self.preface.len();
-        let most = crate::preface::LONGEST.saturating_sub(had).min(bytes.len());
+        let most = crate::preface::MAX_PREFACE
+            .saturating_sub(had)
+            .min(bytes.len());
         self.preface.extend_from_slice(&bytes[..most]);
         let Some((peer, len)) = Preface::decode(&self.preface)? else {
             return Ok(false);
@@ -178,7 +181,8 @@ impl Session {
 
     /// A frame with data is complete.
     fn frame_came(&mut self, when: When) {
-        // By its arrival, not by now: the half's timers up to then come before it, those up to now after all frames of this reading.
+        // By its arrival, not by now: the half's timers up to then come before it, those up to now
+        // after all frames of this reading.
         self.run_half(when.at.min(when.now));
         let Some(half) = &mut self.half else { return };
         let frame = &mut self.frame;
@@ -188,7 +192,7 @@ impl Session {
         self.report = half.report(self.half_now).or(self.report);
     }
 
-    /// The receiver half's timer and news.
+    /// The receiver module's timer and news.
     pub(super) fn run_half(&mut self, now: Time) {
         let Some(half) = &mut self.half else { return };
         self.half_now = self.half_now.max(now);
@@ -219,7 +223,8 @@ impl Session {
         self.stats.acks_in += 1;
         let edge = ack.position + u64::from(ack.window) * WINDOW_UNIT;
         self.credit = self.credit.max(edge);
-        // The peer's times in our clock: from its last instant to our hearing of it the frame was under way, or held.
+        // The peer's times in our clock: from its last instant to our hearing of it the frame was
+        // under way, or held.
         let mut stamps = [AckStamp {
             acked: before,
             at: Time::ZERO,
@@ -260,7 +265,8 @@ impl Session {
         Ok(())
     }
 
-    /// Takes what has arrived; zero at the end of the peer's data, or when nothing is there ([`Session::is_readable`] tells).
+    /// Takes what has arrived; zero at the end of the peer's data, or when nothing is there
+    /// ([`Session::is_readable`] tells).
     pub fn read(&mut self, now: Time, into: &mut [u8]) -> usize {
         let n = into.len().min(self.received.len());
         let (a, b) = self.received.as_slices();
@@ -325,7 +331,8 @@ impl Session {
         }
     }
 
-    /// How long reading may wait after one that brought `bytes`: acknowledgements and data in batches, but no more than a bufferful.
+    /// How long reading may wait after one that brought `bytes`: acknowledgements and data in
+    /// batches, but no more than a bufferful.
     pub fn read_interval(&self, bytes: usize) -> Span {
         let least = Span::from_micros(200);
         let mut interval = self.ack_interval.min(READ);

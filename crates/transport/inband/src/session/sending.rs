@@ -6,13 +6,15 @@ use crate::frame::{self, DATA_OVERHEAD, TAGGED_OVERHEAD, reason};
 use crate::output::Output;
 use alcc_units::{Bytes, Span, Time};
 
-/// Payload of a frame at most: a header per so much costs nothing, and a frame that has begun must be ended before anything else.
-const LARGEST: u64 = 16 * 1024;
+/// Payload of a frame at most: a header per so much costs nothing, and a frame that has begun must
+/// be ended before anything else.
+const MAX_FRAME: u64 = 16 * 1024;
 /// Given out by one call at most.
-const LARGEST_OUTPUT: u64 = 256 * 1024;
+const MAX_OUTPUT: u64 = 256 * 1024;
 /// Less than a segment waits so long for more to join it.
 const JOIN: Span = Span::from_millis(5);
-/// What is paced leaves in parts of this much time at least: a wake-up for each packet would cost more than it brings.
+/// What is paced leaves in parts of this much time at least: a wake-up for each packet would cost
+/// more than it brings.
 const GRAIN: Span = Span::from_millis(5);
 
 impl Session {
@@ -26,7 +28,8 @@ impl Session {
         let n = free.min(bytes.len());
         self.queue.extend(&bytes[..n]);
         if n > 0 {
-            // A whole segment leaves when it may; so does less if nothing is under way, else when nothing has joined it.
+            // A whole segment leaves when it may; so does less if nothing is under way, else when
+            // nothing has joined it.
             let idle = |f: &alcc_flow::OverTcp| f.in_flight() == Bytes::ZERO;
             if self.queue.len() as u64 >= self.mss || self.flow.as_ref().is_some_and(idle) {
                 self.queue_ripe = true;
@@ -82,7 +85,7 @@ impl Session {
         if self.headed.is_some() {
             self.mss
         } else {
-            LARGEST
+            MAX_FRAME
         }
     }
 
@@ -92,7 +95,7 @@ impl Session {
         if self.error.is_some() || flow.is_blocked() {
             return 0;
         }
-        let all = Bytes::new(LARGEST_OUTPUT);
+        let all = Bytes::new(MAX_OUTPUT);
         let room = flow.allows(all, flow.in_flight(), Bytes::ZERO).get();
         let room = room
             .min(self.credit.saturating_sub(flow.written()))
@@ -198,7 +201,7 @@ impl Session {
         if paced < wanted.min(allowed) {
             flow.paced(now);
         }
-        let mut room = allowed.min(paced).min(credit).min(LARGEST_OUTPUT).min(most);
+        let mut room = allowed.min(paced).min(credit).min(MAX_OUTPUT).min(most);
         if more && wanted >= self.mss {
             room = room.min(wanted - wanted % self.mss);
         }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What all handles of a stream and the background share. Whoever is in a call turns the session: reads, writes and sleeps for it.
+//! What all handles of a stream and the background share. Whoever is in a call turns the session:
+//! reads, writes and sleeps for it.
 use super::Info;
 use super::background;
 use crate::carrier::Carrier;
@@ -104,7 +105,8 @@ impl Link {
         self.shared.lock()
     }
 
-    /// Turns the session until it is `ready`, or until then. `more`: to write, so what is less than a segment waits for it.
+    /// Turns the session until it is `ready`, or until then. `more`: to write, so what is less than
+    /// a segment waits for it.
     pub(super) fn wait(
         self: &Arc<Self>,
         until: Option<Time>,
@@ -130,7 +132,8 @@ impl Link {
         done
     }
 
-    /// At the end of a call: somebody else may go on, and who sleeps for the stream, or the background, has to know of what it left to be done.
+    /// At the end of a call: somebody else may go on, and who sleeps for the stream, or the
+    /// background, has to know of what it left to be done.
     fn settle(self: &Arc<Self>, inner: &mut State<Inner>) {
         self.shared.hand_over(inner, true);
         inner.wake_sleeper(alcc_sys::now());
@@ -349,7 +352,7 @@ impl Inner {
         if self.watched {
             return 0;
         }
-        // Before a timer is served, what had come by then is heard: a receiver half counts it.
+        // Before a timer is served, what had come by then is heard: a receiver module counts it.
         let timer = self.session.next_timer().is_some_and(|at| at <= now);
         if !timer && self.next_read.is_some_and(|at| at > now) {
             return 0;
@@ -498,7 +501,8 @@ impl Inner {
         self.pending.is_empty() && !self.carrier.wants_write()
     }
 
-    /// Takes bytes of a write: directly as far as they may leave, and an end that is less than a segment into the queue.
+    /// Takes bytes of a write: directly as far as they may leave, and an end that is less than a
+    /// segment into the queue.
     fn put(&mut self, now: Time, from: &[u8]) -> usize {
         self.turned = now;
         let segment = self.session.segment() as usize;

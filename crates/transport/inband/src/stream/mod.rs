@@ -40,10 +40,12 @@ impl Drop for Handle {
     }
 }
 
-/// A stream whose bytes travel in frames, as fast as the algorithm lets them. Both ends of a connection have one.
+/// A stream whose bytes travel in frames, as fast as the algorithm lets them. Both ends of a
+/// connection have one.
 ///
-/// Clones are the same stream, for a thread that reads and another that writes. Dropping the last one ends the
-/// connection at once, without waiting: whether the peer has everything, and still hears that this was the end, only [`Stream::finish`] tells.
+/// Clones are the same stream, for a thread that reads and another that writes. Dropping the last
+/// one ends the connection at once, without waiting: whether the peer has everything, and still
+/// hears that this was the end, only [`Stream::finish`] tells.
 #[derive(Clone)]
 pub struct Stream {
     handle: Arc<Handle>,
@@ -54,7 +56,8 @@ impl Stream {
     /// The end that opened the connection: says its preface, and waits for the other's.
     ///
     /// # Errors
-    /// [`Error::Foreign`] and the like if the peer does not speak this; [`Error::Silent`] if it says nothing in time.
+    /// [`Error::Foreign`] and the like if the peer does not speak this; [`Error::Silent`] if it
+    /// says nothing in time.
     pub fn connect(
         carrier: impl Carrier + 'static,
         registry: &Arc<Registry>,
@@ -89,7 +92,8 @@ impl Stream {
         Ok(stream)
     }
 
-    /// Either end, without waiting for the other's preface: reads and writes wait for it, and tell what was wrong with it.
+    /// Either end, without waiting for the other's preface: reads and writes wait for it, and tell
+    /// what was wrong with it.
     ///
     /// # Errors
     /// [`Error::Algorithm`].
@@ -122,7 +126,8 @@ impl Stream {
         self.patience.map(|span| alcc_sys::now() + span)
     }
 
-    /// Waits, at most so long, until something may be written; how much would leave at once. Zero: not in time.
+    /// Waits, at most so long, until something may be written; how much would leave at once. Zero:
+    /// not in time.
     ///
     /// # Errors
     /// What broke the stream.
@@ -140,8 +145,8 @@ impl Stream {
         }
     }
 
-    /// No more will be written. Waits, at most so long, until the peer has acknowledged everything and that this was the end; false: not in
-    /// time, ask again.
+    /// No more will be written. Waits, at most so long, until the peer has acknowledged everything
+    /// and that this was the end; false: not in time, ask again.
     ///
     /// # Errors
     /// What broke the stream.

@@ -22,7 +22,8 @@ impl fmt::Debug for Identity {
 }
 
 impl Identity {
-    /// A key that nobody has seen, and a certificate signed by itself: to be pinned by its fingerprint.
+    /// A key that nobody has seen, and a certificate signed by itself: to be pinned by its
+    /// fingerprint.
     ///
     /// # Errors
     /// No random numbers, or a name that no certificate can have.

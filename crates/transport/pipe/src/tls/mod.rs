@@ -16,7 +16,8 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// What a listening end needs: its certificate, no sessions to resume. `alpn`: protocols that it speaks, empty for none.
+/// What a listening end needs: its certificate, no sessions to resume. `alpn`: protocols that it
+/// speaks, empty for none.
 ///
 /// # Errors
 /// Key and certificate do not belong together.

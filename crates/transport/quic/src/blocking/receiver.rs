@@ -21,14 +21,15 @@ const TRUSTED: usize = 16;
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Connections that wait to be accepted.
 const WAITING: usize = 64;
-/// An answer that is not acknowledged is sent again while the sender is heard, and for so long after it was heard last: an outage at the
-/// very end may take some seconds. In all for the second.
+/// An answer that is not acknowledged is sent again while the sender is heard, and for so long
+/// after it was heard last: an outage at the very end may take some seconds. In all for the second.
 const UNHEARD: Duration = Duration::from_secs(10);
-const LONGEST: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 /// It is looked at so often.
 const LOOK: Duration = Duration::from_millis(500);
-/// A sender that has acknowledged the answer closes the connection. If its CONNECTION_CLOSE is lost, nothing else comes: after so long, and
-/// after so many round trips (RFC 9000, section 10.2: three PTO), the receiver leaves.
+/// A sender that has acknowledged the answer closes the connection. If its CONNECTION_CLOSE is
+/// lost, nothing else comes: after so long, and after so many round trips (RFC 9000, section 10.2:
+/// three PTO), the receiver leaves.
 const HEARD: Duration = Duration::from_millis(500);
 const HEARD_ROUND_TRIPS: u32 = 9;
 
@@ -192,8 +193,8 @@ impl Receiver {
 }
 
 impl Receiver {
-    /// Waits until the sender has the answer and has closed the connection: whoever closes first may keep the other from hearing the last
-    /// acknowledgement, or that this was the end.
+    /// Waits until the sender has the answer and has closed the connection: whoever closes first
+    /// may keep the other from hearing the last acknowledgement, or that this was the end.
     async fn farewell(&self) {
         let began = Instant::now();
         let (mut heard, mut last) = (0, began);
@@ -204,7 +205,7 @@ impl Receiver {
             if came != heard {
                 (heard, last) = (came, Instant::now());
             }
-            if last.elapsed() > UNHEARD || began.elapsed() > LONGEST {
+            if last.elapsed() > UNHEARD || began.elapsed() > MAX_WAIT {
                 return;
             }
         }

@@ -67,7 +67,7 @@ pub(crate) fn entropy(seed: u64) -> alcc_udp::Entropy {
     Box::new(move |bytes| bytes.fill_with(|| rng.next_u64() as u8))
 }
 
-pub(crate) fn halves() -> alcc_udp::Halves {
+pub(crate) fn receiver_modules() -> alcc_udp::ReceiverModules {
     Box::new(|spec| {
         let spec: Spec = spec.parse().map_err(drop)?;
         let cc = Checked::registry().build(&spec).map_err(drop)?;
@@ -76,7 +76,7 @@ pub(crate) fn halves() -> alcc_udp::Halves {
 }
 
 pub(crate) fn listener(now: Time, seed: u64, limits: Limits) -> Listener {
-    Listener::new(now, entropy(seed), halves(), limits)
+    Listener::new(now, entropy(seed), receiver_modules(), limits)
 }
 
 pub(crate) fn address(text: &str) -> SocketAddr {
@@ -98,7 +98,7 @@ fn outgoing(now: Time, algorithm: &Spec, says: &str, id: u64) -> Outgoing {
 }
 
 impl World {
-    /// A sender that asks for another receiver half than its own.
+    /// A sender that asks for another receiver module than its own.
     pub(crate) fn respec(&mut self, says: &str) {
         let cubic = "cubic".parse().expect("a spec");
         self.outgoing = outgoing(self.now, &cubic, says, 5);
