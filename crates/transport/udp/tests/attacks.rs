@@ -7,7 +7,9 @@ use alcc_flow::Range;
 use alcc_udp::wire::{self, AckBody, COOKIE, Data, Datagram, Reason};
 use alcc_udp::{End, Limits, Listener};
 use alcc_units::{Rng, Span, Time};
-use support::{Faults, RECEIVER, SENDER, World, address, entropy, halves, id_of, listener};
+use support::{
+    Faults, RECEIVER, SENDER, World, address, entropy, id_of, listener, receiver_modules,
+};
 
 fn at(s: u64) -> Time {
     Time::ZERO + Span::from_secs(s)
