@@ -11,6 +11,7 @@ pub(crate) mod list;
 pub(crate) mod log;
 pub(crate) mod proxy;
 pub(crate) mod recv;
+pub(crate) mod reproduce;
 pub(crate) mod run;
 pub(crate) mod send;
 pub(crate) mod sim;

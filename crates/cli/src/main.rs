@@ -69,6 +69,7 @@ enum Command {
     Recv(commands::recv::Args),
     Trace(commands::trace::Args),
     Compare(commands::compare::Args),
+    Reproduce(commands::reproduce::Args),
     List(commands::list::Args),
     #[command(hide = true)]
     Generate(commands::generate::Args),
@@ -91,6 +92,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Send(args) => commands::send::run(&args),
         Command::Recv(args) => commands::recv::run(&args),
         Command::Trace(args) => commands::trace::run(&args),
+        Command::Reproduce(args) => commands::reproduce::run(&args),
         Command::List(args) => commands::list::run(&args),
         Command::Generate(args) => commands::generate::run(&args, Cli::command()),
     }

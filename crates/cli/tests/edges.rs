@@ -49,7 +49,12 @@ const FLOORS: &[(&str, &[Room])] = &[
     ),
     (
         "measure",
-        &[("emu", &[]), ("record", &[]), ("lab", &["emu"])],
+        &[
+            ("emu", &[]),
+            ("record", &[]),
+            ("lab", &["emu"]),
+            ("experiment", &["lab"]),
+        ],
     ),
     ("cli", &[("cli", &[])]),
 ];

@@ -35,7 +35,7 @@ mod link;
 pub mod live;
 pub mod meter;
 pub mod pairs;
-mod parallel;
+pub mod parallel;
 pub mod picture;
 mod program;
 pub mod qlog;

@@ -8,7 +8,7 @@ use std::sync::mpsc;
 ///
 /// # Errors
 /// That of `done`.
-pub(crate) fn each<T: Sync, R: Send, E>(
+pub fn each<T: Sync, R: Send, E>(
     items: &[T],
     workers: usize,
     work: impl Fn(&T) -> R + Sync,

@@ -12,6 +12,15 @@ pub struct Beside {
     folder: Option<PathBuf>,
 }
 
+impl Beside {
+    /// The files of this machine; those in `folder` first.
+    pub fn in_folder(folder: Option<&Path>) -> Self {
+        Self {
+            folder: folder.map(Path::to_owned),
+        }
+    }
+}
+
 impl Files for Beside {
     fn find(&self, name: &str) -> Option<PathBuf> {
         let beside = self.folder.as_ref().map(|folder| folder.join(name));

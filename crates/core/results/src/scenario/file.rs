@@ -43,8 +43,17 @@ impl ScenarioOptions {
             let why: Vec<&str> = e.message().lines().collect();
             format!("{}: {}", source.place(at), why.join("; "))
         })?;
+        Self::from_table(table.get_ref(), text, name)
+    }
+
+    /// Reads a table of a larger document. `text` is the whole document and `name` what errors call
+    /// it.
+    ///
+    /// # Errors
+    /// As [`Self::from_toml`].
+    pub fn from_table(table: &DeTable<'_>, text: &str, name: &str) -> Result<Self, String> {
         let mut options = Self::default();
-        fill(&mut options, table.get_ref(), &source)?;
+        fill(&mut options, table, &Source { name, text })?;
         Ok(options)
     }
 }

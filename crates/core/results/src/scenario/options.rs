@@ -86,6 +86,9 @@ pub(super) trait Field {
     fn overruled_by(self, other: Self) -> Self
     where
         Self: Sized;
+
+    /// Shows every value, in order.
+    fn each(&mut self, see: &mut dyn FnMut(&mut Value));
 }
 
 impl Field for Option<Value> {
@@ -107,6 +110,10 @@ impl Field for Option<Value> {
 
     fn overruled_by(self, other: Self) -> Self {
         other.or(self)
+    }
+
+    fn each(&mut self, see: &mut dyn FnMut(&mut Value)) {
+        self.iter_mut().for_each(see);
     }
 }
 
@@ -138,6 +145,10 @@ impl Field for Vec<Value> {
     fn overruled_by(self, other: Self) -> Self {
         if other.is_empty() { self } else { other }
     }
+
+    fn each(&mut self, see: &mut dyn FnMut(&mut Value)) {
+        self.iter_mut().for_each(see);
+    }
 }
 
 impl Field for Vec<Link> {
@@ -168,6 +179,16 @@ impl Field for Vec<Link> {
 
     fn overruled_by(self, other: Self) -> Self {
         if other.is_empty() { self } else { other }
+    }
+
+    fn each(&mut self, see: &mut dyn FnMut(&mut Value)) {
+        for link in self {
+            for key in Link::keys() {
+                if let Some(field) = link.field(&key) {
+                    field.each(see);
+                }
+            }
+        }
     }
 }
 
@@ -379,6 +400,16 @@ impl ScenarioOptions {
             None => return Err(value.wrong(super::file::no_key(key, &Self::keys()))),
         }
         Ok(())
+    }
+
+    /// Shows every value with the name of its key, in the order of the declaration: the way of
+    /// programs that fill in placeholders or write a scenario down.
+    pub fn each(&mut self, see: &mut dyn FnMut(&str, &mut Value)) {
+        for key in Self::keys() {
+            if let Some(field) = self.field(&key) {
+                field.each(&mut |value| see(&key, value));
+            }
+        }
     }
 }
 

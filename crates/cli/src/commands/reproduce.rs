@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::failure::{Failure, reason};
+use crate::output::{folder, print};
+use crate::plugin_arg::Plugins;
+use crate::progress::{Bar, stop_flag};
+use alcc_experiment::page::{self, Made, Shown};
+use alcc_experiment::run::{Runner, Unable};
+use alcc_experiment::{Definition, Judged, Plan, Run, Stored, catalogue};
+use alcc_lab::scenario::Beside;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::{self, File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Run published experiments again, simulated, and show them beside the published figures
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  alcc reproduce verus-fig11a
+  alcc reproduce --all --traces DIR --out site      # then open site/index.html
+  alcc reproduce my-experiment/experiment.toml --json
+
+An experiment is a scenario, what is varied, and what is expected: see docs/reproducing.md. An interrupted
+command goes on where it was if it is given again. 'alcc list' shows the experiments.")]
+pub(crate) struct Args {
+    /// Experiments by name, or files of one's own
+    #[arg(value_name = "ID|EXPERIMENT.toml", required_unless_present = "all")]
+    experiments: Vec<String>,
+    /// All experiments that the program carries
+    #[arg(long, conflicts_with = "experiments")]
+    all: bool,
+    /// The folder of the recorded traces, see docs/traces.md
+    #[arg(long, value_name = "DIR", env = "ALCC_TRACES")]
+    traces: Option<PathBuf>,
+    /// Where pages, tables and results are written
+    #[arg(long, value_name = "DIR", default_value = "reproduced")]
+    out: PathBuf,
+    /// Simulations at a time [default: as many as there are cores]
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
+    #[command(flatten)]
+    plugins: Plugins,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// An experiment that was asked for, or that explains one.
+struct Asked {
+    id: String,
+    readme: String,
+    definition: Definition,
+    plan: Plan,
+    runs: Result<Vec<Run>, Unable>,
+}
+
+impl Asked {
+    fn new(word: &str) -> Result<Self, Failure> {
+        let (id, definition, readme) = if word.ends_with(".toml") {
+            let path = Path::new(word);
+            let text = fs::read_to_string(path)
+                .map_err(|e| Failure::usage(format!("read {word}: {}", reason(&e))))?;
+            let readme = path.with_file_name("README.md");
+            let readme = fs::read_to_string(readme).unwrap_or_default();
+            // The name of the folder, as in the catalogue.
+            let folder = path.parent().and_then(Path::file_name);
+            let id = folder.or(path.file_stem()).unwrap_or_default();
+            let definition = Definition::from_toml(&text, word).map_err(Failure::usage)?;
+            (id.to_string_lossy().into_owned(), definition, readme)
+        } else {
+            let entry = catalogue::find(word).map_err(Failure::usage)?;
+            let definition = entry.definition().map_err(Failure::usage)?;
+            (word.to_owned(), definition, entry.readme.to_owned())
+        };
+        let plan = Plan::new(&definition).map_err(Failure::usage)?;
+        Ok(Self {
+            id,
+            readme,
+            definition,
+            plan,
+            runs: Ok(Vec::new()),
+        })
+    }
+
+    fn holds(&self) -> bool {
+        let outcomes = self.runs.as_ref().map(|runs| self.definition.outcomes(runs));
+        outcomes.is_ok_and(|outcomes| outcomes.iter().all(|outcome| outcome.holds))
+    }
+}
+
+/// Those that were asked for, and those that explain them.
+fn asked(args: &Args) -> Result<Vec<Asked>, Failure> {
+    let mut words = args.experiments.clone();
+    if args.all {
+        words = catalogue::all().map(|entry| entry.id.to_owned()).collect();
+    }
+    let mut all: Vec<Asked> = Vec::new();
+    let mut next = 0;
+    while let Some(word) = words.get(next).cloned() {
+        next += 1;
+        let one = Asked::new(&word)?;
+        if all.iter().any(|other| other.id == one.id) {
+            continue;
+        }
+        words.extend(one.definition.explained_by.clone());
+        all.push(one);
+    }
+    Ok(all)
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let mut all = asked(args)?;
+    if let Some(traces) = args.traces.as_deref().filter(|path| !path.is_dir()) {
+        return Err(Failure::usage(format!(
+            "--traces {}: there is no such folder: docs/traces.md says where the traces are",
+            traces.display()
+        )));
+    }
+    folder(&args.out)?;
+    let registry = args.plugins.registry()?;
+    let files = Beside::in_folder(args.traces.as_deref());
+    let stop = stop_flag()?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let runner = Runner {
+        registry: &registry,
+        files: &files,
+        version: env!("CARGO_PKG_VERSION"),
+        workers: args.jobs.unwrap_or(cores),
+        stop: &stop,
+    };
+    let total: usize = all.iter().map(|one| one.plan.runs.len()).sum();
+    let mut bar = Bar::new();
+    let mut before = 0;
+    for one in &mut all {
+        one.runs = simulate(&runner, one, &args.out, &mut |done| {
+            bar.show((before + done) as f64 / total.max(1) as f64, &one.id);
+        })?;
+        match &one.runs {
+            Err(Unable::Stopped) => {
+                return Err(Failure::failed(format!(
+                    "reproduce {}: stopped: the same command goes on where it was",
+                    one.id
+                )));
+            }
+            Err(Unable::Wrong(why)) => return Err(Failure::usage(why)),
+            Err(Unable::Store(why)) => {
+                return Err(Failure::failed(format!(
+                    "write into {}: {why}",
+                    args.out.display()
+                )));
+            }
+            Err(Unable::Needs(_)) | Ok(_) => {}
+        }
+        before += one.plan.runs.len();
+    }
+    drop(bar);
+    let holds: BTreeMap<&str, bool> = all.iter().map(|a| (a.id.as_str(), a.holds())).collect();
+    let explained = |id: &str| holds.get(id).copied().unwrap_or(false);
+    let judged: Vec<Judged> = all
+        .iter()
+        .map(|one| {
+            let runs = one.runs.as_deref();
+            one.definition.judge(&one.id, runs, explained)
+        })
+        .collect();
+    write_pages(&all, &judged, &args.out)?;
+    if args.json {
+        let runs = all.iter().filter_map(|one| one.runs.as_ref().ok());
+        let flows: Vec<_> = runs.flatten().flat_map(|run| &run.flows).collect();
+        let json = serde_json::json!({ "experiments": judged, "flows": flows, "summary": {} });
+        print(format_args!("{json}\n"))?;
+    } else {
+        print(table(&judged, &args.out))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The runs of one experiment, from the stored ones and new ones.
+fn simulate(
+    runner: &Runner<'_>,
+    one: &Asked,
+    out: &Path,
+    progress: &mut dyn FnMut(usize),
+) -> Result<Result<Vec<Run>, Unable>, Failure> {
+    let path = out.join(format!("{}.runs.jsonl", one.id));
+    let wrong = |e: std::io::Error| {
+        Failure::usage(format!("write {}: {}", path.display(), reason(&e)))
+    };
+    let stored = match File::open(&path) {
+        Ok(file) => Stored::read(file, runner.version).map_err(wrong)?,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Stored::default(),
+        Err(e) => return Err(wrong(e)),
+    };
+    let options = OpenOptions::new().create(true).append(true).open(&path);
+    let mut store = options.map_err(wrong)?;
+    Ok(runner.run(&one.plan, &stored, &mut store, &mut |done, _| progress(done)))
+}
+
+fn write_pages(all: &[Asked], judged: &[Judged], out: &Path) -> Result<(), Failure> {
+    let write = |name: &str, text: &str| {
+        let path = out.join(name);
+        fs::write(&path, text)
+            .map_err(|e| Failure::failed(format!("write {}: {}", path.display(), reason(&e))))
+    };
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let made = Made {
+        by: format!("alcc {}", env!("CARGO_PKG_VERSION")),
+        on: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+        command: format!("alcc {}", words.join(" ")),
+    };
+    let none = Vec::new();
+    let pages: Vec<Shown<'_>> = all
+        .iter()
+        .zip(judged)
+        .map(|(one, judged)| Shown {
+            definition: &one.definition,
+            readme: &one.readme,
+            judged,
+            runs: one.runs.as_ref().unwrap_or(&none),
+        })
+        .collect();
+    for shown in &pages {
+        let id = &shown.judged.id;
+        let html = page::experiment(shown, &made).map_err(Failure::failed)?;
+        write(&format!("{id}.html"), &html)?;
+        write(&format!("{id}.csv"), &page::csv(shown.definition, shown.runs))?;
+    }
+    write("index.html", &page::index(&pages, &made))
+}
+
+fn table(judged: &[Judged], out: &Path) -> String {
+    let mut text = String::new();
+    let width = judged.iter().map(|one| one.id.len()).max().unwrap_or(0).max(10);
+    let said = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), alcc_experiment::judge::number);
+    let _ = writeln!(
+        text,
+        "{:<width$} {:<17} {:>9} {:>9}  why",
+        "experiment", "verdict", "published", "here"
+    );
+    for one in judged {
+        let _ = writeln!(
+            text,
+            "{:<width$} {:<17} {:>9} {:>9}  {}",
+            one.id,
+            one.verdict.name(),
+            said(one.published),
+            said(one.ours),
+            one.why
+        );
+    }
+    let _ = writeln!(text, "The pages: {}", out.join("index.html").display());
+    text
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Lists the experiments of the folder `experiments`, so that the program carries them.
+use std::fmt::Write as _;
+use std::path::Path;
+
+fn main() -> std::io::Result<()> {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = crates.join("../../../experiments").canonicalize()?;
+    println!("cargo::rerun-if-changed={}", folder.display());
+    let mut found: Vec<_> = std::fs::read_dir(&folder)?
+        .filter_map(Result::ok)
+        .map(|entry| entry.path())
+        .filter(|path| path.join("experiment.toml").is_file())
+        .collect();
+    found.sort();
+    let mut list = "&[\n".to_owned();
+    for path in found {
+        println!("cargo::rerun-if-changed={}", path.display());
+        let id = path.file_name().unwrap_or_default().to_string_lossy();
+        let file = |name| path.join(name).display().to_string();
+        let _ = writeln!(
+            list,
+            "(\"{id}\", include_str!({:?}), include_str!({:?})),",
+            file("experiment.toml"),
+            file("README.md")
+        );
+    }
+    list.push(']');
+    let out = std::env::var_os("OUT_DIR").unwrap_or_default();
+    std::fs::write(Path::new(&out).join("list.rs"), list)
+}

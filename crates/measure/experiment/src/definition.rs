@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `experiment.toml`: the question, the scenario, what is varied, and what is expected.
+//!
+//! ```
+//! use alcc_experiment::Definition;
+//!
+//! let text = r#"
+//! title = "Two flows of Copa share a link"
+//! source = "Arun and Balakrishnan, NSDI 2018, section 5.2"
+//! statement = "Copa flows share fairly."
+//!
+//! [scenario]
+//! link = "12mbit"
+//! flow = "2*{scheme}/stagger=103.3ms"
+//! duration = "10s"
+//!
+//! [[sweep]]
+//! key = "scheme"
+//! values = ["copa", "cubic"]
+//!
+//! [[expect]]
+//! says = "the flows of Copa are equal"
+//! metric = "jain"
+//! of = { scheme = "copa" }
+//! at-least = 0.9
+//! "#;
+//! let definition = Definition::from_toml(text, "two.toml").unwrap();
+//! assert_eq!(definition.sweep[0].choices.len(), 2);
+//! ```
+use alcc_results::scenario::ScenarioOptions;
+use alcc_units::nearest;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use toml::de::DeTable;
+
+/// Repetitions of each cell, unless the file says otherwise.
+pub const STARTS: u32 = 3;
+/// Most runs of one experiment.
+pub const MAX_RUNS: usize = 10_000;
+
+/// An experiment.
+#[derive(Clone, Debug)]
+pub struct Definition {
+    /// One line: what it is about.
+    pub title: String,
+    /// Paper and place in it.
+    pub source: String,
+    /// What the source states.
+    pub statement: String,
+    /// Another experiment whose expectations show why this one differs from the source.
+    pub explained_by: Option<String>,
+    /// Repetitions of each cell, with the seeds 1, 2 and so on.
+    pub starts: u32,
+    /// With placeholders such as `{scheme}`.
+    pub scenario: ScenarioOptions,
+    /// What is varied, in order; the first varies slowest.
+    pub sweep: Vec<Axis>,
+    /// What is drawn.
+    pub report: Report,
+    /// What must hold for the verdict `reproduced`.
+    pub expect: Vec<Expectation>,
+}
+
+/// Something that is varied.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Axis {
+    /// Its name.
+    pub key: String,
+    /// Its values.
+    pub choices: Vec<Choice>,
+}
+
+/// One value of an axis.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Choice {
+    /// What pages and expectations call it.
+    pub name: String,
+    /// What takes the place of each placeholder.
+    pub set: BTreeMap<String, String>,
+}
+
+/// What the figure shows: a mark for each cell.
+#[derive(Clone, PartialEq, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Report {
+    /// Metric of the horizontal axis. None: the last axis of the sweep.
+    pub x: Option<String>,
+    /// Metrics of the vertical axis, a panel for each. None: throughput.
+    pub y: Vec<String>,
+    /// The horizontal axis is logarithmic.
+    pub log_x: bool,
+}
+
+/// One statement about cells, with its bound.
+#[derive(Clone, PartialEq, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Expectation {
+    /// The statement in words.
+    pub says: String,
+    /// A field of a row, or `jain`, `jain_1s`.
+    pub metric: String,
+    /// The cells, by axis and choice. The mean over what is not named.
+    #[serde(default)]
+    pub of: BTreeMap<String, String>,
+    /// The cells that the value is divided by.
+    #[serde(default)]
+    pub over: Option<BTreeMap<String, String>>,
+    /// The flow whose field counts, 1 is the first. None: what `flows` says of all.
+    #[serde(default)]
+    pub flow: Option<usize>,
+    /// How the flows of a run become one value.
+    #[serde(default)]
+    pub flows: Over,
+    /// The published value.
+    #[serde(default)]
+    pub published: Option<f64>,
+    /// Bound: at most this part away from the published value.
+    #[serde(default)]
+    pub within: Option<f64>,
+    /// Bound.
+    #[serde(default)]
+    pub at_least: Option<f64>,
+    /// Bound.
+    #[serde(default)]
+    pub at_most: Option<f64>,
+}
+
+/// How the flows of a run become one value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Over {
+    /// Arithmetic mean.
+    #[default]
+    Mean,
+    /// Sum.
+    Sum,
+    /// The smallest.
+    Min,
+    /// The largest.
+    Max,
+    /// Standard deviation.
+    Sd,
+}
+
+/// The file, but for the scenario, whose keys the scenario's own reader knows.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct File {
+    title: String,
+    source: String,
+    statement: String,
+    explained_by: Option<String>,
+    #[serde(default)]
+    starts: Option<u32>,
+    #[serde(rename = "scenario")]
+    _scenario: toml::Table,
+    #[serde(default)]
+    sweep: Vec<FileAxis>,
+    #[serde(default)]
+    report: Report,
+    #[serde(default)]
+    expect: Vec<Expectation>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileAxis {
+    key: String,
+    values: Vec<FileChoice>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum FileChoice {
+    Text(String),
+    Number(i64),
+    /// `name`, and a value for each placeholder.
+    Set(BTreeMap<String, String>),
+}
+
+impl Axis {
+    fn of(file: FileAxis) -> Result<Self, String> {
+        let key = file.key;
+        let mut choices: Vec<Choice> = Vec::new();
+        for value in file.values {
+            let one = |name: String| Choice {
+                set: BTreeMap::from([(key.clone(), name.clone())]),
+                name,
+            };
+            let choice = match value {
+                FileChoice::Text(text) => one(text),
+                FileChoice::Number(n) => one(n.to_string()),
+                FileChoice::Set(mut set) => {
+                    let name = set.remove("name").ok_or_else(|| {
+                        format!("sweep over '{key}': a table of values needs a name")
+                    })?;
+                    Choice { name, set }
+                }
+            };
+            if choices.iter().any(|c| c.name == choice.name) {
+                return Err(format!("sweep over '{key}': '{}' twice", choice.name));
+            }
+            choices.push(choice);
+        }
+        if choices.is_empty() {
+            return Err(format!("sweep over '{key}': it has no values"));
+        }
+        Ok(Self { key, choices })
+    }
+}
+
+impl Definition {
+    /// Reads `experiment.toml`. `name` is what errors call it.
+    ///
+    /// # Errors
+    /// One line: the file, the line, what was found, what would be right.
+    pub fn from_toml(text: &str, name: &str) -> Result<Self, String> {
+        let at = |from: usize| {
+            let line = text[..from.min(text.len())].matches('\n').count() + 1;
+            format!("{name}:{line}")
+        };
+        let file: File = toml::from_str(text).map_err(|e| {
+            let place = at(e.span().map_or(0, |span| span.start));
+            format!("{place}: {}", with_nearest(e.message()))
+        })?;
+        let table = DeTable::parse(text).map_err(|e| format!("{name}: {}", e.message()))?;
+        let scenario = table
+            .get_ref()
+            .get("scenario")
+            .and_then(|value| value.get_ref().as_table())
+            .ok_or_else(|| format!("{name}: it has no table [scenario]"))?;
+        let scenario = ScenarioOptions::from_table(scenario, text, name)?;
+        let axes = file.sweep.into_iter().map(Axis::of);
+        let definition = Self {
+            title: file.title,
+            source: file.source,
+            statement: file.statement,
+            explained_by: file.explained_by,
+            starts: file.starts.unwrap_or(STARTS),
+            scenario,
+            sweep: axes
+                .collect::<Result<_, _>>()
+                .map_err(|e| format!("{name}: {e}"))?,
+            report: file.report,
+            expect: file.expect,
+        };
+        definition.check().map_err(|e| format!("{name}: {e}"))?;
+        Ok(definition)
+    }
+
+    /// Whether its parts fit to each other.
+    fn check(&self) -> Result<(), String> {
+        if self.starts == 0 {
+            return Err("starts: 0 repetitions measure nothing: say at least 1".to_owned());
+        }
+        let cells = self.sweep.iter().try_fold(1_usize, |cells, axis| {
+            cells.checked_mul(axis.choices.len())
+        });
+        let runs = cells.and_then(|cells| cells.checked_mul(self.starts as usize));
+        if runs.is_none_or(|runs| runs > MAX_RUNS) {
+            return Err(format!(
+                "the sweep has more than {MAX_RUNS} runs: vary less"
+            ));
+        }
+        let metrics = crate::judge::metrics();
+        for metric in self.report.y.iter().chain(&self.report.x) {
+            if !metrics.contains(&metric.as_str()) {
+                return Err(format!("report: {}", no_such("metric", metric, metrics.into_iter())));
+            }
+        }
+        for (number, expectation) in self.expect.iter().enumerate() {
+            self.check_expectation(expectation)
+                .map_err(|e| format!("expectation {}: {e}", number + 1))?;
+        }
+        Ok(())
+    }
+
+    fn check_expectation(&self, expectation: &Expectation) -> Result<(), String> {
+        let e = expectation;
+        if e.within.is_none() && e.at_least.is_none() && e.at_most.is_none() {
+            return Err("it has no bound: say within, at-least or at-most".to_owned());
+        }
+        let metrics = crate::judge::metrics();
+        if !metrics.contains(&e.metric.as_str()) {
+            return Err(no_such("metric", &e.metric, metrics.into_iter()));
+        }
+        if e.within.is_some() && e.published.is_none() {
+            return Err("within: of what? say published".to_owned());
+        }
+        for (key, choice) in e.of.iter().chain(e.over.iter().flatten()) {
+            let axis = self.sweep.iter().find(|axis| axis.key == *key);
+            let keys = self.sweep.iter().map(|axis| axis.key.as_str());
+            let axis = axis.ok_or_else(|| no_such("axis", key, keys))?;
+            let names = axis.choices.iter().map(|choice| choice.name.as_str());
+            if !names.clone().any(|name| name == choice) {
+                return Err(no_such(key, choice, names));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// "No such X", the nearest, and all.
+pub(crate) fn no_such<'a>(
+    what: &str,
+    found: &str,
+    known: impl Iterator<Item = &'a str> + Clone,
+) -> String {
+    let near = nearest(found, known.clone());
+    let near = near.map_or_else(String::new, |near| format!(" (did you mean {near}?)"));
+    let all: Vec<&str> = known.collect();
+    format!("no {what} '{found}'{near}: there are {}", all.join(", "))
+}
+
+/// The parser lists what it knows; the nearest of it comes first.
+fn with_nearest(message: &str) -> String {
+    let line = message.replace('\n', "; ");
+    let Some(rest) = line.strip_prefix("unknown field ") else {
+        return line;
+    };
+    let mut quoted = rest.split('`').skip(1).step_by(2);
+    let found = quoted.next().unwrap_or_default();
+    no_such("key", found, quoted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"title = "t"
+source = "s"
+statement = "x"
+[scenario]
+link = "12mbit"
+flow = "{scheme}"
+[[sweep]]
+key = "scheme"
+values = ["copa", { name = "Cubic", scheme = "cubic" }]
+[[expect]]
+says = "c"
+metric = "throughput_mbps"
+of = { scheme = "Cubic" }
+at-least = 1.0
+"#;
+
+    fn wrong(from: &str, to: &str) -> String {
+        assert!(GOOD.contains(from));
+        Definition::from_toml(&GOOD.replace(from, to), "e.toml").unwrap_err()
+    }
+
+    #[test]
+    fn mistakes_name_the_line_and_the_nearest_word() {
+        Definition::from_toml(GOOD, "e.toml").unwrap();
+        for (from, to, says) in [
+            ("title =", "tilte =", "e.toml:1: no key 'tilte' (did you mean title?)"),
+            ("link =", "lnik =", "e.toml:5: no key 'lnik' (did you mean link?)"),
+            ("metric =", "meric =", "no key 'meric' (did you mean metric?)"),
+            ("of = { scheme", "of = { sceme", "no axis 'sceme' (did you mean scheme?)"),
+            ("\"Cubic\" }\n", "\"cubi\" }\n", "no scheme 'cubi'"),
+            ("throughput_mbps", "troughput_mbps", "(did you mean throughput_mbps?)"),
+            ("at-least = 1.0", "", "expectation 1: it has no bound"),
+            ("at-least = 1.0", "within = 0.1", "of what? say published"),
+            ("{ name = \"Cubic\", ", "{ ", "needs a name"),
+            ("[scenario]", "starts = 0\n[scenario]", "0 repetitions"),
+        ] {
+            let said = wrong(from, to);
+            assert!(said.contains(says), "{said}");
+            assert!(!said.contains('\n'), "{said}");
+        }
+    }
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Experiments as files: a scenario, what is varied, and what is expected of the results.
+//!
+//! | module | its part |
+//! |---|---|
+//! | [`definition`] | `experiment.toml`: what it may say |
+//! | [`plan`] | the cells of the sweep, and the runs of each cell |
+//! | [`run`] | simulates what is not stored yet, and stores it |
+//! | [`judge`] | values of cells, expectations, the verdict |
+//! | [`picture`] | the figure as SVG |
+//! | [`page`] | the site: an index, and a page for each experiment |
+//! | [`catalogue`] | the experiments that the program carries |
+#![forbid(unsafe_code)]
+
+pub mod catalogue;
+pub mod definition;
+pub mod judge;
+pub mod page;
+pub mod picture;
+pub mod plan;
+pub mod run;
+
+pub use definition::Definition;
+pub use judge::{Judged, Verdict};
+pub use plan::Plan;
+pub use run::{Run, Stored};

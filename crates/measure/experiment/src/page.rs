@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The site: an index with a verdict for each experiment, and a page for each of them. Pages need
+//! nothing from elsewhere and no script.
+use crate::definition::{Definition, Over};
+use crate::judge::{Judged, Outcome, Verdict, number, value};
+use crate::picture;
+use crate::run::Run;
+use alcc_results::Spread;
+use alcc_results::row::quoted;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use std::collections::BTreeMap;
+
+/// What the pages say of where the figures come from.
+#[derive(Clone, Debug, Default)]
+pub struct Made {
+    /// Name and version of the program.
+    pub by: String,
+    /// Operating system, architecture and cores.
+    pub on: String,
+    /// The command.
+    pub command: String,
+}
+
+/// An experiment as a page shows it.
+pub struct Shown<'a> {
+    /// What it says.
+    pub definition: &'a Definition,
+    /// `README.md` of its folder.
+    pub readme: &'a str,
+    /// Its verdict.
+    pub judged: &'a Judged,
+    /// Its runs; none if it could not be run.
+    pub runs: &'a [Run],
+}
+
+const STYLE: &str = "
+:root { color-scheme: light dark; --line: #8884; --soft: #8881; --good: #009e73; --bad: #d55e00; }
+body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 62rem; padding: 1rem; }
+table { border-collapse: collapse; width: 100%; }
+th, td { border-bottom: 1px solid var(--line); padding: .3rem .5rem; text-align: left; vertical-align: top; }
+td.n { font-variant-numeric: tabular-nums; text-align: right; white-space: nowrap; }
+.wide { overflow-x: auto; }
+figure { margin: 1rem 0; } svg { width: 100%; height: auto; }
+.reproduced::before { content: '✔ '; color: var(--good); } .differs::before { content: '✘ '; color: var(--bad); }
+.differs-explained::before { content: '≈ '; color: var(--bad); } .not-run::before { content: '– '; }
+pre, code { background: var(--soft); border-radius: 3px; } pre { overflow-x: auto; padding: .5rem; }
+.legend span { margin-right: 1rem; white-space: nowrap; }
+a { color: inherit; }
+";
+
+fn frame(title: &str, body: &Markup) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { (title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body { (body) }
+        }
+    };
+    page.into_string()
+}
+
+fn verdict(verdict: Verdict) -> Markup {
+    html! { span class=(verdict.name()) { (verdict.name()) } }
+}
+
+/// `index.html`.
+pub fn index(all: &[Shown<'_>], made: &Made) -> String {
+    let count = |of: Verdict| all.iter().filter(|shown| shown.judged.verdict == of).count();
+    frame(
+        "alcc reproduce",
+        &html! {
+            h1 { "Published experiments, run again" }
+            p {
+                (all.len()) " experiments: " (count(Verdict::Reproduced)) " reproduced, "
+                (count(Verdict::DiffersExplained)) " differ and the cause is shown, "
+                (count(Verdict::Differs)) " differ, " (count(Verdict::NotRun)) " not run."
+            }
+            div.wide {
+                table {
+                    thead { tr { th { "Experiment" } th { "Verdict" } th { "Published" } th { "Here" } th { "Why" } } }
+                    tbody {
+                        @for shown in all {
+                            tr {
+                                td { a href={ (shown.judged.id) ".html" } { (shown.judged.id) } br; (shown.definition.title) }
+                                td { (verdict(shown.judged.verdict)) }
+                                td.n { (optional(shown.judged.published)) }
+                                td.n { (optional(shown.judged.ours)) }
+                                td { (shown.judged.why) }
+                            }
+                        }
+                    }
+                }
+            }
+            (footer(made))
+        },
+    )
+}
+
+fn footer(made: &Made) -> Markup {
+    html! {
+        footer {
+            p { "Made by " (made.by) " on " (made.on) " with" }
+            pre { (made.command) }
+        }
+    }
+}
+
+fn optional(value: Option<f64>) -> String {
+    value.map_or_else(|| "–".to_owned(), number)
+}
+
+fn spread(spread: Option<Spread>) -> String {
+    spread.map_or_else(
+        || "–".to_owned(),
+        |s| format!("{} ({} to {})", number(s.median), number(s.min), number(s.max)),
+    )
+}
+
+/// The page of an experiment.
+///
+/// # Errors
+/// What the drawing library says.
+pub fn experiment(shown: &Shown<'_>, made: &Made) -> Result<String, String> {
+    let Shown { definition, judged, runs, .. } = shown;
+    let figures = picture::svgs(definition, runs)?;
+    let legend = picture::legend(definition);
+    let title = format!("{}: {}", judged.id, definition.title);
+    let body = html! {
+        p { a href="index.html" { "All experiments" } }
+        h1 { (definition.title) }
+        p { (verdict(judged.verdict)) ": " (judged.why) }
+        table {
+            tbody {
+                tr { th { "Source" } td { (definition.source) } }
+                tr { th { "It states" } td { (definition.statement) } }
+            }
+        }
+        @for (metric, svg) in &figures {
+            figure {
+                div role="img" aria-label={ (metric) " of each cell; the table below has the figures" } { (PreEscaped(svg)) }
+                figcaption.legend {
+                    @for (i, name) in legend.iter().enumerate() {
+                        span { span style={ "color:" (picture::sign(i).0) } { (picture::sign(i).1) } " " (name) }
+                    }
+                    span { "Line: from the smallest to the largest of " (definition.starts) " starts." }
+                }
+            }
+        }
+        @if !judged.outcomes.is_empty() {
+            h2 { "Expected and measured" }
+            div.wide { (outcomes(&judged.outcomes)) }
+        }
+        h2 { "What was asked, and what is seen" }
+        @for paragraph in paragraphs(shown.readme) { p { (paragraph) } }
+        @if !runs.is_empty() {
+            h2 { "All cells" }
+            p { "Median of " (definition.starts) " starts, mean over the flows. " a href={ (judged.id) ".csv" } { "Every flow of every run as CSV" } }
+            div.wide { (cells(definition, runs)) }
+            h2 { "The first run as a command" }
+            pre { (runs[0].command) }
+        }
+        (footer(made))
+    };
+    Ok(frame(&title, &body))
+}
+
+fn outcomes(outcomes: &[Outcome]) -> Markup {
+    html! {
+        table {
+            thead { tr { th { "Statement" } th { "Published" } th { "Here: median (range)" } th { "Bound" } th { "Holds" } } }
+            tbody {
+                @for outcome in outcomes {
+                    tr {
+                        td { (outcome.says) }
+                        td.n { (optional(outcome.published)) }
+                        td.n { (spread(outcome.ours)) }
+                        td { (outcome.bound) }
+                        td { @if outcome.holds { "yes" } @else { "no" } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Metrics of the table beside those of the report.
+const COLUMNS: [&str; 6] = [
+    "throughput_mbps",
+    "queue_delay_mean_ms",
+    "queue_delay_p95_ms",
+    "rtt_mean_ms",
+    "loss",
+    "jain_1s",
+];
+
+fn cells(definition: &Definition, runs: &[Run]) -> Markup {
+    let mut metrics: Vec<&str> = definition.report.y.iter().map(String::as_str).collect();
+    metrics.extend(definition.report.x.as_deref());
+    for column in COLUMNS {
+        if !metrics.contains(&column) {
+            metrics.push(column);
+        }
+    }
+    let mut order: Vec<&[String]> = Vec::new();
+    let mut by_cell: BTreeMap<&[String], Vec<&Run>> = BTreeMap::new();
+    for run in runs {
+        let cell = by_cell.entry(&run.cell).or_default();
+        if cell.is_empty() {
+            order.push(&run.cell);
+        }
+        cell.push(run);
+    }
+    let of = |cell: &[String], metric: &str| {
+        let runs = by_cell.get(cell).into_iter().flatten();
+        let values = runs.filter_map(|run| value(run, metric, None, Over::Mean));
+        Spread::of(&values.collect::<Vec<_>>()).map(|spread| spread.median)
+    };
+    metrics.retain(|metric| order.iter().any(|cell| of(cell, metric).is_some()));
+    html! {
+        table {
+            thead {
+                tr {
+                    @for axis in &definition.sweep { th { (axis.key) } }
+                    @for metric in &metrics { th { (metric) } }
+                }
+            }
+            tbody {
+                @for cell in &order {
+                    tr {
+                        @for name in *cell { td { (name) } }
+                        @for metric in &metrics { td.n { (optional(of(cell, metric))) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The paragraphs of a README without its headings.
+fn paragraphs(readme: &str) -> Vec<String> {
+    let blocks = readme.split("\n\n").map(str::trim);
+    let blocks = blocks.filter(|block| !block.is_empty() && !block.starts_with('#'));
+    blocks.map(|block| block.replace('\n', " ")).collect()
+}
+
+/// Every flow of every run.
+pub fn csv(definition: &Definition, runs: &[Run]) -> String {
+    let of_run = |run: &Run| {
+        let cell: Vec<String> = run.cell.iter().map(|name| quoted(name)).collect();
+        let before = format!("{}{}", comma_after(&cell), run.repetition);
+        std::iter::repeat_n(before, run.flows.len())
+    };
+    let before: Vec<String> = runs.iter().flat_map(of_run).collect();
+    let rows: Vec<_> = runs.iter().flat_map(|run| run.flows.clone()).collect();
+    let keys: Vec<String> = definition.sweep.iter().map(|a| quoted(&a.key)).collect();
+    let head = format!("{}repetition", comma_after(&keys));
+    let lines = alcc_results::csv(&rows);
+    let before = std::iter::once(&head).chain(&before);
+    let lines = before.zip(lines.lines());
+    lines.map(|(before, line)| format!("{before},{line}\n")).collect()
+}
+
+fn comma_after(cells: &[String]) -> String {
+    cells.iter().map(|cell| format!("{cell},")).collect()
+}
