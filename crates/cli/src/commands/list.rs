@@ -11,7 +11,7 @@ use alcc_units::OptionDoc;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-/// Show algorithms, queues, synthetic links, transports, carriers, and which feedback and enforcement go together
+/// Show algorithms, queues, synthetic links, experiments, transports, carriers, and which feedback and enforcement go together
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  alcc list")]
 pub(crate) struct Args {
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             .collect();
         let json = serde_json::json!({
             "algorithms": algorithms, "resident": resident, "transports": transports_json(), "carriers": carriers_json(), "queues": queues, "links": links(), "preloaded": pairs_json(Host::Preloaded),
-            "own": pairs_json(Host::Own),
+            "own": pairs_json(Host::Own), "experiments": alcc_experiment::catalogue::all().map(|e| e.id).collect::<Vec<_>>(),
         });
         print(format_args!("{json}\n"))?;
         return Ok(ExitCode::SUCCESS);
@@ -79,6 +79,11 @@ fn text(registry: &Registry) -> String {
     let _ = writeln!(text, "\nSynthetic links (--down, --link, --trace NAME)");
     for s in SCENARIOS {
         let _ = writeln!(text, "  {:<18} {}", s.name, s.about);
+    }
+    let _ = writeln!(text, "\nPublished experiments (alcc reproduce NAME)");
+    for e in alcc_experiment::catalogue::all() {
+        let title = e.definition().map(|d| d.title).unwrap_or_default();
+        let _ = writeln!(text, "  {:<22} {title}", e.id);
     }
     let _ = writeln!(text, "\nTransports (alcc send --transport NAME)");
     for t in TRANSPORTS.rows() {

@@ -83,7 +83,10 @@ impl Asked {
     }
 
     fn holds(&self) -> bool {
-        let outcomes = self.runs.as_ref().map(|runs| self.definition.outcomes(runs));
+        let outcomes = self
+            .runs
+            .as_ref()
+            .map(|runs| self.definition.outcomes(runs));
         outcomes.is_ok_and(|outcomes| outcomes.iter().all(|outcome| outcome.holds))
     }
 }
@@ -183,9 +186,8 @@ fn simulate(
     progress: &mut dyn FnMut(usize),
 ) -> Result<Result<Vec<Run>, Unable>, Failure> {
     let path = out.join(format!("{}.runs.jsonl", one.id));
-    let wrong = |e: std::io::Error| {
-        Failure::usage(format!("write {}: {}", path.display(), reason(&e)))
-    };
+    let wrong =
+        |e: std::io::Error| Failure::usage(format!("write {}: {}", path.display(), reason(&e)));
     let stored = match File::open(&path) {
         Ok(file) => Stored::read(file, runner.version).map_err(wrong)?,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Stored::default(),
@@ -193,7 +195,9 @@ fn simulate(
     };
     let options = OpenOptions::new().create(true).append(true).open(&path);
     let mut store = options.map_err(wrong)?;
-    Ok(runner.run(&one.plan, &stored, &mut store, &mut |done, _| progress(done)))
+    Ok(runner.run(&one.plan, &stored, &mut store, &mut |done, _| {
+        progress(done)
+    }))
 }
 
 fn write_pages(all: &[Asked], judged: &[Judged], out: &Path) -> Result<(), Failure> {
@@ -223,15 +227,24 @@ fn write_pages(all: &[Asked], judged: &[Judged], out: &Path) -> Result<(), Failu
         let id = &shown.judged.id;
         let html = page::experiment(shown, &made).map_err(Failure::failed)?;
         write(&format!("{id}.html"), &html)?;
-        write(&format!("{id}.csv"), &page::csv(shown.definition, shown.runs))?;
+        write(
+            &format!("{id}.csv"),
+            &page::csv(shown.definition, shown.runs),
+        )?;
     }
     write("index.html", &page::index(&pages, &made))
 }
 
 fn table(judged: &[Judged], out: &Path) -> String {
     let mut text = String::new();
-    let width = judged.iter().map(|one| one.id.len()).max().unwrap_or(0).max(10);
-    let said = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), alcc_experiment::judge::number);
+    let width = judged
+        .iter()
+        .map(|one| one.id.len())
+        .max()
+        .unwrap_or(0)
+        .max(10);
+    let said =
+        |value: Option<f64>| value.map_or_else(|| "-".to_owned(), alcc_experiment::judge::number);
     let _ = writeln!(
         text,
         "{:<width$} {:<17} {:>9} {:>9}  why",

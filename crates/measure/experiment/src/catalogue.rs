@@ -18,7 +18,8 @@ const LIST: &[(&str, &str, &str)] = include!(concat!(env!("OUT_DIR"), "/list.rs"
 
 /// All of them, by name.
 pub fn all() -> impl Iterator<Item = Entry> + Clone {
-    LIST.iter().map(|&(id, toml, readme)| Entry { id, toml, readme })
+    LIST.iter()
+        .map(|&(id, toml, readme)| Entry { id, toml, readme })
 }
 
 /// The one with this name.
@@ -53,12 +54,20 @@ mod tests {
         for entry in all() {
             let definition = entry.definition().unwrap();
             Plan::new(&definition).unwrap();
-            assert!(!definition.expect.is_empty(), "{}: expects nothing", entry.id);
+            assert!(
+                !definition.expect.is_empty(),
+                "{}: expects nothing",
+                entry.id
+            );
             if let Some(other) = &definition.explained_by {
                 find(other).unwrap();
             }
             let first = entry.readme.lines().next().unwrap_or_default();
-            assert!(first.starts_with(&format!("# {}", entry.id)), "{}: {first}", entry.id);
+            assert!(
+                first.starts_with(&format!("# {}", entry.id)),
+                "{}: {first}",
+                entry.id
+            );
         }
         assert!(all().count() > 0);
     }

@@ -253,9 +253,10 @@ impl Definition {
         if self.starts == 0 {
             return Err("starts: 0 repetitions measure nothing: say at least 1".to_owned());
         }
-        let cells = self.sweep.iter().try_fold(1_usize, |cells, axis| {
-            cells.checked_mul(axis.choices.len())
-        });
+        let cells = self
+            .sweep
+            .iter()
+            .try_fold(1_usize, |cells, axis| cells.checked_mul(axis.choices.len()));
         let runs = cells.and_then(|cells| cells.checked_mul(self.starts as usize));
         if runs.is_none_or(|runs| runs > MAX_RUNS) {
             return Err(format!(
@@ -265,7 +266,10 @@ impl Definition {
         let metrics = crate::judge::metrics();
         for metric in self.report.y.iter().chain(&self.report.x) {
             if !metrics.contains(&metric.as_str()) {
-                return Err(format!("report: {}", no_such("metric", metric, metrics.into_iter())));
+                return Err(format!(
+                    "report: {}",
+                    no_such("metric", metric, metrics.into_iter())
+                ));
             }
         }
         for (number, expectation) in self.expect.iter().enumerate() {
@@ -352,12 +356,32 @@ at-least = 1.0
     fn mistakes_name_the_line_and_the_nearest_word() {
         Definition::from_toml(GOOD, "e.toml").unwrap();
         for (from, to, says) in [
-            ("title =", "tilte =", "e.toml:1: no key 'tilte' (did you mean title?)"),
-            ("link =", "lnik =", "e.toml:5: no key 'lnik' (did you mean link?)"),
-            ("metric =", "meric =", "no key 'meric' (did you mean metric?)"),
-            ("of = { scheme", "of = { sceme", "no axis 'sceme' (did you mean scheme?)"),
+            (
+                "title =",
+                "tilte =",
+                "e.toml:1: no key 'tilte' (did you mean title?)",
+            ),
+            (
+                "link =",
+                "lnik =",
+                "e.toml:5: no key 'lnik' (did you mean link?)",
+            ),
+            (
+                "metric =",
+                "meric =",
+                "no key 'meric' (did you mean metric?)",
+            ),
+            (
+                "of = { scheme",
+                "of = { sceme",
+                "no axis 'sceme' (did you mean scheme?)",
+            ),
             ("\"Cubic\" }\n", "\"cubi\" }\n", "no scheme 'cubi'"),
-            ("throughput_mbps", "troughput_mbps", "(did you mean throughput_mbps?)"),
+            (
+                "throughput_mbps",
+                "troughput_mbps",
+                "(did you mean throughput_mbps?)",
+            ),
             ("at-least = 1.0", "", "expectation 1: it has no bound"),
             ("at-least = 1.0", "within = 0.1", "of what? say published"),
             ("{ name = \"Cubic\", ", "{ ", "needs a name"),

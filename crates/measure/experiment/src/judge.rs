@@ -205,7 +205,9 @@ impl Definition {
             mode: "sim".to_owned(),
             verdict,
             published: first.and_then(|outcome| outcome.published),
-            ours: first.and_then(|outcome| outcome.ours).map(|ours| ours.median),
+            ours: first
+                .and_then(|outcome| outcome.ours)
+                .map(|ours| ours.median),
             bound: first.map_or_else(String::new, |outcome| outcome.bound.clone()),
             why,
             outcomes,
@@ -299,15 +301,27 @@ mod tests {
         assert_eq!(judged.verdict, Verdict::Reproduced);
         let spread = judged.outcomes[0].ours.unwrap();
         assert_eq!((spread.min, spread.median, spread.max), (1.0, 2.0, 3.0));
-        assert_eq!(judge("published = 2.5\nwithin = 0.2", false).verdict, Verdict::Reproduced);
-        assert_eq!(judge("published = 2.5\nwithin = 0.1", false).verdict, Verdict::Differs);
-        assert_eq!(judge("at-least = 2.1", true).verdict, Verdict::DiffersExplained);
+        assert_eq!(
+            judge("published = 2.5\nwithin = 0.2", false).verdict,
+            Verdict::Reproduced
+        );
+        assert_eq!(
+            judge("published = 2.5\nwithin = 0.1", false).verdict,
+            Verdict::Differs
+        );
+        assert_eq!(
+            judge("at-least = 2.1", true).verdict,
+            Verdict::DiffersExplained
+        );
         assert_eq!(judge("at-most = 1.9", false).verdict, Verdict::Differs);
         // A run that failed is no success.
         let d = definition(&format!("{of}at-least = 0.0"));
         let mut broken = runs.clone();
         broken[0].summary = None;
-        assert_eq!(d.judge("id", Ok(&broken), |_| false).verdict, Verdict::Differs);
+        assert_eq!(
+            d.judge("id", Ok(&broken), |_| false).verdict,
+            Verdict::Differs
+        );
         let missing = Unable::Needs("a/b".to_owned());
         let judged = d.judge("id", Err(&missing), |_| true);
         assert_eq!(judged.verdict, Verdict::NotRun);
@@ -318,16 +332,24 @@ mod tests {
     fn flows_become_one_value_as_asked() {
         let run = run("copa", 1, &[1.0, 2.0, 6.0]);
         let of = |flows| value(&run, "throughput_mbps", None, flows).unwrap();
-        assert_eq!([of(Over::Mean), of(Over::Sum), of(Over::Min), of(Over::Max)], [3.0, 9.0, 1.0, 6.0]);
+        assert_eq!(
+            [of(Over::Mean), of(Over::Sum), of(Over::Min), of(Over::Max)],
+            [3.0, 9.0, 1.0, 6.0]
+        );
         // ((2^2 + 1 + 3^2) / 3)^0.5
         assert!((of(Over::Sd) - (14.0_f64 / 3.0).sqrt()).abs() < 1e-12);
-        assert_eq!(value(&run, "throughput_mbps", Some(3), Over::Mean), Some(6.0));
+        assert_eq!(
+            value(&run, "throughput_mbps", Some(3), Over::Mean),
+            Some(6.0)
+        );
         assert_eq!(value(&run, "throughput_mbps", Some(4), Over::Mean), None);
     }
 
     #[test]
     fn numbers_have_four_digits() {
-        let said: Vec<String> = [0.0, 1.0, 12.345, 0.012_345, 12_345.6, 100.0].map(number).into();
+        let said: Vec<String> = [0.0, 1.0, 12.345, 0.012_345, 12_345.6, 100.0]
+            .map(number)
+            .into();
         assert_eq!(said, ["0", "1", "12.35", "0.01235", "12346", "100"]);
     }
 }

@@ -70,7 +70,11 @@ fn verdict(verdict: Verdict) -> Markup {
 
 /// `index.html`.
 pub fn index(all: &[Shown<'_>], made: &Made) -> String {
-    let count = |of: Verdict| all.iter().filter(|shown| shown.judged.verdict == of).count();
+    let count = |of: Verdict| {
+        all.iter()
+            .filter(|shown| shown.judged.verdict == of)
+            .count()
+    };
     frame(
         "alcc reproduce",
         &html! {
@@ -117,7 +121,14 @@ fn optional(value: Option<f64>) -> String {
 fn spread(spread: Option<Spread>) -> String {
     spread.map_or_else(
         || "–".to_owned(),
-        |s| format!("{} ({} to {})", number(s.median), number(s.min), number(s.max)),
+        |s| {
+            format!(
+                "{} ({} to {})",
+                number(s.median),
+                number(s.min),
+                number(s.max)
+            )
+        },
     )
 }
 
@@ -126,7 +137,12 @@ fn spread(spread: Option<Spread>) -> String {
 /// # Errors
 /// What the drawing library says.
 pub fn experiment(shown: &Shown<'_>, made: &Made) -> Result<String, String> {
-    let Shown { definition, judged, runs, .. } = shown;
+    let Shown {
+        definition,
+        judged,
+        runs,
+        ..
+    } = shown;
     let figures = picture::svgs(definition, runs)?;
     let legend = picture::legend(definition);
     let title = format!("{}: {}", judged.id, definition.title);
@@ -262,7 +278,9 @@ pub fn csv(definition: &Definition, runs: &[Run]) -> String {
     let lines = alcc_results::csv(&rows);
     let before = std::iter::once(&head).chain(&before);
     let lines = before.zip(lines.lines());
-    lines.map(|(before, line)| format!("{before},{line}\n")).collect()
+    lines
+        .map(|(before, line)| format!("{before},{line}\n"))
+        .collect()
 }
 
 fn comma_after(cells: &[String]) -> String {

@@ -38,7 +38,10 @@ struct Panel<'a> {
 
 /// The axis whose choices are series: the schemes, or else the first.
 fn series(definition: &Definition) -> Option<usize> {
-    let schemes = definition.sweep.iter().position(|axis| axis.key == "scheme");
+    let schemes = definition
+        .sweep
+        .iter()
+        .position(|axis| axis.key == "scheme");
     schemes.or((!definition.sweep.is_empty()).then_some(0))
 }
 
@@ -90,7 +93,9 @@ fn panel<'a>(definition: &'a Definition, runs: &[Run], metric: &'a str) -> Panel
         }
     }
     let of = |runs: &[&Run], metric: &str| {
-        let values = runs.iter().filter_map(|run| value(run, metric, None, Over::Mean));
+        let values = runs
+            .iter()
+            .filter_map(|run| value(run, metric, None, Over::Mean));
         Spread::of(&values.collect::<Vec<_>>())
     };
     let x = definition.report.x.as_deref();
@@ -113,7 +118,9 @@ fn panel<'a>(definition: &'a Definition, runs: &[Run], metric: &'a str) -> Panel
     };
     Panel {
         metric,
-        across: x.or(varied.map(|(_, axis)| axis.key.as_str())).unwrap_or(""),
+        across: x
+            .or(varied.map(|(_, axis)| axis.key.as_str()))
+            .unwrap_or(""),
         words,
         log_x: definition.report.log_x && x.is_some(),
         marks: marks.collect(),
@@ -127,7 +134,14 @@ fn range(values: impl Iterator<Item = f64>, from_zero: bool) -> (f64, f64) {
     });
     let least = if from_zero { least.min(0.0) } else { least };
     let room = ((most - least) * 0.08).max(most.abs() * 0.02).max(1e-6);
-    (if least == 0.0 && from_zero { 0.0 } else { least - room }, most + room)
+    (
+        if least == 0.0 && from_zero {
+            0.0
+        } else {
+            least - room
+        },
+        most + room,
+    )
 }
 
 fn draw(panel: &Panel<'_>) -> Result<String, String> {
@@ -173,7 +187,11 @@ where
         let found = whole.then(|| words.get(at.round() as usize)).flatten();
         found.cloned().unwrap_or_default()
     };
-    let labels = if words.is_empty() { 8 } else { 2 * words.len() + 1 };
+    let labels = if words.is_empty() {
+        8
+    } else {
+        2 * words.len() + 1
+    };
     chart
         .configure_mesh()
         .disable_x_mesh()

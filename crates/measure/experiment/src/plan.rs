@@ -54,11 +54,7 @@ impl Plan {
     }
 }
 
-fn planned(
-    definition: &Definition,
-    cell: &[&Choice],
-    repetition: u32,
-) -> Result<Planned, String> {
+fn planned(definition: &Definition, cell: &[&Choice], repetition: u32) -> Result<Planned, String> {
     let mut set: BTreeMap<&str, &str> = BTreeMap::new();
     for choice in cell {
         set.extend(choice.set.iter().map(|(k, v)| (k.as_str(), v.as_str())));
@@ -112,7 +108,11 @@ fn command(scenario: &mut ScenarioOptions) -> String {
     let mut text = "alcc sim".to_owned();
     scenario.each(&mut |key, value| {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_=:,./%@*+".contains(c);
-        let quote = if value.text.chars().all(plain) { "" } else { "'" };
+        let quote = if value.text.chars().all(plain) {
+            ""
+        } else {
+            "'"
+        };
         text += &format!(" --{key} {quote}{}{quote}", value.text);
     });
     text
@@ -143,7 +143,10 @@ values = [{ name = "Verus", scheme = "verus:r={r}", r = "4" }, "copa"]
         assert_eq!(plan.axes, ["rate", "scheme"]);
         assert_eq!(plan.runs.len(), 8);
         let run = &plan.runs[1];
-        assert_eq!((run.cell.as_slice(), run.repetition), (&["12mbit".to_owned(), "Verus".to_owned()][..], 2));
+        assert_eq!(
+            (run.cell.as_slice(), run.repetition),
+            (&["12mbit".to_owned(), "Verus".to_owned()][..], 2)
+        );
         assert_eq!(
             run.command,
             "alcc sim --link 12mbit --flow verus:r=4 --flow cubic@2s --seed 2"
@@ -151,6 +154,9 @@ values = [{ name = "Verus", scheme = "verus:r={r}", r = "4" }, "copa"]
         let unknown = text.replace("{rate}", "{rat}");
         let definition = Definition::from_toml(&unknown, "e.toml").unwrap();
         let wrong = Plan::new(&definition).unwrap_err();
-        assert!(wrong.starts_with("e.toml:6: link: no placeholder 'rat' (did you mean rate?)"), "{wrong}");
+        assert!(
+            wrong.starts_with("e.toml:6: link: no placeholder 'rat' (did you mean rate?)"),
+            "{wrong}"
+        );
     }
 }

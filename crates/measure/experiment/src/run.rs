@@ -66,7 +66,9 @@ impl Stored {
     pub fn read(mut from: impl Read, version: &str) -> io::Result<Self> {
         let mut text = String::new();
         from.read_to_string(&mut text)?;
-        let runs = text.lines().filter_map(|line| serde_json::from_str(line).ok());
+        let runs = text
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok());
         let known = runs.filter(|run: &Run| run.version == version && run.error.is_none());
         let runs = known.map(|run| (run.command.clone(), run)).collect();
         Ok(Self { runs })
@@ -139,7 +141,11 @@ impl Runner<'_> {
                 // The same runs may stand in a file that has other names for its cells now.
                 Some(run) => {
                     let (cell, repetition) = (planned.cell.clone(), planned.repetition);
-                    let run = Run { cell, repetition, ..run.clone() };
+                    let run = Run {
+                        cell,
+                        repetition,
+                        ..run.clone()
+                    };
                     done.insert(&planned.command, run);
                 }
                 None => missing.push(planned),
@@ -162,7 +168,9 @@ impl Runner<'_> {
             },
         )?;
         let runs = plan.runs.iter();
-        Ok(runs.filter_map(|planned| done.remove(planned.command.as_str())).collect())
+        Ok(runs
+            .filter_map(|planned| done.remove(planned.command.as_str()))
+            .collect())
     }
 
     fn one(&self, planned: &Planned) -> Result<Run, Unable> {

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `alcc reproduce` as a user meets it: verdicts, pages, going on after an interruption, mistakes.
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+const EXPERIMENT: &str = r#"title = "A window that never grows"
+source = "this test"
+statement = "It builds no queue."
+starts = 2
+
+[scenario]
+link = "12mbit"
+flow = "{scheme}"
+duration = "3s"
+
+[[sweep]]
+key = "scheme"
+values = ["fixed:window=20", { name = "Cubic", scheme = "cubic" }]
+
+[report]
+x = "queue_delay_mean_ms"
+
+[[expect]]
+says = "its queue is a tenth of Cubic's or less"
+metric = "queue_delay_mean_ms"
+of = { scheme = "fixed:window=20" }
+over = { scheme = "Cubic" }
+published = 0
+at-most = 0.1
+"#;
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn with(text: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("static")).unwrap();
+        std::fs::write(dir.path().join("static/experiment.toml"), text).unwrap();
+        std::fs::write(
+            dir.path().join("static/README.md"),
+            "# static\n\nWhy <so>?\n",
+        )
+        .unwrap();
+        Self(dir)
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn alcc(&self, words: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_alcc"))
+            .arg("reproduce")
+            .args(words)
+            .env_remove("ALCC_TRACES")
+            .current_dir(self.path())
+            .output()
+            .unwrap()
+    }
+
+    fn json(&self, words: &[&str]) -> Value {
+        let output = self.alcc(words);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// One line on standard error, and the exit status.
+    fn refused(&self, words: &[&str]) -> (String, Option<i32>) {
+        let output = self.alcc(words);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(said.trim_end().lines().count(), 1, "{said}");
+        (said, output.status.code())
+    }
+}
+
+const FILE: &str = "static/experiment.toml";
+
+#[test]
+fn an_experiment_has_a_verdict_and_a_page() {
+    let folder = Folder::with(EXPERIMENT);
+    let json = folder.json(&[FILE, "--json"]);
+    let judged = &json["experiments"][0];
+    assert_eq!(judged["id"], "static");
+    assert_eq!(judged["verdict"], "reproduced", "{judged}");
+    assert_eq!(judged["mode"], "sim");
+    assert_eq!(json["flows"].as_array().unwrap().len(), 4);
+    let page = std::fs::read_to_string(folder.path().join("reproduced/static.html")).unwrap();
+    assert!(
+        page.contains("<svg") && page.contains("Why &lt;so&gt;?"),
+        "{page}"
+    );
+    assert!(page.len() < 1_000_000);
+    // Nothing from elsewhere, but for the name of SVG's namespace.
+    assert!(
+        !page
+            .replace("http://www.w3.org/2000/svg", "")
+            .contains("http"),
+        "{page}"
+    );
+    let index = std::fs::read_to_string(folder.path().join("reproduced/index.html")).unwrap();
+    assert!(index.contains("1 reproduced"), "{index}");
+    let csv = std::fs::read_to_string(folder.path().join("reproduced/static.csv")).unwrap();
+    let lines: Vec<&str> = csv.lines().collect();
+    assert!(
+        lines[0].starts_with("scheme,repetition,scheme,algorithm"),
+        "{}",
+        lines[0]
+    );
+    assert_eq!(lines.len(), 5);
+    assert!(lines[4].starts_with("Cubic,2,cubic,cubic"), "{}", lines[4]);
+}
+
+#[test]
+fn a_bound_that_does_not_hold_is_said() {
+    let folder = Folder::with(&EXPERIMENT.replace("at-most", "at-least"));
+    let json = folder.json(&[FILE, "--json"]);
+    let judged = &json["experiments"][0];
+    assert_eq!(judged["verdict"], "differs", "{judged}");
+    assert!(
+        judged["why"]
+            .as_str()
+            .unwrap()
+            .contains("a tenth of Cubic's"),
+        "{judged}"
+    );
+}
+
+#[test]
+fn an_interrupted_experiment_goes_on_where_it_was() {
+    let folder = Folder::with(EXPERIMENT);
+    let store = folder.path().join("reproduced/static.runs.jsonl");
+    let whole = folder.json(&[FILE, "--json"]);
+    let text = std::fs::read_to_string(&store).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 4);
+    // Cut off in the middle of the third run.
+    let cut = format!("{}\n{}\n{}", lines[0], lines[1], &lines[2][..40]);
+    std::fs::write(&store, cut + "\n").unwrap();
+    let again = folder.json(&[FILE, "--json"]);
+    assert_eq!(again["experiments"], whole["experiments"]);
+    let text = std::fs::read_to_string(&store).unwrap();
+    // Two that were kept, the rest of a line, two new ones.
+    assert_eq!(text.lines().count(), 5);
+}
+
+#[test]
+fn a_missing_trace_is_not_run_and_the_others_go_on() {
+    let folder = Folder::with(EXPERIMENT);
+    let json = folder.json(&["mdi-rapid", FILE, "--json"]);
+    let judged = json["experiments"].as_array().unwrap();
+    assert_eq!(judged[0]["verdict"], "not-run", "{json}");
+    let why = judged[0]["why"].as_str().unwrap();
+    assert!(
+        why.contains("alcc/rapidGold") && why.contains("--traces"),
+        "{why}"
+    );
+    assert_eq!(judged[1]["verdict"], "reproduced");
+}
+
+#[test]
+fn mistakes_are_one_line_that_helps() {
+    let folder = Folder::with(&EXPERIMENT.replace("duration", "durration"));
+    let (said, status) = folder.refused(&[FILE]);
+    assert!(
+        said.contains("static/experiment.toml:9: no key 'durration' (did you mean duration?)"),
+        "{said}"
+    );
+    assert_eq!(status, Some(2));
+    let (said, status) = folder.refused(&["verus-fig11"]);
+    assert!(
+        said.contains("no experiment 'verus-fig11' (did you mean verus-fig11a?)"),
+        "{said}"
+    );
+    assert_eq!(status, Some(2));
+    let (said, status) = folder.refused(&["mdi-rapid", "--traces", "nowhere"]);
+    assert!(
+        said.contains("--traces nowhere: there is no such folder"),
+        "{said}"
+    );
+    assert_eq!(status, Some(2));
+    // Before the run.
+    std::fs::write(folder.path().join("taken"), "").unwrap();
+    let (said, status) = folder.refused(&["mdi-rapid", "--out", "taken"]);
+    assert!(said.contains("write into taken: it is a file"), "{said}");
+    assert_eq!(status, Some(2));
+    // A scheme that does not exist is found in the file.
+    let folder = Folder::with(&EXPERIMENT.replace("\"cubic\"", "\"cubik\""));
+    let (said, status) = folder.refused(&[FILE]);
+    assert!(
+        said.contains("cubik") && said.contains("static/experiment.toml:8: flow"),
+        "{said}"
+    );
+    assert_eq!(status, Some(2));
+}
