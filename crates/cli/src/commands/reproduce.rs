@@ -64,7 +64,7 @@ impl Asked {
             let readme = fs::read_to_string(readme).unwrap_or_default();
             // The name of the folder, as in the catalogue.
             let folder = path.parent().and_then(Path::file_name);
-            let id = folder.or(path.file_stem()).unwrap_or_default();
+            let id = folder.or_else(|| path.file_stem()).unwrap_or_default();
             let definition = Definition::from_toml(&text, word).map_err(Failure::usage)?;
             (id.to_string_lossy().into_owned(), definition, readme)
         } else {
@@ -196,7 +196,7 @@ fn simulate(
     let options = OpenOptions::new().create(true).append(true).open(&path);
     let mut store = options.map_err(wrong)?;
     Ok(runner.run(&one.plan, &stored, &mut store, &mut |done, _| {
-        progress(done)
+        progress(done);
     }))
 }
 

@@ -111,10 +111,9 @@ impl Definition {
             let high = e.published.zip(e.within).map(|(p, w)| p + p.abs() * w);
             let holds = ours.is_some_and(|ours| {
                 let value = ours.median;
-                let least = [low, e.at_least].into_iter().flatten();
-                let most = [high, e.at_most].into_iter().flatten();
-                least.fold(true, |ok, bound| ok && value >= bound)
-                    && most.fold(true, |ok, bound| ok && value <= bound)
+                let mut least = [low, e.at_least].into_iter().flatten();
+                let mut most = [high, e.at_most].into_iter().flatten();
+                least.all(|bound| value >= bound) && most.all(|bound| value <= bound)
             });
             Outcome {
                 says: e.says.clone(),
@@ -151,11 +150,9 @@ impl Definition {
         runs: &[Run],
     ) -> Option<f64> {
         let named = |run: &&Run| {
-            let cell = self.sweep.iter().zip(&run.cell);
+            let mut cell = self.sweep.iter().zip(&run.cell);
             run.repetition == repetition
-                && cell.fold(true, |ok, (axis, choice)| {
-                    ok && of.get(&axis.key).is_none_or(|name| name == choice)
-                })
+                && cell.all(|(axis, choice)| of.get(&axis.key).is_none_or(|name| name == choice))
         };
         let values = runs.iter().filter(named);
         let values = values.map(|run| value(run, &e.metric, e.flow, e.flows));
@@ -177,7 +174,7 @@ impl Definition {
             Err(unable) => (Vec::new(), Some(unable.to_string())),
         };
         let failing = outcomes.iter().find(|outcome| !outcome.holds);
-        let first = failing.or(outcomes.first());
+        let first = failing.or_else(|| outcomes.first());
         let verdict = match (&unable, failing) {
             (Some(_), _) => Verdict::NotRun,
             (None, None) => Verdict::Reproduced,

@@ -42,7 +42,7 @@ fn series(definition: &Definition) -> Option<usize> {
         .sweep
         .iter()
         .position(|axis| axis.key == "scheme");
-    schemes.or((!definition.sweep.is_empty()).then_some(0))
+    schemes.or_else(|| (!definition.sweep.is_empty()).then_some(0))
 }
 
 /// The names of the series, in the order of their colours.
@@ -119,7 +119,7 @@ fn panel<'a>(definition: &'a Definition, runs: &[Run], metric: &'a str) -> Panel
     Panel {
         metric,
         across: x
-            .or(varied.map(|(_, axis)| axis.key.as_str()))
+            .or_else(|| varied.map(|(_, axis)| axis.key.as_str()))
             .unwrap_or(""),
         words,
         log_x: definition.report.log_x && x.is_some(),

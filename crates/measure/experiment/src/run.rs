@@ -182,14 +182,14 @@ impl Runner<'_> {
         if scenario.max_events.is_none() {
             scenario.max_events = Some(Value::option("max-events", MAX_EVENTS));
         }
-        let mut resolved = scenario.resolve(self.registry, &noting).map_err(|wrong| {
+        let resolved = scenario.resolve(self.registry, &noting).map_err(|wrong| {
             let missing = noting.missing.into_inner().ok().flatten();
             match missing.filter(|name| wrong.contains(name.as_str())) {
                 Some(name) => Unable::Needs(name),
                 None => Unable::Wrong(wrong),
             }
         })?;
-        let report = run_with(&mut resolved.scenario, &mut Watch(self.stop));
+        let report = run_with(&resolved.scenario, &mut Watch(self.stop));
         if self.stop.load(Ordering::Relaxed) {
             return Err(Unable::Stopped);
         }
