@@ -77,6 +77,8 @@ alcc trace record
 alcc compare
     --sim --emu --traces --schemes --native --under --plugin --duration --runs --seed --rtt
     --queue --up --start --jobs --out --csv --log --reference --tuned --only --json
+alcc reproduce
+    --all --traces --out --jobs --plugin --json
 alcc list
     --plugin --json
 ";
@@ -165,6 +167,15 @@ queues/fq_codel queues/fq_codel:ecn queues/fq_codel:flows queues/fq_codel:quantu
 queues/fq_codel:interval queues/fq_codel:bytes queues/fq_codel:packets
 queues/users queues/users:scheduler queues/users:slot queues/users:window queues/users:number
 queues/users:user-bytes queues/users:user-packets queues/users:bytes queues/users:packets
+experiments/alcc-fig12 experiments/alcc-fig13 experiments/alcc-fig2 experiments/alcc-fig20
+experiments/alcc-fig5 experiments/alcc-fig8 experiments/alcc-fig9 experiments/cs244-att
+experiments/cs244-campus experiments/cs244-city experiments/cs244-evdo experiments/cs244-highway
+experiments/cs244-tmobile experiments/hsdpa-fig6 experiments/hsdpa-jain experiments/hsdpa-table1
+experiments/hsdpa-table3 experiments/loss-tuned experiments/mdi-highway experiments/mdi-rapid
+experiments/verus-fig10-droptail experiments/verus-fig10a experiments/verus-fig10b
+experiments/verus-fig10c experiments/verus-fig11a experiments/verus-fig11b experiments/verus-fig13
+experiments/verus-fig8a experiments/verus-fig8b experiments/verus-sens-eps experiments/verus-short
+experiments/verus-table1
 links/campus-stationary
 links/campus-pedestrian
 links/city-stationary

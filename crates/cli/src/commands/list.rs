@@ -42,9 +42,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
                 serde_json::json!({"name": r.algorithm, "control": r.control, "follows": r.follows})
             })
             .collect();
+        let experiments: Vec<_> = alcc_experiment::catalogue::all()
+            .map(|e| serde_json::json!({"name": e.id}))
+            .collect();
         let json = serde_json::json!({
             "algorithms": algorithms, "resident": resident, "transports": transports_json(), "carriers": carriers_json(), "queues": queues, "links": links(), "preloaded": pairs_json(Host::Preloaded),
-            "own": pairs_json(Host::Own), "experiments": alcc_experiment::catalogue::all().map(|e| e.id).collect::<Vec<_>>(),
+            "own": pairs_json(Host::Own), "experiments": experiments,
         });
         print(format_args!("{json}\n"))?;
         return Ok(ExitCode::SUCCESS);
