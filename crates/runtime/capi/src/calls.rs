@@ -359,8 +359,10 @@ pub unsafe extern "C" fn alcc_set_cc(fd: c_int, spec: *const c_char) -> c_int {
             libc::EINVAL
         };
         let spec: Spec = name.parse().map_err(|why| bad(&why))?;
-        let registry = process.runtime.registry();
-        registry.build(&spec).map_err(|why| bad(&why))?;
+        // The registry is asked again below: holding it meanwhile would wait for ever behind a
+        // plug-in that is being loaded.
+        let known = process.runtime.registry().build(&spec);
+        known.map_err(|why| bad(&why))?;
         if fd == ALCC_DEFAULTS {
             process.runtime.set_settings(|settings| settings.cc = spec);
             return Ok(0);
