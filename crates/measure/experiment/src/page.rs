@@ -44,7 +44,7 @@ figure { margin: 1rem 0; } svg { width: 100%; height: auto; }
 .reproduced::before { content: '✔ '; color: var(--good); } .differs::before { content: '✘ '; color: var(--bad); }
 .differs-explained::before { content: '≈ '; color: var(--bad); } .not-run::before { content: '– '; }
 pre, code { background: var(--soft); border-radius: 3px; } pre { overflow-x: auto; padding: .5rem; }
-.legend span { margin-right: 1rem; white-space: nowrap; }
+.legend { display: flex; flex-wrap: wrap; gap: 0 1rem; }
 a { color: inherit; }
 ";
 
@@ -261,7 +261,9 @@ fn cells(definition: &Definition, runs: &[Run]) -> Markup {
 fn paragraphs(readme: &str) -> Vec<String> {
     let blocks = readme.split("\n\n").map(str::trim);
     let blocks = blocks.filter(|block| !block.is_empty() && !block.starts_with('#'));
-    blocks.map(|block| block.replace('\n', " ")).collect()
+    blocks
+        .map(|block| block.replace('\n', " ").replace('`', ""))
+        .collect()
 }
 
 /// Every flow of every run.

@@ -54,7 +54,8 @@ pub fn legend(definition: &Definition) -> Vec<&str> {
 
 /// Colour and form of the mark of a series, as text.
 pub fn sign(series: usize) -> (&'static str, char) {
-    let form = ['●', '▲', '■', '◆'][series / COLOURS.len() % 4];
+    // Four forms and six colours: neighbours differ in both.
+    let form = ['●', '▲', '■', '◆'][series % 4];
     (COLOURS[series % COLOURS.len()], form)
 }
 
@@ -152,7 +153,7 @@ fn draw(panel: &Panel<'_>) -> Result<String, String> {
     if panel.log_x {
         let least = across.clone().fold(f64::INFINITY, f64::min).max(1e-3);
         let most = across.fold(least, f64::max);
-        let x = (least / 1.3..most * 1.3).log_scale();
+        let x = (least / 1.3..most * 1.3).log_scale().base(2.0);
         chart(panel, &mut svg, x, y)?;
     } else if panel.words.is_empty() {
         let (from, to) = range(across, true);
