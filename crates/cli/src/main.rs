@@ -28,6 +28,7 @@ mod runs;
 mod shared;
 mod summary;
 mod supervise;
+mod told;
 mod trace_arg;
 mod transfer;
 mod transport;

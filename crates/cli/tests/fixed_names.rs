@@ -43,7 +43,7 @@ alcc ctl cc
 alcc top
     --run --once --json --sort --interval
 alcc log
-    --run --out --duration
+    --run --out --duration --events --json
 alcc emulate
     --delay --down --up --queue --queue-up --loss --loss-up --step --steps --repeat --reorder
     --seed --log --json --outside --quiet

@@ -3,6 +3,7 @@ use crate::failure::Failure;
 use crate::output::{Product, Reader, note};
 use crate::progress::stop_flag;
 use crate::runs::{Running, Which};
+use crate::told;
 use alcc_observe::TraceEntry;
 use alcc_socket::now;
 use alcc_units::{Bytes, Rate, Span, Time, positive};
@@ -13,14 +14,15 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Write every reading of every connection of a running 'alcc run' as CSV
+/// Write every reading of every connection of a running 'alcc run' as CSV, and what its algorithm says
 ///
 /// A line for each time the runtime read a connection's counters: the algorithm's window and the kernel's, bytes in flight, RTT,
-/// slow-start threshold, rates. Nothing is written into the program; the processes hand their readings over in shared memory as
-/// long as this command runs. 'alcc run --log DIR' does it from the start of each process.
+/// slow-start threshold, rates. What an algorithm says of itself (slow start ended and by what, modes, reductions) comes between
+/// these lines on standard error, or alone with --events. The processes hand it over in shared memory as long as this command
+/// runs. 'alcc run --log DIR' does it from the start of each process.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  alcc log > readings.csv\n  alcc log --run 4711 --duration 10s --out readings.csv"
+    after_help = "Examples:\n  alcc log > readings.csv\n  alcc log --events\n  alcc log --run 4711 --duration 10s --out readings.csv"
 )]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -31,6 +33,12 @@ pub(crate) struct Args {
     /// Stop after so long [default: when 'alcc run' ends, or at Ctrl-C]
     #[arg(long, value_name = "TIME", value_parser = positive::<Span>)]
     duration: Option<Span>,
+    /// Only what the algorithms say, a line for each event: '12.031 s  10.0.0.1:80 > 10.0.0.2:41234  copa  slow start ended by ...'
+    #[arg(long)]
+    events: bool,
+    /// Each event as a JSON object
+    #[arg(long, requires = "events")]
+    json: bool,
 }
 
 /// How often the ring is emptied: it holds 65536 readings.
@@ -44,27 +52,42 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let stop = stop_flag()?;
     let run = args.which.one()?;
     let mut out = Product::open(args.out.as_deref())?;
-    let mut trace = run
-        .segment
-        .trace()
-        .map_err(|e| Failure::usage(format!("make room for readings of run {}: {e}", run.id)))?;
+    let no_room =
+        |what: &str, e| Failure::usage(format!("make room for {what} of run {}: {e}", run.id));
+    let mut readings = (!args.events)
+        .then(|| run.segment.trace())
+        .transpose()
+        .map_err(|e| no_room("readings", e))?;
+    let mut events = run.segment.events().map_err(|e| no_room("events", e))?;
     let origin = now();
     let end = args.duration.map(|d| origin + d);
     let mut peers = Peers::default();
-    let mut written = out.add(|to| writeln!(to, "{HEAD}"));
+    let mut written = match &readings {
+        Some(_) => out.add(|to| writeln!(to, "{HEAD}")),
+        None => Ok(Reader::There),
+    };
     while let Ok(Reader::There) = written {
         let at = now();
         let over = stop.load(Ordering::Relaxed) || end.is_some_and(|end| end <= at) || !run.lives();
         if !over {
-            trace.lease(at + LEASE);
+            events.lease(at + LEASE);
+            readings.iter().for_each(|ring| ring.lease(at + LEASE));
         }
         written = out.add(|to| {
             let mut result = Ok(());
-            trace.read(|p| {
+            let mut and = |write: &mut dyn FnMut() -> std::io::Result<()>| {
                 if result.is_ok() {
-                    result = line(to, origin, p, peers.of(&run, p));
+                    result = write();
                 }
-            });
+            };
+            if let Some(readings) = &mut readings {
+                readings.read(|p| and(&mut || line(to, origin, p, peers.of(&run, p))));
+                events.read(|e| note(told::sentence(origin, e)));
+            } else if args.json {
+                events.read(|e| and(&mut || writeln!(to, "{}", told::object(origin, e))));
+            } else {
+                events.read(|e| and(&mut || writeln!(to, "{}", told::sentence(origin, e))));
+            }
             result
         });
         if over {
@@ -72,14 +95,22 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         }
         std::thread::sleep(PERIOD);
     }
-    trace.end();
-    if trace.lost() > 0 {
-        note(format_args!(
-            "alcc: {} readings came faster than they could be written",
-            trace.lost()
-        ));
+    events.end();
+    say_lost("events", events.lost());
+    if let Some(readings) = readings {
+        readings.end();
+        say_lost("readings", readings.lost());
     }
     written.map(|_| ExitCode::SUCCESS)
+}
+
+/// What came too fast is said once, at the end.
+fn say_lost(what: &str, lost: u64) {
+    if lost > 0 {
+        note(format_args!(
+            "alcc: {lost} {what} came faster than they could be written"
+        ));
+    }
 }
 
 fn line(out: &mut dyn Write, origin: Time, p: &TraceEntry, peer: &str) -> std::io::Result<()> {

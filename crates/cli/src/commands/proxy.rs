@@ -4,6 +4,7 @@ use crate::metrics::{Metrics, Place};
 use crate::output::{Product, folder, note};
 use crate::plugin_arg::Plugins;
 use crate::runs::enter;
+use crate::told::Follower;
 use crate::wording::{count, megabytes};
 use alcc_cc::Spec;
 use alcc_observe::Pattern;
@@ -83,7 +84,8 @@ pub(crate) struct Args {
     /// Seed of the algorithms' generators
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Write a CSV file into this folder: one line per reading of a connection's counters
+    /// Write into this folder: a CSV file with a line per reading of a connection's counters, and events.jsonl with what the
+    /// algorithms say
     #[arg(long, value_name = "DIR")]
     log: Option<PathBuf>,
     /// Write a summary to FILE at the end, as one JSON object
@@ -118,6 +120,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         .thread_swap_mask(SigmaskHow::SIG_BLOCK)
         .map_err(|e| Failure::usage(format!("block signals: {e}")))?;
     let segment = Arc::new(segment);
+    let events = Follower::start(&segment, args.log.as_deref())?;
     let proxy = Proxy::start(
         &config(args),
         settings(args, &triple),
@@ -154,6 +157,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         stopper.stop(Duration::ZERO);
     });
     let totals = proxy.join().map_err(Failure::failed)?;
+    if let Some(events) = events {
+        events.finish();
+    }
     conclude(args, json, &triple, &totals);
     Ok(ExitCode::SUCCESS)
 }

@@ -9,6 +9,7 @@ use crate::plugin_arg::Plugins;
 use crate::runs::enter;
 use crate::summary::Summary;
 use crate::supervise;
+use crate::told::Follower;
 use crate::uncontrolled::{Search, Wanted};
 use alcc_cc::{Registry, Spec};
 use alcc_observe::Pattern;
@@ -63,7 +64,8 @@ pub(crate) struct Args {
     /// Seed of the algorithms' generators
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Write a CSV file per process into this folder: one line per reading of a connection's counters
+    /// Write into this folder: a CSV file per process with a line per reading of a connection's counters, and events.jsonl with
+    /// what the algorithms say (slow start ended and by what, modes, reductions)
     #[arg(long, value_name = "DIR")]
     log: Option<PathBuf>,
     /// Write the report to FILE as one JSON object
@@ -95,6 +97,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let (entry, segment) = enter("run", &shell_line(&args.command))?;
     let segment = Arc::new(segment);
     settings.report = Some(entry.file());
+    let events = Follower::start(&segment, args.log.as_deref())?;
     let metrics = args.metrics.as_ref();
     let _metrics = metrics
         .map(|place| Metrics::start(place, Arc::clone(&segment)))
@@ -118,6 +121,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     });
     let ended = supervise::run(&mut command, || summary.begin())?;
     let missed = search.finish();
+    if let Some(events) = events {
+        events.finish();
+    }
     summary.end(json, &segment, &missed);
     Ok(ended)
 }

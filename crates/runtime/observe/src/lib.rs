@@ -5,7 +5,8 @@
 //! ```text
 //!   a connection ──► Published ──► status table ──► alcc top, the search for uncontrolled connections
 //!        ▲               ├───────► groups ────────► --metrics
-//!        │               └───────► trace ring ────► alcc log
+//!        │               ├───────► trace ring ────► alcc log
+//!        │               └───────► event ring ────► alcc log, alcc run --log
 //!    OrderCache ◄──────────────── orders ◄───────── alcc ctl
 //! ```
 //!
@@ -14,6 +15,7 @@
 mod accounts;
 mod bypass;
 mod entry;
+mod events;
 mod groups;
 mod log;
 mod map;
@@ -21,6 +23,7 @@ mod missed;
 mod orders;
 mod pattern;
 mod published;
+mod ring;
 mod segment;
 mod status;
 mod totals;
@@ -30,6 +33,7 @@ pub use accounts::Unseen;
 pub use alcc_sys::Peer;
 pub use bypass::{ByReason, Bypass};
 pub use entry::{Entry, lock, places};
+pub use events::{EventEntry, EventReader};
 pub use groups::{BOUNDS_US, Group, GroupTotals, Histogram};
 pub use log::Log;
 pub use missed::{Missed, MissedCount};

@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"alccrep4");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"alccrep5");
 
 /// Offsets and sizes in words of 8 bytes.
 pub(crate) const COUNTERS: usize = 1;
@@ -38,6 +38,9 @@ pub(crate) const NOT_SHOWN: usize = TAKEN + TAKEN_LEN;
 /// Until when (ns of the monotonic clock) readings go into the trace ring; then how many were written.
 pub(crate) const LEASE: usize = NOT_SHOWN + 1;
 pub(crate) const TRACE_HEAD: usize = LEASE + 1;
+/// The same of the ring of events.
+pub(crate) const EVENTS_LEASE: usize = TRACE_HEAD + 1;
+pub(crate) const EVENTS_HEAD: usize = EVENTS_LEASE + 1;
 /// What has passed of each connection: pairs of words.
 pub(crate) const ACCOUNTS: usize = 8192;
 pub(crate) const ACCOUNTS_COUNT: usize = 16_384;
@@ -49,14 +52,18 @@ pub(crate) const SLOTS_COUNT: usize = 65_536;
 pub(crate) const TRACE: usize = SLOTS + SLOT_LEN * SLOTS_COUNT;
 pub(crate) const TRACE_ENTRY: usize = 16;
 pub(crate) const TRACE_COUNT: usize = 65_536;
-pub(crate) const WORDS: usize = TRACE + TRACE_ENTRY * TRACE_COUNT;
+/// What algorithms said last, for `alcc log` and `alcc run --log`.
+pub(crate) const EVENTS: usize = TRACE + TRACE_ENTRY * TRACE_COUNT;
+pub(crate) const EVENTS_LEN: usize = 32;
+pub(crate) const EVENTS_COUNT: usize = 8192;
+pub(crate) const WORDS: usize = EVENTS + EVENTS_LEN * EVENTS_COUNT;
 
 // The parts do not overlap.
 const _: () = {
     assert!(ACCOUNTS_COUNT.is_power_of_two());
     assert!(COUNTERS + COUNTERS_LEN <= FAILED && FAILED + FAILED_LEN <= ABOUT);
     assert!(ABOUT + ABOUT_LEN <= ORDERS && ORDERS + ORDERS_LEN <= GROUPS);
-    assert!(GROUPS + GROUP_LEN * GROUPS_COUNT <= TAKEN && TRACE_HEAD < ACCOUNTS);
+    assert!(GROUPS + GROUP_LEN * GROUPS_COUNT <= TAKEN && EVENTS_HEAD < ACCOUNTS);
 };
 
 /// `MADV_POPULATE_WRITE` of linux/mman.h (Linux 5.14).
@@ -196,14 +203,22 @@ pub(crate) fn set(word: &AtomicU64, value: u64) {
     word.store(value, Ordering::Relaxed);
 }
 
-/// Text into words, cut where it does not fit, padded with zero bytes.
-pub(crate) fn put_text(words: &[AtomicU64], text: &str) {
+/// Text as words, padded with zero bytes without end.
+pub(crate) fn text_words(text: &str) -> impl Iterator<Item = u64> {
     let mut bytes = text.bytes();
-    for word in words {
+    std::iter::repeat_with(move || {
         let mut eight = [0; 8];
         eight.iter_mut().zip(&mut bytes).for_each(|(to, b)| *to = b);
-        set(word, u64::from_le_bytes(eight));
-    }
+        u64::from_le_bytes(eight)
+    })
+}
+
+/// Text into words, cut where it does not fit.
+pub(crate) fn put_text(words: &[AtomicU64], text: &str) {
+    words
+        .iter()
+        .zip(text_words(text))
+        .for_each(|(w, v)| set(w, v));
 }
 
 /// Text out of words, up to the first zero byte. What is no printable text becomes a question mark.

@@ -2,10 +2,12 @@
 //! The published status of one connection: its slot in the status table, its group's counters, and its readings in the
 //! trace ring. Without a segment all of it is nothing.
 use crate::bypass::ByReason;
+use crate::events::Sink;
 use crate::groups::{self, GroupId, GroupTotals};
 use crate::segment::Segment;
 use crate::status::{Identity, Slot, State, Status};
 use crate::trace::{self, TraceEntry};
+use alcc_cc::Log;
 use alcc_flow::{Counters, OverTcp, TcpProgress};
 use alcc_sys::Reading;
 use alcc_units::{Bytes, Rate, Span, Time};
@@ -63,6 +65,17 @@ impl Published {
             acked: tcp.acked,
             ..Self::default()
         }
+    }
+
+    /// Where the algorithm's events go; `None` if the connection is not shown.
+    pub fn log(&self) -> Option<Log> {
+        let to = self.to.as_ref()?;
+        Some(Box::new(Sink {
+            segment: Arc::clone(&to.segment),
+            index: to.slot.as_ref()?.index(),
+            pid: to.pid,
+            id: to.id,
+        }))
     }
 
     /// Another algorithm is in charge.
@@ -137,7 +150,7 @@ impl Published {
         if tcp.acked > self.acked && !rtt.latest.is_zero() {
             groups::observe(&to.segment, to.group, rtt.latest, status.queueing());
         }
-        if trace::wanted(&to.segment, at) {
+        if trace::RING.wanted(&to.segment, at) {
             let entry = TraceEntry {
                 at,
                 pid: to.pid,

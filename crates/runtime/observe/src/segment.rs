@@ -2,6 +2,7 @@
 //! The shared-memory segment of one run: a file that `alcc run` makes and every process below it maps. What stands in
 //! it is the business of the other modules; each adds its own methods to [`Segment`].
 use crate::map::{self, MAGIC, Map, SLOTS, get_text, put_text};
+use crate::ring::Ring;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -107,12 +108,10 @@ impl Segment {
         true
     }
 
-    /// Memory or disk for the trace ring, which has none until somebody reads it.
-    pub(crate) fn allocate_trace(&self) -> io::Result<()> {
-        let from = map::TRACE * 8;
-        self.file.as_ref().map_or(Ok(()), |file| {
-            map::allocate(file, from, map::WORDS * 8 - from)
-        })
+    /// Memory or disk for a ring, which has none until somebody reads it.
+    pub(crate) fn allocate(&self, ring: &Ring) -> io::Result<()> {
+        let (from, len) = (ring.at * 8, ring.count * ring.len * 8);
+        (self.file.as_ref()).map_or(Ok(()), |file| map::allocate(file, from, len))
     }
 
     /// Runs `f` while no other program of ours changes the file.

@@ -125,6 +125,8 @@ const ALGORITHM: usize = ENFORCEMENT + NAME_LEN;
 const ALGORITHM_LEN: usize = 6;
 const STATUS: usize = ALGORITHM + ALGORITHM_LEN;
 const NUMBERS: usize = 16;
+/// The words that name a connection: both ends, and what controls it.
+pub(crate) const NAMED_LEN: usize = STATUS - LOCAL;
 const BYPASSED: usize = STATUS + NUMBERS;
 const FIELDS: usize = SLOT_LEN - 1;
 const _: () = assert!(BYPASSED + ByReason::LEN <= FIELDS);
@@ -149,6 +151,11 @@ impl Slot {
         };
         slot.identify(who);
         Some(slot)
+    }
+
+    /// Where it is in the table.
+    pub(crate) fn index(&self) -> usize {
+        self.index
     }
 
     fn words(&self) -> &[std::sync::atomic::AtomicU64] {
@@ -316,14 +323,29 @@ impl Segment {
     }
 }
 
+/// The words that name the connection at this place, for its own process.
+pub(crate) fn named(segment: &Segment, index: usize) -> [u64; NAMED_LEN] {
+    let words = &words(segment, index)[1 + LOCAL..];
+    std::array::from_fn(|i| words[i].load(Ordering::Relaxed))
+}
+
+/// What those words say: our end, the other end, the algorithm.
+pub(crate) fn names(w: &[u64]) -> (SocketAddr, SocketAddr, String) {
+    let ports = w[PORTS - LOCAL];
+    let end = |at: usize, port: u64| {
+        let (high, low) = (w[at - LOCAL], w[at - LOCAL + 1]);
+        let ip = Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low));
+        SocketAddr::new(IpAddr::V6(ip).to_canonical(), port as u16)
+    };
+    let algorithm = get_text(&w[ALGORITHM - LOCAL..][..ALGORITHM_LEN]);
+    (end(LOCAL, ports >> 16), end(REMOTE, ports), algorithm)
+}
+
 fn record(w: &[u64; FIELDS]) -> Option<StatusRecord> {
     if w[OWNER] == 0 {
         return None;
     }
-    let end = |at: usize, port: u64| {
-        let ip = Ipv6Addr::from_bits(u128::from(w[at]) << 64 | u128::from(w[at + 1]));
-        SocketAddr::new(IpAddr::V6(ip).to_canonical(), port as u16)
-    };
+    let (local, remote, algorithm) = names(&w[LOCAL..STATUS]);
     let limit = |value: u64| (value != u64::MAX).then_some(value);
     let s = &w[STATUS..];
     Some(StatusRecord {
@@ -332,10 +354,10 @@ fn record(w: &[u64; FIELDS]) -> Option<StatusRecord> {
             id: w[NUMBER] >> 1,
             cookie: w[COOKIE],
             started: Time::from_nanos(w[STARTED]),
-            local: end(LOCAL, w[PORTS] >> 16),
-            remote: end(REMOTE, w[PORTS]),
+            local,
+            remote,
             outbound: w[NUMBER] & 1 == 1,
-            algorithm: get_text(&w[ALGORITHM..][..ALGORITHM_LEN]),
+            algorithm,
             feedback: get_text(&w[FEEDBACK..][..NAME_LEN]),
             enforcement: get_text(&w[ENFORCEMENT..][..NAME_LEN]),
         },
@@ -367,11 +389,11 @@ fn record(w: &[u64; FIELDS]) -> Option<StatusRecord> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::segment::tests::Scratch;
 
-    pub(super) fn who(id: u64) -> Identity {
+    pub(crate) fn who(id: u64) -> Identity {
         Identity {
             pid: std::process::id(),
             id,

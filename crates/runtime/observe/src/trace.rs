@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The trace ring: the last readings of all processes of a run, for `alcc log`. It is written only while somebody reads
-//! it: a reader renews a lease, and when that ends, writing ends.
-use crate::map::{self, LEASE, TRACE, TRACE_COUNT, TRACE_ENTRY, TRACE_HEAD, set};
+//! The trace ring: the last readings of all processes of a run, for `alcc log`.
+use crate::map::{LEASE, TRACE, TRACE_COUNT, TRACE_ENTRY, TRACE_HEAD};
+use crate::ring::{Reader, Record, Ring};
 use crate::segment::Segment;
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::io;
-use std::sync::atomic::Ordering;
 
 /// One reading of one connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,49 +39,37 @@ pub struct TraceEntry {
     pub delivery: Rate,
 }
 
-/// True while somebody reads.
-pub(crate) fn wanted(segment: &Segment, now: Time) -> bool {
-    let lease = segment.map().word(LEASE).load(Ordering::Relaxed);
-    lease > now.as_nanos()
-}
+pub(crate) static RING: Ring = Ring {
+    lease: LEASE,
+    head: TRACE_HEAD,
+    at: TRACE,
+    len: TRACE_ENTRY,
+    count: TRACE_COUNT,
+};
 
-/// Writes one reading. The place is ours by the counter; a writer that is a whole ring late garbles one entry, which its
-/// reader sees by the sequence.
+/// Writes one reading.
 pub(crate) fn write(segment: &Segment, p: &TraceEntry) {
-    let number = segment
-        .map()
-        .word(TRACE_HEAD)
-        .fetch_add(1, Ordering::Relaxed);
-    let at = TRACE + (number as usize % TRACE_COUNT) * TRACE_ENTRY;
     let limit = |value: Option<u64>| value.unwrap_or(u64::MAX);
-    map::publish(segment.map().words(at, TRACE_ENTRY), |w| {
-        let values = [
-            // A place that nobody has written to yet is zero: no reading's mark is.
-            number.wrapping_add(1),
-            p.at.as_nanos(),
-            u64::from(p.pid) << 32 | (p.id & 0xFFFF_FFFF),
-            p.acked,
-            p.in_flight.get(),
-            p.unsent.get(),
-            limit(p.window.map(Bytes::get)),
-            p.cwnd,
-            limit(p.ssthresh),
-            p.mss.get(),
-            p.rtt.as_nanos(),
-            p.min_rtt.as_nanos(),
-            limit(p.pacing.map(Rate::as_bps)),
-            p.delivery.as_bps(),
-        ];
-        w.iter().zip(values).for_each(|(w, v)| set(w, v));
-    });
+    let fields = [
+        p.at.as_nanos(),
+        u64::from(p.pid) << 32 | (p.id & 0xFFFF_FFFF),
+        p.acked,
+        p.in_flight.get(),
+        p.unsent.get(),
+        limit(p.window.map(Bytes::get)),
+        p.cwnd,
+        limit(p.ssthresh),
+        p.mss.get(),
+        p.rtt.as_nanos(),
+        p.min_rtt.as_nanos(),
+        limit(p.pacing.map(Rate::as_bps)),
+        p.delivery.as_bps(),
+    ];
+    RING.write(segment, fields);
 }
 
 /// Follows the readings of a run.
-pub struct TraceReader<'a> {
-    segment: &'a Segment,
-    next: u64,
-    lost: u64,
-}
+pub type TraceReader<'a> = Reader<'a, TraceEntry>;
 
 impl Segment {
     /// Follows the readings from now on.
@@ -90,77 +77,30 @@ impl Segment {
     /// # Errors
     /// That there is no space for them.
     pub fn trace(&self) -> io::Result<TraceReader<'_>> {
-        self.allocate_trace()?;
-        Ok(TraceReader::new(self))
+        self.allocate(&RING)?;
+        Ok(Reader::new(self, &RING))
     }
 }
 
-impl<'a> TraceReader<'a> {
-    /// From now on.
-    fn new(segment: &'a Segment) -> Self {
-        Self {
-            segment,
-            next: segment.map().word(TRACE_HEAD).load(Ordering::Acquire),
-            lost: 0,
-        }
-    }
-
-    /// Asks the processes to write until `until`.
-    pub fn lease(&self, until: Time) {
-        let lease = self.segment.map().word(LEASE);
-        lease.fetch_max(until.as_nanos(), Ordering::Relaxed);
-    }
-
-    /// Nobody else reads: no more writing. (Others renew their lease within a second.)
-    pub fn end(&self) {
-        set(self.segment.map().word(LEASE), 0);
-    }
-
-    /// What was written since the last call, oldest first.
-    pub fn read(&mut self, mut each: impl FnMut(&TraceEntry)) {
-        let head = self.segment.map().word(TRACE_HEAD).load(Ordering::Acquire);
-        let behind = head.wrapping_sub(self.next);
-        if behind > TRACE_COUNT as u64 {
-            let skipped = behind - TRACE_COUNT as u64;
-            self.lost = self.lost.saturating_add(skipped);
-            self.next = self.next.wrapping_add(skipped);
-        }
-        while self.next != head {
-            let at = TRACE + (self.next as usize % TRACE_COUNT) * TRACE_ENTRY;
-            let entry = map::snapshot::<14>(self.segment.map().words(at, TRACE_ENTRY));
-            match entry {
-                Some(w) if w[0] == self.next.wrapping_add(1) => each(&passed(&w)),
-                // Its writer is in the middle of it: it will be there next time, or be given up when others follow.
-                _ if head.wrapping_sub(self.next) <= 64 => return,
-                _ => self.lost += 1,
-            }
-            self.next = self.next.wrapping_add(1);
-        }
-    }
-
-    /// Readings that came faster than they were read.
-    pub fn lost(&self) -> u64 {
-        self.lost
-    }
-}
-
-fn passed(w: &[u64; 14]) -> TraceEntry {
-    let limit = |value: u64| (value != u64::MAX).then_some(value);
-    TraceEntry {
-        at: Time::from_nanos(w[1]),
-        pid: (w[2] >> 32) as u32,
-        id: w[2] & 0xFFFF_FFFF,
-        acked: w[3],
-        in_flight: Bytes::new(w[4]),
-        unsent: Bytes::new(w[5]),
-        window: limit(w[6]).map(Bytes::new),
-        cwnd: w[7],
-        ssthresh: limit(w[8]),
-        mss: Bytes::new(w[9]),
-        rtt: Span::from_nanos(w[10]),
-        min_rtt: Span::from_nanos(w[11]),
-        pacing: limit(w[12]).map(Rate::bps),
-        delivery: Rate::bps(w[13]),
+impl Record for TraceEntry {
+    fn of(w: &[u64]) -> Option<Self> {
+        let limit = |value: u64| (value != u64::MAX).then_some(value);
+        Some(Self {
+            at: Time::from_nanos(w[0]),
+            pid: (w[1] >> 32) as u32,
+            id: w[1] & 0xFFFF_FFFF,
+            acked: w[2],
+            in_flight: Bytes::new(w[3]),
+            unsent: Bytes::new(w[4]),
+            window: limit(w[5]).map(Bytes::new),
+            cwnd: w[6],
+            ssthresh: limit(w[7]),
+            mss: Bytes::new(w[8]),
+            rtt: Span::from_nanos(w[9]),
+            min_rtt: Span::from_nanos(w[10]),
+            pacing: limit(w[11]).map(Rate::bps),
+            delivery: Rate::bps(w[12]),
+        })
     }
 }
 
@@ -168,6 +108,7 @@ fn passed(w: &[u64; 14]) -> TraceEntry {
 mod tests {
     use super::*;
     use crate::segment::tests::Scratch;
+    use std::sync::atomic::Ordering;
 
     fn reading(id: u64) -> TraceEntry {
         TraceEntry {
@@ -193,9 +134,12 @@ mod tests {
         let scratch = Scratch::new();
         let (writer, reader) = (scratch.create(), scratch.open());
         let mut trace = reader.trace().unwrap();
-        assert!(!wanted(&writer, Time::from_millis(1)));
+        assert!(!RING.wanted(&writer, Time::from_millis(1)));
         trace.lease(Time::from_millis(2));
-        assert!(wanted(&writer, Time::from_millis(1)) && !wanted(&writer, Time::from_millis(2)));
+        assert!(
+            RING.wanted(&writer, Time::from_millis(1))
+                && !RING.wanted(&writer, Time::from_millis(2))
+        );
         (0..10).for_each(|id| write(&writer, &reading(id)));
         let mut got = Vec::new();
         trace.read(|p| got.push(*p));
@@ -207,7 +151,7 @@ mod tests {
         assert_eq!((got.len(), trace.lost()), (TRACE_COUNT, 100));
         assert_eq!(got[0], reading(100));
         trace.end();
-        assert!(!wanted(&writer, Time::ZERO));
+        assert!(!RING.wanted(&writer, Time::ZERO));
     }
 
     #[test]

@@ -76,6 +76,10 @@ pub(crate) struct Controlled {
     bypassed: ByReason,
 }
 
+fn feedback(stamped: bool) -> &'static str {
+    if stamped { "timestamps" } else { "tcp-info" }
+}
+
 impl Controlled {
     /// Takes charge of a connection.
     pub(crate) fn new(
@@ -86,25 +90,28 @@ impl Controlled {
     ) -> Self {
         let (id, now) = (NEXT_ID.fetch_add(1, Ordering::Relaxed), kernel::now());
         let tcp = &socket.reading.progress;
+        let stamps = (plan.stamped.then(|| Stamps::enable(socket.fd, tcp.written)))
+            .flatten()
+            .map(Box::new);
+        // Before the algorithm starts, which has something to say then.
+        let published = Self::publish(plane, plan, socket, (id, now), stamps.is_some());
+        let (log, seed) = (published.log(), plan.seed_of(id));
         let mut new = Self {
             plane: Arc::clone(plane),
             plan: Arc::clone(plan),
             id,
             peer: socket.peer,
             mode: Mode::Controlled,
-            flow: Box::new(OverTcp::new(controller, now, tcp, plan.seed_of(id))),
-            stamps: None,
+            flow: Box::new(OverTcp::logged(controller, log, now, tcp, seed)),
+            stamps,
             borrowed: Borrowed::new(socket.reading.pacing, socket.pacing),
             order: 0,
             ordered: None,
-            published: Published::default(),
+            published,
             reported: Counters::default(),
             bypassed: ByReason::default(),
         };
         new.prepare(socket.fd, tcp.written);
-        if plane.segment().is_some() {
-            new.publish(socket, now);
-        }
         plane.count(&Totals {
             connections: 1,
             ..Totals::default()
@@ -112,25 +119,34 @@ impl Controlled {
         new
     }
 
-    fn publish(&mut self, socket: &Taken, now: Time) {
+    fn publish(
+        plane: &Plane,
+        plan: &Plan,
+        socket: &Taken,
+        (id, now): (u64, Time),
+        stamped: bool,
+    ) -> Published {
+        let Some(segment) = plane.segment() else {
+            return Published::default();
+        };
         let Peer {
             remote,
             local_port,
             outbound,
-        } = self.peer;
+        } = socket.peer;
         let who = Identity {
             pid: std::process::id(),
-            id: self.id,
+            id,
             cookie: socket.cookie,
             started: now,
             local: kernel::local_of(socket.fd).unwrap_or_else(|| ([0; 16], local_port).into()),
             remote,
             outbound,
-            algorithm: self.cc().to_string(),
-            feedback: self.feedback().to_owned(),
-            enforcement: self.plan.enforcement.name.to_owned(),
+            algorithm: plan.cc.to_string(),
+            feedback: feedback(stamped).to_owned(),
+            enforcement: plan.enforcement.name.to_owned(),
         };
-        self.published = Published::new(self.plane.segment(), &who, &socket.reading.progress);
+        Published::new(Some(segment), &who, &socket.reading.progress)
     }
 
     /// The algorithm in charge.
@@ -140,11 +156,7 @@ impl Controlled {
 
     /// Where acknowledgements are learned from.
     pub(crate) fn feedback(&self) -> &'static str {
-        if self.is_stamped() {
-            "timestamps"
-        } else {
-            "tcp-info"
-        }
+        feedback(self.is_stamped())
     }
 
     pub(crate) fn is_stamped(&self) -> bool {
@@ -271,13 +283,14 @@ impl Controlled {
         } else {
             self.prepare(fd, reading.progress.written);
         }
-        let (now, seed) = (kernel::now(), self.plan.seed_of(self.id));
-        *self.flow = OverTcp::new(controller, now, &reading.progress, seed);
-        self.reported = Counters::default();
-        self.mode = Mode::Controlled;
         name(self);
         let cc = self.cc().to_string();
         self.published.algorithm(&cc);
+        let (now, log) = (kernel::now(), self.published.log());
+        let seed = self.plan.seed_of(self.id);
+        *self.flow = OverTcp::logged(controller, log, now, &reading.progress, seed);
+        self.reported = Counters::default();
+        self.mode = Mode::Controlled;
     }
 
     /// Reads the kernel's counters and lets the algorithm act on them. `within`: a write may be under way, of which the

@@ -165,6 +165,15 @@ impl Budget {
         starved.unwrap_or_default()
     }
 
+    fn leave_start(&mut self, cx: &mut Cx<'_>, why: &'static str) {
+        if self.mode == Mode::Start {
+            self.mode = Mode::Hold;
+            self.unsure = true;
+            let window = self.window;
+            cx.log.event(cx.now, Event::SlowStartExit { why, window });
+        }
+    }
+
     /// A multiple of the period on the host's clock has passed: flows of one host drain together.
     fn turned(&mut self, now: Time) -> bool {
         let turn = now.as_nanos() / DRAIN.as_nanos();
@@ -249,35 +258,29 @@ impl Controller for Budget {
             if !self.queued {
                 return;
             }
-            self.mode = Mode::Hold;
-            self.unsure = true;
-            let (why, window) = ("delay", self.window);
-            cx.log.event(cx.now, Event::SlowStartExit { why, window });
+            self.leave_start(cx, "delay");
         }
         self.window = self.wanted().min(self.cap).clamp(1.0, LARGEST);
         self.cap += packets / self.window * (self.cap * RETURN).max(1.0);
         self.cap = self.cap.min(LARGEST);
     }
 
-    fn on_loss(&mut self, _cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
+    fn on_loss(&mut self, cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
         let lost: f64 = loss.lost.iter().map(|p| p.len.packets(self.mss)).sum();
         self.loss_rate += (1.0 - self.loss_rate) * (1.0 - libm::exp(-lost / LOSS_MEMORY));
         if !self.capped && self.loss_rate > LOSSY && self.queueing > self.delay / 4 {
             self.capped = true;
             self.cap = self.window.min(self.cap) * BETA;
+            let (why, from) = ("loss", self.window);
             self.window = self.window.min(self.cap).max(SMALLEST);
+            let to = self.window;
+            cx.log.event(cx.now, Event::Decrease { why, from, to });
         }
-        if self.mode == Mode::Start {
-            self.mode = Mode::Hold;
-            self.unsure = true;
-        }
+        self.leave_start(cx, "loss");
     }
 
-    fn on_rto(&mut self, _cx: &mut Cx<'_>, _rto: &Rto) {
-        if self.mode == Mode::Start {
-            self.mode = Mode::Hold;
-            self.unsure = true;
-        }
+    fn on_rto(&mut self, cx: &mut Cx<'_>, _rto: &Rto) {
+        self.leave_start(cx, "timeout");
     }
 
     fn allowance(&self) -> Allowance {

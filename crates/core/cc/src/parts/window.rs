@@ -236,12 +236,12 @@ impl<G: Growth> LossBased<G> {
         if ack.marked == Bytes::ZERO || self.recovering || !fresh {
             return false;
         }
-        let from = self.w.cwnd;
+        let (from, slow_start) = (self.w.cwnd, self.w.in_slow_start());
         self.reduce(ack.in_flight_before);
         self.undo = None;
         self.w.cwnd = self.w.ssthresh.min(from);
         self.growth.on_recovery_end(cx, &mut self.w);
-        decreased(cx, "mark", from, self.w.cwnd);
+        self.decreased(cx, "mark", from, slow_start);
         true
     }
 
@@ -267,10 +267,16 @@ impl<G: Growth> LossBased<G> {
             self.growth.on_recovery_end(cx, &mut self.w);
         }
     }
-}
 
-fn decreased(cx: &mut Cx<'_>, why: &'static str, from: f64, to: f64) {
-    cx.log.event(cx.now, Event::Decrease { why, from, to });
+    /// The window was `from`, in slow start or not.
+    fn decreased(&self, cx: &mut Cx<'_>, why: &'static str, from: f64, slow_start: bool) {
+        let to = self.w.cwnd;
+        if slow_start {
+            let window = to;
+            cx.log.event(cx.now, Event::SlowStartExit { why, window });
+        }
+        cx.log.event(cx.now, Event::Decrease { why, from, to });
+    }
 }
 
 impl<G: Growth> Controller for LossBased<G> {
@@ -310,6 +316,7 @@ impl<G: Growth> Controller for LossBased<G> {
             && ack.source == Source::Wire
             && ack.in_flight_before * 2 > window;
         let used = ack.advanced && !reduced && (opening || window_used(ack, window));
+        let (slow_start, ssthresh) = (self.w.in_slow_start(), self.w.ssthresh);
         self.growth.acknowledged(cx, &mut self.w, ack, used);
         for packet in ack.acked {
             self.growth.on_packet_acked(cx, &mut self.w, packet);
@@ -322,17 +329,22 @@ impl<G: Growth> Controller for LossBased<G> {
         if used && !self.recovering && self.kernel.counts_ones() {
             self.grow_by_ones(cx, ack.acked);
         }
+        // Who ends slow start otherwise moves the threshold, and says why.
+        if slow_start && !self.w.in_slow_start() && self.w.ssthresh == ssthresh {
+            let (why, window) = ("ssthresh", self.w.cwnd);
+            cx.log.event(cx.now, Event::SlowStartExit { why, window });
+        }
     }
 
     fn on_loss(&mut self, cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
         if !loss.new_episode {
             return;
         }
-        let from = self.w.cwnd;
+        let (from, slow_start) = (self.w.cwnd, self.w.in_slow_start());
         self.reduce(loss.in_flight + loss.lost.iter().map(|p| p.len).sum());
         self.w.cwnd = self.growth.recovery_cwnd(&self.w).max(1.0);
         self.recovering = true;
-        decreased(cx, "loss", from, self.w.cwnd);
+        self.decreased(cx, "loss", from, slow_start);
     }
 
     fn on_rto(&mut self, cx: &mut Cx<'_>, rto: &Rto) {
@@ -344,7 +356,7 @@ impl<G: Growth> Controller for LossBased<G> {
         self.w.cwnd = 1.0;
         self.recovering = false;
         self.growth.timeout(cx, &mut self.w);
-        decreased(cx, "timeout", from, 1.0);
+        self.decreased(cx, "timeout", from, false);
         cx.log
             .event(cx.now, Event::SlowStartRestart { why: "timeout" });
     }

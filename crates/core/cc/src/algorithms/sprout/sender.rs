@@ -6,8 +6,8 @@ use super::settings::Settings;
 use super::wire::{Forecast, HEADER, MAX_BYTES, Sequence};
 use crate::parts::{MAX_PACING_RATE, MIN_PACING_RATE};
 use crate::{
-    AckBatch, Allowance, Controller, Cx, Header, LossBatch, Needs, Path, Receiver, Sending, Sent,
-    Tag,
+    AckBatch, Allowance, Controller, Cx, Event, Header, LossBatch, Needs, Path, Receiver, Sending,
+    Sent, Tag,
 };
 use alcc_units::{Bytes, Rate, Span, Time};
 
@@ -191,6 +191,9 @@ impl Controller for Sprout {
         if self.at.is_some() && !forecast.is_newer_than(&self.forecast) {
             return;
         }
+        if self.at.is_none() || self.current >= HORIZON - 1 {
+            cx.log.event(cx.now, Event::Mode { to: "forecast" });
+        }
         self.forecast = forecast;
         self.at = Some(cx.now);
         self.current = 0;
@@ -202,6 +205,9 @@ impl Controller for Sprout {
         while self.tick_at().is_some_and(|at| at <= cx.now) {
             self.decay();
             self.release();
+            if self.current >= HORIZON - 1 {
+                cx.log.event(cx.now, Event::Mode { to: "no forecast" });
+            }
         }
         if self.heartbeat_at() <= cx.now {
             // What is under way asks as well as a heartbeat does, which would only wait behind it.
