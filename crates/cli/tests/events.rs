@@ -16,10 +16,9 @@ use std::time::Duration;
 fn sender(dir: &Path) -> Option<PathBuf> {
     let program = dir.join("sender");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/sender.c");
-    let made = Command::new("cc")
-        .args(["-O1", "-Wall", "-o"])
-        .arg(&program);
-    let made = made.arg(source).status();
+    let mut cc = Command::new("cc");
+    cc.args(["-O1", "-Wall", "-o"]).arg(&program).arg(source);
+    let made = cc.status();
     if made.is_ok_and(|status| status.success()) {
         return Some(program);
     }
