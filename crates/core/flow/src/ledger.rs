@@ -369,9 +369,18 @@ impl Ledger {
             }
             *end > acked
         });
+        // A part of it may have counted before its record was taken for lost.
+        arrived -= self.pay(arrived);
         if arrived > 0 {
             self.delivery.add(at, Bytes::new(arrived));
         }
+    }
+
+    /// How much of `arrived` has counted already.
+    fn pay(&mut self, arrived: u64) -> u64 {
+        let paid = self.overcounted.min(arrived);
+        self.overcounted -= paid;
+        paid
     }
 
     /// Beyond the cumulative acknowledgement `sacked` bytes have arrived, and `lost` bytes more are
@@ -434,9 +443,8 @@ impl Ledger {
         let since = since.max(oldest).min(at);
         let (from, interval) = (self.edge, at.since(since));
         let bytes = (edge - from) as f64;
-        let paid = self.overcounted.min(edge - from);
-        self.overcounted -= paid;
-        let mut arrived = edge - from - paid;
+        let mut arrived = edge - from;
+        arrived -= self.pay(arrived);
         while let Some(record) = self.records.front().filter(|r| r.end <= edge).copied() {
             let len = record.end - self.complete;
             let is_lost = self.owed > 0 && self.owed >= len / 2;

@@ -267,6 +267,23 @@ fn what_pacing_held_back_left_when_it_left() {
     assert_eq!(sent, [ms(5), ms(10), ms(15), ms(20)]);
 }
 
+/// 7,240 of 7,241 bytes are acknowledged, then the record of the last one is taken for lost: its
+/// first 1,447 bytes have counted.
+#[test]
+fn what_has_arrived_of_a_lost_packet_counts_once() {
+    let mut ledger = Ledger::new(Time::ZERO, 0, 0);
+    let (then, now) = (Time::from_millis(5), Time::from_millis(10));
+    ledger.wrote(then, Bytes::new(7_241), MSS, false, |pn, _, _| Tag(pn));
+    ledger.left(then, now, 7_241, true);
+    ledger.stamped(then, &[], now, 7_240, Span::ZERO);
+    assert_eq!(ledger.delivered(), Bytes::new(7_240));
+    ledger.beyond(then, now, (0, 1_448), false, Span::ZERO);
+    assert_eq!(ledger.lost().len(), 1);
+    let later = Time::from_millis(15);
+    ledger.acknowledged(now, later, 7_241, Span::ZERO);
+    assert_eq!(ledger.delivered(), Bytes::new(7_241));
+}
+
 proptest! {
     /// A kernel that loses, repairs and repeats as it likes: every packet is given back once, as
     /// arrived or as lost, what is delivered never shrinks, and in the end it is all.
