@@ -5,32 +5,26 @@ use super::sender::Sender;
 use crate::parts::{MAX_PACING_RATE, MIN_PACING_RATE};
 use crate::{Allowance, Controller, Event, EventSink, Feed, LimitedBy, Packet, Path, Spurious};
 use alcc_units::{Bytes, Span, Time};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The modes that an algorithm goes through, in order.
+/// Whether an algorithm has changed its mode.
 #[derive(Clone, Default)]
-struct Modes(Arc<Mutex<Vec<Event>>>);
+struct Modes(Arc<AtomicBool>);
 
 impl Modes {
-    fn of(sender: &mut Sender) -> Self {
-        let modes = Self::default();
-        sender.feed.set_log(Box::new(modes.clone()));
-        modes
-    }
-
-    fn told(&self) -> Vec<Event> {
-        self.0.lock().map(|told| told.clone()).unwrap_or_default()
+    fn have_changed(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
     }
 }
 
 impl EventSink for Modes {
     fn event(&mut self, _now: Time, event: Event) {
-        let mode = matches!(
+        if matches!(
             event,
             Event::Mode { .. } | Event::SlowStartExit { .. } | Event::SlowStartRestart { .. }
-        );
-        if mode && let Ok(mut told) = self.0.lock() {
-            told.push(event);
+        ) {
+            self.0.store(true, Ordering::Relaxed);
         }
     }
 }
@@ -294,10 +288,8 @@ impl Model {
     }
 
     /// Two packets in one batch, or one after the other at the same time: the same window but for
-    /// aggregates. A batch is one step of an algorithm with modes. If the first packet alone changes
-    /// the mode, the second one is judged in the new mode; a rate over both may end a mode that no
-    /// single one ends. So windows are compared where both ways go through the same modes, with
-    /// none between the two packets.
+    /// aggregates. Where one of both ways changes the algorithm's mode nothing is compared: a batch
+    /// is one step of a machine of states, and two packets are two steps.
     pub(super) fn split(&self) -> Result<(), String> {
         let pns: Vec<u64> = self
             .sender
@@ -310,16 +302,18 @@ impl Model {
         let now = self.now + Span::from_millis(50);
         let (mut together, mut apart) = (self.sender.fork(), self.sender.fork());
         let limited = *together.feed.limited();
-        let modes = (Modes::of(&mut together), Modes::of(&mut apart));
+        let modes = Modes::default();
+        for sender in [&mut together, &mut apart] {
+            sender.feed.set_log(Box::new(modes.clone()));
+        }
         together.acknowledge(now, &pns);
         // The rate over both is an aggregate: of one alone it would be another, and say something else of the path.
         apart.say_rate = together.rate;
         apart.acknowledge(now, &[a]);
-        let turned = !modes.1.told().is_empty();
         // What limited the sender between the two batches has not changed.
         *apart.feed.limited() = limited;
         apart.acknowledge(now, &[b]);
-        if turned || modes.0.told() != modes.1.told() {
+        if modes.have_changed() {
             return Ok(());
         }
         let (t, p) = (
