@@ -222,7 +222,13 @@ const CASES: &[Case] = &[
         false,
         With::Nothing,
     ),
-    case("reproduce", "mdi-rapid --out DIR/site", 0, true, With::Nothing),
+    case(
+        "reproduce",
+        "mdi-rapid --out DIR/site",
+        0,
+        true,
+        With::Nothing,
+    ),
     case("list", "", 0, true, With::Nothing),
     case("list", "--json", 0, true, With::Nothing),
     // What these do depends on the machine, and changes it for the other tests.

@@ -142,7 +142,8 @@ impl Ledger {
     /// Bytes that are under way: neither arrived nor lost. What is lost is under way again once it
     /// is sent again.
     pub fn under_way(&self) -> Bytes {
-        Bytes::new(self.written - self.edge + self.again_bytes)
+        // What was sent again counts whole until all of it is acknowledged.
+        Bytes::new(self.written - self.edge + self.again_bytes).min(self.in_flight())
     }
 
     /// Stream position up to which all is written.

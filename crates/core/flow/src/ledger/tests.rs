@@ -284,6 +284,20 @@ fn what_has_arrived_of_a_lost_packet_counts_once() {
     assert_eq!(ledger.delivered(), Bytes::new(7_241));
 }
 
+/// Of a packet that was sent again all but a byte is acknowledged.
+#[test]
+fn no_more_is_under_way_than_is_in_flight() {
+    let mut ledger = Ledger::new(Time::ZERO, 0, 0);
+    let (then, now) = (Time::from_millis(5), Time::from_millis(10));
+    ledger.wrote(then, Bytes::new(1_448), MSS, false, |pn, _, _| Tag(pn));
+    ledger.left(then, now, 1_448, true);
+    ledger.beyond(then, now, (0, 1_448), true, Span::ZERO);
+    ledger.sent_again(now, 1, MSS, |pn, _, _| Tag(pn));
+    assert_eq!(ledger.under_way(), Bytes::new(1_448));
+    ledger.acknowledged(now, Time::from_millis(15), 1_447, Span::ZERO);
+    assert_eq!(ledger.under_way(), Bytes::new(1));
+}
+
 proptest! {
     /// A kernel that loses, repairs and repeats as it likes: every packet is given back once, as
     /// arrived or as lost, what is delivered never shrinks, and in the end it is all.
