@@ -44,8 +44,12 @@ fn glance(process: &Process, fd: c_int) -> Option<Glance> {
         Known::Socket { .. } => Glance::Socket,
         Known::Controlled(conn) => Glance::Controlled(Arc::clone(conn)),
     });
-    // A descriptor in a range where nothing was ever of interest has no slot yet.
-    look.or_else(|| process.table.change(fd, |_| Glance::Nothing))
+    // A descriptor in a range where nothing was ever of interest has no slot yet. Making one takes
+    // memory: a handler that has interrupted our allocator would wait for it for ever.
+    look.or_else(|| {
+        let outside = !Inside::here();
+        outside.then(|| process.table.change(fd, |_| Glance::Nothing))?
+    })
 }
 
 /// The connection behind a descriptor, taken under control now if it is one to be.
