@@ -246,7 +246,7 @@ fn one_folder(args: &Args) -> Result<Traces, Failure> {
     Traces::below(folder).map_err(Failure::usage)
 }
 
-fn processors() -> usize {
+pub(super) fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 

@@ -123,12 +123,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let registry = args.plugins.registry()?;
     let files = Beside::in_folder(args.traces.as_deref());
     let stop = stop_flag()?;
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let runner = Runner {
         registry: &registry,
         files: &files,
-        version: env!("CARGO_PKG_VERSION"),
-        workers: args.jobs.unwrap_or(cores),
+        version: &program(args)?,
+        workers: args.jobs.unwrap_or_else(super::compare::processors),
         stop: &stop,
     };
     let total: usize = all.iter().map(|one| one.plan.runs.len()).sum();
@@ -176,6 +175,20 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         print(table(&judged, &args.out))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What decides results beside the scenarios: another build or another folder of traces may give
+/// others, so runs that are stored do not count for it.
+fn program(args: &Args) -> Result<String, Failure> {
+    let own = std::env::current_exe()
+        .map_err(|e| Failure::usage(format!("find our own program, to know its results: {e}")))?;
+    let files = std::iter::once(own.as_path());
+    let files = files.chain(args.plugins.files().iter().map(PathBuf::as_path));
+    let hash = alcc_lab::hash_of_files(files);
+    let traces = args.traces.as_deref().map(fs::canonicalize);
+    let traces = traces.and_then(Result::ok).unwrap_or_default();
+    let version = env!("CARGO_PKG_VERSION");
+    Ok(format!("alcc {version} {hash} {}", traces.display()))
 }
 
 /// The runs of one experiment, from the stored ones and new ones.

@@ -16,7 +16,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A run gives up after so many events, lost packets included, unless its scenario says otherwise:
-/// a storm of losses must not hold up the others. The largest published scenario has 12 million.
+/// a storm of losses must not hold up the others. The largest published scenario has
+/// 5 million.
 const MAX_EVENTS: &str = "40000000";
 
 /// What one run gave.
@@ -112,7 +113,7 @@ pub struct Runner<'a> {
     pub registry: &'a Registry,
     /// Where traces are.
     pub files: &'a (dyn Files + Sync),
-    /// Version of the program, for the stored runs.
+    /// What decides results beside the scenario: the program's version and bytes, and the traces.
     pub version: &'a str,
     /// How many runs go on at a time.
     pub workers: usize,

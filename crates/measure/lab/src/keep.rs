@@ -115,7 +115,7 @@ pub(crate) fn write_whole(file: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 /// What the bytes of these files are, in hexadecimal; what cannot be read is noted as such.
-pub(crate) fn hash_of_files<'a>(files: impl IntoIterator<Item = &'a Path>) -> String {
+pub fn hash_of_files<'a>(files: impl IntoIterator<Item = &'a Path>) -> String {
     let mut all = Sha256::new();
     for file in files {
         let read = fs::read(file);

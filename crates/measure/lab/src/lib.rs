@@ -55,6 +55,7 @@ pub mod twin;
 pub use alcc_results::scenario::reason;
 pub use alcc_results::{Distribution, Results, Row};
 pub use error::LabError;
+pub use keep::hash_of_files;
 pub use link::{Around, Link, Links, Up};
 pub use live::{Experiment, Measured, Times};
 pub use meter::{Meter, Observed};
