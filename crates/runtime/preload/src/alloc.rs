@@ -5,35 +5,147 @@
 use alcc_socket::Inside;
 use dlmalloc::Dlmalloc;
 use std::alloc::{GlobalAlloc, Layout};
-use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::cell::{Cell, UnsafeCell};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+
+thread_local! {
+    /// This thread is in the middle of the heap. Constant, so that reading it allocates nothing.
+    static IN_HEAP: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Memory that a handler gave back in the middle of the heap, kept in itself until the heap is free.
+struct Orphan {
+    next: *mut Orphan,
+    layout: Layout,
+}
+
+/// Every piece of memory has room for an [`Orphan`]. dlmalloc's smallest piece has it anyway.
+fn roomy(layout: Layout) -> Layout {
+    let (size, align) = (size_of::<Orphan>(), align_of::<Orphan>());
+    Layout::from_size_align(layout.size().max(size), layout.align().max(align)).unwrap_or(layout)
+}
+
+/// For handlers that have interrupted our allocator. Untouched pages cost nothing.
+struct Spare {
+    bytes: UnsafeCell<[u8; Spare::SIZE]>,
+    /// How many pieces live (upper half), and how many bytes were given since none did.
+    given: AtomicU64,
+}
+
+static SPARE: Spare = Spare::new();
+
+// SAFETY: no two pieces overlap.
+unsafe impl Sync for Spare {}
+
+impl Spare {
+    const SIZE: usize = 1 << 20;
+
+    const fn new() -> Self {
+        Self {
+            bytes: UnsafeCell::new([0; Self::SIZE]),
+            given: AtomicU64::new(0),
+        }
+    }
+
+    /// Null when all is given.
+    fn give(&self, layout: Layout) -> *mut u8 {
+        let base = self.bytes.get().cast::<u8>();
+        let mut start = 0;
+        let given = (self.given).fetch_update(Ordering::AcqRel, Ordering::Acquire, |given| {
+            let (live, used) = (given >> 32, given & u64::from(u32::MAX));
+            let free = if live == 0 { 0 } else { used as usize };
+            start = free + base.wrapping_add(free).align_offset(layout.align());
+            let end = start
+                .checked_add(layout.size())
+                .filter(|end| *end <= Self::SIZE)?;
+            Some((live + 1) << 32 | end as u64)
+        });
+        given.map_or(ptr::null_mut(), |_| base.wrapping_add(start))
+    }
+
+    fn take_back(&self) {
+        self.given.fetch_sub(1 << 32, Ordering::AcqRel);
+    }
+
+    fn owns(&self, ptr: *const u8) -> bool {
+        let base = self.bytes.get().addr();
+        (base..base + Self::SIZE).contains(&ptr.addr())
+    }
+
+    #[cfg(test)]
+    fn live(&self) -> u64 {
+        self.given.load(Ordering::Acquire) >> 32
+    }
+}
 
 pub(crate) struct Ours {
     heap: UnsafeCell<Dlmalloc>,
     busy: AtomicBool,
+    orphans: AtomicPtr<Orphan>,
 }
 
 #[global_allocator]
 pub(crate) static OURS: Ours = Ours {
     heap: UnsafeCell::new(Dlmalloc::new()),
     busy: AtomicBool::new(false),
+    orphans: AtomicPtr::new(ptr::null_mut()),
 };
 
 // SAFETY: the heap is only touched by `with`, one thread at a time.
 unsafe impl Sync for Ours {}
 
 impl Ours {
-    fn with<T>(&self, f: impl FnOnce(&mut Dlmalloc) -> T) -> T {
-        // A handler that interrupts us here must not come back in: it sees that it is inside, and passes by.
+    /// `None` in a handler that has interrupted this very function: the heap is half changed, and
+    /// whoever holds it goes on only when the handler ends.
+    fn with<T>(&self, f: impl FnOnce(&mut Dlmalloc) -> T) -> Option<T> {
+        if IN_HEAP.replace(true) {
+            return None;
+        }
+        // A handler that interrupts us here builds and takes over nothing: it sees that it is inside, and passes by.
         let before = Inside::mark();
         while self.busy.swap(true, Ordering::Acquire) {
             std::thread::yield_now();
         }
         // SAFETY: `busy` makes this the only reference.
-        let result = f(unsafe { &mut *self.heap.get() });
+        let heap = unsafe { &mut *self.heap.get() };
+        let result = f(heap);
+        self.bury(heap);
         self.busy.store(false, Ordering::Release);
         Inside::restore(before);
-        result
+        IN_HEAP.set(false);
+        Some(result)
+    }
+
+    fn bury(&self, heap: &mut Dlmalloc) {
+        if self.orphans.load(Ordering::Relaxed).is_null() {
+            return;
+        }
+        let mut orphan = self.orphans.swap(ptr::null_mut(), Ordering::Acquire);
+        while !orphan.is_null() {
+            // SAFETY: `orphan` wrote it there, and nobody else has it since the swap.
+            unsafe {
+                let Orphan { next, layout } = orphan.read();
+                heap.free(orphan.cast(), layout.size(), layout.align());
+                orphan = next;
+            }
+        }
+    }
+
+    /// # Safety
+    /// As `dealloc`; `layout` is roomy.
+    unsafe fn orphan(&self, ptr: *mut u8, layout: Layout) {
+        let orphan = ptr.cast::<Orphan>();
+        let mut next = self.orphans.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: the piece is large enough, aligned, and nobody's any more.
+            unsafe { orphan.write(Orphan { next, layout }) };
+            let (ok, no) = (Ordering::Release, Ordering::Relaxed);
+            match self.orphans.compare_exchange_weak(next, orphan, ok, no) {
+                Ok(_) => return,
+                Err(other) => next = other,
+            }
+        }
     }
 
     /// In a new process: a new heap. Another thread of the parent may have been in the middle of the old one, which is left
@@ -44,29 +156,110 @@ impl Ours {
     pub(crate) unsafe fn renew(&self) {
         // SAFETY: by contract nobody else is here. The old heap has no destructor.
         unsafe { self.heap.get().write(Dlmalloc::new()) };
+        self.orphans.store(ptr::null_mut(), Ordering::Relaxed);
         self.busy.store(false, Ordering::Release);
     }
 }
 
-// SAFETY: dlmalloc does what the trait asks for.
+// SAFETY: dlmalloc does what the trait asks for, and so does `SPARE`.
 unsafe impl GlobalAlloc for Ours {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let layout = roomy(layout);
         // SAFETY: by the trait's contract.
         self.with(|heap| unsafe { heap.malloc(layout.size(), layout.align()) })
+            .unwrap_or_else(|| SPARE.give(layout))
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        if SPARE.owns(ptr) {
+            SPARE.take_back();
+            return;
+        }
+        let layout = roomy(layout);
         // SAFETY: by the trait's contract.
-        self.with(|heap| unsafe { heap.free(ptr, layout.size(), layout.align()) });
+        let freed = self.with(|heap| unsafe { heap.free(ptr, layout.size(), layout.align()) });
+        if freed.is_none() {
+            // SAFETY: by the trait's contract.
+            unsafe { self.orphan(ptr, layout) };
+        }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        let layout = roomy(layout);
         // SAFETY: by the trait's contract.
         self.with(|heap| unsafe { heap.calloc(layout.size(), layout.align()) })
+            .unwrap_or_else(|| {
+                let ptr = SPARE.give(layout);
+                if !ptr.is_null() {
+                    // SAFETY: `SPARE` gave so many bytes, which may have been used before.
+                    unsafe { ptr.write_bytes(0, layout.size()) };
+                }
+                ptr
+            })
     }
 
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        // SAFETY: by the trait's contract.
-        self.with(|heap| unsafe { heap.realloc(ptr, layout.size(), layout.align(), new_size) })
+        let (old, new) = (roomy(layout), new_size.max(size_of::<Orphan>()));
+        let in_place = || {
+            // SAFETY: by the trait's contract.
+            self.with(|heap| unsafe { heap.realloc(ptr, old.size(), old.align(), new) })
+        };
+        if let Some(moved) = (!SPARE.owns(ptr)).then(in_place).flatten() {
+            return moved;
+        }
+        // SAFETY: by the trait's contract the new size is possible with this alignment.
+        unsafe {
+            let moved = self.alloc(Layout::from_size_align_unchecked(new_size, layout.align()));
+            if !moved.is_null() {
+                ptr::copy_nonoverlapping(ptr, moved, layout.size().min(new_size));
+                self.dealloc(ptr, layout);
+            }
+            moved
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a handler that interrupts the heap may do; every hook of ours does some of it.
+    #[test]
+    fn a_handler_in_the_middle_of_the_heap_neither_waits_nor_harms() {
+        let before: Vec<Box<u64>> = (0..100).map(Box::new).collect();
+        let mut growing = vec![7_u8; 1000];
+        let kept = OURS.with(|_| {
+            // As from a signal handler: on the same thread, in the middle.
+            drop(before);
+            growing.extend([8; 3000]);
+            let zeroed = vec![0_u64; 500];
+            assert!(zeroed.iter().all(|word| *word == 0));
+            (zeroed, Box::new(5_u8))
+        });
+        let (zeroed, five) = kept.expect("nobody else is in this thread's heap");
+        assert!(SPARE.owns(growing.as_ptr()) && growing.len() == 4000);
+        assert!(growing[..1000].iter().all(|b| *b == 7) && growing[1000..].iter().all(|b| *b == 8));
+        let after: Vec<Box<u64>> = (0..100).map(Box::new).collect();
+        assert!(OURS.orphans.load(Ordering::Relaxed).is_null());
+        assert!(after.iter().zip(0..).all(|(kept, i)| **kept == i));
+        // Moved back where it belongs, with its bytes.
+        growing.extend([9; 5000]);
+        assert!(!SPARE.owns(growing.as_ptr()) && growing[3999..4001] == [8, 9]);
+        assert_eq!((*five, zeroed.len()), (5, 500));
+        drop((growing, zeroed, five));
+        assert_eq!(SPARE.live(), 0);
+    }
+
+    #[test]
+    fn what_is_spare_can_be_used_again_and_ends() {
+        static OWN: Spare = Spare::new();
+        let page = Layout::from_size_align(100_000, 4096).unwrap();
+        for _ in 0..3 {
+            let given: Vec<_> = (0..10).map(|_| OWN.give(page)).collect();
+            let fits = |ptr: &*mut u8| OWN.owns(*ptr) && ptr.addr() % 4096 == 0;
+            assert!(given.iter().all(fits) && OWN.live() == 10);
+            assert!(OWN.give(page).is_null());
+            given.iter().for_each(|_| OWN.take_back());
+        }
     }
 }
