@@ -148,7 +148,7 @@ impl Shown {
 }
 
 impl Probe for Shown {
-    fn watches(&self) -> bool {
+    fn is_enabled(&self) -> bool {
         self.pcap.is_some() || self.qlog.is_some()
     }
 

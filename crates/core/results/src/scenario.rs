@@ -114,7 +114,7 @@ impl ScenarioOptions {
             scenario.duration = positive(&value.text).map_err(|e| value.wrong(e))?;
         }
         if let Some(value) = &self.max_events {
-            scenario.most_events = value.parse()?;
+            scenario.max_events = value.parse()?;
         }
         let settle = self.settle.as_ref().map_or(Ok(SETTLE), Value::parse)?;
         scenario.check().map_err(|e| self.blamed(&e))?;

@@ -2,7 +2,7 @@
 //! From the simulator's report to rows: the one place where it gets the names and units of a
 //! [`Row`].
 use crate::Row;
-use alcc_sim::{FlowReport, FlowSpec, Passed, Report, Scenario, Under};
+use alcc_sim::{FlowReport, FlowSpec, LinkCounters, Report, Scenario, Under};
 use alcc_units::{Bytes, Rate, Span, Time};
 use serde::{Deserialize, Serialize};
 
@@ -70,14 +70,14 @@ impl Summary {
     /// Of `report`. Fairness of single seconds counts from `settle` on.
     pub fn of(report: &Report, settle: Span) -> Self {
         let mbps = |bytes: Bytes| Rate::of(bytes, report.duration).as_mbps_f64();
-        let direction = |passed: &Passed, offered: Bytes| {
+        let direction = |counters: &LinkCounters, offered: Bytes| {
             let known = offered != Bytes::MAX && offered != Bytes::ZERO;
             Direction {
-                arrived: passed.arrived,
-                departed: passed.departed,
-                dropped: passed.dropped,
-                throughput_mbps: mbps(passed.bytes),
-                utilization: known.then(|| passed.bytes.get() as f64 / offered.get() as f64),
+                arrived: counters.arrived,
+                departed: counters.departed,
+                dropped: counters.dropped,
+                throughput_mbps: mbps(counters.bytes),
+                utilization: known.then(|| counters.bytes.get() as f64 / offered.get() as f64),
             }
         };
         let links = report.links.iter().map(|link| Link {

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How fast the simulator is: delivered segments per second of CPU, on the scenarios that ns-3 and htsim were measured on.
+//! How fast the simulator is: delivered segments per second of CPU, on the scenarios that ns-3 and
+//! htsim were measured on.
 //!
-//! B: one link of 100 Mbit/s, RTT 40 ms, drop-tail of 333 packets both ways, N `cubic:profile=linux` flows that start i/N s after
-//! the first, 60 s. A: the same between links of 1 Gbit/s. C: B with a link that follows a trace of 100 Mbit/s. Each case runs in
-//! a process of its own, for its memory. Rounds go over all cases, the least CPU time counts: another program can only add to it.
+//! B: one link of 100 Mbit/s, RTT 40 ms, drop-tail of 333 packets both ways, N
+//! `cubic:profile=linux` flows that start i/N s after the first, 60 s. A: the same between links of
+//! 1 Gbit/s. C: B with a link that follows a trace of 100 Mbit/s. Each case runs in a process of
+//! its own, for its memory. Rounds go over all cases, the least CPU time counts: another program
+//! can only add to it.
 //!
-//! `ALCC_BENCH_ROUNDS` (3), `ALCC_BENCH_SECONDS` (60, simulated), `ALCC_BENCH_FLOW` (another algorithm).
+//! `ALCC_BENCH_ROUNDS` (3), `ALCC_BENCH_SECONDS` (60, simulated), `ALCC_BENCH_FLOW` (another
+//! algorithm).
 #![expect(clippy::disallowed_macros, reason = "a program, not the library")]
 
 use alcc_link::{DirectionSpec, QueueSpec, RateSpec};

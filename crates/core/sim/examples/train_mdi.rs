@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Writes a transition matrix for `mdi`, learned from another algorithm in the simulator on the synthetic channels:
+//! Writes a transition matrix for `mdi`, learned from another algorithm in the simulator on the
+//! synthetic channels:
 //!
 //! ```console
 //! $ cargo run --release -p alcc-sim --example train_mdi > crates/core/cc/src/algorithms/mdi/builtin.txt
 //! $ cargo run --release -p alcc-sim --example train_mdi -- copa 2 published > copa.csv     # for mdi:matrix=copa.csv
 //! ```
 //!
-//! Arguments: the algorithm (default `verus:profile=original`), seeds per channel (default 2), and `compact` (default) or
-//! `published`. As the authors trained: 300 s, 40 ms, a queue without bound, epochs of 5 ms from the end of slow start on.
+//! Arguments: the algorithm (default `verus:profile=original`), seeds per channel (default 2), and
+//! `compact` (default) or `published`. As the authors trained: 300 s, 40 ms, a queue without bound,
+//! epochs of 5 ms from the end of slow start on.
 use alcc_cc::model_driven::{Counts, Grid};
 use alcc_cc::{
     AckBatch, Allowance, Controller, Cx, Event, EventSink, LossBatch, Needs, Path, RecoveryEnd,

@@ -15,15 +15,15 @@ use alcc_flow::Transmit;
 use alcc_link::{Ecn, Outcome, Packet};
 use alcc_units::{Bytes, Rng, Span, Time};
 
-/// The first packet so long begins the window: those of the papers' programs are shorter than 1500
-/// bytes.
+/// The first packet of this size or more begins the window: those of the papers' programs are
+/// shorter than 1500 bytes.
 const FULL_SIZE: Bytes = Bytes::new(1400);
 /// More events at one moment than this, and for each flow as many as its packets in flight can
 /// bring about, are an endless loop.
 const MAX_AT_ONCE: u64 = 1_000_000;
 const MAX_AT_ONCE_PER_FLOW: u64 = 4 * 65_536;
-/// The probe is asked after so many events whether to go on.
-const PROGRESS: u64 = 1 << 16;
+/// Events between two calls of the probe's `progress`.
+const PROGRESS_INTERVAL: u64 = 1 << 16;
 const SECOND: Span = Span::from_secs(1);
 
 /// A run of a scenario, in steps as long as its user wants them. The steps have no effect on what
@@ -64,8 +64,8 @@ pub struct Simulation<P: Probe = ()> {
     events: u64,
     max_events: u64,
     /// The time of the last event, and the number of events when it began.
-    moment: (Time, u64),
-    /// All that happens up to here has happened.
+    instant: (Time, u64),
+    /// Everything up to here has happened.
     now: Time,
     over: bool,
     outcomes: Vec<Outcome>,
@@ -128,7 +128,7 @@ impl<P: Probe> Simulation<P> {
             ));
         }
         for (number, flow) in flows.iter_mut().enumerate() {
-            if let Endpoints::Acked { host, .. } = &mut flow.ends
+            if let Endpoints::Acked { host, .. } = &mut flow.endpoints
                 && let Some(log) = probe.log(number)
             {
                 host.set_log(log);
@@ -158,8 +158,8 @@ impl<P: Probe> Simulation<P> {
             sample_at: Time::MAX,
             sampled_at: Time::ZERO,
             events: 0,
-            max_events: scenario.most_events,
-            moment: (Time::ZERO, 0),
+            max_events: scenario.max_events,
+            instant: (Time::ZERO, 0),
             now: Time::ZERO,
             over: false,
             outcomes: Vec::new(),
@@ -167,7 +167,7 @@ impl<P: Probe> Simulation<P> {
         })
     }
 
-    /// All that happens up to this time has happened.
+    /// The simulated time: everything up to here has happened.
     pub fn now(&self) -> Time {
         self.now
     }
@@ -204,16 +204,16 @@ impl<P: Probe> Simulation<P> {
         };
         let offered = self.network.offered(started, started + duration);
         let flows = self.flows.iter_mut();
-        let flows = flows.map(|flow| flow.report(duration, offered[flow.tight]));
+        let flows = flows.map(|flow| flow.report(duration, offered[flow.bottleneck]));
         let flows = flows.collect();
-        let passed = self.network.passed.chunks_exact(2);
-        let links = passed.zip(offered.chunks_exact(2));
+        let counters = self.network.counters.chunks_exact(2);
+        let links = counters.zip(offered.chunks_exact(2));
         Report {
             flows,
             links: links
-                .map(|(passed, offered)| LinkReport {
-                    down: passed[0],
-                    up: passed[1],
+                .map(|(counters, offered)| LinkReport {
+                    down: counters[0],
+                    up: counters[1],
                     opportunities_down: offered[0],
                     opportunities_up: offered[1],
                 })
@@ -232,12 +232,12 @@ impl<P: Probe> Simulation<P> {
     /// done with it.
     pub fn run_until(&mut self, until: Time) -> Result<(), SimError> {
         loop {
-            let (network, place) = self.network.first();
+            let (network, index) = self.network.first();
             let (timer, flow) = self.timers.first().unwrap_or((Time::MAX, 0));
             let first = network.min(timer).min(self.sample_at);
             // A timeout that has just become shorter may have been due already: it is late, but
             // time does not run backwards.
-            let now = first.max(self.moment.0);
+            let now = first.max(self.instant.0);
             if now > self.end() || now == Time::MAX {
                 self.over |= until >= self.end();
                 self.now = self.now.max(until.min(self.end()));
@@ -249,15 +249,15 @@ impl<P: Probe> Simulation<P> {
             }
             self.count(now)?;
             if network == first {
-                if self.network.advance(now, place, &mut self.outcomes) {
-                    self.settle(place);
+                if self.network.advance(now, index, &mut self.outcomes) {
+                    self.process_outcomes(index);
                 }
             } else if timer == first {
                 self.on_timer(now, flow);
             } else {
                 self.sample(now);
             }
-            while let Some(id) = self.network.moved() {
+            while let Some(id) = self.network.pop_moved() {
                 self.count(now)?;
                 self.next_hop(now, id);
             }
@@ -267,54 +267,54 @@ impl<P: Probe> Simulation<P> {
     /// One more event: an error if there are too many.
     fn count(&mut self, now: Time) -> Result<(), SimError> {
         self.events += 1;
-        if now > self.moment.0 {
-            self.moment = (now, self.events);
+        if now > self.instant.0 {
+            self.instant = (now, self.events);
         }
         let events = self.events;
         if events > self.max_events {
             return Err(SimError::Events { events, at: now });
         }
-        let at_once = events - self.moment.1;
+        let at_once = events - self.instant.1;
         if at_once > MAX_AT_ONCE + MAX_AT_ONCE_PER_FLOW * self.flows.len() as u64 {
             return Err(SimError::Standstill {
                 events: at_once,
                 at: now,
             });
         }
-        if events.is_multiple_of(PROGRESS) && !self.probe.progress(now, self.end()) {
+        if events.is_multiple_of(PROGRESS_INTERVAL) && !self.probe.progress(now, self.end()) {
             return Err(SimError::Stopped { at: now });
         }
         Ok(())
     }
 
-    /// Takes note of what link `place` has just done, and of when it wants to do more.
-    fn settle(&mut self, place: usize) {
+    /// Processes what link `index` has just done, and notes when it is due next.
+    fn process_outcomes(&mut self, index: usize) {
         let mut outcomes = std::mem::take(&mut self.outcomes);
         for outcome in outcomes.drain(..) {
             match outcome {
                 Outcome::Arrived { at, packet } => {
-                    self.network.passed[place].arrived += 1;
+                    self.network.counters[index].arrived += 1;
                     if self.window.is_none() && packet.len >= FULL_SIZE {
                         self.begin_window(at);
                     }
-                    self.notify(at, packet.id as u32, PacketStep::Arrived(link_dir(place)));
+                    self.notify(at, packet.id as u32, PacketStep::Arrived(link_dir(index)));
                 }
                 Outcome::Departed {
                     at,
                     packet,
                     arrived,
                 } => {
-                    let passed = &mut self.network.passed[place];
-                    passed.departed += 1;
-                    passed.bytes += packet.len;
-                    self.departed(at, place, &packet, arrived);
-                    self.notify(at, packet.id as u32, PacketStep::Departed(link_dir(place)));
+                    let counters = &mut self.network.counters[index];
+                    counters.departed += 1;
+                    counters.bytes += packet.len;
+                    self.departed(at, index, &packet, arrived);
+                    self.notify(at, packet.id as u32, PacketStep::Departed(link_dir(index)));
                 }
                 Outcome::Dropped { at, packet, why } => {
                     // What is lost comes to nothing later: it is counted here, or a storm of losses
                     // would cost nothing.
                     self.events += 1;
-                    self.network.passed[place].dropped += 1;
+                    self.network.counters[index].dropped += 1;
                     let lost = self.network.packet(packet.id as u32);
                     if lost.data {
                         let meter = &mut self.flows[lost.flow as usize].meter;
@@ -323,7 +323,7 @@ impl<P: Probe> Simulation<P> {
                     self.notify(
                         at,
                         packet.id as u32,
-                        PacketStep::Dropped(link_dir(place), why),
+                        PacketStep::Dropped(link_dir(index), why),
                     );
                     self.network.remove(packet.id as u32);
                 }
@@ -331,7 +331,7 @@ impl<P: Probe> Simulation<P> {
             }
         }
         self.outcomes = outcomes;
-        self.network.settled(place);
+        self.network.reschedule(index);
     }
 
     fn begin_window(&mut self, at: Time) {
@@ -343,12 +343,12 @@ impl<P: Probe> Simulation<P> {
         }
     }
 
-    /// The bottleneck of link `place` has carried a packet.
-    fn departed(&mut self, at: Time, place: usize, packet: &Packet, arrived: Time) {
+    /// The bottleneck of link `index` has carried a packet.
+    fn departed(&mut self, at: Time, index: usize, packet: &Packet, arrived: Time) {
         let id = packet.id as u32;
         self.network.packet_mut(id).queued += at.since(arrived);
         let carried = *self.network.packet(id);
-        if !carried.data || !self.network.is_last_link(&carried, place) {
+        if !carried.data || !self.network.is_last_link(&carried, index) {
             return;
         }
         self.network.packet_mut(id).departed = true;
@@ -384,8 +384,8 @@ impl<P: Probe> Simulation<P> {
 
     /// A packet enters its present hop.
     fn enter(&mut self, now: Time, id: u32) {
-        if let Some(place) = self.network.enter(now, id, &mut self.outcomes) {
-            self.settle(place);
+        if let Some(index) = self.network.enter(now, id, &mut self.outcomes) {
+            self.process_outcomes(index);
         }
     }
 
@@ -414,20 +414,20 @@ impl<P: Probe> Simulation<P> {
 
     fn deliver(&mut self, now: Time, number: usize, content: Content, marked: bool) {
         let flow = &mut self.flows[number];
-        match (content, &mut flow.ends) {
+        match (content, &mut flow.endpoints) {
             (Content::Data(data), Endpoints::Acked { host, receiver }) => {
-                let supply = &flow.supply;
+                let app = &flow.app;
                 let written_at = |position| {
                     let at = host.written_at(position);
-                    supply.written_at(position).map_or(at, |due| due.min(at))
+                    app.written_at(position).map_or(at, |due| due.min(at))
                 };
                 if marked {
                     flow.meter.marked += 1;
                     receiver.on_mark(&data);
                 }
                 let ack = receiver.on_data(now, &data, &mut flow.meter, written_at);
-                let complete = receiver.complete();
-                if flow.completed.is_none() && flow.supply.size().is_some_and(|s| complete >= s) {
+                let complete = receiver.cumulative_ack();
+                if flow.completed.is_none() && flow.app.size().is_some_and(|s| complete >= s) {
                     flow.completed = Some(now);
                 }
                 if let Some((ack, len)) = ack {
@@ -442,12 +442,12 @@ impl<P: Probe> Simulation<P> {
                 flow.meter.delivered_to_application(after);
             }
             (Content::Ack(ack), Endpoints::Acked { host, receiver }) => {
-                let arrivals = receiver.told(&ack);
+                let arrivals = receiver.take_arrivals(&ack);
                 host.on_ack(now, &ack, &arrivals);
                 self.transmit(now, number);
             }
             (Content::Report(report), Endpoints::Acked { host, receiver }) => {
-                if let Some(report) = receiver.reported(report) {
+                if let Some(report) = receiver.take_report(report) {
                     host.on_feedback(now, &report);
                     self.transmit(now, number);
                 }
@@ -456,7 +456,7 @@ impl<P: Probe> Simulation<P> {
         }
     }
 
-    /// Sends what the algorithm's half at the receiver has to say.
+    /// Sends the report of the receiver module, if one is due.
     fn report_back(&mut self, now: Time, number: usize) {
         if self.flows[number].partner.is_none() {
             self.push_report(now, number);
@@ -464,40 +464,40 @@ impl<P: Probe> Simulation<P> {
     }
 
     fn push_report(&mut self, now: Time, number: usize) {
-        if let Endpoints::Acked { receiver, .. } = &mut self.flows[number].ends
+        if let Endpoints::Acked { receiver, .. } = &mut self.flows[number].endpoints
             && let Some((report, len)) = receiver.report(now)
         {
             self.push(now, number, UDP_HEADER + len, Content::Report(report));
         }
     }
 
-    /// A moment that a flow asked for: its start, its end, its application, its receiver, its
+    /// Runs the expired timers of a flow: its start, its end, its application, its receiver, its
     /// sender.
     fn on_timer(&mut self, now: Time, number: usize) {
         let flow = &mut self.flows[number];
         let mut act = false;
         if !flow.started {
             flow.started = true;
-            if let Endpoints::Acked { host, .. } = &mut flow.ends {
+            if let Endpoints::Acked { host, .. } = &mut flow.endpoints {
                 host.on_start(now);
             }
             act = true;
         }
-        let mut written = flow.supply.turn(now);
+        let mut written = flow.app.poll(now);
         if flow.stop.is_some_and(|stop| stop <= now) {
             flow.stop = None;
-            flow.supply.stop();
+            flow.app.stop();
             written = Some(0);
         }
-        match &mut flow.ends {
+        match &mut flow.endpoints {
             Endpoints::Acked { host, receiver } => {
                 if let Some(upto) = written {
                     host.on_write(now, upto);
                     act = true;
                 }
-                let ack = receiver.on_wake(now);
-                if host.next_wake().is_some_and(|at| at <= now) {
-                    host.on_wake(now);
+                let ack = receiver.on_timer(now);
+                if host.next_timer().is_some_and(|at| at <= now) {
+                    host.on_timer(now);
                     act = true;
                 }
                 if let Some((ack, len)) = ack {
@@ -521,7 +521,7 @@ impl<P: Probe> Simulation<P> {
     fn transmit(&mut self, now: Time, number: usize) {
         let mut outbox = std::mem::take(&mut self.outbox);
         let flow = &mut self.flows[number];
-        let header = match &mut flow.ends {
+        let header = match &mut flow.endpoints {
             Endpoints::Acked { host, .. } => {
                 host.send(now, &mut outbox);
                 host.rules().header
@@ -533,7 +533,7 @@ impl<P: Probe> Simulation<P> {
                         start,
                         len,
                         kind: Kind::New,
-                        sent_at: udp.due(&flow.supply, start).unwrap_or(now),
+                        sent_at: udp.due(&flow.app, start).unwrap_or(now),
                         echo: Time::ZERO,
                         header: Header::EMPTY,
                     });
@@ -552,8 +552,8 @@ impl<P: Probe> Simulation<P> {
             self.push(now, number, len, Content::Data(data));
         }
         self.outbox = outbox;
-        if self.probe.watches()
-            && let Endpoints::Acked { host, .. } = &self.flows[number].ends
+        if self.probe.is_enabled()
+            && let Endpoints::Acked { host, .. } = &self.flows[number].endpoints
         {
             self.probe.flow(&FlowState {
                 at: now,
@@ -566,8 +566,8 @@ impl<P: Probe> Simulation<P> {
         self.schedule(number);
     }
 
-    /// Sees to it that the flow's timer rings in time. A timer that has become too early rings and
-    /// is set again then.
+    /// Moves the flow's timer to an earlier time if need be. A timer that has become too early
+    /// fires and is set again then.
     fn schedule(&mut self, number: usize) {
         let next = self.flows[number].next_timer();
         if next < self.timers.at(number) {
@@ -576,12 +576,12 @@ impl<P: Probe> Simulation<P> {
     }
 
     fn notify(&mut self, at: Time, id: u32, what: PacketStep) {
-        if !self.probe.watches() {
+        if !self.probe.is_enabled() {
             return;
         }
         let packet = self.network.packet(id);
         let flow = packet.flow as usize;
-        let (udp, stream) = match &self.flows[flow].ends {
+        let (udp, stream) = match &self.flows[flow].endpoints {
             Endpoints::Udp(_) => (true, false),
             Endpoints::Acked { host, .. } => (false, host.rules().is_stream()),
         };
@@ -614,7 +614,7 @@ impl<P: Probe> Simulation<P> {
         };
         let interval = now.since(self.sampled_at);
         for flow in self.flows.iter_mut().filter(|flow| flow.started) {
-            let link = &self.network.links[flow.tight];
+            let link = &self.network.links[flow.bottleneck];
             let offered = link.opportunity_bytes(self.sampled_at, now);
             flow.sample(now.since(start), offered, interval);
         }

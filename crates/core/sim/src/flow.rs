@@ -4,17 +4,17 @@ use crate::histogram::Summary;
 use crate::host::native::Native;
 use crate::host::over_tcp::OverTcpHost;
 use crate::host::udp::Udp;
-use crate::host::{Host, Tally, earlier};
+use crate::host::{Host, SenderStats, earlier};
 use crate::meter::Meter;
 use crate::network::Network;
 use crate::receiver::Receiver;
-use crate::source::Supply;
+use crate::source::AppModel;
 use crate::{FlowReport, FlowSpec, FlowStatus, Sample, Scenario, Under};
 use alcc_units::{Bytes, Rate, Rng, Span, Time};
 
-/// Phases of flows are drawn from so long: Sprout's tick, four of Verus' epochs, a frame of an
+/// Maximum phase of a flow: Sprout's tick, four of Verus' epochs, a frame of an
 /// application.
-const PHASES: Span = Span::from_millis(20);
+const MAX_PHASE: Span = Span::from_millis(20);
 
 /// Both ends of a flow.
 pub(crate) enum Endpoints {
@@ -27,29 +27,29 @@ pub(crate) enum Endpoints {
 
 pub(crate) struct Flow {
     scheme: String,
-    pub(crate) ends: Endpoints,
-    pub(crate) supply: Supply,
+    pub(crate) endpoints: Endpoints,
+    pub(crate) app: AppModel,
     pub(crate) meter: Meter,
     pub(crate) start: Time,
     pub(crate) stop: Option<Time>,
-    /// When it was to stop: `stop` is forgotten then.
+    /// When it was to stop: `stop` is `None` from then on.
     stops: Option<Time>,
     pub(crate) started: bool,
     /// Its data may be marked (ECN).
     pub(crate) ecn: bool,
     /// The flow that goes back from where this one arrives and carries its receiver's reports.
     pub(crate) partner: Option<usize>,
-    /// There and back.
+    /// Of the data and of the acknowledgements.
     pub(crate) routes: [u16; 2],
     /// What a packet takes from host to host without queueing, if that is always the same.
     pub(crate) propagation: Option<Span>,
-    /// The direction with the least to offer.
-    pub(crate) tight: usize,
+    /// The link direction that offers the least.
+    pub(crate) bottleneck: usize,
     pub(crate) completed: Option<Time>,
     pub(crate) series: Vec<Sample>,
 }
 
-/// By how much later a flow begins than its description says.
+/// By how much later a flow starts than its description says.
 pub(crate) fn phase_of(spec: &FlowSpec, seed: u64, first: bool) -> Span {
     if let Some(phase) = spec.phase {
         return phase;
@@ -57,15 +57,15 @@ pub(crate) fn phase_of(spec: &FlowSpec, seed: u64, first: bool) -> Span {
     if first {
         return Span::ZERO;
     }
-    let from = PHASES.max(spec.source.every);
+    let from = MAX_PHASE.max(spec.source.every);
     Span::from_nanos(Rng::new(seed ^ 0x0070_6861_7365).below(from.as_nanos()))
 }
 
 impl Endpoints {
     /// Payload that reached the receiving application, and what the sender did.
-    fn counts(&mut self) -> (u64, Option<&mut Tally>) {
+    fn counts(&mut self) -> (u64, Option<&mut SenderStats>) {
         match self {
-            Self::Acked { host, receiver } => (receiver.complete(), Some(host.tally())),
+            Self::Acked { host, receiver } => (receiver.cumulative_ack(), Some(host.stats())),
             Self::Udp(udp) => (udp.arrived, None),
         }
     }
@@ -82,16 +82,16 @@ impl Flow {
         offered: &[Bytes],
     ) -> Self {
         let there = scenario.data_route(spec);
-        let tight = there.iter().copied().min_by_key(|place| offered[*place]);
+        let bottleneck = there.iter().copied().min_by_key(|index| offered[*index]);
         // The way back takes the other direction of each link.
-        let back: Vec<usize> = there.iter().rev().map(|place| place ^ 1).collect();
+        let back: Vec<usize> = there.iter().rev().map(|index| index ^ 1).collect();
         let access = scenario.access(spec);
         // The rest of the round trip is on the sender's side of the links, both times.
         let routes = [
             network.route(&there, access / 2, true),
             network.route(&back, access - access / 2, false),
         ];
-        let directions = || there.iter().map(|place| scenario.direction(*place));
+        let directions = || there.iter().map(|index| scenario.direction(*index));
         let steady = directions().all(|direction| direction.changes.is_empty());
         let delays = directions().map(|direction| direction.delay);
         let propagation = steady.then(|| delays.fold(access / 2, |a, b| a + b));
@@ -102,19 +102,19 @@ impl Flow {
             receiver: Box::new(Receiver::new(
                 host.rules(),
                 host.acks(),
-                host.receiver_half(),
+                host.receiver_module(),
             )),
             host,
         };
-        let ends = match &spec.under {
+        let endpoints = match &spec.under {
             Under::Native(rules) => acked(Box::new(Native::new(cc, rules, start, rtt, seed))),
             Under::Tcp(kernel) => acked(Box::new(OverTcpHost::new(cc, kernel, start, rtt, seed))),
             Under::Udp { packet } => Endpoints::Udp(Udp::new(*packet)),
         };
         Self {
             scheme: spec.scheme(),
-            ends,
-            supply: Supply::new(spec.source, start),
+            endpoints,
+            app: AppModel::new(spec.source, start),
             meter: Meter::default(),
             start,
             stop,
@@ -124,28 +124,28 @@ impl Flow {
             partner: None,
             routes,
             propagation,
-            tight: tight.unwrap_or(0),
+            bottleneck: bottleneck.unwrap_or(0),
             completed: None,
             series: Vec::new(),
         }
     }
 
-    /// When something is due of its application or at one of its ends.
+    /// When its application or one of its endpoints has a timer.
     pub(crate) fn next_timer(&self) -> Time {
-        let next = self.supply.next().min(self.stop.unwrap_or(Time::MAX));
-        let Endpoints::Acked { host, receiver } = &self.ends else {
+        let next = self.app.next().min(self.stop.unwrap_or(Time::MAX));
+        let Endpoints::Acked { host, receiver } = &self.endpoints else {
             return next;
         };
-        let wanted = earlier(host.next_wake(), receiver.next_wake());
+        let wanted = earlier(host.next_timer(), receiver.next_timer());
         next.min(wanted.unwrap_or(Time::MAX))
     }
 
     /// One more sample of its time series, `at` after the window's begin.
     pub(crate) fn sample(&mut self, at: Span, offered: Bytes, interval: Span) {
-        let lately = std::mem::take(&mut self.meter.lately);
+        let interval_stats = std::mem::take(&mut self.meter.interval);
         let mut gauges = Vec::new();
         let (mut in_flight, mut window, mut kernel_cwnd) = (Bytes::ZERO, None, None);
-        if let Endpoints::Acked { host, .. } = &self.ends {
+        if let Endpoints::Acked { host, .. } = &self.endpoints {
             host.gauges(&mut |name, value| gauges.push((name, value)));
             (in_flight, kernel_cwnd) = (host.in_flight(), host.kernel_window());
             window = host.window().filter(|window| *window != Bytes::MAX);
@@ -153,9 +153,10 @@ impl Flow {
         self.series.push(Sample {
             at,
             capacity: Rate::of(offered, interval),
-            throughput: Rate::of(lately.bytes, interval),
-            queue_delay: (lately.packets > 0).then(|| lately.queueing / lately.packets),
-            dropped: lately.dropped,
+            throughput: Rate::of(interval_stats.bytes, interval),
+            queue_delay: (interval_stats.packets > 0)
+                .then(|| interval_stats.queueing / interval_stats.packets),
+            dropped: interval_stats.dropped,
             in_flight,
             window,
             kernel_cwnd,
@@ -164,7 +165,7 @@ impl Flow {
     }
 
     pub(crate) fn status(&mut self) -> FlowStatus {
-        let (goodput, tally) = self.ends.counts();
+        let (goodput, stats) = self.endpoints.counts();
         let mut status = FlowStatus {
             delivered: self.meter.delivered_bytes,
             goodput_bytes: Bytes::new(goodput),
@@ -172,10 +173,10 @@ impl Flow {
             dropped: self.meter.dropped,
             ..FlowStatus::default()
         };
-        if let Some(tally) = tally {
-            (status.retransmits, status.rtt) = (tally.retransmits, tally.last_rtt);
+        if let Some(stats) = stats {
+            (status.retransmits, status.rtt) = (stats.retransmits, stats.last_rtt);
         }
-        if let Endpoints::Acked { host, .. } = &self.ends {
+        if let Endpoints::Acked { host, .. } = &self.endpoints {
             status.in_flight = host.in_flight();
             status.window = host.window().filter(|window| *window != Bytes::MAX);
             status.kernel_cwnd = host.kernel_window();
@@ -186,8 +187,8 @@ impl Flow {
 
     /// `offered` is what its tight direction offered in that `duration`.
     pub(crate) fn report(&mut self, duration: Span, offered: Bytes) -> FlowReport {
-        let (goodput, tally) = self.ends.counts();
-        let (retransmits, timeouts, gate_closed, rtt) = match tally {
+        let (goodput, stats) = self.endpoints.counts();
+        let (retransmits, timeouts, gate_closed, rtt) = match stats {
             Some(t) => (t.retransmits, t.timeouts, t.gate_closed, t.rtt.summary()),
             None => (0, 0, 0, Summary::default()),
         };
@@ -205,7 +206,7 @@ impl Flow {
             utilization: (offered != Bytes::MAX && offered != Bytes::ZERO).then_some(share),
             goodput_bytes: Bytes::new(goodput),
             delay: match self.propagation {
-                Some(propagation) => queue_delay.later(propagation),
+                Some(propagation) => queue_delay.shifted_by(propagation),
                 None => meter.delay.summary(),
             },
             queue_delay,
@@ -216,9 +217,10 @@ impl Flow {
             packets: meter.delivered,
             dropped: meter.dropped,
             marked: meter.marked,
-            inside: meter.sent - meter.delivered - (meter.dropped - meter.dropped_late),
+            in_network: meter.sent - meter.delivered - (meter.dropped - meter.dropped_late),
             retransmits,
-            rtx_burst: (meter.again.1 > 0).then(|| meter.again.0 as f64 / meter.again.1 as f64),
+            rtx_burst: (meter.retransmit_runs.1 > 0)
+                .then(|| meter.retransmit_runs.0 as f64 / meter.retransmit_runs.1 as f64),
             timeouts,
             gate_closed,
             completion: self.completed.map(|at| at.since(self.start)),

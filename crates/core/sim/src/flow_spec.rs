@@ -180,16 +180,16 @@ impl FlowSpec {
         };
         let (head, parts) = parts_of(rest);
         let spec: Spec = head.parse().map_err(algorithm)?;
-        let mut typed = Typed::default();
+        let mut options = FlowOptions::default();
         for part in parts {
-            typed.part(part).map_err(|want| FlowError::Part {
+            options.part(part).map_err(|want| FlowError::Part {
                 flow: text.to_owned(),
                 found: part.to_owned(),
                 want,
             })?;
         }
         if let Some(times) = times {
-            typed.times(times).map_err(|want| FlowError::Part {
+            options.times(times).map_err(|want| FlowError::Part {
                 flow: text.to_owned(),
                 found: format!("@{times}"),
                 want,
@@ -197,7 +197,7 @@ impl FlowSpec {
         }
         let kernel = |below: &Spec| {
             let controller = registry.build(below)?;
-            let rules = rules(controller.as_ref(), typed.host);
+            let rules = rules(controller.as_ref(), options.host);
             let rules = if rules.is_stream() { rules } else { &LINUX };
             Ok::<_, SpecError>(Kernel {
                 name: below.name.clone(),
@@ -207,12 +207,12 @@ impl FlowSpec {
             })
         };
         let flow = |number: u64, back: bool| {
-            let mut source = typed.source;
-            let (controller, under) = match &typed.over {
+            let mut source = options.source;
+            let (controller, under) = match &options.over {
                 _ if spec.name == "udp" => (idle(registry)?, udp(&spec, &mut source)?),
                 None => {
                     let controller = registry.build(&spec)?;
-                    let rules = rules(controller.as_ref(), typed.host);
+                    let rules = rules(controller.as_ref(), options.host);
                     (controller, Under::Native(rules))
                 }
                 Some(below) => (registry.build(&spec)?, Under::Tcp(kernel(below)?)),
@@ -221,21 +221,25 @@ impl FlowSpec {
                 algorithm: spec.name.clone(),
                 options: spec.options_text(),
                 text: text.to_owned(),
-                name: typed.name.clone(),
+                name: options.name.clone(),
                 controller,
                 under,
                 source,
-                rtt: typed.rtt,
-                dir: if back { typed.dir.back() } else { typed.dir },
+                rtt: options.rtt,
+                dir: if back {
+                    options.dir.back()
+                } else {
+                    options.dir
+                },
                 paired: back,
-                links: typed.links,
-                start: typed.start + typed.stagger * number,
-                phase: typed.phase,
-                stop: typed.stop_of(number),
-                ecn: typed.ecn,
+                links: options.links,
+                start: options.start + options.stagger * number,
+                phase: options.phase,
+                stop: options.stop_of(number),
+                ecn: options.ecn,
             })
         };
-        if typed.ecn {
+        if options.ecn {
             let one = flow(0, false).map_err(algorithm)?;
             if !one.understands_marks() {
                 return Err(FlowError::Part {
@@ -245,7 +249,11 @@ impl FlowSpec {
                 });
             }
         }
-        let backs: &[bool] = if typed.both { &[false, true] } else { &[false] };
+        let backs: &[bool] = if options.both {
+            &[false, true]
+        } else {
+            &[false]
+        };
         (0..count)
             .flat_map(|number| backs.iter().map(move |back| (number, *back)))
             .map(|(number, back)| flow(number, back).map_err(algorithm))
@@ -290,7 +298,7 @@ fn idle(registry: &Registry) -> Result<Box<dyn Controller>, SpecError> {
 
 /// The parts of a flow as typed.
 #[derive(Default)]
-struct Typed {
+struct FlowOptions {
     over: Option<Spec>,
     host: Option<&'static Rules>,
     source: Source,
@@ -315,7 +323,7 @@ const KEYS: &[&str] = &[
 ];
 const NAME: &str = "a name is 1 to 32 letters, digits, '-', '_' or '.'";
 
-impl Typed {
+impl FlowOptions {
     /// One `/part`; the error is what would be right.
     fn part(&mut self, part: &str) -> Result<(), String> {
         let (key, value) = part.split_once('=').ok_or(PARTS)?;

@@ -2,18 +2,19 @@
 //! Durations in bounded memory: exact while they are few, then to a 512th of their length.
 use alcc_units::Span;
 
-/// So many are kept as they are. More go into a histogram, whose memory does not grow with time: all at once, which is quicker with
-/// many flows than one by one.
-const FEW: usize = 1024;
+/// At most this many are kept as they are. More go into a histogram, whose memory does not grow
+/// with time: all at once, which is quicker with many flows than one by one.
+const MAX_EXACT_COUNT: usize = 1024;
 /// Values below this many microseconds are exact.
 const EXACT: u32 = 1024;
 /// Buckets for each doubling beyond.
-const STEPS: u32 = EXACT / 2;
+const BUCKETS_PER_OCTAVE: u32 = EXACT / 2;
 /// Buckets are made in pages, where durations are found.
 const PAGE: usize = 64;
-const PAGES: usize = (EXACT + 22 * STEPS) as usize / PAGE;
+const PAGES: usize = (EXACT + 22 * BUCKETS_PER_OCTAVE) as usize / PAGE;
 
-/// Durations of which mean, median and 95th percentile are wanted. Kept in microseconds, at most 71 minutes each.
+/// Collects durations for a [`Summary`]. Kept in microseconds, at most 71
+/// minutes each.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Durations {
     /// Not in the histogram yet.
@@ -37,8 +38,8 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// That of durations which are all longer by `more`.
-    pub(crate) fn later(self, more: Span) -> Self {
+    /// The summary if every duration were longer by `more`.
+    pub(crate) fn shifted_by(self, more: Span) -> Self {
         if self.count == 0 {
             return self;
         }
@@ -56,7 +57,7 @@ impl Durations {
         self.count += 1;
         self.sum_ns += u128::from(span.as_nanos());
         let micros = u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
-        if self.few.len() == FEW {
+        if self.few.len() == MAX_EXACT_COUNT {
             self.sort_in();
         }
         self.few.push(micros);
@@ -99,37 +100,37 @@ impl Durations {
 
 #[derive(Clone, Debug)]
 struct Histogram {
-    /// Where the page is in `counts`, from 1; 0: not made.
-    places: [u16; PAGES],
+    /// Where each page is in `counts`, from 1; 0: not made.
+    pages: [u16; PAGES],
     counts: Vec<u32>,
 }
 
 impl Histogram {
     const fn new() -> Self {
         Self {
-            places: [0; PAGES],
+            pages: [0; PAGES],
             counts: Vec::new(),
         }
     }
 
     fn add(&mut self, value: u32) {
         let bucket = bucket(value);
-        let place = &mut self.places[bucket / PAGE];
-        if *place == 0 {
+        let page = &mut self.pages[bucket / PAGE];
+        if *page == 0 {
             self.counts.resize(self.counts.len() + PAGE, 0);
-            *place = (self.counts.len() / PAGE) as u16;
+            *page = (self.counts.len() / PAGE) as u16;
         }
-        let count = &mut self.counts[(usize::from(*place) - 1) * PAGE + bucket % PAGE];
+        let count = &mut self.counts[(usize::from(*page) - 1) * PAGE + bucket % PAGE];
         *count = count.saturating_add(1);
     }
 
     fn value_at(&self, rank: u64) -> u32 {
         let mut before = 0;
-        for (page, place) in self.places.iter().enumerate().filter(|(_, p)| **p > 0) {
+        for (number, page) in self.pages.iter().enumerate().filter(|(_, p)| **p > 0) {
             for i in 0..PAGE {
-                before += u64::from(self.counts[(usize::from(*place) - 1) * PAGE + i]);
+                before += u64::from(self.counts[(usize::from(*page) - 1) * PAGE + i]);
                 if before > rank {
-                    return middle((page * PAGE + i) as u32);
+                    return middle((number * PAGE + i) as u32);
                 }
             }
         }
@@ -142,8 +143,8 @@ fn bucket(value: u32) -> usize {
         return value as usize;
     }
     let doublings = value.ilog2() - EXACT.ilog2();
-    let within = (value >> (doublings + 1)) - STEPS;
-    (EXACT + doublings * STEPS + within) as usize
+    let within = (value >> (doublings + 1)) - BUCKETS_PER_OCTAVE;
+    (EXACT + doublings * BUCKETS_PER_OCTAVE + within) as usize
 }
 
 /// The value in the middle of a bucket.
@@ -151,8 +152,8 @@ fn middle(bucket: u32) -> u32 {
     let Some(beyond) = bucket.checked_sub(EXACT) else {
         return bucket;
     };
-    let (doublings, within) = (beyond / STEPS, beyond % STEPS);
-    ((STEPS + within) << (doublings + 1)) + (1 << doublings)
+    let (doublings, within) = (beyond / BUCKETS_PER_OCTAVE, beyond % BUCKETS_PER_OCTAVE);
+    ((BUCKETS_PER_OCTAVE + within) << (doublings + 1)) + (1 << doublings)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the engine asks of a sending host. A kind of host is one file; how packets are sent and repaired is `alcc_flow`'s.
+//! What the engine asks of a sending host. A kind of host is one file; how packets are sent and
+//! repaired is `alcc_flow`'s.
 use crate::histogram::Durations;
 use alcc_cc::{Log, Receiver};
 use alcc_flow::rules::AckRule;
@@ -11,12 +12,12 @@ pub(crate) mod native;
 pub(crate) mod over_tcp;
 pub(crate) mod udp;
 
-/// IPv4 and UDP.
+/// Length of the IPv4 and UDP headers.
 pub(crate) const UDP_HEADER: Bytes = Bytes::new(28);
 
-/// What a sender did, for the report.
+/// A sender's statistics, for the report.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct SenderStats {
     /// Round-trip times as the sender saw them.
     pub(crate) rtt: Durations,
     /// The last of them.
@@ -26,8 +27,8 @@ pub(crate) struct Tally {
     pub(crate) gate_closed: u64,
 }
 
-impl Tally {
-    fn heard(&mut self, sender: &Sender) {
+impl SenderStats {
+    fn record_rtt(&mut self, sender: &Sender) {
         if let Some(rtt) = sender.last_rtt() {
             self.rtt.add(rtt);
             self.last_rtt = Some(rtt);
@@ -40,7 +41,8 @@ impl Tally {
     }
 }
 
-/// The sending host of one flow. Within one instant the engine calls the `on_` functions, then `send`, then asks `next_wake`.
+/// The sending host of one flow. Within one instant the engine calls the `on_` functions, then
+/// `send`, then asks `next_timer`.
 pub(crate) trait Host {
     /// The rules of both ends.
     fn rules(&self) -> &Rules;
@@ -56,34 +58,34 @@ pub(crate) trait Host {
     /// The flow begins.
     fn on_start(&mut self, now: Time);
 
-    /// From now on the stream may be sent up to `upto` (`u64::MAX`: without end). What has been sent already stays sent: less
-    /// means that nothing new may leave.
+    /// From now on the stream may be sent up to `upto` (`u64::MAX`: without end). What has been
+    /// sent already stays sent: less means that nothing new may leave.
     fn on_write(&mut self, now: Time, upto: u64);
 
     /// An acknowledgement, and what it tells of arrivals if the rules have that.
     fn on_ack(&mut self, now: Time, ack: &Ack, arrivals: &[Arrival]);
 
-    /// The algorithm's half for the place where the packets arrive.
-    fn receiver_half(&self) -> Option<Box<dyn Receiver>> {
+    /// The algorithm's receiver module.
+    fn receiver_module(&self) -> Option<Box<dyn Receiver>> {
         None
     }
 
-    /// A report of that half.
+    /// A report of the receiver module.
     fn on_feedback(&mut self, _now: Time, _report: &[u8]) {}
 
-    /// A moment that `next_wake` asked for, or an earlier one.
-    fn on_wake(&mut self, now: Time);
+    /// Runs expired timers. A no-op when called early.
+    fn on_timer(&mut self, now: Time);
 
-    /// Sends what may leave now.
+    /// Sends what may leave now, into `out`.
     fn send(&mut self, now: Time, out: &mut Vec<Transmit>);
 
-    /// When `on_wake` wants to be called; later than the last call.
-    fn next_wake(&self) -> Option<Time>;
+    /// When `on_timer` wants to be called; later than the last call.
+    fn next_timer(&self) -> Option<Time>;
 
     /// When the byte at `position` was written. Positions never decrease.
     fn written_at(&mut self, position: u64) -> Time;
 
-    /// Payload under way.
+    /// Payload in flight.
     fn in_flight(&self) -> Bytes;
 
     /// The algorithm's window.
@@ -98,10 +100,11 @@ pub(crate) trait Host {
     fn gauges(&self, put: &mut dyn FnMut(&'static str, f64));
 
     /// What happened so far.
-    fn tally(&mut self) -> &mut Tally;
+    fn stats(&mut self) -> &mut SenderStats;
 }
 
-/// What an application wrote that has not reached the other one: where each write ended, and when it was.
+/// Writes that have not all reached the other application: where each ended, and when
+/// it happened.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Writes {
     ends: VecDeque<(u64, Time)>,
@@ -123,7 +126,7 @@ impl Writes {
     }
 }
 
-/// The smaller of two moments of which each may be "never".
+/// The earlier of two times; `None` is never.
 pub(crate) fn earlier(a: Option<Time>, b: Option<Time>) -> Option<Time> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),

@@ -7,8 +7,8 @@ use alcc_units::{Bytes, Span, Time};
 pub(crate) struct Meter {
     /// Data packets that entered the path.
     pub(crate) sent: u64,
-    /// Segments sent again: all, how many times in a row, and in the present row.
-    pub(crate) again: (u64, u64, u64),
+    /// Retransmissions: all, runs of them without new data between, and those in the present run.
+    pub(crate) retransmit_runs: (u64, u64, u64),
     /// Data packets that it lost.
     pub(crate) dropped: u64,
     /// Those of them that had passed the last bottleneck.
@@ -19,22 +19,23 @@ pub(crate) struct Meter {
     pub(crate) delivered: u64,
     /// Their bytes, headers included.
     pub(crate) delivered_bytes: Bytes,
-    /// From the sender to the end of the last link, each; nothing if propagation never changes: then it is `queue_delay` and that.
+    /// From the sender to the end of the last link, each; nothing if propagation never changes:
+    /// then it is `queue_delay` and that.
     pub(crate) delay: Durations,
     /// Queueing of each.
     pub(crate) queue_delay: Durations,
     /// From the application's write to the delivery at the other application, per segment.
     pub(crate) app_delay: Durations,
-    pub(crate) signal: Signal,
+    pub(crate) signal: SignalDelay,
     /// Bytes of each second of the window.
     pub(crate) seconds: Vec<u64>,
     /// Since the last sample of the time series.
-    pub(crate) lately: Lately,
+    pub(crate) interval: IntervalStats,
 }
 
 /// What happened since the last sample of the time series.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Lately {
+pub(crate) struct IntervalStats {
     pub(crate) bytes: Bytes,
     pub(crate) packets: u64,
     pub(crate) queueing: Span,
@@ -42,7 +43,8 @@ pub(crate) struct Lately {
 }
 
 impl Meter {
-    /// The last bottleneck delivered a packet of `len` bytes at `now`, in that `second` of the window, after `queueing` in all.
+    /// The last bottleneck delivered a packet of `len` bytes at `now`, in that `second` of the
+    /// window, after `queueing` in all.
     pub(crate) fn delivered(&mut self, now: Time, second: usize, len: Bytes, queueing: Span) {
         self.delivered += 1;
         self.delivered_bytes += len;
@@ -52,21 +54,21 @@ impl Meter {
             self.seconds.resize(second + 1, 0);
         }
         self.seconds[second] += len.get();
-        self.lately.bytes += len;
-        self.lately.packets += 1;
-        self.lately.queueing += queueing;
+        self.interval.bytes += len;
+        self.interval.packets += 1;
+        self.interval.queueing += queueing;
     }
 
-    /// A packet left; `again` if its data had left before.
-    pub(crate) fn sent(&mut self, again: bool) {
+    /// A packet left; `retransmission` if its data had left before.
+    pub(crate) fn sent(&mut self, retransmission: bool) {
         self.sent += 1;
-        let (all, rows, row) = &mut self.again;
-        if again {
+        let (all, runs, run) = &mut self.retransmit_runs;
+        if retransmission {
             *all += 1;
-            *rows += u64::from(*row == 0);
-            *row += 1;
+            *runs += u64::from(*run == 0);
+            *run += 1;
         } else {
-            *row = 0;
+            *run = 0;
         }
     }
 
@@ -74,7 +76,7 @@ impl Meter {
     pub(crate) fn dropped(&mut self, late: bool) {
         self.dropped += 1;
         self.dropped_late += u64::from(late);
-        self.lately.dropped += 1;
+        self.interval.dropped += 1;
     }
 
     /// A segment reached the application in order.
@@ -83,13 +85,15 @@ impl Meter {
     }
 }
 
-/// Mahimahi's signal delay (Winstein et al., NSDI 2013): for every millisecond t from the first to the last arrival of a
-/// delivered packet, the smallest (departure - t) over packets that arrived at or after t. A flow's packets depart in the
-/// order of their arrival, so each departure settles the milliseconds since the arrival before it: an interval of values, counted
-/// by its two ends. To a millisecond, as its logs are.
+/// Mahimahi's signal delay (Winstein et al., NSDI 2013): for every millisecond t from the first to
+/// the last arrival of a delivered packet, the smallest (departure - t) over packets that arrived
+/// at or after t. A flow's packets depart in the order of their arrival, so each departure settles
+/// the milliseconds since the arrival before it: an interval of values, counted by its two ends. To
+/// a millisecond, as its logs are.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Signal {
-    /// How many more milliseconds have this value (index) than the one before: the sums of `latest`.
+pub(crate) struct SignalDelay {
+    /// How many more milliseconds have this value (index) than the one before: the sums of
+    /// `latest`.
     changes: Vec<i32>,
     /// Value, change. A flow of few packets and long pauses has nothing else.
     latest: Vec<(u32, i32)>,
@@ -98,11 +102,11 @@ pub(crate) struct Signal {
 }
 
 /// Longer delays count as this one.
-const MOST_MS: u64 = 120_000;
-/// So many changes are kept before they are summed up.
-const LATEST: usize = 512;
+const MAX_MS: u64 = 120_000;
+/// Maximum number of changes before they are summed up.
+const MAX_LATEST: usize = 512;
 
-impl Signal {
+impl SignalDelay {
     fn departed(&mut self, arrived: Time, departed: Time) {
         let (arrived, departed) = (
             arrived.as_nanos() / 1_000_000,
@@ -113,16 +117,16 @@ impl Signal {
             return;
         }
         self.next = Some(arrived + 1);
-        let (least, most) = (departed - arrived, departed - first);
+        let (min, max) = (departed - arrived, departed - first);
         // Values cut off at the end of the scale are one value: what its interval lacks.
-        let beyond = most.saturating_sub(least.max(MOST_MS)) as i32;
-        let (least, most) = (least.min(MOST_MS) as u32, most.min(MOST_MS) as u32);
-        self.latest.push((least, 1));
+        let beyond = max.saturating_sub(min.max(MAX_MS)) as i32;
+        let (min, max) = (min.min(MAX_MS) as u32, max.min(MAX_MS) as u32);
+        self.latest.push((min, 1));
         if beyond > 0 {
-            self.latest.push((most, beyond));
+            self.latest.push((max, beyond));
         }
-        self.latest.push((most + 1, -1 - beyond));
-        if self.latest.len() >= LATEST {
+        self.latest.push((max + 1, -1 - beyond));
+        if self.latest.len() >= MAX_LATEST {
             self.sum_up();
         }
     }
@@ -164,10 +168,10 @@ mod tests {
 
     #[test]
     fn signal_delay_by_hand() {
-        // Arrivals at 0, 1 and 10 ms leave at 5, 6 and 30 ms: t = 0: 5; t = 1: 5; t = 2 to 10: 28, 27, ..., 20. Eleven values, number
-        // floor(10.45) = 10 of 5 5 20 21 22 23 24 25 26 27 28.
+        // Arrivals at 0, 1 and 10 ms leave at 5, 6 and 30 ms: t = 0: 5; t = 1: 5; t = 2 to 10: 28,
+        // 27, ..., 20. Eleven values, number floor(10.45) = 10 of 5 5 20 21 22 23 24 25 26 27 28.
         let at = Time::from_millis;
-        let mut signal = Signal::default();
+        let mut signal = SignalDelay::default();
         assert_eq!(signal.p95(), None);
         for (arrived, departed) in [(0, 5), (1, 6), (1, 7), (10, 30)] {
             signal.departed(at(arrived), at(departed));
@@ -177,10 +181,10 @@ mod tests {
 
     #[test]
     fn a_signal_beyond_the_scale_counts_at_its_end() {
-        let mut signal = Signal::default();
+        let mut signal = SignalDelay::default();
         signal.departed(Time::ZERO, Time::from_millis(1));
-        signal.departed(Time::from_millis(10), Time::from_millis(MOST_MS + 50));
-        assert_eq!(signal.p95(), Some(Span::from_millis(MOST_MS)));
+        signal.departed(Time::from_millis(10), Time::from_millis(MAX_MS + 50));
+        assert_eq!(signal.p95(), Some(Span::from_millis(MAX_MS)));
         let running = signal.changes.iter().scan(0, |now, change| {
             *now += change;
             Some(*now)

@@ -44,7 +44,7 @@ enum Hop {
     /// A direction of a link.
     Link(usize),
     /// A delay line.
-    Line(usize),
+    Delay(usize),
 }
 
 /// What a packet passes, in order.
@@ -57,14 +57,14 @@ struct Route {
 
 /// A delay between hosts and links, shared by all flows that have the same.
 #[derive(Debug)]
-struct Line {
+struct DelayLine {
     delay: Span,
-    travelling: VecDeque<(Time, u32)>,
+    in_propagation: VecDeque<(Time, u32)>,
 }
 
 /// What passed one direction of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Passed {
+pub struct LinkCounters {
     /// Packets that came to it.
     pub arrived: u64,
     /// Packets that its bottleneck carried.
@@ -87,8 +87,8 @@ pub(crate) enum Next {
 pub(crate) struct Network {
     /// Down and up of each link.
     pub(crate) links: Vec<Direction>,
-    pub(crate) passed: Vec<Passed>,
-    lines: Vec<Line>,
+    pub(crate) counters: Vec<LinkCounters>,
+    lines: Vec<DelayLine>,
     routes: Vec<Route>,
     /// When each of the links has something to do, then each of the lines.
     due: Vec<Time>,
@@ -108,7 +108,7 @@ impl Network {
             links.push(Direction::new(&link.up, Dir::Up, seeds.next_u64()));
         }
         Self {
-            passed: vec![Passed::default(); links.len()],
+            counters: vec![LinkCounters::default(); links.len()],
             due: vec![Time::MAX; links.len()],
             links,
             lines: Vec::new(),
@@ -132,10 +132,10 @@ impl Network {
             return None;
         }
         let known = self.lines.iter().position(|line| line.delay == delay);
-        Some(Hop::Line(known.unwrap_or_else(|| {
-            self.lines.push(Line {
+        Some(Hop::Delay(known.unwrap_or_else(|| {
+            self.lines.push(DelayLine {
                 delay,
-                travelling: VecDeque::new(),
+                in_propagation: VecDeque::new(),
             });
             self.due.push(Time::MAX);
             self.lines.len() - 1
@@ -147,7 +147,7 @@ impl Network {
     pub(crate) fn route(&mut self, links: &[usize], delay: Span, delay_first: bool) -> u16 {
         let line = self.line(delay);
         let last = links.last().copied().unwrap_or(0);
-        let links = links.iter().map(|place| Hop::Link(*place));
+        let links = links.iter().map(|index| Hop::Link(*index));
         let hops = if delay_first {
             line.into_iter().chain(links).collect()
         } else {
@@ -173,27 +173,27 @@ impl Network {
         first
     }
 
-    /// Lets the link or line at `place` work. True if it is a link: its outcomes are in `outcomes`.
-    pub(crate) fn advance(&mut self, now: Time, place: usize, outcomes: &mut Vec<Outcome>) -> bool {
-        if let Some(link) = self.links.get_mut(place) {
+    /// Lets the link or line at `index` work. True if it is a link: its outcomes are in `outcomes`.
+    pub(crate) fn advance(&mut self, now: Time, index: usize, outcomes: &mut Vec<Outcome>) -> bool {
+        if let Some(link) = self.links.get_mut(index) {
             link.advance(now, outcomes);
             return true;
         }
-        let line = &mut self.lines[place - self.links.len()];
-        while let Some((at, id)) = line.travelling.front().copied()
+        let line = &mut self.lines[index - self.links.len()];
+        while let Some((at, id)) = line.in_propagation.front().copied()
             && at <= now
         {
-            line.travelling.pop_front();
+            line.in_propagation.pop_front();
             self.moved.push_back(id);
         }
-        let next = line.travelling.front();
-        self.due[place] = next.map_or(Time::MAX, |(at, _)| *at);
+        let next = line.in_propagation.front();
+        self.due[index] = next.map_or(Time::MAX, |(at, _)| *at);
         false
     }
 
-    /// The outcomes of link `place` are dealt with.
-    pub(crate) fn settled(&mut self, place: usize) {
-        self.due[place] = self.links[place].next_event().unwrap_or(Time::MAX);
+    /// Sets when link `index` is due next.
+    pub(crate) fn reschedule(&mut self, index: usize) {
+        self.due[index] = self.links[index].next_event().unwrap_or(Time::MAX);
     }
 
     /// A packet has left a link, perhaps with a mark.
@@ -204,16 +204,16 @@ impl Network {
     }
 
     /// One of the packets that have left a hop, in their order.
-    pub(crate) fn moved(&mut self) -> Option<u32> {
+    pub(crate) fn pop_moved(&mut self) -> Option<u32> {
         self.moved.pop_front()
     }
 
-    /// A packet that a host sends; it has not entered its first hop.
+    /// Adds a packet that a host sends, before its first hop.
     pub(crate) fn insert(&mut self, packet: InFlight, content: Content) -> u32 {
         let id = self.free.pop().unwrap_or(self.packets.len() as u32);
         match self.packets.get_mut(id as usize) {
-            Some(place) => {
-                *place = packet;
+            Some(slot) => {
+                *slot = packet;
                 self.contents[id as usize] = content;
             }
             None => {
@@ -224,7 +224,7 @@ impl Network {
         id
     }
 
-    /// A packet is lost or at its host. Until the next is inserted it can still be read.
+    /// Frees a packet that is lost or at its host. It can be read until the next insertion.
     pub(crate) fn remove(&mut self, id: u32) {
         self.free.push(id);
     }
@@ -241,9 +241,9 @@ impl Network {
         self.contents[id as usize]
     }
 
-    /// Link `place` is the last of the packet's route.
-    pub(crate) fn is_last_link(&self, packet: &InFlight, place: usize) -> bool {
-        self.routes[usize::from(packet.route)].last == place
+    /// Link `index` is the last of the packet's route.
+    pub(crate) fn is_last_link(&self, packet: &InFlight, index: usize) -> bool {
+        self.routes[usize::from(packet.route)].last == index
     }
 
     /// A packet has left its hop. Says where it stands, and whether that was the last link.
@@ -269,34 +269,34 @@ impl Network {
     ) -> Option<usize> {
         let packet = &self.packets[id as usize];
         match self.routes[usize::from(packet.route)].hops[usize::from(packet.hop)] {
-            Hop::Link(place) => {
+            Hop::Link(index) => {
                 let packet = Packet {
                     id: id.into(),
                     flow: packet.flow,
                     len: Bytes::new(packet.len.into()),
                     ecn: packet.ecn,
                 };
-                self.links[place].push(now, packet, outcomes);
-                Some(place)
+                self.links[index].push(now, packet, outcomes);
+                Some(index)
             }
-            Hop::Line(line) => {
-                let place = self.links.len() + line;
+            Hop::Delay(line) => {
+                let index = self.links.len() + line;
                 let line = &mut self.lines[line];
-                if line.travelling.is_empty() {
-                    self.due[place] = now + line.delay;
+                if line.in_propagation.is_empty() {
+                    self.due[index] = now + line.delay;
                 }
-                line.travelling.push_back((now + line.delay, id));
+                line.in_propagation.push_back((now + line.delay, id));
                 None
             }
         }
     }
 }
 
-/// Which direction of which link is number `place`.
-pub(crate) fn link_dir(place: usize) -> LinkDir {
+/// Which direction of which link is number `index`.
+pub(crate) fn link_dir(index: usize) -> LinkDir {
     LinkDir {
-        link: place / 2,
-        dir: if place.is_multiple_of(2) {
+        link: index / 2,
+        dir: if index.is_multiple_of(2) {
             Dir::Down
         } else {
             Dir::Up

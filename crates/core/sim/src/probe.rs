@@ -5,17 +5,20 @@ use alcc_flow::Ack;
 use alcc_link::Dir;
 use alcc_units::{Bytes, Time};
 
-/// Watches a run. Every method has an empty body: say only what you want to know. `()` watches nothing and costs nothing.
+/// Watches a run. Every method has an empty body: say only what you want to know. `()` watches
+/// nothing and costs nothing.
 pub trait Probe {
-    /// Whether it wants to hear of packets and flows at all. Asked often: the same answer each time.
-    fn watches(&self) -> bool {
+    /// Whether it wants packets and flows at all. Asked often: the same answer each
+    /// time.
+    fn is_enabled(&self) -> bool {
         true
     }
 
     /// Something happened to a packet.
     fn packet(&mut self, _event: &PacketEvent) {}
 
-    /// A flow's sender has just dealt with an acknowledgement or a timer, and has sent what it wanted to send.
+    /// A flow's sender has just dealt with an acknowledgement or a timer, and has sent what it
+    /// wanted to send.
     fn flow(&mut self, _state: &FlowState<'_>) {}
 
     /// Where the events of that flow's algorithm go. Asked once, before the run.
@@ -23,22 +26,22 @@ pub trait Probe {
         None
     }
 
-    /// Now and then: simulated time has come to `now` and will end at `end`, as far as is known. False ends the run with
-    /// [`SimError::Stopped`](crate::SimError::Stopped).
+    /// Now and then: simulated time has come to `now` and will end at `end`, as far as is known.
+    /// False ends the run with [`SimError::Stopped`](crate::SimError::Stopped).
     fn progress(&mut self, _now: Time, _end: Time) -> bool {
         true
     }
 }
 
 impl Probe for () {
-    fn watches(&self) -> bool {
+    fn is_enabled(&self) -> bool {
         false
     }
 }
 
 impl<P: Probe + ?Sized> Probe for &mut P {
-    fn watches(&self) -> bool {
-        (**self).watches()
+    fn is_enabled(&self) -> bool {
+        (**self).is_enabled()
     }
 
     fn packet(&mut self, event: &PacketEvent) {

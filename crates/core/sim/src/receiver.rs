@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The receiving host of one flow: `alcc_flow::Receiver`, the algorithm's own half, and what the meter wants to know.
+//! The receiving host of one flow: `alcc_flow::Receiver`, the algorithm's receiver module, and what
+//! the meter wants to know.
 use crate::meter::Meter;
 use alcc_cc::Report;
 use alcc_flow::rules::{AckRule, AckSemantics};
@@ -11,64 +12,69 @@ use std::collections::VecDeque;
 pub(crate) struct Receiver {
     flow: alcc_flow::Receiver,
     rules: Rules,
-    /// The algorithm's own half.
-    half: Option<Box<dyn alcc_cc::Receiver>>,
-    /// Its reports under way; the first is number `reported`.
+    /// The algorithm's receiver module.
+    receiver_module: Option<Box<dyn alcc_cc::Receiver>>,
+    /// Its reports under way; the first is number `first_report`.
     reports: VecDeque<Report>,
-    reported: u64,
+    first_report: u64,
     /// What acknowledgements under way tell of arrivals, by when they left.
-    told: VecDeque<(Time, Vec<Arrival>)>,
+    pending_arrivals: VecDeque<(Time, Vec<Arrival>)>,
 }
 
 impl Receiver {
     pub(crate) fn new(
         rules: &Rules,
         acks: AckRule,
-        half: Option<Box<dyn alcc_cc::Receiver>>,
+        receiver_module: Option<Box<dyn alcc_cc::Receiver>>,
     ) -> Self {
         Self {
             flow: alcc_flow::Receiver::new(rules).acknowledging(acks),
             rules: *rules,
-            half,
+            receiver_module,
             reports: VecDeque::new(),
-            reported: 0,
-            told: VecDeque::new(),
+            first_report: 0,
+            pending_arrivals: VecDeque::new(),
         }
     }
 
     /// The stream is complete up to here: payload that reached the application.
-    pub(crate) fn complete(&self) -> u64 {
+    pub(crate) fn cumulative_ack(&self) -> u64 {
         self.flow.cumulative_ack()
     }
 
-    pub(crate) fn next_wake(&self) -> Option<Time> {
-        let half = self.half.as_ref().and_then(|half| half.next_timer());
-        crate::host::earlier(self.flow.next_timer(), half)
+    pub(crate) fn next_timer(&self) -> Option<Time> {
+        let module = self
+            .receiver_module
+            .as_ref()
+            .and_then(|module| module.next_timer());
+        crate::host::earlier(self.flow.next_timer(), module)
     }
 
-    /// The algorithm's own half wants to say something: the number of the report to send, and its length.
+    /// The algorithm's receiver module has a report to send: its number and
+    /// length.
     pub(crate) fn report(&mut self, now: Time) -> Option<(u64, Bytes)> {
-        let report = self.half.as_mut()?.report(now)?;
+        let report = self.receiver_module.as_mut()?.report(now)?;
         self.reports.push_back(report);
-        let number = self.reported + self.reports.len() as u64 - 1;
+        let number = self.first_report + self.reports.len() as u64 - 1;
         Some((number, Bytes::new(report.len() as u64)))
     }
 
     /// Report `number` has reached the sender; those before it have not, or will be too old.
-    pub(crate) fn reported(&mut self, number: u64) -> Option<Report> {
-        let index = number.checked_sub(self.reported)?;
-        self.reported = number + 1;
+    pub(crate) fn take_report(&mut self, number: u64) -> Option<Report> {
+        let index = number.checked_sub(self.first_report)?;
+        self.first_report = number + 1;
         self.reports.drain(..=index as usize).next_back()
     }
 
-    /// What an acknowledgement that has reached the sender tells of arrivals. Those that were to come before it are lost.
-    pub(crate) fn told(&mut self, ack: &Ack) -> Vec<Arrival> {
-        while let Some((left, _)) = self.told.front()
+    /// What an acknowledgement that has reached the sender tells of arrivals. Those that were to
+    /// come before it are lost.
+    pub(crate) fn take_arrivals(&mut self, ack: &Ack) -> Vec<Arrival> {
+        while let Some((left, _)) = self.pending_arrivals.front()
             && *left <= ack.sent_at
         {
-            let (left, told) = self.told.pop_front().unwrap_or_default();
+            let (left, arrivals) = self.pending_arrivals.pop_front().unwrap_or_default();
             if left == ack.sent_at {
-                return told;
+                return arrivals;
             }
         }
         Vec::new()
@@ -79,8 +85,8 @@ impl Receiver {
         self.flow.on_mark(Bytes::new(data.len));
     }
 
-    /// Data arrives; the answer is an acknowledgement to send, if one is due, with its length. `written_at` knows when the application
-    /// wrote what is at a position.
+    /// Data arrives; the answer is an acknowledgement to send, if one is due, with its length.
+    /// `written_at` knows when the application wrote what is at a position.
     pub(crate) fn on_data(
         &mut self,
         now: Time,
@@ -88,8 +94,8 @@ impl Receiver {
         meter: &mut Meter,
         mut written_at: impl FnMut(u64) -> Time,
     ) -> Option<(Ack, Bytes)> {
-        if let Some(half) = &mut self.half {
-            half.on_packet(now, data.pn, Bytes::new(data.len), &data.header);
+        if let Some(module) = &mut self.receiver_module {
+            module.on_packet(now, data.pn, Bytes::new(data.len), &data.header);
         }
         let before = self.flow.cumulative_ack();
         self.flow.on_data(now, data);
@@ -108,12 +114,12 @@ impl Receiver {
         self.acknowledge(now)
     }
 
-    /// The delay of an acknowledgement is over, or a timer of the algorithm's half is due.
-    pub(crate) fn on_wake(&mut self, now: Time) -> Option<(Ack, Bytes)> {
-        if let Some(half) = &mut self.half
-            && half.next_timer().is_some_and(|at| at <= now)
+    /// The delay of an acknowledgement is over, or a timer of the receiver module is due.
+    pub(crate) fn on_timer(&mut self, now: Time) -> Option<(Ack, Bytes)> {
+        if let Some(module) = &mut self.receiver_module
+            && module.next_timer().is_some_and(|at| at <= now)
         {
-            half.on_timer(now);
+            module.on_timer(now);
         }
         self.acknowledge(now)
     }
@@ -121,8 +127,8 @@ impl Receiver {
     fn acknowledge(&mut self, now: Time) -> Option<(Ack, Bytes)> {
         let ack = self.flow.poll_ack(now)?;
         if self.rules.arrivals {
-            let told = self.flow.arrivals().copied().collect();
-            self.told.push_back((now, told));
+            let arrivals = self.flow.arrivals().copied().collect();
+            self.pending_arrivals.push_back((now, arrivals));
         }
         let blocks = ack.ranges().len() as u64 + u64::from(ack.duplicate.is_some());
         let option = if self.rules.is_stream() && blocks > 0 {

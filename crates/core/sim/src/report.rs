@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::Summary;
-use crate::network::Passed;
+use crate::network::LinkCounters;
 use alcc_units::{Bytes, Rate, Span, Time};
 
 /// What a run gave.
@@ -23,9 +23,9 @@ pub struct Report {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkReport {
     /// Towards the receivers.
-    pub down: Passed,
-    /// Back.
-    pub up: Passed,
+    pub down: LinkCounters,
+    /// Towards the senders.
+    pub up: LinkCounters,
     /// What the bottleneck offered in the window towards the receivers; [`Bytes::MAX`] without one.
     pub opportunities_down: Bytes,
     /// The same back.
@@ -66,7 +66,7 @@ pub struct FlowReport {
     /// Data packets that arrived with a mark (ECN).
     pub marked: u64,
     /// Data packets before or in a bottleneck when the window ended.
-    pub inside: u64,
+    pub in_network: u64,
     /// Segments sent again.
     pub retransmits: u64,
     /// How many of them left in a row, on average; `None` if there were none.

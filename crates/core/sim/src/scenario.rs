@@ -10,7 +10,7 @@ pub struct Scenario {
     /// From the senders' side to the receivers': data go down through them in this order,
     /// acknowledgements come up.
     pub links: Vec<LinkSpec>,
-    /// Who sends.
+    /// The flows.
     pub flows: Vec<FlowSpec>,
     /// Length of the measured window. It begins with the first full-size packet at a bottleneck.
     pub duration: Span,
@@ -18,8 +18,8 @@ pub struct Scenario {
     pub seed: u64,
     /// How far apart the samples of the time series are; `None`: no series.
     pub series: Option<Span>,
-    /// After so many events a run is given up.
-    pub most_events: u64,
+    /// The run fails after this many events.
+    pub max_events: u64,
 }
 
 /// A link: what happens in each of its directions.
@@ -27,7 +27,7 @@ pub struct Scenario {
 pub struct LinkSpec {
     /// Towards the receivers.
     pub down: DirectionSpec,
-    /// Back.
+    /// Towards the senders.
     pub up: DirectionSpec,
 }
 
@@ -83,7 +83,7 @@ pub enum SimError {
         /// When it stops.
         stop: Span,
     },
-    /// So much happened that it was given up.
+    /// Too many events.
     #[error(
         "simulate: given up after {events} events at {at} of simulated time: make it shorter or smaller, or raise the limit"
     )]
@@ -111,8 +111,8 @@ pub enum SimError {
     },
 }
 
-/// Ten thousand seconds of work or so.
-const MOST_EVENTS: u64 = 10_000_000_000;
+/// Some ten thousand seconds of work.
+const MAX_EVENTS: u64 = 10_000_000_000;
 
 impl Scenario {
     /// One link and no flows yet; 60 s, seed 1.
@@ -123,7 +123,7 @@ impl Scenario {
             duration: Span::from_secs(60),
             seed: 1,
             series: None,
-            most_events: MOST_EVENTS,
+            max_events: MAX_EVENTS,
         }
     }
 
@@ -226,9 +226,9 @@ impl Scenario {
     }
 
     /// The direction with this number.
-    pub(crate) fn direction(&self, place: usize) -> &DirectionSpec {
-        let link = &self.links[place / 2];
-        if place.is_multiple_of(2) {
+    pub(crate) fn direction(&self, index: usize) -> &DirectionSpec {
+        let link = &self.links[index / 2];
+        if index.is_multiple_of(2) {
             &link.down
         } else {
             &link.up

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use alcc_units::Time;
 
-/// A deadline for each of a number of slots, the earliest first; equal ones by slot, so that equal runs are equal.
+/// A deadline for each of a number of slots, the earliest first; equal ones by slot, so that equal
+/// runs are equal.
 ///
-/// A heap with four children to a node that knows where each slot is: a slot has one entry, however often its deadline moves.
+/// A heap with four children to a node that knows where each slot is: a slot has one entry, however
+/// often its deadline moves.
 #[derive(Debug)]
 pub(crate) struct Timers {
     heap: Vec<(Time, u32)>,
     /// Where a slot is in `heap`, or `ABSENT`.
-    places: Vec<u32>,
+    positions: Vec<u32>,
 }
 
 const ABSENT: u32 = u32::MAX;
@@ -18,7 +20,7 @@ impl Timers {
     pub(crate) fn new(slots: usize) -> Self {
         Self {
             heap: Vec::new(),
-            places: vec![ABSENT; slots],
+            positions: vec![ABSENT; slots],
         }
     }
 
@@ -29,59 +31,59 @@ impl Timers {
 
     /// The deadline of `slot`; [`Time::MAX`] if it has none.
     pub(crate) fn at(&self, slot: usize) -> Time {
-        match self.places[slot] {
+        match self.positions[slot] {
             ABSENT => Time::MAX,
-            place => self.heap[place as usize].0,
+            pos => self.heap[pos as usize].0,
         }
     }
 
     /// Gives `slot` this deadline; [`Time::MAX`] takes it away.
     pub(crate) fn set(&mut self, slot: usize, at: Time) {
-        let place = self.places[slot];
-        match (place, at) {
+        let pos = self.positions[slot];
+        match (pos, at) {
             (ABSENT, Time::MAX) => {}
             (ABSENT, _) => {
                 self.heap.push((at, slot as u32));
                 self.up(self.heap.len() - 1);
             }
             (_, Time::MAX) => {
-                let place = place as usize;
-                self.places[slot] = ABSENT;
+                let pos = pos as usize;
+                self.positions[slot] = ABSENT;
                 if let Some(last) = self.heap.pop()
-                    && place < self.heap.len()
+                    && pos < self.heap.len()
                 {
-                    self.heap[place] = last;
-                    let place = self.up(place);
-                    self.down(place);
+                    self.heap[pos] = last;
+                    let pos = self.up(pos);
+                    self.down(pos);
                 }
             }
             (_, _) => {
-                let place = place as usize;
-                self.heap[place].0 = at;
-                let place = self.up(place);
-                self.down(place);
+                let pos = pos as usize;
+                self.heap[pos].0 = at;
+                let pos = self.up(pos);
+                self.down(pos);
             }
         }
     }
 
-    fn up(&mut self, mut place: usize) -> usize {
-        let entry = self.heap[place];
-        while place > 0 {
-            let parent = (place - 1) / CHILDREN;
+    fn up(&mut self, mut pos: usize) -> usize {
+        let entry = self.heap[pos];
+        while pos > 0 {
+            let parent = (pos - 1) / CHILDREN;
             if self.heap[parent] <= entry {
                 break;
             }
-            self.put(place, self.heap[parent]);
-            place = parent;
+            self.put(pos, self.heap[parent]);
+            pos = parent;
         }
-        self.put(place, entry);
-        place
+        self.put(pos, entry);
+        pos
     }
 
-    fn down(&mut self, mut place: usize) {
-        let entry = self.heap[place];
+    fn down(&mut self, mut pos: usize) {
+        let entry = self.heap[pos];
         loop {
-            let first = place * CHILDREN + 1;
+            let first = pos * CHILDREN + 1;
             let children = first..(first + CHILDREN).min(self.heap.len());
             let Some(least) = children.min_by_key(|child| self.heap[*child]) else {
                 break;
@@ -89,15 +91,15 @@ impl Timers {
             if entry <= self.heap[least] {
                 break;
             }
-            self.put(place, self.heap[least]);
-            place = least;
+            self.put(pos, self.heap[least]);
+            pos = least;
         }
-        self.put(place, entry);
+        self.put(pos, entry);
     }
 
-    fn put(&mut self, place: usize, entry: (Time, u32)) {
-        self.heap[place] = entry;
-        self.places[entry.1 as usize] = place as u32;
+    fn put(&mut self, pos: usize, entry: (Time, u32)) {
+        self.heap[pos] = entry;
+        self.positions[entry.1 as usize] = pos as u32;
     }
 }
 

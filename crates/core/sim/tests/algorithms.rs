@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Each algorithm does on a plain link what its kind does: loss-based ones fill a deep buffer, those by delay do not, models of the path
-//! do not mind random loss, and all use what there is. Bounds are of the kind, not of a run.
+//! Each algorithm does on a plain link what its kind does: loss-based ones fill a deep buffer,
+//! those by delay do not, models of the path do not mind random loss, and all use what there is.
+//! Bounds are of the kind, not of a run.
 use alcc_cc::Registry;
 use alcc_link::{QueueSpec, RateSpec};
 use alcc_sim::{FlowReport, FlowSpec, Scenario, Timing, run};
@@ -25,7 +26,8 @@ fn over(path: &Path, flow: &str) -> FlowReport {
     run(&scenario).unwrap().flows.remove(0)
 }
 
-/// All that are out of bounds, so that one run tells everything: utilization in per cent and mean queueing delay in ms.
+/// All that are out of bounds, so that one run tells everything: utilization in per cent and mean
+/// queueing delay in ms.
 fn check(path: &Path, rows: &[(&str, RangeInclusive<f64>, RangeInclusive<f64>)]) {
     let mut wrong = Vec::new();
     for (flow, share, delay) in rows {
@@ -95,8 +97,8 @@ fn a_shallow_buffer() {
     check(&path, &rows);
 }
 
-/// 1.22 packets per RTT over the root of one per cent are 3.5 Mbit/s: a third of the link for Reno and its like. The closed form is
-/// for a long run without timeouts.
+/// 1.22 packets per RTT over the root of one per cent are 3.5 Mbit/s: a third of the link for Reno
+/// and its like. The closed form is for a long run without timeouts.
 #[test]
 fn random_loss() {
     let path = Path {
@@ -120,7 +122,8 @@ fn random_loss() {
     ];
     check(&path, &rows);
     let fast = Path { mbps: 100, ..path };
-    // Three rounds of startup, not all of the time: losses are no reason to begin the search for the full pipe again.
+    // Three rounds of startup, not all of the time: losses are no reason to begin the search for
+    // the full pipe again.
     let rows = [
         ("bbr", 70.0..=100.0, 0.0..=10.0),
         ("bbr3", 70.0..=100.0, 0.0..=10.0),
@@ -174,7 +177,8 @@ fn a_fast_link() {
     check(&path, &rows);
 }
 
-/// Whatever `alcc list` shows sends, in each of its profiles, without further files, and twice the same.
+/// Whatever `alcc list` shows sends, in each of its profiles, without further files, and twice the
+/// same.
 #[test]
 fn every_algorithm_in_every_profile() {
     let path = Path {

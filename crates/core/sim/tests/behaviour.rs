@@ -25,8 +25,8 @@ fn near(got: f64, want: f64, share: f64) -> bool {
 
 #[test]
 fn twenty_packets_per_round_trip() {
-    // 40 ms of propagation, 1 ms to serialise 1500 bytes at 12 Mbit/s, and 1 ms until the second packet that the delayed
-    // acknowledgement waits for: 20 packets of 12,000 bit per 42 ms.
+    // 40 ms of propagation, 1 ms to serialise 1500 bytes at 12 Mbit/s, and 1 ms until the second
+    // packet that the delayed acknowledgement waits for: 20 packets of 12,000 bit per 42 ms.
     let flow = one(12, "fixed:window=20");
     let want = 20.0 * 12_000.0 / 0.042;
     assert!(
@@ -34,7 +34,8 @@ fn twenty_packets_per_round_trip() {
         "{}",
         flow.throughput
     );
-    // Packets leave in pairs, as they are acknowledged: the first takes 1 ms at the bottleneck, the second 2 ms.
+    // Packets leave in pairs, as they are acknowledged: the first takes 1 ms at the bottleneck, the
+    // second 2 ms.
     let queueing = flow.queue_delay.mean.as_millis_f64();
     assert!(near(queueing, 1.5, 0.02), "{queueing}");
     assert_eq!(
@@ -46,7 +47,8 @@ fn twenty_packets_per_round_trip() {
 
 #[test]
 fn a_window_beyond_the_link_stands_in_the_queue() {
-    // 100 packets at 12 Mbit/s: 1 ms each, so a round trip of 100 ms, of which 40 are propagation and 60 queue.
+    // 100 packets at 12 Mbit/s: 1 ms each, so a round trip of 100 ms, of which 40 are propagation
+    // and 60 queue.
     let flow = one(12, "fixed:window=100");
     assert!(flow.utilization.unwrap() > 0.999, "{:?}", flow.utilization);
     let queueing = flow.queue_delay.median.as_millis_f64();
@@ -57,8 +59,9 @@ fn a_window_beyond_the_link_stands_in_the_queue() {
 
 #[test]
 fn the_same_window_above_tcp_is_the_same_flow_but_for_the_readings() {
-    // An acknowledgement waits 2.5 ms on average for a reading every 5 ms, then 0.3 ms until the program writes; every
-    // second segment waits one packet time for the next because of delayed acknowledgements.
+    // An acknowledgement waits 2.5 ms on average for a reading every 5 ms, then 0.3 ms until the
+    // program writes; every second segment waits one packet time for the next because of delayed
+    // acknowledgements.
     let flow = one(12, "fixed:window=100/over=cubic");
     assert!(flow.utilization.unwrap() > 0.99, "{:?}", flow.utilization);
     let queueing = flow.queue_delay.median.as_millis_f64();
@@ -71,8 +74,9 @@ fn the_same_window_above_tcp_is_the_same_flow_but_for_the_readings() {
 
 #[test]
 fn a_short_path_is_filled_too() {
-    // A client on the same network: 1 ms of round trip, a sixth or a tenth of the interval at which the counters are read.
-    // Between two readings the window is all that leaves, so some capacity is lost; a collapse to a fifth was the fault.
+    // A client on the same network: 1 ms of round trip, a sixth or a tenth of the interval at which
+    // the counters are read. Between two readings the window is all that leaves, so some capacity
+    // is lost; a collapse to a fifth was the fault.
     for flow in ["verus/over=cubic", "copa/over=cubic", "verus/over=reno"] {
         let mut scenario = scenario(fixed(100), 10, &[flow]);
         scenario.links[0].down.delay = Span::from_micros(500);
@@ -84,7 +88,8 @@ fn a_short_path_is_filled_too() {
 
 #[test]
 fn an_unlimited_algorithm_above_tcp_is_plain_tcp() {
-    // Drop-tail of 2,000,000 bytes at 12 Mbit/s: 1.33 s when full. Loss-based TCP fills it, and recovers from its losses.
+    // Drop-tail of 2,000,000 bytes at 12 Mbit/s: 1.33 s when full. Loss-based TCP fills it, and
+    // recovers from its losses.
     for under in ["reno", "cubic"] {
         let mut scenario = scenario(
             fixed(12),
@@ -149,7 +154,7 @@ fn a_dead_link_ends_the_run_all_the_same() {
 
 fn conserved(report: &Report) {
     for flow in &report.flows {
-        assert_eq!(flow.sent, flow.packets + flow.dropped + flow.inside);
+        assert_eq!(flow.sent, flow.packets + flow.dropped + flow.in_network);
         assert!(flow.goodput_bytes <= flow.delivered);
         assert!(flow.utilization.is_none_or(|share| share <= 1.0));
     }

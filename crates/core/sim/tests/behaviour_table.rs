@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! docs/behaviour.md: every algorithm on every kind of link behind every kind of queue, as a snapshot. Whoever changes an algorithm, a
-//! queue or the sender sees in its diff what that did to all of them, and a reviewer reads it.
+//! docs/behaviour.md: every algorithm on every kind of link behind every kind of queue, as a
+//! snapshot. Whoever changes an algorithm, a queue or the sender sees in its diff what that did to
+//! all of them, and a reviewer reads it.
 mod common;
 
 use alcc_cc::Registry;
@@ -94,7 +95,8 @@ fn one(flow: &str, rate: &RateSpec, rtt: u64, queue: &str, loss: f64) -> String 
     )
 }
 
-/// Mean of Jain's index of single seconds, smallest and largest share of a flow in % of an equal one.
+/// Mean of Jain's index of single seconds, smallest and largest share of a flow in % of an equal
+/// one.
 fn several(flow: &str, queue: &str) -> String {
     let flows = format!("{SEVERAL}*{flow}/stagger=1s");
     let (mut jain, mut shares) = (0.0, Vec::new());
@@ -133,7 +135,8 @@ fn flows() -> Vec<String> {
     own.chain(above).collect()
 }
 
-/// All cells, in the order of the page. Each is computed by itself, so two threads give what one would.
+/// All cells, in the order of the page. Each is computed by itself, so two threads give what one
+/// would.
 fn cells(work: &[Work]) -> Vec<String> {
     let next = AtomicUsize::new(0);
     let worker = || {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The simulator's hosts keep the contract towards the algorithm: native and above TCP, by every host's rules, with losses.
+//! The simulator's hosts keep the contract towards the algorithm: native and above TCP, by every
+//! host's rules, with losses.
 mod common;
 
 use alcc_cc::Registry;

@@ -22,7 +22,8 @@ fn one(queue: &str, flow: &str) -> FlowReport {
 fn a_flow_that_may_be_marked_sees_marks_and_no_loss() {
     for queue in ["codel", "fq_codel", "pie", "red:min=15000,max=150000"] {
         for flow in ["cubic/ecn=on", "reno/ecn=on", "budget/over=cubic/ecn=on"] {
-            // Reno's slow start takes PIE beyond the probability up to which it marks (RFC 8033, section 5.1).
+            // Reno's slow start takes PIE beyond the probability up to which it marks (RFC 8033,
+            // section 5.1).
             if (queue, flow) == ("pie", "reno/ecn=on") {
                 continue;
             }
@@ -47,7 +48,8 @@ fn a_flow_that_may_be_marked_sees_marks_and_no_loss() {
     }
 }
 
-/// A mark costs as much of the window as a loss: who may be marked gets its share, no more and no less.
+/// A mark costs as much of the window as a loss: who may be marked gets its share, no more and no
+/// less.
 #[test]
 fn marked_and_unmarked_share_the_link() {
     let flows = through("codel", &["cubic/ecn=on", "cubic"]).flows;

@@ -45,8 +45,8 @@ fn near(got: f64, want: f64, share: f64) -> bool {
 
 #[test]
 fn a_round_trip_of_its_own() {
-    // Ten packets per round trip on a link that is never busy: 10 * 12,000 bit / 80 ms = 1.5 Mbit/s against 3 Mbit/s, but
-    // for the 1 ms that the bursts of two take to serialise.
+    // Ten packets per round trip on a link that is never busy: 10 * 12,000 bit / 80 ms = 1.5 Mbit/s
+    // against 3 Mbit/s, but for the 1 ms that the bursts of two take to serialise.
     let all = flows(&scenario(
         fixed(1000),
         20,
@@ -61,7 +61,8 @@ fn a_round_trip_of_its_own() {
 
 #[test]
 fn both_directions_are_independent() {
-    // Acknowledgements of the one flow share the way back with the datagrams of the other, which fill half of it.
+    // Acknowledgements of the one flow share the way back with the datagrams of the other, which
+    // fill half of it.
     let both = &["fixed:window=60", "udp:rate=6mbit/dir=up"];
     let mut both = scenario(fixed(12), 20, both);
     both.links[0] = link(12, 20);
@@ -119,7 +120,7 @@ fn a_chain_is_as_fast_as_its_slowest_link() {
         assert!(link.down.arrived >= link.down.departed + link.down.dropped);
     }
     // What the first link passed on of the first flow came to the second or is on its way.
-    assert_eq!(first.sent, first.packets + first.dropped + first.inside);
+    assert_eq!(first.sent, first.packets + first.dropped + first.in_network);
 }
 
 #[test]
@@ -141,7 +142,8 @@ fn flows_start_and_stop() {
     assert!(near(mbit(&all[0], 15), 6.0, 0.05));
     assert!(near(mbit(&all[1], 15), 6.0, 0.05));
     let report = run(&times).unwrap();
-    // Both are there in ten of thirty seconds, less those at which one of them is not whole; then they are equal.
+    // Both are there in ten of thirty seconds, less those at which one of them is not whole; then
+    // they are equal.
     assert!(report.jain_of_seconds(Span::ZERO).unwrap() > 0.99);
     assert!(near(
         report.jain().unwrap(),
@@ -281,7 +283,7 @@ fn what_would_never_end_is_an_error() {
     let error = run(&endless).unwrap_err();
     assert!(matches!(error, SimError::Standstill { .. }), "{error}");
     let mut large = scenario(fixed(12), 60, &["fixed:window=100"]);
-    large.most_events = 1_000;
+    large.max_events = 1_000;
     let error = run(&large).unwrap_err();
     assert!(
         matches!(error, SimError::Events { events: 1_001, .. }),
@@ -298,13 +300,14 @@ impl Probe for Count {
     }
 }
 
-/// What a full queue turns away leaves nothing behind that would be an event: these three, with one phase, offer 3.3 million segments to a link of
-/// 5,000 a second, and the engine counted 0.3 million events.
+/// What a full queue turns away leaves nothing behind that would be an event: these three, with one
+/// phase, offer 3.3 million segments to a link of 5,000 a second, and the engine counted 0.3
+/// million events.
 #[test]
 fn a_storm_of_losses_is_bounded_too() {
     let mut storm = scenario(fixed(60), 20, &["3*verus:profile=paper,r=6/phase=0s"]);
     storm.links[0].down.queue = QueueSpec::droptail(Bytes::new(375_000));
-    storm.most_events = 500_000;
+    storm.max_events = 500_000;
     let mut sent = Count::default();
     let error = run_with(&storm, &mut sent).unwrap_err();
     assert!(matches!(error, SimError::Events { .. }), "{error}");
@@ -422,8 +425,8 @@ fn fingerprint(report: &alcc_sim::Report) -> u64 {
 
 #[test]
 fn the_same_on_every_machine() {
-    // Of links, queues, sources and the engine alone; algorithms and senders change more often. A change of this number is a
-    // change of results: say in CHANGELOG why.
+    // Of links, queues, sources and the engine alone; algorithms and senders change more often. A
+    // change of this number is a change of results: say in CHANGELOG why.
     let flows = &[
         "udp:rate=6mbit",
         "udp:rate=4mbit,bytes=500,on=170ms,off=130ms@200ms",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! docs/over-tcp.md: every algorithm above a TCP beside its native form. Those of three links are measured and held to the
-//! bounds; with `ALCC_BLESS=1` all are, and the page is written anew (`make over-tcp`).
+//! docs/over-tcp.md: every algorithm above a TCP beside its native form. Those of three links are
+//! measured and held to the bounds; with `ALCC_BLESS=1` all are, and the page is written anew
+//! (`make over-tcp`).
 #![expect(clippy::disallowed_macros, reason = "a skipped test says so")]
 mod common;
 
@@ -26,7 +27,8 @@ const RECORDED: [&str; 5] = [
 ];
 /// The links that the test measures: enough to see a change, and in seconds.
 const WATCHED: [&str; 3] = ["12 Mbit/s", "48 Mbit/s", "rapidGold"];
-/// When the flow starts, and the seed of that run: on a recorded channel a start is another stretch of it.
+/// When the flow starts, and the seed of that run: on a recorded channel a start is another stretch
+/// of it.
 const STARTS: [(&str, u64); 3] = [("0s", 1), ("7.3s", 2), ("19.7s", 3)];
 const SECONDS: u64 = 30;
 

@@ -8,7 +8,8 @@ fn the_algorithm_of_the_documentation_keeps_the_contract_and_sends() {
     example::main();
 }
 
-/// To the letter, with the imports: whoever pastes the blocks of the page into a file has one that compiles.
+/// To the letter, with the imports: whoever pastes the blocks of the page into a file has one that
+/// compiles.
 #[test]
 fn the_documentation_shows_the_whole_file() {
     let file = include_str!("../examples/own_algorithm/mine.rs");

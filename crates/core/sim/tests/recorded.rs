@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The originals' algorithms on recorded links, within loose bounds around what the authors' programs gave on the same
-//! links over a real network stack (60 s, minimum RTT 40 ms, drop-tail of 2,000,000 bytes). The recordings are not part of
-//! the repository: `ALCC_TRACES` names a folder that holds them.
+//! The originals' algorithms on recorded links, within loose bounds around what the authors'
+//! programs gave on the same links over a real network stack (60 s, minimum RTT 40 ms, drop-tail of
+//! 2,000,000 bytes). The recordings are not part of the repository: `ALCC_TRACES` names a folder
+//! that holds them.
 #![expect(clippy::disallowed_macros, reason = "a skipped test says so")]
 mod common;
 
@@ -59,7 +60,8 @@ fn check(
 #[test]
 fn verus_as_its_authors_wrote_it() {
     let flow = "verus:profile=original";
-    // The program: 97 and 98 %, 146 and 152 ms; 99 and 100 %, 194 and 201 ms; 96 and 99 %, 170 and 174 ms.
+    // The program: 97 and 98 %, 146 and 152 ms; 99 and 100 %, 194 and 201 ms; 96 and 99 %, 170 and
+    // 174 ms.
     within("CampusWalk", flow, 92.0..100.0, 110.0..190.0);
     within("Corniche", flow, 85.0..100.0, 150.0..250.0);
     within("rapidGold", flow, 90.0..100.0, 125.0..220.0);
@@ -68,7 +70,8 @@ fn verus_as_its_authors_wrote_it() {
 #[test]
 fn copa_as_its_authors_wrote_it() {
     let flow = "copa:profile=original";
-    // The program: 67 and 69 %, 35 ms; 73 and 75 %, 31 ms; 82 and 84 %, 27 ms; 40 and 43 %, 33 and 34 ms; 81 and 83 %, 26 ms.
+    // The program: 67 and 69 %, 35 ms; 73 and 75 %, 31 ms; 82 and 84 %, 27 ms; 40 and 43 %, 33 and
+    // 34 ms; 81 and 83 %, 26 ms.
     within("CampusWalk", flow, 60.0..82.0, 28.0..42.0);
     within("CityDrive", flow, 65.0..85.0, 26.0..38.0);
     within("Corniche", flow, 75.0..92.0, 23.0..34.0);
@@ -76,7 +79,8 @@ fn copa_as_its_authors_wrote_it() {
     within("rapidGold", flow, 72.0..94.0, 22.0..34.0);
 }
 
-/// The authors' bulk program: it sends in both directions, over 12 Mbit/s back, and began 1.7 s into the recording.
+/// The authors' bulk program: it sends in both directions, over 12 Mbit/s back, and began 1.7 s
+/// into the recording.
 #[test]
 fn sprout_as_its_authors_wrote_it() {
     let flow = "sprout:profile=original/dir=both@1700ms";
@@ -88,7 +92,8 @@ fn sprout_as_its_authors_wrote_it() {
         scenario.links[0].up.queue = scenario.links[0].down.queue.clone();
         check(link, flow, &run(&scenario).unwrap().flows[0], share, delay);
     };
-    // The program: 51 and 50 %, 39 ms; 64 and 61 %, 37 and 36 ms; 94 %, 40 and 41 ms; 63 and 64 %, 47 ms; 77 and 76 %, 36 ms.
+    // The program: 51 and 50 %, 39 ms; 64 and 61 %, 37 and 36 ms; 94 %, 40 and 41 ms; 63 and 64 %,
+    // 47 ms; 77 and 76 %, 36 ms.
     within("CampusWalk", 45.0..56.0, 33.0..47.0);
     within("CityDrive", 56.0..69.0, 30.0..44.0);
     within("Corniche", 89.0..99.0, 33.0..48.0);
@@ -98,11 +103,13 @@ fn sprout_as_its_authors_wrote_it() {
 
 #[test]
 fn sprout_tuned_gives_more_at_less_delay() {
-    // `original` on the same links, without a queue on the way back: 78 % at 49 ms, 88 % at 51, 94 % at 43.
+    // `original` on the same links, without a queue on the way back: 78 % at 49 ms, 88 % at 51, 94
+    // % at 43.
     within("CampusWalk", "sprout", 79.0..85.0, 40.0..48.0);
     within("CityDrive", "sprout", 88.5..93.0, 40.0..48.0);
     within("rapidGold", "sprout", 94.0..97.0, 38.0..43.5);
-    // Above TCP, where acknowledgements stand for what arrives, the same; a tick's quota leaves at once there.
+    // Above TCP, where acknowledgements stand for what arrives, the same; a tick's quota leaves at
+    // once there.
     within("CampusWalk", "sprout/over=cubic", 78.0..85.0, 40.0..52.0);
 }
 
@@ -114,9 +121,10 @@ fn plain_cubic_fills_the_buffer() {
     within("Corniche", flow, 97.0..100.1, 600.0..1300.0);
 }
 
-/// As the peers were measured: the flow begins 0.44 s into the trace, acknowledgements go through a link with an opportunity every
-/// millisecond. Kernel figures are the runs that were kept (utilization in per cent, mean delay in ms); the bound is 2 points and 15 %
-/// around the span of the runs.
+/// As the peers were measured: the flow begins 0.44 s into the trace, acknowledgements go through a
+/// link with an opportunity every millisecond. Kernel figures are the runs that were kept
+/// (utilization in per cent, mean delay in ms); the bound is 2 points and 15 % around the span of
+/// the runs.
 fn as_the_kernel(flow: &str, rows: &[(&str, f64, &[f64])]) {
     for (link, share, delays) in rows {
         let Some(trace) = recorded(link) else { return };
@@ -183,7 +191,8 @@ fn bbr_as_in_the_kernel() {
 
 #[test]
 fn budget_has_the_throughput_of_bbr_at_half_its_delay() {
-    // Linux's BBR: 96 and 95 %, 141 and 138 ms; 98 %, 118 and 123 ms; 98 and 97 %, 87 and 84; 95 and 97 %, 133 and 141; 96 %, 72 and 66.
+    // Linux's BBR: 96 and 95 %, 141 and 138 ms; 98 %, 118 and 123 ms; 98 and 97 %, 87 and 84; 95
+    // and 97 %, 133 and 141; 96 %, 72 and 66.
     let flow = "budget";
     within("CampusWalk", flow, 95.0..100.0, 40.0..75.0);
     within("CityDrive", flow, 97.0..100.0, 30.0..65.0);

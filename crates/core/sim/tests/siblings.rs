@@ -20,9 +20,9 @@ fn rates(report: &Report) -> Vec<f64> {
     report.flows.iter().map(rate).collect()
 }
 
-/// `examples/contention.toml`: starts at whole seconds, epochs of 5 ms. When all epochs began at the same nanosecond, who had the lower
-/// number sent first and got more: all 45 pairs of 10 flows stood in the order of their numbers, and Jain's index of the seconds was
-/// 0.85.
+/// `examples/contention.toml`: starts at whole seconds, epochs of 5 ms. When all epochs began at
+/// the same nanosecond, who had the lower number sent first and got more: all 45 pairs of 10 flows
+/// stood in the order of their numbers, and Jain's index of the seconds was 0.85.
 #[test]
 fn who_gets_what_is_not_decided_by_the_order_of_the_numbers() {
     let channel = || {

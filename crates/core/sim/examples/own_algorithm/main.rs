@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! An algorithm of one's own, checked by the conformance kit and run in the simulator: `cargo run -p alcc-sim --example
-//! own_algorithm`. docs/adding-an-algorithm.md explains it line by line.
+//! An algorithm of one's own, checked by the conformance kit and run in the simulator: `cargo run
+//! -p alcc-sim --example own_algorithm`. docs/adding-an-algorithm.md explains it line by line.
 use alcc_cc::{Registry, conformance};
 use alcc_link::{QueueSpec, RateSpec};
 use alcc_sim::{FlowSpec, Scenario, Timing, run};

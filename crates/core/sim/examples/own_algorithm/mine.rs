@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Mine: the algorithm of docs/adding-an-algorithm.md, made up for it. A packet more per round trip while the queue is short, an eighth
-//! less when it is not, half after a loss.
+//! Mine: the algorithm of docs/adding-an-algorithm.md, made up for it. A packet more per round trip
+//! while the queue is short, an eighth less when it is not, half after a loss.
 //!
 //! | constant | value | source |
 //! |---|---|---|

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The controller decides what a sender of our own sends, with as much data as the application has.
-use super::{Host, Tally, Writes};
+use super::{Host, SenderStats, Writes};
 use alcc_cc::{Controller, Kind, Log, Receiver};
 use alcc_flow::rules::AckRule;
 use alcc_flow::{Ack, Arrival, Rules, Sender, Transmit};
@@ -9,14 +9,15 @@ use alcc_units::{Bytes, Span, Time};
 pub(crate) struct Native {
     sender: Sender,
     /// The application has data up to here.
-    supply: u64,
+    available: u64,
     written: u64,
-    /// There is a send buffer, into which the application writes; otherwise a write is the first transmission.
+    /// There is a send buffer, into which the application writes; otherwise a write is the first
+    /// transmission.
     buffered: bool,
     writes: Writes,
     per_packet: bool,
-    half: Option<Box<dyn Receiver>>,
-    tally: Tally,
+    receiver_module: Option<Box<dyn Receiver>>,
+    stats: SenderStats,
 }
 
 impl Native {
@@ -30,20 +31,20 @@ impl Native {
         let hint = rules.is_stream().then_some(handshake_rtt);
         Self {
             per_packet: cc.needs().per_packet_ack,
-            half: cc.receiver(),
+            receiver_module: cc.receiver(),
             sender: Sender::new(cc, rules, now, hint, seed),
-            supply: 0,
+            available: 0,
             written: 0,
             buffered: rules.send_buffer.1 > Bytes::ZERO,
             writes: Writes::default(),
-            tally: Tally::default(),
+            stats: SenderStats::default(),
         }
     }
 
     /// The application writes what the buffer takes.
     fn fill(&mut self, now: Time) {
-        if self.supply > self.written && self.sender.is_writable() {
-            let taken = self.sender.write(Bytes::new(self.supply - self.written));
+        if self.available > self.written && self.sender.is_writable() {
+            let taken = self.sender.write(Bytes::new(self.available - self.written));
             self.written += taken.get();
             if self.buffered {
                 self.writes.wrote(now, self.written);
@@ -65,8 +66,10 @@ impl Host for Native {
         }
     }
 
-    fn receiver_half(&self) -> Option<Box<dyn Receiver>> {
-        self.half.as_ref().map(|half| half.clone_box())
+    fn receiver_module(&self) -> Option<Box<dyn Receiver>> {
+        self.receiver_module
+            .as_ref()
+            .map(|module| module.clone_box())
     }
 
     fn on_feedback(&mut self, now: Time, report: &[u8]) {
@@ -86,20 +89,20 @@ impl Host for Native {
             self.sender.forget_unsent();
             self.written = self.sender.written();
         }
-        self.supply = upto.max(self.written);
+        self.available = upto.max(self.written);
         self.fill(now);
     }
 
     fn on_ack(&mut self, now: Time, ack: &Ack, arrivals: &[Arrival]) {
-        let heard = self
+        let result = self
             .sender
             .on_ack_arrivals(now, ack, ack.ranges(), arrivals);
-        debug_assert!(heard.is_ok(), "{heard:?}");
-        self.tally.heard(&self.sender);
+        debug_assert!(result.is_ok(), "{result:?}");
+        self.stats.record_rtt(&self.sender);
         self.fill(now);
     }
 
-    fn on_wake(&mut self, now: Time) {
+    fn on_timer(&mut self, now: Time) {
         self.sender.on_timer(now);
     }
 
@@ -112,7 +115,7 @@ impl Host for Native {
         }
     }
 
-    fn next_wake(&self) -> Option<Time> {
+    fn next_timer(&self) -> Option<Time> {
         self.sender.next_timer()
     }
 
@@ -132,8 +135,8 @@ impl Host for Native {
         self.sender.controller().gauges(put);
     }
 
-    fn tally(&mut self) -> &mut Tally {
-        self.tally.count(&self.sender);
-        &mut self.tally
+    fn stats(&mut self) -> &mut SenderStats {
+        self.stats.count(&self.sender);
+        &mut self.stats
     }
 }

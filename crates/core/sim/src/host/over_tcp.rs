@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The controller above a simulated TCP connection: a program that writes as much as it may, a gate in front of its
-//! writes, and counters that are read at the moments that [`OverTcp`] asks for, or a little later.
-use super::{Host, Tally, Writes, earlier};
+//! The controller above a simulated TCP connection: a program that writes as much as it may, a gate
+//! in front of its writes, and counters that are read at the moments that [`OverTcp`] asks for, or
+//! a little later.
+use super::{Host, SenderStats, Writes, earlier};
 use alcc_cc::{Controller, Log};
 use alcc_flow::{Ack, Arrival, OverTcp, Rules, Sender, Transmit};
 use alcc_units::{Bytes, Rng, Span, Time};
@@ -49,13 +50,13 @@ pub(crate) struct OverTcpHost {
     log: Option<Log>,
     tcp: Sender,
     writes: Writes,
-    tally: Tally,
+    stats: SenderStats,
     timing: Timing,
     rng: Rng,
     seed: u64,
     write_at: Option<Time>,
     /// The program has the stream up to here.
-    supply: u64,
+    available: u64,
     /// The socket is full: the program waits until it is writable.
     full: bool,
     /// What `OverTcp` asked for, and when it will happen.
@@ -82,12 +83,12 @@ impl OverTcpHost {
                 seed ^ 0x0062_656c_6f77,
             ),
             writes: Writes::default(),
-            tally: Tally::default(),
+            stats: SenderStats::default(),
             timing: below.timing,
             rng: Rng::new(seed ^ 0x7469_6d69_6e67),
             seed,
             write_at: None,
-            supply: 0,
+            available: 0,
             full: false,
             reading: None,
         }
@@ -102,7 +103,7 @@ impl OverTcpHost {
                 self.full = true;
                 break;
             }
-            let offered = CHUNK.min(Bytes::new(self.supply - self.tcp.written()));
+            let offered = CHUNK.min(Bytes::new(self.available - self.tcp.written()));
             if offered == Bytes::ZERO {
                 break;
             }
@@ -163,22 +164,22 @@ impl Host for OverTcpHost {
     }
 
     fn on_write(&mut self, now: Time, upto: u64) {
-        self.supply = upto.max(self.tcp.written());
+        self.available = upto.max(self.tcp.written());
         self.write_at = Some(now);
-        self.on_wake(now);
+        self.on_timer(now);
     }
 
     fn on_ack(&mut self, now: Time, ack: &Ack, _arrivals: &[Arrival]) {
-        let heard = self.tcp.on_ack(now, ack);
-        debug_assert!(heard.is_ok(), "{heard:?}");
-        self.tally.heard(&self.tcp);
+        let result = self.tcp.on_ack(now, ack);
+        debug_assert!(result.is_ok(), "{result:?}");
+        self.stats.record_rtt(&self.tcp);
         if self.full && self.tcp.is_writable() {
             self.full = false;
             self.write_at = Some(now + self.timing.wake);
         }
     }
 
-    fn on_wake(&mut self, now: Time) {
+    fn on_timer(&mut self, now: Time) {
         self.tcp.on_timer(now);
         if self.reading.is_some_and(|(_, at)| at <= now) {
             self.read(now);
@@ -200,7 +201,7 @@ impl Host for OverTcpHost {
         self.writes.at(position)
     }
 
-    fn next_wake(&self) -> Option<Time> {
+    fn next_timer(&self) -> Option<Time> {
         let reading = self.reading.map(|(_, at)| at);
         earlier(earlier(reading, self.write_at), self.tcp.next_timer())
     }
@@ -223,9 +224,9 @@ impl Host for OverTcpHost {
         }
     }
 
-    fn tally(&mut self) -> &mut Tally {
-        self.tally.count(&self.tcp);
-        self.tally.gate_closed = self.over.as_ref().map_or(0, |o| o.counters().gate_closed);
-        &mut self.tally
+    fn stats(&mut self) -> &mut SenderStats {
+        self.stats.count(&self.tcp);
+        self.stats.gate_closed = self.over.as_ref().map_or(0, |o| o.counters().gate_closed);
+        &mut self.stats
     }
 }

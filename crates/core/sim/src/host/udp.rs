@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A constant rate of UDP packets, whatever happens to them.
 use crate::host::UDP_HEADER;
-use crate::source::Supply;
+use crate::source::AppModel;
 use alcc_units::{Bytes, Time};
 
 /// Sender and receiver of datagrams.
@@ -44,8 +44,8 @@ impl Udp {
     }
 
     /// When the payload at `position` was due to leave.
-    pub(crate) fn due(&self, supply: &Supply, position: u64) -> Option<Time> {
+    pub(crate) fn due(&self, app: &AppModel, position: u64) -> Option<Time> {
         let payload = self.packet.get() - UDP_HEADER.get();
-        supply.written_at(position / payload * self.packet.get() + self.packet.get() - 1)
+        app.written_at(position / payload * self.packet.get() + self.packet.get() - 1)
     }
 }

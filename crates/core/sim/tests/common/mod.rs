@@ -4,7 +4,8 @@ use alcc_link::{QueueSpec, RateSpec};
 use alcc_sim::{FlowSpec, Scenario, Timing};
 use alcc_units::{Bytes, Span};
 
-/// One path of the experiments: the bottleneck towards the receiver, nothing but delay on the way back.
+/// One path of the experiments: the bottleneck towards the receiver, nothing but delay on the way
+/// back.
 pub(crate) fn scenario(rate: RateSpec, seconds: u64, flows: &[&str]) -> Scenario {
     let registry = Registry::builtin();
     let parse = |text: &&str| FlowSpec::parse(text, &registry, Timing::default()).unwrap();
