@@ -16,7 +16,7 @@ thread_local! {
 
 /// Memory that a handler gave back in the middle of the heap, kept in itself until the heap is free.
 struct Orphan {
-    next: *mut Orphan,
+    next: *mut Self,
     layout: Layout,
 }
 
@@ -28,7 +28,7 @@ fn roomy(layout: Layout) -> Layout {
 
 /// For handlers that have interrupted our allocator. Untouched pages cost nothing.
 struct Spare {
-    bytes: UnsafeCell<[u8; Spare::SIZE]>,
+    bytes: UnsafeCell<[u8; Self::SIZE]>,
     /// How many pieces live (upper half), and how many bytes were given since none did.
     given: AtomicU64,
 }
@@ -256,7 +256,7 @@ mod tests {
         let page = Layout::from_size_align(100_000, 4096).unwrap();
         for _ in 0..3 {
             let given: Vec<_> = (0..10).map(|_| OWN.give(page)).collect();
-            let fits = |ptr: &*mut u8| OWN.owns(*ptr) && ptr.addr() % 4096 == 0;
+            let fits = |ptr: &*mut u8| OWN.owns(*ptr) && ptr.addr().is_multiple_of(4096);
             assert!(given.iter().all(fits) && OWN.live() == 10);
             assert!(OWN.give(page).is_null());
             given.iter().for_each(|_| OWN.take_back());
