@@ -257,9 +257,11 @@ impl Ledger {
     /// evenly between `since` and `now`, not when it was written.
     pub fn left(&mut self, since: Time, now: Time, position: u64, paced: bool) {
         let from = self.left.max(self.complete);
-        let held = position < self.written || self.held_since(since, from);
         self.left = position;
-        if !(paced && held && position > from) {
+        if !paced || position <= from {
+            return;
+        }
+        if position >= self.written && !self.held_since(since, from) {
             return;
         }
         let first = self.records.partition_point(|r| r.end <= from);

@@ -9,6 +9,7 @@ use libc::{
     c_int, c_uint, c_void, iovec, loff_t, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t,
     ssize_t,
 };
+use std::cell::OnceCell;
 
 /// A write of `wanted` bytes: `real` skips and limits.
 fn limited(
@@ -25,15 +26,19 @@ fn limited(
         return real(0, wanted);
     };
     runtime.turn_inline();
+    let known = OnceCell::new();
     let wait = || {
-        let flags = flags(fd);
-        if flags.signals {
-            Wait::Unreachable
-        } else if flags.nonblocking || options & libc::MSG_DONTWAIT != 0 {
-            Wait::No
-        } else {
-            Wait::Yes(send_timeout(fd))
-        }
+        // Asked for more than once by a write that is refused or cut.
+        *known.get_or_init(|| {
+            let flags = flags(fd);
+            if flags.signals {
+                Wait::Unreachable
+            } else if flags.nonblocking || options & libc::MSG_DONTWAIT != 0 {
+                Wait::No
+            } else {
+                Wait::Yes(send_timeout(fd))
+            }
+        })
     };
     conn.write(
         runtime,
