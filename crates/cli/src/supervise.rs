@@ -39,13 +39,11 @@ pub(crate) fn run(command: &mut Command, began: impl FnOnce()) -> Result<ExitCod
         loop {
             match change() {
                 Change::None => break,
-                Change::Ended(pid, code) if pid == child => status = Some(code),
+                Change::Ended(pid, exit) if pid == child => status = Some(exit.status()),
                 Change::Stopped(pid, signal) if pid == child => stop_too(child, signal),
                 Change::Ended(..) | Change::Stopped(..) => {}
                 Change::NoChildren => {
-                    return Ok(ExitCode::from(
-                        u8::try_from(status.unwrap_or(0)).unwrap_or(1),
-                    ));
+                    return Ok(ExitCode::from(status.unwrap_or(0)));
                 }
             }
         }
@@ -60,18 +58,34 @@ pub(crate) fn run(command: &mut Command, began: impl FnOnce()) -> Result<ExitCod
     }
 }
 
+/// How a program ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Exit {
+    Status(u8),
+    Signal(u8),
+}
+
+impl Exit {
+    /// As a shell counts it.
+    pub(crate) fn status(self) -> u8 {
+        match self {
+            Self::Status(code) => code,
+            Self::Signal(signal) => 128 + signal,
+        }
+    }
+}
+
 /// What has become of a child.
-enum Change {
+pub(crate) enum Change {
     None,
     NoChildren,
-    /// With this status, as a shell counts it.
-    Ended(pid_t, c_int),
+    Ended(pid_t, Exit),
     /// By this signal.
     Stopped(pid_t, c_int),
 }
 
 /// The library's own `waitpid` knows no real-time signals.
-fn change() -> Change {
+pub(crate) fn change() -> Change {
     loop {
         let mut status = 0;
         // SAFETY: `status` is a valid out pointer.
@@ -80,10 +94,10 @@ fn change() -> Change {
             -1 if io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) => {}
             -1 => return Change::NoChildren,
             pid if libc::WIFEXITED(status) => {
-                return Change::Ended(pid, libc::WEXITSTATUS(status));
+                return Change::Ended(pid, Exit::Status(libc::WEXITSTATUS(status) as u8));
             }
             pid if libc::WIFSIGNALED(status) => {
-                return Change::Ended(pid, 128 + libc::WTERMSIG(status));
+                return Change::Ended(pid, Exit::Signal(libc::WTERMSIG(status) as u8));
             }
             pid if libc::WIFSTOPPED(status) => {
                 return Change::Stopped(pid, libc::WSTOPSIG(status));
@@ -94,13 +108,13 @@ fn change() -> Change {
 }
 
 /// A signal for the program.
-struct Signal {
+pub(crate) struct Signal {
     number: c_int,
     info: siginfo_t,
 }
 
 /// Waits for a signal. `None`: it was none for the program.
-fn next_signal() -> Option<Signal> {
+pub(crate) fn next_signal() -> Option<Signal> {
     // SAFETY: zero is a valid siginfo_t; the set and the out pointer are valid.
     let (number, info) = unsafe {
         let mut info: siginfo_t = std::mem::zeroed();
@@ -123,7 +137,7 @@ impl Signal {
         !self.is_the_kernels() && unsafe { self.info.si_pid() } == std::process::id().cast_signed()
     }
 
-    fn pass_on(&self, pid: pid_t) {
+    pub(crate) fn pass_on(&self, pid: pid_t) {
         if self.is_the_kernels() && self.was_told(pid) {
             return;
         }
@@ -151,7 +165,7 @@ fn in_our_group(pid: pid_t) -> bool {
 }
 
 /// Ctrl-Z and the like: the shell waits for us, and is to see what it would see of the program. What continues us is passed on.
-fn stop_too(child: pid_t, signal: c_int) {
+pub(crate) fn stop_too(child: pid_t, signal: c_int) {
     let foreground = || {
         let terminal = std::fs::File::open("/dev/tty").ok()?;
         Some(nix::unistd::tcgetpgrp(terminal).ok()? == nix::unistd::getpgrp())

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `alcc emulate` as people call it. Needs namespaces: says "skipped" where they are not permitted.
 use alcc_link::log::Line;
-use std::io::{Read, Write};
+use nix::libc;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -308,25 +309,36 @@ fn the_exit_status_is_that_of_the_command() {
 }
 
 #[test]
-fn signals_reach_the_command() {
+fn every_signal_reaches_the_command() {
     needs_namespaces!();
-    let child = Command::new(ALCC)
-        .args([
-            "emulate",
-            "--quiet",
-            "--",
-            "sh",
-            "-c",
-            "trap 'exit 9' TERM; echo ready; while :; do sleep 0.05; done",
-        ])
+    // 32 and 33 are the C library's own, SIGCHLD says that a child has changed; the shell's KILL and STOP have no trap.
+    let others = [libc::SIGKILL, libc::SIGSTOP, libc::SIGCHLD, 32, 33];
+    let all: Vec<i32> = (1..=libc::SIGRTMAX())
+        .filter(|signal| !others.contains(signal))
+        .collect();
+    assert!(all.len() >= 59);
+    let numbers: Vec<_> = all.iter().map(ToString::to_string).collect();
+    let script = format!(
+        "for s in {}; do trap \"echo $s\" $s; done; trap 'exit 9' TERM; echo ready; while :; do sleep 0.01; done",
+        numbers.join(" ")
+    );
+    let mut child = Command::new(ALCC)
+        .args(["emulate", "--quiet", "--", "sh", "-c", &script])
         .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    let pid = nix::unistd::Pid::from_raw(child.id().cast_signed());
-    let mut child = child;
-    let mut ready = [0; 6];
-    child.stdout.take().unwrap().read_exact(&mut ready).unwrap();
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut next = || lines.next().unwrap().unwrap();
+    assert_eq!(next(), "ready");
+    let send = |signal| {
+        // SAFETY: numbers only; the process is our child.
+        assert_eq!(unsafe { libc::kill(child.id().cast_signed(), signal) }, 0);
+    };
+    for signal in all.iter().filter(|signal| **signal != libc::SIGTERM) {
+        send(*signal);
+        assert_eq!(next(), signal.to_string());
+    }
+    send(libc::SIGTERM);
     assert_eq!(child.wait().unwrap().code(), Some(9));
 }
 

@@ -9,7 +9,7 @@ use crate::output::{Product, note};
 use alcc_emu::{Emulator, Namespace, PacketLog, PathSpec};
 pub(crate) use args::Args;
 use place::Place;
-use processes::{Exit, Processes};
+use processes::Processes;
 use std::process::{Command, ExitCode};
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
@@ -69,10 +69,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if let Some(Err(why)) = log.map(PacketLog::finish) {
         note(format_args!("alcc: {why}"));
     }
-    Ok(ExitCode::from(match exit {
-        Exit::Status(code) => code,
-        Exit::Signal(signal) => 128 + signal,
-    }))
+    Ok(ExitCode::from(exit.status()))
 }
 
 fn start(

@@ -2,10 +2,10 @@
 //! The programs at both ends: signals to them, their end, and what they leave behind.
 use crate::failure::Failure;
 use crate::handover::Handover;
+use crate::supervise::{Change, Exit, change, next_signal, stop_too};
 use alcc_emu::Namespace;
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use std::collections::BTreeSet;
@@ -14,45 +14,23 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Signals that are meant for CMD.
-const FORWARDED: [Signal; 6] = [
-    Signal::SIGINT,
-    Signal::SIGTERM,
-    Signal::SIGHUP,
-    Signal::SIGQUIT,
-    Signal::SIGUSR1,
-    Signal::SIGUSR2,
-];
-
 /// How long a server gets to listen, and everything to end after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(5);
 
-/// How CMD ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Exit {
-    Status(u8),
-    Signal(u8),
-}
-
 pub(super) struct Processes {
-    signals: SignalFd,
     before: SigSet,
 }
 
 impl Processes {
-    /// From here on signals come through a descriptor, and orphans of our children become our children.
+    /// From here on signals wait until they are passed on, and orphans of our children become our children.
     pub(super) fn new() -> Result<Self, Failure> {
         let failed = |what: &'static str| move |e: Errno| Failure::usage(format!("{what}: {e}"));
         nix::sys::prctl::set_child_subreaper(true).map_err(failed("adopt background processes"))?;
-        let mut wanted = SigSet::from_iter(FORWARDED);
-        wanted.add(Signal::SIGCHLD);
-        let before = wanted
+        let before = SigSet::all()
             .thread_swap_mask(SigmaskHow::SIG_BLOCK)
             .map_err(failed("block signals"))?;
-        let signals = SignalFd::with_flags(&wanted, SfdFlags::SFD_CLOEXEC)
-            .map_err(failed("make a signalfd"))?;
-        Ok(Self { signals, before })
+        Ok(Self { before })
     }
 
     fn start(
@@ -116,30 +94,20 @@ impl Processes {
 
     /// Waits for CMD; passes signals on to it.
     pub(super) fn wait(&self, child: Pid) -> Result<Exit, Failure> {
+        let child = child.as_raw();
         loop {
-            loop {
-                match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-                    Ok(WaitStatus::Exited(pid, code)) if pid == child => {
-                        return Ok(Exit::Status(code as u8));
+            match change() {
+                Change::None => {
+                    if let Some(signal) = next_signal() {
+                        signal.pass_on(child);
                     }
-                    Ok(WaitStatus::Signaled(pid, signal, _)) if pid == child => {
-                        return Ok(Exit::Signal(signal as u8));
-                    }
-                    Ok(WaitStatus::StillAlive) => break,
-                    Ok(_) | Err(Errno::EINTR) => {}
-                    Err(e) => return Err(Failure::failed(format!("wait for CMD: {e}"))),
                 }
-            }
-            let Ok(Some(info)) = self.signals.read_signal() else {
-                continue;
-            };
-            // What the terminal sends, it sends to the whole foreground group: CMD has it already.
-            let from_terminal = info.ssi_code == SI_KERNEL;
-            if let Ok(signal) = Signal::try_from(info.ssi_signo.cast_signed())
-                && signal != Signal::SIGCHLD
-                && !from_terminal
-            {
-                let _ = kill(child, signal);
+                Change::Ended(pid, exit) if pid == child => return Ok(exit),
+                Change::Stopped(pid, signal) if pid == child => stop_too(child, signal),
+                Change::Ended(..) | Change::Stopped(..) => {}
+                Change::NoChildren => {
+                    return Err(Failure::failed("wait for CMD: it is no child any more"));
+                }
             }
         }
     }
@@ -172,9 +140,6 @@ impl Processes {
         }
     }
 }
-
-/// `SI_KERNEL` of asm-generic/siginfo.h: a signal that no process sent.
-const SI_KERNEL: i32 = 0x80;
 
 /// Our children, adopted ones included. From the list of all processes: the kernel's list of children is an option of its build.
 fn children() -> Vec<Pid> {

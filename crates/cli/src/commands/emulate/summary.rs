@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::args::Args;
-use super::processes::Exit;
+use crate::supervise::Exit;
 use alcc_emu::{DirectionReport, EmuReport, PathSpec};
 use alcc_link::DirectionSpec;
 use alcc_units::Span;
