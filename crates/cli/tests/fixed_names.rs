@@ -48,8 +48,8 @@ alcc emulate
     --delay --down --up --queue --queue-up --loss --loss-up --step --steps --repeat --reorder
     --seed --log --json --outside --quiet
 alcc sim
-    --link --delay --up --rtt --queue --queue-up --loss --loss-up --step --steps --repeat --reorder
-    --flow --plugin --duration --seed --start --settle --lateness --jitter --wake --max-events
+    --link --delay --up --rtt --queue --queue-up --loss --loss-up --step --steps --outages --repeat
+    --reorder --flow --plugin --duration --seed --start --settle --phase --lateness --jitter --wake --max-events
     --emu --series --pcap --pcap-at --qlog --json
 alcc send
     --transport --port --bind --insecure --carrier --stall --series --json --pin --ca --duration
@@ -97,6 +97,7 @@ cpu_s_per_gbit lateness_p99_ms
 
 /// The fields that a row has where they are known, in the order in which they follow.
 const ROW_IF_KNOWN: &str = "
+throughput_p25_mbps throughput_p75_mbps below_tcp tcp_cwnd_median tcp_cwnd_range
 flow name host links dir start_s stop_s trace_start_s error side
 ";
 
@@ -124,7 +125,7 @@ algorithms/cubic algorithms/cubic:profile=linux algorithms/cubic:profile=linux-3
 algorithms/cubic:profile=linux-2.6.24 algorithms/cubic:profile=rfc9438 algorithms/cubic:hystart
 algorithms/verus algorithms/verus:profile=tuned algorithms/verus:profile=paper
 algorithms/verus:profile=original algorithms/verus:r algorithms/verus:epoch
-algorithms/verus:empty_epoch
+algorithms/verus:empty_epoch algorithms/verus:delta1 algorithms/verus:delta2 algorithms/verus:refit
 algorithms/copa algorithms/copa:profile=tuned algorithms/copa:profile=paper
 algorithms/copa:profile=original algorithms/copa:profile=mvfst algorithms/copa:delta
 algorithms/copa:mode
@@ -167,15 +168,26 @@ queues/fq_codel queues/fq_codel:ecn queues/fq_codel:flows queues/fq_codel:quantu
 queues/fq_codel:interval queues/fq_codel:bytes queues/fq_codel:packets
 queues/users queues/users:scheduler queues/users:slot queues/users:window queues/users:number
 queues/users:user-bytes queues/users:user-packets queues/users:bytes queues/users:packets
-experiments/alcc-fig12 experiments/alcc-fig13 experiments/alcc-fig2 experiments/alcc-fig20
-experiments/alcc-fig5 experiments/alcc-fig8 experiments/alcc-fig9 experiments/cs244-att
+experiments/alcc-fig10 experiments/alcc-fig11 experiments/alcc-fig12 experiments/alcc-fig13
+experiments/alcc-fig14 experiments/alcc-fig16 experiments/alcc-fig17 experiments/alcc-fig18
+experiments/alcc-fig19 experiments/alcc-fig1a experiments/alcc-fig1b experiments/alcc-fig2
+experiments/alcc-fig20 experiments/alcc-fig22 experiments/alcc-fig23 experiments/alcc-fig24
+experiments/alcc-fig4 experiments/alcc-fig5 experiments/alcc-fig6 experiments/alcc-fig7
+experiments/alcc-fig8 experiments/alcc-fig9 experiments/cs244-att experiments/cs244-att-starts
 experiments/cs244-campus experiments/cs244-city experiments/cs244-evdo experiments/cs244-highway
-experiments/cs244-tmobile experiments/hsdpa-fig6 experiments/hsdpa-jain experiments/hsdpa-table1
-experiments/hsdpa-table3 experiments/loss-tuned experiments/mdi-highway experiments/mdi-rapid
-experiments/verus-fig10-droptail experiments/verus-fig10a experiments/verus-fig10b
-experiments/verus-fig10c experiments/verus-fig11a experiments/verus-fig11b experiments/verus-fig13
-experiments/verus-fig8a experiments/verus-fig8b experiments/verus-sens-eps experiments/verus-short
-experiments/verus-table1
+experiments/cs244-tmobile experiments/cs244-tmobile-down experiments/cs244-tmobile-starts
+experiments/hsdpa-fig2 experiments/hsdpa-fig3 experiments/hsdpa-fig4 experiments/hsdpa-fig5
+experiments/hsdpa-fig6 experiments/hsdpa-jain experiments/hsdpa-table1 experiments/hsdpa-table2
+experiments/hsdpa-table3 experiments/loss-tuned experiments/mdi-cellular experiments/mdi-highway
+experiments/mdi-rapid experiments/verus-fig1 experiments/verus-fig10-droptail
+experiments/verus-fig10a experiments/verus-fig10b experiments/verus-fig10c experiments/verus-fig11a
+experiments/verus-fig11b experiments/verus-fig12 experiments/verus-fig13
+experiments/verus-fig13-queue experiments/verus-fig14 experiments/verus-fig15 experiments/verus-fig2
+experiments/verus-fig3 experiments/verus-fig4a experiments/verus-fig4b experiments/verus-fig5
+experiments/verus-fig7a experiments/verus-fig7b experiments/verus-fig8a experiments/verus-fig8b
+experiments/verus-fig9-shared experiments/verus-fig9a experiments/verus-fig9b
+experiments/verus-sens-delta experiments/verus-sens-eps experiments/verus-sens-upd
+experiments/verus-short experiments/verus-table1
 links/campus-stationary
 links/campus-pedestrian
 links/city-stationary

@@ -151,7 +151,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
                     args.out.display()
                 )));
             }
-            Err(Unable::Needs(_)) | Ok(_) => {}
+            Err(Unable::Needs(_) | Unable::Lacks(_)) | Ok(_) => {}
         }
         before += one.plan.runs.len();
     }

@@ -200,7 +200,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     for row in &mut rows {
         row.trace_start_s = resolved.trace_start.map(Span::as_secs_f64);
     }
-    let summary = simulated::Summary::of(&report, resolved.settle);
+    let summary = simulated::Summary::of(&report, resolved.settle, &resolved.phases);
     if args.json {
         let json = serde_json::json!({ "flows": rows, "summary": summary });
         print(format_args!("{json}\n"))?;

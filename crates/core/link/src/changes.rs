@@ -70,6 +70,7 @@ pub enum ChangesError {
 const MAX_STEPS: u64 = 1_000_000;
 const STEP: &str = "AT:rate=R,delay=T,loss=P,loss-up=P with at least one of them, such as 5s:rate=20mbit,delay=50ms,loss=1%";
 const RANDOM: &str = "every=T and rate=R..R, delay=T..T, loss=P..P or loss-up=P..P, such as every=5s,rate=10mbit..100mbit,loss=0..1%";
+const OUTAGES: &str = "every=T..T,length=T..T, such as every=60s..180s,length=500ms..2s";
 const PROBABILITY: &str = "a probability: 0% to 100%, or 0 to 1";
 
 /// Reads `1%` or `0.01`.
@@ -216,6 +217,61 @@ impl Changes {
                 }
             }
             steps.push(step);
+        }
+        Ok(Self::of(steps))
+    }
+
+    /// Draws outages of a link of `rate` from time 0 until `end`, such as
+    /// `every=60s..180s,length=500ms..2s`: so long from the end of one (or from 0) to the begin of
+    /// the next, and so long each, even between the bounds.
+    ///
+    /// # Errors
+    /// What is wrong with the text; more than a million steps.
+    pub fn outages(text: &str, rate: Rate, end: Span, seed: u64) -> Result<Self, ChangesError> {
+        let wrong = |found: &str| ChangesError::Step {
+            step: text.to_owned(),
+            found: found.to_owned(),
+            want: OUTAGES,
+        };
+        let (mut every, mut length) = (None, None);
+        for part in parts(text) {
+            let (name, value) = part.ok_or_else(|| wrong(text))?;
+            let bounds = range(value, |t| t.parse::<Span>().ok().map(Span::as_nanos));
+            let place = match name {
+                "every" => &mut every,
+                "length" => &mut length,
+                _ => return Err(wrong(name)),
+            };
+            let bounds = bounds.filter(|bounds| *bounds.start() > 0);
+            *place = Some(bounds.ok_or_else(|| wrong(value))?);
+        }
+        let (Some(every), Some(length)) = (every, length) else {
+            return Err(wrong(text));
+        };
+        let most = 2 * end.as_nanos() / (every.start() + length.start());
+        if most > MAX_STEPS {
+            return Err(ChangesError::TooMany(most));
+        }
+        let mut rng = Rng::new(seed ^ 0x6f75_7461_6765);
+        let mut draw = |bounds: &RangeInclusive<u64>| {
+            let span = (bounds.end() - bounds.start()).saturating_add(1);
+            Span::from_nanos(bounds.start() + rng.below(span))
+        };
+        let mut steps = Vec::new();
+        let mut at = Time::ZERO + draw(&every);
+        while at < Time::ZERO + end {
+            let down = Step {
+                at,
+                rate: Some(Rate::ZERO),
+                ..Step::default()
+            };
+            let up = Step {
+                at: at + draw(&length),
+                rate: Some(rate),
+                ..Step::default()
+            };
+            at = up.at + draw(&every);
+            steps.extend([down, up]);
         }
         Ok(Self::of(steps))
     }

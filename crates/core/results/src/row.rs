@@ -89,6 +89,7 @@ macro_rules! row {
         $(#[$doc:meta])*
         run { $($(#[$run_doc:meta])* $run:ident: $Run:ty,)* }
         measured { $($(#[$measured_doc:meta])* $measured:ident: $Measured:ty,)* }
+        shape { $($(#[$shape_doc:meta])* $shape:ident: $Shape:ty,)* }
         known { $($(#[$known_doc:meta])* $known:ident: $Known:ty,)* }
     ) => {
         $(#[$doc])*
@@ -96,6 +97,11 @@ macro_rules! row {
         pub struct Row {
             $($(#[$run_doc])* pub $run: $Run,)*
             $($(#[$measured_doc])* pub $measured: $Measured,)*
+            $(
+                $(#[$shape_doc])*
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                pub $shape: $Shape,
+            )*
             $(
                 $(#[$known_doc])*
                 #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -108,6 +114,8 @@ macro_rules! row {
             pub const RUN: &[&str] = &[$(stringify!($run)),*];
             /// The fields that were measured, in order: they stand after [`Row::RUN`].
             pub const MEASURED: &[&str] = &[$(stringify!($measured)),*];
+            /// Measured fields that a row has only where they are known: more of distributions.
+            pub const SHAPE: &[&str] = &[$(stringify!($shape)),*];
             /// The fields that a row has only where they are known.
             pub const KNOWN: &[&str] = &[$(stringify!($known)),*];
 
@@ -117,6 +125,10 @@ macro_rules! row {
 
             fn measured_values(&self) -> impl Iterator<Item = (&'static str, Value<'_>)> {
                 [$((stringify!($measured), self.$measured.value())),*].into_iter()
+            }
+
+            fn shape_values(&self) -> impl Iterator<Item = (&'static str, Value<'_>)> {
+                [$((stringify!($shape), self.$shape.value())),*].into_iter()
             }
 
             fn known_values(&self) -> impl Iterator<Item = (&'static str, Value<'_>)> {
@@ -207,6 +219,18 @@ row! {
         /// How late the emulator's or runtime's timers were, 99th percentile, ms.
         lateness_p99_ms: Option<f64>,
     }
+    shape {
+        /// Throughput of single seconds of the window: lower quartile, Mbit/s.
+        throughput_p25_mbps: Option<f64>,
+        /// The same: upper quartile.
+        throughput_p75_mbps: Option<f64>,
+        /// Above TCP: share of the moments at which the algorithm's window was below TCP's.
+        below_tcp: Option<f64>,
+        /// Above TCP: median of TCP's window over time, segments.
+        tcp_cwnd_median: Option<f64>,
+        /// The same: 95th / 5th percentile; 1 if it stays as it is.
+        tcp_cwnd_range: Option<f64>,
+    }
     known {
         /// The flow as typed.
         flow: Option<String>,
@@ -235,7 +259,7 @@ impl Row {
     /// Its fields by name, in order: those that every row has, and those that are known of this
     /// one.
     pub fn fields(&self) -> impl Iterator<Item = (&'static str, Value<'_>)> {
-        let known = self.known_values();
+        let known = self.shape_values().chain(self.known_values());
         let known = known.filter(|(_, value)| *value != Value::Unknown);
         self.run_values().chain(self.measured_values()).chain(known)
     }
@@ -244,8 +268,8 @@ impl Row {
     pub fn numbers(&self) -> BTreeMap<String, f64> {
         let number = |(name, value): (&str, Value<'_>)| Some((name.to_owned(), value.number()?));
         let power = self.power().map(|power| ("power".to_owned(), power));
-        let measured = self.measured_values().filter_map(number);
-        measured.chain(power).collect()
+        let measured = self.measured_values().chain(self.shape_values());
+        measured.filter_map(number).chain(power).collect()
     }
 
     /// Throughput / mean delay, Mbit/s per second.

@@ -51,6 +51,42 @@ pub struct Resolved {
     pub settle: Span,
     /// Where in its recorded trace the first link that has one begins.
     pub trace_start: Option<Span>,
+    /// Parts of the window whose throughputs are wanted.
+    pub phases: Vec<Phase>,
+}
+
+/// A part of the window, in whole seconds since its begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Phase {
+    /// Its first second.
+    pub from: u64,
+    /// The first second that is no more in it.
+    pub to: u64,
+}
+
+impl std::str::FromStr for Phase {
+    type Err = String;
+
+    /// Reads `30s-60s`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("'{text}' is no phase: write whole seconds such as 30s-60s");
+        let whole = |part: &str| {
+            let span: Span = part.parse().ok()?;
+            let seconds = span.as_nanos() / 1_000_000_000;
+            (Span::from_secs(seconds) == span).then_some(seconds)
+        };
+        let (from, to) = text.split_once('-').ok_or_else(wrong)?;
+        match (whole(from), whole(to)) {
+            (Some(from), Some(to)) if from < to => Ok(Self { from, to }),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl std::fmt::Display for Phase {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}s-{}s", self.from, self.to)
+    }
 }
 
 const LINK: &str = "12mbit";
@@ -120,10 +156,24 @@ impl ScenarioOptions {
         scenario.check().map_err(|e| self.blamed(&e))?;
         Ok(Resolved {
             link: names.join(" > "),
+            phases: self.phases(scenario.duration)?,
             scenario,
             settle,
             trace_start,
         })
+    }
+
+    fn phases(&self, duration: Span) -> Result<Vec<Phase>, String> {
+        let one = |value: &Value| {
+            let phase: Phase = value.text.parse().map_err(|e: String| value.wrong(e))?;
+            if Span::from_secs(phase.to) > duration {
+                return Err(value.wrong(format!(
+                    "it ends after the window of {duration}: end it earlier, or give a longer duration"
+                )));
+            }
+            Ok(phase)
+        };
+        self.phase.iter().map(one).collect()
     }
 
     fn flows(&self, registry: &Registry) -> Result<Vec<FlowSpec>, String> {
@@ -243,8 +293,12 @@ impl Resolver<'_> {
             .delay
             .as_ref()
             .map_or(Ok(Span::ZERO), Value::parse)?;
-        let changes = self.changes(options)?;
         let (name, down) = capacity(rate)?;
+        let constant = match &down {
+            RateSpec::Fixed(rate) => Some(*rate),
+            _ => None,
+        };
+        let changes = self.changes(options, constant)?;
         let queue = options.queue.as_ref();
         let down = DirectionSpec {
             rate: down,

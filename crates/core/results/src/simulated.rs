@@ -2,9 +2,15 @@
 //! From the simulator's report to rows: the one place where it gets the names and units of a
 //! [`Row`].
 use crate::Row;
+use crate::scenario::Phase;
 use alcc_sim::{FlowReport, FlowSpec, LinkCounters, Report, Scenario, Under};
 use alcc_units::{Bytes, Rate, Span, Time};
 use serde::{Deserialize, Serialize};
+
+/// So much later than a phase a flow may begin and still be there all the time.
+const PHASE: Span = Span::from_millis(100);
+/// Payload of a segment of the simulated TCP.
+const SEGMENT: f64 = 1448.0;
 
 /// One row per flow of `report`, which [`alcc_sim::run`] made of `scenario`. `link` is what the
 /// bottleneck is called.
@@ -37,9 +43,55 @@ pub struct Summary {
     pub links: Vec<Link>,
     /// How many events the engine handled.
     pub events: u64,
+    /// One for each phase that was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<PhaseSummary>,
     /// Why there is no `jain_1s` although there are several flows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jain_1s_note: Option<String>,
+}
+
+/// A part of the window.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct PhaseSummary {
+    /// As written: `30s-60s`.
+    pub phase: String,
+    /// IP bytes that the bottleneck delivered of each flow, Mbit/s.
+    pub throughput_mbps: Vec<f64>,
+    /// Jain's index of the throughputs of the flows that are there all the time; `None` if that is
+    /// none, or if they got nothing.
+    pub jain: Option<f64>,
+}
+
+impl PhaseSummary {
+    fn of(report: &Report, phase: Phase) -> Self {
+        let length = Span::from_secs(phase.to - phase.from);
+        let mbps = |flow: &FlowReport| {
+            let seconds = flow.seconds.iter().skip(phase.from as usize);
+            let bytes = seconds.take((phase.to - phase.from) as usize).sum();
+            Rate::of(Bytes::new(bytes), length).as_mbps_f64()
+        };
+        let from = report.started + Span::from_secs(phase.from);
+        let to = report.started + Span::from_secs(phase.to);
+        let there = |flow: &&FlowReport| {
+            let (start, stop, completed) = flow.active;
+            // A flow begins with its phase of up to 20 ms, which counts as the begin.
+            start <= from + PHASE
+                && to
+                    <= stop
+                        .unwrap_or(Time::MAX)
+                        .min(completed.unwrap_or(Time::MAX))
+                        + PHASE
+        };
+        let rates: Vec<f64> = report.flows.iter().filter(there).map(mbps).collect();
+        let sum: f64 = rates.iter().sum();
+        let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
+        Self {
+            phase: phase.to_string(),
+            throughput_mbps: report.flows.iter().map(mbps).collect(),
+            jain: (squares > 0.0).then(|| sum * sum / (rates.len() as f64 * squares)),
+        }
+    }
 }
 
 /// What passed a link.
@@ -68,7 +120,7 @@ pub struct Direction {
 
 impl Summary {
     /// Of `report`. Fairness of single seconds counts from `settle` on.
-    pub fn of(report: &Report, settle: Span) -> Self {
+    pub fn of(report: &Report, settle: Span, phases: &[Phase]) -> Self {
         let mbps = |bytes: Bytes| Rate::of(bytes, report.duration).as_mbps_f64();
         let direction = |counters: &LinkCounters, offered: Bytes| {
             let known = offered != Bytes::MAX && offered != Bytes::ZERO;
@@ -96,6 +148,10 @@ impl Summary {
             jain_1s_from_s: settle.as_secs_f64(),
             links: links.collect(),
             events: report.events,
+            phases: phases
+                .iter()
+                .map(|phase| PhaseSummary::of(report, *phase))
+                .collect(),
             jain_1s_note: no_jain_of_seconds(report, settle),
         }
     }
@@ -135,6 +191,9 @@ fn row(
         Under::Udp { .. } => None,
     };
     let (start, stop, _) = flow.active;
+    let mut seconds = seconds(report, flow);
+    let windows = flow.series.iter().filter_map(|sample| sample.kernel_cwnd);
+    let mut windows: Vec<f64> = windows.collect();
     Row {
         scheme: flow.scheme.clone(),
         algorithm: spec.algorithm.clone(),
@@ -169,6 +228,13 @@ fn row(
         timeouts: Some(flow.timeouts),
         rtx_burst: flow.rtx_burst,
         fct_ms: flow.completion.map(Span::as_millis_f64),
+        throughput_p25_mbps: quantile(&mut seconds, 25),
+        throughput_p75_mbps: quantile(&mut seconds, 75),
+        below_tcp: below_tcp(flow),
+        tcp_cwnd_median: quantile(&mut windows, 50),
+        tcp_cwnd_range: quantile(&mut windows, 95)
+            .zip(quantile(&mut windows, 5))
+            .map(|(high, low)| high / low),
         flow: Some(spec.text.clone()),
         name: spec.name.clone(),
         host: host.map(str::to_owned),
@@ -178,6 +244,42 @@ fn row(
         stop_s: stop.map(Time::as_secs_f64),
         ..Row::default()
     }
+}
+
+/// What the bottleneck delivered in each whole second that the flow was there for, Mbit/s.
+fn seconds(report: &Report, flow: &FlowReport) -> Vec<f64> {
+    let (start, stop, completed) = flow.active;
+    let end = report.started + report.duration;
+    let end = stop.into_iter().chain(completed).fold(end, Time::min);
+    let second = Span::from_secs(1);
+    let whole = report.duration.as_nanos() / second.as_nanos();
+    let there = (0..whole).filter(|index| {
+        let from = report.started + second * *index;
+        start <= from && from + second <= end
+    });
+    let bytes = |index: u64| flow.seconds.get(index as usize).copied().unwrap_or(0);
+    there.map(|index| bytes(index) as f64 * 8e-6).collect()
+}
+
+/// Nearest rank; `None` of nothing.
+fn quantile(values: &mut [f64], percent: usize) -> Option<f64> {
+    let rank = (values.len() * percent).div_ceil(100).max(1) - 1;
+    if values.is_empty() {
+        return None;
+    }
+    Some(*values.select_nth_unstable_by(rank, f64::total_cmp).1)
+}
+
+/// The share of samples in which the algorithm's window is below that of the TCP under it.
+fn below_tcp(flow: &FlowReport) -> Option<f64> {
+    let both = flow.series.iter().filter_map(|sample| {
+        let segments = sample.window?.get() as f64 / SEGMENT;
+        Some(segments <= sample.kernel_cwnd?)
+    });
+    let (below, all) = both.fold((0.0, 0.0), |(below, all), is| {
+        (below + f64::from(is), all + 1.0)
+    });
+    (all > 0.0).then(|| below / all)
 }
 
 /// The queue before the bottleneck; those of a chain if they differ.

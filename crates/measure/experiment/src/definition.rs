@@ -49,9 +49,13 @@ pub struct Definition {
     pub statement: String,
     /// Another experiment whose expectations show why this one differs from the source.
     pub explained_by: Option<String>,
+    /// What it needs that is not there yet, and what would bring it: then it is not run.
+    pub needs: Option<String>,
     /// Repetitions of each cell, with the seeds 1, 2 and so on.
     pub starts: u32,
-    /// With placeholders such as `{scheme}`.
+    /// What is measured in each cell.
+    pub subject: Subject,
+    /// With placeholders such as `{scheme}`. Of a channel its link alone.
     pub scenario: ScenarioOptions,
     /// What is varied, in order; the first varies slowest.
     pub sweep: Vec<Axis>,
@@ -59,6 +63,16 @@ pub struct Definition {
     pub report: Report,
     /// What must hold for the verdict `reproduced`.
     pub expect: Vec<Expectation>,
+}
+
+/// What is measured in each cell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Subject {
+    /// Flows over links: `[scenario]`.
+    #[default]
+    Flows,
+    /// A trace alone: `[channel]`.
+    Channel,
 }
 
 /// Something that is varied.
@@ -97,8 +111,11 @@ pub struct Report {
 pub struct Expectation {
     /// The statement in words.
     pub says: String,
-    /// A field of a row, or `jain`, `jain_1s`.
+    /// A field of a row, or `jain`, `jain_1s`; of a channel one of its own.
     pub metric: String,
+    /// In this phase of the scenario alone, as its key `phase` writes it.
+    #[serde(default)]
+    pub phase: Option<String>,
     /// The cells, by axis and choice. The mean over what is not named.
     #[serde(default)]
     pub of: BTreeMap<String, String>,
@@ -123,6 +140,9 @@ pub struct Expectation {
     /// Bound.
     #[serde(default)]
     pub at_most: Option<f64>,
+    /// Bound: the published value lies between the smallest and the largest of the starts.
+    #[serde(default)]
+    pub spans: bool,
 }
 
 /// How the flows of a run become one value.
@@ -150,10 +170,13 @@ struct File {
     source: String,
     statement: String,
     explained_by: Option<String>,
+    needs: Option<String>,
     #[serde(default)]
     starts: Option<u32>,
-    #[serde(rename = "scenario")]
+    #[serde(default, rename = "scenario")]
     _scenario: toml::Table,
+    #[serde(default, rename = "channel")]
+    _channel: toml::Table,
     #[serde(default)]
     sweep: Vec<FileAxis>,
     #[serde(default)]
@@ -224,19 +247,35 @@ impl Definition {
             format!("{place}: {}", with_nearest(e.message()))
         })?;
         let table = DeTable::parse(text).map_err(|e| format!("{name}: {}", e.message()))?;
-        let scenario = table
-            .get_ref()
-            .get("scenario")
-            .and_then(|value| value.get_ref().as_table())
-            .ok_or_else(|| format!("{name}: it has no table [scenario]"))?;
-        let scenario = ScenarioOptions::from_table(scenario, text, name)?;
+        let named = |key: &str| {
+            let value = table.get_ref().get(key);
+            value.and_then(|value| value.get_ref().as_table())
+        };
+        let (subject, scenario) = match (named("scenario"), named("channel")) {
+            (Some(scenario), None) => {
+                let options = ScenarioOptions::from_table(scenario, text, name)?;
+                (Subject::Flows, options)
+            }
+            (None, Some(channel)) => (Subject::Channel, channel_of(channel, text, name)?),
+            (None, None) if file.needs.is_some() => Default::default(),
+            (None, None) => return Err(format!("{name}: it has no table [scenario]")),
+            (Some(_), Some(_)) => {
+                return Err(format!("{name}: it has [scenario] and [channel]: keep one"));
+            }
+        };
         let axes = file.sweep.into_iter().map(Axis::of);
         let definition = Self {
             title: file.title,
             source: file.source,
             statement: file.statement,
             explained_by: file.explained_by,
-            starts: file.starts.unwrap_or(STARTS),
+            needs: file.needs,
+            // A trace is always the same.
+            starts: file.starts.unwrap_or(match subject {
+                Subject::Flows => STARTS,
+                Subject::Channel => 1,
+            }),
+            subject,
             scenario,
             sweep: axes
                 .collect::<Result<_, _>>()
@@ -263,7 +302,7 @@ impl Definition {
                 "the sweep has more than {MAX_RUNS} runs: vary less"
             ));
         }
-        let metrics = crate::judge::metrics();
+        let metrics = crate::judge::metrics(self.subject);
         for metric in self.report.y.iter().chain(&self.report.x) {
             if !metrics.contains(&metric.as_str()) {
                 return Err(format!(
@@ -279,17 +318,35 @@ impl Definition {
         Ok(())
     }
 
+    /// Whether something is asked for that only the course of a run shows.
+    pub(crate) fn wants_series(&self) -> bool {
+        let metrics = self.report.y.iter().chain(&self.report.x);
+        let mut metrics = metrics.chain(self.expect.iter().map(|e| &e.metric));
+        metrics.any(|metric| metric == "below_tcp" || metric.starts_with("tcp_cwnd"))
+    }
+
     fn check_expectation(&self, expectation: &Expectation) -> Result<(), String> {
         let e = expectation;
-        if e.within.is_none() && e.at_least.is_none() && e.at_most.is_none() {
-            return Err("it has no bound: say within, at-least or at-most".to_owned());
+        if e.within.is_none() && e.at_least.is_none() && e.at_most.is_none() && !e.spans {
+            return Err("it has no bound: say within, at-least, at-most or spans".to_owned());
         }
-        let metrics = crate::judge::metrics();
+        let metrics = crate::judge::metrics(self.subject);
         if !metrics.contains(&e.metric.as_str()) {
             return Err(no_such("metric", &e.metric, metrics.into_iter()));
         }
-        if e.within.is_some() && e.published.is_none() {
-            return Err("within: of what? say published".to_owned());
+        if (e.within.is_some() || e.spans) && e.published.is_none() {
+            let bound = if e.spans { "spans" } else { "within" };
+            return Err(format!("{bound}: of what? say published"));
+        }
+        if let Some(phase) = &e.phase {
+            let phases = self.scenario.phase.iter().map(|phase| phase.text.as_str());
+            if !phases.clone().any(|known| known == phase) {
+                return Err(no_such("phase", phase, phases));
+            }
+            if !crate::judge::OF_PHASES.contains(&e.metric.as_str()) {
+                let known = crate::judge::OF_PHASES.iter().copied();
+                return Err(no_such("metric of a phase", &e.metric, known));
+            }
         }
         for (key, choice) in e.of.iter().chain(e.over.iter().flatten()) {
             let axis = self.sweep.iter().find(|axis| axis.key == *key);
@@ -302,6 +359,18 @@ impl Definition {
         }
         Ok(())
     }
+}
+
+/// A channel as the scenario that has it as its link.
+fn channel_of(table: &DeTable<'_>, text: &str, name: &str) -> Result<ScenarioOptions, String> {
+    let mut keys = table.iter().map(|(key, _)| key.get_ref().as_ref());
+    if let Some(found) = keys.find(|key| *key != "link") {
+        return Err(format!(
+            "{name}: [channel]: {}",
+            no_such("key", found, std::iter::once("link"))
+        ));
+    }
+    ScenarioOptions::from_table(table, text, name)
 }
 
 /// "No such X", the nearest, and all.

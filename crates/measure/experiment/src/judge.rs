@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Values of cells, expectations, and the verdict.
-use crate::definition::{Definition, Expectation, Over};
+use crate::definition::{Definition, Expectation, Over, Subject};
 use crate::run::{Run, Unable};
 use alcc_results::{Row, Spread};
 use serde::{Deserialize, Serialize};
@@ -68,8 +68,14 @@ pub struct Judged {
     pub outcomes: Vec<Outcome>,
 }
 
+/// Metrics that a phase of a scenario has.
+pub const OF_PHASES: [&str; 2] = ["throughput_mbps", "jain"];
+
 /// The value of `metric` in one run, over its flows.
 pub fn value(run: &Run, metric: &str, flow: Option<usize>, flows: Over) -> Option<f64> {
+    if let Some(value) = run.channel.get(metric) {
+        return Some(*value);
+    }
     let summary = run.summary.as_ref()?;
     match metric {
         "jain" => return summary.jain,
@@ -81,7 +87,27 @@ pub fn value(run: &Run, metric: &str, flow: Option<usize>, flows: Over) -> Optio
         return number(run.flows.get(flow.checked_sub(1)?)?);
     }
     let values: Option<Vec<f64>> = run.flows.iter().map(number).collect();
-    let values = values.filter(|values| !values.is_empty())?;
+    over(&values?, flows)
+}
+
+/// The same in a phase.
+fn value_in(run: &Run, phase: &str, metric: &str, flow: Option<usize>, flows: Over) -> Option<f64> {
+    let phases = &run.summary.as_ref()?.phases;
+    let phase = phases.iter().find(|known| known.phase == phase)?;
+    if metric == "jain" {
+        return phase.jain;
+    }
+    match flow {
+        Some(flow) => phase.throughput_mbps.get(flow.checked_sub(1)?).copied(),
+        None => over(&phase.throughput_mbps, flows),
+    }
+}
+
+/// One value of several.
+fn over(values: &[f64], flows: Over) -> Option<f64> {
+    if values.is_empty() {
+        return None;
+    }
     let n = values.len() as f64;
     let sum: f64 = values.iter().sum();
     Some(match flows {
@@ -97,8 +123,11 @@ pub fn value(run: &Run, metric: &str, flow: Option<usize>, flows: Over) -> Optio
 }
 
 /// Names that [`value`] knows.
-pub fn metrics() -> Vec<&'static str> {
-    let of_flows = Row::MEASURED.iter().copied();
+pub fn metrics(subject: Subject) -> Vec<&'static str> {
+    if subject == Subject::Channel {
+        return crate::channel::METRICS.to_vec();
+    }
+    let of_flows = Row::MEASURED.iter().chain(Row::SHAPE).copied();
     of_flows.chain(["power", "jain", "jain_1s"]).collect()
 }
 
@@ -113,7 +142,12 @@ impl Definition {
                 let value = ours.median;
                 let mut least = [low, e.at_least].into_iter().flatten();
                 let mut most = [high, e.at_most].into_iter().flatten();
-                least.all(|bound| value >= bound) && most.all(|bound| value <= bound)
+                let spanned = e
+                    .published
+                    .is_some_and(|p| (ours.min..=ours.max).contains(&p));
+                least.all(|bound| value >= bound)
+                    && most.all(|bound| value <= bound)
+                    && (spanned || !e.spans)
             });
             Outcome {
                 says: e.says.clone(),
@@ -155,7 +189,10 @@ impl Definition {
                 && cell.all(|(axis, choice)| of.get(&axis.key).is_none_or(|name| name == choice))
         };
         let values = runs.iter().filter(named);
-        let values = values.map(|run| value(run, &e.metric, e.flow, e.flows));
+        let values = values.map(|run| match &e.phase {
+            Some(phase) => value_in(run, phase, &e.metric, e.flow, e.flows),
+            None => value(run, &e.metric, e.flow, e.flows),
+        });
         let values: Option<Vec<f64>> = values.collect();
         let values = values.filter(|values| !values.is_empty())?;
         Some(values.iter().sum::<f64>() / values.len() as f64)
@@ -219,6 +256,7 @@ impl std::fmt::Display for Unable {
                 f,
                 "needs the recorded trace {trace}: name the folder of the traces with --traces (docs/traces.md)"
             ),
+            Self::Lacks(what) => write!(f, "needs {what}"),
             Self::Wrong(why) => f.write_str(why),
             Self::Store(why) => write!(f, "store the results: {why}"),
             Self::Stopped => f.write_str("stopped before its end: the same command goes on"),
@@ -236,6 +274,9 @@ fn bound(e: &Expectation) -> String {
     }
     if let Some(most) = e.at_most {
         parts.push(format!("at most {}", number(most)));
+    }
+    if e.spans {
+        parts.push("between the smallest and the largest start".to_owned());
     }
     parts.join(", ")
 }
@@ -270,6 +311,7 @@ mod tests {
             version: String::new(),
             flows: mbps.iter().map(row).collect(),
             summary: Some(alcc_results::simulated::Summary::default()),
+            channel: BTreeMap::new(),
             error: None,
         }
     }

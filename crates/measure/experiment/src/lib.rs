@@ -7,12 +7,14 @@
 //! | [`plan`] | the cells of the sweep, and the runs of each cell |
 //! | [`run`] | simulates what is not stored yet, and stores it |
 //! | [`judge`] | values of cells, expectations, the verdict |
+//! | [`channel`] | what a trace is like, as figures by name |
 //! | [`picture`] | the figure as SVG |
 //! | [`page`] | the site: an index, and a page for each experiment |
 //! | [`catalogue`] | the experiments that the program carries |
 #![forbid(unsafe_code)]
 
 pub mod catalogue;
+pub mod channel;
 pub mod definition;
 pub mod judge;
 pub mod page;

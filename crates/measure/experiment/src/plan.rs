@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The cells of the sweep, and the runs of each cell.
-use crate::definition::{Choice, Definition};
+use crate::definition::{Choice, Definition, Subject};
 use alcc_results::scenario::{ScenarioOptions, Value};
+use alcc_units::Rng;
 use std::collections::BTreeMap;
 
 /// All runs of an experiment, in order.
@@ -9,6 +10,8 @@ use std::collections::BTreeMap;
 pub struct Plan {
     /// Names of the axes.
     pub axes: Vec<String>,
+    /// What the experiment needs that is not there: then there are no runs.
+    pub needs: Option<String>,
     /// Cells after each other, the repetitions of a cell together.
     pub runs: Vec<Planned>,
 }
@@ -20,8 +23,12 @@ pub struct Planned {
     pub cell: Vec<String>,
     /// Which repetition, from 1.
     pub repetition: u32,
+    /// What is measured.
+    pub subject: Subject,
     /// The scenario, without placeholders.
     pub scenario: ScenarioOptions,
+    /// Its flows are looked at in the course of the run.
+    pub series: bool,
     /// The same as a command.
     pub command: String,
 }
@@ -32,6 +39,15 @@ impl Plan {
     /// # Errors
     /// A placeholder that no axis sets: its place, and what there is.
     pub fn new(definition: &Definition) -> Result<Self, String> {
+        let axes = || definition.sweep.iter().map(|a| a.key.clone()).collect();
+        if definition.needs.is_some() {
+            let runs = Vec::new();
+            return Ok(Self {
+                axes: axes(),
+                needs: definition.needs.clone(),
+                runs,
+            });
+        }
         let mut cells: Vec<Vec<&Choice>> = vec![Vec::new()];
         for axis in &definition.sweep {
             let mut longer = Vec::new();
@@ -48,7 +64,8 @@ impl Plan {
             }
         }
         Ok(Self {
-            axes: definition.sweep.iter().map(|a| a.key.clone()).collect(),
+            axes: axes(),
+            needs: None,
             runs,
         })
     }
@@ -74,10 +91,20 @@ fn planned(definition: &Definition, cell: &[&Choice], repetition: u32) -> Result
     if scenario.seed.is_none() {
         scenario.seed = Some(Value::option("seed", number));
     }
+    let command = match definition.subject {
+        Subject::Flows => command(&mut scenario.clone()),
+        Subject::Channel => {
+            let links = scenario.link.iter().filter_map(|link| link.rate.as_ref());
+            let names: Vec<&str> = links.map(|rate| rate.text.as_str()).collect();
+            format!("alcc trace stats --predict {}", names.join(" "))
+        }
+    };
     Ok(Planned {
         cell: cell.iter().map(|choice| choice.name.clone()).collect(),
         repetition,
-        command: command(&mut scenario.clone()),
+        command,
+        subject: definition.subject,
+        series: definition.wants_series(),
         scenario,
     })
 }
@@ -92,6 +119,12 @@ fn fill(value: &mut Value, set: &BTreeMap<&str, &str>) -> Result<(), String> {
         let Some((name, _)) = rest.split_once('}') else {
             return Err(format!("{}: '{before}{{' is not closed", value.place));
         };
+        if let Some(bounds) = name.strip_prefix("draw:") {
+            let drawn = drawn(bounds, set.get("start").copied().unwrap_or_default());
+            let drawn = drawn.map_err(|e| format!("{}: {e}", value.place))?;
+            value.text = value.text.replacen(&format!("{{{name}}}"), &drawn, 1);
+            continue;
+        }
         let Some(with) = set.get(name) else {
             let known = set.keys().copied();
             let wrong = crate::definition::no_such("placeholder", name, known);
@@ -101,6 +134,25 @@ fn fill(value: &mut Value, set: &BTreeMap<&str, &str>) -> Result<(), String> {
         value.text = value.text.replace(&placeholder, &with);
     }
     Ok(())
+}
+
+/// A whole number between the bounds, of its own for each repetition and each pair of bounds: every
+/// cell has the same.
+fn drawn(bounds: &str, repetition: &str) -> Result<String, String> {
+    let number = |text: &str| text.parse::<u64>().ok();
+    let split = bounds.split_once("..");
+    let found = split.and_then(|(low, high)| Some((number(low)?, number(high)?)));
+    let Some((low, high)) = found.filter(|(low, high)| low <= high && *high < u64::MAX) else {
+        return Err(format!(
+            "'{{draw:{bounds}}}': want two whole numbers, the smaller first, such as {{draw:1300..1600}}"
+        ));
+    };
+    let seed = bounds
+        .bytes()
+        .fold(number(repetition).unwrap_or(0), |seed, byte| {
+            seed.wrapping_mul(0x100_0000_01b3) ^ u64::from(byte)
+        });
+    Ok((low + Rng::new(seed).below(high - low + 1)).to_string())
 }
 
 /// What gives the same on a command line.
@@ -158,5 +210,34 @@ values = [{ name = "Verus", scheme = "verus:r={r}", r = "4" }, "copa"]
             wrong.starts_with("e.toml:6: link: no placeholder 'rat' (did you mean rate?)"),
             "{wrong}"
         );
+    }
+
+    #[test]
+    fn what_is_drawn_is_the_same_in_every_cell_of_a_repetition() {
+        let text = r#"title = "t"
+source = "s"
+statement = "x"
+starts = 20
+[scenario]
+link = "{draw:1300..1600}kbit"
+flow = "{scheme}"
+[[sweep]]
+key = "scheme"
+values = ["copa", "cubic"]
+"#;
+        let plan = Plan::new(&Definition::from_toml(text, "e.toml").unwrap()).unwrap();
+        let link = |i: usize| plan.runs[i].scenario.link[0].rate.clone().unwrap().text;
+        for i in 0..20 {
+            let kbit: u64 = link(i).trim_end_matches("kbit").parse().unwrap();
+            assert!((1300..=1600).contains(&kbit), "{kbit}");
+            assert_eq!(link(i), link(20 + i));
+        }
+        let mut all: Vec<String> = (0..20).map(link).collect();
+        all.sort_unstable();
+        all.dedup();
+        assert!(all.len() > 10, "{all:?}");
+        let wrong = Definition::from_toml(&text.replace("1300..", "1700.."), "e.toml").unwrap();
+        let wrong = Plan::new(&wrong).unwrap_err();
+        assert!(wrong.contains("want two whole numbers"), "{wrong}");
     }
 }

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Simulates what is not stored yet, and stores it: a line of JSON for each run. An experiment that
 //! was interrupted goes on where it was.
+use crate::channel;
+use crate::definition::Subject;
 use crate::plan::{Plan, Planned};
 use alcc_cc::Registry;
 use alcc_lab::parallel;
 use alcc_results::scenario::{Files, Value};
 use alcc_results::{Row, simulated};
 use alcc_sim::{Probe, run_with};
-use alcc_units::Time;
+use alcc_units::{Span, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -19,6 +21,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// a storm of losses must not hold up the others. The largest published scenario has
 /// 5 million.
 const MAX_EVENTS: &str = "40000000";
+/// Windows over time are looked at so often.
+const SAMPLE: Span = Span::from_millis(20);
 
 /// What one run gave.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -35,6 +39,9 @@ pub struct Run {
     pub flows: Vec<Row>,
     /// What concerns all flows.
     pub summary: Option<simulated::Summary>,
+    /// What a channel is like.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub channel: BTreeMap<String, f64>,
     /// Why the run failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -43,6 +50,8 @@ pub struct Run {
 /// Why an experiment has no results.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Unable {
+    /// What the experiment says that it needs.
+    Lacks(String),
     /// This trace is not there.
     Needs(String),
     /// One line: what is wrong with the experiment.
@@ -134,6 +143,9 @@ impl Runner<'_> {
         store: &mut dyn Write,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Vec<Run>, Unable> {
+        if let Some(needs) = &plan.needs {
+            return Err(Unable::Lacks(needs.clone()));
+        }
         let all = plan.runs.len();
         let mut done: BTreeMap<&str, Run> = BTreeMap::new();
         let mut missing: Vec<&Planned> = Vec::new();
@@ -179,17 +191,34 @@ impl Runner<'_> {
             files: self.files,
             missing: Mutex::new(None),
         };
-        let mut scenario = planned.scenario.clone();
-        if scenario.max_events.is_none() {
-            scenario.max_events = Some(Value::option("max-events", MAX_EVENTS));
-        }
-        let resolved = scenario.resolve(self.registry, &noting).map_err(|wrong| {
+        let unable = |noting: Noting<'_>, wrong: String| {
             let missing = noting.missing.into_inner().ok().flatten();
             match missing.filter(|name| wrong.contains(name.as_str())) {
                 Some(name) => Unable::Needs(name),
                 None => Unable::Wrong(wrong),
             }
-        })?;
+        };
+        if planned.subject == Subject::Channel {
+            let figures = channel::figures(&planned.scenario, &noting);
+            return Ok(Run {
+                cell: planned.cell.clone(),
+                repetition: planned.repetition,
+                command: planned.command.clone(),
+                version: self.version.to_owned(),
+                flows: Vec::new(),
+                summary: None,
+                channel: figures.map_err(|wrong| unable(noting, wrong))?,
+                error: None,
+            });
+        }
+        let mut scenario = planned.scenario.clone();
+        if scenario.max_events.is_none() {
+            scenario.max_events = Some(Value::option("max-events", MAX_EVENTS));
+        }
+        let resolved = scenario.resolve(self.registry, &noting);
+        let mut resolved = resolved.map_err(|wrong| unable(noting, wrong))?;
+        // What rows say of TCP's window over time comes from samples.
+        resolved.scenario.series = planned.series.then_some(SAMPLE);
         let report = run_with(&resolved.scenario, &mut Watch(self.stop));
         if self.stop.load(Ordering::Relaxed) {
             return Err(Unable::Stopped);
@@ -197,7 +226,11 @@ impl Runner<'_> {
         let (flows, summary, error) = match report {
             Ok(report) => (
                 simulated::rows(&resolved.link, &resolved.scenario, &report),
-                Some(simulated::Summary::of(&report, resolved.settle)),
+                Some(simulated::Summary::of(
+                    &report,
+                    resolved.settle,
+                    &resolved.phases,
+                )),
                 None,
             ),
             Err(e) => (Vec::new(), None, Some(e.to_string())),
@@ -209,6 +242,7 @@ impl Runner<'_> {
             version: self.version.to_owned(),
             flows,
             summary,
+            channel: BTreeMap::new(),
             error,
         })
     }

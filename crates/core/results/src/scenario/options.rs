@@ -311,6 +311,9 @@ options! {
         /// jain_1s, the fairness of single seconds, counts from so long after the window's begin
         /// [default: 20s]
         settle "T": Option<Value>,
+        /// A part of the window, in whole seconds, whose throughputs the summary gives, such as
+        /// 30s-60s; may be repeated
+        phase "FROM-TO": Vec<Value>,
         /// Above TCP: by how much each reading of the counters is late at least [default: 50us]
         lateness "T": Option<Value>,
         /// Above TCP: by how much more a reading is late at most, evenly distributed [default:
@@ -345,6 +348,9 @@ options! {
         /// Steps from a CSV file with columns seconds,mbps,delay_ms,loss,loss_up, or drawn with the
         /// seed: every=5s,rate=10mbit..100mbit,delay=5ms..50ms,loss=0..1%
         steps "FILE|DRAW": Option<Value>,
+        /// Outages of a link of constant rate, drawn with the seed: so long from the end of one to
+        /// the next, and so long each: every=60s..180s,length=500ms..2s
+        outages "DRAW": Option<Value>,
         /// After so long the links are as at their start and the steps come again
         repeat "T": Option<Value>,
         /// Let a delay that becomes shorter reorder packets

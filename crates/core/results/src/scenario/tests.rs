@@ -247,3 +247,55 @@ duration = "10s"
         assert!(error.starts_with(place) && error.contains(why), "{error}");
     }
 }
+
+#[test]
+fn outages_are_drawn_with_the_seed_and_take_the_rate_away() {
+    // 1 s of every 5 s there is nothing: of 4 offered 3.2 pass (an outage each 4 s + 1 s, the first
+    // after 4 s: 10 s have two of them).
+    let text = r#"
+link = "12mbit"
+outages = "every=4s..4s,length=1s..1s"
+flow = "udp:rate=4mbit"
+queue = "droptail:packets=1"
+duration = "10s"
+phase = ["0s-4s", "5s-9s"]
+"#;
+    let resolved_ = resolved(text).unwrap();
+    let report = alcc_sim::run(&resolved_.scenario).unwrap();
+    let mbps = report.flows[0].throughput.as_mbps_f64();
+    assert!((mbps - 3.2).abs() < 0.05, "{mbps}");
+    let summary = crate::simulated::Summary::of(&report, resolved_.settle, &resolved_.phases);
+    let phases: Vec<f64> = summary
+        .phases
+        .iter()
+        .map(|p| p.throughput_mbps[0])
+        .collect();
+    assert!(
+        phases.iter().all(|mbps| (mbps - 4.0).abs() < 0.1),
+        "{phases:?}"
+    );
+    assert_eq!(summary.phases[1].phase, "5s-9s");
+    assert_eq!(summary.phases[1].jain, Some(1.0));
+    for (line, why) in [
+        ("outages = \"every=4s\"\nlink = \"12mbit\"", "every=T..T"),
+        (
+            "outages = \"every=4s..5s,length=1s..1s\"\nlink = \"twelve\"",
+            "constant rate",
+        ),
+        (
+            "outages = \"every=4s..5s,length=1s..1s\"\nlink = \"1mbit\"\nstep = \"1s:rate=2mbit\"",
+            "no step of its rate",
+        ),
+        ("link = \"1mbit\"\nphase = \"1s\"", "such as 30s-60s"),
+        ("link = \"1mbit\"\nphase = \"1500ms-2s\"", "such as 30s-60s"),
+        (
+            "link = \"1mbit\"\nphase = \"1s-90s\"",
+            "ends after the window",
+        ),
+    ] {
+        let error = resolved(&format!("flow = \"fixed\"\n{line}"))
+            .err()
+            .unwrap();
+        assert!(error.contains(why) && !error.contains('\n'), "{error}");
+    }
+}

@@ -9,7 +9,7 @@
 //!
 //! Known weakness: steps of +2 and -1 ms drift upwards whenever rises and falls balance; only the ratio branch holds it.
 use super::MIN_DELAY;
-use super::settings::{ALPHA, DOWN, RTT_WEIGHT, Settings, UP};
+use super::settings::{ALPHA, RTT_WEIGHT, Settings};
 
 /// A change below this many ms is none (program).
 const DEAD_BAND: f64 = 0.0001;
@@ -177,12 +177,12 @@ impl Estimator {
             }
         } else if new / base > settings.soft_ratio() {
             if !end.frozen {
-                self.d_est = floor.max(self.d_est - UP);
+                self.d_est = floor.max(self.d_est - settings.up);
             }
         } else if raw - old > DEAD_BAND && raw - floor >= jitter {
-            self.d_est = floor.max(self.d_est - DOWN);
+            self.d_est = floor.max(self.d_est - settings.down);
         } else if !end.no_increase {
-            self.d_est += UP;
+            self.d_est += settings.up;
         }
         if settings.proportional_cut.is_some() {
             self.d_est = self.d_est.min(limit);

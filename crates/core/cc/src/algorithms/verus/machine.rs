@@ -5,7 +5,7 @@ use super::curve::Curve;
 use super::estimator::{EpochEnd, Estimator, Verdict, plausible};
 use super::profile::Points;
 use super::release::{epochs_in, release_exact};
-use super::settings::{DECREASE, ExitAt, POINT_WEIGHT, REFIT, Settings};
+use super::settings::{DECREASE, ExitAt, POINT_WEIGHT, Settings};
 use super::{fit, profile};
 use crate::{Cx, Event, Packet, Pn};
 use alcc_units::{Bytes, Span, Time};
@@ -322,7 +322,7 @@ impl Verus {
         if cx.now < self.refit_at {
             return;
         }
-        self.refit_at = cx.now + REFIT;
+        self.refit_at = cx.now + self.settings.refit;
         if let Some(from) = self.forget_from.take() {
             self.points.forget_from(from);
         }

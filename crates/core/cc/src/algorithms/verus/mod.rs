@@ -57,6 +57,8 @@ use settings::Settings;
 
 /// Guard of every division by a delay, ms.
 const MIN_DELAY: f64 = 1e-3;
+/// Longer than any connection lives, and no overflow when it is added to a time.
+const NEVER: Span = Span::from_secs(1_000_000_000);
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "verus",
@@ -78,6 +80,21 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
             default: "hold (tuned), increase (others)",
             help: "an epoch without acknowledgement: 'increase' probes upwards as the program does, 'hold' changes nothing",
         },
+        OptionDoc {
+            name: "delta1",
+            default: "1ms",
+            help: "how much the delay aimed at falls in an epoch whose delay has grown, 100us to 20ms",
+        },
+        OptionDoc {
+            name: "delta2",
+            default: "2ms",
+            help: "how much it rises in an epoch whose delay has not, and falls beyond r, 100us to 20ms",
+        },
+        OptionDoc {
+            name: "refit",
+            default: "1s",
+            help: "from one curve through the points to the next, 50ms to 1min; 'never' keeps the first",
+        },
     ],
     build: Build::Function(build),
 };
@@ -94,16 +111,38 @@ fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
         Some(_) => options.choice("empty_epoch", &["increase", "hold"])? == "hold",
         None => settings.hold_empty,
     };
+    let delta = |name, ms| {
+        let allowed = Span::from_micros(100)..=Span::from_millis(20);
+        let span = options.span(name, Span::from_millis_f64(ms), allowed)?;
+        Ok::<_, SpecError>(span.as_millis_f64())
+    };
+    let (down, up) = (
+        delta("delta1", settings.down)?,
+        delta("delta2", settings.up)?,
+    );
+    let refit = match options.text("refit") {
+        Some("never") => NEVER,
+        _ => {
+            let allowed = Span::from_millis(50)..=Span::from_secs(60);
+            options.span("refit", settings.refit, allowed)?
+        }
+    };
     if options.profile() == "original" {
         return Ok(Box::new(Original::new(original::Settings {
             ratio,
             epoch,
+            down,
+            up,
+            refit,
             hold_empty,
         })));
     }
     Ok(Box::new(Verus::new(Settings {
         ratio,
         epoch,
+        down,
+        up,
+        refit,
         hold_empty,
         ..settings
     })))

@@ -11,9 +11,9 @@
 //! | R (option `r`) | 6 | – |
 //! | α of equation 2, weight of the old | 0.2 | – |
 //! | weight of the old point, of the old RTT | 0.875 | – |
-//! | δ1 down, δ2 up | 1, 2 | ms |
+//! | δ1 down, δ2 up (options `delta1`, `delta2`) | 1, 2 | ms |
 //! | M | 0.7 | – |
-//! | refit | 1 | s |
+//! | refit (option `refit`) | 1 | s |
 //! | ρ of the fit | 2 | – |
 //! | slow start ends at an RTT above | 500 | ms |
 //! | first window | 1 | packets |
@@ -37,7 +37,6 @@ use estimator::{Estimator, plausible};
 
 const POINT_WEIGHT: f64 = 0.875;
 const DECREASE: f64 = 0.7;
-const REFIT: Span = Span::from_secs(1);
 const RHO: f64 = 2.0;
 const SLOW_START_EXIT_MS: f64 = 500.0;
 /// After a loss, the program leaves slow start only with more than this window, packets.
@@ -50,6 +49,11 @@ const FORGET_FROM: u32 = 100;
 pub(super) struct Settings {
     pub(super) ratio: f64,
     pub(super) epoch: Span,
+    /// δ1 and δ2, ms.
+    pub(super) down: f64,
+    pub(super) up: f64,
+    /// From one curve to the next.
+    pub(super) refit: Span,
     /// An epoch without an ACK changes nothing. The program probes upwards.
     pub(super) hold_empty: bool,
 }
@@ -59,6 +63,9 @@ impl Settings {
     pub(super) const DEFAULT: Self = Self {
         ratio: 6.0,
         epoch: Span::from_millis(5),
+        down: 1.0,
+        up: 2.0,
+        refit: Span::from_secs(1),
         hold_empty: false,
     };
 }
@@ -243,7 +250,7 @@ impl Original {
         if cx.now < self.refit_at {
             return true;
         }
-        self.refit_at = cx.now + REFIT;
+        self.refit_at = cx.now + self.settings.refit;
         if let Some(from) = self.forget_from.take() {
             self.points.forget_from(from);
         }

@@ -12,10 +12,10 @@
 //! | `ALPHA` | 0.2 | 0.2 | weight of the old | P eq. 2 gives no number; C |
 //! | `POINT_WEIGHT` | 0.875 | 0.875 | weight of the old | P no number; C |
 //! | `RTT_WEIGHT` | 0.875 | 0.875 | weight of the old | C |
-//! | `DOWN` (δ1) | 1 | 1 | ms | P eq. 4; C |
-//! | `UP` (δ2) | 2 | 2 | ms | P eq. 4; C |
+//! | `down` (δ1) | 1 | 1 | ms | P eq. 4; C |
+//! | `up` (δ2) | 2 | 2 | ms | P eq. 4; C |
 //! | `DECREASE` (M) | 0.7 | 0.7 | – | P eq. 6 no number; C |
-//! | `REFIT` | 1 | 1 | s | P section 5; C |
+//! | `refit` | 1 | 1 | s | P section 5; C |
 //! | `rho` | 1 | 2 | – | C: the smoothing of its curve fit |
 //! | `min_base` | 20 | – | ms | ours: the least base delay that R refers to |
 //! | slow start ends at | `D_min (1 + 0.3 )` | `15 D_min` | RTT | P "e.g. 15" |
@@ -33,12 +33,8 @@ use alcc_units::Span;
 pub(super) const ALPHA: f64 = 0.2;
 pub(super) const POINT_WEIGHT: f64 = 0.875;
 pub(super) const RTT_WEIGHT: f64 = 0.875;
-/// δ1 and δ2 of equation 4, ms.
-pub(super) const DOWN: f64 = 1.0;
-pub(super) const UP: f64 = 2.0;
 /// M of equation 6.
 pub(super) const DECREASE: f64 = 0.7;
-pub(super) const REFIT: Span = Span::from_secs(1);
 
 /// What ends slow start besides a loss and a timeout.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -60,6 +56,11 @@ pub(super) enum ExitAt {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Settings {
     pub(super) epoch: Span,
+    /// δ1 and δ2 of equation 4, ms.
+    pub(super) down: f64,
+    pub(super) up: f64,
+    /// From one curve to the next.
+    pub(super) refit: Span,
     /// R: tolerated ratio of the largest to the smallest delay.
     pub(super) ratio: f64,
     /// The ratio branch begins at `1 + soft × (R - 1)`.
@@ -101,6 +102,9 @@ impl Settings {
     /// What the text says; where it is silent, the program.
     pub(super) const PAPER: Self = Self {
         epoch: Span::from_millis(5),
+        down: 1.0,
+        up: 2.0,
+        refit: Span::from_secs(1),
         ratio: 6.0,
         soft: 1.0,
         rho: 2.0,

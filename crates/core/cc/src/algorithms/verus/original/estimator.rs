@@ -9,9 +9,6 @@ use super::Settings;
 
 const ALPHA: f64 = 0.2;
 const RTT_WEIGHT: f64 = 0.875;
-/// δ1 and δ2, ms.
-const DOWN: f64 = 1.0;
-const UP: f64 = 2.0;
 /// A change below this many ms is none.
 const DEAD_BAND: f64 = 0.0001;
 /// D_min before the first sample, ms.
@@ -103,7 +100,7 @@ impl Estimator {
         let floor = self.d_min.max(MIN_DELAY);
         if old / floor > settings.ratio {
             if !frozen {
-                self.d_est = floor.max(self.d_est - UP);
+                self.d_est = floor.max(self.d_est - settings.up);
                 if self.d_est <= floor {
                     if in_flight < 2 {
                         self.d_min += ESCAPE;
@@ -113,9 +110,9 @@ impl Estimator {
                 }
             }
         } else if raw - old > DEAD_BAND && raw >= floor {
-            self.d_est = floor.max(self.d_est - DOWN);
+            self.d_est = floor.max(self.d_est - settings.down);
         } else {
-            self.d_est += UP;
+            self.d_est += settings.up;
         }
         self.d_max = Some(ALPHA * old + (1.0 - ALPHA) * raw);
         suppress
