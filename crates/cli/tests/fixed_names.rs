@@ -172,19 +172,20 @@ experiments/alcc-fig10 experiments/alcc-fig11 experiments/alcc-fig12 experiments
 experiments/alcc-fig14 experiments/alcc-fig16 experiments/alcc-fig17 experiments/alcc-fig18
 experiments/alcc-fig19 experiments/alcc-fig1a experiments/alcc-fig1b experiments/alcc-fig2
 experiments/alcc-fig20 experiments/alcc-fig22 experiments/alcc-fig23 experiments/alcc-fig24
-experiments/alcc-fig4 experiments/alcc-fig5 experiments/alcc-fig6 experiments/alcc-fig7
-experiments/alcc-fig8 experiments/alcc-fig9 experiments/cs244-att experiments/cs244-att-starts
-experiments/cs244-campus experiments/cs244-city experiments/cs244-evdo experiments/cs244-highway
-experiments/cs244-tmobile experiments/cs244-tmobile-down experiments/cs244-tmobile-starts
-experiments/hsdpa-fig2 experiments/hsdpa-fig3 experiments/hsdpa-fig4 experiments/hsdpa-fig5
-experiments/hsdpa-fig6 experiments/hsdpa-jain experiments/hsdpa-table1 experiments/hsdpa-table2
-experiments/hsdpa-table3 experiments/loss-tuned experiments/mdi-cellular experiments/mdi-highway
-experiments/mdi-rapid experiments/verus-fig1 experiments/verus-fig10-droptail
-experiments/verus-fig10a experiments/verus-fig10b experiments/verus-fig10c experiments/verus-fig11a
-experiments/verus-fig11b experiments/verus-fig12 experiments/verus-fig13
-experiments/verus-fig13-queue experiments/verus-fig14 experiments/verus-fig15 experiments/verus-fig2
-experiments/verus-fig3 experiments/verus-fig4a experiments/verus-fig4b experiments/verus-fig5
-experiments/verus-fig7a experiments/verus-fig7b experiments/verus-fig8a experiments/verus-fig8b
+experiments/alcc-fig4 experiments/alcc-fig4-force experiments/alcc-fig5 experiments/alcc-fig6
+experiments/alcc-fig7 experiments/alcc-fig8 experiments/alcc-fig9 experiments/cs244-att
+experiments/cs244-att-starts experiments/cs244-campus experiments/cs244-city experiments/cs244-evdo
+experiments/cs244-highway experiments/cs244-tmobile experiments/cs244-tmobile-down
+experiments/cs244-tmobile-starts experiments/hsdpa-fig2 experiments/hsdpa-fig3
+experiments/hsdpa-fig4 experiments/hsdpa-fig5 experiments/hsdpa-fig6 experiments/hsdpa-jain
+experiments/hsdpa-table1 experiments/hsdpa-table2 experiments/hsdpa-table3 experiments/loss-tuned
+experiments/mdi-cellular experiments/mdi-force experiments/mdi-highway experiments/mdi-rapid
+experiments/verus-fig1 experiments/verus-fig10-droptail experiments/verus-fig10a
+experiments/verus-fig10b experiments/verus-fig10c experiments/verus-fig11a experiments/verus-fig11b
+experiments/verus-fig12 experiments/verus-fig13 experiments/verus-fig13-queue
+experiments/verus-fig14 experiments/verus-fig15 experiments/verus-fig2 experiments/verus-fig3
+experiments/verus-fig4a experiments/verus-fig4b experiments/verus-fig5 experiments/verus-fig7a
+experiments/verus-fig7b experiments/verus-fig8a experiments/verus-fig8b
 experiments/verus-fig9-shared experiments/verus-fig9a experiments/verus-fig9b
 experiments/verus-sens-delta experiments/verus-sens-eps experiments/verus-sens-upd
 experiments/verus-short experiments/verus-table1
