@@ -366,7 +366,8 @@ fn simulated() -> Value {
 fn fields_of_a_row() {
     let every = [Row::RUN, Row::MEASURED].concat();
     assert_eq!(words(ROW), every, "ROW: the order is that of the CSV file");
-    assert_eq!(words(ROW_IF_KNOWN), Row::KNOWN, "ROW_IF_KNOWN");
+    let known = [Row::SHAPE, Row::KNOWN].concat();
+    assert_eq!(words(ROW_IF_KNOWN), known, "ROW_IF_KNOWN");
     let printed = simulated();
     let row = printed["flows"][0].as_object().expect("a row");
     for name in words(ROW) {
