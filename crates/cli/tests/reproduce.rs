@@ -168,9 +168,9 @@ fn mistakes_are_one_line_that_helps() {
         "{said}"
     );
     assert_eq!(status, Some(2));
-    let (said, status) = folder.refused(&["verus-fig11c"]);
+    let (said, status) = folder.refused(&["verus-fig-11a"]);
     assert!(
-        said.contains("no experiment 'verus-fig11c' (did you mean verus-fig11a?)"),
+        said.contains("no experiment 'verus-fig-11a' (did you mean verus-fig11a?)"),
         "{said}"
     );
     assert_eq!(status, Some(2));
