@@ -681,10 +681,10 @@ fn inband_session(bytes: &[u8]) {
                     + input
                         .number(64)
                         .min(sent - acked + u64::from(input.byte() == 9));
-                ack.window = input.number(1).min(u64::from(frame::MOST_24)) as u32;
-                ack.hold = input.number(1 << 6).min(u64::from(frame::MOST_24)) as u32;
+                ack.window = input.number(1).min(u64::from(frame::MAX_U24)) as u32;
+                ack.hold = input.number(1 << 6).min(u64::from(frame::MAX_U24)) as u32;
                 for _ in 0..input.byte() % 17 {
-                    let mut some = || input.number(1 << 6).min(u64::from(frame::MOST_24)) as u32;
+                    let mut some = || input.number(1 << 6).min(u64::from(frame::MAX_U24)) as u32;
                     ack.push(frame::Step {
                         bytes: some(),
                         micros: some(),

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Running `alcc run`, `alcc proxy` and programs with the C library, found by their entries ([`alcc_observe::Entry`]).
+//! Running `alcc run`, `alcc proxy` and programs with the C library, found by their entries
+//! ([`alcc_observe::Entry`]).
 //!
-//! An entry whose lock is free was left behind and is removed by whoever looks next, unless processes still share its
-//! memory: then `alcc run` was killed, and its server goes on under control. What is in other places is found through the
-//! processes that share it: see `shared.rs`.
+//! An entry whose lock is free was left behind and is removed by whoever looks next, unless
+//! processes still share its memory: then `alcc run` was killed, and its server goes on under
+//! control. What is in other places is found through the processes that share it: see `shared.rs`.
 use crate::failure::Failure;
 use crate::shared;
-use alcc_observe::{Entry, Segment, lock, places};
+use alcc_observe::{Entry, Segment, lock, run_directories};
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -64,7 +65,8 @@ impl Running {
         }
     }
 
-    /// Does what `alcc run` would do: frees the places of processes that are gone. Their ids must mean the same to us.
+    /// Does what `alcc run` would do: frees the places of processes that are gone. Their ids must
+    /// mean the same to us.
     pub(crate) fn tidy(&self) {
         let space = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
         let library = (self.kind == "library").then_some(self.id);
@@ -146,7 +148,7 @@ fn add(all: &mut Vec<Running>, more: impl IntoIterator<Item = Running>) {
 
 /// Those in our places.
 fn ours() -> Vec<Running> {
-    let usable = places().into_iter().filter(|place| {
+    let usable = run_directories().into_iter().filter(|place| {
         fs::symlink_metadata(place)
             .is_ok_and(|m| m.is_dir() && m.uid() == nix::unistd::geteuid().as_raw())
     });
@@ -180,7 +182,10 @@ impl Which {
     }
 
     fn none(&self) -> Failure {
-        let places: Vec<_> = places().iter().map(|p| p.display().to_string()).collect();
+        let places: Vec<_> = run_directories()
+            .iter()
+            .map(|p| p.display().to_string())
+            .collect();
         let pid = match self.run {
             Some(pid) => format!(", and process {pid} shares no memory with one"),
             None => "; --run with a process of the server finds others".to_owned(),

@@ -88,7 +88,7 @@ impl Summary<'_> {
                 "alcc: on {} {} passed uncontrolled: {}",
                 count(n, "connection"),
                 megabytes(totals.bypassed_bytes.get(why)),
-                hint(why.why(), Some(why.cure())),
+                hint(why.why(), Some(why.remedy())),
             ));
         }
         if totals.processes == 0 {
@@ -130,7 +130,8 @@ impl Summary<'_> {
         }
     }
 
-    /// All that were in charge, the one with most bytes first; without a connection the one that would have been.
+    /// All that were in charge, the one with most bytes first; without a connection the one that
+    /// would have been.
     fn algorithms(&self, segment: &Segment) -> Vec<String> {
         let mut bytes = std::collections::BTreeMap::<String, u64>::new();
         for group in segment.groups() {
@@ -211,15 +212,15 @@ pub(crate) fn uncontrolled_lines(segment: &Segment) -> Vec<String> {
     };
     let missed = segment.missed().into_iter().map(|(why, n)| {
         if why.is_chosen() {
-            line(n.connections, None, hint(why.name(), why.cure()))
+            line(n.connections, None, hint(why.name(), why.remedy()))
         } else {
-            line(n.connections, Some(n.bytes), hint(why.why(), why.cure()))
+            line(n.connections, Some(n.bytes), hint(why.why(), why.remedy()))
         }
     });
     let bypassed = totals.bypassed_connections.iter().filter(|(_, n)| *n > 0);
     let bypassed = bypassed.map(|(why, n)| {
         let bytes = totals.bypassed_bytes.get(why);
-        line(n, Some(bytes), hint(why.why(), Some(why.cure())))
+        line(n, Some(bytes), hint(why.why(), Some(why.remedy())))
     });
     missed.chain(bypassed).collect()
 }
@@ -230,7 +231,7 @@ fn skipped(missed: &[(Missed, MissedCount)]) -> String {
     chosen
         .map(|(why, n)| {
             let cure = why
-                .cure()
+                .remedy()
                 .map_or_else(String::new, |cure| format!(" ({cure})"));
             format!("; {} skipped: {}{cure}", n.connections, why.name())
         })

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which connections of the processes under `alcc run` were not controlled although they should have been: what the kernel says
-//! is open, compared with the table of connections. What is found is counted in the shared memory at once, for `alcc top` and
-//! the metrics, and said on standard error, once for each program and reason.
+//! Which connections of the processes under `alcc run` were not controlled although they should
+//! have been: what the kernel says is open, compared with the table of connections. What is found
+//! is counted in the shared memory at once, for `alcc top` and the metrics, and said on standard
+//! error, once for each program and reason.
 //!
-//! A look at a time, never more than a tenth of a percent of a core after the first second. What opens, sends and closes between two looks is not seen: the
-//! figures are "at least".
+//! A look at a time, never more than a tenth of a percent of a core after the first second. What
+//! opens, sends and closes between two looks is not seen: the figures are "at least".
 use crate::loader::Loader;
 use crate::metrics::spawn;
 use crate::output::note;
@@ -45,7 +46,7 @@ impl NotControlled {
             self.pid,
             self.example,
             megabytes(self.bytes),
-            hint(self.why.why(), self.why.cure()),
+            hint(self.why.why(), self.why.remedy()),
         )
     }
 }
@@ -57,7 +58,8 @@ const QUIET: Duration = Duration::from_millis(400);
 const RATIO: u32 = 1000;
 /// So many looks are not counted.
 const FIRST: u32 = 20;
-/// Fewer segments say nothing: an answer that fits into the first window cannot be controlled by anybody.
+/// Fewer segments say nothing: an answer that fits into the first window cannot be controlled by
+/// anybody.
 const SEGMENTS: u64 = 4;
 /// So many lines at most while the program runs: its own are more important.
 const LINES: usize = 20;
@@ -91,7 +93,8 @@ impl Search {
                 let before = cpu();
                 let busy = look.once();
                 look.say();
-                // The first looks are dear (whatever they touch is touched for the first time) and say nothing about the next.
+                // The first looks are dear (whatever they touch is touched for the first time) and
+                // say nothing about the next.
                 let ratio = if look.looks <= FIRST { 1 } else { RATIO };
                 let cost = cpu().saturating_sub(before) * ratio;
                 pause = if busy {
@@ -137,7 +140,8 @@ struct Look {
     listened: BTreeSet<u16>,
     /// Connections that are nobody's of ours, by the kernel's number.
     foreign: BTreeSet<u64>,
-    /// In the table, but nothing has passed under control: perhaps its first reading is still to come.
+    /// In the table, but nothing has passed under control: perhaps its first reading is still to
+    /// come.
     doubtful: BTreeSet<u64>,
     /// Those that are open and not controlled: where they are counted, and their bytes so far.
     suspects: BTreeMap<u64, ((String, Missed), u64)>,
@@ -177,7 +181,8 @@ impl Look {
                 .segment
                 .reclaim(|pid| Path::new(&format!("/proc/{pid}")).exists());
         }
-        // The table before and after: one that is taken under control or ends in between is in one of the two.
+        // The table before and after: one that is taken under control or ends in between is in one
+        // of the two.
         let mut controlled = self.controlled();
         let Some(Ok(open)) = self.sockets.as_mut().map(Sockets::look) else {
             return false;
@@ -243,8 +248,8 @@ impl Look {
             .collect()
     }
 
-    /// How many bytes of it no algorithm has let through. Where the library has counted what passed by it, in whichever
-    /// process, that is what the kernel has sent beyond; else all or nothing.
+    /// How many bytes of it no algorithm has let through. Where the library has counted what passed
+    /// by it, in whichever process, that is what the kernel has sent beyond; else all or nothing.
     fn missed(&self, s: &TcpSocket, passed: Option<Passed>) -> u64 {
         match (passed, self.wanted.segment.unseen(s.cookie, s.sent)) {
             (Some(Passed::Failed), _) | (Some(Passed::Nothing) | None, None) => s.sent,
@@ -355,7 +360,7 @@ impl Look {
                     m.program,
                     m.pid,
                     m.example,
-                    hint(m.why.why(), m.why.cure()),
+                    hint(m.why.why(), m.why.remedy()),
                 ));
             }
         }
@@ -363,7 +368,7 @@ impl Look {
             if n > 0 && self.said_bypassed.insert(why) {
                 note(format_args!(
                     "alcc: the program sends past the library: {}",
-                    hint(why.why(), Some(why.cure())),
+                    hint(why.why(), Some(why.remedy())),
                 ));
             }
         }
@@ -380,7 +385,8 @@ fn least(s: &TcpSocket) -> u64 {
     SEGMENTS * u64::from(s.mss.max(536))
 }
 
-/// Whether a memory map names a file. Compared by folder and name: the map has the path without links.
+/// Whether a memory map names a file. Compared by folder and name: the map has the path without
+/// links.
 fn names(maps: &str, file: &Path) -> bool {
     let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
     maps.lines()

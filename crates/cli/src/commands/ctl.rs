@@ -5,14 +5,14 @@ use crate::plugin_arg::Plugins;
 use crate::runs::{Running, Which};
 use crate::wording::count;
 use alcc_cc::Spec;
-use alcc_observe::{Change, Order, Pattern, Peer, StatusRecord};
+use alcc_observe::{Action, Command, Pattern, Peer, StatusRecord};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Switch a running 'alcc run' off and on, or give its connections another algorithm
 ///
-/// Connections that are sending follow within a reading of their counters, idle ones with their next write, new ones from the
-/// start. The program under 'alcc run' notices nothing.
+/// Connections that are sending follow within a reading of their counters, idle ones with their
+/// next write, new ones from the start. The program under 'alcc run' notices nothing.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -71,37 +71,37 @@ fn range(text: &str) -> Result<Pattern, String> {
 const PATIENCE: Duration = Duration::from_millis(500);
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let (scope, change) = match &args.what {
-        What::Off(scope) => (scope, Change::Off),
-        What::On(scope) => (scope, Change::On),
+    let (scope, action) = match &args.what {
+        What::Off(scope) => (scope, Action::Off),
+        What::On(scope) => (scope, Action::On),
         What::Cc(cc) => {
             let registry = cc.plugins.registry()?;
             registry.build(&cc.algorithm).map_err(Failure::usage)?;
-            (&cc.scope, Change::Algorithm(cc.algorithm.clone()))
+            (&cc.scope, Action::Algorithm(cc.algorithm.clone()))
         }
     };
-    let order = Order {
+    let command = Command {
         pattern: scope.port.map(Pattern::Port).or(scope.peer),
-        change,
+        action,
     };
     let run = args.which.one()?;
     if run.kind == "run" && run.segment.totals().processes == 0 {
         return Err(Failure::failed(format!(
-            "send '{order}' to run {}: none of its processes loaded the library ({})",
+            "send '{command}' to run {}: none of its processes loaded the library ({})",
             run.id, run.what
         )));
     }
     let given = run
         .segment
-        .order(order.clone())
-        .map_err(|e| Failure::failed(format!("send '{order}' to run {}: {e}", run.id)))?;
-    let (followed, idle) = wait(&run, &order, given.generation);
+        .command(command.clone())
+        .map_err(|e| Failure::failed(format!("send '{command}' to run {}: {e}", run.id)))?;
+    let (followed, idle) = wait(&run, &command, given.generation);
     let told = if args.json {
-        serde_json::json!({"run": run.id, "order": order.to_string(), "followed": followed, "idle": idle})
+        serde_json::json!({"run": run.id, "order": command.to_string(), "followed": followed, "idle": idle})
             .to_string()
     } else {
         format!(
-            "run {}: {order}: {} switched, {idle} to switch at the next write; new connections begin so",
+            "run {}: {command}: {} switched, {idle} to switch at the next write; new connections begin so",
             run.id,
             count(followed as u64, "connection"),
         )
@@ -111,14 +111,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 /// How many connections have followed, and how many have nothing in flight and will do so later.
-fn wait(run: &Running, order: &Order, generation: u64) -> (usize, usize) {
+fn wait(run: &Running, command: &Command, generation: u64) -> (usize, usize) {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let meant: Vec<StatusRecord> = run
             .segment
             .connections()
             .into_iter()
-            .filter(|c| order.covers(&peer(c)))
+            .filter(|c| command.covers(&peer(c)))
             .collect();
         let followed = meant
             .iter()

@@ -4,14 +4,15 @@ use crate::output::print;
 use crate::plugin_arg::Plugins;
 use alcc_cc::Registry;
 use alcc_link::QueueKind;
-use alcc_socket::{Enforcement, Feedback, Host};
+use alcc_socket::{Deployment, Enforcement, Feedback};
 use alcc_trace::SCENARIOS;
 use alcc_transports::TRANSPORTS;
 use alcc_units::OptionDoc;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-/// Show algorithms, queues, synthetic links, experiments, transports, carriers, and which feedback and enforcement go together
+/// Show algorithms, queues, synthetic links, experiments, transports, carriers, and which feedback
+/// and enforcement go together
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  alcc list")]
 pub(crate) struct Args {
@@ -46,8 +47,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             .map(|e| serde_json::json!({"name": e.id}))
             .collect();
         let json = serde_json::json!({
-            "algorithms": algorithms, "resident": resident, "transports": transports_json(), "carriers": carriers_json(), "queues": queues, "links": links(), "preloaded": pairs_json(Host::Preloaded),
-            "own": pairs_json(Host::Own), "experiments": experiments,
+            "algorithms": algorithms, "resident": resident, "transports": transports_json(), "carriers": carriers_json(), "queues": queues, "links": links(), "preloaded": pairs_json(Deployment::Preloaded),
+            "own": pairs_json(Deployment::Own), "experiments": experiments,
         });
         print(format_args!("{json}\n"))?;
         return Ok(ExitCode::SUCCESS);
@@ -105,17 +106,19 @@ fn text(registry: &Registry) -> String {
             c.summary
         );
     }
-    for host in Host::ALL {
-        let how = match host {
-            Host::Preloaded => " (alcc run --feedback F --enforce E)",
-            Host::Own => " (ALCC_FEEDBACK, ALCC_ENFORCE; alcc proxy --feedback F --enforce E)",
+    for deployment in Deployment::ALL {
+        let how = match deployment {
+            Deployment::Preloaded => " (alcc run --feedback F --enforce E)",
+            Deployment::Own => {
+                " (ALCC_FEEDBACK, ALCC_ENFORCE; alcc proxy --feedback F --enforce E)"
+            }
         };
         let _ = writeln!(
             text,
             "\nFeedback and enforcement of {}{how}, best first",
-            host.about()
+            deployment.about()
         );
-        for (feedback, enforcement) in pairs(host) {
+        for (feedback, enforcement) in pairs(deployment) {
             let _ = writeln!(
                 text,
                 "  {:<10} {:<12} {}; {}",
@@ -162,12 +165,14 @@ fn links() -> Vec<serde_json::Value> {
         .collect()
 }
 
-fn pairs(host: Host) -> impl Iterator<Item = (&'static Feedback, &'static Enforcement)> {
-    Feedback::of(host).flat_map(move |f| Enforcement::of(host).map(move |e| (f, e)))
+fn pairs(
+    deployment: Deployment,
+) -> impl Iterator<Item = (&'static Feedback, &'static Enforcement)> {
+    Feedback::of(deployment).flat_map(move |f| Enforcement::of(deployment).map(move |e| (f, e)))
 }
 
-fn pairs_json(host: Host) -> Vec<serde_json::Value> {
-    pairs(host)
+fn pairs_json(deployment: Deployment) -> Vec<serde_json::Value> {
+    pairs(deployment)
         .map(|(f, e)| serde_json::json!({"feedback": f.name, "enforcement": e.name}))
         .collect()
 }

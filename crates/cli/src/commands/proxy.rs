@@ -10,7 +10,7 @@ use alcc_cc::Spec;
 use alcc_observe::Pattern;
 use alcc_proxy::{Config, Listen, Proxy, ProxyProtocol, StartError, Target, Totals};
 use alcc_socket::own::Settings;
-use alcc_socket::{Enforcement, Feedback, Host, Selection, Triple};
+use alcc_socket::{Deployment, Enforcement, Feedback, Selection, Triple};
 use alcc_units::{Span, positive};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use std::io::ErrorKind;
@@ -20,12 +20,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Relay TCP connections to a server that cannot be preloaded, with another congestion control towards the clients
+/// Relay TCP connections to a server that cannot be preloaded, with another congestion control
+/// towards the clients
 ///
-/// For what 'alcc run' cannot reach: static programs, servers in containers or on other machines. Clients connect to the
-/// proxy, the proxy to the server. What goes to the clients passes as far as the algorithm allows. The server can learn the
-/// client's address from a PROXY protocol header. SIGTERM or SIGINT ends it: no new connections, and those there are
-/// may finish; a second signal ends them too.
+/// For what 'alcc run' cannot reach: static programs, servers in containers or on other machines.
+/// Clients connect to the proxy, the proxy to the server. What goes to the clients passes as far as
+/// the algorithm allows. The server can learn the client's address from a PROXY protocol header.
+/// SIGTERM or SIGINT ends it: no new connections, and those there are may finish; a second signal
+/// ends them too.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  alcc proxy --listen :8443 --to 127.0.0.1:443\n  alcc proxy --listen :80 --listen :443 --to [2001:db8::5]:8443 --proxy-protocol v2\n  alcc proxy --listen :8443 --to app.internal:443 --cc copa --json=report.json"
@@ -37,7 +39,8 @@ pub(crate) struct Args {
     /// The server. A name is looked up at the start, and again when none of its addresses answers
     #[arg(long, value_name = "HOST:PORT")]
     to: Target,
-    /// Tell the server the client's address first: v1 (text) or v2 (binary); the server must expect it
+    /// Tell the server the client's address first: v1 (text) or v2 (binary); the server must expect
+    /// it
     #[arg(long, value_name = "v1|v2")]
     proxy_protocol: Option<ProxyProtocol>,
     /// Loops that relay, each a thread [default: one per core]
@@ -57,7 +60,8 @@ pub(crate) struct Args {
     cc: Spec,
     #[command(flatten)]
     plugins: Plugins,
-    /// The kernel's congestion control below, such as cubic, reno or bbr [default: what the system uses]
+    /// The kernel's congestion control below, such as cubic, reno or bbr [default: what the system
+    /// uses]
     #[arg(long, value_name = "TCPCC")]
     under: Option<String>,
     /// How acknowledgements are learned, see 'alcc list'
@@ -66,7 +70,8 @@ pub(crate) struct Args {
     /// How the limit is kept, see 'alcc list'
     #[arg(long, value_name = "E", default_value = "auto")]
     enforce: String,
-    /// Control only connections to this port of ours or from this address range, relay the others plainly; may be repeated
+    /// Control only connections to this port of ours or from this address range, relay the others
+    /// plainly; may be repeated
     #[arg(long, value_name = "PORT|CIDR")]
     only: Vec<Pattern>,
     /// Not these; may be repeated
@@ -84,14 +89,15 @@ pub(crate) struct Args {
     /// Seed of the algorithms' generators
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Write into this folder: a CSV file with a line per reading of a connection's counters, and events.jsonl with what the
-    /// algorithms say
+    /// Write into this folder: a CSV file with a line per reading of a connection's counters, and
+    /// events.jsonl with what the algorithms say
     #[arg(long, value_name = "DIR")]
     log: Option<PathBuf>,
     /// Write a summary to FILE at the end, as one JSON object
     #[arg(long, value_name = "FILE", require_equals = true)]
     json: Option<PathBuf>,
-    /// Serve counters and histograms in Prometheus' text format here: 127.0.0.1:9101, :9101 or a path
+    /// Serve counters and histograms in Prometheus' text format here: 127.0.0.1:9101, :9101 or a
+    /// path
     #[arg(long, value_name = "ADDRESS|PATH")]
     metrics: Option<Place>,
     /// For tests: let the runtime fail after so many readings
@@ -138,7 +144,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             "alcc: relaying {} to {}, controlled by {triple}; at most {} connections at a time",
             at.join(" and "),
             args.to,
-            proxy.most_connections(),
+            proxy.max_connections(),
         ));
     }
     let stopper = proxy.stopper();
@@ -199,10 +205,10 @@ fn triple(args: &Args) -> Result<Triple, Failure> {
     };
     Ok(Triple {
         algorithm: args.cc.to_string(),
-        feedback: Feedback::choose(Host::Own, feedback)
+        feedback: Feedback::choose(Deployment::Own, feedback)
             .map_err(Failure::usage)?
             .ok_or_else(|| Failure::usage("no feedback"))?,
-        enforcement: Enforcement::choose(Host::Own, &args.enforce).map_err(Failure::usage)?,
+        enforcement: Enforcement::choose(Deployment::Own, &args.enforce).map_err(Failure::usage)?,
     })
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One thread for all engines of a kind that nobody is in a call of.
-use crate::driver::{Driver, Next, Pace, Visit};
+//! One thread for all engines of a kind that no call is running.
+use crate::driver::{Driver, Next, TimerSlack, Visit};
 use alcc_units::{Span, Time};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,10 +8,10 @@ use std::sync::{Arc, OnceLock};
 use std::thread::Builder;
 
 /// Timers this close to each other are served together.
-const PACE: Pace = Pace {
-    min_sleep: Span::from_micros(200),
-    sleep_each: Span::ZERO,
-    max_rest: Span::from_micros(200),
+const SLACK: TimerSlack = TimerSlack {
+    min: Span::from_micros(200),
+    per_item: Span::ZERO,
+    max: Span::from_micros(200),
 };
 
 /// Starts a thread for a loop. Signals belong to the program: it takes none, and its timers are
@@ -27,8 +27,8 @@ pub fn thread(builder: Builder, run: impl FnOnce() + Send + 'static) -> io::Resu
     .map(drop)
 }
 
-/// What is visited in the background: if nobody else does, it runs its engine.
-pub trait Cared: Send + Sync + 'static {
+/// A task of the background thread: runs its engine if no other thread does.
+pub trait BackgroundTask: Send + Sync + 'static {
     /// By [`next_id`].
     fn id(&self) -> u64;
     /// Does what is due. When to come back.
@@ -43,29 +43,29 @@ pub fn next_id() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-impl Visit for dyn Cared {
+impl Visit for dyn BackgroundTask {
     type Host = ();
     type Local = ();
 
     fn start((): &(), _: Time) {}
 
     fn id(&self) -> u64 {
-        Cared::id(self)
+        BackgroundTask::id(self)
     }
 
     fn visit(&self, (): &(), _: usize, (): &mut ()) -> Next {
-        Cared::visit(self, alcc_sys::now())
+        BackgroundTask::visit(self, alcc_sys::now())
     }
 
     fn is_gone(&self) -> bool {
-        Cared::is_gone(self)
+        BackgroundTask::is_gone(self)
     }
 }
 
 /// A loop with a thread, made at the first use.
 pub struct Background {
     name: &'static str,
-    driver: OnceLock<Option<Driver<dyn Cared>>>,
+    driver: OnceLock<Option<Driver<dyn BackgroundTask>>>,
 }
 
 impl Background {
@@ -77,10 +77,10 @@ impl Background {
         }
     }
 
-    /// Visits the item, first in so long. False: there is no thread (no descriptors, no memory).
-    pub fn care(&'static self, item: Arc<dyn Cared>, first: Span) -> bool {
+    /// Visits the item, first after `first`. False: there is no thread (no descriptors, no memory).
+    pub fn add(&'static self, item: Arc<dyn BackgroundTask>, first: Span) -> bool {
         let driver = self.driver.get_or_init(|| {
-            let driver = Driver::with_descriptors(PACE)?;
+            let driver = Driver::with_descriptors(SLACK)?;
             let builder = Builder::new().name(self.name.to_owned());
             thread(builder, || self.run()).ok()?;
             Some(driver)
@@ -94,7 +94,7 @@ impl Background {
     fn run(&self) {
         if let Some(driver) = self.driver.wait() {
             loop {
-                let next = driver.turn(&(), None);
+                let next = driver.run_once(&(), None);
                 driver.sleep(next);
             }
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Items that want to be visited, each at times of its own.
+//! A timer-driven event loop over many items.
 use alcc_sys::{Epoll, now, thread_cpu};
 use alcc_units::{Span, Time};
 use std::cmp::Reverse;
@@ -8,20 +8,20 @@ use std::os::fd::RawFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// CPU time and the log are looked after this often.
-const ACCOUNTS: Span = Span::from_millis(200);
-/// More empty places than this are given back.
-const SPARE: usize = 256;
+/// How often CPU time is accounted and the log flushed.
+const ACCOUNTING_INTERVAL: Span = Span::from_millis(200);
+/// Maximum spare capacity that is kept.
+const MAX_SPARE: usize = 256;
 
-/// How often a loop wakes: what is due meanwhile is served together.
+/// How far a loop coalesces timers: what is due meanwhile runs together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Pace {
-    /// At most once in this time.
-    pub min_sleep: Span,
-    /// And at most once in this time for each item that it serves ...
-    pub sleep_each: Span,
+pub struct TimerSlack {
+    /// Minimum time between two wake-ups ...
+    pub min: Span,
+    /// ... plus this for each item ...
+    pub per_item: Span,
     /// ... up to this.
-    pub max_rest: Span,
+    pub max: Span,
 }
 
 /// When an item wants to be visited again. Neither: not before it is adopted again.
@@ -68,8 +68,8 @@ pub trait Visit: Send + Sync + 'static {
     /// Unlike that of any other.
     fn id(&self) -> u64;
 
-    /// Does what is due, as one of `company` that the loop serves.
-    fn visit(&self, host: &Self::Host, company: usize, local: &mut Self::Local) -> Next;
+    /// Does what is due, as one of `active` that the loop serves.
+    fn visit(&self, host: &Self::Host, active: usize, local: &mut Self::Local) -> Next;
 
     /// There is nothing left to visit.
     fn is_gone(&self) -> bool {
@@ -82,21 +82,21 @@ pub trait Visit: Send + Sync + 'static {
 
 /// A loop without its thread.
 pub struct Driver<T: Visit + ?Sized> {
-    pace: Pace,
+    slack: TimerSlack,
     inbox: Mutex<Inbox<T>>,
-    bell: Bell,
+    wakeup: Wakeup,
     work: Mutex<Work<T>>,
 }
 
-enum Bell {
+enum Wakeup {
     Condvar(Condvar),
     Epoll(Epoll),
 }
 
-/// What the loop has not seen yet.
+/// What other threads have added.
 struct Inbox<T: ?Sized> {
-    fresh: Vec<(Arc<T>, Span)>,
-    rung: bool,
+    added: Vec<(Arc<T>, Span)>,
+    woken: bool,
 }
 
 struct Item<T: ?Sized> {
@@ -105,7 +105,7 @@ struct Item<T: ?Sized> {
     due: Option<Time>,
 }
 
-/// What a turn of the loop works on.
+/// The state of the loop.
 struct Work<T: Visit + ?Sized> {
     items: BTreeMap<u64, Item<T>>,
     due: BinaryHeap<Reverse<(Time, u64)>>,
@@ -122,54 +122,54 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl<T: Visit + ?Sized> Driver<T> {
     /// A loop of due times alone. It holds no descriptor.
-    pub fn new(pace: Pace) -> Self {
-        Self::with(pace, Bell::Condvar(Condvar::new()))
+    pub fn new(slack: TimerSlack) -> Self {
+        Self::with(slack, Wakeup::Condvar(Condvar::new()))
     }
 
     /// A loop that watches descriptors too; `None`: there are none left for itself.
-    pub fn with_descriptors(pace: Pace) -> Option<Self> {
-        Some(Self::with(pace, Bell::Epoll(Epoll::new()?)))
+    pub fn with_descriptors(slack: TimerSlack) -> Option<Self> {
+        Some(Self::with(slack, Wakeup::Epoll(Epoll::new()?)))
     }
 
-    fn with(pace: Pace, bell: Bell) -> Self {
+    fn with(slack: TimerSlack, wakeup: Wakeup) -> Self {
         Self {
-            pace,
+            slack,
             inbox: Mutex::new(Inbox {
-                fresh: Vec::new(),
-                rung: false,
+                added: Vec::new(),
+                woken: false,
             }),
-            bell,
+            wakeup,
             work: Mutex::new(Work {
                 items: BTreeMap::new(),
                 due: BinaryHeap::new(),
                 local: None,
-                sweep_at: SPARE,
+                sweep_at: MAX_SPARE,
                 cpu: Span::ZERO,
                 accounted: Time::ZERO,
             }),
         }
     }
 
-    /// The item has something to do, first in so long.
+    /// Adds an item, first visited after `first`.
     pub fn adopt(&self, item: Arc<T>, first: Span) {
-        locked(&self.inbox).fresh.push((item, first));
-        self.ring();
+        locked(&self.inbox).added.push((item, first));
+        self.wake();
     }
 
-    /// Ends the sleep of the loop.
-    pub fn ring(&self) {
-        let before = std::mem::replace(&mut locked(&self.inbox).rung, true);
-        match &self.bell {
-            Bell::Condvar(bell) => bell.notify_one(),
-            Bell::Epoll(epoll) if !before => epoll.ring(),
-            Bell::Epoll(_) => {}
+    /// Wakes the loop.
+    pub fn wake(&self) {
+        let before = std::mem::replace(&mut locked(&self.inbox).woken, true);
+        match &self.wakeup {
+            Wakeup::Condvar(wakeup) => wakeup.notify_one(),
+            Wakeup::Epoll(epoll) if !before => epoll.wake(),
+            Wakeup::Epoll(_) => {}
         }
     }
 
     /// Nothing to visit, now or later.
     pub fn is_idle(&self) -> bool {
         let idle = self.work.try_lock().is_ok_and(|w| w.items.is_empty());
-        idle && locked(&self.inbox).fresh.is_empty()
+        idle && locked(&self.inbox).added.is_empty()
     }
 
     /// The thread ends, and another may come: the next one's CPU time begins at zero.
@@ -181,22 +181,22 @@ impl<T: Visit + ?Sized> Driver<T> {
 
     /// Visits everything that is due; when the next is. `spent` is told the thread's CPU time from
     /// time to time, unless the thread is not ours.
-    pub fn turn(&self, host: &T::Host, spent: Option<&dyn Fn(Span)>) -> Option<Time> {
+    pub fn run_once(&self, host: &T::Host, spent: Option<&dyn Fn(Span)>) -> Option<Time> {
         let work = &mut *locked(&self.work);
         let now = now();
-        self.take_fresh(work, now);
+        self.take_added(work, now);
         let local = work.local.get_or_insert_with(|| T::start(host, now));
         while let Some(&Reverse((at, id))) = work.due.peek()
             && at <= now
         {
             work.due.pop();
-            let company = work.items.len();
+            let active = work.items.len();
             let Some(item) = work.items.get_mut(&id).filter(|i| i.due == Some(at)) else {
                 continue;
             };
             item.due = None;
-            let next = item.what.visit(host, company, local);
-            if let (Some(fd), Bell::Epoll(epoll)) = (next.readable, &self.bell) {
+            let next = item.what.visit(host, active, local);
+            if let (Some(fd), Wakeup::Epoll(epoll)) = (next.readable, &self.wakeup) {
                 epoll.watch_once(fd, id);
             }
             match next {
@@ -210,46 +210,46 @@ impl<T: Visit + ?Sized> Driver<T> {
         }
         if work.items.len() > work.sweep_at {
             work.items.retain(|_, item| !item.what.is_gone());
-            work.sweep_at = SPARE.max(work.items.len() * 2);
+            work.sweep_at = MAX_SPARE.max(work.items.len() * 2);
         }
-        let rest = self.pace.sleep_each * work.items.len() as u64;
-        let soonest = now + rest.clamp(self.pace.min_sleep, self.pace.max_rest);
+        let rest = self.slack.per_item * work.items.len() as u64;
+        let soonest = now + rest.clamp(self.slack.min, self.slack.max);
         let next = work.due.peek().map(|Reverse((at, _))| soonest.max(*at));
-        if next.is_none() || now.since(work.accounted) > ACCOUNTS {
+        if next.is_none() || now.since(work.accounted) > ACCOUNTING_INTERVAL {
             work.account(now, spent);
         }
         next
     }
 
-    fn take_fresh(&self, work: &mut Work<T>, now: Time) {
+    fn take_added(&self, work: &mut Work<T>, now: Time) {
         let mut inbox = locked(&self.inbox);
-        inbox.rung = false;
-        for (what, first) in inbox.fresh.drain(..) {
+        inbox.woken = false;
+        for (what, first) in inbox.added.drain(..) {
             let (id, at) = (what.id(), now + first);
             work.due.push(Reverse((at, id)));
             let due = Some(at);
             work.items.insert(id, Item { what, due });
         }
-        if inbox.fresh.capacity() > SPARE {
-            inbox.fresh = Vec::new();
+        if inbox.added.capacity() > MAX_SPARE {
+            inbox.added = Vec::new();
         }
     }
 
     /// Until then, until somebody rings, or until a descriptor is ready.
     pub fn sleep(&self, until: Option<Time>) {
         let inbox = locked(&self.inbox);
-        if inbox.rung {
+        if inbox.woken {
             return;
         }
-        match &self.bell {
-            Bell::Condvar(bell) => {
+        match &self.wakeup {
+            Wakeup::Condvar(wakeup) => {
                 match until.map(|at| Duration::from_nanos(at.since(now()).as_nanos())) {
                     Some(Duration::ZERO) => {}
-                    Some(left) => drop(bell.wait_timeout(inbox, left)),
-                    None => drop(bell.wait(inbox)),
+                    Some(left) => drop(wakeup.wait_timeout(inbox, left)),
+                    None => drop(wakeup.wait(inbox)),
                 }
             }
-            Bell::Epoll(epoll) => {
+            Wakeup::Epoll(epoll) => {
                 drop(inbox);
                 epoll.wait(until, |id| {
                     let (work, now) = (&mut *locked(&self.work), now());

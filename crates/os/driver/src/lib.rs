@@ -13,6 +13,6 @@ mod background;
 mod driver;
 mod shared;
 
-pub use background::{Background, Cared, next_id, thread};
-pub use driver::{Driver, Next, Pace, Visit};
+pub use background::{Background, BackgroundTask, next_id, thread};
+pub use driver::{Driver, Next, TimerSlack, Visit};
 pub use shared::{Engine, Shared, State};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! An engine that the threads waiting for it run themselves: one of them sleeps for all.
-use alcc_sys::{Bell, now, wait};
+//! An engine that the threads waiting for it run themselves: leader and followers.
+use alcc_sys::{Waker, now, wait};
 use alcc_units::{Span, Time};
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -14,36 +14,36 @@ pub trait Engine: Send + 'static {
     fn interest(&self, now: Time) -> (i16, Option<Time>);
 
     /// A thread begins to sleep for these events, without the lock.
-    fn sleeps(&mut self, _events: i16) {}
+    fn on_sleep(&mut self, _events: i16) {}
 
-    /// It is awake again; it was to sleep until `due`. `ready`: the descriptor is. True if what the
+    /// It is awake again; it slept until `due` at most. `ready`: the descriptor is. True if what the
     /// other threads wait for may have come.
-    fn wakes(&mut self, now: Time, due: Option<Time>, ready: bool) -> bool;
+    fn on_wake(&mut self, now: Time, due: Option<Time>, ready: bool) -> bool;
 }
 
-/// The engine, and who sleeps for it.
+/// The engine and its leader.
 pub struct State<E> {
     inner: E,
-    sleeper: Option<Sleeper>,
-    /// Wakes it. Made when two threads meet here first: most engines have one.
-    bell: Option<Arc<Bell>>,
-    /// The others.
-    waiting: u32,
+    leader: Option<Leader>,
+    /// Wakes the leader. Made when two threads first meet here: most engines have one.
+    waker: Option<Arc<Waker>>,
+    /// The threads that wait for the leader.
+    followers: u32,
 }
 
-/// A thread that sleeps.
+/// The thread that sleeps for all.
 #[derive(Clone, Copy)]
-struct Sleeper {
+struct Leader {
     /// For these events ...
     events: i16,
     /// ... and until then.
     until: Time,
-    /// The bell wakes it.
-    hears: bool,
+    /// It sleeps on the waker, too.
+    can_be_woken: bool,
 }
 
-/// Who waits while another thread sleeps that cannot be woken looks again so soon.
-const LOOKS: Span = Span::from_millis(20);
+/// A follower of a leader that cannot be woken checks again after this time.
+const RECHECK_INTERVAL: Span = Span::from_millis(20);
 
 /// An engine and the threads that wait for it.
 pub struct Shared<E> {
@@ -67,35 +67,35 @@ impl<E> DerefMut for State<E> {
 }
 
 impl<E: Engine> State<E> {
-    /// Does a thread sleep for all that is to be waited for now, or is it on its way?
-    pub fn is_slept_for(&self, now: Time) -> bool {
-        self.sleeper.is_some_and(|sleeper| {
+    /// True if a thread sleeps for all that matters now, or is about to run.
+    pub fn has_leader(&self, now: Time) -> bool {
+        self.leader.is_some_and(|leader| {
             let (wanted, due) = self.inner.interest(now);
-            wanted & !sleeper.events == 0 && due.is_none_or(|at| at >= sleeper.until)
+            wanted & !leader.events == 0 && due.is_none_or(|at| at >= leader.until)
         })
     }
 
-    /// Wakes the thread that sleeps, if it sleeps for less than is to be waited for now. False: it
+    /// Wakes the leader if it does not sleep for all that matters now. False: it
     /// cannot be woken.
-    pub fn wake_sleeper(&mut self, now: Time) -> bool {
-        let is_slept_for = self.is_slept_for(now);
-        let Some(sleeper) = &mut self.sleeper else {
+    pub fn wake_leader(&mut self, now: Time) -> bool {
+        let has_leader = self.has_leader(now);
+        let Some(leader) = &mut self.leader else {
             return true;
         };
-        if is_slept_for {
+        if has_leader {
             return true;
         }
-        match &self.bell {
-            Some(bell) if sleeper.hears => {
-                bell.ring();
+        match &self.waker {
+            Some(waker) if leader.can_be_woken => {
+                waker.wake();
                 // It is on its way, whatever else there will be to wait for.
-                (sleeper.events, sleeper.until) = (!0, Time::ZERO);
+                (leader.events, leader.until) = (!0, Time::ZERO);
             }
             Some(_) => {}
             // For its next sleep.
-            None => self.bell = Bell::new().map(Arc::new),
+            None => self.waker = Waker::new().map(Arc::new),
         }
-        sleeper.hears
+        leader.can_be_woken
     }
 }
 
@@ -104,9 +104,9 @@ impl<E: Engine> Shared<E> {
     pub fn new(inner: E, fd: RawFd) -> Self {
         let state = State {
             inner,
-            sleeper: None,
-            bell: None,
-            waiting: 0,
+            leader: None,
+            waker: None,
+            followers: 0,
         };
         Self {
             state: Mutex::new(state),
@@ -115,14 +115,14 @@ impl<E: Engine> Shared<E> {
         }
     }
 
-    /// Whoever sleeps can be woken from the first time on.
+    /// The leader can be woken from its first sleep on.
     ///
     /// # Errors
     /// There are no descriptors left.
-    pub fn with_bell(mut self) -> io::Result<Self> {
-        let bell = Bell::new().ok_or_else(io::Error::last_os_error)?;
+    pub fn with_waker(mut self) -> io::Result<Self> {
+        let waker = Waker::new().ok_or_else(io::Error::last_os_error)?;
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        state.bell = Some(Arc::new(bell));
+        state.waker = Some(Arc::new(waker));
         Ok(self)
     }
 
@@ -144,35 +144,35 @@ impl<E: Engine> Shared<E> {
         until: Option<Time>,
     ) -> MutexGuard<'a, State<E>> {
         let now = now();
-        if state.sleeper.is_some() {
-            let look = if state.wake_sleeper(now) {
+        if state.leader.is_some() {
+            let look = if state.wake_leader(now) {
                 Time::MAX
             } else {
-                now + LOOKS
+                now + RECHECK_INTERVAL
             };
             let left = until.unwrap_or(Time::MAX).min(look).since(now).as_nanos();
-            state.waiting += 1;
+            state.followers += 1;
             let waited = self.changed.wait_timeout(state, Duration::from_nanos(left));
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
-            state.waiting -= 1;
+            state.followers -= 1;
             return state;
         }
         let (events, due) = state.interest(now);
         let end = due.unwrap_or(Time::MAX).min(until.unwrap_or(Time::MAX));
-        let bell = state.bell.clone();
-        state.sleeper = Some(Sleeper {
+        let waker = state.waker.clone();
+        state.leader = Some(Leader {
             events,
             until: end,
-            hears: bell.is_some(),
+            can_be_woken: waker.is_some(),
         });
-        state.sleeps(events);
+        state.on_sleep(events);
         drop(state);
         let limit = (end < Time::MAX).then_some(end);
-        let ready = wait(self.fd, events, bell.as_deref(), limit);
+        let ready = wait(self.fd, events, waker.as_deref(), limit);
         state = self.lock();
-        state.sleeper = None;
-        let news = state.wakes(alcc_sys::now(), due, ready);
-        if news && state.waiting > 0 {
+        state.leader = None;
+        let news = state.on_wake(alcc_sys::now(), due, ready);
+        if news && state.followers > 0 {
             self.changed.notify_all();
         }
         state
@@ -181,10 +181,10 @@ impl<E: Engine> Shared<E> {
     /// At the end of a call: another thread sleeps for the engine. `news`: what the others wait for
     /// may have come.
     pub fn hand_over(&self, state: &State<E>, news: bool) {
-        if state.waiting == 0 {
+        if state.followers == 0 {
         } else if news {
             self.changed.notify_all();
-        } else if state.sleeper.is_none() {
+        } else if state.leader.is_none() {
             self.changed.notify_one();
         }
     }

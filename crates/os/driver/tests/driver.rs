@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The loop visits what is due, and threads that wait for one engine wake each other.
-use alcc_driver::{Background, Cared, Driver, Engine, Next, Pace, Shared, Visit, next_id};
+use alcc_driver::{
+    Background, BackgroundTask, Driver, Engine, Next, Shared, TimerSlack, Visit, next_id,
+};
 use alcc_sys::now;
 use alcc_units::{Span, Time};
 use std::io::{Read, Write};
@@ -10,10 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-const PACE: Pace = Pace {
-    min_sleep: Span::from_micros(250),
-    sleep_each: Span::from_micros(60),
-    max_rest: Span::from_millis(3),
+const SLACK: TimerSlack = TimerSlack {
+    min: Span::from_micros(250),
+    per_item: Span::from_micros(60),
+    max: Span::from_millis(3),
 };
 
 struct Item {
@@ -35,8 +37,8 @@ impl Visit for Item {
         self.id
     }
 
-    fn visit(&self, host: &Self::Host, company: usize, local: &mut usize) -> Next {
-        assert!(company >= 1);
+    fn visit(&self, host: &Self::Host, active: usize, local: &mut usize) -> Next {
+        assert!(active >= 1);
         *local += 1;
         host.lock().unwrap().push(self.id);
         let visits = self.visits.fetch_add(1, Ordering::Relaxed) + 1;
@@ -48,7 +50,7 @@ impl Visit for Item {
 
 #[test]
 fn items_are_visited_when_they_are_due_and_adopted_again() {
-    let (driver, host) = (Driver::new(PACE), Mutex::default());
+    let (driver, host) = (Driver::new(SLACK), Mutex::default());
     let item = |id, most| {
         let visits = AtomicUsize::new(0);
         Arc::new(Item { id, visits, most })
@@ -102,7 +104,7 @@ fn one_thread_sleeps_for_all_and_hears_of_sooner_timers() {
         count: 0,
         due: None,
     };
-    let shared = Shared::new(engine, fd).with_bell().unwrap();
+    let shared = Shared::new(engine, fd).with_waker().unwrap();
     let (woken, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for wanted in [1, 2, 3] {
@@ -139,10 +141,10 @@ fn one_thread_sleeps_for_all_and_hears_of_sooner_timers() {
         std::thread::sleep(Duration::from_millis(50));
         assert!(!ended.load(Ordering::Relaxed));
         let mut state = shared.lock();
-        assert!(state.is_slept_for(now()));
+        assert!(state.has_leader(now()));
         state.due = Some(now() + Span::from_millis(5));
-        assert!(!state.is_slept_for(now()));
-        assert!(state.wake_sleeper(now()) && state.is_slept_for(now()));
+        assert!(!state.has_leader(now()));
+        assert!(state.wake_leader(now()) && state.has_leader(now()));
     });
     assert!(ended.load(Ordering::Relaxed));
 }
@@ -155,7 +157,7 @@ struct Rests {
     visits: AtomicUsize,
 }
 
-impl Cared for Rests {
+impl BackgroundTask for Rests {
     fn id(&self) -> u64 {
         self.id
     }
@@ -181,7 +183,7 @@ fn a_resting_item_is_visited_when_something_comes_and_not_before() {
         from,
         visits: AtomicUsize::new(0),
     });
-    assert!(BACKGROUND.care(Arc::<Rests>::clone(&item), Span::ZERO));
+    assert!(BACKGROUND.add(Arc::<Rests>::clone(&item), Span::ZERO));
     let visits = |n: usize| {
         let until = Instant::now() + Duration::from_secs(10);
         while item.visits.load(Ordering::Relaxed) < n {

@@ -33,7 +33,8 @@ pub fn process_cpu() -> Span {
     Span::from_nanos(read(libc::CLOCK_PROCESS_CPUTIME_ID) as u64)
 }
 
-/// How the wall clock, which the kernel's time stamps are of, stands to the monotonic clock just now.
+/// How the wall clock, which the kernel's time stamps are of, stands to the monotonic clock just
+/// now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Wall {
     /// Wall clock minus monotonic clock, ns.
@@ -65,8 +66,8 @@ impl Wall {
     }
 }
 
-/// Sleeps so long, less than a second; a signal handler cuts it short.
-pub fn nap(span: Span) {
+/// Sleeps for `span`, less than a second; a signal handler cuts it short.
+pub fn sleep_for(span: Span) {
     let time = libc::timespec {
         tv_sec: 0,
         tv_nsec: span.as_nanos() as _,

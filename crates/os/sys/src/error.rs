@@ -14,9 +14,9 @@ pub fn set_errno(value: c_int) {
     unsafe { *libc::__errno_location() = value }
 }
 
-/// Errors that a socket has by itself (tcp(7), and what ICMP brings by icmp(7)): the kernel tells each once. All others are the
-/// call's.
-pub fn is_of_the_socket(errno: c_int) -> bool {
+/// Errors that a socket has by itself (tcp(7), and what ICMP brings by icmp(7)): the kernel tells
+/// each once. All others are the call's.
+pub fn is_socket_error(errno: c_int) -> bool {
     matches!(
         errno,
         libc::ECONNRESET

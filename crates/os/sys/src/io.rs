@@ -9,8 +9,9 @@ use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// Sends the pieces without waiting and without SIGPIPE; how much was taken, or errno. `stamped`: the kernel notes when the last byte is
-/// acknowledged, and appends nothing to it (MSG_EOR), else the note would wait for what follows.
+/// Sends the pieces without waiting and without SIGPIPE; how much was taken, or errno. `stamped`:
+/// the kernel notes when the last byte is acknowledged, and appends nothing to it (MSG_EOR), else
+/// the note would wait for what follows.
 pub fn send(fd: RawFd, pieces: [&[u8]; 4], stamped: bool) -> Result<usize, c_int> {
     #[repr(C, align(8))]
     struct Control {
@@ -36,13 +37,15 @@ pub fn send(fd: RawFd, pieces: [&[u8]; 4], stamped: bool) -> Result<usize, c_int
         msg.msg_controllen = size_of::<Control>() as _;
         flags |= libc::MSG_EOR;
     }
-    // SAFETY: the vector describes borrowed bytes, which are only read; the control buffer outlives the call. By system
-    // call, because sendmsg may be interposed by `alcc run`: two algorithms would decide about the same bytes.
+    // SAFETY: the vector describes borrowed bytes, which are only read; the control buffer outlives
+    // the call. By system call, because sendmsg may be interposed by `alcc run`: two algorithms
+    // would decide about the same bytes.
     let n = unsafe { libc::syscall(libc::SYS_sendmsg, fd, &raw const msg, flags) };
     usize::try_from(n).map_err(|_| errno())
 }
 
-/// Waits until the socket takes bytes, without being interrupted by a signal. False: not until then.
+/// Waits until the socket takes bytes, without being interrupted by a signal. False: not until
+/// then.
 pub fn wait_writable(fd: RawFd, until: Time) -> bool {
     let left = until.since(now()).as_nanos();
     let time = libc::timespec {
@@ -65,7 +68,7 @@ pub fn wait_writable(fd: RawFd, until: Time) -> bool {
 
 /// Waits until the descriptor is ready for `events`, until somebody rings the bell, or until then.
 /// Zero events: not for the descriptor. True if it is ready.
-pub fn wait(fd: RawFd, events: i16, bell: Option<&Bell>, until: Option<Time>) -> bool {
+pub fn wait(fd: RawFd, events: i16, waker: Option<&Waker>, until: Option<Time>) -> bool {
     let left = until.map(|until| until.since(now()).as_nanos());
     let time = left.map(|ns| libc::timespec {
         tv_sec: (ns / 1_000_000_000) as _,
@@ -80,50 +83,50 @@ pub fn wait(fd: RawFd, events: i16, bell: Option<&Bell>, until: Option<Time>) ->
     // A negative one is ignored: not even an error wakes who waits for the time.
     let mut ready = [
         watched(if events == 0 { -1 } else { fd }, events),
-        watched(bell.map_or(-1, |bell| bell.0.as_raw_fd()), libc::POLLIN),
+        watched(waker.map_or(-1, |waker| waker.0.as_raw_fd()), libc::POLLIN),
     ];
     // SAFETY: two descriptors and a timeout that outlive the call. A signal ends it early, which
     // is no harm.
     let n = unsafe { libc::ppoll(ready.as_mut_ptr(), 2, limit, std::ptr::null()) };
     if n > 0
         && ready[1].revents != 0
-        && let Some(bell) = bell
+        && let Some(waker) = waker
     {
-        bell.silence();
+        waker.clear();
     }
     n > 0 && ready[0].revents != 0
 }
 
 /// Wakes a thread that waits for a descriptor.
 #[derive(Debug)]
-pub struct Bell(OwnedFd);
+pub struct Waker(OwnedFd);
 
-impl Bell {
+impl Waker {
     /// `None`: there are no descriptors left.
     pub fn new() -> Option<Self> {
         // SAFETY: no pointers; the descriptor is new and nobody else's.
         unsafe {
-            let bell = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
-            (bell >= 0).then(|| Self(OwnedFd::from_raw_fd(bell)))
+            let waker = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
+            (waker >= 0).then(|| Self(OwnedFd::from_raw_fd(waker)))
         }
     }
 
     /// Wakes who waits for it.
-    pub fn ring(&self) {
+    pub fn wake(&self) {
         let one = 1u64;
         // SAFETY: eight bytes, as an eventfd wants.
         unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
     }
 
-    /// It has been heard.
-    pub fn silence(&self) {
+    /// Consumes the wake-up.
+    pub fn clear(&self) {
         let mut held = 0u64;
         // SAFETY: eight bytes, and it does not block.
         unsafe { libc::read(self.0.as_raw_fd(), (&raw mut held).cast(), 8) };
     }
 }
 
-impl AsRawFd for Bell {
+impl AsRawFd for Waker {
     fn as_raw_fd(&self) -> RawFd {
         self.0.as_raw_fd()
     }
@@ -161,13 +164,13 @@ pub fn receive(fd: RawFd, into: &mut [u8], stamped: bool) -> io::Result<(usize, 
 #[derive(Debug)]
 pub struct Epoll {
     epoll: OwnedFd,
-    bell: Bell,
+    waker: Waker,
 }
 
 /// Events taken at once.
 const MAX_EVENTS: usize = 64;
 /// What the bell is known by; no descriptor is watched under it.
-const BELL: u64 = u64::MAX;
+const WAKER: u64 = u64::MAX;
 
 impl Epoll {
     /// `None`: there are no descriptors left.
@@ -179,18 +182,18 @@ impl Epoll {
         }?;
         let made = Self {
             epoll,
-            bell: Bell::new()?,
+            waker: Waker::new()?,
         };
-        made.watch(made.bell.as_raw_fd(), BELL, libc::EPOLLIN as u32);
+        made.watch(made.waker.as_raw_fd(), WAKER, libc::EPOLLIN as u32);
         Some(made)
     }
 
     /// Ends the wait, or the next one.
-    pub fn ring(&self) {
-        self.bell.ring();
+    pub fn wake(&self) {
+        self.waker.wake();
     }
 
-    /// Ends one wait when the descriptor is readable or at its end; `key` is told then.
+    /// Ends one wait when the descriptor is readable or at its end; `key` is passed on then.
     pub fn watch_once(&self, fd: RawFd, key: u64) {
         let events = libc::EPOLLIN | libc::EPOLLONESHOT | libc::EPOLLRDHUP;
         self.watch(fd, key, events as u32);
@@ -207,7 +210,7 @@ impl Epoll {
         }
     }
 
-    /// Waits until something is ready, which `ready` is told, until somebody rings, or until then.
+    /// Waits until something is ready, until woken, or until then; calls `ready` for each key.
     pub fn wait(&self, until: Option<Time>, mut ready: impl FnMut(u64)) {
         // epoll_wait(2) knows milliseconds only.
         if !wait(self.epoll.as_raw_fd(), libc::POLLIN, None, until) {
@@ -222,7 +225,7 @@ impl Epoll {
         };
         for event in events.iter().take(usize::try_from(n).unwrap_or(0)) {
             match event.u64 {
-                BELL => self.bell.silence(),
+                WAKER => self.waker.clear(),
                 key => ready(key),
             }
         }

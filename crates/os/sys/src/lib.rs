@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The one place that talks to the kernel, for every crate that runs inside a program or moves bytes.
+//! The one place that talks to the kernel, for every crate that runs inside a program or moves
+//! bytes.
 //!
 //! Functions take raw descriptors: most of them belong to the program that hosts us. Nothing here
 //! waits unless its name says so, and nothing allocates on the way of a packet.
 mod clock;
 mod error;
-mod inside;
 mod io;
 mod peer;
+mod reentrancy;
 mod signals;
 mod socket;
 mod stamps;
@@ -15,14 +16,14 @@ mod table;
 mod tcp_info;
 mod threads;
 
-pub use clock::{Wall, nap, now, process_cpu, thread_cpu};
-pub use error::{errno, is_of_the_socket, set_errno};
-pub use inside::Inside;
-pub use io::{Bell, Epoll, receive, send, wait, wait_writable};
-pub use peer::{Peer, Socket, local_of, look};
-pub use signals::{Waiting, on_alternate_stack};
+pub use clock::{Wall, now, process_cpu, sleep_for, thread_cpu};
+pub use error::{errno, is_socket_error, set_errno};
+pub use io::{Epoll, Waker, receive, send, wait, wait_writable};
+pub use peer::{Peer, Socket, classify, local_of};
+pub use reentrancy::ReentrancyGuard;
+pub use signals::{SignalWait, on_alternate_stack};
 pub use socket::{
-    Flags, cookie, duplicate, flags, get_option, has_failed, is_behind, pacing, queued,
+    Flags, cookie, duplicate, flags, get_option, has_failed, is_same_socket, pacing, queued,
     reset_on_close, send_timeout, set_option, set_pacing, set_under, shutdown_write, under, unsent,
 };
 pub use stamps::{Stamps, stamp_arrivals};

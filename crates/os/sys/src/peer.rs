@@ -30,7 +30,7 @@ pub enum Socket {
 }
 
 /// Looks at a descriptor. `outbound`: what is known about who opened the connection.
-pub fn look(fd: RawFd, outbound: Option<bool>) -> Socket {
+pub fn classify(fd: RawFd, outbound: Option<bool>) -> Socket {
     let mut protocol: c_int = 0;
     let tcp = get_option(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL, &mut protocol).is_some()
         && protocol == libc::IPPROTO_TCP;
@@ -57,16 +57,16 @@ fn peer_of(fd: RawFd, outbound: Option<bool>) -> Option<Peer> {
     Some(Peer {
         remote,
         local_port: local.port(),
-        outbound: outbound.unwrap_or_else(|| opened_here(fd, local.port(), remote.port())),
+        outbound: outbound.unwrap_or_else(|| is_initiator(fd, local.port(), remote.port())),
     })
 }
 
 /// First port that Linux gives to connecting sockets (net.ipv4.ip_local_port_range).
 const EPHEMERAL: u16 = 32_768;
 
-/// Who opened a connection that was handed to us? The side that connects counts its SYN among the acknowledged bytes; while
-/// data is in flight that does not show, and the ports have to do.
-fn opened_here(fd: RawFd, local: u16, remote: u16) -> bool {
+/// Who opened a connection that was handed to us? The side that connects counts its SYN among the
+/// acknowledged bytes; while data is in flight that does not show, and the ports have to do.
+fn is_initiator(fd: RawFd, local: u16, remote: u16) -> bool {
     let Some(reading) = read(fd) else {
         return false;
     };
@@ -87,7 +87,8 @@ fn address(get: impl FnOnce(*mut libc::sockaddr, *mut socklen_t) -> c_int) -> Op
     }
     match c_int::from(storage.ss_family) {
         libc::AF_INET => {
-            // SAFETY: the family says that a sockaddr_in was stored, and the storage is large and aligned enough.
+            // SAFETY: the family says that a sockaddr_in was stored, and the storage is large and
+            // aligned enough.
             let a = unsafe { &*at.cast::<libc::sockaddr_in>() };
             let ip = Ipv4Addr::from_bits(u32::from_be(a.sin_addr.s_addr));
             Some(SocketAddr::new(IpAddr::V4(ip), u16::from_be(a.sin_port)))

@@ -6,20 +6,20 @@ use alcc_units::Time;
 use libc::c_int;
 use std::mem::zeroed;
 
-/// A thread of the program that waits as a blocking write does: a signal handler ends it with EINTR, unless the wait may be
-/// restarted and the handler was installed with SA_RESTART. Between two sleeps signals have to wait, as one that came then would
-/// end nothing.
-pub struct Waiting {
+/// A thread of the program that waits as a blocking write does: a signal handler ends it with
+/// EINTR, unless the wait may be restarted and the handler was installed with SA_RESTART. Between
+/// two sleeps signals have to wait, as one that came then would end nothing.
+pub struct SignalWait {
     mask: libc::sigset_t,
     open: libc::sigset_t,
 }
 
-impl Waiting {
+impl SignalWait {
     /// Blocks signals until it is dropped.
     #[expect(clippy::new_without_default, reason = "making one blocks signals")]
     pub fn new() -> Self {
-        // SAFETY: plain signal-set calls on local, initialised sets. `sigfillset` leaves out what the C library needs for
-        // itself, such as cancellation.
+        // SAFETY: plain signal-set calls on local, initialised sets. `sigfillset` leaves out what
+        // the C library needs for itself, such as cancellation.
         unsafe {
             let (mut all, mut mask, mut open) = (zeroed(), zeroed(), zeroed());
             libc::sigfillset(&raw mut all);
@@ -46,8 +46,8 @@ impl Waiting {
             tv_sec: (left / 1_000_000_000) as _,
             tv_nsec: (left % 1_000_000_000) as _,
         };
-        // SAFETY: initialised sets and out parameters; a signal that was taken is put back as it was, for this thread, which
-        // lets it through.
+        // SAFETY: initialised sets and out parameters; a signal that was taken is put back as it
+        // was, for this thread, which lets it through.
         unsafe {
             let mut info: libc::siginfo_t = zeroed();
             let before = errno();
@@ -83,7 +83,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for SignalWait {
     fn drop(&mut self) {
         let before = errno();
         // SAFETY: the mask that was.

@@ -28,8 +28,9 @@ unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 /// Reads a socket option; how many bytes of it there are, or `None` and errno.
 pub fn get_option<T: Plain>(fd: RawFd, level: c_int, name: c_int, value: &mut T) -> Option<usize> {
     let mut len = size_of::<T>() as socklen_t;
-    // SAFETY: pointer and length describe `value`, for which any bytes will do. By system call, because getsockopt may be
-    // interposed by ourselves, and the way through our own hook costs more than the call.
+    // SAFETY: pointer and length describe `value`, for which any bytes will do. By system call,
+    // because getsockopt may be interposed by ourselves, and the way through our own hook costs
+    // more than the call.
     let rc = unsafe {
         libc::syscall(
             libc::SYS_getsockopt,
@@ -66,9 +67,10 @@ pub fn cookie(fd: RawFd) -> Option<u64> {
     Some(cookie)
 }
 
-/// Does the descriptor still stand for the socket with this number? A question that the kernel refuses to answer is no reason to
-/// let go of a connection: only a descriptor that is closed, or no socket, is.
-pub fn is_behind(fd: RawFd, number: u64) -> bool {
+/// True if the descriptor still is the socket with this cookie. A question that the kernel
+/// refuses to answer is no reason to let go of a connection: only a descriptor that is closed, or
+/// no socket, is.
+pub fn is_same_socket(fd: RawFd, number: u64) -> bool {
     cookie(fd).map_or_else(
         || !matches!(errno(), libc::EBADF | libc::ENOTSOCK),
         |found| found == number,
@@ -98,15 +100,15 @@ pub fn has_failed(fd: RawFd) -> bool {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: one descriptor and a time that outlive the call; by system call, because ppoll may be interposed by ourselves. The
-    // kernel may change the time.
+    // SAFETY: one descriptor and a time that outlive the call; by system call, because ppoll may be
+    // interposed by ourselves. The kernel may change the time.
     unsafe {
         let none = std::ptr::null::<libc::sigset_t>();
         libc::syscall(libc::SYS_ppoll, &raw mut asked, 1, &raw mut now, none, 0);
     }
     let said = |event| asked.revents & event != 0;
-    // A queue of notifications (zero copy, time stamps) is reported as an error. A connection that lives on with a real one is one
-    // whose program wants to hear of ICMP errors.
+    // A queue of notifications (zero copy, time stamps) is reported as an error. A connection that
+    // lives on with a real one is one whose program wants ICMP errors.
     said(libc::POLLHUP)
         || said(libc::POLLERR)
             && [
@@ -131,7 +133,8 @@ pub struct Flags {
 
 /// The flags of an open descriptor.
 pub fn flags(fd: RawFd) -> Flags {
-    // SAFETY: F_GETFL takes no argument; by system call, because fcntl may be interposed by ourselves.
+    // SAFETY: F_GETFL takes no argument; by system call, because fcntl may be interposed by
+    // ourselves.
     let flags = unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFL, 0) } as c_int;
     Flags {
         nonblocking: flags & libc::O_NONBLOCK != 0,

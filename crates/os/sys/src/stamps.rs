@@ -14,15 +14,16 @@ use libc::{c_int, c_void};
 use std::mem::{size_of, zeroed};
 use std::os::fd::RawFd;
 
-/// `SOF_TIMESTAMPING_OPT_ID_TCP` (linux/net_tstamp.h, Linux 6.2): numbers count from the stream position at which the option was set,
-/// not from what happened to be unacknowledged then.
+/// `SOF_TIMESTAMPING_OPT_ID_TCP` (linux/net_tstamp.h, Linux 6.2): numbers count from the stream
+/// position at which the option was set, not from what happened to be unacknowledged then.
 const OPT_ID_TCP: u32 = 1 << 16;
 /// `SCM_TSTAMP_ACK` (linux/errqueue.h).
 const TSTAMP_ACK: u32 = 2;
 /// More are left for the next reading.
 const MAX_PER_READING: usize = 4096;
-/// The wall clock moved by more than this against the monotonic clock between two readings: it was set.
-const STEP: Span = Span::from_millis(2);
+/// The wall clock moved by more than this against the monotonic clock between two readings: it was
+/// set.
+const MAX_CLOCK_STEP: Span = Span::from_millis(2);
 
 /// The notifications of one connection.
 #[derive(Debug)]
@@ -35,7 +36,8 @@ pub struct Stamps {
 }
 
 impl Stamps {
-    /// Prepares the kernel for notifications on a connection of which `written` bytes are written; `None` if it refuses.
+    /// Prepares the kernel for notifications on a connection of which `written` bytes are written;
+    /// `None` if it refuses.
     pub fn enable(fd: RawFd, written: u64) -> Option<Self> {
         let flags = libc::SOF_TIMESTAMPING_SOFTWARE
             | libc::SOF_TIMESTAMPING_OPT_ID
@@ -57,7 +59,9 @@ impl Stamps {
     pub fn drain(&mut self, fd: RawFd, acked: u64) -> &[AckStamp] {
         self.list.clear();
         let now = Wall::read();
-        let stepped = self.wall.is_some_and(|before| now.moved(before) > STEP);
+        let stepped = self
+            .wall
+            .is_some_and(|before| now.moved(before) > MAX_CLOCK_STEP);
         self.wall = Some(now);
         for _ in 0..MAX_PER_READING {
             let Some((key, wall)) = next(fd) else { break };
@@ -78,7 +82,8 @@ impl Stamps {
     }
 }
 
-/// The position after byte number `key`, of all those with this number in 32 bits the one nearest to `acked`.
+/// The position after byte number `key`, of all those with this number in 32 bits the one nearest
+/// to `acked`.
 fn unwrap(base: u64, key: u32, acked: u64) -> u64 {
     let end = (base as u32).wrapping_add(key).wrapping_add(1);
     let ahead = end.wrapping_sub(acked as u32) as i32;
@@ -133,14 +138,15 @@ fn next(fd: RawFd) -> Option<(u32, i64)> {
         if let Some(found) = notification(&msg) {
             return Some(found);
         }
-        // Something else that the program asked for (IP_RECVERR): not ours, and gone with the reading.
+        // Something else that the program asked for (IP_RECVERR): not ours, and gone with the
+        // reading.
     }
 }
 
 fn notification(msg: &libc::msghdr) -> Option<(u32, i64)> {
     let (mut key, mut wall) = (None, None);
-    // SAFETY: the kernel filled the control buffer; the macros stay within `msg_controllen`, and data is read unaligned within
-    // the length that its header gives.
+    // SAFETY: the kernel filled the control buffer; the macros stay within `msg_controllen`, and
+    // data is read unaligned within the length that its header gives.
     unsafe {
         let mut at = libc::CMSG_FIRSTHDR(msg);
         while let Some(header) = at.as_ref() {

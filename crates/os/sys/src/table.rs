@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is known of each descriptor of a process. A look-up of a descriptor that is nothing to us costs three loads.
-use crate::inside::Inside;
+//! What is known of each descriptor of a process. A look-up of a descriptor that is nothing to us
+//! costs three loads.
+use crate::reentrancy::ReentrancyGuard;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{PoisonError, RwLock, TryLockError, TryLockResult};
@@ -8,35 +9,39 @@ use std::sync::{PoisonError, RwLock, TryLockError, TryLockResult};
 const PAGE: usize = 1024;
 const PAGES: usize = 1024;
 
-/// How often a signal handler tries. Another thread is done by then; the one that it interrupted will never be.
-const TRIES: usize = 1000;
+/// How often a signal handler tries. Another thread is done by then; the one that it interrupted
+/// will never be.
+const MAX_TRIES: usize = 1000;
 
 type Page<T> = [RwLock<T>; PAGE];
 
-/// Pages are made when a descriptor in their range is first of interest, and stay, as does the table: it belongs to one process, and
-/// a child, which has a copy that some thread may have been changing, makes its own.
+/// Pages are made when a descriptor in their range is first of interest, and stay, as does the
+/// table: it belongs to one process, and a child, which has a copy that some thread may have been
+/// changing, makes its own.
 ///
-/// Made on the heap: a call of ours may come from a signal handler on a stack of 16 KiB without a guard below it (Python's), and
-/// arrays of this size on the way to the heap overwrote what lies there.
+/// Made on the heap: a call of ours may come from a signal handler on a stack of 16 KiB without a
+/// guard below it (Python's), and arrays of this size on the way to the heap overwrote what lies
+/// there.
 pub struct Table<T>(Box<[AtomicPtr<Page<T>>]>);
 
-fn place(fd: RawFd) -> Option<(usize, usize)> {
+fn page_and_index(fd: RawFd) -> Option<(usize, usize)> {
     let fd = usize::try_from(fd).ok()?;
     (fd < PAGE * PAGES).then_some((fd / PAGE, fd % PAGE))
 }
 
-/// A lock, waited for: it is nobody's for longer than a look takes. Only a signal handler that has interrupted its holder would wait
-/// for ever, and `None` is its answer: it tries for a while and then takes the slot for one of which nothing is known.
+/// A lock, waited for: it is nobody's for longer than a look takes. Only a signal handler that has
+/// interrupted its holder would wait for ever, and `None` is its answer: it tries for a while and
+/// then takes the slot for one of which nothing is known.
 fn locked<G>(
     wait: impl FnOnce() -> G,
     mut attempt: impl FnMut() -> TryLockResult<G>,
-) -> Option<(G, Option<Inside>)> {
+) -> Option<(G, Option<ReentrancyGuard>)> {
     // Who interrupts us from here on sees that it is inside.
-    let inside = Inside::enter();
-    if inside.is_some() {
-        return Some((wait(), inside));
+    let reentrancy = ReentrancyGuard::enter();
+    if reentrancy.is_some() {
+        return Some((wait(), reentrancy));
     }
-    (0..TRIES).find_map(|_| match attempt() {
+    (0..MAX_TRIES).find_map(|_| match attempt() {
         Ok(guard) => Some((guard, None)),
         Err(TryLockError::Poisoned(guard)) => Some((guard.into_inner(), None)),
         Err(TryLockError::WouldBlock) => {
@@ -54,13 +59,13 @@ impl<T: Default> Table<T> {
     }
 
     fn slot(&self, fd: RawFd) -> Option<&RwLock<T>> {
-        let (page, index) = place(fd)?;
+        let (page, index) = page_and_index(fd)?;
         // SAFETY: null or a page that was leaked by `make`.
         unsafe { self.0[page].load(Ordering::Acquire).as_ref() }.map(|page| &page[index])
     }
 
     fn make(&self, fd: RawFd) -> Option<&RwLock<T>> {
-        let page = &self.0[place(fd)?.0];
+        let page = &self.0[page_and_index(fd)?.0];
         if page.load(Ordering::Acquire).is_null() {
             let slots: Box<[_]> = (0..PAGE).map(|_| RwLock::new(T::default())).collect();
             let fresh = Box::into_raw(slots).cast::<Page<T>>();
@@ -77,20 +82,21 @@ impl<T: Default> Table<T> {
     }
 
     /// Looks; `None` where nothing was ever known. `f` does nothing but look: the slot is locked.
-    pub fn look<R>(&self, fd: RawFd, f: impl FnOnce(&T) -> R) -> Option<R> {
+    pub fn get<R>(&self, fd: RawFd, f: impl FnOnce(&T) -> R) -> Option<R> {
         let slot = self.slot(fd)?;
         let wait = || slot.read().unwrap_or_else(PoisonError::into_inner);
         let (known, _inside) = locked(wait, || slot.try_read())?;
         Some(f(&known))
     }
 
-    /// Looks into the copy that a child has of its parent's table: what some thread was changing stays locked for ever.
-    pub fn look_in_copy<R>(&self, fd: RawFd, f: impl FnOnce(&T) -> R) -> Option<R> {
+    /// Looks into the copy that a child has of its parent's table: what some thread was changing
+    /// stays locked for ever.
+    pub fn get_in_child<R>(&self, fd: RawFd, f: impl FnOnce(&T) -> R) -> Option<R> {
         self.slot(fd)?.try_read().ok().map(|known| f(&known))
     }
 
     /// Changes; `None` beyond what a table holds. `f` as above.
-    pub fn change<R>(&self, fd: RawFd, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+    pub fn update<R>(&self, fd: RawFd, f: impl FnOnce(&mut T) -> R) -> Option<R> {
         let slot = self.make(fd)?;
         let wait = || slot.write().unwrap_or_else(PoisonError::into_inner);
         let (mut known, _inside) = locked(wait, || slot.try_write())?;
@@ -99,7 +105,7 @@ impl<T: Default> Table<T> {
 
     /// Sets, and returns what was known before; `None` as above.
     pub fn set(&self, fd: RawFd, known: T) -> Option<T> {
-        self.change(fd, |slot| std::mem::replace(slot, known))
+        self.update(fd, |slot| std::mem::replace(slot, known))
     }
 
     /// Nothing is known any more; returns what was.
@@ -132,8 +138,8 @@ mod tests {
                 let table = &table;
                 scope.spawn(move || {
                     for i in 0..20_000 {
-                        let added = table.change(7, |all| all.push(thread * 20_000 + i));
-                        assert!(added.is_some() && table.look(7, Vec::is_empty) == Some(false));
+                        let added = table.update(7, |all| all.push(thread * 20_000 + i));
+                        assert!(added.is_some() && table.get(7, Vec::is_empty) == Some(false));
                     }
                 });
             }
@@ -141,9 +147,9 @@ mod tests {
         let mut all = table.clear(7);
         all.sort_unstable();
         assert!(all.into_iter().eq(0..80_000));
-        assert_eq!(table.look(7, Vec::len), Some(0));
+        assert_eq!(table.get(7, Vec::len), Some(0));
         // Elsewhere nothing was made.
-        assert_eq!(table.look(5000, Vec::len), None);
+        assert_eq!(table.get(5000, Vec::len), None);
         assert!(table.clear(5000).is_empty() && table.all().count() == PAGE);
         assert!(table.set(-1, vec![1]).is_none() && table.set(1 << 20, vec![1]).is_none());
     }
@@ -151,16 +157,16 @@ mod tests {
     #[test]
     fn a_handler_that_interrupts_the_holder_does_not_wait() {
         let table = Table::<u32>::new();
-        let inner = table.change(3, |slot| {
+        let inner = table.update(3, |slot| {
             *slot = 1;
             // As from a signal handler: on the same thread, in the middle.
             (
-                table.look(3, |known| *known),
-                table.change(4, |other| *other = 9),
+                table.get(3, |known| *known),
+                table.update(4, |other| *other = 9),
             )
         });
         assert_eq!(inner, Some((None, Some(()))));
-        assert_eq!(table.look(4, |known| *known), Some(9));
+        assert_eq!(table.get(4, |known| *known), Some(9));
     }
 
     #[test]
@@ -170,19 +176,20 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for _ in 0..200_000 {
-                    table.change(3, |_| held.store(true, Ordering::Relaxed));
+                    table.update(3, |_| held.store(true, Ordering::Relaxed));
                 }
             });
             while !held.load(Ordering::Relaxed) {
                 std::hint::spin_loop();
             }
-            let _inside = Inside::enter().unwrap();
-            // A holder that has lost its core holds for long: then a look gives up, and the next one succeeds.
+            let _inside = ReentrancyGuard::enter().unwrap();
+            // A holder that has lost its core holds for long: then a look gives up, and the next
+            // one succeeds.
             let until = Instant::now() + Duration::from_secs(10);
             let mut seen = 0;
             while seen < 1000 {
                 assert!(Instant::now() < until, "{seen} looks succeeded");
-                seen += u32::from(table.look(3, |known| *known).is_some());
+                seen += u32::from(table.get(3, |known| *known).is_some());
             }
         });
     }

@@ -69,9 +69,11 @@ unsafe impl Plain for TcpInfo {}
 pub struct Reading {
     /// What the ledger needs.
     pub progress: TcpProgress,
-    /// What is written may still reach the peer; else only the kernel's own answer to a write can tell the program why not.
+    /// What is written may still reach the peer; else only the kernel's own answer to a write can
+    /// tell the program why not.
     pub alive: bool,
-    /// Acknowledged and sent, as the kernel has them: on the side that connected the SYN counts as acknowledged.
+    /// Acknowledged and sent, as the kernel has them: on the side that connected the SYN counts as
+    /// acknowledged.
     pub(crate) acked: u64,
     pub(crate) sent: u64,
     /// The kernel's own congestion window and slow-start threshold, segments.
@@ -92,8 +94,8 @@ const TCP_CA_LOSS: u8 = 4;
 const TCP_ESTABLISHED: u8 = 1;
 const TCP_CLOSE_WAIT: u8 = 8;
 
-/// One consistent reading of a connection's counters; `None` if the descriptor is no TCP socket, or the kernel is older than
-/// 4.19 and does not count bytes sent.
+/// One consistent reading of a connection's counters; `None` if the descriptor is no TCP socket, or
+/// the kernel is older than 4.19 and does not count bytes sent.
 pub fn read(fd: RawFd) -> Option<Reading> {
     // SAFETY: all fields are integers, zero is valid.
     let mut info: TcpInfo = unsafe { zeroed() };
@@ -168,7 +170,7 @@ pub struct TcpCounters {
 
 /// What newer kernels append.
 #[repr(C)]
-struct Longer {
+struct ExtendedTcpInfo {
     info: TcpInfo,
     dsack_dups: u32,
     reord_seen: u32,
@@ -181,17 +183,17 @@ struct Longer {
     total_rto_time: u32,
 }
 // SAFETY: integers only.
-unsafe impl Plain for Longer {}
+unsafe impl Plain for ExtendedTcpInfo {}
 
 /// These counters of a TCP socket; `None` if it is none, or the kernel is older than 4.19.
 pub fn tcp_counters(fd: RawFd) -> Option<TcpCounters> {
     // SAFETY: all fields are integers, zero is valid.
-    let mut longer: Longer = unsafe { zeroed() };
+    let mut longer: ExtendedTcpInfo = unsafe { zeroed() };
     let len = get_option(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut longer)?;
     longer.counters(len)
 }
 
-impl Longer {
+impl ExtendedTcpInfo {
     /// If that many bytes of it have come.
     fn counters(&self, len: usize) -> Option<TcpCounters> {
         (len >= size_of::<TcpInfo>()).then(|| TcpCounters {
@@ -208,8 +210,8 @@ impl TcpCounters {
     /// Of the bytes of a `struct tcp_info`, as `sock_diag` tells of other processes' sockets.
     pub fn of(bytes: &[u8]) -> Option<Self> {
         // SAFETY: all fields are integers, zero is valid.
-        let mut longer: Longer = unsafe { zeroed() };
-        let len = bytes.len().min(size_of::<Longer>());
+        let mut longer: ExtendedTcpInfo = unsafe { zeroed() };
+        let len = bytes.len().min(size_of::<ExtendedTcpInfo>());
         // SAFETY: both are valid for `len` bytes, and any bytes are valid integers.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), (&raw mut longer).cast::<u8>(), len);

@@ -31,10 +31,11 @@ pub fn exact_timers() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
 }
 
-/// How many threads this process has, its first among them even if that has ended. `None` where /proc cannot be seen.
+/// How many threads this process has, its first among them even if that has ended. `None` where
+/// /proc cannot be seen.
 pub fn threads() -> Option<u64> {
-    // The kernel counts them among the links of the folder: one call, and no memory, which there may be none of in a fork.
-    // SAFETY: zero is a valid stat, and only read into.
+    // The kernel counts them among the links of the folder: one call, and no memory, which there
+    // may be none of in a fork. SAFETY: zero is a valid stat, and only read into.
     let links = unsafe {
         let mut stat: libc::stat = zeroed();
         let rc = libc::stat(c"/proc/self/task".as_ptr(), &raw mut stat);

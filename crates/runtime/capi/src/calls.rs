@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Every function of the library. The header `include/alcc.h` is generated from this file: see `tests/header.rs`.
+//! Every function of the library. The header `include/alcc.h` is generated from this file: see
+//! `tests/header.rs`.
 #![allow(
     clippy::missing_safety_doc,
     reason = "the comments go into the header, for readers of C: pointers are what their namesakes' are"
@@ -9,7 +10,7 @@ use crate::process::{self, Process, errno_of};
 use crate::table::{Entry, What};
 use alcc_cc::Spec;
 use alcc_socket::own::{Info, Wait};
-use alcc_socket::{Feedback, Host, errno, flags, send_timeout, set_errno};
+use alcc_socket::{Deployment, Feedback, errno, flags, send_timeout, set_errno};
 use alcc_units::{Bytes, Rate};
 use libc::{c_char, c_int, c_void, size_t, sockaddr, socklen_t, ssize_t};
 use std::ffi::{CStr, OsStr};
@@ -81,8 +82,8 @@ fn plain<T: PartialOrd + From<i8>>(result: T) -> Result<T, c_int> {
     }
 }
 
-/// As accept(2); the connection's bytes go through a queue from then on. What cannot be controlled (a UNIX socket, say) is accepted
-/// all the same and stays plain.
+/// As accept(2); the connection's bytes go through a queue from then on. What cannot be controlled
+/// (a UNIX socket, say) is accepted all the same and stays plain.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_accept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
     // SAFETY: the caller's arguments, unchanged.
@@ -120,8 +121,9 @@ fn forget(fd: c_int) {
     }
 }
 
-/// As connect(2). Where that returns before the connection is made (`EINPROGRESS`, a signal), it is taken over at the first
-/// `alcc_send` after; wait for it with `poll` on the socket itself, as ever.
+/// As connect(2). Where that returns before the connection is made (`EINPROGRESS`, a signal), it is
+/// taken over at the first `alcc_send` after; wait for it with `poll` on the socket itself, as
+/// ever.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
     boundary(|| {
@@ -147,11 +149,12 @@ pub extern "C" fn alcc_adopt(fd: c_int) -> c_int {
     boundary(|| process()?.adopt(fd).map(|_| 0))
 }
 
-/// As send(2): returns how much was taken. Blocking, it waits until all is in the queue (SO_SNDTIMEO and signal handlers end that
-/// as they end send); with O_NONBLOCK or MSG_DONTWAIT it takes what fits, or fails with EAGAIN: then wait for
-/// `alcc_writable_fd`. An error that broke the connection is returned by every later call. Never raises SIGPIPE. MSG_MORE,
-/// MSG_EOR and MSG_NOSIGNAL are allowed and change nothing; MSG_OOB is EOPNOTSUPP. On what is no stream of ours it is
-/// send(2). Not for signal handlers.
+/// As send(2): returns how much was taken. Blocking, it waits until all is in the queue
+/// (SO_SNDTIMEO and signal handlers end that as they end send); with O_NONBLOCK or MSG_DONTWAIT it
+/// takes what fits, or fails with EAGAIN: then wait for `alcc_writable_fd`. An error that broke the
+/// connection is returned by every later call. Never raises SIGPIPE. MSG_MORE, MSG_EOR and
+/// MSG_NOSIGNAL are allowed and change nothing; MSG_OOB is EOPNOTSUPP. On what is no stream of ours
+/// it is send(2). Not for signal handlers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_send(
     fd: c_int,
@@ -244,11 +247,13 @@ pub extern "C" fn alcc_shutdown(fd: c_int, how: c_int) -> c_int {
     })
 }
 
-/// As close(2); what waits in the queue is sent before. A blocking descriptor waits for that, at most until the close deadline
-/// (`alcc_set_close_deadline`; ten seconds): then what is left is thrown away, the peer gets RST, and it returns -1 with ETIMEDOUT, or with the error
-/// that broke the connection before all was sent. A non-blocking one returns at once and is drained in the background, until the
-/// same deadline and also while the process exits. SO_LINGER: with a time, that is the deadline and is waited for; with 0
-/// it is `alcc_abort`. The descriptor is closed in any case.
+/// As close(2); what waits in the queue is sent before. A blocking descriptor waits for that, at
+/// most until the close deadline (`alcc_set_close_deadline`; ten seconds): then what is left is
+/// thrown away, the peer gets RST, and it returns -1 with ETIMEDOUT, or with the error that broke
+/// the connection before all was sent. A non-blocking one returns at once and is drained in the
+/// background, until the same deadline and also while the process exits. SO_LINGER: with a time,
+/// that is the deadline and is waited for; with 0 it is `alcc_abort`. The descriptor is closed in
+/// any case.
 #[unsafe(no_mangle)]
 pub extern "C" fn alcc_close(fd: c_int) -> c_int {
     boundary(|| {
@@ -310,7 +315,8 @@ pub extern "C" fn alcc_abort(fd: c_int) -> c_int {
     })
 }
 
-/// EBADF for what is not open, ENOTSOCK for what is no socket, EINVAL for a socket that is no stream of ours.
+/// EBADF for what is not open, ENOTSOCK for what is no socket, EINVAL for a socket that is no
+/// stream of ours.
 fn unknown(fd: c_int) -> c_int {
     let mut kind: c_int = 0;
     match alcc_sys::get_option(fd, libc::SOL_SOCKET, libc::SO_TYPE, &mut kind) {
@@ -319,13 +325,15 @@ fn unknown(fd: c_int) -> c_int {
     }
 }
 
-/// A descriptor that is writable (POLLOUT, EPOLLOUT; level and edge triggered) while `alcc_send` on `fd` takes bytes or has an error to
-/// tell. After EAGAIN or a short count it becomes so when a quarter of the queue is free. Only for waiting; closed with the stream, so
-/// take it out of an epoll set before. -1 and errno if there is none to be had.
+/// A descriptor that is writable (POLLOUT, EPOLLOUT; level and edge triggered) while `alcc_send` on
+/// `fd` takes bytes or has an error to tell. After EAGAIN or a short count it becomes so when a
+/// quarter of the queue is free. Only for waiting; closed with the stream, so take it out of an
+/// epoll set before. -1 and errno if there is none to be had.
 ///
-/// Wait for incoming bytes on `fd` itself. With time stamps as feedback, poll also reports POLLERR there while acknowledgement
-/// times wait to be read, which means nothing to you; descriptors that are non-blocking when they become a stream get
-/// "tcp-info" for that reason, unless `alcc_set_feedback` or ALCC_FEEDBACK says otherwise.
+/// Wait for incoming bytes on `fd` itself. With time stamps as feedback, poll also reports POLLERR
+/// there while acknowledgement times wait to be read, which means nothing to you; descriptors that
+/// are non-blocking when they become a stream get "tcp-info" for that reason, unless
+/// `alcc_set_feedback` or ALCC_FEEDBACK says otherwise.
 #[unsafe(no_mangle)]
 pub extern "C" fn alcc_writable_fd(fd: c_int) -> c_int {
     boundary(|| {
@@ -346,8 +354,9 @@ pub(crate) unsafe fn text<'a>(pointer: *const c_char) -> Result<&'a str, c_int> 
     })
 }
 
-/// The algorithm of a stream, also in mid-connection, or of all new ones (`ALCC_DEFAULTS`): "verus", "copa:profile=paper", ... as `alcc
-/// list` shows them. 0, or -1 with EINVAL: `alcc_message` says what is wrong with it.
+/// The algorithm of a stream, also in mid-connection, or of all new ones (`ALCC_DEFAULTS`):
+/// "verus", "copa:profile=paper", ... as `alcc list` shows them. 0, or -1 with EINVAL:
+/// `alcc_message` says what is wrong with it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_set_cc(fd: c_int, spec: *const c_char) -> c_int {
     boundary(|| {
@@ -376,8 +385,9 @@ pub unsafe extern "C" fn alcc_set_cc(fd: c_int, spec: *const c_char) -> c_int {
     })
 }
 
-/// Adds the algorithm of a plug-in, a shared object that exports `alcc_algorithm_v2`; it stays loaded. ALCC_PLUGIN names some that are
-/// loaded with the library. 0, or -1 with EINVAL: `alcc_message` says what is wrong with it.
+/// Adds the algorithm of a plug-in, a shared object that exports `alcc_algorithm_v2`; it stays
+/// loaded. ALCC_PLUGIN names some that are loaded with the library. 0, or -1 with EINVAL:
+/// `alcc_message` says what is wrong with it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_load_plugin(file: *const c_char) -> c_int {
     boundary(|| {
@@ -399,7 +409,7 @@ fn change(process: &Process, fd: c_int, change: impl FnOnce(&mut Entry)) -> bool
     if process.stream(fd).is_some() {
         return false;
     }
-    let changed = process.change(fd, |entry| {
+    let changed = process.update(fd, |entry| {
         let pending = matches!(entry.what, What::Pending);
         if pending {
             change(entry);
@@ -409,15 +419,15 @@ fn change(process: &Process, fd: c_int, change: impl FnOnce(&mut Entry)) -> bool
     changed == Some(true)
 }
 
-/// Where a stream, or all new ones (`ALCC_DEFAULTS`), learn of acknowledgements: "timestamps", "tcp-info", or, for new ones, "auto".
-/// 0, or -1 with EINVAL.
+/// Where a stream, or all new ones (`ALCC_DEFAULTS`), learn of acknowledgements: "timestamps",
+/// "tcp-info", or, for new ones, "auto". 0, or -1 with EINVAL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_set_feedback(fd: c_int, name: *const c_char) -> c_int {
     boundary(|| {
         // SAFETY: by contract.
         let name = unsafe { text(name) }?;
         let process = process()?;
-        let feedback = Feedback::choose(Host::Own, name).map_err(|why| {
+        let feedback = Feedback::choose(Deployment::Own, name).map_err(|why| {
             message::set(&why.to_string());
             libc::EINVAL
         })?;
@@ -438,8 +448,8 @@ pub unsafe extern "C" fn alcc_set_feedback(fd: c_int, name: *const c_char) -> c_
     })
 }
 
-/// Capacity of the queue of a stream, or of all new ones (`ALCC_DEFAULTS`), in bytes; 1 MiB unless set here or by ALCC_QUEUE. Memory is
-/// used only while bytes wait. 0, or -1 and errno.
+/// Capacity of the queue of a stream, or of all new ones (`ALCC_DEFAULTS`), in bytes; 1 MiB unless
+/// set here or by ALCC_QUEUE. Memory is used only while bytes wait. 0, or -1 and errno.
 #[unsafe(no_mangle)]
 pub extern "C" fn alcc_set_queue(fd: c_int, bytes: size_t) -> c_int {
     boundary(|| {
@@ -462,8 +472,8 @@ pub extern "C" fn alcc_set_queue(fd: c_int, bytes: size_t) -> c_int {
     })
 }
 
-/// How long `alcc_close` of a stream, or of all without one of their own (`ALCC_DEFAULTS`), may take to send what waits, in milliseconds; 10 000
-/// unless set. 0, or -1 and errno.
+/// How long `alcc_close` of a stream, or of all without one of their own (`ALCC_DEFAULTS`), may
+/// take to send what waits, in milliseconds; 10 000 unless set. 0, or -1 and errno.
 #[unsafe(no_mangle)]
 pub extern "C" fn alcc_set_close_deadline(fd: c_int, milliseconds: c_int) -> c_int {
     boundary(|| {
@@ -475,13 +485,14 @@ pub extern "C" fn alcc_set_close_deadline(fd: c_int, milliseconds: c_int) -> c_i
             return Ok(0);
         }
         process
-            .change(fd, |entry| entry.patience = Some(patience))
+            .update(fd, |entry| entry.patience = Some(patience))
             .map(|()| 0)
             .ok_or_else(|| unknown(fd))
     })
 }
 
-/// What the algorithm of a stream sees and does. `size` is that of your `struct alcc_info`. 0, or -1 and errno.
+/// What the algorithm of a stream sees and does. `size` is that of your `struct alcc_info`. 0, or
+/// -1 and errno.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_get_info(fd: c_int, info: *mut alcc_info, size: size_t) -> c_int {
     boundary(|| {
@@ -491,7 +502,8 @@ pub unsafe extern "C" fn alcc_get_info(fd: c_int, info: *mut alcc_info, size: si
         let stream = process()?.stream(fd).ok_or_else(|| unknown(fd))?;
         let made = alcc_info::of(&stream.info());
         let len = size.min(size_of::<alcc_info>());
-        // SAFETY: `len` bytes of ours into at least as many of the caller's; what the caller has beyond is zero.
+        // SAFETY: `len` bytes of ours into at least as many of the caller's; what the caller has
+        // beyond is zero.
         unsafe {
             std::ptr::write_bytes(info.cast::<u8>(), 0, size);
             std::ptr::copy_nonoverlapping((&raw const made).cast::<u8>(), info.cast(), len);
@@ -535,8 +547,8 @@ fn array<const N: usize>(text: &str) -> [c_char; N] {
     array
 }
 
-/// Waits until everything that was closed without waiting is sent, at most so many milliseconds. 0, or -1 with ETIMEDOUT. The end of the
-/// process by exit() does so by itself.
+/// Waits until everything that was closed without waiting is sent, at most so many milliseconds. 0,
+/// or -1 with ETIMEDOUT. The end of the process by exit() does so by itself.
 #[unsafe(no_mangle)]
 pub extern "C" fn alcc_drain(milliseconds: c_int) -> c_int {
     boundary(|| {
@@ -550,8 +562,9 @@ pub extern "C" fn alcc_drain(milliseconds: c_int) -> c_int {
     })
 }
 
-/// One line about this thread's last EINVAL, or about an environment variable or plug-in that could not be used; empty if there is none. The
-/// pointer is the same for every call of a thread and valid as long as the thread lives; the line changes with the next failed call. With ALCC_DEBUG=1
+/// One line about this thread's last EINVAL, or about an environment variable or plug-in that could
+/// not be used; empty if there is none. The pointer is the same for every call of a thread and
+/// valid as long as the thread lives; the line changes with the next failed call. With ALCC_DEBUG=1
 /// in the environment every line is also printed on standard error.
 #[unsafe(no_mangle)]
 pub extern "C" fn alcc_message() -> *const c_char {

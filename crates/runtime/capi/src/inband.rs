@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The in-band form in C: over a socket, and without one for streams of another kind. The header is generated from this file, too.
+//! The in-band form in C: over a socket, and without one for streams of another kind. The header is
+//! generated from this file, too.
 #![allow(
     clippy::missing_safety_doc,
     reason = "the comments go into the header, for readers of C: pointers are what their namesakes' are"
@@ -25,14 +26,16 @@ pub const ALCC_CONNECTED: c_int = 0;
 /// As role: this end accepted the connection.
 pub const ALCC_ACCEPTED: c_int = 1;
 
-/// What an in-band end is made with. Zero, and NULL, stand for the default. Grows at the end: say how large yours is.
+/// What an in-band end is made with. Zero, and NULL, stand for the default. Grows at the end: say
+/// how large yours is.
 #[repr(C)]
 #[allow(non_camel_case_types, reason = "the name in C")]
 #[derive(Clone, Copy)]
 pub struct alcc_inband_options {
     /// The algorithm for what this end sends; NULL: that of new streams (`alcc_set_cc`, ALCC_CC).
     pub cc: *const c_char,
-    /// Bytes of frames that fill a segment of the stream below, 256 to 65 535; default: the socket's, or 1400.
+    /// Bytes of frames that fill a segment of the stream below, 256 to 65 535; default: the
+    /// socket's, or 1400.
     pub segment: u32,
     /// The peer may send so many bytes that nobody has read; default: 4 MiB.
     pub receive_buffer: u32,
@@ -65,7 +68,8 @@ pub struct alcc_inband_info {
     pub cwnd: u64,
     /// Pacing rate, bits per second; 0: not paced.
     pub pacing_bps: u64,
-    /// Newest RTT sample, microseconds, without the time for which the peer held its answer; 0 before the first.
+    /// Newest RTT sample, microseconds, without the time for which the peer held its answer; 0
+    /// before the first.
     pub rtt_us: u64,
     /// Smoothed RTT, microseconds.
     pub smoothed_rtt_us: u64,
@@ -225,7 +229,7 @@ unsafe fn bytes<'a>(buf: *const c_void, len: size_t) -> Result<&'a [u8], c_int> 
 }
 
 /// A place of the caller's.
-unsafe fn place<'a>(buf: *mut c_void, len: size_t) -> Result<&'a mut [u8], c_int> {
+unsafe fn buffer<'a>(buf: *mut c_void, len: size_t) -> Result<&'a mut [u8], c_int> {
     if len == 0 {
         return Ok(&mut []);
     }
@@ -236,10 +240,11 @@ unsafe fn place<'a>(buf: *mut c_void, len: size_t) -> Result<&'a mut [u8], c_int
     Ok(unsafe { std::slice::from_raw_parts_mut(buf.cast(), len.min(isize::MAX as usize)) })
 }
 
-/// Speaks the in-band format (docs/wire-format.md) over a connected TCP or UNIX stream socket: the algorithm gets acknowledgements of the
-/// other end's library, whatever lies between. Waits for the peer to begin. From then on the descriptor belongs to the stream; it is closed with it,
-/// and also if this fails. NULL and errno: EPROTO if the peer speaks something else, ETIMEDOUT if it says nothing; `alcc_message` has the words. Not to be
-/// used by a child of fork.
+/// Speaks the in-band format (docs/wire-format.md) over a connected TCP or UNIX stream socket: the
+/// algorithm gets acknowledgements of the other end's library, whatever lies between. Waits for the
+/// peer to begin. From then on the descriptor belongs to the stream; it is closed with it, and also
+/// if this fails. NULL and errno: EPROTO if the peer speaks something else, ETIMEDOUT if it says
+/// nothing; `alcc_message` has the words. Not to be used by a child of fork.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_inband_wrap(
     fd: c_int,
@@ -253,7 +258,7 @@ pub unsafe extern "C" fn alcc_inband_wrap(
             return Err(libc::EINVAL);
         }
         let domain = option(fd, libc::SO_DOMAIN)?;
-        let opener = role(the_role)?;
+        let initiator = role(the_role)?;
         // SAFETY: by contract.
         let (settings, registry) = unsafe { settings(options, size) }?;
         // SAFETY: an open socket, which the caller gives away.
@@ -262,10 +267,10 @@ pub unsafe extern "C" fn alcc_inband_wrap(
         let make = |why: &Error| errno_of(why);
         let stream = if domain == libc::AF_UNIX {
             let below = Unix::new(UnixStream::from(fd)).map_err(io)?;
-            speak(below, &registry, settings, opener).map_err(|why| make(&why))?
+            start_stream(below, &registry, settings, initiator).map_err(|why| make(&why))?
         } else {
             let below = Tcp::new(TcpStream::from(fd)).map_err(io)?;
-            speak(below, &registry, settings, opener).map_err(|why| make(&why))?
+            start_stream(below, &registry, settings, initiator).map_err(|why| make(&why))?
         };
         Ok(Box::into_raw(Box::new(alcc_inband {
             stream,
@@ -274,13 +279,13 @@ pub unsafe extern "C" fn alcc_inband_wrap(
     })
 }
 
-fn speak(
+fn start_stream(
     below: impl ::alcc_inband::carrier::Carrier + 'static,
     registry: &Arc<Registry>,
     settings: Settings,
-    opener: bool,
+    initiator: bool,
 ) -> Result<Stream, Error> {
-    if opener {
+    if initiator {
         Stream::connect(below, registry, settings)
     } else {
         Stream::accept(below, registry, settings)
@@ -310,8 +315,9 @@ unsafe fn known_mut<'a, T>(pointer: *mut T) -> Result<&'a mut T, c_int> {
     unsafe { pointer.as_mut() }.ok_or(libc::EFAULT)
 }
 
-/// As send(2): waits until all is taken, which is when the algorithm lets it go; less, or EAGAIN, after the time limit of `alcc_inband_set_timeout` or
-/// with MSG_DONTWAIT. One thread may send while another receives. Never raises SIGPIPE; signal handlers do not end it.
+/// As send(2): waits until all is taken, which is when the algorithm lets it go; less, or EAGAIN,
+/// after the time limit of `alcc_inband_set_timeout` or with MSG_DONTWAIT. One thread may send
+/// while another receives. Never raises SIGPIPE; signal handlers do not end it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_inband_send(
     s: *const alcc_inband,
@@ -336,8 +342,9 @@ pub unsafe extern "C" fn alcc_inband_send(
     })
 }
 
-/// As recv(2): what has come, at most `len` bytes; 0 is the end that the peer has said. EAGAIN after the time limit of `alcc_inband_set_timeout` or with
-/// MSG_DONTWAIT. A connection that ends before the peer has said so is ECONNRESET.
+/// As recv(2): what has come, at most `len` bytes; 0 is the end that the peer has said. EAGAIN
+/// after the time limit of `alcc_inband_set_timeout` or with MSG_DONTWAIT. A connection that ends
+/// before the peer has said so is ECONNRESET.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_inband_recv(
     s: *const alcc_inband,
@@ -347,7 +354,7 @@ pub unsafe extern "C" fn alcc_inband_recv(
 ) -> ssize_t {
     boundary(|| {
         // SAFETY: by contract.
-        let (s, into) = unsafe { (known(s)?, place(buf, len)?) };
+        let (s, into) = unsafe { (known(s)?, buffer(buf, len)?) };
         match s.with(flags).read(into) {
             Ok(n) => Ok(n as ssize_t),
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => Err(libc::EAGAIN),
@@ -356,7 +363,8 @@ pub unsafe extern "C" fn alcc_inband_recv(
     })
 }
 
-/// How long `alcc_inband_send` and `alcc_inband_recv` wait, in milliseconds; negative, as at first: for ever. 0, or -1 and errno.
+/// How long `alcc_inband_send` and `alcc_inband_recv` wait, in milliseconds; negative, as at first:
+/// for ever. 0, or -1 and errno.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_inband_set_timeout(
     s: *const alcc_inband,
@@ -370,8 +378,8 @@ pub unsafe extern "C" fn alcc_inband_set_timeout(
     })
 }
 
-/// Nothing more will be sent. Waits until the peer has acknowledged everything, and the end; at most so many milliseconds: then -1 with ETIMEDOUT, and
-/// it may be asked again. Receiving goes on.
+/// Nothing more will be sent. Waits until the peer has acknowledged everything, and the end; at
+/// most so many milliseconds: then -1 with ETIMEDOUT, and it may be asked again. Receiving goes on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_inband_finish(s: *const alcc_inband, milliseconds: c_int) -> c_int {
     boundary(|| {
@@ -405,7 +413,8 @@ pub unsafe extern "C" fn alcc_inband_get_info(
     })
 }
 
-/// Ends the stream and closes its socket. Before `alcc_inband_finish` has returned 0 the peer is told that this was no end. NULL is allowed.
+/// Ends the stream and closes its socket. Before `alcc_inband_finish` has returned 0 the peer is
+/// told that this was no end. NULL is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_inband_close(s: *mut alcc_inband) {
     boundary(|| {
@@ -459,7 +468,8 @@ unsafe fn give(
         return Err(libc::EFAULT);
     }
     let len = size.min(size_of::<alcc_inband_info>());
-    // SAFETY: `len` bytes of ours into at least as many of the caller's; what the caller has beyond is zero.
+    // SAFETY: `len` bytes of ours into at least as many of the caller's; what the caller has beyond
+    // is zero.
     unsafe {
         std::ptr::write_bytes(info.cast::<u8>(), 0, size);
         std::ptr::copy_nonoverlapping(std::ptr::from_ref(made).cast::<u8>(), info.cast(), len);
@@ -467,8 +477,8 @@ unsafe fn give(
     Ok(0)
 }
 
-/// An in-band end for a stream that is no socket: TLS of any library, a tunnel, a serial line. You bring it what comes from that stream and carry
-/// away what it gives:
+/// An in-band end for a stream that is no socket: TLS of any library, a tunnel, a serial line. You
+/// bring it what comes from that stream and carry away what it gives:
 ///
 /// 1. while `n = alcc_session_take(s, out, sizeof out)` is above 0: write n bytes to the stream;
 /// 2. wait until the stream is readable, or for `alcc_session_timer_us(s)` microseconds;
@@ -483,10 +493,10 @@ pub unsafe extern "C" fn alcc_session_new(
     size: size_t,
 ) -> *mut alcc_session {
     pointer(|| {
-        let opener = role(the_role)?;
+        let initiator = role(the_role)?;
         // SAFETY: by contract.
         let (settings, registry) = unsafe { settings(options, size) }?;
-        let made = if opener {
+        let made = if initiator {
             Session::connect(now(), &registry, settings)
         } else {
             Session::accept(now(), &registry, settings)
@@ -501,8 +511,9 @@ pub unsafe extern "C" fn alcc_session_new(
     })
 }
 
-/// Bytes have come from the stream below; none (`len` 0): it has ended. All are taken, and an error that they cause is told by the other calls as well.
-/// 0, or -1 and errno: EPROTO if the peer speaks something else, ECONNRESET for an end that the peer has not said.
+/// Bytes have come from the stream below; none (`len` 0): it has ended. All are taken, and an error
+/// that they cause is told by the other calls as well. 0, or -1 and errno: EPROTO if the peer
+/// speaks something else, ECONNRESET for an end that the peer has not said.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_session_feed(
     s: *mut alcc_session,
@@ -521,8 +532,9 @@ pub unsafe extern "C" fn alcc_session_feed(
     })
 }
 
-/// Bytes that are to be written to the stream below now, at most `len`; 0: none. Call it until it says so after every other call and when the timer is
-/// due. Give it what the stream below takes at once: what was taken counts as sent. Works after an error, too: the peer is told.
+/// Bytes that are to be written to the stream below now, at most `len`; 0: none. Call it until it
+/// says so after every other call and when the timer is due. Give it what the stream below takes at
+/// once: what was taken counts as sent. Works after an error, too: the peer is told.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_session_take(
     s: *mut alcc_session,
@@ -531,7 +543,7 @@ pub unsafe extern "C" fn alcc_session_take(
 ) -> ssize_t {
     boundary(|| {
         // SAFETY: by contract.
-        let (s, into) = unsafe { (known_mut(s)?, place(buf, len)?) };
+        let (s, into) = unsafe { (known_mut(s)?, buffer(buf, len)?) };
         if s.given == s.pending.len() {
             s.pending.clear();
             s.given = 0;
@@ -547,12 +559,12 @@ pub unsafe extern "C" fn alcc_session_take(
 
 impl alcc_session {
     /// What is due now, about as much as there is place for.
-    fn fill(&mut self, most: usize) {
+    fn fill(&mut self, max: usize) {
         let now = now();
         self.session.on_timer(now);
         self.output.clear();
-        let most = most as u64;
-        self.session.output(now, &[], false, most, &mut self.output);
+        let max = max as u64;
+        self.session.output(now, &[], false, max, &mut self.output);
         let mut pieces: Vec<IoSlice<'_>> = Vec::new();
         self.output.slices(&[], &mut pieces);
         for piece in &pieces {
@@ -561,7 +573,8 @@ impl alcc_session {
     }
 }
 
-/// Microseconds until `alcc_session_take` has to be called even if nothing else happens; 0: now; -1: not for now.
+/// Microseconds until `alcc_session_take` has to be called even if nothing else happens; 0: now;
+/// -1: not for now.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_session_timer_us(s: *const alcc_session) -> i64 {
     boundary(|| {
@@ -597,7 +610,8 @@ pub unsafe extern "C" fn alcc_session_write(
     })
 }
 
-/// As recv(2), never waiting: what has come; 0 is the end that the peer has said; EAGAIN: nothing yet.
+/// As recv(2), never waiting: what has come; 0 is the end that the peer has said; EAGAIN: nothing
+/// yet.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_session_read(
     s: *mut alcc_session,
@@ -606,7 +620,7 @@ pub unsafe extern "C" fn alcc_session_read(
 ) -> ssize_t {
     boundary(|| {
         // SAFETY: by contract.
-        let (s, into) = unsafe { (known_mut(s)?, place(buf, len)?) };
+        let (s, into) = unsafe { (known_mut(s)?, buffer(buf, len)?) };
         if s.session.is_readable() {
             return Ok(s.session.read(now(), into) as ssize_t);
         }
@@ -614,7 +628,8 @@ pub unsafe extern "C" fn alcc_session_read(
     })
 }
 
-/// Nothing more will be written; what waits leaves first. 1: the peer has acknowledged everything, and the end; 0: not yet, ask again; -1 and errno.
+/// Nothing more will be written; what waits leaves first. 1: the peer has acknowledged everything,
+/// and the end; 0: not yet, ask again; -1 and errno.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_session_finish(s: *mut alcc_session) -> c_int {
     boundary(|| {

@@ -6,11 +6,11 @@ use std::os::raw::c_char;
 use std::sync::OnceLock;
 
 /// A line has at most so many bytes, its end included.
-const LONGEST: usize = 512;
+const MAX_LENGTH: usize = 512;
 
 thread_local! {
     /// In one place as long as the thread lives: whoever holds the pointer reads the newest line.
-    static MESSAGE: UnsafeCell<[u8; LONGEST]> = const { UnsafeCell::new([0; LONGEST]) };
+    static MESSAGE: UnsafeCell<[u8; MAX_LENGTH]> = const { UnsafeCell::new([0; MAX_LENGTH]) };
 }
 
 /// The variable that has every line printed, too.
@@ -18,8 +18,8 @@ const DEBUG: &str = "ALCC_DEBUG";
 
 /// Keeps one line for this thread.
 pub(crate) fn set(text: &str) {
-    let mut line = [0; LONGEST];
-    let mut end = text.len().min(LONGEST - 1);
+    let mut line = [0; MAX_LENGTH];
+    let mut end = text.len().min(MAX_LENGTH - 1);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
@@ -45,7 +45,8 @@ pub(crate) fn tell(text: &str) {
     }
 }
 
-/// The last line of this thread; empty if there is none. The pointer stays valid as long as the thread lives.
+/// The last line of this thread; empty if there is none. The pointer stays valid as long as the
+/// thread lives.
 pub(crate) fn get() -> *const c_char {
     MESSAGE
         .try_with(|message| message.get().cast::<c_char>().cast_const())

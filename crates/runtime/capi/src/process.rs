@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
 /// How long a close may take to drain, where nothing else is said.
-const PATIENCE: Duration = Duration::from_secs(10);
+const DEFAULT_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Belongs to one process: a child has a copy of this memory but not of the thread.
 pub(crate) struct Process {
@@ -20,7 +20,8 @@ pub(crate) struct Process {
     pub(crate) table: Table,
     /// Whose child this is, for what it knew of the descriptors.
     parent: Option<&'static Self>,
-    /// Held while a descriptor becomes a stream: two threads that both find that it is none yet make one.
+    /// Held while a descriptor becomes a stream: two threads that both find that it is none yet
+    /// make one.
     adopting: Mutex<()>,
     pub(crate) runtime: Arc<Runtime>,
     /// Nanoseconds.
@@ -52,7 +53,7 @@ pub(crate) fn current() -> Option<&'static Process> {
         ),
         None => (
             Runtime::with_segment(settings()?, registry(), segment()),
-            nanos(PATIENCE),
+            nanos(DEFAULT_PATIENCE),
         ),
     };
     let fresh = Box::into_raw(Box::new(Process {
@@ -80,13 +81,15 @@ fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Our algorithms and those of plug-ins; leaked at each change, which is rare: a child reads it whatever its parent was doing.
+/// Our algorithms and those of plug-ins; leaked at each change, which is rare: a child reads it
+/// whatever its parent was doing.
 static REGISTRY: AtomicPtr<Registry> = AtomicPtr::new(null_mut());
 
 fn registry() -> Registry {
     static START: Once = Once::new();
     START.call_once(|| {
-        // A panic of ours is caught and makes its stream plain TCP; the default hook would print it.
+        // A panic of ours is caught and makes its stream plain TCP; the default hook would print
+        // it.
         std::panic::set_hook(Box::new(|_| ()));
         let files = std::env::var_os(alcc_plugin::ENV);
         let all = alcc_plugin::with_env(Registry::builtin(), files.as_deref());
@@ -101,7 +104,8 @@ fn registry() -> Registry {
         .map_or_else(Registry::builtin, Clone::clone)
 }
 
-/// Plug-ins that the environment names are loaded with the library: later the program may have changed its root.
+/// Plug-ins that the environment names are loaded with the library: later the program may have
+/// changed its root.
 extern "C" fn start() {
     if std::env::var_os(alcc_plugin::ENV).is_some() {
         drop(std::panic::catch_unwind(registry));
@@ -115,8 +119,8 @@ static START: extern "C" fn() = start;
 /// Names the segment of the `alcc run` above this process.
 const SEGMENT: &str = "ALCC_REPORT";
 
-/// What others see of this process: in the segment of the `alcc run` above it, else in one of its own. Without one nobody
-/// sees it, and all else is the same.
+/// What others see of this process: in the segment of the `alcc run` above it, else in one of its
+/// own. Without one nobody sees it, and all else is the same.
 fn segment() -> Option<Arc<Segment>> {
     static ENTERED: Mutex<Option<(alcc_observe::Entry, Arc<Segment>)>> = Mutex::new(None);
     static CREATOR: AtomicU32 = AtomicU32::new(0);
@@ -145,7 +149,8 @@ fn segment() -> Option<Arc<Segment>> {
     entered.as_ref().map(|(_, segment)| Arc::clone(segment))
 }
 
-/// The environment over our defaults; a variable that makes no sense is told by `alcc_message` and ALCC_DEBUG, and none of them counts.
+/// The environment over our defaults; a variable that makes no sense is told by `alcc_message` and
+/// ALCC_DEBUG, and none of them counts.
 fn settings() -> Option<Settings> {
     let default = Settings::new(alcc_cc::DEFAULT.parse().ok()?);
     // `alcc run` says how the programs below it keep the limit; there is no gate here.
@@ -201,7 +206,8 @@ impl Process {
         self.make(fd, Entry::pending(Options::default(), None))
     }
 
-    /// Makes a stream of a connected socket, unless it is one already; the errno if it cannot be one.
+    /// Makes a stream of a connected socket, unless it is one already; the errno if it cannot be
+    /// one.
     pub(crate) fn adopt(&self, fd: c_int) -> Result<Arc<Stream>, c_int> {
         let _one = locked(&self.adopting);
         let entry = self
@@ -249,28 +255,30 @@ impl Process {
         }
     }
 
-    /// What we know of a descriptor; a stream that our parent made is made anew here, when it is used.
+    /// What we know of a descriptor; a stream that our parent made is made anew here, when it is
+    /// used.
     pub(crate) fn entry(&self, fd: c_int) -> Option<Entry> {
         let ours = |known: &Known| match known {
             Known::Unused => None,
             Known::Nothing => Some(None),
             Known::Entry(entry) => Some(Some(entry.clone())),
         };
-        if let Some(known) = self.table.look(fd, ours).flatten() {
+        if let Some(known) = self.table.get(fd, ours).flatten() {
             return known;
         }
         let entry = self.parent?.left_to_a_child(fd)?;
-        let set = self.table.change(fd, |known| {
+        let set = self.table.update(fd, |known| {
             if matches!(known, Known::Unused) {
                 *known = Known::Entry(entry);
             }
         });
-        set.and_then(|()| self.table.look(fd, ours).flatten()?)
+        set.and_then(|()| self.table.get(fd, ours).flatten()?)
     }
 
-    /// What a child goes on with. Of a parent's stream nothing is touched, which some thread may have been changing.
+    /// What a child goes on with. Of a parent's stream nothing is touched, which some thread may
+    /// have been changing.
     fn left_to_a_child(&self, fd: c_int) -> Option<Entry> {
-        let theirs = self.table.look_in_copy(fd, |known| match known {
+        let theirs = self.table.get_in_child(fd, |known| match known {
             Known::Unused => None,
             Known::Nothing => Some(None),
             Known::Entry(entry) => {
@@ -284,7 +292,8 @@ impl Process {
         }
     }
 
-    /// The stream behind a descriptor. One that was being connected becomes one now, if it is connected.
+    /// The stream behind a descriptor. One that was being connected becomes one now, if it is
+    /// connected.
     pub(crate) fn stream(&self, fd: c_int) -> Option<Arc<Stream>> {
         match self.entry(fd)?.what {
             What::Stream(stream) => Some(stream),
@@ -295,7 +304,7 @@ impl Process {
     /// Changes what is remembered of a descriptor; `None` if that is nothing.
     pub(crate) fn change<T>(&self, fd: c_int, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
         self.entry(fd)?;
-        self.table.change(fd, |known| match known {
+        self.table.update(fd, |known| match known {
             Known::Entry(entry) => Some(change(entry)),
             Known::Unused | Known::Nothing => None,
         })?
@@ -324,7 +333,8 @@ impl Process {
             });
         }
         if !self.exits.swap(true, Ordering::AcqRel) {
-            // SAFETY: a function that lives as long as the library, which is never unloaded while its thread runs.
+            // SAFETY: a function that lives as long as the library, which is never unloaded while
+            // its thread runs.
             unsafe { libc::atexit(drain) };
         }
     }

@@ -136,8 +136,8 @@ fn a_window_of_two_sends_the_same_bytes() {
 
 #[test]
 fn a_fixed_window_gives_the_smaller_of_link_and_window() {
-    // 20 packets of 1448 bytes each RTT of 60 ms: 3.86 Mbit/s, a third of the link.
-    // 60 packets each RTT of 20 ms would be 34.8 Mbit/s: the link's 12 Mbit/s carry 1448 of 1500 bytes.
+    // 20 packets of 1448 bytes each RTT of 60 ms: 3.86 Mbit/s, a third of the link. 60 packets each
+    // RTT of 20 ms would be 34.8 Mbit/s: the link's 12 Mbit/s carry 1448 of 1500 bytes.
     for (cc, one_way_ms, expected) in [
         ("fixed:window=20", 30, 20.0 * 1448.0 * 8.0 / 60e3),
         ("fixed:window=60", 10, 12.0 * 1448.0 / 1500.0),
@@ -147,7 +147,8 @@ fn a_fixed_window_gives_the_smaller_of_link_and_window() {
         };
         let (mbps, _) = world.fetch();
         println!("{cc}: {mbps:.2} Mbit/s of {expected:.2}");
-        // The first window comes before the clock starts: 2 MB are some seventy windows. A busy machine is late, never early.
+        // The first window comes before the clock starts: 2 MB are some seventy windows. A busy
+        // machine is late, never early.
         assert!(mbps < expected * 1.04, "{mbps} of {expected}");
         assert!(mbps > expected * 0.5, "{mbps} of {expected}");
     }

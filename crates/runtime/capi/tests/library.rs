@@ -203,7 +203,8 @@ fn what_make_install_puts_there_is_found_by_pkg_config() {
     }
 }
 
-/// The words for what errno cannot say stay where they are, and an environment that makes no sense is told to who asks.
+/// The words for what errno cannot say stay where they are, and an environment that makes no sense
+/// is told to who asks.
 #[test]
 fn messages_stay_valid_and_are_printed_for_who_asks() {
     if no_compiler() {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How much of a connection has passed by the library, in whichever process: what the kernel has sent beyond that went past it.
+//! How much of a connection has passed by the library, in whichever process: what the kernel has
+//! sent beyond that went past it.
 //!
-//! A place for each connection by the kernel's number of its socket. Numbers are given one after the other, so that the newest
-//! connections have places of their own, and those of neighbours lie apart: two cores do not fight for a line of their caches.
-//! A connection whose place was taken by a newer one is not accounted for any more.
+//! A place for each connection by the kernel's number of its socket. Numbers are given one after
+//! the other, so that the newest connections have places of their own, and those of neighbours lie
+//! apart: two cores do not fight for a line of their caches. A connection whose place was taken by
+//! a newer one is not accounted for any more.
 use crate::map::{ACCOUNTS, ACCOUNTS_COUNT};
 use crate::segment::Segment;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +19,8 @@ pub struct Unseen {
     pub streams: bool,
 }
 
-/// Odd, and far from every short fraction of the whole: one place for each of as many numbers, none beside its neighbours.
+/// Odd, and far from every short fraction of the whole: one place for each of as many numbers, none
+/// beside its neighbours.
 const STRIDE: u64 = 10_125;
 
 impl Segment {
@@ -30,8 +33,8 @@ impl Segment {
         [owner, passed]
     }
 
-    /// Accounts for a connection from now on. What was written before is nobody's fault. `streams`: streams of the C
-    /// library may write to it.
+    /// Accounts for a connection from now on. What was written before is nobody's fault. `streams`:
+    /// streams of the C library may write to it.
     pub fn open_account(&self, cookie: u64, written: u64, streams: bool) {
         let [owner, passed] = self.account(cookie);
         let now = owner.load(Ordering::Acquire);
@@ -43,8 +46,8 @@ impl Segment {
         }
     }
 
-    /// So many bytes of it pass by us: said before the call, which may take long, and what it did not take is taken back
-    /// after it.
+    /// So many bytes of it pass by us: said before the call, which may take long, and what it did
+    /// not take is taken back after it.
     pub fn passed(&self, cookie: u64, bytes: i64) {
         let [owner, passed] = self.account(cookie);
         if owner.load(Ordering::Acquire) >> 1 == cookie {
@@ -52,7 +55,8 @@ impl Segment {
         }
     }
 
-    /// What went past the library, when the kernel has sent so many bytes in all. `None`: not accounted for.
+    /// What went past the library, when the kernel has sent so many bytes in all. `None`: not
+    /// accounted for.
     pub fn unseen(&self, cookie: u64, sent: u64) -> Option<Unseen> {
         let [owner, passed] = self.account(cookie);
         let now = owner.load(Ordering::Acquire);

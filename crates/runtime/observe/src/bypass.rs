@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Bytes of a connection that went to the kernel without the algorithm's leave, by reason. They are counted apart and never as
-//! bytes under control.
+//! Bytes of a connection that went to the kernel without the algorithm's leave, by reason. They are
+//! counted apart and never as bytes under control.
 use std::ops::AddAssign;
 
-/// Why bytes of a controlled connection passed that no algorithm let through. What the library does not see at all is
-/// [`Missed`](crate::Missed).
+/// Why bytes of a controlled connection passed that no algorithm let through. What the library does
+/// not see at all is [`Missed`](crate::Missed).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Bypass {
-    /// A write of a program that does not wait in the call, and that could not be told when to write again.
+    /// A write of a program that does not wait in the call, and that could not be told when to
+    /// write again.
     NoWakeup,
 }
 
@@ -30,7 +31,7 @@ impl Bypass {
     }
 
     /// What would bring it under control.
-    pub fn cure(self) -> &'static str {
+    pub fn remedy(self) -> &'static str {
         "put 'alcc proxy' in front of it"
     }
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where `alcc top` and `ctl` find a segment: a folder in `$XDG_RUNTIME_DIR/alcc` or `/tmp/alcc-UID`.
+//! Where `alcc top` and `ctl` find a segment: a folder in `$XDG_RUNTIME_DIR/alcc` or
+//! `/tmp/alcc-UID`.
 //!
-//! The folder has the process id as its name and holds the segment and a lock. Who runs holds the lock; a folder whose
-//! lock is free was left behind.
+//! The folder has the process id as its name and holds the segment and a lock. Who runs holds the
+//! lock; a folder whose lock is free was left behind.
 use crate::segment::Segment;
 use std::ffi::CString;
 use std::fs::{self, DirBuilder, File};
@@ -27,7 +28,7 @@ fn user() -> u32 {
 }
 
 /// Where entries may be, ours first.
-pub fn places() -> Vec<PathBuf> {
+pub fn run_directories() -> Vec<PathBuf> {
     let session = std::env::var_os("XDG_RUNTIME_DIR")
         .filter(|dir| !dir.is_empty())
         .map(|dir| Path::new(&dir).join("alcc"));
@@ -87,13 +88,13 @@ impl Entry {
         Self::in_one_of(&std::process::id().to_string(), kind, what)
     }
 
-    /// The same for a program with the C library. What other such programs left behind is removed first: they may come
-    /// and go without anybody who looks.
+    /// The same for a program with the C library. What other such programs left behind is removed
+    /// first: they may come and go without anybody who looks.
     ///
     /// # Errors
     /// As there.
     pub fn of_library(what: &str) -> Result<(Self, Segment), String> {
-        for place in places() {
+        for place in run_directories() {
             for entry in fs::read_dir(place).into_iter().flatten().flatten() {
                 let name = entry.file_name();
                 let suffix = name.to_str().and_then(|name| name.split('.').nth(1));
@@ -108,7 +109,7 @@ impl Entry {
 
     fn in_one_of(name: &str, kind: &str, what: &str) -> Result<(Self, Segment), String> {
         let mut why = String::new();
-        for place in places() {
+        for place in run_directories() {
             match Self::at(&place, name, kind, what) {
                 Ok(made) => return Ok(made),
                 Err(e) => {
@@ -132,7 +133,8 @@ impl Entry {
     /// Those of making the folder and what is in it.
     pub fn at(place: &Path, name: &str, kind: &str, what: &str) -> io::Result<(Self, Segment)> {
         base(place)?;
-        // Under another name until it is locked: whoever looks would take it for one that was left behind.
+        // Under another name until it is locked: whoever looks would take it for one that was left
+        // behind.
         let hidden = temporary(place)?;
         // Two process-id namespaces may have the same number.
         let names = (1..100).map(|n| place.join(format!("{name}.{n}")));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Counters by port and algorithm, for whoever watches a server over days: they stay when connections end.
+//! Counters by port and algorithm, for whoever watches a server over days: they stay when
+//! connections end.
 use crate::map::{GROUP_LEN, GROUPS, GROUPS_COUNT, get_text, put_text};
 use crate::segment::Segment;
 use alcc_units::Span;
@@ -56,7 +57,8 @@ pub struct Histogram {
 /// All connections of one port with one algorithm.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Group {
-    /// Our port, or the other end's for connections that the program opens; 0 for what found no group of its own.
+    /// Our port, or the other end's for connections that the program opens; 0 for what found no
+    /// group of its own.
     pub port: u16,
     /// The algorithm with its options.
     pub algorithm: String,
@@ -80,8 +82,8 @@ fn read(words: &[AtomicU64]) -> [u64; GROUP_LEN] {
     copy
 }
 
-/// The group of a port and an algorithm, made if need be. Two processes may make the same one at the same time: readers add
-/// them up. The last group is for all that find no other.
+/// The group of a port and an algorithm, made if need be. Two processes may make the same one at
+/// the same time: readers add them up. The last group is for all that find no other.
 pub(crate) fn find(segment: &Segment, port: u16, algorithm: &str) -> GroupId {
     let cut = |text: &str| text.bytes().take(ALGORITHM_LEN * 8).collect::<Vec<_>>();
     for index in 0..GROUPS_COUNT - 1 {

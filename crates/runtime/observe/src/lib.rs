@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the processes of a run tell the world, and what the world orders them to do: a [`Segment`] of shared memory
-//! that `alcc run`, the programs below it, `alcc top`, `ctl`, `log` and the metrics map.
+//! What the processes of a run tell the world, and what the world orders them to do: a [`Segment`]
+//! of shared memory that `alcc run`, the programs below it, `alcc top`, `ctl`, `log` and the
+//! metrics map.
 //!
 //! ```text
 //!   a connection ──► Published ──► status table ──► alcc top, the search for uncontrolled connections
@@ -14,13 +15,13 @@
 
 mod accounts;
 mod bypass;
+mod commands;
 mod entry;
 mod events;
 mod groups;
 mod log;
 mod map;
 mod missed;
-mod orders;
 mod pattern;
 mod published;
 mod ring;
@@ -32,15 +33,15 @@ mod trace;
 pub use accounts::Unseen;
 pub use alcc_sys::Peer;
 pub use bypass::{ByReason, Bypass};
-pub use entry::{Entry, lock, places};
+pub use commands::{Action, Command, CommandCache, Commands};
+pub use entry::{Entry, lock, run_directories};
 pub use events::{EventEntry, EventReader};
 pub use groups::{BOUNDS_US, Group, GroupTotals, Histogram};
 pub use log::Log;
 pub use missed::{Missed, MissedCount};
-pub use orders::{Change, Order, OrderCache, Orders};
 pub use pattern::Pattern;
 pub use published::Published;
 pub use segment::Segment;
 pub use status::{Identity, State, Status, StatusRecord};
-pub use totals::{Tally, Totals};
+pub use totals::{AtomicTotals, Totals};
 pub use trace::{TraceEntry, TraceReader};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One line per reading of a connection's counters, for people who want to see an algorithm at work.
+//! One line per reading of a connection's counters, for people who want to see an algorithm at
+//! work.
 use alcc_flow::OverTcp;
 use alcc_sys::Reading;
 use alcc_units::{Bytes, Time};
@@ -14,7 +15,8 @@ pub struct Log {
 }
 
 impl Log {
-    /// Opens `DIR/PID.csv`; a folder that cannot be written is reported by `alcc run` before it starts anything.
+    /// Opens `DIR/PID.csv`; a folder that cannot be written is reported by `alcc run` before it
+    /// starts anything.
     pub fn open(folder: &Path, origin: Time) -> Option<Self> {
         let file = File::create(folder.join(format!("{}.csv", std::process::id()))).ok()?;
         let mut out = BufWriter::new(file);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The file that `alcc run`, the processes under it and `alcc ctl`, `top` and `log` map: where what stands, and how a
-//! record is read that another process may be writing.
+//! The file that `alcc run`, the processes under it and `alcc ctl`, `top` and `log` map: where what
+//! stands, and how a record is read that another process may be writing.
 //!
-//! Nothing read from here is trusted: every number is clamped, every text checked. What is written once is never a reason
-//! to wait: a process may die in the middle of a record.
+//! Nothing read from here is trusted: every number is clamped, every text checked. What is written
+//! once is never a reason to wait: a process may die in the middle of a record.
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -35,7 +35,8 @@ pub(crate) const TAKEN: usize = 6144;
 pub(crate) const TAKEN_LEN: usize = SLOTS_COUNT / 64;
 /// Connections that found no slot.
 pub(crate) const NOT_SHOWN: usize = TAKEN + TAKEN_LEN;
-/// Until when (ns of the monotonic clock) readings go into the trace ring; then how many were written.
+/// Until when (ns of the monotonic clock) readings go into the trace ring; then how many were
+/// written.
 pub(crate) const LEASE: usize = NOT_SHOWN + 1;
 pub(crate) const TRACE_HEAD: usize = LEASE + 1;
 /// The same of the ring of events.
@@ -81,8 +82,8 @@ unsafe impl Send for Map {}
 unsafe impl Sync for Map {}
 
 impl Map {
-    /// Gives the file its size, all zero, and sees to it that what everybody writes to has memory behind it: a full disk
-    /// must be an error here and not a signal later.
+    /// Gives the file its size, all zero, and sees to it that what everybody writes to has memory
+    /// behind it: a full disk must be an error here and not a signal later.
     pub(crate) fn make(file: &File) -> io::Result<Self> {
         file.set_len((WORDS * 8) as u64)?;
         allocate(file, 0, SLOTS * 8)?;
@@ -102,7 +103,8 @@ impl Map {
                 "not an alcc report: too short",
             ));
         }
-        // SAFETY: a fresh shared mapping of a file of at least that size, page-aligned, so aligned for u64.
+        // SAFETY: a fresh shared mapping of a file of at least that size, page-aligned, so aligned
+        // for u64.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -130,11 +132,13 @@ impl Map {
     /// `len` words from `at`.
     pub(crate) fn words(&self, at: usize, len: usize) -> &[AtomicU64] {
         assert!(at <= WORDS && len <= WORDS - at, "outside the mapping");
-        // SAFETY: inside the mapping, which is as long as `self`; atomics may be shared with other processes.
+        // SAFETY: inside the mapping, which is as long as `self`; atomics may be shared with other
+        // processes.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(at), len) }
     }
 
-    /// Makes sure that these words can be written without a signal. False if the disk is full or the kernel too old to say.
+    /// Makes sure that these words can be written without a signal. False if the disk is full or
+    /// the kernel too old to say.
     pub(crate) fn back(&self, at: usize, len: usize) -> bool {
         let words = self.words(at, len);
         let from = words.as_ptr() as usize / PAGE * PAGE;
@@ -160,7 +164,8 @@ pub(crate) fn allocate(file: &File, from: usize, len: usize) -> io::Result<()> {
     }
 }
 
-/// Writes a record whose first word is its sequence: odd while it is being written. One writer at a time.
+/// Writes a record whose first word is its sequence: odd while it is being written. One writer at a
+/// time.
 pub(crate) fn publish(record: &[AtomicU64], write: impl FnOnce(&[AtomicU64])) {
     let Some((sequence, fields)) = record.split_first() else {
         return;
@@ -172,7 +177,8 @@ pub(crate) fn publish(record: &[AtomicU64], write: impl FnOnce(&[AtomicU64])) {
     sequence.store(odd.wrapping_add(1), Ordering::Release);
 }
 
-/// Copies a record, without its sequence; `None` if its writer is always in the way, or died in the middle.
+/// Copies a record, without its sequence; `None` if its writer is always in the way, or died in the
+/// middle.
 pub(crate) fn snapshot<const N: usize>(record: &[AtomicU64]) -> Option<[u64; N]> {
     let mut copy = [0; N];
     snapshot_into(record, &mut copy).then_some(copy)

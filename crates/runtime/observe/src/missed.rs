@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Connections that are plain TCP as a whole: those that the selection leaves alone, and those that the library does not
-//! reach. Bytes that pass by the algorithm on connections under control are [`Bypass`](crate::Bypass).
+//! Connections that are plain TCP as a whole: those that the selection leaves alone, and those that
+//! the library does not reach. Bytes that pass by the algorithm on connections under control are
+//! [`Bypass`](crate::Bypass).
 use crate::map::{COUNTERS, COUNTERS_LEN, MISSED};
 use crate::segment::Segment;
 use crate::totals::Totals;
@@ -113,7 +114,7 @@ impl Missed {
     }
 
     /// What would bring it under control.
-    pub fn cure(self) -> Option<&'static str> {
+    pub fn remedy(self) -> Option<&'static str> {
         match self {
             Self::Loopback => Some("--loopback"),
             Self::Outbound => Some("--outbound"),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The published status of one connection: its slot in the status table, its group's counters, and its readings in the
-//! trace ring. Without a segment all of it is nothing.
+//! The published status of one connection: its slot in the status table, its group's counters, and
+//! its readings in the trace ring. Without a segment all of it is nothing.
 use crate::bypass::ByReason;
 use crate::events::Sink;
 use crate::groups::{self, GroupId, GroupTotals};
@@ -115,13 +115,13 @@ impl Published {
     }
 
     /// A reading, after the algorithm has acted on it.
-    pub fn reading(&mut self, at: Time, reading: &Reading, flow: &OverTcp, order: u64) {
+    pub fn reading(&mut self, at: Time, reading: &Reading, flow: &OverTcp, applied: u64) {
         let Some(to) = &self.to else { return };
         let (tcp, rtt, allowance) = (&reading.progress, flow.rtt(), flow.allowance());
         let status = Status {
             state: State::Controlled,
             resting: flow.is_idle(),
-            generation: order,
+            generation: applied,
             updated: at,
             cwnd: reading.cwnd,
             ssthresh: reading.ssthresh,
@@ -173,11 +173,11 @@ impl Published {
     }
 
     /// Plain TCP from now on, or under control again.
-    pub fn state(&mut self, now: Time, state: State, order: u64) {
+    pub fn state(&mut self, now: Time, state: State, applied: u64) {
         let none = Status {
             state,
             resting: true,
-            generation: order,
+            generation: applied,
             updated: now,
             cwnd: 0,
             ssthresh: None,
@@ -196,7 +196,7 @@ impl Published {
         };
         let status = Status {
             state,
-            generation: order,
+            generation: applied,
             updated: now,
             bytes: self.bytes,
             bypassed: self.bypassed,

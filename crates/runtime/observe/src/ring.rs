@@ -24,7 +24,7 @@ pub(crate) struct Ring {
 }
 
 /// The longest record of a ring.
-const LONGEST: usize = 32;
+const MAX_FIELDS: usize = 32;
 
 impl Ring {
     /// True while somebody reads.
@@ -33,12 +33,12 @@ impl Ring {
         lease > now.as_nanos()
     }
 
-    /// Writes one record. The place is ours by the counter; a writer that is a whole ring late garbles one record, which its
-    /// reader sees by the sequence.
+    /// Writes one record. The place is ours by the counter; a writer that is a whole ring late
+    /// garbles one record, which its reader sees by the sequence.
     pub(crate) fn write(&self, segment: &Segment, fields: impl IntoIterator<Item = u64>) {
         let head = segment.map().word(self.head);
         let number = head.fetch_add(1, Ordering::Relaxed);
-        let record = segment.map().words(self.place(number), self.len);
+        let record = segment.map().words(self.offset(number), self.len);
         map::publish(record, |w| {
             // A place that nobody has written to yet is zero: no record's mark is.
             let fields = std::iter::once(mark(number)).chain(fields);
@@ -46,7 +46,7 @@ impl Ring {
         });
     }
 
-    fn place(&self, number: u64) -> usize {
+    fn offset(&self, number: u64) -> usize {
         self.at + (number as usize % self.count) * self.len
     }
 }
@@ -103,14 +103,15 @@ impl<'a, T: Record> Reader<'a, T> {
             self.lost = self.lost.saturating_add(skipped);
             self.next = self.next.wrapping_add(skipped);
         }
-        let mut fields = [0; LONGEST];
+        let mut fields = [0; MAX_FIELDS];
         let fields = &mut fields[..ring.len - 1];
         while self.next != head {
-            let record = map.words(ring.place(self.next), ring.len);
+            let record = map.words(ring.offset(self.next), ring.len);
             let whole = map::snapshot_into(record, fields) && fields[0] == mark(self.next);
             match whole.then(|| T::of(&fields[1..])) {
                 Some(Some(record)) => each(&record),
-                // Its writer is in the middle of it: it will be there next time, or be given up when others follow.
+                // Its writer is in the middle of it: it will be there next time, or be given up
+                // when others follow.
                 None if head.wrapping_sub(self.next) <= 64 => return,
                 _ => self.lost += 1,
             }

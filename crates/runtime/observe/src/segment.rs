@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The shared-memory segment of one run: a file that `alcc run` makes and every process below it maps. What stands in
-//! it is the business of the other modules; each adds its own methods to [`Segment`].
+//! The shared-memory segment of one run: a file that `alcc run` makes and every process below it
+//! maps. What stands in it is the business of the other modules; each adds its own methods to
+//! [`Segment`].
 use crate::map::{self, MAGIC, Map, SLOTS, get_text, put_text};
 use crate::ring::Ring;
 use std::fs::{File, OpenOptions};
@@ -15,8 +16,8 @@ use std::time::Duration;
 const LOCK_TRIES: u32 = 200;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
-/// What `alcc run` and the processes it started share: counters, the table of connections, orders of `alcc ctl`, the
-/// trace ring. Additions are atomic; a process that dies leaves what it added.
+/// What `alcc run` and the processes it started share: counters, the table of connections, commands
+/// of `alcc ctl`, the trace ring. Additions are atomic; a process that dies leaves what it added.
 pub struct Segment {
     map: Map,
     file: Option<File>,
@@ -98,7 +99,8 @@ impl Segment {
         if at + len <= self.backed.load(Ordering::Relaxed) {
             return true;
         }
-        // Lowest slots first: what lies before was taken before. A kernel that cannot be asked had all of it allocated.
+        // Lowest slots first: what lies before was taken before. A kernel that cannot be asked had
+        // all of it allocated.
         if !self.map.back(at, len) && self.map.back(0, 1) {
             return false;
         }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The table of connections: what `alcc top` shows and what the search for uncontrolled ones compares with.
+//! The table of connections: what `alcc top` shows and what the search for uncontrolled ones
+//! compares with.
 use crate::bypass::ByReason;
 use crate::map::{self, SLOT_LEN, SLOTS, SLOTS_COUNT, TAKEN, TAKEN_LEN, get_text, put_text, set};
 use crate::segment::Segment;
@@ -51,7 +52,7 @@ pub struct Status {
     pub state: State,
     /// Nothing in flight: it is read again after its next write.
     pub resting: bool,
-    /// Of the orders of `alcc ctl`, the last that it followed.
+    /// Of the commands of `alcc ctl`, the last that it applied.
     pub generation: u64,
     /// When this was written.
     pub updated: Time,
@@ -132,8 +133,8 @@ const FIELDS: usize = SLOT_LEN - 1;
 const _: () = assert!(BYPASSED + ByReason::LEN <= FIELDS);
 
 impl Slot {
-    /// Takes a free slot. `None`: the table is full, or there is no memory for more of it; then the connection is counted as
-    /// not shown.
+    /// Takes a free slot. `None`: the table is full, or there is no memory for more of it; then the
+    /// connection is counted as not shown.
     pub(crate) fn take(segment: &Arc<Segment>, who: &Identity) -> Option<Self> {
         let Some(index) = claim(segment) else {
             segment
@@ -275,7 +276,8 @@ fn claim(segment: &Segment) -> Option<usize> {
     None
 }
 
-/// The owner goes first: between a claim and the first record a slot must not look like that of its last owner.
+/// The owner goes first: between a claim and the first record a slot must not look like that of its
+/// last owner.
 fn free(segment: &Segment, index: usize) {
     map::publish(words(segment, index), |w| set(&w[OWNER], 0));
     segment
@@ -477,7 +479,8 @@ pub(crate) mod tests {
         drop((ours, other));
     }
 
-    /// At every reading of every connection: a few dozen stores. Prints what it costs; the bound is for a busy machine.
+    /// At every reading of every connection: a few dozen stores. Prints what it costs; the bound is
+    /// for a busy machine.
     #[test]
     fn an_update_is_cheap() {
         let scratch = Scratch::new();
@@ -524,7 +527,7 @@ pub(crate) mod tests {
                 assert!(!record.who.algorithm.contains('\u{1b}'));
             }
             segment.groups();
-            segment.orders();
+            segment.commands();
             segment.about();
             segment.failed();
             segment.reclaim(|pid| pid % 2 == 0);

@@ -30,22 +30,23 @@ pub struct Totals {
     pub failures: u64,
     /// Connections for which the kernel refused the congestion control asked for below.
     pub under_refused: u64,
-    /// Bytes of controlled connections that passed without the algorithm's leave; not among `bytes`.
+    /// Bytes of controlled connections that passed without the algorithm's leave; not among
+    /// `bytes`.
     pub bypassed_bytes: ByReason,
     /// Connections with such bytes.
     pub bypassed_connections: ByReason,
 }
 
 /// Counters of which nobody else sees anything.
-pub struct Tally([AtomicU64; FIELDS]);
+pub struct AtomicTotals([AtomicU64; FIELDS]);
 
-impl Default for Tally {
+impl Default for AtomicTotals {
     fn default() -> Self {
         Self([const { AtomicU64::new(0) }; FIELDS])
     }
 }
 
-impl Tally {
+impl AtomicTotals {
     /// Adds to every counter.
     pub fn add(&self, t: &Totals) {
         t.add_to(|i| &self.0[i]);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Memory of our own. A signal handler of the program may interrupt its malloc and write to a socket, where we need memory:
-//! the C library's would deadlock. And a child made by a raw clone finds the C library's locks as some other thread held
-//! them.
-use alcc_socket::Inside;
+//! Memory of our own. A signal handler of the program may interrupt its malloc and write to a
+//! socket, where we need memory: the C library's would deadlock. And a child made by a raw clone
+//! finds the C library's locks as some other thread held them.
+use alcc_socket::ReentrancyGuard;
 use dlmalloc::Dlmalloc;
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::{Cell, UnsafeCell};
@@ -14,7 +14,8 @@ thread_local! {
     static IN_HEAP: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Memory that a handler gave back in the middle of the heap, kept in itself until the heap is free.
+/// Memory that a handler gave back in the middle of the heap, kept in itself until the heap is
+/// free.
 struct Orphan {
     next: *mut Self,
     layout: Layout,
@@ -79,31 +80,32 @@ impl Spare {
     }
 }
 
-pub(crate) struct Ours {
+pub(crate) struct PreloadHeap {
     heap: UnsafeCell<Dlmalloc>,
     busy: AtomicBool,
     orphans: AtomicPtr<Orphan>,
 }
 
 #[global_allocator]
-pub(crate) static OURS: Ours = Ours {
+pub(crate) static PRELOAD_HEAP: PreloadHeap = PreloadHeap {
     heap: UnsafeCell::new(Dlmalloc::new()),
     busy: AtomicBool::new(false),
     orphans: AtomicPtr::new(ptr::null_mut()),
 };
 
 // SAFETY: the heap is only touched by `with`, one thread at a time.
-unsafe impl Sync for Ours {}
+unsafe impl Sync for PreloadHeap {}
 
-impl Ours {
+impl PreloadHeap {
     /// `None` in a handler that has interrupted this very function: the heap is half changed, and
     /// whoever holds it goes on only when the handler ends.
     fn with<T>(&self, f: impl FnOnce(&mut Dlmalloc) -> T) -> Option<T> {
         if IN_HEAP.replace(true) {
             return None;
         }
-        // A handler that interrupts us here builds and takes over nothing: it sees that it is inside, and passes by.
-        let before = Inside::mark();
+        // A handler that interrupts us here builds and takes over nothing: it sees that it is
+        // inside, and passes by.
+        let before = ReentrancyGuard::set();
         while self.busy.swap(true, Ordering::Acquire) {
             std::thread::yield_now();
         }
@@ -112,7 +114,7 @@ impl Ours {
         let result = f(heap);
         self.bury(heap);
         self.busy.store(false, Ordering::Release);
-        Inside::restore(before);
+        ReentrancyGuard::restore(before);
         IN_HEAP.set(false);
         Some(result)
     }
@@ -148,12 +150,12 @@ impl Ours {
         }
     }
 
-    /// In a new process: a new heap. Another thread of the parent may have been in the middle of the old one, which is left
-    /// as it is.
+    /// In a new process: a new heap. Another thread of the parent may have been in the middle of
+    /// the old one, which is left as it is.
     ///
     /// # Safety
     /// The caller is the only thread, and nothing of the old heap is freed from now on.
-    pub(crate) unsafe fn renew(&self) {
+    pub(crate) unsafe fn reinitialise(&self) {
         // SAFETY: by contract nobody else is here. The old heap has no destructor.
         unsafe { self.heap.get().write(Dlmalloc::new()) };
         self.orphans.store(ptr::null_mut(), Ordering::Relaxed);
@@ -162,7 +164,7 @@ impl Ours {
 }
 
 // SAFETY: dlmalloc does what the trait asks for, and so does `SPARE`.
-unsafe impl GlobalAlloc for Ours {
+unsafe impl GlobalAlloc for PreloadHeap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let layout = roomy(layout);
         // SAFETY: by the trait's contract.
@@ -228,7 +230,7 @@ mod tests {
     fn a_handler_in_the_middle_of_the_heap_neither_waits_nor_harms() {
         let before: Vec<Box<u64>> = (0..100).map(Box::new).collect();
         let mut growing = vec![7_u8; 1000];
-        let kept = OURS.with(|_| {
+        let kept = PRELOAD_HEAP.with(|_| {
             // As from a signal handler: on the same thread, in the middle.
             drop(before);
             growing.extend([8; 3000]);
@@ -240,7 +242,7 @@ mod tests {
         assert!(SPARE.owns(growing.as_ptr()) && growing.len() == 4000);
         assert!(growing[..1000].iter().all(|b| *b == 7) && growing[1000..].iter().all(|b| *b == 8));
         let after: Vec<Box<u64>> = (0..100).map(Box::new).collect();
-        assert!(OURS.orphans.load(Ordering::Relaxed).is_null());
+        assert!(PRELOAD_HEAP.orphans.load(Ordering::Relaxed).is_null());
         assert!(after.iter().zip(0..).all(|(kept, i)| **kept == i));
         // Moved back where it belongs, with its bytes.
         growing.extend([9; 5000]);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Telling a program that waits in epoll that it may write again.
 //!
-//! The socket itself is nearly always writable: the kernel's buffer is far from full. So while the gate is shut the
-//! registration that the kernel has lacks EPOLLOUT, and when it opens the program's own is put back, which reports the
-//! event afresh, edge-triggered or not.
+//! The socket itself is nearly always writable: the kernel's buffer is far from full. So while the
+//! gate is shut the registration that the kernel has lacks EPOLLOUT, and when it opens the
+//! program's own is put back, which reports the event afresh, edge-triggered or not.
 use crate::process;
 use crate::real::real;
 use alcc_socket::Waker;
@@ -20,8 +20,8 @@ const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 #[derive(Default)]
 pub(crate) struct Epoll {
     registrations: Vec<Registration>,
-    /// There has been one. A program that waited for it in epoll will again: asyncio takes its registration back before it
-    /// sends a file, and makes another after EAGAIN.
+    /// There has been one. A program that waited for it in epoll will again: asyncio takes its
+    /// registration back before it sends a file, and makes another after EAGAIN.
     known: bool,
 }
 
@@ -31,19 +31,20 @@ struct Registration {
     events: u32,
     data: u64,
     /// The kernel's registration lacks EPOLLOUT.
-    held: bool,
+    masked_out: bool,
 }
 
 impl Registration {
-    /// Tells the kernel the program's events, without EPOLLOUT if `held`.
-    fn apply(&mut self, held: bool) {
-        self.held = held;
+    /// Tells the kernel the program's events, without EPOLLOUT if `masked_out`.
+    fn apply(&mut self, masked_out: bool) {
+        self.masked_out = masked_out;
         let mut event = epoll_event {
-            events: Epoll::masked(self.events, held),
+            events: Epoll::masked(self.events, masked_out),
             u64: self.data,
         };
         let mut control = |op| {
-            // SAFETY: `event` is valid; a descriptor that is gone gives an error, which is the program's doing.
+            // SAFETY: `event` is valid; a descriptor that is gone gives an error, which is the
+            // program's doing.
             unsafe { (real().epoll_ctl)(self.epfd, op, self.fd, &raw mut event) };
         };
         if self.is(EXCLUSIVE) {
@@ -66,14 +67,14 @@ impl Epoll {
         if shut { events & !OUT } else { events }
     }
 
-    /// The program's registration was accepted by the kernel; `held`: without EPOLLOUT.
+    /// The program's registration was accepted by the kernel; `masked_out`: without EPOLLOUT.
     pub(crate) fn record(
         &mut self,
         epfd: RawFd,
         op: c_int,
         fd: RawFd,
         event: Option<epoll_event>,
-        held: bool,
+        masked_out: bool,
     ) {
         self.registrations.retain(|r| (r.epfd, r.fd) != (epfd, fd));
         if let Some(event) = event.filter(|_| op != libc::EPOLL_CTL_DEL) {
@@ -83,20 +84,20 @@ impl Epoll {
                 fd,
                 events: event.events,
                 data: event.u64,
-                held,
+                masked_out,
             });
         }
     }
 }
 
 impl Waker for Epoll {
-    fn reaches(&self) -> bool {
+    fn can_wake(&self) -> bool {
         self.known || process::current().is_some_and(|p| p.polls.load(Ordering::Relaxed))
     }
 
-    fn shut(&mut self) {
-        // Neither an edge-triggered registration nor one that reported once says anything more by itself; a level-triggered
-        // one would for ever.
+    fn on_blocked(&mut self) {
+        // Neither an edge-triggered registration nor one that reported once says anything more by
+        // itself; a level-triggered one would for ever.
         for r in &mut self.registrations {
             if r.is(OUT) && !r.is(EDGE | ONCE) {
                 r.apply(true);
@@ -104,21 +105,22 @@ impl Waker for Epoll {
         }
     }
 
-    fn open(&mut self) {
-        // One that reported once is the program's to arm again: we only complete what it armed while the gate was shut.
+    fn on_writable(&mut self) {
+        // One that reported once is the program's to arm again: we only complete what it armed
+        // while the gate was shut.
         for r in &mut self.registrations {
-            if r.is(OUT) && (r.held || !r.is(ONCE)) {
+            if r.is(OUT) && (r.masked_out || !r.is(ONCE)) {
                 r.apply(false);
             }
         }
     }
 
-    fn join(&mut self, other: Self) {
+    fn merge(&mut self, other: Self) {
         self.registrations.extend(other.registrations);
         self.known |= other.known;
     }
 
-    fn closed(&mut self, fd: RawFd) {
+    fn on_close(&mut self, fd: RawFd) {
         self.registrations.retain(|r| r.fd != fd);
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The interposed calls, one file for each thing that a program does with descriptors. Each finds the connection behind the
-//! descriptor and, if there is none, is the real call.
+//! The interposed calls, one file for each thing that a program does with descriptors. Each finds
+//! the connection behind the descriptor and, if there is none, is the real call.
 mod descriptors;
 mod open;
 mod options;
@@ -14,7 +14,8 @@ use crate::epoll::Epoll;
 use crate::process::{self, Process};
 use crate::table::Known;
 use alcc_socket::{
-    Attached, Conn, Inherited, Inside, Runtime, Waker, errno, on_alternate_stack, set_errno,
+    Attached, Conn, Inherited, ReentrancyGuard, Runtime, Waker, errno, on_alternate_stack,
+    set_errno,
 };
 use libc::{c_int, epoll_event};
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use std::sync::Arc;
 type Controlled = (Arc<Conn<Epoll>>, &'static Arc<Runtime<Epoll>>);
 
 /// Keeps errno as the program has it.
-fn aside<T>(f: impl FnOnce() -> T) -> T {
+fn preserving_errno<T>(f: impl FnOnce() -> T) -> T {
     let before = errno();
     let result = f();
     set_errno(before);
@@ -30,54 +31,54 @@ fn aside<T>(f: impl FnOnce() -> T) -> T {
 }
 
 /// What is known of a descriptor, as far as a look without consequences tells.
-enum Glance {
+enum Lookup {
     Nothing,
     Other,
     Socket,
     Controlled(Arc<Conn<Epoll>>),
 }
 
-fn glance(process: &Process, fd: c_int) -> Option<Glance> {
-    let look = process.table.look(fd, |known| match known {
-        Known::Nothing => Glance::Nothing,
-        Known::Other | Known::Taken { .. } => Glance::Other,
-        Known::Socket { .. } => Glance::Socket,
-        Known::Controlled(conn) => Glance::Controlled(Arc::clone(conn)),
+fn lookup(process: &Process, fd: c_int) -> Option<Lookup> {
+    let known = process.table.get(fd, |known| match known {
+        Known::Nothing => Lookup::Nothing,
+        Known::Other | Known::Taken { .. } => Lookup::Other,
+        Known::Socket { .. } => Lookup::Socket,
+        Known::Controlled(conn) => Lookup::Controlled(Arc::clone(conn)),
     });
     // A descriptor in a range where nothing was ever of interest has no slot yet. Making one takes
     // memory: a handler that has interrupted our allocator would wait for it for ever.
-    look.or_else(|| {
-        let outside = !Inside::here();
-        outside.then(|| process.table.change(fd, |_| Glance::Nothing))?
+    known.or_else(|| {
+        let outside = !ReentrancyGuard::is_held();
+        outside.then(|| process.table.update(fd, |_| Lookup::Nothing))?
     })
 }
 
 /// The connection behind a descriptor, taken under control now if it is one to be.
 fn controlled(fd: c_int) -> Option<Controlled> {
     let process = process::current()?;
-    match glance(process, fd)? {
-        Glance::Other => return None,
-        Glance::Controlled(conn) => {
-            if conn.is_behind(fd) {
+    match lookup(process, fd)? {
+        Lookup::Other => return None,
+        Lookup::Controlled(conn) => {
+            if conn.is_same_socket(fd) {
                 return process.running().map(|runtime| (conn, runtime));
             }
             // Closed, and the number given again, in a way that we did not see.
             process.table.clear(fd);
         }
-        Glance::Nothing | Glance::Socket => {}
+        Lookup::Nothing | Lookup::Socket => {}
     }
     // A handler's own stack is no place to build a connection. The next write will.
-    if Inside::here() || on_alternate_stack() {
+    if ReentrancyGuard::is_held() || on_alternate_stack() {
         return None;
     }
     attach(process, fd)
 }
 
 /// The connection behind a descriptor if it is under control already.
-fn already(fd: c_int) -> Option<Controlled> {
+fn controlled_already(fd: c_int) -> Option<Controlled> {
     let process = process::current()?;
-    match glance(process, fd)? {
-        Glance::Controlled(conn) if conn.is_behind(fd) => {
+    match lookup(process, fd)? {
+        Lookup::Controlled(conn) if conn.is_same_socket(fd) => {
             process.running().map(|runtime| (conn, runtime))
         }
         _ => None,
@@ -85,7 +86,7 @@ fn already(fd: c_int) -> Option<Controlled> {
 }
 
 fn attach(process: &'static Process, fd: c_int) -> Option<Controlled> {
-    aside(|| {
+    preserving_errno(|| {
         let taken = Known::Taken {
             epoll: Epoll::default(),
         };
@@ -109,17 +110,17 @@ fn attach(process: &'static Process, fd: c_int) -> Option<Controlled> {
                 let now = Known::Controlled(Arc::clone(&conn));
                 let runtime = process.running()?;
                 if let Some(Known::Taken { epoll }) = process.table.set(fd, now) {
-                    runtime.guarded(|| conn.also(fd, epoll).ok());
+                    runtime.guarded(|| conn.add_fd(fd, epoll).ok());
                 }
                 Some((conn, runtime))
             }
-            Attached::TooEarly(epoll) => {
+            Attached::NotConnected(epoll) => {
                 let outbound = before.outbound;
                 let now = Known::Socket { outbound, epoll };
                 if let Some(Known::Taken { epoll: meanwhile }) = process.table.set(fd, now) {
-                    process.table.change(fd, |known| {
+                    process.table.update(fd, |known| {
                         if let Known::Socket { epoll, .. } = known {
-                            epoll.join(meanwhile);
+                            epoll.merge(meanwhile);
                         }
                     });
                 }
@@ -135,36 +136,37 @@ fn attach(process: &'static Process, fd: c_int) -> Option<Controlled> {
 
 /// What the parent knew of an inherited connection.
 fn inherited(parent: &Process, fd: c_int) -> Option<Inherited> {
-    let known = parent.table.look_in_copy(fd, |known| match known {
+    let known = parent.table.get_in_child(fd, |known| match known {
         Known::Socket { outbound, .. } => outbound.map(|by_us| Inherited {
             outbound: Some(by_us),
             pacing: None,
         }),
-        Known::Controlled(conn) if conn.is_behind(fd) => Some(conn.inherited()),
+        Known::Controlled(conn) if conn.is_same_socket(fd) => Some(conn.inherited()),
         _ => None,
     })?;
     known.or_else(|| parent.parent.and_then(|older| inherited(older, fd)))
 }
 
-/// A descriptor that has just come to be: whatever its number stood for is gone. `outbound`: `Some` for a TCP socket, with
-/// who opened the connection as far as that is known; `None` if it may be anything.
-fn appeared(fd: c_int, outbound: Option<Option<bool>>) {
+/// A descriptor that has just come to be: whatever its number stood for is gone. `outbound`: `Some`
+/// for a TCP socket, with who opened the connection as far as that is known; `None` if it may be
+/// anything.
+fn fd_created(fd: c_int, outbound: Option<Option<bool>>) {
     if fd < 0 {
         return;
     }
     if let Some(process) = process::current() {
-        aside(|| {
+        preserving_errno(|| {
             let known = outbound.map_or(Known::Nothing, |outbound| Known::Socket {
                 outbound,
                 epoll: Epoll::default(),
             });
-            forget(process, fd, known);
+            replace_known(process, fd, known);
         });
     }
 }
 
 /// The number no longer stands for what it stood for.
-fn forget(process: &Process, fd: c_int, now: Known) {
+fn replace_known(process: &Process, fd: c_int, now: Known) {
     let before = match now {
         Known::Nothing => process.table.clear(fd),
         now => process.table.set(fd, now).unwrap_or_default(),
@@ -174,9 +176,9 @@ fn forget(process: &Process, fd: c_int, now: Known) {
     }
 }
 
-/// A registration of a descriptor that is not controlled, or not yet: a socket may be registered before it is connected, and
-/// an edge-triggered program says so only once.
-fn registered(epfd: c_int, op: c_int, fd: c_int, event: Option<epoll_event>) {
+/// A registration of a descriptor that is not controlled, or not yet: a socket may be registered
+/// before it is connected, and an edge-triggered program says so only once.
+fn epoll_registered(epfd: c_int, op: c_int, fd: c_int, event: Option<epoll_event>) {
     let Some(process) = process::current() else {
         return;
     };
@@ -185,10 +187,10 @@ fn registered(epfd: c_int, op: c_int, fd: c_int, event: Option<epoll_event>) {
         Known::Controlled(conn) => Some(Some(Arc::clone(conn))),
         Known::Nothing | Known::Other => None,
     };
-    match process.table.look(fd, keeps).flatten() {
+    match process.table.get(fd, keeps).flatten() {
         None => {}
         Some(None) => {
-            process.table.change(fd, |known| {
+            process.table.update(fd, |known| {
                 if let Known::Socket { epoll, .. } | Known::Taken { epoll } = known {
                     epoll.record(epfd, op, fd, event, false);
                 }

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What this process knows of itself: its settings, the descriptors it uses, and the runtime once it has a connection.
-use crate::alloc::OURS;
+//! What this process knows of itself: its settings, the descriptors it uses, and the runtime once
+//! it has a connection.
+use crate::alloc::PRELOAD_HEAP;
 use crate::epoll::Epoll;
 use crate::table::Table;
 use alcc_cc::Registry;
 use alcc_observe::{Segment, Totals};
-use alcc_socket::{Inside, Runtime, Settings};
+use alcc_socket::{ReentrancyGuard, Runtime, Settings};
 use std::cell::Cell;
 use std::hint::spin_loop;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Belongs to one process: a child has a copy of this memory, but not of the threads that may have been changing it.
+/// Belongs to one process: a child has a copy of this memory, but not of the threads that may have
+/// been changing it.
 pub(crate) struct Process {
     pub(crate) table: Table,
     runtime: OnceLock<Arc<Runtime<Epoll>>>,
@@ -20,10 +22,12 @@ pub(crate) struct Process {
     pub(crate) parent: Option<&'static Self>,
     /// It has waited in poll or select: after EAGAIN it will again.
     pub(crate) polls: AtomicBool,
-    /// It has taken system calls from itself (seccomp), perhaps ones that we need: left alone from then on.
-    locked_up: AtomicBool,
-    /// The C library knows of this process and can make threads in it. It does not know what a raw clone has made; and a thread
-    /// of ours would keep such a process alive whose only one ends by itself.
+    /// It has taken system calls from itself (seccomp), perhaps ones that we need: left alone from
+    /// then on.
+    seccomp_enabled: AtomicBool,
+    /// The C library knows of this process and can make threads in it. It does not know what a raw
+    /// clone has made; and a thread of ours would keep such a process alive whose only one ends by
+    /// itself.
     threads: bool,
     /// The program's first thread has ended, and the process goes on until its last one has.
     pub(crate) first_ended: AtomicBool,
@@ -33,27 +37,28 @@ pub(crate) struct Process {
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(null_mut());
 
 /// What the kernel empties in every child that has memory of its own, however it was made.
-struct Wiped {
+struct WipeOnFork {
     /// 0 a new process, 1 being set up, 2 ready.
     state: AtomicU32,
-    /// Zero, or the process that has made another in its memory: whoever comes has to say who it is, which costs a call.
+    /// Zero, or the process that has made another in its memory: whoever comes has to say who it
+    /// is, which costs a call.
     sharing: AtomicU32,
 }
 
 /// A page of its own, which stays.
-static WIPED: AtomicPtr<Wiped> = AtomicPtr::new(null_mut());
+static WIPE_ON_FORK: AtomicPtr<WipeOnFork> = AtomicPtr::new(null_mut());
 
 thread_local! {
-    /// Between vfork and exec the child runs in its parent's memory, as this thread. Holds the parent's process id, which the
-    /// child is not. Or [`APART`].
+    /// Between vfork and exec the child runs in its parent's memory, as this thread. Holds the
+    /// parent's process id, which the child is not. Or [`APART`].
     static VFORKED: Cell<u32> = const { Cell::new(0) };
 }
 
 /// No process has this id: this thread has descriptors of its own, of which nothing is known.
 const APART: u32 = u32::MAX;
 
-/// The algorithms of this process: ours and those of plug-ins, which are loaded when the process starts, before the program
-/// can change its root.
+/// The algorithms of this process: ours and those of plug-ins, which are loaded when the process
+/// starts, before the program can change its root.
 fn registry() -> Result<&'static Registry, String> {
     static REGISTRY: OnceLock<Result<Registry, String>> = OnceLock::new();
     let registry = REGISTRY.get_or_init(|| {
@@ -84,7 +89,8 @@ fn settings() -> Option<&'static Settings> {
         .as_ref()
 }
 
-/// Mapped at the program's start, while it still has the rights and the files it was started with; a child inherits it.
+/// Mapped at the program's start, while it still has the rights and the files it was started with;
+/// a child inherits it.
 pub(crate) fn segment() -> Option<Arc<Segment>> {
     static SEGMENT: OnceLock<Option<Arc<Segment>>> = OnceLock::new();
     SEGMENT
@@ -96,8 +102,8 @@ pub(crate) fn segment() -> Option<Arc<Segment>> {
         .clone()
 }
 
-/// This thread is about to be its own child until that has called exec. What the child does is not ours to look at: what it closes
-/// and duplicates are its own descriptors.
+/// This thread is about to be its own child until that has called exec. What the child does is not
+/// ours to look at: what it closes and duplicates are its own descriptors.
 pub(crate) fn vforks() {
     if let Some(runtime) = current().and_then(Process::running) {
         runtime.shares();
@@ -108,7 +114,7 @@ pub(crate) fn vforks() {
 /// A child is about to run beside its parent in the same memory.
 pub(crate) fn shares_memory() {
     // SAFETY: null, or the page, which is never unmapped.
-    if let Some(wiped) = unsafe { WIPED.load(Ordering::Acquire).as_ref() } {
+    if let Some(wiped) = unsafe { WIPE_ON_FORK.load(Ordering::Acquire).as_ref() } {
         wiped.sharing.store(std::process::id(), Ordering::Release);
     }
 }
@@ -121,7 +127,7 @@ pub(crate) fn sets_apart() {
 /// This process, if its connections are to be controlled at all.
 pub(crate) fn current() -> Option<&'static Process> {
     // SAFETY: null, or the page, which is never unmapped.
-    let wiped = unsafe { WIPED.load(Ordering::Acquire).as_ref() }?;
+    let wiped = unsafe { WIPE_ON_FORK.load(Ordering::Acquire).as_ref() }?;
     let sharing = wiped.sharing.load(Ordering::Relaxed);
     if sharing != 0 && sharing != std::process::id() {
         return None;
@@ -135,13 +141,13 @@ pub(crate) fn current() -> Option<&'static Process> {
     }
     let state = &wiped.state;
     while state.load(Ordering::Acquire) != 2 {
-        if Inside::here() {
-            // A signal handler that interrupted this very thread in `renew`.
+        if ReentrancyGuard::is_held() {
+            // A signal handler that interrupted this very thread in `reinitialise`.
             return None;
         }
-        // SAFETY: null, or leaked by the parent's `renew`.
+        // SAFETY: null, or leaked by the parent's `reinitialise`.
         let parent = unsafe { PROCESS.load(Ordering::Acquire).as_ref() };
-        if parent.is_some_and(|process| process.locked_up.load(Ordering::Relaxed)) {
+        if parent.is_some_and(|process| process.seccomp_enabled.load(Ordering::Relaxed)) {
             // A child inherits what the program has forbidden itself.
             return None;
         }
@@ -149,16 +155,16 @@ pub(crate) fn current() -> Option<&'static Process> {
             .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire)
             .is_ok()
         {
-            let inside = Inside::mark();
-            renew();
-            Inside::restore(inside);
+            let inside = ReentrancyGuard::set();
+            reinitialise();
+            ReentrancyGuard::restore(inside);
             state.store(2, Ordering::Release);
         }
         spin_loop();
     }
-    // SAFETY: leaked by `renew`.
+    // SAFETY: leaked by `reinitialise`.
     unsafe { PROCESS.load(Ordering::Acquire).as_ref() }
-        .filter(|process| !process.locked_up.load(Ordering::Relaxed))
+        .filter(|process| !process.seccomp_enabled.load(Ordering::Relaxed))
 }
 
 /// The process that last came out of fork(3): its handlers have run.
@@ -174,19 +180,21 @@ extern "C" fn forks() {
     if let Some(runtime) = current().and_then(Process::running) {
         let errno = alcc_socket::errno();
         runtime.shares();
-        runtime.rest_before_fork();
+        runtime.pause_before_fork();
         alcc_socket::set_errno(errno);
     }
 }
 
-/// In a child: nothing of the parent's is touched, locks may be held for ever and the heap may be half changed.
+/// In a child: nothing of the parent's is touched, locks may be held for ever and the heap may be
+/// half changed.
 #[cold]
 #[inline(never)]
-fn renew() {
+fn reinitialise() {
     let parent = PROCESS.load(Ordering::Acquire);
     if !parent.is_null() {
-        // SAFETY: a new process has one thread, this one, until it makes another, which waits in `current`.
-        unsafe { OURS.renew() };
+        // SAFETY: a new process has one thread, this one, until it makes another, which waits in
+        // `current`.
+        unsafe { PRELOAD_HEAP.reinitialise() };
     }
     // SAFETY: never freed.
     let parent: Option<&'static Process> = unsafe { parent.as_ref() };
@@ -195,7 +203,7 @@ fn renew() {
         runtime: OnceLock::new(),
         parent,
         polls: AtomicBool::new(false),
-        locked_up: AtomicBool::new(false),
+        seccomp_enabled: AtomicBool::new(false),
         threads: parent.is_none() || FORKED.load(Ordering::Relaxed) == std::process::id(),
         first_ended: AtomicBool::new(false),
     };
@@ -224,18 +232,19 @@ impl Process {
     }
 
     /// The program gives up system calls.
-    pub(crate) fn lock_up(&self) {
-        self.locked_up.store(true, Ordering::Relaxed);
+    pub(crate) fn on_seccomp(&self) {
+        self.seccomp_enabled.store(true, Ordering::Relaxed);
     }
 }
 
-/// The environment is read before the program can change it, and the segment is mapped while the program still has the
-/// rights it was started with.
+/// The environment is read before the program can change it, and the segment is mapped while the
+/// program still has the rights it was started with.
 extern "C" fn start() {
     if settings().is_none() {
         return;
     }
-    // A panic of ours is reported by the runtime in one line; the default hook would print a second, longer one.
+    // A panic of ours is reported by the runtime in one line; the default hook would print a
+    // second, longer one.
     std::panic::set_hook(Box::new(|_| ()));
     if let Some(segment) = segment() {
         segment.add(&Totals {
@@ -243,7 +252,8 @@ extern "C" fn start() {
             ..Totals::default()
         });
     }
-    // SAFETY: functions of this library, which stays. If there is no memory for them, children do without a thread of ours.
+    // SAFETY: functions of this library, which stays. If there is no memory for them, children do
+    // without a thread of ours.
     unsafe { pthread_atfork(Some(forks), None, Some(forked)) };
     let real = crate::real::real();
     crate::hooks::processes::REAL_SYSCALL.store(real.syscall as usize, Ordering::Release);
@@ -258,7 +268,7 @@ extern "C" fn start() {
             0,
         );
         if page != libc::MAP_FAILED && libc::madvise(page, 4096, libc::MADV_WIPEONFORK) == 0 {
-            WIPED.store(page.cast(), Ordering::Release);
+            WIPE_ON_FORK.store(page.cast(), Ordering::Release);
         }
     }
     // inetd and its like hand over a connection as standard output.

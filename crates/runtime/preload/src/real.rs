@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The calls that ours stand in front of: the next in line by dlsym, so that other preloaded libraries keep working.
+//! The calls that ours stand in front of: the next in line by dlsym, so that other preloaded
+//! libraries keep working.
 use libc::{
     FILE, c_char, c_int, c_long, c_uint, c_void, epoll_event, fd_set, gid_t, iovec, loff_t,
     mmsghdr, msghdr, nfds_t, off_t, pid_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t,
@@ -23,8 +24,8 @@ macro_rules! real {
         pub(crate) fn real() -> &'static Real {
             static REAL: OnceLock<Real> = OnceLock::new();
             REAL.get_or_init(|| Real {
-                // SAFETY: dlsym returns the address of the C library's function of this name and type; all return an
-                // integer, as `missing` does.
+                // SAFETY: dlsym returns the address of the C library's function of this name and
+                // type; all return an integer, as `missing` does.
                 $($name: unsafe {
                     let symbol = libc::dlsym(libc::RTLD_NEXT, concat!(stringify!($name), "\0").as_ptr().cast());
                     let symbol = if symbol.is_null() { missing as *mut c_void } else { symbol };

@@ -31,13 +31,14 @@ pub(crate) fn total(vector: &[iovec]) -> usize {
         .fold(0usize, |sum, v| sum.saturating_add(v.iov_len))
 }
 
-const PIECES: usize = 64;
+const MAX_PIECES: usize = 64;
 
-/// A stretch of a vector: a few pieces on the stack, which may be a signal handler's small one, more of them elsewhere. If
-/// there is no memory, what does not fit is written by the program's next call, as after any partial write.
+/// A stretch of a vector: a few pieces on the stack, which may be a signal handler's small one,
+/// more of them elsewhere. If there is no memory, what does not fit is written by the program's
+/// next call, as after any partial write.
 pub(crate) struct Part<'a> {
     whole: Option<&'a [iovec]>,
-    pieces: [iovec; PIECES],
+    pieces: [iovec; MAX_PIECES],
     used: usize,
     more: Vec<iovec>,
 }
@@ -50,7 +51,7 @@ impl<'a> Part<'a> {
         };
         let mut part = Self {
             whole: None,
-            pieces: [none; PIECES],
+            pieces: [none; MAX_PIECES],
             used: 0,
             more: Vec::new(),
         };
@@ -77,12 +78,12 @@ impl<'a> Part<'a> {
         part
     }
 
-    fn push(&mut self, piece: iovec, most: usize) -> bool {
+    fn push(&mut self, piece: iovec, max: usize) -> bool {
         if let Some(to) = self.pieces.get_mut(self.used) {
             *to = piece;
         } else {
             if self.more.is_empty() {
-                if self.more.try_reserve_exact(most).is_err() {
+                if self.more.try_reserve_exact(max).is_err() {
                     return false;
                 }
                 self.more.extend_from_slice(&self.pieces);
@@ -94,7 +95,7 @@ impl<'a> Part<'a> {
     }
 
     pub(crate) fn as_ptr(&self) -> *const iovec {
-        let few = self.used <= PIECES;
+        let few = self.used <= MAX_PIECES;
         let part = if few { &self.pieces } else { &*self.more };
         self.whole.unwrap_or(part).as_ptr()
     }

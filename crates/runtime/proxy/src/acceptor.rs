@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Takes connections and hands each to the loop that has the fewest.
 use crate::stats::Stats;
-use crate::worker::{Mailbox, Shared};
+use crate::worker::{Inbox, Shared};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use std::io;
@@ -9,22 +9,22 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-const MAIL: Token = Token(usize::MAX);
+const INBOX: Token = Token(usize::MAX);
 /// How long to leave clients in the kernel's backlog when descriptors or memory have run out.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Ends a proxy, from any thread.
 pub struct Stopper {
     /// When the connections must have finished.
     deadline: Mutex<Option<Instant>>,
     waker: mio::Waker,
-    loops: Vec<Arc<Mailbox>>,
+    loops: Vec<Arc<Inbox>>,
     shared: Arc<Shared>,
 }
 
 impl Stopper {
-    /// Listens no more, lets the connections finish, and resets those left after `grace`. Called again it may shorten the
-    /// time.
+    /// Listens no more, lets the connections finish, and resets those left after `grace`. Called
+    /// again it may shorten the time.
     pub fn stop(&self, grace: Duration) {
         let until = Instant::now() + grace;
         let mut deadline = self.lock();
@@ -59,7 +59,7 @@ pub(crate) struct Acceptor {
     stopper: Arc<Stopper>,
     shared: Arc<Shared>,
     /// More would leave no descriptor for their connections to the server.
-    most: u64,
+    max_connections: u64,
     paused: Option<Instant>,
 }
 
@@ -67,8 +67,8 @@ impl Acceptor {
     pub(crate) fn new(
         listeners: Vec<std::net::TcpListener>,
         shared: Arc<Shared>,
-        loops: Vec<Arc<Mailbox>>,
-        most: u64,
+        loops: Vec<Arc<Inbox>>,
+        max_connections: u64,
     ) -> io::Result<Self> {
         let poll = Poll::new()?;
         let mut listeners: Vec<_> = listeners.into_iter().map(TcpListener::from_std).collect();
@@ -78,7 +78,7 @@ impl Acceptor {
         }
         let stopper = Arc::new(Stopper {
             deadline: Mutex::new(None),
-            waker: mio::Waker::new(poll.registry(), MAIL)?,
+            waker: mio::Waker::new(poll.registry(), INBOX)?,
             loops,
             shared: Arc::clone(&shared),
         });
@@ -88,7 +88,7 @@ impl Acceptor {
             listeners,
             stopper,
             shared,
-            most,
+            max_connections,
             paused: None,
         })
     }
@@ -97,7 +97,8 @@ impl Acceptor {
         Arc::clone(&self.stopper)
     }
 
-    /// Until it is told to stop; what waits in the backlog then is still taken. Stops the loops in turn.
+    /// Until it is told to stop; what waits in the backlog then is still taken. Stops the loops in
+    /// turn.
     pub(crate) fn run(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(64);
         loop {
@@ -129,7 +130,7 @@ impl Acceptor {
 
     fn accept(&mut self, i: usize) {
         while self.waiting[i] && self.paused.is_none() {
-            if self.shared.stats.open.load(Ordering::Relaxed) >= self.most {
+            if self.shared.stats.open.load(Ordering::Relaxed) >= self.max_connections {
                 self.pause();
                 return;
             }
@@ -145,7 +146,7 @@ impl Acceptor {
 
     fn pause(&mut self) {
         Stats::one(&self.shared.stats.accept_pauses);
-        self.paused = Some(Instant::now() + PAUSE);
+        self.paused = Some(Instant::now() + ACCEPT_PAUSE);
     }
 
     fn hand_over(&self, stream: TcpStream) {
@@ -155,8 +156,8 @@ impl Acceptor {
             .loops
             .iter()
             .min_by_key(|l| l.load.load(Ordering::Relaxed));
-        if let Some(mailbox) = least {
-            mailbox.hand_over(stream);
+        if let Some(inbox) = least {
+            inbox.hand_over(stream);
         }
     }
 }

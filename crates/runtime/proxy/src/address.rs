@@ -6,7 +6,8 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::str::FromStr;
 
-/// Where to listen: `:8443` (every address of this machine, IPv4 and IPv6), `192.0.2.1:8443`, `[2001:db8::1]:8443`.
+/// Where to listen: `:8443` (every address of this machine, IPv4 and IPv6), `192.0.2.1:8443`,
+/// `[2001:db8::1]:8443`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Listen {
     /// `None`: every address.
@@ -16,15 +17,16 @@ pub struct Listen {
 }
 
 impl Listen {
-    /// Opens a listening socket that does not wait; for every address it serves IPv4 and IPv6, or IPv4 where there is no
-    /// IPv6.
+    /// Opens a listening socket that does not wait; for every address it serves IPv4 and IPv6, or
+    /// IPv4 where there is no IPv6.
     ///
     /// # Errors
     /// Those of opening, binding and listening.
     pub fn open(self, backlog: i32) -> io::Result<TcpListener> {
         let open = |addr: SocketAddr| -> io::Result<TcpListener> {
             let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
-            // Lets a new proxy take the port while connections of the old one linger; two that listen are still refused.
+            // Lets a new proxy take the port while connections of the old one linger; two that
+            // listen are still refused.
             socket.set_reuse_address(true)?;
             if addr.is_ipv6() {
                 socket.set_only_v6(self.ip.is_some())?;

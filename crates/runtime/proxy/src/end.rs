@@ -12,8 +12,9 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a queue is given to drain once both sides have closed: about as long as the kernel gives a socket without an owner.
-const DRAIN: Duration = Duration::from_secs(15 * 60);
+/// What a queue is given to drain once both sides have closed: about as long as the kernel gives a
+/// socket without an owner.
+const MAX_DRAIN: Duration = Duration::from_secs(15 * 60);
 
 pub(crate) struct End {
     /// The descriptor is the queue's if there is one.
@@ -49,7 +50,8 @@ impl End {
         &mut self.stream
     }
 
-    /// From now on the runtime decides when what we write leaves. `wake` is called when there is room again.
+    /// From now on the runtime decides when what we write leaves. `wake` is called when there is
+    /// room again.
     pub(crate) fn control(
         &mut self,
         runtime: &Arc<Runtime>,
@@ -63,7 +65,7 @@ impl End {
         }
     }
 
-    pub(crate) fn happened(&mut self, event: &Event) {
+    pub(crate) fn on_event(&mut self, event: &Event) {
         if self.closed {
             return;
         }
@@ -72,13 +74,13 @@ impl End {
         self.writable |= event.is_writable() && self.queue.is_none();
         self.read_closed |= event.is_read_closed();
         if event.is_error() && !matches!(self.stream.take_error(), Ok(None)) {
-            self.broke();
+            self.on_broken();
         }
         self.ask_queue();
     }
 
     /// The queue has a notice: room, or an error.
-    pub(crate) fn noticed(&mut self) {
+    pub(crate) fn on_notice(&mut self) {
         if !self.closed {
             self.writable = true;
             self.ask_queue();
@@ -88,11 +90,11 @@ impl End {
     /// The queue's thread may have met the error before us.
     fn ask_queue(&mut self) {
         if self.queue.as_ref().is_some_and(|q| q.error().is_some()) {
-            self.broke();
+            self.on_broken();
         }
     }
 
-    fn broke(&mut self) {
+    fn on_broken(&mut self) {
         // What came before can still be read.
         (self.reset, self.readable) = (true, true);
     }
@@ -111,12 +113,14 @@ impl End {
         result
     }
 
-    /// How much to read for it at most: one byte more than fits into the queue, so that the queue knows of our waiting.
+    /// How much to read for it at most: one byte more than fits into the queue, so that the queue
+    /// knows of our waiting.
     pub(crate) fn room(&self) -> usize {
         self.queue.as_ref().map_or(usize::MAX, |q| q.room() + 1)
     }
 
-    /// How much it took; less than all means that it has to say when it can take more, or is broken.
+    /// How much it took; less than all means that it has to say when it can take more, or is
+    /// broken.
     pub(crate) fn write(&mut self, data: &[u8]) -> usize {
         let sent = match &self.queue {
             Some(queue) => queue.send(data, Wait::No),
@@ -132,7 +136,7 @@ impl End {
             Err(e) => {
                 self.writable = false;
                 if e.kind() != ErrorKind::WouldBlock {
-                    self.broke();
+                    self.on_broken();
                 }
                 0
             }
@@ -162,7 +166,7 @@ impl End {
     pub(crate) fn close(&mut self) {
         self.closed = true;
         if let Some(queue) = &self.queue {
-            queue.close(DRAIN);
+            queue.close(MAX_DRAIN);
         }
     }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The PROXY protocol's header, which tells a server who the client behind a relay is.
 //!
-//! Source: W. Tarreau and others, "The PROXY protocol, versions 1 & 2", sections 2.1 and 2.2. We only ever send it.
+//! Source: W. Tarreau and others, "The PROXY protocol, versions 1 & 2", sections 2.1 and 2.2. We
+//! only ever send it.
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -26,8 +27,8 @@ const TCP6: u8 = 0x21;
 impl ProxyProtocol {
     /// The header for a connection from `client` to `local`, our own address there.
     ///
-    /// IPv4 clients of a socket for both families are shown as IPv4. Should only one of the two addresses be IPv4, both are
-    /// written as IPv6, because the header has one family.
+    /// IPv4 clients of a socket for both families are shown as IPv4. Should only one of the two
+    /// addresses be IPv4, both are written as IPv6, because the header has one family.
     pub fn header(self, client: SocketAddr, local: SocketAddr) -> Vec<u8> {
         let pair = Pair::new(client.ip().to_canonical(), local.ip().to_canonical());
         match self {

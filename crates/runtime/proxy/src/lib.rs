@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A TCP relay for servers that cannot load the preload library. The runtime of `alcc-socket` controls what it sends to the
-//! clients.
+//! A TCP relay for servers that cannot load the preload library. The runtime of `alcc-socket`
+//! controls what it sends to the clients.
 //!
 //! ```text
 //!             ┌─ acceptor ──► the loop with the fewest connections
@@ -9,10 +9,12 @@
 //!                            read client ─► write server (plain)
 //! ```
 //!
-//! One thread per loop, none per connection. A connection that waits holds no buffer: what is read goes through one buffer
-//! of its loop, and only what the other side does not take at once is kept, after which nothing more is read.
+//! One thread per loop, none per connection. A connection that waits holds no buffer: what is read
+//! goes through one buffer of its loop, and only what the other side does not take at once is kept,
+//! after which nothing more is read.
 //!
-//! Start reading at [`Proxy::start`]; `session.rs` has the rules for half-closed and reset connections.
+//! Start reading at [`Proxy::start`]; `session.rs` has the rules for half-closed and reset
+//! connections.
 
 mod acceptor;
 mod address;

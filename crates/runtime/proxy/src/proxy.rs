@@ -16,7 +16,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Descriptors that are not connections: standard streams, listeners, the loops' own, the segment, a resolver at work.
+/// Descriptors that are not connections: standard streams, listeners, the loops' own, the segment,
+/// a resolver at work.
 const OTHER_DESCRIPTORS: u64 = 32;
 const DESCRIPTORS_PER_LOOP: u64 = 4;
 
@@ -60,15 +61,15 @@ pub struct Proxy {
     addresses: Vec<SocketAddr>,
     stopper: Arc<Stopper>,
     threads: Vec<JoinHandle<io::Result<()>>>,
-    most: u64,
+    max_connections: u64,
 }
 
 impl Proxy {
     /// Listens, looks the server up (waits for the resolver) and starts the loops.
     ///
-    /// Raises the process's limit of open descriptors to the hard limit. Signals should be blocked in the calling
-    /// thread if they are to be waited for: the threads inherit its mask. With `segment` others see the connections and may
-    /// switch control off and on.
+    /// Raises the process's limit of open descriptors to the hard limit. Signals should be blocked
+    /// in the calling thread if they are to be waited for: the threads inherit its mask. With
+    /// `segment` others see the connections and may switch control off and on.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -104,7 +105,8 @@ impl Proxy {
             connect_timeout: config.connect_timeout,
             segment: segment.cloned(),
         });
-        // One for each loop, so that no thread sends for all; a log is one file, which one thread writes.
+        // One for each loop, so that no thread sends for all; a log is one file, which one thread
+        // writes.
         let several = if settings.log.is_some() {
             1
         } else {
@@ -126,10 +128,10 @@ impl Proxy {
             .take(config.threads.get())
             .map(|runtime| Worker::new(Arc::clone(&shared), Arc::clone(runtime)))
             .collect::<io::Result<Vec<_>>>()?;
-        let loops: Vec<_> = workers.iter().map(Worker::mailbox).collect();
+        let loops: Vec<_> = workers.iter().map(Worker::inbox).collect();
         let others = OTHER_DESCRIPTORS + loops.len() as u64 * DESCRIPTORS_PER_LOOP;
-        let most = (descriptors.saturating_sub(others) / 2).max(1);
-        let mut acceptor = Acceptor::new(listeners, Arc::clone(&shared), loops, most)?;
+        let max_connections = (descriptors.saturating_sub(others) / 2).max(1);
+        let mut acceptor = Acceptor::new(listeners, Arc::clone(&shared), loops, max_connections)?;
         let stopper = acceptor.stopper();
         let mut threads = vec![spawn("acceptor", Arc::clone(&stopper), move || {
             acceptor.run()
@@ -144,7 +146,7 @@ impl Proxy {
             addresses,
             stopper,
             threads,
-            most,
+            max_connections,
         })
     }
 
@@ -153,9 +155,10 @@ impl Proxy {
         &self.addresses
     }
 
-    /// How many connections there can be at a time: each takes two descriptors. More wait in the kernel's backlog.
-    pub fn most_connections(&self) -> u64 {
-        self.most
+    /// How many connections there can be at a time: each takes two descriptors. More wait in the
+    /// kernel's backlog.
+    pub fn max_connections(&self) -> u64 {
+        self.max_connections
     }
 
     /// The counters now.
@@ -182,7 +185,8 @@ impl Proxy {
     }
 }
 
-/// Should the thread fail, the others end too: connections of a loop that is gone would wait for ever.
+/// Should the thread fail, the others end too: connections of a loop that is gone would wait for
+/// ever.
 fn spawn(
     name: &str,
     stopper: Arc<Stopper>,

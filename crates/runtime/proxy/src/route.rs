@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// A server that is down must not make us ask the resolver for every client.
-const BETWEEN_LOOKUPS: Duration = Duration::from_secs(1);
+const MIN_LOOKUP_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) struct Route {
     target: Target,
     addresses: Mutex<Arc<[SocketAddr]>>,
     /// The one that answered last.
-    good: AtomicUsize,
+    last_good: AtomicUsize,
     looking_up: AtomicBool,
 }
 
@@ -22,7 +22,7 @@ impl Route {
         Self {
             target,
             addresses: Mutex::new(addresses.into()),
-            good: AtomicUsize::new(0),
+            last_good: AtomicUsize::new(0),
             looking_up: AtomicBool::new(false),
         }
     }
@@ -35,14 +35,15 @@ impl Route {
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner),
         );
-        (addresses, self.good.load(Ordering::Relaxed))
+        (addresses, self.last_good.load(Ordering::Relaxed))
     }
 
     pub(crate) fn answered(&self, index: usize) {
-        self.good.store(index, Ordering::Relaxed);
+        self.last_good.store(index, Ordering::Relaxed);
     }
 
-    /// No address answered: looks the name up again, beside the loops, for the connections still to come.
+    /// No address answered: looks the name up again, beside the loops, for the connections still to
+    /// come.
     pub(crate) fn failed(self: &Arc<Self>) {
         if self.target.is_literal() || self.looking_up.swap(true, Ordering::AcqRel) {
             return;
@@ -56,9 +57,9 @@ impl Route {
                         .addresses
                         .lock()
                         .unwrap_or_else(PoisonError::into_inner) = found.into();
-                    route.good.store(0, Ordering::Relaxed);
+                    route.last_good.store(0, Ordering::Relaxed);
                 }
-                std::thread::sleep(BETWEEN_LOOKUPS);
+                std::thread::sleep(MIN_LOOKUP_INTERVAL);
                 route.looking_up.store(false, Ordering::Release);
             });
         if spawned.is_err() {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One relayed connection: two sockets and a pipe each way.
 //!
-//! What one end says is passed on when what came before has been: an end of data (FIN) once all before it is written, a
-//! reset (RST) once the other end has acknowledged what we had taken, as it would without us; but not for longer than
-//! [`RESET_PATIENCE`].
+//! What one end says is passed on when what came before has been: an end of data (FIN) once all
+//! before it is written, a reset (RST) once the other end has acknowledged what we had taken, as it
+//! would without us; but not for longer than [`MAX_RESET_WAIT`].
 use crate::end::End;
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
@@ -14,15 +14,15 @@ pub(crate) const CLIENT: usize = 0;
 pub(crate) const SERVER: usize = 1;
 
 /// How long the other end may take for what it had not acknowledged when a reset came.
-const RESET_PATIENCE: Duration = Duration::from_secs(5);
+const MAX_RESET_WAIT: Duration = Duration::from_secs(5);
 /// How often to look whether it has: nothing else tells.
-const RESET_LOOK: Duration = Duration::from_millis(50);
+const RESET_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Reads in a row for one direction before the others have their turn.
-const READS: usize = 4;
+const MAX_READS: usize = 4;
 
 /// One direction.
 #[derive(Default)]
-struct Pipe {
+struct Direction {
     /// Read and not yet written.
     kept: Vec<u8>,
     /// How much of it has been written.
@@ -35,12 +35,13 @@ struct Pipe {
     done: bool,
 }
 
-impl Pipe {
+impl Direction {
     fn is_empty(&self) -> bool {
         self.at == self.kept.len()
     }
 
-    /// Counts `n` bytes written from `kept`, which takes no memory once it is empty; how many were payload.
+    /// Counts `n` bytes written from `kept`, which takes no memory once it is empty; how many were
+    /// payload.
     fn advance(&mut self, n: usize) -> usize {
         let ours = n.min(self.ours);
         self.ours -= ours;
@@ -53,7 +54,7 @@ impl Pipe {
 }
 
 /// What a session needs while it works.
-pub(crate) struct Tools<'a> {
+pub(crate) struct DriveContext<'a> {
     pub(crate) scratch: &'a mut [u8],
     /// Payload moved, by direction.
     pub(crate) moved: [u64; 2],
@@ -61,7 +62,7 @@ pub(crate) struct Tools<'a> {
 
 /// What is left to do for a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Fate {
+pub(crate) enum Outcome {
     /// Wait for an event.
     Wait,
     /// It could go on, but it is the others' turn.
@@ -76,7 +77,7 @@ pub(crate) enum Fate {
 
 pub(crate) struct Session {
     pub(crate) ends: [End; 2],
-    pipes: [Pipe; 2],
+    directions: [Direction; 2],
     /// When the patience with what a reset left behind ends.
     patience: Option<Instant>,
 }
@@ -84,78 +85,78 @@ pub(crate) struct Session {
 impl Session {
     /// `header` goes to the server before anything that the client sends.
     pub(crate) fn new(client: End, server: End, header: Vec<u8>) -> Self {
-        let up = Pipe {
+        let up = Direction {
             ours: header.len(),
             kept: header,
-            ..Pipe::default()
+            ..Direction::default()
         };
         Self {
             ends: [client, server],
-            pipes: [up, Pipe::default()],
+            directions: [up, Direction::default()],
             patience: None,
         }
     }
 
     /// Moves what can be moved.
-    pub(crate) fn drive(&mut self, tools: &mut Tools<'_>) -> Fate {
-        let again = [CLIENT, SERVER].map(|from| self.pump(from, tools)) != [false; 2];
+    pub(crate) fn drive(&mut self, cx: &mut DriveContext<'_>) -> Outcome {
+        let again = [CLIENT, SERVER].map(|from| self.pump(from, cx)) != [false; 2];
         if self.ends.iter().any(|end| end.reset) {
             return self.after_reset(again);
         }
-        if self.pipes.iter().all(|pipe| pipe.done) {
-            return Fate::Done;
+        if self.directions.iter().all(|direction| direction.done) {
+            return Outcome::Done;
         }
-        if again { Fate::Again } else { Fate::Wait }
+        if again { Outcome::Again } else { Outcome::Wait }
     }
 
-    fn after_reset(&mut self, again: bool) -> Fate {
+    fn after_reset(&mut self, again: bool) -> Outcome {
         let delivered = |from: usize| {
-            let (pipe, to) = (&self.pipes[from], &self.ends[1 - from]);
-            to.reset || pipe.ended && pipe.is_empty() && to.is_delivered()
+            let (direction, to) = (&self.directions[from], &self.ends[1 - from]);
+            to.reset || direction.ended && direction.is_empty() && to.is_delivered()
         };
         let waiting = [CLIENT, SERVER]
             .into_iter()
             .any(|from| self.ends[from].reset && !delivered(from));
         let now = Instant::now();
-        let until = *self.patience.get_or_insert(now + RESET_PATIENCE);
+        let until = *self.patience.get_or_insert(now + MAX_RESET_WAIT);
         if !waiting || now >= until {
-            return Fate::Reset;
+            return Outcome::Reset;
         }
         if again {
-            Fate::Again
+            Outcome::Again
         } else {
-            Fate::At(now + RESET_LOOK)
+            Outcome::At(now + RESET_POLL_INTERVAL)
         }
     }
 
     /// Moves data from end `from` to the other; true if there may be more at once.
-    fn pump(&mut self, from: usize, tools: &mut Tools<'_>) -> bool {
+    fn pump(&mut self, from: usize, cx: &mut DriveContext<'_>) -> bool {
         let [client, server] = &mut self.ends;
         let (source, sink) = if from == CLIENT {
             (client, server)
         } else {
             (server, client)
         };
-        let pipe = &mut self.pipes[from];
+        let direction = &mut self.directions[from];
         if sink.reset {
             // Nobody is there to take it.
-            *pipe = Pipe {
+            *direction = Direction {
                 ended: true,
                 done: true,
-                ..Pipe::default()
+                ..Direction::default()
             };
         }
-        for _ in 0..READS {
-            while !pipe.is_empty() {
+        for _ in 0..MAX_READS {
+            while !direction.is_empty() {
                 if !sink.writable {
                     return false;
                 }
-                let n = sink.write(&pipe.kept[pipe.at..]);
-                tools.moved[from] += pipe.advance(n) as u64;
+                let n = sink.write(&direction.kept[direction.at..]);
+                cx.moved[from] += direction.advance(n) as u64;
             }
-            if pipe.ended {
-                if !pipe.done && !source.reset {
-                    pipe.done = true;
+            if direction.ended {
+                if !direction.done && !source.reset {
+                    direction.done = true;
                     sink.finish();
                 }
                 return false;
@@ -163,24 +164,24 @@ impl Session {
             if !source.readable || !sink.writable {
                 return false;
             }
-            let most = sink.room().min(tools.scratch.len());
-            match source.read(&mut tools.scratch[..most]) {
-                Ok(0) => pipe.ended = true,
+            let most = sink.room().min(cx.scratch.len());
+            match source.read(&mut cx.scratch[..most]) {
+                Ok(0) => direction.ended = true,
                 Ok(n) => {
-                    let written = sink.write(&tools.scratch[..n]);
-                    tools.moved[from] += written as u64;
-                    pipe.kept = tools.scratch[written..n].to_vec();
+                    let written = sink.write(&cx.scratch[..n]);
+                    cx.moved[from] += written as u64;
+                    direction.kept = cx.scratch[written..n].to_vec();
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 // Nothing follows a reset.
-                Err(_) => pipe.ended |= source.reset,
+                Err(_) => direction.ended |= source.reset,
             }
         }
-        source.readable || !pipe.is_empty()
+        source.readable || !direction.is_empty()
     }
 
-    /// Closes both sockets; false if bytes that are still queued keep one of them open: a notice will come. After this the
-    /// session may only be asked whether it is drained, or aborted.
+    /// Closes both sockets; false if bytes that are still queued keep one of them open: a notice
+    /// will come. After this the session may only be asked whether it is drained, or aborted.
     pub(crate) fn close(&mut self) -> bool {
         self.ends.iter_mut().for_each(End::close);
         self.is_drained()

@@ -9,7 +9,8 @@ pub(crate) fn send(fd: RawFd, data: &[u8]) -> isize {
     unsafe { libc::send(fd, data.as_ptr().cast(), data.len(), libc::MSG_NOSIGNAL) }
 }
 
-/// Raises the limit of open descriptors as far as it goes without privileges; the limit that holds then.
+/// Raises the limit of open descriptors as far as it goes without privileges; the limit that holds
+/// then.
 pub(crate) fn raise_descriptor_limit() -> io::Result<u64> {
     let mut limit = libc::rlimit {
         rlim_cur: 0,

@@ -3,7 +3,7 @@
 use crate::ProxyProtocol;
 use crate::end::End;
 use crate::route::Route;
-use crate::session::{CLIENT, Fate, SERVER, Session, Tools};
+use crate::session::{CLIENT, DriveContext, Outcome, SERVER, Session};
 use crate::stats::Stats;
 use alcc_observe::Segment;
 use alcc_socket::own::Runtime;
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 /// What is read at once, and the most that a direction keeps while the other side does not take it.
 const SCRATCH: usize = 64 * 1024;
 const EVENTS: usize = 1024;
-const MAIL: Token = Token(usize::MAX);
+const INBOX: Token = Token(usize::MAX);
 
 /// What all loops share.
 pub(crate) struct Shared {
@@ -40,15 +40,15 @@ pub(crate) struct Shared {
 }
 
 /// How others reach a loop.
-pub(crate) struct Mailbox {
-    letters: Mutex<Letters>,
+pub(crate) struct Inbox {
+    messages: Mutex<Messages>,
     waker: mio::Waker,
     /// Connections of the loop, with those on their way to it.
     pub(crate) load: AtomicUsize,
 }
 
 #[derive(Default)]
-struct Letters {
+struct Messages {
     accepted: Vec<TcpStream>,
     /// Tokens of ends that may be written to again.
     opened: Vec<Token>,
@@ -56,28 +56,28 @@ struct Letters {
     unread: bool,
 }
 
-impl Mailbox {
-    fn post(&self, write: impl FnOnce(&mut Letters)) {
-        let mut letters = self.lock();
-        write(&mut letters);
-        if !std::mem::replace(&mut letters.unread, true) {
+impl Inbox {
+    fn send(&self, write: impl FnOnce(&mut Messages)) {
+        let mut messages = self.lock();
+        write(&mut messages);
+        if !std::mem::replace(&mut messages.unread, true) {
             // It fails only if the loop is gone.
             drop(self.waker.wake());
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Letters> {
-        self.letters.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Messages> {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn hand_over(&self, stream: TcpStream) {
         self.load.fetch_add(1, Ordering::Relaxed);
-        self.post(|letters| letters.accepted.push(stream));
+        self.send(|messages| messages.accepted.push(stream));
     }
 
     /// Takes no more connections and ends with the last one; resets those left at `deadline`.
     pub(crate) fn stop(&self, deadline: Instant) {
-        self.post(|letters| letters.stop = Some(deadline));
+        self.send(|messages| messages.stop = Some(deadline));
     }
 }
 
@@ -100,7 +100,7 @@ struct Slot {
 
 pub(crate) struct Worker {
     poll: Poll,
-    mailbox: Arc<Mailbox>,
+    inbox: Arc<Inbox>,
     shared: Arc<Shared>,
     /// Its thread drains the queues of this loop's connections.
     runtime: Arc<Runtime>,
@@ -114,14 +114,14 @@ pub(crate) struct Worker {
 impl Worker {
     pub(crate) fn new(shared: Arc<Shared>, runtime: Arc<Runtime>) -> io::Result<Self> {
         let poll = Poll::new()?;
-        let mailbox = Arc::new(Mailbox {
-            letters: Mutex::default(),
-            waker: mio::Waker::new(poll.registry(), MAIL)?,
+        let inbox = Arc::new(Inbox {
+            messages: Mutex::default(),
+            waker: mio::Waker::new(poll.registry(), INBOX)?,
             load: AtomicUsize::new(0),
         });
         Ok(Self {
             poll,
-            mailbox,
+            inbox,
             shared,
             runtime,
             slots: Slab::new(),
@@ -132,8 +132,8 @@ impl Worker {
         })
     }
 
-    pub(crate) fn mailbox(&self) -> Arc<Mailbox> {
-        Arc::clone(&self.mailbox)
+    pub(crate) fn inbox(&self) -> Arc<Inbox> {
+        Arc::clone(&self.inbox)
     }
 
     /// Until it is told to stop.
@@ -146,17 +146,17 @@ impl Worker {
             }
             for event in &events {
                 let token = event.token();
-                if token != MAIL
+                if token != INBOX
                     && let Some(slot) = self.slots.get_mut(token.0 / 2)
                 {
-                    slot.session.ends[token.0 % 2].happened(event);
+                    slot.session.ends[token.0 % 2].on_event(event);
                     self.ready(token.0 / 2);
                 }
             }
-            self.read_mail();
-            self.ring_timers();
+            self.read_inbox();
+            self.run_timers();
             for key in take(&mut self.ready) {
-                self.turn(key);
+                self.drive(key);
             }
         }
         Ok(())
@@ -180,23 +180,23 @@ impl Worker {
         }
     }
 
-    fn read_mail(&mut self) {
-        let letters = take(&mut *self.mailbox.lock());
-        for token in letters.opened {
+    fn read_inbox(&mut self) {
+        let messages = take(&mut *self.inbox.lock());
+        for token in messages.opened {
             if let Some(slot) = self.slots.get_mut(token.0 / 2) {
-                slot.session.ends[token.0 % 2].noticed();
+                slot.session.ends[token.0 % 2].on_notice();
                 self.ready(token.0 / 2);
             }
         }
-        for stream in letters.accepted {
-            if self.welcome(stream).is_none() {
+        for stream in messages.accepted {
+            if self.on_accepted(stream).is_none() {
                 self.gone();
             }
         }
-        self.stop = self.stop.into_iter().chain(letters.stop).min();
+        self.stop = self.stop.into_iter().chain(messages.stop).min();
     }
 
-    fn ring_timers(&mut self) {
+    fn run_timers(&mut self) {
         let now = Instant::now();
         while let Some(&Reverse((at, key))) = self.timers.peek() {
             if at > now {
@@ -206,13 +206,13 @@ impl Worker {
             self.ready(key);
         }
         if self.stop.is_some_and(|at| at <= now) {
-            let left: Vec<_> = self.slots.iter().map(|(key, _)| key).collect();
-            left.into_iter().for_each(|key| self.reset(key));
+            let keys: Vec<_> = self.slots.iter().map(|(key, _)| key).collect();
+            keys.into_iter().for_each(|key| self.reset(key));
         }
     }
 
     /// A client has come: the way to the server is sought.
-    fn welcome(&mut self, mut client: TcpStream) -> Option<()> {
+    fn on_accepted(&mut self, mut client: TcpStream) -> Option<()> {
         let (peer, local) = (client.peer_addr().ok()?, client.local_addr().ok()?);
         prepare(&client);
         let (addresses, first) = self.shared.route.addresses();
@@ -253,14 +253,14 @@ impl Worker {
         self.shared.route.failed();
     }
 
-    fn turn(&mut self, key: usize) {
+    fn drive(&mut self, key: usize) {
         let Some(slot) = self.slots.get_mut(key) else {
             return;
         };
         slot.ready = false;
         if slot.draining {
             if slot.session.is_drained() {
-                self.left(key);
+                self.on_removed(key);
             }
             return;
         }
@@ -268,22 +268,22 @@ impl Worker {
             return;
         }
         let slot = &mut self.slots[key];
-        let mut tools = Tools {
+        let mut cx = DriveContext {
             scratch: &mut self.scratch,
             moved: [0; 2],
         };
-        let fate = slot.session.drive(&mut tools);
-        for (total, moved) in self.shared.stats.bytes.iter().zip(tools.moved) {
+        let outcome = slot.session.drive(&mut cx);
+        for (total, moved) in self.shared.stats.bytes.iter().zip(cx.moved) {
             if moved > 0 {
                 total.fetch_add(moved, Ordering::Relaxed);
             }
         }
-        match fate {
-            Fate::Wait => {}
-            Fate::Again => self.ready(key),
-            Fate::At(when) => self.timers.push(Reverse((when, key))),
-            Fate::Done => self.close(key),
-            Fate::Reset => self.reset(key),
+        match outcome {
+            Outcome::Wait => {}
+            Outcome::Again => self.ready(key),
+            Outcome::At(when) => self.timers.push(Reverse((when, key))),
+            Outcome::Done => self.close(key),
+            Outcome::Reset => self.reset(key),
         }
     }
 
@@ -333,7 +333,7 @@ impl Worker {
                 continue;
             }
             let fd = end.stream().as_raw_fd();
-            let left_alone = match look(fd, Some(outbound)) {
+            let left_alone = match classify(fd, Some(outbound)) {
                 Socket::Connected(peer) => selection.leaves_alone(&peer).map(Some),
                 _ => Some(None),
             };
@@ -351,9 +351,9 @@ impl Worker {
             {
                 Stats::one(&stats.under_refused);
             }
-            let (mailbox, token) = (Arc::clone(&self.mailbox), Token(key * 2 + side));
+            let (inbox, token) = (Arc::clone(&self.inbox), Token(key * 2 + side));
             end.control(&self.runtime, move || {
-                mailbox.post(|letters| letters.opened.push(token));
+                inbox.send(|messages| messages.opened.push(token));
             });
         }
     }
@@ -366,7 +366,7 @@ impl Worker {
         }
         slot.draining = true;
         if slot.session.close() {
-            self.left(key);
+            self.on_removed(key);
         }
     }
 
@@ -377,10 +377,10 @@ impl Worker {
         }
         Stats::one(&self.shared.stats.resets);
         slot.session.abort();
-        self.left(key);
+        self.on_removed(key);
     }
 
-    fn left(&mut self, key: usize) {
+    fn on_removed(&mut self, key: usize) {
         let slot = self.slots.remove(key);
         if slot.session.ends.iter().any(End::failed) {
             Stats::one(&self.shared.stats.failures);
@@ -391,12 +391,13 @@ impl Worker {
     }
 
     fn gone(&self) {
-        self.mailbox.load.fetch_sub(1, Ordering::Relaxed);
+        self.inbox.load.fetch_sub(1, Ordering::Relaxed);
         self.shared.stats.closed();
     }
 }
 
-/// The runtime may close the descriptor later than we forget the connection; nothing about it must reach another by then.
+/// The runtime may close the descriptor later than we forget the connection; nothing about it must
+/// reach another by then.
 fn deregister(registry: &Registry, end: &mut End) {
     // It fails only for what was never registered.
     drop(registry.deregister(end.stream()));
@@ -433,8 +434,8 @@ fn register(
     )
 }
 
-/// What a relay wants of its sockets: no waiting for more data, which the ends have decided already, and to notice in the
-/// end that an idle client is gone.
+/// What a relay wants of its sockets: no waiting for more data, which the ends have decided
+/// already, and to notice in the end that an idle client is gone.
 fn prepare(stream: &TcpStream) {
     // Refused only where the connection is broken already.
     drop(stream.set_nodelay(true));

@@ -16,16 +16,17 @@ use writers::{Call, Writers};
 
 /// How the program learns that it may write again. Called with the connection locked.
 pub trait Waker: Send + 'static {
-    /// True if the program will come back after EAGAIN; otherwise writes of a non-blocking program pass unlimited.
-    fn reaches(&self) -> bool;
-    /// The gate shut: hide that the socket is writable.
-    fn shut(&mut self);
-    /// The gate opened: tell the program.
-    fn open(&mut self);
+    /// True if the program can be woken after EAGAIN; otherwise writes of a non-blocking program
+    /// pass unlimited.
+    fn can_wake(&self) -> bool;
+    /// The gate has closed: hide that the socket is writable.
+    fn on_blocked(&mut self);
+    /// The gate has opened: wake the program.
+    fn on_writable(&mut self);
     /// Another descriptor of the same connection has become known.
-    fn join(&mut self, other: Self);
+    fn merge(&mut self, other: Self);
     /// The program closes this descriptor.
-    fn closed(&mut self, fd: RawFd);
+    fn on_close(&mut self, fd: RawFd);
 }
 
 /// Does the program wait inside the call?
@@ -54,11 +55,13 @@ pub struct Write<'a> {
     pub fd: RawFd,
     /// Bytes that the program wants to write.
     pub wanted: usize,
-    /// All in one call, as soon as anything may leave: a call that became two would mean something else.
+    /// All in one call, as soon as anything may leave: a call that became two would mean something
+    /// else.
     pub whole: bool,
     /// Asked only if the gate is in the way.
     pub wait: &'a dyn Fn() -> Wait,
-    /// The real call: skip the first so many bytes, write at most so many; returns as write(2) does.
+    /// The real call: skip the first so many bytes, write at most so many; returns as write(2)
+    /// does.
     pub real: &'a mut dyn FnMut(usize, usize) -> isize,
 }
 
@@ -66,8 +69,9 @@ pub struct Write<'a> {
 pub struct Conn<W> {
     cookie: u64,
     inner: Mutex<Inner<W>>,
-    /// The error that a later part of a write met; zero: none. The program was told of the parts before it, and the kernel has
-    /// forgotten the error with that call: the next call that would have met it is told.
+    /// The error that a later part of a write met; zero: none. The program was told of the parts
+    /// before it, and the kernel has forgotten the error with that call: the next call that would
+    /// have met it is told.
     error: AtomicI32,
     /// The loop knows of it and reads its counters.
     pub(crate) active: AtomicBool,
@@ -75,21 +79,22 @@ pub struct Conn<W> {
     pub(crate) id: u64,
 }
 
-/// A blocking writer looks at least so often, so that nobody takes it for gone.
-const LOOKS: Span = Span::from_millis(500);
+/// A blocking writer wakes at least this often: otherwise it counts as gone.
+const RECHECK_INTERVAL: Span = Span::from_millis(500);
 
 struct Inner<W> {
-    /// The program's descriptors for it that we know; the first is the one we ask by. None: we are done with it.
+    /// The program's descriptors for it that we know; the first is the one we ask by. None: we are
+    /// done with it.
     fds: Vec<RawFd>,
     control: Controlled,
     waker: W,
     writers: Writers,
     /// Until then a waiting thread of the program does the readings.
-    driven: Time,
+    read_by_waiter: Time,
 }
 
 /// A waiting thread that is late gets this much before the loop reads in its place.
-const GRACE: Span = Span::from_millis(3);
+const MAX_LATENESS: Span = Span::from_millis(3);
 
 impl<W: Waker> Conn<W> {
     pub(crate) fn new(fd: RawFd, cookie: u64, control: Controlled, waker: W) -> Self {
@@ -99,7 +104,7 @@ impl<W: Waker> Conn<W> {
             control,
             waker,
             writers: Writers::default(),
-            driven: Time::ZERO,
+            read_by_waiter: Time::ZERO,
         };
         Self {
             cookie,
@@ -110,10 +115,10 @@ impl<W: Waker> Conn<W> {
         }
     }
 
-    /// True if the descriptor still is this connection: it may have been closed, and its number given again, in ways that
-    /// nobody saw.
-    pub fn is_behind(&self, fd: RawFd) -> bool {
-        kernel::is_behind(fd, self.cookie)
+    /// True if the descriptor still is this connection: it may have been closed, and its number
+    /// given again, in ways that nobody saw.
+    pub fn is_same_socket(&self, fd: RawFd) -> bool {
+        kernel::is_same_socket(fd, self.cookie)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner<W>> {
@@ -130,22 +135,23 @@ impl<W: Waker> Conn<W> {
     ///
     /// # Errors
     /// The waker, if we are done with the connection.
-    pub fn also(&self, fd: RawFd, waker: W) -> Result<(), W> {
+    pub fn add_fd(&self, fd: RawFd, waker: W) -> Result<(), W> {
         let inner = &mut *self.lock();
         if inner.fds.is_empty() {
             return Err(waker);
         }
-        inner.waker.join(waker);
+        inner.waker.merge(waker);
         if !inner.fds.contains(&fd) {
             inner.fds.push(fd);
         }
         if inner.control.flow.is_blocked() {
-            inner.waker.shut();
+            inner.waker.on_blocked();
         }
         Ok(())
     }
 
-    /// The error that a part of a write met, once: for the next call to which the kernel would have told it.
+    /// The error that a part of a write met, once: for the next call to which the kernel would have
+    /// told it.
     fn take_error(&self) -> Option<c_int> {
         if self.error.load(Ordering::Relaxed) == 0 {
             return None;
@@ -156,26 +162,26 @@ impl<W: Waker> Conn<W> {
     /// As [`Conn::take_error`], if the descriptor still is this connection.
     pub fn take_error_of(&self, fd: RawFd) -> Option<c_int> {
         let none = self.error.load(Ordering::Relaxed) == 0;
-        (!none && self.is_behind(fd))
+        (!none && self.is_same_socket(fd))
             .then(|| self.take_error())
             .flatten()
     }
 
-    /// Carries out a write of the program as far as the algorithm allows. Returns and sets errno as write(2) does:
-    /// -1 with EAGAIN while the gate is shut and the program does not want to wait.
+    /// Carries out a write of the program as far as the algorithm allows. Returns and sets errno as
+    /// write(2) does: -1 with EAGAIN while the gate is shut and the program does not want to wait.
     pub fn write(self: &Arc<Self>, runtime: &Arc<Runtime<W>>, write: &mut Write<'_>) -> isize {
         // EPIPE is told by the kernel at every write, and with a signal.
         if let Some(why) = self.take_error().filter(|why| *why != libc::EPIPE) {
             kernel::set_errno(why);
             return -1;
         }
-        let mut writer = Finished {
+        let mut writer = WriteGuard {
             conn: self,
             runtime,
             holds: false,
             calls: false,
             over: false,
-            beyond: None,
+            bypass_above: None,
         };
         let mut done = 0;
         let mut patience = None;
@@ -204,13 +210,14 @@ impl<W: Waker> Conn<W> {
                 if let Err(why) = self.wait(runtime, until, done == 0) {
                     return ended(done, why);
                 }
-                if !self.is_behind(write.fd) {
+                if !self.is_same_socket(write.fd) {
                     // Closed by another thread, and the number may be another file's by now.
                     return ended(done, libc::EBADF);
                 }
                 continue;
             }
-            // The kernel in one call returns what it has written and keeps an error for the next. A call of ours would fetch it.
+            // The kernel in one call returns what it has written and keeps an error for the next. A
+            // call of ours would fetch it.
             if done > 0 && (writer.over || kernel::has_failed(write.fd)) {
                 return done as isize;
             }
@@ -220,12 +227,13 @@ impl<W: Waker> Conn<W> {
             let written = usize::try_from(n).unwrap_or(0);
             runtime.passed(self.cookie, written as i64 - room as i64);
             runtime.guarded(|| self.wrote(runtime, written, &mut writer));
-            if n < 0 && done > 0 && kernel::is_of_the_socket(errno) {
+            if n < 0 && done > 0 && kernel::is_socket_error(errno) {
                 // It came between the look and the call.
                 self.error.store(errno, Ordering::Relaxed);
             }
             done += written;
-            // Cut short by the gate, a program that waits in the call is served until all is written, as without us.
+            // Cut short by the gate, a program that waits in the call is served until all is
+            // written, as without us.
             let cut = written > 0 && written == room && room < left;
             if !(cut && matches!((write.wait)(), Wait::Yes(_))) {
                 kernel::set_errno(errno);
@@ -239,19 +247,19 @@ impl<W: Waker> Conn<W> {
         runtime: &Arc<Runtime<W>>,
         wanted: usize,
         write: &Write<'_>,
-        writer: &mut Finished<'_, W>,
+        writer: &mut WriteGuard<'_, W>,
     ) -> usize {
         let now = kernel::now();
         let mut inner = self.lock();
-        inner.follow(self);
+        inner.apply_commands(self);
         writer.calls = true;
-        writer.beyond = None;
+        writer.bypass_above = None;
         inner.writers.enter(writer.call());
         writer.over = inner.control.mode == Mode::Over;
-        if inner.passes_all() {
+        if inner.is_bypassed() {
             return wanted;
         }
-        let was_shut = inner.control.flow.is_blocked();
+        let was_blocked = inner.control.flow.is_blocked();
         // That this descriptor is the connection's was seen just before.
         let (queued, unsent) = (kernel::queued(write.fd), kernel::unsent(write.fd));
         let counted = Bytes::new(wanted as u64);
@@ -261,10 +269,10 @@ impl<W: Waker> Conn<W> {
         let allowed = inner.control.flow.allows(counted, queued, unsent);
         if within || allowed < counted {
             match (write.wait)() {
-                Wait::No if inner.waker.reaches() => {}
+                Wait::No if inner.waker.can_wake() => {}
                 Wait::Unreachable | Wait::No => {
                     let leave = if within { Bytes::ZERO } else { allowed };
-                    writer.beyond = Some(leave.get());
+                    writer.bypass_above = Some(leave.get());
                     return wanted;
                 }
                 Wait::Yes(_) if within => return 0,
@@ -273,18 +281,20 @@ impl<W: Waker> Conn<W> {
         }
         let room = inner.control.flow.room(now, counted, queued, unsent).get();
         if inner.control.flow.is_blocked() {
-            if !was_shut {
-                inner.waker.shut();
+            if !was_blocked {
+                inner.waker.on_blocked();
             }
             self.activate(runtime);
         }
         let room = usize::try_from(room).unwrap_or(usize::MAX);
-        // Threads that share a connection count on small writes being whole: they are, as long as they fit into a segment.
+        // Threads that share a connection count on small writes being whole: they are, as long as
+        // they fit into a segment.
         if room > 0 && (write.whole || counted <= inner.control.flow.mss()) {
             return wanted;
         }
         if room == 0 && !waits && kernel::has_failed(write.fd) {
-            // The program may have been told that there is an error: only the kernel's answer says which.
+            // The program may have been told that there is an error: only the kernel's answer says
+            // which.
             return wanted;
         }
         if waits && room < wanted {
@@ -293,7 +303,12 @@ impl<W: Waker> Conn<W> {
         room
     }
 
-    fn wrote(self: &Arc<Self>, runtime: &Arc<Runtime<W>>, n: usize, writer: &mut Finished<'_, W>) {
+    fn wrote(
+        self: &Arc<Self>,
+        runtime: &Arc<Runtime<W>>,
+        n: usize,
+        writer: &mut WriteGuard<'_, W>,
+    ) {
         let now = kernel::now();
         let mut inner = self.lock();
         inner.writers.leave(writer.call());
@@ -301,7 +316,7 @@ impl<W: Waker> Conn<W> {
         if n > 0 && inner.control.mode != Mode::Off {
             let n = n as u64;
             inner.control.flow.wrote(now, Bytes::new(n));
-            if let Some(leave) = writer.beyond {
+            if let Some(leave) = writer.bypass_above {
                 (inner.control).bypassed(Bypass::NoWakeup, n.saturating_sub(leave));
             }
             // At once: the process may end with its next call.
@@ -317,35 +332,35 @@ impl<W: Waker> Conn<W> {
         }
     }
 
-    /// Waits in the program's own thread until there is room. A write that has done something already, or has a time limit, is
-    /// not restarted after a signal handler.
+    /// Waits in the program's own thread until there is room. A write that has done something
+    /// already, or has a time limit, is not restarted after a signal handler.
     fn wait(
         &self,
         runtime: &Arc<Runtime<W>>,
         until: Option<Time>,
         nothing_done: bool,
     ) -> Result<(), c_int> {
-        let waiting = kernel::Waiting::new();
-        while let Some(next) = self.shut_until(runtime) {
+        let waiting = kernel::SignalWait::new();
+        while let Some(next) = self.blocked_until(runtime) {
             let now = kernel::now();
             if until.is_some_and(|until| until <= now) {
                 return Err(libc::EAGAIN);
             }
-            let next = next.min(now + LOOKS);
+            let next = next.min(now + RECHECK_INTERVAL);
             let restarts = until.is_none() && nothing_done;
             waiting.sleep(until.map_or(next, |until| until.min(next)), restarts)?;
         }
         Ok(())
     }
 
-    /// For a thread of the program that waits for room, in a write, poll or select: reads the counters if that is due. `None`:
-    /// there is room. Else when to ask again.
-    pub fn shut_until(&self, runtime: &Arc<Runtime<W>>) -> Option<Time> {
+    /// For a thread of the program that waits for room, in a write, poll or select: reads the
+    /// counters if that is due. `None`: there is room. Else when to ask again.
+    pub fn blocked_until(&self, runtime: &Arc<Runtime<W>>) -> Option<Time> {
         runtime.guarded(|| {
             let now = kernel::now();
             let inner = &mut *self.lock();
-            inner.follow(self);
-            if inner.passes_all() {
+            inner.apply_commands(self);
+            if inner.is_bypassed() {
                 return None;
             }
             inner.writers.see(now);
@@ -361,14 +376,16 @@ impl<W: Waker> Conn<W> {
                 .control
                 .flow
                 .deadline()
-                .map_or(now + GRACE, |due| due.max(now + Span::from_micros(50)));
-            inner.driven = next + GRACE;
+                .map_or(now + MAX_LATENESS, |due| {
+                    due.max(now + Span::from_micros(50))
+                });
+            inner.read_by_waiter = next + MAX_LATENESS;
             Some(next)
         })?
     }
 
-    /// The program sets the pacing rate by `real`, which returns as setsockopt(2) does: the smaller of its rate and the
-    /// algorithm's counts.
+    /// The program sets the pacing rate by `real`, which returns as setsockopt(2) does: the smaller
+    /// of its rate and the algorithm's counts.
     pub fn set_pacing(&self, runtime: &Runtime<W>, fd: RawFd, real: impl Fn() -> c_int) -> c_int {
         let set = runtime.guarded(|| {
             let inner = &mut *self.lock();
@@ -385,10 +402,11 @@ impl<W: Waker> Conn<W> {
 
     /// The pacing rate that the program has set, bytes per second; `u64::MAX`: none.
     pub fn own_pacing(&self) -> u64 {
-        self.lock().control.borrowed.own()
+        self.lock().control.saved_options.own()
     }
 
-    /// For a child, which has a copy of this memory, but not of the threads that may have been changing it.
+    /// For a child, which has a copy of this memory, but not of the threads that may have been
+    /// changing it.
     pub fn inherited(&self) -> Inherited {
         let inner = match self.inner.try_lock() {
             Ok(inner) => inner,
@@ -397,18 +415,18 @@ impl<W: Waker> Conn<W> {
         };
         Inherited {
             outbound: Some(inner.control.peer.outbound),
-            pacing: Some(inner.control.borrowed.own()),
+            pacing: Some(inner.control.saved_options.own()),
         }
     }
 
     /// The program is about to close a descriptor: after this we never touch it again.
     pub fn close(&self, runtime: &Arc<Runtime<W>>, fd: RawFd) {
         let inner = &mut *self.lock();
-        if inner.fds == [fd] && runtime.is_shared() && self.is_behind(fd) {
-            inner.control.give_back(fd);
+        if inner.fds == [fd] && runtime.is_shared() && self.is_same_socket(fd) {
+            inner.control.restore(fd);
         }
         inner.fds.retain(|known| *known != fd);
-        inner.waker.closed(fd);
+        inner.waker.on_close(fd);
         if inner.fds.is_empty() {
             inner.end(runtime, self);
         }
@@ -418,12 +436,12 @@ impl<W: Waker> Conn<W> {
     pub(crate) fn release(&self) {
         let inner = &mut *self.lock();
         let fd = inner.fd(self.cookie);
-        inner.opening(|control| control.release(fd, Mode::Failed));
+        inner.with_unblock(|control| control.release(fd, Mode::Failed));
     }
 }
 
 /// The end of a write, by whatever way: a cancelled thread comes by here, too.
-struct Finished<'a, W: Waker> {
+struct WriteGuard<'a, W: Waker> {
     conn: &'a Conn<W>,
     runtime: &'a Runtime<W>,
     holds: bool,
@@ -432,16 +450,16 @@ struct Finished<'a, W: Waker> {
     /// The kernel takes no more.
     over: bool,
     /// Nobody could be refused: what passes beyond so many bytes has no leave.
-    beyond: Option<u64>,
+    bypass_above: Option<u64>,
 }
 
-impl<W: Waker> Finished<'_, W> {
+impl<W: Waker> WriteGuard<'_, W> {
     fn call(&self) -> Call {
         Call::of(self)
     }
 }
 
-impl<W: Waker> Drop for Finished<'_, W> {
+impl<W: Waker> Drop for WriteGuard<'_, W> {
     fn drop(&mut self) {
         if self.holds || self.calls {
             self.runtime.guarded(|| {
@@ -469,16 +487,16 @@ impl<W: Waker> Visit for Conn<W> {
     }
 
     /// Reads the counters and lets the algorithm act on them.
-    fn visit(&self, runtime: &Runtime<W>, company: usize, log: &mut Option<Log>) -> Next {
+    fn visit(&self, runtime: &Runtime<W>, active: usize, log: &mut Option<Log>) -> Next {
         runtime.plane.visit();
         let now = kernel::now();
         let inner = &mut *self.lock();
-        if inner.driven > now {
-            return Next::at(inner.driven);
+        if inner.read_by_waiter > now {
+            return Next::at(inner.read_by_waiter);
         }
-        inner.follow(self);
+        inner.apply_commands(self);
         if inner.control.is_in_charge() {
-            inner.control.flow.set_active_flows(company);
+            inner.control.flow.set_active_flows(active);
             inner.read(runtime, now, self, log);
         }
         let over = inner.fds.is_empty();
@@ -494,37 +512,37 @@ impl<W: Waker> Inner<W> {
     /// A descriptor that is still ours to ask by.
     fn fd(&mut self, cookie: u64) -> Option<RawFd> {
         while let Some(&fd) = self.fds.first() {
-            if kernel::is_behind(fd, cookie) {
+            if kernel::is_same_socket(fd, cookie) {
                 return Some(fd);
             }
             self.fds.remove(0);
-            self.waker.closed(fd);
+            self.waker.on_close(fd);
         }
         None
     }
 
     /// The gate is no matter.
-    fn passes_all(&self) -> bool {
+    fn is_bypassed(&self) -> bool {
         let control = &self.control;
         self.fds.is_empty() || !control.is_in_charge() || !control.enforcement().gate
     }
 
     /// Does what may open the gate, and tells the program if it did.
-    fn opening(&mut self, f: impl FnOnce(&mut Controlled)) {
-        let was_shut = self.control.flow.is_blocked();
+    fn with_unblock(&mut self, f: impl FnOnce(&mut Controlled)) {
+        let was_blocked = self.control.flow.is_blocked();
         f(&mut self.control);
-        if was_shut && !self.control.flow.is_blocked() {
-            self.waker.open();
+        if was_blocked && !self.control.flow.is_blocked() {
+            self.waker.on_writable();
         }
     }
 
-    /// Does what `alcc ctl` has ordered since the last time. Not while a write is under way: nobody could say on whose account
-    /// it goes; the next write or reading comes soon.
-    fn follow(&mut self, conn: &Conn<W>) {
-        let orders = self.control.orders();
-        if let Some(orders) = orders.filter(|_| !self.writers.are_in_calls()) {
+    /// Does what `alcc ctl` has ordered since the last time. Not while a write is under way: nobody
+    /// could say on whose account it goes; the next write or reading comes soon.
+    fn apply_commands(&mut self, conn: &Conn<W>) {
+        let commands = self.control.commands();
+        if let Some(commands) = commands.filter(|_| !self.writers.are_in_calls()) {
             let fd = self.fd(conn.cookie);
-            self.opening(|control| control.follow(&orders, fd));
+            self.with_unblock(|control| control.apply_commands(&commands, fd));
         }
     }
 
@@ -550,7 +568,7 @@ impl<W: Waker> Inner<W> {
         let fd = self.fd(conn.cookie);
         if let Some(fd) = fd {
             let within = self.writers.are_in_calls();
-            self.opening(|control| control.read(fd, now, within, log));
+            self.with_unblock(|control| control.read(fd, now, within, log));
         }
         if fd.is_none() || !self.control.is_in_charge() {
             self.end(runtime, conn);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One connection with an algorithm in charge: its readings, its orders, what others see of it, and the way back to plain
-//! TCP. How its limit is kept, by a gate or by a queue, is the business of its owner.
-use crate::borrowed::Borrowed;
+//! One connection with an algorithm in charge: its readings, its orders, what others see of it, and
+//! the way back to plain TCP. How its limit is kept, by a gate or by a queue, is the business of
+//! its owner.
 use crate::kernel;
-use crate::plane::Plane;
+use crate::plane::ControlPlane;
+use crate::saved_options::SavedOptions;
 use crate::triple::Enforcement;
 use alcc_cc::{Controller, Spec};
 use alcc_flow::{Counters, OverTcp, TcpProgress};
-use alcc_observe::{ByReason, Bypass, Identity, Log, Orders, Peer, Published, State, Totals};
+use alcc_observe::{ByReason, Bypass, Commands, Identity, Log, Peer, Published, State, Totals};
 use alcc_sys::{Reading, Stamps};
 use alcc_units::Time;
 use std::os::fd::RawFd;
@@ -17,7 +18,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Number of a connection within the process, whichever runtime has it.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// How a connection is to be controlled, unless `alcc ctl` says otherwise. Many connections share one.
+/// How a connection is to be controlled, unless `alcc ctl` says otherwise. Many connections share
+/// one.
 #[derive(Clone)]
 pub(crate) struct Plan {
     pub(crate) cc: Spec,
@@ -46,7 +48,7 @@ pub(crate) enum Mode {
 }
 
 /// A connected socket that is to be taken over.
-pub(crate) struct Taken {
+pub(crate) struct Takeover {
     pub(crate) fd: RawFd,
     pub(crate) cookie: u64,
     pub(crate) peer: Peer,
@@ -57,7 +59,7 @@ pub(crate) struct Taken {
 
 /// One connection under control.
 pub(crate) struct Controlled {
-    plane: Arc<Plane>,
+    plane: Arc<ControlPlane>,
     plan: Arc<Plan>,
     pub(crate) id: u64,
     pub(crate) peer: Peer,
@@ -65,11 +67,11 @@ pub(crate) struct Controlled {
     /// On the heap: a coroutine with a stack of 8 KiB may make it, and hands it on.
     pub(crate) flow: Box<OverTcp>,
     stamps: Option<Box<Stamps>>,
-    pub(crate) borrowed: Borrowed,
+    pub(crate) saved_options: SavedOptions,
     /// The last order of `alcc ctl` that was followed.
-    order: u64,
+    applied: u64,
     /// The algorithm by such an order.
-    ordered: Option<Spec>,
+    commanded: Option<Spec>,
     published: Published,
     reported: Counters,
     /// Passed without the algorithm's leave, and not reported yet.
@@ -83,10 +85,10 @@ fn feedback(stamped: bool) -> &'static str {
 impl Controlled {
     /// Takes charge of a connection.
     pub(crate) fn new(
-        plane: &Arc<Plane>,
+        plane: &Arc<ControlPlane>,
         plan: &Arc<Plan>,
         controller: Box<dyn Controller>,
-        socket: &Taken,
+        socket: &Takeover,
     ) -> Self {
         let (id, now) = (NEXT_ID.fetch_add(1, Ordering::Relaxed), kernel::now());
         let tcp = &socket.reading.progress;
@@ -95,7 +97,7 @@ impl Controlled {
             .map(Box::new);
         // Before the algorithm starts, which has something to say then.
         let published = Self::publish(plane, plan, socket, (id, now), stamps.is_some());
-        let (log, seed) = (published.log(), plan.seed_of(id));
+        let (log, seed) = (published.log(), plan.seed_for(id));
         let mut new = Self {
             plane: Arc::clone(plane),
             plan: Arc::clone(plan),
@@ -104,9 +106,9 @@ impl Controlled {
             mode: Mode::Controlled,
             flow: Box::new(OverTcp::logged(controller, log, now, tcp, seed)),
             stamps,
-            borrowed: Borrowed::new(socket.reading.pacing, socket.pacing),
-            order: 0,
-            ordered: None,
+            saved_options: SavedOptions::new(socket.reading.pacing, socket.pacing),
+            applied: 0,
+            commanded: None,
             published,
             reported: Counters::default(),
             bypassed: ByReason::default(),
@@ -120,9 +122,9 @@ impl Controlled {
     }
 
     fn publish(
-        plane: &Plane,
+        plane: &ControlPlane,
         plan: &Plan,
-        socket: &Taken,
+        socket: &Takeover,
         (id, now): (u64, Time),
         stamped: bool,
     ) -> Published {
@@ -151,7 +153,7 @@ impl Controlled {
 
     /// The algorithm in charge.
     pub(crate) fn cc(&self) -> &Spec {
-        self.ordered.as_ref().unwrap_or(&self.plan.cc)
+        self.commanded.as_ref().unwrap_or(&self.plan.cc)
     }
 
     /// Where acknowledgements are learned from.
@@ -179,29 +181,29 @@ impl Controlled {
     /// The socket as control needs it.
     fn prepare(&mut self, fd: RawFd, written: u64) {
         if let Some(name) = &self.plan.under
-            && self.borrowed.select_under(fd, name).is_err()
+            && self.saved_options.select_under(fd, name).is_err()
         {
             self.plane.count(&Totals {
                 under_refused: 1,
                 ..Totals::default()
             });
         }
-        self.stamp(fd, written);
+        self.enable_stamps(fd, written);
     }
 
-    fn stamp(&mut self, fd: RawFd, written: u64) {
+    fn enable_stamps(&mut self, fd: RawFd, written: u64) {
         if self.plan.stamped && self.stamps.is_none() {
             self.stamps = Stamps::enable(fd, written).map(Box::new);
         }
     }
 
     /// The socket as the program has set it.
-    pub(crate) fn give_back(&mut self, fd: RawFd) {
-        self.borrowed.give_back(fd);
-        self.unstamp(fd);
+    pub(crate) fn restore(&mut self, fd: RawFd) {
+        self.saved_options.restore(fd);
+        self.disable_stamps(fd);
     }
 
-    fn unstamp(&mut self, fd: RawFd) {
+    fn disable_stamps(&mut self, fd: RawFd) {
         if self.stamps.take().is_some() {
             Stamps::disable(fd);
         }
@@ -211,49 +213,49 @@ impl Controlled {
     pub(crate) fn release(&mut self, fd: Option<RawFd>, why: Mode) {
         self.report();
         if let Some(fd) = fd {
-            self.give_back(fd);
+            self.restore(fd);
         }
         self.flow.unblock();
         self.mode = why;
-        self.show_state();
+        self.publish_state();
     }
 
-    fn show_state(&mut self) {
+    fn publish_state(&mut self) {
         let state = match self.mode {
             Mode::Off => State::Off,
             Mode::Failed => State::Failed,
             Mode::Controlled | Mode::Released | Mode::Over => State::Controlled,
         };
-        self.published.state(kernel::now(), state, self.order);
+        self.published.state(kernel::now(), state, self.applied);
     }
 
     /// What `alcc ctl` has ordered since the last time.
-    pub(crate) fn orders(&self) -> Option<Arc<Orders>> {
-        self.plane.orders(self.order)
+    pub(crate) fn commands(&self) -> Option<Arc<Commands>> {
+        self.plane.commands(self.applied)
     }
 
     /// Does it.
-    pub(crate) fn follow(&mut self, orders: &Orders, fd: Option<RawFd>) {
-        self.order = orders.generation;
-        let ordered = orders.algorithm(&self.peer);
-        if !orders.on(&self.peer) {
+    pub(crate) fn apply_commands(&mut self, commands: &Commands, fd: Option<RawFd>) {
+        self.applied = commands.generation;
+        let commanded = commands.algorithm(&self.peer);
+        if !commands.on(&self.peer) {
             if matches!(self.mode, Mode::Controlled | Mode::Failed) {
                 self.release(fd, Mode::Off);
             }
-        } else if self.mode == Mode::Off || ordered.unwrap_or(&self.plan.cc) != self.cc() {
+        } else if self.mode == Mode::Off || commanded.unwrap_or(&self.plan.cc) != self.cc() {
             // An algorithm that this process does not have changes nothing.
-            if let Ok(controller) = self.plane.build(ordered.unwrap_or(&self.plan.cc)) {
-                self.restart(fd, controller, |this| this.ordered = ordered.cloned());
+            if let Ok(controller) = self.plane.build(commanded.unwrap_or(&self.plan.cc)) {
+                self.restart(fd, controller, |this| this.commanded = commanded.cloned());
             }
         }
-        self.show_state();
+        self.publish_state();
     }
 
     /// Another algorithm, by the program.
     pub(crate) fn set_cc(&mut self, fd: Option<RawFd>, cc: &Spec, controller: Box<dyn Controller>) {
         self.restart(fd, controller, |this| {
             Arc::make_mut(&mut this.plan).cc = cc.clone();
-            this.ordered = None;
+            this.commanded = None;
         });
     }
 
@@ -261,8 +263,8 @@ impl Controlled {
     pub(crate) fn set_stamped(&mut self, fd: Option<RawFd>, stamped: bool) {
         Arc::make_mut(&mut self.plan).stamped = stamped;
         match fd.filter(|_| self.is_in_charge()) {
-            Some(fd) if stamped => self.stamp(fd, self.flow.written()),
-            Some(fd) => self.unstamp(fd),
+            Some(fd) if stamped => self.enable_stamps(fd, self.flow.written()),
+            Some(fd) => self.disable_stamps(fd),
             None => {}
         }
     }
@@ -279,7 +281,7 @@ impl Controlled {
         };
         self.report();
         if self.is_in_charge() {
-            self.borrowed.unpace(fd);
+            self.saved_options.clear_pacing(fd);
         } else {
             self.prepare(fd, reading.progress.written);
         }
@@ -287,14 +289,14 @@ impl Controlled {
         let cc = self.cc().to_string();
         self.published.algorithm(&cc);
         let (now, log) = (kernel::now(), self.published.log());
-        let seed = self.plan.seed_of(self.id);
+        let seed = self.plan.seed_for(self.id);
         *self.flow = OverTcp::logged(controller, log, now, &reading.progress, seed);
         self.reported = Counters::default();
         self.mode = Mode::Controlled;
     }
 
-    /// Reads the kernel's counters and lets the algorithm act on them. `within`: a write may be under way, of which the
-    /// kernel knows already.
+    /// Reads the kernel's counters and lets the algorithm act on them. `within`: a write may be
+    /// under way, of which the kernel knows already.
     pub(crate) fn read(&mut self, fd: RawFd, now: Time, within: bool, log: &mut Option<Log>) {
         let Some(mut reading) = kernel::read(fd) else {
             self.release(Some(fd), Mode::Released);
@@ -306,7 +308,8 @@ impl Controlled {
             tcp.written = tcp.written.min(self.flow.written());
         }
         let acked = self.flow.written() - self.flow.in_flight().get();
-        // After the counters: so every position they have reached has its notification, unless that was dropped.
+        // After the counters: so every position they have reached has its notification, unless that
+        // was dropped.
         let stamps = match &mut self.stamps {
             Some(stamps) if tcp.acked != acked => stamps.drain(fd, tcp.acked),
             _ => &[],
@@ -325,17 +328,18 @@ impl Controlled {
             self.flow.unblock();
         }
         self.report();
-        (self.published).reading(now, &reading, &self.flow, self.order);
+        (self.published).reading(now, &reading, &self.flow, self.applied);
         if !reading.alive {
             self.mode = Mode::Over;
         }
     }
 
-    /// This pacing rate is set on the socket. What the algorithm wants holds as far as the program's own limit goes.
+    /// This pacing rate is set on the socket. What the algorithm wants holds as far as the
+    /// program's own limit goes.
     pub(crate) fn found_pacing(&mut self, fd: RawFd, rate: u64) {
-        self.borrowed.found(rate);
+        self.saved_options.found(rate);
         if self.plan.enforcement.pacing && self.is_in_charge() {
-            self.borrowed.pace(fd, self.flow.pacing_rate());
+            self.saved_options.set_pacing(fd, self.flow.pacing_rate());
         }
     }
 
@@ -376,7 +380,7 @@ impl Controlled {
 
 impl Plan {
     /// For the controller's generator: another one for each connection.
-    fn seed_of(&self, id: u64) -> u64 {
+    fn seed_for(&self, id: u64) -> u64 {
         self.seed ^ id.rotate_left(32)
     }
 }

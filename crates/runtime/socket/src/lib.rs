@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The runtime: one loop for all controlled TCP connections of a process. No thread per connection, no spinning, no
-//! wake-up for an idle connection.
+//! The runtime: one loop for all controlled TCP connections of a process. No thread per connection,
+//! no spinning, no wake-up for an idle connection.
 //!
 //! ```text
 //!   program's write ──► Conn::write ──► room? ──► real write ──► OverTcp::wrote
@@ -9,29 +9,29 @@
 //!                       Runtime thread ◄── deadline ── TCP_INFO ── OverTcp::progress
 //! ```
 //!
-//! [`Settings`] is what `alcc run` passes to the processes it starts, [`Segment`](alcc_observe::Segment)
-//! what they tell back.
+//! [`Settings`] is what `alcc run` passes to the processes it starts,
+//! [`Segment`](alcc_observe::Segment) what they tell back.
 
-mod borrowed;
 mod conn;
 mod controlled;
-mod keeper;
+mod event_loop;
 pub mod own;
 mod plane;
 mod runtime;
+mod saved_options;
 mod selection;
+mod service_thread;
 mod settings;
 mod triple;
-mod turns;
 
 use alcc_sys as kernel;
 
 pub use alcc_sys::{
-    Flags, Inside, Socket, Table, TcpCounters, errno, flags, look, now, on_alternate_stack,
-    send_timeout, set_errno, tcp_counters,
+    Flags, ReentrancyGuard, Socket, Table, TcpCounters, classify, errno, flags, now,
+    on_alternate_stack, send_timeout, set_errno, tcp_counters,
 };
 pub use conn::{Conn, Inherited, Wait, Waker, Write};
 pub use runtime::{Attached, Runtime, note_streams};
 pub use selection::{Rule, Selection};
 pub use settings::{Settings, SettingsError};
-pub use triple::{Enforcement, Feedback, Host, Triple, TripleError};
+pub use triple::{Deployment, Enforcement, Feedback, Triple, TripleError};

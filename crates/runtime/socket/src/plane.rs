@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What all controlled connections of a runtime share.
 use alcc_cc::{Controller, Registry, Spec, SpecError};
-use alcc_observe::{Log, OrderCache, Orders, Segment, Tally, Totals};
+use alcc_observe::{AtomicTotals, CommandCache, Commands, Log, Segment, Totals};
 use alcc_units::{Span, Time};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-/// The algorithms there are, the orders of `alcc ctl`, and where status, totals and log go.
-pub(crate) struct Plane {
+/// The algorithms there are, the commands of `alcc ctl`, and where status, totals and log go.
+pub(crate) struct ControlPlane {
     registry: RwLock<Registry>,
     segment: Option<Arc<Segment>>,
-    orders: OrderCache,
+    commands: CommandCache,
     /// What this runtime counted, whoever else adds to the segment.
-    tally: Tally,
+    counters: AtomicTotals,
     log: Option<PathBuf>,
     /// For tests: the visit that panics.
     fault: Option<u64>,
     visits: AtomicU64,
 }
 
-impl Plane {
+impl ControlPlane {
     pub(crate) fn new(
         registry: Registry,
         segment: Option<Arc<Segment>>,
@@ -30,8 +30,8 @@ impl Plane {
         Arc::new(Self {
             registry: RwLock::new(registry),
             segment,
-            orders: OrderCache::default(),
-            tally: Tally::default(),
+            commands: CommandCache::default(),
+            counters: AtomicTotals::default(),
             log,
             fault,
             visits: AtomicU64::new(0),
@@ -57,16 +57,16 @@ impl Plane {
         self.segment.as_ref()
     }
 
-    /// The orders of `alcc ctl`, if there are newer ones than number `seen`.
-    pub(crate) fn orders(&self, seen: u64) -> Option<Arc<Orders>> {
-        self.orders.newer(self.segment.as_deref()?, seen)
+    /// The commands of `alcc ctl`, if there are newer ones than number `seen`.
+    pub(crate) fn commands(&self, seen: u64) -> Option<Arc<Commands>> {
+        self.commands.newer(self.segment.as_deref()?, seen)
     }
 
     pub(crate) fn count(&self, more: &Totals) {
         if let Some(segment) = &self.segment {
             segment.add(more);
         }
-        self.tally.add(more);
+        self.counters.add(more);
     }
 
     /// CPU time of the loop's thread.
@@ -78,7 +78,7 @@ impl Plane {
     }
 
     pub(crate) fn totals(&self) -> Totals {
-        self.tally.totals()
+        self.counters.totals()
     }
 
     pub(crate) fn open_log(&self, now: Time) -> Option<Log> {

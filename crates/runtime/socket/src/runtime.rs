@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a process knows about its controlled connections.
 use crate::conn::{Conn, Inherited, Waker};
-use crate::controlled::{Controlled, Plan, Taken};
-use crate::keeper::Keeper;
-use crate::plane::Plane;
-use crate::turns;
-use crate::{Inside, Settings, Socket, kernel};
+use crate::controlled::{Controlled, Plan, Takeover};
+use crate::event_loop;
+use crate::plane::ControlPlane;
+use crate::service_thread::ServiceThread;
+use crate::{ReentrancyGuard, Settings, Socket, kernel};
 use alcc_cc::Registry;
 use alcc_driver::Driver;
 use alcc_observe::{Peer, Segment, Totals};
@@ -17,28 +17,30 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// So long after its last thread a process may live whose first thread has ended.
-const ENDS_WITHIN: Span = Span::from_millis(50);
-/// A call that cannot bear our thread waits so long for its end; on an idle machine that takes 0.1 ms.
-const PATIENCE: Span = Span::from_secs(1);
+const EXIT_DELAY: Span = Span::from_millis(50);
+/// A call that cannot bear our thread waits so long for its end; on an idle machine that takes 0.1
+/// ms.
+const MAX_PAUSE: Span = Span::from_secs(1);
 /// And a fork, which can.
-const PATIENCE_OF_FORK: Span = Span::from_millis(20);
+const MAX_PAUSE_AT_FORK: Span = Span::from_millis(20);
 
 /// Everything that a process knows about its controlled connections.
 pub struct Runtime<W: Waker> {
     settings: Settings,
-    pub(crate) plane: Arc<Plane>,
+    pub(crate) plane: Arc<ControlPlane>,
     plan: Arc<Plan>,
     /// Those of the selection's rules.
-    special: Vec<Arc<Plan>>,
-    turns: Driver<Conn<W>>,
-    /// All connections by the kernel's number of the socket: one connection may have several descriptors.
+    rule_plans: Vec<Arc<Plan>>,
+    driver: Driver<Conn<W>>,
+    /// All connections by the kernel's number of the socket: one connection may have several
+    /// descriptors.
     known: Mutex<BTreeMap<u64, Weak<Conn<W>>>>,
     /// Held while one becomes known.
     attaching: Mutex<()>,
     /// The process has made others since it began.
     shared: AtomicBool,
     failed: AtomicBool,
-    keeper: Keeper,
+    service_thread: ServiceThread,
     /// Only threads that the program made are left: the process is to end with the last of them.
     ends: AtomicBool,
 }
@@ -50,12 +52,13 @@ pub enum Attached<W> {
     /// Not covered by the selection, no TCP socket, or the runtime has failed: it never will be.
     LeftAlone,
     /// Not connected yet; the waker is given back.
-    TooEarly(W),
+    NotConnected(W),
 }
 
-/// Streams of the C library may be written to this descriptor from now on. Not of interest unless it is a TCP connection.
+/// Streams of the C library may be written to this descriptor from now on. Not of interest unless
+/// it is a TCP connection.
 pub fn note_streams(segment: &Segment, fd: RawFd) {
-    if let Socket::Connected(_) = kernel::look(fd, None)
+    if let Socket::Connected(_) = kernel::classify(fd, None)
         && let (Some(cookie), Some(reading)) = (kernel::cookie(fd), kernel::read(fd))
     {
         segment.open_account(cookie, reading.progress.written, true);
@@ -76,7 +79,7 @@ impl<W: Waker> Runtime<W> {
             enforcement: settings.enforcement,
             seed: settings.seed,
         };
-        let special = settings.selection.rules.iter().map(|rule| {
+        let rule_plans = settings.selection.rules.iter().map(|rule| {
             Arc::new(Plan {
                 cc: rule.cc.as_ref().unwrap_or(&plan.cc).clone(),
                 under: rule.under.as_ref().or(plan.under.as_ref()).cloned(),
@@ -84,16 +87,16 @@ impl<W: Waker> Runtime<W> {
             })
         });
         Self {
-            special: special.collect(),
-            plane: Plane::new(registry, segment, settings.log.clone(), settings.fault),
+            rule_plans: rule_plans.collect(),
+            plane: ControlPlane::new(registry, segment, settings.log.clone(), settings.fault),
             settings,
             plan: Arc::new(plan),
-            turns: Driver::new(turns::PACE),
+            driver: Driver::new(event_loop::SLACK),
             known: Mutex::new(BTreeMap::new()),
             attaching: Mutex::new(()),
             shared: AtomicBool::new(false),
             failed: AtomicBool::new(false),
-            keeper: Keeper::new(),
+            service_thread: ServiceThread::new(),
             ends: AtomicBool::new(false),
         }
     }
@@ -120,13 +123,13 @@ impl<W: Waker> Runtime<W> {
         self.plane.count(totals);
     }
 
-    /// Runs `f`; `None` if it panics, if the runtime has failed already, or if this is a signal handler that interrupted the
-    /// runtime: then the connection is plain TCP.
+    /// Runs `f`; `None` if it panics, if the runtime has failed already, or if this is a signal
+    /// handler that interrupted the runtime: then the connection is plain TCP.
     pub fn guarded<T>(&self, f: impl FnOnce() -> T) -> Option<T> {
         if self.failed() {
             return None;
         }
-        let inside = Inside::enter()?;
+        let inside = ReentrancyGuard::enter()?;
         let result = catch_unwind(AssertUnwindSafe(f));
         drop(inside);
         result.map_err(|_| self.fail("internal error")).ok()
@@ -146,36 +149,38 @@ impl<W: Waker> Runtime<W> {
                 "alcc: process {}: the runtime failed ({why}); its connections go on as plain TCP\n",
                 std::process::id()
             );
-            // SAFETY: pointer and length describe `line`. One write, so that lines of several processes do not mix.
+            // SAFETY: pointer and length describe `line`. One write, so that lines of several
+            // processes do not mix.
             unsafe { libc::write(2, line.as_ptr().cast(), line.len()) };
             self.release();
         }
     }
 
-    /// Gives up without a word: the program is about to forbid itself, and perhaps all its threads, what we need.
+    /// Gives up without a word: the program is about to forbid itself, and perhaps all its threads,
+    /// what we need.
     pub fn retire(&self) {
-        let Some(_inside) = Inside::enter() else {
+        let Some(_inside) = ReentrancyGuard::enter() else {
             return;
         };
         if !self.failed.swap(true, Ordering::AcqRel) {
             self.release();
         }
-        self.keeper.pause(|| self.turns.ring(), PATIENCE);
+        self.service_thread.pause(|| self.driver.wake(), MAX_PAUSE);
     }
 
-    /// Makes a call for which our thread would be one too many. True: it is the process's only thread meanwhile. False: the
-    /// program has others, or our thread is not to be got rid of.
-    pub fn stand_alone<T>(self: &Arc<Self>, call: impl FnOnce(bool) -> T) -> T {
-        let paused = Inside::enter()
+    /// Makes a call for which our thread would be one too many. True: it is the process's only
+    /// thread meanwhile. False: the program has others, or our thread is not to be got rid of.
+    pub fn single_threaded<T>(self: &Arc<Self>, call: impl FnOnce(bool) -> T) -> T {
+        let paused = ReentrancyGuard::enter()
             .filter(|_| kernel::threads().is_none_or(|n| n <= 2))
-            .is_some_and(|_inside| self.keeper.pause(|| self.turns.ring(), PATIENCE));
+            .is_some_and(|_inside| self.service_thread.pause(|| self.driver.wake(), MAX_PAUSE));
         let result = call(kernel::threads().is_none_or(|n| n == 1));
         if paused {
             let errno = kernel::errno();
             self.guarded(|| {
-                self.keeper.resume();
-                if !self.turns.is_idle() {
-                    self.keep();
+                self.service_thread.resume();
+                if !self.driver.is_idle() {
+                    self.ensure_thread();
                 }
             });
             kernel::set_errno(errno);
@@ -183,14 +188,15 @@ impl<W: Waker> Runtime<W> {
         result
     }
 
-    /// Before a fork: a program may count its threads afterwards, and warn (Python does). Not in the middle of a transfer, and not
-    /// where the program has other threads.
-    pub fn rest_before_fork(&self) {
+    /// Before a fork: a program may count its threads afterwards, and warn (Python does). Not in
+    /// the middle of a transfer, and not where the program has other threads.
+    pub fn pause_before_fork(&self) {
         self.guarded(|| {
-            let needless = self.keeper.is_serving() && self.turns.is_idle();
+            let needless = self.service_thread.is_running() && self.driver.is_idle();
             if needless && kernel::threads() == Some(2) {
-                self.keeper.pause(|| self.turns.ring(), PATIENCE_OF_FORK);
-                self.keeper.resume();
+                self.service_thread
+                    .pause(|| self.driver.wake(), MAX_PAUSE_AT_FORK);
+                self.service_thread.resume();
             }
         });
     }
@@ -201,7 +207,7 @@ impl<W: Waker> Runtime<W> {
             .filter_map(Weak::upgrade)
             .collect();
         known.iter().for_each(|conn| conn.release());
-        self.turns.ring();
+        self.driver.wake();
     }
 
     /// Takes control of a connected socket, if the selection covers it.
@@ -217,15 +223,15 @@ impl<W: Waker> Runtime<W> {
         before: Inherited,
         waker: &mut Option<W>,
     ) -> Attached<W> {
-        let (peer, waker) = match (kernel::look(fd, before.outbound), waker.take()) {
+        let (peer, waker) = match (kernel::classify(fd, before.outbound), waker.take()) {
             (Socket::Connected(peer), Some(waker)) => (peer, waker),
-            (Socket::Unconnected, Some(waker)) => return Attached::TooEarly(waker),
+            (Socket::Unconnected, Some(waker)) => return Attached::NotConnected(waker),
             _ => return Attached::LeftAlone,
         };
         let Some(cookie) = kernel::cookie(fd) else {
             return Attached::LeftAlone;
         };
-        let waker = match self.joined(fd, cookie, waker) {
+        let waker = match self.find_known(fd, cookie, waker) {
             Ok(conn) => return Attached::Controlled(conn),
             Err(waker) => waker,
         };
@@ -245,12 +251,12 @@ impl<W: Waker> Runtime<W> {
         };
         // One at a time from here: whoever was first has the connection.
         let _one = locked(&self.attaching);
-        let waker = match self.joined(fd, cookie, waker) {
+        let waker = match self.find_known(fd, cookie, waker) {
             Ok(conn) => return Attached::Controlled(conn),
             Err(waker) => waker,
         };
         let written = reading.progress.written;
-        let socket = Taken {
+        let socket = Takeover {
             fd,
             cookie,
             peer,
@@ -266,11 +272,12 @@ impl<W: Waker> Runtime<W> {
         Attached::Controlled(conn)
     }
 
-    /// The connection with this number, if it is known already: `fd` is another descriptor of it. Else the waker, given back.
-    fn joined(&self, fd: RawFd, cookie: u64, waker: W) -> Result<Arc<Conn<W>>, W> {
+    /// The connection with this number, if it is known already: `fd` is another descriptor of it.
+    /// Else the waker, given back.
+    fn find_known(&self, fd: RawFd, cookie: u64, waker: W) -> Result<Arc<Conn<W>>, W> {
         let known = locked(&self.known).get(&cookie).and_then(Weak::upgrade);
         match known {
-            Some(conn) => conn.also(fd, waker).map(|()| conn),
+            Some(conn) => conn.add_fd(fd, waker).map(|()| conn),
             None => Err(waker),
         }
     }
@@ -279,7 +286,7 @@ impl<W: Waker> Runtime<W> {
     fn plan_for(&self, peer: &Peer) -> &Arc<Plan> {
         let selection = &self.settings.selection;
         let rule = selection.rule(peer);
-        let mut all = selection.rules.iter().zip(&self.special);
+        let mut all = selection.rules.iter().zip(&self.rule_plans);
         all.find(|(of, _)| rule.is_some_and(|rule| std::ptr::eq(*of, rule)))
             .map_or(&self.plan, |(_, plan)| plan)
     }
@@ -306,24 +313,24 @@ impl<W: Waker> Runtime<W> {
 
     /// A resting connection has something to do.
     pub(crate) fn adopt(self: &Arc<Self>, conn: Arc<Conn<W>>) {
-        self.turns.adopt(conn, turns::FIRST_VISIT);
-        self.keep();
+        self.driver.adopt(conn, event_loop::FIRST_VISIT);
+        self.ensure_thread();
     }
 
     /// There is work: sees to it that there is a thread.
-    fn keep(self: &Arc<Self>) {
-        if let Some(number) = self.keeper.wanted() {
+    fn ensure_thread(self: &Arc<Self>) {
+        if let Some(number) = self.service_thread.claim_start() {
             let runtime = Arc::clone(self);
-            if turns::thread(move || runtime.run(number)).is_err() {
-                self.keeper.never();
+            if event_loop::thread(move || runtime.run(number)).is_err() {
+                self.service_thread.set_unavailable();
             }
         }
     }
 
     fn run(&self, number: u32) {
-        self.keeper.begins();
-        while self.keeper.serves(number)
-            && let Some(woke) = self.guarded(|| (kernel::now(), self.turn()))
+        self.service_thread.on_start();
+        while self.service_thread.may_run(number)
+            && let Some(woke) = self.guarded(|| (kernel::now(), self.run_once()))
         {
             let (at, mut next) = woke;
             if self.ends.load(Ordering::Acquire) {
@@ -331,43 +338,45 @@ impl<W: Waker> Runtime<W> {
                     // What the C library does in the last thread of a process.
                     std::process::exit(0);
                 }
-                let look = at + ENDS_WITHIN;
+                let look = at + EXIT_DELAY;
                 next = Some(next.map_or(look, |next| next.min(look)));
             }
-            self.turns.sleep(next);
+            self.driver.sleep(next);
         }
-        self.guarded(|| self.turns.leave(&|cpu| self.plane.spent(cpu)));
+        self.guarded(|| self.driver.leave(&|cpu| self.plane.spent(cpu)));
     }
 
-    /// Makes no thread: see [`Runtime::turn_inline`]. To be called before the first connection.
+    /// Makes no thread: see [`Runtime::run_inline`]. To be called before the first connection.
     pub fn go_inline(&self) {
-        self.keeper.never();
+        self.service_thread.set_unavailable();
     }
 
-    /// The program's first thread has ended, and did not end the process: when all others have, ours does.
+    /// The program's first thread has ended, and did not end the process: when all others have,
+    /// ours does.
     pub fn end_with_the_last(&self) {
         self.ends.store(true, Ordering::Release);
-        self.turns.ring();
+        self.driver.wake();
     }
 
-    /// No thread could be made: the program's own threads have to call [`Runtime::turn_inline`].
+    /// No thread could be made: the program's own threads have to call [`Runtime::run_inline`].
     pub fn is_inline(&self) -> bool {
-        self.keeper.is_never()
+        self.service_thread.is_unavailable()
     }
 
-    /// For a process without the loop's thread, before it waits and whenever it writes: does what is due. When to come back.
-    pub fn turn_inline(&self) -> Option<Time> {
+    /// For a process without the loop's thread, before it waits and whenever it writes: does what
+    /// is due. When to come back.
+    pub fn run_inline(&self) -> Option<Time> {
         if !self.is_inline() {
             return None;
         }
-        self.guarded(|| self.turn())?
+        self.guarded(|| self.run_once())?
     }
 
     /// Everything that is due; when the next is.
-    fn turn(&self) -> Option<Time> {
+    fn run_once(&self) -> Option<Time> {
         let spent = |cpu: Span| self.plane.spent(cpu);
         // In the program's own threads the time is the program's.
         let spent: Option<&dyn Fn(Span)> = if self.is_inline() { None } else { Some(&spent) };
-        self.turns.turn(self, spent)
+        self.driver.run_once(self, spent)
     }
 }

@@ -5,7 +5,8 @@ use alcc_observe::{Missed, Pattern, Peer};
 use std::fmt;
 use std::str::FromStr;
 
-/// Which connections are controlled: accepted ones whose peer is not loopback, unless widened or narrowed.
+/// Which connections are controlled: accepted ones whose peer is not loopback, unless widened or
+/// narrowed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Selection {
     /// Loopback peers too.
@@ -20,7 +21,8 @@ pub struct Selection {
     pub rules: Vec<Rule>,
 }
 
-/// How the connections of a port or an address range are controlled, where it differs from the others.
+/// How the connections of a port or an address range are controlled, where it differs from the
+/// others.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rule {
     /// Which.

@@ -178,7 +178,7 @@ mod tests {
             feedback: Triple::choose(String::new(), "auto", "gate")
                 .unwrap()
                 .feedback,
-            enforcement: Enforcement::choose(crate::Host::Preloaded, "gate").unwrap(),
+            enforcement: Enforcement::choose(crate::Deployment::Preloaded, "gate").unwrap(),
             under: Some("reno".to_owned()),
             selection: Selection {
                 loopback: true,

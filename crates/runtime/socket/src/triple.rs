@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which feedback and enforcement go together, and where. One line per value; `alcc list` prints these tables.
+//! Which feedback and enforcement go together, and where. One line per value; `alcc list` prints
+//! these tables.
 use std::fmt;
 
 /// Who writes to the socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Host {
+pub enum Deployment {
     /// We: the C library, the proxy.
     Own,
     /// An unmodified program with our library preloaded.
     Preloaded,
 }
 
-impl Host {
+impl Deployment {
     /// All, in the order of `alcc list`.
     pub const ALL: [Self; 2] = [Self::Preloaded, Self::Own];
 
@@ -75,23 +76,25 @@ impl Feedback {
         },
     ];
 
-    /// Those that `host` can have, best first.
-    pub fn of(host: Host) -> impl Iterator<Item = &'static Self> {
-        Self::ALL.iter().filter(move |f| f.refusal(host).is_none())
+    /// Those that `deployment` can have, best first.
+    pub fn of(deployment: Deployment) -> impl Iterator<Item = &'static Self> {
+        Self::ALL
+            .iter()
+            .filter(move |f| f.refusal(deployment).is_none())
     }
 
-    fn refusal(&self, host: Host) -> Option<&'static str> {
-        match host {
-            Host::Own => self.not_own,
-            Host::Preloaded => self.not_preloaded,
+    fn refusal(&self, deployment: Deployment) -> Option<&'static str> {
+        match deployment {
+            Deployment::Own => self.not_own,
+            Deployment::Preloaded => self.not_preloaded,
         }
     }
 
     /// The one with this name; `None` for `auto`.
     ///
     /// # Errors
-    /// A name that is not in the table, or that `host` cannot have.
-    pub fn choose(host: Host, name: &str) -> Result<Option<Self>, TripleError> {
+    /// A name that is not in the table, or that `deployment` cannot have.
+    pub fn choose(deployment: Deployment, name: &str) -> Result<Option<Self>, TripleError> {
         if name == "auto" {
             return Ok(None);
         }
@@ -99,8 +102,8 @@ impl Feedback {
             "feedback",
             name,
             Self::ALL,
-            |f| (f.name, f.refusal(host)),
-            host,
+            |f| (f.name, f.refusal(deployment)),
+            deployment,
         )
         .map(Some)
     }
@@ -151,24 +154,26 @@ impl Enforcement {
         },
     ];
 
-    /// Those that `host` can have, best first.
-    pub fn of(host: Host) -> impl Iterator<Item = &'static Self> {
-        Self::ALL.iter().filter(move |e| e.refusal(host).is_none())
+    /// Those that `deployment` can have, best first.
+    pub fn of(deployment: Deployment) -> impl Iterator<Item = &'static Self> {
+        Self::ALL
+            .iter()
+            .filter(move |e| e.refusal(deployment).is_none())
     }
 
-    fn refusal(&self, host: Host) -> Option<&'static str> {
-        match host {
-            Host::Own => self.not_own,
-            Host::Preloaded => self.not_preloaded,
+    fn refusal(&self, deployment: Deployment) -> Option<&'static str> {
+        match deployment {
+            Deployment::Own => self.not_own,
+            Deployment::Preloaded => self.not_preloaded,
         }
     }
 
     /// The one with this name; `auto` is the best.
     ///
     /// # Errors
-    /// A name that is not in the table, or that `host` cannot have.
-    pub fn choose(host: Host, name: &str) -> Result<Self, TripleError> {
-        let name = match Self::of(host).next() {
+    /// A name that is not in the table, or that `deployment` cannot have.
+    pub fn choose(deployment: Deployment, name: &str) -> Result<Self, TripleError> {
+        let name = match Self::of(deployment).next() {
             Some(best) if name == "auto" => best.name,
             _ => name,
         };
@@ -176,8 +181,8 @@ impl Enforcement {
             "enforcement",
             name,
             Self::ALL,
-            |e| (e.name, e.refusal(host)),
-            host,
+            |e| (e.name, e.refusal(deployment)),
+            deployment,
         )
     }
 }
@@ -195,11 +200,11 @@ pub struct Triple {
 
 /// A feedback or enforcement that this host cannot have.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{kind} '{name}' does not exist for {host}{why}: there are auto, {known}", host = .host.about())]
+#[error("{kind} '{name}' does not exist for {deployment}{why}: there are auto, {known}", deployment = .deployment.about())]
 pub struct TripleError {
     kind: &'static str,
     name: String,
-    host: Host,
+    deployment: Deployment,
     why: String,
     known: String,
 }
@@ -214,8 +219,8 @@ impl Triple {
         feedback: &str,
         enforcement: &str,
     ) -> Result<Self, TripleError> {
-        let host = Host::Preloaded;
-        let best = Feedback::of(host).next().map_or("auto", |f| f.name);
+        let deployment = Deployment::Preloaded;
+        let best = Feedback::of(deployment).next().map_or("auto", |f| f.name);
         let feedback = if feedback == "auto" { best } else { feedback };
         Ok(Self {
             algorithm,
@@ -223,10 +228,10 @@ impl Triple {
                 "feedback",
                 feedback,
                 Feedback::ALL,
-                |f| (f.name, f.refusal(host)),
-                host,
+                |f| (f.name, f.refusal(deployment)),
+                deployment,
             )?,
-            enforcement: Enforcement::choose(host, enforcement)?,
+            enforcement: Enforcement::choose(deployment, enforcement)?,
         })
     }
 }
@@ -236,7 +241,7 @@ fn pick<T: Copy>(
     name: &str,
     all: &[T],
     about: impl Fn(&T) -> (&'static str, Option<&'static str>),
-    host: Host,
+    deployment: Deployment,
 ) -> Result<T, TripleError> {
     let found = all.iter().find(|t| about(t).0 == name);
     let why = found.and_then(|t| about(t).1);
@@ -246,7 +251,7 @@ fn pick<T: Copy>(
         .ok_or_else(|| TripleError {
             kind,
             name: name.to_owned(),
-            host,
+            deployment,
             why: why.map(|why| format!(" ({why})")).unwrap_or_default(),
             known: all
                 .iter()
@@ -277,10 +282,13 @@ mod tests {
         let preloaded = Triple::choose("verus".to_owned(), "auto", "auto").unwrap();
         assert_eq!(preloaded.to_string(), "verus / tcp-info / gate+pacing");
         assert_eq!(
-            Enforcement::choose(Host::Own, "auto").unwrap().name,
+            Enforcement::choose(Deployment::Own, "auto").unwrap().name,
             "queue+pacing"
         );
-        assert_eq!(Feedback::of(Host::Own).next().unwrap().name, "timestamps");
+        assert_eq!(
+            Feedback::of(Deployment::Own).next().unwrap().name,
+            "timestamps"
+        );
     }
 
     #[test]
@@ -298,7 +306,7 @@ mod tests {
         );
         assert!(refused("auto", "queue").contains("unmodified program"));
         assert!(refused("auto", "gat").ends_with("there are auto, gate+pacing, gate, pacing"));
-        let own = Enforcement::choose(Host::Own, "gate")
+        let own = Enforcement::choose(Deployment::Own, "gate")
             .unwrap_err()
             .to_string();
         assert!(own.contains("queue of ours"), "{own}");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Controlled connections of a program, over loopback, as the preload library makes them.
 use alcc_cc::Registry;
-use alcc_observe::{Order, Segment, State, Totals};
+use alcc_observe::{Command, Segment, State, Totals};
 use alcc_socket::{Attached, Conn, Inherited, Runtime, Settings, Wait, Waker, Write};
 use std::ffi::OsString;
 use std::net::{TcpListener, TcpStream};
@@ -54,12 +54,14 @@ impl Run {
     fn control(&self, socket: &TcpStream) -> Arc<Conn<Deaf>> {
         match self.attach(socket.as_raw_fd()) {
             Attached::Controlled(conn) => conn,
-            Attached::LeftAlone | Attached::TooEarly(_) => panic!("not controlled"),
+            Attached::LeftAlone | Attached::NotConnected(_) => panic!("not controlled"),
         }
     }
 
-    fn order(&self, text: &str) {
-        self.segment.order(text.parse::<Order>().unwrap()).unwrap();
+    fn command(&self, text: &str) {
+        self.segment
+            .command(text.parse::<Command>().unwrap())
+            .unwrap();
     }
 
     fn states(&self) -> Vec<State> {
@@ -186,7 +188,7 @@ fn a_thread_that_is_cut_off_in_a_write_does_not_write_for_ever() {
         conn.write(&run.runtime, &mut write)
     }));
     assert!(cut.is_err());
-    run.order("* off");
+    run.command("* off");
     assert_eq!(write(&run, &conn, &socket, &[7; 1000]), 1000);
     assert_eq!(run.states(), [State::Off]);
 }
@@ -244,15 +246,15 @@ fn the_smaller_pacing_rate_counts_and_the_programs_own_comes_back() {
         0
     });
     assert_eq!((set, conn.own_pacing()), (0, 30_000_000));
-    run.order("* off");
+    run.command("* off");
     write(&run, &conn, &socket, &block);
     assert_eq!(
         (run.states(), pacing(&socket)),
         (vec![State::Off], 30_000_000)
     );
-    run.order("* on");
+    run.command("* on");
     write(&run, &conn, &socket, &block);
-    run.order("* cc=fixed:window=10");
+    run.command("* cc=fixed:window=10");
     write(&run, &conn, &socket, &block);
     until("the readings end", || pacing(&socket) == 30_000_000);
     assert_eq!(conn.inherited().pacing, Some(30_000_000));
@@ -312,10 +314,10 @@ fn the_congestion_control_below_comes_back() {
     let conn = run.control(&socket);
     assert_eq!(under(&socket), other);
     write(&run, &conn, &socket, &[7; 1000]);
-    run.order("* off");
+    run.command("* off");
     write(&run, &conn, &socket, &[7; 1000]);
     assert_eq!(under(&socket), before);
-    run.order("* on");
+    run.command("* on");
     write(&run, &conn, &socket, &[7; 1000]);
     assert_eq!(under(&socket), other);
     run.runtime.fail("asked for");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a controlled connection takes of the memory of the process, for every algorithm: counted by an allocator.
+//! What a controlled connection takes of the memory of the process, for every algorithm: counted by
+//! an allocator.
 use alcc_cc::{Registry, Spec};
 use alcc_flow::{OverTcp, TcpProgress};
 use alcc_socket::Conn;
@@ -48,7 +49,8 @@ fn used() -> isize {
     USED.get()
 }
 
-/// A connection over a link of 15 Mbit/s and 40 ms, and a program that keeps at most so many segments in the kernel.
+/// A connection over a link of 15 Mbit/s and 40 ms, and a program that keeps at most so many
+/// segments in the kernel.
 struct Transfer {
     flow: OverTcp,
     tcp: TcpProgress,
@@ -84,7 +86,8 @@ impl Transfer {
         }
     }
 
-    /// Sends so many segments and waits for the last acknowledgement, with at most `window` of them on their way.
+    /// Sends so many segments and waits for the last acknowledgement, with at most `window` of them
+    /// on their way.
     fn send(&mut self, segments: usize, window: usize) {
         let mut left = segments;
         while left > 0 || !self.arrivals.is_empty() {
@@ -162,7 +165,8 @@ fn an_idle_connection_stays_below_4_kib_whatever_the_algorithm() {
         transfer.send(13_812, 50);
         transfer.arrivals = VecDeque::new();
         let later = whole(used());
-        // Each delay is longer than all before it: a sliding minimum forgets nothing but what is too old.
+        // Each delay is longer than all before it: a sliding minimum forgets nothing but what is
+        // too old.
         transfer.slower = 1.001;
         transfer.send(691, 400);
         transfer.arrivals = VecDeque::new();

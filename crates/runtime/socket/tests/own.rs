@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Own sockets over loopback.
 use alcc_cc::Registry;
-use alcc_observe::{Order, Segment, State};
+use alcc_observe::{Command, Segment, State};
 use alcc_socket::own::{Options, Runtime, Settings, Stream, Wait};
 use std::io::{ErrorKind, Read};
 use std::net::{TcpListener, TcpStream};
@@ -55,7 +55,8 @@ fn everything_arrives_with_either_feedback_and_many_algorithms() {
     ] {
         for feedback in ["timestamps", "tcp-info"] {
             let options = Options {
-                feedback: alcc_socket::Feedback::choose(alcc_socket::Host::Own, feedback).unwrap(),
+                feedback: alcc_socket::Feedback::choose(alcc_socket::Deployment::Own, feedback)
+                    .unwrap(),
                 ..Options::default()
             };
             let runtime = runtime(cc);
@@ -304,7 +305,7 @@ fn what_is_no_connected_tcp_socket_is_refused() {
 fn orders_are_followed_at_the_next_reading_without_another_send() {
     let file = std::env::temp_dir().join(format!("alcc-own-{}-orders", std::process::id()));
     let segment = Segment::create(&file).unwrap();
-    let order = |text: &str| segment.order(text.parse::<Order>().unwrap()).unwrap();
+    let command = |text: &str| segment.command(text.parse::<Command>().unwrap()).unwrap();
     let shown = || {
         segment
             .connections()
@@ -325,13 +326,13 @@ fn orders_are_followed_at_the_next_reading_without_another_send() {
     let (stream, peer) = pair(&runtime, &options);
     let sent = bytes(60_000_000);
     assert_eq!(stream.send(&sent, Wait::No).unwrap(), sent.len());
-    order("* cc=fixed:window=3");
+    command("* cc=fixed:window=3");
     until("another algorithm", || {
         is(State::Controlled, "fixed:window=3")
     });
-    order("* off");
+    command("* off");
     until("off", || is(State::Off, "fixed:window=3"));
-    order("* on");
+    command("* on");
     until("on", || is(State::Controlled, "fixed:window=3"));
     // What the program chooses holds until there is an order for an algorithm.
     stream.set_cc(&"fixed:window=5".parse().unwrap()).unwrap();

@@ -6,7 +6,7 @@ use alcc_pipe::{
     Target, Tls, Transport, Under, default_under,
 };
 use alcc_socket::own::{Options as Wants, Runtime, Settings, Stream, Wait};
-use alcc_socket::{Enforcement, Feedback, Host};
+use alcc_socket::{Deployment, Enforcement, Feedback};
 use alcc_sys::tcp_counters;
 use alcc_units::{Bytes, Rate, Span};
 use nix::poll::PollFlags;
@@ -29,10 +29,10 @@ impl Transport for Tcp {
             name: "tcp",
             summary: "the kernel's TCP, plain (--under bbr) or with an algorithm above it (--cc verus)",
             suffix: "-tcp",
-            feedback: Feedback::of(Host::Own)
+            feedback: Feedback::of(Deployment::Own)
                 .next()
                 .map_or("kernel", |best| best.name),
-            enforcement: Enforcement::of(Host::Own)
+            enforcement: Enforcement::of(Deployment::Own)
                 .next()
                 .map_or("kernel", |best| best.name),
             simulated: Err("it has the kernel's counters only: alcc-A is its form above TCP"),
@@ -72,7 +72,7 @@ impl Transport for Tcp {
         let runtime = |spec: &alcc_cc::Spec| {
             let (feedback, enforcement) = chosen(options)?;
             let settings = Settings {
-                feedback: feedback.or_else(|| Feedback::of(Host::Own).next().copied()),
+                feedback: feedback.or_else(|| Feedback::of(Deployment::Own).next().copied()),
                 enforcement,
                 seed: options.seed,
                 ..Settings::new(spec.clone())
@@ -92,8 +92,9 @@ impl Transport for Tcp {
 
 /// Feedback (`None`: the best) and enforcement that are asked for.
 fn chosen(options: &Options) -> Result<(Option<Feedback>, Enforcement), Failure> {
-    let feedback = Feedback::choose(Host::Own, &options.feedback).map_err(Failure::usage)?;
-    let enforcement = Enforcement::choose(Host::Own, &options.enforce).map_err(Failure::usage)?;
+    let feedback = Feedback::choose(Deployment::Own, &options.feedback).map_err(Failure::usage)?;
+    let enforcement =
+        Enforcement::choose(Deployment::Own, &options.enforce).map_err(Failure::usage)?;
     Ok((feedback, enforcement))
 }
 

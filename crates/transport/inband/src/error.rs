@@ -34,7 +34,7 @@ pub enum Error {
     Aborted,
     /// The stream below ended before the peer had said so.
     Truncated,
-    /// Nothing came from the peer for so long although an answer was due, in milliseconds.
+    /// Nothing came from the peer for this many milliseconds although an answer was due.
     Vanished(u64),
     /// The stream below failed.
     Io(std::io::ErrorKind, String),

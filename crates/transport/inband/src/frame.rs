@@ -4,32 +4,32 @@
 //! The [`Decoder`] takes whatever bytes have come, however they are cut, keeps no payload and
 //! allocates nothing but the text of a CLOSE.
 use crate::Error;
-use crate::preface::Taker;
+use crate::preface::ByteReader;
 use alcc_cc::{Header, Report};
 
 /// Type and length.
-pub const HEAD: usize = 4;
+pub const HEADER_LEN: usize = 4;
 /// Longest payload of a DATA frame.
 pub const MAX_PAYLOAD: usize = 65_536;
-/// A DATA frame is so much longer than its payload.
-pub const DATA_OVERHEAD: usize = HEAD + 4;
-/// A TAGGED frame is so much longer than its payload and the algorithm's bytes.
+/// Overhead of a DATA frame.
+pub const DATA_OVERHEAD: usize = HEADER_LEN + 4;
+/// Overhead of a TAGGED frame, without the algorithm's bytes.
 pub const TAGGED_OVERHEAD: usize = DATA_OVERHEAD + 1;
 /// Steps that one ACK has room for.
-pub const STEPS: usize = 16;
+pub const MAX_STEPS: usize = 16;
 /// Longest text of a CLOSE.
 pub const MAX_TEXT: usize = 200;
-/// Windows are told in units of this.
+/// Unit of windows in an ACK, in bytes.
 pub const WINDOW_UNIT: u64 = 1024;
-/// 24 bits.
-pub const MOST_24: u32 = (1 << 24) - 1;
-/// 48 bits.
-pub const MOST_48: u64 = (1 << 48) - 1;
+/// Largest 24-bit number.
+pub const MAX_U24: u32 = (1 << 24) - 1;
+/// Largest 48-bit number.
+pub const MAX_U48: u64 = (1 << 48) - 1;
 
-const ACK: usize = 16;
-const STEP: usize = 6;
+const ACK_LEN: usize = 16;
+const STEP_LEN: usize = 6;
 /// What is collected before it is looked at: the longest is a CLOSE with its text.
-const COLLECTED: usize = 5 + MAX_TEXT;
+const MAX_COLLECTED: usize = 5 + MAX_TEXT;
 
 /// Numbers of the frame types. From 0x80 on an unknown one is skipped, below it is an error.
 pub mod kind {
@@ -84,13 +84,13 @@ pub struct Step {
 pub struct Ack {
     /// All counted frames have arrived up to here; at most 2^48 - 1.
     pub position: u64,
-    /// And may be sent up to so many KiB beyond; at most 2^24 - 1.
+    /// Receive window beyond `position`, in KiB; at most 2^24 - 1.
     pub window: u32,
     /// The receiver's clock when the position was reached, µs modulo 2^32.
     pub time: u32,
     /// From then until this frame was made, µs; at most 2^24 - 1.
     pub hold: u32,
-    steps: [Step; STEPS],
+    steps: [Step; MAX_STEPS],
     count: u8,
 }
 
@@ -119,7 +119,7 @@ impl Ack {
 
     /// Appends the frame.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        head(out, kind::ACK, ACK + STEP * self.steps().len());
+        head(out, kind::ACK, ACK_LEN + STEP_LEN * self.steps().len());
         out.extend_from_slice(&self.position.to_be_bytes()[2..]);
         out.extend_from_slice(&self.window.to_be_bytes()[1..]);
         out.extend_from_slice(&self.time.to_be_bytes());
@@ -131,7 +131,7 @@ impl Ack {
     }
 
     fn decode(bytes: &[u8]) -> Self {
-        let mut take = Taker(bytes);
+        let mut take = ByteReader(bytes);
         let mut ack = Self {
             position: take.be(6),
             window: take.be(3) as u32,
@@ -195,7 +195,7 @@ pub fn encode_ping(out: &mut Vec<u8>, answer: bool, octets: [u8; 8]) {
 /// What the next bytes are.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Item<'a> {
-    /// A frame with data begins, and so many bytes of it follow.
+    /// A frame with data begins; this many bytes of it follow.
     Data {
         /// The low 32 bits of the position at which the frame begins.
         sequence: u32,
@@ -249,15 +249,15 @@ enum State {
 #[derive(Clone, Debug)]
 pub struct Decoder {
     state: State,
-    collected: [u8; HEAD + COLLECTED],
+    collected: [u8; HEADER_LEN + MAX_COLLECTED],
     have: usize,
 }
 
 impl Default for Decoder {
     fn default() -> Self {
         Self {
-            state: State::Collect { need: HEAD },
-            collected: [0; HEAD + COLLECTED],
+            state: State::Collect { need: HEADER_LEN },
+            collected: [0; HEADER_LEN + MAX_COLLECTED],
             have: 0,
         }
     }
@@ -317,24 +317,25 @@ impl Decoder {
 
     fn begin(&mut self) {
         self.have = 0;
-        self.state = State::Collect { need: HEAD };
+        self.state = State::Collect { need: HEADER_LEN };
     }
 
     /// Everything that was asked for is there: an item, or more is needed.
     fn collected(&mut self) -> Result<Option<Item<'static>>, Error> {
         let bytes = &self.collected[..self.have];
-        let mut take = Taker(bytes);
+        let mut take = ByteReader(bytes);
         let (kind, len) = (take.be(1) as u8, take.be(3) as usize);
-        if self.have == HEAD {
+        if self.have == HEADER_LEN {
             let (need, right) = match kind {
                 kind::DATA => (4, (4..=4 + MAX_PAYLOAD).contains(&len)),
                 kind::TAGGED => (5, (6..=5 + 16 + MAX_PAYLOAD).contains(&len)),
                 kind::ACK => (
                     len,
-                    (ACK..=ACK + STEPS * STEP).contains(&len) && (len - ACK).is_multiple_of(STEP),
+                    (ACK_LEN..=ACK_LEN + MAX_STEPS * STEP_LEN).contains(&len)
+                        && (len - ACK_LEN).is_multiple_of(STEP_LEN),
                 ),
                 kind::REPORT => (len, (1..=64).contains(&len)),
-                kind::CLOSE => (len, (5..=COLLECTED).contains(&len)),
+                kind::CLOSE => (len, (5..=MAX_COLLECTED).contains(&len)),
                 kind::PING | kind::PONG => (len, len == 8),
                 0x80.. => (0, len <= MAX_PAYLOAD),
                 _ => return Err(Error::Protocol("a frame of an unknown type")),
@@ -346,7 +347,9 @@ impl Decoder {
                 self.state = State::Skip { left: len };
                 return Ok(Some(Item::Unknown(kind)));
             }
-            self.state = State::Collect { need: HEAD + need };
+            self.state = State::Collect {
+                need: HEADER_LEN + need,
+            };
             return Ok(None);
         }
         let item = match kind {
@@ -380,7 +383,7 @@ impl Decoder {
                 sequence: take.be(4) as u32,
                 reason: take.be(1) as u8,
                 text: String::from_utf8_lossy(take.0).into_owned(),
-                len: HEAD + len,
+                len: HEADER_LEN + len,
             },
             kind::PING => Item::Ping(take.be(8).to_be_bytes()),
             _ => Item::Pong(take.be(8).to_be_bytes()),

@@ -6,10 +6,10 @@ use libc::c_int;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
-/// A TCP socket takes no more while so much is unsent.
-const UNSENT: c_int = 8 * 1024;
-/// A connection on which nothing comes is asked after so many seconds, again and again, and given
-/// up after so many questions: an end that only receives would never notice a peer that is gone.
+/// A TCP socket takes no more while this much is unsent.
+const NOTSENT_LOWAT: c_int = 8 * 1024;
+/// Keep-alive of a silent connection: idle seconds, interval, and probes until it is given
+/// up. An end that only receives would never notice a peer that is gone.
 /// Together as long as a session waits for an answer.
 const KEEP_ALIVE: [(c_int, c_int); 3] = [
     (libc::TCP_KEEPIDLE, 60),
@@ -20,7 +20,12 @@ const KEEP_ALIVE: [(c_int, c_int); 3] = [
 /// Makes the kernel keep little and send it at once, and look after a silent peer.
 pub(crate) fn prepare(tcp: RawFd) {
     set_option(tcp, libc::IPPROTO_TCP, libc::TCP_NODELAY, &1i32);
-    set_option(tcp, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &UNSENT);
+    set_option(
+        tcp,
+        libc::IPPROTO_TCP,
+        libc::TCP_NOTSENT_LOWAT,
+        &NOTSENT_LOWAT,
+    );
     set_option(tcp, libc::SOL_SOCKET, libc::SO_KEEPALIVE, &1i32);
     for (name, value) in KEEP_ALIVE {
         set_option(tcp, libc::IPPROTO_TCP, name, &value);

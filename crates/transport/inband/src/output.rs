@@ -9,7 +9,7 @@ pub struct Output {
     pub(crate) bytes: Vec<u8>,
     parts: Vec<Part>,
     /// Everything in `bytes` before it belongs to a part.
-    noted: usize,
+    assigned: usize,
 }
 
 #[derive(Debug)]
@@ -23,7 +23,7 @@ impl Output {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.parts.clear();
-        self.noted = 0;
+        self.assigned = 0;
     }
 
     /// Nothing is to be written.
@@ -33,30 +33,30 @@ impl Output {
 
     /// Bytes in all.
     pub fn len(&self) -> usize {
-        let noted = self.parts.iter().map(|p| match p {
+        let assigned = self.parts.iter().map(|p| match p {
             Part::Own(r) | Part::Direct(r) => r.len(),
         });
-        noted.sum::<usize>() + self.bytes.len() - self.noted
+        assigned.sum::<usize>() + self.bytes.len() - self.assigned
     }
 
-    fn settle(&mut self) {
-        if self.noted < self.bytes.len() {
-            self.parts.push(Part::Own(self.noted..self.bytes.len()));
-            self.noted = self.bytes.len();
+    fn assign(&mut self) {
+        if self.assigned < self.bytes.len() {
+            self.parts.push(Part::Own(self.assigned..self.bytes.len()));
+            self.assigned = self.bytes.len();
         }
     }
 
-    /// These bytes of the caller's follow.
+    /// Appends bytes of the caller's.
     pub(crate) fn direct(&mut self, range: Range<usize>) {
         if !range.is_empty() {
-            self.settle();
+            self.assign();
             self.parts.push(Part::Direct(range));
         }
     }
 
     /// The pieces; `direct` is what was given to [`crate::Session::output`].
     pub fn slices<'a>(&'a mut self, direct: &'a [u8], slices: &mut Vec<IoSlice<'a>>) {
-        self.settle();
+        self.assign();
         let Self { bytes, parts, .. } = self;
         slices.extend(parts.iter().map(|part| {
             IoSlice::new(match part {
@@ -67,8 +67,8 @@ impl Output {
     }
 
     /// Appends to `rest` what comes after the first `written` bytes.
-    pub fn rest(&mut self, direct: &[u8], written: usize, rest: &mut Vec<u8>) {
-        self.settle();
+    pub fn copy_unwritten(&mut self, direct: &[u8], written: usize, rest: &mut Vec<u8>) {
+        self.assign();
         let mut skip = written;
         for part in &self.parts {
             let bytes = match part {

@@ -8,21 +8,21 @@ pub const VERSION: u8 = 1;
 /// whatever translates line ends breaks it.
 pub const MAGIC: [u8; 8] = *b"ALCC\r\n\x1a\n";
 /// Up to the algorithm's name.
-pub(crate) const FIXED: usize = 28;
+pub(crate) const FIXED_LEN: usize = 28;
 /// Longest name of an algorithm, bytes.
 pub const MAX_NAME: usize = 200;
 /// A preface is never longer: what version 1 does not know of it is skipped.
 pub const MAX_PREFACE: usize = 1024;
-const HEAD: usize = 12;
+const HEADER_LEN: usize = 12;
 
 /// The first words of an end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Preface {
-    /// The peer may send up to this position until it is told otherwise.
+    /// The peer may send up to this position until an acknowledgement extends it.
     pub credit: u64,
     /// Acknowledgements are wanted no later than this after an arrival, µs.
     pub ack_delay: u32,
-    /// So many bytes of counted frames are a full segment.
+    /// Bytes of counted frames in a full segment.
     pub segment: u16,
     /// The algorithm of which the peer must run the receiver module; empty: none.
     pub algorithm: String,
@@ -35,7 +35,7 @@ impl Preface {
         out.extend_from_slice(&MAGIC);
         out.push(VERSION);
         out.push(0);
-        out.extend_from_slice(&((FIXED - HEAD + name.len()) as u16).to_be_bytes());
+        out.extend_from_slice(&((FIXED_LEN - HEADER_LEN + name.len()) as u16).to_be_bytes());
         out.extend_from_slice(&self.credit.to_be_bytes());
         out.extend_from_slice(&self.ack_delay.to_be_bytes());
         out.extend_from_slice(&self.segment.to_be_bytes());
@@ -60,23 +60,23 @@ impl Preface {
             Some(&VERSION) => {}
             Some(&other) => return Err(Error::Version(other)),
         }
-        let Some(head) = bytes.first_chunk::<HEAD>() else {
+        let Some(head) = bytes.first_chunk::<HEADER_LEN>() else {
             return Ok(None);
         };
-        let len = HEAD + usize::from(u16::from_be_bytes([head[10], head[11]]));
-        if !(FIXED..=MAX_PREFACE).contains(&len) {
+        let len = HEADER_LEN + usize::from(u16::from_be_bytes([head[10], head[11]]));
+        if !(FIXED_LEN..=MAX_PREFACE).contains(&len) {
             return Err(Error::Protocol("a preface of impossible length"));
         }
         if bytes.len() < len {
             return Ok(None);
         }
         let name = usize::from(bytes[27]);
-        if name > MAX_NAME || FIXED + name > len {
+        if name > MAX_NAME || FIXED_LEN + name > len {
             return Err(Error::Protocol("an algorithm's name of impossible length"));
         }
-        let name = std::str::from_utf8(&bytes[FIXED..FIXED + name])
+        let name = std::str::from_utf8(&bytes[FIXED_LEN..FIXED_LEN + name])
             .map_err(|_| Error::Protocol("an algorithm's name that is not UTF-8"))?;
-        let mut take = Taker(&bytes[HEAD..]);
+        let mut take = ByteReader(&bytes[HEADER_LEN..]);
         let preface = Self {
             credit: take.be(8),
             ack_delay: take.be(4) as u32,
@@ -91,9 +91,9 @@ impl Preface {
 }
 
 /// Big-endian numbers, one after the other; zero beyond the end.
-pub(crate) struct Taker<'a>(pub(crate) &'a [u8]);
+pub(crate) struct ByteReader<'a>(pub(crate) &'a [u8]);
 
-impl Taker<'_> {
+impl ByteReader<'_> {
     pub(crate) fn be(&mut self, bytes: usize) -> u64 {
         let (now, rest) = self.0.split_at(bytes.min(self.0.len()));
         self.0 = rest;

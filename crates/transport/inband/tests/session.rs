@@ -32,7 +32,7 @@ fn drain(session: &mut Session, now: Time, direct: &[u8]) -> (Vec<u8>, usize) {
         if out.is_empty() {
             return (wire, taken);
         }
-        out.rest(left, 0, &mut wire);
+        out.copy_unwritten(left, 0, &mut wire);
         taken += n;
     }
 }

@@ -280,7 +280,7 @@ fn the_exchange() {
             end.output(at(us), &[], false, u64::MAX, &mut out);
         }
         let mut wire = Vec::new();
-        out.rest(&written, 0, &mut wire);
+        out.copy_unwritten(&written, 0, &mut wire);
         assert_eq!(wire, bytes(step, "hex"), "{does}");
         flying.push((us + number(exchange, "one_way_us"), 1 - who, wire));
     }

@@ -34,7 +34,7 @@ async fn run() -> Result<(), Failure> {
         EndpointConfig::default(),
         Some(config),
         UdpSocket::bind("127.0.0.1:0")?,
-        Arc::new(alcc_quic::Punctual::default()),
+        Arc::new(alcc_quic::TimedRuntime::default()),
     )?;
 
     let address = server.local_addr()?;

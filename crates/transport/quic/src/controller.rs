@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The stack's trait around [`Host`].
 use crate::host::Host;
-use crate::punctual;
+use crate::timed_runtime;
 use noq::congestion::{Controller, ControllerMetrics};
 use std::any::Any;
 use std::fmt;
@@ -50,7 +50,7 @@ impl Controller for Adapter {
     fn on_cwnd_limited(&mut self) {
         let host = self.host();
         host.blocked();
-        punctual::want(host.wakes_at());
+        timed_runtime::request_wakeup(host.next_timer());
     }
 
     fn on_ack(
@@ -88,7 +88,8 @@ impl Controller for Adapter {
         _lost_bytes: u64,
         _largest_lost_pn: u64,
     ) {
-        self.host().congested(now, is_persistent_congestion, is_ecn);
+        self.host()
+            .on_congestion_event(now, is_persistent_congestion, is_ecn);
     }
 
     fn on_spurious_congestion_event(&mut self) {
@@ -106,13 +107,13 @@ impl Controller for Adapter {
     /// Asked before each transmission.
     fn metrics(&self) -> ControllerMetrics {
         let mut host = self.locked();
-        host.turn(self.clock.map(|clock| clock()));
+        host.run(self.clock.map(|clock| clock()));
         let next = if host.is_idle() {
             None
         } else {
-            host.wakes_at()
+            host.next_timer()
         };
-        if punctual::want(next) {
+        if timed_runtime::request_wakeup(next) {
             host.has_timers();
         }
         let allowance = host.allowance();
@@ -127,10 +128,10 @@ impl Controller for Adapter {
     }
 
     /// For a path that takes over from this one (the peer's address changed): what was learned
-    /// stays, what is under way is not heard of any more.
+    /// stays, what is in flight is not reported any more.
     fn clone_box(&self) -> Box<dyn Controller> {
         Box::new(Self {
-            host: Mutex::new(self.locked().fork()),
+            host: Mutex::new(self.locked().clone_for_path()),
             clock: self.clock,
         })
     }

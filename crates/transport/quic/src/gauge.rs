@@ -19,12 +19,12 @@ pub struct Gauge {
 }
 
 impl Gauge {
-    /// Bytes under way, packet headers included.
+    /// Bytes in flight, packet headers included.
     pub fn in_flight(&self) -> u64 {
         self.in_flight.load(Ordering::Relaxed)
     }
 
-    /// How many may be under way now.
+    /// Maximum bytes in flight now.
     pub fn window(&self) -> u64 {
         self.window.load(Ordering::Relaxed)
     }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the stack tells becomes what an algorithm expects of its host.
+//! Turns the stack's events into the calls that an algorithm expects of its host.
 //!
-//! The stack tells of an acknowledgement in pieces, losses last; an algorithm hears of losses first
-//! and of each acknowledgement as a whole. So pieces are gathered, and handed on when the stack
+//! The stack reports an acknowledgement in pieces, losses last. An algorithm wants losses first
+//! and each acknowledgement as a whole. So pieces are gathered, and passed on when the stack
 //! next asks what may leave, or the next acknowledgement begins.
 use crate::gauge::Gauge;
-use crate::outstanding::Outstanding;
+use crate::sent_packets::SentPackets;
 use alcc_cc::{
     Acked, Allowance, Controller, Delivery, Feed, Kind, Packet, Path, Pn, Rto, RttView, Sending,
     Sent, Source, Spurious,
@@ -20,21 +20,21 @@ use std::time::{Duration, Instant};
 /// `alcc_flow::Rules`).
 const MIN_TIMEOUT: Span = Span::from_secs(1);
 const MAX_TIMEOUT: Span = Span::from_secs(60);
-/// So many probe timeouts make persistent congestion, and its parts (RFC 9002, sections 7.6.1,
+/// kPersistentCongestionThreshold, in probe timeouts, and the parts of one (RFC 9002, sections 7.6.1,
 /// 6.2.1 and 18.2 of RFC 9000).
-const PERSISTENT: u64 = 3;
+const PERSISTENT_CONGESTION_THRESHOLD: u64 = 3;
 const GRANULARITY: Span = Span::from_millis(1);
 const MAX_ACK_DELAY: Span = Span::from_millis(25);
 
-/// The rate that is shown is that of a round trip, or of this.
-const METER: Span = Span::from_millis(20);
+/// The published rate is that of a round trip, or of this time if longer.
+const MIN_RATE_INTERVAL: Span = Span::from_millis(20);
 
-/// Pieces of an acknowledgement.
+/// Events that wait for the end of an acknowledgement.
 #[derive(Clone, Debug, Default)]
-struct Heard {
+struct AckEvents {
     acked: Vec<Packet>,
     lost: Vec<Packet>,
-    /// In flight after the acknowledged packets, before the lost ones: said last, before losses.
+    /// In flight after the acknowledged packets, before the lost ones; reported last, before losses.
     in_flight: Option<Bytes>,
     app_limited: bool,
     spurious: bool,
@@ -44,7 +44,7 @@ struct Heard {
     persistent: bool,
 }
 
-impl Heard {
+impl AckEvents {
     fn is_empty(&self) -> bool {
         self.in_flight.is_none()
             && self.acked.is_empty()
@@ -68,15 +68,15 @@ pub(crate) struct Host {
     feed: Feed,
     origin: Instant,
     mss: Bytes,
-    outstanding: Outstanding,
+    sent_packets: SentPackets,
     next: Pn,
     in_flight: Bytes,
     delivery: Delivery,
     rtt: RttEstimator,
-    heard: Heard,
+    pending: AckEvents,
     /// While losses are being repaired: the packet that ends it.
     episode: Option<Pn>,
-    /// Somebody calls in time.
+    /// The runtime keeps timers.
     timers: bool,
     progress_at: Time,
     backoff: u32,
@@ -107,12 +107,12 @@ impl Host {
             feed,
             origin: now,
             mss,
-            outstanding: Outstanding::default(),
+            sent_packets: SentPackets::default(),
             next: 0,
             in_flight: Bytes::ZERO,
             delivery: Delivery::new(start),
             rtt: RttEstimator::default(),
-            heard: Heard::default(),
+            pending: AckEvents::default(),
             episode: None,
             timers: false,
             progress_at: start,
@@ -122,16 +122,16 @@ impl Host {
         }
     }
 
-    /// For another path, on which nothing is under way yet.
-    pub(crate) fn fork(&self) -> Self {
+    /// For another path, on which nothing is in flight yet.
+    pub(crate) fn clone_for_path(&self) -> Self {
         let mut feed = self.feed.fork();
         feed.release_memory();
         Self {
             feed,
-            outstanding: Outstanding::default(),
+            sent_packets: SentPackets::default(),
             in_flight: Bytes::ZERO,
             rtt: self.rtt.clone(),
-            heard: Heard::default(),
+            pending: AckEvents::default(),
             episode: None,
             gauge: Arc::clone(&self.gauge),
             ..*self
@@ -147,10 +147,10 @@ impl Host {
         self.feed.advance(self.time(now))
     }
 
-    /// All that is due: what was heard, and timers. `None`: at the time of the last event.
-    pub(crate) fn turn(&mut self, now: Option<Instant>) {
-        // It was heard when the stack said so, not now.
-        self.hand_on();
+    /// Passes on events and runs expired timers. `None`: at the time of the last event.
+    pub(crate) fn run(&mut self, now: Option<Instant>) {
+        // Events count from when the stack reported them, not from now.
+        self.flush();
         if let Some(now) = now {
             self.advance(now);
         }
@@ -159,17 +159,17 @@ impl Host {
             self.expire();
         }
         self.feed.run_timer();
-        self.show();
+        self.publish();
     }
 
-    fn show(&self) {
+    fn publish(&self) {
         self.gauge.in_flight.store(self.in_flight.get(), Relaxed);
         self.gauge.window.store(self.window(), Relaxed);
     }
 
     /// A packet leaves.
     pub(crate) fn sent(&mut self, now: Instant, len: u64, number: u64) {
-        self.turn(Some(now));
+        self.run(Some(now));
         // The stack gives this time back with the acknowledgement.
         let (now, stack_time) = (self.feed.now(), self.time(now));
         let len = Bytes::new(len);
@@ -207,58 +207,58 @@ impl Host {
             rtt: None,
             kind: Kind::New,
         };
-        self.outstanding.sent(number, packet);
-        self.show();
+        self.sent_packets.sent(number, packet);
+        self.publish();
     }
 
     /// A packet that left at `sent` was acknowledged.
     pub(crate) fn acknowledged(&mut self, now: Instant, sent: Instant, number: u64) {
-        if self.heard.in_flight.is_some() {
-            self.hand_on();
+        if self.pending.in_flight.is_some() {
+            self.flush();
         }
         let now = self.advance(now);
         let at = self.time(sent);
-        if let Some(mut packet) = self.outstanding.acknowledged(number, at) {
+        if let Some(mut packet) = self.sent_packets.acknowledged(number, at) {
             packet.rtt = Some(now.since(at));
-            self.heard.acked.push(packet);
+            self.pending.acked.push(packet);
         }
     }
 
     /// That was all of this acknowledgement, but for losses that it discloses.
     pub(crate) fn end_acks(&mut self, now: Instant, in_flight: u64, app_limited: bool) {
-        if self.heard.in_flight.is_some() {
-            self.hand_on();
+        if self.pending.in_flight.is_some() {
+            self.flush();
         }
         self.advance(now);
-        self.heard.in_flight = Some(Bytes::new(in_flight));
+        self.pending.in_flight = Some(Bytes::new(in_flight));
         let backlogged = self.gauge.backlogged.load(Relaxed);
-        self.heard.app_limited |= app_limited && !backlogged;
+        self.pending.app_limited |= app_limited && !backlogged;
     }
 
     /// A packet is lost.
     pub(crate) fn lost(&mut self, now: Instant, len: u64, number: u64) {
         if self.time(now) > self.feed.now() {
-            self.hand_on();
+            self.flush();
         }
         self.advance(now);
-        if let Some(packet) = self.outstanding.lost(number, len) {
-            self.heard.lost.push(packet);
+        if let Some(packet) = self.sent_packets.lost(number, len) {
+            self.pending.lost.push(packet);
         }
     }
 
-    /// What the stack makes of losses or marks; which packets are lost it has said.
-    pub(crate) fn congested(&mut self, now: Instant, persistent: bool, marked: bool) {
+    /// A congestion event of the stack; it has reported lost packets before.
+    pub(crate) fn on_congestion_event(&mut self, now: Instant, persistent: bool, marked: bool) {
         self.advance(now);
-        self.heard.persistent |= persistent;
-        self.heard.marked |= marked;
+        self.pending.persistent |= persistent;
+        self.pending.marked |= marked;
     }
 
     /// What was reported lost has arrived.
     pub(crate) fn spurious(&mut self) {
-        if self.heard.in_flight.is_some() {
-            self.hand_on();
+        if self.pending.in_flight.is_some() {
+            self.flush();
         }
-        self.heard.spurious = true;
+        self.pending.spurious = true;
     }
 
     /// The largest packet has another size.
@@ -277,24 +277,24 @@ impl Host {
         limited.window |= !quota;
     }
 
-    /// Hands on what was heard since the last time.
-    fn hand_on(&mut self) {
-        if self.heard.is_empty() {
+    /// Passes on the events since the last time.
+    fn flush(&mut self) {
+        if self.pending.is_empty() {
             return;
         }
-        let mut heard = std::mem::take(&mut self.heard);
-        heard.acked.sort_unstable_by_key(|packet| packet.pn);
-        heard.lost.sort_unstable_by_key(|packet| packet.pn);
-        self.tell(&heard);
-        heard.clear();
-        self.heard = heard;
+        let mut events = std::mem::take(&mut self.pending);
+        events.acked.sort_unstable_by_key(|packet| packet.pn);
+        events.lost.sort_unstable_by_key(|packet| packet.pn);
+        self.report(&events);
+        events.clear();
+        self.pending = events;
     }
 
-    fn tell(&mut self, heard: &Heard) {
+    fn report(&mut self, events: &AckEvents) {
         let sum = |packets: &[Packet]| packets.iter().map(|packet| packet.len).sum::<Bytes>();
-        let acked = sum(&heard.acked);
-        let gone = sum(&heard.lost);
-        let after_acks = match heard.in_flight {
+        let acked = sum(&events.acked);
+        let gone = sum(&events.lost);
+        let after_acks = match events.in_flight {
             // The stack counts what we may have missed.
             Some(in_flight) => in_flight,
             None => self.in_flight.saturating_sub(acked),
@@ -302,12 +302,12 @@ impl Host {
         let before = after_acks + acked;
         self.in_flight = after_acks.saturating_sub(gone);
         let mut ended = false;
-        if heard.spurious {
+        if events.spurious {
             ended = self.episode.take().is_some();
             self.feed.spurious(Spurious::Loss);
         }
-        self.feed.notify_local_receiver(&heard.acked);
-        if let Some(newest) = heard.acked.last() {
+        self.feed.notify_local_receiver(&events.acked);
+        if let Some(newest) = events.acked.last() {
             // Its time is that of the acknowledgement.
             self.rtt.sample(newest.rtt.unwrap_or_default());
             ended |= self.episode.is_some_and(|ends| newest.pn >= ends);
@@ -315,9 +315,9 @@ impl Host {
         if ended {
             self.feed.repaired(self.in_flight, self.rtt.view());
         }
-        self.tell_losses(heard, ended);
-        if let Some(newest) = heard.acked.last() {
-            self.tell_arrivals(heard, before);
+        self.report_losses(events, ended);
+        if let Some(newest) = events.acked.last() {
+            self.report_acks(events, before);
             // The stack gives up what is 9/8 of an RTT older than something that arrived; far
             // beyond that, it has forgotten it.
             let rtt = self.rtt.view();
@@ -326,22 +326,22 @@ impl Host {
                 .sent_at
                 .as_nanos()
                 .saturating_sub(patience.as_nanos());
-            self.outstanding.forget_before(Time::from_nanos(old));
+            self.sent_packets.remove_before(Time::from_nanos(old));
         }
-        if heard.app_limited {
+        if events.app_limited {
             self.delivery.limit_by_app(self.in_flight);
         }
     }
 
-    fn tell_losses(&mut self, heard: &Heard, ended: bool) {
-        if heard.persistent && self.backoff == 0 {
-            let oldest = heard.lost.first().or_else(|| self.outstanding.oldest());
+    fn report_losses(&mut self, events: &AckEvents, ended: bool) {
+        if events.persistent && self.backoff == 0 {
+            let oldest = events.lost.first().or_else(|| self.sent_packets.oldest());
             let oldest = oldest.copied();
-            self.tell_timeout(oldest);
+            self.report_timeout(oldest);
         }
         // A mark is answered as a loss is (RFC 9002, section 7.1), by algorithms that know no marks
         // as well. The stack does not say how many packets were marked.
-        let mut marked = heard.acked.last().filter(|_| heard.marked);
+        let mut marked = events.acked.last().filter(|_| events.marked);
         if self.feed.needs().ecn {
             self.feed
                 .marked(marked.take().map_or(Bytes::ZERO, |packet| packet.len));
@@ -350,7 +350,7 @@ impl Host {
             rtt: None,
             ..*packet
         });
-        let lost = match (&marked, heard.lost.as_slice()) {
+        let lost = match (&marked, events.lost.as_slice()) {
             (Some(marked), []) => std::slice::from_ref(marked),
             (_, lost) => lost,
         };
@@ -364,32 +364,32 @@ impl Host {
         (self.feed).lost(lost, new_episode, self.in_flight, self.rtt.view());
     }
 
-    fn tell_arrivals(&mut self, heard: &Heard, before: Bytes) {
+    fn report_acks(&mut self, events: &AckEvents, before: Bytes) {
         let now = self.feed.now();
-        for packet in &heard.acked {
+        for packet in &events.acked {
             self.delivery.arrived(now, packet);
         }
         self.progress_at = now;
         self.backoff = 0;
-        self.feed.limited().app |= heard.app_limited;
+        self.feed.limited().app |= events.app_limited;
         let (rtt, delivered) = (self.rtt.view(), self.delivery.total());
         let (since, before_it) = self.meter;
-        if now.since(since) >= rtt.smoothed.max(METER) {
+        if now.since(since) >= rtt.smoothed.max(MIN_RATE_INTERVAL) {
             let rate = Rate::of(delivered.saturating_sub(before_it), now.since(since));
             self.gauge.rate.store(rate.as_bps(), Relaxed);
             self.meter = (now, delivered);
         }
         if let Some(observe) = &self.gauge.observer {
-            let samples = heard.acked.iter().filter_map(|packet| packet.rtt);
+            let samples = events.acked.iter().filter_map(|packet| packet.rtt);
             samples.for_each(observe);
         }
         self.feed.acked(&Acked {
-            packets: &heard.acked,
+            packets: &events.acked,
             in_flight_before: before,
             in_flight: self.in_flight,
             delivery: &self.delivery,
             rtt,
-            rate: self.delivery.rate(&heard.acked),
+            rate: self.delivery.rate(&events.acked),
             in_recovery: self.episode.is_some(),
             advanced: true,
             source: Source::Wire,
@@ -406,19 +406,19 @@ impl Host {
             smoothed, variance, ..
         } = self.rtt.view();
         let probe = smoothed + (variance * 4).max(GRANULARITY) + MAX_ACK_DELAY;
-        let first = (probe * PERSISTENT).max(MIN_TIMEOUT);
+        let first = (probe * PERSISTENT_CONGESTION_THRESHOLD).max(MIN_TIMEOUT);
         let wait = (first * (1 << self.backoff.min(16))).min(MAX_TIMEOUT);
         Some(self.progress_at + wait)
     }
 
     fn expire(&mut self) {
-        let oldest = self.outstanding.oldest().copied();
-        self.tell_timeout(oldest);
+        let oldest = self.sent_packets.oldest().copied();
+        self.report_timeout(oldest);
         // The next one counts from here.
         self.progress_at = self.feed.now();
     }
 
-    fn tell_timeout(&mut self, oldest: Option<Packet>) {
+    fn report_timeout(&mut self, oldest: Option<Packet>) {
         let Some(oldest) = oldest else { return };
         self.backoff = self.backoff.saturating_add(1);
         self.gauge.timeouts.fetch_add(1, Relaxed);
@@ -431,18 +431,18 @@ impl Host {
         self.feed.expired(&rto);
     }
 
-    /// Somebody sees to it that there is a turn when one is due.
+    /// There is a runtime that keeps timers.
     pub(crate) fn has_timers(&mut self) {
         self.timers = true;
     }
 
-    /// Nothing is under way: unless data waits for the window, nobody needs a turn.
+    /// Nothing is in flight: unless data waits for the window, no run is needed.
     pub(crate) fn is_idle(&self) -> bool {
         self.in_flight == Bytes::ZERO
     }
 
-    /// When the next turn is due.
-    pub(crate) fn wakes_at(&self) -> Option<Instant> {
+    /// When the next run is due.
+    pub(crate) fn next_timer(&self) -> Option<Instant> {
         let all = [
             self.feed.next_timer(),
             self.feed.next_report(),
@@ -462,19 +462,19 @@ impl Host {
         let allowance = self.feed.allowance();
         let (mss, in_flight) = (self.mss.get(), self.in_flight.get());
         let whole = |bytes: u64| (bytes / mss).saturating_mul(mss);
-        // In segments: a small packet under way must not take the place of a full one.
+        // In segments: a small packet in flight must not take the place of a full one.
         let window = whole(allowance.window.get())
             .max(mss)
             .saturating_add(in_flight % mss);
         let quota = in_flight.saturating_add(whole(allowance.quota.get()));
-        // With nothing under way and nobody to call in time, there would be no next turn.
+        // With nothing in flight and no timers, there would be no next run.
         let wanted = allowance.ping || !self.timers && in_flight == 0;
-        let least = if wanted {
+        let min = if wanted {
             in_flight.saturating_add(mss)
         } else {
             1
         };
-        window.min(quota).max(least)
+        window.min(quota).max(min)
     }
 }
 

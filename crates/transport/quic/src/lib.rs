@@ -8,9 +8,9 @@
 //! # Ok::<(), alcc_cc::SpecError>(())
 //! ```
 //!
-//! and, so that an algorithm's timers are exact, `Arc::new(alcc_quic::Punctual::default())` as the
-//! runtime of the endpoint. Without it everything works, but what is due between two packets
-//! happens at the next one ([`Punctual`]).
+//! and, so that an algorithm's timers are exact, `Arc::new(alcc_quic::TimedRuntime::default())` as
+//! the runtime of the endpoint. Without it everything works, but what is due between two packets
+//! happens at the next one ([`TimedRuntime`]).
 //!
 //! * a pipe of bytes for programs without async: [`blocking`], and the transport of `alcc send`:
 //!   [`Quic`];
@@ -23,13 +23,13 @@ mod controller;
 mod factory;
 mod gauge;
 mod host;
-mod outstanding;
-mod punctual;
+mod sent_packets;
 mod stack;
+mod timed_runtime;
 mod transport;
 
 pub use factory::{Congestion, congestion};
 pub use gauge::Gauge;
-pub use punctual::Punctual;
 pub use stack::StackController;
+pub use timed_runtime::TimedRuntime;
 pub use transport::Quic;

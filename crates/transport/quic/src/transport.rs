@@ -46,7 +46,7 @@ impl Transport for Quic {
             congestion(options, 0)?;
             return Ok(Plan::native(spec, &about));
         }
-        let own = stacks_own(options)?;
+        let own = stack_controller(options)?;
         Ok(Plan {
             scheme: format!("{}-quic-plain", own.name()),
             algorithm: own.name().to_owned(),
@@ -109,7 +109,7 @@ impl Dialer for QuicDialer<'_> {
                     timeout,
                 )
             } else {
-                let own = stacks_own(options)?;
+                let own = stack_controller(options)?;
                 Sender::connect_with(&self.stack, at, from, &to.host, tls, own, timeout)
             };
             match connected {
@@ -138,7 +138,7 @@ fn congestion(options: &Options, flow: u32) -> Result<Congestion, Failure> {
 }
 
 /// The stack's controller that is asked for; the table has refused what is none.
-fn stacks_own(options: &Options) -> Result<StackController, Failure> {
+fn stack_controller(options: &Options) -> Result<StackController, Failure> {
     let name = options.under.as_deref().unwrap_or("cubic");
     StackController::named(name)
         .ok_or_else(|| Failure::usage(format!("--under {name}: it is none of QUIC's")))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Who runs the event loop: application threads while they wait, so that a wait costs no second
 //! wake-up; otherwise the background thread. Many flows share one loop and one socket.
-use alcc_driver::{Background, Cared, Next, Shared};
+use alcc_driver::{Background, BackgroundTask, Next, Shared};
 use alcc_sys::now;
 use alcc_units::{Span, Time};
 use nix::libc;
@@ -98,7 +98,7 @@ impl<E: Engine> alcc_driver::Engine for Inner<E> {
         (events, (until < Time::MAX).then_some(until))
     }
 
-    fn wakes(&mut self, now: Time, due: Option<Time>, ready: bool) -> bool {
+    fn on_wake(&mut self, now: Time, due: Option<Time>, ready: bool) -> bool {
         let turns = ready || due.is_some_and(|due| due <= now);
         if turns {
             self.run(now, due);
@@ -118,7 +118,7 @@ impl<E: Engine> Hub<E> {
             closing: false,
         };
         let hub = Arc::new(Self {
-            shared: Shared::new(inner, socket.as_raw_fd()).with_bell()?,
+            shared: Shared::new(inner, socket.as_raw_fd()).with_waker()?,
             _socket: socket,
             number: alcc_driver::next_id(),
             listed: AtomicBool::new(true),
@@ -131,14 +131,14 @@ impl<E: Engine> Hub<E> {
     }
 
     fn list(self: &Arc<Self>, first: Span) -> bool {
-        BACKGROUND.care(Arc::<Self>::clone(self), first)
+        BACKGROUND.add(Arc::<Self>::clone(self), first)
     }
 
     /// Runs `f` on the engine at once.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut E) -> R) -> R {
         let mut inner = self.shared.lock();
         let result = f(&mut inner.engine);
-        inner.wake_sleeper(now());
+        inner.wake_leader(now());
         result
     }
 
@@ -177,14 +177,14 @@ impl<E: Engine> Hub<E> {
         let mut inner = self.shared.lock();
         inner.closing = true;
         self.shared.hand_over(&inner, true);
-        inner.wake_sleeper(now());
+        inner.wake_leader(now());
         drop(inner);
         self.listed.store(true, Ordering::Release);
         self.list(Span::ZERO);
     }
 
     /// Runs the loop if nobody else does.
-    fn care(&self, now: Time) -> Next {
+    fn visit_in_background(&self, now: Time) -> Next {
         let inner = &mut *self.shared.lock();
         if inner.closing && inner.engine.is_idle() {
             return Next::NEVER;
@@ -214,13 +214,13 @@ impl<E: Engine> Hub<E> {
     }
 }
 
-impl<E: Engine> Cared for Hub<E> {
+impl<E: Engine> BackgroundTask for Hub<E> {
     fn id(&self) -> u64 {
         self.number
     }
 
     fn visit(&self, now: Time) -> Next {
-        self.care(now)
+        self.visit_in_background(now)
     }
 
     fn is_gone(&self) -> bool {

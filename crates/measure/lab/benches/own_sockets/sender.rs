@@ -6,7 +6,7 @@ use alcc_cc::{
     AckBatch, Algorithm, Allowance, Build, Controller, Cx, OptionDoc, Options, Registry, SpecError,
 };
 use alcc_socket::own::{self, Runtime, Settings, Stream, Wait};
-use alcc_socket::{Feedback, Host};
+use alcc_socket::{Deployment, Feedback};
 use alcc_units::{Bytes, Rate};
 use nix::libc;
 use nix::sys::socket::{setsockopt, sockopt};
@@ -112,7 +112,7 @@ fn single(mode: &str, mbps: u64, seconds: u64, to: SocketAddr) -> Result<()> {
         })
     } else {
         let mut settings = Settings::new(format!("paced:mbps={mbps}").parse()?);
-        settings.feedback = Feedback::choose(Host::Own, mode)?;
+        settings.feedback = Feedback::choose(Deployment::Own, mode)?;
         let runtime = Runtime::new(settings, Registry::builtin().with(PACED));
         let stream = Stream::new(&runtime, socket.into(), &own::Options::default())?;
         Box::new(move || Ok(stream.send(&block, Wait::Yes(None))?))
@@ -179,7 +179,8 @@ fn crowd(cc: &str, connections: usize, seconds: u64, to: SocketAddr) -> Result<(
         };
         (0..n).map(|_| one().map_err(|e| e.to_string())).collect()
     };
-    // Those that send come first, in the order in which the other end accepts them; the rest in parallel, a round trip each.
+    // Those that send come first, in the order in which the other end accepts them; the rest in
+    // parallel, a round trip each.
     let mut sockets = open(SENDING.min(connections))?;
     let rest = connections - sockets.len();
     let threads: Vec<_> = std::thread::scope(|scope| {

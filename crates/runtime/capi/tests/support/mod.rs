@@ -49,7 +49,8 @@ pub(crate) fn library() -> &'static Path {
             }
             done(&mut build);
         }
-        // Two tests that link at once must not disturb each other: each links into a folder of its own.
+        // Two tests that link at once must not disturb each other: each links into a folder of its
+        // own.
         let own = dir.join(format!(
             "capi-{}",
             exe.file_stem().unwrap().to_str().unwrap()

@@ -2,7 +2,7 @@
 //! Calls that duplicate and close descriptors.
 use super::processes::unsharing;
 use super::stdio::standard;
-use super::{Glance, appeared, aside, forget, glance};
+use super::{Lookup, fd_created, lookup, preserving_errno, replace_known};
 use crate::epoll::Epoll;
 use crate::process::{self, Process};
 use crate::real::real;
@@ -11,24 +11,24 @@ use libc::{c_int, c_uint};
 use std::sync::Arc;
 
 /// What we know of a descriptor ends before the number can be given again.
-fn closing(fd: c_int) {
+fn fd_closing(fd: c_int) {
     if let Some(process) = process::current() {
-        aside(|| forget(process, fd, Known::Nothing));
+        preserving_errno(|| replace_known(process, fd, Known::Nothing));
     }
 }
 
 /// `new` is another name for what `old` is.
-fn duplicated(old: c_int, new: c_int) -> c_int {
+fn fd_duplicated(old: c_int, new: c_int) -> c_int {
     if new < 0 || old == new {
         return new;
     }
     if let Some(process) = process::current() {
-        aside(|| {
+        preserving_errno(|| {
             let copy = copy_of(process, old);
             if let (Known::Controlled(conn), Some(runtime)) = (&copy, process.running()) {
-                runtime.guarded(|| conn.also(new, Epoll::default()).ok());
+                runtime.guarded(|| conn.add_fd(new, Epoll::default()).ok());
             }
-            forget(process, new, copy);
+            replace_known(process, new, copy);
         });
         standard(new);
     }
@@ -36,12 +36,12 @@ fn duplicated(old: c_int, new: c_int) -> c_int {
 }
 
 fn copy_of(process: &Process, fd: c_int) -> Known {
-    match glance(process, fd) {
-        Some(Glance::Controlled(conn)) if conn.is_behind(fd) => {
+    match lookup(process, fd) {
+        Some(Lookup::Controlled(conn)) if conn.is_same_socket(fd) => {
             Known::Controlled(Arc::clone(&conn))
         }
-        Some(Glance::Socket) => {
-            let outbound = process.table.look(fd, |known| match known {
+        Some(Lookup::Socket) => {
+            let outbound = process.table.get(fd, |known| match known {
                 Known::Socket { outbound, .. } => *outbound,
                 _ => None,
             });
@@ -60,7 +60,7 @@ fn copy_of(process: &Process, fd: c_int) -> Known {
 /// As the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
-    closing(fd);
+    fd_closing(fd);
     // SAFETY: the caller's arguments, unchanged.
     unsafe { (real().close)(fd) }
 }
@@ -72,13 +72,13 @@ pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     // SAFETY: the caller's arguments, unchanged.
-    closing_range(first, last, flags, || unsafe {
+    fds_closing(first, last, flags, || unsafe {
         (real().close_range)(first, last, flags)
     })
 }
 
 /// By function or by number.
-pub(super) fn closing_range(
+pub(super) fn fds_closing(
     first: c_uint,
     last: c_uint,
     flags: c_int,
@@ -117,7 +117,7 @@ fn close_all(first: c_uint, last: c_uint) {
             .all()
             .filter(|fd| range.contains(&fd.cast_unsigned()))
         {
-            closing(fd);
+            fd_closing(fd);
         }
     }
 }
@@ -129,7 +129,7 @@ fn close_all(first: c_uint, last: c_uint) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn dup(old: c_int) -> c_int {
     // SAFETY: the caller's arguments, unchanged.
-    duplicated(old, unsafe { (real().dup)(old) })
+    fd_duplicated(old, unsafe { (real().dup)(old) })
 }
 
 /// dup2(2)
@@ -139,7 +139,7 @@ pub unsafe extern "C-unwind" fn dup(old: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn dup2(old: c_int, new: c_int) -> c_int {
     // SAFETY: the caller's arguments, unchanged.
-    duplicated(old, unsafe { (real().dup2)(old, new) })
+    fd_duplicated(old, unsafe { (real().dup2)(old, new) })
 }
 
 /// dup3(2)
@@ -149,7 +149,7 @@ pub unsafe extern "C-unwind" fn dup2(old: c_int, new: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     // SAFETY: the caller's arguments, unchanged.
-    duplicated(old, unsafe { (real().dup3)(old, new, flags) })
+    fd_duplicated(old, unsafe { (real().dup3)(old, new, flags) })
 }
 
 /// fcntl(2). The third argument is an integer or a pointer, or not there: a register either way.
@@ -176,13 +176,13 @@ pub unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: usi
 
 fn if_duplicated(fd: c_int, command: c_int, rc: c_int) -> c_int {
     if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
-        duplicated(fd, rc);
+        fd_duplicated(fd, rc);
     }
     rc
 }
 
-/// fclose(3) and other closing inside the C library is not seen; nor is a descriptor from another process, which comes by
-/// pidfd_getfd(2). Its wrapper is a system call by number.
-pub(super) fn handed_over(fd: c_int) {
-    appeared(fd, None);
+/// fclose(3) and other closing inside the C library is not seen; nor is a descriptor from another
+/// process, which comes by pidfd_getfd(2). Its wrapper is a system call by number.
+pub(super) fn fd_received(fd: c_int) {
+    fd_created(fd, None);
 }

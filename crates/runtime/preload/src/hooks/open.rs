@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Calls by which sockets come to be and connections are made.
 use super::read::{self, asks};
-use super::{appeared, aside};
+use super::{fd_created, preserving_errno};
 use crate::epoll::Epoll;
 use crate::process;
 use crate::real::real;
@@ -20,7 +20,7 @@ pub unsafe extern "C-unwind" fn accept(
 ) -> c_int {
     // SAFETY: the caller's arguments, unchanged.
     let new = unsafe { (real().accept)(fd, addr, len) };
-    appeared(new, Some(Some(false)));
+    fd_created(new, Some(Some(false)));
     new
 }
 
@@ -37,7 +37,7 @@ pub unsafe extern "C-unwind" fn accept4(
 ) -> c_int {
     // SAFETY: the caller's arguments, unchanged.
     let new = unsafe { (real().accept4)(fd, addr, len, flags) };
-    appeared(new, Some(Some(false)));
+    fd_created(new, Some(Some(false)));
     new
 }
 
@@ -49,7 +49,7 @@ pub unsafe extern "C-unwind" fn accept4(
 pub unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     // SAFETY: the caller's arguments, unchanged.
     let new = unsafe { (real().socket)(domain, kind, protocol) };
-    appeared(new, None);
+    fd_created(new, None);
     new
 }
 
@@ -60,8 +60,8 @@ pub unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_i
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
     if let Some(process) = process::current() {
-        aside(|| {
-            process.table.change(fd, |known| match known {
+        preserving_errno(|| {
+            process.table.update(fd, |known| match known {
                 Known::Nothing => {
                     *known = Known::Socket {
                         outbound: Some(true),
@@ -140,7 +140,7 @@ unsafe fn received(msg: *const msghdr) {
                 let data = libc::CMSG_DATA(control);
                 let len = (control as usize + header.cmsg_len).saturating_sub(data as usize);
                 for i in 0..len / size_of::<c_int>() {
-                    appeared(data.cast::<c_int>().add(i).read_unaligned(), None);
+                    fd_created(data.cast::<c_int>().add(i).read_unaligned(), None);
                 }
             }
             control = libc::CMSG_NXTHDR(msg, control);

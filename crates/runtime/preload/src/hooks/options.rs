@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Options of a socket that the program and control both have to do with: its error, and its pacing rate.
-use super::read::kept;
-use super::{already, aside, inherited};
+//! Options of a socket that the program and control both have to do with: its error, and its pacing
+//! rate.
+use super::read::pending_error;
+use super::{controlled_already, inherited, preserving_errno};
 use crate::process;
 use crate::real::real;
-use alcc_socket::Inside;
+use alcc_socket::ReentrancyGuard;
 use libc::{c_int, c_void, socklen_t};
 
 /// getsockopt(2)
@@ -21,19 +22,19 @@ pub unsafe extern "C-unwind" fn getsockopt(
 ) -> c_int {
     // SAFETY: the caller's arguments, unchanged.
     let rc = unsafe { (real().getsockopt)(fd, level, name, value, len) };
-    if rc != 0 || level != libc::SOL_SOCKET || Inside::here() {
+    if rc != 0 || level != libc::SOL_SOCKET || ReentrancyGuard::is_held() {
         return rc;
     }
     // SAFETY: the kernel has stored so many bytes there.
     let stored = || unsafe { std::slice::from_raw_parts_mut(value.cast::<u8>(), *len as usize) };
     match name {
         libc::SO_ERROR if stored().iter().all(|byte| *byte == 0) => {
-            if let Some(why) = aside(|| kept(fd)) {
+            if let Some(why) = preserving_errno(|| pending_error(fd)) {
                 put(stored(), &why.to_ne_bytes());
             }
         }
         libc::SO_MAX_PACING_RATE => {
-            let own = aside(|| match already(fd) {
+            let own = preserving_errno(|| match controlled_already(fd) {
                 Some((conn, runtime)) => runtime.guarded(|| conn.own_pacing()),
                 None => inherited(process::current()?.parent?, fd)?.pacing,
             });
@@ -72,8 +73,9 @@ pub unsafe extern "C-unwind" fn setsockopt(
 ) -> c_int {
     // SAFETY: the caller's arguments, unchanged.
     let real = || unsafe { (real().setsockopt)(fd, level, name, value, len) };
-    if (level, name) != (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE) || Inside::here() {
+    if (level, name) != (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE) || ReentrancyGuard::is_held() {
         return real();
     }
-    aside(|| already(fd)).map_or_else(real, |(conn, runtime)| conn.set_pacing(runtime, fd, real))
+    preserving_errno(|| controlled_already(fd))
+        .map_or_else(real, |(conn, runtime)| conn.set_pacing(runtime, fd, real))
 }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Calls that make processes and take rights away.
-use super::descriptors::{closing_range, handed_over};
+use super::descriptors::{fd_received, fds_closing};
 use crate::process::{self, Process};
 use crate::real::real;
 use alcc_socket::set_errno;
 use libc::{c_int, c_long, c_uint, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// vfork(2): the child runs on the caller's stack frame, so this one must be gone when the real call returns: a jump.
+/// vfork(2): the child runs on the caller's stack frame, so this one must be gone when the real
+/// call returns: a jump.
 ///
 /// # Safety
 /// As the C function.
@@ -47,7 +48,8 @@ extern "C" fn before_vfork() -> usize {
     real().vfork as usize
 }
 
-/// clone(2) as the C library has it: the child begins with a function, on a stack of its own. What is not passed is not looked at.
+/// clone(2) as the C library has it: the child begins with a function, on a stack of its own. What
+/// is not passed is not looked at.
 ///
 /// # Safety
 /// As the C function.
@@ -63,7 +65,8 @@ pub unsafe extern "C-unwind" fn clone(
 ) -> c_int {
     let is = |flag: c_int| flags & flag != 0;
     if is(libc::CLONE_VM) && !is(libc::CLONE_THREAD) {
-        // With thread-local memory of its own the child is not this thread, even if that waits for it.
+        // With thread-local memory of its own the child is not this thread, even if that waits for
+        // it.
         if is(libc::CLONE_VFORK) && !is(libc::CLONE_SETTLS) {
             process::vforks();
         } else {
@@ -74,19 +77,20 @@ pub unsafe extern "C-unwind" fn clone(
     unsafe { (real().clone)(run, stack, flags, argument, parent_id, tls, child_id) }
 }
 
-/// Makes a call that our thread would make another: it does not work in a process of several threads, or takes something away from
-/// the calling one alone. `call` is told whether it is the only one.
-fn alone<T>(call: impl FnOnce(bool) -> T) -> T {
+/// Makes a call that our thread would make another: it does not work in a process of several
+/// threads, or takes something away from the calling one alone. `call` is told whether it is the
+/// only one.
+fn single_threaded<T>(call: impl FnOnce(bool) -> T) -> T {
     match process::current().and_then(Process::running) {
-        Some(runtime) => runtime.stand_alone(call),
+        Some(runtime) => runtime.single_threaded(call),
         None => call(true),
     }
 }
 
-/// A call that gives the calling thread descriptors of its own. `call` if those were nobody else's anyway; else `elsewhere`, after which
-/// those that we know are the other threads'.
+/// A call that gives the calling thread descriptors of its own. `call` if those were nobody else's
+/// anyway; else `elsewhere`, after which those that we know are the other threads'.
 pub(super) fn unsharing(call: impl FnOnce() -> c_int, elsewhere: impl FnOnce() -> c_int) -> c_int {
-    alone(|only| {
+    single_threaded(|only| {
         if only {
             return call();
         }
@@ -107,7 +111,7 @@ pub unsafe extern "C-unwind" fn unshare(flags: c_int) -> c_int {
     // SAFETY: the caller's argument, unchanged.
     let real = || unsafe { (real().unshare)(flags) };
     if flags & libc::CLONE_FILES == 0 {
-        alone(|_| real())
+        single_threaded(|_| real())
     } else {
         unsharing(real, real)
     }
@@ -120,7 +124,7 @@ pub unsafe extern "C-unwind" fn unshare(flags: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn setns(fd: c_int, kind: c_int) -> c_int {
     // SAFETY: the caller's arguments, unchanged.
-    alone(|_| unsafe { (real().setns)(fd, kind) })
+    single_threaded(|_| unsafe { (real().setns)(fd, kind) })
 }
 
 /// capset(2): of the calling thread, and ours would keep what the program gives up.
@@ -130,7 +134,7 @@ pub unsafe extern "C-unwind" fn setns(fd: c_int, kind: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn capset(header: *mut c_void, data: *const c_void) -> c_int {
     // SAFETY: the caller's arguments, unchanged.
-    alone(|_| unsafe { (real().capset)(header, data) })
+    single_threaded(|_| unsafe { (real().capset)(header, data) })
 }
 
 /// setfsuid(2), as above.
@@ -140,7 +144,7 @@ pub unsafe extern "C-unwind" fn capset(header: *mut c_void, data: *const c_void)
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn setfsuid(id: libc::uid_t) -> c_int {
     // SAFETY: the caller's argument, unchanged.
-    alone(|_| unsafe { (real().setfsuid)(id) })
+    single_threaded(|_| unsafe { (real().setfsuid)(id) })
 }
 
 /// setfsgid(2), as above.
@@ -150,10 +154,11 @@ pub unsafe extern "C-unwind" fn setfsuid(id: libc::uid_t) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn setfsgid(id: libc::gid_t) -> c_int {
     // SAFETY: the caller's argument, unchanged.
-    alone(|_| unsafe { (real().setfsgid)(id) })
+    single_threaded(|_| unsafe { (real().setfsgid)(id) })
 }
 
-/// pthread_exit(3): a process whose first thread ends so lives until its last one has ended, and ours would be that.
+/// pthread_exit(3): a process whose first thread ends so lives until its last one has ended, and
+/// ours would be that.
 ///
 /// # Safety
 /// As the C function.
@@ -174,7 +179,8 @@ pub unsafe extern "C-unwind" fn pthread_exit(value: *mut c_void) -> ! {
     unsafe { std::hint::unreachable_unchecked() }
 }
 
-/// prctl(2): a program that takes system calls from itself may take ours too; and some rights belong to a thread.
+/// prctl(2): a program that takes system calls from itself may take ours too; and some rights
+/// belong to a thread.
 ///
 /// # Safety
 /// As the C function.
@@ -189,18 +195,18 @@ pub unsafe extern "C-unwind" fn prctl(
     // SAFETY: the caller's arguments, unchanged.
     let real = || unsafe { (real().prctl)(option, a, b, c, d) };
     match option {
-        libc::PR_SET_SECCOMP if a == SECCOMP_MODE_STRICT || b != 0 => locked_up(),
+        libc::PR_SET_SECCOMP if a == SECCOMP_MODE_STRICT || b != 0 => seccomp_enabled(),
         libc::PR_SET_NO_NEW_PRIVS
         | libc::PR_CAPBSET_DROP
         | libc::PR_CAP_AMBIENT
-        | libc::PR_SET_SECUREBITS => return alone(|_| real()),
+        | libc::PR_SET_SECUREBITS => return single_threaded(|_| real()),
         _ => {}
     }
     real()
 }
 
-/// Of linux/seccomp.h: what prctl(2) is told, and seccomp(2). A filter at address zero is a question whether the kernel knows
-/// filters.
+/// Of linux/seccomp.h: what prctl(2) is told, and seccomp(2). A filter at address zero is a
+/// question whether the kernel knows filters.
 const SECCOMP_MODE_STRICT: usize = 1;
 const SECCOMP_SET_MODE_STRICT: usize = 0;
 const SECCOMP_SET_MODE_FILTER: usize = 1;
@@ -216,7 +222,8 @@ const WATCHED: [c_long; 7] = [
     libc::SYS_close_range,
 ];
 
-/// Calls by number that take rights from the calling thread: the C library's functions of these names take them from all.
+/// Calls by number that take rights from the calling thread: the C library's functions of these
+/// names take them from all.
 const RIGHTS: [c_long; 11] = [
     libc::SYS_capset,
     libc::SYS_landlock_restrict_self,
@@ -245,7 +252,8 @@ const fn bits(mut set: [u64; 8], numbers: &[c_long]) -> [u64; 8] {
     set
 }
 
-/// syscall(2). What we do not watch, a clone among it, goes on by a jump: its child may share this stack.
+/// syscall(2). What we do not watch, a clone among it, goes on by a jump: its child may share this
+/// stack.
 ///
 /// # Safety
 /// As the C function.
@@ -294,7 +302,8 @@ unsafe extern "C-unwind" fn watched_syscall(
     e: usize,
     f: usize,
 ) -> c_long {
-    // SAFETY: the caller's arguments, unchanged; what was not passed is not looked at by the kernel.
+    // SAFETY: the caller's arguments, unchanged; what was not passed is not looked at by the
+    // kernel.
     let real = || unsafe { (real().syscall)(number, a, b, c, d, e, f) };
     // SAFETY: as the caller's; the kernel, too, takes the lower half of what is an int.
     unsafe {
@@ -303,29 +312,30 @@ unsafe extern "C-unwind" fn watched_syscall(
             libc::SYS_unshare => unshare(a as c_int).into(),
             libc::SYS_setns => setns(a as c_int, b as c_int).into(),
             libc::SYS_close_range => {
-                closing_range(a as c_uint, b as c_uint, c as c_int, || real() as c_int).into()
+                fds_closing(a as c_uint, b as c_uint, c as c_int, || real() as c_int).into()
             }
             libc::SYS_seccomp => {
                 let filters = a == SECCOMP_SET_MODE_FILTER && c != 0;
                 if filters || a == SECCOMP_SET_MODE_STRICT {
-                    locked_up();
+                    seccomp_enabled();
                 }
                 real()
             }
             libc::SYS_io_uring_setup => ring(number, a, b, 0),
             libc::SYS_pidfd_getfd => {
                 let fd = real();
-                handed_over(c_int::try_from(fd).unwrap_or(-1));
+                fd_received(c_int::try_from(fd).unwrap_or(-1));
                 fd
             }
-            number if RIGHTS.contains(&number) => alone(|_| real()),
+            number if RIGHTS.contains(&number) => single_threaded(|_| real()),
             _ => real(),
         }
     }
 }
 
-/// io_uring_setup(2), called from address `caller`. libuv (Node, uvloop) registers with epoll through a ring if it gets one, where
-/// we would not see it, and falls back to epoll_ctl if not. Others may need theirs, and for other things.
+/// io_uring_setup(2), called from address `caller`. libuv (Node, uvloop) registers with epoll
+/// through a ring if it gets one, where we would not see it, and falls back to epoll_ctl if not.
+/// Others may need theirs, and for other things.
 ///
 /// # Safety
 /// As the system call.
@@ -343,8 +353,8 @@ unsafe extern "C-unwind" fn ring(
     unsafe { (real().syscall)(number, entries, parameters, 0, 0, 0, 0) }
 }
 
-/// libuv is often part of another library, loaded for that one's user alone and without names. What it asks the environment about
-/// rings is in it, whatever becomes of the rest.
+/// libuv is often part of another library, loaded for that one's user alone and without names. What
+/// it asks the environment about rings is in it, whatever becomes of the rest.
 const IN_LIBUV: &[u8] = b"UV_USE_IO_URING\0";
 
 /// Is libuv in the object that this address belongs to? Zero: in any object.
@@ -390,11 +400,11 @@ fn is_libuv(caller: usize) -> bool {
     search.found
 }
 
-fn locked_up() {
+fn seccomp_enabled() {
     if let Some(process) = process::current() {
         if let Some(runtime) = process.running() {
             runtime.retire();
         }
-        process.lock_up();
+        process.on_seccomp();
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Calls that receive. They pass unchanged; but a reset that a part of a write has met must not look like the end of the
-//! stream.
+//! Calls that receive. They pass unchanged; but a reset that a part of a write has met must not
+//! look like the end of the stream.
 use crate::process;
 use crate::real::real;
 use crate::table::Known;
@@ -9,21 +9,23 @@ use libc::{c_int, c_void, iovec, size_t, sockaddr, socklen_t, ssize_t};
 use std::sync::Arc;
 
 /// The error that a part of a write on this descriptor has met and nobody was told of.
-pub(super) fn kept(fd: c_int) -> Option<c_int> {
-    let conn = process::current()?.table.look(fd, |known| match known {
+pub(super) fn pending_error(fd: c_int) -> Option<c_int> {
+    let conn = process::current()?.table.get(fd, |known| match known {
         Known::Controlled(conn) => Some(Arc::clone(conn)),
         _ => None,
     })??;
     conn.take_error_of(fd)
 }
 
-/// What a call that received `n` bytes of the `asked` returns: at the end of the stream, the error before it.
+/// What a call that received `n` bytes of the `asked` returns: at the end of the stream, the error
+/// before it.
 pub(super) fn received(fd: c_int, n: ssize_t, asked: bool) -> ssize_t {
     if n != 0 || !asked {
         return n;
     }
-    // A connection that the peer had ended before breaks with EPIPE, and is at its end for a reader.
-    match super::aside(|| kept(fd)).filter(|why| *why != libc::EPIPE) {
+    // A connection that the peer had ended before breaks with EPIPE, and is at its end for a
+    // reader.
+    match super::preserving_errno(|| pending_error(fd)).filter(|why| *why != libc::EPIPE) {
         Some(why) => {
             set_errno(why);
             -1

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Streams of the C library on sockets. A program's `FILE` stays the C library's own, and what it writes passes as plain TCP: the
-//! C library writes it by calls that nobody can stand in front of. It is noted, so that others can say so.
+//! Streams of the C library on sockets. A program's `FILE` stays the C library's own, and what it
+//! writes passes as plain TCP: the C library writes it by calls that nobody can stand in front of.
+//! It is noted, so that others can say so.
 use crate::process;
 use crate::real::real;
 use alcc_socket::note_streams;
@@ -9,7 +10,7 @@ use libc::{FILE, c_char, c_int};
 /// A descriptor that streams may be written to. Nothing is noted unless it is a TCP connection.
 fn streams(fd: c_int) {
     if process::current().is_some() {
-        super::aside(|| process::segment().map(|segment| note_streams(&segment, fd)));
+        super::preserving_errno(|| process::segment().map(|segment| note_streams(&segment, fd)));
     }
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Calls that wait for readiness. A socket whose gate is shut is not writable, whatever the kernel says: in poll and select
-//! the waiting thread itself watches for the gate to open, so that this needs no descriptor and no other thread; what epoll
-//! is told stands in `epoll.rs`.
-use super::{Controlled, already, aside, controlled};
+//! Calls that wait for readiness. A socket whose gate is shut is not writable, whatever the kernel
+//! says: in poll and select the waiting thread itself watches for the gate to open, so that this
+//! needs no descriptor and no other thread; what epoll is told stands in `epoll.rs`.
+use super::{Controlled, controlled, controlled_already, preserving_errno};
 use crate::epoll::Epoll;
 use crate::process;
 use crate::real::real;
@@ -16,33 +16,33 @@ const OUT: i16 = libc::POLLOUT | libc::POLLWRNORM | libc::POLLWRBAND;
 
 /// How long the program wants to wait.
 #[derive(Clone, Copy)]
-enum Patience {
-    For(Time),
-    Ever,
+enum Timeout {
+    Until(Time),
+    Never,
 }
 
-impl Patience {
+impl Timeout {
     fn of_timespec(time: Option<&timespec>) -> Self {
-        time.map_or(Self::Ever, |t| {
+        time.map_or(Self::Never, |t| {
             let secs = u64::try_from(t.tv_sec).unwrap_or(0).min(1 << 32);
-            Self::For(now() + Span::from_nanos(secs * 1_000_000_000 + t.tv_nsec as u64))
+            Self::Until(now() + Span::from_nanos(secs * 1_000_000_000 + t.tv_nsec as u64))
         })
     }
 
     fn of_millis(ms: c_int) -> Self {
-        u64::try_from(ms).map_or(Self::Ever, |ms| Self::For(now() + Span::from_millis(ms)))
+        u64::try_from(ms).map_or(Self::Never, |ms| Self::Until(now() + Span::from_millis(ms)))
     }
 
     fn is_over(self) -> bool {
-        matches!(self, Self::For(at) if at <= now())
+        matches!(self, Self::Until(at) if at <= now())
     }
 
     /// The kernel's timeout if it should come back at `next` at the latest.
     fn until(self, next: Option<Time>) -> Option<timespec> {
         let at = match (self, next) {
-            (Self::For(at), Some(next)) => at.min(next),
-            (Self::For(at), None) | (Self::Ever, Some(at)) => at,
-            (Self::Ever, None) => return None,
+            (Self::Until(at), Some(next)) => at.min(next),
+            (Self::Until(at), None) | (Self::Never, Some(at)) => at,
+            (Self::Never, None) => return None,
         };
         Some(timespec_of(at.since(now())))
     }
@@ -67,32 +67,33 @@ fn polls() {
 }
 
 /// What is due in a process without the runtime's thread; when to come back.
-fn turn() -> Option<Time> {
-    process::current()?.running()?.turn_inline()
+fn run_inline() -> Option<Time> {
+    process::current()?.running()?.run_inline()
 }
 
-fn sooner(a: Option<Time>, b: Option<Time>) -> Option<Time> {
+fn earlier(a: Option<Time>, b: Option<Time>) -> Option<Time> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),
     }
 }
 
-/// Waits as `real` does, in as many turns as the gates of `watched` need. `hide(i, true)` takes the interest in writing to
-/// the i-th from what the kernel is asked, `hide(i, false)` puts it back; `real` waits once.
+/// Waits as `real` does, in as many turns as the gates of `watched` need. `hide(i, true)` takes the
+/// interest in writing to the i-th from what the kernel is asked, `hide(i, false)` puts it back;
+/// `real` waits once.
 fn wait(
-    patience: Patience,
+    patience: Timeout,
     watched: &[Controlled],
     hide: &mut dyn FnMut(usize, bool),
     real: &mut dyn FnMut(*const timespec, *const sigset_t) -> c_int,
 ) -> c_int {
-    let held = Held::all();
+    let held = BlockedSignals::all();
     loop {
-        let mut next = turn();
+        let mut next = run_inline();
         for (i, (conn, runtime)) in watched.iter().enumerate() {
-            let shut = conn.shut_until(runtime);
+            let shut = conn.blocked_until(runtime);
             hide(i, shut.is_some());
-            next = sooner(next, shut);
+            next = earlier(next, shut);
         }
         let timeout = patience.until(next);
         let rc = real(optional(timeout.as_ref()), &raw const held.0);
@@ -102,11 +103,11 @@ fn wait(
     }
 }
 
-/// Between two turns a signal has to wait for the next, which it ends: a program whose handler only sets a flag counts on
-/// EINTR. Holds the mask that was.
-struct Held(sigset_t);
+/// Between two turns a signal has to wait for the next, which it ends: a program whose handler only
+/// sets a flag counts on EINTR. Holds the mask that was.
+struct BlockedSignals(sigset_t);
 
-impl Held {
+impl BlockedSignals {
     fn all() -> Self {
         // SAFETY: plain signal-set calls on local, initialised sets.
         unsafe {
@@ -118,17 +119,17 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for BlockedSignals {
     fn drop(&mut self) {
         // SAFETY: the mask that was.
-        aside(|| unsafe {
+        preserving_errno(|| unsafe {
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, null_mut())
         });
     }
 }
 
 /// The program's own mask for a wait, or else the one it has.
-fn chosen(own: *const sigset_t, held: *const sigset_t) -> *const sigset_t {
+fn effective_mask(own: *const sigset_t, held: *const sigset_t) -> *const sigset_t {
     if own.is_null() { held } else { own }
 }
 
@@ -143,7 +144,7 @@ pub unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c
         unsafe { (real().ppoll)(fds, count, time, held) }
     };
     // SAFETY: the caller's array.
-    unsafe { polled(fds, count, || Patience::of_millis(timeout), &real) }.unwrap_or_else(|| {
+    unsafe { gated_poll(fds, count, || Timeout::of_millis(timeout), &real) }.unwrap_or_else(|| {
         // SAFETY: the caller's arguments, unchanged.
         unsafe { (crate::real::real().poll)(fds, count, timeout) }
     })
@@ -162,31 +163,24 @@ pub unsafe extern "C-unwind" fn ppoll(
 ) -> c_int {
     let real = |fds, count, time: *const timespec, held| {
         // SAFETY: as the caller's.
-        unsafe { (real().ppoll)(fds, count, time, chosen(mask, held)) }
+        unsafe { (real().ppoll)(fds, count, time, effective_mask(mask, held)) }
     };
     // SAFETY: the caller's array and timeout.
-    unsafe {
-        polled(
-            fds,
-            count,
-            || Patience::of_timespec(timeout.as_ref()),
-            &real,
-        )
-    }
-    .unwrap_or_else(|| {
-        // SAFETY: the caller's arguments, unchanged.
-        unsafe { (crate::real::real().ppoll)(fds, count, timeout, mask) }
-    })
+    unsafe { gated_poll(fds, count, || Timeout::of_timespec(timeout.as_ref()), &real) }
+        .unwrap_or_else(|| {
+            // SAFETY: the caller's arguments, unchanged.
+            unsafe { (crate::real::real().ppoll)(fds, count, timeout, mask) }
+        })
 }
 
 /// `None`: nothing here concerns us.
 ///
 /// # Safety
 /// `fds` is null or points to `count` elements.
-unsafe fn polled(
+unsafe fn gated_poll(
     fds: *mut pollfd,
     count: nfds_t,
-    patience: impl FnOnce() -> Patience,
+    patience: impl FnOnce() -> Timeout,
     real: &dyn Fn(*mut pollfd, nfds_t, *const timespec, *const sigset_t) -> c_int,
 ) -> Option<c_int> {
     if count > 0 {
@@ -288,18 +282,18 @@ pub unsafe extern "C-unwind" fn select(
         tv_nsec: t.tv_usec * 1000,
     });
     let valid = given.is_none_or(|t| t.tv_sec >= 0 && (0..1_000_000).contains(&t.tv_usec));
-    let patience = || Patience::of_timespec(time.as_ref());
+    let patience = || Timeout::of_timespec(time.as_ref());
     let until = patience();
     // SAFETY: the caller's sets.
     let done = valid
-        .then(|| unsafe { selected(count, [read, write, except], patience, null()) })
+        .then(|| unsafe { gated_select(count, [read, write, except], patience, null()) })
         .flatten();
     let Some(rc) = done else {
         // SAFETY: the caller's arguments, unchanged.
         return unsafe { (real().select)(count, read, write, except, timeout) };
     };
     // Linux tells how much time was left.
-    if let (Patience::For(at), false) = (until, timeout.is_null()) {
+    if let (Timeout::Until(at), false) = (until, timeout.is_null()) {
         let left = timespec_of(at.since(now()));
         // SAFETY: the caller's timeout.
         unsafe {
@@ -329,10 +323,10 @@ pub unsafe extern "C-unwind" fn pselect(
     // SAFETY: the caller's sets.
     valid
         .then(|| unsafe {
-            selected(
+            gated_select(
                 count,
                 [read, write, except],
-                || Patience::of_timespec(given),
+                || Timeout::of_timespec(given),
                 mask,
             )
         })
@@ -350,10 +344,10 @@ const WORD: usize = usize::BITS as usize;
 ///
 /// # Safety
 /// The sets are null or hold `count` bits.
-unsafe fn selected(
+unsafe fn gated_select(
     count: c_int,
     sets: [*mut fd_set; 3],
-    patience: impl FnOnce() -> Patience,
+    patience: impl FnOnce() -> Timeout,
     mask: *const sigset_t,
 ) -> Option<c_int> {
     polls();
@@ -394,7 +388,16 @@ unsafe fn selected(
             }
         }
         // SAFETY: the caller's sets.
-        unsafe { (real().pselect)(count, sets[0], sets[1], sets[2], time, chosen(mask, held)) }
+        unsafe {
+            (real().pselect)(
+                count,
+                sets[0],
+                sets[1],
+                sets[2],
+                time,
+                effective_mask(mask, held),
+            )
+        }
     };
     Some(wait(patience(), &watched, &mut hide, &mut ask))
 }
@@ -413,7 +416,11 @@ pub unsafe extern "C-unwind" fn epoll_ctl(
     // SAFETY: null, or the caller's event.
     let asked = unsafe { event.as_ref() }.copied();
     let writes = asked.is_some_and(|e| e.events & libc::EPOLLOUT as u32 != 0);
-    let found = if writes { controlled(fd) } else { already(fd) };
+    let found = if writes {
+        controlled(fd)
+    } else {
+        controlled_already(fd)
+    };
     let guarded = found.and_then(|(conn, runtime)| {
         runtime.guarded(|| {
             conn.with_waker(|waker, shut| {
@@ -435,15 +442,15 @@ pub unsafe extern "C-unwind" fn epoll_ctl(
         // SAFETY: the caller's arguments, unchanged.
         let rc = unsafe { (real().epoll_ctl)(epfd, op, fd, event) };
         if rc == 0 {
-            super::registered(epfd, op, fd, asked);
+            super::epoll_registered(epfd, op, fd, asked);
         }
         rc
     })
 }
 
 /// Waits in epoll, in as many turns as a process without our thread needs.
-fn epolled(
-    patience: impl FnOnce() -> Patience,
+fn gated_epoll_wait(
+    patience: impl FnOnce() -> Timeout,
     real: &mut dyn FnMut(*const timespec, *const sigset_t) -> c_int,
 ) -> Option<c_int> {
     inline().then(|| wait(patience(), &[], &mut |_, _| {}, real))
@@ -461,7 +468,7 @@ pub unsafe extern "C-unwind" fn epoll_wait(
     timeout: c_int,
 ) -> c_int {
     // SAFETY: the caller's array.
-    epolled(|| Patience::of_millis(timeout), &mut |time, held| unsafe {
+    gated_epoll_wait(|| Timeout::of_millis(timeout), &mut |time, held| unsafe {
         (real().epoll_pwait)(epfd, events, count, millis(time), held)
     })
     .unwrap_or_else(|| {
@@ -483,8 +490,14 @@ pub unsafe extern "C-unwind" fn epoll_pwait(
     mask: *const sigset_t,
 ) -> c_int {
     // SAFETY: the caller's array and mask.
-    epolled(|| Patience::of_millis(timeout), &mut |time, held| unsafe {
-        (real().epoll_pwait)(epfd, events, count, millis(time), chosen(mask, held))
+    gated_epoll_wait(|| Timeout::of_millis(timeout), &mut |time, held| unsafe {
+        (real().epoll_pwait)(
+            epfd,
+            events,
+            count,
+            millis(time),
+            effective_mask(mask, held),
+        )
     })
     .unwrap_or_else(|| {
         // SAFETY: the caller's arguments, unchanged.
@@ -505,10 +518,10 @@ pub unsafe extern "C-unwind" fn epoll_pwait2(
     mask: *const sigset_t,
 ) -> c_int {
     // SAFETY: the caller's array, timeout and mask.
-    epolled(
-        || Patience::of_timespec(unsafe { timeout.as_ref() }),
+    gated_epoll_wait(
+        || Timeout::of_timespec(unsafe { timeout.as_ref() }),
         &mut |time, held| unsafe {
-            (real().epoll_pwait2)(epfd, events, count, time, chosen(mask, held))
+            (real().epoll_pwait2)(epfd, events, count, time, effective_mask(mask, held))
         },
     )
     .unwrap_or_else(|| {

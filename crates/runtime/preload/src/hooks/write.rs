@@ -18,14 +18,15 @@ fn limited(
     wanted: size_t,
     real: &mut dyn FnMut(usize, usize) -> ssize_t,
 ) -> ssize_t {
-    // The kernel counts sends without copying: see `whole`. Urgent data points at the last byte of the call: it is not cut.
+    // The kernel counts sends without copying: see `whole`. Urgent data points at the last byte of
+    // the call: it is not cut.
     if options & libc::MSG_OOB != 0 {
         return real(0, wanted);
     }
     let Some((conn, runtime)) = controlled(fd) else {
         return real(0, wanted);
     };
-    runtime.turn_inline();
+    runtime.run_inline();
     let known = OnceCell::new();
     let wait = || {
         // Asked for more than once by a write that is refused or cut.
@@ -165,8 +166,8 @@ pub unsafe extern "C-unwind" fn splice(
         libc::MSG_DONTWAIT
     };
     let mut first = true;
-    // SAFETY: the caller's arguments; a pipe gives what comes next. The rest after a part is taken only if it is there:
-    // the program would have had the part by now.
+    // SAFETY: the caller's arguments; a pipe gives what comes next. The rest after a part is taken
+    // only if it is there: the program would have had the part by now.
     let n = limited(out, dont_wait, count, &mut |_, limit| unsafe {
         let flags = if std::mem::take(&mut first) {
             flags

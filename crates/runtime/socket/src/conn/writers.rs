@@ -4,7 +4,7 @@ use crate::kernel;
 use alcc_units::{Span, Time};
 
 /// A writer that was not seen for so long will not go on: a signal handler jumped out of its write.
-const ABANDONED: Span = Span::from_secs(2);
+const ABANDONED_AFTER: Span = Span::from_secs(2);
 
 /// A number for the calling thread.
 fn this_thread() -> usize {
@@ -21,7 +21,8 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// A call of this thread. `on_stack` lives in the write, where no other write of this thread is.
+    /// A call of this thread. `on_stack` lives in the write, where no other write of this thread
+    /// is.
     pub(super) fn of<T>(on_stack: &T) -> Self {
         Self {
             thread: this_thread(),
@@ -34,8 +35,8 @@ impl Call {
 pub(super) struct Writers {
     /// Writes that the kernel may have taken and we have not entered yet.
     calls: Vec<Call>,
-    /// The thread in the middle of a blocking write, and when it was seen last. What others write comes before or after
-    /// it, not within.
+    /// The thread in the middle of a blocking write, and when it was seen last. What others write
+    /// comes before or after it, not within.
     holder: Option<(usize, Time)>,
 }
 
@@ -57,11 +58,11 @@ impl Writers {
     /// Another thread is in the middle of its write.
     pub(super) fn is_within_another(&self, now: Time) -> bool {
         let other = self.holder.filter(|(thread, _)| *thread != this_thread());
-        other.is_some_and(|(_, seen)| now.since(seen) < ABANDONED)
+        other.is_some_and(|(_, seen)| now.since(seen) < ABANDONED_AFTER)
     }
 
-    /// A real call begins. One of the same thread that began deeper in its stack, or here, has been left by a jump out
-    /// of a signal handler; on a stack of its own a handler cannot tell.
+    /// A real call begins. One of the same thread that began deeper in its stack, or here, has been
+    /// left by a jump out of a signal handler; on a stack of its own a handler cannot tell.
     pub(super) fn enter(&mut self, call: Call) {
         let left = |c: &Call| c.thread == call.thread && c.frame <= call.frame;
         if self.calls.iter().any(left) && !kernel::on_alternate_stack() {

@@ -13,7 +13,8 @@ pub(crate) struct Queue {
     head: usize,
     len: usize,
     capacity: usize,
-    /// A block that has been emptied: the next one need not be made, nor its pages be got from the kernel again.
+    /// A block that has been emptied: the next one need not be made, nor its pages be got from the
+    /// kernel again.
     spare: Option<Vec<u8>>,
 }
 
@@ -46,7 +47,7 @@ impl Queue {
     }
 
     /// Takes as much as fits; returns how much.
-    pub(crate) fn put(&mut self, bytes: &[u8]) -> usize {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> usize {
         let fits = self.free().min(bytes.len());
         let mut rest = &bytes[..fits];
         while !rest.is_empty() {
@@ -100,7 +101,7 @@ impl Queue {
     }
 
     /// The stream rests: an empty queue gives its memory back.
-    pub(crate) fn rest(&mut self) {
+    pub(crate) fn release_memory(&mut self) {
         if self.len == 0 {
             self.blocks = VecDeque::new();
             self.spare = None;
@@ -127,8 +128,8 @@ mod tests {
         for capacity in [1, 1000, BLOCK, BLOCK + 1, 3 * BLOCK] {
             let mut queue = Queue::new(capacity);
             let bytes: Vec<u8> = (0..capacity).map(|i| (i % 251) as u8).collect();
-            assert_eq!(queue.put(&bytes), capacity);
-            assert_eq!((queue.free(), queue.put(b"x")), (0, 0));
+            assert_eq!(queue.push(&bytes), capacity);
+            assert_eq!((queue.free(), queue.push(b"x")), (0, 0));
             let mut back = Vec::new();
             while queue.len() > 0 {
                 let part = all(&queue, 1448);
@@ -136,7 +137,7 @@ mod tests {
                 back.extend(part);
             }
             assert_eq!(back, bytes);
-            queue.rest();
+            queue.release_memory();
             assert!(queue.blocks.capacity() == 0 && queue.spare.is_none());
         }
     }
@@ -149,7 +150,7 @@ mod tests {
         for _ in 0..3000 {
             let n = rng.next_u64() % 60_000;
             let bytes: Vec<u8> = (next_in..next_in + n).map(|i| (i % 253) as u8).collect();
-            next_in += queue.put(&bytes) as u64;
+            next_in += queue.push(&bytes) as u64;
             let limit = (rng.next_u64() % 64_000) as usize;
             let part = all(&queue, limit);
             assert_eq!(part.len(), limit.min(queue.len()).min(part.len()));

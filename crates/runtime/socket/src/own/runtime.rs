@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One thread for all own sockets of a process, or of a core.
 use super::Settings;
-use super::link::Link;
+use super::connection::Connection;
+use crate::event_loop;
 use crate::kernel;
-use crate::plane::Plane;
-use crate::turns;
+use crate::plane::ControlPlane;
 use alcc_cc::Registry;
 use alcc_driver::Driver;
 use alcc_observe::{Segment, Totals};
@@ -14,12 +14,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLockReadGuard};
 use std::time::Duration;
 
-/// Everything that own sockets share: settings, and the thread that reads counters and drains queues. The thread is made with the
-/// first stream and sleeps while nothing is in flight.
+/// Everything that own sockets share: settings, and the thread that reads counters and drains
+/// queues. The thread is made with the first stream and sleeps while nothing is in flight.
 pub struct Runtime {
-    pub(super) plane: Arc<Plane>,
+    pub(super) plane: Arc<ControlPlane>,
     settings: Mutex<Settings>,
-    turns: Driver<Link>,
+    driver: Driver<Connection>,
     started: Mutex<bool>,
     /// Queues that are still drained although their program has closed them.
     lingering: AtomicUsize,
@@ -31,16 +31,17 @@ impl Runtime {
         Self::with_segment(settings, registry, None)
     }
 
-    /// As [`Runtime::new`], and its streams are seen by `alcc top` and follow `alcc ctl` if `segment` is that of this process.
+    /// As [`Runtime::new`], and its streams are seen by `alcc top` and follow `alcc ctl` if
+    /// `segment` is that of this process.
     pub fn with_segment(
         settings: Settings,
         registry: Registry,
         segment: Option<Arc<Segment>>,
     ) -> Arc<Self> {
         Arc::new(Self {
-            plane: Plane::new(registry, segment, settings.log.clone(), settings.fault),
+            plane: ControlPlane::new(registry, segment, settings.log.clone(), settings.fault),
             settings: Mutex::new(settings),
-            turns: Driver::new(turns::PACE),
+            driver: Driver::new(event_loop::SLACK),
             started: Mutex::new(false),
             lingering: AtomicUsize::new(0),
         })
@@ -101,8 +102,8 @@ impl Runtime {
     }
 
     /// A resting stream has something to do.
-    pub(super) fn adopt(&self, link: Arc<Link>) {
-        self.turns.adopt(link, turns::FIRST_VISIT);
+    pub(super) fn adopt(&self, connection: Arc<Connection>) {
+        self.driver.adopt(connection, event_loop::FIRST_VISIT);
     }
 
     /// Makes the thread, once.
@@ -110,7 +111,7 @@ impl Runtime {
         let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
         if !*started {
             let runtime = Arc::clone(self);
-            turns::thread(move || runtime.run())?;
+            event_loop::thread(move || runtime.run())?;
             *started = true;
         }
         Ok(())
@@ -119,8 +120,8 @@ impl Runtime {
     fn run(&self) {
         let spent = |cpu: Span| self.plane.spent(cpu);
         loop {
-            let next = self.turns.turn(self, Some(&spent));
-            self.turns.sleep(next);
+            let next = self.driver.run_once(self, Some(&spent));
+            self.driver.sleep(next);
         }
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a process wants of its own sockets.
-use crate::triple::{Enforcement, Feedback, Host};
+use crate::triple::{Deployment, Enforcement, Feedback};
 use alcc_cc::{Registry, Spec};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,7 +8,8 @@ use std::path::PathBuf;
 /// Default capacity of a stream's queue, bytes: half a second at 16 Mbit/s.
 pub(super) const QUEUE: usize = 1 << 20;
 
-/// What all streams of a [`Runtime`](super::Runtime) have in common, unless their [`Options`](super::Options) say otherwise.
+/// What all streams of a [`Runtime`](super::Runtime) have in common, unless their
+/// [`Options`](super::Options) say otherwise.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// The algorithm.
@@ -35,7 +36,7 @@ impl Settings {
         Self {
             cc,
             feedback: None,
-            enforcement: *Enforcement::of(Host::Own)
+            enforcement: *Enforcement::of(Deployment::Own)
                 .next()
                 .unwrap_or(&Enforcement::ALL[0]),
             under: None,
@@ -46,8 +47,9 @@ impl Settings {
         }
     }
 
-    /// From environment variables (`ALCC_CC`, `ALCC_FEEDBACK`, `ALCC_ENFORCE`, `ALCC_UNDER`, `ALCC_QUEUE`, `ALCC_SEED`, `ALCC_LOG`),
-    /// checked against `registry`; what is not set is as in `default`.
+    /// From environment variables (`ALCC_CC`, `ALCC_FEEDBACK`, `ALCC_ENFORCE`, `ALCC_UNDER`,
+    /// `ALCC_QUEUE`, `ALCC_SEED`, `ALCC_LOG`), checked against `registry`; what is not set is as in
+    /// `default`.
     ///
     /// # Errors
     /// The variable and what is wrong with it.
@@ -71,12 +73,12 @@ impl Settings {
             settings.cc = cc;
         }
         if let Some(name) = text("ALCC_FEEDBACK")? {
-            settings.feedback =
-                Feedback::choose(Host::Own, &name).map_err(|e| format!("ALCC_FEEDBACK: {e}"))?;
+            settings.feedback = Feedback::choose(Deployment::Own, &name)
+                .map_err(|e| format!("ALCC_FEEDBACK: {e}"))?;
         }
         if let Some(name) = text("ALCC_ENFORCE")?.filter(|name| name != "auto") {
-            settings.enforcement =
-                Enforcement::choose(Host::Own, &name).map_err(|e| format!("ALCC_ENFORCE: {e}"))?;
+            settings.enforcement = Enforcement::choose(Deployment::Own, &name)
+                .map_err(|e| format!("ALCC_ENFORCE: {e}"))?;
         }
         if let Some(under) = text("ALCC_UNDER")? {
             settings.under = Some(under);

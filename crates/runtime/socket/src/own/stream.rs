@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One own socket.
-use super::{Runtime, link::Link};
-use crate::controlled::{Controlled, Plan, Taken};
+use super::{Runtime, connection::Connection};
+use crate::controlled::{Controlled, Plan, Takeover};
 use crate::triple::Feedback;
 use crate::{Socket, errno, kernel};
 use alcc_cc::{Controller, Spec};
@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// A send of at least this much may wait with its bytes outside the queue.
-const WORTH_ASKING: usize = 16 * 1024;
+const MIN_WAIT_ROOM: usize = 16 * 1024;
 /// What a dropped stream is given to drain.
-const DROPPED: Duration = Duration::from_secs(10);
+const DROP_DEADLINE: Duration = Duration::from_secs(10);
 
 /// What one stream wants differently from its runtime's [`Settings`](super::Settings).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -72,9 +72,10 @@ pub struct Info {
     pub error: Option<i32>,
 }
 
-/// A connected TCP socket whose bytes wait in a queue until the algorithm lets them go. See [the module](super).
+/// A connected TCP socket whose bytes wait in a queue until the algorithm lets them go. See [the
+/// module](super).
 pub struct Stream {
-    link: Arc<Link>,
+    connection: Arc<Connection>,
     runtime: Arc<Runtime>,
     raw: RawFd,
     open: AtomicBool,
@@ -84,8 +85,8 @@ impl Stream {
     /// Takes a connected TCP socket over.
     ///
     /// # Errors
-    /// `ENOTCONN` or `EOPNOTSUPP` if it is no connected TCP socket of Linux 4.19 or later; `EINVAL` if there is no such algorithm; what
-    /// starting a thread says. The socket is closed then.
+    /// `ENOTCONN` or `EOPNOTSUPP` if it is no connected TCP socket of Linux 4.19 or later; `EINVAL`
+    /// if there is no such algorithm; what starting a thread says. The socket is closed then.
     pub fn new(runtime: &Arc<Runtime>, socket: OwnedFd, options: &Options) -> io::Result<Self> {
         let stream = Self::adopt(runtime, socket.as_raw_fd(), options)?;
         // Owned by the stream now.
@@ -99,7 +100,7 @@ impl Stream {
     /// As [`Stream::new`].
     pub fn adopt(runtime: &Arc<Runtime>, fd: RawFd, options: &Options) -> io::Result<Self> {
         kernel::set_errno(0);
-        let Socket::Connected(peer) = kernel::look(fd, None) else {
+        let Socket::Connected(peer) = kernel::classify(fd, None) else {
             return Err(match errno() {
                 libc::EBADF | libc::ENOTSOCK | libc::ENOTCONN => io::Error::last_os_error(),
                 _ => io::Error::from_raw_os_error(libc::EOPNOTSUPP),
@@ -124,7 +125,7 @@ impl Stream {
             enforcement: settings.enforcement,
             seed: settings.seed,
         });
-        let socket = Taken {
+        let socket = Takeover {
             fd,
             cookie,
             peer,
@@ -132,9 +133,10 @@ impl Stream {
             pacing: None,
         };
         let control = Controlled::new(&runtime.plane, &plan, controller, &socket);
-        let link = Link::new(fd, cookie, control, options.queue.unwrap_or(settings.queue));
+        let connection =
+            Connection::new(fd, cookie, control, options.queue.unwrap_or(settings.queue));
         Ok(Self {
-            link: Arc::new(link),
+            connection: Arc::new(connection),
             runtime: Arc::clone(runtime),
             raw: fd,
             open: AtomicBool::new(true),
@@ -146,12 +148,14 @@ impl Stream {
             .map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why.to_string()))
     }
 
-    /// Sends. Waiting, it returns when everything is in the queue or with the kernel; otherwise how much is.
+    /// Sends. Waiting, it returns when everything is in the queue or with the kernel; otherwise how
+    /// much is.
     ///
     /// # Errors
-    /// `WouldBlock` when nothing fits now, or not in time; `Interrupted` when a signal handler ran before anything was taken (as in
-    /// send(2): not if it was installed with SA_RESTART and there is no time limit); `EPIPE` after [`Stream::shutdown_write`]; the error
-    /// that broke the connection, again and again. Never raises SIGPIPE.
+    /// `WouldBlock` when nothing fits now, or not in time; `Interrupted` when a signal handler ran
+    /// before anything was taken (as in send(2): not if it was installed with SA_RESTART and there
+    /// is no time limit); `EPIPE` after [`Stream::shutdown_write`]; the error that broke the
+    /// connection, again and again. Never raises SIGPIPE.
     pub fn send(&self, bytes: &[u8], wait: Wait) -> io::Result<usize> {
         self.send_as(bytes, &mut || wait)
     }
@@ -163,16 +167,19 @@ impl Stream {
     pub fn send_as(&self, bytes: &[u8], wait: &mut dyn FnMut() -> Wait) -> io::Result<usize> {
         let mut done = 0;
         // Whether to wait costs a call to find out: asked once, and not for what is small.
-        let mut waits = (bytes.len() >= WORTH_ASKING).then(&mut *wait);
+        let mut waits = (bytes.len() >= MIN_WAIT_ROOM).then(&mut *wait);
         let mut until = None;
         let waiting = matches!(waits, Some(Wait::Yes(_)));
         if waiting {
-            self.link.enter();
+            self.connection.enter();
         }
         let result = loop {
-            let turn = self.link.notice.turn();
+            let generation = self.connection.notifier.generation();
             let holds = matches!(waits, Some(Wait::Yes(_)));
-            match self.link.put(&self.runtime, &bytes[done..], holds) {
+            match self
+                .connection
+                .enqueue(&self.runtime, &bytes[done..], holds)
+            {
                 Ok(n) => done += n,
                 Err(_) if done > 0 => break Ok(()),
                 Err(why) => break Err(why),
@@ -184,10 +191,10 @@ impl Stream {
                 Wait::No => libc::EAGAIN,
                 Wait::Yes(limit) => {
                     let until = *until.get_or_insert_with(|| limit.map(after));
-                    if holds && self.link.wait_for_kernel(until) {
+                    if holds && self.connection.wait_for_kernel(until) {
                         continue;
                     }
-                    match self.link.notice.wait(turn, until) {
+                    match self.connection.notifier.wait(generation, until) {
                         Ok(()) => continue,
                         Err(why) => why,
                     }
@@ -196,24 +203,24 @@ impl Stream {
             break if done > 0 { Ok(()) } else { Err(why) };
         };
         if waiting {
-            self.link.leave();
+            self.connection.leave();
         }
         result.map(|()| done).map_err(io::Error::from_raw_os_error)
     }
 
     /// Bytes in the queue.
     pub fn queued(&self) -> usize {
-        self.link.lock().queued()
+        self.connection.lock().queued()
     }
 
     /// Bytes that fit into the queue now.
     pub fn room(&self) -> usize {
-        self.link.lock().room_in_queue()
+        self.connection.lock().room_in_queue()
     }
 
     /// Changes the capacity of the queue, bytes. What is in it stays.
     pub fn set_queue(&self, capacity: usize) {
-        self.link.set_capacity(capacity);
+        self.connection.set_capacity(capacity);
     }
 
     /// Changes the algorithm. The new one starts afresh; what is in flight gives it no RTT samples.
@@ -222,68 +229,76 @@ impl Stream {
     /// `EINVAL` if there is none of this name or it does not take these options.
     pub fn set_cc(&self, spec: &Spec) -> io::Result<()> {
         let cc = Self::build(&self.runtime, spec)?;
-        self.link.lock().set_cc(spec, cc);
+        self.connection.lock().set_cc(spec, cc);
         Ok(())
     }
 
-    /// Changes where acknowledgements are learned from; a kernel that refuses time stamps leaves `tcp-info`.
+    /// Changes where acknowledgements are learned from; a kernel that refuses time stamps leaves
+    /// `tcp-info`.
     pub fn set_feedback(&self, feedback: Feedback) {
-        self.link.lock().set_stamped(feedback.name == "timestamps");
+        self.connection
+            .lock()
+            .set_stamped(feedback.name == "timestamps");
     }
 
-    /// A descriptor that is writable (`POLLOUT`, `EPOLLOUT`) while the stream takes bytes or has an error to tell. Only for waiting:
-    /// do not read or write it. Closed with the stream.
+    /// A descriptor that is writable (`POLLOUT`, `EPOLLOUT`) while the stream takes bytes or has an
+    /// error to tell. Only for waiting: do not read or write it. Closed with the stream.
     ///
     /// # Errors
     /// When there is no descriptor to be had.
     pub fn writable_fd(&self) -> io::Result<RawFd> {
-        let inner = self.link.lock();
-        self.link.notice.descriptor(inner.hungry())
+        let inner = self.connection.lock();
+        self.connection.notifier.descriptor(inner.wants_data())
     }
 
-    /// Has `callback` called at every notice: room again after a refusal, a broken connection, a finished close. It runs in the
-    /// runtime's thread (or within a call of the program) with the stream locked: it may wake somebody, not call the stream.
-    /// Only the first one set is kept; false for others.
+    /// Has `callback` called at every notice: room again after a refusal, a broken connection, a
+    /// finished close. It runs in the runtime's thread (or within a call of the program) with the
+    /// stream locked: it may wake somebody, not call the stream. Only the first one set is kept;
+    /// false for others.
     pub fn on_notice(&self, callback: impl Fn() + Send + Sync + 'static) -> bool {
-        self.link.notice.call(Box::new(callback))
+        self.connection.notifier.call(Box::new(callback))
     }
 
     /// Drains the queue in the background, then sends FIN. Reading goes on.
     pub fn shutdown_write(&self) {
-        self.link.shutdown_write(&self.runtime);
+        self.connection.shutdown_write(&self.runtime);
     }
 
     /// The error that broke the connection.
     pub fn error(&self) -> Option<io::Error> {
-        self.link.lock().error().map(io::Error::from_raw_os_error)
+        self.connection
+            .lock()
+            .error()
+            .map(io::Error::from_raw_os_error)
     }
 
     /// What the algorithm sees and does.
     pub fn info(&self) -> Info {
-        self.link.lock().info()
+        self.connection.lock().info()
     }
 
-    /// Drains the queue in the background and closes the socket; what is left after `patience` is thrown away, and the peer gets
-    /// RST. The descriptor's number is free at once. [`Runtime::drained`] waits for all of them.
+    /// Drains the queue in the background and closes the socket; what is left after `patience` is
+    /// thrown away, and the peer gets RST. The descriptor's number is free at once.
+    /// [`Runtime::drained`] waits for all of them.
     pub fn close(&self, patience: Duration) {
         self.open.store(false, Ordering::Relaxed);
-        self.link.close(&self.runtime, after(patience));
+        self.connection.close(&self.runtime, after(patience));
     }
 
     /// As [`Stream::close`], and waits for it.
     ///
     /// # Errors
-    /// What kept bytes from being sent: `ETIMEDOUT` when `patience` was too short, or the connection's error. The socket is closed in any
-    /// case.
+    /// What kept bytes from being sent: `ETIMEDOUT` when `patience` was too short, or the
+    /// connection's error. The socket is closed in any case.
     pub fn close_and_wait(&self, patience: Duration) -> io::Result<()> {
         self.open.store(false, Ordering::Relaxed);
         let until = after(patience);
-        let lost = self.link.close(&self.runtime, until);
+        let queue_error = self.connection.close(&self.runtime, until);
         loop {
-            let turn = self.link.notice.turn();
-            let mut inner = self.link.lock();
+            let generation = self.connection.notifier.generation();
+            let mut inner = self.connection.lock();
             if inner.is_closed() {
-                let why = inner.lost().or(lost);
+                let why = inner.queue_error().or(queue_error);
                 return why.map_or(Ok(()), |why| Err(io::Error::from_raw_os_error(why)));
             }
             if kernel::now() >= until + Span::from_secs(1) {
@@ -292,23 +307,24 @@ impl Stream {
                 continue;
             }
             drop(inner);
-            // A signal handler may run; the wait goes on, as the descriptor is gone for the program whatever we return.
+            // A signal handler may run; the wait goes on, as the descriptor is gone for the program
+            // whatever we return.
             let _ = self
-                .link
-                .notice
-                .wait(turn, Some(until + Span::from_secs(1)));
+                .connection
+                .notifier
+                .wait(generation, Some(until + Span::from_secs(1)));
         }
     }
 
     /// Throws the queue away, closes, and the peer gets RST.
     pub fn abort(&self) {
         self.open.store(false, Ordering::Relaxed);
-        self.link.lock().abort();
+        self.connection.lock().abort();
     }
 
     /// Gives the socket back, with whatever the kernel holds; `None` while bytes wait in the queue.
     pub fn give_back(&self) -> Option<RawFd> {
-        let fd = self.link.lock().give_back()?;
+        let fd = self.connection.lock().restore()?;
         self.open.store(false, Ordering::Relaxed);
         Some(fd)
     }
@@ -316,7 +332,7 @@ impl Stream {
     /// The descriptor is not ours any more (closed behind our back): never touch it again.
     pub fn forget(&self) {
         self.open.store(false, Ordering::Relaxed);
-        self.link.lock().forget();
+        self.connection.lock().forget();
     }
 }
 
@@ -329,7 +345,7 @@ impl AsRawFd for Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         if self.open.load(Ordering::Relaxed) {
-            self.link.close(&self.runtime, after(DROPPED));
+            self.connection.close(&self.runtime, after(DROP_DEADLINE));
         }
     }
 }

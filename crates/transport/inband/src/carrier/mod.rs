@@ -14,7 +14,7 @@ use std::os::fd::BorrowedFd;
 /// What one read brought.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrived {
-    /// So many bytes; zero at the end.
+    /// Number of bytes; zero at the end.
     pub len: usize,
     /// When the last of them came, by the monotonic clock; `None`: not known, just now.
     pub at: Option<Time>,
@@ -64,7 +64,7 @@ pub trait Carrier: Send {
         None
     }
 
-    /// So many of our bytes fill a segment.
+    /// Bytes of ours that fill a segment.
     fn segment(&self) -> usize {
         1400
     }

@@ -15,8 +15,8 @@ use alcc_units::{Bytes, Span, Time};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Acknowledgements are wanted so often by an algorithm that decides by reports.
-const REPORTED: Span = Span::from_millis(20);
+/// Acknowledgement interval of an algorithm that decides by reports.
+const ACK_INTERVAL_WITH_REPORTS: Span = Span::from_millis(20);
 
 /// What a session did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -31,13 +31,13 @@ pub struct Stats {
     pub bytes_in: u64,
     /// Acknowledgements sent.
     pub acks_out: u64,
-    /// Acknowledgements heard.
+    /// Acknowledgements received.
     pub acks_in: u64,
     /// How often the algorithm held bytes back.
     pub gate_closed: u64,
 }
 
-/// How far our own direction is.
+/// State of our own direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ending {
     Open,
@@ -56,42 +56,42 @@ pub struct Session {
     registry: Arc<Registry>,
     settings: Settings,
     error: Option<Error>,
-    /// The peer has to be told why.
-    farewell: Option<u8>,
+    /// The reason of a CLOSE that has yet to leave.
+    pending_close: Option<u8>,
     began: Time,
-    opener: bool,
-    said: bool,
+    initiator: bool,
+    preface_sent: bool,
     /// What has come of the peer's preface.
     preface: Vec<u8>,
-    /// When it was heard last; `None`: its preface has not come.
-    heard: Option<Time>,
-    /// When something left with nothing under way.
-    asked: Time,
+    /// When the peer last sent anything; `None`: its preface has not come.
+    last_received: Option<Time>,
+    /// When something left with nothing in flight.
+    busy_since: Time,
     /// The stream below has ended in good order.
-    gone: bool,
+    carrier_closed: bool,
     cc: Option<Box<dyn Controller>>,
-    needed: String,
-    headed: Option<u8>,
+    receiver_algorithm: String,
+    header_len: Option<u8>,
     flow: Option<OverTcp>,
     mss: u64,
     credit: u64,
     queue: VecDeque<u8>,
     queue_due: Option<Time>,
     /// What is in the queue may leave as soon as the algorithm lets it.
-    queue_ripe: bool,
+    flush_due: bool,
     pacer: Pacer,
     paced_until: Option<Time>,
     ending: Ending,
     ack_interval: Span,
     decoder: Decoder,
     arrivals: Arrivals,
-    half: Option<Box<dyn Receiver>>,
-    half_now: Time,
+    receiver_module: Option<Box<dyn Receiver>>,
+    module_now: Time,
     frame: receiving::Frame,
     received: VecDeque<u8>,
-    edge: u64,
-    told_edge: u64,
-    ended: bool,
+    receive_edge: u64,
+    advertised_edge: u64,
+    peer_ended: bool,
     ack_due: Option<Time>,
     acked_at: Time,
     report: Option<Report>,
@@ -120,57 +120,57 @@ impl Session {
         now: Time,
         registry: &Arc<Registry>,
         settings: Settings,
-        opener: bool,
+        initiator: bool,
     ) -> Result<Self, Error> {
         let cc = registry
             .build(&settings.cc)
             .map_err(|why| Error::Algorithm(why.to_string()))?;
         let needs = cc.needs();
-        let needed = if needs.receiver {
+        let receiver_algorithm = if needs.receiver {
             settings.cc.to_string()
         } else {
             String::new()
         };
-        if needed.len() > MAX_NAME {
+        if receiver_algorithm.len() > MAX_NAME {
             return Err(Error::Algorithm(format!(
                 "its name has {} bytes, {MAX_NAME} is the most",
-                needed.len()
+                receiver_algorithm.len()
             )));
         }
         let mss = settings.segment.clamp(256, 65_535);
         Ok(Self {
             registry: Arc::clone(registry),
             error: None,
-            farewell: None,
+            pending_close: None,
             began: now,
-            opener,
-            said: false,
+            initiator,
+            preface_sent: false,
             preface: Vec::new(),
-            heard: None,
+            last_received: None,
             cc: Some(cc),
-            needed,
-            headed: (needs.header > 0).then_some(needs.header.min(16)),
+            receiver_algorithm,
+            header_len: (needs.header > 0).then_some(needs.header.min(16)),
             flow: None,
             mss: mss as u64,
             credit: 0,
             queue: VecDeque::new(),
             queue_due: None,
-            queue_ripe: false,
-            asked: now,
-            gone: false,
+            flush_due: false,
+            busy_since: now,
+            carrier_closed: false,
             pacer: Pacer::new(now),
             paced_until: None,
             ending: Ending::Open,
             ack_interval: settings.ack_delay,
             decoder: Decoder::default(),
             arrivals: Arrivals::new(),
-            half: None,
-            half_now: now,
+            receiver_module: None,
+            module_now: now,
             frame: receiving::Frame::default(),
             received: VecDeque::new(),
-            edge: settings.receive_buffer as u64,
-            told_edge: settings.receive_buffer as u64,
-            ended: false,
+            receive_edge: settings.receive_buffer as u64,
+            advertised_edge: settings.receive_buffer as u64,
+            peer_ended: false,
             ack_due: None,
             acked_at: Time::ZERO,
             report: None,
@@ -182,10 +182,10 @@ impl Session {
 
     /// The peer's preface has come: data may flow.
     pub fn is_open(&self) -> bool {
-        self.heard.is_some() && self.error.is_none()
+        self.last_received.is_some() && self.error.is_none()
     }
 
-    /// What ended it.
+    /// Why the session failed.
     pub fn error(&self) -> Option<&Error> {
         self.error.as_ref()
     }
@@ -209,11 +209,11 @@ impl Session {
         self.mss
     }
 
-    /// Has a peer of ours been heard, all that was written been acknowledged, and the end too?
+    /// True when all that was written, and the end, is acknowledged.
     pub fn is_finished(&self) -> bool {
         // A peer that left in good order has acknowledged all there was, and nobody is there to
         // hear of our end.
-        if self.gone && self.ending != Ending::Open {
+        if self.carrier_closed && self.ending != Ending::Open {
             return true;
         }
         match (self.ending, &self.flow) {
@@ -224,14 +224,14 @@ impl Session {
 
     /// Both directions have ended and nothing is left to say.
     pub fn is_done(&self) -> bool {
-        let told = self.gone || self.ack_due.is_none() && self.arrivals.news() == 0;
-        self.is_finished() && self.ended && told
+        let told = self.carrier_closed || self.ack_due.is_none() && self.arrivals.unacked() == 0;
+        self.is_finished() && self.peer_ended && told
     }
 
-    /// Something is under way or about to be, so that timers matter.
+    /// Something is in flight or about to be, so that timers matter.
     pub fn is_busy(&self) -> bool {
         self.error.is_none()
-            && (self.heard.is_none()
+            && (self.last_received.is_none()
                 || self.ack_due.is_some()
                 || !self.queue.is_empty()
                 || self.flow.as_ref().is_some_and(|f| !f.is_idle()))
@@ -245,7 +245,7 @@ impl Session {
                 .flow
                 .as_ref()
                 .is_some_and(|f| f.in_flight() == Bytes::ZERO);
-        self.error.is_none() && quiet && (self.ended || self.is_finished())
+        self.error.is_none() && quiet && (self.peer_ended || self.is_finished())
     }
 
     /// Ends it: the peer is told the reason with the next output, and every later call returns the
@@ -260,7 +260,7 @@ impl Session {
         if self.error.is_some() {
             return;
         }
-        self.farewell = match &error {
+        self.pending_close = match &error {
             Error::Protocol(_) | Error::NeverSent { .. } => Some(reason::PROTOCOL),
             Error::Algorithm(_) => Some(reason::ALGORITHM),
             Error::Vanished(_) => Some(reason::TIMEOUT),
@@ -278,15 +278,15 @@ impl Session {
 
     /// The stream below has ended.
     pub fn on_end(&mut self) {
-        if self.heard.is_none() {
+        if self.last_received.is_none() {
             let first = std::mem::take(&mut self.preface);
             self.fail(if first.is_empty() {
                 Error::Truncated
             } else {
                 Error::Foreign(first)
             });
-        } else if self.has_served() {
-            self.gone = true;
+        } else if self.is_peer_done() {
+            self.carrier_closed = true;
             self.ack_due = None;
         } else {
             self.fail(Error::Truncated);
@@ -295,43 +295,43 @@ impl Session {
 
     /// The peer has said its end and has acknowledged all data: nothing keeps it, though it may not
     /// have heard of our end.
-    fn has_served(&self) -> bool {
+    fn is_peer_done(&self) -> bool {
         let acked = |flow: &OverTcp| flow.written() - flow.in_flight().get();
         let all = self.flow.as_ref().is_none_or(|flow| match self.ending {
             Ending::Sent(data, _) => acked(flow) >= data,
             _ => flow.in_flight() == Bytes::ZERO,
         });
-        self.ended && self.queue.is_empty() && all
+        self.peer_ended && self.queue.is_empty() && all
     }
 
     /// The stream below has failed. A reset by a peer that needed nothing more is an end: what it
     /// had not read was our end.
     pub fn on_failure(&mut self, error: &std::io::Error) {
         use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
-        if self.has_served() && matches!(error.kind(), BrokenPipe | ConnectionReset) {
-            self.gone = true;
+        if self.is_peer_done() && matches!(error.kind(), BrokenPipe | ConnectionReset) {
+            self.carrier_closed = true;
             self.ack_due = None;
         } else {
             self.fail(Error::Io(error.kind(), error.to_string()));
         }
     }
 
-    /// Does what is due.
+    /// Runs expired timers.
     pub fn on_timer(&mut self, now: Time) {
         if self.error.is_some() {
             return;
         }
-        let Some(heard) = self.heard else {
+        let Some(last_received) = self.last_received else {
             if now >= self.began + self.settings.handshake {
                 let ms = self.settings.handshake.as_nanos() / 1_000_000;
                 self.fail(Error::Silent(ms));
             }
             return;
         };
-        if let Some(due) = self.vanishes_at(heard)
+        if let Some(due) = self.idle_deadline(last_received)
             && due <= now
         {
-            let ms = now.since(heard.max(self.asked)).as_nanos() / 1_000_000;
+            let ms = now.since(last_received.max(self.busy_since)).as_nanos() / 1_000_000;
             self.fail(Error::Vanished(ms));
             return;
         }
@@ -341,17 +341,17 @@ impl Session {
                 flow.unblock();
             }
         }
-        self.run_half(now);
+        self.run_receiver_module(now);
         if self.paced_until.is_some_and(|at| at <= now) {
             self.paced_until = None;
         }
     }
 
-    /// An answer is due since the peer was last heard, or since data left.
-    fn vanishes_at(&self, heard: Time) -> Option<Time> {
+    /// When a silent peer counts as gone: counted from its last bytes, or since data left.
+    fn idle_deadline(&self, last_received: Time) -> Option<Time> {
         let flow = self.flow.as_ref()?;
         let waits = flow.in_flight() > Bytes::ZERO || flow.is_blocked();
-        waits.then_some(heard.max(self.asked) + self.settings.silence)
+        waits.then_some(last_received.max(self.busy_since) + self.settings.silence)
     }
 
     /// When [`Session::on_timer`] (and then [`Session::output`]) wants to be called.
@@ -359,16 +359,18 @@ impl Session {
         if self.error.is_some() {
             return None;
         }
-        let Some(heard) = self.heard else {
+        let Some(last_received) = self.last_received else {
             return Some(self.began + self.settings.handshake);
         };
         [
             self.ack_due,
             self.queue_due,
             self.paced_until,
-            self.half.as_ref().and_then(|half| half.next_timer()),
+            self.receiver_module
+                .as_ref()
+                .and_then(|receiver_module| receiver_module.next_timer()),
             self.flow.as_ref().and_then(OverTcp::next_timer),
-            self.vanishes_at(heard),
+            self.idle_deadline(last_received),
         ]
         .into_iter()
         .flatten()
@@ -377,36 +379,38 @@ impl Session {
 
     /// Appends what is to be written now to `out`; `direct`: bytes of the caller's that follow what
     /// is in the queue. Returns how many of those were taken. What was given out counts as sent.
-    /// `more`: others will follow soon, so what is less than a segment is left. `most`: no more
+    /// `more`: others will follow soon, so what is less than a segment is left. `max`: no more
     /// data than this.
     pub fn output(
         &mut self,
         now: Time,
         direct: &[u8],
         more: bool,
-        most: u64,
+        max: u64,
         out: &mut Output,
     ) -> usize {
         let before = out.len();
-        if !self.said && (self.opener || self.heard.is_some() || self.refuses_version()) {
-            self.said = true;
+        if !self.preface_sent
+            && (self.initiator || self.last_received.is_some() || self.refuses_version())
+        {
+            self.preface_sent = true;
             Preface {
                 credit: self.settings.receive_buffer as u64,
                 // Reports decide then, and acknowledgements can be rarer.
-                ack_delay: if self.headed.is_some() {
-                    REPORTED.max(self.settings.ack_delay)
+                ack_delay: if self.header_len.is_some() {
+                    ACK_INTERVAL_WITH_REPORTS.max(self.settings.ack_delay)
                 } else {
                     self.settings.ack_delay
                 }
                 .as_micros() as u32,
                 segment: self.mss as u16,
-                algorithm: self.needed.clone(),
+                algorithm: self.receiver_algorithm.clone(),
             }
             .encode(&mut out.bytes);
         }
-        if let (Some(reason), Some(error)) = (self.farewell, &self.error) {
-            self.farewell = None;
-            if self.said {
+        if let (Some(reason), Some(error)) = (self.pending_close, &self.error) {
+            self.pending_close = None;
+            if self.preface_sent {
                 let sequence = self.flow.as_ref().map_or(0, OverTcp::written) as u32;
                 let words = match error {
                     Error::Algorithm(why) => why.clone(),
@@ -418,9 +422,9 @@ impl Session {
             }
         }
         let mut taken = 0;
-        if self.is_open() && !self.gone {
-            self.answers(now, out);
-            taken = self.data(now, direct, more, most, out);
+        if self.is_open() && !self.carrier_closed {
+            self.encode_answers(now, out);
+            taken = self.data(now, direct, more, max, out);
         }
         self.stats.bytes_out += (out.len() - before) as u64;
         taken
@@ -431,17 +435,17 @@ impl Session {
     }
 
     /// The peer's preface is complete.
-    fn opened(&mut self, now: Time, peer: &Preface) -> Result<(), Error> {
-        self.heard = Some(now);
-        self.credit = peer.credit.min(frame::MOST_48);
+    fn on_preface(&mut self, now: Time, peer: &Preface) -> Result<(), Error> {
+        self.last_received = Some(now);
+        self.credit = peer.credit.min(frame::MAX_U48);
         let delay = Span::from_micros(u64::from(peer.ack_delay));
         self.ack_interval = delay.clamp(Span::from_millis(1), Span::from_millis(25));
         if !peer.algorithm.is_empty() {
-            self.half = Some(self.half_of(now, peer)?);
-            self.half_now = now;
+            self.receiver_module = Some(self.build_receiver_module(now, peer)?);
+            self.module_now = now;
         }
         let cc = self.cc.take().ok_or(Error::Protocol("two prefaces"))?;
-        let rtt = if self.opener {
+        let rtt = if self.initiator {
             now.since(self.began)
         } else {
             Span::ZERO
@@ -455,7 +459,7 @@ impl Session {
         Ok(())
     }
 
-    fn half_of(&self, now: Time, peer: &Preface) -> Result<Box<dyn Receiver>, Error> {
+    fn build_receiver_module(&self, now: Time, peer: &Preface) -> Result<Box<dyn Receiver>, Error> {
         let name = &peer.algorithm;
         let spec: Spec = name
             .parse()

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What comes in.
+//! The receiving direction.
 use super::{Ending, Session};
 use crate::Error;
-use crate::frame::{self, Ack, Item, STEPS, WINDOW_UNIT, reason};
+use crate::frame::{self, Ack, Item, MAX_STEPS, WINDOW_UNIT, reason};
 use crate::output::Output;
 use crate::preface::Preface;
 use alcc_cc::Header;
 use alcc_flow::{AckStamp, TcpProgress};
 use alcc_units::{Bytes, Span, Time};
 
-/// The stream below is read so often at least while something comes.
-const READ: Span = Span::from_millis(5);
+/// Maximum time between two reads while data arrive.
+const MAX_READ_INTERVAL: Span = Span::from_millis(5);
 
-/// So many bytes are acknowledged at once, however short the time since the last acknowledgement.
-const AT_ONCE: u64 = 64 * 1024;
+/// Maximum unacknowledged bytes, however short the time since the last acknowledgement.
+const MAX_UNACKED: u64 = 64 * 1024;
 
 /// The frame whose payload is coming in.
 #[derive(Clone, Debug, Default)]
@@ -69,10 +69,10 @@ impl Session {
         sink: &mut [u8],
         filled: &mut usize,
     ) -> Result<(), Error> {
-        if self.heard.is_none() && !self.preface(when.now, &mut bytes)? {
+        if self.last_received.is_none() && !self.preface(when.now, &mut bytes)? {
             return Ok(());
         }
-        self.heard = Some(when.now);
+        self.last_received = Some(when.now);
         let before = self.arrivals.position();
         let mut position = before;
         while let Some(item) = self.decoder.next(&mut bytes)? {
@@ -85,7 +85,7 @@ impl Session {
                 } => {
                     self.expect(sequence, position)?;
                     let len = (overhead + payload) as u64;
-                    if position + len > self.edge {
+                    if position + len > self.receive_edge {
                         return Err(Error::Protocol("more data than was permitted"));
                     }
                     position += overhead as u64;
@@ -93,7 +93,7 @@ impl Session {
                     self.frame.len = len;
                     self.frame.left = payload;
                     if payload == 0 {
-                        self.frame_came(when);
+                        self.on_frame(when);
                     }
                 }
                 Item::Payload(piece) => {
@@ -109,7 +109,7 @@ impl Session {
                     self.received.extend(&piece[direct..]);
                     self.frame.left -= piece.len();
                     if self.frame.left == 0 {
-                        self.frame_came(when);
+                        self.on_frame(when);
                     }
                 }
                 Item::Close {
@@ -120,7 +120,7 @@ impl Session {
                 } => {
                     self.expect(sequence, position)?;
                     position += len as u64;
-                    self.ended = true;
+                    self.peer_ended = true;
                     self.ack_due = Some(when.now);
                 }
                 Item::Close { reason, text, .. } => {
@@ -141,9 +141,9 @@ impl Session {
         }
         if position > before {
             self.arrivals
-                .came(position, when.since.min(when.at), when.at.min(when.now));
-            self.open_edge();
-            let due = if self.arrivals.news() >= AT_ONCE || self.arrivals.is_crowded() {
+                .on_arrival(position, when.since.min(when.at), when.at.min(when.now));
+            self.extend_window();
+            let due = if self.arrivals.unacked() >= MAX_UNACKED || self.arrivals.is_full() {
                 when.now
             } else {
                 when.now.max(self.acked_at + self.ack_interval)
@@ -156,21 +156,21 @@ impl Session {
     /// True when the peer's preface is complete.
     fn preface(&mut self, now: Time, bytes: &mut &[u8]) -> Result<bool, Error> {
         let had = self.preface.len();
-        let most = crate::preface::MAX_PREFACE
+        let max = crate::preface::MAX_PREFACE
             .saturating_sub(had)
             .min(bytes.len());
-        self.preface.extend_from_slice(&bytes[..most]);
+        self.preface.extend_from_slice(&bytes[..max]);
         let Some((peer, len)) = Preface::decode(&self.preface)? else {
             return Ok(false);
         };
         *bytes = &bytes[len - had..];
         self.preface = Vec::new();
-        self.opened(now, &peer)?;
+        self.on_preface(now, &peer)?;
         Ok(true)
     }
 
     fn expect(&self, sequence: u32, position: u64) -> Result<(), Error> {
-        if self.ended {
+        if self.peer_ended {
             return Err(Error::Protocol("data after the end"));
         }
         if sequence != position as u32 {
@@ -179,32 +179,39 @@ impl Session {
         Ok(())
     }
 
-    /// A frame with data is complete.
-    fn frame_came(&mut self, when: When) {
-        // By its arrival, not by now: the half's timers up to then come before it, those up to now
+    /// Processes a complete frame with data.
+    fn on_frame(&mut self, when: When) {
+        // By its arrival, not by now: the module's timers up to then come before it, those up to now
         // after all frames of this reading.
-        self.run_half(when.at.min(when.now));
-        let Some(half) = &mut self.half else { return };
+        self.run_receiver_module(when.at.min(when.now));
+        let Some(receiver_module) = &mut self.receiver_module else {
+            return;
+        };
         let frame = &mut self.frame;
         let len = Bytes::new(frame.len);
-        half.on_packet(self.half_now, frame.number, len, &frame.header);
+        receiver_module.on_packet(self.module_now, frame.number, len, &frame.header);
         frame.number += 1;
-        self.report = half.report(self.half_now).or(self.report);
+        self.report = receiver_module.report(self.module_now).or(self.report);
     }
 
-    /// The receiver module's timer and news.
-    pub(super) fn run_half(&mut self, now: Time) {
-        let Some(half) = &mut self.half else { return };
-        self.half_now = self.half_now.max(now);
-        if half.next_timer().is_some_and(|at| at <= self.half_now) {
-            half.on_timer(self.half_now);
+    /// Runs the receiver module's timer and takes its report.
+    pub(super) fn run_receiver_module(&mut self, now: Time) {
+        let Some(receiver_module) = &mut self.receiver_module else {
+            return;
+        };
+        self.module_now = self.module_now.max(now);
+        if receiver_module
+            .next_timer()
+            .is_some_and(|at| at <= self.module_now)
+        {
+            receiver_module.on_timer(self.module_now);
         }
-        if let Some(report) = half.report(self.half_now) {
+        if let Some(report) = receiver_module.report(self.module_now) {
             self.report = Some(report);
         }
     }
 
-    /// The peer acknowledges.
+    /// Processes an acknowledgement.
     fn acked(&mut self, when: When, ack: &Ack) -> Result<(), Error> {
         let flow = self
             .flow
@@ -224,11 +231,11 @@ impl Session {
         let edge = ack.position + u64::from(ack.window) * WINDOW_UNIT;
         self.credit = self.credit.max(edge);
         // The peer's times in our clock: from its last instant to our hearing of it the frame was
-        // under way, or held.
+        // in flight, or held.
         let mut stamps = [AckStamp {
             acked: before,
             at: Time::ZERO,
-        }; STEPS + 2];
+        }; MAX_STEPS + 2];
         let back = |from: Time, micros: u32| {
             let nanos = from.as_nanos().saturating_sub(u64::from(micros) * 1000);
             Time::from_nanos(nanos)
@@ -281,32 +288,35 @@ impl Session {
         n
     }
 
-    /// After the application has taken bytes: a peer that may be waiting hears of the room.
+    /// Call after the application has taken bytes: extends the window of a peer that may be waiting.
     pub fn taken(&mut self, now: Time) {
-        self.open_edge();
+        self.extend_window();
         let quarter = (self.settings.receive_buffer / 4).max(1) as u64;
-        if self.edge - self.told_edge >= quarter && !self.ended && self.is_open() {
+        if self.receive_edge - self.advertised_edge >= quarter && !self.peer_ended && self.is_open()
+        {
             self.ack_due = Some(self.ack_due.map_or(now, |due| due.min(now)));
         }
     }
 
-    /// The peer may send as much as there is place for. What was permitted once stays so.
-    fn open_edge(&mut self) {
+    /// Extends the receive window to the free buffer. It never shrinks.
+    fn extend_window(&mut self) {
         let free = self
             .settings
             .receive_buffer
             .saturating_sub(self.received.len());
-        self.edge = self.edge.max(self.arrivals.position() + free as u64);
+        self.receive_edge = self
+            .receive_edge
+            .max(self.arrivals.position() + free as u64);
     }
 
     /// Data waits, or the peer's end has come.
     pub fn is_readable(&self) -> bool {
-        !self.received.is_empty() || self.ended
+        !self.received.is_empty() || self.peer_ended
     }
 
     /// The peer will send no more, and everything has been read.
     pub fn is_at_end(&self) -> bool {
-        self.ended && self.received.is_empty()
+        self.peer_ended && self.received.is_empty()
     }
 
     /// Bytes that wait for [`Session::read`].
@@ -315,13 +325,15 @@ impl Session {
     }
 
     /// ACK, REPORT and PONG, as far as they are due.
-    pub(super) fn answers(&mut self, now: Time, out: &mut Output) {
+    pub(super) fn encode_answers(&mut self, now: Time, out: &mut Output) {
         if self.ack_due.is_some_and(|due| due <= now) {
             self.ack_due = None;
             self.acked_at = now;
-            self.told_edge = self.edge;
+            self.advertised_edge = self.receive_edge;
             self.stats.acks_out += 1;
-            self.arrivals.ack(now, self.edge).encode(&mut out.bytes);
+            self.arrivals
+                .ack(now, self.receive_edge)
+                .encode(&mut out.bytes);
         }
         if let Some(report) = self.report.take() {
             frame::encode_report(&mut out.bytes, &report);
@@ -334,26 +346,26 @@ impl Session {
     /// How long reading may wait after one that brought `bytes`: acknowledgements and data in
     /// batches, but no more than a bufferful.
     pub fn read_interval(&self, bytes: usize) -> Span {
-        let least = Span::from_micros(200);
-        let mut interval = self.ack_interval.min(READ);
-        if bytes as u64 > AT_ONCE {
-            interval = interval.mul_f64(AT_ONCE as f64 / bytes as f64);
+        let min = Span::from_micros(200);
+        let mut interval = self.ack_interval.min(MAX_READ_INTERVAL);
+        if bytes as u64 > MAX_UNACKED {
+            interval = interval.mul_f64(MAX_UNACKED as f64 / bytes as f64);
         }
         if let Some(flow) = self.flow.as_ref().filter(|f| f.in_flight() > Bytes::ZERO) {
             let rtt = flow.rtt().smoothed;
             interval = interval.min(rtt / 8);
             // A window's worth of room should not come in one piece.
-            let pieces = flow.in_flight().get() as f64 / (2 * AT_ONCE) as f64;
+            let pieces = flow.in_flight().get() as f64 / (2 * MAX_UNACKED) as f64;
             if pieces > 8.0 {
                 interval = interval.min(rtt.mul_f64(1.0 / pieces));
             }
         }
-        interval.max(least)
+        interval.max(min)
     }
 
-    /// What the peer reports is wanted at once, not with the next batch.
-    pub fn hurries(&self) -> bool {
-        self.headed.is_some() && self.flow.as_ref().is_some_and(|f| !f.is_idle())
+    /// The algorithm needs reports at once, not with the next batch.
+    pub fn is_latency_sensitive(&self) -> bool {
+        self.header_len.is_some() && self.flow.as_ref().is_some_and(|f| !f.is_idle())
     }
 
     pub(super) fn is_ending(&self) -> bool {

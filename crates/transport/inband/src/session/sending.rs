@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What leaves.
+//! The sending direction.
 use super::{Ending, Session};
 use crate::Error;
 use crate::frame::{self, DATA_OVERHEAD, TAGGED_OVERHEAD, reason};
@@ -8,14 +8,14 @@ use alcc_units::{Bytes, Span, Time};
 
 /// Payload of a frame at most: a header per so much costs nothing, and a frame that has begun must
 /// be ended before anything else.
-const MAX_FRAME: u64 = 16 * 1024;
-/// Given out by one call at most.
+const MAX_FRAME_PAYLOAD: u64 = 16 * 1024;
+/// Maximum bytes from one call.
 const MAX_OUTPUT: u64 = 256 * 1024;
-/// Less than a segment waits so long for more to join it.
-const JOIN: Span = Span::from_millis(5);
+/// Maximum time that less than a segment waits for more.
+const MAX_COALESCE: Span = Span::from_millis(5);
 /// What is paced leaves in parts of this much time at least: a wake-up for each packet would cost
 /// more than it brings.
-const GRAIN: Span = Span::from_millis(5);
+const MIN_PACING_INTERVAL: Span = Span::from_millis(5);
 
 impl Session {
     /// Takes bytes into the queue; returns how many fit.
@@ -28,13 +28,13 @@ impl Session {
         let n = free.min(bytes.len());
         self.queue.extend(&bytes[..n]);
         if n > 0 {
-            // A whole segment leaves when it may; so does less if nothing is under way, else when
+            // A whole segment leaves when it may; so does less if nothing is in flight, else when
             // nothing has joined it.
             let idle = |f: &alcc_flow::OverTcp| f.in_flight() == Bytes::ZERO;
             if self.queue.len() as u64 >= self.mss || self.flow.as_ref().is_some_and(idle) {
-                self.queue_ripe = true;
+                self.flush_due = true;
             } else if self.queue_due.is_none() {
-                self.queue_due = Some(now + JOIN);
+                self.queue_due = Some(now + MAX_COALESCE);
             }
         }
         Ok(n)
@@ -42,7 +42,7 @@ impl Session {
 
     /// What is in the queue does not wait for more.
     pub fn flush(&mut self) {
-        self.queue_ripe = !self.queue.is_empty();
+        self.flush_due = !self.queue.is_empty();
     }
 
     /// May data be written?
@@ -51,7 +51,7 @@ impl Session {
     /// As [`Session::write`].
     pub fn may_write(&self) -> Result<(), Error> {
         self.check()?;
-        if self.is_ending() || self.gone {
+        if self.is_ending() || self.carrier_closed {
             return Err(Error::Io(
                 std::io::ErrorKind::BrokenPipe,
                 "written after the end".to_owned(),
@@ -74,18 +74,18 @@ impl Session {
     }
 
     fn overhead(&self) -> u64 {
-        match self.headed {
+        match self.header_len {
             None => DATA_OVERHEAD as u64,
             Some(tag) => (TAGGED_OVERHEAD + usize::from(tag)) as u64,
         }
     }
 
-    /// Longest frame.
-    fn longest(&self) -> u64 {
-        if self.headed.is_some() {
+    /// Maximum payload of a frame.
+    fn max_frame(&self) -> u64 {
+        if self.header_len.is_some() {
             self.mss
         } else {
-            MAX_FRAME
+            MAX_FRAME_PAYLOAD
         }
     }
 
@@ -101,14 +101,14 @@ impl Session {
             .min(self.credit.saturating_sub(flow.written()))
             .min(self.pace(now));
         if room < self.mss {
-            // Somebody waits: the algorithm's timers run, and its next word is heard.
+            // A writer waits: run the algorithm's timers and ask it again later.
             let (mss, flow) = (Bytes::new(self.mss), self.flow.as_mut());
             if let Some(flow) = flow {
                 flow.room(now, mss, flow.in_flight(), Bytes::ZERO);
             }
             return 0;
         }
-        let frames = room.div_ceil(self.longest());
+        let frames = room.div_ceil(self.max_frame());
         let free = room.saturating_sub(frames * self.overhead());
         free.saturating_sub(self.queue.len() as u64) as usize
     }
@@ -120,13 +120,13 @@ impl Session {
         let Some(rate) = allowance.rate else {
             return u64::MAX;
         };
-        let burst = allowance.burst.max(rate.bytes_in(GRAIN));
+        let burst = allowance.burst.max(rate.bytes_in(MIN_PACING_INTERVAL));
         let credit = self.pacer.credit(now, rate, burst).get();
         if credit >= self.mss {
             return credit;
         }
         // Not for one segment alone, if the rate is for more.
-        let wanted = rate.bytes_in(GRAIN / 2).get().max(self.mss) - credit;
+        let wanted = rate.bytes_in(MIN_PACING_INTERVAL / 2).get().max(self.mss) - credit;
         self.paced_until = Some(now + rate.time_for(Bytes::new(wanted)).max(Span::from_micros(50)));
         0
     }
@@ -137,22 +137,22 @@ impl Session {
         now: Time,
         direct: &[u8],
         more: bool,
-        most: u64,
+        max: u64,
         out: &mut Output,
     ) -> usize {
         let available = (self.queue.len() + direct.len()) as u64;
         if self.queue_due.is_some_and(|due| due <= now) {
             self.queue_due = None;
-            self.queue_ripe = true;
+            self.flush_due = true;
         }
-        let ripe = !direct.is_empty() || available >= self.mss || self.queue_ripe && !more;
+        let ripe = !direct.is_empty() || available >= self.mss || self.flush_due && !more;
         let mut taken = 0;
         if available > 0 && ripe {
-            taken = self.frames(now, direct, more, most, out);
+            taken = self.frames(now, direct, more, max, out);
         }
         if self.queue.is_empty() {
             self.queue_due = None;
-            self.queue_ripe = false;
+            self.flush_due = false;
             if self.queue.capacity() > 4096 {
                 self.queue = std::collections::VecDeque::new();
             }
@@ -169,7 +169,7 @@ impl Session {
         frame::encode_close(&mut out.bytes, flow.written() as u32, reason::END, "");
         let len = (out.bytes.len() - before) as u64;
         if flow.in_flight() == Bytes::ZERO {
-            self.asked = now;
+            self.busy_since = now;
         }
         flow.wrote(now, Bytes::new(len));
         self.ending = Ending::Sent(flow.written() - len, flow.written());
@@ -180,28 +180,28 @@ impl Session {
         now: Time,
         direct: &[u8],
         more: bool,
-        most: u64,
+        max: u64,
         out: &mut Output,
     ) -> usize {
-        let (overhead, longest) = (self.overhead(), self.longest());
+        let (overhead, max_frame) = (self.overhead(), self.max_frame());
         let paced = self.pace(now);
         let Some(flow) = &mut self.flow else { return 0 };
         if flow.is_blocked() {
             return 0;
         }
         let available = (self.queue.len() + direct.len()) as u64;
-        let wanted = available + available.div_ceil(longest - overhead) * overhead;
+        let wanted = available + available.div_ceil(max_frame - overhead) * overhead;
         let allowed = flow
             .room(now, Bytes::new(wanted), flow.in_flight(), Bytes::ZERO)
             .get();
         let credit = self.credit.saturating_sub(flow.written());
         if flow.in_flight() == Bytes::ZERO {
-            self.asked = now;
+            self.busy_since = now;
         }
         if paced < wanted.min(allowed) {
             flow.paced(now);
         }
-        let mut room = allowed.min(paced).min(credit).min(MAX_OUTPUT).min(most);
+        let mut room = allowed.min(paced).min(credit).min(MAX_OUTPUT).min(max);
         if more && wanted >= self.mss {
             room = room.min(wanted - wanted % self.mss);
         }
@@ -216,11 +216,11 @@ impl Session {
         let mut framed = 0;
         let position = flow.written();
         while left > 0 && room > overhead {
-            let payload = left.min(longest - overhead).min(room - overhead);
+            let payload = left.min(max_frame - overhead).min(room - overhead);
             let len = payload + overhead;
             let mut tag = [0; 16];
             let mut tagged: &[u8] = &[];
-            if let Some(need) = self.headed {
+            if let Some(need) = self.header_len {
                 let more = left > payload && room > len + overhead || more && room > len;
                 let header = flow.wrote_framed(now, Bytes::new(len), more);
                 let n = header.len().min(usize::from(need));
@@ -239,7 +239,7 @@ impl Session {
             framed += len;
             self.stats.sent += payload;
         }
-        if self.headed.is_none() && framed > 0 {
+        if self.header_len.is_none() && framed > 0 {
             flow.wrote(now, Bytes::new(framed));
         }
         self.pacer.spend(Bytes::new(framed));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Streams that nobody is in a call of: acknowledgements leave and timers run all the same.
 use super::link::Link;
-use alcc_driver::{Background, Cared, Next};
+use alcc_driver::{Background, BackgroundTask, Next};
 use alcc_units::{Span, Time};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-/// A stream of which somebody was in a call lately is left alone for so long.
-pub(super) const GRACE: Span = Span::from_millis(25);
+/// The background leaves a stream alone for this long after a call of it.
+pub(super) const MIN_QUIET: Span = Span::from_millis(25);
 
 static BACKGROUND: Background = Background::new("alcc-inband");
 
@@ -15,7 +15,7 @@ static BACKGROUND: Background = Background::new("alcc-inband");
 /// only while somebody is.
 pub(super) fn list(link: &Arc<Link>) {
     let (number, link) = (link.number, Arc::downgrade(link));
-    BACKGROUND.care(Arc::new(Listed { number, link }), GRACE);
+    BACKGROUND.add(Arc::new(Listed { number, link }), MIN_QUIET);
 }
 
 struct Listed {
@@ -23,7 +23,7 @@ struct Listed {
     link: Weak<Link>,
 }
 
-impl Cared for Listed {
+impl BackgroundTask for Listed {
     fn id(&self) -> u64 {
         self.number
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What all handles of a stream and the background share. Whoever is in a call turns the session:
-//! reads, writes and sleeps for it.
+//! What all handles of a stream and the background share. A thread in a call runs the session:
+//! it reads, writes and sleeps for it.
 use super::Info;
 use super::background;
 use crate::carrier::Carrier;
@@ -16,13 +16,13 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
 
-/// Read from a carrier at once.
-const READ: usize = 64 * 1024;
-/// Read in one turn at most.
-const TURN: usize = 512 * 1024;
-/// So much may lie unsent in the kernel, or this part of what is in flight.
-const BACKLOG: u64 = 16 * 1024;
-const BACKLOG_PART: u64 = 8;
+/// Buffer for one read from a carrier.
+const READ_SIZE: usize = 64 * 1024;
+/// Maximum bytes read in one run.
+const MAX_READ: usize = 512 * 1024;
+/// Maximum unsent bytes in the kernel: this, or this part of what is in flight.
+const MAX_UNSENT: u64 = 16 * 1024;
+const MAX_UNSENT_SHARE: u64 = 8;
 
 thread_local! {
     static SCRATCH: RefCell<(Output, Vec<u8>)> = RefCell::default();
@@ -50,16 +50,16 @@ pub(super) struct Inner {
     /// Given out by the session and not taken by the carrier.
     pending: Vec<u8>,
     /// The kernel holds enough unsent bytes.
-    held: bool,
+    kernel_full: bool,
     /// The last reading left nothing behind, then.
-    looked: Time,
+    last_read: Time,
     /// Sleep until then before reading again; `None`: wait for the descriptor.
     next_read: Option<Time>,
     over: bool,
     /// A thread sleeps until the descriptor is readable.
-    watched: bool,
-    /// When somebody in a call turned it last.
-    turned: Time,
+    polled: bool,
+    /// When a call last ran it.
+    last_run: Time,
 }
 
 impl Link {
@@ -67,7 +67,7 @@ impl Link {
         carrier: Box<dyn Carrier>,
         registry: &Arc<Registry>,
         mut settings: Settings,
-        opener: bool,
+        initiator: bool,
     ) -> Result<Self, Error> {
         let now = alcc_sys::now();
         settings.segment = carrier.segment();
@@ -75,7 +75,7 @@ impl Link {
         if let Some(fd) = tcp {
             kernel::prepare(fd);
         }
-        let session = if opener {
+        let session = if initiator {
             Session::connect(now, registry, settings)
         } else {
             Session::accept(now, registry, settings)
@@ -86,12 +86,12 @@ impl Link {
             carrier,
             tcp,
             pending: Vec::new(),
-            held: false,
-            looked: now,
+            kernel_full: false,
+            last_read: now,
             next_read: None,
             over: false,
-            watched: false,
-            turned: now,
+            polled: false,
+            last_run: now,
         };
         Ok(Self {
             shared: Shared::new(inner, fd),
@@ -105,7 +105,7 @@ impl Link {
         self.shared.lock()
     }
 
-    /// Turns the session until it is `ready`, or until then. `more`: to write, so what is less than
+    /// Runs the session until it is `ready`, or until then. `more`: to write, so what is less than
     /// a segment waits for it.
     pub(super) fn wait(
         self: &Arc<Self>,
@@ -116,7 +116,7 @@ impl Link {
         let mut inner = self.lock();
         let done = loop {
             let now = alcc_sys::now();
-            inner.turn(now, more, &mut []);
+            inner.run(now, more, &mut []);
             if ready(&mut inner) {
                 break Ok(Until::Ready);
             }
@@ -128,15 +128,15 @@ impl Link {
             }
             inner = self.shared.sleep(inner, until);
         };
-        self.settle(&mut inner);
+        self.end_call(&mut inner);
         done
     }
 
-    /// At the end of a call: somebody else may go on, and who sleeps for the stream, or the
+    /// At the end of a call: another thread may go on, and the leader of the stream, or the
     /// background, has to know of what it left to be done.
-    fn settle(self: &Arc<Self>, inner: &mut State<Inner>) {
+    fn end_call(self: &Arc<Self>, inner: &mut State<Inner>) {
         self.shared.hand_over(inner, true);
-        inner.wake_sleeper(alcc_sys::now());
+        inner.wake_leader(alcc_sys::now());
         if !self.listed.load(Ordering::Relaxed) && !self.listed.swap(true, Ordering::AcqRel) {
             background::list(self);
         }
@@ -155,11 +155,11 @@ impl Link {
             let now = alcc_sys::now();
             if inner.session.unread() > 0 {
                 let n = inner.session.read(now, into);
-                inner.turned = now;
+                inner.last_run = now;
                 inner.pump(now, &[], false);
                 break Ok(n);
             }
-            let n = inner.turn(now, false, into);
+            let n = inner.run(now, false, into);
             if n > 0 {
                 break Ok(n);
             }
@@ -177,7 +177,7 @@ impl Link {
             }
             inner = self.shared.sleep(inner, until);
         };
-        self.settle(&mut inner);
+        self.end_call(&mut inner);
         done
     }
 
@@ -191,16 +191,16 @@ impl Link {
             if let Err(error) = inner.session.may_write() {
                 break Err(error.into());
             }
-            inner.look(now);
-            let n = inner.put(now, from);
+            inner.read_if_due(now);
+            let n = inner.enqueue(now, from);
             if n > 0 {
                 break Ok(n);
             }
-            inner.turn(now, true, &mut []);
+            inner.run(now, true, &mut []);
             if inner.session.may_write().is_err() {
                 continue;
             }
-            let n = inner.put(now, from);
+            let n = inner.enqueue(now, from);
             if n > 0 {
                 break Ok(n);
             }
@@ -209,7 +209,7 @@ impl Link {
             }
             inner = self.shared.sleep(inner, until);
         };
-        self.settle(&mut inner);
+        self.end_call(&mut inner);
         done
     }
 
@@ -217,7 +217,7 @@ impl Link {
         let mut inner = self.lock();
         inner.session.flush();
         inner.pump(alcc_sys::now(), &[], false);
-        self.settle(&mut inner);
+        self.end_call(&mut inner);
         match inner.session.error() {
             Some(error) => Err(error.clone().into()),
             None => Ok(()),
@@ -228,7 +228,7 @@ impl Link {
         let mut inner = self.lock();
         inner.session.close();
         inner.pump(alcc_sys::now(), &[], false);
-        self.settle(&mut inner);
+        self.end_call(&mut inner);
     }
 
     pub(super) fn abort(self: &Arc<Self>) {
@@ -236,12 +236,12 @@ impl Link {
         inner.session.abort();
         let now = alcc_sys::now();
         inner.pump(now, &[], false);
-        inner.wake_sleeper(now);
+        inner.wake_leader(now);
         self.shared.hand_over(&inner, true);
     }
 
-    /// The last handle is gone.
-    pub(super) fn leave_for_good(&self) {
+    /// The last handle was dropped.
+    pub(super) fn detach(&self) {
         let inner = &mut *self.lock();
         let now = alcc_sys::now();
         if inner.session.may_leave() {
@@ -254,26 +254,26 @@ impl Link {
         let _ = inner.carrier.shutdown_write();
     }
 
-    /// For the background: turns it if nobody else does.
+    /// For the background: runs the session if no call does.
     pub(super) fn visit(&self, now: Time) -> Next {
         let inner = &mut *self.lock();
         if inner.over {
             return Next::NEVER;
         }
-        let quiet = inner.turned + background::GRACE;
+        let quiet = inner.last_run + background::MIN_QUIET;
         if quiet > now {
             return Next::at(quiet);
         }
-        if inner.session.error().is_none() && inner.is_slept_for(now) {
+        if inner.session.error().is_none() && inner.has_leader(now) {
             // Whoever sleeps for it does what is to be done. Its call lists the stream again when
             // it ends, and so does any other call; that is said under the lock, which they hold
             // when they look.
             self.listed.store(false, Ordering::Release);
             return Next::NEVER;
         }
-        let turned = inner.turned;
-        inner.turn(now, false, &mut []);
-        inner.turned = turned;
+        let last_run = inner.last_run;
+        inner.run(now, false, &mut []);
+        inner.last_run = last_run;
         self.shared.hand_over(inner, true);
         let (events, deadline) = inner.interest(now);
         if inner.session.error().is_some() {
@@ -316,15 +316,15 @@ impl Inner {
 
     /// Payload that would leave at once.
     pub(super) fn room(&mut self) -> usize {
-        if !self.pending.is_empty() || self.backlog() == 0 {
+        if !self.pending.is_empty() || self.unsent_budget() == 0 {
             return 0;
         }
         self.session.room(alcc_sys::now())
     }
 
     /// Everything that can be done now. Returns what went to `sink`.
-    pub(super) fn turn(&mut self, now: Time, more: bool, sink: &mut [u8]) -> usize {
-        self.turned = now;
+    pub(super) fn run(&mut self, now: Time, more: bool, sink: &mut [u8]) -> usize {
+        self.last_run = now;
         let filled = self.fetch(now, sink);
         self.session.on_timer(now);
         self.pump(now, &[], more);
@@ -332,12 +332,12 @@ impl Inner {
     }
 
     /// Reads if it is time to.
-    fn look(&mut self, now: Time) {
+    fn read_if_due(&mut self, now: Time) {
         let due = self
             .next_read
-            .unwrap_or_else(|| self.looked + self.session.read_interval(0));
+            .unwrap_or_else(|| self.last_read + self.session.read_interval(0));
         if due <= now {
-            self.turned = now;
+            self.last_run = now;
             self.fetch(now, &mut []);
             self.session.on_timer(now);
         }
@@ -349,19 +349,19 @@ impl Inner {
             return 0;
         }
         // Who sleeps for the descriptor is awake by now, and may wait for what has come.
-        if self.watched {
+        if self.polled {
             return 0;
         }
-        // Before a timer is served, what had come by then is heard: a receiver module counts it.
+        // What has come by then is read before a timer runs: a receiver module counts it.
         let timer = self.session.next_timer().is_some_and(|at| at <= now);
         if !timer && self.next_read.is_some_and(|at| at > now) {
             return 0;
         }
         let (mut filled, mut total) = (0, 0);
-        let mut since = self.looked;
+        let mut since = self.last_read;
         SCRATCH.with_borrow_mut(|(_, buffer)| {
-            buffer.resize(READ, 0);
-            while total < TURN && self.session.error().is_none() {
+            buffer.resize(READ_SIZE, 0);
+            while total < MAX_READ && self.session.error().is_none() {
                 match self.carrier.read(buffer) {
                     Ok(arrived) if arrived.len == 0 => {
                         self.over = true;
@@ -389,10 +389,10 @@ impl Inner {
         if filled > 0 {
             self.session.taken(now);
         }
-        self.looked = now;
-        let waits = total > 0 && !self.session.hurries();
+        self.last_read = now;
+        let waits = total > 0 && !self.session.is_latency_sensitive();
         self.next_read = waits.then(|| {
-            if total >= TURN {
+            if total >= MAX_READ {
                 now
             } else {
                 now + self.session.read_interval(total)
@@ -402,16 +402,16 @@ impl Inner {
     }
 
     /// Bytes of data that the kernel may be given now.
-    fn backlog(&mut self) -> u64 {
+    fn unsent_budget(&mut self) -> u64 {
         let Some(fd) = self.tcp else { return u64::MAX };
         let flow = self.session.flow();
         let in_flight = flow.map_or(0, |f| f.in_flight().get());
         if in_flight == 0 {
             return u64::MAX;
         }
-        let most = BACKLOG.max(in_flight / BACKLOG_PART);
-        self.held = alcc_sys::unsent(fd).get() >= most;
-        if self.held { 0 } else { u64::MAX }
+        let max = MAX_UNSENT.max(in_flight / MAX_UNSENT_SHARE);
+        self.kernel_full = alcc_sys::unsent(fd).get() >= max;
+        if self.kernel_full { 0 } else { u64::MAX }
     }
 
     /// Writes what the session wants to have written; returns how much of `direct`.
@@ -422,10 +422,10 @@ impl Inner {
         let mut taken = 0;
         SCRATCH.with_borrow_mut(|(out, _)| {
             while self.push_pending() {
-                let most = self.backlog();
+                let max = self.unsent_budget();
                 out.clear();
                 let left = &direct[taken..];
-                let n = self.session.output(now, left, more, most, out);
+                let n = self.session.output(now, left, more, max, out);
                 if out.is_empty() {
                     break;
                 }
@@ -460,7 +460,7 @@ impl Inner {
         };
         drop(pieces);
         if written < wanted {
-            out.rest(direct, written, &mut self.pending);
+            out.copy_unwritten(direct, written, &mut self.pending);
         }
     }
 
@@ -503,8 +503,8 @@ impl Inner {
 
     /// Takes bytes of a write: directly as far as they may leave, and an end that is less than a
     /// segment into the queue.
-    fn put(&mut self, now: Time, from: &[u8]) -> usize {
-        self.turned = now;
+    fn enqueue(&mut self, now: Time, from: &[u8]) -> usize {
+        self.last_run = now;
         let segment = self.session.segment() as usize;
         let bulk = from.len() >= segment;
         let mut taken = self.pump(now, from, bulk);
@@ -534,7 +534,7 @@ impl Engine for Inner {
             // A descriptor at its end is always ready.
             return (events, self.session.next_timer());
         }
-        if !self.pending.is_empty() || self.carrier.wants_write() || self.held {
+        if !self.pending.is_empty() || self.carrier.wants_write() || self.kernel_full {
             events |= libc::POLLOUT;
         }
         let timer = self.session.next_timer();
@@ -550,14 +550,14 @@ impl Engine for Inner {
         (events, Some(if both { timer } else { timer.min(read) }))
     }
 
-    fn sleeps(&mut self, events: i16) {
-        self.watched = events & libc::POLLIN != 0;
+    fn on_sleep(&mut self, events: i16) {
+        self.polled = events & libc::POLLIN != 0;
     }
 
-    fn wakes(&mut self, now: Time, _: Option<Time>, ready: bool) -> bool {
-        if std::mem::take(&mut self.watched) && ready {
+    fn on_wake(&mut self, now: Time, _: Option<Time>, ready: bool) -> bool {
+        if std::mem::take(&mut self.polled) && ready {
             // Until now nothing had come.
-            self.looked = now;
+            self.last_read = now;
             self.next_read = Some(now);
         }
         true

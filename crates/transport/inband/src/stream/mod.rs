@@ -36,7 +36,7 @@ struct Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.link.leave_for_good();
+        self.link.detach();
     }
 }
 
@@ -82,9 +82,9 @@ impl Stream {
         carrier: Box<dyn Carrier>,
         registry: &Arc<Registry>,
         settings: Settings,
-        opener: bool,
+        initiator: bool,
     ) -> Result<Self, Error> {
-        let stream = Self::begin(carrier, registry, settings, opener)?;
+        let stream = Self::begin(carrier, registry, settings, initiator)?;
         stream
             .link()
             .wait(None, false, |i| i.session.is_open())
@@ -101,9 +101,9 @@ impl Stream {
         carrier: impl Carrier + 'static,
         registry: &Arc<Registry>,
         settings: Settings,
-        opener: bool,
+        initiator: bool,
     ) -> Result<Self, Error> {
-        let link = Link::new(Box::new(carrier), registry, settings, opener)?;
+        let link = Link::new(Box::new(carrier), registry, settings, initiator)?;
         Ok(Self {
             handle: Arc::new(Handle {
                 link: Arc::new(link),
@@ -116,7 +116,7 @@ impl Stream {
         &self.handle.link
     }
 
-    /// Reads and writes through this handle return `WouldBlock` after so long; `None`: never.
+    /// Reads and writes through this handle return `WouldBlock` after this time; `None`: never.
     pub fn set_patience(&mut self, patience: Option<Duration>) {
         self.patience =
             patience.map(|p| Span::from_nanos(u64::try_from(p.as_nanos()).unwrap_or(u64::MAX)));
@@ -126,7 +126,7 @@ impl Stream {
         self.patience.map(|span| alcc_sys::now() + span)
     }
 
-    /// Waits, at most so long, until something may be written; how much would leave at once. Zero:
+    /// Waits, at most `patience`, until something may be written; how much would leave at once. Zero:
     /// not in time.
     ///
     /// # Errors
@@ -145,7 +145,7 @@ impl Stream {
         }
     }
 
-    /// No more will be written. Waits, at most so long, until the peer has acknowledged everything
+    /// No more will be written. Waits, at most `patience`, until the peer has acknowledged everything
     /// and that this was the end; false: not in time, ask again.
     ///
     /// # Errors

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A connection with one stream as a pipe of bytes, for programs that block.
 //!
-//! The stack runs on a thread of its own ([`Stack`]). Nothing but the stack's own buffer lies between the program and the congestion controller, and that
-//! is kept short ([`Sender::room`]).
+//! The stack runs on a thread of its own ([`Stack`]). Nothing but the stack's own buffer lies
+//! between the program and the congestion controller, and that is kept short ([`Sender::room`]).
 mod receiver;
 mod sender;
 
@@ -24,16 +24,18 @@ use tokio::time::{sleep, timeout};
 /// The application protocol: both ends are this crate.
 pub const ALPN: &[u8] = b"alcc";
 
-/// A receiver that reads at once need not slow a sender down whose queue is on the way. But the stack ends a connection ("too many gaps in stream buffer") when more than 1024
-/// pieces of a stream wait for what is between them: with less than this under way there cannot be so many, if every second packet of 1200 bytes is lost.
+/// A receiver that reads at once need not slow a sender down whose queue is on the way. But the
+/// stack ends a connection ("too many gaps in stream buffer") when more than 1024 pieces of a
+/// stream wait for what is between them: with less than this in flight there cannot be so many, if
+/// every second packet of 1200 bytes is lost.
 const RECEIVE_WINDOW: u32 = 2_300_000;
 const SOCKET_BUFFER: usize = 4 << 20;
 /// An outage shorter than this does not end a connection.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// The error code of an end that leaves because it has said and heard everything, or wants no more.
-const LEFT: VarInt = VarInt::from_u32(0);
+const MAX_IDLE_TIMEOUT: Duration = Duration::from_secs(120);
+/// The error code of an end that is done, or wants no more.
+const NO_ERROR: VarInt = VarInt::from_u32(0);
 /// Time for CONNECTION_CLOSE to leave before the thread or the process may end.
-const FAREWELL: Duration = Duration::from_millis(20);
+const CLOSE_TIME: Duration = Duration::from_millis(20);
 
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +71,7 @@ impl Stack {
         alcc_sys::spawn(builder, move || {
             runtime.block_on(async {
                 ended.await.ok();
-                sleep(FAREWELL).await;
+                sleep(CLOSE_TIME).await;
             });
         })?;
         Ok(Self(Arc::new(Thread {
@@ -87,7 +89,8 @@ impl Deref for Stack {
     }
 }
 
-/// A socket whose buffers outlast a thread that gets no turn for some milliseconds. The system may give less.
+/// A socket whose buffers outlast a thread that gets no turn for some milliseconds. The system may
+/// give less.
 fn socket(at: SocketAddr) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind(at)?;
     SockRef::from(&socket)
@@ -100,9 +103,9 @@ fn socket(at: SocketAddr) -> io::Result<UdpSocket> {
 }
 
 /// Waits until the connections of an endpoint, which are closed, have said so.
-fn gone(runtime: &Handle, endpoint: &Endpoint) {
+fn close_endpoint(runtime: &Handle, endpoint: &Endpoint) {
     if Handle::try_current().is_err() {
-        let said = async { timeout(FAREWELL, endpoint.wait_all_draining()).await };
+        let said = async { timeout(CLOSE_TIME, endpoint.wait_all_draining()).await };
         // Nobody waits for the answer.
         runtime.block_on(said).ok();
     }
@@ -116,7 +119,7 @@ fn transport() -> TransportConfig {
     transport.max_concurrent_uni_streams(0u8.into());
     transport.max_concurrent_bidi_streams(1u8.into());
     transport.keep_alive_interval(Some(Duration::from_secs(10)));
-    let idle = u32::try_from(PATIENCE.as_millis()).unwrap_or(u32::MAX);
+    let idle = u32::try_from(MAX_IDLE_TIMEOUT.as_millis()).unwrap_or(u32::MAX);
     transport.max_idle_timeout(Some(VarInt::from_u32(idle).into()));
     transport
 }
@@ -148,6 +151,6 @@ fn refused(why: &ConnectionError) -> String {
 }
 
 /// Not yet.
-fn later() -> io::Error {
+fn would_block() -> io::Error {
     io::ErrorKind::WouldBlock.into()
 }

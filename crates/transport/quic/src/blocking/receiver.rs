@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use super::{Error, LEFT, Stack, gone, later, socket, transport};
-use crate::Punctual;
+use super::{Error, NO_ERROR, Stack, close_endpoint, socket, transport, would_block};
+use crate::TimedRuntime;
 use noq::crypto::rustls::QuicServerConfig;
 use noq::{
     Connection, Endpoint, EndpointConfig, Incoming, PathId, RecvStream, SendStream, ServerConfig,
@@ -14,24 +14,24 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 
 /// Handshakes at once; beyond this strangers are turned away.
-const HANDSHAKES: usize = 64;
+const MAX_HANDSHAKES: usize = 64;
 /// And beyond this they have to prove their address first.
-const TRUSTED: usize = 16;
+const MAX_UNVALIDATED: usize = 16;
 /// How long one may take, the first byte of the stream included.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Connections that wait to be accepted.
-const WAITING: usize = 64;
-/// An answer that is not acknowledged is sent again while the sender is heard, and for so long
-/// after it was heard last: an outage at the very end may take some seconds. In all for the second.
-const UNHEARD: Duration = Duration::from_secs(10);
+const MAX_BACKLOG: usize = 64;
+/// An unacknowledged answer is retransmitted while the sender sends anything, and for this long
+/// after its last packet: an outage at the very end may take some seconds. `MAX_WAIT` in all.
+const MAX_SILENCE: Duration = Duration::from_secs(10);
 const MAX_WAIT: Duration = Duration::from_secs(60);
-/// It is looked at so often.
-const LOOK: Duration = Duration::from_millis(500);
+/// How often that is checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// A sender that has acknowledged the answer closes the connection. If its CONNECTION_CLOSE is
 /// lost, nothing else comes: after so long, and after so many round trips (RFC 9000, section 10.2:
 /// three PTO), the receiver leaves.
-const HEARD: Duration = Duration::from_millis(500);
-const HEARD_ROUND_TRIPS: u32 = 9;
+const MIN_CLOSE_WAIT: Duration = Duration::from_millis(500);
+const MIN_CLOSE_WAIT_RTTS: u32 = 9;
 
 /// Waits for senders.
 pub struct Listener {
@@ -58,10 +58,10 @@ impl Listener {
             EndpointConfig::default(),
             Some(config),
             socket,
-            Arc::new(Punctual::default()),
+            Arc::new(TimedRuntime::default()),
         )
         .map_err(|e| local(&e))?;
-        let (accepted, ready) = mpsc::channel(WAITING);
+        let (accepted, ready) = mpsc::channel(MAX_BACKLOG);
         runtime.spawn(welcome(endpoint.clone(), accepted, runtime.clone()));
         Ok(Self {
             runtime,
@@ -95,14 +95,14 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.endpoint.close(LEFT, b"");
-        gone(&self.runtime, &self.endpoint);
+        self.endpoint.close(NO_ERROR, b"");
+        close_endpoint(&self.runtime, &self.endpoint);
     }
 }
 
-/// Takes whoever comes; handshakes run beside each other.
+/// Accepts connections; handshakes run concurrently.
 async fn welcome(endpoint: Endpoint, accepted: mpsc::Sender<Receiver>, runtime: Stack) {
-    let places = Arc::new(Semaphore::new(HANDSHAKES));
+    let places = Arc::new(Semaphore::new(MAX_HANDSHAKES));
     while let Some(incoming) = endpoint.accept().await {
         if accepted.is_closed() {
             return;
@@ -111,7 +111,7 @@ async fn welcome(endpoint: Endpoint, accepted: mpsc::Sender<Receiver>, runtime: 
             incoming.refuse();
             continue;
         };
-        let crowded = places.available_permits() < HANDSHAKES - TRUSTED;
+        let crowded = places.available_permits() < MAX_HANDSHAKES - MAX_UNVALIDATED;
         if crowded && !incoming.remote_address_validated() {
             // It comes again with what it was given.
             incoming.retry().ok();
@@ -120,7 +120,7 @@ async fn welcome(endpoint: Endpoint, accepted: mpsc::Sender<Receiver>, runtime: 
         let (accepted, runtime) = (accepted.clone(), runtime.clone());
         tokio::spawn(async move {
             // A stranger that goes wrong is no concern of ours.
-            if let Ok(Some(receiver)) = timeout(HANDSHAKE, greet(incoming, runtime)).await {
+            if let Ok(Some(receiver)) = timeout(HANDSHAKE_TIMEOUT, greet(incoming, runtime)).await {
                 accepted.send(receiver).await.ok();
             }
             drop(place);
@@ -168,7 +168,7 @@ impl Receiver {
             .runtime
             .block_on(async { timeout(patience, read).await })
         {
-            Err(_) => Err(later()),
+            Err(_) => Err(would_block()),
             Ok(Ok(n)) => Ok(n.unwrap_or(0)),
             Ok(Err(why)) => Err(why.into()),
         }
@@ -200,17 +200,17 @@ impl Receiver {
         let (mut heard, mut last) = (0, began);
         let mut acknowledged = std::pin::pin!(self.answers.stopped());
         // It is over also when the connection is lost.
-        while timeout(LOOK, acknowledged.as_mut()).await.is_err() {
+        while timeout(POLL_INTERVAL, acknowledged.as_mut()).await.is_err() {
             let came = self.connection.stats().udp_rx.datagrams;
             if came != heard {
                 (heard, last) = (came, Instant::now());
             }
-            if last.elapsed() > UNHEARD || began.elapsed() > MAX_WAIT {
+            if last.elapsed() > MAX_SILENCE || began.elapsed() > MAX_WAIT {
                 return;
             }
         }
         let rtt = self.connection.rtt(PathId::ZERO).unwrap_or_default();
-        let long = HEARD.max(rtt * HEARD_ROUND_TRIPS);
+        let long = MIN_CLOSE_WAIT.max(rtt * MIN_CLOSE_WAIT_RTTS);
         timeout(long, self.connection.closed()).await.ok();
     }
 }
@@ -220,6 +220,6 @@ impl Drop for Receiver {
         if self.answered && Handle::try_current().is_err() {
             self.runtime.block_on(self.farewell());
         }
-        self.connection.close(LEFT, b"");
+        self.connection.close(NO_ERROR, b"");
     }
 }

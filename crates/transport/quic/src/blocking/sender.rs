@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use super::{Error, LEFT, Stack, ended, gone, later, refused, socket, transport};
-use crate::{Congestion, Gauge, Punctual, StackController};
+use super::{
+    Error, NO_ERROR, Stack, close_endpoint, ended, refused, socket, transport, would_block,
+};
+use crate::{Congestion, Gauge, StackController, TimedRuntime};
 use noq::crypto::rustls::QuicClientConfig;
 use noq::{
     ClientConfig, Connection, Endpoint, EndpointConfig, PathId, ReadError, RecvStream, SendStream,
@@ -16,18 +18,18 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
 /// What is kept ready for the controller: this much of the rate.
-const READY: Duration = Duration::from_millis(5);
-/// And at least so many packets; the same for what is best written at once.
-const READY_PACKETS: u64 = 4;
-const PIECE_PACKETS: u64 = 2;
-/// Written at once at most.
-const PIECE: u64 = 64 * 1024;
-/// Of a controller that shows nothing: what the stack may hold, under way or not.
-const UNKNOWN: u64 = 4 << 20;
-/// A program that has not had to wait for so long has no more to send.
-const UNHURRIED: Duration = Duration::from_millis(100);
-/// Of an answer, read at once.
-const ANSWER: usize = 1024;
+const READY_TIME: Duration = Duration::from_millis(5);
+/// And at least this many packets; the same for what is best written at once.
+const MIN_READY_PACKETS: u64 = 4;
+const MIN_WRITE_PACKETS: u64 = 2;
+/// Maximum bytes of one write.
+const MAX_WRITE: u64 = 64 * 1024;
+/// Send window under a controller that publishes nothing.
+const DEFAULT_SEND_WINDOW: u64 = 4 << 20;
+/// A program that has not waited for this long is application-limited.
+const APP_LIMITED_AFTER: Duration = Duration::from_millis(100);
+/// Buffer for one read of an answer.
+const ANSWER_BUFFER: usize = 1024;
 
 /// The sending end.
 pub struct Sender {
@@ -66,7 +68,8 @@ pub struct SenderStats {
 }
 
 impl Sender {
-    /// Connects on `stack` within `patience` to a [`super::Listener`] that `tls` trusts by the name `name`, and sends under the control of `congestion`.
+    /// Connects on `stack` within `patience` to a [`super::Listener`] that `tls` trusts by the name
+    /// `name`, and sends under the control of `congestion`.
     ///
     /// # Errors
     /// [`Error`]: one line of what does not do.
@@ -121,7 +124,7 @@ impl Sender {
         let remote = |why: &dyn std::fmt::Display| Error::Remote(to, why.to_string());
         let runtime = stack.clone();
         let _inside = stack.enter();
-        transport.send_window(UNKNOWN);
+        transport.send_window(DEFAULT_SEND_WINDOW);
         let tls = QuicClientConfig::try_from(tls).map_err(|e| local(&e))?;
         let mut config = ClientConfig::new(Arc::new(tls));
         config.transport_config(Arc::new(transport));
@@ -130,7 +133,7 @@ impl Sender {
             EndpointConfig::default(),
             None,
             socket,
-            Arc::new(Punctual::default()),
+            Arc::new(TimedRuntime::default()),
         )
         .map_err(|e| local(&e))?;
         let connecting = endpoint
@@ -158,14 +161,15 @@ impl Sender {
             staged: Vec::new(),
             answered: Vec::new(),
             finished: false,
-            bound: UNKNOWN,
+            bound: DEFAULT_SEND_WINDOW,
             waited: Instant::now(),
         })
     }
 
-    /// Hands what is staged to the stack, as far as that takes it within `patience`. True: all of it.
+    /// Hands what is staged to the stack, as far as that takes it within `patience`. True: all of
+    /// it.
     fn hand_over(&mut self, patience: Duration) -> io::Result<bool> {
-        self.keep_short();
+        self.limit_send_window();
         let runtime = self.runtime.clone();
         while !self.staged.is_empty() {
             let (stream, staged) = (&mut self.stream, &self.staged);
@@ -199,22 +203,22 @@ impl Sender {
         }
     }
 
-    /// Bounds what the stack holds: what is under way, and what the controller may want next.
-    fn keep_short(&mut self) {
+    /// Bounds what the stack holds: what is in flight, and what the controller may want next.
+    fn limit_send_window(&mut self) {
         let Some(gauge) = &self.gauge else { return };
         let packet = u64::from(self.connection.max_datagram_size().unwrap_or(1200) as u16);
         let (in_flight, window) = (gauge.in_flight(), gauge.window());
-        let due = window.saturating_sub(in_flight).min(PIECE);
-        let some = at_rate(gauge, READY).max(READY_PACKETS * packet);
-        let bound = in_flight + some.max(due + PIECE_PACKETS * packet);
+        let due = window.saturating_sub(in_flight).min(MAX_WRITE);
+        let some = at_rate(gauge, READY_TIME).max(MIN_READY_PACKETS * packet);
+        let bound = in_flight + some.max(due + MIN_WRITE_PACKETS * packet);
         if bound != self.bound {
             self.bound = bound;
             self.connection.set_send_window(bound);
         }
     }
 
-    /// Waits, at most `patience`, until the stack has taken what was written before, and says how much is best written next: what is sent in
-    /// some 5 ms. 0: not yet.
+    /// Waits, at most `patience`, until the stack has taken what was written before, and says how
+    /// much is best written next: what is sent in some 5 ms. 0: not yet.
     ///
     /// # Errors
     /// Why the connection has ended.
@@ -225,20 +229,20 @@ impl Sender {
             if !self.hand_over(patience)? {
                 return Ok(0);
             }
-        } else if self.waited.elapsed() > UNHURRIED {
+        } else if self.waited.elapsed() > APP_LIMITED_AFTER {
             self.backlogged(false);
         }
         let packet = self.connection.max_datagram_size().unwrap_or(1200) as u64;
         let piece = match &self.gauge {
-            Some(gauge) => at_rate(gauge, READY),
-            None => PIECE / 4,
+            Some(gauge) => at_rate(gauge, READY_TIME),
+            None => MAX_WRITE / 4,
         };
-        let piece = piece.clamp(PIECE_PACKETS * packet, PIECE);
+        let piece = piece.clamp(MIN_WRITE_PACKETS * packet, MAX_WRITE);
         Ok(usize::try_from(piece).unwrap_or(usize::MAX))
     }
 
-    /// Nothing more will be written; true when the receiver has everything: all is acknowledged, or the receiver answers, which it does after the
-    /// end. Waits at most `patience`.
+    /// Nothing more will be written; true when the receiver has everything: all is acknowledged, or
+    /// the receiver answers, which it does after the end. Waits at most `patience`.
     ///
     /// # Errors
     /// Why the connection has ended.
@@ -277,7 +281,8 @@ impl Sender {
         bounded.unwrap_or(Ok(false))
     }
 
-    /// Reads what the receiver answers; 0 is the end of it, `WouldBlock`: nothing within `patience`.
+    /// Reads what the receiver answers; 0 is the end of it, `WouldBlock`: nothing within
+    /// `patience`.
     ///
     /// # Errors
     /// Why the connection has ended.
@@ -288,7 +293,7 @@ impl Sender {
                 .runtime
                 .block_on(async { timeout(patience, read).await })
             {
-                Err(_) => return Err(later()),
+                Err(_) => return Err(would_block()),
                 Ok(read) => read?,
             };
         }
@@ -314,7 +319,7 @@ impl Sender {
 
 /// Reads on in an answer: what has come is there even if the connection has ended since.
 async fn answer_of(answers: &mut RecvStream, into: &mut Vec<u8>) -> io::Result<usize> {
-    let mut piece = [0; ANSWER];
+    let mut piece = [0; ANSWER_BUFFER];
     let n = match answers.read(&mut piece).await {
         Ok(n) => n.unwrap_or(0),
         Err(ReadError::ConnectionLost(why)) => return Err(ended(&why)),
@@ -353,9 +358,9 @@ impl io::Write for Sender {
     /// Takes a piece; the next one is taken when the stack has this one ([`Sender::room`]).
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if !self.hand_over(Duration::ZERO)? {
-            return Err(later());
+            return Err(would_block());
         }
-        let n = bytes.len().min(PIECE as usize);
+        let n = bytes.len().min(MAX_WRITE as usize);
         self.staged.extend_from_slice(&bytes[..n]);
         self.hand_over(Duration::ZERO)?;
         Ok(n)
@@ -368,7 +373,7 @@ impl io::Write for Sender {
 
 impl Drop for Sender {
     fn drop(&mut self) {
-        self.connection.close(LEFT, b"");
-        gone(&self.runtime, &self.endpoint);
+        self.connection.close(NO_ERROR, b"");
+        close_endpoint(&self.runtime, &self.endpoint);
     }
 }

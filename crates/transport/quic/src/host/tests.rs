@@ -11,7 +11,7 @@ thread_local! {
     static TOLD: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-fn tell(what: String) {
+fn report(what: String) {
     TOLD.with_borrow_mut(|told| told.push(what));
 }
 
@@ -29,7 +29,7 @@ struct Recorder {
 impl Controller for Recorder {
     fn on_sent(&mut self, cx: &mut Cx<'_>, sent: &Sent) -> Tag {
         let ms = cx.now.as_millis_f64();
-        tell(format!(
+        report(format!(
             "sent {} at {ms} over {}",
             sent.pn,
             sent.in_flight_before.get()
@@ -48,7 +48,7 @@ impl Controller for Recorder {
                 )
             })
             .collect();
-        tell(format!(
+        report(format!(
             "ack {} in flight {} to {} delivered {} round {} recovery {} app {}",
             of.join(" "),
             ack.in_flight_before.get(),
@@ -67,7 +67,7 @@ impl Controller for Recorder {
             .map(|p| format!("{}/{}", p.pn, p.tag.0))
             .collect();
         let (new, in_flight) = (loss.new_episode, loss.in_flight.get());
-        tell(format!(
+        report(format!(
             "loss {} new {new} in flight {in_flight}",
             of.join(" ")
         ));
@@ -75,26 +75,26 @@ impl Controller for Recorder {
 
     fn on_rto(&mut self, cx: &mut Cx<'_>, rto: &Rto) {
         let ms = cx.now.as_millis_f64();
-        tell(format!(
+        report(format!(
             "timeout {} of {} at {ms}",
             rto.backoff, rto.oldest.pn
         ));
     }
 
     fn on_spurious(&mut self, _cx: &mut Cx<'_>, what: Spurious) {
-        tell(format!("spurious {what:?}"));
+        report(format!("spurious {what:?}"));
     }
 
     fn on_recovery_end(&mut self, _cx: &mut Cx<'_>, _end: &RecoveryEnd) {
-        tell("repaired".to_owned());
+        report("repaired".to_owned());
     }
 
     fn on_idle_restart(&mut self, _cx: &mut Cx<'_>, idle: Span) {
-        tell(format!("idle {}", idle.as_millis_f64()));
+        report(format!("idle {}", idle.as_millis_f64()));
     }
 
     fn on_mtu(&mut self, _cx: &mut Cx<'_>, mss: Bytes) {
-        tell(format!("mss {}", mss.get()));
+        report(format!("mss {}", mss.get()));
     }
 
     fn on_timer(&mut self, cx: &mut Cx<'_>) {
@@ -161,9 +161,9 @@ fn losses_come_before_the_acknowledgement_that_disclosed_them() {
     stack.acked(40, 0, &[4, 5], 4800);
     stack.host.lost(stack.at(40), 1200, 0);
     stack.host.lost(stack.at(40), 1200, 1);
-    stack.host.congested(stack.at(40), false, false);
+    stack.host.on_congestion_event(stack.at(40), false, false);
     assert!(told().is_empty(), "in pieces");
-    stack.host.turn(None);
+    stack.host.run(None);
     assert_eq!(
         told(),
         [
@@ -173,7 +173,7 @@ fn losses_come_before_the_acknowledgement_that_disclosed_them() {
     );
     stack.sent(41, 6..7);
     stack.acked(80, 41, &[6], 2400);
-    stack.host.turn(None);
+    stack.host.run(None);
     assert_eq!(
         told()[1..],
         [
@@ -188,8 +188,8 @@ fn a_mark_is_answered_as_a_loss() {
     let mut stack = Stack::recorded();
     stack.sent(0, 0..3);
     stack.acked(40, 0, &[0], 2400);
-    stack.host.congested(stack.at(40), false, true);
-    stack.host.turn(None);
+    stack.host.on_congestion_event(stack.at(40), false, true);
+    stack.host.run(None);
     assert_eq!(told()[3], "loss 0/100 new true in flight 2400");
 }
 
@@ -200,7 +200,7 @@ fn numbers_of_two_spaces_are_kept_apart() {
     stack.sent(3, 0..1);
     stack.acked(50, 3, &[0], 1200);
     stack.acked(60, 0, &[0], 0);
-    stack.host.turn(None);
+    stack.host.run(None);
     let told = told();
     assert!(told[2].starts_with("ack 1/101/47 "), "{told:?}");
     assert!(told[3].starts_with("ack 0/100/60 "), "{told:?}");
@@ -212,12 +212,12 @@ fn silence_becomes_a_timeout_and_doubles() {
     stack.sent(0, 0..2);
     stack.acked(100, 0, &[0], 1200);
     told();
-    let mut heard = Vec::new();
+    let mut events = Vec::new();
     for ms in 100..8_000 {
-        stack.host.turn(Some(stack.at(ms)));
-        heard.extend(told());
+        stack.host.run(Some(stack.at(ms)));
+        events.extend(told());
     }
-    let timeouts: Vec<_> = heard.iter().filter(|t| t.starts_with("timeout")).collect();
+    let timeouts: Vec<_> = events.iter().filter(|t| t.starts_with("timeout")).collect();
     // 3 x (100 + 4 x 50 + 25) ms are less than a second.
     assert_eq!(
         timeouts,
@@ -229,8 +229,8 @@ fn silence_becomes_a_timeout_and_doubles() {
     );
     // The stack says it when the path works again: that is known.
     stack.host.lost(stack.at(8_000), 1200, 1);
-    stack.host.congested(stack.at(8_000), true, false);
-    stack.host.turn(None);
+    stack.host.on_congestion_event(stack.at(8_000), true, false);
+    stack.host.run(None);
     assert_eq!(told(), ["loss 1/101 new true in flight 0"]);
 }
 
@@ -244,7 +244,7 @@ fn after_a_pause_and_on_another_path() {
     assert_eq!(told_so[2], "idle 1000", "{told_so:?}");
     stack.host.mtu(1452);
     assert_eq!(told(), ["mss 1452"]);
-    let mut other = stack.host.fork();
+    let mut other = stack.host.clone_for_path();
     assert_eq!(
         other.window(),
         8 * 1452,
@@ -253,7 +253,7 @@ fn after_a_pause_and_on_another_path() {
     // What the old path had under way is not ours.
     other.acknowledged(stack.at(1_100), stack.at(1_050), 1);
     other.end_acks(stack.at(1_100), 0, true);
-    other.turn(None);
+    other.run(None);
     assert!(told().is_empty());
 }
 
@@ -344,10 +344,10 @@ fn bears(cc: Box<dyn Controller>, events: &[Event], clock: bool, timers: bool) {
                 for (number, _, len) in under_way.drain(..n).collect::<Vec<_>>() {
                     stack.host.lost(now, len, number);
                 }
-                stack.host.congested(now, false, false);
+                stack.host.on_congestion_event(now, false, false);
             }
-            Event::Mark => stack.host.congested(now, false, true),
-            Event::Persistent => stack.host.congested(now, true, false),
+            Event::Mark => stack.host.on_congestion_event(now, false, true),
+            Event::Persistent => stack.host.on_congestion_event(now, true, false),
             Event::Spurious => stack.host.spurious(),
             Event::Mtu(to) => {
                 mtu = u64::from(to);
@@ -360,11 +360,11 @@ fn bears(cc: Box<dyn Controller>, events: &[Event], clock: bool, timers: bool) {
             }
             Event::Blocked => stack.host.blocked(),
             Event::Fork => {
-                stack.host = stack.host.fork();
+                stack.host = stack.host.clone_for_path();
                 under_way.clear();
             }
         }
-        stack.host.turn(clock.then_some(now));
+        stack.host.run(clock.then_some(now));
         let window = stack.host.window();
         assert!(window > 0, "after {event:?}");
         if stack.host.is_idle() && !timers {
@@ -375,7 +375,7 @@ fn bears(cc: Box<dyn Controller>, events: &[Event], clock: bool, timers: bool) {
             assert!((8_000..=1_000_000_000_000).contains(&bps), "{bps}");
         }
         // Somebody who calls when asked to does not spin.
-        if let (true, Some(wakes)) = (clock, stack.host.wakes_at()) {
+        if let (true, Some(wakes)) = (clock, stack.host.next_timer()) {
             assert!(wakes > now, "after {event:?}");
         }
     }
@@ -445,13 +445,13 @@ impl Driven {
 
 impl HostUnderTest for Driven {
     fn wait(&mut self, now: Time) {
-        self.stack.host.turn(Some(self.at(now)));
+        self.stack.host.run(Some(self.at(now)));
     }
 
     fn send(&mut self, now: Time, packets: usize) {
         let at = self.at(now);
         for _ in 0..packets {
-            self.stack.host.turn(Some(at));
+            self.stack.host.run(Some(at));
             let in_flight = self.under_way.len() as u64 * u64::from(MTU);
             if in_flight + u64::from(MTU) > self.stack.host.window() {
                 self.stack.host.blocked();
@@ -465,19 +465,19 @@ impl HostUnderTest for Driven {
 
     fn acknowledge(&mut self, now: Time, lost: usize, arrived: usize) {
         let at = self.at(now);
-        let heard: Vec<_> = self.under_way.drain(..lost + arrived).collect();
-        for (number, sent) in &heard[lost..] {
+        let events: Vec<_> = self.under_way.drain(..lost + arrived).collect();
+        for (number, sent) in &events[lost..] {
             self.stack.host.acknowledged(at, *sent, *number);
         }
         let in_flight = (self.under_way.len() + lost) as u64 * u64::from(MTU);
         self.stack.host.end_acks(at, in_flight, false);
-        for (number, _) in &heard[..lost] {
+        for (number, _) in &events[..lost] {
             self.stack.host.lost(at, MTU.into(), *number);
         }
         if lost > 0 {
-            self.stack.host.congested(at, false, false);
+            self.stack.host.on_congestion_event(at, false, false);
         }
-        self.stack.host.turn(None);
+        self.stack.host.run(None);
     }
 
     fn under_way(&self) -> usize {
@@ -491,7 +491,7 @@ fn tells_what_the_reference_host_tells() {
         let mut stack = Stack::new(cc);
         stack.host.has_timers();
         let start = stack.origin + Duration::from_nanos(START.as_nanos());
-        stack.host.turn(Some(start));
+        stack.host.run(Some(start));
         Box::new(Driven {
             stack,
             next: 0,

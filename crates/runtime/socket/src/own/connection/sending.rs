@@ -7,15 +7,16 @@ use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Largest batch, bytes: what the kernel puts into one super-packet.
-const LARGEST_BATCH: u64 = 64 * 1024;
-/// With time stamps a window is written in so many batches at least, and gives about so many notifications.
+const MAX_BATCH: u64 = 64 * 1024;
+/// With time stamps a window is written in so many batches at least, and gives about so many
+/// notifications.
 const BATCHES_PER_WINDOW: u64 = 8;
 /// Bytes between two notes at most, however large the window is.
-const RAREST_STAMP: u64 = 256 * 1024;
+const MAX_STAMP_DISTANCE: u64 = 256 * 1024;
 
 impl Inner {
-    /// Hands to the kernel what the algorithm allows: the queue, and then `direct`. Returns how much of `direct`. `more` will follow: what
-    /// is less than a segment may wait for it.
+    /// Hands to the kernel what the algorithm allows: the queue, and then `direct`. Returns how
+    /// much of `direct`. `more` will follow: what is less than a segment may wait for it.
     pub(super) fn pump(&mut self, now: Time, direct: &[u8], more: bool) -> usize {
         let Some(fd) = self.raw() else { return 0 };
         let wanted = self.queue.len() + direct.len();
@@ -72,7 +73,7 @@ impl Inner {
     /// An eighth of the window has been written since the last note that was asked for.
     pub(super) fn wants_stamp(&self, len: usize) -> bool {
         let window = self.control.flow.allowance().window.get() / BATCHES_PER_WINDOW;
-        self.control.is_stamped() && self.unstamped + len as u64 >= window.min(RAREST_STAMP)
+        self.control.is_stamped() && self.unstamped + len as u64 >= window.min(MAX_STAMP_DISTANCE)
     }
 
     pub(super) fn room(&mut self, now: Time, fd: RawFd, wanted: usize) -> usize {
@@ -80,7 +81,8 @@ impl Inner {
             return wanted;
         }
         let all = Bytes::new(wanted as u64);
-        // What has been acknowledged since the last reading is worth a call only if it makes a difference.
+        // What has been acknowledged since the last reading is worth a call only if it makes a
+        // difference.
         let at_most = self.control.flow.in_flight();
         let paced = self.control.flow.is_paced();
         if !paced
@@ -89,7 +91,8 @@ impl Inner {
         {
             return wanted;
         }
-        // A partial segment is filled up, if it still waits; a paced connection does not write far ahead.
+        // A partial segment is filled up, if it still waits; a paced connection does not write far
+        // ahead.
         let unsent = if self.tail > 0 || paced {
             kernel::unsent(fd)
         } else {
@@ -115,10 +118,11 @@ impl Inner {
         } else {
             self.control.flow.allowance().window.get() / mss / BATCHES_PER_WINDOW
         };
-        let largest = (LARGEST_BATCH / mss).max(1);
+        let largest = (MAX_BATCH / mss).max(1);
         let len = (segments.clamp(1, largest) * mss - self.tail).min(room as u64);
         let over = (self.tail + len) % mss;
-        // The end of what there is goes alone: without the mark of a whole batch, so that more may join it.
+        // The end of what there is goes alone: without the mark of a whole batch, so that more may
+        // join it.
         let (len, whole) = if over == 0 {
             (len, true)
         } else if len > over {

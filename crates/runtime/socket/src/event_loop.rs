@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How often the loop of a process's connections wakes, and its thread.
-use alcc_driver::Pace;
+//! Timer slack and thread of the event loop of a process's connections.
+use alcc_driver::TimerSlack;
 use alcc_units::Span;
 use std::io;
 
 /// What is due meanwhile is served together.
-pub(crate) const PACE: Pace = Pace {
-    min_sleep: Span::from_micros(250),
-    sleep_each: Span::from_micros(60),
-    max_rest: Span::from_millis(3),
+pub(crate) const SLACK: TimerSlack = TimerSlack {
+    min: Span::from_micros(250),
+    per_item: Span::from_micros(60),
+    max: Span::from_millis(3),
 };
 /// A connection that has just become active is first visited when there may be something to read.
 pub(crate) const FIRST_VISIT: Span = Span::from_millis(1);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The two options of the program's socket that control changes: the pacing rate, and the congestion control below. What the program
-//! has set itself holds beside ours, and is given back at the end.
+//! The two options of the program's socket that control changes: the pacing rate, and the
+//! congestion control below. What the program has set itself holds beside ours, and is given back
+//! at the end.
 use crate::kernel;
 use alcc_units::Rate;
 use libc::c_int;
@@ -8,8 +9,9 @@ use std::os::fd::RawFd;
 
 /// No limit, as the kernel has it.
 const NONE: u64 = u64::MAX;
-/// So many bits of a rate of ours are the rate, which is exact to 0.8 %; those below say that it is ours. So it is not taken for
-/// the program's own by whoever gets the socket next: a child, or what it starts. The mark is odd: rates that people ask for are not.
+/// So many bits of a rate of ours are the rate, which is exact to 0.8 %; those below say that it is
+/// ours. So it is not taken for the program's own by whoever gets the socket next: a child, or what
+/// it starts. The mark is odd: rates that people ask for are not.
 const EXACT_BITS: u32 = 8;
 const MARK: u64 = 0xA5A5_A5A5_A5A5_A5A5;
 
@@ -24,7 +26,7 @@ fn is_marked(rate: u64) -> bool {
 }
 
 /// What a socket had when control began, and has now. Rates in bytes per second.
-pub(crate) struct Borrowed {
+pub(crate) struct SavedOptions {
     /// The program's own limit.
     own: u64,
     /// As the kernel has it.
@@ -33,9 +35,9 @@ pub(crate) struct Borrowed {
     under: Option<(String, String)>,
 }
 
-impl Borrowed {
-    /// Takes over a socket on which the pacing rate `found` is set. `before`: the program's own limit, if a runtime before this one
-    /// knew it.
+impl SavedOptions {
+    /// Takes over a socket on which the pacing rate `found` is set. `before`: the program's own
+    /// limit, if a runtime before this one knew it.
     pub(crate) fn new(found: u64, before: Option<u64>) -> Self {
         let own = if is_marked(found) {
             before.unwrap_or(NONE)
@@ -61,9 +63,9 @@ impl Borrowed {
         }
     }
 
-    /// Follows the algorithm's rate, as far as the program's allows. Changes that no algorithm makes on purpose (Vivace tries
-    /// 5 % more and less) are not worth a system call.
-    pub(crate) fn pace(&mut self, fd: RawFd, wanted: Option<Rate>) {
+    /// Follows the algorithm's rate, as far as the program's allows. Changes that no algorithm
+    /// makes on purpose (Vivace tries 5 % more and less) are not worth a system call.
+    pub(crate) fn set_pacing(&mut self, fd: RawFd, wanted: Option<Rate>) {
         let ours = wanted.map_or(NONE, |rate| mark(rate.as_bps() / 8));
         let rate = ours.min(self.own);
         if rate.abs_diff(self.set) > self.set / 32 || self.set > self.own {
@@ -72,7 +74,7 @@ impl Borrowed {
     }
 
     /// The program's own pacing rate alone.
-    pub(crate) fn unpace(&mut self, fd: RawFd) {
+    pub(crate) fn clear_pacing(&mut self, fd: RawFd) {
         if self.set != self.own {
             self.set(fd, self.own);
         }
@@ -94,9 +96,10 @@ impl Borrowed {
         Ok(())
     }
 
-    /// Control ends: the socket is as if we had never been. A congestion control that the program has selected meanwhile stays.
-    pub(crate) fn give_back(&mut self, fd: RawFd) {
-        self.unpace(fd);
+    /// Control ends: the socket is as if we had never been. A congestion control that the program
+    /// has selected meanwhile stays.
+    pub(crate) fn restore(&mut self, fd: RawFd) {
+        self.clear_pacing(fd);
         if let Some((before, ours)) = self.under.take()
             && kernel::under(fd).as_deref() == Some(ours.as_str())
         {
@@ -140,16 +143,16 @@ mod tests {
         let fd = std::os::fd::AsRawFd::as_raw_fd(&other);
         for mbps in [1.0, 12.0, 100.0, 10_000.0] {
             let by = |part: f64| Rate::bps_f64(mbps * 1e6 * part);
-            let mut socket = Borrowed::new(NONE, None);
-            socket.pace(fd, Some(by(1.0)));
+            let mut socket = SavedOptions::new(NONE, None);
+            socket.set_pacing(fd, Some(by(1.0)));
             let before = socket.set;
             for near in [0.99, 1.01, 1.02] {
-                socket.pace(fd, Some(by(near)));
+                socket.set_pacing(fd, Some(by(near)));
                 assert_eq!(socket.set, before, "{mbps} {near}");
             }
             for tried in [1.05, 1.0, 0.95] {
                 let before = socket.set;
-                socket.pace(fd, Some(by(tried)));
+                socket.set_pacing(fd, Some(by(tried)));
                 assert_ne!(socket.set, before, "{mbps} {tried}");
             }
         }
@@ -158,10 +161,13 @@ mod tests {
     #[test]
     fn what_a_runtime_before_has_set_is_not_the_programs() {
         let ours = mark(5_000_000);
-        assert_eq!(Borrowed::new(ours, None).own(), NONE);
-        assert_eq!(Borrowed::new(ours, Some(1_000_000)).own(), 1_000_000);
-        assert_eq!(Borrowed::new(2_000_000, Some(1_000_000)).own(), 2_000_000);
-        let mut socket = Borrowed::new(NONE, None);
+        assert_eq!(SavedOptions::new(ours, None).own(), NONE);
+        assert_eq!(SavedOptions::new(ours, Some(1_000_000)).own(), 1_000_000);
+        assert_eq!(
+            SavedOptions::new(2_000_000, Some(1_000_000)).own(),
+            2_000_000
+        );
+        let mut socket = SavedOptions::new(NONE, None);
         socket.found(ours);
         assert_eq!(socket.own(), NONE);
         socket.found(3_000_000);

@@ -3,21 +3,21 @@ use alcc_cc::Packet;
 use alcc_units::Time;
 use std::collections::BTreeMap;
 
-/// What is remembered at most. A stack that has more under way loses the state of the oldest, whose
+/// Maximum number of packets. A stack that has more in flight loses the state of the oldest, whose
 /// acknowledgements then say nothing.
 const MAX_SENT: usize = 1 << 17;
 
-/// Packets under way, by the stack's packet number.
+/// Packets in flight, by the stack's packet number (RFC 9002, A.1).
 ///
 /// The stack has up to three number spaces (handshake and data) and tells numbers only: the same
-/// number can be under way in each, so the second key counts those. Time and length say which is
+/// number can be in flight in each, so the second key counts those. Time and length say which is
 /// meant.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Outstanding {
+pub(crate) struct SentPackets {
     packets: BTreeMap<(u64, u8), Packet>,
 }
 
-impl Outstanding {
+impl SentPackets {
     pub(crate) fn sent(&mut self, number: u64, packet: Packet) {
         let copies = self.packets.range((number, 0)..=(number, u8::MAX)).count();
         // More than there are spaces: the stack has forgotten the last one.
@@ -53,7 +53,7 @@ impl Outstanding {
 
     /// Forgets what left before `time`: the stack does not say what became of probes for a larger
     /// MTU, nor of handshake packets that nobody waits for any more.
-    pub(crate) fn forget_before(&mut self, time: Time) {
+    pub(crate) fn remove_before(&mut self, time: Time) {
         while let Some(entry) = self.packets.first_entry() {
             if entry.get().sent_at >= time {
                 break;
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn the_same_number_in_two_spaces() {
-        let mut table = Outstanding::default();
+        let mut table = SentPackets::default();
         table.sent(0, packet(0, 1, 1200));
         table.sent(0, packet(1, 2, 90));
         table.sent(1, packet(2, 3, 1200));
@@ -98,13 +98,13 @@ mod tests {
         assert_eq!(pn(table.lost(0, 1200)), Some(0));
         assert_eq!(pn(table.acknowledged(0, Time::from_millis(1))), None);
         assert_eq!(pn(table.oldest().copied()), Some(2));
-        table.forget_before(Time::from_millis(4));
+        table.remove_before(Time::from_millis(4));
         assert_eq!(table.len(), 0);
     }
 
     #[test]
     fn memory_is_bounded() {
-        let mut table = Outstanding::default();
+        let mut table = SentPackets::default();
         for i in 0..MAX_SENT as u64 + 5 {
             table.sent(i, packet(i, 0, 1));
             table.sent(7, packet(i, 0, 1));

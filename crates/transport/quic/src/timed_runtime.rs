@@ -12,25 +12,25 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 thread_local! {
-    /// Inside the turn of a connection: when its controllers want the next one.
-    static WANTED: Cell<Option<Wanted>> = const { Cell::new(None) };
+    /// Inside the poll of a connection: when its controllers want the next one.
+    static WAKEUP: Cell<Option<Wakeup>> = const { Cell::new(None) };
 }
 
 #[derive(Clone, Copy)]
-struct Wanted(Option<Instant>);
+struct Wakeup(Option<Instant>);
 
-/// The connection whose turn it is should have another at `at`. False if nobody will see to it.
-pub(crate) fn want(at: Option<Instant>) -> bool {
-    WANTED.with(|wanted| {
-        let Some(Wanted(before)) = wanted.get() else {
+/// Asks for another poll of the connection that is being polled, at `at`. False without this runtime.
+pub(crate) fn request_wakeup(at: Option<Instant>) -> bool {
+    WAKEUP.with(|wanted| {
+        let Some(Wakeup(before)) = wanted.get() else {
             return false;
         };
-        wanted.set(Some(Wanted(before.into_iter().chain(at).min())));
+        wanted.set(Some(Wakeup(before.into_iter().chain(at).min())));
         true
     })
 }
 
-/// A runtime for endpoints that also gives a connection its turn when an algorithm wants it: every
+/// A runtime for endpoints that also polls a connection when an algorithm wants it: every
 /// epoch of Verus, every tick of Sprout.
 ///
 /// The stack asks a controller for its window whenever a packet arrives, a timer of its own expires
@@ -39,30 +39,30 @@ pub(crate) fn want(at: Option<Instant>) -> bool {
 /// (tokio's, or another one) it is called in time, to the precision of that runtime's timers
 /// (tokio: 1 ms).
 #[derive(Debug)]
-pub struct Punctual<R = TokioRuntime>(Arc<R>);
+pub struct TimedRuntime<R = TokioRuntime>(Arc<R>);
 
-impl Default for Punctual {
+impl Default for TimedRuntime {
     /// Around tokio.
     fn default() -> Self {
         Self::new(TokioRuntime)
     }
 }
 
-impl<R: Runtime> Punctual<R> {
+impl<R: Runtime> TimedRuntime<R> {
     /// Around another runtime.
     pub fn new(inner: R) -> Self {
         Self(Arc::new(inner))
     }
 }
 
-impl<R: Runtime> Runtime for Punctual<R> {
+impl<R: Runtime> Runtime for TimedRuntime<R> {
     fn new_timer(&self, at: Instant) -> Pin<Box<dyn AsyncTimer>> {
         self.0.new_timer(at)
     }
 
     #[track_caller]
     fn spawn(&self, future: Pin<Box<dyn Future<Output = ()> + Send>>) {
-        self.0.spawn(Box::pin(Driven {
+        self.0.spawn(Box::pin(TimedTask {
             future,
             runtime: Arc::clone(&self.0),
             timer: None,
@@ -79,43 +79,43 @@ impl<R: Runtime> Runtime for Punctual<R> {
 }
 
 /// A connection's task with a timer more.
-struct Driven<R> {
+struct TimedTask<R> {
     future: Pin<Box<dyn Future<Output = ()> + Send>>,
     runtime: Arc<R>,
     timer: Option<(Instant, Pin<Box<dyn AsyncTimer>>)>,
 }
 
-impl<R> fmt::Debug for Driven<R> {
+impl<R> fmt::Debug for TimedTask<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Driven").finish_non_exhaustive()
     }
 }
 
-/// Ends a turn also if the task panics.
-struct Turn;
+/// Ends the scope also if the task panics.
+struct PollScope;
 
-impl Turn {
+impl PollScope {
     fn begin() -> Self {
-        WANTED.set(Some(Wanted(None)));
+        WAKEUP.set(Some(Wakeup(None)));
         Self
     }
 
     fn wanted(&self) -> Option<Instant> {
-        WANTED.get().and_then(|Wanted(at)| at)
+        WAKEUP.get().and_then(|Wakeup(at)| at)
     }
 }
 
-impl Drop for Turn {
+impl Drop for PollScope {
     fn drop(&mut self) {
-        WANTED.set(None);
+        WAKEUP.set(None);
     }
 }
 
-impl<R: Runtime> Future for Driven<R> {
+impl<R: Runtime> Future for TimedTask<R> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let turn = Turn::begin();
+        let turn = PollScope::begin();
         if self.future.as_mut().poll(cx).is_ready() {
             return Poll::Ready(());
         }
@@ -133,7 +133,7 @@ impl<R: Runtime> Future for Driven<R> {
             timer.as_mut().reset(at);
         }
         if timer.as_mut().poll(cx).is_ready() {
-            // It is due already: another turn, after those of others.
+            // It is due already: poll again, after other tasks.
             self.timer = None;
             cx.waker().wake_by_ref();
         }

@@ -9,32 +9,32 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// An eventfd that holds this is not writable; one more is the most it can hold.
-const SHUT: u64 = u64::MAX - 1;
+const BLOCKED: u64 = u64::MAX - 1;
 
 #[derive(Default)]
-pub(crate) struct Notice {
+pub(crate) struct WritableNotifier {
     /// Changes with every notice; what sleepers wait for.
-    turn: AtomicU32,
-    sleepers: AtomicU32,
+    generation: AtomicU32,
+    waiters: AtomicU32,
     /// Writable (`POLLOUT`) while the stream is.
     fd: OnceLock<OwnedFd>,
     /// The descriptor says "not writable".
-    fd_shut: AtomicBool,
+    fd_blocked: AtomicBool,
     callback: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
-impl Notice {
-    /// To be read before looking whether there is room; see [`Notice::wait`].
-    pub(crate) fn turn(&self) -> u32 {
-        self.turn.load(Ordering::SeqCst)
+impl WritableNotifier {
+    /// To be read before looking whether there is room; see [`WritableNotifier::wait`].
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation.load(Ordering::SeqCst)
     }
 
-    /// Sleeps until there has been a notice since `turn` was read.
+    /// Sleeps until a wake-up since `generation` was read.
     ///
     /// # Errors
-    /// `EINTR` when a signal handler ran, unless it was installed with SA_RESTART and there is no time limit, as in send(2);
-    /// `EAGAIN` when the time is up.
-    pub(crate) fn wait(&self, turn: u32, until: Option<Time>) -> Result<(), c_int> {
+    /// `EINTR` when a signal handler ran, unless it was installed with SA_RESTART and there is no
+    /// time limit, as in send(2); `EAGAIN` when the time is up.
+    pub(crate) fn wait(&self, generation: u32, until: Option<Time>) -> Result<(), c_int> {
         let left = until.map(|until| until.since(kernel::now()).as_nanos());
         if left == Some(0) {
             return Err(libc::EAGAIN);
@@ -44,19 +44,20 @@ impl Notice {
             tv_nsec: (ns % 1_000_000_000) as _,
         });
         let limit = left.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        self.sleepers.fetch_add(1, Ordering::SeqCst);
-        // SAFETY: the word outlives the call, the time limit too. A futex because std's waits hide signals from us.
+        self.waiters.fetch_add(1, Ordering::SeqCst);
+        // SAFETY: the word outlives the call, the time limit too. A futex because std's waits hide
+        // signals from us.
         let rc = unsafe {
             libc::syscall(
                 libc::SYS_futex,
-                self.turn.as_ptr(),
+                self.generation.as_ptr(),
                 libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
-                turn,
+                generation,
                 limit,
             )
         };
         let why = kernel::errno();
-        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        self.waiters.fetch_sub(1, Ordering::SeqCst);
         match why {
             libc::EINTR if rc < 0 => Err(libc::EINTR),
             libc::ETIMEDOUT if rc < 0 => Err(libc::EAGAIN),
@@ -66,13 +67,13 @@ impl Notice {
 
     /// Wakes sleepers, and nobody else.
     pub(crate) fn wake(&self) {
-        self.turn.fetch_add(1, Ordering::SeqCst);
-        if self.sleepers.load(Ordering::SeqCst) > 0 {
+        self.generation.fetch_add(1, Ordering::SeqCst);
+        if self.waiters.load(Ordering::SeqCst) > 0 {
             // SAFETY: wakes whoever waits on the word.
             unsafe {
                 libc::syscall(
                     libc::SYS_futex,
-                    self.turn.as_ptr(),
+                    self.generation.as_ptr(),
                     libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
                     c_int::MAX,
                 );
@@ -81,13 +82,14 @@ impl Notice {
     }
 
     /// There is room, or something that only the next call can tell.
-    pub(crate) fn open(&self) {
+    pub(crate) fn set_writable(&self) {
         self.wake();
         if let Some(fd) = self.fd.get()
-            && self.fd_shut.swap(false, Ordering::SeqCst)
+            && self.fd_blocked.swap(false, Ordering::SeqCst)
         {
             let mut held = 0u64;
-            // SAFETY: eight bytes, as an eventfd wants. Emptying it makes it writable, which is an edge for epoll.
+            // SAFETY: eight bytes, as an eventfd wants. Emptying it makes it writable, which is an
+            // edge for epoll.
             unsafe { libc::read(fd.as_raw_fd(), (&raw mut held).cast(), 8) };
         }
         if let Some(callback) = self.callback.get() {
@@ -96,11 +98,11 @@ impl Notice {
     }
 
     /// A write was refused or cut short.
-    pub(crate) fn shut(&self) {
+    pub(crate) fn set_blocked(&self) {
         if let Some(fd) = self.fd.get()
-            && !self.fd_shut.swap(true, Ordering::SeqCst)
+            && !self.fd_blocked.swap(true, Ordering::SeqCst)
         {
-            let shut = SHUT;
+            let shut = BLOCKED;
             // SAFETY: eight bytes, as an eventfd wants.
             unsafe { libc::write(fd.as_raw_fd(), (&raw const shut).cast(), 8) };
         }
@@ -148,24 +150,27 @@ mod tests {
 
     #[test]
     fn the_descriptor_is_writable_while_the_stream_is() {
-        let notice = Notice::default();
-        let fd = notice.descriptor(false).unwrap();
+        let notifier = WritableNotifier::default();
+        let fd = notifier.descriptor(false).unwrap();
         assert!(writable(fd));
-        notice.shut();
-        notice.shut();
+        notifier.set_blocked();
+        notifier.set_blocked();
         assert!(!writable(fd));
-        notice.open();
+        notifier.set_writable();
         assert!(writable(fd));
-        assert_eq!(notice.descriptor(true).unwrap(), fd);
+        assert_eq!(notifier.descriptor(true).unwrap(), fd);
     }
 
     #[test]
     fn a_notice_between_looking_and_sleeping_is_not_lost_and_time_runs_out() {
-        let notice = Notice::default();
-        let turn = notice.turn();
-        notice.open();
-        assert_eq!(notice.wait(turn, None), Ok(()));
+        let notifier = WritableNotifier::default();
+        let generation = notifier.generation();
+        notifier.set_writable();
+        assert_eq!(notifier.wait(generation, None), Ok(()));
         let soon = kernel::now() + Span::from_millis(5);
-        assert_eq!(notice.wait(notice.turn(), Some(soon)), Err(libc::EAGAIN));
+        assert_eq!(
+            notifier.wait(notifier.generation(), Some(soon)),
+            Err(libc::EAGAIN)
+        );
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The end of a stream, by the program, by an error, or because its descriptor has gone.
-use super::{Ending, Inner};
+use super::{CloseState, Inner};
 use crate::controlled::Mode;
 use crate::kernel;
 use alcc_units::Time;
@@ -15,7 +15,7 @@ impl Inner {
 
     pub(super) fn drop_queue(&mut self, why: c_int) {
         if self.queue.len() > 0 {
-            self.lost = self.lost.or(Some(why));
+            self.queue_error = self.queue_error.or(Some(why));
             self.queue.clear();
         }
         self.control.flow.unblock();
@@ -24,7 +24,7 @@ impl Inner {
     /// Nothing more will come: what waited for it goes, as far as it may.
     pub(super) fn flush(&mut self) {
         let now = kernel::now();
-        if self.queue.len() > 0 && !self.is_shut() {
+        if self.queue.len() > 0 && !self.is_blocked() {
             self.guarded(|inner| inner.pump(now, &[], false));
         }
         self.end(now);
@@ -33,15 +33,15 @@ impl Inner {
     /// Ends what is to be ended, once it can.
     pub(super) fn end(&mut self, now: Time) {
         let drained = self.queue.len() == 0;
-        match self.ending {
-            Ending::Write if drained => {
+        match self.closing {
+            CloseState::Write if drained => {
                 if let Some(fd) = self.raw() {
                     kernel::shutdown_write(fd);
                 }
-                self.ending = Ending::Written;
+                self.closing = CloseState::Written;
             }
-            Ending::Close(_) if drained => self.fd = None,
-            Ending::Close(until) if until <= now => {
+            CloseState::Close(_) if drained => self.fd = None,
+            CloseState::Close(until) if until <= now => {
                 self.drop_queue(libc::ETIMEDOUT);
                 self.abort();
             }
@@ -57,7 +57,7 @@ impl Inner {
         self.fd = None;
     }
 
-    pub(in crate::own) fn give_back(&mut self) -> Option<RawFd> {
+    pub(in crate::own) fn restore(&mut self) -> Option<RawFd> {
         if self.queue.len() > 0 {
             return None;
         }
@@ -75,7 +75,7 @@ impl Inner {
 
     /// True, and forgotten, if the descriptor is not the socket any more.
     pub(super) fn is_gone(&mut self) -> bool {
-        let gone = (self.raw()).is_some_and(|fd| !kernel::is_behind(fd, self.cookie));
+        let gone = (self.raw()).is_some_and(|fd| !kernel::is_same_socket(fd, self.cookie));
         if gone {
             self.forget();
         }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a stream and the runtime's thread share.
-mod ending;
+mod closing;
 mod sending;
 
 use super::Runtime;
-use super::notice::Notice;
+use super::notifier::WritableNotifier;
 use super::queue::Queue;
 use super::stream::Info;
 use crate::controlled::{Controlled, Mode};
@@ -19,18 +19,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A blocking send of at least this much is not copied into the queue if the program comes back quickly.
-const WORTH_HOLDING: usize = 16 * 1024;
+/// A blocking send of at least this much is not copied into the queue if the program comes back
+/// quickly.
+const MIN_HELD: usize = 16 * 1024;
 /// A program that is away for longer between its sends is served from the queue meanwhile.
 const QUICK: Span = Span::from_micros(500);
-/// When bytes wait and nothing tells when to try again: the kernel had no memory, or the algorithm has failed.
+/// When bytes wait and nothing tells when to try again: the kernel had no memory, or the algorithm
+/// has failed.
 const RETRY: Span = Span::from_millis(5);
 /// Signals wait so long at most while a send waits for the kernel.
-const KERNEL_PATIENCE: Span = Span::from_millis(20);
+const MAX_KERNEL_WAIT: Span = Span::from_millis(20);
 
-pub(super) struct Link {
+pub(super) struct Connection {
     id: u64,
-    pub(super) notice: Notice,
+    pub(super) notifier: WritableNotifier,
     inner: Mutex<Inner>,
     /// The loop knows of it and reads its counters.
     active: AtomicBool,
@@ -38,7 +40,8 @@ pub(super) struct Link {
 
 pub(super) struct Inner {
     fd: Option<OwnedFd>,
-    /// The kernel's number of the socket: a descriptor that the program closed behind our back may be another one by now.
+    /// The kernel's number of the socket: a descriptor that the program closed behind our back may
+    /// be another one by now.
     cookie: u64,
     control: Controlled,
     queue: Queue,
@@ -46,7 +49,8 @@ pub(super) struct Inner {
     tail: u64,
     /// Written since a note of the acknowledgement was asked for.
     unstamped: u64,
-    /// When the last send that was willing to wait returned, and how long the program is away between two, smoothed.
+    /// When the last send that was willing to wait returned, and how long the program is away
+    /// between two, smoothed.
     left_at: Option<Time>,
     away: Span,
     /// A sender waits with bytes that are not in the queue.
@@ -55,10 +59,10 @@ pub(super) struct Inner {
     sent_before: u64,
     error: Option<c_int>,
     /// Bytes that had been taken were thrown away, for this reason.
-    lost: Option<c_int>,
-    ending: Ending,
+    queue_error: Option<c_int>,
+    closing: CloseState,
     /// Somebody was refused and waits for a notice.
-    hungry: bool,
+    wants_data: bool,
     /// The kernel's buffer, not the window, ended the last attempt.
     kernel_full: bool,
     /// The runtime counts it among those it drains after their close.
@@ -66,7 +70,7 @@ pub(super) struct Inner {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ending {
+enum CloseState {
     No,
     /// FIN when drained.
     Write,
@@ -76,7 +80,7 @@ enum Ending {
     Close(Time),
 }
 
-impl Link {
+impl Connection {
     pub(super) fn new(fd: RawFd, cookie: u64, control: Controlled, capacity: usize) -> Self {
         let id = control.id;
         let inner = Inner {
@@ -92,15 +96,15 @@ impl Link {
             held: false,
             sent_before: 0,
             error: None,
-            lost: None,
-            ending: Ending::No,
-            hungry: false,
+            queue_error: None,
+            closing: CloseState::No,
+            wants_data: false,
             kernel_full: false,
             lingers: false,
         };
         Self {
             id,
-            notice: Notice::default(),
+            notifier: WritableNotifier::default(),
             inner: Mutex::new(inner),
             active: AtomicBool::new(false),
         }
@@ -110,8 +114,9 @@ impl Link {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what fits; zero if nothing does. `holds`: the caller waits until all is taken, so its bytes may stay where they are.
-    pub(super) fn put(
+    /// Takes what fits; zero if nothing does. `holds`: the caller waits until all is taken, so its
+    /// bytes may stay where they are.
+    pub(super) fn enqueue(
         self: &Arc<Self>,
         runtime: &Runtime,
         bytes: &[u8],
@@ -123,10 +128,10 @@ impl Link {
         if !self.active.load(Ordering::Acquire) && inner.is_gone() {
             return Err(libc::EBADF);
         }
-        inner.guarded(Inner::follow);
+        inner.guarded(Inner::apply_commands);
         let mut taken = 0;
         let holds = holds && inner.away < QUICK;
-        if !inner.is_shut() && (inner.queue.len() == 0 || holds) {
+        if !inner.is_blocked() && (inner.queue.len() == 0 || holds) {
             let now = kernel::now();
             taken = inner
                 .guarded(|inner| inner.pump(now, bytes, holds))
@@ -137,28 +142,29 @@ impl Link {
         }
         let left = &bytes[taken..];
         // Less than a segment waits for more in the queue.
-        let held = left.len() >= WORTH_HOLDING && left.len() as u64 >= inner.mss();
+        let held = left.len() >= MIN_HELD && left.len() as u64 >= inner.mss();
         if holds && held && !inner.is_plain() {
             inner.held = true;
         } else {
-            taken += inner.queue.put(left);
+            taken += inner.queue.push(left);
             if taken < bytes.len() && inner.error.is_none() {
-                inner.hungry = true;
-                self.notice.shut();
+                inner.wants_data = true;
+                self.notifier.set_blocked();
             }
         }
-        self.settle(runtime, inner);
+        self.after_call(runtime, inner);
         Ok(taken)
     }
 
-    /// Whose buffer is full waits for the kernel itself, which knows best when there is room. False if that is not it, or not for long.
+    /// Whose buffer is full waits for the kernel itself, which knows best when there is room. False
+    /// if that is not it, or not for long.
     pub(super) fn wait_for_kernel(&self, until: Option<Time>) -> bool {
         let fd = {
             let inner = self.lock();
             inner.raw().filter(|_| inner.kernel_full && inner.held)
         };
         let Some(fd) = fd else { return false };
-        let most = kernel::now() + KERNEL_PATIENCE;
+        let most = kernel::now() + MAX_KERNEL_WAIT;
         kernel::wait_writable(fd, until.map_or(most, |until| until.min(most)))
     }
 
@@ -179,40 +185,41 @@ impl Link {
     pub(super) fn set_capacity(&self, capacity: usize) {
         let inner = &mut *self.lock();
         inner.queue.set_capacity(capacity);
-        inner.tell(&self.notice);
+        inner.notify(&self.notifier);
     }
 
     pub(super) fn shutdown_write(self: &Arc<Self>, runtime: &Runtime) {
         let inner = &mut *self.lock();
-        if inner.ending == Ending::No {
-            inner.ending = Ending::Write;
+        if inner.closing == CloseState::No {
+            inner.closing = CloseState::Write;
             inner.flush();
-            self.settle(runtime, inner);
+            self.after_call(runtime, inner);
         }
     }
 
     /// Begins the end; what was lost already.
     pub(super) fn close(self: &Arc<Self>, runtime: &Runtime, until: Time) -> Option<c_int> {
         let inner = &mut *self.lock();
-        let lost = inner.lost.take();
-        inner.ending = Ending::Close(until);
-        inner.hungry = false;
+        let queue_error = inner.queue_error.take();
+        inner.closing = CloseState::Close(until);
+        inner.wants_data = false;
         inner.flush();
         if let Some(raw) = inner.raw() {
-            // The number is the program's: it must not reach this socket any more, and is free for another.
+            // The number is the program's: it must not reach this socket any more, and is free for
+            // another.
             if let Some(other) = kernel::duplicate(raw) {
                 inner.fd = Some(other);
             }
             runtime.lingers();
             inner.lingers = true;
-            self.settle(runtime, inner);
+            self.after_call(runtime, inner);
         }
-        lost
+        queue_error
     }
 
-    /// After whatever the program did: the loop has to know of a stream that is not idle. Called with the stream locked, like the
-    /// loop's decision to let it rest.
-    fn settle(self: &Arc<Self>, runtime: &Runtime, inner: &mut Inner) {
+    /// After whatever the program did: the loop has to know of a stream that is not idle. Called
+    /// with the stream locked, like the loop's decision to let it rest.
+    fn after_call(self: &Arc<Self>, runtime: &Runtime, inner: &mut Inner) {
         inner.control.report();
         let busy = inner.queue.len() > 0
             || inner.held
@@ -223,7 +230,7 @@ impl Link {
     }
 }
 
-impl Visit for Link {
+impl Visit for Connection {
     type Host = Runtime;
     type Local = Option<Log>;
 
@@ -240,35 +247,36 @@ impl Visit for Link {
     }
 
     /// Reads the counters, lets the algorithm act on them and hands over what it allows.
-    fn visit(&self, runtime: &Runtime, company: usize, log: &mut Option<Log>) -> Next {
+    fn visit(&self, runtime: &Runtime, active: usize, log: &mut Option<Log>) -> Next {
         let inner = &mut *self.lock();
         let now = kernel::now();
         inner.is_gone();
         inner.guarded(|inner| {
             runtime.plane.visit();
-            inner.follow();
-            inner.control.flow.set_active_flows(company);
+            inner.apply_commands();
+            inner.control.flow.set_active_flows(active);
             if let Some(fd) = inner.raw().filter(|_| !inner.is_plain()) {
                 inner.control.read(fd, now, false, log);
             }
         });
-        if inner.queue.len() > 0 && !inner.is_shut() && inner.error.is_none() {
+        if inner.queue.len() > 0 && !inner.is_blocked() && inner.error.is_none() {
             inner.guarded(|inner| inner.pump(now, &[], inner.held));
         }
         inner.end(now);
-        inner.tell(&self.notice);
+        inner.notify(&self.notifier);
         inner.control.report();
         if inner.lingers && inner.fd.is_none() {
             inner.lingers = false;
             runtime.lingered();
         }
-        // Not idle yet if something was sent since the last visit: resting and being woken again by the next send costs more.
+        // Not idle yet if something was sent since the last visit: resting and being woken again by
+        // the next send costs more.
         let sent = inner.control.flow.counters().bytes;
         let fresh = std::mem::replace(&mut inner.sent_before, sent) != sent;
         let again = fresh && !inner.is_plain() && inner.fd.is_some();
         let next = inner.next(now).or_else(|| again.then_some(now + RETRY));
         if next.is_none() {
-            inner.queue.rest();
+            inner.queue.release_memory();
             self.active.store(false, Ordering::Release);
         }
         next.into()
@@ -292,8 +300,8 @@ impl Inner {
         self.control.set_stamped(self.raw(), stamped);
     }
 
-    pub(super) fn hungry(&self) -> bool {
-        self.hungry
+    pub(super) fn wants_data(&self) -> bool {
+        self.wants_data
     }
 
     pub(super) fn error(&self) -> Option<c_int> {
@@ -304,8 +312,8 @@ impl Inner {
         self.fd.is_none()
     }
 
-    pub(super) fn lost(&mut self) -> Option<c_int> {
-        self.lost.take()
+    pub(super) fn queue_error(&mut self) -> Option<c_int> {
+        self.queue_error.take()
     }
 
     pub(super) fn info(&self) -> Info {
@@ -335,11 +343,11 @@ impl Inner {
     }
 
     fn check(&self) -> Result<(), c_int> {
-        match (self.error, self.ending) {
+        match (self.error, self.closing) {
             (Some(why), _) => Err(why),
-            (None, Ending::No) => Ok(()),
-            (None, Ending::Write | Ending::Written) => Err(libc::EPIPE),
-            (None, Ending::Close(_)) => Err(libc::EBADF),
+            (None, CloseState::No) => Ok(()),
+            (None, CloseState::Write | CloseState::Written) => Err(libc::EPIPE),
+            (None, CloseState::Close(_)) => Err(libc::EBADF),
         }
     }
 
@@ -353,7 +361,7 @@ impl Inner {
     }
 
     /// The algorithm holds bytes back.
-    fn is_shut(&self) -> bool {
+    fn is_blocked(&self) -> bool {
         self.control.flow.is_blocked()
     }
 
@@ -371,23 +379,24 @@ impl Inner {
     }
 
     /// Does what `alcc ctl` has ordered since the last time.
-    fn follow(&mut self) {
-        if let Some(orders) = self.control.orders() {
-            self.control.follow(&orders, self.raw());
+    fn apply_commands(&mut self) {
+        if let Some(commands) = self.control.commands() {
+            self.control.apply_commands(&commands, self.raw());
         }
     }
 
-    /// Tells whoever was refused that a quarter of the queue is free, or that there is an error to fetch.
-    fn tell(&mut self, notice: &Notice) {
-        let open = !self.is_shut() || self.error.is_some();
+    /// Tells whoever was refused that a quarter of the queue is free, or that there is an error to
+    /// fetch.
+    fn notify(&mut self, notifier: &WritableNotifier) {
+        let open = !self.is_blocked() || self.error.is_some();
         if self.held && open {
             self.held = false;
-            notice.wake();
+            notifier.wake();
         }
         let room = self.queue.free() >= (self.queue.capacity() / 4).max(1);
-        if self.fd.is_none() || (self.hungry && (room || self.error.is_some())) {
-            self.hungry = false;
-            notice.open();
+        if self.fd.is_none() || (self.wants_data && (room || self.error.is_some())) {
+            self.wants_data = false;
+            notifier.set_writable();
         }
     }
 
@@ -396,8 +405,8 @@ impl Inner {
         self.fd.as_ref()?;
         let waits = self.queue.len() > 0 || self.held;
         let next = (self.control.deadline()).or_else(|| waits.then_some(now + RETRY))?;
-        match self.ending {
-            Ending::Close(until) => Some(next.min(until)),
+        match self.closing {
+            CloseState::Close(until) => Some(next.min(until)),
             _ => Some(next),
         }
     }
