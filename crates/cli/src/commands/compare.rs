@@ -3,9 +3,9 @@ use crate::failure::{Failure, reason};
 use crate::output::{folder, note, print, will_be_written};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
-use alcc_lab::board::{self, Place, Plan};
+use alcc_lab::board::{self, Backend, Plan};
 use alcc_lab::truth::{self, Reference, Traces};
-use alcc_lab::{Around, LabError, Link, Results, Scheme, Side, Tools, Up, pairs, twin};
+use alcc_lab::{LabError, Link, PathDefaults, Results, Scheme, Side, Tools, Up, pairs, twin};
 use alcc_link::QueueSpec;
 use alcc_units::Span;
 use std::fmt::Write as _;
@@ -127,7 +127,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if let Some(algorithms) = &args.tuned {
         return beside_originals(args, algorithms);
     }
-    let around = Around {
+    let around = PathDefaults {
         rtt: args.rtt,
         queue: args.queue.clone(),
         up: args.up.clone(),
@@ -147,15 +147,15 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     };
     let schemes = Scheme::list(&schemes, &registry, sides).map_err(Failure::usage)?;
     let plugins = args.plugins.files().to_vec();
-    let place = if !args.emu {
-        Place::Simulated {
+    let backend = if !args.emu {
+        Backend::Simulated {
             registry,
             plugins,
             workers: args.jobs.map_or_else(processors, usize::from),
             start: args.start,
         }
     } else {
-        Place::Emulated {
+        Backend::Emulated {
             tools: Tools {
                 plugins,
                 registry: registry.clone(),
@@ -174,7 +174,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             (true, None) => 3,
             (false, None) => 1,
         }),
-        place,
+        backend,
         command: command_line(),
         keep: Some(args.out.clone()),
     };
@@ -260,7 +260,7 @@ pub(crate) fn carry_out(
 ) -> Result<ExitCode, Failure> {
     folder(out)?;
     csv.map_or(Ok(()), will_be_written)?;
-    if let Place::Emulated { log, .. } = &plan.place {
+    if let Backend::Emulated { log, .. } = &plan.backend {
         log.as_deref().map_or(Ok(()), folder)?;
         for scheme in &plan.schemes {
             scheme.kernel().map_or(Ok(()), alcc_pipe::check_under)?;

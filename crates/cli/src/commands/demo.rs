@@ -2,7 +2,7 @@
 use crate::commands::compare;
 use crate::failure::Failure;
 use alcc_cc::Registry;
-use alcc_lab::board::{Place, Plan};
+use alcc_lab::board::{Backend, Plan};
 use alcc_lab::{Link, Scheme, Side};
 use alcc_units::Span;
 use std::path::PathBuf;
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             .map_err(Failure::usage)?,
         duration: compare::checked(args.duration)?,
         runs: 1,
-        place: Place::Emulated {
+        backend: Backend::Emulated {
             tools: compare::tools()?,
             log: args.log.clone(),
             twin: None,

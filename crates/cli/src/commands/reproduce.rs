@@ -6,7 +6,7 @@ use crate::progress::{Bar, stop_flag};
 use alcc_experiment::page::{self, Made, Shown};
 use alcc_experiment::run::{Runner, Unable};
 use alcc_experiment::{Definition, Judged, Plan, Run, Stored, catalogue};
-use alcc_lab::scenario::Beside;
+use alcc_lab::scenario::ScenarioFolder;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
@@ -121,7 +121,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
     folder(&args.out)?;
     let registry = args.plugins.registry()?;
-    let files = Beside::in_folder(args.traces.as_deref());
+    let files = ScenarioFolder::in_folder(args.traces.as_deref());
     let stop = stop_flag()?;
     let runner = Runner {
         registry: &registry,

@@ -6,9 +6,9 @@ use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
 use crate::trace_arg::TRACE_HELP;
 use alcc_cc::Log;
-use alcc_lab::capture::{Capture, Place};
+use alcc_lab::capture::{Capture, CapturePoint};
+use alcc_lab::logged::{Collector, LoggedEvent};
 use alcc_lab::qlog::Qlog;
-use alcc_lab::told::{Collector, Told};
 use alcc_lab::{Tools, board, scenario, twin};
 use alcc_results::scenario::{Resolved, ScenarioOptions};
 use alcc_results::{events, simulated};
@@ -63,7 +63,7 @@ pub(crate) struct Args {
     pcap: Option<PathBuf>,
     /// Where the capture is taken: sender, receiver, or link (behind the first bottleneck)
     #[arg(long, value_name = "PLACE", default_value = "sender")]
-    pcap_at: Place,
+    pcap_at: CapturePoint,
     /// Write qlog (JSON-SEQ): packets sent, acknowledged and lost, windows, round-trip times, the algorithms' events
     #[arg(long, value_name = "FILE", conflicts_with = "emu", value_parser = a_file)]
     qlog: Option<PathBuf>,
@@ -101,7 +101,7 @@ struct Shown {
     /// What the algorithms say, if somebody asked for it.
     told: Option<Collector>,
     /// All of it, for the series.
-    kept: Option<Vec<Told>>,
+    kept: Option<Vec<LoggedEvent>>,
 }
 
 impl Shown {
@@ -131,7 +131,7 @@ impl Shown {
         let Some(told) = &self.told else { return };
         let told = told.take();
         if let Some(qlog) = &mut self.qlog {
-            told.iter().for_each(|told| qlog.told(told));
+            told.iter().for_each(|told| qlog.logged(told));
         }
         if let Some(kept) = &mut self.kept {
             kept.extend(told);
@@ -139,7 +139,7 @@ impl Shown {
     }
 
     /// Ends the files. What the algorithms said.
-    fn finish(mut self) -> std::io::Result<Vec<Told>> {
+    fn finish(mut self) -> std::io::Result<Vec<LoggedEvent>> {
         self.hear();
         self.pcap.map(Capture::finish).transpose()?;
         self.qlog.map(Qlog::finish).transpose()?;
@@ -346,7 +346,7 @@ fn table(scenario: &Scenario, report: &Report) -> String {
 
 /// One line per flow and sample. Gauges of all algorithms are columns; what a flow does not have is empty. The last column has the
 /// algorithm's events since the line before, each with its time; the last line has what came after it, too.
-fn write_series(out: &mut dyn Write, report: &Report, told: &[Told]) -> std::io::Result<()> {
+fn write_series(out: &mut dyn Write, report: &Report, told: &[LoggedEvent]) -> std::io::Result<()> {
     let mut names: Vec<&str> = Vec::new();
     for sample in report.flows.iter().flat_map(|f| f.series.iter()) {
         for (name, _) in &sample.gauges {
@@ -363,7 +363,7 @@ fn write_series(out: &mut dyn Write, report: &Report, told: &[Told]) -> std::io:
         write!(out, ",{name}")?;
     }
     writeln!(out, ",events")?;
-    let since = |told: &Told| told.at.since(report.started);
+    let since = |told: &LoggedEvent| told.at.since(report.started);
     for (number, flow) in report.flows.iter().enumerate() {
         let mut told = told.iter().filter(|told| told.flow == number).peekable();
         for (place, sample) in flow.series.iter().enumerate() {

@@ -11,7 +11,8 @@ use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// How many packets the kernel may keep for us while the relay does not run: 10,000 full packets are 120 ms at 1 Gbit/s.
+/// How many packets the kernel may keep for us while the relay does not run: 10,000 full packets
+/// are 120 ms at 1 Gbit/s.
 const READER_QUEUE: u32 = 10_000;
 
 enum Wire {
@@ -27,7 +28,8 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// A device in each namespace: TUN, or veth where TUN devices cannot be made. `ALCC_EMULATE_DEVICE=tun|veth` decides otherwise.
+    /// A device in each namespace: TUN, or veth where TUN devices cannot be made.
+    /// `ALCC_EMULATE_DEVICE=tun|veth` decides otherwise.
     pub(crate) fn pair(outside: &Namespace, inside: &Namespace) -> Result<(Self, Self), EmuError> {
         let asked = std::env::var("ALCC_EMULATE_DEVICE").ok();
         let asked = asked.as_deref();
@@ -119,7 +121,8 @@ impl Device {
         move |e| EmuError::os(format!("{what} of {}", self.name))(e)
     }
 
-    /// Addresses and routes of the outer end. The route to the whole range reserves it: the kernel admits it once.
+    /// Addresses and routes of the outer end. The route to the whole range reserves it: the kernel
+    /// admits it once.
     pub(crate) fn configure_outside(&self, net: Subnet) -> Result<(), EmuError> {
         let (to, prefix) = net.downlink();
         match self.netlink.add_route(to, prefix, self.index) {
@@ -135,7 +138,8 @@ impl Device {
             .map_err(self.os("set the address"))
     }
 
-    /// Addresses and routes of the inner end: upper levels and everything unknown are reached through this device.
+    /// Addresses and routes of the inner end: upper levels and everything unknown are reached
+    /// through this device.
     pub(crate) fn configure_inside(&self, net: Subnet) -> Result<(), EmuError> {
         self.netlink
             .add_address(self.index, net.inside(), net.outside())
@@ -195,7 +199,8 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // A TUN device goes with its descriptor; the pair would go with the hidden namespace, but some time later.
+        // A TUN device goes with its descriptor; the pair would go with the hidden namespace, but
+        // some time later.
         if matches!(self.wire, Wire::Veth(_)) {
             let _ = self.netlink.delete_link(self.index);
         }
@@ -237,8 +242,8 @@ fn open_tun() -> io::Result<(File, String)> {
     Ok((tun, String::from_utf8_lossy(&name).into_owned()))
 }
 
-/// Keeps the kernel's own IPv6 chatter (router solicitations, multicast reports) off the link, where it would take delivery
-/// opportunities. Without IPv6 in the kernel there is no such file.
+/// Keeps the kernel's own IPv6 chatter (router solicitations, multicast reports) off the link,
+/// where it would take delivery opportunities. Without IPv6 in the kernel there is no such file.
 pub(crate) fn silence_ipv6(name: &str) {
     let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
 }

@@ -11,7 +11,8 @@ pub(crate) fn of(packet: &[u8]) -> Ecn {
     }
 }
 
-/// Writes "congestion experienced" into the header, with the checksum of IPv4 (RFC 1624: only the difference counts).
+/// Writes "congestion experienced" into the header, with the checksum of IPv4 (RFC 1624: only the
+/// difference counts).
 pub(crate) fn mark(packet: &mut [u8]) {
     match packet {
         [first, class, ..] if *first >> 4 == 6 => *class |= 0x30,

@@ -24,7 +24,8 @@ pub struct PathSpec {
 }
 
 impl PathSpec {
-    /// The model of one direction at the link's start: what the relay runs, and what a simulated twin of a run starts from.
+    /// The model of one direction at the link's start: what the relay runs, and what a simulated
+    /// twin of a run starts from.
     pub fn model(&self, dir: Dir) -> Direction {
         let spec = match dir {
             Dir::Down => &self.down,
@@ -42,8 +43,9 @@ impl PathSpec {
     }
 }
 
-/// Sees everything that happens to packets, in the relay's thread: it must be quick. `now` is the relay's clock, which is
-/// later than the model's time in `outcome` by the lateness; both count from [`Emulator::started`].
+/// Sees everything that happens to packets, in the relay's thread: it must be quick. `now` is the
+/// relay's clock, which is later than the model's time in `outcome` by the lateness; both count
+/// from [`Emulator::started`].
 pub trait Observer {
     /// Something happened to a packet.
     fn event(&mut self, dir: Dir, outcome: &Outcome, now: Time);
@@ -67,13 +69,15 @@ pub struct Emulator {
 }
 
 impl Emulator {
-    /// Makes a device in each namespace, gives them the addresses of `net`, and starts the relay between them.
+    /// Makes a device in each namespace, gives them the addresses of `net`, and starts the relay
+    /// between them.
     ///
     /// Inside, the link becomes the default route unless there is one.
     ///
     /// # Errors
-    /// [`EmuError::NoDevice`] where no device can be made, [`EmuError::SubnetTaken`] if `outside` has a route for the same
-    /// range (choose another of [`Subnet::candidates`]), [`EmuError::Os`] for what else the kernel refuses.
+    /// [`EmuError::NoDevice`] where no device can be made, [`EmuError::SubnetTaken`] if `outside`
+    /// has a route for the same range (choose another of [`Subnet::candidates`]), [`EmuError::Os`]
+    /// for what else the kernel refuses.
     pub fn start(
         outside: &Namespace,
         inside: &Namespace,
@@ -123,7 +127,8 @@ impl Emulator {
     /// Takes the link down. Packets inside are gone.
     ///
     /// # Errors
-    /// [`EmuError::Os`] if the relay had failed meanwhile. A panic of the observer goes on in the caller.
+    /// [`EmuError::Os`] if the relay had failed meanwhile. A panic of the observer goes on in the
+    /// caller.
     pub fn stop(mut self) -> Result<EmuReport, EmuError> {
         match self.end() {
             Some(Ok(report)) => report.map_err(EmuError::os("relay packets of the emulated link")),

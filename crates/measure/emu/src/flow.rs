@@ -13,7 +13,8 @@ pub struct FlowKey {
     pub inside: (Ipv4Addr, u16),
 }
 
-/// Reads the key of an IPv4 packet that travels down (`down`) or up; `None` for anything else. Later fragments have no ports.
+/// Reads the key of an IPv4 packet that travels down (`down`) or up; `None` for anything else.
+/// Later fragments have no ports.
 pub(crate) fn key(packet: &[u8], down: bool) -> Option<FlowKey> {
     let word = |at: usize| Some(u16::from_be_bytes([*packet.get(at)?, *packet.get(at + 1)?]));
     let address = |at: usize| {
@@ -38,7 +39,8 @@ pub(crate) fn key(packet: &[u8], down: bool) -> Option<FlowKey> {
     })
 }
 
-/// Numbers flows in the order in which they appear; number 0 is everything that is no IPv4 or came after the table was full.
+/// Numbers flows in the order in which they appear; number 0 is everything that is no IPv4 or came
+/// after the table was full.
 pub(crate) struct FlowTable {
     /// Open addressing, power of two.
     slots: Vec<u32>,

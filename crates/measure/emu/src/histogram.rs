@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use alcc_units::Span;
 
-/// Quantiles of any number of spans, to 1 %, in memory that depends on their range only; mean and maximum are exact.
+/// Quantiles of any number of spans, to 1 %, in memory that depends on their range only; mean and
+/// maximum are exact.
 pub(crate) struct Histogram {
     counts: hdrhistogram::Histogram<u64>,
     sum_ns: u128,
@@ -9,12 +10,12 @@ pub(crate) struct Histogram {
 }
 
 /// An hour: longer spans count as one.
-const HIGHEST_NS: u64 = 3_600_000_000_000;
+const MAX_NS: u64 = 3_600_000_000_000;
 
 impl Histogram {
     pub(crate) fn new() -> Self {
         Self {
-            counts: hdrhistogram::Histogram::new_with_bounds(1, HIGHEST_NS, 2)
+            counts: hdrhistogram::Histogram::new_with_bounds(1, MAX_NS, 2)
                 .expect("the bounds are in order"),
             sum_ns: 0,
             max: Span::ZERO,

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Emulated links in real time: two network namespaces, joined by a relay that runs the pure models of `alcc-link`.
+//! Emulated links in real time: two network namespaces, joined by a relay that runs the pure models
+//! of `alcc-link`.
 //!
-//! Programs in the namespaces are ordinary programs with the kernel's own TCP; only the wire between them is ours:
+//! Programs in the namespaces are ordinary programs with the kernel's own TCP; only the wire
+//! between them is ours:
 //!
 //! ```text
 //! outside namespace │ device ──► relay thread: alcc_link::Direction (down) ──► device │ inside namespace
 //!   (servers)       │ device ◄── relay thread: alcc_link::Direction (up)   ◄── device │   (CMD, clients)
 //! ```
 //!
-//! A run is honest about itself: the relay records how late its deliveries were, and the report counts packets that were
-//! lost anywhere but in the model. Linux only; without root where user namespaces are permitted ([`prepare`]).
+//! A run is honest about itself: the relay records how late its deliveries were, and the report
+//! counts packets that were lost anywhere but in the model. Linux only; without root where user
+//! namespaces are permitted ([`prepare`]).
 //!
 //! ```no_run
 //! use alcc_emu::{Emulator, Namespace, PathSpec, Silent, Subnet};

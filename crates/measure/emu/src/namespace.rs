@@ -8,8 +8,9 @@ use std::process::{Child, Command};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// A network namespace. One made by [`Namespace::new`] has no name and nothing on disk: it lasts as long as a process, a device's file
-/// descriptor or a value of this type uses it. Clones are the same namespace.
+/// A network namespace. One made by [`Namespace::new`] has no name and nothing on disk: it lasts as
+/// long as a process, a device's file descriptor or a value of this type uses it. Clones are the
+/// same namespace.
 #[derive(Clone, Debug)]
 pub struct Namespace {
     fd: Arc<OwnedFd>,
@@ -17,11 +18,13 @@ pub struct Namespace {
     ours: bool,
 }
 
-/// Programs that are started inside a namespace of ours find here which one it is: see [`is_emulated`].
+/// Programs that are started inside a namespace of ours find here which one it is: see
+/// [`is_emulated`].
 const MARK: &str = "ALCC_EMULATED";
 
-/// Is the calling thread in a namespace that [`Namespace::new`] made for this program or one of its parents? The mark names the namespace, so it
-/// says nothing for a program that has gone to another one since (a VPN's, say), and nothing for namespaces that others made.
+/// Is the calling thread in a namespace that [`Namespace::new`] made for this program or one of its
+/// parents? The mark names the namespace, so it says nothing for a program that has gone to another
+/// one since (a VPN's, say), and nothing for namespaces that others made.
 pub fn is_emulated() -> bool {
     let here = of_this_thread().ok().and_then(|fd| id(fd.as_fd()));
     here.is_some() && here == std::env::var(MARK).ok()
@@ -40,7 +43,8 @@ fn of_this_thread() -> Result<OwnedFd, EmuError> {
 }
 
 impl Namespace {
-    /// A new, empty network namespace: the loopback device is up, packets are forwarded between its devices.
+    /// A new, empty network namespace: the loopback device is up, packets are forwarded between its
+    /// devices.
     ///
     /// # Errors
     /// [`EmuError::Os`] without the privilege that [`crate::prepare`] gets.
@@ -48,8 +52,8 @@ impl Namespace {
         let made = on_thread(|| {
             unshare(CloneFlags::CLONE_NEWNET).map_err(EmuError::os("make a network namespace"))?;
             netlink::loopback_up().map_err(EmuError::os("switch the loopback device on"))?;
-            // A nested emulator makes this namespace a router. The file shows the namespace of the thread that opens it; where /proc is
-            // read-only only nesting is lost.
+            // A nested emulator makes this namespace a router. The file shows the namespace of the
+            // thread that opens it; where /proc is read-only only nesting is lost.
             let _ = fs::write("/proc/sys/net/ipv4/ip_forward", "1");
             of_this_thread()
         })?;
@@ -70,11 +74,12 @@ impl Namespace {
         })
     }
 
-    /// Runs `f` on a thread of its own inside this namespace and waits for it. What `f` opens there (sockets, devices) stays in this
-    /// namespace and may be used anywhere afterwards.
+    /// Runs `f` on a thread of its own inside this namespace and waits for it. What `f` opens there
+    /// (sockets, devices) stays in this namespace and may be used anywhere afterwards.
     ///
     /// # Errors
-    /// [`EmuError::Os`] if the namespace cannot be entered or no thread be made. A panic of `f` goes on in the caller.
+    /// [`EmuError::Os`] if the namespace cannot be entered or no thread be made. A panic of `f`
+    /// goes on in the caller.
     pub fn run<R: Send>(&self, f: impl FnOnce() -> R + Send) -> Result<R, EmuError> {
         on_thread(|| {
             self.enter()
@@ -122,7 +127,8 @@ impl Namespace {
         command.spawn()
     }
 
-    /// The program will be started inside this namespace. What is given to `pre_exec` later happens inside it, too.
+    /// The program will be started inside this namespace. What is given to `pre_exec` later happens
+    /// inside it, too.
     pub fn enter_before(&self, command: &mut Command) {
         let own = self.clone();
         if let Some(id) = id(self.fd.as_fd()).filter(|_| self.ours) {
@@ -154,7 +160,8 @@ impl AsFd for Namespace {
     }
 }
 
-/// Namespaces belong to threads: work in one gets a thread, so that no caller's thread is left somewhere else.
+/// Namespaces belong to threads: work in one gets a thread, so that no caller's thread is left
+/// somewhere else.
 fn on_thread<R: Send>(f: impl FnOnce() -> R + Send) -> Result<R, EmuError> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()

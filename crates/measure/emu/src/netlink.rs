@@ -23,7 +23,7 @@ pub(crate) struct Netlink {
 
 /// What the kernel tells about a device.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct Link {
+pub(crate) struct Interface {
     pub(crate) index: u32,
     pub(crate) mac: Vec<u8>,
     /// Packets that the kernel could not hand to the device's reader.
@@ -60,7 +60,7 @@ impl Netlink {
         }
     }
 
-    pub(crate) fn link(&self, name: &str) -> io::Result<Link> {
+    pub(crate) fn link(&self, name: &str) -> io::Result<Interface> {
         let mut message = LinkMessage::default();
         message
             .attributes
@@ -70,9 +70,9 @@ impl Netlink {
         else {
             return Err(io::ErrorKind::NotFound.into());
         };
-        let mut link = Link {
+        let mut link = Interface {
             index: found.header.index,
-            ..Link::default()
+            ..Interface::default()
         };
         for attribute in found.attributes {
             match attribute {
@@ -150,7 +150,8 @@ impl Netlink {
         .map(|_| ())
     }
 
-    /// A route through a device; an error of kind `AlreadyExists` if there is one for the same destinations.
+    /// A route through a device; an error of kind `AlreadyExists` if there is one for the same
+    /// destinations.
     pub(crate) fn add_route(&self, to: Ipv4Addr, prefix: u8, index: u32) -> io::Result<()> {
         let mut message = RouteMessage::default();
         message.header = RouteHeader {
@@ -158,7 +159,7 @@ impl Netlink {
             destination_prefix_length: prefix,
             table: RouteHeader::RT_TABLE_MAIN,
             protocol: RouteProtocol::Boot,
-            scope: RouteScope::Link,
+            scope: RouteScope::Interface,
             kind: RouteType::Unicast,
             ..RouteHeader::default()
         };

@@ -14,15 +14,16 @@ use std::thread::JoinHandle;
 /// Text that is handed to the writing thread at once.
 const CHUNK: usize = 1 << 16;
 
-/// Writes one log for each direction ([`alcc_link::log`]). The relay only formats lines; a thread writes them, since a slow disk must
-/// not delay packets.
+/// Writes one log for each direction ([`alcc_link::log`]). The relay only formats lines; a thread
+/// writes them, since a slow disk must not delay packets.
 #[derive(Debug)]
 pub struct PacketLog {
     writer: JoinHandle<io::Result<()>>,
     paths: [PathBuf; 2],
 }
 
-/// One direction of a log: where it goes, what it says about itself, and its bottleneck, whose opportunities it lists.
+/// One direction of a log: where it goes, what it says about itself, and its bottleneck, whose
+/// opportunities it lists.
 #[derive(Clone, Debug)]
 pub struct LogSpec {
     /// The file, which is overwritten.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The way without /dev/net/tun: a veth pair whose far end lies in a namespace where nothing but a packet socket listens.
+//! The way without /dev/net/tun: a veth pair whose far end lies in a namespace where nothing but a
+//! packet socket listens.
 use crate::Namespace;
 use crate::netlink::Netlink;
 use crate::store::MTU;
@@ -24,8 +25,9 @@ pub(crate) struct PacketSocket {
 }
 
 impl PacketSocket {
-    /// Joins a device `name` in `near` to a socket in `hidden`; `far_name` is the name of the pair's other end there. The device has no
-    /// addresses yet but is up. Returns its routing socket and index as well.
+    /// Joins a device `name` in `near` to a socket in `hidden`; `far_name` is the name of the
+    /// pair's other end there. The device has no addresses yet but is up. Returns its routing
+    /// socket and index as well.
     pub(crate) fn pair(
         near: &Namespace,
         name: &str,
@@ -40,8 +42,8 @@ impl PacketSocket {
         })
         .map_err(io::Error::other)??;
         let device = near_link.link(name)?;
-        // Nobody answers ARP at the far end; the kernel then uses the device's own address as destination, which the packet
-        // socket sees like any other.
+        // Nobody answers ARP at the far end; the kernel then uses the device's own address as
+        // destination, which the packet socket sees like any other.
         near_link.up(
             device.index,
             true,
@@ -107,7 +109,8 @@ impl PacketSocket {
         Ok(())
     }
 
-    /// Packets that found the receive buffer full or were too long. The kernel forgets the number when it is read.
+    /// Packets that found the receive buffer full or were too long. The kernel forgets the number
+    /// when it is read.
     pub(crate) fn dropped(&self) -> u64 {
         let mut stats = [0u32; 2];
         // Two numbers: packets and drops.
@@ -137,7 +140,8 @@ fn address(index: u32) -> libc::sockaddr_ll {
     address
 }
 
-/// A socket for the IPv4 packets of one device. Bound to a protocol it does not see what it sends itself.
+/// A socket for the IPv4 packets of one device. Bound to a protocol it does not see what it sends
+/// itself.
 fn open(index: u32) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: no pointers. Protocol 0: nothing arrives before bind() says from where.
@@ -174,7 +178,8 @@ struct EthtoolValue {
     value: u32,
 }
 
-/// ETHTOOL_STXCSUM, _SSG, _STSO, _SGSO, _SGRO of linux/ethtool.h: with them a packet on the pair may have no checksum yet or be 64 kB long.
+/// ETHTOOL_STXCSUM, _SSG, _STSO, _SGSO, _SGRO of linux/ethtool.h: with them a packet on the pair
+/// may have no checksum yet or be 64 kB long.
 const OFFLOADS: [u32; 5] = [0x17, 0x19, 0x1f, 0x24, 0x2c];
 
 /// For a device of the calling thread's namespace.

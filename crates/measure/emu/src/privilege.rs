@@ -14,18 +14,21 @@ const CAP_SYS_ADMIN: u32 = 21;
 pub enum Privilege {
     /// The process may administer the network namespace it is in; nothing was changed.
     Full,
-    /// The process now lives in a user namespace of its own and in a new network namespace that has only a loopback device. It keeps
-    /// its user and group id, and its children keep the capabilities (they are ambient).
+    /// The process now lives in a user namespace of its own and in a new network namespace that has
+    /// only a loopback device. It keeps its user and group id, and its children keep the
+    /// capabilities (they are ambient).
     UserNamespace,
 }
 
-/// Makes sure this process may create namespaces and devices. Must be called while the process has one thread.
+/// Makes sure this process may create namespaces and devices. Must be called while the process has
+/// one thread.
 ///
-/// With CAP_SYS_ADMIN and CAP_NET_ADMIN over the current network namespace: does nothing. Otherwise enters a new user namespace and a
-/// new network namespace.
+/// With CAP_SYS_ADMIN and CAP_NET_ADMIN over the current network namespace: does nothing. Otherwise
+/// enters a new user namespace and a new network namespace.
 ///
 /// # Errors
-/// [`EmuError::NotPermitted`] says which setting of the machine forbids it and what would fix it; [`EmuError::Threads`].
+/// [`EmuError::NotPermitted`] says which setting of the machine forbids it and what would fix it;
+/// [`EmuError::Threads`].
 pub fn prepare() -> Result<Privilege, EmuError> {
     if administers_current() {
         return Ok(Privilege::Full);
@@ -38,7 +41,8 @@ pub fn prepare() -> Result<Privilege, EmuError> {
             e.desc()
         )),
     })?;
-    // Identity, not root: programs that behave otherwise as root (nginx changes its user, which cannot work here) stay themselves.
+    // Identity, not root: programs that behave otherwise as root (nginx changes its user, which
+    // cannot work here) stay themselves.
     let map = |file: &str, text: String| {
         fs::write(file, text).map_err(|e| not_permitted(&format!("write {file}: {e}")))
     };
@@ -51,8 +55,8 @@ pub fn prepare() -> Result<Privilege, EmuError> {
     Ok(Privilege::UserNamespace)
 }
 
-/// Whether emulation can work here: makes a link and drops it. Without privileges it asks a child process whether a user namespace can
-/// be had: the caller stays as it is and may have threads.
+/// Whether emulation can work here: makes a link and drops it. Without privileges it asks a child
+/// process whether a user namespace can be had: the caller stays as it is and may have threads.
 ///
 /// # Errors
 /// What [`prepare`] and the making of a link would say.
@@ -67,7 +71,8 @@ pub fn available() -> Result<(), EmuError> {
     }
     // Some systems admit the namespace and refuse to give it a user: both have to be tried.
     let map = format!("{uid} {uid} 1", uid = geteuid());
-    // SAFETY: the child of a process with threads may make system calls only, and does; it leaves by _exit.
+    // SAFETY: the child of a process with threads may make system calls only, and does; it leaves
+    // by _exit.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         // SAFETY: plain system calls; pointers and lengths are those of constants and of `map`.
@@ -95,7 +100,8 @@ fn administers_current() -> bool {
     if effective & (1 << CAP_NET_ADMIN) == 0 || effective & (1 << CAP_SYS_ADMIN) == 0 {
         return false;
     }
-    // Capabilities count only over what our user namespace owns: entering the namespace that we are in asks for exactly that.
+    // Capabilities count only over what our user namespace owns: entering the namespace that we are
+    // in asks for exactly that.
     fs::File::open("/proc/thread-self/ns/net")
         .is_ok_and(|own| setns(own, CloneFlags::CLONE_NEWNET).is_ok())
 }
@@ -128,7 +134,8 @@ fn capabilities() -> Option<[CapData; 2]> {
     ok.then_some(data)
 }
 
-/// Without this, a process that is not root loses its capabilities with every exec, and a nested emulator would have none.
+/// Without this, a process that is not root loses its capabilities with every exec, and a nested
+/// emulator would have none.
 fn keep_capabilities_over_exec() -> Result<(), EmuError> {
     let failed = || {
         EmuError::os("keep the capabilities of the user namespace")(std::io::Error::last_os_error())

@@ -18,10 +18,11 @@ use std::time::Instant;
 /// How many packets are read before deliveries are looked at again.
 const BATCH: usize = 64;
 
-/// Memory for packets in one direction: more than 100 s of 10 Mbit/s, so that only endless queues meet it.
+/// Memory for packets in one direction: more than 100 s of 10 Mbit/s, so that only endless queues
+/// meet it.
 const STORE_LIMIT: usize = 128 << 20;
 
-struct Half {
+struct DirectionState {
     dir: Dir,
     model: Direction,
     store: Store,
@@ -29,7 +30,7 @@ struct Half {
 }
 
 pub(crate) struct Relay {
-    halves: [Half; 2],
+    halves: [DirectionState; 2],
     outside: Device,
     inside: Device,
     observer: Box<dyn Observer + Send>,
@@ -48,7 +49,7 @@ impl Relay {
         start: Instant,
     ) -> Self {
         Self {
-            halves: models.map(|(dir, model)| Half {
+            halves: models.map(|(dir, model)| DirectionState {
                 dir,
                 model,
                 store: Store::new(STORE_LIMIT),
@@ -70,12 +71,12 @@ impl Relay {
 
     /// Carries packets until `stop` can be read.
     pub(crate) fn run(mut self, stop: &OwnedFd) -> io::Result<EmuReport> {
-        let realtime = become_punctual();
+        let realtime = use_real_time_scheduling();
         loop {
             let now = self.now();
             for i in 0..2 {
                 self.halves[i].model.advance(now, &mut self.outcomes);
-                self.carry_out(i);
+                self.apply_outcomes(i);
             }
             let next = self
                 .halves
@@ -99,24 +100,24 @@ impl Relay {
                 return Ok(self.finish(realtime));
             }
             for (i, _) in ready[..2].iter().enumerate().filter(|(_, ready)| **ready) {
-                self.take_in(i)?;
+                self.receive(i)?;
             }
         }
     }
 
     /// Reads what waits at the sending end of half `i`.
-    fn take_in(&mut self, i: usize) -> io::Result<()> {
+    fn receive(&mut self, i: usize) -> io::Result<()> {
         let now = self.now();
         // What was due before these packets came happens before them.
         self.halves[i].model.advance(now, &mut self.outcomes);
         let mut scratch = [0; MTU];
         for _ in 0..BATCH {
-            let half = &mut self.halves[i];
-            let from = match half.dir {
+            let direction = &mut self.halves[i];
+            let from = match direction.dir {
                 Dir::Down => &self.outside,
                 Dir::Up => &self.inside,
             };
-            let (room, full) = match half.store.room() {
+            let (room, full) = match direction.store.room() {
                 Some(room) => (room, false),
                 None => (&mut scratch[..], true),
             };
@@ -127,56 +128,56 @@ impl Relay {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 Err(e) => return Err(e),
             };
-            let flow = flow::key(&room[..len], half.dir == Dir::Down)
+            let flow = flow::key(&room[..len], direction.dir == Dir::Down)
                 .map_or(0, |key| self.flows.number(key));
             let ecn = ecn::of(&room[..len]);
-            half.meter.report.read += 1;
-            half.meter.report.read_bytes += Bytes::new(len as u64);
+            direction.meter.report.read += 1;
+            direction.meter.report.read_bytes += Bytes::new(len as u64);
             if full {
-                half.meter.report.store_full += 1;
+                direction.meter.report.store_full += 1;
                 continue;
             }
             let packet = Packet {
-                id: half.store.keep(len),
+                id: direction.store.keep(len),
                 flow,
                 len: Bytes::new(len as u64),
                 ecn,
             };
-            half.model.push(now, packet, &mut self.outcomes);
+            direction.model.push(now, packet, &mut self.outcomes);
         }
-        self.carry_out(i);
+        self.apply_outcomes(i);
         Ok(())
     }
 
     /// Does to the packets what the model said.
-    fn carry_out(&mut self, i: usize) {
+    fn apply_outcomes(&mut self, i: usize) {
         if self.outcomes.is_empty() {
             return;
         }
         let now = self.now();
-        let half = &mut self.halves[i];
-        let to = match half.dir {
+        let direction = &mut self.halves[i];
+        let to = match direction.dir {
             Dir::Down => &self.inside,
             Dir::Up => &self.outside,
         };
         for outcome in &self.outcomes {
-            half.meter.count(outcome);
+            direction.meter.count(outcome);
             match outcome {
                 Outcome::Delivered { at, packet, .. } => {
                     self.lateness.add(now.since(*at));
                     if packet.ecn == Ecn::Ce {
-                        half.store.bytes_mut(packet.id).map(ecn::mark);
+                        direction.store.bytes_mut(packet.id).map(ecn::mark);
                     }
-                    let sent = half.store.bytes(packet.id).map(|bytes| to.send(bytes));
+                    let sent = direction.store.bytes(packet.id).map(|bytes| to.send(bytes));
                     if !matches!(sent, Some(Ok(()))) {
-                        half.meter.refused(packet.len);
+                        direction.meter.refused(packet.len);
                     }
-                    half.store.free(packet.id);
+                    direction.store.free(packet.id);
                 }
-                Outcome::Dropped { packet, .. } => half.store.free(packet.id),
+                Outcome::Dropped { packet, .. } => direction.store.free(packet.id),
                 Outcome::Arrived { .. } | Outcome::Departed { .. } => {}
             }
-            self.observer.event(half.dir, outcome, now);
+            self.observer.event(direction.dir, outcome, now);
         }
         self.outcomes.clear();
     }
@@ -198,12 +199,12 @@ impl Relay {
             flows: self.flows.keys(),
             ..EmuReport::default()
         };
-        for half in self.halves {
-            let mut meter = half.meter;
-            meter.report.inside = half.store.held();
-            let model = half.model;
+        for direction in self.halves {
+            let mut meter = direction.meter;
+            meter.report.inside = direction.store.held();
+            let model = direction.model;
             let mut done = meter.finish(|from, to| model.opportunity_bytes(from, to));
-            match half.dir {
+            match direction.dir {
                 Dir::Down => {
                     done.kernel_dropped = drops[0];
                     report.down = done;
@@ -218,9 +219,9 @@ impl Relay {
     }
 }
 
-/// Asks the kernel to wake this thread when it should, not up to 50 us later with others, and before others where that is permitted.
-/// Returns whether it was.
-fn become_punctual() -> bool {
+/// Asks the kernel to wake this thread when it should, not up to 50 us later with others, and
+/// before others where that is permitted. Returns whether it was.
+fn use_real_time_scheduling() -> bool {
     alcc_sys::exact_timers();
     // SAFETY: plain values and one struct that outlives the call; 0 is the calling thread.
     unsafe {

@@ -31,8 +31,9 @@ pub struct DirectionReport {
     pub write_failed: u64,
     /// Packets inside the model at the stop.
     pub inside: u64,
-    /// Packets that the kernel dropped before the relay could read them (these are not in `read`) or, with `veth`, after it had handed them
-    /// over (these are in `delivered`); not part of the model.
+    /// Packets that the kernel dropped before the relay could read them (these are not in `read`)
+    /// or, with `veth`, after it had handed them over (these are in `delivered`); not part of the
+    /// model.
     pub kernel_dropped: u64,
     /// Time at the bottleneck: mean.
     pub queue_delay_mean: Option<Span>,
@@ -40,9 +41,11 @@ pub struct DirectionReport {
     pub queue_delay_p95: Option<Span>,
     /// Time at the bottleneck: maximum.
     pub queue_delay_max: Option<Span>,
-    /// Deliveries in bytes per time, from the first packet at the bottleneck to the last one out of it.
+    /// Deliveries in bytes per time, from the first packet at the bottleneck to the last one out of
+    /// it.
     pub throughput: Option<Rate>,
-    /// Bytes out of the bottleneck over what it offered in the same window, 0 to 1; none without a rate limit.
+    /// Bytes out of the bottleneck over what it offered in the same window, 0 to 1; none without a
+    /// rate limit.
     pub utilization: Option<f64>,
 }
 

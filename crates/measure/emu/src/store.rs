@@ -10,8 +10,9 @@ struct Entry {
     freed: bool,
 }
 
-/// The bytes of the packets that are inside the models, in one ring: no allocation per packet, and memory by the bytes that wait and not
-/// by their number. Packets leave nearly in the order in which they came; one that leaves early is reclaimed with those before it.
+/// The bytes of the packets that are inside the models, in one ring: no allocation per packet, and
+/// memory by the bytes that wait and not by their number. Packets leave nearly in the order in
+/// which they came; one that leaves early is reclaimed with those before it.
 pub(crate) struct Store {
     ring: Vec<u8>,
     entries: VecDeque<Entry>,
@@ -134,7 +135,8 @@ mod tests {
 
     #[test]
     fn packets_keep_their_bytes_while_others_come_and_go() {
-        // A model of the ring: a queue of (number, contents), freed mostly in order and sometimes early.
+        // A model of the ring: a queue of (number, contents), freed mostly in order and sometimes
+        // early.
         let mut store = Store::new(40_000);
         let mut inside: VecDeque<(u64, Vec<u8>)> = VecDeque::new();
         let mut rng = Rng::new(1);

@@ -3,11 +3,12 @@ use crate::EmuError;
 use std::fmt;
 use std::net::Ipv4Addr;
 
-/// The addresses of one emulated link: a /16 out of 100.64.0.0/10 (the range of RFC 6598, which home and office networks do not use)
-/// and the link's place in a chain of nested links.
+/// The addresses of one emulated link: a /16 out of 100.64.0.0/10 (the range of RFC 6598, which
+/// home and office networks do not use) and the link's place in a chain of nested links.
 ///
-/// Level `k` is 100.(64+n).k.1 outside and 100.(64+n).k.2 inside. Every namespace of a chain routes the whole /16 to the next deeper
-/// link and the /24s of its own and all upper levels to its uplink, so that all levels reach each other.
+/// Level `k` is 100.(64+n).k.1 outside and 100.(64+n).k.2 inside. Every namespace of a chain routes
+/// the whole /16 to the next deeper link and the /24s of its own and all upper levels to its
+/// uplink, so that all levels reach each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Subnet {
     n: u8,
@@ -45,7 +46,8 @@ impl Subnet {
         })
     }
 
-    /// All ranges at the uppermost level, beginning with number `first` modulo 64: candidates for a namespace that others use too.
+    /// All ranges at the uppermost level, beginning with number `first` modulo 64: candidates for a
+    /// namespace that others use too.
     pub fn candidates(first: u32) -> impl Iterator<Item = Self> {
         (0..64).map(move |i| Self {
             n: (first.wrapping_add(i) % 64) as u8,
@@ -54,11 +56,13 @@ impl Subnet {
         })
     }
 
-    /// What a link inside this one takes, in order of preference: the next level, which may be nested further; and, where that is taken
-    /// by a link beside it, addresses for a link without further nesting.
+    /// What a link inside this one takes, in order of preference: the next level, which may be
+    /// nested further; and, where that is taken by a link beside it, addresses for a link without
+    /// further nesting.
     pub fn nested(self) -> impl Iterator<Item = Self> {
         let next = Self::new(self.n, self.level.saturating_add(1)).ok();
-        // Links beside each other at different depths must not meet: 15 for each of the first 14 depths.
+        // Links beside each other at different depths must not meet: 15 for each of the first 14
+        // depths.
         let first = 254 - 16 * u16::from(self.level % 14);
         let beside = (0..254)
             .map(move |i| ((first + 253 - i) % 254 + 1) as u8)
@@ -114,7 +118,8 @@ impl Subnet {
         }
     }
 
-    /// What the inner end reaches through the link even if a link nested in it takes the whole range.
+    /// What the inner end reaches through the link even if a link nested in it takes the whole
+    /// range.
     pub(crate) fn uplinks(self) -> impl Iterator<Item = (Ipv4Addr, u8)> {
         let last = if self.leaf { 0 } else { self.level };
         (1..=last).map(move |level| (Ipv4Addr::new(100, 64 + self.n, level, 0), 24))

@@ -5,10 +5,12 @@ use crate::{EmuError, Namespace, Subnet, device};
 /// Names of the two devices, each in its own namespace.
 const DEVICES: [&str; 2] = ["veth-out", "veth-in"];
 
-/// Joins two namespaces by a veth pair and nothing else: as fast as the machine, without a model. `outside` gets
-/// [`Subnet::outside`], `inside` gets [`Subnet::inside`]. The pair lasts as long as both namespaces.
+/// Joins two namespaces by a veth pair and nothing else: as fast as the machine, without a model.
+/// `outside` gets [`Subnet::outside`], `inside` gets [`Subnet::inside`]. The pair lasts as long as
+/// both namespaces.
 ///
-/// For measurements of what a program can do at most; everything that has a rate or a delay is an [`crate::Emulator`].
+/// For measurements of what a program can do at most; everything that has a rate or a delay is an
+/// [`crate::Emulator`].
 ///
 /// # Errors
 /// [`EmuError::Os`] if the kernel has no veth devices or the two namespaces are joined already.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the runtime costs a server that is not busy: one download at 12 Mbit/s, and one open connection that says nothing.
-//! `ALCC_BENCH_ROUNDS`, `ALCC_BENCH_BUSY_SECONDS`, `ALCC_BENCH_IDLE_SECONDS`: how often, how long.
+//! What the runtime costs a server that is not busy: one download at 12 Mbit/s, and one open
+//! connection that says nothing. `ALCC_BENCH_ROUNDS`, `ALCC_BENCH_BUSY_SECONDS`,
+//! `ALCC_BENCH_IDLE_SECONDS`: how often, how long.
 mod support;
 #[path = "support/threads.rs"]
 mod threads;
@@ -35,7 +36,8 @@ fn link() -> PathSpec {
     }
 }
 
-/// A server behind a link of its own. Fields are dropped in their order: programs before the link they use.
+/// A server behind a link of its own. Fields are dropped in their order: programs before the link
+/// they use.
 struct Lane {
     server: Server,
     inside: Namespace,
@@ -61,7 +63,8 @@ impl Lane {
     }
 }
 
-/// Two downloads beside each other; what the servers used of a core, and the goodput of both in Mbit/s.
+/// Two downloads beside each other; what the servers used of a core, and the goodput of both in
+/// Mbit/s.
 fn beside_each_other(lanes: [&Lane; 2], seconds: Duration) -> Result<[(f64, f64); 2]> {
     let streams = [lanes[0].request(FILE_SIZE)?, lanes[1].request(FILE_SIZE)?];
     let (bytes, over) = (

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Many open connections of which few send: 10,000 that have fetched a small object each and stay open, 100 of them downloading
-//! over one link of 100 Mbit/s, from plain nginx and under `alcc run` in turns. `ALCC_BENCH_CONNECTIONS`, `ALCC_BENCH_SENDERS`,
-//! `ALCC_BENCH_MANY_SECONDS`, `ALCC_BENCH_MANY_ROUNDS`: how many, how long, how often.
+//! Many open connections of which few send: 10,000 that have fetched a small object each and stay
+//! open, 100 of them downloading over one link of 100 Mbit/s, from plain nginx and under `alcc run`
+//! in turns. `ALCC_BENCH_CONNECTIONS`, `ALCC_BENCH_SENDERS`, `ALCC_BENCH_MANY_SECONDS`,
+//! `ALCC_BENCH_MANY_ROUNDS`: how many, how long, how often.
 #[path = "support/median.rs"]
 mod median;
 mod support;

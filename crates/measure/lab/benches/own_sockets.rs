@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What own sockets (the C library, the proxy) cost, and how well they pace. `cargo bench -p alcc-lab --bench own_sockets -- PART...`, parts:
+//! What own sockets (the C library, the proxy) cost, and how well they pace. `cargo bench -p
+//! alcc-lab --bench own_sockets -- PART...`, parts:
 //!
-//! * `cpu`: 1 Gbit/s over a veth pair, `queue+pacing` against blocking writes of 64 KiB that the kernel paces at the same rate
+//! * `cpu`: 1 Gbit/s over a veth pair, `queue+pacing` against blocking writes of 64 KiB that the
+//!   kernel paces at the same rate
 //! * `pacing`: achieved against asked rate in windows of 100 ms, RTT 40 ms
-//! * `many`: 10,000 open connections, 100 of them sending over a shared link, against the same over plain sockets
+//! * `many`: 10,000 open connections, 100 of them sending over a shared link, against the same over
+//!   plain sockets
 //!
-//! `ALCC_BENCH_PAIRS`, `ALCC_BENCH_SECONDS`, `ALCC_BENCH_CONNECTIONS`: how often, how long, how many. The sender is a process of its own:
-//! what it used is what the kernel charged it for.
+//! `ALCC_BENCH_PAIRS`, `ALCC_BENCH_SECONDS`, `ALCC_BENCH_CONNECTIONS`: how often, how long, how
+//! many. The sender is a process of its own: what it used is what the kernel charged it for.
 #[allow(dead_code, reason = "only one core is pinned to here")]
 #[path = "support/core.rs"]
 mod core;
@@ -200,7 +203,8 @@ fn pacing() -> Result<()> {
     Ok(())
 }
 
-/// One way to have many connections: bytes of memory for each, CPU share of the sender, and what each sender got.
+/// One way to have many connections: bytes of memory for each, CPU share of the sender, and what
+/// each sender got.
 struct Many {
     memory: f64,
     percent: f64,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What relaying costs: `alcc proxy` beside plain relays, one download at a time as fast as it goes. The relay is pinned to one
-//! core, nginx and the client to another. `ALCC_BENCH_ROUNDS`, `ALCC_BENCH_SECONDS`: how often, how long.
+//! What relaying costs: `alcc proxy` beside plain relays, one download at a time as fast as it
+//! goes. The relay is pinned to one core, nginx and the client to another. `ALCC_BENCH_ROUNDS`,
+//! `ALCC_BENCH_SECONDS`: how often, how long.
 #[path = "support/core.rs"]
 #[allow(dead_code, reason = "others look at the core itself")]
 mod core;
@@ -148,7 +149,8 @@ fn download(relay: &Relay, inside: &Namespace, time: Duration) -> Result<(f64, f
     let mut read = |time: Duration| -> Result<u64> {
         let (began, mut bytes) = (Instant::now(), 0);
         while began.elapsed() < time {
-            // TCP discards what is received with MSG_TRUNC instead of copying it: the client must not be the limit.
+            // TCP discards what is received with MSG_TRUNC instead of copying it: the client must
+            // not be the limit.
             match recv(stream.as_raw_fd(), &mut buffer, MsgFlags::MSG_TRUNC)? {
                 0 => return Err(format!("{} ended the download", relay.name).into()),
                 n => bytes += n as u64,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the runtime costs where the server's core is the limit: nginx pinned to one core, a veth pair without rate or delay, and
-//! plain nginx against `alcc run` with a window that never binds. `ALCC_BENCH_PAIRS`, `ALCC_BENCH_SECONDS`: how often, how long.
+//! What the runtime costs where the server's core is the limit: nginx pinned to one core, a veth
+//! pair without rate or delay, and plain nginx against `alcc run` with a window that never binds.
+//! `ALCC_BENCH_PAIRS`, `ALCC_BENCH_SECONDS`: how often, how long.
 #[path = "support/core.rs"]
 mod core;
 #[path = "support/median.rs"]
@@ -77,7 +78,8 @@ impl Lane {
                     (REQUESTS * FILE_SIZE) as u64,
                 ),
             };
-            // TCP discards what is received with MSG_TRUNC instead of copying it: the client must not be the limit.
+            // TCP discards what is received with MSG_TRUNC instead of copying it: the client must
+            // not be the limit.
             let n = recv(open.as_raw_fd(), &mut buffer, MsgFlags::MSG_TRUNC)? as u64;
             bytes += n;
             if n > 0 && n < left {

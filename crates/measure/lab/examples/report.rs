@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Draws the report of results that were saved with `--json`: `cargo run -p alcc-lab --example report < results.json > report.html`
+//! Draws the report of results that were saved with `--json`: `cargo run -p alcc-lab --example
+//! report < results.json > report.html`
 use std::io::Read;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

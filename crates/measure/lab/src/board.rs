@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A comparison from beginning to end: links times schemes times repetitions, then table, sentence and files. The same board for
-//! emulated links and for the simulator.
+//! A comparison from beginning to end: links times schemes times repetitions, then table, sentence
+//! and files. The same board for emulated links and for the simulator.
 mod files;
 mod table;
 
-use crate::keep::{self, Keep};
 use crate::link::Link;
 use crate::live::{self, Experiment, Measured};
+use crate::result_cache::{self, ResultCache};
 use crate::scheme::Scheme;
 use crate::simulated::{self, Simulation};
 use crate::tools::Tools;
@@ -28,16 +28,18 @@ pub use table::{csv, table};
 pub struct Plan {
     /// The links, at least one.
     pub links: Vec<Link>,
-    /// The schemes, at least one. On emulated links all of them run at the same time; but if native forms are among them, only those
-    /// of one algorithm do, and then the others. Every other repetition has the reverse order.
+    /// The schemes, at least one. On emulated links all of them run at the same time; but if native
+    /// forms are among them, only those of one algorithm do, and then the others. Every other
+    /// repetition has the reverse order.
     pub schemes: Vec<Scheme>,
     /// Length of each window.
     pub duration: Span,
-    /// Repetitions of each link, at least 1. In the simulator each has the next seed, which also makes synthetic channels others; on
-    /// emulated links all have the link's: there real time is chance enough.
+    /// Repetitions of each link, at least 1. In the simulator each has the next seed, which also
+    /// makes synthetic channels others; on emulated links all have the link's: there real time is
+    /// chance enough.
     pub runs: u32,
     /// Where.
-    pub place: Place,
+    pub backend: Backend,
     /// The command line, for the report.
     pub command: String,
     /// Folder for finished runs: what an interrupted comparison finds there it does not do again.
@@ -45,8 +47,9 @@ pub struct Plan {
 }
 
 /// Where the schemes run.
-pub enum Place {
-    /// Real programs on emulated links; the schemes of a link run beside each other. [`alcc_emu::prepare`] must have succeeded.
+pub enum Backend {
+    /// Real programs on emulated links; the schemes of a link run beside each other.
+    /// [`alcc_emu::prepare`] must have succeeded.
     Emulated {
         /// The programs.
         tools: Tools,
@@ -93,16 +96,16 @@ struct Run<'a> {
 /// Carries it out. A run that fails is a row with its error, and the others go on.
 ///
 /// # Errors
-/// [`LabError::Stopped`], and what the machine cannot do. What was finished before is kept if the plan says where, and nothing is
-/// left running.
+/// [`LabError::Stopped`], and what the machine cannot do. What was finished before is kept if the
+/// plan says where, and nothing is left running.
 pub fn compare(
     plan: &Plan,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Results, LabError> {
     let keep = plan.keep.as_ref().map(|folder| {
-        let program = program(&plan.place)?;
-        Keep::open(folder.join("runs"), program)
+        let program = program(&plan.backend)?;
+        ResultCache::open(folder.join("runs"), program)
     });
     let keep = keep.transpose()?;
     let links: Vec<Vec<Link>> = plan.links.iter().map(|l| seeded(plan, l)).collect();
@@ -127,8 +130,8 @@ pub fn compare(
         all[i] = Some(measured);
         Ok::<(), LabError>(())
     };
-    match &plan.place {
-        Place::Emulated { tools, log, twin } => {
+    match &plan.backend {
+        Backend::Emulated { tools, log, twin } => {
             for i in missing {
                 let run = &runs[i];
                 let what = name(plan, run);
@@ -166,7 +169,7 @@ pub fn compare(
                 finished(i, measured)?;
             }
         }
-        Place::Simulated {
+        Backend::Simulated {
             registry,
             workers,
             start,
@@ -201,9 +204,9 @@ pub fn compare(
     }
     let results = gather(plan, &runs, all);
     if let Some(keep) = &keep {
-        keep.tidy();
+        keep.remove_stale();
         // Measured again the next time; a simulated run would only give the same.
-        if matches!(plan.place, Place::Emulated { .. }) {
+        if matches!(plan.backend, Backend::Emulated { .. }) {
             keys.iter().for_each(|key| keep.forget(key));
         }
     }
@@ -212,9 +215,9 @@ pub fn compare(
 
 /// The link of each repetition.
 fn seeded(plan: &Plan, link: &Link) -> Vec<Link> {
-    let seed = |n: u32| match plan.place {
-        Place::Emulated { .. } => link.path.seed,
-        Place::Simulated { .. } => link.path.seed.wrapping_add(u64::from(n)),
+    let seed = |n: u32| match plan.backend {
+        Backend::Emulated { .. } => link.path.seed,
+        Backend::Simulated { .. } => link.path.seed.wrapping_add(u64::from(n)),
     };
     (0..plan.runs).map(|n| link.reseeded(seed(n))).collect()
 }
@@ -234,9 +237,9 @@ fn failed(experiment: &Experiment<'_>, error: &LabError) -> Measured {
 }
 
 fn runs<'a>(plan: &'a Plan, links: &'a [Link]) -> Vec<Run<'a>> {
-    let groups = match plan.place {
-        Place::Emulated { .. } => groups(&plan.schemes),
-        Place::Simulated { .. } => plan.schemes.iter().map(|s| vec![s.clone()]).collect(),
+    let groups = match plan.backend {
+        Backend::Emulated { .. } => groups(&plan.schemes),
+        Backend::Simulated { .. } => plan.schemes.iter().map(|s| vec![s.clone()]).collect(),
     };
     let mut runs = Vec::new();
     for (number, link) in (1..).zip(links) {
@@ -256,8 +259,9 @@ fn runs<'a>(plan: &'a Plan, links: &'a [Link]) -> Vec<Run<'a>> {
     runs
 }
 
-/// Those that run at the same time. All of them; but a native form and its kin are a group of their own, since too many disturb each
-/// other and what is compared has to be compared under the same conditions.
+/// Those that run at the same time. All of them; but a native form and its kin are a group of their
+/// own, since too many disturb each other and what is compared has to be compared under the same
+/// conditions.
 fn groups(schemes: &[Scheme]) -> Vec<Vec<Scheme>> {
     let mut groups: Vec<Vec<Scheme>> = Vec::new();
     let mut others = Vec::new();
@@ -293,33 +297,33 @@ fn name(plan: &Plan, run: &Run<'_>) -> String {
 }
 
 /// Our own bytes, and those of whatever else has a part in every result.
-fn program(place: &Place) -> Result<String, LabError> {
+fn program(backend: &Backend) -> Result<String, LabError> {
     let own = std::env::current_exe()
         .map_err(LabError::os("find our own program, to know its results"))?;
     let mut files = vec![own];
     let mut more = String::new();
-    match place {
-        Place::Simulated { plugins, .. } => files.extend(plugins.iter().cloned()),
-        Place::Emulated { tools, .. } => {
+    match backend {
+        Backend::Simulated { plugins, .. } => files.extend(plugins.iter().cloned()),
+        Backend::Emulated { tools, .. } => {
             files.extend(tools.files());
             more = read("/proc/sys/kernel/osrelease");
         }
     }
     let version = env!("CARGO_PKG_VERSION");
-    let hash = keep::hash_of_files(files.iter().map(PathBuf::as_path));
+    let hash = result_cache::hash_of_files(files.iter().map(PathBuf::as_path));
     Ok(format!("alcc {version} {hash} {more}"))
 }
 
 /// Everything else that decides the result of a run.
 fn key(plan: &Plan, run: &Run<'_>) -> String {
-    let path = keep::hash_of_path(&run.link.path);
+    let path = result_cache::hash_of_path(&run.link.path);
     let mut text = format!(
         "link={} path={path} duration={} run={} seed={}",
         run.link.name, plan.duration, run.number, run.seed
     );
-    let side = match &plan.place {
-        Place::Emulated { twin, .. } => format!("emulated twin={}", twin.is_some()),
-        Place::Simulated { start, .. } => format!("simulated start={start}"),
+    let side = match &plan.backend {
+        Backend::Emulated { twin, .. } => format!("emulated twin={}", twin.is_some()),
+        Backend::Simulated { start, .. } => format!("simulated start={start}"),
     };
     let _ = write!(text, " {side}");
     for scheme in &run.schemes {
@@ -372,8 +376,8 @@ fn about(plan: &Plan) -> About {
         seed: plan.links.first().map_or(0, |l| l.path.seed),
         ..About::default()
     };
-    match &plan.place {
-        Place::Emulated { twin, .. } => About {
+    match &plan.backend {
+        Backend::Emulated { twin, .. } => About {
             mode: match twin {
                 Some(_) => format!("{EMULATED}+{SIMULATED}"),
                 None => EMULATED.to_owned(),
@@ -384,7 +388,7 @@ fn about(plan: &Plan) -> About {
             ..about
         },
         // Nothing that differs between two runs of the same command.
-        Place::Simulated { .. } => About {
+        Backend::Simulated { .. } => About {
             mode: SIMULATED.to_owned(),
             ..about
         },

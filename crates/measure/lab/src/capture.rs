@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A simulated run as a packet capture: pcap with nanoseconds, IPv4 and the headers that the flows would have. Payload is left out,
-//! as in a capture with a short snapshot length.
+//! A simulated run as a packet capture: pcap with nanoseconds, IPv4 and the headers that the flows
+//! would have. Payload is left out, as in a capture with a short snapshot length.
 use alcc_sim::{PacketContent, PacketEvent, PacketStep, Probe};
 use alcc_units::Time;
 use etherparse::{IpNumber, Ipv4Header, TcpHeader, TcpOptionElement, UdpHeader};
@@ -8,7 +8,7 @@ use std::io::{self, Write};
 
 /// Where the capture is taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Place {
+pub enum CapturePoint {
     /// At the hosts that send data: what they send and the acknowledgements that reach them.
     #[default]
     Sender,
@@ -18,7 +18,7 @@ pub enum Place {
     Link,
 }
 
-impl std::str::FromStr for Place {
+impl std::str::FromStr for CapturePoint {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, &'static str> {
@@ -36,7 +36,7 @@ const MAGIC: u32 = 0xa1b2_3c4d;
 /// Raw IP.
 const LINK_TYPE: u32 = 101;
 /// Packets are at most so long.
-const SNAP: u32 = 65_535;
+const SNAP_LEN: u32 = 65_535;
 /// What receivers offer is far below 2^16 of these.
 const WINDOW_SCALE: u8 = 10;
 const TTL: u8 = 64;
@@ -48,7 +48,7 @@ const FIRST_CLIENT: u16 = 32_768;
 #[derive(Debug)]
 pub struct Capture<W> {
     to: W,
-    place: Place,
+    place: CapturePoint,
     /// Of each flow: whether its opening has been written.
     opened: Vec<bool>,
     packet: Vec<u8>,
@@ -56,7 +56,8 @@ pub struct Capture<W> {
     failed: Option<io::Error>,
 }
 
-/// The end of a file that is written as events come, which nobody waits for: `failed` is the first thing that could not be written.
+/// The end of a file that is written as events come, which nobody waits for: `failed` is the first
+/// thing that could not be written.
 pub(crate) fn finish<W: Write>(mut to: W, failed: Option<io::Error>) -> io::Result<W> {
     match failed {
         Some(error) => Err(error),
@@ -69,12 +70,12 @@ impl<W: Write> Capture<W> {
     ///
     /// # Errors
     /// What the writer says.
-    pub fn new(mut to: W, place: Place) -> io::Result<Self> {
+    pub fn new(mut to: W, place: CapturePoint) -> io::Result<Self> {
         to.write_all(&MAGIC.to_le_bytes())?;
         for half in [2_u16, 4] {
             to.write_all(&half.to_le_bytes())?;
         }
-        for word in [0, 0, SNAP, LINK_TYPE] {
+        for word in [0, 0, SNAP_LEN, LINK_TYPE] {
             to.write_all(&word.to_le_bytes())?;
         }
         Ok(Self {
@@ -82,7 +83,7 @@ impl<W: Write> Capture<W> {
             place,
             opened: Vec::new(),
             packet: Vec::new(),
-            zeros: vec![0; SNAP as usize],
+            zeros: vec![0; SNAP_LEN as usize],
             failed: None,
         })
     }
@@ -98,9 +99,11 @@ impl<W: Write> Capture<W> {
     fn sees(&self, event: &PacketEvent) -> bool {
         let data = matches!(event.content, PacketContent::Data { .. });
         match (self.place, event.what) {
-            (Place::Sender, PacketStep::Sent) | (Place::Receiver, PacketStep::Received) => data,
-            (Place::Sender, PacketStep::Received) | (Place::Receiver, PacketStep::Sent) => !data,
-            (Place::Link, PacketStep::Departed(at)) => at.link == 0,
+            (CapturePoint::Sender, PacketStep::Sent)
+            | (CapturePoint::Receiver, PacketStep::Received) => data,
+            (CapturePoint::Sender, PacketStep::Received)
+            | (CapturePoint::Receiver, PacketStep::Sent) => !data,
+            (CapturePoint::Link, PacketStep::Departed(at)) => at.link == 0,
             _ => false,
         }
     }
@@ -140,7 +143,8 @@ impl<W: Write> Capture<W> {
         }
     }
 
-    /// The three packets of a connection's opening, which the simulator leaves out: readers learn the scale of windows from them.
+    /// The three packets of a connection's opening, which the simulator leaves out: readers learn
+    /// the scale of windows from them.
     fn open(&mut self, at: Time, flow: usize) -> io::Result<()> {
         if self.opened.len() <= flow {
             self.opened.resize(flow + 1, false);
@@ -201,7 +205,7 @@ impl<W: Write> Capture<W> {
     fn udp(&mut self, event: &PacketEvent, from_server: bool) -> io::Result<()> {
         let headers = Ipv4Header::MIN_LEN + UdpHeader::LEN;
         let len = usize::try_from(event.len.get()).unwrap_or(usize::MAX);
-        let payload = len.min(SNAP as usize).saturating_sub(headers);
+        let payload = len.min(SNAP_LEN as usize).saturating_sub(headers);
         let ip = ip(
             event.flow,
             from_server,

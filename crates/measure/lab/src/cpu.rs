@@ -4,8 +4,9 @@ use alcc_units::Span;
 use std::fs;
 use std::path::PathBuf;
 
-/// CPU time so far, user + system, of a process and all that descend from it, threads included. To the scheduler's
-/// nanosecond, but only of threads that still run. `None` if the kernel does not keep it.
+/// CPU time so far, user + system, of a process and all that descend from it, threads included. To
+/// the scheduler's nanosecond, but only of threads that still run. `None` if the kernel does not
+/// keep it.
 pub fn of_tree(root: u32) -> Option<Span> {
     let mut total = None;
     for process in tree(root) {

@@ -76,7 +76,8 @@ impl LabError {
         }
     }
 
-    /// True if the machine or the command line is the cause (exit status 2) and not the run itself (1).
+    /// True if the machine or the command line is the cause (exit status 2) and not the run itself
+    /// (1).
     pub fn is_environment(&self) -> bool {
         !matches!(self, Self::Run { .. } | Self::Stopped)
     }

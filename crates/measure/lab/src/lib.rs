@@ -17,7 +17,7 @@
 //! | [`twin`] | the simulator beside the emulator |
 //! | [`pairs`] | an algorithm above TCP beside its native form |
 //! | [`capture`], [`qlog`] | a simulated run packet by packet, as pcap and as qlog |
-//! | [`told`] | what its algorithms say of themselves |
+//! | [`logged`] | what its algorithms say of themselves |
 //! | [`board`] | table, sentence and files of a comparison |
 //! | [`sampler`] | TCP connections seen from the outside |
 //! | [`server`] | an nginx with a configuration of its own, plain or controlled |
@@ -30,9 +30,9 @@ pub mod capture;
 mod client;
 pub mod cpu;
 mod error;
-mod keep;
 mod link;
 pub mod live;
+pub mod logged;
 pub mod meter;
 pub mod pairs;
 pub mod parallel;
@@ -40,6 +40,7 @@ pub mod picture;
 mod program;
 pub mod qlog;
 pub mod report;
+mod result_cache;
 pub mod route;
 pub mod sampler;
 pub mod scenario;
@@ -47,7 +48,6 @@ mod scheme;
 pub mod server;
 pub mod simulated;
 mod sockets;
-pub mod told;
 mod tools;
 pub mod truth;
 pub mod twin;
@@ -55,10 +55,10 @@ pub mod twin;
 pub use alcc_results::scenario::reason;
 pub use alcc_results::{Distribution, Results, Row};
 pub use error::LabError;
-pub use keep::hash_of_files;
-pub use link::{Around, Link, Links, Up};
+pub use link::{Link, Links, PathDefaults, Up};
 pub use live::{Experiment, Measured, Times};
 pub use meter::{Meter, Observed};
+pub use result_cache::hash_of_files;
 pub use scheme::{Scheme, Side};
 pub use sockets::{Sockets, TcpSocket};
 pub use tools::Tools;

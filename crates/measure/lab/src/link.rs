@@ -20,8 +20,8 @@ const UPLINK: Rate = Rate::mbps(12);
 /// A link of an experiment: what is between the server and the client.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// The row's `link`: file name of the trace without its ending (below the folder that was named, with its sub-folders), or the
-    /// rate.
+    /// The row's `link`: file name of the trace without its ending (below the folder that was
+    /// named, with its sub-folders), or the rate.
     pub name: String,
     /// Both directions.
     pub path: PathSpec,
@@ -33,7 +33,7 @@ pub struct Link {
 
 /// What is around the trace of a downlink.
 #[derive(Clone, Debug)]
-pub struct Around {
+pub struct PathDefaults {
     /// Round trip without queueing, half of it each way.
     pub rtt: Span,
     /// The queue before each bottleneck.
@@ -49,7 +49,8 @@ pub struct Around {
 pub enum Up {
     /// The same constant rate everywhere.
     Rate(Rate),
-    /// The recording of the other direction: `NAME.up` beside `NAME.down`, and the other way round; [`Up::default`] where there is none.
+    /// The recording of the other direction: `NAME.up` beside `NAME.down`, and the other way round;
+    /// [`Up::default`] where there is none.
     Partner,
     /// This trace.
     Trace(PathBuf),
@@ -73,8 +74,9 @@ impl FromStr for Up {
     }
 }
 
-impl Default for Around {
-    /// The experiments' default: 20 ms each way, drop-tail of 2,000,000 bytes, an uplink of constant 12 Mbit/s.
+impl Default for PathDefaults {
+    /// The experiments' default: 20 ms each way, drop-tail of 2,000,000 bytes, an uplink of
+    /// constant 12 Mbit/s.
     fn default() -> Self {
         Self {
             rtt: Span::from_millis(40),
@@ -95,33 +97,33 @@ pub struct Links {
 }
 
 /// Folders inside folders, at most this deep.
-const DEPTH: usize = 8;
+const MAX_DEPTH: usize = 8;
 
 impl Link {
     /// The experiments' default around a downlink trace.
     pub fn cellular(name: impl Into<String>, down: Trace, seed: u64) -> Self {
-        let around = Around {
+        let defaults = PathDefaults {
             seed,
-            ..Around::default()
+            ..PathDefaults::default()
         };
         let up = RateSpec::Fixed(UPLINK);
-        Self::around(name.into(), RateSpec::Trace(down), up, &around)
+        Self::defaults(name.into(), RateSpec::Trace(down), up, &defaults)
     }
 
-    fn around(name: String, down: RateSpec, up: RateSpec, around: &Around) -> Self {
+    fn defaults(name: String, down: RateSpec, up: RateSpec, defaults: &PathDefaults) -> Self {
         let direction = |rate, delay| DirectionSpec {
             rate,
-            queue: around.queue.clone(),
+            queue: defaults.queue.clone(),
             delay,
             ..DirectionSpec::default()
         };
-        let there = around.rtt / 2;
+        let there = defaults.rtt / 2;
         Self {
             name,
             path: PathSpec {
                 down: direction(down, there),
-                up: direction(up, around.rtt - there),
-                seed: around.seed,
+                up: direction(up, defaults.rtt - there),
+                seed: defaults.seed,
             },
             trace_start: None,
             scenario: None,
@@ -140,7 +142,8 @@ impl Link {
 
     /// The demo's link: the project's own synthetic LTE channel.
     pub fn synthetic(seed: u64) -> Self {
-        // A test asks for it: an unknown name would be a slip of ours, and the first scenario no worse a link.
+        // A test asks for it: an unknown name would be a slip of ours, and the first scenario no
+        // worse a link.
         let scenario = scenario(DEMO).unwrap_or(&SCENARIOS[0]);
         let mut link = Self::cellular(
             format!("synth:{}", scenario.name),
@@ -151,8 +154,9 @@ impl Link {
         link
     }
 
-    /// The same link with another seed. A synthetic channel is another channel of its kind then, a recorded one begins elsewhere: on
-    /// it nothing else may be random, and repetitions would be the same to the byte.
+    /// The same link with another seed. A synthetic channel is another channel of its kind then, a
+    /// recorded one begins elsewhere: on it nothing else may be random, and repetitions would be
+    /// the same to the byte.
     #[must_use]
     pub fn reseeded(&self, seed: u64) -> Self {
         let mut link = self.clone();
@@ -172,25 +176,26 @@ impl Link {
         link
     }
 
-    /// What a user may call a link: a rate (`12mbit`), a trace file, or a synthetic scenario as `synth:NAME` or, if there is no
-    /// such file, as `NAME`; with the experiments' default around it.
+    /// What a user may call a link: a rate (`12mbit`), a trace file, or a synthetic scenario as
+    /// `synth:NAME` or, if there is no such file, as `NAME`; with the experiments' default around
+    /// it.
     ///
     /// # Errors
-    /// [`LabError::Os`] if a file cannot be opened, [`LabError::Trace`] with the line if it is no trace, and for `synth:` and
-    /// a name that is none.
+    /// [`LabError::Os`] if a file cannot be opened, [`LabError::Trace`] with the line if it is no
+    /// trace, and for `synth:` and a name that is none.
     pub fn open(what: &Path, seed: u64) -> Result<Self, LabError> {
-        let around = Around {
+        let defaults = PathDefaults {
             seed,
-            ..Around::default()
+            ..PathDefaults::default()
         };
-        Self::open_in(what, &around)
+        Self::open_in(what, &defaults)
     }
 
     /// [`Link::open`] with something else around it.
     ///
     /// # Errors
     /// The same; also for the uplink's trace.
-    pub fn open_in(what: &Path, around: &Around) -> Result<Self, LabError> {
+    pub fn open_in(what: &Path, defaults: &PathDefaults) -> Result<Self, LabError> {
         let text = what.to_string_lossy();
         let named = match text.strip_prefix("synth:") {
             Some(name) => Some(scenario(name).ok_or_else(|| {
@@ -203,11 +208,11 @@ impl Link {
             None if what.exists() => None,
             None => scenario(&text),
         };
-        let up = uplink(what, around)?;
+        let up = uplink(what, defaults)?;
         if let Some(scenario) = named {
-            let trace = scenario.generate(around.seed, Scenario::LENGTH);
+            let trace = scenario.generate(defaults.seed, Scenario::LENGTH);
             let name = format!("synth:{}", scenario.name);
-            let mut link = Self::around(name, RateSpec::Trace(trace), up, around);
+            let mut link = Self::defaults(name, RateSpec::Trace(trace), up, defaults);
             link.scenario = Some(scenario);
             return Ok(link);
         }
@@ -216,30 +221,31 @@ impl Link {
                 path: what.to_owned(),
                 why: e.to_string(),
             })?;
-            return Ok(Self::around(
+            return Ok(Self::defaults(
                 rate.to_string(),
                 RateSpec::Fixed(rate),
                 up,
-                around,
+                defaults,
             ));
         }
         let trace = RateSpec::Trace(recording(what)?);
-        Ok(Self::around(file_name(what), trace, up, around))
+        Ok(Self::defaults(file_name(what), trace, up, defaults))
     }
 
-    /// One link for each that [`Link::open`] understands. A folder gives every trace in it and in its folders, by name; what is in
-    /// it and is no trace is [`Links::skipped`], hidden files apart.
+    /// One link for each that [`Link::open`] understands. A folder gives every trace in it and in
+    /// its folders, by name; what is in it and is no trace is [`Links::skipped`], hidden files
+    /// apart.
     ///
     /// # Errors
     /// As [`Link::open`]; also if there is none at all, or the same one twice.
-    pub fn open_all(paths: &[PathBuf], around: &Around) -> Result<Links, LabError> {
+    pub fn open_all(paths: &[PathBuf], defaults: &PathDefaults) -> Result<Links, LabError> {
         let mut found = Links::default();
         for path in paths {
             if path.is_dir() {
                 let mut files = Vec::new();
-                walk(path, DEPTH, &mut files)?;
+                walk(path, MAX_DEPTH, &mut files)?;
                 for file in files {
-                    match Self::open_in(&file, around) {
+                    match Self::open_in(&file, defaults) {
                         Ok(mut link) => {
                             let below = file.strip_prefix(path).unwrap_or(&file);
                             link.name = below.with_file_name(&link.name).display().to_string();
@@ -256,11 +262,11 @@ impl Link {
             let several = !path.exists() && text.contains(',');
             if !several {
                 // Not by its text: a name need not be UTF-8.
-                found.links.push(Self::open_in(path, around)?);
+                found.links.push(Self::open_in(path, defaults)?);
                 continue;
             }
             for part in text.split(',') {
-                found.links.push(Self::open_in(Path::new(part), around)?);
+                found.links.push(Self::open_in(Path::new(part), defaults)?);
             }
         }
         if found.links.is_empty() {
@@ -328,10 +334,10 @@ fn file_name(file: &Path) -> String {
     name.strip_suffix(".txt").unwrap_or(&name).to_owned()
 }
 
-fn uplink(down: &Path, around: &Around) -> Result<RateSpec, LabError> {
-    Ok(match &around.up {
+fn uplink(down: &Path, defaults: &PathDefaults) -> Result<RateSpec, LabError> {
+    Ok(match &defaults.up {
         Up::Rate(rate) => RateSpec::Fixed(*rate),
-        Up::Trace(file) => match Link::open(file, around.seed)?.path.down.rate {
+        Up::Trace(file) => match Link::open(file, defaults.seed)?.path.down.rate {
             RateSpec::Fixed(_) | RateSpec::Unlimited => RateSpec::Fixed(UPLINK),
             trace => trace,
         },
@@ -402,11 +408,11 @@ mod tests {
         file(".hidden", "no trace");
         file("c", "1\nx\n");
         let paths = [folder.path().to_owned()];
-        let around = Around {
+        let defaults = PathDefaults {
             up: Up::Partner,
-            ..Around::default()
+            ..PathDefaults::default()
         };
-        let found = Link::open_all(&paths, &around).unwrap();
+        let found = Link::open_all(&paths, &defaults).unwrap();
         let names: Vec<_> = found.links.iter().map(|l| l.name.as_str()).collect();
         assert_eq!(names, ["b.down", "b.up", "deep/er/a"]);
         assert_eq!(found.links[0].min_rtt(), Span::from_millis(40));
@@ -424,7 +430,7 @@ mod tests {
         );
         assert!(found.skipped[1].contains("line 2"), "{:?}", found.skipped);
         // Named itself it is an error.
-        let named = |paths: &[PathBuf]| Link::open_all(paths, &around);
+        let named = |paths: &[PathBuf]| Link::open_all(paths, &defaults);
         let error = named(&[folder.path().join("c")]).unwrap_err();
         assert!(
             error.to_string().contains("line 2") && error.is_environment(),
@@ -446,7 +452,8 @@ mod tests {
         assert!(error.contains("city-driving"), "{error}");
         let gone = named("/no/such/trace").unwrap_err().to_string();
         assert!(gone.contains("/no/such/trace"), "{gone}");
-        let several = Link::open_all(&["synth:lte,rapid".into()], &Around::default()).unwrap();
+        let several =
+            Link::open_all(&["synth:lte,rapid".into()], &PathDefaults::default()).unwrap();
         let names: Vec<_> = several.links.iter().map(|l| l.name.as_str()).collect();
         assert_eq!(names, ["synth:lte", "synth:rapid"]);
         // Another seed, another channel of that kind; the same seed, the same channel.

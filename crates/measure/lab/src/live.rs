@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The real experiment: per scheme a sender, an emulated link (its own, or one for all) and a receiver, all at the same time.
+//! The real experiment: per scheme a sender, an emulated link (its own, or one for all) and a
+//! receiver, all at the same time.
 mod bulk;
 mod programs;
 mod web;
@@ -13,7 +14,7 @@ use crate::{LabError, sampler, server};
 use alcc_emu::{Dir, EmuReport, Namespace};
 use alcc_results::{Row, Series};
 use alcc_units::{Bytes, Span, Time};
-use programs::{Ends, Programs, Stage, Way};
+use programs::{Addresses, Namespaces, Programs, RunContext};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -65,7 +66,8 @@ pub struct Measured {
     pub notes: Vec<String>,
 }
 
-/// A panic in the relay thread surfaces when the emulator is stopped; until then the figures are readable.
+/// A panic in the relay thread surfaces when the emulator is stopped; until then the figures are
+/// readable.
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -84,17 +86,20 @@ struct Lane {
     over: bool,
 }
 
-/// A lane whose own programs failed carries its error on; what is wrong with the machine ends the run.
+/// A lane whose own programs failed carries its error on; what is wrong with the machine ends the
+/// run.
 type Trial = Result<Lane, LabError>;
 
-/// Everything that runs. Fields are dropped in their order: programs before the links that they use.
-struct Scene {
+/// Everything that runs. Fields are dropped in their order: programs before the links that they
+/// use.
+struct Running {
     lanes: Vec<Trial>,
     /// One per lane, or one for all.
     wires: Vec<Wire>,
 }
 
-/// Runs it. `progress` is called some times per second with the part that is done, 0 to 1; `stop` ends it early.
+/// Runs it. `progress` is called some times per second with the part that is done, 0 to 1; `stop`
+/// ends it early.
 ///
 /// [`alcc_emu::prepare`] must have succeeded before.
 ///
@@ -118,7 +123,7 @@ pub fn run(
             files.display()
         )))?;
 
-    let Scene {
+    let Running {
         mut lanes,
         mut wires,
     } = start(experiment, scratch.path(), &files, stop)?;
@@ -139,7 +144,7 @@ pub fn run(
     for (i, (lane, scheme)) in lanes.into_iter().zip(experiment.schemes).enumerate() {
         let report = &reports[i.min(reports.len() - 1)];
         let row =
-            lane.and_then(|lane| lane.conclude(experiment, scheme, report, &mut measured.notes));
+            lane.and_then(|lane| lane.results(experiment, scheme, report, &mut measured.notes));
         match row {
             Ok((row, series)) => {
                 measured.rows.push(row);
@@ -157,14 +162,14 @@ pub fn run(
     Ok(measured)
 }
 
-/// Programs that wait first, since they take longest; then all links at once, so that the traces begin together; then those that
-/// connect, in the order of the schemes.
+/// Programs that wait first, since they take longest; then all links at once, so that the traces
+/// begin together; then those that connect, in the order of the schemes.
 fn start(
     experiment: &Experiment<'_>,
     scratch: &Path,
     files: &Path,
     stop: &AtomicBool,
-) -> Result<Scene, LabError> {
+) -> Result<Running, LabError> {
     let shared = experiment.shared;
     let wires = if shared.is_some() {
         1
@@ -173,7 +178,7 @@ fn start(
     };
     let ends = (0..wires)
         .map(|_| {
-            Ok(Ends {
+            Ok(Namespaces {
                 sender: Namespace::new()?,
                 receiver: Namespace::new()?,
             })
@@ -186,7 +191,7 @@ fn start(
         }
         let folder = scratch.join(i.to_string());
         fs::create_dir(&folder).map_err(LabError::os(format!("make {}", folder.display())))?;
-        let stage = Stage {
+        let context = RunContext {
             ends: &ends[i.min(wires - 1)],
             tools: experiment.tools,
             folder: &folder,
@@ -195,7 +200,7 @@ fn start(
             number: if shared.is_some() { i as u16 } else { 0 },
             is_shared: shared.is_some(),
         };
-        waiting.push(match programs::start(scheme, &stage) {
+        waiting.push(match programs::start(scheme, &context) {
             Err(e) if e.is_environment() => return Err(e),
             tried => tried,
         });
@@ -216,40 +221,40 @@ fn start(
             })
             .collect()
     });
-    let mut scene = Scene {
+    let mut running = Running {
         lanes: Vec::new(),
         wires: links.into_iter().collect::<Result<_, _>>()?,
     };
     for (i, programs) in waiting.into_iter().enumerate() {
-        let wire = &scene.wires[i.min(wires - 1)];
-        let way = Way {
+        let wire = &running.wires[i.min(wires - 1)];
+        let addresses = Addresses {
             from: wire.emulator.outside_addr(),
             to: wire.emulator.inside_addr(),
             origin: wire.emulator.started(),
         };
         let lane = programs.and_then(|mut programs| {
-            programs.prepare(way)?;
+            programs.prepare(addresses)?;
             Ok(Lane {
                 programs,
                 cpu: [None; 2],
                 times: shared.map_or_else(Times::default, |times| times[i]),
                 has_come: false,
                 has_gone: false,
-                origin: way.origin,
+                origin: addresses.origin,
                 meters: Arc::clone(&wire.meters),
                 started: None,
                 over: false,
             })
         });
-        scene.lanes.push(match lane {
+        running.lanes.push(match lane {
             Err(e) if e.is_environment() => return Err(e),
             tried => tried,
         });
     }
-    for lane in scene.lanes.iter_mut().flatten() {
-        lane.come_and_go()?;
+    for lane in running.lanes.iter_mut().flatten() {
+        lane.start_and_stop_clients()?;
     }
-    Ok(scene)
+    Ok(running)
 }
 
 /// Looks at every connection each [`sampler::PERIOD`] until all windows have passed.
@@ -277,8 +282,8 @@ fn watch(
         for (trial, scheme) in lanes.iter_mut().zip(experiment.schemes) {
             let Ok(lane) = trial else { continue };
             // Programs that end are noticed within half a second.
-            let mut failed = lane.come_and_go().err();
-            lane.look(experiment.duration);
+            let mut failed = lane.start_and_stop_clients().err();
+            lane.observe(experiment.duration);
             if ticks.is_multiple_of(100) && failed.is_none() {
                 failed = lane.programs.check(lane.over).err();
             }
@@ -318,25 +323,25 @@ impl Lane {
     }
 
     /// Whoever connects comes and goes when it is time.
-    fn come_and_go(&mut self) -> Result<(), LabError> {
+    fn start_and_stop_clients(&mut self) -> Result<(), LabError> {
         let now = self.now().since(Time::ZERO);
         if self.times.stop.is_some_and(|stop| now >= stop) {
             if !self.has_gone {
                 self.has_gone = true;
-                self.programs.go();
+                self.programs.stop_client();
             }
         } else if !self.has_come && now >= self.times.start {
             self.has_come = true;
-            self.programs.come()?;
+            self.programs.start_client()?;
         }
         Ok(())
     }
 
-    fn look(&mut self, window: Span) {
+    fn observe(&mut self, window: Span) {
         if self.over {
             return;
         }
-        self.programs.look(self.now());
+        self.programs.observe(self.now());
         let ran = || self.programs.cpu();
         match self.started {
             None => {
@@ -346,7 +351,8 @@ impl Lane {
                     self.started = started;
                 }
             }
-            // The relay may be late with packets of the window; it is a few ms at worst on a machine that can do this at all.
+            // The relay may be late with packets of the window; it is a few ms at worst on a
+            // machine that can do this at all.
             Some(started) if self.now().since(started) >= window + Span::from_millis(100) => {
                 self.cpu[1] = ran();
                 self.over = true;
@@ -355,7 +361,7 @@ impl Lane {
         }
     }
 
-    fn conclude(
+    fn results(
         mut self,
         experiment: &Experiment<'_>,
         scheme: &Scheme,
@@ -377,7 +383,7 @@ impl Lane {
         scheme.describe(&mut row);
         seen.fill(&mut row);
         let window = [seen.started, seen.started + experiment.duration];
-        self.programs.conclude(window, &mut row, notes)?;
+        self.programs.results(window, &mut row, notes)?;
         row.goodput_mbps = row
             .bytes
             .map(|bytes| bytes as f64 * 8.0 / 1e6 / experiment.duration.as_secs_f64());

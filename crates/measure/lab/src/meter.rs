@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! From what happens at the bottleneck to throughput, delay and loss.
 //!
-//! The window begins with the first full-size packet that arrives at the bottleneck, so connection set-up is outside and
-//! the start-up of the congestion control inside. Memory depends on the window's length, not on the number of packets.
+//! The window begins with the first full-size packet that arrives at the bottleneck, so connection
+//! set-up is outside and the start-up of the congestion control inside. Memory depends on the
+//! window's length, not on the number of packets.
 use alcc_results::{Distribution, Row, Series, quantiles};
 use alcc_units::{Bytes, Rate, Span, Time};
 
-/// A packet of at least this size opens the window: a bare acknowledgement, a SYN or a request never does, a data packet of
-/// TCP (1500 bytes) or QUIC (1228 and more) always.
+/// A packet of at least this size opens the window: a bare acknowledgement, a SYN or a request
+/// never does, a data packet of TCP (1500 bytes) or QUIC (1228 and more) always.
 pub const FULL_SIZE: Bytes = Bytes::new(1_200);
 
 /// Measures one flow at one bottleneck. Times of all calls are of one clock and do not go back.
@@ -23,7 +24,8 @@ pub struct Meter {
     bytes: Bytes,
     queueing: Distribution,
     bins: Vec<Bin>,
-    /// Per millisecond of arrival since `start`: the earliest departure (since `start`) of a packet that arrived in it.
+    /// Per millisecond of arrival since `start`: the earliest departure (since `start`) of a packet
+    /// that arrived in it.
     earliest: Vec<Option<Span>>,
 }
 
@@ -62,8 +64,8 @@ pub struct Observed {
 }
 
 impl Meter {
-    /// A meter whose window is `window` long, for a path with this one-way `propagation`, with series in steps of `bin`
-    /// (at least 1 ms).
+    /// A meter whose window is `window` long, for a path with this one-way `propagation`, with
+    /// series in steps of `bin` (at least 1 ms).
     pub fn new(window: Span, propagation: Span, bin: Span) -> Self {
         let bin = bin.max(Span::from_millis(1));
         let bins = window.as_nanos().div_ceil(bin.as_nanos());
@@ -88,7 +90,8 @@ impl Meter {
         self.start
     }
 
-    /// The window begins at `at` if it has not begun: another meter at the same bottleneck saw the first full-size packet.
+    /// The window begins at `at` if it has not begun: another meter at the same bottleneck saw the
+    /// first full-size packet.
     pub fn begin(&mut self, at: Time) {
         self.start.get_or_insert(at);
     }
@@ -142,8 +145,9 @@ impl Meter {
         }
     }
 
-    /// Sums up. `opportunities` tells how many bytes the bottleneck could have passed on from one time up to (not
-    /// including) another, [`Bytes::MAX`] without a limit. `None` if no full-size packet ever came.
+    /// Sums up. `opportunities` tells how many bytes the bottleneck could have passed on from one
+    /// time up to (not including) another, [`Bytes::MAX`] without a limit. `None` if no full-size
+    /// packet ever came.
     pub fn finish(&self, opportunities: impl Fn(Time, Time) -> Bytes) -> Option<Observed> {
         let start = self.start?;
         let offered = opportunities(start, start + self.window);
@@ -192,9 +196,10 @@ impl Meter {
     }
 }
 
-/// Mahimahi's signal delay (Winstein et al., NSDI 2013; the throughput graph of its tools): for every millisecond t from the
-/// first to the last arrival of a delivered packet, the smallest (departure - t) over packets that arrived at or after t.
-/// Its 95th percentile is the sorted value number floor(0.95 n), counted from 0.
+/// Mahimahi's signal delay (Winstein et al., NSDI 2013; the throughput graph of its tools): for
+/// every millisecond t from the first to the last arrival of a delivered packet, the smallest
+/// (departure - t) over packets that arrived at or after t. Its 95th percentile is the sorted value
+/// number floor(0.95 n), counted from 0.
 fn signal_delay_p95(earliest: &[Option<Span>]) -> Option<Span> {
     let first = earliest.iter().position(Option::is_some)?;
     let mut next: Option<Span> = None;
@@ -261,7 +266,8 @@ mod tests {
 
     #[test]
     fn hand_vector_of_four_packets() {
-        // Window of 10 ms, propagation 20 ms. The SYN and the request at 2 and 45 ms do not open it; the data packet at 100 does.
+        // Window of 10 ms, propagation 20 ms. The SYN and the request at 2 and 45 ms do not open
+        // it; the data packet at 100 does.
         let mut meter = Meter::new(span(10), span(20), span(5));
         meter.arrived(ms(2), Bytes::new(60));
         meter.delivered(ms(3), Bytes::new(60), span(1));
@@ -307,8 +313,8 @@ mod tests {
 
     #[test]
     fn signal_delay_waits_for_the_next_packet_that_gets_through() {
-        // Arrivals at 0 (departs 1), 4 (departs 20) and 5 (departs 9: it overtook).
-        // t = 0: 1. t = 1, 2, 3: the next arrivals leave at 9 at the earliest: 8, 7, 6. t = 4: 5. t = 5: 4.
+        // Arrivals at 0 (departs 1), 4 (departs 20) and 5 (departs 9: it overtook). t = 0: 1. t =
+        // 1, 2, 3: the next arrivals leave at 9 at the earliest: 8, 7, 6. t = 4: 5. t = 5: 4.
         // Sorted 1 4 5 6 7 8: floor(0.95 * 6) = 5 -> 8 ms.
         let mut meter = Meter::new(span(30), Span::ZERO, span(10));
         meter.arrived(ms(50), FULL);

@@ -94,7 +94,8 @@ fn verdict(pair: &Pair) -> String {
     }
 }
 
-/// For a page of documentation: what was run, every row's figures, every pair, and the twins if there are any.
+/// For a page of documentation: what was run, every row's figures, every pair, and the twins if
+/// there are any.
 pub fn markdown(results: &Results) -> String {
     let about = &results.about;
     let runs = results.summary.groups.iter().map(|g| g.runs + g.failed);

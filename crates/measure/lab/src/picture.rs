@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The field's picture of a comparison as SVG: throughput against delay, the delay's axis logarithmic and reversed, so that up and
-//! right is better. A large mark is the median of a scheme's runs, a dot a run, an ellipse one standard deviation of the runs; with
-//! several links a panel over all (large: mean, dot: link) stands above one for each.
+//! The field's picture of a comparison as SVG: throughput against delay, the delay's axis
+//! logarithmic and reversed, so that up and right is better. A large mark is the median of a
+//! scheme's runs, a dot a run, an ellipse one standard deviation of the runs; with several links a
+//! panel over all (large: mean, dot: link) stands above one for each.
 mod axis;
 
 use alcc_results::{Results, Row};
@@ -13,7 +14,7 @@ const WIDTH: f64 = 1200.0;
 const LARGE: f64 = 560.0;
 const SMALL: f64 = 300.0;
 /// Small panels in a row.
-const ACROSS: usize = 3;
+const COLUMNS: usize = 3;
 const HEAD: f64 = 84.0;
 /// Around the plot inside a panel: left, right, top, bottom.
 const MARGIN: [f64; 4] = [58.0, 18.0, 34.0, 44.0];
@@ -166,7 +167,7 @@ fn colours(results: &Results) -> Vec<(&str, &'static str)> {
 fn page(results: &Results, panels: &[Panel<'_>], colours: &[(&str, &str)]) -> String {
     let large = panels[0].labels;
     let small = panels.len() - usize::from(large);
-    let rows = small.div_ceil(ACROSS) as f64;
+    let rows = small.div_ceil(COLUMNS) as f64;
     let head = HEAD + if large { LARGE } else { 0.0 };
     let height = head + rows * SMALL + 12.0;
     let mut text = format!(
@@ -183,13 +184,13 @@ fn page(results: &Results, panels: &[Panel<'_>], colours: &[(&str, &str)]) -> St
         escape(&about.mode)
     );
     legend(&mut text, colours);
-    let each = WIDTH / ACROSS as f64;
+    let each = WIDTH / COLUMNS as f64;
     for (i, panel) in panels.iter().enumerate() {
         let frame = if large && i == 0 {
             [0.0, HEAD, WIDTH, LARGE]
         } else {
             let n = i - usize::from(large);
-            let (column, row) = (n % ACROSS, n / ACROSS);
+            let (column, row) = (n % COLUMNS, n / COLUMNS);
             [column as f64 * each, head + row as f64 * SMALL, each, SMALL]
         };
         draw(&mut text, panel, frame);
@@ -374,8 +375,8 @@ fn labels(
     }
 }
 
-/// One standard deviation around the mean of these points: centre, radii, and angle in degrees of the first radius. `None` of
-/// fewer than two, and of points that are one to the eye.
+/// One standard deviation around the mean of these points: centre, radii, and angle in degrees of
+/// the first radius. `None` of fewer than two, and of points that are one to the eye.
 fn ellipse(points: &[[f64; 2]]) -> Option<([f64; 2], [f64; 2], f64)> {
     let n = points.len() as f64;
     if n < 2.0 {

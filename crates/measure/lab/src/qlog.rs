@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A simulated run as qlog: the sequential JSON form of draft-ietf-quic-qlog-main-schema-07 with the events of
-//! draft-ietf-quic-qlog-quic-events-07 that concern congestion control, which is what qvis and others read.
+//! A simulated run as qlog: the sequential JSON form of draft-ietf-quic-qlog-main-schema-07 with
+//! the events of draft-ietf-quic-qlog-quic-events-07 that concern congestion control, which is what
+//! qvis and others read.
 //!
-//! Seen from the sender, but for `packet_lost`: its time is when a link drops the packet, which the sender learns later. Times are
-//! milliseconds since the start; flows are told apart by `group_id`.
+//! Seen from the sender, but for `packet_lost`: its time is when a link drops the packet, which the
+//! sender learns later. Times are milliseconds since the start; flows are told apart by `group_id`.
 //!
 //! What algorithms say of themselves stands in a namespace of its own, `alcc:`.
 //! `recovery:congestion_state_updated` has the states of one machine, and theirs are several.
 use crate::capture::finish;
-use crate::told::Told;
+use crate::logged::LoggedEvent;
 use alcc_results::events;
 use alcc_sim::{FlowState, PacketContent, PacketEvent, PacketStep, Probe};
 use alcc_units::{Bytes, Span, Time};
@@ -35,7 +36,7 @@ struct Flow {
     smoothed: Option<f64>,
     latest: Option<Span>,
     /// The metrics that were written last.
-    told: Map<String, Value>,
+    logged: Map<String, Value>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -99,10 +100,10 @@ impl<W: Write> Qlog<W> {
 
     /// Something that an algorithm said. What was said first comes first, before the packets that
     /// follow from it.
-    pub fn told(&mut self, told: &Told) {
-        let data = Value::Object(events::values(&told.event, &told.rtt));
-        let name = format!("alcc:{}", told.event.name());
-        self.event(told.at, told.flow, &name, data);
+    pub fn logged(&mut self, logged: &LoggedEvent) {
+        let data = Value::Object(events::values(&logged.event, &logged.rtt));
+        let name = format!("alcc:{}", logged.event.name());
+        self.event(logged.at, logged.flow, &name, data);
     }
 
     fn packet_step(&mut self, event: &PacketEvent) {
@@ -214,11 +215,11 @@ impl<W: Write> Probe for Qlog<W> {
             now.insert("smoothed_rtt".to_owned(), json!(smoothed));
         }
         // Only what is different.
-        let told = &flow.told;
-        let news: Map<String, Value> = (now.iter().filter(|(k, v)| told.get(*k) != Some(v)))
+        let logged = &flow.logged;
+        let news: Map<String, Value> = (now.iter().filter(|(k, v)| logged.get(*k) != Some(v)))
             .map(|(k, v)| (k.clone(), v.clone()))
             .collect();
-        flow.told = now;
+        flow.logged = now;
         if !news.is_empty() {
             self.event(
                 state.at,

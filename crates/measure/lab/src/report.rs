@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One self-contained, offline, interactive HTML page from [`Results`].
 //!
-//! The page carries the results as JSON and draws itself from them, so what a reader sees is what `--json` prints.
+//! The page carries the results as JSON and draws itself from them, so what a reader sees is what
+//! `--json` prints.
 use alcc_results::Results;
 use plotly::Plot;
 
@@ -33,7 +34,8 @@ pub fn plotting_script() -> String {
         .map_or(String::new(), |(script, _)| script.to_owned())
 }
 
-/// Replaces each `{{name}}` of the template once, in one pass: what is put in is never looked at again.
+/// Replaces each `{{name}}` of the template once, in one pass: what is put in is never looked at
+/// again.
 fn fill(template: &str, values: &[(&str, &str)]) -> String {
     let mut page =
         String::with_capacity(template.len() + values.iter().map(|v| v.1.len()).sum::<usize>());
@@ -73,7 +75,8 @@ mod tests {
         })
     }
 
-    /// Our part of the page: without plotly.js, which knows addresses of map tiles that our chart kinds never ask for.
+    /// Our part of the page: without plotly.js, which knows addresses of map tiles that our chart
+    /// kinds never ask for.
     fn own_part() -> String {
         page().replace(&plotting_script(), "")
     }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The kernel's congestion control per destination: what `ip route replace ADDRESS dev DEVICE congctl NAME` does.
+//! The kernel's congestion control per destination: what `ip route replace ADDRESS dev DEVICE
+//! congctl NAME` does.
 //!
-//! A route reaches the sockets of an unmodified server, and unlike the sysctl of a namespace it takes every algorithm that the
-//! kernel has.
+//! A route reaches the sockets of an unmodified server, and unlike the sysctl of a namespace it
+//! takes every algorithm that the kernel has.
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_REPLACE, NLM_F_REQUEST};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
@@ -23,7 +24,8 @@ const RT_SCOPE_LINK: u8 = 253;
 const RTN_UNICAST: u8 = 1;
 const AF_INET: u8 = 2;
 
-/// Connections of the calling thread's namespace with `peer` use the kernel's algorithm `name` from now on.
+/// Connections of the calling thread's namespace with `peer` use the kernel's algorithm `name` from
+/// now on.
 ///
 /// # Errors
 /// What the kernel says: no such algorithm, no permission; or that no device leads there.
@@ -76,7 +78,8 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
 }
 
 fn request(local: Ipv4Addr, peer: Ipv4Addr, index: u32, name: &str) -> Vec<u8> {
-    // struct rtmsg: family, prefix lengths of destination and source, tos, table, protocol, scope, type, flags.
+    // struct rtmsg: family, prefix lengths of destination and source, tos, table, protocol, scope,
+    // type, flags.
     let mut body = vec![
         AF_INET,
         32,

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Watching TCP connections from the outside: the kernel's socket diagnosis, the same for every scheme.
+//! Watching TCP connections from the outside: the kernel's socket diagnosis, the same for every
+//! scheme.
 //!
-//! Bytes acknowledged + bytes still in the send queue = bytes that the application has written. With the times at which the
-//! other application read them this gives the delay from application to application, wherever bytes are parked on the way.
+//! Bytes acknowledged + bytes still in the send queue = bytes that the application has written.
+//! With the times at which the other application read them this gives the delay from application to
+//! application, wherever bytes are parked on the way.
 use alcc_results::Distribution;
 use alcc_sys::TcpCounters;
 use alcc_units::{Span, Time};
@@ -44,12 +46,12 @@ pub struct Connection {
 }
 
 /// A socket to the kernel's diagnosis. It belongs to the network namespace in which it was opened.
-pub struct Diagnosis {
+pub struct SockDiag {
     socket: Socket,
     buffer: Vec<u8>,
 }
 
-impl Diagnosis {
+impl SockDiag {
     /// Opens one in the network namespace of the calling thread.
     ///
     /// # Errors
@@ -179,8 +181,8 @@ impl History {
         &self.last
     }
 
-    /// When byte number `offset` (from 1) was written, to [`PERIOD`] at worst: between two looks it is taken to have been
-    /// written evenly. `None` if no look saw it.
+    /// When byte number `offset` (from 1) was written, to [`PERIOD`] at worst: between two looks it
+    /// is taken to have been written evenly. `None` if no look saw it.
     fn written_at(&self, offset: u64) -> Option<Time> {
         let after = self.written.partition_point(|(_, n)| *n < offset);
         let (to, n) = *self.written.get(after)?;
@@ -195,7 +197,8 @@ impl History {
         Some(from + to.since(from).mul_f64(share))
     }
 
-    /// Median and 95th percentile, per byte, of the time from write to read, in ms. `reads` are (when, bytes read by then).
+    /// Median and 95th percentile, per byte, of the time from write to read, in ms. `reads` are
+    /// (when, bytes read by then).
     pub fn app_delay_ms(&self, reads: &[(Time, u64)], from: Time, to: Time) -> Option<[f64; 2]> {
         let mut delays = Distribution::new();
         let mut before = 0;
@@ -257,7 +260,8 @@ mod tests {
             Some(Time::from_nanos(97_500_000))
         );
         assert_eq!(history.written_at(2_001), None);
-        // 1000 bytes after 25 - 5 = 20 ms, 1000 after 200 - 100 = 100 ms; the read at 300 ms is outside.
+        // 1000 bytes after 25 - 5 = 20 ms, 1000 after 200 - 100 = 100 ms; the read at 300 ms is
+        // outside.
         let reads = [(ms(25), 1_000), (ms(200), 2_000), (ms(300), 2_000)];
         let [median, p95] = history.app_delay_ms(&reads, ms(0), ms(250)).unwrap();
         assert!(
@@ -280,7 +284,7 @@ mod tests {
     /// The kernel itself: what we write is what it says was written.
     #[test]
     fn a_real_connection_shows_what_was_written() {
-        let Ok(mut diagnosis) = Diagnosis::open() else {
+        let Ok(mut diagnosis) = SockDiag::open() else {
             eprintln!("skipped: needs the kernel's socket diagnosis (INET_DIAG)");
             return;
         };

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 /// The files of this machine; those beside a scenario first.
 #[derive(Clone, Debug, Default)]
-pub struct Beside {
+pub struct ScenarioFolder {
     folder: Option<PathBuf>,
 }
 
-impl Beside {
+impl ScenarioFolder {
     /// The files of this machine; those in `folder` first.
     pub fn in_folder(folder: Option<&Path>) -> Self {
         Self {
@@ -21,7 +21,7 @@ impl Beside {
     }
 }
 
-impl Files for Beside {
+impl Files for ScenarioFolder {
     fn find(&self, name: &str) -> Option<PathBuf> {
         let beside = self.folder.as_ref().map(|folder| folder.join(name));
         let places = beside.into_iter().chain([name.into()]);
@@ -37,10 +37,13 @@ impl Files for Beside {
 ///
 /// # Errors
 /// One line: the file, the line in it, what was found and what was expected.
-pub fn read(path: &Path) -> Result<(ScenarioOptions, Beside), String> {
+pub fn read(path: &Path) -> Result<(ScenarioOptions, ScenarioFolder), String> {
     let name = path.display().to_string();
     let text = fs::read_to_string(path)
         .map_err(|e| format!("read the scenario {name}: {}", reason(&e)))?;
     let folder = path.parent().map(Path::to_owned);
-    Ok((ScenarioOptions::from_toml(&text, &name)?, Beside { folder }))
+    Ok((
+        ScenarioOptions::from_toml(&text, &name)?,
+        ScenarioFolder { folder },
+    ))
 }

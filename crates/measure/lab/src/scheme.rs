@@ -16,9 +16,10 @@ pub enum Side {
     Simulated,
 }
 
-/// A way to send: plain TCP (`cubic`, `bbr`, `reno`); ours above it in an unmodified program (`alcc-verus`, `alcc-verus:r=4`,
-/// `alcc-copa/over=reno`) or between two programs of ours (`alcc-verus-inband`, `alcc-verus-inband/carrier=tls`); ours without it
-/// (`verus-udp`, `verus-quic`); and in the simulator ours alone (`verus`, `copa:profile=original`).
+/// A way to send: plain TCP (`cubic`, `bbr`, `reno`); ours above it in an unmodified program
+/// (`alcc-verus`, `alcc-verus:r=4`, `alcc-copa/over=reno`) or between two programs of ours
+/// (`alcc-verus-inband`, `alcc-verus-inband/carrier=tls`); ours without it (`verus-udp`,
+/// `verus-quic`); and in the simulator ours alone (`verus`, `copa:profile=original`).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scheme {
     /// As typed: the row's name.
@@ -35,11 +36,12 @@ pub struct Scheme {
     pub flow: String,
 }
 
-/// What runs under a controlled connection unless the scheme says otherwise: the kernel default nearly everywhere.
+/// What runs under a controlled connection unless the scheme says otherwise: the kernel default
+/// nearly everywhere.
 const UNDER: &str = "cubic";
 
 /// Algorithms of ours that are also the kernel's: their bare names mean plain TCP.
-pub(crate) const KERNEL_TOO: [&str; 6] = ["reno", "cubic", "bic", "westwood", "vegas", "bbr"];
+pub(crate) const IN_KERNEL: [&str; 6] = ["reno", "cubic", "bic", "westwood", "vegas", "bbr"];
 
 impl FromStr for Scheme {
     type Err = LabError;
@@ -50,8 +52,8 @@ impl FromStr for Scheme {
 }
 
 impl Scheme {
-    /// The forms of these algorithms that belong beside each other: over datagrams; above TCP with this algorithm of the kernel in an
-    /// unmodified program, and in band over TCP and TLS.
+    /// The forms of these algorithms that belong beside each other: over datagrams; above TCP with
+    /// this algorithm of the kernel in an unmodified program, and in band over TCP and TLS.
     pub fn forms<'a>(algorithms: impl IntoIterator<Item = &'a str>, under: &str) -> String {
         let over = if under == UNDER {
             String::new()
@@ -135,7 +137,7 @@ impl Scheme {
                 None
             }
             (None, None, Side::Emulated) => {
-                if known(name) && (!options.is_empty() || !KERNEL_TOO.contains(&name)) {
+                if known(name) && (!options.is_empty() || !IN_KERNEL.contains(&name)) {
                     let options = &head[name.len()..];
                     return Err(wrong(format!(
                         "alone it runs in the simulator (--sim); over the kernel's TCP it is alcc-{head}, over datagrams {name}-udp{options}"
@@ -175,7 +177,8 @@ impl Scheme {
         })
     }
 
-    /// It sends packets of its own, without TCP: what the forms above TCP of the same algorithm are measured against.
+    /// It sends packets of its own, without TCP: what the forms above TCP of the same algorithm are
+    /// measured against.
     pub fn is_native(&self) -> bool {
         self.transport.is_some_and(|t| !t.is_above_tcp())
     }
@@ -185,8 +188,9 @@ impl Scheme {
         self.controlled.is_some() && self.controlled == other.controlled
     }
 
-    /// Reads `cubic,alcc-verus:r=4,profile=paper,bbr` for all of `sides`. A comma ends a scheme unless what follows it is
-    /// `option=value`: a part that has an `=` before any `:` or `/` continues the options before it. No scheme begins like that.
+    /// Reads `cubic,alcc-verus:r=4,profile=paper,bbr` for all of `sides`. A comma ends a scheme
+    /// unless what follows it is `option=value`: a part that has an `=` before any `:` or `/`
+    /// continues the options before it. No scheme begins like that.
     ///
     /// # Errors
     /// [`LabError::Scheme`] for the first that is none, or if there is none at all or one twice.
@@ -230,8 +234,9 @@ impl Scheme {
         Some(self.kernel.as_str()).filter(|kernel| !kernel.is_empty())
     }
 
-    /// The row's fields that the scheme alone decides. In a preloaded program feedback and enforcement come from the runtime's own
-    /// report, and a transport's may be others than the usual ones.
+    /// The row's fields that the scheme alone decides. In a preloaded program feedback and
+    /// enforcement come from the runtime's own report, and a transport's may be others than the
+    /// usual ones.
     pub(crate) fn describe(&self, row: &mut Row) {
         row.scheme.clone_from(&self.name);
         if let Some(spec) = &self.controlled {

@@ -69,12 +69,14 @@ pub struct RuntimeReport {
 }
 
 impl Server {
-    /// Starts nginx, below `alcc run` if the scheme is controlled, and waits until it answers. `folder` is the server's own and exists;
-    /// `files` holds [`FILE`]. The runtime writes its readings into a folder in `log`. The server inherits the CPU affinity of the
-    /// calling thread; its connections may stay open for ten minutes if there are more than [`FEW`].
+    /// Starts nginx, below `alcc run` if the scheme is controlled, and waits until it answers.
+    /// `folder` is the server's own and exists; `files` holds [`FILE`]. The runtime writes its
+    /// readings into a folder in `log`. The server inherits the CPU affinity of the calling thread;
+    /// its connections may stay open for ten minutes if there are more than [`FEW`].
     ///
     /// # Errors
-    /// [`LabError::Os`] if a file or the process cannot be made, [`LabError::Run`] with its last words if it does not answer.
+    /// [`LabError::Os`] if a file or the process cannot be made, [`LabError::Run`] with its last
+    /// words if it does not answer.
     pub fn start(
         namespace: &Namespace,
         scheme: &Scheme,
@@ -148,11 +150,13 @@ impl Server {
     }
 }
 
-/// What a distribution ships, with every path in our folder; nothing here is tuned for the experiment.
+/// What a distribution ships, with every path in our folder; nothing here is tuned for the
+/// experiment.
 fn nginx_configuration(folder: &Path, files: &Path, listen: Listen) -> String {
     let Listen { port, connections } = listen;
     let (folder, files) = (folder.display(), files.display());
-    // Only root's nginx changes its user, and then it must be able to read our folder, which is ours alone.
+    // Only root's nginx changes its user, and then it must be able to read our folder, which is
+    // ours alone.
     let user = if nix::unistd::geteuid().is_root() {
         "user root;"
     } else {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One run of a comparison in the simulator: a row as `alcc_results` makes it, and the series of a meter at the bottleneck.
+//! One run of a comparison in the simulator: a row as `alcc_results` makes it, and the series of a
+//! meter at the bottleneck.
 use crate::LabError;
 use crate::link::Link;
 use crate::live::Measured;
@@ -17,7 +18,8 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Width of a bin of the plots' series: of the first repetition, which the time plots show, and of the others.
+/// Width of a bin of the plots' series: of the first repetition, which the time plots show, and of
+/// the others.
 const BINS: [Span; 2] = [Span::from_millis(200), Span::from_secs(1)];
 
 /// One run of the board: a scheme alone on a link.
@@ -39,7 +41,8 @@ pub struct Simulation<'a> {
 /// Runs it: one row, and its series if it did not fail. It depends on nothing but the arguments.
 ///
 /// # Errors
-/// [`LabError::Stopped`] if `stop` became true meanwhile; whatever else goes wrong is the row's error.
+/// [`LabError::Stopped`] if `stop` became true meanwhile; whatever else goes wrong is the row's
+/// error.
 pub fn run(simulation: &Simulation<'_>, stop: &AtomicBool) -> Result<Measured, LabError> {
     let Simulation {
         link, scheme, run, ..
@@ -136,7 +139,8 @@ fn scenario(simulation: &Simulation<'_>) -> Result<Scenario, LabError> {
     })
 }
 
-/// Watches the bottleneck with the meter that also watches emulated ones, and whether somebody wants to stop.
+/// Watches the bottleneck with the meter that also watches emulated ones, and whether somebody
+/// wants to stop.
 struct Watch<'a> {
     meter: Meter,
     /// When the packets in the queue came, by number.
@@ -195,7 +199,8 @@ mod tests {
         run(&simulation, &AtomicBool::new(false)).unwrap()
     }
 
-    /// The lab's meter and the simulator's own count the same packets, but for those at the very end of the window.
+    /// The lab's meter and the simulator's own count the same packets, but for those at the very
+    /// end of the window.
     #[test]
     fn two_meters_agree() {
         for scheme in ["cubic", "alcc-copa"] {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The TCP sockets of a network namespace that listen or may be written to, by the kernel's socket diagnosis: a few hundred
-//! nanoseconds each, so that a look at ten thousand of them is some milliseconds. Layouts are those of linux/inet_diag.h and
-//! linux/tcp.h.
+//! The TCP sockets of a network namespace that listen or may be written to, by the kernel's socket
+//! diagnosis: a few hundred nanoseconds each, so that a look at ten thousand of them is some
+//! milliseconds. Layouts are those of linux/inet_diag.h and linux/tcp.h.
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use netlink_sys::{Socket, SocketAddr as NetlinkAddr};
 use std::io;
@@ -61,7 +61,7 @@ impl Sockets {
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn look(&mut self) -> io::Result<Vec<TcpSocket>> {
+    pub fn dump(&mut self) -> io::Result<Vec<TcpSocket>> {
         let mut found = Vec::new();
         for family in [libc_family::INET, libc_family::INET6] {
             self.socket.send(&request(family), 0)?;
@@ -86,7 +86,8 @@ fn request(family: u8) -> [u8; 72] {
     bytes[0..4].copy_from_slice(&72u32.to_ne_bytes());
     bytes[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
     bytes[6..8].copy_from_slice(&FLAGS.to_ne_bytes());
-    // struct inet_diag_req_v2: family, protocol TCP, extensions, states; every address, every cookie.
+    // struct inet_diag_req_v2: family, protocol TCP, extensions, states; every address, every
+    // cookie.
     (bytes[16], bytes[17], bytes[18]) = (family, 6, 1 << (INET_DIAG_INFO - 1));
     bytes[20..24].copy_from_slice(&STATES.to_ne_bytes());
     bytes
@@ -189,7 +190,7 @@ mod tests {
             let (mut server, from) = listener.accept().unwrap();
             server.write_all(&[7; 50_000]).unwrap();
             client.read_exact(&mut vec![0; 50_000]).unwrap();
-            let Ok(all) = sockets.look() else {
+            let Ok(all) = sockets.dump() else {
                 eprintln!("skipped: needs the kernel's socket diagnosis (INET_DIAG)");
                 return;
             };

@@ -20,8 +20,9 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// Looks for them: `ALCC_NGINX` names the server, else the search path, the sbin folders (often not in a user's path) and
-    /// `target/deps/bin`, where `make setup` puts it. `alcc` is our own program.
+    /// Looks for them: `ALCC_NGINX` names the server, else the search path, the sbin folders (often
+    /// not in a user's path) and `target/deps/bin`, where `make setup` puts it. `alcc` is our own
+    /// program.
     ///
     /// # Errors
     /// [`LabError::Missing`] with what would fix it.

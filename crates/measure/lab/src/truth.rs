@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The simulator beside published figures: one scenario per line of a reference file, run from several starting points, and a
-//! verdict by fixed bounds.
+//! The simulator beside published figures: one scenario per line of a reference file, run from
+//! several starting points, and a verdict by fixed bounds.
 //!
 //! | figures of | share of the link | mean delay |
 //! |---|---|---|
@@ -8,8 +8,9 @@
 //! | `prototypes`: the rest | 5 points of utilization | 20 % |
 //! | `cs244` | 5 % of the throughput | 15 % of the queueing delay |
 //!
-//! What counts is the distance of our median from the nearest of their runs. A trace link depends on nothing random, but on when
-//! in the trace the flow begins, which nobody knows to the millisecond: repetitions begin at different times.
+//! What counts is the distance of our median from the nearest of their runs. A trace link depends
+//! on nothing random, but on when in the trace the flow begins, which nobody knows to the
+//! millisecond: repetitions begin at different times.
 mod cell;
 mod pairs;
 mod reference;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The twin: what the emulator measured with real TCP beside what the simulator says of the same scheme on the same link.
+//! The twin: what the emulator measured with real TCP beside what the simulator says of the same
+//! scheme on the same link.
 mod real;
 
 use crate::LabError;
@@ -14,8 +15,8 @@ use std::sync::atomic::AtomicBool;
 
 pub use real::Real;
 
-/// Puts the simulated twin of every row beside it. The simulated flow begins so that both windows begin at the same moment of the
-/// link.
+/// Puts the simulated twin of every row beside it. The simulated flow begins so that both windows
+/// begin at the same moment of the link.
 pub(crate) fn add(
     measured: &mut Measured,
     experiment: &Experiment<'_>,

@@ -4,7 +4,7 @@
 mod lacks;
 
 use alcc_cc::Registry;
-use alcc_lab::capture::{Capture, Place};
+use alcc_lab::capture::{Capture, CapturePoint};
 use alcc_lab::qlog::Qlog;
 use alcc_results::scenario::ScenarioOptions;
 use alcc_sim::{Report, Scenario};
@@ -21,7 +21,7 @@ fn scenario(flows: &[&str]) -> Scenario {
     options.resolve(&Registry::builtin(), &()).unwrap().scenario
 }
 
-fn captured(place: Place, flows: &[&str]) -> (Report, Vec<u8>) {
+fn captured(place: CapturePoint, flows: &[&str]) -> (Report, Vec<u8>) {
     let mut capture = Capture::new(Vec::new(), place).unwrap();
     let report = alcc_sim::run_with(&scenario(flows), &mut capture).unwrap();
     (report, capture.finish().unwrap())
@@ -89,7 +89,7 @@ impl Packet {
 
 #[test]
 fn a_capture_is_a_consistent_tcp_connection() {
-    let (_, file) = captured(Place::Sender, &["cubic"]);
+    let (_, file) = captured(CapturePoint::Sender, &["cubic"]);
     let packets = read(&file);
     assert!(packets.is_sorted_by_key(|p| p.ns));
     // the opening: SYN, SYN and ACK, ACK
@@ -128,9 +128,9 @@ fn places_differ_by_what_is_lost_on_the_way() {
         let data = read(&file).iter().filter(|p| p.whole == 1500).count() as u64;
         (data, report.links[0].down)
     };
-    let (sent, passed) = data(Place::Sender);
-    let (behind, _) = data(Place::Link);
-    let (received, _) = data(Place::Receiver);
+    let (sent, passed) = data(CapturePoint::Sender);
+    let (behind, _) = data(CapturePoint::Link);
+    let (received, _) = data(CapturePoint::Receiver);
     assert!(passed.dropped > 0);
     assert_eq!(behind, passed.departed);
     // what is under way at the end: at most room, service and 20 ms each before and after the link
@@ -140,7 +140,7 @@ fn places_differ_by_what_is_lost_on_the_way() {
 
 #[test]
 fn tcpdump_reads_it() {
-    let (_, file) = captured(Place::Sender, &["cubic", "verus", "udp:rate=1mbit"]);
+    let (_, file) = captured(CapturePoint::Sender, &["cubic", "verus", "udp:rate=1mbit"]);
     let count = read(&file).len();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("run.pcap");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What docs/truth.md says is what the simulator does: a few cells, measured again on the recorded traces.
+//! What docs/truth.md says is what the simulator does: a few cells, measured again on the recorded
+//! traces.
 use alcc_cc::Registry;
 use alcc_lab::truth::{Cell, Reference, Traces, Verdict};
 use std::fs;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What has arrived in one direction: every packet of the time that counts, and what the sender is told of it.
+//! What has arrived in one direction: every packet of the time that counts, and what the sender is
+//! told of it.
 use crate::wire::Report;
 use alcc_trace::{Trace, TraceError};
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::collections::VecDeque;
 
 /// Kept packets of one direction: 24 bytes each.
-pub const MOST_ARRIVALS: usize = 1 << 24;
+pub const MAX_ARRIVALS: usize = 1 << 24;
 
 /// Rates are of slots of this length.
 const SLOT: Span = Span::from_millis(100);
@@ -14,10 +15,11 @@ const SLOT: Span = Span::from_millis(100);
 const PEAK_SLOTS: usize = 2;
 /// The present rate is of so many.
 const LAST_SLOTS: usize = 10;
-/// The slots that are remembered for the peak: a minute, since a channel that was fast will be so again.
-const REMEMBERED: usize = 600;
+/// The slots that are remembered for the peak: a minute, since a channel that was fast will be so
+/// again.
+const PEAK_WINDOW_SLOTS: usize = 600;
 /// A packet that is so far behind the newest is not looked up, but taken for a copy.
-const WINDOW: u64 = 8192;
+const DUPLICATE_WINDOW: u64 = 8192;
 
 /// One packet that arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,7 +48,7 @@ pub struct Arrivals {
     ip_len: u64,
     received: u64,
     below: u64,
-    seen: Box<[u64; (WINDOW / 64) as usize]>,
+    seen: Box<[u64; (DUPLICATE_WINDOW / 64) as usize]>,
     delay: i64,
     least: i64,
     slot: u64,
@@ -69,7 +71,7 @@ impl Arrivals {
             ip_len,
             received: 0,
             below: 0,
-            seen: Box::new([0; (WINDOW / 64) as usize]),
+            seen: Box::new([0; (DUPLICATE_WINDOW / 64) as usize]),
             delay: 0,
             least: i64::MAX,
             slot: 0,
@@ -95,7 +97,7 @@ impl Arrivals {
         self.least = self.least.min(self.delay);
         self.count(received);
         if (self.from..self.to).contains(&received) {
-            if self.kept.len() < MOST_ARRIVALS {
+            if self.kept.len() < MAX_ARRIVALS {
                 self.kept.push(arrival);
             } else {
                 self.beyond += 1;
@@ -105,11 +107,11 @@ impl Arrivals {
 
     fn is_new(&mut self, seq: u64) -> bool {
         // A number that no sender reaches.
-        if seq > 1 << 48 || seq + WINDOW <= self.below {
+        if seq > 1 << 48 || seq + DUPLICATE_WINDOW <= self.below {
             return false;
         }
         if seq >= self.below {
-            if seq - self.below >= WINDOW {
+            if seq - self.below >= DUPLICATE_WINDOW {
                 self.seen.fill(0);
             } else {
                 for gone in self.below..=seq {
@@ -117,7 +119,7 @@ impl Arrivals {
                 }
             }
             self.below = seq + 1;
-        } else if self.seen[(seq % WINDOW / 64) as usize] >> (seq % 64) & 1 == 1 {
+        } else if self.seen[(seq % DUPLICATE_WINDOW / 64) as usize] >> (seq % 64) & 1 == 1 {
             return false;
         }
         self.mark(seq, true);
@@ -125,24 +127,25 @@ impl Arrivals {
     }
 
     fn mark(&mut self, seq: u64, set: bool) {
-        let word = &mut self.seen[(seq % WINDOW / 64) as usize];
+        let word = &mut self.seen[(seq % DUPLICATE_WINDOW / 64) as usize];
         let bit = 1 << (seq % 64);
         *word = if set { *word | bit } else { *word & !bit };
     }
 
-    /// Counts by slots of arrival time; one that comes with an older time counts in the present slot.
+    /// Counts by slots of arrival time; one that comes with an older time counts in the present
+    /// slot.
     fn count(&mut self, received: Time) {
         let slot = received.as_nanos() / SLOT.as_nanos();
         if self.received == 1 {
             self.slot = slot;
         }
         if slot > self.slot {
-            let passed = (slot - self.slot).min(REMEMBERED as u64);
+            let passed = (slot - self.slot).min(PEAK_WINDOW_SLOTS as u64);
             for n in 0..passed {
                 let count = if n == 0 { self.in_slot } else { 0 };
                 self.slots.push_back(count);
             }
-            while self.slots.len() > REMEMBERED {
+            while self.slots.len() > PEAK_WINDOW_SLOTS {
                 self.slots.pop_front();
             }
             self.slot = slot;
@@ -183,8 +186,8 @@ impl Arrivals {
     }
 }
 
-/// The trace of these arrivals, from `from` on: bytes are gathered into opportunities of 1500, each at the time of the packet
-/// that completes it.
+/// The trace of these arrivals, from `from` on: bytes are gathered into opportunities of 1500, each
+/// at the time of the packet that completes it.
 ///
 /// # Errors
 /// Nothing has arrived, or all of it in the first millisecond.

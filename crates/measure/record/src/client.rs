@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The end that asks for a recording.
 use crate::error::RecordError;
-use crate::plan::{LARGEST, Plan};
+use crate::plan::{MAX_LEN, Plan};
 use crate::recording::Recording;
 use crate::session::{End, Phase, Role, Session};
 use crate::socket::{Burst, Socket};
@@ -14,11 +14,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Between two attempts at the handshake.
-const AGAIN: Span = Span::from_millis(250);
+const RETRY_INTERVAL: Span = Span::from_millis(250);
 /// Signals are noticed this soon.
-const TURN: Span = Span::from_millis(100);
-/// The network says that nobody is there, for so long without anything coming: the listener has ended.
-const REFUSED: Span = Span::from_secs(3);
+const MAX_SLEEP: Span = Span::from_millis(100);
+/// The network says that nobody is there, for so long without anything coming: the listener has
+/// ended.
+const MAX_REFUSED: Span = Span::from_secs(3);
 
 /// What a client wants.
 #[derive(Clone, Debug)]
@@ -35,11 +36,12 @@ pub struct Request {
     pub patience: Span,
 }
 
-/// Records. `watch` is called some ten times a second. Raising `stop` ends it early; what was recorded is kept.
+/// Records. `watch` is called some ten times a second. Raising `stop` ends it early; what was
+/// recorded is kept.
 ///
 /// # Errors
-/// Nobody answers, the listener refuses, the packets do not fit the path, the socket fails. Once the recording has begun,
-/// everything that goes wrong is said in it.
+/// Nobody answers, the listener refuses, the packets do not fit the path, the socket fails. Once
+/// the recording has begun, everything that goes wrong is said in it.
 pub fn record(
     request: &Request,
     stop: &AtomicBool,
@@ -73,12 +75,12 @@ fn handshake(
     let nonce = unguessable().map_err(RecordError::socket("get a random number"))?;
     let size = usize::from(request.plan.size);
     let (mut packet, mut refused) = (Packet::Hello { nonce }, false);
-    let (mut bytes, mut buffer) = (Vec::new(), vec![0; usize::from(LARGEST)]);
+    let (mut bytes, mut buffer) = (Vec::new(), vec![0; usize::from(MAX_LEN)]);
     let end = now() + request.patience;
     let mut again = now();
     while now() < end && !stop.load(Ordering::Relaxed) {
         if now() >= again {
-            again = now() + AGAIN;
+            again = now() + RETRY_INTERVAL;
             bytes.clear();
             packet.encode(&mut bytes, size);
             match socket.send(None, &bytes, bytes.len()) {
@@ -140,7 +142,7 @@ fn run(
     stop: &AtomicBool,
     watch: &mut dyn FnMut(&Session, Time),
 ) -> std::io::Result<()> {
-    let mut buffer = vec![0; usize::from(LARGEST) + 1];
+    let mut buffer = vec![0; usize::from(MAX_LEN) + 1];
     let mut burst = Burst::default();
     let mut shown = now();
     loop {
@@ -149,8 +151,8 @@ fn run(
         loop {
             match socket.receive(&mut buffer) {
                 Ok(Some((len, _, at))) => {
-                    if let Some(Packet::Inside(inside)) = Packet::decode(&buffer[..len]) {
-                        session.handle(at, inside);
+                    if let Some(Packet::Session(packet)) = Packet::decode(&buffer[..len]) {
+                        session.handle(at, packet);
                     }
                 }
                 Ok(None) => break,
@@ -167,10 +169,10 @@ fn run(
             Err(e) if is_passing(&e) => refused |= e.kind() == ErrorKind::ConnectionRefused,
             other => other?,
         }
-        if refused && present.since(session.heard()) > REFUSED {
-            session.lose(End::Silent(session.heard()));
+        if refused && present.since(session.last_received()) > MAX_REFUSED {
+            session.lose(End::Silent(session.last_received()));
         }
-        if present.since(shown) >= TURN {
+        if present.since(shown) >= MAX_SLEEP {
             shown = present;
             watch(session, present);
         }
@@ -178,7 +180,7 @@ fn run(
         if matches!(session.phase(), Phase::Done(_)) && next == Time::MAX {
             return Ok(());
         }
-        socket.wait(next.min(now() + TURN))?;
+        socket.wait(next.min(now() + MAX_SLEEP))?;
     }
 }
 

@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Two clocks and what lies between them: offset and skew out of the delays of packets in both directions.
+//! Two clocks and what lies between them: offset and skew out of the delays of packets in both
+//! directions.
 //!
-//! A packet that left at `s` by our clock and arrived at `r` by the other one says that the other clock was ahead of ours by at
-//! most `r - s`, since no packet arrives before it was sent. One that left there at `s` and arrived here at `r` says that it was
-//! ahead by at least `s - r`. So the course of the difference, a straight line if both clocks run steadily, lies in a corridor
-//! between the lower hull of the former and the upper hull of the latter. Of all lines that fit, we take the middle of the
-//! widest pair of parallels: a wrong slope makes the corridor narrower, since then the fastest packets of the beginning and of
-//! the end no longer touch it both. The corridor is as wide as the shortest round trip; the line is right if the fastest
-//! packets take as long there as back, and is wrong by half of the difference otherwise: at most by half the shortest
-//! round trip.
+//! A packet that left at `s` by our clock and arrived at `r` by the other one says that the other
+//! clock was ahead of ours by at most `r - s`, since no packet arrives before it was sent. One that
+//! left there at `s` and arrived here at `r` says that it was ahead by at least `s - r`. So the
+//! course of the difference, a straight line if both clocks run steadily, lies in a corridor
+//! between the lower hull of the former and the upper hull of the latter. Of all lines that fit, we
+//! take the middle of the widest pair of parallels: a wrong slope makes the corridor narrower,
+//! since then the fastest packets of the beginning and of the end no longer touch it both. The
+//! corridor is as wide as the shortest round trip; the line is right if the fastest packets take as
+//! long there as back, and is wrong by half of the difference otherwise: at most by half the
+//! shortest round trip.
 
 /// A steeper line is no clock: 5000 parts per million.
-const STEEPEST: f64 = 5e-3;
+const MAX_SKEW: f64 = 5e-3;
 /// In less time than this (ns) a slope is not looked for.
-const SHORTEST: f64 = 2e9;
+const MIN_FIT_TIME: f64 = 2e9;
 
-/// Points that may lie on one side of a line: times never decrease, and what lies inside the hull is forgotten.
+/// Points that may lie on one side of a line: times never decrease, and what lies inside the hull
+/// is forgotten.
 #[derive(Clone, Debug, Default)]
 struct Hull {
     points: Vec<(f64, f64)>,
@@ -65,7 +69,8 @@ impl Hull {
     }
 }
 
-/// Collects what packets say about two clocks. Times are nanoseconds of whatever origin; each clock has its own.
+/// Collects what packets say about two clocks. Times are nanoseconds of whatever origin; each clock
+/// has its own.
 #[derive(Clone, Debug, Default)]
 pub struct ClockSamples {
     /// Our time and the difference that numbers count from, to keep them small.
@@ -83,7 +88,8 @@ pub struct ClockFit {
     difference: i64,
     height: f64,
     slope: f64,
-    /// The shortest round trip as the fitted line sees it, ns: the offset is wrong by at most half of it.
+    /// The shortest round trip as the fitted line sees it, ns: the offset is wrong by at most half
+    /// of it.
     pub round_trip_ns: f64,
 }
 
@@ -117,10 +123,10 @@ impl ClockSamples {
         let (origin, difference) = self.origin?;
         let touch = |slope: f64| Some((self.above.support(slope)?, self.below.support(-slope)?));
         touch(0.0)?;
-        // The width of the corridor over its slope is concave, with the derivative (where it touches below) - (above). Where
-        // that is 0 over a range of slopes, its middle.
+        // The width of the corridor over its slope is concave, with the derivative (where it
+        // touches below) - (above). Where that is 0 over a range of slopes, its middle.
         let edge = |flat_is_left: bool| {
-            let (mut low, mut high) = (-STEEPEST, STEEPEST);
+            let (mut low, mut high) = (-STEEPEST, MAX_SKEW);
             for _ in 0..60 {
                 let middle = f64::midpoint(low, high);
                 let Some((above, below)) = touch(middle) else {
@@ -137,8 +143,8 @@ impl ClockSamples {
         };
         let slope = f64::midpoint(edge(true), edge(false));
         // Nothing but noise has a slope beyond that of any clock; and one of a short time is noise.
-        let long = self.above.length().min(self.below.length()) >= SHORTEST;
-        let slope = if long && slope.abs() < 0.99 * STEEPEST {
+        let long = self.above.length().min(self.below.length()) >= MIN_FIT_TIME;
+        let slope = if long && slope.abs() < 0.99 * MAX_SKEW {
             slope
         } else {
             0.0
@@ -187,7 +193,8 @@ mod tests {
     use super::*;
     use alcc_units::Rng;
 
-    /// Two clocks: theirs is `offset` ns ahead and `ppm` faster; packets take `out` and `back` at least, and queues on top.
+    /// Two clocks: theirs is `offset` ns ahead and `ppm` faster; packets take `out` and `back` at
+    /// least, and queues on top.
     fn samples(
         offset: i64,
         ppm: f64,
@@ -226,8 +233,8 @@ mod tests {
     proptest::proptest! {
         #![proptest_config(proptest::prelude::ProptestConfig::with_cases(40))]
 
-        /// Offset within half the asymmetry of the fastest packets and what their jitter adds, at the ends and in the middle;
-        /// skew as well as jitter over the time between allows.
+        /// Offset within half the asymmetry of the fastest packets and what their jitter adds, at
+        /// the ends and in the middle; skew as well as jitter over the time between allows.
         #[test]
         fn finds_offset_and_skew(
             offset in -4_000_000_000_000_000i64..4_000_000_000_000_000,
@@ -271,7 +278,8 @@ mod tests {
 
     #[test]
     fn two_packets_by_hand() {
-        // Theirs is 1000 ahead. There 30, back 10: the middle is (1030 + 990) / 2, wrong by half the asymmetry.
+        // Theirs is 1000 ahead. There 30, back 10: the middle is (1030 + 990) / 2, wrong by half
+        // the asymmetry.
         let mut all = ClockSamples::default();
         assert_eq!(all.fit(), None);
         all.sent(100, 1130);

@@ -3,7 +3,7 @@
 use alcc_units::Span;
 
 /// Slots per doubling.
-const FINE: f64 = 8.0;
+const SLOTS_PER_OCTAVE: f64 = 8.0;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Lateness {
@@ -15,7 +15,7 @@ pub(crate) struct Lateness {
 impl Default for Lateness {
     fn default() -> Self {
         Self {
-            slots: vec![0; 64 * FINE as usize + 1],
+            slots: vec![0; 64 * SLOTS_PER_OCTAVE as usize + 1],
             count: 0,
             max: Span::ZERO,
         }
@@ -24,7 +24,7 @@ impl Default for Lateness {
 
 impl Lateness {
     pub(crate) fn add(&mut self, late: Span) {
-        let slot = (late.as_nanos().max(1) as f64).log2() * FINE;
+        let slot = (late.as_nanos().max(1) as f64).log2() * SLOTS_PER_OCTAVE;
         let last = self.slots.len() - 1;
         self.slots[(slot as usize).min(last)] += 1;
         self.count += 1;
@@ -38,7 +38,7 @@ impl Lateness {
         for (n, count) in self.slots.iter().enumerate() {
             sum += count;
             if sum >= rank && sum > 0 {
-                let end = ((n + 1) as f64 / FINE).exp2();
+                let end = ((n + 1) as f64 / SLOTS_PER_OCTAVE).exp2();
                 return Span::from_nanos(end as u64).min(self.max);
             }
         }

@@ -2,7 +2,7 @@
 //! The end that answers: several clients at once over one socket.
 use crate::client::is_passing;
 use crate::error::RecordError;
-use crate::plan::{LARGEST, Load, Plan};
+use crate::plan::{Load, MAX_LEN, Plan};
 use crate::recording::Recording;
 use crate::session::{Phase, Role, Session};
 use crate::socket::{Burst, Socket};
@@ -14,9 +14,9 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-const TURN: Span = Span::from_millis(100);
+const MAX_SLEEP: Span = Span::from_millis(100);
 /// From the decision to begin until the first packet: the clients have to learn it.
-const LEAD: Span = Span::from_millis(500);
+const START_LEAD: Span = Span::from_millis(500);
 
 /// What a listener permits.
 #[derive(Clone, Copy, Debug)]
@@ -106,7 +106,8 @@ impl Listener {
             .map_err(RecordError::socket("ask for the address"))
     }
 
-    /// Serves until `stop` is raised, or until `count` recordings have ended. What runs then is ended, and kept.
+    /// Serves until `stop` is raised, or until `count` recordings have ended. What runs then is
+    /// ended, and kept.
     ///
     /// # Errors
     /// The socket fails.
@@ -116,7 +117,7 @@ impl Listener {
         stop: &AtomicBool,
         on: &mut dyn FnMut(Event<'_>),
     ) -> Result<(), RecordError> {
-        let mut buffer = vec![0; usize::from(LARGEST) + 1];
+        let mut buffer = vec![0; usize::from(MAX_LEN) + 1];
         let mut burst = Burst::default();
         let (mut ended, mut shown) = (0, now());
         loop {
@@ -139,7 +140,7 @@ impl Listener {
                 }
             }
             let present = now();
-            if present.since(shown) >= TURN {
+            if present.since(shown) >= MAX_SLEEP {
                 shown = present;
                 for open in self.open.values() {
                     on(Event::Progress {
@@ -170,7 +171,7 @@ impl Listener {
                 return Ok(());
             }
             let timers = self.open.values().map(|o| o.session.next_timer(present));
-            let next = timers.min().unwrap_or(Time::MAX).min(present + TURN);
+            let next = timers.min().unwrap_or(Time::MAX).min(present + MAX_SLEEP);
             self.socket
                 .wait(next)
                 .map_err(RecordError::socket("wait for packets"))?;
@@ -199,11 +200,11 @@ impl Listener {
             let (Some(from), Some(packet)) = (from, Packet::decode(&buffer[..len])) else {
                 continue;
             };
-            if let Packet::Inside(inside) = packet {
-                if let Some(open) = self.open.get_mut(&inside.session)
+            if let Packet::Session(packet) = packet {
+                if let Some(open) = self.open.get_mut(&packet.session)
                     && open.peer == from
                 {
-                    open.session.handle(at, inside);
+                    open.session.handle(at, packet);
                 }
                 continue;
             }
@@ -310,7 +311,8 @@ impl Listener {
         })
     }
 
-    /// Those who are ready begin, if they are enough: so that the time that counts begins for all at the same moment.
+    /// Those who are ready begin, if they are enough: so that the time that counts begins for all
+    /// at the same moment.
     fn begin(&mut self) {
         let waiting = || self.open.values().filter(|o| o.session.is_waiting());
         if waiting().count() < self.limits.together.max(1) {
@@ -318,7 +320,7 @@ impl Listener {
         }
         let warm_up = waiting().map(|o| o.session.plan().warm_up).max();
         let present = now();
-        let from = present + LEAD + warm_up.unwrap_or(Span::ZERO);
+        let from = present + START_LEAD + warm_up.unwrap_or(Span::ZERO);
         for open in self.open.values_mut().filter(|o| o.session.is_waiting()) {
             let start = from.as_nanos() - open.session.plan().warm_up.as_nanos();
             open.session.start(Time::from_nanos(start), present);

@@ -9,13 +9,13 @@ pub const IPV4_OVERHEAD: u16 = 28;
 pub const IPV6_OVERHEAD: u16 = 48;
 
 /// The smallest payload: our own header must fit.
-pub const SMALLEST: u16 = 128;
+pub const MIN_LEN: u16 = 128;
 /// The largest payload: a jumbo frame.
-pub const LARGEST: u16 = 8972;
+pub const MAX_LEN: u16 = 8972;
 /// No sender goes faster than one packet in this time.
-pub const SHORTEST_INTERVAL: Span = Span::from_micros(2);
+pub const MIN_INTERVAL: Span = Span::from_micros(2);
 /// The longest recording.
-pub const LONGEST: Span = Span::from_secs(3600);
+pub const MAX_DURATION: Span = Span::from_secs(3600);
 
 /// How a channel is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,12 +99,12 @@ impl Plan {
     /// Why this cannot be done, if it cannot.
     pub fn problem(&self) -> Option<String> {
         let size = self.size;
-        if !(SMALLEST..=LARGEST).contains(&size) {
+        if !(MIN_LEN..=MAX_LEN).contains(&size) {
             return Some(format!(
                 "packets of {size} bytes: {SMALLEST} to {LARGEST} bytes of payload are possible"
             ));
         }
-        if self.duration < Span::from_millis(100) || self.duration > LONGEST {
+        if self.duration < Span::from_millis(100) || self.duration > MAX_DURATION {
             return Some(format!(
                 "a recording of {}: 100ms to {LONGEST} is possible",
                 self.duration
@@ -125,7 +125,7 @@ impl Plan {
         }
         for load in [self.down, self.up] {
             if let Load::Every(interval) = load
-                && !(SHORTEST_INTERVAL..=Span::from_secs(10)).contains(&interval)
+                && !(MIN_INTERVAL..=Span::from_secs(10)).contains(&interval)
             {
                 return Some(format!(
                     "a packet each {interval}: from {SHORTEST_INTERVAL} to 10s is possible"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a recording gives: traces of both directions, the delay of every packet, a summary; and their files.
+//! What a recording gives: traces of both directions, the delay of every packet, a summary; and
+//! their files.
 use crate::arrivals::{Arrival, trace};
 use crate::clock::ClockFit;
 use crate::plan::{Load, Plan};
@@ -57,13 +58,15 @@ impl Recording {
         self.end == End::Complete && (self.role == Role::Listener || self.other.is_some())
     }
 
-    /// What makes a trace wrong although the recording is complete: packets that had come and were not written down.
+    /// What makes a trace wrong although the recording is complete: packets that had come and were
+    /// not written down.
     pub fn missed(&self) -> u64 {
         let both = Dir::BOTH.into_iter().filter_map(|dir| self.record(dir));
         both.map(|r| r.overrun + r.beyond).sum()
     }
 
-    /// How long a sender was held up at most, at either end, as far as is known here: a queue may have run empty then.
+    /// How long a sender was held up at most, at either end, as far as is known here: a queue may
+    /// have run empty then.
     pub fn held_up(&self) -> Span {
         let other = self.other.as_ref().map_or(Span::ZERO, |r| r.late[2]);
         self.own.late[2].max(other)
@@ -111,7 +114,8 @@ impl Recording {
         Some(trace(&record.arrivals, record.from, self.plan.ip_len()))
     }
 
-    /// Time and one-way delay of a packet, in ns: sent, from the beginning of the time that counts; both by this end's clock.
+    /// Time and one-way delay of a packet, in ns: sent, from the beginning of the time that counts;
+    /// both by this end's clock.
     fn delay(&self, dir: Dir, clock: &ClockFit, arrival: &Arrival) -> (i64, i64) {
         let theirs = |t: Time| clock.to_ours(t.as_nanos());
         let ours = |t: Time| t.as_nanos();
@@ -126,7 +130,8 @@ impl Recording {
         (since(sent, ours(self.own.from)), since(received, sent))
     }
 
-    /// Writes the delay of every packet as `direction,seq,sent_s,delay_ms,bytes` with a header line.
+    /// Writes the delay of every packet as `direction,seq,sent_s,delay_ms,bytes` with a header
+    /// line.
     ///
     /// # Errors
     /// What the writer says.
@@ -153,7 +158,8 @@ impl Recording {
         to.flush()
     }
 
-    /// Writes what there is into a folder that it makes: `down.trace`, `up.trace`, `delays.csv`, `summary.json`.
+    /// Writes what there is into a folder that it makes: `down.trace`, `up.trace`, `delays.csv`,
+    /// `summary.json`.
     ///
     /// # Errors
     /// Which file could not be written.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What one end recorded, and its way to the other end: differences in variable-length numbers, some eight bytes a packet.
-use crate::arrivals::{Arrival, MOST_ARRIVALS};
+//! What one end recorded, and its way to the other end: differences in variable-length numbers,
+//! some eight bytes a packet.
+use crate::arrivals::{Arrival, MAX_ARRIVALS};
 use crate::lateness::Lateness;
 use alcc_units::{Span, Time};
 
@@ -21,7 +22,8 @@ pub struct Recorded {
     pub copies: u64,
     /// What there was no room for.
     pub beyond: u64,
-    /// Packets that had reached this end but that its kernel had no room for: the channel could carry them.
+    /// Packets that had reached this end but that its kernel had no room for: the channel could
+    /// carry them.
     pub overrun: u64,
     /// How late this end's packets left: median, 99th percentile and the latest.
     pub late: [Span; 3],
@@ -92,7 +94,7 @@ impl Recorded {
         };
         let count = usize::try_from(read(from)?).ok()?;
         // Three numbers each, of at least a byte: no more memory than the bytes are worth.
-        if count > MOST_ARRIVALS || count > from.len() / 3 {
+        if count > MAX_ARRIVALS || count > from.len() / 3 {
             return None;
         }
         recorded.arrivals.reserve_exact(count);

@@ -1,44 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One end of a recording without I/O: packets and times go in, packets and times come out.
 //!
-//! The client pings until it knows the clocks, the listener says when sending begins, both send and write down what comes; when
-//! the queues have run empty the client pings again, fetches what the listener wrote down, and leaves.
+//! The client pings until it knows the clocks, the listener says when sending begins, both send and
+//! write down what comes; when the queues have run empty the client pings again, fetches what the
+//! listener wrote down, and leaves.
 use crate::arrivals::{Arrival, Arrivals};
 use crate::clock::{ClockFit, ClockSamples};
 use crate::lateness::Lateness;
 use crate::plan::Plan;
 use crate::results::Recorded;
 use crate::source::Source;
-use crate::wire::{Body, Inside, PART_HEADER, Packet};
+use crate::wire::{Body, PART_HEADER, Packet, SessionPacket};
 use alcc_units::{Span, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Between pings: while the clocks are compared, while others are waited for, and while queues drain.
-const PING: Span = Span::from_millis(20);
-const PING_WAITING: Span = Span::from_millis(100);
-const PING_DRAINING: Span = Span::from_millis(50);
-/// So many answers make the clocks known; three, if that takes longer than [`SYNC_LONG`].
-const ANSWERS: u32 = 25;
-const SYNC_LONG: Span = Span::from_secs(3);
+/// Between pings: while the clocks are compared, while others are waited for, and while queues
+/// drain.
+const PING_INTERVAL: Span = Span::from_millis(20);
+const PING_INTERVAL_WAITING: Span = Span::from_millis(100);
+const PING_INTERVAL_DRAINING: Span = Span::from_millis(50);
+/// So many answers make the clocks known; three, if that takes longer than [`MAX_SYNC`].
+const SYNC_ANSWERS: u32 = 25;
+const MAX_SYNC: Span = Span::from_secs(3);
 /// An end that sends no load reports this often, or this seldom if nothing has come.
-const REPORT: Span = Span::from_millis(10);
-const REPORT_SELDOM: Span = Span::from_millis(100);
+const REPORT_INTERVAL: Span = Span::from_millis(10);
+const MAX_REPORT_INTERVAL: Span = Span::from_millis(100);
 /// Sending begins within this time of learning when.
-const SOON: Span = Span::from_secs(90);
+const MAX_START_DELAY: Span = Span::from_secs(90);
 /// So many answers within this much of the shortest round trip mean that the queues are empty.
-const DRAINED: u32 = 10;
-const NEARLY: Span = Span::from_millis(20);
+const DRAINED_ANSWERS: u32 = 10;
+const DRAINED_RTT_MARGIN: Span = Span::from_millis(20);
 /// Draining takes at most this long, which is also how long an answer at the end is waited for.
-pub(crate) const DRAIN: Span = Span::from_secs(20);
+pub(crate) const MAX_DRAIN: Span = Span::from_secs(20);
 /// Silence in which the other end counts as gone while nothing is being recorded.
-pub(crate) const SILENCE: Span = Span::from_secs(20);
+pub(crate) const SILENCE_TIMEOUT: Span = Span::from_secs(20);
 /// Requested parts that are under way at once, and how long an answer may take.
-const WINDOW: usize = 32;
-const AGAIN: Span = Span::from_millis(500);
+const MAX_REQUESTS: usize = 32;
+const RETRY_INTERVAL: Span = Span::from_millis(500);
 /// No recording has more: bytes.
-const MOST_BYTES: usize = 256 << 20;
+const MAX_BYTES: usize = 256 << 20;
 /// Answers that wait to be sent.
-const WAITING: usize = 256;
+const MAX_WAITING: usize = 256;
 
 /// Which end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,7 +87,7 @@ pub struct Session {
     plan: Plan,
     phase: Phase,
     began: Time,
-    heard: Time,
+    last_received: Time,
     clock: ClockSamples,
     /// The newest packet of the other end: sent, received.
     newest: (u64, u64),
@@ -127,7 +129,7 @@ impl Session {
             plan,
             phase: Phase::Sync,
             began: now,
-            heard: now,
+            last_received: now,
             clock: ClockSamples::default(),
             newest: (0, 0),
             answers: 0,
@@ -173,8 +175,8 @@ impl Session {
     }
 
     /// When the other end was last heard.
-    pub const fn heard(&self) -> Time {
-        self.heard
+    pub const fn last_received(&self) -> Time {
+        self.last_received
     }
 
     /// What is known of the other end's clock.
@@ -236,14 +238,14 @@ impl Session {
     }
 
     /// A packet of this session has come at `received`.
-    pub fn handle(&mut self, received: Time, packet: Inside) {
+    pub fn handle(&mut self, received: Time, packet: SessionPacket) {
         if packet.session != self.id || matches!(self.phase, Phase::Done(_)) {
             return;
         }
         let ours = received.as_nanos();
-        self.heard = self.heard.max(received);
+        self.last_received = self.last_received.max(received);
         if let Some(source) = &mut self.source {
-            source.heard(received);
+            source.last_received(received);
         }
         // An echo from the future is no echo.
         if packet.echo_sent != 0 && packet.echo_sent <= ours {
@@ -284,7 +286,7 @@ impl Session {
     }
 
     fn reply(&mut self, body: Body) {
-        if self.replies.len() < WAITING {
+        if self.replies.len() < MAX_WAITING {
             self.replies.push_back(body);
         }
     }
@@ -304,7 +306,7 @@ impl Session {
                 {
                     let at = Time::from_nanos(fit.to_ours(start_at));
                     // A listener that is in its right mind begins soon.
-                    if at.since(now).max(now.since(at)) < SOON {
+                    if at.since(now).max(now.since(at)) < MAX_START_DELAY {
                         self.start(at, now);
                     }
                 }
@@ -312,7 +314,7 @@ impl Session {
             Phase::Draining => {
                 let round_trip = now.since(Time::from_nanos(echo));
                 let least = self.clock.fit().map_or(0.0, |fit| fit.round_trip_ns);
-                if round_trip.as_nanos() as f64 <= least + NEARLY.as_nanos() as f64 {
+                if round_trip.as_nanos() as f64 <= least + DRAINED_RTT_MARGIN.as_nanos() as f64 {
                     self.quick += 1;
                 }
             }
@@ -349,7 +351,7 @@ impl Session {
         let size = usize::from(self.plan.size) - PART_HEADER;
         if self.phase != Phase::Fetching
             || fetch.parts.is_some_and(|known| known != parts)
-            || parts as usize > MOST_BYTES / size
+            || parts as usize > MAX_BYTES / size
             || part >= parts
             || bytes.len() > size
         {
@@ -374,23 +376,27 @@ impl Session {
 
     /// What happens by time alone.
     fn advance(&mut self, now: Time) {
-        let quiet = now.since(self.heard);
+        let quiet = now.since(self.last_received);
         match self.phase {
-            Phase::Sync if quiet >= SILENCE => self.phase = Phase::Done(End::Silent(self.heard)),
+            Phase::Sync if quiet >= SILENCE_TIMEOUT => {
+                self.phase = Phase::Done(End::Silent(self.last_received))
+            }
             Phase::Recording if self.is_over(now) => {
                 self.phase = Phase::Draining;
                 self.tick = now;
             }
             Phase::Draining => {
                 let over = self.arrivals.as_ref().map_or(self.began, |a| a.to);
-                let long = now.since(over) >= DRAIN;
+                let long = now.since(over) >= MAX_DRAIN;
                 match self.role {
-                    Role::Client if self.quick >= DRAINED || (long && quiet < DRAIN) => {
+                    Role::Client
+                        if self.quick >= DRAINED_ANSWERS || (long && quiet < MAX_DRAIN) =>
+                    {
                         self.phase = Phase::Fetching;
                         self.parts.progress = now;
                     }
-                    _ if quiet >= DRAIN && long => {
-                        self.phase = Phase::Done(End::Silent(self.heard));
+                    _ if quiet >= MAX_DRAIN && long => {
+                        self.phase = Phase::Done(End::Silent(self.last_received));
                     }
                     _ => {}
                 }
@@ -398,10 +404,10 @@ impl Session {
             Phase::Fetching => {
                 let last = match self.role {
                     Role::Client => self.parts.progress,
-                    Role::Listener => self.heard,
+                    Role::Listener => self.last_received,
                 };
-                if now.since(last) >= SILENCE {
-                    self.phase = Phase::Done(End::Silent(self.heard));
+                if now.since(last) >= SILENCE_TIMEOUT {
+                    self.phase = Phase::Done(End::Silent(self.last_received));
                 }
             }
             _ => {}
@@ -415,7 +421,7 @@ impl Session {
             return false;
         };
         let (echo_sent, echo_received) = self.newest;
-        let packet = Packet::Inside(Inside {
+        let packet = Packet::Session(SessionPacket {
             session: self.id,
             sent: now.as_nanos(),
             echo_sent,
@@ -447,13 +453,13 @@ impl Session {
         if now < self.tick {
             return None;
         }
-        let long = now.since(self.began) > SYNC_LONG;
-        self.synced |= self.answers >= if long { 3 } else { ANSWERS };
+        let long = now.since(self.began) > MAX_SYNC;
+        self.synced |= self.answers >= if long { 3 } else { SYNC_ANSWERS };
         self.tick = now
             + match self.phase {
-                Phase::Draining => PING_DRAINING,
-                _ if self.synced && self.answers > 2 * ANSWERS => PING_WAITING,
-                _ => PING,
+                Phase::Draining => PING_INTERVAL_DRAINING,
+                _ if self.synced && self.answers > 2 * SYNC_ANSWERS => PING_INTERVAL_WAITING,
+                _ => PING_INTERVAL,
             };
         let synced = self.synced;
         Some((Body::Ping { synced }, 0))
@@ -472,7 +478,12 @@ impl Session {
         }
         let news = report.received != self.reported;
         self.reported = report.received;
-        self.tick = now + if news { REPORT } else { REPORT_SELDOM };
+        self.tick = now
+            + if news {
+                REPORT_INTERVAL
+            } else {
+                MAX_REPORT_INTERVAL
+            };
         Some((Body::Report(report), 0))
     }
 
@@ -485,13 +496,13 @@ impl Session {
         let late = fetch
             .asked
             .iter()
-            .filter(|(_, asked)| now.since(**asked) >= AGAIN);
+            .filter(|(_, asked)| now.since(**asked) >= RETRY_INTERVAL);
         let late: Vec<u32> = late.map(|(&part, _)| part).collect();
         for part in late {
             fetch.asked.remove(&part);
             fetch.missing.insert(part);
         }
-        if fetch.asked.len() >= WINDOW {
+        if fetch.asked.len() >= MAX_REQUESTS {
             return None;
         }
         let next = fetch.missing.pop_first()?;
@@ -516,9 +527,9 @@ impl Session {
                 let tick = if idle { self.tick } else { Time::MAX };
                 due.min(over).min(tick)
             }
-            Phase::Fetching => soon(PING),
+            Phase::Fetching => soon(PING_INTERVAL),
             Phase::Sync | Phase::Draining if self.role == Role::Client => self.tick,
-            _ => soon(PING_WAITING),
+            _ => soon(PING_INTERVAL_WAITING),
         }
     }
 

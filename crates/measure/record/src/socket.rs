@@ -16,7 +16,8 @@ use std::os::fd::{AsFd, AsRawFd};
 
 /// Room that is asked for on either side; the kernel gives what it permits.
 const BUFFER: usize = 4 << 20;
-/// What one call may send: a datagram's greatest length, and the kernel's greatest number of segments.
+/// What one call may send: a datagram's greatest length, and the kernel's greatest number of
+/// segments.
 const BURST_BYTES: usize = 65_000;
 const BURST_PACKETS: usize = 60;
 
@@ -74,13 +75,15 @@ impl Socket {
         self.overrun
     }
 
-    /// Before a round of [`Socket::receive`]: what the time is. The wall clock may have been set since the last round.
+    /// Before a round of [`Socket::receive`]: what the time is. The wall clock may have been set
+    /// since the last round.
     pub(crate) fn begin(&mut self) -> Time {
         self.wall = Wall::read();
         now()
     }
 
-    /// The next datagram that is here: its length, where it came from (`None`: who we are connected to) and when it came.
+    /// The next datagram that is here: its length, where it came from (`None`: who we are connected
+    /// to) and when it came.
     pub(crate) fn receive(
         &mut self,
         into: &mut [u8],
@@ -118,7 +121,8 @@ impl Socket {
         Ok(Some((message.bytes, from, at.min(present))))
     }
 
-    /// Sends packets of `size` bytes each that stand one after the other. What the system has no room for is lost, as in a queue.
+    /// Sends packets of `size` bytes each that stand one after the other. What the system has no
+    /// room for is lost, as in a queue.
     pub(crate) fn send(
         &mut self,
         to: Option<SocketAddr>,

@@ -4,36 +4,39 @@ use crate::plan::{Load, Plan};
 use crate::wire::Report;
 use alcc_units::{Span, Time};
 
-/// A round trip (own queue, other queue, propagation) below this means that the queues are too short. Sprout's saturator has
-/// 750 ms (Winstein et al., NSDI 2013), and its reports come back over a path of their own. Ours share the path, so that each
-/// direction has half of it.
-const SHORT: Span = Span::from_millis(750 / 2);
-/// Above this a queue is longer than needed: Sprout's upper bound of the round trip. Not kept where the queue was found full: then
-/// what is sent makes it no longer.
-const LONG: Span = Span::from_millis(3000);
-/// A channel that is slower than this share of its recent peak counts as that fast: it will be fast again sooner than we hear of it.
-const SLOW: f64 = 0.25;
+/// A round trip (own queue, other queue, propagation) below this means that the queues are too
+/// short. Sprout's saturator has 750 ms (Winstein et al., NSDI 2013), and its reports come back
+/// over a path of their own. Ours share the path, so that each direction has half of it.
+const MIN_QUEUE_RTT: Span = Span::from_millis(750 / 2);
+/// Above this a queue is longer than needed: Sprout's upper bound of the round trip. Not kept where
+/// the queue was found full: then what is sent makes it no longer.
+const MAX_QUEUE_RTT: Span = Span::from_millis(3000);
+/// A channel that is slower than this share of its recent peak counts as that fast: it will be fast
+/// again sooner than we hear of it.
+const MIN_SHARE_OF_PEAK: f64 = 0.25;
 /// Then sending is slower than what arrives by this factor.
-const DRAIN: f64 = 0.5;
+const DRAIN_GAIN: f64 = 0.5;
 /// Sending is faster than the channel ever was of late by this factor...
-const AHEAD: f64 = 1.25;
+const PROBE_GAIN: f64 = 1.25;
 /// ...and by this one while the queue is too short, or its end was not yet found.
-const GROW: f64 = 2.0;
+const STARTUP_GAIN: f64 = 2.0;
 /// The first rate, bit/s.
-const FIRST: f64 = 1e6;
-/// Losing this share of what is sent means that the queue's end is found: then delay does not grow by what is sent.
-const FULL: f64 = 0.1;
+const INITIAL_RATE: f64 = 1e6;
+/// Losing this share of what is sent means that the queue's end is found: then delay does not grow
+/// by what is sent.
+const MAX_LOSS: f64 = 0.1;
 /// For so long that is remembered.
-const FULL_FOR: Span = Span::from_secs(120);
+const MAX_LOSS_MEMORY: Span = Span::from_secs(120);
 /// Over which time that share is taken.
-const LOSS_TIME: Span = Span::from_secs(1);
+const LOSS_WINDOW: Span = Span::from_secs(1);
 /// Silence from the other end after which only a trickle goes out: an outage, or nobody is there.
-pub(crate) const PATIENCE: Span = Span::from_secs(10);
+pub(crate) const MAX_SILENCE: Span = Span::from_secs(10);
 /// The trickle: one packet in this time.
-const TRICKLE: Span = Span::from_millis(50);
-/// What a sender that was held up may send at once; a saturator more, since the queue has been emptied meanwhile.
-const ARREARS: Span = Span::from_millis(50);
-const ARREARS_SATURATE: Span = Span::from_millis(500);
+const KEEPALIVE_INTERVAL: Span = Span::from_millis(50);
+/// What a sender that was held up may send at once; a saturator more, since the queue has been
+/// emptied meanwhile.
+const MAX_CATCH_UP: Span = Span::from_millis(50);
+const MAX_CATCH_UP_SATURATE: Span = Span::from_millis(500);
 
 /// The packets of one direction, in time.
 #[derive(Clone, Debug)]
@@ -44,7 +47,7 @@ pub(crate) struct Source {
     rate: f64,
     next: Time,
     to: Time,
-    heard: Time,
+    last_received: Time,
     sent: u64,
     skipped: u64,
     /// Numbers sent and received at the beginning of the time over which loss is taken.
@@ -59,10 +62,10 @@ impl Source {
             load,
             bits: plan.ip_len() as f64 * 8.0,
             limit: plan.limit.as_bps() as f64,
-            rate: FIRST,
+            rate: INITIAL_RATE,
             next: from,
             to,
-            heard: from,
+            last_received: from,
             sent: 0,
             skipped: 0,
             since: (from, 0, 0),
@@ -71,8 +74,8 @@ impl Source {
     }
 
     /// Anything has come from the other end.
-    pub(crate) fn heard(&mut self, now: Time) {
-        self.heard = self.heard.max(now);
+    pub(crate) fn last_received(&mut self, now: Time) {
+        self.last_received = self.last_received.max(now);
     }
 
     /// What has arrived there. Only a saturator cares.
@@ -81,38 +84,38 @@ impl Source {
             return;
         }
         let (since, below, received) = self.since;
-        if now.since(since) >= LOSS_TIME && report.below > below {
+        if now.since(since) >= LOSS_WINDOW && report.below > below {
             let sent = (report.below - below) as f64;
             let came = report.received.saturating_sub(received) as f64;
-            if came / sent < 1.0 - FULL {
+            if came / sent < 1.0 - MAX_LOSS {
                 self.full = Some(now);
             }
             self.since = (now, report.below, report.received);
         }
         let own = report.delay.saturating_sub(report.least);
-        let short = own < SHORT.as_nanos().cast_signed();
+        let short = own < MIN_QUEUE_RTT.as_nanos().cast_signed();
         let factor = if short || self.full.is_none() {
-            GROW
+            STARTUP_GAIN
         } else {
-            AHEAD
+            PROBE_GAIN
         };
-        self.rate = (report.peak as f64 * factor).clamp(FIRST, self.limit.max(FIRST));
-        // What is not yet reported as arrived, in time at the present rate, is the round trip of a packet sent now. The other
-        // direction's queue is no matter of ours.
-        let full = self.full.is_some_and(|at| now.since(at) < FULL_FOR);
+        self.rate = (report.peak as f64 * factor).clamp(INITIAL_RATE, self.limit.max(INITIAL_RATE));
+        // What is not yet reported as arrived, in time at the present rate, is the round trip of a
+        // packet sent now. The other direction's queue is no matter of ours.
+        let full = self.full.is_some_and(|at| now.since(at) < MAX_LOSS_MEMORY);
         let other = round_trip.as_secs_f64() - own as f64 / 1e9;
         let waiting = (self.sent - report.below) as f64 * self.bits;
-        let rate = (report.rate as f64).max(report.peak as f64 * SLOW);
-        let ahead = waiting - rate * (other.max(0.0) + LONG.as_secs_f64());
+        let rate = (report.rate as f64).max(report.peak as f64 * MIN_SHARE_OF_PEAK);
+        let ahead = waiting - rate * (other.max(0.0) + MAX_QUEUE_RTT.as_secs_f64());
         if !full && !short && ahead > 0.0 {
-            self.rate = (rate * DRAIN).max(self.bits / TRICKLE.as_secs_f64());
+            self.rate = (rate * DRAIN_GAIN).max(self.bits / KEEPALIVE_INTERVAL.as_secs_f64());
         }
     }
 
     /// Time between two packets.
     fn interval(&self, now: Time) -> Span {
-        if now.since(self.heard) > PATIENCE {
-            return TRICKLE;
+        if now.since(self.last_received) > MAX_SILENCE {
+            return KEEPALIVE_INTERVAL;
         }
         match self.load {
             Load::Nothing => Span::MAX,
@@ -132,8 +135,8 @@ impl Source {
         let interval = self.interval(now);
         let late = now.since(due);
         let arrears = match self.load {
-            Load::Saturate => ARREARS_SATURATE,
-            _ => ARREARS,
+            Load::Saturate => MAX_CATCH_UP_SATURATE,
+            _ => MAX_CATCH_UP,
         };
         if late > arrears {
             // What a sleeping machine did not send it does not send at once.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Datagrams between the two ends. All numbers are big-endian; what does not read exactly is nobody's and ignored.
+//! Datagrams between the two ends. All numbers are big-endian; what does not read exactly is
+//! nobody's and ignored.
 use crate::plan::{Load, Mode, Plan};
 use alcc_pipe::cookie::Cookie;
 use alcc_units::{Rate, Span};
@@ -12,7 +13,8 @@ const TEXT: usize = 200;
 /// One datagram.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Packet {
-    /// Client: I would like to. As long as what may come back, and as the recording's packets: the path must carry them.
+    /// Client: I would like to. As long as what may come back, and as the recording's packets: the
+    /// path must carry them.
     Hello {
         /// Chosen by the client, comes back.
         nonce: u64,
@@ -50,12 +52,12 @@ pub enum Packet {
         why: String,
     },
     /// Everything else.
-    Inside(Inside),
+    Session(SessionPacket),
 }
 
 /// A packet of a session. Times are nanoseconds of a sender's own clock.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Inside {
+pub struct SessionPacket {
     /// Which.
     pub session: u64,
     /// When this packet was sent.
@@ -115,7 +117,8 @@ pub struct Report {
     pub below: u64,
     /// How many have come.
     pub received: u64,
-    /// Delay of the newest packet: arrival by the receiver's clock minus sending by the sender's, ns.
+    /// Delay of the newest packet: arrival by the receiver's clock minus sending by the sender's,
+    /// ns.
     pub delay: i64,
     /// The smallest such delay.
     pub least: i64,
@@ -163,7 +166,7 @@ impl Packet {
                 to.extend(nonce.to_be_bytes());
                 encode_text(why, to);
             }
-            Self::Inside(inside) => inside.encode(to),
+            Self::Session(packet) => packet.encode(to),
         }
         if to.len() - start < len {
             to.resize(start + len, 0);
@@ -198,12 +201,12 @@ impl Packet {
                 nonce: first,
                 why: from.text()?,
             },
-            _ => Self::Inside(Inside::decode(kind, first, &mut from)?),
+            _ => Self::Session(SessionPacket::decode(kind, first, &mut from)?),
         })
     }
 }
 
-impl Inside {
+impl SessionPacket {
     fn encode(&self, to: &mut Vec<u8>) {
         let kind = match &self.body {
             Body::Ping { .. } => 16,
@@ -402,7 +405,7 @@ mod tests {
     use super::*;
 
     fn inside(body: Body) -> Packet {
-        Packet::Inside(Inside {
+        Packet::Session(SessionPacket {
             session: 1,
             sent: 2,
             echo_sent: 3,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Both ends of a recording over the link models, in virtual time: nothing here waits, and every run is the same.
+//! Both ends of a recording over the link models, in virtual time: nothing here waits, and every
+//! run is the same.
 mod world;
 
 use alcc_record::arrivals::Arrival;
@@ -9,7 +10,8 @@ use alcc_trace::{Trace, scenario};
 use alcc_units::{Rate, Span, Time};
 use world::{World, link, per_second, plan};
 
-/// Prints, for looking at it: `ALCC_TRACES=folder cargo test -p alcc-record --test virtual_time -- --ignored --nocapture`.
+/// Prints, for looking at it: `ALCC_TRACES=folder cargo test -p alcc-record --test virtual_time --
+/// --ignored --nocapture`.
 #[test]
 #[ignore = "a study: takes recorded traces and minutes"]
 fn study() {
@@ -86,7 +88,8 @@ fn a_constant_load_arrives_with_its_delay() {
         assert!((bits - 4e6 * mbps).abs() < 30e3, "{dir}: {bits}");
     }
     let fit = world.client.clock().unwrap();
-    // 20 ms each way and up to half a millisecond until the next opportunity: the clocks agree to within that.
+    // 20 ms each way and up to half a millisecond until the next opportunity: the clocks agree to
+    // within that.
     let ours = world.client_clock(world.now()).as_nanos();
     let theirs = world.listener_clock(world.now()).as_nanos();
     let off = fit.offset_ns(ours) - theirs.wrapping_sub(ours).cast_signed() as f64;
@@ -159,7 +162,8 @@ fn a_deep_queue_is_not_filled_without_end() {
             recorded.len()
         );
     }
-    // Own queue: delay above the smallest one. 3 s are aimed at; the report of it is as old as the round trip.
+    // Own queue: delay above the smallest one. 3 s are aimed at; the report of it is as old as the
+    // round trip.
     for recorded in [world.client.recorded(), world.listener.recorded()] {
         let delay = |a: &Arrival| a.received.since(a.sent).as_secs_f64();
         let longest = recorded.arrivals.iter().map(delay).fold(0.0, f64::max);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Emulated links against sockets of the kernel. Needs namespaces: says "skipped" where they are not permitted.
+//! Emulated links against sockets of the kernel. Needs namespaces: says "skipped" where they are
+//! not permitted.
 mod marks;
 mod support;
 mod tbf;
@@ -10,8 +11,9 @@ use alcc_units::{Bytes, Rate, Span};
 use std::time::{Duration, Instant};
 use support::{Events, accounted, link, recorded};
 
-/// Without root only a process with one thread can get the privileges, and the usual test runner has several: so these tests run
-/// one after the other on the first thread. An argument chooses those that contain it.
+/// Without root only a process with one thread can get the privileges, and the usual test runner
+/// has several: so these tests run one after the other on the first thread. An argument chooses
+/// those that contain it.
 fn main() {
     if let Err(why) = alcc_emu::available().and_then(|()| alcc_emu::prepare().map(|_| ())) {
         println!("skipped: {why}");
@@ -161,7 +163,8 @@ fn the_pure_model_fed_with_the_recorded_arrivals_gives_the_same_departures() {
     let seen = recorded(&events, Dir::Up);
     assert!(report.up.lost > 0 && report.up.overflowed > 0 && report.up.delivered > 100);
     let twin = support::replay(spec.model(Dir::Up), &seen);
-    // The twin runs on after the last event of the live link, which was stopped with packets inside.
+    // The twin runs on after the last event of the live link, which was stopped with packets
+    // inside.
     assert_eq!(twin[..seen.len()], seen[..]);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The kernel's token bucket filter beside our link of a fixed rate: the same packets, what comes out and when.
+//! The kernel's token bucket filter beside our link of a fixed rate: the same packets, what comes
+//! out and when.
 use crate::support;
 use alcc_emu::{Namespace, PathSpec};
 use alcc_link::{DirectionSpec, RateSpec};
@@ -62,7 +63,8 @@ fn train(from: (&Namespace, IpAddr), to: (&Namespace, IpAddr)) -> Out {
     Out(seen)
 }
 
-/// What the kernel's filter lets through, on the loopback of a namespace; `None` where it is not to be had.
+/// What the kernel's filter lets through, on the loopback of a namespace; `None` where it is not to
+/// be had.
 fn kernel() -> Option<Out> {
     let ns = Namespace::new().unwrap();
     let run = |program: &str, args: String| {
@@ -112,8 +114,8 @@ pub(crate) fn a_fixed_rate_is_that_of_the_kernels_token_bucket() {
         ours.spacing_ms()
     );
     println!("{told}");
-    // One passes at once (tokens; the packet in service), 30 wait; one more for each 12 ms that the sending takes. A busy machine may
-    // read the last one late by as much as two or three packets.
+    // One passes at once (tokens; the packet in service), 30 wait; one more for each 12 ms that the
+    // sending takes. A busy machine may read the last one late by as much as two or three packets.
     for out in [&kernel, &ours] {
         assert!((31..=40).contains(&out.0.len()), "{told}");
         let ids: Vec<u64> = out.0.iter().map(|o| o.0).collect();

@@ -21,7 +21,8 @@ pub(crate) fn number(variable: &str, default: u64) -> Result<u64> {
     }
 }
 
-/// The servers, their files and the programs. Before the first thread: it may have to enter a user namespace.
+/// The servers, their files and the programs. Before the first thread: it may have to enter a user
+/// namespace.
 pub(crate) struct World {
     tools: Tools,
     scratch: tempfile::TempDir,
@@ -32,7 +33,8 @@ impl World {
     /// `size` is that of the file that is downloaded, in bytes of real content.
     pub(crate) fn new(size: usize) -> Result<Self> {
         alcc_emu::prepare()?;
-        // cargo starts benchmarks in the folder of their crate; programs are looked for from the project's.
+        // cargo starts benchmarks in the folder of their crate; programs are looked for from the
+        // project's.
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
         std::env::set_current_dir(&root)?;
         let target =
@@ -65,7 +67,8 @@ impl World {
         (&self.tools.alcc, self.scratch.path())
     }
 
-    /// An nginx in `namespace`; `scheme` as in 'alcc compare'. It inherits the CPU affinity of the caller.
+    /// An nginx in `namespace`; `scheme` as in 'alcc compare'. It inherits the CPU affinity of the
+    /// caller.
     #[allow(dead_code, reason = "for those with few connections")]
     pub(crate) fn serve(&mut self, namespace: &Namespace, scheme: &str) -> Result<Server> {
         self.serve_many(namespace, scheme, FEW)
@@ -95,7 +98,8 @@ impl World {
     }
 }
 
-/// A connection from `namespace` with `requests` requests for the first `bytes` of the file already made.
+/// A connection from `namespace` with `requests` requests for the first `bytes` of the file already
+/// made.
 #[allow(dead_code, reason = "for those that need no more of the client")]
 pub(crate) fn request(
     namespace: &Namespace,

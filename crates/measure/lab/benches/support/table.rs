@@ -7,7 +7,8 @@ const ROUNDS: usize = 5;
 /// A name and what is timed: the same number of packets for everybody.
 pub(crate) type Case<'a> = (String, Box<dyn Fn() + 'a>);
 
-/// Runs all of them in turns and prints the median cost of a packet, with its ratio to the first one's.
+/// Runs all of them in turns and prints the median cost of a packet, with its ratio to the first
+/// one's.
 pub(crate) fn table(title: &str, packets: u64, cases: &[Case<'_>]) {
     println!("per_ack: {title}, ns per packet, median of {ROUNDS} (min, max), ratio to the first");
     let mut costs = vec![Vec::new(); cases.len()];

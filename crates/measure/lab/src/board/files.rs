@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::table;
-use crate::keep::write_whole;
+use crate::result_cache::write_whole;
 use crate::{LabError, pairs, picture, report};
 use alcc_results::{Results, csv as flows_csv};
 use std::fs;
@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 /// Native forms and those beside them, for a page of documentation.
 pub const NATIVE: &str = "native.md";
 
-/// Writes into `folder`, which is made if missing: `report.html`, `results.json` (all of it), `flows.csv` (every run),
-/// `board.csv` (the table) and `board.svg` (the picture); if native forms were measured beside others also [`NATIVE`]. Returns the
-/// report's path.
+/// Writes into `folder`, which is made if missing: `report.html`, `results.json` (all of it),
+/// `flows.csv` (every run), `board.csv` (the table) and `board.svg` (the picture); if native forms
+/// were measured beside others also [`NATIVE`]. Returns the report's path.
 ///
 /// # Errors
 /// [`LabError::Os`] with the file that could not be written.

@@ -22,7 +22,8 @@ const COLUMNS: &[(&str, &str, f64, usize)] = &[
 const LEGEND: &str = "* on the Pareto front: no other has at least its throughput at no more mean delay, one of the two better
 power: throughput / mean delay, Mbit/s per s";
 
-/// One table per link, one over all if there are several; with repetitions the median and, in parentheses, smallest and largest.
+/// One table per link, one over all if there are several; with repetitions the median and, in
+/// parentheses, smallest and largest.
 pub fn table(results: &Results) -> String {
     let mut text = String::new();
     let mut links: Vec<&str> = Vec::new();
@@ -123,8 +124,8 @@ pub(crate) fn aligned(lines: &[Vec<String>], names: usize) -> String {
     text
 }
 
-/// The same as CSV: per link and scheme the median, smallest and largest of each column, in the fields' own units; then the
-/// means over all links, whose `link` is empty.
+/// The same as CSV: per link and scheme the median, smallest and largest of each column, in the
+/// fields' own units; then the means over all links, whose `link` is empty.
 pub fn csv(results: &Results) -> String {
     let mut text = "link,scheme,side,front,links,runs,failed".to_owned();
     for (field, ..) in COLUMNS {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A transport of ours between two threads of this process, each in the namespace of its end. Each
 //! end notes when how many bytes were written or read.
-use super::programs::{Ends, Programs, Stage, Way};
+use super::programs::{Addresses, Namespaces, Programs, RunContext};
 use crate::sampler::History;
 use crate::scheme::Scheme;
 use crate::{LabError, cpu, route};
@@ -28,15 +28,15 @@ const STALL: Duration = Duration::from_secs(120);
 /// behind; it ends by its own timeouts.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Background threads of all sockets of the process. They are in the namespace of the first one, and
-/// nobody can say for whom they work.
+/// Background threads of all sockets of the process. They are in the namespace of the first one,
+/// and nobody can say for whom they work.
 const SHARED: [&str; 2] = ["alcc-udp", "alcc-inband"];
 
 pub(super) struct Bulk {
     scheme: Scheme,
     transport: &'static dyn Transport,
     registry: Registry,
-    ends: Ends,
+    ends: Namespaces,
     receiver: Option<End<Received>>,
     sender: Option<End<Sent>>,
     /// What the sender says of itself, once it has ended.
@@ -44,27 +44,27 @@ pub(super) struct Bulk {
     plan: Plan,
     writes: Arc<Mutex<Samples>>,
     reads: Arc<Mutex<Samples>>,
-    way: Option<Way>,
+    addresses: Option<Addresses>,
 }
 
 impl Bulk {
     pub(super) fn start(
         scheme: &Scheme,
         transport: &'static dyn Transport,
-        stage: &Stage<'_>,
+        context: &RunContext<'_>,
     ) -> Result<Self, LabError> {
         let mut bulk = Self {
             scheme: scheme.clone(),
             transport,
-            registry: stage.tools.registry.clone(),
-            ends: stage.ends.clone(),
+            registry: context.tools.registry.clone(),
+            ends: context.ends.clone(),
             receiver: None,
             sender: None,
             sent: None,
             plan: Plan::default(),
             writes: Arc::default(),
             reads: Arc::default(),
-            way: None,
+            addresses: None,
         };
         let (listens, listening) = mpsc::channel();
         let (options, reads) = (bulk.options(), Arc::clone(&bulk.reads));
@@ -180,23 +180,25 @@ fn passed(samples: Arc<Mutex<Samples>>) -> Box<dyn Fn(u64, u64) + Send + Sync> {
 }
 
 impl Programs for Bulk {
-    fn prepare(&mut self, way: Way) -> Result<(), LabError> {
+    fn prepare(&mut self, addresses: Addresses) -> Result<(), LabError> {
         if let Some(kernel) = self.kernel() {
             let set = self
                 .ends
                 .sender
-                .run(|| route::use_algorithm(way.from, way.to, kernel))?;
+                .run(|| route::use_algorithm(addresses.from, addresses.to, kernel))?;
             set.map_err(LabError::os(format!(
                 "{}: make the kernel use {kernel}",
                 self.scheme.name
             )))?;
         }
-        self.way = Some(way);
+        self.addresses = Some(addresses);
         Ok(())
     }
 
-    fn come(&mut self) -> Result<(), LabError> {
-        let Some(way) = self.way else { return Ok(()) };
+    fn start_client(&mut self) -> Result<(), LabError> {
+        let Some(addresses) = self.addresses else {
+            return Ok(());
+        };
         let options = Options {
             cc: self.scheme.controlled.clone(),
             under: self.kernel().map(str::to_owned),
@@ -205,7 +207,7 @@ impl Programs for Bulk {
         let plan = TRANSPORTS.plan(self.transport, &options);
         self.plan = plan.map_err(|why| self.failed(why.to_string()))?;
         let to = Target {
-            host: way.to.to_string(),
+            host: addresses.to.to_string(),
             port: DEFAULT_PORT,
         };
         let (transport, writes) = (self.transport, Arc::clone(&self.writes));
@@ -220,13 +222,13 @@ impl Programs for Bulk {
         Ok(())
     }
 
-    fn go(&mut self) {
+    fn stop_client(&mut self) {
         if let Some(sender) = self.sender.take() {
             self.sent = sender.end().ok();
         }
     }
 
-    fn look(&mut self, _: Time) {}
+    fn observe(&mut self, _: Time) {}
 
     fn check(&mut self, is_over: bool) -> Result<(), LabError> {
         if is_over {
@@ -255,27 +257,31 @@ impl Programs for Bulk {
 
     fn address(&self) -> SocketAddrV4 {
         // Known to the sender alone; it is never one of several on a link.
-        SocketAddrV4::new(self.way.map_or(Ipv4Addr::UNSPECIFIED, |way| way.from), 0)
+        SocketAddrV4::new(
+            self.addresses
+                .map_or(Ipv4Addr::UNSPECIFIED, |addresses| addresses.from),
+            0,
+        )
     }
 
     fn end(&mut self) {
-        self.go();
+        self.stop_client();
         if let Some(receiver) = self.receiver.take() {
             // What it says of a flow that was cut off is not asked for.
             let _ = receiver.end();
         }
     }
 
-    fn conclude(
+    fn results(
         &mut self,
         [from, to]: [Time; 2],
         row: &mut Row,
         _: &mut Vec<String>,
     ) -> Result<(), LabError> {
-        let (Some(way), Some(sent)) = (self.way, self.sent.take()) else {
+        let (Some(addresses), Some(sent)) = (self.addresses, self.sent.take()) else {
             return Err(self.failed("it left no report"));
         };
-        let zero = monotonic(way.origin);
+        let zero = monotonic(addresses.origin);
         let writes = lock(&self.writes).since(zero);
         let reads = lock(&self.reads).since(zero);
         let by = |time: Time| {

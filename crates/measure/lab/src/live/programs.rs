@@ -16,7 +16,7 @@ use std::time::Instant;
 
 /// The two ends of a link. Data go from the first to the second.
 #[derive(Clone)]
-pub(super) struct Ends {
+pub(super) struct Namespaces {
     /// Where the sender stands.
     pub(super) sender: Namespace,
     /// Where the receiver stands.
@@ -24,8 +24,8 @@ pub(super) struct Ends {
 }
 
 /// Where a run is carried out, and with what.
-pub(super) struct Stage<'a> {
-    pub(super) ends: &'a Ends,
+pub(super) struct RunContext<'a> {
+    pub(super) ends: &'a Namespaces,
     pub(super) tools: &'a Tools,
     /// The scheme's own folder, which exists.
     pub(super) folder: &'a Path,
@@ -41,7 +41,7 @@ pub(super) struct Stage<'a> {
 
 /// The link, once it is there.
 #[derive(Clone, Copy)]
-pub(super) struct Way {
+pub(super) struct Addresses {
     /// The sender's address.
     pub(super) from: Ipv4Addr,
     /// The receiver's.
@@ -55,13 +55,13 @@ pub(super) struct Way {
 /// An error that [`LabError::is_environment`] ends the whole run, any other this one.
 pub(super) trait Programs {
     /// The link is there: what has to be set up on it before anyone connects.
-    fn prepare(&mut self, way: Way) -> Result<(), LabError>;
+    fn prepare(&mut self, addresses: Addresses) -> Result<(), LabError>;
     /// It is time: the one that connects comes.
-    fn come(&mut self) -> Result<(), LabError>;
+    fn start_client(&mut self) -> Result<(), LabError>;
     /// It goes before the end.
-    fn go(&mut self);
+    fn stop_client(&mut self);
     /// A look at what is going on, each [`crate::sampler::PERIOD`].
-    fn look(&mut self, now: Time);
+    fn observe(&mut self, now: Time);
     /// Both are well; about once per second until the window has passed, which `is_over` says.
     fn check(&mut self, is_over: bool) -> Result<(), LabError>;
     /// CPU time of the sender so far, with all that works for it; `None` if nobody knows.
@@ -71,7 +71,7 @@ pub(super) trait Programs {
     /// Ends both.
     fn end(&mut self);
     /// What they say of `window`, after their end.
-    fn conclude(
+    fn results(
         &mut self,
         window: [Time; 2],
         row: &mut Row,
@@ -80,13 +80,16 @@ pub(super) trait Programs {
 }
 
 /// Those of a scheme, of which the one that is connected to waits.
-pub(super) fn start(scheme: &Scheme, stage: &Stage<'_>) -> Result<Box<dyn Programs>, LabError> {
+pub(super) fn start(
+    scheme: &Scheme,
+    context: &RunContext<'_>,
+) -> Result<Box<dyn Programs>, LabError> {
     let Some(row) = scheme.transport else {
-        return Ok(Box::new(Web::start(scheme, stage)?));
+        return Ok(Box::new(Web::start(scheme, context)?));
     };
     let transport = TRANSPORTS.find(row.name).map_err(|why| LabError::Scheme {
         scheme: scheme.name.clone(),
         why: why.to_string(),
     })?;
-    Ok(Box::new(Bulk::start(scheme, transport, stage)?))
+    Ok(Box::new(Bulk::start(scheme, transport, context)?))
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! An unmodified nginx, alone or below `alcc run`, and an unmodified curl. What they do is seen from the outside.
-use super::programs::{Programs, Stage, Way};
+//! An unmodified nginx, alone or below `alcc run`, and an unmodified curl. What they do is seen
+//! from the outside.
+use super::programs::{Addresses, Programs, RunContext};
 use crate::client::{Client, Reads};
-use crate::sampler::{Diagnosis, History};
+use crate::sampler::{History, SockDiag};
 use crate::scheme::Scheme;
 use crate::server::{self, Listen, RuntimeReport, Server};
 use crate::{LabError, cpu, route};
@@ -22,38 +23,38 @@ pub(super) struct Web {
     by_route: bool,
     server: Option<Server>,
     client: Option<Client>,
-    way: Option<Way>,
-    diagnosis: Option<Diagnosis>,
+    addresses: Option<Addresses>,
+    diagnosis: Option<SockDiag>,
     reads: Reads,
     history: History,
     runtime: Option<RuntimeReport>,
 }
 
 impl Web {
-    pub(super) fn start(scheme: &Scheme, stage: &Stage<'_>) -> Result<Self, LabError> {
+    pub(super) fn start(scheme: &Scheme, context: &RunContext<'_>) -> Result<Self, LabError> {
         let listen = Listen {
-            port: server::PORT + stage.number,
+            port: server::PORT + context.number,
             ..Listen::default()
         };
         let server = Server::start(
-            &stage.ends.sender,
+            &context.ends.sender,
             scheme,
-            stage.tools,
-            stage.folder,
-            stage.files,
-            stage.log,
+            context.tools,
+            context.folder,
+            context.files,
+            context.log,
             listen,
         )?;
         Ok(Self {
             scheme: scheme.clone(),
-            sender: stage.ends.sender.clone(),
-            receiver: stage.ends.receiver.clone(),
-            curl: stage.tools.curl.clone(),
+            sender: context.ends.sender.clone(),
+            receiver: context.ends.receiver.clone(),
+            curl: context.tools.curl.clone(),
             port: listen.port,
-            by_route: !stage.is_shared || scheme.controlled.is_none(),
+            by_route: !context.is_shared || scheme.controlled.is_none(),
             server: Some(server),
             client: None,
-            way: None,
+            addresses: None,
             diagnosis: None,
             reads: Reads::default(),
             history: History::default(),
@@ -70,37 +71,40 @@ impl Web {
 }
 
 impl Programs for Web {
-    fn prepare(&mut self, way: Way) -> Result<(), LabError> {
+    fn prepare(&mut self, addresses: Addresses) -> Result<(), LabError> {
         let kernel = &self.scheme.kernel;
         let opened = self.sender.run(|| {
             if self.by_route {
-                route::use_algorithm(way.from, way.to, kernel)?;
+                route::use_algorithm(addresses.from, addresses.to, kernel)?;
             }
-            Diagnosis::open()
+            SockDiag::open()
         })?;
         self.diagnosis = Some(opened.map_err(LabError::os(format!(
             "{}: make the kernel use {kernel}",
             self.scheme.name
         )))?);
-        self.way = Some(way);
+        self.addresses = Some(addresses);
         Ok(())
     }
 
-    fn come(&mut self) -> Result<(), LabError> {
-        let Some(way) = self.way else { return Ok(()) };
-        let started = Client::start(&self.receiver, &self.curl, self.address(), way.origin)?;
+    fn start_client(&mut self) -> Result<(), LabError> {
+        let Some(addresses) = self.addresses else {
+            return Ok(());
+        };
+        let started = Client::start(&self.receiver, &self.curl, self.address(), addresses.origin)?;
         self.client = Some(started);
         Ok(())
     }
 
-    fn go(&mut self) {
+    fn stop_client(&mut self) {
         if let Some(client) = self.client.take() {
             self.reads = client.stop();
         }
     }
 
-    fn look(&mut self, now: Time) {
-        // A look that fails is a look that is missing: the rest carries on, and the fields stay null if all are missing.
+    fn observe(&mut self, now: Time) {
+        // A look that fails is a look that is missing: the rest carries on, and the fields stay
+        // null if all are missing.
         if let Some(diagnosis) = &mut self.diagnosis
             && let Ok(connections) = diagnosis.connections(self.port)
         {
@@ -125,18 +129,20 @@ impl Programs for Web {
     }
 
     fn address(&self) -> SocketAddrV4 {
-        let local = self.way.map_or(Ipv4Addr::UNSPECIFIED, |way| way.from);
+        let local = self
+            .addresses
+            .map_or(Ipv4Addr::UNSPECIFIED, |addresses| addresses.from);
         SocketAddrV4::new(local, self.port)
     }
 
     fn end(&mut self) {
-        self.go();
+        self.stop_client();
         if let Some(server) = self.server.take() {
             self.runtime = server.stop();
         }
     }
 
-    fn conclude(
+    fn results(
         &mut self,
         [from, to]: [Time; 2],
         row: &mut Row,

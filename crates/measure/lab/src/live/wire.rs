@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! An emulated link under watch: who is measured on it, and since when.
-use super::programs::Ends;
+use super::programs::Namespaces;
 use super::{BIN, lock};
 use crate::LabError;
 use crate::link::Link;
@@ -11,7 +11,8 @@ use alcc_units::{Bytes, Span, Time};
 use std::net::SocketAddrV4;
 use std::sync::{Arc, Mutex};
 
-/// What is measured at the bottleneck of the downlink: everything together, or every flow by itself.
+/// What is measured at the bottleneck of the downlink: everything together, or every flow by
+/// itself.
 pub(super) struct Meters {
     /// By the relay's number of a flow if flows are told apart, else one.
     all: Vec<Meter>,
@@ -105,7 +106,7 @@ pub(super) struct Wire {
 
 impl Wire {
     pub(super) fn start(
-        ends: &Ends,
+        ends: &Namespaces,
         link: &Link,
         duration: Span,
         apart: bool,

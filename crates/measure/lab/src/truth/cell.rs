@@ -40,7 +40,8 @@ impl Verdict {
     }
 }
 
-/// Runs all of them on `workers` threads; the cells are in the order of `references`. `progress` gets how many are done.
+/// Runs all of them on `workers` threads; the cells are in the order of `references`. `progress`
+/// gets how many are done.
 ///
 /// # Errors
 /// [`LabError::Stopped`].
@@ -283,7 +284,8 @@ mod tests {
 
     #[test]
     fn a_window_of_half_a_path_has_half_the_link() {
-        // 20 packets per 42 ms (40 ms, and a millisecond's opportunity each way) are 5.7 of 12 Mbit/s; no queue.
+        // 20 packets per 42 ms (40 ms, and a millisecond's opportunity each way) are 5.7 of 12
+        // Mbit/s; no queue.
         let mut found = read(LINE).unwrap();
         found[0].runs[0] = Figures {
             utilization: 0.48,

@@ -19,7 +19,8 @@ pub struct Pair {
     pub medians: Result<[Figures; 2], String>,
 }
 
-/// Where `tuned` is to be compared: the trace's partner or 12 Mbit/s back, 60 s from five starts 100 ms apart.
+/// Where `tuned` is to be compared: the trace's partner or 12 Mbit/s back, 60 s from five starts
+/// 100 ms apart.
 const PAIR: &str = "40,60,50+100*5,1,0,0,,,,";
 
 /// All pairs of these algorithms on every trace, trace by trace.
@@ -78,7 +79,8 @@ pub fn pairs(
 }
 
 impl Pair {
-    /// In what `tuned` is behind; empty: in nothing. A tenth of a point and half a millisecond are nothing.
+    /// In what `tuned` is behind; empty: in nothing. A tenth of a point and half a millisecond are
+    /// nothing.
     pub fn behind(&self) -> Vec<String> {
         let Ok([tuned, original]) = &self.medians else {
             return Vec::new();

@@ -37,7 +37,8 @@ impl Traces {
         })
     }
 
-    /// A rate is a trace of constant opportunities, too: the emulators of the references have nothing else.
+    /// A rate is a trace of constant opportunities, too: the emulators of the references have
+    /// nothing else.
     pub(super) fn rate(&self, name: &str, cut: Option<Span>) -> Result<RateSpec, String> {
         if let Ok(rate) = name.parse::<Rate>() {
             return Ok(Trace::constant(rate).map_or(RateSpec::Fixed(rate), RateSpec::Trace));

@@ -3,7 +3,7 @@
 use crate::LabError;
 use crate::link::Link;
 use crate::live::{self, Experiment, Times};
-use crate::scheme::{KERNEL_TOO, Scheme, Side};
+use crate::scheme::{IN_KERNEL, Scheme, Side};
 use crate::tools::Tools;
 use alcc_cc::Registry;
 use alcc_emu::{Dir, PathSpec};
@@ -55,7 +55,7 @@ impl Real {
                 stop: flow.stop.map(|stop| stop.since(Time::ZERO)),
             });
         }
-        if schemes.len() > MOST {
+        if schemes.len() > MAX_FLOWS {
             return Err(LabError::Twin {
                 what: format!("{} flows", schemes.len()),
                 instead: format!("each is a server and a client here: at most {MOST}"),
@@ -76,8 +76,8 @@ impl Real {
         })
     }
 
-    /// Runs both sides. [`alcc_emu::prepare`] must have succeeded before. The simulated flows begin so much later that both windows
-    /// begin at the same moment of the link.
+    /// Runs both sides. [`alcc_emu::prepare`] must have succeeded before. The simulated flows begin
+    /// so much later that both windows begin at the same moment of the link.
     ///
     /// # Errors
     /// As [`live::run`], and [`LabError::Run`] if the simulator gives up.
@@ -129,7 +129,7 @@ impl Real {
 }
 
 /// More servers and clients than that are a test of the machine.
-const MOST: usize = 64;
+const MAX_FLOWS: usize = 64;
 
 fn simulate(link: &str, scenario: &Scenario) -> Result<Vec<Row>, LabError> {
     let report = alcc_sim::run(scenario).map_err(|e| LabError::Run {
@@ -173,7 +173,7 @@ fn scheme(flow: &FlowSpec, far: bool, registry: &Registry) -> Result<Scheme, Lab
     let only_linux = "the real kernel is today's Linux: leave host= and profile= out";
     let words = match &flow.under {
         Under::Native(rules) => {
-            if !KERNEL_TOO.contains(&flow.algorithm.as_str()) {
+            if !IN_KERNEL.contains(&flow.algorithm.as_str()) {
                 return Err(cannot(
                     "datagrams of an algorithm alone",
                     "only the simulator has them; above TCP it is /over=cubic",

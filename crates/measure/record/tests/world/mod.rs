@@ -182,7 +182,7 @@ impl World {
                 }
                 Outcome::Delivered { at, packet, .. } => {
                     let bytes = self.packets.remove(&packet.id).expect("once");
-                    let Some(wire::Packet::Inside(inside)) = wire::Packet::decode(&bytes) else {
+                    let Some(wire::Packet::Session(inside)) = wire::Packet::decode(&bytes) else {
                         panic!("not a packet of a session");
                     };
                     // The client gets what goes down.
@@ -233,7 +233,8 @@ pub(crate) fn per_second(
     seconds: u64,
 ) -> Vec<(u64, u64)> {
     let cursor = original.cursor();
-    // An opportunity at millisecond m is recorded at m + propagation of the up direction at the most.
+    // An opportunity at millisecond m is recorded at m + propagation of the up direction at the
+    // most.
     let before = |at: Time| cursor.count_before(at);
     (0..seconds)
         .map(|n| {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Finished runs on disk: what an interrupted sweep need not do again.
 //!
-//! One file per run, named by a hash of everything that decides its result. The whole of that stands in the file, too, and is
-//! compared; a second line holds the result and its hash. A file is written beside its place and renamed, so a half-written one has no
-//! name, and one that was damaged is as good as none.
+//! One file per run, named by a hash of everything that decides its result. The whole of that
+//! stands in the file, too, and is compared; a second line holds the result and its hash. A file is
+//! written beside its place and renamed, so a half-written one has no name, and one that was
+//! damaged is as good as none.
 use crate::LabError;
 use crate::live::Measured;
 use alcc_emu::PathSpec;
@@ -18,27 +19,27 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How names of files begin that are being written.
-const BESIDE: &str = ".alcc-";
+const TEMPORARY_PREFIX: &str = ".alcc-";
 
 /// Nobody writes one file for longer.
-const LEFT_BEHIND: Duration = Duration::from_secs(3_600);
+const MAX_TEMPORARY_AGE: Duration = Duration::from_secs(3_600);
 
 /// A folder of finished runs.
 #[derive(Debug)]
-pub(crate) struct Keep {
+pub(crate) struct ResultCache {
     folder: PathBuf,
     /// What every run depends on: our program's own bytes.
     program: String,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Head {
+struct Header {
     program: String,
     key: String,
     result: String,
 }
 
-impl Keep {
+impl ResultCache {
     /// Opens `folder`, which is made if missing. `program` is what every key contains.
     pub(crate) fn open(folder: PathBuf, program: String) -> Result<Self, LabError> {
         fs::create_dir_all(&folder).map_err(LabError::os(format!(
@@ -53,11 +54,12 @@ impl Keep {
         self.folder.join(format!("{}.json", &name[..32]))
     }
 
-    /// The result of the run that `key` describes; `None` if it has not been kept or its file is damaged.
+    /// The result of the run that `key` describes; `None` if it has not been kept or its file is
+    /// damaged.
     pub(crate) fn find(&self, key: &str) -> Option<Measured> {
         let text = fs::read_to_string(self.file(key)).ok()?;
         let (head, result) = text.strip_suffix('\n')?.split_once('\n')?;
-        let head: Head = serde_json::from_str(head).ok()?;
+        let head: Header = serde_json::from_str(head).ok()?;
         let same = head.key == key && head.program == self.program;
         let whole = same && head.result == hash([result.as_bytes()]);
         serde_json::from_str(result).ok().filter(|_| whole)
@@ -68,7 +70,7 @@ impl Keep {
         let file = self.file(key);
         let failed = |e: io::Error| LabError::os(format!("write {}", file.display()))(e);
         let result = serde_json::to_string(measured).map_err(|e| failed(e.into()))?;
-        let head = Head {
+        let head = Header {
             program: self.program.clone(),
             key: key.to_owned(),
             result: hash([result.as_bytes()]),
@@ -84,16 +86,21 @@ impl Keep {
     }
 
     /// Removes what another build of the program left: it can never be used again.
-    pub(crate) fn tidy(&self) {
+    pub(crate) fn remove_stale(&self) {
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
             let text = fs::read_to_string(entry.path()).unwrap_or_default();
             // A file whose writer was killed has no name that counts.
             let old = entry.metadata().and_then(|m| m.modified());
-            let old = old.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > LEFT_BEHIND));
-            if old && entry.file_name().to_string_lossy().starts_with(BESIDE) {
+            let old = old.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > MAX_TEMPORARY_AGE));
+            if old
+                && entry
+                    .file_name()
+                    .to_string_lossy()
+                    .starts_with(TEMPORARY_PREFIX)
+            {
                 let _ = fs::remove_file(entry.path());
             }
-            let head = text.lines().next().map(serde_json::from_str::<Head>);
+            let head = text.lines().next().map(serde_json::from_str::<Header>);
             if let Some(Ok(head)) = head
                 && head.program != self.program
             {
@@ -107,7 +114,7 @@ impl Keep {
 pub(crate) fn write_whole(file: &Path, content: &[u8]) -> io::Result<()> {
     let folder = file.parent().filter(|f| !f.as_os_str().is_empty());
     let mut beside = tempfile::Builder::new()
-        .prefix(BESIDE)
+        .prefix(TEMPORARY_PREFIX)
         .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
         .tempfile_in(folder.unwrap_or_else(|| Path::new(".")))?;
     beside.write_all(content)?;
@@ -213,19 +220,19 @@ mod tests {
     #[test]
     fn what_was_kept_comes_back_to_the_last_bit() {
         let folder = tempfile::tempdir().unwrap();
-        let keep = Keep::open(folder.path().join("runs"), "p".into()).unwrap();
+        let keep = ResultCache::open(folder.path().join("runs"), "p".into()).unwrap();
         assert_eq!(keep.find("a"), None);
         // A number that a careless reader of decimals gets wrong in the last place.
         let odd = measured(0.1 + 0.2 + 51.24817837550540_4);
         keep.put("a", &odd).unwrap();
         assert_eq!(keep.find("a"), Some(odd.clone()));
         assert_eq!(keep.find("b"), None);
-        let other = Keep::open(folder.path().join("runs"), "q".into()).unwrap();
+        let other = ResultCache::open(folder.path().join("runs"), "q".into()).unwrap();
         assert_eq!(other.find("a"), None);
-        other.tidy();
+        other.remove_stale();
         assert_eq!(keep.find("a"), None);
         keep.put("a", &odd).unwrap();
-        keep.tidy();
+        keep.remove_stale();
         assert!(keep.find("a").is_some());
         keep.forget("a");
         assert_eq!(keep.find("a"), None);
@@ -268,7 +275,7 @@ mod tests {
     #[test]
     fn a_damaged_file_is_none() {
         let folder = tempfile::tempdir().unwrap();
-        let keep = Keep::open(folder.path().to_owned(), "p".into()).unwrap();
+        let keep = ResultCache::open(folder.path().to_owned(), "p".into()).unwrap();
         keep.put("a", &measured(12.5)).unwrap();
         let file = keep.file("a");
         let whole = fs::read(&file).unwrap();

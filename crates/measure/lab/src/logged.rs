@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// An algorithm's event.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Told {
+pub struct LoggedEvent {
     /// When.
     pub at: Time,
     /// Number of the flow in the scenario, from 0.
@@ -19,7 +19,7 @@ pub struct Told {
 
 /// Collects the events of all flows, in the order in which they happen.
 #[derive(Clone, Default, Debug)]
-pub struct Collector(Arc<Mutex<Vec<Told>>>);
+pub struct Collector(Arc<Mutex<Vec<LoggedEvent>>>);
 
 impl Collector {
     /// For [`Probe::log`](alcc_sim::Probe::log).
@@ -29,7 +29,7 @@ impl Collector {
     }
 
     /// What was told since the last call.
-    pub fn take(&self) -> Vec<Told> {
+    pub fn take(&self) -> Vec<LoggedEvent> {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *told)
     }
@@ -47,7 +47,7 @@ impl EventSink for OfFlow {
 
     fn event_with_rtt(&mut self, at: Time, event: Event, rtt: RttView) {
         let flow = self.flow;
-        let told = Told {
+        let told = LoggedEvent {
             at,
             flow,
             event,
