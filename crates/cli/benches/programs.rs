@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The delay of every program of the compatibility tests on a recorded channel, beside nginx's under the same algorithm; one after the other. `make programs`.
-//! `ALCC_BENCH_SECONDS`, `ALCC_BENCH_RUNS`, `ALCC_BENCH_CC`: how long, how often, what; arguments choose programs.
+//! The delay of every program of the compatibility tests on a recorded channel, beside nginx's
+//! under the same algorithm; one after the other. `make programs`. `ALCC_BENCH_SECONDS`,
+//! `ALCC_BENCH_RUNS`, `ALCC_BENCH_CC`: how long, how often, what; arguments choose programs.
 #[allow(dead_code, reason = "the tests use the rest")]
 #[path = "../tests/programs/place.rs"]
 mod place;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a transport costs: the sender pinned to one core, the receiver to another, a veth pair without rate or delay, every transport that
-//! there is beside plain 64 KiB writes to a TCP socket, in turns. `ALCC_BENCH_PAIRS`, `ALCC_BENCH_SECONDS`: how often, how long;
-//! `ALCC_BENCH_CC`: the algorithm; arguments choose transports.
+//! What a transport costs: the sender pinned to one core, the receiver to another, a veth pair
+//! without rate or delay, every transport that there is beside plain 64 KiB writes to a TCP socket,
+//! in turns. `ALCC_BENCH_PAIRS`, `ALCC_BENCH_SECONDS`: how often, how long; `ALCC_BENCH_CC`: the
+//! algorithm; arguments choose transports.
 use alcc_emu::{Namespace, Subnet, veth};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::time::{ClockId, clock_gettime};
@@ -24,7 +25,8 @@ const ASKED: f64 = 1.5;
 /// A part of a core, at 10 Mbit/s.
 const ASKED_SHARE: f64 = 0.01;
 const PLAIN: &str = "plain";
-/// Says that this program is an end of a plain connection: `send ADDRESS BITS SECONDS` or `recv ADDRESS`.
+/// Says that this program is an end of a plain connection: `send ADDRESS BITS SECONDS` or `recv
+/// ADDRESS`.
 const ROLE: &str = "ALCC_BENCH_ROLE";
 const PIECE: usize = 64 * 1024;
 const PORT: u16 = 9700;

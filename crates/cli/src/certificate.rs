@@ -7,10 +7,12 @@ use std::path::PathBuf;
 /// The sender's part.
 #[derive(clap::Args)]
 pub(crate) struct Trusting {
-    /// The receiver's certificate is the one with this SHA-256 fingerprint, which 'alcc recv' prints
+    /// The receiver's certificate is the one with this SHA-256 fingerprint, which 'alcc recv'
+    /// prints
     #[arg(long, value_name = "FINGERPRINT", conflicts_with_all = ["ca", "insecure"])]
     pin: Option<String>,
-    /// The receiver's certificate is vouched for by an authority in this PEM file [default: by one that this system trusts]
+    /// The receiver's certificate is vouched for by an authority in this PEM file [default: by one
+    /// that this system trusts]
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
     ca: Option<PathBuf>,
 }

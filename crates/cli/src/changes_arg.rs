@@ -9,11 +9,13 @@ const DRAWN: Span = Span::from_secs(3600);
 
 #[derive(clap::Args)]
 pub(crate) struct ChangesArg {
-    /// Change the link at a time, such as 5s:rate=20mbit,delay=50ms,loss=1%; what is not named stays; loss= is of both directions, but of
-    /// the one from CMD loss-up= if given; may be repeated
+    /// Change the link at a time, such as 5s:rate=20mbit,delay=50ms,loss=1%; what is not named
+    /// stays; loss= is of both directions, but of the one from CMD loss-up= if given; may be
+    /// repeated
     #[arg(long, value_name = "STEP")]
     step: Vec<Step>,
-    /// Steps from a CSV file with columns seconds,mbps,delay_ms,loss,loss_up, or drawn with the seed: every=5s,rate=10mbit..100mbit,delay=5ms..50ms,loss=0..1%
+    /// Steps from a CSV file with columns seconds,mbps,delay_ms,loss,loss_up, or drawn with the
+    /// seed: every=5s,rate=10mbit..100mbit,delay=5ms..50ms,loss=0..1%
     #[arg(long, value_name = "FILE|DRAW")]
     steps: Option<String>,
     /// After so long the link is as at its start and the steps come again

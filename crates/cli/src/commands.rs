@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One module per command: its arguments (which are also its help, man page and completions) and its `run`.
+//! One module per command: its arguments (which are also its help, man page and completions) and
+//! its `run`.
 pub(crate) mod attach;
 pub(crate) mod bpf;
 pub(crate) mod compare;

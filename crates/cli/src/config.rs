@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The file of `alcc run --config`: what the options say, and algorithms by port. Every mistake is named with its line.
+//! The file of `alcc run --config`: what the options say, and algorithms by port. Every mistake is
+//! named with its line.
 use crate::failure::{Failure, reason};
 use alcc_cc::{Registry, Spec};
 use alcc_observe::Pattern;

@@ -34,7 +34,8 @@ fn pages() -> Vec<PathBuf> {
     found
 }
 
-/// The commands of the ```console blocks of a page: what stands after `$ `, with continued lines joined.
+/// The commands of the ```console blocks of a page: what stands after `$ `, with continued lines
+/// joined.
 fn commands(page: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut inside = false;
@@ -60,7 +61,8 @@ fn commands(page: &str) -> Vec<String> {
     found
 }
 
-/// Words as a shell splits them, and the separators `|`, `&&` and `;` as words of their own. Comments are left out.
+/// Words as a shell splits them, and the separators `|`, `&&` and `;` as words of their own.
+/// Comments are left out.
 fn words(command: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a program started by us has as it would have it from whoever started us: blocked and ignored signals, closed standard
-//! descriptors, and the variables by which a service manager names the process that it started.
+//! What a program started by us has as it would have it from whoever started us: blocked and
+//! ignored signals, closed standard descriptors, and the variables by which a service manager names
+//! the process that it started.
 use crate::failure::Failure;
 use nix::libc::{self, c_char, c_int};
 use nix::sys::signal::SigSet;
@@ -11,15 +12,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// systemd names the process that it makes: descriptors and watchdog are for that one alone (sd_listen_fds(3),
-/// sd_watchdog_enabled(3)).
+/// systemd names the process that it makes: descriptors and watchdog are for that one alone
+/// (sd_listen_fds(3), sd_watchdog_enabled(3)).
 const NAMING: [&str; 2] = ["LISTEN_PID", "WATCHDOG_PID"];
-/// The same process once more, by the number of its pidfd, and not needed. The program's is not known before it is made.
+/// The same process once more, by the number of its pidfd, and not needed. The program's is not
+/// known before it is made.
 const NAMING_BY_PIDFD: &str = "LISTEN_PIDFDID";
 /// Room for a process id.
 const DIGITS: usize = 10;
 
-/// How we were started, before Rust's runtime ignores SIGPIPE and opens /dev/null where a standard descriptor is closed.
+/// How we were started, before Rust's runtime ignores SIGPIPE and opens /dev/null where a standard
+/// descriptor is closed.
 static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
 static CHILD_IGNORED: AtomicBool = AtomicBool::new(false);
 static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
@@ -109,7 +112,8 @@ struct Renamed {
     places: Vec<*mut u8>,
 }
 
-// SAFETY: the pointers lead to what the value owns, which is changed only in the child, by its one thread.
+// SAFETY: the pointers lead to what the value owns, which is changed only in the child, by its one
+// thread.
 unsafe impl Send for Renamed {}
 // SAFETY: as above.
 unsafe impl Sync for Renamed {}
@@ -163,7 +167,8 @@ impl Renamed {
 
     /// Replaces this process. Returns why not.
     fn exec(&self) -> io::Error {
-        // SAFETY: each place has room for DIGITS bytes and the zero after them; both lists end with a null pointer.
+        // SAFETY: each place has room for DIGITS bytes and the zero after them; both lists end with
+        // a null pointer.
         unsafe {
             for place in &self.places {
                 decimal(

@@ -5,7 +5,8 @@ use crate::loader;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The library to preload: named by ALCC_PRELOAD, beside the program, or where `make install` puts it.
+/// The library to preload: named by ALCC_PRELOAD, beside the program, or where `make install` puts
+/// it.
 pub(crate) fn find() -> Result<PathBuf, Failure> {
     const NAME: &str = "libalcc_preload.so";
     if let Some(named) = std::env::var_os("ALCC_PRELOAD").map(PathBuf::from) {
@@ -31,9 +32,9 @@ pub(crate) fn find() -> Result<PathBuf, Failure> {
     })
 }
 
-/// Lets the loader judge, before a server is started: it ignores a library that it cannot read, and a program that is told to
-/// load one which needs a newer C library does not start at all. The trial is this program with the library under it, which
-/// does nothing without its variables.
+/// Lets the loader judge, before a server is started: it ignores a library that it cannot read, and
+/// a program that is told to load one which needs a newer C library does not start at all. The
+/// trial is this program with the library under it, which does nothing without its variables.
 pub(crate) fn check(library: &Path) -> Result<(), Failure> {
     let trial = Command::new("/proc/self/exe")
         .arg("--version")

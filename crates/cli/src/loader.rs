@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the loaders of programs make of our library: glibc's takes it, another C library's must not see it, and a static program
-//! has no loader.
+//! What the loaders of programs make of our library: glibc's takes it, another C library's must not
+//! see it, and a static program has no loader.
 use alcc_observe::Missed;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -11,17 +11,19 @@ use std::path::{Path, PathBuf};
 
 /// The environment under which glibc's loader takes the library, in addition to what is there.
 ///
-/// Another C library's loader (musl's) would take it too if it found it, and end the program for what it lacks. It does not find
-/// it: only glibc knows `$ORIGIN`, the folder of the program, and from there the way leads by the root to the library. So
-/// it is with every program that is started in turn, in whatever way.
+/// Another C library's loader (musl's) would take it too if it found it, and end the program for
+/// what it lacks. It does not find it: only glibc knows `$ORIGIN`, the folder of the program, and
+/// from there the way leads by the root to the library. So it is with every program that is started
+/// in turn, in whatever way.
 pub(crate) fn environment(library: &Path) -> [(&'static str, OsString); 2] {
     /// No program lies deeper, and above the root is the root.
-    const DEEPEST: usize = 40;
+    const MAX_DEPTH: usize = 40;
     let library = std::path::absolute(library).unwrap_or_else(|_| library.to_owned());
     let mut preload = OsString::from("$ORIGIN");
-    preload.push("/..".repeat(DEEPEST));
+    preload.push("/..".repeat(MAX_DEPTH));
     preload.push(library);
-    // AddressSanitizer wants to be the first library. It need not be: we call what comes next, which is AddressSanitizer's.
+    // AddressSanitizer wants to be the first library. It need not be: we call what comes next,
+    // which is AddressSanitizer's.
     let asan = "verify_asan_link_order=0".into();
     [
         ("LD_PRELOAD", joined(Some(preload), set("LD_PRELOAD"))),
@@ -63,7 +65,8 @@ impl Loader {
             let bytes = bytes.get(at..at + 8)?.try_into().ok()?;
             usize::try_from(u64::from_ne_bytes(bytes)).ok()
         };
-        // 64-bit ELF: e_phoff at 32, e_phentsize at 54, e_phnum at 56; in a program header p_offset at 8, p_filesz at 32.
+        // 64-bit ELF: e_phoff at 32, e_phentsize at 54, e_phnum at 56; in a program header p_offset
+        // at 8, p_filesz at 32.
         if head.get(..5)? != b"\x7fELF\x02" {
             return None;
         }

@@ -15,6 +15,7 @@ mod commands;
 mod config;
 #[cfg(test)]
 mod docs_tests;
+mod events;
 mod failure;
 mod handover;
 mod library;
@@ -28,7 +29,6 @@ mod runs;
 mod shared;
 mod summary;
 mod supervise;
-mod told;
 mod trace_arg;
 mod transfer;
 mod transport;

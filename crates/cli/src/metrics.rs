@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `alcc run --metrics`: the counters of a run in Prometheus' text format, over HTTP.
 //!
-//! A scraper asks for one page every few seconds. Whoever else connects costs at most [`MOST`] threads for [`PATIENCE`] each, and
-//! [`LONGEST`] bytes.
+//! A scraper asks for one page every few seconds. Whoever else connects costs at most
+//! [`MAX_READERS`] threads for [`REQUEST_TIMEOUT`] each, and [`MAX_REQUEST`] bytes.
 use crate::failure::{Failure, reason};
 use alcc_observe::{BOUNDS_US, ByReason, Group, Histogram, Segment, State};
 use alcc_proxy::Listen;
@@ -17,13 +17,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Clients at a time.
-const MOST: usize = 16;
+const MAX_READERS: usize = 16;
 /// Clients that may wait to be taken.
 const BACKLOG: i32 = 64;
 /// For a request and its answer.
-const PATIENCE: Duration = Duration::from_secs(2);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 /// Of a request.
-const LONGEST: usize = 8192;
+const MAX_REQUEST: usize = 8192;
 
 /// Where to listen: `127.0.0.1:9101`, `[::1]:9101`, `:9101` or a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,7 +102,8 @@ impl Metrics {
                 (Listener::Tcp(listener), None)
             }
             Place::Path(path) => {
-                // Left behind by a run that was killed; one that somebody listens on is not touched.
+                // Left behind by a run that was killed; one that somebody listens on is not
+                // touched.
                 if UnixStream::connect(path)
                     .is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused)
                 {
@@ -139,11 +140,12 @@ fn serve(listener: &Listener, segment: &Arc<Segment>) {
             std::thread::sleep(Duration::from_millis(100));
             continue;
         };
-        let Some(place) = Seat::take(&busy) else {
+        let Some(place) = ReaderSlot::take(&busy) else {
             continue;
         };
         let segment = Arc::clone(segment);
-        // Whatever goes wrong with one client is that client's; without a thread the place is free again at once.
+        // Whatever goes wrong with one client is that client's; without a thread the place is free
+        // again at once.
         drop(spawn("alcc-metrics", move || {
             let _place = place;
             let _ = answer(stream, &segment);
@@ -151,30 +153,30 @@ fn serve(listener: &Listener, segment: &Arc<Segment>) {
     }
 }
 
-/// One of [`MOST`] places; given back when dropped, whatever becomes of its thread.
-struct Seat(Arc<AtomicUsize>);
+/// One of [`MAX_READERS`] places; given back when dropped, whatever becomes of its thread.
+struct ReaderSlot(Arc<AtomicUsize>);
 
-impl Seat {
+impl ReaderSlot {
     fn take(busy: &Arc<AtomicUsize>) -> Option<Self> {
         let place = Self(Arc::clone(busy));
-        (busy.fetch_add(1, Ordering::AcqRel) < MOST).then_some(place)
+        (busy.fetch_add(1, Ordering::AcqRel) < MAX_READERS).then_some(place)
     }
 }
 
-impl Drop for Seat {
+impl Drop for ReaderSlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 fn answer(mut stream: Box<dyn Stream>, segment: &Segment) -> std::io::Result<()> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + REQUEST_TIMEOUT;
     let left = || end.saturating_duration_since(Instant::now());
     let mut request = Vec::new();
     let mut piece = [0; 1024];
     while !request.windows(4).any(|w| w == b"\r\n\r\n") {
         let left = left();
-        if left.is_zero() || request.len() > LONGEST {
+        if left.is_zero() || request.len() > MAX_REQUEST {
             return Ok(());
         }
         stream.patience(left)?;
@@ -447,18 +449,20 @@ mod tests {
     #[test]
     fn a_place_is_given_back_by_a_thread_that_panics() {
         let busy = Arc::new(AtomicUsize::new(0));
-        for _ in 0..3 * MOST {
-            let place = Seat::take(&busy).expect("a place");
+        for _ in 0..3 * MAX_READERS {
+            let place = ReaderSlot::take(&busy).expect("a place");
             let panics = std::thread::spawn(move || {
                 let _place = place;
                 std::panic::resume_unwind(Box::new(()));
             });
             assert!(panics.join().is_err());
         }
-        let all: Vec<_> = (0..MOST).map(|_| Seat::take(&busy).unwrap()).collect();
-        assert!(Seat::take(&busy).is_none());
+        let all: Vec<_> = (0..MAX_READERS)
+            .map(|_| ReaderSlot::take(&busy).unwrap())
+            .collect();
+        assert!(ReaderSlot::take(&busy).is_none());
         drop(all);
-        assert!(Seat::take(&busy).is_some());
+        assert!(ReaderSlot::take(&busy).is_some());
     }
 
     #[test]
@@ -492,8 +496,9 @@ mod tests {
         let (dir, segment) = segment();
         let at = dir.path().join("metrics.sock");
         let metrics = Metrics::start(&Place::Path(at.clone()), segment).unwrap();
-        // As many as are served at a time, none of which ever asks; one that talks without end; one that is gone at once.
-        let mut silent: Vec<_> = (0..MOST)
+        // As many as are served at a time, none of which ever asks; one that talks without end; one
+        // that is gone at once.
+        let mut silent: Vec<_> = (0..MAX_READERS)
             .map(|_| UnixStream::connect(&at).unwrap())
             .collect();
         silent[0].write_all(b"GET /").unwrap();

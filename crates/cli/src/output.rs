@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Everything that the program writes for its user passes here: standard output, standard error, files that options name.
+//! Everything that the program writes for its user passes here: standard output, standard error,
+//! files that options name.
 //!
-//! A reader that has gone is no failure: the rest is not written, and the exit status stays what it is. Anything else that
-//! keeps a product from being written is one line and status 1. Standard error may be unwritable: the program goes on.
+//! A reader that has gone is no failure: the rest is not written, and the exit status stays what it
+//! is. Anything else that keeps a product from being written is one line and status 1. Standard
+//! error may be unwritable: the program goes on.
 use crate::failure::{Failure, reason};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -61,12 +63,14 @@ pub(crate) fn print(text: impl Display) -> Result<Reader, Failure> {
     Product::standard().fill(|to| to.write_all(text.to_string().as_bytes()))
 }
 
-/// Writes one line to standard error, in one piece. Nobody may be able to read it: that changes nothing.
+/// Writes one line to standard error, in one piece. Nobody may be able to read it: that changes
+/// nothing.
 pub(crate) fn note(line: impl Display) {
     let _ = Standard::Error.write_all(format!("{line}\n").as_bytes());
 }
 
-/// A fault of this program says what it is in one line, and with `RUST_BACKTRACE` where it came from.
+/// A fault of this program says what it is in one line, and with `RUST_BACKTRACE` where it came
+/// from.
 pub(crate) fn panics_are_one_line() {
     let whole = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |fault| {
@@ -152,7 +156,8 @@ impl Product {
         result
     }
 
-    /// Writes what is said about a run that is over. The run has its exit status: that it cannot be written is only said.
+    /// Writes what is said about a run that is over. The run has its exit status: that it cannot be
+    /// written is only said.
     pub(crate) fn report(self, text: impl Display) {
         if let Err(why) = self.fill(|to| writeln!(to, "{text}")) {
             note(format_args!("alcc: {why}"));
@@ -160,7 +165,8 @@ impl Product {
     }
 }
 
-/// The descriptors themselves: a buffer of the standard library would try again when the program ends.
+/// The descriptors themselves: a buffer of the standard library would try again when the program
+/// ends.
 #[derive(Clone, Copy)]
 enum Standard {
     Output,
@@ -180,7 +186,8 @@ impl Write for Standard {
     }
 }
 
-/// Waits where the descriptor does not: another program that shares it may have made it non-blocking.
+/// Waits where the descriptor does not: another program that shares it may have made it
+/// non-blocking.
 fn write(to: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     loop {
         match nix::unistd::write(to, bytes) {

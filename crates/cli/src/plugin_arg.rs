@@ -8,7 +8,8 @@ use std::path::PathBuf;
 /// Flattened into every command that takes algorithms.
 #[derive(clap::Args)]
 pub(crate) struct Plugins {
-    /// Also the algorithm in this shared object, see docs/writing-an-algorithm-in-c.md; may be repeated
+    /// Also the algorithm in this shared object, see docs/writing-an-algorithm-in-c.md; may be
+    /// repeated
     #[arg(
         long = "plugin",
         value_name = "FILE.so",

@@ -15,7 +15,7 @@ pub(crate) struct Bar {
 }
 
 /// Without a terminal: between two lines.
-const SELDOM: Duration = Duration::from_secs(10);
+const MIN_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Bar {
     pub(crate) fn new() -> Self {
@@ -37,7 +37,7 @@ impl Bar {
 
     pub(crate) fn show(&mut self, part: f64, what: &str) {
         if self.bar.is_hidden() {
-            if self.said.elapsed() >= SELDOM {
+            if self.said.elapsed() >= MIN_INTERVAL {
                 self.said = Instant::now();
                 note(format_args!("{:3.0} %  {what}", 100.0 * part));
             }
@@ -75,11 +75,13 @@ impl Drop for Bar {
     }
 }
 
-/// Becomes true at the first Ctrl-C (or SIGTERM), so that the command can clean up; a second one ends the program at once.
+/// Becomes true at the first Ctrl-C (or SIGTERM), so that the command can clean up; a second one
+/// ends the program at once.
 pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // The order matters: the first signal finds the flag down, passes the first action, and raises it with the second.
+        // The order matters: the first signal finds the flag down, passes the first action, and
+        // raises it with the second.
         signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
             .map_err(|e| Failure::usage(format!("watch for Ctrl-C: {e}")))?;

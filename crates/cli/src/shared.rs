@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Runs found through the processes that share their memory, wherever its file is: another user's, a unit's with a /tmp of its
-//! own, a container's, or one whose `alcc run` was killed.
+//! Runs found through the processes that share their memory, wherever its file is: another user's,
+//! a unit's with a /tmp of its own, a container's, or one whose `alcc run` was killed.
 //!
-//! The kernel says which file a process has mapped; nothing that a name leads to is believed. What is in the file is checked by
-//! whoever reads it. A file counts if it belongs to root, to us, or to the user of the process that has it mapped.
+//! The kernel says which file a process has mapped; nothing that a name leads to is believed. What
+//! is in the file is checked by whoever reads it. A file counts if it belongs to root, to us, or to
+//! the user of the process that has it mapped.
 use crate::runs::Running;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -104,7 +105,8 @@ fn open(pid: u32, mapping: &Mapping) -> Option<File> {
     (found.is_file() && found.ino() == mapping.inode && trusted).then_some(file)
 }
 
-/// The run of a process that is `alcc run` or `alcc proxy` itself, or under one, or has the C library.
+/// The run of a process that is `alcc run` or `alcc proxy` itself, or under one, or has the C
+/// library.
 pub(crate) fn of(pid: u32) -> Option<Running> {
     let mapping = mapping(pid)?;
     let file = open(pid, &mapping)?;

@@ -230,10 +230,10 @@ fn skipped(missed: &[(Missed, MissedCount)]) -> String {
     let chosen = missed.iter().filter(|(why, _)| why.is_chosen());
     chosen
         .map(|(why, n)| {
-            let cure = why
+            let remedy = why
                 .remedy()
-                .map_or_else(String::new, |cure| format!(" ({cure})"));
-            format!("; {} skipped: {}{cure}", n.connections, why.name())
+                .map_or_else(String::new, |remedy| format!(" ({remedy})"));
+            format!("; {} skipped: {}{remedy}", n.connections, why.name())
         })
         .collect()
 }

@@ -9,9 +9,10 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-/// Runs the command and waits for it and for every process it leaves behind (a server that goes into the background becomes
-/// our child). Every signal that can be caught, but for SIGCHLD, is passed on. The exit status is the command's, or 128 and
-/// the signal that ended it. `began` is called once the command has started.
+/// Runs the command and waits for it and for every process it leaves behind (a server that goes
+/// into the background becomes our child). Every signal that can be caught, but for SIGCHLD, is
+/// passed on. The exit status is the command's, or 128 and the signal that ended it. `began` is
+/// called once the command has started.
 pub(crate) fn run(command: &mut Command, began: impl FnOnce()) -> Result<ExitCode, Failure> {
     let name = command.get_program().to_string_lossy().into_owned();
     nix::sys::prctl::set_child_subreaper(true)
@@ -133,7 +134,8 @@ impl Signal {
 
     /// What we have caused: standard error is a pipe that nobody reads.
     fn is_ours(&self) -> bool {
-        // SAFETY: the field is there for every signal that a process has sent; for others it is some number.
+        // SAFETY: the field is there for every signal that a process has sent; for others it is
+        // some number.
         !self.is_the_kernels() && unsafe { self.info.si_pid() } == std::process::id().cast_signed()
     }
 
@@ -151,8 +153,9 @@ impl Signal {
         }
     }
 
-    /// The terminal tells a whole process group of Ctrl-C and the like; a second one may mean "at once" to a program. Only of
-    /// its own end it tells the first process of the session alone, which would be the program without us.
+    /// The terminal tells a whole process group of Ctrl-C and the like; a second one may mean "at
+    /// once" to a program. Only of its own end it tells the first process of the session alone,
+    /// which would be the program without us.
     fn was_told(&self, pid: pid_t) -> bool {
         let first = nix::unistd::getsid(None).ok() == Some(nix::unistd::getpid());
         let alone = first && [libc::SIGHUP, libc::SIGCONT].contains(&self.number);
@@ -164,7 +167,8 @@ fn in_our_group(pid: pid_t) -> bool {
     nix::unistd::getpgid(Some(Pid::from_raw(pid))) == Ok(nix::unistd::getpgrp())
 }
 
-/// Ctrl-Z and the like: the shell waits for us, and is to see what it would see of the program. What continues us is passed on.
+/// Ctrl-Z and the like: the shell waits for us, and is to see what it would see of the program.
+/// What continues us is passed on.
 pub(crate) fn stop_too(child: pid_t, signal: c_int) {
     let foreground = || {
         let terminal = std::fs::File::open("/dev/tty").ok()?;
@@ -174,7 +178,8 @@ pub(crate) fn stop_too(child: pid_t, signal: c_int) {
     if !in_our_group(child) || (signal == libc::SIGSTOP && foreground() != Some(true)) {
         return;
     }
-    // SAFETY: sets of our own and numbers. Sent while it is blocked: the terminal may have sent it as well, and we are to stop once.
+    // SAFETY: sets of our own and numbers. Sent while it is blocked: the terminal may have sent it
+    // as well, and we are to stop once.
     unsafe {
         let mut only: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut only);

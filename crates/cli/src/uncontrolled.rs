@@ -52,8 +52,8 @@ impl NotControlled {
 }
 
 /// Time between looks: the bounds, and how many times as long as the look itself.
-const SHORTEST: Duration = Duration::from_millis(50);
-const LONGEST: Duration = Duration::from_secs(10);
+const MIN_INTERVAL: Duration = Duration::from_millis(50);
+const MAX_INTERVAL: Duration = Duration::from_secs(10);
 const QUIET: Duration = Duration::from_millis(400);
 const RATIO: u32 = 1000;
 /// So many looks are not counted.
@@ -62,7 +62,7 @@ const FIRST: u32 = 20;
 /// anybody.
 const SEGMENTS: u64 = 4;
 /// So many lines at most while the program runs: its own are more important.
-const LINES: usize = 20;
+const MAX_LINES: usize = 20;
 
 /// What the search has to know.
 pub(crate) struct Wanted {
@@ -87,26 +87,26 @@ impl Search {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = spawn("alcc-search", move || {
-            let mut look = Look::new(wanted);
-            let mut pause = SHORTEST;
+            let mut scan = Scan::new(wanted);
+            let mut pause = MIN_INTERVAL;
             while !stopped.load(Ordering::Acquire) {
                 let before = cpu();
-                let busy = look.once();
-                look.say();
+                let busy = scan.once();
+                scan.say();
                 // The first looks are dear (whatever they touch is touched for the first time) and
                 // say nothing about the next.
-                let ratio = if look.looks <= FIRST { 1 } else { RATIO };
+                let ratio = if scan.looks <= FIRST { 1 } else { RATIO };
                 let cost = cpu().saturating_sub(before) * ratio;
                 pause = if busy {
-                    SHORTEST
+                    MIN_INTERVAL
                 } else {
                     (pause * 2).min(QUIET)
                 }
                 .max(cost)
-                .min(LONGEST);
+                .min(MAX_INTERVAL);
                 std::thread::park_timeout(pause);
             }
-            look.found()
+            scan.found()
         });
         Self {
             stop,
@@ -133,7 +133,7 @@ fn cpu() -> Duration {
 /// By program and reason.
 type Found = BTreeMap<(String, Missed), NotControlled>;
 
-struct Look {
+struct Scan {
     wanted: Wanted,
     sockets: Option<Sockets>,
     /// Ports that were listened on: connections to them were accepted.
@@ -157,7 +157,7 @@ struct Holder {
     fd: i32,
 }
 
-impl Look {
+impl Scan {
     fn new(wanted: Wanted) -> Self {
         Self {
             wanted,
@@ -347,10 +347,10 @@ impl Look {
         }
     }
 
-    /// What is new since the last look, on standard error.
+    /// What is new since the last scan, on standard error.
     fn say(&mut self) {
         let lines = self.said.len() + self.said_bypassed.len();
-        if self.wanted.quiet || lines >= LINES {
+        if self.wanted.quiet || lines >= MAX_LINES {
             return;
         }
         for (place, m) in &self.found {

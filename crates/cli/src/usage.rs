@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The command line: what clap says of a wrong one in several lines is one line here, as every other error.
+//! The command line: what clap says of a wrong one in several lines is one line here, as every
+//! other error.
 use crate::failure::Failure;
 use crate::output::{note, print};
 use alcc_units::want_number;
@@ -9,13 +10,15 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-/// Reads the words of the command line. Help and version are printed here: then, and after a mistake, there is nothing to run.
+/// Reads the words of the command line. Help and version are printed here: then, and after a
+/// mistake, there is nothing to run.
 pub(crate) fn parse<T: Parser>() -> Result<T, Result<ExitCode, Failure>> {
     let words = joined(std::env::args_os().collect());
     T::try_parse_from(&words).map_err(|error| answer(&error, &words, &T::command()))
 }
 
-/// `--seed -1` as `--seed=-1`: no option is a digit, so that the option can say what is wrong with its value.
+/// `--seed -1` as `--seed=-1`: no option is a digit, so that the option can say what is wrong with
+/// its value.
 fn joined(words: Vec<OsString>) -> Vec<OsString> {
     let is_negative = |word: &OsString| {
         let bytes = word.as_encoded_bytes();
@@ -73,7 +76,8 @@ fn answer(error: &clap::Error, words: &[OsString], program: &Command) -> Result<
     }
 }
 
-/// Clap's text: `error: WHAT`, more of it indented, `tip: ...`, `Usage: alcc COMMAND ...`, where there is help.
+/// Clap's text: `error: WHAT`, more of it indented, `tip: ...`, `Usage: alcc COMMAND ...`, where
+/// there is help.
 fn one_line(text: &str) -> String {
     let (mut what, mut more, mut tips) = (String::new(), Vec::new(), Vec::new());
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {

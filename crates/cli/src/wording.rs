@@ -17,8 +17,8 @@ pub(crate) fn megabytes(bytes: u64) -> String {
 }
 
 /// Why, and what would help.
-pub(crate) fn hint(why: &str, cure: Option<&str>) -> String {
-    cure.map_or_else(|| why.to_owned(), |cure| format!("{why}; {cure}"))
+pub(crate) fn hint(why: &str, remedy: Option<&str>) -> String {
+    remedy.map_or_else(|| why.to_owned(), |remedy| format!("{why}; {remedy}"))
 }
 
 #[cfg(test)]

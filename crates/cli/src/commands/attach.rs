@@ -22,7 +22,8 @@ use std::process::ExitCode;
 pub(crate) struct Args {
     #[command(flatten)]
     which: Which,
-    /// An algorithm that lives in the kernel (see 'alcc list'), or any congestion control of the kernel
+    /// An algorithm that lives in the kernel (see 'alcc list'), or any congestion control of the
+    /// kernel
     #[arg(long = "cc", value_name = "A")]
     algorithm: Spec,
     /// Connections to come as well, of all processes in the cgroup

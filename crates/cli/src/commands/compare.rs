@@ -33,29 +33,31 @@ Simulated runs stay there and are done again only when the arguments or the prog
 /// The kernel's algorithms, and ours above TCP: what `alcc run` does by default is among them.
 pub(crate) const SCHEMES: &str = "cubic,bbr,alcc-verus,alcc-copa,alcc-budget";
 
-/// Compare schemes on traces: each trace, all schemes, several times, in the simulator or with real TCP in the emulator
+/// Compare schemes on traces: each trace, all schemes, several times, in the simulator or with real
+/// TCP in the emulator
 ///
-/// Prints a table per trace and one over all: utilization, throughput, delay, power and the application's delay, medians of the
-/// repetitions with the smallest and largest, and who is on the Pareto front. Writes a report, CSV and JSON files.
+/// Prints a table per trace and one over all: utilization, throughput, delay, power and the
+/// application's delay, medians of the repetitions with the smallest and largest, and who is on the
+/// Pareto front. Writes a report, CSV and JSON files.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, group = clap::ArgGroup::new("place").required(true).multiple(true).args(["sim", "emu"]))]
 pub(crate) struct Args {
     /// In the simulator, several runs at a time; the results do not depend on the machine
     #[arg(long)]
     sim: bool,
-    /// In the emulator, with real programs and the kernel's TCP, all schemes of a trace beside each other; with --sim too, the simulated
-    /// twin of every run and how far the two are apart
+    /// In the emulator, with real programs and the kernel's TCP, all schemes of a trace beside each
+    /// other; with --sim too, the simulated twin of every run and how far the two are apart
     #[arg(long)]
     emu: bool,
-    /// Trace files in Mahimahi's format, folders of them and of folders, synthetic scenarios (synth:city-driving), rates (12mbit);
-    /// may be repeated
+    /// Trace files in Mahimahi's format, folders of them and of folders, synthetic scenarios
+    /// (synth:city-driving), rates (12mbit); may be repeated
     #[arg(long, value_name = "DIR|FILE", required = true, num_args = 1.., env = "ALCC_TRACES")]
     traces: Vec<PathBuf>,
     /// What to compare, see below
     #[arg(long, value_name = "A,B", default_value = SCHEMES)]
     schemes: String,
-    /// With --emu: instead of SCHEMES, these algorithms' native forms and beside them those above TCP: A-udp, alcc-A, alcc-A-inband,
-    /// alcc-A-inband/carrier=tls
+    /// With --emu: instead of SCHEMES, these algorithms' native forms and beside them those above
+    /// TCP: A-udp, alcc-A, alcc-A-inband, alcc-A-inband/carrier=tls
     #[arg(long, value_name = "A,B", num_args = 0..=1, require_equals = true, default_missing_value = "verus,copa,sprout",
         requires = "emu", conflicts_with_all = ["schemes", "reference", "tuned"])]
     native: Option<String>,
@@ -69,12 +71,14 @@ pub(crate) struct Args {
     under: String,
     #[command(flatten)]
     plugins: Plugins,
-    /// Length of each measured window, which begins with the first full-size packet at the bottleneck
+    /// Length of each measured window, which begins with the first full-size packet at the
+    /// bottleneck
     #[arg(long, value_name = "SPAN", default_value = "60s")]
     duration: Span,
-    /// Repetitions of each trace and scheme. In the simulator each has the next seed, and after the first one a recorded trace begins
-    /// elsewhere, for every scheme at the same place; in the emulator every other one has the reverse order
-    /// [default: 1 with --sim, 3 with --emu, 5 with --native]
+    /// Repetitions of each trace and scheme. In the simulator each has the next seed, and after the
+    /// first one a recorded trace begins elsewhere, for every scheme at the same place; in the
+    /// emulator every other one has the reverse order [default: 1 with --sim, 3 with --emu, 5 with
+    /// --native]
     #[arg(long, visible_alias = "seeds", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: Option<u32>,
     /// Seed of everything random on the links, synthetic channels included
@@ -86,7 +90,8 @@ pub(crate) struct Args {
     /// The queue before each bottleneck
     #[arg(long, value_name = "Q", default_value = "droptail:bytes=2000000")]
     queue: QueueSpec,
-    /// The other direction: a rate, a trace, or 'partner' for NAME.up beside NAME.down and the other way round
+    /// The other direction: a rate, a trace, or 'partner' for NAME.up beside NAME.down and the
+    /// other way round
     #[arg(long, value_name = "RATE|TRACE|partner", default_value = "12mbit")]
     up: Up,
     /// With --sim: how long after the link's beginning the flows start
@@ -95,8 +100,8 @@ pub(crate) struct Args {
     /// With --sim: runs at the same time [default: one per processor]
     #[arg(long, value_name = "N", conflicts_with = "emu", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
-    /// Folder for report.html, results.json, flows.csv (every run), board.csv (the table), board.svg (the picture), native.md (native
-    /// forms and those beside them) and finished runs
+    /// Folder for report.html, results.json, flows.csv (every run), board.csv (the table),
+    /// board.svg (the picture), native.md (native forms and those beside them) and finished runs
     #[arg(long, value_name = "DIR", default_value = "out/compare")]
     out: PathBuf,
     /// Also write every run as a line of this CSV file
@@ -105,11 +110,12 @@ pub(crate) struct Args {
     /// With --emu: folder for the runtime's readings of every controlled connection, as CSV
     #[arg(long, value_name = "DIR", requires = "emu")]
     log: Option<PathBuf>,
-    /// With --sim: instead of comparing schemes, set the simulator beside the published figures of this file (docs/truth.csv); the
-    /// file says which scenarios, --traces where their traces are
+    /// With --sim: instead of comparing schemes, set the simulator beside the published figures of
+    /// this file (docs/truth.csv); the file says which scenarios, --traces where their traces are
     #[arg(long, value_name = "FILE", conflicts_with_all = ["emu", "schemes", "csv", "json"])]
     reference: Option<PathBuf>,
-    /// With --sim: instead of comparing schemes, set each of these algorithms' tuned profile beside its original one on every trace
+    /// With --sim: instead of comparing schemes, set each of these algorithms' tuned profile beside
+    /// its original one on every trace
     #[arg(long, value_name = "A,B", conflicts_with_all = ["emu", "schemes", "csv", "json", "reference"])]
     tuned: Option<String>,
     /// With --reference: only lines whose set, link or flow contains this
@@ -250,7 +256,8 @@ pub(super) fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Measures, writes the files, prints. Before any thread is started it gets the right to make namespaces, if that is needed.
+/// Measures, writes the files, prints. Before any thread is started it gets the right to make
+/// namespaces, if that is needed.
 pub(crate) fn carry_out(
     plan: &Plan,
     skipped: &[String],

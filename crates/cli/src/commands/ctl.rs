@@ -68,7 +68,7 @@ fn range(text: &str) -> Result<Pattern, String> {
 }
 
 /// How long connections that are sending get to follow: several of the longest readings.
-const PATIENCE: Duration = Duration::from_millis(500);
+const MAX_WAIT: Duration = Duration::from_millis(500);
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let (scope, action) = match &args.what {
@@ -112,7 +112,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 
 /// How many connections have followed, and how many have nothing in flight and will do so later.
 fn wait(run: &Running, command: &Command, generation: u64) -> (usize, usize) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + MAX_WAIT;
     loop {
         let meant: Vec<StatusRecord> = run
             .segment

@@ -10,20 +10,23 @@ use std::process::ExitCode;
 
 /// Show what it is about: nginx and curl over an emulated LTE link, plain TCP beside ours
 ///
-/// Starts the distribution's nginx once per scheme, each behind an emulated link of its own, downloads with curl from all of
-/// them at the same time, prints a table and writes a report to open in a browser.
+/// Starts the distribution's nginx once per scheme, each behind an emulated link of its own,
+/// downloads with curl from all of them at the same time, prints a table and writes a report to
+/// open in a browser.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  alcc demo\n  alcc demo --trace CampusWalk --duration 60s\n  alcc demo --schemes cubic,alcc-verus:r=2,alcc-verus:r=6"
 )]
 pub(crate) struct Args {
-    /// The link: a recorded trace in Mahimahi's format, or a synthetic scenario such as city-driving [default: synth:lte]
+    /// The link: a recorded trace in Mahimahi's format, or a synthetic scenario such as
+    /// city-driving [default: synth:lte]
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// Length of the measurement
     #[arg(long, value_name = "SPAN", default_value = "30s")]
     duration: Span,
-    /// What to compare: the kernel's (cubic) and ours above it (alcc-verus:r=4, alcc-copa/over=reno)
+    /// What to compare: the kernel's (cubic) and ours above it (alcc-verus:r=4,
+    /// alcc-copa/over=reno)
     #[arg(long, value_name = "A,B", default_value = compare::SCHEMES)]
     schemes: String,
     /// Seed of the synthetic link

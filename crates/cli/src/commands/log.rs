@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::events;
 use crate::failure::Failure;
 use crate::output::{Product, Reader, note};
 use crate::progress::stop_flag;
 use crate::runs::{Running, Which};
-use crate::told;
 use alcc_observe::TraceEntry;
 use alcc_socket::now;
 use alcc_units::{Bytes, Rate, Span, Time, positive};
@@ -14,11 +14,13 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Write every reading of every connection of a running 'alcc run' as CSV, and what its algorithm says
+/// Write every reading of every connection of a running 'alcc run' as CSV, and what its algorithm
+/// says
 ///
-/// A line for each time the runtime read a connection's counters: the algorithm's window and the kernel's, bytes in flight, RTT,
-/// slow-start threshold, rates. What an algorithm says of itself (slow start ended and by what, modes, reductions) comes between
-/// these lines on standard error, or alone with --events. The processes hand it over in shared memory as long as this command
+/// A line for each time the runtime read a connection's counters: the algorithm's window and the
+/// kernel's, bytes in flight, RTT, slow-start threshold, rates. What an algorithm says of itself
+/// (slow start ended and by what, modes, reductions) comes between these lines on standard error,
+/// or alone with --events. The processes hand it over in shared memory as long as this command
 /// runs. 'alcc run --log DIR' does it from the start of each process.
 #[derive(clap::Args)]
 #[command(
@@ -33,7 +35,8 @@ pub(crate) struct Args {
     /// Stop after so long [default: when 'alcc run' ends, or at Ctrl-C]
     #[arg(long, value_name = "TIME", value_parser = positive::<Span>)]
     duration: Option<Span>,
-    /// Only what the algorithms say, a line for each event: '12.031 s  10.0.0.1:80 > 10.0.0.2:41234  copa  slow start ended by ...'
+    /// Only what the algorithms say, a line for each event: '12.031 s 10.0.0.1:80 > 10.0.0.2:41234
+    /// copa slow start ended by ...'
     #[arg(long)]
     events: bool,
     /// Each event as a JSON object
@@ -82,11 +85,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             };
             if let Some(readings) = &mut readings {
                 readings.read(|p| and(&mut || line(to, origin, p, peers.of(&run, p))));
-                events.read(|e| note(told::sentence(origin, e)));
+                events.read(|e| note(events::sentence(origin, e)));
             } else if args.json {
-                events.read(|e| and(&mut || writeln!(to, "{}", told::object(origin, e))));
+                events.read(|e| and(&mut || writeln!(to, "{}", events::object(origin, e))));
             } else {
-                events.read(|e| and(&mut || writeln!(to, "{}", told::sentence(origin, e))));
+                events.read(|e| and(&mut || writeln!(to, "{}", events::sentence(origin, e))));
             }
             result
         });

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::events::Follower;
 use crate::failure::Failure;
 use crate::metrics::{Metrics, Place};
 use crate::output::{Product, folder, note};
 use crate::plugin_arg::Plugins;
 use crate::runs::enter;
-use crate::told::Follower;
 use crate::wording::{count, megabytes};
 use alcc_cc::Spec;
 use alcc_observe::Pattern;

@@ -24,8 +24,9 @@ use std::time::{Duration, Instant};
 
 /// Receive what 'alcc send' sends
 ///
-/// Waits for senders until Ctrl-C, --once or --count; checks what comes and says how fast and how late it was. Without --out it keeps
-/// nothing. Whoever can reach the port can send: let a firewall choose.
+/// Waits for senders until Ctrl-C, --once or --count; checks what comes and says how fast and how
+/// late it was. Without --out it keeps nothing. Whoever can reach the port can send: let a firewall
+/// choose.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  alcc recv\n  alcc recv --once --out video.mp4\n  alcc recv --bind 192.0.2.7 --port 5000 --out incoming/ --json\n  alcc recv --transport in-band --carrier tls\n  alcc recv --transport quic --cert cert.pem --key key.pem\n  alcc recv --transport udp --insecure\n\nOn the other host:\n  alcc send --file video.mp4 192.0.2.7"
@@ -35,7 +36,8 @@ pub(crate) struct Args {
     how: How,
     #[command(flatten)]
     showing: Showing,
-    /// Keep a file under this name (then only one transfer is taken), or in this folder as received-1, received-2, ...; '-': standard output
+    /// Keep a file under this name (then only one transfer is taken), or in this folder as
+    /// received-1, received-2, ...; '-': standard output
     #[arg(long, value_name = "FILE|DIR")]
     out: Option<PathBuf>,
     /// --out FILE may replace what is there
@@ -56,11 +58,11 @@ pub(crate) struct Args {
 }
 
 /// A transfer whose other flows do not come is over after so long.
-const COMPANY: Duration = Duration::from_secs(5);
+const MAX_WAIT_FOR_FLOWS: Duration = Duration::from_secs(5);
 /// Strangers are spoken of at most so often.
-const SELDOM: Duration = Duration::from_secs(1);
+const MIN_NOTE_INTERVAL: Duration = Duration::from_secs(1);
 /// Rows that are kept for `--json`.
-const ROWS: usize = 10_000;
+const MAX_ROWS: usize = 10_000;
 /// The stack of the thread of a connection.
 const STACK: usize = 256 * 1024;
 
@@ -101,16 +103,16 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if let Some(fingerprint) = listening.fingerprint() {
         note(invitation(args, &fingerprint));
     }
-    let mut desk = Desk::new(args, Arc::clone(&rules), wanted);
+    let mut server = Server::new(args, Arc::clone(&rules), wanted);
     let mut result = Ok(());
-    while !stop.load(Ordering::Relaxed) && !desk.is_done() {
-        if desk.has_all() {
+    while !stop.load(Ordering::Relaxed) && !server.is_done() {
+        if server.has_all() {
             // Waiting for more would cost some transports wake-ups.
-            desk.listen_to_threads(MAX_WAIT);
+            server.listen_to_threads(MAX_WAIT);
             continue;
         }
         match listening.accept() {
-            Ok(Some(pipe)) => desk.take(pipe),
+            Ok(Some(pipe)) => server.take(pipe),
             Ok(None) => {}
             Err(why) => {
                 result = Err(Failure::failed(format!(
@@ -120,13 +122,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
                 break;
             }
         }
-        desk.listen_to_threads(Duration::ZERO);
+        server.listen_to_threads(Duration::ZERO);
     }
-    desk.end();
+    server.end();
     drop(listening);
-    desk.report();
+    server.report();
     result?;
-    desk.verdict()
+    server.verdict()
 }
 
 /// How a sender knows that this is its receiver: a command to copy.
@@ -193,7 +195,7 @@ fn out(args: &Args) -> Result<Output, Failure> {
     }
 }
 
-enum Told {
+enum FlowMessage {
     /// A flow says what it belongs to.
     Begun(Header),
     Ended(Box<Received>),
@@ -210,12 +212,12 @@ struct Together {
 }
 
 /// Who keeps count.
-struct Desk<'a> {
+struct Server<'a> {
     args: &'a Args,
     rules: Arc<Rules>,
     wanted: Option<u32>,
-    tell: mpsc::Sender<Told>,
-    told: mpsc::Receiver<Told>,
+    tell: mpsc::Sender<FlowMessage>,
+    told: mpsc::Receiver<FlowMessage>,
     open: u32,
     going: BTreeMap<[u8; 16], Together>,
     transfers: u32,
@@ -232,7 +234,7 @@ struct Desk<'a> {
     cpu_before: Span,
 }
 
-impl<'a> Desk<'a> {
+impl<'a> Server<'a> {
     fn new(args: &'a Args, rules: Arc<Rules>, wanted: Option<u32>) -> Self {
         let (tell, told) = mpsc::channel();
         Self {
@@ -280,12 +282,12 @@ impl<'a> Desk<'a> {
         let thread = std::thread::Builder::new().stack_size(STACK);
         let spawned = thread.spawn(move || {
             let ended = flow(&mut *pipe, &rules, |header| {
-                drop(tell.send(Told::Begun(header.clone())));
+                drop(tell.send(FlowMessage::Begun(header.clone())));
             });
             // It may wait until the answer has arrived: the program does not end before that.
             drop(pipe);
             // Nobody listens any more only when all is over.
-            drop(tell.send(Told::Ended(Box::new(ended))));
+            drop(tell.send(FlowMessage::Ended(Box::new(ended))));
         });
         match spawned {
             Ok(_) => self.open += 1,
@@ -302,13 +304,13 @@ impl<'a> Desk<'a> {
         };
         while let Some(told) = next {
             match told {
-                Told::Begun(header) => {
+                FlowMessage::Begun(header) => {
                     let together = self.going.entry(header.session).or_default();
                     together.open += 1;
                     together.flows = together.flows.max(header.flows.into());
                     together.last = Some(Instant::now());
                 }
-                Told::Ended(received) => self.ended(&received),
+                FlowMessage::Ended(received) => self.ended(&received),
             }
             next = self.told.try_recv().ok();
         }
@@ -336,7 +338,7 @@ impl<'a> Desk<'a> {
         } else {
             self.say(&format!("{line}\n"));
         }
-        if self.rows.len() < ROWS {
+        if self.rows.len() < MAX_ROWS {
             self.rows.push(self.row(received));
         }
     }
@@ -345,7 +347,9 @@ impl<'a> Desk<'a> {
     fn settle(&mut self, all: bool) {
         let (transfers, failed) = (&mut self.transfers, &mut self.failed);
         self.going.retain(|_, together| {
-            let alone = together.last.is_some_and(|at| at.elapsed() > COMPANY);
+            let alone = together
+                .last
+                .is_some_and(|at| at.elapsed() > MAX_WAIT_FOR_FLOWS);
             let over = together.open == 0 && (together.ended >= together.flows || alone || all);
             if over {
                 *transfers += 1;
@@ -367,7 +371,10 @@ impl<'a> Desk<'a> {
 
     /// On standard error, once in a while.
     fn seldom(&mut self, who: &str, what: &str) {
-        if self.spoke.is_none_or(|at| at.elapsed() >= SELDOM) {
+        if self
+            .spoke
+            .is_none_or(|at| at.elapsed() >= MIN_NOTE_INTERVAL)
+        {
             self.spoke = Some(Instant::now());
             note(format_args!("alcc: {who}: {what}"));
         }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::config::Config;
+use crate::events::Follower;
 use crate::failure::Failure;
 use crate::library;
 use crate::loader;
@@ -9,7 +10,6 @@ use crate::plugin_arg::Plugins;
 use crate::runs::enter;
 use crate::summary::Summary;
 use crate::supervise;
-use crate::told::Follower;
 use crate::uncontrolled::{Search, Wanted};
 use alcc_cc::{Registry, Spec};
 use alcc_observe::Pattern;
@@ -24,9 +24,10 @@ const LIBUV_IO_URING: &str = "UV_USE_IO_URING";
 
 /// Run an unmodified server with another congestion control on the connections it accepts
 ///
-/// The library libalcc_preload.so is put under CMD and the processes it starts. Writes on accepted TCP connections then pass
-/// only as far as the algorithm allows. The clients need nothing. Standard error gets a line at the start, one for each kind
-/// of traffic that is found uncontrolled, and a summary when CMD and all its processes have ended.
+/// The library libalcc_preload.so is put under CMD and the processes it starts. Writes on accepted
+/// TCP connections then pass only as far as the algorithm allows. The clients need nothing.
+/// Standard error gets a line at the start, one for each kind of traffic that is found
+/// uncontrolled, and a summary when CMD and all its processes have ended.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  alcc run -- nginx -g 'daemon off;'\n  alcc run --cc verus:r=4 -- nginx -g 'daemon off;'\n  alcc run --cc copa --only 443 --json=report.json -- nginx\n  alcc run --config alcc.toml -- nginx"
@@ -35,12 +36,14 @@ pub(crate) struct Args {
     /// The algorithm with its options, see 'alcc list' [default: budget]
     #[arg(long, value_name = "A")]
     cc: Option<Spec>,
-    /// Read options and algorithms by port from a TOML file, see docs/operating.md; options given here go first
+    /// Read options and algorithms by port from a TOML file, see docs/operating.md; options given
+    /// here go first
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
     plugins: Plugins,
-    /// The kernel's congestion control below, such as cubic, reno or bbr [default: what the system uses]
+    /// The kernel's congestion control below, such as cubic, reno or bbr [default: what the system
+    /// uses]
     #[arg(long, value_name = "TCPCC")]
     under: Option<String>,
     /// How acknowledgements are learned, see 'alcc list' [default: auto]
@@ -64,14 +67,16 @@ pub(crate) struct Args {
     /// Seed of the algorithms' generators
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Write into this folder: a CSV file per process with a line per reading of a connection's counters, and events.jsonl with
-    /// what the algorithms say (slow start ended and by what, modes, reductions)
+    /// Write into this folder: a CSV file per process with a line per reading of a connection's
+    /// counters, and events.jsonl with what the algorithms say (slow start ended and by what,
+    /// modes, reductions)
     #[arg(long, value_name = "DIR")]
     log: Option<PathBuf>,
     /// Write the report to FILE as one JSON object
     #[arg(long, value_name = "FILE", require_equals = true)]
     json: Option<PathBuf>,
-    /// Serve counters and histograms in Prometheus' text format here: 127.0.0.1:9101, :9101 or a path
+    /// Serve counters and histograms in Prometheus' text format here: 127.0.0.1:9101, :9101 or a
+    /// path
     #[arg(long, value_name = "ADDRESS|PATH")]
     metrics: Option<Place>,
     /// For tests: let the runtime of each process fail after so many readings
@@ -209,8 +214,9 @@ fn prepared(command: &[OsString], settings: &Settings, library: &Path) -> Comman
         };
     }
     prepared.envs(loader::environment(library));
-    // libuv may register with epoll by io_uring, where no preloaded library sees it, and then its connections cannot be held
-    // back. The library refuses that where it sees the call; this is for the rest.
+    // libuv may register with epoll by io_uring, where no preloaded library sees it, and then its
+    // connections cannot be held back. The library refuses that where it sees the call; this is for
+    // the rest.
     if std::env::var_os(LIBUV_IO_URING).is_none() {
         prepared.env(LIBUV_IO_URING, "0");
     }

@@ -24,8 +24,9 @@ use std::time::{Duration, Instant};
 
 /// Send a file, or as much as passes, to 'alcc recv' on another host
 ///
-/// Over the transport and with the congestion control of your choice; at the end goodput, delay from application to application, round
-/// trip and CPU time, as the receiver and the sender saw them. Files arrive with their SHA-256 checked.
+/// Over the transport and with the congestion control of your choice; at the end goodput, delay
+/// from application to application, round trip and CPU time, as the receiver and the sender saw
+/// them. Files arrive with their SHA-256 checked.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  alcc send --cc verus 192.0.2.7\n  alcc send --under bbr --duration 30s receiver.example\n  alcc send --file video.mp4 --json 192.0.2.7:9700\n  alcc send --rate 4mbit --size 10MB --cc copa [2001:db8::7]\n  alcc send --transport in-band --carrier tls+connect:proxy=proxy.example:3128 --pin FINGERPRINT --cc verus 192.0.2.7\n  alcc send --transport quic --cc copa --pin FINGERPRINT 192.0.2.7\n  alcc send --transport udp --cc verus --insecure 192.0.2.7\n\nOn the other host, with the same --transport:\n  alcc recv --once"
@@ -47,7 +48,8 @@ pub(crate) struct Args {
     /// Send this file; '-': standard input
     #[arg(long, value_name = "PATH")]
     file: Option<PathBuf>,
-    /// Write no faster than this, as an application with something to show would [default: as fast as it goes]
+    /// Write no faster than this, as an application with something to show would [default: as fast
+    /// as it goes]
     #[arg(long, value_name = "RATE", value_parser = positive::<Rate>)]
     rate: Option<Rate>,
     /// So many connections at once
@@ -56,12 +58,14 @@ pub(crate) struct Args {
     /// How long connecting may take
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = positive::<Span>)]
     connect_timeout: Span,
-    /// Algorithm that decides how much may leave, see 'alcc list' [default: none, the kernel or the QUIC stack decides; in-band and udp need one]
+    /// Algorithm that decides how much may leave, see 'alcc list' [default: none, the kernel or the
+    /// QUIC stack decides; in-band and udp need one]
     #[arg(long, value_name = "A")]
     cc: Option<Spec>,
     #[command(flatten)]
     plugins: Plugins,
-    /// The kernel's congestion control, alone or below --cc, such as cubic, reno or bbr [default: what the system uses]
+    /// The kernel's congestion control, alone or below --cc, such as cubic, reno or bbr [default:
+    /// what the system uses]
     #[arg(long, value_name = "TCPCC")]
     under: Option<String>,
     /// How acknowledgements are learned, see 'alcc list'
@@ -87,10 +91,12 @@ pub(crate) struct How {
     /// The address of ours to use
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) bind: Option<IpAddr>,
-    /// udp: cross a real network although nothing is encrypted; with TLS and quic: send to a receiver with any certificate
+    /// udp: cross a real network although nothing is encrypted; with TLS and quic: send to a
+    /// receiver with any certificate
     #[arg(long)]
     pub(crate) insecure: bool,
-    /// What in-band runs over: tcp, unix:PATH, tls, websocket:path=/,host=NAME, connect:proxy=HOST:PORT; joined by '+', topmost first; see 'alcc list' [default: tcp]
+    /// What in-band runs over: tcp, unix:PATH, tls, websocket:path=/,host=NAME,
+    /// connect:proxy=HOST:PORT; joined by '+', topmost first; see 'alcc list' [default: tcp]
     #[arg(long, value_name = "CARRIER")]
     pub(crate) carrier: Option<String>,
     /// Give up when nothing moves for so long

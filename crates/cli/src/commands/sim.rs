@@ -52,10 +52,12 @@ pub(crate) struct Args {
     options: ScenarioOptions,
     #[command(flatten)]
     plugins: Plugins,
-    /// Also with real programs and the kernel's TCP on an emulated link: rows of both sides and how far they are apart
+    /// Also with real programs and the kernel's TCP on an emulated link: rows of both sides and how
+    /// far they are apart
     #[arg(long, conflicts_with = "series")]
     emu: bool,
-    /// Write a CSV file with a line per flow every 20 ms: throughput, delay, window, the algorithm's values and events
+    /// Write a CSV file with a line per flow every 20 ms: throughput, delay, window, the
+    /// algorithm's values and events
     #[arg(long, value_name = "FILE", value_parser = a_file)]
     series: Option<PathBuf>,
     /// Write a packet capture (pcap, headers only) that Wireshark and tcpdump read
@@ -64,7 +66,8 @@ pub(crate) struct Args {
     /// Where the capture is taken: sender, receiver, or link (behind the first bottleneck)
     #[arg(long, value_name = "PLACE", default_value = "sender")]
     pcap_at: CapturePoint,
-    /// Write qlog (JSON-SEQ): packets sent, acknowledged and lost, windows, round-trip times, the algorithms' events
+    /// Write qlog (JSON-SEQ): packets sent, acknowledged and lost, windows, round-trip times, the
+    /// algorithms' events
     #[arg(long, value_name = "FILE", conflicts_with = "emu", value_parser = a_file)]
     qlog: Option<PathBuf>,
     /// Print one JSON object
@@ -127,7 +130,7 @@ impl Shown {
     }
 
     /// What was said since the last time.
-    fn hear(&mut self) {
+    fn take_logged(&mut self) {
         let Some(told) = &self.told else { return };
         let told = told.take();
         if let Some(qlog) = &mut self.qlog {
@@ -140,7 +143,7 @@ impl Shown {
 
     /// Ends the files. What the algorithms said.
     fn finish(mut self) -> std::io::Result<Vec<LoggedEvent>> {
-        self.hear();
+        self.take_logged();
         self.pcap.map(Capture::finish).transpose()?;
         self.qlog.map(Qlog::finish).transpose()?;
         Ok(self.kept.unwrap_or_default())
@@ -153,7 +156,7 @@ impl Probe for Shown {
     }
 
     fn packet(&mut self, event: &PacketEvent) {
-        self.hear();
+        self.take_logged();
         if let Some(pcap) = &mut self.pcap {
             pcap.packet(event);
         }
@@ -163,7 +166,7 @@ impl Probe for Shown {
     }
 
     fn flow(&mut self, state: &FlowState<'_>) {
-        self.hear();
+        self.take_logged();
         if let Some(qlog) = &mut self.qlog {
             qlog.flow(state);
         }
@@ -344,8 +347,9 @@ fn table(scenario: &Scenario, report: &Report) -> String {
     text
 }
 
-/// One line per flow and sample. Gauges of all algorithms are columns; what a flow does not have is empty. The last column has the
-/// algorithm's events since the line before, each with its time; the last line has what came after it, too.
+/// One line per flow and sample. Gauges of all algorithms are columns; what a flow does not have is
+/// empty. The last column has the algorithm's events since the line before, each with its time; the
+/// last line has what came after it, too.
 fn write_series(out: &mut dyn Write, report: &Report, told: &[LoggedEvent]) -> std::io::Result<()> {
     let mut names: Vec<&str> = Vec::new();
     for sample in report.flows.iter().flat_map(|f| f.series.iter()) {

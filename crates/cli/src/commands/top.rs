@@ -18,9 +18,9 @@ use std::time::Duration;
 
 /// Show the connections of running 'alcc run', live
 ///
-/// One line per connection: the algorithm's window and the kernel's (cwnd), bytes in flight, RTT and what of it is queueing, the
-/// rate at which bytes pass, and how often the gate closed. On a terminal the table is drawn anew every second; otherwise one
-/// table follows the other.
+/// One line per connection: the algorithm's window and the kernel's (cwnd), bytes in flight, RTT
+/// and what of it is queueing, the rate at which bytes pass, and how often the gate closed. On a
+/// terminal the table is drawn anew every second; otherwise one table follows the other.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  alcc top\n  alcc top --once --json\n  alcc top --sort delay --interval 2s"

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What an algorithm in C sees. These types become `alcc.h`: the comments here are the comments there.
+//! What an algorithm in C sees. These types become `alcc.h`: the comments here are the comments
+//! there.
 //!
-//! How it can grow: structures of events and answers begin with their size as the host has it, and grow at the end; the
-//! table of callbacks begins with its size as the plug-in has it, and what it does not have is NULL. `alcc_packet` and
-//! `alcc_rtt` stand inside others and stay as they are as long as [`ALCC_PLUGIN_ABI`] does.
+//! How it can grow: structures of events and answers begin with their size as the host has it, and
+//! grow at the end; the table of callbacks begins with its size as the plug-in has it, and what it
+//! does not have is NULL. `alcc_packet` and `alcc_rtt` stand inside others and stay as they are as
+//! long as [`ALCC_PLUGIN_ABI`] does.
 use std::ffi::{c_char, c_void};
 
 /// The version of this interface, the first member of `struct alcc_algorithm`.
@@ -111,7 +113,8 @@ pub struct alcc_needs {
     pub size: u32,
     /// `ALCC_NEEDS_...`
     pub flags: u32,
-    /// Over TCP: how often acknowledgements should be looked for, 1 ms to 100 ms. Shorter costs wake-ups.
+    /// Over TCP: how often acknowledgements should be looked for, 1 ms to 100 ms. Shorter costs
+    /// wake-ups.
     pub feedback_period_ns: u64,
 }
 
@@ -210,8 +213,8 @@ pub struct alcc_ack {
     pub rate_bps: u64,
     /// Bound on the error of the RTT samples.
     pub rtt_error_ns: u64,
-    /// Bytes that arrived with a mark (ECN, congestion experienced) since the last acknowledgement. React as to a loss, once per
-    /// round trip.
+    /// Bytes that arrived with a mark (ECN, congestion experienced) since the last acknowledgement.
+    /// React as to a loss, once per round trip.
     pub marked: u64,
 }
 
@@ -272,7 +275,8 @@ pub struct alcc_allowance {
     pub ping: u32,
     /// Bytes in flight must not exceed this; from one mss to 2^30, the largest window of TCP.
     pub window: u64,
-    /// Bytes that may leave now, whatever is in flight, or ALCC_NONE. Take off it what `on_sent` reports.
+    /// Bytes that may leave now, whatever is in flight, or ALCC_NONE. Take off it what `on_sent`
+    /// reports.
     pub quota: u64,
     /// Pacing rate in bit/s, 8000 to 10^12, or ALCC_NONE.
     pub rate_bps: u64,
@@ -280,12 +284,14 @@ pub struct alcc_allowance {
     pub burst: u64,
 }
 
-/// An algorithm. A plug-in is a shared object that defines one constant of this type, named `alcc_algorithm_v2`.
+/// An algorithm. A plug-in is a shared object that defines one constant of this type, named
+/// `alcc_algorithm_v2`.
 ///
-/// `state` is what `create` or `clone` returned: the state of one connection. Callbacks of one `state` never run at the same time,
-/// those of different ones may: keep no variables outside of it. Callbacks do not wait, do no I/O, do not unwind.
-/// Times are nanoseconds since an origin of the host and never decrease; calls may be late. The same events must give the
-/// same answers. NULL is allowed where it says so.
+/// `state` is what `create` or `clone` returned: the state of one connection. Callbacks of one
+/// `state` never run at the same time, those of different ones may: keep no variables outside of
+/// it. Callbacks do not wait, do no I/O, do not unwind. Times are nanoseconds since an origin of
+/// the host and never decrease; calls may be late. The same events must give the same answers. NULL
+/// is allowed where it says so.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct alcc_algorithm {
@@ -329,7 +335,8 @@ pub struct alcc_algorithm {
         Option<unsafe extern "C" fn(state: *mut c_void, now_ns: u64, loss: *const alcc_loss)>,
     /// The retransmission timer expired.
     pub on_rto: Option<unsafe extern "C" fn(state: *mut c_void, now_ns: u64, rto: *const alcc_rto)>,
-    /// The last reduction was a mistake: the packets reported lost arrived (0), or the timer was too early (1).
+    /// The last reduction was a mistake: the packets reported lost arrived (0), or the timer was
+    /// too early (1).
     pub on_spurious: Option<unsafe extern "C" fn(state: *mut c_void, now_ns: u64, timeout: u32)>,
     /// Everything lost has been repaired.
     pub on_recovery_end: Option<
@@ -342,14 +349,17 @@ pub struct alcc_algorithm {
     /// Sending begins again after `idle_ns` with nothing in flight.
     pub on_idle_restart:
         Option<unsafe extern "C" fn(state: *mut c_void, now_ns: u64, idle_ns: u64)>,
-    /// Packets may have another size from now on. The path is the same: what was learned of it holds.
+    /// Packets may have another size from now on. The path is the same: what was learned of it
+    /// holds.
     pub on_mtu: Option<unsafe extern "C" fn(state: *mut c_void, now_ns: u64, mss: u64)>,
-    /// The packets take another route: what was learned of the old one may not hold. NULL: `on_mtu` is called instead.
+    /// The packets take another route: what was learned of the old one may not hold. NULL: `on_mtu`
+    /// is called instead.
     pub on_route:
         Option<unsafe extern "C" fn(state: *mut c_void, now_ns: u64, path: *const alcc_path)>,
     /// The time of `next_timer` has come.
     pub on_timer: Option<unsafe extern "C" fn(state: *mut c_void, now_ns: u64)>,
-    /// When `on_timer` wants to be called, or ALCC_NONE; later than the time of the last `on_timer`. NULL: never.
+    /// When `on_timer` wants to be called, or ALCC_NONE; later than the time of the last
+    /// `on_timer`. NULL: never.
     pub next_timer: Option<unsafe extern "C" fn(state: *const c_void) -> u64>,
     /// Fills in the internal values, in the order of `gauge_names`.
     pub gauges: Option<unsafe extern "C" fn(state: *const c_void, values: *mut f64)>,

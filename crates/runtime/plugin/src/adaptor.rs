@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A plug-in as a [`Controller`]: events go out as C structures, answers come back and are held in the range that the contract
-//! of [`Controller`] promises to the host.
+//! A plug-in as a [`Controller`]: events go out as C structures, answers come back and are held in
+//! the range that the contract of [`Controller`] promises to the host.
 use crate::abi::*;
 use crate::events;
 use crate::table::{Table, Value};
@@ -14,20 +14,23 @@ use std::ffi::{CStr, CString, c_void};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Timers come no closer than this after the last one: a plug-in that asks for "now" forever must not stop the host.
-const SHORTEST_TIMER: Span = Span::from_micros(100);
+/// Timers come no closer than this after the last one: a plug-in that asks for "now" forever must
+/// not stop the host.
+const MIN_TIMER: Span = Span::from_micros(100);
 /// How often acknowledgements may be looked for.
 const FEEDBACK: std::ops::RangeInclusive<Span> = Span::from_millis(1)..=Span::from_millis(100);
-/// A quota of nothing, nothing in flight, and no timer in this time: nothing would ever leave again.
-const PATIENCE: Span = Span::from_secs(60);
+/// A quota of nothing, nothing in flight, and no timer in this time: nothing would ever leave
+/// again.
+const MAX_STALL: Span = Span::from_secs(60);
 /// Window of a copy that could not be made.
 const FALLBACK_SEGMENTS: u64 = 10;
-/// The largest window of TCP (RFC 7323). A window without any limit would let a host that is not paced send for ever.
-const LARGEST: Bytes = Bytes::new(1 << 30);
+/// The largest window of TCP (RFC 7323). A window without any limit would let a host that is not
+/// paced send for ever.
+const MAX_WINDOW: Bytes = Bytes::new(1 << 30);
 const ERROR_ROOM: usize = 256;
 
 /// One connection's state in a plug-in.
-pub(crate) struct Plugged {
+pub(crate) struct PluginController {
     table: Arc<Table>,
     /// `None`: the plug-in had no memory for a copy.
     state: Option<NonNull<c_void>>,
@@ -36,28 +39,30 @@ pub(crate) struct Plugged {
     now: Time,
     /// When `on_timer` was last called.
     timer: Option<Time>,
-    /// After a packet has left, and until something else happens: no more quota than it left, and no ping.
+    /// After a packet has left, and until something else happens: no more quota than it left, and
+    /// no ping.
     left: Option<Bytes>,
     /// The packets of a batch, for the time of a call.
     packets: Vec<alcc_packet>,
 }
 
-// SAFETY: the interface lets the host move a state between threads; it is never used by two at a time.
-unsafe impl Send for Plugged {}
+// SAFETY: the interface lets the host move a state between threads; it is never used by two at a
+// time.
+unsafe impl Send for PluginController {}
 
 /// Calls a callback with the state, if both are there.
 macro_rules! call {
     ($self:ident . $name:ident ( $($argument:expr),* )) => {
         match ($self.table.calls.$name, $self.state) {
-            // SAFETY: the function is the plug-in's for this state, and the arguments are as the interface says and outlive
-            // the call.
+            // SAFETY: the function is the plug-in's for this state, and the arguments are as the
+            // interface says and outlive the call.
             (Some(f), Some(state)) => Some(unsafe { f(state.as_ptr(), $($argument),*) }),
             _ => None,
         }
     };
 }
 
-impl Plugged {
+impl PluginController {
     /// A controller with the options as typed and the defaults for the rest.
     pub(crate) fn new(table: &Arc<Table>, options: &Options<'_>) -> Result<Self, SpecError> {
         let text = |name, default| options.text(name).unwrap_or(default).to_owned();
@@ -113,7 +118,7 @@ impl Plugged {
             && self.in_flight == Bytes::ZERO
             && self
                 .next_timer()
-                .is_none_or(|at| at.since(self.now) > PATIENCE)
+                .is_none_or(|at| at.since(self.now) > MAX_STALL)
     }
 }
 
@@ -154,13 +159,13 @@ fn create(table: &Table, values: &[Value]) -> Result<NonNull<c_void>, String> {
     })
 }
 
-impl Drop for Plugged {
+impl Drop for PluginController {
     fn drop(&mut self) {
         call!(self.destroy());
     }
 }
 
-impl Controller for Plugged {
+impl Controller for PluginController {
     fn needs(&self) -> Needs {
         let mut answer = events::needs();
         call!(self.needs(&raw mut answer));
@@ -273,18 +278,18 @@ impl Controller for Plugged {
         }
         let quota = Bytes::new(answer.quota).min(self.left.unwrap_or(Bytes::MAX));
         Allowance {
-            window: Bytes::new(answer.window).min(LARGEST).max(self.mss),
+            window: Bytes::new(answer.window).min(MAX_WINDOW).max(self.mss),
             quota: if self.stuck(quota) { self.mss } else { quota },
             rate: (answer.rate_bps != ALCC_NONE)
                 .then(|| Rate::bps(answer.rate_bps).clamp(MIN_PACING_RATE, MAX_PACING_RATE)),
-            burst: Bytes::new(answer.burst).min(LARGEST),
+            burst: Bytes::new(answer.burst).min(MAX_WINDOW),
             ping: answer.ping != 0 && self.left.is_none(),
         }
     }
 
     fn next_timer(&self) -> Option<Time> {
         let at = call!(self.next_timer()).filter(|at| *at != ALCC_NONE)?;
-        let earliest = self.timer.map_or(Time::ZERO, |last| last + SHORTEST_TIMER);
+        let earliest = self.timer.map_or(Time::ZERO, |last| last + MIN_TIMER);
         Some(Time::from_nanos(at).max(earliest))
     }
 

@@ -2,7 +2,7 @@
 //! From a file to the registry.
 use crate::PluginError;
 use crate::abi::{ALCC_PLUGIN_ABI, alcc_algorithm};
-use crate::adaptor::Plugged;
+use crate::adaptor::PluginController;
 use crate::table::Table;
 use alcc_cc::{Algorithm, Build, Registry};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
@@ -33,7 +33,7 @@ pub fn load(file: &Path) -> Result<Algorithm, PluginError> {
         options: table.docs,
         build: Build::Loaded {
             file: file.to_string_lossy().into(),
-            build: Arc::new(move |options| Ok(Box::new(Plugged::new(&table, options)?))),
+            build: Arc::new(move |options| Ok(Box::new(PluginController::new(&table, options)?))),
         },
     })
 }
@@ -96,17 +96,17 @@ fn one_line(text: &str, file: &Path) -> String {
 }
 
 /// Longest file that an algorithm's option may name.
-const LONGEST: u64 = 64 << 20;
+const MAX_FILE: u64 = 64 << 20;
 
 /// The text of a file that an algorithm's option names: the one place where such files are read.
 fn read_text(path: &str) -> Result<String, String> {
     let mut text = String::new();
     let mut file = std::fs::File::open(path)
         .map_err(|error| error.to_string())?
-        .take(LONGEST + 1);
+        .take(MAX_FILE + 1);
     file.read_to_string(&mut text)
         .map_err(|error| error.to_string())?;
-    if text.len() as u64 > LONGEST {
+    if text.len() as u64 > MAX_FILE {
         return Err(format!("longer than {LONGEST} bytes"));
     }
     Ok(text)
@@ -155,7 +155,8 @@ pub fn with_env(registry: Registry, value: Option<&OsStr>) -> Result<Registry, P
     with_files(registry, files.map(OsStr::from_bytes))
 }
 
-/// The value of [`ENV`] for these files: absolute paths, since a program changes its folder. `None` if there are none.
+/// The value of [`ENV`] for these files: absolute paths, since a program changes its folder. `None`
+/// if there are none.
 pub fn env_value<P: AsRef<Path>>(files: impl IntoIterator<Item = P>) -> Option<OsString> {
     let paths = files
         .into_iter()

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The table of a plug-in, checked and copied: nothing of the plug-in's memory but its functions is used afterwards.
+//! The table of a plug-in, checked and copied: nothing of the plug-in's memory but its functions is
+//! used afterwards.
 use crate::PluginError;
 use crate::abi::{self, alcc_algorithm, alcc_option};
 use alcc_units::{Bytes, OptionDoc, Options, Span, Spec, SpecError};
@@ -8,8 +9,8 @@ use std::mem::offset_of;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-const MOST: u64 = 64;
-const LONGEST_NAME: usize = 32;
+const MAX_ENTRIES: u64 = 64;
+const MAX_NAME: usize = 32;
 
 /// One option: what `alcc list` shows, and how it is read.
 pub(crate) struct Declared {
@@ -39,11 +40,12 @@ pub(crate) struct Table {
 
 // SAFETY: the pointers in `calls` besides the functions are not used after the table has been read.
 unsafe impl Send for Table {}
-// SAFETY: as above; the functions may be called from any thread, which the interface tells the author.
+// SAFETY: as above; the functions may be called from any thread, which the interface tells the
+// author.
 unsafe impl Sync for Table {}
 
 /// Text that lives as long as the process: the registry's names are of that kind.
-fn keep(text: String) -> &'static str {
+fn leak(text: String) -> &'static str {
     Box::leak(text.into_boxed_str())
 }
 
@@ -80,7 +82,7 @@ impl Reader<'_> {
         // SAFETY: the caller's promise.
         let word = unsafe { self.text(word, what) }?;
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c);
-        if word.len() > LONGEST_NAME || !word.chars().all(plain) {
+        if word.len() > MAX_NAME || !word.chars().all(plain) {
             return Err(self.wrong(
                 format!("{what} is '{word}'"),
                 "use at most 32 lower-case letters, digits, '-' and '_'",
@@ -98,14 +100,15 @@ impl Reader<'_> {
         if count == 0 {
             return Ok(&[]);
         }
-        if count > MOST || list.is_null() {
+        if count > MAX_ENTRIES || list.is_null() {
             let list = if list.is_null() { "NULL" } else { "a list" };
             return Err(self.wrong(
                 format!("{what} is {list} of {count}"),
                 "give a list and its length, at most 64",
             ));
         }
-        // SAFETY: the plug-in says that there are so many; a table is trusted as far as its pointers go.
+        // SAFETY: the plug-in says that there are so many; a table is trusted as far as its
+        // pointers go.
         Ok(unsafe { std::slice::from_raw_parts(list, count as usize) })
     }
 
@@ -122,9 +125,9 @@ impl Reader<'_> {
         let unbounded = option.least == 0.0 && option.most == 0.0;
         let declared = Declared {
             doc: OptionDoc {
-                name: keep(name),
-                default: keep(default),
-                help: keep(help),
+                name: leak(name),
+                default: leak(default),
+                help: leak(help),
             },
             kind: option.kind,
             range: if unbounded {
@@ -194,13 +197,15 @@ impl Table {
     /// Reads what a plug-in exports.
     ///
     /// # Safety
-    /// `exported` points at what the plug-in in `file` defines as `alcc_algorithm_v2`, which stays loaded.
+    /// `exported` points at what the plug-in in `file` defines as `alcc_algorithm_v2`, which stays
+    /// loaded.
     pub(crate) unsafe fn read(
         exported: *const alcc_algorithm,
         file: &Path,
     ) -> Result<Self, PluginError> {
         let reader = Reader { file };
-        // SAFETY: every version begins with these two; nothing more is read before they are checked.
+        // SAFETY: every version begins with these two; nothing more is read before they are
+        // checked.
         let (found, size) = unsafe { ((*exported).abi, (*exported).size as usize) };
         if found != abi::ALCC_PLUGIN_ABI {
             return Err(PluginError::Abi {
@@ -215,7 +220,8 @@ impl Table {
                 "set .size = sizeof(struct alcc_algorithm)",
             ));
         }
-        // SAFETY: all zero is a valid table: NULL everywhere. Of ours we fill as much as both sides know.
+        // SAFETY: all zero is a valid table: NULL everywhere. Of ours we fill as much as both sides
+        // know.
         let calls = unsafe {
             let mut calls: alcc_algorithm = std::mem::zeroed();
             let known = size.min(size_of::<alcc_algorithm>());
@@ -259,8 +265,8 @@ impl Table {
                 .map(|name| reader.text(*name, "the name of a gauge").map(keep))
                 .collect::<Result<_, _>>()?;
             Ok(Self {
-                name: keep(name),
-                summary: keep(summary),
+                name: leak(name),
+                summary: leak(summary),
                 docs: Vec::leak(options.iter().map(|o| o.doc).collect()),
                 options,
                 gauges,

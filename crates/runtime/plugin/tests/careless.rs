@@ -40,7 +40,8 @@ fn at(ms: u64) -> Cx<'static> {
     }
 }
 
-/// Whatever it answers, the host sees the contract kept, for random stories of everything that can happen.
+/// Whatever it answers, the host sees the contract kept, for random stories of everything that can
+/// happen.
 #[test]
 fn the_contract_is_kept_for_it() {
     let algorithm = load(&careless()).unwrap();

@@ -6,7 +6,8 @@ mod tcp;
 
 use alcc_pipe::Table;
 
-/// All transports of `alcc send`, `alcc recv` and of the names of schemes; the first is the default.
+/// All transports of `alcc send`, `alcc recv` and of the names of schemes; the first is the
+/// default.
 pub static TRANSPORTS: Table = Table(&[
     &tcp::Tcp,
     &alcc_carrier::InBand,

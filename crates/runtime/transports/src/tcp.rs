@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Tcp;
 
 /// What waits in front of our algorithm is this much of its rate, and at least two segments.
-const QUEUED: Span = Span::from_millis(5);
+const MAX_QUEUED: Span = Span::from_millis(5);
 const MIN_WRITE: u64 = 2 * 1448;
 
 impl Transport for Tcp {
@@ -208,7 +208,7 @@ impl Outgoing for Controlled {
                 self.watch.sample(info.rtt);
                 let window = Rate::of(info.window, info.smoothed_rtt);
                 let rate = info.rate.unwrap_or(window);
-                let piece = rate.bytes_in(QUEUED);
+                let piece = rate.bytes_in(MAX_QUEUED);
                 let piece = piece.clamp(Bytes::new(MIN_WRITE), Bytes::new(MAX_WRITE as u64));
                 self.piece = piece.get() as usize;
                 self.stream.set_queue(self.piece);

@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::Target;
 use crate::error::quoted;
-use crate::http::{Rest, answer};
+use crate::http::{BufferedPrefix, answer};
 use crate::registry::{Layer, Options};
 use crate::spec::{Client, Server};
 use crate::wait::{Deadline, write_all};
@@ -46,7 +46,7 @@ impl Layer for Connect {
         write_all(&mut *below, request.as_bytes(), deadline).map_err(Error::io(&what))?;
         let (answer, rest) = answer(&mut *below, &what, deadline)?;
         if (200..300).contains(&answer.status) {
-            return Ok(Rest::before(rest, below));
+            return Ok(BufferedPrefix::before(rest, below));
         }
         let fix = match answer.status {
             403 | 405 => "its rules do not allow this host and port",

@@ -74,13 +74,13 @@ pub(crate) fn answer(
 }
 
 /// A stream of which a handshake has read more than was its own.
-pub(crate) struct Rest {
+pub(crate) struct BufferedPrefix {
     bytes: Vec<u8>,
     given: usize,
     below: Box<dyn Carrier>,
 }
 
-impl Rest {
+impl BufferedPrefix {
     pub(crate) fn before(bytes: Vec<u8>, below: Box<dyn Carrier>) -> Box<dyn Carrier> {
         if bytes.is_empty() {
             return below;
@@ -93,7 +93,7 @@ impl Rest {
     }
 }
 
-impl Carrier for Rest {
+impl Carrier for BufferedPrefix {
     fn fd(&self) -> BorrowedFd<'_> {
         self.below.fd()
     }

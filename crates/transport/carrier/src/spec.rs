@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long connecting and all handshakes may take together.
-const PATIENCE: Duration = Duration::from_secs(20);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(20);
 /// More layers than anybody needs.
 const MAX_LAYERS: usize = 8;
 
@@ -33,7 +33,7 @@ impl Default for Client {
     fn default() -> Self {
         Self {
             trust: Trust::System,
-            patience: PATIENCE,
+            patience: DEFAULT_TIMEOUT,
             under: None,
         }
     }
@@ -52,7 +52,7 @@ impl Default for Server {
     fn default() -> Self {
         Self {
             identity: None,
-            patience: PATIENCE,
+            patience: DEFAULT_TIMEOUT,
         }
     }
 }

@@ -53,17 +53,17 @@ impl Base for Unix {
             Error::Usage(format!("{what}: {why}{fix}"))
         })?;
         listener.set_nonblocking(true).map_err(Error::io(&what))?;
-        Ok(Box::new(At { listener, path }))
+        Ok(Box::new(BoundPath { listener, path }))
     }
 }
 
 /// Takes its name away when it ends.
-struct At {
+struct BoundPath {
     listener: UnixListener,
     path: PathBuf,
 }
 
-impl Bound for At {
+impl Bound for BoundPath {
     fn accept(&self) -> io::Result<(Box<dyn Carrier>, String)> {
         let (stream, _) = self.listener.accept()?;
         Ok((Box::new(carrier::Unix::new(stream)?), self.local()))
@@ -78,7 +78,7 @@ impl Bound for At {
     }
 }
 
-impl Drop for At {
+impl Drop for BoundPath {
     fn drop(&mut self) {
         drop(std::fs::remove_file(&self.path));
     }

@@ -98,14 +98,14 @@ pub(crate) fn read(
 
 /// A stream that waits during the handshake of a layer above it, and then no more. `std::io` is
 /// what the layers' crates want.
-pub(crate) struct Waits {
+pub(crate) struct DeadlineCarrier {
     below: Box<dyn Carrier>,
     deadline: Option<Deadline>,
     /// What the last read brought.
     pub(crate) arrived: Arrived,
 }
 
-impl Waits {
+impl DeadlineCarrier {
     pub(crate) fn until(deadline: Deadline, below: Box<dyn Carrier>) -> Self {
         Self {
             below,
@@ -132,7 +132,7 @@ impl Waits {
     }
 }
 
-impl Read for Waits {
+impl Read for DeadlineCarrier {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         self.arrived = match self.deadline {
             Some(deadline) => read(&mut *self.below, buf, deadline)?,
@@ -142,7 +142,7 @@ impl Read for Waits {
     }
 }
 
-impl Write for Waits {
+impl Write for DeadlineCarrier {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         self.write_vectored(&[IoSlice::new(buf)])
     }

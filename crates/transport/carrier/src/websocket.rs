@@ -6,7 +6,7 @@ use crate::Target;
 use crate::error::quoted;
 use crate::registry::{Layer, Options};
 use crate::spec::{Client, Server};
-use crate::wait::{Deadline, Waits};
+use crate::wait::{Deadline, DeadlineCarrier};
 use alcc_inband::carrier::{Arrived, Carrier};
 use bytes::{Bytes, BytesMut};
 use std::io::{self, IoSlice};
@@ -21,7 +21,7 @@ const MAX_WRITE: usize = 64 * 1024;
 /// Longest message that is taken; also as one frame.
 const MAX_MESSAGE: usize = 256 * 1024;
 /// Header of a frame that fits a segment (RFC 6455, 5.2): two bytes, length, mask.
-const FRAME: usize = 2 + 2 + 4;
+const FRAME_OVERHEAD: usize = 2 + 2 + 4;
 
 fn limits() -> WebSocketConfig {
     WebSocketConfig::default()
@@ -62,7 +62,7 @@ impl Layer for Ws {
             .get("host")
             .map_or_else(|| target.to_string(), str::to_owned);
         let what = format!("open a WebSocket at {target}{path}");
-        let below = Waits::until(deadline, below);
+        let below = DeadlineCarrier::until(deadline, below);
         let made = tungstenite::client::client_with_config(
             format!("ws://{host}{path}"),
             below,
@@ -102,7 +102,7 @@ impl Layer for Ws {
             *no.status_mut() = tungstenite::http::StatusCode::NOT_FOUND;
             Err(no)
         };
-        let below = Waits::until(deadline, below);
+        let below = DeadlineCarrier::until(deadline, below);
         match tungstenite::accept_hdr_with_config(below, ours, Some(limits())) {
             Ok(ws) => Ok(stream(ws)),
             Err(HandshakeError::Interrupted(_)) => Err(Error::Io {
@@ -118,7 +118,7 @@ impl Layer for Ws {
     }
 }
 
-fn stream(mut ws: WebSocket<Waits>) -> Box<dyn Carrier> {
+fn stream(mut ws: WebSocket<DeadlineCarrier>) -> Box<dyn Carrier> {
     ws.get_mut().no_more();
     Box::new(WsStream {
         ws,
@@ -151,7 +151,7 @@ fn failed(what: String, why: tungstenite::Error, doubt: &str) -> Error {
 }
 
 struct WsStream {
-    ws: WebSocket<Waits>,
+    ws: WebSocket<DeadlineCarrier>,
     /// What is left of the message that came last.
     message: Bytes,
     unflushed: bool,
@@ -183,11 +183,11 @@ impl WsStream {
 
     fn drain(&mut self) -> io::Result<()> {
         let flushed = self.ws.flush();
-        self.went(flushed)
+        self.check(flushed)
     }
 
     /// After the end only the reply to it is left to go.
-    fn went(&mut self, result: tungstenite::Result<()>) -> io::Result<()> {
+    fn check(&mut self, result: tungstenite::Result<()>) -> io::Result<()> {
         let result = match result {
             Ok(())
             | Err(tungstenite::Error::ConnectionClosed | tungstenite::Error::AlreadyClosed) => {
@@ -271,7 +271,7 @@ impl Carrier for WsStream {
     /// A WebSocket has one end for both directions.
     fn shutdown_write(&mut self) -> io::Result<()> {
         let closed = self.ws.close(None);
-        self.went(closed)
+        self.check(closed)
     }
 
     fn tcp(&self) -> Option<BorrowedFd<'_>> {
@@ -280,7 +280,7 @@ impl Carrier for WsStream {
 
     /// A message of its own is the worst case.
     fn segment(&self) -> usize {
-        self.below().segment().saturating_sub(FRAME)
+        self.below().segment().saturating_sub(FRAME_OVERHEAD)
     }
 
     fn name(&self) -> &'static str {

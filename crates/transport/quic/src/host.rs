@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 /// `alcc_flow::Rules`).
 const MIN_TIMEOUT: Span = Span::from_secs(1);
 const MAX_TIMEOUT: Span = Span::from_secs(60);
-/// kPersistentCongestionThreshold, in probe timeouts, and the parts of one (RFC 9002, sections 7.6.1,
-/// 6.2.1 and 18.2 of RFC 9000).
+/// kPersistentCongestionThreshold, in probe timeouts, and the parts of one (RFC 9002, sections
+/// 7.6.1, 6.2.1 and 18.2 of RFC 9000).
 const PERSISTENT_CONGESTION_THRESHOLD: u64 = 3;
 const GRANULARITY: Span = Span::from_millis(1);
 const MAX_ACK_DELAY: Span = Span::from_millis(25);
@@ -34,7 +34,8 @@ const MIN_RATE_INTERVAL: Span = Span::from_millis(20);
 struct AckEvents {
     acked: Vec<Packet>,
     lost: Vec<Packet>,
-    /// In flight after the acknowledged packets, before the lost ones; reported last, before losses.
+    /// In flight after the acknowledged packets, before the lost ones; reported last, before
+    /// losses.
     in_flight: Option<Bytes>,
     app_limited: bool,
     spurious: bool,

@@ -19,7 +19,8 @@ thread_local! {
 #[derive(Clone, Copy)]
 struct Wakeup(Option<Instant>);
 
-/// Asks for another poll of the connection that is being polled, at `at`. False without this runtime.
+/// Asks for another poll of the connection that is being polled, at `at`. False without this
+/// runtime.
 pub(crate) fn request_wakeup(at: Option<Instant>) -> bool {
     WAKEUP.with(|wanted| {
         let Some(Wakeup(before)) = wanted.get() else {

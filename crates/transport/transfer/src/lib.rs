@@ -39,9 +39,9 @@ pub const BLOCK: usize = 64 * 1024;
 /// Length of the header, bytes.
 pub const HEADER: usize = 64;
 /// Length of what stands before the content of a block, bytes.
-pub const BEFORE: usize = 12;
+pub const BLOCK_PREFIX: usize = 12;
 /// Length of the trailer, bytes.
-pub const TRAILER: usize = BEFORE + 8 + 32;
+pub const TRAILER: usize = BLOCK_PREFIX + 8 + 32;
 /// Length of the answer, bytes.
 pub const ANSWER: usize = 88;
 

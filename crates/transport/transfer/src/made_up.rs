@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Content that both ends know: a block cut out of a long random text at a place that its number
 //! gives, so that what is lost, doubled or in another order is noticed without hashing it.
-use crate::{BEFORE, BLOCK};
+use crate::{BLOCK, BLOCK_PREFIX};
 use alcc_units::Rng;
 
 /// Where a block may begin: below this.
@@ -13,7 +13,7 @@ const SEED: u64 = 0xA1CC;
 /// The whole text, with room for what stands before the content of a block.
 pub(crate) fn text() -> Vec<u8> {
     let mut rng = Rng::new(SEED);
-    let words = (PLACES + BEFORE + BLOCK).div_ceil(8);
+    let words = (PLACES + BLOCK_PREFIX + BLOCK).div_ceil(8);
     (0..words)
         .flat_map(|_| rng.next_u64().to_le_bytes())
         .collect()

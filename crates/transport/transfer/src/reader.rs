@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use crate::{BEFORE, BLOCK, Fields, HEADER, Header, Kind, TRAILER, made_up};
+use crate::{BLOCK, BLOCK_PREFIX, Fields, HEADER, Header, Kind, TRAILER, made_up};
 use sha2::{Digest, Sha256};
 use std::sync::OnceLock;
 
@@ -166,7 +166,7 @@ impl Reader {
                     }
                 }
                 State::Before => {
-                    if self.fill(&mut bytes, BEFORE) {
+                    if self.fill(&mut bytes, BLOCK_PREFIX) {
                         self.state = self.before()?;
                     }
                 }
@@ -193,7 +193,7 @@ impl Reader {
                     };
                 }
                 State::Trailer => {
-                    if self.fill(&mut bytes, TRAILER - BEFORE) {
+                    if self.fill(&mut bytes, TRAILER - BLOCK_PREFIX) {
                         self.trailer()?;
                         self.state = State::End;
                     }
@@ -242,7 +242,7 @@ impl Reader {
             hash.update(now);
             return sink.content(now);
         }
-        let at = made_up::place(self.blocks) + BEFORE + done;
+        let at = made_up::place(self.blocks) + BLOCK_PREFIX + done;
         let same = TEXT.get_or_init(made_up::text).get(at..at + now.len());
         if same == Some(now) {
             Ok(())
@@ -391,15 +391,15 @@ mod tests {
                 // Stamps are not covered by the hash: they decide nothing but the delays.
                 let mut starts = LENGTHS.iter().scan(64, |start, len| {
                     let this = *start;
-                    *start += BEFORE + len;
+                    *start += BLOCK_PREFIX + len;
                     Some(this)
                 });
                 let trailer = whole.len() - TRAILER;
                 let stamp = |start: usize| (start + 4..start + 12).contains(&at);
                 assert_eq!(is_stamp, starts.any(stamp) || stamp(trailer), "{at}");
             }
-            let block = 64..64 + BEFORE + 1;
-            let second = block.end..block.end + BEFORE + 1400;
+            let block = 64..64 + BLOCK_PREFIX + 1;
+            let second = block.end..block.end + BLOCK_PREFIX + 1400;
             let mut lost = whole.clone();
             lost.drain(second.clone());
             assert!(read(&lost, 999, u64::MAX).is_err());
@@ -430,7 +430,7 @@ mod tests {
         let unknown = stream(&header(Kind::File, None), &[1, 1400]);
         assert_eq!(read(&unknown, 50, 1400).err(), Some(Wrong::TooLong(1400)));
         // A block of one byte, and what is there of the second.
-        let there = 200 - 64 - (BEFORE as u64 + 1) - BEFORE as u64 + 1;
+        let there = 200 - 64 - (BLOCK_PREFIX as u64 + 1) - BLOCK_PREFIX as u64 + 1;
         assert_eq!(
             read(&good[..200], 50, 10_000).err(),
             Some(Wrong::CutShort(there))

@@ -142,7 +142,7 @@ struct Flow<'a, B> {
     begun: Option<B>,
     /// If both ends have one clock.
     delays: Option<Distribution>,
-    kept: Option<Kept>,
+    kept: Option<PartialFile>,
     first: Option<u64>,
     /// When the last bytes came.
     now: u64,
@@ -205,7 +205,7 @@ impl<B: FnOnce(&Header)> Sink for Flow<'_, B> {
             begun(header);
         }
         if header.kind == Kind::File {
-            self.kept = Kept::begin(&self.rules.out).map_err(Broken::Keep)?;
+            self.kept = PartialFile::begin(&self.rules.out).map_err(Broken::Keep)?;
         }
         Ok(self.rules.max_size)
     }
@@ -227,12 +227,12 @@ impl<B: FnOnce(&Header)> Sink for Flow<'_, B> {
 }
 
 /// A file that is being received: it has its name only when it is complete.
-struct Kept {
+struct PartialFile {
     file: File,
     part: Option<PathBuf>,
 }
 
-impl Kept {
+impl PartialFile {
     fn begin(out: &Output) -> Result<Option<Self>, String> {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -287,7 +287,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for PartialFile {
     fn drop(&mut self) {
         if let Some(part) = &self.part {
             let _ = std::fs::remove_file(part);

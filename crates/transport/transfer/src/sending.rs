@@ -78,7 +78,7 @@ pub fn flow(job: &Job<'_>, header: &Header, content: Content) -> Sent {
         began,
     };
     let failure = sending.run(header, content, &mut sent).err();
-    sent.failure = failure.map(|why| why.told(sent.bytes, job));
+    sent.failure = failure.map(|why| why.into_failure(sent.bytes, job));
     if sent.took == 0 {
         sent.took = now() - began;
     }
@@ -102,7 +102,7 @@ impl From<io::Error> for Broken {
 }
 
 impl Broken {
-    fn told(self, bytes: u64, job: &Job<'_>) -> Failure {
+    fn into_failure(self, bytes: u64, job: &Job<'_>) -> Failure {
         let to = job.to;
         let so_far = format!("after {:.2} MB", bytes as f64 / 1e6);
         Failure::failed(match self {
@@ -172,7 +172,7 @@ impl SendFlow<'_> {
         sent: &mut Sent,
         hash: &mut Option<[u8; 32]>,
     ) -> Result<(), Broken> {
-        self.put(&header.encode())?;
+        self.send_all(&header.encode())?;
         let mut writer = Writer::new(header);
         let result = match content {
             Content::MadeUp(duration) => self.made_up(header, duration, &mut writer),
@@ -182,10 +182,10 @@ impl SendFlow<'_> {
         sent.took = now() - self.began;
         result?;
         let (trailer, sum) = writer.trailer(now());
-        self.put(&trailer)?;
+        self.send_all(&trailer)?;
         *hash = Some(sum);
         while !self.out.finish().or_else(|why| waits(&why).ok_or(why))? {
-            self.look()?;
+            self.check_answer()?;
         }
         sent.complete = Some(now() - self.began);
         Ok(())
@@ -266,17 +266,17 @@ impl SendFlow<'_> {
             if room > 0 || until.is_some_and(|until| now() >= until) {
                 return Ok((room as u64).min(most).min(left).max(1) as usize);
             }
-            self.look()?;
+            self.check_answer()?;
         }
     }
 
     fn block(&mut self, block: &[u8], content: usize) -> Result<(), Broken> {
-        self.put(block)?;
+        self.send_all(block)?;
         (self.job.passed)(content as u64, now());
         Ok(())
     }
 
-    fn put(&mut self, mut bytes: &[u8]) -> Result<(), Broken> {
+    fn send_all(&mut self, mut bytes: &[u8]) -> Result<(), Broken> {
         while !bytes.is_empty() {
             match self.out.write(bytes) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
@@ -284,7 +284,7 @@ impl SendFlow<'_> {
                     bytes = &bytes[n..];
                     self.moved = now();
                 }
-                Err(why) if would_block(&why) => self.look()?,
+                Err(why) if would_block(&why) => self.check_answer()?,
                 Err(why) => return Err(why.into()),
             }
         }
@@ -304,7 +304,7 @@ impl SendFlow<'_> {
                     ));
                 }
                 Some(Ok(n)) => filled += n,
-                Some(Err(why)) if would_block(&why) => self.look_within(patience)?,
+                Some(Err(why)) if would_block(&why) => self.check_answer_within(patience)?,
                 Some(Err(why)) => return Err(why.into()),
             }
         }
@@ -321,11 +321,11 @@ impl SendFlow<'_> {
     }
 
     /// After each call that brought nothing.
-    fn look(&mut self) -> Result<(), Broken> {
-        self.look_within(self.job.stall)
+    fn check_answer(&mut self) -> Result<(), Broken> {
+        self.check_answer_within(self.job.stall)
     }
 
-    fn look_within(&mut self, patience: Duration) -> Result<(), Broken> {
+    fn check_answer_within(&mut self, patience: Duration) -> Result<(), Broken> {
         self.stopped()?;
         let acknowledged = self.out.acknowledged();
         if acknowledged != self.acknowledged {

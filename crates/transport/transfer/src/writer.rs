@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use crate::{BEFORE, BLOCK, Header, Kind, TRAILER, made_up};
+use crate::{BLOCK, BLOCK_PREFIX, Header, Kind, TRAILER, made_up};
 use sha2::{Digest, Sha256};
 
 /// Makes the blocks of one flow, in a buffer of its own: what [`Writer::made_up`] and
@@ -10,7 +10,7 @@ pub struct Writer {
     bytes: u64,
     blocks: u64,
     /// What the last block of made-up content has replaced, and where.
-    replaced: Option<(usize, [u8; BEFORE])>,
+    replaced: Option<(usize, [u8; BLOCK_PREFIX])>,
 }
 
 impl Writer {
@@ -19,7 +19,7 @@ impl Writer {
         let file = header.kind == Kind::File;
         Self {
             buffer: if file {
-                vec![0; BEFORE + BLOCK]
+                vec![0; BLOCK_PREFIX + BLOCK]
             } else {
                 made_up::text()
             },
@@ -40,18 +40,18 @@ impl Writer {
     pub fn made_up(&mut self, length: usize, stamp: u64) -> &[u8] {
         let length = length.clamp(1, BLOCK);
         if let Some((at, bytes)) = self.replaced.take() {
-            self.buffer[at..at + BEFORE].copy_from_slice(&bytes);
+            self.buffer[at..at + BLOCK_PREFIX].copy_from_slice(&bytes);
         }
         let at = made_up::place(self.blocks);
-        let mut replaced = [0; BEFORE];
-        replaced.copy_from_slice(&self.buffer[at..at + BEFORE]);
+        let mut replaced = [0; BLOCK_PREFIX];
+        replaced.copy_from_slice(&self.buffer[at..at + BLOCK_PREFIX]);
         self.replaced = Some((at, replaced));
         self.finish(at, length, stamp)
     }
 
     /// Where the content of the next block of a file goes; then [`Writer::file`].
     pub fn space(&mut self) -> &mut [u8] {
-        &mut self.buffer[BEFORE..BEFORE + BLOCK]
+        &mut self.buffer[BLOCK_PREFIX..BLOCK_PREFIX + BLOCK]
     }
 
     /// A block of the first `length` (1 to [`BLOCK`], cut to that) bytes of [`Writer::space`],
@@ -59,7 +59,7 @@ impl Writer {
     pub fn file(&mut self, length: usize, stamp: u64) -> &[u8] {
         let length = length.clamp(1, BLOCK);
         if let Some(hash) = &mut self.hash {
-            hash.update(&self.buffer[BEFORE..BEFORE + length]);
+            hash.update(&self.buffer[BLOCK_PREFIX..BLOCK_PREFIX + length]);
         }
         self.finish(0, length, stamp)
     }
@@ -67,7 +67,7 @@ impl Writer {
     fn finish(&mut self, at: usize, length: usize, stamp: u64) -> &[u8] {
         self.bytes += length as u64;
         self.blocks += 1;
-        let block = &mut self.buffer[at..at + BEFORE + length];
+        let block = &mut self.buffer[at..at + BLOCK_PREFIX + length];
         block[0..4].copy_from_slice(&(length as u32).to_be_bytes());
         block[4..12].copy_from_slice(&stamp.to_be_bytes());
         block

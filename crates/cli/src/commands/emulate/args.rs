@@ -12,12 +12,14 @@ use std::path::{Path, PathBuf};
 
 /// Run a program behind an emulated link
 ///
-/// CMD runs in a network namespace of its own that reaches the outside over the link only. Its environment has ALCC_OUTSIDE, the
-/// address of the other end. The other end is the network in which this command runs, or, without privileges, an empty one
-/// (then --outside starts a server there). Down is towards CMD. Links nest: CMD may be another alcc emulate.
+/// CMD runs in a network namespace of its own that reaches the outside over the link only. Its
+/// environment has ALCC_OUTSIDE, the address of the other end. The other end is the network in
+/// which this command runs, or, without privileges, an empty one (then --outside starts a server
+/// there). Down is towards CMD. Links nest: CMD may be another alcc emulate.
 ///
-/// When CMD ends, the processes that it or --outside left behind are ended too, and one line for each direction goes to
-/// standard error. The exit status is that of CMD, or 128 and the signal that ended it.
+/// When CMD ends, the processes that it or --outside left behind are ended too, and one line for
+/// each direction goes to standard error. The exit status is that of CMD, or 128 and the signal
+/// that ended it.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  alcc emulate --delay 20ms --down 12mbit --outside 'python3 -m http.server' -- sh -c 'curl -so out http://$ALCC_OUTSIDE:8000/file'\n  alcc emulate --delay 20ms -- alcc emulate --down lte.trace --queue codel -- bash\n  alcc emulate --down 12mbit --step 10s:rate=4mbit --step 20s:rate=12mbit,delay=50ms -- CMD\n\nTRACE is a Mahimahi file, or a synthetic scenario such as city-driving (alcc trace synth lists them). RATE is 12mbit, 500kbit, 1gbit. Options without -up set both directions."
@@ -55,7 +57,8 @@ pub(crate) struct Args {
     /// Write the report to FILE as one JSON object
     #[arg(long, value_name = "FILE", require_equals = true)]
     pub(super) json: Option<PathBuf>,
-    /// A shell command to run at the other end for the time of CMD; CMD starts as soon as it listens on a TCP port, or after 1 s
+    /// A shell command to run at the other end for the time of CMD; CMD starts as soon as it
+    /// listens on a TCP port, or after 1 s
     #[arg(long, value_name = "COMMAND")]
     pub(super) outside: Option<String>,
     /// Say nothing at exit

@@ -28,7 +28,8 @@ impl Place {
         let shared = prepare().map_err(Failure::usage)? == Privilege::Full;
         let outside = Namespace::current().map_err(Failure::usage)?;
         let number = |name: &str| std::env::var(name).ok()?.parse::<u8>().ok();
-        // In a namespace that we just made, what the environment says about the one before is of no use.
+        // In a namespace that we just made, what the environment says about the one before is of no
+        // use.
         let around = number(NET)
             .zip(number(LEVEL))
             .filter(|_| shared)

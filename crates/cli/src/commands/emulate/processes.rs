@@ -15,7 +15,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// How long a server gets to listen, and everything to end after SIGTERM.
-const PATIENCE: Duration = Duration::from_secs(1);
+const MAX_WAIT: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(5);
 
 pub(super) struct Processes {
@@ -23,7 +23,8 @@ pub(super) struct Processes {
 }
 
 impl Processes {
-    /// From here on signals wait until they are passed on, and orphans of our children become our children.
+    /// From here on signals wait until they are passed on, and orphans of our children become our
+    /// children.
     pub(super) fn new() -> Result<Self, Failure> {
         let failed = |what: &'static str| move |e: Errno| Failure::usage(format!("{what}: {e}"));
         nix::sys::prctl::set_child_subreaper(true).map_err(failed("adopt background processes"))?;
@@ -85,7 +86,7 @@ impl Processes {
         let listening = || outside.run(listeners).map_err(Failure::usage);
         let before = listening()?;
         let pid = self.start(outside, command, Signal::SIGKILL)?;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + MAX_WAIT;
         while Instant::now() < deadline && listening()?.is_subset(&before) {
             std::thread::sleep(TICK);
         }
@@ -118,7 +119,7 @@ impl Processes {
             let _ = nix::sys::signal::killpg(server, Signal::SIGTERM);
         }
         for signal in [Signal::SIGTERM, Signal::SIGKILL] {
-            let deadline = Instant::now() + PATIENCE;
+            let deadline = Instant::now() + MAX_WAIT;
             let mut told = BTreeSet::new();
             loop {
                 while matches!(
@@ -141,7 +142,8 @@ impl Processes {
     }
 }
 
-/// Our children, adopted ones included. From the list of all processes: the kernel's list of children is an option of its build.
+/// Our children, adopted ones included. From the list of all processes: the kernel's list of
+/// children is an option of its build.
 fn children() -> Vec<Pid> {
     let us = std::process::id().to_string();
     let Ok(entries) = std::fs::read_dir("/proc") else {

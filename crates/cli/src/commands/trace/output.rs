@@ -13,7 +13,8 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Opens the file, or standard output, and lets `write` fill it. A reader that goes away early is no failure.
+    /// Opens the file, or standard output, and lets `write` fill it. A reader that goes away early
+    /// is no failure.
     pub(super) fn write(
         &self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,

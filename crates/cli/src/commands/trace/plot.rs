@@ -16,7 +16,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Draw capacity over time and the distributions of gaps and bursts, or predictions, as one self-contained HTML page
+/// Draw capacity over time and the distributions of gaps and bursts, or predictions, as one
+/// self-contained HTML page
 #[derive(clap::Args)]
 #[command(after_help = format!("{TRACE_HELP}.
 

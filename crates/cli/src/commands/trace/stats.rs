@@ -13,7 +13,8 @@ use std::process::ExitCode;
 const WINDOWS_MS: [u64; 2] = [20, 100];
 const STEPS: [usize; 4] = [1, 2, 5, 10];
 
-/// Print what traces are like: throughput, variability, gaps, bursts, outages, and how far predictors see
+/// Print what traces are like: throughput, variability, gaps, bursts, outages, and how far
+/// predictors see
 #[derive(clap::Args)]
 #[command(after_help = format!("{TRACE_HELP}.
 

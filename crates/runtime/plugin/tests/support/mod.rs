@@ -14,7 +14,8 @@ pub(crate) fn example() -> PathBuf {
     built("aimd", &std::fs::read_to_string(source).unwrap(), &[])
 }
 
-/// The example under another name, with `code` before its table and `fields` in place of those of the same names.
+/// The example under another name, with `code` before its table and `fields` in place of those of
+/// the same names.
 pub(crate) fn wrapped(name: &str, code: &str, fields: &str) -> PathBuf {
     let text = std::fs::read_to_string(root().join("examples/aimd.c")).unwrap();
     let table = "const struct alcc_algorithm alcc_algorithm_v2 = {";

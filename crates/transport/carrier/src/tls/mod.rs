@@ -10,7 +10,7 @@ use crate::Error;
 use crate::Target;
 use crate::registry::{Layer, Options};
 use crate::spec::{Client, Server};
-use crate::wait::{Deadline, Waits};
+use crate::wait::{Deadline, DeadlineCarrier};
 use alcc_inband::carrier::Carrier;
 use rustls::pki_types::ServerName;
 use std::io;
@@ -59,7 +59,7 @@ impl Layer for Tls {
         config.max_fragment_size = record(&*below);
         let connection = rustls::ClientConnection::new(Arc::new(config), name).map_err(broken)?;
         let what = format!("make a TLS connection to {target}");
-        stream::handshake(connection.into(), Waits::until(deadline, below))
+        stream::handshake(connection.into(), DeadlineCarrier::until(deadline, below))
             .map_err(|why| failed(what, why))
     }
 
@@ -78,7 +78,7 @@ impl Layer for Tls {
         config.max_fragment_size = record(&*below);
         let connection = rustls::ServerConnection::new(Arc::new(config)).map_err(broken)?;
         let what = format!("take a TLS connection from {peer}");
-        stream::handshake(connection.into(), Waits::until(deadline, below))
+        stream::handshake(connection.into(), DeadlineCarrier::until(deadline, below))
             .map_err(|why| failed(what, why))
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A TLS connection as a stream that never blocks.
-use crate::wait::Waits;
+use crate::wait::DeadlineCarrier;
 use alcc_inband::carrier::{Arrived, Carrier};
 use rustls::Connection;
 use std::io::{self, IoSlice, Read, Write};
@@ -9,11 +9,11 @@ use std::os::fd::BorrowedFd;
 /// Taken by one `write` at most: what the descriptor does not take then is held here.
 const MAX_WRITE: usize = 64 * 1024;
 /// Header, content type and tag of a record of TLS 1.3 (RFC 8446, 5.2).
-const RECORD: usize = 5 + 1 + 16;
+const RECORD_OVERHEAD: usize = 5 + 1 + 16;
 
 struct TlsStream {
     connection: Connection,
-    below: Waits,
+    below: DeadlineCarrier,
     /// Decrypted bytes in `connection`.
     unread: usize,
     closing: bool,
@@ -22,7 +22,7 @@ struct TlsStream {
 /// Does the handshake, waiting in `below`; from then on nothing waits.
 pub(super) fn handshake(
     mut connection: Connection,
-    mut below: Waits,
+    mut below: DeadlineCarrier,
 ) -> io::Result<Box<dyn Carrier>> {
     // Bounded by `MAX_WRITE` in `write`; a record is encrypted as a whole.
     connection.set_buffer_limit(None);
@@ -150,7 +150,7 @@ impl Carrier for TlsStream {
 
     /// A record of its own is the worst case.
     fn segment(&self) -> usize {
-        self.below.below().segment().saturating_sub(RECORD)
+        self.below.below().segment().saturating_sub(RECORD_OVERHEAD)
     }
 
     fn name(&self) -> &'static str {

@@ -122,7 +122,9 @@ impl Outgoing for InBandSender {
         }
         // What the program puts before its content goes with it.
         let room = self.stream.room(MAX_WAIT)?;
-        Ok(room.saturating_sub(alcc_transfer::BEFORE).min(MAX_WRITE))
+        Ok(room
+            .saturating_sub(alcc_transfer::BLOCK_PREFIX)
+            .min(MAX_WRITE))
     }
 
     fn finish(&mut self) -> io::Result<bool> {

@@ -181,8 +181,8 @@ impl Session {
 
     /// Processes a complete frame with data.
     fn on_frame(&mut self, when: When) {
-        // By its arrival, not by now: the module's timers up to then come before it, those up to now
-        // after all frames of this reading.
+        // By its arrival, not by now: the module's timers up to then come before it, those up to
+        // now after all frames of this reading.
         self.run_receiver_module(when.at.min(when.now));
         let Some(receiver_module) = &mut self.receiver_module else {
             return;
@@ -288,7 +288,8 @@ impl Session {
         n
     }
 
-    /// Call after the application has taken bytes: extends the window of a peer that may be waiting.
+    /// Call after the application has taken bytes: extends the window of a peer that may be
+    /// waiting.
     pub fn taken(&mut self, now: Time) {
         self.extend_window();
         let quarter = (self.settings.receive_buffer / 4).max(1) as u64;

@@ -126,8 +126,8 @@ impl Stream {
         self.patience.map(|span| alcc_sys::now() + span)
     }
 
-    /// Waits, at most `patience`, until something may be written; how much would leave at once. Zero:
-    /// not in time.
+    /// Waits, at most `patience`, until something may be written; how much would leave at once.
+    /// Zero: not in time.
     ///
     /// # Errors
     /// What broke the stream.
@@ -145,8 +145,8 @@ impl Stream {
         }
     }
 
-    /// No more will be written. Waits, at most `patience`, until the peer has acknowledged everything
-    /// and that this was the end; false: not in time, ask again.
+    /// No more will be written. Waits, at most `patience`, until the peer has acknowledged
+    /// everything and that this was the end; false: not in time, ask again.
     ///
     /// # Errors
     /// What broke the stream.

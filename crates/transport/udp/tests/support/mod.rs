@@ -89,8 +89,8 @@ fn outgoing(now: Time, algorithm: &Spec, says: &str, id: u64) -> Outgoing {
         spec: says.to_owned(),
         id,
         seed: id,
-        // Longer than a program waits: at 20 % loss both ways ten seconds of greetings may all be lost, which is
-        // no error, and was one in 40 runs.
+        // Longer than a program waits: at 20 % loss both ways ten seconds of greetings may all be
+        // lost, which is no error, and was one in 40 runs.
         patience: Span::from_secs(60),
         silence: Span::from_secs(120),
     };

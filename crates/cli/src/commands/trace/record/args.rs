@@ -12,8 +12,9 @@ const PORT: u16 = 9701;
 
 /// Measure a real channel between two hosts and write its traces
 ///
-/// One host listens, the other one names it. Both send and record at the same time, and both write what they know: traces of both
-/// directions (down is towards the host that named the other), the one-way delay of every packet, and a summary.
+/// One host listens, the other one names it. Both send and record at the same time, and both write
+/// what they know: traces of both directions (down is towards the host that named the other), the
+/// one-way delay of every packet, and a summary.
 #[derive(clap::Args)]
 #[command(after_help = "Modes:
   saturate  keeps both queues full, so that what arrives is what the channel can carry (Sprout's saturator)
@@ -47,7 +48,8 @@ pub(crate) struct Args {
     /// How long, without the warm-up
     #[arg(long, default_value = "60s", value_name = "TIME", value_parser = positive::<Span>)]
     duration: Span,
-    /// How long to send before that, so that the queues are full [default: 10s; constant and probe: 1s]
+    /// How long to send before that, so that the queues are full [default: 10s; constant and probe:
+    /// 1s]
     #[arg(long, value_name = "TIME")]
     warm_up: Option<Span>,
     /// Rate towards this host (constant); 0bit: nothing is sent that way, in every mode
@@ -86,7 +88,8 @@ pub(crate) struct Args {
     /// Listening: the longest recording that is permitted, with its warm-up
     #[arg(long, default_value = "15min", value_name = "TIME", value_parser = positive::<Span>)]
     pub(super) max_duration: Span,
-    /// Folder to write to [default: recording; listening: recordings, and a folder for each NAME in it]
+    /// Folder to write to [default: recording; listening: recordings, and a folder for each NAME in
+    /// it]
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
     /// Permit other hosts although nothing is encrypted
