@@ -184,7 +184,7 @@ impl Scan {
         // The table before and after: one that is taken under control or ends in between is in one
         // of the two.
         let mut controlled = self.controlled();
-        let Some(Ok(open)) = self.sockets.as_mut().map(Sockets::look) else {
+        let Some(Ok(open)) = self.sockets.as_mut().map(Sockets::dump) else {
             return false;
         };
         controlled.append(&mut self.controlled());
