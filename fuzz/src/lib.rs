@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is fuzzed: one function of bytes per target, which panics if the code under test does what it must not.
+//! What is fuzzed: one function of bytes per target, which panics if the code under test does what
+//! it must not.
 //!
-//! The fuzzer (`make fuzz`) calls them with inputs that it invents, `crates/cli/tests/corpus.rs` with those that are kept
-//! in `corpus/TARGET/`. To add a target: a function, its line in [`TARGETS`], and a folder with a few inputs.
+//! The fuzzer (`make fuzz`) calls them with inputs that it invents, `crates/cli/tests/corpus.rs`
+//! with those that are kept in `corpus/TARGET/`. To add a target: a function, its line in
+//! [`TARGETS`], and a folder with a few inputs.
 #![forbid(unsafe_code)]
 
 mod carrier;
@@ -223,7 +225,8 @@ fn changes(events: &[u8]) -> Changes {
     }
 }
 
-/// One direction of a path under arbitrary arrivals: packets are conserved, outcomes are in order, nothing travels in time.
+/// One direction of a path under arbitrary arrivals: packets are conserved, outcomes are in order,
+/// nothing travels in time.
 fn link(bytes: &[u8]) {
     const QUEUES: &[&str] = &[
         "droptail",
@@ -338,7 +341,8 @@ fn log(bytes: &[u8]) {
     assert_eq!(packet_log::parse(&written), Ok((header, lines)));
 }
 
-/// An algorithm in a sequence of events; the first byte chooses it, the conformance suite checks it.
+/// An algorithm in a sequence of events; the first byte chooses it, the conformance suite checks
+/// it.
 fn story(bytes: &[u8]) {
     let Some((first, rest)) = bytes.split_first() else {
         return;
@@ -417,8 +421,8 @@ impl Input<'_> {
     }
 }
 
-/// A sender and a peer that says whatever it likes: what cannot be is an error that changes nothing, memory stays in proportion to
-/// what was sent, and nothing loops.
+/// A sender and a peer that says whatever it likes: what cannot be is an error that changes
+/// nothing, memory stays in proportion to what was sent, and nothing loops.
 fn sender(bytes: &[u8]) {
     const ALGORITHMS: &[&str] = &["reno", "cubic", "bbr", "verus", "copa", "fixed:window=50"];
     let mut input = Input(bytes);
@@ -583,7 +587,8 @@ fn transfer(bytes: &[u8]) {
     }
 }
 
-/// Frames of a peer: the same items however the bytes are cut, or the same error, and nothing is made up.
+/// Frames of a peer: the same items however the bytes are cut, or the same error, and nothing is
+/// made up.
 fn inband_frames(bytes: &[u8]) {
     let Some((&cut, bytes)) = bytes.split_first() else {
         return;
@@ -624,8 +629,8 @@ fn inband_frames(bytes: &[u8]) {
     }
 }
 
-/// A session against any peer: it writes, reads and waits, and hears bytes and well-formed frames of any content. Memory is bounded, what
-/// is sent stays within credit, an error is final.
+/// A session against any peer: it writes, reads and waits, and hears bytes and well-formed frames
+/// of any content. Memory is bounded, what is sent stays within credit, an error is final.
 fn inband_session(bytes: &[u8]) {
     let mut input = Input(bytes);
     let algorithms = ["cubic", "verus", "sprout", "copa", "fixed:window=3"];

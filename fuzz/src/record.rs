@@ -4,8 +4,9 @@ use alcc_record::results::Recorded;
 use alcc_record::{Load, Mode, Plan, session, wire};
 use alcc_units::{Rate, Span, Time};
 
-/// Packets of a recording: any bytes are a packet that is written back as the same packet, or none; any packets, in pieces that the
-/// bytes cut, leave both ends of a session alive; any bytes are another end's part of a recording, or none.
+/// Packets of a recording: any bytes are a packet that is written back as the same packet, or none;
+/// any packets, in pieces that the bytes cut, leave both ends of a session alive; any bytes are
+/// another end's part of a recording, or none.
 pub(crate) fn record(bytes: &[u8]) {
     if let Some(recorded) = Recorded::decode(bytes) {
         assert_eq!(Recorded::decode(&recorded.encode()), Some(recorded));
@@ -32,7 +33,7 @@ pub(crate) fn record(bytes: &[u8]) {
             let mut written = Vec::new();
             packet.encode(&mut written, 0);
             assert_eq!(wire::Packet::decode(&written), Some(packet.clone()));
-            if let wire::Packet::Inside(mut inside) = packet {
+            if let wire::Packet::Session(mut inside) = packet {
                 inside.session = 0;
                 for end in &mut ends {
                     end.handle(now, inside.clone());

@@ -159,7 +159,7 @@ impl Netlink {
             destination_prefix_length: prefix,
             table: RouteHeader::RT_TABLE_MAIN,
             protocol: RouteProtocol::Boot,
-            scope: RouteScope::Interface,
+            scope: RouteScope::Link,
             kind: RouteType::Unicast,
             ..RouteHeader::default()
         };

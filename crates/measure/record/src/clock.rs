@@ -126,7 +126,7 @@ impl ClockSamples {
         // The width of the corridor over its slope is concave, with the derivative (where it
         // touches below) - (above). Where that is 0 over a range of slopes, its middle.
         let edge = |flat_is_left: bool| {
-            let (mut low, mut high) = (-STEEPEST, MAX_SKEW);
+            let (mut low, mut high) = (-MAX_SKEW, MAX_SKEW);
             for _ in 0..60 {
                 let middle = f64::midpoint(low, high);
                 let Some((above, below)) = touch(middle) else {

@@ -101,12 +101,12 @@ impl Plan {
         let size = self.size;
         if !(MIN_LEN..=MAX_LEN).contains(&size) {
             return Some(format!(
-                "packets of {size} bytes: {SMALLEST} to {LARGEST} bytes of payload are possible"
+                "packets of {size} bytes: {MIN_LEN} to {MAX_LEN} bytes of payload are possible"
             ));
         }
         if self.duration < Span::from_millis(100) || self.duration > MAX_DURATION {
             return Some(format!(
-                "a recording of {}: 100ms to {LONGEST} is possible",
+                "a recording of {}: 100ms to {MAX_DURATION} is possible",
                 self.duration
             ));
         }
@@ -128,7 +128,7 @@ impl Plan {
                 && !(MIN_INTERVAL..=Span::from_secs(10)).contains(&interval)
             {
                 return Some(format!(
-                    "a packet each {interval}: from {SHORTEST_INTERVAL} to 10s is possible"
+                    "a packet each {interval}: from {MIN_INTERVAL} to 10s is possible"
                 ));
             }
         }

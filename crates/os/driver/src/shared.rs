@@ -16,8 +16,8 @@ pub trait Engine: Send + 'static {
     /// A thread begins to sleep for these events, without the lock.
     fn on_sleep(&mut self, _events: i16) {}
 
-    /// It is awake again; it slept until `due` at most. `ready`: the descriptor is. True if what the
-    /// other threads wait for may have come.
+    /// It is awake again; it slept until `due` at most. `ready`: the descriptor is. True if what
+    /// the other threads wait for may have come.
     fn on_wake(&mut self, now: Time, due: Option<Time>, ready: bool) -> bool;
 }
 

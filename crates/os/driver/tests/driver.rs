@@ -63,14 +63,14 @@ fn items_are_visited_when_they_are_due_and_adopted_again() {
     assert!(!driver.is_idle());
     let until = Instant::now() + Duration::from_secs(10);
     while !driver.is_idle() && Instant::now() < until {
-        let next = driver.turn(&host, None);
+        let next = driver.run_once(&host, None);
         if next.is_some() {
             driver.sleep(next);
         }
     }
     assert_eq!(*host.lock().unwrap(), [2, 1, 1, 1]);
     driver.adopt(second, Span::ZERO);
-    driver.turn(&host, None);
+    driver.run_once(&host, None);
     assert_eq!(host.lock().unwrap().len(), 5);
     assert!(driver.is_idle());
 }
@@ -87,7 +87,7 @@ impl Engine for Bytes {
         (libc::POLLIN, self.due)
     }
 
-    fn wakes(&mut self, _: Time, _: Option<Time>, ready: bool) -> bool {
+    fn on_wake(&mut self, _: Time, _: Option<Time>, ready: bool) -> bool {
         if ready {
             self.count += self.from.read(&mut [0; 16]).unwrap();
         }

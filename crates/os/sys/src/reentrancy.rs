@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A reentrancy guard. A signal handler may interrupt the runtime and write. What it finds half done it
-//! must not touch.
+//! A reentrancy guard. A signal handler may interrupt the runtime and write. What it finds half
+//! done it must not touch.
 use std::cell::Cell;
 
 thread_local! {

@@ -302,10 +302,10 @@ impl Process {
     }
 
     /// Changes what is remembered of a descriptor; `None` if that is nothing.
-    pub(crate) fn change<T>(&self, fd: c_int, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
+    pub(crate) fn update<T>(&self, fd: c_int, update: impl FnOnce(&mut Entry) -> T) -> Option<T> {
         self.entry(fd)?;
         self.table.update(fd, |known| match known {
-            Known::Entry(entry) => Some(change(entry)),
+            Known::Entry(entry) => Some(update(entry)),
             Known::Unused | Known::Nothing => None,
         })?
     }

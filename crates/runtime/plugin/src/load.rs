@@ -107,7 +107,7 @@ fn read_text(path: &str) -> Result<String, String> {
     file.read_to_string(&mut text)
         .map_err(|error| error.to_string())?;
     if text.len() as u64 > MAX_FILE {
-        return Err(format!("longer than {LONGEST} bytes"));
+        return Err(format!("longer than {MAX_FILE} bytes"));
     }
     Ok(text)
 }

@@ -262,7 +262,7 @@ impl Table {
                 reader.counted(calls.gauge_names, calls.gauge_count, "its list of gauges")?;
             let gauges = names
                 .iter()
-                .map(|name| reader.text(*name, "the name of a gauge").map(keep))
+                .map(|name| reader.text(*name, "the name of a gauge").map(leak))
                 .collect::<Result<_, _>>()?;
             Ok(Self {
                 name: leak(name),

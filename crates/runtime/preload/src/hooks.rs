@@ -205,7 +205,7 @@ fn epoll_registered(epfd: c_int, op: c_int, fd: c_int, event: Option<epoll_event
                 conn.with_waker(|waker, shut| {
                     waker.record(epfd, op, fd, event, false);
                     if shut {
-                        waker.shut();
+                        waker.on_blocked();
                     }
                 });
             });

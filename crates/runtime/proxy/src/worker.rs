@@ -7,7 +7,7 @@ use crate::session::{CLIENT, DriveContext, Outcome, SERVER, Session};
 use crate::stats::Stats;
 use alcc_observe::Segment;
 use alcc_socket::own::Runtime;
-use alcc_socket::{Selection, Socket, look};
+use alcc_socket::{Selection, Socket, classify};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Registry, Token};
 use slab::Slab;

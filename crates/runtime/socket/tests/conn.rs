@@ -11,20 +11,20 @@ use std::path::PathBuf;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-struct Deaf;
+struct NoWaker;
 
-impl Waker for Deaf {
-    fn reaches(&self) -> bool {
+impl Waker for NoWaker {
+    fn can_wake(&self) -> bool {
         true
     }
-    fn shut(&mut self) {}
-    fn open(&mut self) {}
-    fn join(&mut self, _other: Self) {}
-    fn closed(&mut self, _fd: RawFd) {}
+    fn on_blocked(&mut self) {}
+    fn on_writable(&mut self) {}
+    fn merge(&mut self, _other: Self) {}
+    fn on_close(&mut self, _fd: RawFd) {}
 }
 
 struct Run {
-    runtime: Arc<Runtime<Deaf>>,
+    runtime: Arc<Runtime<NoWaker>>,
     segment: Segment,
     file: PathBuf,
 }
@@ -47,11 +47,11 @@ impl Run {
         }
     }
 
-    fn attach(&self, fd: RawFd) -> Attached<Deaf> {
-        self.runtime.attach(fd, Inherited::default(), Deaf)
+    fn attach(&self, fd: RawFd) -> Attached<NoWaker> {
+        self.runtime.attach(fd, Inherited::default(), NoWaker)
     }
 
-    fn control(&self, socket: &TcpStream) -> Arc<Conn<Deaf>> {
+    fn control(&self, socket: &TcpStream) -> Arc<Conn<NoWaker>> {
         match self.attach(socket.as_raw_fd()) {
             Attached::Controlled(conn) => conn,
             Attached::LeftAlone | Attached::NotConnected(_) => panic!("not controlled"),
@@ -83,7 +83,7 @@ fn pair() -> (TcpStream, TcpStream) {
     (listener.accept().unwrap().0, client)
 }
 
-fn write(run: &Run, conn: &Arc<Conn<Deaf>>, socket: &TcpStream, bytes: &[u8]) -> isize {
+fn write(run: &Run, conn: &Arc<Conn<NoWaker>>, socket: &TcpStream, bytes: &[u8]) -> isize {
     let fd = socket.as_raw_fd();
     conn.write(
         &run.runtime,
@@ -278,7 +278,7 @@ fn a_child_takes_its_parents_rate_for_what_it_is() {
         let Attached::Controlled(ours) =
             child
                 .runtime
-                .attach(socket.as_raw_fd(), theirs.inherited(), Deaf)
+                .attach(socket.as_raw_fd(), theirs.inherited(), NoWaker)
         else {
             panic!("not controlled")
         };

@@ -127,10 +127,10 @@ fn said(session: &Session, now: Time) -> String {
     match session.phase() {
         Phase::Sync if session.is_waiting() => "waiting for others".to_owned(),
         Phase::Sync => "comparing clocks".to_owned(),
-        Phase::Recording if now.since(session.heard()) > Span::from_secs(1) => {
+        Phase::Recording if now.since(session.last_received()) > Span::from_secs(1) => {
             format!(
                 "nothing since {:.0} s",
-                now.since(session.heard()).as_secs_f64()
+                now.since(session.last_received()).as_secs_f64()
             )
         }
         Phase::Recording => format!("receiving {:.2} Mbit/s", rate as f64 / 1e6),

@@ -58,7 +58,7 @@ impl Real {
         if schemes.len() > MAX_FLOWS {
             return Err(LabError::Twin {
                 what: format!("{} flows", schemes.len()),
-                instead: format!("each is a server and a client here: at most {MOST}"),
+                instead: format!("each is a server and a client here: at most {MAX_FLOWS}"),
             });
         }
         Ok(Self {

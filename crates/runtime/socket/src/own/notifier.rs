@@ -122,7 +122,7 @@ impl WritableNotifier {
         let kept = self.fd.get_or_init(|| unsafe { OwnedFd::from_raw_fd(fd) });
         let kept = kept.as_raw_fd();
         if shut {
-            self.shut();
+            self.set_blocked();
         }
         Ok(kept)
     }
