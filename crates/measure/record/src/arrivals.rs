@@ -6,14 +6,14 @@ use alcc_trace::{Trace, TraceError};
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::collections::VecDeque;
 
-/// Kept packets of one direction: 24 bytes each.
+/// Maximum packets kept of one direction: 24 bytes each.
 pub const MAX_ARRIVALS: usize = 1 << 24;
 
 /// Rates are of slots of this length.
 const SLOT: Span = Span::from_millis(100);
-/// The peak is of so many slots together: shorter bursts a queue takes up.
+/// The peak is over this many slots: a queue takes up shorter bursts.
 const PEAK_SLOTS: usize = 2;
-/// The present rate is of so many.
+/// The present rate is over this many.
 const LAST_SLOTS: usize = 10;
 /// The slots that are remembered for the peak: a minute, since a channel that was fast will be so
 /// again.

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Between two attempts at the handshake.
 const RETRY_INTERVAL: Span = Span::from_millis(250);
-/// Signals are noticed this soon.
+/// Maximum sleep: signals are noticed this soon.
 const MAX_SLEEP: Span = Span::from_millis(100);
 /// The network says that nobody is there, for so long without anything coming: the listener has
 /// ended.

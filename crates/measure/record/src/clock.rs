@@ -13,9 +13,9 @@
 //! long there as back, and is wrong by half of the difference otherwise: at most by half the
 //! shortest round trip.
 
-/// A steeper line is no clock: 5000 parts per million.
+/// Maximum skew of a clock: 5000 parts per million.
 const MAX_SKEW: f64 = 5e-3;
-/// In less time than this (ns) a slope is not looked for.
+/// Minimum time (ns) for fitting a slope.
 const MIN_FIT_TIME: f64 = 2e9;
 
 /// Points that may lie on one side of a line: times never decrease, and what lies inside the hull

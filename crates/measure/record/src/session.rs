@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 const PING_INTERVAL: Span = Span::from_millis(20);
 const PING_INTERVAL_WAITING: Span = Span::from_millis(100);
 const PING_INTERVAL_DRAINING: Span = Span::from_millis(50);
-/// So many answers make the clocks known; three, if that takes longer than [`MAX_SYNC`].
+/// Answers that make the clocks known; three, if that takes longer than [`MAX_SYNC`].
 const SYNC_ANSWERS: u32 = 25;
 const MAX_SYNC: Span = Span::from_secs(3);
 /// An end that sends no load reports this often, or this seldom if nothing has come.
@@ -27,17 +27,17 @@ const REPORT_INTERVAL: Span = Span::from_millis(10);
 const MAX_REPORT_INTERVAL: Span = Span::from_millis(100);
 /// Sending begins within this time of learning when.
 const MAX_START_DELAY: Span = Span::from_secs(90);
-/// So many answers within this much of the shortest round trip mean that the queues are empty.
+/// This many answers within this much of the shortest round trip mean empty queues.
 const DRAINED_ANSWERS: u32 = 10;
 const DRAINED_RTT_MARGIN: Span = Span::from_millis(20);
 /// Draining takes at most this long, which is also how long an answer at the end is waited for.
 pub(crate) const MAX_DRAIN: Span = Span::from_secs(20);
 /// Silence in which the other end counts as gone while nothing is being recorded.
 pub(crate) const SILENCE_TIMEOUT: Span = Span::from_secs(20);
-/// Requested parts that are under way at once, and how long an answer may take.
+/// Maximum parts requested at once, and how long an answer may take.
 const MAX_REQUESTS: usize = 32;
 const RETRY_INTERVAL: Span = Span::from_millis(500);
-/// No recording has more: bytes.
+/// Maximum bytes of a recording.
 const MAX_BYTES: usize = 256 << 20;
 /// Answers that wait to be sent.
 const MAX_WAITING: usize = 256;

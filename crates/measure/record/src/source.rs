@@ -25,9 +25,9 @@ const INITIAL_RATE: f64 = 1e6;
 /// Losing this share of what is sent means that the queue's end is found: then delay does not grow
 /// by what is sent.
 const MAX_LOSS: f64 = 0.1;
-/// For so long that is remembered.
+/// How long that is remembered.
 const MAX_LOSS_MEMORY: Span = Span::from_secs(120);
-/// Over which time that share is taken.
+/// The time over which that share is taken.
 const LOSS_WINDOW: Span = Span::from_secs(1);
 /// Silence from the other end after which only a trickle goes out: an outage, or nobody is there.
 pub(crate) const MAX_SILENCE: Span = Span::from_secs(10);

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::raw::c_char;
 use std::sync::OnceLock;
 
-/// A line has at most so many bytes, its end included.
+/// Maximum length of a line, its end included.
 const MAX_LENGTH: usize = 512;
 
 thread_local! {

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// What went past the library.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unseen {
-    /// So many bytes.
+    /// Number of bytes.
     pub bytes: u64,
     /// The program has a stream of the C library on it.
     pub streams: bool,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Counters by port and algorithm, for whoever watches a server over days: they stay when
+//! Counters by port and algorithm, for watching a server over days: they stay when
 //! connections end.
 use crate::map::{GROUP_LEN, GROUPS, GROUPS_COUNT, get_text, put_text};
 use crate::segment::Segment;

@@ -58,7 +58,7 @@ impl Log {
         ));
     }
 
-    /// Whoever looks at the file sees everything.
+    /// Writes what is buffered to the file.
     pub fn flush(&mut self) {
         drop(self.out.flush());
     }

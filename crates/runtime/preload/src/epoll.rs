@@ -62,7 +62,7 @@ impl Registration {
 }
 
 impl Epoll {
-    /// What the kernel should be told when the program asks for `events`.
+    /// The events to register with the kernel when the program asks for `events`.
     pub(crate) fn masked(events: u32, shut: bool) -> u32 {
         if shut { events & !OUT } else { events }
     }

@@ -97,7 +97,7 @@ impl Acceptor {
         Arc::clone(&self.stopper)
     }
 
-    /// Until it is told to stop; what waits in the backlog then is still taken. Stops the loops in
+    /// Runs until it is stopped; what waits in the backlog then is still taken. Stops the loops in
     /// turn.
     pub(crate) fn run(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(64);

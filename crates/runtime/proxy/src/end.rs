@@ -21,7 +21,7 @@ pub(crate) struct End {
     stream: ManuallyDrop<TcpStream>,
     /// Present if the runtime controls what we write here.
     queue: Option<Stream>,
-    /// What edge-triggered readiness has told and no call has denied since.
+    /// Edge-triggered readiness that no call has denied since.
     pub(crate) readable: bool,
     pub(crate) writable: bool,
     /// The other side has sent its last: short reads no longer mean that nothing is left.
@@ -147,7 +147,7 @@ impl End {
     pub(crate) fn finish(&mut self) {
         match &self.queue {
             Some(queue) => queue.shutdown_write(),
-            // An error is a reset, of which we will hear.
+            // An error is a reset, which an event will report.
             None => drop(self.stream.shutdown(Shutdown::Write)),
         }
     }

@@ -136,7 +136,7 @@ impl Worker {
         Arc::clone(&self.inbox)
     }
 
-    /// Until it is told to stop.
+    /// Runs until it is stopped.
     pub(crate) fn run(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(EVENTS);
         while !(self.stop.is_some() && self.slots.is_empty()) {

@@ -36,7 +36,7 @@ pub enum Wait {
     No,
     /// It does not even expect EAGAIN to end: nothing may be refused.
     Unreachable,
-    /// It waits, at most so long.
+    /// It waits, at most this long.
     Yes(Option<Span>),
 }
 
@@ -170,7 +170,7 @@ impl<W: Waker> Conn<W> {
     /// Carries out a write of the program as far as the algorithm allows. Returns and sets errno as
     /// write(2) does: -1 with EAGAIN while the gate is shut and the program does not want to wait.
     pub fn write(self: &Arc<Self>, runtime: &Arc<Runtime<W>>, write: &mut Write<'_>) -> isize {
-        // EPIPE is told by the kernel at every write, and with a signal.
+        // The kernel reports EPIPE at every write, and with a signal.
         if let Some(why) = self.take_error().filter(|why| *why != libc::EPIPE) {
             kernel::set_errno(why);
             return -1;
@@ -293,7 +293,7 @@ impl<W: Waker> Conn<W> {
             return wanted;
         }
         if room == 0 && !waits && kernel::has_failed(write.fd) {
-            // The program may have been told that there is an error: only the kernel's answer says
+            // The program may know that there is an error: only the kernel's answer says
             // which.
             return wanted;
         }
@@ -449,7 +449,7 @@ struct WriteGuard<'a, W: Waker> {
     calls: bool,
     /// The kernel takes no more.
     over: bool,
-    /// Nobody could be refused: what passes beyond so many bytes has no leave.
+    /// The program cannot be refused: bytes beyond this number bypass the gate.
     bypass_above: Option<u64>,
 }
 

@@ -12,7 +12,7 @@ pub(crate) struct ControlPlane {
     registry: RwLock<Registry>,
     segment: Option<Arc<Segment>>,
     commands: CommandCache,
-    /// What this runtime counted, whoever else adds to the segment.
+    /// What this runtime counted, apart from others in the segment.
     counters: AtomicTotals,
     log: Option<PathBuf>,
     /// For tests: the visit that panics.

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// So long after its last thread a process may live whose first thread has ended.
 const EXIT_DELAY: Span = Span::from_millis(50);
-/// A call that cannot bear our thread waits so long for its end; on an idle machine that takes 0.1
+/// Maximum wait of a call that cannot bear our thread for its end; on an idle machine that takes 0.1
 /// ms.
 const MAX_PAUSE: Span = Span::from_secs(1);
 /// And a fork, which can.
@@ -101,7 +101,7 @@ impl<W: Waker> Runtime<W> {
         }
     }
 
-    /// What this process was told to do.
+    /// The settings of this process.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -111,7 +111,7 @@ impl<W: Waker> Runtime<W> {
         self.failed.load(Ordering::Acquire)
     }
 
-    /// So many bytes of a connection pass by us.
+    /// Counts bytes of a connection that pass by us.
     pub(crate) fn passed(&self, cookie: u64, bytes: i64) {
         if let Some(segment) = self.plane.segment() {
             segment.passed(cookie, bytes);
@@ -249,7 +249,7 @@ impl<W: Waker> Runtime<W> {
         let Ok(controller) = self.plane.build(&plan.cc) else {
             return Attached::LeftAlone;
         };
-        // One at a time from here: whoever was first has the connection.
+        // One at a time from here: the first has the connection.
         let _one = locked(&self.attaching);
         let waker = match self.find_known(fd, cookie, waker) {
             Ok(conn) => return Attached::Controlled(conn),

@@ -21,7 +21,7 @@ const POLL_INTERVAL: Span = Span::from_micros(20);
 /// State of the thread.
 pub(crate) struct ServiceThread {
     state: AtomicU8,
-    /// Counts the threads, so that one that was told to end does not take its successor's place.
+    /// Counts the threads, so that one that has to end does not take its successor's place.
     generation: AtomicU32,
     /// The kernel's number of the newest; zero until it runs.
     id: AtomicI32,
@@ -68,7 +68,7 @@ impl ServiceThread {
         self.state.load(Ordering::Acquire) == UNAVAILABLE
     }
 
-    /// Ends the thread, and waits until the kernel has it no more, at most so long. `wake` wakes
+    /// Ends the thread, and waits, at most `within`, until the kernel has it no more. `wake` wakes
     /// it. False if there was nothing to pause: then there is nothing to resume.
     pub(crate) fn pause(&self, wake: impl FnOnce(), within: Span) -> bool {
         if self.transition(IDLE, PAUSED) {

@@ -56,21 +56,21 @@ pub(super) struct Addresses {
 pub(super) trait Programs {
     /// The link is there: what has to be set up on it before anyone connects.
     fn prepare(&mut self, addresses: Addresses) -> Result<(), LabError>;
-    /// It is time: the one that connects comes.
+    /// Starts the program that connects.
     fn start_client(&mut self) -> Result<(), LabError>;
-    /// It goes before the end.
+    /// Stops it before the end.
     fn stop_client(&mut self);
-    /// A look at what is going on, each [`crate::sampler::PERIOD`].
+    /// Samples the connection, each [`crate::sampler::PERIOD`].
     fn observe(&mut self, now: Time);
-    /// Both are well; about once per second until the window has passed, which `is_over` says.
+    /// Checks both about once per second until the window has passed, which `is_over` says.
     fn check(&mut self, is_over: bool) -> Result<(), LabError>;
-    /// CPU time of the sender so far, with all that works for it; `None` if nobody knows.
+    /// CPU time of the sender so far, with all that works for it; `None` if unknown.
     fn cpu(&self) -> Option<Span>;
     /// The sender's end of the connection, by which the flow is known on a shared link.
     fn address(&self) -> SocketAddrV4;
     /// Ends both.
     fn end(&mut self);
-    /// What they say of `window`, after their end.
+    /// Their results for `window`, after their end.
     fn results(
         &mut self,
         window: [Time; 2],

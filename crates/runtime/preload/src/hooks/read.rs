@@ -8,7 +8,7 @@ use alcc_socket::set_errno;
 use libc::{c_int, c_void, iovec, size_t, sockaddr, socklen_t, ssize_t};
 use std::sync::Arc;
 
-/// The error that a part of a write on this descriptor has met and nobody was told of.
+/// The error of a part of a write on this descriptor that has not been reported.
 pub(super) fn pending_error(fd: c_int) -> Option<c_int> {
     let conn = process::current()?.table.get(fd, |known| match known {
         Known::Controlled(conn) => Some(Arc::clone(conn)),

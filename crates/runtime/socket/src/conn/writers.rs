@@ -3,7 +3,7 @@
 use crate::kernel;
 use alcc_units::{Span, Time};
 
-/// A writer that was not seen for so long will not go on: a signal handler jumped out of its write.
+/// A writer not seen for this long will not go on: a signal handler jumped out of its write.
 const ABANDONED_AFTER: Span = Span::from_secs(2);
 
 /// A number for the calling thread.

@@ -27,7 +27,7 @@ const QUICK: Span = Span::from_micros(500);
 /// When bytes wait and nothing tells when to try again: the kernel had no memory, or the algorithm
 /// has failed.
 const RETRY: Span = Span::from_millis(5);
-/// Signals wait so long at most while a send waits for the kernel.
+/// Maximum time that signals wait while a send waits for the kernel.
 const MAX_KERNEL_WAIT: Span = Span::from_millis(20);
 
 pub(super) struct Connection {
@@ -385,7 +385,7 @@ impl Inner {
         }
     }
 
-    /// Tells whoever was refused that a quarter of the queue is free, or that there is an error to
+    /// Wakes a refused writer when a quarter of the queue is free, or when there is an error to
     /// fetch.
     fn notify(&mut self, notifier: &WritableNotifier) {
         let open = !self.is_blocked() || self.error.is_some();

@@ -69,7 +69,7 @@ impl WritableNotifier {
     pub(crate) fn wake(&self) {
         self.generation.fetch_add(1, Ordering::SeqCst);
         if self.waiters.load(Ordering::SeqCst) > 0 {
-            // SAFETY: wakes whoever waits on the word.
+            // SAFETY: wakes the threads that wait on the word.
             unsafe {
                 libc::syscall(
                     libc::SYS_futex,

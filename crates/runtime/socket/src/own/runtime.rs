@@ -75,7 +75,7 @@ impl Runtime {
         self.plane.totals()
     }
 
-    /// Waits until every stream that was closed is drained, at most so long. True if it is.
+    /// Waits until every stream that was closed is drained, at most `patience`. True if it is.
     pub fn drained(&self, patience: Duration) -> bool {
         let until = kernel::now()
             + Span::from_nanos(u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX));

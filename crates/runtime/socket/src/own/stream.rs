@@ -33,7 +33,7 @@ pub struct Options {
 pub enum Wait {
     /// Returns `WouldBlock`.
     No,
-    /// Waits until everything is in the queue, at most so long.
+    /// Waits until everything is in the queue, at most this long.
     Yes(Option<Duration>),
 }
 
