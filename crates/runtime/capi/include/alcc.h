@@ -139,11 +139,13 @@ struct alcc_info {
   char enforcement[16];
 };
 
-// What an in-band end is made with. Zero, and NULL, stand for the default. Grows at the end: say how large yours is.
+// What an in-band end is made with. Zero, and NULL, stand for the default. Grows at the end: say
+// how large yours is.
 struct alcc_inband_options {
   // The algorithm for what this end sends; NULL: that of new streams (`alcc_set_cc`, ALCC_CC).
   const char *cc;
-  // Bytes of frames that fill a segment of the stream below, 256 to 65 535; default: the socket's, or 1400.
+  // Bytes of frames that fill a segment of the stream below, 256 to 65 535; default: the
+  // socket's, or 1400.
   uint32_t segment;
   // The peer may send so many bytes that nobody has read; default: 4 MiB.
   uint32_t receive_buffer;
@@ -173,7 +175,8 @@ struct alcc_inband_info {
   uint64_t cwnd;
   // Pacing rate, bits per second; 0: not paced.
   uint64_t pacing_bps;
-  // Newest RTT sample, microseconds, without the time for which the peer held its answer; 0 before the first.
+  // Newest RTT sample, microseconds, without the time for which the peer held its answer; 0
+  // before the first.
   uint64_t rtt_us;
   // Smoothed RTT, microseconds.
   uint64_t smoothed_rtt_us;
@@ -235,7 +238,8 @@ struct alcc_allowance {
   uint32_t ping;
   // Bytes in flight must not exceed this; from one mss to 2^30, the largest window of TCP.
   uint64_t window;
-  // Bytes that may leave now, whatever is in flight, or ALCC_NONE. Take off it what `on_sent` reports.
+  // Bytes that may leave now, whatever is in flight, or ALCC_NONE. Take off it what `on_sent`
+  // reports.
   uint64_t quota;
   // Pacing rate in bit/s, 8000 to 10^12, or ALCC_NONE.
   uint64_t rate_bps;
@@ -301,8 +305,8 @@ struct alcc_ack {
   uint64_t rate_bps;
   // Bound on the error of the RTT samples.
   uint64_t rtt_error_ns;
-  // Bytes that arrived with a mark (ECN, congestion experienced) since the last acknowledgement. React as to a loss, once per
-  // round trip.
+  // Bytes that arrived with a mark (ECN, congestion experienced) since the last acknowledgement.
+  // React as to a loss, once per round trip.
   uint64_t marked;
 };
 
@@ -312,7 +316,8 @@ struct alcc_needs {
   uint32_t size;
   // `ALCC_NEEDS_...`
   uint32_t flags;
-  // Over TCP: how often acknowledgements should be looked for, 1 ms to 100 ms. Shorter costs wake-ups.
+  // Over TCP: how often acknowledgements should be looked for, 1 ms to 100 ms. Shorter costs
+  // wake-ups.
   uint64_t feedback_period_ns;
 };
 
@@ -386,12 +391,14 @@ struct alcc_recovery_end {
   struct alcc_rtt rtt;
 };
 
-// An algorithm. A plug-in is a shared object that defines one constant of this type, named `alcc_algorithm_v2`.
+// An algorithm. A plug-in is a shared object that defines one constant of this type, named
+// `alcc_algorithm_v2`.
 //
-// `state` is what `create` or `clone` returned: the state of one connection. Callbacks of one `state` never run at the same time,
-// those of different ones may: keep no variables outside of it. Callbacks do not wait, do no I/O, do not unwind.
-// Times are nanoseconds since an origin of the host and never decrease; calls may be late. The same events must give the
-// same answers. NULL is allowed where it says so.
+// `state` is what `create` or `clone` returned: the state of one connection. Callbacks of one
+// `state` never run at the same time, those of different ones may: keep no variables outside of
+// it. Callbacks do not wait, do no I/O, do not unwind. Times are nanoseconds since an origin of
+// the host and never decrease; calls may be late. The same events must give the same answers. NULL
+// is allowed where it says so.
 struct alcc_algorithm {
   // ALCC_PLUGIN_ABI.
   uint32_t abi;
@@ -429,7 +436,8 @@ struct alcc_algorithm {
   void (*on_loss)(void *state, uint64_t now_ns, const struct alcc_loss *loss);
   // The retransmission timer expired.
   void (*on_rto)(void *state, uint64_t now_ns, const struct alcc_rto *rto);
-  // The last reduction was a mistake: the packets reported lost arrived (0), or the timer was too early (1).
+  // The last reduction was a mistake: the packets reported lost arrived (0), or the timer was
+  // too early (1).
   void (*on_spurious)(void *state, uint64_t now_ns, uint32_t timeout);
   // Everything lost has been repaired.
   void (*on_recovery_end)(void *state, uint64_t now_ns, const struct alcc_recovery_end *end);
@@ -437,13 +445,16 @@ struct alcc_algorithm {
   void (*on_feedback)(void *state, uint64_t now_ns, const uint8_t *report, uint64_t length);
   // Sending begins again after `idle_ns` with nothing in flight.
   void (*on_idle_restart)(void *state, uint64_t now_ns, uint64_t idle_ns);
-  // Packets may have another size from now on. The path is the same: what was learned of it holds.
+  // Packets may have another size from now on. The path is the same: what was learned of it
+  // holds.
   void (*on_mtu)(void *state, uint64_t now_ns, uint64_t mss);
-  // The packets take another route: what was learned of the old one may not hold. NULL: `on_mtu` is called instead.
+  // The packets take another route: what was learned of the old one may not hold. NULL: `on_mtu`
+  // is called instead.
   void (*on_route)(void *state, uint64_t now_ns, const struct alcc_path *path);
   // The time of `next_timer` has come.
   void (*on_timer)(void *state, uint64_t now_ns);
-  // When `on_timer` wants to be called, or ALCC_NONE; later than the time of the last `on_timer`. NULL: never.
+  // When `on_timer` wants to be called, or ALCC_NONE; later than the time of the last
+  // `on_timer`. NULL: never.
   uint64_t (*next_timer)(const void *state);
   // Fills in the internal values, in the order of `gauge_names`.
   void (*gauges)(const void *state, double *values);
@@ -453,33 +464,28 @@ struct alcc_algorithm {
 extern "C" {
 #endif // __cplusplus
 
-// As accept(2); the connection's bytes go through a queue from then on. What cannot be controlled (a UNIX socket, say) is accepted
-// all the same and stays plain.
-int alcc_accept(int fd,
-                struct sockaddr *addr,
-                socklen_t *len);
+// As accept(2); the connection's bytes go through a queue from then on. What cannot be controlled
+// (a UNIX socket, say) is accepted all the same and stays plain.
+int alcc_accept(int fd, struct sockaddr *addr, socklen_t *len);
 
 // As accept4(2).
 int alcc_accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags);
 
-// As connect(2). Where that returns before the connection is made (`EINPROGRESS`, a signal), it is taken over at the first
-// `alcc_send` after; wait for it with `poll` on the socket itself, as ever.
-int alcc_connect(int fd,
-                 const struct sockaddr *addr,
-                 socklen_t len);
+// As connect(2). Where that returns before the connection is made (`EINPROGRESS`, a signal), it is
+// taken over at the first `alcc_send` after; wait for it with `poll` on the socket itself, as
+// ever.
+int alcc_connect(int fd, const struct sockaddr *addr, socklen_t len);
 
 // Takes over a connected TCP socket that was made elsewhere. 0, or -1 and errno.
 int alcc_adopt(int fd);
 
-// As send(2): returns how much was taken. Blocking, it waits until all is in the queue (SO_SNDTIMEO and signal handlers end that
-// as they end send); with O_NONBLOCK or MSG_DONTWAIT it takes what fits, or fails with EAGAIN: then wait for
-// `alcc_writable_fd`. An error that broke the connection is returned by every later call. Never raises SIGPIPE. MSG_MORE,
-// MSG_EOR and MSG_NOSIGNAL are allowed and change nothing; MSG_OOB is EOPNOTSUPP. On what is no stream of ours it is
-// send(2). Not for signal handlers.
-ssize_t alcc_send(int fd,
-                  const void *buf,
-                  size_t len,
-                  int send_flags);
+// As send(2): returns how much was taken. Blocking, it waits until all is in the queue
+// (SO_SNDTIMEO and signal handlers end that as they end send); with O_NONBLOCK or MSG_DONTWAIT it
+// takes what fits, or fails with EAGAIN: then wait for `alcc_writable_fd`. An error that broke the
+// connection is returned by every later call. Never raises SIGPIPE. MSG_MORE, MSG_EOR and
+// MSG_NOSIGNAL are allowed and change nothing; MSG_OOB is EOPNOTSUPP. On what is no stream of ours
+// it is send(2). Not for signal handlers.
+ssize_t alcc_send(int fd, const void *buf, size_t len, int send_flags);
 
 // As recv(2). After a reset that a send has met, the end of the stream is that error.
 ssize_t alcc_recv(int fd, void *buf, size_t len, int flags);
@@ -487,106 +493,105 @@ ssize_t alcc_recv(int fd, void *buf, size_t len, int flags);
 // As shutdown(2); what waits in the queue is sent before FIN.
 int alcc_shutdown(int fd, int how);
 
-// As close(2); what waits in the queue is sent before. A blocking descriptor waits for that, at most until the close deadline
-// (`alcc_set_close_deadline`; ten seconds): then what is left is thrown away, the peer gets RST, and it returns -1 with ETIMEDOUT, or with the error
-// that broke the connection before all was sent. A non-blocking one returns at once and is drained in the background, until the
-// same deadline and also while the process exits. SO_LINGER: with a time, that is the deadline and is waited for; with 0
-// it is `alcc_abort`. The descriptor is closed in any case.
+// As close(2); what waits in the queue is sent before. A blocking descriptor waits for that, at
+// most until the close deadline (`alcc_set_close_deadline`; ten seconds): then what is left is
+// thrown away, the peer gets RST, and it returns -1 with ETIMEDOUT, or with the error that broke
+// the connection before all was sent. A non-blocking one returns at once and is drained in the
+// background, until the same deadline and also while the process exits. SO_LINGER: with a time,
+// that is the deadline and is waited for; with 0 it is `alcc_abort`. The descriptor is closed in
+// any case.
 int alcc_close(int fd);
 
 // Throws away what waits, closes, and the peer gets RST. 0, or -1 and errno.
 int alcc_abort(int fd);
 
-// A descriptor that is writable (POLLOUT, EPOLLOUT; level and edge triggered) while `alcc_send` on `fd` takes bytes or has an error to
-// tell. After EAGAIN or a short count it becomes so when a quarter of the queue is free. Only for waiting; closed with the stream, so
-// take it out of an epoll set before. -1 and errno if there is none to be had.
+// A descriptor that is writable (POLLOUT, EPOLLOUT; level and edge triggered) while `alcc_send` on
+// `fd` takes bytes or has an error to tell. After EAGAIN or a short count it becomes so when a
+// quarter of the queue is free. Only for waiting; closed with the stream, so take it out of an
+// epoll set before. -1 and errno if there is none to be had.
 //
-// Wait for incoming bytes on `fd` itself. With time stamps as feedback, poll also reports POLLERR there while acknowledgement
-// times wait to be read, which means nothing to you; descriptors that are non-blocking when they become a stream get
-// "tcp-info" for that reason, unless `alcc_set_feedback` or ALCC_FEEDBACK says otherwise.
+// Wait for incoming bytes on `fd` itself. With time stamps as feedback, poll also reports POLLERR
+// there while acknowledgement times wait to be read, which means nothing to you; descriptors that
+// are non-blocking when they become a stream get "tcp-info" for that reason, unless
+// `alcc_set_feedback` or ALCC_FEEDBACK says otherwise.
 int alcc_writable_fd(int fd);
 
-// The algorithm of a stream, also in mid-connection, or of all new ones (`ALCC_DEFAULTS`): "verus", "copa:profile=paper", ... as `alcc
-// list` shows them. 0, or -1 with EINVAL: `alcc_message` says what is wrong with it.
-int alcc_set_cc(int fd,
-                const char *spec);
+// The algorithm of a stream, also in mid-connection, or of all new ones (`ALCC_DEFAULTS`):
+// "verus", "copa:profile=paper", ... as `alcc list` shows them. 0, or -1 with EINVAL:
+// `alcc_message` says what is wrong with it.
+int alcc_set_cc(int fd, const char *spec);
 
-// Adds the algorithm of a plug-in, a shared object that exports `alcc_algorithm_v2`; it stays loaded. ALCC_PLUGIN names some that are
-// loaded with the library. 0, or -1 with EINVAL: `alcc_message` says what is wrong with it.
+// Adds the algorithm of a plug-in, a shared object that exports `alcc_algorithm_v2`; it stays
+// loaded. ALCC_PLUGIN names some that are loaded with the library. 0, or -1 with EINVAL:
+// `alcc_message` says what is wrong with it.
 int alcc_load_plugin(const char *file);
 
-// Where a stream, or all new ones (`ALCC_DEFAULTS`), learn of acknowledgements: "timestamps", "tcp-info", or, for new ones, "auto".
-// 0, or -1 with EINVAL.
-int alcc_set_feedback(int fd,
-                      const char *name);
+// Where a stream, or all new ones (`ALCC_DEFAULTS`), learn of acknowledgements: "timestamps",
+// "tcp-info", or, for new ones, "auto". 0, or -1 with EINVAL.
+int alcc_set_feedback(int fd, const char *name);
 
-// Capacity of the queue of a stream, or of all new ones (`ALCC_DEFAULTS`), in bytes; 1 MiB unless set here or by ALCC_QUEUE. Memory is
-// used only while bytes wait. 0, or -1 and errno.
-int alcc_set_queue(int fd,
-                   size_t bytes);
+// Capacity of the queue of a stream, or of all new ones (`ALCC_DEFAULTS`), in bytes; 1 MiB unless
+// set here or by ALCC_QUEUE. Memory is used only while bytes wait. 0, or -1 and errno.
+int alcc_set_queue(int fd, size_t bytes);
 
-// How long `alcc_close` of a stream, or of all without one of their own (`ALCC_DEFAULTS`), may take to send what waits, in milliseconds; 10 000
-// unless set. 0, or -1 and errno.
-int alcc_set_close_deadline(int fd,
-                            int milliseconds);
+// How long `alcc_close` of a stream, or of all without one of their own (`ALCC_DEFAULTS`), may
+// take to send what waits, in milliseconds; 10 000 unless set. 0, or -1 and errno.
+int alcc_set_close_deadline(int fd, int milliseconds);
 
-// What the algorithm of a stream sees and does. `size` is that of your `struct alcc_info`. 0, or -1 and errno.
-int alcc_get_info(int fd,
-                  struct alcc_info *info,
-                  size_t size);
+// What the algorithm of a stream sees and does. `size` is that of your `struct alcc_info`. 0, or
+// -1 and errno.
+int alcc_get_info(int fd, struct alcc_info *info, size_t size);
 
-// Waits until everything that was closed without waiting is sent, at most so many milliseconds. 0, or -1 with ETIMEDOUT. The end of the
-// process by exit() does so by itself.
+// Waits until everything that was closed without waiting is sent, at most so many milliseconds. 0,
+// or -1 with ETIMEDOUT. The end of the process by exit() does so by itself.
 int alcc_drain(int milliseconds);
 
-// One line about this thread's last EINVAL, or about an environment variable or plug-in that could not be used; empty if there is none. The
-// pointer is the same for every call of a thread and valid as long as the thread lives; the line changes with the next failed call. With ALCC_DEBUG=1
+// One line about this thread's last EINVAL, or about an environment variable or plug-in that could
+// not be used; empty if there is none. The pointer is the same for every call of a thread and
+// valid as long as the thread lives; the line changes with the next failed call. With ALCC_DEBUG=1
 // in the environment every line is also printed on standard error.
 const char *alcc_message(void);
 
 // The version of the library, "0.1.0".
 const char *alcc_version(void);
 
-// Speaks the in-band format (docs/wire-format.md) over a connected TCP or UNIX stream socket: the algorithm gets acknowledgements of the
-// other end's library, whatever lies between. Waits for the peer to begin. From then on the descriptor belongs to the stream; it is closed with it,
-// and also if this fails. NULL and errno: EPROTO if the peer speaks something else, ETIMEDOUT if it says nothing; `alcc_message` has the words. Not to be
-// used by a child of fork.
+// Speaks the in-band format (docs/wire-format.md) over a connected TCP or UNIX stream socket: the
+// algorithm gets acknowledgements of the other end's library, whatever lies between. Waits for the
+// peer to begin. From then on the descriptor belongs to the stream; it is closed with it, and also
+// if this fails. NULL and errno: EPROTO if the peer speaks something else, ETIMEDOUT if it says
+// nothing; `alcc_message` has the words. Not to be used by a child of fork.
 struct alcc_inband *alcc_inband_wrap(int fd,
                                      int the_role,
                                      const struct alcc_inband_options *options,
                                      size_t size);
 
-// As send(2): waits until all is taken, which is when the algorithm lets it go; less, or EAGAIN, after the time limit of `alcc_inband_set_timeout` or
-// with MSG_DONTWAIT. One thread may send while another receives. Never raises SIGPIPE; signal handlers do not end it.
-ssize_t alcc_inband_send(const struct alcc_inband *s,
-                         const void *buf,
-                         size_t len,
-                         int flags);
+// As send(2): waits until all is taken, which is when the algorithm lets it go; less, or EAGAIN,
+// after the time limit of `alcc_inband_set_timeout` or with MSG_DONTWAIT. One thread may send
+// while another receives. Never raises SIGPIPE; signal handlers do not end it.
+ssize_t alcc_inband_send(const struct alcc_inband *s, const void *buf, size_t len, int flags);
 
-// As recv(2): what has come, at most `len` bytes; 0 is the end that the peer has said. EAGAIN after the time limit of `alcc_inband_set_timeout` or with
-// MSG_DONTWAIT. A connection that ends before the peer has said so is ECONNRESET.
-ssize_t alcc_inband_recv(const struct alcc_inband *s,
-                         void *buf,
-                         size_t len,
-                         int flags);
+// As recv(2): what has come, at most `len` bytes; 0 is the end that the peer has said. EAGAIN
+// after the time limit of `alcc_inband_set_timeout` or with MSG_DONTWAIT. A connection that ends
+// before the peer has said so is ECONNRESET.
+ssize_t alcc_inband_recv(const struct alcc_inband *s, void *buf, size_t len, int flags);
 
-// How long `alcc_inband_send` and `alcc_inband_recv` wait, in milliseconds; negative, as at first: for ever. 0, or -1 and errno.
-int alcc_inband_set_timeout(const struct alcc_inband *s,
-                            int milliseconds);
+// How long `alcc_inband_send` and `alcc_inband_recv` wait, in milliseconds; negative, as at first:
+// for ever. 0, or -1 and errno.
+int alcc_inband_set_timeout(const struct alcc_inband *s, int milliseconds);
 
-// Nothing more will be sent. Waits until the peer has acknowledged everything, and the end; at most so many milliseconds: then -1 with ETIMEDOUT, and
-// it may be asked again. Receiving goes on.
-int alcc_inband_finish(const struct alcc_inband *s,
-                       int milliseconds);
+// Nothing more will be sent. Waits until the peer has acknowledged everything, and the end; at
+// most so many milliseconds: then -1 with ETIMEDOUT, and it may be asked again. Receiving goes on.
+int alcc_inband_finish(const struct alcc_inband *s, int milliseconds);
 
 // What the algorithm sees and does. `size` is that of your structure. 0, or -1 and errno.
 int alcc_inband_get_info(const struct alcc_inband *s, struct alcc_inband_info *info, size_t size);
 
-// Ends the stream and closes its socket. Before `alcc_inband_finish` has returned 0 the peer is told that this was no end. NULL is allowed.
+// Ends the stream and closes its socket. Before `alcc_inband_finish` has returned 0 the peer is
+// told that this was no end. NULL is allowed.
 void alcc_inband_close(struct alcc_inband *s);
 
-// An in-band end for a stream that is no socket: TLS of any library, a tunnel, a serial line. You bring it what comes from that stream and carry
-// away what it gives:
+// An in-band end for a stream that is no socket: TLS of any library, a tunnel, a serial line. You
+// bring it what comes from that stream and carry away what it gives:
 //
 // 1. while `n = alcc_session_take(s, out, sizeof out)` is above 0: write n bytes to the stream;
 // 2. wait until the stream is readable, or for `alcc_session_timer_us(s)` microseconds;
@@ -598,30 +603,29 @@ struct alcc_session *alcc_session_new(int the_role,
                                       const struct alcc_inband_options *options,
                                       size_t size);
 
-// Bytes have come from the stream below; none (`len` 0): it has ended. All are taken, and an error that they cause is told by the other calls as well.
-// 0, or -1 and errno: EPROTO if the peer speaks something else, ECONNRESET for an end that the peer has not said.
-int alcc_session_feed(struct alcc_session *s,
-                      const void *buf,
-                      size_t len);
+// Bytes have come from the stream below; none (`len` 0): it has ended. All are taken, and an error
+// that they cause is told by the other calls as well. 0, or -1 and errno: EPROTO if the peer
+// speaks something else, ECONNRESET for an end that the peer has not said.
+int alcc_session_feed(struct alcc_session *s, const void *buf, size_t len);
 
-// Bytes that are to be written to the stream below now, at most `len`; 0: none. Call it until it says so after every other call and when the timer is
-// due. Give it what the stream below takes at once: what was taken counts as sent. Works after an error, too: the peer is told.
-ssize_t alcc_session_take(struct alcc_session *s,
-                          void *buf,
-                          size_t len);
+// Bytes that are to be written to the stream below now, at most `len`; 0: none. Call it until it
+// says so after every other call and when the timer is due. Give it what the stream below takes at
+// once: what was taken counts as sent. Works after an error, too: the peer is told.
+ssize_t alcc_session_take(struct alcc_session *s, void *buf, size_t len);
 
-// Microseconds until `alcc_session_take` has to be called even if nothing else happens; 0: now; -1: not for now.
+// Microseconds until `alcc_session_take` has to be called even if nothing else happens; 0: now;
+// -1: not for now.
 int64_t alcc_session_timer_us(const struct alcc_session *s);
 
 // As send(2), never waiting: takes what the queue has place for, or fails with EAGAIN.
 ssize_t alcc_session_write(struct alcc_session *s, const void *buf, size_t len);
 
-// As recv(2), never waiting: what has come; 0 is the end that the peer has said; EAGAIN: nothing yet.
-ssize_t alcc_session_read(struct alcc_session *s,
-                          void *buf,
-                          size_t len);
+// As recv(2), never waiting: what has come; 0 is the end that the peer has said; EAGAIN: nothing
+// yet.
+ssize_t alcc_session_read(struct alcc_session *s, void *buf, size_t len);
 
-// Nothing more will be written; what waits leaves first. 1: the peer has acknowledged everything, and the end; 0: not yet, ask again; -1 and errno.
+// Nothing more will be written; what waits leaves first. 1: the peer has acknowledged everything,
+// and the end; 0: not yet, ask again; -1 and errno.
 int alcc_session_finish(struct alcc_session *s);
 
 // What the algorithm sees and does. `size` is that of your structure. 0, or -1 and errno.
