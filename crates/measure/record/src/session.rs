@@ -379,7 +379,7 @@ impl Session {
         let quiet = now.since(self.last_received);
         match self.phase {
             Phase::Sync if quiet >= SILENCE_TIMEOUT => {
-                self.phase = Phase::Done(End::Silent(self.last_received))
+                self.phase = Phase::Done(End::Silent(self.last_received));
             }
             Phase::Recording if self.is_over(now) => {
                 self.phase = Phase::Draining;
