@@ -16,5 +16,6 @@ pub(crate) mod reproduce;
 pub(crate) mod run;
 pub(crate) mod send;
 pub(crate) mod sim;
+pub(crate) mod sweep;
 pub(crate) mod top;
 pub(crate) mod trace;

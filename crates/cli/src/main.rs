@@ -71,6 +71,7 @@ enum Command {
     Trace(commands::trace::Args),
     Compare(commands::compare::Args),
     Reproduce(commands::reproduce::Args),
+    Sweep(Box<commands::sweep::Args>),
     List(commands::list::Args),
     #[command(hide = true)]
     Generate(commands::generate::Args),
@@ -94,6 +95,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Recv(args) => commands::recv::run(&args),
         Command::Trace(args) => commands::trace::run(&args),
         Command::Reproduce(args) => commands::reproduce::run(&args),
+        Command::Sweep(args) => commands::sweep::run(&args),
         Command::List(args) => commands::list::run(&args),
         Command::Generate(args) => commands::generate::run(&args, Cli::command()),
     }

@@ -79,6 +79,10 @@ alcc compare
     --queue --up --start --jobs --out --csv --log --reference --tuned --only --json
 alcc reproduce
     --all --traces --out --jobs --plugin --json
+alcc sweep
+    --link --delay --up --rtt --queue --queue-up --loss --loss-up --step --steps --outages --repeat
+    --reorder --flow --duration --seed --start --settle --phase --lateness --jitter --wake
+    --max-events --vary --starts --x --y --out --jobs --plugin --json
 alcc list
     --plugin --json
 ";

@@ -50,8 +50,11 @@ impl Folder {
     }
 
     fn alcc(&self, words: &[&str]) -> Output {
+        let words = match words {
+            ["sweep", ..] => words.to_vec(),
+            _ => [&["reproduce"], words].concat(),
+        };
         Command::new(env!("CARGO_BIN_EXE_alcc"))
-            .arg("reproduce")
             .args(words)
             .env_remove("ALCC_TRACES")
             .current_dir(self.path())
@@ -192,5 +195,52 @@ fn mistakes_are_one_line_that_helps() {
         said.contains("cubik") && said.contains("static/experiment.toml:8: flow"),
         "{said}"
     );
+    assert_eq!(status, Some(2));
+}
+
+#[test]
+fn a_sweep_has_every_combination_and_goes_on_where_it_was() {
+    let folder = Folder::with(EXPERIMENT);
+    let vary = ["--vary", "window=10..20/5", "--vary", "rtt=20ms,40ms"];
+    let words = [
+        "sweep",
+        "--link",
+        "12mbit",
+        "--duration",
+        "2s",
+        "--starts",
+        "1",
+    ];
+    let words = [&words[..], &["--flow", "fixed:window={window}"], &vary].concat();
+    let json = folder.json(&[&words[..], &["--json"]].concat());
+    let runs = json["sweep"].as_array().unwrap();
+    assert_eq!(runs.len(), 6);
+    assert_eq!(runs[3]["cell"][0], "15");
+    assert_eq!(runs[3]["cell"][1], "40ms");
+    // 15 packets of 1500 bytes in 40 ms are 4.5 Mbit/s; serialisation, delayed acknowledgements and
+    // the first round trip take some of it.
+    let mbps = runs[3]["flows"][0]["throughput_mbps"].as_f64().unwrap();
+    assert!(mbps > 3.9 && mbps < 4.5, "{mbps}");
+    let store = folder.path().join("swept/sweep.runs.jsonl");
+    let lines = || std::fs::read_to_string(&store).unwrap().lines().count();
+    assert_eq!(lines(), 6);
+    let more = words.iter().map(|word| word.replace("20/5", "25/5"));
+    let more: Vec<String> = more.collect();
+    let output = folder.alcc(&more.iter().map(String::as_str).collect::<Vec<_>>());
+    let table = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(table.lines().count(), 1 + 8 + 1, "{table}");
+    assert!(
+        table.starts_with("window  rtt   throughput_mbps"),
+        "{table}"
+    );
+    // Two that are new.
+    assert_eq!(lines(), 8);
+    let page = std::fs::read_to_string(folder.path().join("swept/sweep.html")).unwrap();
+    assert_eq!(page.matches("<svg").count(), 2);
+    let csv = std::fs::read_to_string(folder.path().join("swept/sweep.csv")).unwrap();
+    assert!(csv.starts_with("window,rtt,repetition,"), "{csv}");
+
+    let (said, status) = folder.refused(&["sweep", "--vary", "rrt=20ms"]);
+    assert!(said.contains("no key 'rrt' (did you mean rtt?)"), "{said}");
     assert_eq!(status, Some(2));
 }

@@ -126,7 +126,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let runner = Runner {
         registry: &registry,
         files: &files,
-        version: &program(args)?,
+        version: &program(args.traces.as_deref(), &args.plugins)?,
         workers: args.jobs.unwrap_or_else(super::compare::processors),
         stop: &stop,
     };
@@ -134,25 +134,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let mut bar = Bar::new();
     let mut before = 0;
     for one in &mut all {
-        one.runs = simulate(&runner, one, &args.out, &mut |done| {
+        one.runs = simulate(&runner, &one.id, &one.plan, &args.out, &mut |done| {
             bar.show((before + done) as f64 / total.max(1) as f64, &one.id);
         })?;
-        match &one.runs {
-            Err(Unable::Stopped) => {
-                return Err(Failure::failed(format!(
-                    "reproduce {}: stopped: the same command goes on where it was",
-                    one.id
-                )));
-            }
-            Err(Unable::Wrong(why)) => return Err(Failure::usage(why)),
-            Err(Unable::Store(why)) => {
-                return Err(Failure::failed(format!(
-                    "write into {}: {why}",
-                    args.out.display()
-                )));
-            }
-            Err(Unable::Needs(_) | Unable::Lacks(_)) | Ok(_) => {}
-        }
         before += one.plan.runs.len();
     }
     drop(bar);
@@ -179,26 +163,27 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 
 /// What decides results beside the scenarios: another build or another folder of traces may give
 /// others, so runs that are stored do not count for it.
-fn program(args: &Args) -> Result<String, Failure> {
+pub(super) fn program(traces: Option<&Path>, plugins: &Plugins) -> Result<String, Failure> {
     let own = std::env::current_exe()
         .map_err(|e| Failure::usage(format!("find our own program, to know its results: {e}")))?;
     let files = std::iter::once(own.as_path());
-    let files = files.chain(args.plugins.files().iter().map(PathBuf::as_path));
+    let files = files.chain(plugins.files().iter().map(PathBuf::as_path));
     let hash = alcc_lab::hash_of_files(files);
-    let traces = args.traces.as_deref().map(fs::canonicalize);
+    let traces = traces.map(fs::canonicalize);
     let traces = traces.and_then(Result::ok).unwrap_or_default();
     let version = env!("CARGO_PKG_VERSION");
     Ok(format!("alcc {version} {hash} {}", traces.display()))
 }
 
-/// The runs of one experiment, from the stored ones and new ones.
-fn simulate(
+/// The runs of one experiment, from the stored ones and new ones; or what they need.
+pub(super) fn simulate(
     runner: &Runner<'_>,
-    one: &Asked,
+    id: &str,
+    plan: &Plan,
     out: &Path,
     progress: &mut dyn FnMut(usize),
 ) -> Result<Result<Vec<Run>, Unable>, Failure> {
-    let path = out.join(format!("{}.runs.jsonl", one.id));
+    let path = out.join(format!("{id}.runs.jsonl"));
     let wrong =
         |e: std::io::Error| Failure::usage(format!("write {}: {}", path.display(), reason(&e)));
     let stored = match File::open(&path) {
@@ -208,23 +193,40 @@ fn simulate(
     };
     let options = OpenOptions::new().create(true).append(true).open(&path);
     let mut store = options.map_err(wrong)?;
-    Ok(runner.run(&one.plan, &stored, &mut store, &mut |done, _| {
-        progress(done);
-    }))
+    let runs = runner.run(plan, &stored, &mut store, &mut |done, _| progress(done));
+    match runs {
+        Err(Unable::Stopped) => Err(Failure::failed(format!(
+            "{id}: stopped: the same command goes on where it was"
+        ))),
+        Err(Unable::Wrong(why)) => Err(Failure::usage(why)),
+        Err(Unable::Store(why)) => Err(Failure::failed(format!(
+            "write into {}: {why}",
+            out.display()
+        ))),
+        runs => Ok(runs),
+    }
 }
 
-fn write_pages(all: &[Asked], judged: &[Judged], out: &Path) -> Result<(), Failure> {
-    let write = |name: &str, text: &str| {
-        let path = out.join(name);
-        fs::write(&path, text)
-            .map_err(|e| Failure::failed(format!("write {}: {}", path.display(), reason(&e))))
-    };
+/// Writes a file of the site.
+pub(super) fn write(out: &Path, name: &str, text: &str) -> Result<(), Failure> {
+    let path = out.join(name);
+    fs::write(&path, text)
+        .map_err(|e| Failure::failed(format!("write {}: {}", path.display(), reason(&e))))
+}
+
+/// What pages say of where they come from.
+pub(super) fn made() -> Made {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let made = Made {
+    Made {
         by: format!("alcc {}", env!("CARGO_PKG_VERSION")),
         on: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
         command: format!("alcc {}", words.join(" ")),
-    };
+    }
+}
+
+fn write_pages(all: &[Asked], judged: &[Judged], out: &Path) -> Result<(), Failure> {
+    let write = |name: &str, text: &str| write(out, name, text);
+    let made = made();
     let none = Vec::new();
     let pages: Vec<Shown<'_>> = all
         .iter()

@@ -229,6 +229,13 @@ const CASES: &[Case] = &[
         true,
         With::Nothing,
     ),
+    case(
+        "sweep",
+        "--link 1mbit --duration 1s --vary flow=cubic,reno --starts 1 --out DIR/swept",
+        0,
+        true,
+        With::Nothing,
+    ),
     case("list", "", 0, true, With::Nothing),
     case("list", "--json", 0, true, With::Nothing),
     // What these do depends on the machine, and changes it for the other tests.

@@ -288,7 +288,7 @@ impl Definition {
     }
 
     /// Whether its parts fit to each other.
-    fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         if self.starts == 0 {
             return Err("starts: 0 repetitions measure nothing: say at least 1".to_owned());
         }

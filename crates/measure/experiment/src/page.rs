@@ -143,8 +143,6 @@ pub fn experiment(shown: &Shown<'_>, made: &Made) -> Result<String, String> {
         runs,
         ..
     } = shown;
-    let figures = picture::svgs(definition, runs)?;
-    let legend = picture::legend(definition);
     let title = format!("{}: {}", judged.id, definition.title);
     let body = html! {
         p { a href="index.html" { "All experiments" } }
@@ -156,6 +154,42 @@ pub fn experiment(shown: &Shown<'_>, made: &Made) -> Result<String, String> {
                 tr { th { "It states" } td { (definition.statement) } }
             }
         }
+        (figures(definition, runs)?)
+        @if !judged.outcomes.is_empty() {
+            h2 { "Expected and measured" }
+            div.wide { (outcomes(&judged.outcomes)) }
+        }
+        h2 { "What was asked, and what is seen" }
+        @for paragraph in paragraphs(shown.readme) { p { (paragraph) } }
+        (all_cells(definition, runs, &judged.id))
+        (footer(made))
+    };
+    Ok(frame(&title, &body))
+}
+
+/// The page of a sweep: nothing was published and nothing is judged.
+///
+/// # Errors
+/// What the drawing library says.
+pub fn sweep(
+    definition: &Definition,
+    runs: &[Run],
+    id: &str,
+    made: &Made,
+) -> Result<String, String> {
+    let body = html! {
+        h1 { (definition.title) }
+        (figures(definition, runs)?)
+        (all_cells(definition, runs, id))
+        (footer(made))
+    };
+    Ok(frame(&definition.title, &body))
+}
+
+fn figures(definition: &Definition, runs: &[Run]) -> Result<Markup, String> {
+    let figures = picture::svgs(definition, runs)?;
+    let legend = picture::legend(definition);
+    Ok(html! {
         @for (metric, svg) in &figures {
             figure {
                 div role="img" aria-label={ (metric) " of each cell; the table below has the figures" } { (PreEscaped(svg)) }
@@ -167,22 +201,19 @@ pub fn experiment(shown: &Shown<'_>, made: &Made) -> Result<String, String> {
                 }
             }
         }
-        @if !judged.outcomes.is_empty() {
-            h2 { "Expected and measured" }
-            div.wide { (outcomes(&judged.outcomes)) }
-        }
-        h2 { "What was asked, and what is seen" }
-        @for paragraph in paragraphs(shown.readme) { p { (paragraph) } }
+    })
+}
+
+fn all_cells(definition: &Definition, runs: &[Run], id: &str) -> Markup {
+    html! {
         @if !runs.is_empty() {
             h2 { "All cells" }
-            p { "Median of " (definition.starts) " starts, mean over the flows. " a href={ (judged.id) ".csv" } { "Every flow of every run as CSV" } }
+            p { "Median of " (definition.starts) " starts, mean over the flows. " a href={ (id) ".csv" } { "Every flow of every run as CSV" } }
             div.wide { (cells(definition, runs)) }
             h2 { "The first run as a command" }
             pre { (runs[0].command) }
         }
-        (footer(made))
-    };
-    Ok(frame(&title, &body))
+    }
 }
 
 fn outcomes(outcomes: &[Outcome]) -> Markup {

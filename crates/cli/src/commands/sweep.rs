@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use super::reproduce::{made, program, simulate, write};
+use crate::failure::Failure;
+use crate::output::{folder, print};
+use crate::plugin_arg::Plugins;
+use crate::progress::{Bar, stop_flag};
+use alcc_experiment::definition::{Over, Report, STARTS};
+use alcc_experiment::judge::{number, value};
+use alcc_experiment::run::Runner;
+use alcc_experiment::{Definition, Plan, Run, page, sweep};
+use alcc_lab::scenario;
+use alcc_results::Spread;
+use alcc_results::scenario::ScenarioOptions;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Name of the page, the table and the stored runs.
+const NAME: &str = "sweep";
+const THROUGHPUT: &str = "throughput_mbps";
+const DELAY: &str = "queue_delay_mean_ms";
+
+/// Simulate a scenario with every combination of values, draw them, and write them as a table
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  alcc sweep --link lte --flow 'budget:delay={delay}' --vary delay=10ms..100ms/10ms
+  alcc sweep --link lte --vary 'flow=budget;copa;verus:r=2' --vary rtt=20ms,80ms --x queue_delay_mean_ms
+  alcc sweep --link '{rate}' --flow cubic --flow budget --vary rate=1mbit..64mbit*2 --y jain --starts 5
+
+--vary NAME=VALUES: the values stand where the scenario has {NAME}, or are those of its key NAME. They are
+a list with commas (with ; if a value has commas itself), FROM..TO/STEP or FROM..TO*FACTOR. The first --vary
+varies slowest. An interrupted sweep goes on where it was if it is given again: see docs/reproducing.md.")]
+pub(crate) struct Args {
+    /// What to simulate; options overrule it
+    #[arg(value_name = "SCENARIO.toml")]
+    scenario: Option<PathBuf>,
+    #[command(flatten)]
+    options: ScenarioOptions,
+    /// What is varied; may be repeated
+    #[arg(long, value_name = "NAME=VALUES", required = true)]
+    vary: Vec<String>,
+    /// Repetitions of each combination, with the seeds 1, 2 and so on
+    #[arg(long, value_name = "N", default_value_t = STARTS)]
+    starts: u32,
+    /// What the horizontal axis shows: a field of a row [default: the last --vary]
+    #[arg(long, value_name = "METRIC")]
+    x: Option<String>,
+    /// What a figure shows: a field of a row, jain or jain_1s; may be repeated [default: throughput and delay]
+    #[arg(long, value_name = "METRIC")]
+    y: Vec<String>,
+    /// Where page, table and results are written
+    #[arg(long, value_name = "DIR", default_value = "swept")]
+    out: PathBuf,
+    /// Simulations at a time [default: as many as there are cores]
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
+    #[command(flatten)]
+    plugins: Plugins,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    fn report(&self) -> Report {
+        let standard = match self.x.as_deref() {
+            Some(DELAY) => vec![THROUGHPUT.to_owned()],
+            _ => vec![THROUGHPUT.to_owned(), DELAY.to_owned()],
+        };
+        Report {
+            x: self.x.clone(),
+            y: if self.y.is_empty() {
+                standard
+            } else {
+                self.y.clone()
+            },
+            log_x: false,
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let (file, files) = match &args.scenario {
+        None => Default::default(),
+        Some(path) => scenario::read(path).map_err(Failure::usage)?,
+    };
+    let options = file.overruled_by(args.options.clone());
+    let definition = sweep::definition(options, &args.vary, args.starts, args.report());
+    let definition = definition.map_err(Failure::usage)?;
+    let plan = Plan::new(&definition).map_err(Failure::usage)?;
+    folder(&args.out)?;
+    let registry = args.plugins.registry()?;
+    let stop = stop_flag()?;
+    let runner = Runner {
+        registry: &registry,
+        files: &files,
+        version: &program(None, &args.plugins)?,
+        workers: args.jobs.unwrap_or_else(super::compare::processors),
+        stop: &stop,
+    };
+    let mut bar = Bar::new();
+    let runs = simulate(&runner, NAME, &plan, &args.out, &mut |done| {
+        bar.show(done as f64 / plan.runs.len().max(1) as f64, NAME);
+    })?;
+    drop(bar);
+    let runs = runs.map_err(|unable| Failure::usage(unable.to_string()))?;
+    let html = page::sweep(&definition, &runs, NAME, &made()).map_err(Failure::failed)?;
+    write(&args.out, &format!("{NAME}.html"), &html)?;
+    write(
+        &args.out,
+        &format!("{NAME}.csv"),
+        &page::csv(&definition, &runs),
+    )?;
+    if args.json {
+        let json = serde_json::json!({ "sweep": runs, "summary": {} });
+        print(format_args!("{json}\n"))?;
+    } else {
+        let page = args.out.join(format!("{NAME}.html"));
+        print(format!(
+            "{}The page: {}\n",
+            table(&definition, &plan, &runs),
+            page.display()
+        ))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A line for each cell: the medians over its starts.
+fn table(definition: &Definition, plan: &Plan, runs: &[Run]) -> String {
+    let mut metrics: Vec<&str> = definition.report.x.iter().map(String::as_str).collect();
+    metrics.extend(definition.report.y.iter().map(String::as_str));
+    let mut lines = vec![
+        plan.axes
+            .iter()
+            .map(String::as_str)
+            .chain(metrics.iter().copied())
+            .map(str::to_owned)
+            .collect::<Vec<_>>(),
+    ];
+    for cell in runs.chunk_by(|a, b| a.cell == b.cell) {
+        let median = |metric: &&str| {
+            let values = cell
+                .iter()
+                .filter_map(|run| value(run, metric, None, Over::Mean));
+            let spread = Spread::of(&values.collect::<Vec<_>>());
+            spread.map_or_else(|| "-".to_owned(), |spread| number(spread.median))
+        };
+        lines.push(
+            cell[0]
+                .cell
+                .iter()
+                .cloned()
+                .chain(metrics.iter().map(median))
+                .collect(),
+        );
+    }
+    let mut text = String::new();
+    for line in &lines {
+        for (i, word) in line.iter().enumerate() {
+            let width = lines
+                .iter()
+                .map(|line| line[i].chars().count())
+                .max()
+                .unwrap_or(0);
+            let _ = match i < plan.axes.len() {
+                true => write!(text, "{word:<width$}  "),
+                false => write!(text, "{word:>width$}  "),
+            };
+        }
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+    }
+    text
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A sweep: an experiment that nobody published. The scenario and what is varied come from options,
+//! and there is nothing to judge. Cells, starts, storage, figures and tables are those of every
+//! experiment.
+use crate::definition::{Axis, Choice, Definition, Report, Subject};
+use alcc_results::scenario::{ScenarioOptions, Value};
+use std::collections::BTreeMap;
+
+/// Most values of one axis.
+const MAX_VALUES: usize = 1000;
+const WANT: &str = "write KEY=VALUE,VALUE,... (or with ; between values that have commas) or KEY=FROM..TO/STEP or FROM..TO*FACTOR";
+
+/// The experiment that varies `vary` of `scenario`. Each is `KEY=VALUES`; the values take the place
+/// of `{KEY}` in the scenario, or of the scenario's key of that name.
+///
+/// # Errors
+/// One line: the axis, what was found, what would be right.
+pub fn definition(
+    mut scenario: ScenarioOptions,
+    vary: &[String],
+    starts: u32,
+    report: Report,
+) -> Result<Definition, String> {
+    let mut sweep: Vec<Axis> = Vec::new();
+    for text in vary {
+        let axis = axis(text).map_err(|e| format!("--vary '{text}': {e}"))?;
+        if sweep.iter().any(|other| other.key == axis.key) {
+            return Err(format!("--vary '{text}': {} is varied twice", axis.key));
+        }
+        place(&mut scenario, &axis.key)?;
+        sweep.push(axis);
+    }
+    let names: Vec<&str> = sweep.iter().map(|axis| axis.key.as_str()).collect();
+    let definition = Definition {
+        title: format!("Sweep over {}", names.join(", ")),
+        source: String::new(),
+        statement: String::new(),
+        explained_by: None,
+        needs: None,
+        starts,
+        subject: Subject::Flows,
+        scenario,
+        sweep,
+        report,
+        expect: Vec::new(),
+    };
+    definition.check()?;
+    Ok(definition)
+}
+
+/// Puts `{key}` into the scenario, unless it is there.
+fn place(scenario: &mut ScenarioOptions, key: &str) -> Result<(), String> {
+    let placeholder = format!("{{{key}}}");
+    let (mut used, mut values) = (false, 0);
+    scenario.each(&mut |name, value| {
+        used |= value.text.contains(&placeholder);
+        values += usize::from(name == key);
+    });
+    if used {
+        return Ok(());
+    }
+    if values > 0 {
+        return Err(format!(
+            "--vary {key}: the scenario has a {key} already: write {placeholder} into it where the values belong"
+        ));
+    }
+    scenario.add(key, Value::option("vary", placeholder))
+}
+
+fn axis(text: &str) -> Result<Axis, String> {
+    let (key, values) = text.split_once('=').ok_or(WANT)?;
+    let names = match range(values)? {
+        Some(names) => names,
+        None => {
+            let between = if values.contains(';') { ';' } else { ',' };
+            values.split(between).map(|v| v.trim().to_owned()).collect()
+        }
+    };
+    let mut choices: Vec<Choice> = Vec::new();
+    for name in names {
+        if name.is_empty() || key.is_empty() {
+            return Err(WANT.to_owned());
+        }
+        if choices.iter().any(|choice| choice.name == name) {
+            return Err(format!("'{name}' twice"));
+        }
+        choices.push(Choice {
+            set: BTreeMap::from([(key.to_owned(), name.clone())]),
+            name,
+        });
+    }
+    let key = key.to_owned();
+    Ok(Axis { key, choices })
+}
+
+/// A number and its unit.
+fn split(text: &str) -> Option<(f64, &str)> {
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let number = text[..end].parse::<f64>().ok()?;
+    Some((number, &text[end..]))
+}
+
+/// `10ms..100ms/10ms` or `1mbit..64mbit*2`; `None` if it is no range.
+fn range(text: &str) -> Result<Option<Vec<String>>, String> {
+    if text.contains([',', ';', '=']) {
+        return Ok(None);
+    }
+    let Some((from, rest)) = text.split_once("..") else {
+        return Ok(None);
+    };
+    let (to, step, times) = match (rest.split_once('/'), rest.split_once('*')) {
+        (Some((to, step)), None) => (to, step, false),
+        (None, Some((to, step))) => (to, step, true),
+        _ => return Err(WANT.to_owned()),
+    };
+    let read = || Some((split(from)?, split(to)?, split(step)?));
+    let ((low, unit), (high, unit_of_high), (step, unit_of_step)) = read().ok_or(WANT)?;
+    let step_unit = if times { "" } else { unit };
+    if unit != unit_of_high || unit_of_step != step_unit {
+        return Err(format!(
+            "'{text}': write one unit throughout, such as 10ms..100ms/10ms, and a factor without one"
+        ));
+    }
+    let grows = if times {
+        step > 1.0 && low > 0.0
+    } else {
+        step > 0.0
+    };
+    if !grows || high < low {
+        return Err(format!(
+            "'{text}' has no values: write a step or factor that leads upwards"
+        ));
+    }
+    let mut values = Vec::new();
+    // A part of a step more, so that sums of fractions reach the end.
+    let slack = if times { high * 1e-9 } else { step * 1e-6 };
+    for n in 0..=MAX_VALUES {
+        let n = n as f64;
+        let value = if times {
+            low * step.powf(n)
+        } else {
+            low + step * n
+        };
+        if value > high + slack {
+            return Ok(Some(values));
+        }
+        let rounded = (value * 1e6).round() / 1e6;
+        values.push(format!("{rounded}{unit}"));
+    }
+    Err(format!("'{text}' has more than {MAX_VALUES} values"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Plan;
+
+    fn values(text: &str) -> Vec<String> {
+        let axis = axis(text).unwrap();
+        axis.choices.into_iter().map(|choice| choice.name).collect()
+    }
+
+    #[test]
+    fn values_are_listed_stepped_or_multiplied() {
+        assert_eq!(values("rtt=20ms,40ms"), ["20ms", "40ms"]);
+        assert_eq!(
+            values("flow=verus:r=2,epoch=5ms;copa"),
+            ["verus:r=2,epoch=5ms", "copa"]
+        );
+        assert_eq!(
+            values("d=10ms..40ms/10ms"),
+            ["10ms", "20ms", "30ms", "40ms"]
+        );
+        assert!(axis("p=0..0.3%/0.1%").is_err());
+    }
+
+    #[test]
+    fn ranges_reach_their_end() {
+        assert_eq!(values("p=0%..0.3%/0.1%"), ["0%", "0.1%", "0.2%", "0.3%"]);
+        assert_eq!(
+            values("rate=1mbit..8mbit*2"),
+            ["1mbit", "2mbit", "4mbit", "8mbit"]
+        );
+    }
+
+    #[test]
+    fn values_take_the_place_of_a_placeholder_or_of_a_key() {
+        let mut scenario = ScenarioOptions::default();
+        scenario
+            .add("flow", Value::option("flow", "budget:delay={delay}"))
+            .unwrap();
+        let vary = ["delay=10ms,20ms".to_owned(), "rtt=40ms,80ms".to_owned()];
+        let made = definition(scenario.clone(), &vary, 1, Report::default()).unwrap();
+        let plan = Plan::new(&made).unwrap();
+        let commands: Vec<&str> = plan.runs.iter().map(|run| run.command.as_str()).collect();
+        assert_eq!(
+            commands[1],
+            "alcc sim --rtt 80ms --flow budget:delay=10ms --seed 1"
+        );
+        assert_eq!(commands.len(), 4);
+        for (vary, why) in [
+            ("delay", "write KEY="),
+            ("delay=", "write KEY="),
+            ("delay=1ms,1ms", "'1ms' twice"),
+            ("delya=1ms", "no key 'delya' (did you mean delay?)"),
+            ("flow=copa,cubic", "write {flow} into it"),
+            ("delay=9ms..1ms/1ms", "leads upwards"),
+            ("delay=1ms..9s/1ms", "one unit throughout"),
+            ("delay=1ms..9000ms/1ms", "more than 1000 values"),
+        ] {
+            let wrong = definition(scenario.clone(), &[vary.to_owned()], 1, Report::default());
+            let wrong = wrong.unwrap_err();
+            assert!(wrong.contains(why) && !wrong.contains('\n'), "{wrong}");
+        }
+    }
+}
