@@ -8,7 +8,7 @@
 //!        ▲               ├───────► groups ────────► --metrics
 //!        │               ├───────► trace ring ────► alcc log
 //!        │               └───────► event ring ────► alcc log, alcc run --log
-//!    OrderCache ◄──────────────── orders ◄───────── alcc ctl
+//!    CommandCache ◄────────────── commands ◄─────── alcc ctl
 //! ```
 //!
 //! Nothing here controls a connection, or asks the kernel about one.

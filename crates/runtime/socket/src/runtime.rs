@@ -18,8 +18,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// So long after its last thread a process may live whose first thread has ended.
 const EXIT_DELAY: Span = Span::from_millis(50);
-/// Maximum wait of a call that cannot bear our thread for its end; on an idle machine that takes 0.1
-/// ms.
+/// Maximum wait of a call that cannot bear our thread for its end; on an idle machine that takes
+/// 0.1 ms.
 const MAX_PAUSE: Span = Span::from_secs(1);
 /// And a fork, which can.
 const MAX_PAUSE_AT_FORK: Span = Span::from_millis(20);

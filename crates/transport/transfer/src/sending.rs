@@ -92,7 +92,7 @@ enum Broken {
     Stalled,
     Pipe(io::Error),
     Source(io::Error),
-    Told(String),
+    Reported(String),
 }
 
 impl From<io::Error> for Broken {
@@ -123,7 +123,7 @@ impl Broken {
                 }
             }
             Self::Source(why) => format!("read what is to be sent: {why}, {so_far}"),
-            Self::Told(why) => format!("send to {to}: {why}"),
+            Self::Reported(why) => format!("send to {to}: {why}"),
         })
     }
 }
@@ -299,7 +299,7 @@ impl SendFlow<'_> {
             match self.out.answer(&mut bytes[filled..]) {
                 None => return Ok(None),
                 Some(Ok(0)) => {
-                    return Err(Broken::Told(
+                    return Err(Broken::Reported(
                         "the receiver ended the connection without confirming what it got: see what 'alcc recv' says".to_owned(),
                     ));
                 }
@@ -309,7 +309,7 @@ impl SendFlow<'_> {
             }
         }
         let answer = Answer::decode(&bytes);
-        let none = || Broken::Told("the receiver's answer makes no sense".to_owned());
+        let none = || Broken::Reported("the receiver's answer makes no sense".to_owned());
         answer.map(Some).ok_or_else(none)
     }
 
@@ -369,5 +369,5 @@ fn agrees(answer: &Answer, header: &Header, bytes: u64, hash: &[u8; 32]) -> Resu
         ),
         Verdict::Good => return Ok(()),
     };
-    Err(Broken::Told(why))
+    Err(Broken::Reported(why))
 }

@@ -195,7 +195,7 @@ impl Receiver {
 impl Receiver {
     /// Waits until the sender has the answer and has closed the connection: whoever closes first
     /// may keep the other from hearing the last acknowledgement, or that this was the end.
-    async fn farewell(&self) {
+    async fn wait_for_close(&self) {
         let began = Instant::now();
         let (mut heard, mut last) = (0, began);
         let mut acknowledged = std::pin::pin!(self.answers.stopped());
@@ -218,7 +218,7 @@ impl Receiver {
 impl Drop for Receiver {
     fn drop(&mut self) {
         if self.answered && Handle::try_current().is_err() {
-            self.runtime.block_on(self.farewell());
+            self.runtime.block_on(self.wait_for_close());
         }
         self.connection.close(NO_ERROR, b"");
     }
