@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Parts that several algorithms share.
 mod credit;
+mod drains;
 mod loss_based;
+mod loss_rate;
 mod path_model;
 mod window;
 mod windowed;
 
 pub use credit::{AckRatio, Credit};
+pub use drains::{Drained, Drains};
 pub use loss_based::{restart_window, rto, window_used};
+pub use loss_rate::LossRate;
 pub use path_model::{
     AckAggregation, FullPipe, MinRtt, ProbeRttTimer, RateSample, first_rate, quantum,
 };

@@ -31,7 +31,7 @@
 //! flight waits the longer. A path on which the smallest RTT cannot be seen (a queue that others hold) is taken for a longer one.
 mod service;
 
-use crate::parts::{WindowedMin, pacing_rate, window_bytes, window_used};
+use crate::parts::{Drained, Drains, LossRate, pacing_rate, window_bytes, window_used};
 use crate::{
     AckBatch, Algorithm, Allowance, Build, Controller, Cx, Event, LossBatch, Needs, OptionDoc,
     Options, Path, Rto, SpecError,
@@ -52,56 +52,31 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
 };
 
 const PACKETS: f64 = 2.0;
-const DRAIN: Span = Span::from_secs(3);
-const BASE_MEMORY: Span = Span::from_secs(10);
-/// What pacing spreads a window over, and after a drain the smallest RTT, is of so long.
-const RECENT: Span = Span::from_secs(1);
 const INITIAL: f64 = 10.0;
 const SMALLEST: f64 = 4.0;
 const LARGEST: f64 = 1e9;
 /// Below this difference two RTTs are the same.
 const GRAIN: Span = Span::from_millis(1);
-/// Packets over which the loss rate is averaged; the rate that counts; what it leaves of the window, and how that returns.
-const LOSS_MEMORY: f64 = 128.0;
+/// The loss rate that counts; what it leaves of the window, and how that returns.
 const LOSSY: f64 = 0.03;
 const BETA: f64 = 0.85;
 const RETURN: f64 = 0.02;
-
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum Mode {
-    /// Doubling per round trip until a queue forms.
-    Start,
-    Hold,
-    /// Below the product since `since`; the smallest RTT then.
-    Drain {
-        since: Time,
-        base: Span,
-    },
-}
 
 #[derive(Clone)]
 struct Budget {
     delay: Span,
     mss: Bytes,
-    mode: Mode,
+    /// Doubling per round trip until a queue forms.
+    starting: bool,
     /// Packets.
     window: f64,
     service: Service,
-    /// Smallest RTT, and when it was last seen.
-    base: Option<Span>,
-    base_at: Time,
-    recent: WindowedMin<Span>,
+    drains: Drains,
     queueing: Span,
     /// A packet of the start has waited for longer than half of the budget.
     queued: bool,
     acked_at: Option<Time>,
-    /// When the path was last seen empty.
-    empty_at: Time,
-    /// The start is over, and no drain since: the smallest RTT may be that of a queue.
-    unsure: bool,
-    /// Multiples of the drain period so far.
-    turn: u64,
-    loss_rate: f64,
+    loss_rate: LossRate,
     /// After losses, packets. Lowered once per round trip.
     cap: f64,
     capped: bool,
@@ -112,48 +87,31 @@ fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
     Ok(Box::new(Budget {
         delay: options.span("delay", ms(40), ms(1)..=ms(10_000))?,
         mss: Bytes::new(1448),
-        mode: Mode::Start,
+        starting: true,
         window: INITIAL,
         service: Service::new(),
-        base: None,
-        base_at: Time::ZERO,
-        recent: WindowedMin::new(),
+        drains: Drains::default(),
         queueing: Span::ZERO,
         queued: false,
         acked_at: None,
-        empty_at: Time::ZERO,
-        unsure: false,
-        turn: 0,
-        loss_rate: 0.0,
+        loss_rate: LossRate::default(),
         cap: LARGEST,
         capped: false,
     }))
 }
 
 impl Budget {
-    fn base(&self) -> Span {
-        self.base.unwrap_or_default()
-    }
-
     /// Takes the RTTs in. True if the first packet had waited behind none of ours.
     fn look(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) -> bool {
         let now = cx.now;
         let mut starved = None;
         for packet in ack.acked {
             let Some(rtt) = packet.rtt else { continue };
-            let base = self.base.map_or(rtt, |base| base.min(rtt));
-            self.base = Some(base);
-            self.recent.insert(now, rtt, RECENT);
-            self.queueing = rtt.saturating_sub(base);
+            let (same, empty) = (self.delay / 10, self.delay / 4);
+            self.queueing = self.drains.sample(now, rtt, ack.rtt_error, same, empty);
             let above = self.queueing.saturating_sub(ack.rtt_error);
-            if self.mode == Mode::Start && above > self.delay / 2 {
+            if self.starting && above > self.delay / 2 {
                 self.queued = true;
-            }
-            if above <= self.delay / 10 {
-                self.base_at = now;
-            }
-            if above <= self.delay / 4 {
-                self.empty_at = now;
             }
             let gap = |at| now.since(at) + GRAIN >= above;
             if starved.is_none() {
@@ -166,70 +124,38 @@ impl Budget {
     }
 
     fn leave_start(&mut self, cx: &mut Cx<'_>, why: &'static str) {
-        if self.mode == Mode::Start {
-            self.mode = Mode::Hold;
-            self.unsure = true;
+        if std::mem::take(&mut self.starting) {
+            // Its smallest RTT may be that of a queue.
+            self.drains.doubt();
             let window = self.window;
             cx.log.event(cx.now, Event::SlowStartExit { why, window });
         }
     }
 
-    /// A multiple of the period on the host's clock has passed: flows of one host drain together.
-    fn turned(&mut self, now: Time) -> bool {
-        let turn = now.as_nanos() / DRAIN.as_nanos();
-        std::mem::replace(&mut self.turn, turn) != turn
-    }
-
-    fn step(&mut self, cx: &mut Cx<'_>, newest_sent: Time) {
-        let turned = self.turned(cx.now);
-        let base = self.base();
-        match self.mode {
-            Mode::Hold if turned && (self.unsure || cx.now.since(self.empty_at) > DRAIN / 2) => {
-                self.mode = Mode::Drain {
-                    since: cx.now,
-                    base,
-                };
-                cx.log.event(cx.now, Event::Mode { to: "drain" });
-            }
-            Mode::Drain { since, base: was } if newest_sent >= since => {
-                if base + base / 20 + GRAIN < was {
-                    self.mode = Mode::Drain {
-                        since: cx.now,
-                        base,
-                    };
-                    return;
-                }
-                self.mode = Mode::Hold;
-                self.unsure = false;
-                self.empty_at = cx.now;
-                if cx.now.since(self.base_at) > BASE_MEMORY {
-                    self.base = self.recent.get();
-                    self.base_at = cx.now;
-                }
-                cx.log.event(cx.now, Event::Mode { to: "hold" });
-            }
-            _ => {}
-        }
+    fn step(&mut self, cx: &mut Cx<'_>, sent_at: Time) {
+        let to = match self.drains.step(cx.now, sent_at, !self.starting, 1) {
+            Some(Drained::Begins) => "drain",
+            Some(Drained::Ends) => "hold",
+            Some(Drained::Again) | None => return,
+        };
+        cx.log.event(cx.now, Event::Mode { to });
     }
 
     fn wanted(&self) -> f64 {
-        let (base, delay) = (self.base().as_secs_f64(), self.delay.as_secs_f64());
-        match self.mode {
-            Mode::Drain { .. } => (self.service.mean * (base - delay)).max(PACKETS),
-            _ => {
-                let high = self.service.high * (base + delay / 5.0);
-                let mean = self.service.mean * (base + delay / 2.0);
-                (high.max(mean) + PACKETS).max(SMALLEST)
-            }
+        let (base, delay) = (self.drains.base().as_secs_f64(), self.delay.as_secs_f64());
+        if self.drains.draining() {
+            return (self.service.mean * (base - delay)).max(PACKETS);
         }
+        let high = self.service.high * (base + delay / 5.0);
+        let mean = self.service.mean * (base + delay / 2.0);
+        (high.max(mean) + PACKETS).max(SMALLEST)
     }
 }
 
 impl Controller for Budget {
     fn on_start(&mut self, cx: &mut Cx<'_>, path: &Path) {
         self.mss = path.mss;
-        self.empty_at = cx.now;
-        self.base_at = cx.now;
+        self.drains.start(cx.now);
     }
 
     fn on_mtu(&mut self, _cx: &mut Cx<'_>, mss: Bytes) {
@@ -238,20 +164,21 @@ impl Controller for Budget {
 
     fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
         let packets: f64 = ack.acked.iter().map(|p| p.len.packets(self.mss)).sum();
-        self.loss_rate *= libm::exp(-packets / LOSS_MEMORY);
+        self.loss_rate.delivered(packets);
         self.capped &= !ack.round_start;
         // As of before: what comes at one moment counts alike in however many batches.
-        let (base, rtt) = (self.base(), self.base() + self.queueing);
+        let base = self.drains.base();
+        let rtt = base + self.queueing;
         let starved = self.look(cx, ack);
         // What an application that had nothing to send did not send says nothing about the path.
         let by = ack.limited;
-        if (by.app || by.peer) && !by.window && self.mode != Mode::Start {
+        if (by.app || by.peer) && !by.window && !self.starting {
             self.service.pass(cx.now);
             self.window = self.wanted().min(self.cap).clamp(1.0, LARGEST);
             return;
         }
         self.service.delivered(cx.now, packets, base, rtt, starved);
-        if self.mode == Mode::Start {
+        if self.starting {
             if window_used(ack, window_bytes(self.window, self.mss)) {
                 self.window = (self.window + packets).min(LARGEST);
             }
@@ -267,8 +194,8 @@ impl Controller for Budget {
 
     fn on_loss(&mut self, cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
         let lost: f64 = loss.lost.iter().map(|p| p.len.packets(self.mss)).sum();
-        self.loss_rate += (1.0 - self.loss_rate) * (1.0 - libm::exp(-lost / LOSS_MEMORY));
-        if !self.capped && self.loss_rate > LOSSY && self.queueing > self.delay / 4 {
+        self.loss_rate.lost(lost);
+        if !self.capped && self.loss_rate.get() > LOSSY && self.queueing > self.delay / 4 {
             self.capped = true;
             self.cap = self.window.min(self.cap) * BETA;
             let (why, from) = ("loss", self.window);
@@ -285,7 +212,7 @@ impl Controller for Budget {
 
     fn allowance(&self) -> Allowance {
         let window = window_bytes(self.window, self.mss);
-        let over = self.recent.get().filter(|_| self.mode != Mode::Start);
+        let over = self.drains.recent().filter(|_| !self.starting);
         let rate = over.map(|rtt| self.window / rtt.max(GRAIN).as_secs_f64());
         Allowance {
             rate: rate.map(|rate| pacing_rate(rate, self.mss)),
@@ -302,7 +229,7 @@ impl Controller for Budget {
     }
 
     fn release_memory(&mut self) {
-        self.recent.shrink();
+        self.drains.shrink();
     }
 
     fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
@@ -310,7 +237,7 @@ impl Controller for Budget {
         put("cwnd", self.window);
         put("rate_high_mbps", self.service.high * mbps);
         put("rate_mean_mbps", self.service.mean * mbps);
-        put("rtt_min_ms", self.base().as_millis_f64());
+        put("rtt_min_ms", self.drains.base().as_millis_f64());
         put("queue_ms", self.queueing.as_millis_f64());
     }
 

@@ -31,6 +31,8 @@ pub(super) struct EpochEnd {
     pub(super) may_cut: bool,
     /// Bound on the error of the samples, ms.
     pub(super) error: f64,
+    /// W, packets.
+    pub(super) window: f64,
 }
 
 /// What the controller has to do about it.
@@ -57,21 +59,6 @@ pub(super) struct Estimator {
     newest: Option<f64>,
     /// There was a sample.
     sampled: bool,
-    clean: Clean,
-}
-
-/// Samples that had almost no company in the network: near the base delay whatever the queue does elsewhere.
-#[derive(Clone, Copy, Default, Debug)]
-struct Clean {
-    min: f64,
-    count: u32,
-}
-
-impl Clean {
-    /// So many clean samples in a row, all well above D_min, prove a longer route.
-    const PROOF: u32 = 32;
-    /// "Well above".
-    const ABOVE: f64 = 1.5;
 }
 
 /// Whether a delay can be one: positive and at most a minute.
@@ -88,7 +75,6 @@ impl Estimator {
             rtt: None,
             newest: None,
             sampled: false,
-            clean: Clean::default(),
         }
     }
 
@@ -100,23 +86,6 @@ impl Estimator {
         self.rtt = Some(self.rtt.map_or(ms, |old| k * old + (1.0 - k) * ms));
         if ms < self.d_min {
             self.d_min = ms.max(MIN_DELAY);
-            self.clean = Clean::default();
-        }
-    }
-
-    /// A sample of a packet that had at most a few others in flight. The plain minimum never ages (with a standing queue
-    /// a sliding one would call the queue the base delay); this is how it learns of a longer route.
-    pub(super) fn clean_sample(&mut self, ms: f64) {
-        if ms <= Clean::ABOVE * self.d_min {
-            self.clean = Clean::default();
-            return;
-        }
-        let first = self.clean.count == 0;
-        self.clean.min = if first { ms } else { self.clean.min.min(ms) };
-        self.clean.count += 1;
-        if self.clean.count >= Clean::PROOF {
-            self.d_min = self.clean.min;
-            self.clean = Clean::default();
         }
     }
 
@@ -163,11 +132,12 @@ impl Estimator {
         let floor = self.d_min.max(MIN_DELAY);
         let base = settings.base(floor);
         let limit = settings.ratio * base;
+        let soft = settings.soft_ratio(end.window);
         // A rise that the samples cannot show reliably is none.
         let jitter = settings
             .jitter_floor
             .map_or(0.0, |share| share * (limit - base) + end.error);
-        let calm = new / base <= settings.soft_ratio() && raw <= limit;
+        let calm = new / base <= soft && raw <= limit;
         verdict.tolerable = sample.filter(|_| !end.no_increase).map(|_| calm);
         if let Some(at_least) = settings.proportional_cut.filter(|_| raw > limit) {
             if end.may_cut && !end.frozen {
@@ -175,7 +145,7 @@ impl Estimator {
                 self.d_est = floor.max(self.d_est.min(limit) * share);
                 verdict.cut = true;
             }
-        } else if new / base > settings.soft_ratio() {
+        } else if new / base > soft {
             if !end.frozen {
                 self.d_est = floor.max(self.d_est - settings.up);
             }
@@ -215,6 +185,7 @@ mod tests {
         no_increase: false,
         may_cut: true,
         error: 0.0,
+        window: 10.0,
     };
 
     /// One epoch with one sample; the sample is not allowed to be a new minimum here.
@@ -292,19 +263,5 @@ mod tests {
             assert!(!step(&mut e, raw, &again, &Settings::TUNED).cut);
             close(e.d_est, want);
         }
-    }
-
-    #[test]
-    fn the_smallest_delay_grows_only_on_proof() {
-        let mut e = state(100.0, 40.0, 50.0);
-        (0..31).for_each(|_| e.clean_sample(90.0));
-        assert_eq!(e.d_min, 40.0);
-        e.clean_sample(41.0);
-        (0..31).for_each(|_| e.clean_sample(90.0));
-        assert_eq!(e.d_min, 40.0, "one short sample starts the proof over");
-        e.clean_sample(95.0);
-        assert_eq!(e.d_min, 90.0);
-        e.sample(42.0);
-        assert_eq!(e.d_min, 42.0);
     }
 }

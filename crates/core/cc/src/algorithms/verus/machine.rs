@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The state of one flow and what changes it: slow start, loss phase, epoch, refit, in the paper's
 //! order.
+use super::company::Company;
 use super::curve::Curve;
 use super::estimator::{EpochEnd, Estimator, Verdict, plausible};
 use super::profile::Points;
@@ -14,8 +15,6 @@ use alcc_units::{Bytes, Span, Time};
 pub(super) const FORGET_FROM: u32 = 100;
 /// In flight is never capped below this many packets (`tuned`).
 const CAP_FLOOR: f64 = 4.0;
-/// A packet with at most this many in flight sees the route and not our queue (`tuned`).
-const CLEAN_FLIGHT: f64 = 2.0;
 /// How fast the rate of the cap falls to a lower sample, per epoch (`tuned`).
 const RATE_FALL: f64 = 0.1;
 
@@ -25,6 +24,8 @@ const CEILING_GROWTH: f64 = 0.02;
 const STALE_FLOOR: f64 = 10.0;
 /// A single segment in flight waits for a delayed acknowledgement, and its delay would be learned as the path's (`tuned`).
 const MIN_FLOOR: f64 = 2.0;
+/// The floor does not grow beyond this: a share of a wide path, and little beside a window alone on it (`tuned`).
+const MAX_FLOOR: f64 = 50.0;
 /// An epoch that lasts so many times as long as asked for is reckoned with as it is (`tuned`).
 const LATE: f64 = 1.5;
 
@@ -79,13 +80,14 @@ pub(super) struct Verus {
     /// What a loss has shown the path to hold, packets; grows until it no longer matters. A buffer too short for the
     /// delays that the profile allows shows in losses only.
     pub(super) ceiling: Option<f64>,
-    /// Window, packets, that a curve learned in company does not take from us: it grows by a packet per round trip up to the
-    /// start window while the delay is tolerable, so that who has little gets more.
+    /// Window, packets, that a curve learned in company does not take from us: it grows by a packet per round trip
+    /// up to `MAX_FLOOR` while the delay is tolerable, so that who has little gets more.
     pub(super) floor: f64,
     /// Slow start was entered again for a new profile.
     pub(super) relearning: bool,
     /// The application or the peer was the limit since the last epoch.
     pub(super) idle_sender: bool,
+    pub(super) company: Company,
 }
 
 impl Verus {
@@ -121,6 +123,7 @@ impl Verus {
             floor: MIN_FLOOR,
             relearning: false,
             idle_sender: false,
+            company: Company::default(),
         }
     }
 
@@ -172,6 +175,7 @@ impl Verus {
             newest: self.newest,
             session: self.newest + 1,
             points,
+            company: Company::at(cx.now),
             ..Self::new(self.settings)
         };
         self.refill();
@@ -183,6 +187,8 @@ impl Verus {
         if std::mem::take(&mut self.relearning) {
             // What was known beyond belongs to a slower path.
             self.points.forget_from(self.label().saturating_add(1));
+        } else {
+            self.company.doubt();
         }
         self.refit_at = cx.now;
         self.estimator.forget_epoch();
@@ -228,7 +234,7 @@ impl Verus {
     fn move_floor(&mut self, tolerable: Option<bool>) -> f64 {
         let epochs = self.epochs() as f64;
         self.floor = match tolerable {
-            Some(true) => (self.floor + 1.0 / epochs).min(self.settings.start_window),
+            Some(true) => (self.floor + 1.0 / epochs).min(MAX_FLOOR),
             Some(false) => self.floor * (1.0 - (1.0 - DECREASE) / epochs),
             None => self.floor,
         };
@@ -244,13 +250,13 @@ impl Verus {
             let flight = self.packets(packet.stamp.in_flight).max(1);
             label = label.min(u32::try_from(flight).unwrap_or(u32::MAX));
         }
-        if self.settings.loss_ceiling {
-            let held = (DECREASE * f64::from(label)).max(1.0);
-            self.ceiling = Some(held);
-            self.floor = self.floor.min(held).max(MIN_FLOOR);
+        let reduced = self.left(cx.now, f64::from(label)).max(1.0);
+        if self.settings.company {
+            self.ceiling = Some(reduced);
+            self.floor = self.floor.min(reduced).max(MIN_FLOOR);
+            self.company.reduced = Some(self.newest);
         }
         let from = self.window;
-        let reduced = DECREASE * f64::from(label);
         self.window = from.min(reduced).max(1.0);
         self.estimator.d_est = self.delay_of(self.window);
         self.repair = Some(Repair {
@@ -285,12 +291,11 @@ impl Verus {
             self.repair = None;
             self.estimator.forget_epoch();
         }
-        if let Some(ms) = delay {
+        if let Some((ms, rtt)) = delay.zip(packet.rtt) {
             self.estimator.sample(ms);
-            if self.settings.detect_longer_route
-                && packet.stamp.in_flight.packets(self.mss) <= CLEAN_FLIGHT
-            {
-                self.estimator.clean_sample(ms);
+            if self.settings.company {
+                self.company.loss_rate.delivered(count);
+                self.see(cx, packet, rtt);
             }
         }
         if self.repair.is_some() {
@@ -318,9 +323,10 @@ impl Verus {
         self.quota = self.mss.mul_f64(lacking.max(0.0).floor());
     }
 
-    pub(super) fn fit_if_due(&mut self, cx: &mut Cx<'_>) {
+    /// Fits the curve once a second. False: too little is known for a first one, and slow start begins again.
+    pub(super) fn fit_if_due(&mut self, cx: &mut Cx<'_>) -> bool {
         if cx.now < self.refit_at {
-            return;
+            return true;
         }
         self.refit_at = cx.now + self.settings.refit;
         if let Some(from) = self.forget_from.take() {
@@ -330,7 +336,10 @@ impl Verus {
         let Some(curve) =
             found.and_then(|(_, nodes)| fit::fit(self.points.iter(), nodes, self.settings.rho))
         else {
-            return;
+            if self.curve.is_none() {
+                self.start_again(cx);
+            }
+            return self.curve.is_some();
         };
         cx.log.event(
             cx.now,
@@ -340,6 +349,21 @@ impl Verus {
             },
         );
         self.curve = Some(curve);
+        true
+    }
+
+    /// Slow start once more for a flow that knows too few windows: without a curve D_est would grow for ever.
+    fn start_again(&mut self, cx: &mut Cx<'_>) {
+        let why = "too few windows known";
+        if self.settings.company {
+            self.slow_start = true;
+            self.repair = None;
+            self.ceiling = None;
+            cx.log.event(cx.now, Event::SlowStartRestart { why });
+            self.refill();
+        } else {
+            self.restart(cx, why);
+        }
     }
 
     /// Epochs in a round trip: as long as asked for, or as the host makes them.
@@ -356,14 +380,23 @@ impl Verus {
         let silence = cx.now.since(self.heard).as_millis_f64();
         if self.newest_rate > self.rate {
             self.rate = self.newest_rate;
-        } else {
+        } else if !self.company.drains.draining() && self.company.hold.is_none() {
             self.rate += RATE_FALL * (self.newest_rate - self.rate);
         }
         if self.slow_start {
             self.refill();
             return;
         }
-        self.fit_if_due(cx);
+        if !self.fit_if_due(cx) {
+            return;
+        }
+        if self.company.drains.draining() {
+            self.contradicted = None;
+            self.window = self.drained();
+            // The bound on what is in flight does it: equation 5 reckons with the long RTT of before.
+            self.quota = Bytes::MAX;
+            return;
+        }
         if self.contradicted(cx) {
             self.contradicted = None;
             self.slow_start = true;
@@ -379,9 +412,11 @@ impl Verus {
                 && std::mem::take(&mut self.idle_sender),
             may_cut: self.may_cut,
             error: self.error,
+            window: self.window,
         };
         // Nothing in flight teaches nothing, unless the sender waits for us: on a short path all arrives within the epoch.
-        let verdict = if in_flight == 0 && end.no_increase {
+        let wait = self.company.hold.is_some() || in_flight == 0 && end.no_increase;
+        let verdict = if wait {
             Verdict::default()
         } else {
             self.estimator.epoch(&end, &self.settings)
@@ -391,13 +426,16 @@ impl Verus {
             self.cut_point = Some(self.newest);
         }
         let window = self.window_for_estimate();
-        let floor = if self.settings.loss_ceiling {
+        let floor = if self.settings.company {
             self.move_floor(verdict.tolerable)
         } else {
             1.0
         };
         self.window = self.under_ceiling(window).max(floor);
         self.quota = self.release(in_flight);
+        if self.company.hold.is_some() {
+            self.quota = self.quota.min(self.refill_at_most());
+        }
     }
 
     /// Whether the curve is out of date: D_est far above what the path does, for two round trips on end.
@@ -428,6 +466,9 @@ impl Verus {
 
     /// The bound on what is in flight, packets.
     pub(super) fn cap(&self) -> Option<f64> {
+        if self.company.drains.draining() {
+            return Some(self.window);
+        }
         let by_window = self.settings.flight_cap.map(|factor| factor * self.window);
         let by_rate = (self.settings.rate_cap && self.rate > 0.0 && !self.slow_start)
             .then_some(self.rate * self.settings.ratio * self.settings.base(self.estimator.d_min));

@@ -8,7 +8,7 @@
 //! |---|---|---|---|---|
 //! | `epoch` (ε) | 10 | 5 | ms | P section 5 |
 //! | `ratio` (R) | 6 | 6 | – | P eq. 4 evaluates 2, 4, 6; C: 6 |
-//! | `soft` | 0.8 | 1 | share of (R-1) | ours: where equation 4 begins to push back |
+//! | `soft` | 0.95 at `start_window`, a tenth less per doubling of W | 1 | share of (R-1) | ours: where equation 4 begins to push back |
 //! | `ALPHA` | 0.2 | 0.2 | weight of the old | P eq. 2 gives no number; C |
 //! | `POINT_WEIGHT` | 0.875 | 0.875 | weight of the old | P no number; C |
 //! | `RTT_WEIGHT` | 0.875 | 0.875 | weight of the old | C |
@@ -25,8 +25,9 @@
 //! | `stale` | 4 | – | – | ours: D_est's queue over the queue seen that disproves the curve |
 //! | `flight_cap` | 1.25 | – | × W | ours |
 //! | `rate_cap` | yes | no | – | ours: `delivery rate × R × D_min` |
-//! | `loss_ceiling` | M × in flight, +1 packet and 2 % per RTT | – | packets | ours |
-//! | floor under W | 2 to `start_window`, +1 packet per RTT, × M per RTT of intolerable delay | – | packets | ours |
+//! | `company` | yes | no | – | ours: see `company.rs` |
+//! | a loss that counts leaves | M × in flight, +1 packet and 2 % per RTT | – | packets | ours |
+//! | floor under W | 2 to 50, +1 packet per RTT, × M per RTT of intolerable delay | – | packets | ours |
 use alcc_units::Span;
 
 /// α of equation 2.
@@ -35,6 +36,9 @@ pub(super) const POINT_WEIGHT: f64 = 0.875;
 pub(super) const RTT_WEIGHT: f64 = 0.875;
 /// M of equation 6.
 pub(super) const DECREASE: f64 = 0.7;
+
+/// The share of the soft limit that a doubling of W takes (`tuned`).
+pub(super) const YIELD: f64 = 0.1;
 
 /// What ends slow start besides a loss and a timeout.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -90,10 +94,9 @@ pub(super) struct Settings {
     /// Packets are filed under what was in flight if that is less than W, and a window that nothing tests
     /// does not grow.
     pub(super) validate_app_limited: bool,
-    /// A loss leaves a ceiling on W that lifts slowly. A floor under W lets flows in company come by a share.
-    pub(super) loss_ceiling: bool,
-    /// Samples without company raise D_min.
-    pub(super) detect_longer_route: bool,
+    /// Shares a path: D_min by common drains, the soft limit falls with W, losses are judged and leave a ceiling on W
+    /// that lifts slowly, a floor under W lets a flow come by a share. See `company.rs`.
+    pub(super) company: bool,
     /// Equation 5 counts epochs as long as a host with many flows makes them.
     pub(super) measured_epochs: bool,
 }
@@ -118,15 +121,14 @@ impl Settings {
         jitter_floor: None,
         stale: None,
         validate_app_limited: false,
-        loss_ceiling: false,
-        detect_longer_route: false,
+        company: false,
         measured_epochs: false,
     };
 
     /// Ours. Numbers below are the ones to tune.
     pub(super) const TUNED: Self = Self {
         epoch: Span::from_millis(10),
-        soft: 0.8,
+        soft: 0.95,
         rho: 1.0,
         min_base: 20.0,
         exit_at: ExitAt::Queue {
@@ -142,8 +144,7 @@ impl Settings {
         jitter_floor: Some(0.15),
         stale: Some(4.0),
         validate_app_limited: true,
-        loss_ceiling: true,
-        detect_longer_route: true,
+        company: true,
         measured_epochs: true,
         ..Self::PAPER
     };
@@ -153,9 +154,15 @@ impl Settings {
         d_min.max(self.min_base)
     }
 
-    /// Where the ratio branch of equation 4 begins.
-    pub(super) fn soft_ratio(&self) -> f64 {
-        1.0 + self.soft * (self.ratio - 1.0)
+    /// Where the ratio branch of equation 4 begins, at a window of so many packets.
+    pub(super) fn soft_ratio(&self, window: f64) -> f64 {
+        let soft = if self.company {
+            let doublings = libm::log2(window.max(1.0) / self.start_window);
+            (self.soft * (1.0 - YIELD * doublings)).clamp(0.1, 1.0)
+        } else {
+            self.soft
+        };
+        1.0 + soft * (self.ratio - 1.0)
     }
 
     /// RTT in ms above which slow start ends.

@@ -104,6 +104,8 @@ fn stories() {
             "310 fitted up to 105",
             "1310 fitted up to 205",
             "2310 fitted up to 205",
+            "3000 Mode { to: \"drain\" }",
+            "3178 Mode { to: \"hold\" }",
             "3310 fitted up to 205",
         ]
     );

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What lets `tuned` flows share a path, and tells losses of a full queue from others.
+//!
+//! * **D_min.** All flows of a host drain together, so all learn the same D_min, and none takes the others' queue for the
+//!   path. After slow start the first drain goes down to two packets, the later ones a quarter below the bandwidth-delay
+//!   product. D_est waits meanwhile and for the round trip after it, in which the queue fills again, not by one burst.
+//! * **Losses.** A loss counts if the queue is about as long as the longest of the last seconds, or if many packets are lost.
+//!   What it takes away is at most the queue. A buffer of less than about a bandwidth-delay product overflows by our bursts
+//!   too, so there it takes M's share as in the paper, unless packets are lost at a short queue as well.
+//! * **The soft limit** of equation 4 falls by a tenth with each doubling of W (`settings.rs`): who has more yields first.
+//! * **The floor** under W (`machine.rs`): by the first two, all flows find the same delay tolerable, and so come by a share.
+use super::machine::Verus;
+use super::settings::DECREASE;
+use crate::parts::{Drained, Drains, LossRate, WindowedMax};
+use crate::{Cx, Event, LossBatch, Packet, Pn};
+use alcc_units::{Bytes, Span, Time};
+
+/// A queue of this share of the longest is a long one.
+const LONG: f64 = 0.7;
+/// The longest is that of so long.
+const LONGEST: Span = Span::from_secs(3);
+/// How deep the buffer is, is remembered for so long.
+const DEEPEST: Span = Span::from_secs(30);
+/// A loss rate that counts if there is any queue, and one that counts in any case.
+const LOSSY: f64 = 0.03;
+const STORM: f64 = 0.1;
+/// A buffer of less than so many smallest RTTs is a short one.
+const SHORT: f64 = 1.2;
+/// What a drain leaves of the bandwidth-delay product, and what the first one leaves, packets.
+const DRAINED: f64 = 0.75;
+const LEAST: f64 = 2.0;
+/// After a drain the queue fills again at so many times the delivery rate.
+const REFILL: f64 = 1.25;
+/// Above this smallest RTT only every second multiple of the period drains, ms.
+const LONG_PATH: f64 = 100.0;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Company {
+    pub(super) drains: Drains,
+    /// No drain since slow start: D_min may be that of a queue.
+    deep: bool,
+    /// D_est waits until a packet sent after this one is back: a drain has just ended.
+    pub(super) hold: Option<Pn>,
+    /// The last packet sent in the last drain.
+    drained: Option<Pn>,
+    /// The longest queue of a moment: what is lost is noticed when the next burst is back.
+    near: WindowedMax<Span>,
+    /// When a loss last came at a queue that was not long.
+    by_chance: Option<Time>,
+    longest: WindowedMax<Span>,
+    deepest: WindowedMax<Span>,
+    pub(super) loss_rate: LossRate,
+    /// The loss that began this episode did not count.
+    overlooked: bool,
+    /// Nothing sent up to this packet may reduce again.
+    pub(super) reduced: Option<Pn>,
+}
+
+impl Company {
+    pub(super) fn at(now: Time) -> Self {
+        let mut company = Self::default();
+        company.drains.start(now);
+        company
+    }
+
+    /// Slow start is over: its D_min may be that of a queue.
+    pub(super) fn doubt(&mut self) {
+        self.deep = true;
+        self.drains.doubt();
+    }
+
+    pub(super) fn shrink(&mut self) {
+        self.drains.shrink();
+        for queue in [&mut self.near, &mut self.longest, &mut self.deepest] {
+            queue.shrink();
+        }
+    }
+
+    /// True in a drain, and of a packet that was sent in one or while the queue filled again: its loss says nothing of a
+    /// full queue.
+    pub(super) fn refilling(&self, pn: Pn) -> bool {
+        self.drains.draining()
+            || self.hold.is_some()
+            || self.drained.is_some_and(|point| pn <= point)
+    }
+
+    /// The queue was about as long as it gets, a moment ago.
+    fn long_queue(&self) -> bool {
+        let of = |queue: &WindowedMax<Span>| queue.get().unwrap_or_default();
+        of(&self.near) >= of(&self.longest).mul_f64(LONG).max(self.drains.base() / 10)
+    }
+
+    /// The buffer is short, and all that is lost is lost there.
+    fn short_buffer(&self, now: Time) -> bool {
+        let base = self.drains.base();
+        let by_chance = self.by_chance.is_some_and(|at| now.since(at) < LONGEST);
+        let deep = |q| q >= base.mul_f64(SHORT);
+        !by_chance && self.long_queue() && !self.deepest.get().is_some_and(deep)
+    }
+}
+
+impl Verus {
+    /// The bandwidth-delay product, packets.
+    fn product(&self) -> f64 {
+        self.rate * self.estimator.min_rtt()
+    }
+
+    /// The window of a drain.
+    pub(super) fn drained(&self) -> f64 {
+        if self.company.deep {
+            return LEAST;
+        }
+        (DRAINED * self.product()).clamp(LEAST, self.window.max(LEAST))
+    }
+
+    /// An RTT of `packet`.
+    pub(super) fn see(&mut self, cx: &mut Cx<'_>, packet: &Packet, rtt: Span) {
+        let error = Span::from_millis_f64(self.error);
+        let c = &mut self.company;
+        let base = c.drains.base();
+        let queueing = c.drains.sample(cx.now, rtt, error, base / 10, base / 4);
+        c.near
+            .insert(cx.now, queueing, base / 2 + self.settings.epoch);
+        c.longest.insert(cx.now, queueing, LONGEST);
+        c.deepest.insert(cx.now, queueing, DEEPEST);
+        if c.hold.is_some_and(|point| packet.pn > point) {
+            c.hold = None;
+            c.drained = Some(self.newest);
+        }
+        let every = 1 + u64::from(base.as_millis_f64() > LONG_PATH && !c.deep);
+        let what = c
+            .drains
+            .step(cx.now, packet.sent_at, !self.slow_start, every);
+        match what {
+            Some(Drained::Begins) => {
+                cx.log.event(cx.now, Event::Mode { to: "drain" });
+            }
+            Some(Drained::Ends) => {
+                c.deep = false;
+                c.drained = Some(self.newest);
+                c.hold = Some(self.newest);
+                self.estimator.d_min = c.drains.base().as_millis_f64();
+                self.estimator.forget_recent();
+                // An epoch may be late, and until then too little would be in flight.
+                self.window = self.window_for_estimate().max(self.window);
+                self.quota = self.refill_at_most();
+                cx.log.event(cx.now, Event::Mode { to: "hold" });
+            }
+            Some(Drained::Again) | None => {}
+        }
+    }
+
+    /// Whether a loss begins a reduction.
+    pub(super) fn begins(&mut self, cx: &Cx<'_>, loss: &LossBatch<'_>) -> bool {
+        if !self.settings.company {
+            return loss.new_episode && self.repair.is_none();
+        }
+        let lost: f64 = loss.lost.iter().map(|p| p.len.packets(self.mss)).sum();
+        let c = &mut self.company;
+        c.loss_rate.lost(lost);
+        let newest = loss.lost.last().map_or(0, |packet| packet.pn);
+        // One reduction for each episode, also if what began it did not count.
+        let overlooked = c.overlooked && !loss.new_episode;
+        if self.repair.is_some() || !loss.new_episode && !overlooked {
+            return false;
+        }
+        if c.reduced.is_some_and(|point| newest <= point) || c.refilling(newest) {
+            return false;
+        }
+        let long = c.long_queue();
+        if !long {
+            c.by_chance = Some(cx.now);
+        }
+        let queue = c.near.get().unwrap_or_default() >= c.drains.base() / 4;
+        let counts = match (self.slow_start, queue) {
+            // The bursts of slow start are a queue already.
+            (true, false) => c.loss_rate.get() > STORM,
+            (false, false) => long || c.loss_rate.get() > STORM,
+            (_, true) => long || c.loss_rate.get() > LOSSY,
+        };
+        c.overlooked = !counts;
+        counts
+    }
+
+    /// What an epoch may release after a drain.
+    pub(super) fn refill_at_most(&self) -> Bytes {
+        let packets = REFILL * self.rate * self.lasted;
+        self.mss.mul_f64(packets.max(LEAST))
+    }
+
+    /// What a loss leaves of `flight` packets.
+    pub(super) fn left(&self, now: Time, flight: f64) -> f64 {
+        let reduced = DECREASE * flight;
+        if self.settings.company && !self.company.short_buffer(now) {
+            reduced.max(self.product())
+        } else {
+            reduced
+        }
+    }
+}

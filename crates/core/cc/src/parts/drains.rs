@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use super::WindowedMin;
+use alcc_units::{Span, Time};
+
+/// Drains begin at multiples of this on the host's clock.
+const PERIOD: Span = Span::from_secs(3);
+/// A smallest RTT that was not seen for so long may be one of another path (10 s as BBR's).
+const MEMORY: Span = Span::from_secs(10);
+/// After a drain the smallest RTT is that of so long.
+const RECENT: Span = Span::from_secs(1);
+/// Below this difference two RTTs are the same.
+const GRAIN: Span = Span::from_millis(1);
+
+/// What a packet's return changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Drained {
+    /// A drain begins.
+    Begins,
+    /// A drain goes on from here: the smallest RTT has fallen in it.
+    Again,
+    /// A drain is over.
+    Ends,
+}
+
+/// The smallest RTT, and when to send less than the path holds so that it can be seen.
+///
+/// Drains begin at multiples of three seconds of the host's clock, so the flows of one host do it
+/// together and all see the path empty. A flow takes part unless it has seen the path empty lately.
+/// A drain ends when a packet sent in it is back: a time would be wrong after an outage. The
+/// smallest RTT rises only after a drain, so a standing queue cannot pass for a longer path by
+/// waiting.
+#[derive(Clone, Debug, Default)]
+pub struct Drains {
+    base: Option<Span>,
+    /// When the smallest RTT was last seen.
+    base_at: Time,
+    recent: WindowedMin<Span>,
+    /// When the path was last seen empty.
+    empty_at: Time,
+    /// The smallest RTT may be that of a queue.
+    unsure: bool,
+    /// Multiples of the period so far.
+    turn: u64,
+    /// Since when, and the smallest RTT then.
+    draining: Option<(Time, Span)>,
+}
+
+impl Drains {
+    /// The flow starts.
+    pub fn start(&mut self, now: Time) {
+        self.empty_at = now;
+        self.base_at = now;
+    }
+
+    /// The smallest RTT; zero before the first sample.
+    pub fn base(&self) -> Span {
+        self.base.unwrap_or_default()
+    }
+
+    /// The smallest RTT of the last second.
+    pub fn recent(&self) -> Option<Span> {
+        self.recent.get()
+    }
+
+    /// True while less is to be in flight than the path holds.
+    pub fn draining(&self) -> bool {
+        self.draining.is_some()
+    }
+
+    /// The next multiple of the period begins a drain whatever was seen: the smallest RTT may be
+    /// that of a queue.
+    pub fn doubt(&mut self) {
+        self.unsure = true;
+    }
+
+    /// Takes an RTT in, known to `error`. Returns how much of it is queueing. Up to `same` of that
+    /// the smallest RTT has been seen, up to `empty` the path was empty.
+    pub fn sample(&mut self, now: Time, rtt: Span, error: Span, same: Span, empty: Span) -> Span {
+        let base = self.base.map_or(rtt, |base| base.min(rtt));
+        self.base = Some(base);
+        self.recent.insert(now, rtt, RECENT);
+        let queueing = rtt.saturating_sub(base);
+        let above = queueing.saturating_sub(error);
+        if above <= same {
+            self.base_at = now;
+        }
+        if above <= empty {
+            self.empty_at = now;
+        }
+        queueing
+    }
+
+    /// A packet sent at `sent_at` is back. No drain begins unless `may`.
+    pub fn step(&mut self, now: Time, sent_at: Time, may: bool, every: u64) -> Option<Drained> {
+        let turn = now.as_nanos() / PERIOD.as_nanos();
+        let passed = std::mem::replace(&mut self.turn, turn) != turn;
+        let turned = passed && turn.is_multiple_of(every.max(1));
+        let base = self.base();
+        match self.draining {
+            None if may && turned && (self.unsure || now.since(self.empty_at) > PERIOD / 2) => {
+                self.draining = Some((now, base));
+                Some(Drained::Begins)
+            }
+            Some((since, was)) if sent_at >= since => {
+                if base + base / 20 + GRAIN < was {
+                    self.draining = Some((now, base));
+                    return Some(Drained::Again);
+                }
+                self.draining = None;
+                self.unsure = false;
+                self.empty_at = now;
+                if now.since(self.base_at) > MEMORY {
+                    self.base = self.recent.get();
+                    self.base_at = now;
+                }
+                Some(Drained::Ends)
+            }
+            _ => None,
+        }
+    }
+
+    /// Frees memory until the next sample.
+    pub fn shrink(&mut self) {
+        self.recent.shrink();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAME: Span = Span::from_millis(4);
+    const EMPTY: Span = Span::from_millis(10);
+
+    struct Path {
+        drains: Drains,
+        now: Time,
+    }
+
+    impl Path {
+        /// A packet every 10 ms, each back after `rtt`, until `until` ms; what happened, with its ms.
+        fn until(&mut self, until: u64, rtt: u64) -> Vec<(u64, Drained)> {
+            let mut story = Vec::new();
+            while self.now < Time::from_millis(until) {
+                self.now += Span::from_millis(10);
+                let rtt = Span::from_millis(rtt);
+                let (now, sent) = (self.now, Time::ZERO + self.now.since(Time::ZERO + rtt));
+                self.drains.sample(now, rtt, Span::ZERO, SAME, EMPTY);
+                if let Some(what) = self.drains.step(now, sent, true, 1) {
+                    story.push((now.as_nanos() / 1_000_000, what));
+                }
+            }
+            story
+        }
+    }
+
+    fn path() -> Path {
+        let mut drains = Drains::default();
+        drains.start(Time::ZERO);
+        Path {
+            drains,
+            now: Time::ZERO,
+        }
+    }
+
+    #[test]
+    fn who_sees_the_path_empty_need_not_drain_unless_in_doubt() {
+        let mut p = path();
+        assert_eq!(p.until(5_900, 40), []);
+        p.drains.doubt();
+        let both = [(6_000, Drained::Begins), (6_040, Drained::Ends)];
+        assert_eq!(p.until(8_900, 40), both);
+    }
+
+    #[test]
+    fn a_queue_is_drained_at_multiples_of_three_seconds_until_a_packet_is_back() {
+        let mut p = path();
+        assert_eq!(p.until(100, 40), []);
+        // The queue began at 100 ms.
+        let story = p.until(6_500, 140);
+        let want = [
+            (3_000, Drained::Begins),
+            (3_140, Drained::Ends),
+            (6_000, Drained::Begins),
+            (6_140, Drained::Ends),
+        ];
+        assert_eq!(story, want);
+        assert_eq!(p.drains.base(), Span::from_millis(40));
+    }
+
+    #[test]
+    fn a_drain_goes_on_while_the_smallest_rtt_falls() {
+        let mut p = path();
+        p.until(2_900, 140);
+        p.drains.doubt();
+        p.until(3_010, 140);
+        assert!(p.drains.draining());
+        let story = p.until(3_300, 60);
+        assert_eq!(story, [(3_060, Drained::Again), (3_120, Drained::Ends)]);
+    }
+
+    #[test]
+    fn the_smallest_rtt_rises_after_a_drain_if_it_was_not_seen_for_ten_seconds() {
+        let mut p = path();
+        p.until(100, 40);
+        p.until(11_990, 90);
+        assert_eq!(p.drains.base(), Span::from_millis(40));
+        p.until(12_100, 90);
+        assert_eq!(p.drains.base(), Span::from_millis(90));
+    }
+}
