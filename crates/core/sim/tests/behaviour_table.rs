@@ -213,9 +213,8 @@ const SEVERAL_TEXT: &str = "\
 Four flows on 20 Mbit/s and 40 ms, each a second after the one before, 40 s, three seeds. A cell is the mean of Jain's index of single seconds
 after 10 s, then the smallest and the largest share of a flow, of all seeds, in per cent of an equal one.
 
-Default `verus` flows starve each other in a deep drop-tail queue, with equal round trips too: whoever believes in the longer path keeps
-the longer queue, and the others give way to it. So do those of `sprout`, which was made for a queue of its own. Several on one link want a
-queue that drops early, or another algorithm: `copa` and `budget` share.
+Flows of `sprout` starve each other: it was made for a queue of its own. Those of `copa`, `budget` and `verus` share, also in a deep
+drop-tail queue. With unequal round trips those of `verus` do not: the longer path tolerates the longer queue.
 ";
 
 fn page() -> String {
