@@ -78,7 +78,7 @@ alcc compare
     --sim --emu --traces --schemes --native --under --plugin --duration --runs --seed --rtt
     --queue --up --start --jobs --out --csv --log --reference --tuned --only --json
 alcc reproduce
-    --all --traces --out --jobs --plugin --json
+    --all --traces --out --jobs --results --plugin --json
 alcc sweep
     --link --delay --up --rtt --queue --queue-up --loss --loss-up --step --steps --outages --repeat
     --reorder --flow --duration --seed --start --settle --phase --lateness --jitter --wake

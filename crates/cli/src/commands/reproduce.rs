@@ -4,9 +4,11 @@ use crate::output::{folder, print};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
 use alcc_experiment::page::{self, Made, Shown};
+use alcc_experiment::results::{Entry, Results};
 use alcc_experiment::run::{Runner, Unable};
 use alcc_experiment::{Definition, Judged, Plan, Run, Stored, catalogue};
 use alcc_lab::scenario::ScenarioFolder;
+use alcc_results::scenario::Files as _;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
@@ -38,6 +40,9 @@ pub(crate) struct Args {
     /// Simulations at a time [default: as many as there are cores]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
+    /// Write results.json, with the checksums of all inputs, and the page results.md into this folder
+    #[arg(long, value_name = "DIR")]
+    results: Option<PathBuf>,
     #[command(flatten)]
     plugins: Plugins,
     /// Print one JSON object
@@ -49,6 +54,8 @@ pub(crate) struct Args {
 struct Asked {
     id: String,
     readme: String,
+    /// SHA-256 of `experiment.toml`.
+    hash: String,
     definition: Definition,
     plan: Plan,
     runs: Result<Vec<Run>, Unable>,
@@ -56,7 +63,7 @@ struct Asked {
 
 impl Asked {
     fn new(word: &str) -> Result<Self, Failure> {
-        let (id, definition, readme) = if word.ends_with(".toml") {
+        let (id, definition, readme, hash) = if word.ends_with(".toml") {
             let path = Path::new(word);
             let text = fs::read_to_string(path)
                 .map_err(|e| Failure::usage(format!("read {word}: {}", reason(&e))))?;
@@ -66,16 +73,19 @@ impl Asked {
             let folder = path.parent().and_then(Path::file_name);
             let id = folder.or_else(|| path.file_stem()).unwrap_or_default();
             let definition = Definition::from_toml(&text, word).map_err(Failure::usage)?;
-            (id.to_string_lossy().into_owned(), definition, readme)
+            let hash = alcc_lab::hash_of_text(&text);
+            (id.to_string_lossy().into_owned(), definition, readme, hash)
         } else {
             let entry = catalogue::find(word).map_err(Failure::usage)?;
             let definition = entry.definition().map_err(Failure::usage)?;
-            (word.to_owned(), definition, entry.readme.to_owned())
+            let hash = alcc_lab::hash_of_text(entry.toml);
+            (word.to_owned(), definition, entry.readme.to_owned(), hash)
         };
         let plan = Plan::new(&definition).map_err(Failure::usage)?;
         Ok(Self {
             id,
             readme,
+            hash,
             definition,
             plan,
             runs: Ok(Vec::new()),
@@ -120,6 +130,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         )));
     }
     folder(&args.out)?;
+    if let Some(results) = &args.results {
+        folder(results)?;
+    }
     let registry = args.plugins.registry()?;
     let files = ScenarioFolder::in_folder(args.traces.as_deref());
     let stop = stop_flag()?;
@@ -150,6 +163,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         })
         .collect();
     write_pages(&all, &judged, &args.out)?;
+    if let Some(folder) = &args.results {
+        let results = results(&all, &judged, &files);
+        let json = results.to_json().map_err(Failure::failed)?;
+        write(folder, "results.json", &json)?;
+        write(folder, "results.md", &results.page())?;
+    }
     if args.json {
         let runs = all.iter().filter_map(|one| one.runs.as_ref().ok());
         let flows: Vec<_> = runs.flatten().flat_map(|run| &run.flows).collect();
@@ -204,6 +223,35 @@ pub(super) fn simulate(
             out.display()
         ))),
         runs => Ok(runs),
+    }
+}
+
+/// What is stored of all of them.
+fn results(all: &[Asked], judged: &[Judged], files: &ScenarioFolder) -> Results {
+    let mut traces = BTreeMap::new();
+    for planned in all.iter().flat_map(|one| &one.plan.runs) {
+        planned.scenario.clone().each(&mut |key, value| {
+            if matches!(key, "link" | "up")
+                && !traces.contains_key(&value.text)
+                && let Some(path) = files.find(&value.text)
+            {
+                let hash = alcc_lab::hash_of_files([path.as_path()]);
+                traces.insert(value.text.clone(), hash);
+            }
+        });
+    }
+    let entries = all.iter().zip(judged).map(|(one, judged)| Entry {
+        definition: one.hash.clone(),
+        source: one.definition.source.clone(),
+        runs: one.runs.as_ref().map_or(0, Vec::len),
+        judged: judged.clone(),
+    });
+    let made = made();
+    Results {
+        by: made.by,
+        on: made.on,
+        experiments: entries.collect(),
+        traces,
     }
 }
 

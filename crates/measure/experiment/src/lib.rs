@@ -10,6 +10,7 @@
 //! | [`channel`] | what a trace is like, as figures by name |
 //! | [`picture`] | the figure as SVG |
 //! | [`page`] | the site: an index, and a page for each experiment |
+//! | [`results`] | what a run gave, stored with the checksums of its inputs, and the page of it |
 //! | [`sweep`] | an experiment from options, with nothing to judge |
 //! | [`catalogue`] | the experiments that the program carries |
 #![forbid(unsafe_code)]
@@ -21,6 +22,7 @@ pub mod judge;
 pub mod page;
 pub mod picture;
 pub mod plan;
+pub mod results;
 pub mod run;
 pub mod sweep;
 

@@ -58,7 +58,7 @@ pub use error::LabError;
 pub use link::{Link, Links, PathDefaults, Up};
 pub use live::{Experiment, Measured, Times};
 pub use meter::{Meter, Observed};
-pub use result_cache::hash_of_files;
+pub use result_cache::{hash_of_files, hash_of_text};
 pub use scheme::{Scheme, Side};
 pub use sockets::{Sockets, TcpSocket};
 pub use tools::Tools;

@@ -121,6 +121,11 @@ pub(crate) fn write_whole(file: &Path, content: &[u8]) -> io::Result<()> {
     beside.persist(file).map(drop).map_err(|e| e.error)
 }
 
+/// SHA-256 of a text, in hexadecimal.
+pub fn hash_of_text(text: &str) -> String {
+    hex(&Sha256::digest(text.as_bytes()))
+}
+
 /// What the bytes of these files are, in hexadecimal; what cannot be read is noted as such.
 pub fn hash_of_files<'a>(files: impl IntoIterator<Item = &'a Path>) -> String {
     let mut all = Sha256::new();

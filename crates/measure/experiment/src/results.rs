@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a run of experiments gave, stored with the checksums of its inputs, and the page of it.
+use crate::judge::{Judged, Outcome, Verdict, number};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// The file: `docs/results.json`.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Results {
+    /// Name and version of the program.
+    pub by: String,
+    /// Operating system and architecture.
+    pub on: String,
+    /// One for each experiment, by name.
+    pub experiments: Vec<Entry>,
+    /// The recorded traces that were used: name and SHA-256.
+    pub traces: BTreeMap<String, String>,
+}
+
+/// An experiment in it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Entry {
+    /// SHA-256 of its `experiment.toml`.
+    pub definition: String,
+    /// Paper and place in it.
+    pub source: String,
+    /// How many runs there were.
+    pub runs: usize,
+    /// What was found.
+    pub judged: Judged,
+}
+
+impl Results {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// What the parser says.
+    pub fn from_json(text: &str) -> Result<Self, String> {
+        serde_json::from_str(text).map_err(|e| format!("read the stored results: {e}"))
+    }
+
+    /// The file: an experiment's entry is a line, so that a change of one is a change of one line.
+    ///
+    /// # Errors
+    /// What the serializer says.
+    pub fn to_json(&self) -> Result<String, String> {
+        let json = |value: serde_json::Result<String>| value.map_err(|e| e.to_string());
+        let mut text = format!(
+            "{{\"by\":{},\n\"on\":{},\n\"experiments\":[\n",
+            json(serde_json::to_string(&self.by))?,
+            json(serde_json::to_string(&self.on))?
+        );
+        for (i, entry) in self.experiments.iter().enumerate() {
+            let comma = if i + 1 < self.experiments.len() {
+                ","
+            } else {
+                ""
+            };
+            let _ = writeln!(text, "{}{comma}", json(serde_json::to_string(entry))?);
+        }
+        let traces = json(serde_json::to_string_pretty(&self.traces))?;
+        let _ = writeln!(text, "],\n\"traces\":{traces}}}");
+        Ok(text)
+    }
+
+    /// The page: `docs/results.md`.
+    pub fn page(&self) -> String {
+        let count = |verdict: Verdict| {
+            let of = |entry: &&Entry| entry.judged.verdict == verdict;
+            self.experiments.iter().filter(of).count()
+        };
+        let mut text = format!(
+            "# Results of the published experiments\n\n\
+             Generated from `results.json` beside it. Do not edit: a test compares the two. The command is\n\n\
+             ```\nalcc reproduce --all --traces DIR --results docs\n```\n\n\
+             Of {} experiments {} are reproduced, {} differ and another one shows the cause, {} differ, and {} are not run\n\
+             ([verdicts](reproducing.md#verdicts)). The program was {} on {}, simulated.\n\n",
+            self.experiments.len(),
+            count(Verdict::Reproduced),
+            count(Verdict::DiffersExplained),
+            count(Verdict::Differs),
+            count(Verdict::NotRun),
+            self.by,
+            self.on
+        );
+        text += "| experiment | source | verdict | published | here | runs | why |\n|---|---|---|---|---|---|---|\n";
+        for Entry {
+            judged,
+            source,
+            runs,
+            ..
+        } in &self.experiments
+        {
+            let value = |value: Option<f64>| value.map_or_else(String::new, number);
+            let _ = writeln!(
+                text,
+                "| {} | {} | {} | {} | {} | {runs} | {} |",
+                judged.id,
+                cell(source),
+                judged.verdict.name(),
+                value(judged.published),
+                value(judged.ours),
+                cell(&judged.why)
+            );
+        }
+        text += "\n## What does not hold\n\n";
+        text += "Median of the starts, and their range.\n\n";
+        text += "| experiment | statement | published | here | bound |\n|---|---|---|---|---|\n";
+        for Entry { judged, .. } in &self.experiments {
+            for outcome in judged.outcomes.iter().filter(|outcome| !outcome.holds) {
+                let _ = writeln!(text, "{}", line(&judged.id, outcome));
+            }
+        }
+        text += "\n## Inputs\n\nSHA-256, the first 16 digits; `results.json` has all of them, and those of the definitions.\n\n";
+        text += "| trace | checksum |\n|---|---|\n";
+        for (name, sum) in &self.traces {
+            let _ = writeln!(text, "| {name} | `{}` |", &sum[..sum.len().min(16)]);
+        }
+        text
+    }
+}
+
+fn line(id: &str, outcome: &Outcome) -> String {
+    let ours = outcome.ours.map_or_else(
+        || "none".to_owned(),
+        |s| {
+            format!(
+                "{} ({} to {})",
+                number(s.median),
+                number(s.min),
+                number(s.max)
+            )
+        },
+    );
+    let published = outcome.published.map_or_else(String::new, number);
+    let (says, bound) = (cell(&outcome.says), &outcome.bound);
+    format!("| {id} | {says} | {published} | {ours} | {bound} |")
+}
+
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `docs/results.md` is what the stored results say, and these are of the definitions that are here.
+use alcc_experiment::catalogue;
+use alcc_experiment::results::Results;
+use std::fs;
+use std::path::PathBuf;
+
+const AGAIN: &str = "run: alcc reproduce --all --traces DIR --results docs";
+
+fn doc(name: &str) -> String {
+    let docs = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../docs");
+    fs::read_to_string(docs.join(name)).unwrap()
+}
+
+#[test]
+fn the_page_says_what_the_stored_results_say() {
+    let text = doc("results.json");
+    let results = Results::from_json(&text).unwrap();
+    assert!(
+        doc("results.md") == results.page(),
+        "docs/results.md is another page: {AGAIN}"
+    );
+    assert!(
+        results.to_json().unwrap() == text,
+        "docs/results.json was edited: {AGAIN}"
+    );
+}
+
+#[test]
+fn the_stored_results_are_of_these_definitions() {
+    let results = Results::from_json(&doc("results.json")).unwrap();
+    let stored = results
+        .experiments
+        .iter()
+        .map(|e| (e.judged.id.as_str(), e.definition.clone()));
+    let here = catalogue::all().map(|e| (e.id, alcc_lab::hash_of_text(e.toml)));
+    let (stored, here): (Vec<_>, Vec<_>) = (stored.collect(), here.collect());
+    let others: Vec<_> = here
+        .iter()
+        .filter(|one| !stored.contains(one))
+        .map(|one| one.0)
+        .collect();
+    assert!(
+        others.is_empty(),
+        "another definition than that of the results: {others:?}: {AGAIN}"
+    );
+    assert_eq!(
+        stored.len(),
+        here.len(),
+        "results of experiments that are gone: {AGAIN}"
+    );
+}
