@@ -4,6 +4,7 @@ use alcc_link::log::Line;
 use nix::libc;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
@@ -322,11 +323,22 @@ fn every_signal_reaches_the_command() {
         "for s in {}; do trap \"echo $s\" $s; done; trap 'exit 9' TERM; echo ready; while :; do sleep 0.01; done",
         numbers.join(" ")
     );
-    let mut child = Command::new(ALCC)
+    let mut command = Command::new(ALCC);
+    command
         .args(["emulate", "--quiet", "--", "sh", "-c", &script])
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
+        .stdout(std::process::Stdio::piped());
+    // A shell traps nothing that it was started to ignore, as a background job is SIGINT and SIGQUIT.
+    let defaults = all.clone();
+    // SAFETY: async-signal-safe calls.
+    unsafe {
+        command.pre_exec(move || {
+            for signal in &defaults {
+                libc::signal(*signal, libc::SIG_DFL);
+            }
+            Ok(())
+        });
+    }
+    let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut next = || lines.next().unwrap().unwrap();
     assert_eq!(next(), "ready");
