@@ -51,11 +51,16 @@ impl Queue {
         let fits = self.free().min(bytes.len());
         let mut rest = &bytes[..fits];
         while !rest.is_empty() {
-            if self.blocks.back().is_none_or(|b| b.len() == b.capacity()) {
-                let fresh = self.spare.take();
-                self.blocks.push_back(
-                    fresh.unwrap_or_else(|| Vec::with_capacity(BLOCK.min(self.capacity))),
-                );
+            let size = BLOCK.min(self.capacity);
+            match self.blocks.back_mut() {
+                Some(last) if last.len() < last.capacity() => {}
+                // From when the capacity was smaller: many small blocks would be more pieces than `front` has.
+                Some(last) if last.capacity() < size => last.reserve_exact(size - last.len()),
+                _ => {
+                    let spare = self.spare.take().filter(|spare| spare.capacity() >= size);
+                    let fresh = spare.unwrap_or_else(|| Vec::with_capacity(size));
+                    self.blocks.push_back(fresh);
+                }
             }
             let Some(block) = self.blocks.back_mut() else {
                 break;
@@ -68,7 +73,7 @@ impl Queue {
         fits
     }
 
-    /// The first bytes, at most `limit`, as up to three pieces.
+    /// The first bytes as up to three pieces: `limit`, of at most a block, or all there are.
     pub(crate) fn front(&self, limit: usize) -> [&[u8]; 3] {
         let mut pieces: [&[u8]; 3] = [&[]; 3];
         let (mut skip, mut left) = (self.head, limit);
@@ -120,6 +125,24 @@ mod tests {
 
     fn all(queue: &Queue, limit: usize) -> Vec<u8> {
         queue.front(limit).concat()
+    }
+
+    /// Whoever sends from elsewhere behind the pieces relies on it.
+    #[test]
+    fn three_pieces_hold_a_whole_batch_however_the_capacity_grew() {
+        let mut rng = Rng::new(7);
+        for _ in 0..50 {
+            let (mut queue, mut capacity) = (Queue::new(1), 1);
+            for _ in 0..200 {
+                let most = [3, 1000, 2 * BLOCK][rng.below(3) as usize];
+                capacity += rng.below(most as u64) as usize;
+                queue.set_capacity(capacity);
+                queue.push(&vec![0; rng.below(capacity as u64 + 1) as usize]);
+                let limit = 1 + rng.below(BLOCK as u64) as usize;
+                assert_eq!(all(&queue, limit).len(), limit.min(queue.len()));
+                queue.consume(rng.below(queue.len() as u64 + 1) as usize);
+            }
+        }
     }
 
     #[test]
