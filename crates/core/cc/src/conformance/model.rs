@@ -289,7 +289,8 @@ impl Model {
 
     /// Two packets in one batch, or one after the other at the same time: the same window but for
     /// aggregates. Where one of both ways changes the algorithm's mode nothing is compared: a batch
-    /// is one step of a machine of states, and two packets are two steps.
+    /// is one step of a machine of states, and two packets are two steps. Nor where the window is
+    /// used by both packets, but not by the second alone (RFC 9002, section 7.8).
     pub(super) fn split(&self) -> Result<(), String> {
         let pns: Vec<u64> = self
             .sender
@@ -309,11 +310,19 @@ impl Model {
         together.acknowledge(now, &pns);
         // The rate over both is an aggregate: of one alone it would be another, and say something else of the path.
         apart.say_rate = together.rate;
+        // By a copy: asking for the allowance ends a turn.
+        let is_used = |sender: &Sender| {
+            let copy = sender.fork();
+            copy.in_flight * 2 >= copy.feed.allowance().window
+        };
+        let was_used = is_used(&apart);
         apart.acknowledge(now, &[a]);
         // What limited the sender between the two batches has not changed.
         *apart.feed.limited() = limited;
+        // But that it used half of its window may have: one batch grows for both packets, two do not.
+        let still_used = is_used(&apart);
         apart.acknowledge(now, &[b]);
-        if modes.have_changed() {
+        if modes.have_changed() || was_used != still_used {
             return Ok(());
         }
         let (t, p) = (
