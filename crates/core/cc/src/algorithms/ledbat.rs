@@ -102,15 +102,22 @@ impl Ledbat {
         }
     }
 
-    fn slow_down(&mut self, now: Time, w: &mut Window) {
-        let rtt = w.rtt.smoothed;
+    fn slow_down(&mut self, cx: &mut Cx<'_>, w: &mut Window) {
+        let (now, rtt) = (cx.now, w.rtt.smoothed);
         match self.slowdown {
             Slowdown::At(at) if now >= at => {
                 w.ssthresh = w.cwnd.max(MIN_CWND);
                 w.cwnd = MIN_CWND;
                 self.slowdown = Slowdown::Low(now, now + rtt * 2);
+                cx.log.event(now, Event::Mode { to: "slowdown" });
             }
-            Slowdown::Low(since, until) if now >= until => self.slowdown = Slowdown::Back(since),
+            Slowdown::Low(since, until) if now >= until => {
+                self.slowdown = Slowdown::Back(since);
+                let why = "slowdown is over";
+                cx.log.event(now, Event::SlowStartRestart { why });
+            }
+            // Also where a reduction was undone meanwhile.
+            Slowdown::Low(..) => w.cwnd = MIN_CWND,
             Slowdown::Back(since) if !w.in_slow_start() => {
                 self.slowdown = Slowdown::At(now + now.since(since) * NEXT_SLOWDOWN);
             }
@@ -126,7 +133,7 @@ impl Growth for Ledbat {
             self.latest[self.seen % SAMPLES] = rtt;
             self.seen = self.seen.wrapping_add(1);
         }
-        self.slow_down(cx.now, w);
+        self.slow_down(cx, w);
         if w.in_slow_start() && self.queueing() > TARGET * 3 / 4 {
             w.ssthresh = w.cwnd;
             let (why, window) = ("delay", w.cwnd);
@@ -139,8 +146,9 @@ impl Growth for Ledbat {
 
     fn grow(&mut self, cx: &mut Cx<'_>, w: &mut Window, _packet: &Packet, segments: f64) {
         if matches!(self.slowdown, Slowdown::Low(..)) {
-            w.cwnd = MIN_CWND;
-        } else if w.in_slow_start() {
+            return;
+        }
+        if w.in_slow_start() {
             w.slow_start(segments * gain(self.base()));
         } else {
             self.congestion_avoidance(cx, w, segments);
