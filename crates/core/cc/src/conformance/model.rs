@@ -289,8 +289,9 @@ impl Model {
 
     /// Two packets in one batch, or one after the other at the same time: the same window but for
     /// aggregates. Where one of both ways changes the algorithm's mode nothing is compared: a batch
-    /// is one step of a machine of states, and two packets are two steps. Nor where the window is
-    /// used by both packets, but not by the second alone (RFC 9002, section 7.8).
+    /// is one step of a machine of states, and two packets are two steps. Nor where recovery ends:
+    /// its window follows from all that is known then. Nor where the window is used by both
+    /// packets, but not by the second alone (RFC 9002, section 7.8).
     pub(super) fn split(&self) -> Result<(), String> {
         let pns: Vec<u64> = self
             .sender
@@ -322,7 +323,8 @@ impl Model {
         // But that it used half of its window may have: one batch grows for both packets, two do not.
         let still_used = is_used(&apart);
         apart.acknowledge(now, &[b]);
-        if modes.have_changed() || was_used != still_used {
+        let recovered = self.sender.is_in_recovery() && !together.is_in_recovery();
+        if modes.have_changed() || recovered || was_used != still_used {
             return Ok(());
         }
         let (t, p) = (

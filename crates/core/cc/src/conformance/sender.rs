@@ -86,6 +86,11 @@ impl Sender {
         }
     }
 
+    /// Losses are being repaired.
+    pub(super) fn is_in_recovery(&self) -> bool {
+        self.recover.is_some()
+    }
+
     /// A complete copy.
     pub(super) fn fork(&self) -> Self {
         Self {
