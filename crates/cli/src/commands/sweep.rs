@@ -8,10 +8,10 @@ use alcc_experiment::definition::{Over, Report, STARTS};
 use alcc_experiment::judge::{number, value};
 use alcc_experiment::run::Runner;
 use alcc_experiment::{Definition, Plan, Run, page, sweep};
+use alcc_lab::board::aligned;
 use alcc_lab::scenario;
 use alcc_results::Spread;
 use alcc_results::scenario::ScenarioOptions;
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -154,21 +154,5 @@ fn table(definition: &Definition, plan: &Plan, runs: &[Run]) -> String {
                 .collect(),
         );
     }
-    let mut text = String::new();
-    for line in &lines {
-        for (i, word) in line.iter().enumerate() {
-            let width = lines
-                .iter()
-                .map(|line| line[i].chars().count())
-                .max()
-                .unwrap_or(0);
-            let _ = match i < plan.axes.len() {
-                true => write!(text, "{word:<width$}  "),
-                false => write!(text, "{word:>width$}  "),
-            };
-        }
-        text.truncate(text.trim_end().len());
-        text.push('\n');
-    }
-    text
+    aligned(&lines, plan.axes.len())
 }

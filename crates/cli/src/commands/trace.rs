@@ -8,7 +8,6 @@ mod plot;
 mod record;
 mod stats;
 mod synth;
-mod table;
 
 use crate::failure::Failure;
 use std::process::ExitCode;

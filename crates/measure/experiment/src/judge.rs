@@ -281,6 +281,12 @@ fn bound(e: &Expectation) -> String {
     parts.join(", ")
 }
 
+/// A median with its range.
+pub fn range(spread: &Spread) -> String {
+    let Spread { min, median, max } = *spread;
+    format!("{} ({} to {})", number(median), number(min), number(max))
+}
+
 /// Four digits, as people write it.
 pub fn number(value: f64) -> String {
     if value == 0.0 {

@@ -2,7 +2,7 @@
 //! The site: an index with a verdict for each experiment, and a page for each of them. Pages need
 //! nothing from elsewhere and no script.
 use crate::definition::{Definition, Over};
-use crate::judge::{Judged, Outcome, Verdict, number, value};
+use crate::judge::{Judged, Outcome, Verdict, number, range, value};
 use crate::picture;
 use crate::run::Run;
 use alcc_results::Spread;
@@ -118,20 +118,6 @@ fn optional(value: Option<f64>) -> String {
     value.map_or_else(|| "–".to_owned(), number)
 }
 
-fn spread(spread: Option<Spread>) -> String {
-    spread.map_or_else(
-        || "–".to_owned(),
-        |s| {
-            format!(
-                "{} ({} to {})",
-                number(s.median),
-                number(s.min),
-                number(s.max)
-            )
-        },
-    )
-}
-
 /// The page of an experiment.
 ///
 /// # Errors
@@ -225,7 +211,7 @@ fn outcomes(outcomes: &[Outcome]) -> Markup {
                     tr {
                         td { (outcome.says) }
                         td.n { (optional(outcome.published)) }
-                        td.n { (spread(outcome.ours)) }
+                        td.n { (outcome.ours.as_ref().map_or_else(|| "–".to_owned(), range)) }
                         td { (outcome.bound) }
                         td { @if outcome.holds { "yes" } @else { "no" } }
                     }

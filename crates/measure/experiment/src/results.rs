@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a run of experiments gave, stored with the checksums of its inputs, and the page of it.
-use crate::judge::{Judged, Outcome, Verdict, number};
+use crate::judge::{Judged, Outcome, Verdict, number, range};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -122,17 +122,10 @@ impl Results {
 }
 
 fn line(id: &str, outcome: &Outcome) -> String {
-    let ours = outcome.ours.map_or_else(
-        || "none".to_owned(),
-        |s| {
-            format!(
-                "{} ({} to {})",
-                number(s.median),
-                number(s.min),
-                number(s.max)
-            )
-        },
-    );
+    let ours = outcome
+        .ours
+        .as_ref()
+        .map_or_else(|| "none".to_owned(), range);
     let published = outcome.published.map_or_else(String::new, number);
     let (says, bound) = (cell(&outcome.says), &outcome.bound);
     format!("| {id} | {says} | {published} | {ours} | {bound} |")

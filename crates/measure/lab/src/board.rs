@@ -21,8 +21,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
 pub use files::{NATIVE, write, write_file};
-pub(crate) use table::aligned;
-pub use table::{csv, table};
+pub use table::{aligned, csv, table};
 
 /// What to compare with what on what.
 pub struct Plan {

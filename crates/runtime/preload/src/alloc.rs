@@ -159,6 +159,8 @@ impl PreloadHeap {
         // SAFETY: by contract nobody else is here. The old heap has no destructor.
         unsafe { self.heap.get().write(Dlmalloc::new()) };
         self.orphans.store(ptr::null_mut(), Ordering::Relaxed);
+        // A handler that had interrupted the old heap may have made this process, and go on in it.
+        IN_HEAP.set(false);
         self.busy.store(false, Ordering::Release);
     }
 }
@@ -250,6 +252,19 @@ mod tests {
         assert_eq!((*five, zeroed.len()), (5, 500));
         drop((growing, zeroed, five));
         assert_eq!(SPARE.live(), 0);
+    }
+
+    #[test]
+    fn a_process_made_by_such_a_handler_has_a_heap_of_its_own() {
+        static OWN: PreloadHeap = PreloadHeap {
+            heap: UnsafeCell::new(Dlmalloc::new()),
+            busy: AtomicBool::new(true),
+            orphans: AtomicPtr::new(ptr::null_mut()),
+        };
+        IN_HEAP.set(true);
+        // SAFETY: nobody else knows it.
+        unsafe { OWN.reinitialise() };
+        assert!(OWN.with(|_| ()).is_some());
     }
 
     #[test]

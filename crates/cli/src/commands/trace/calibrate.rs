@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use super::table::table;
 use crate::failure::Failure;
 use crate::output::{note, print};
 use crate::trace_arg::{find_scenario, load_link_trace};
+use alcc_lab::board::aligned;
 use alcc_trace::{Figure, SCENARIOS, Scenario, compare};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -123,7 +123,7 @@ fn side_by_side(name: &str, recording: &str, figures: &[Figure]) -> String {
             if f.agrees() { "" } else { "EXCEEDED" }.to_owned(),
         ]);
     }
-    format!("{name}\n{}\n", table(&rows))
+    format!("{name}\n{}\n", aligned(&rows, 1))
 }
 
 fn to_json(name: &str, recording: &str, figures: &[Figure]) -> Value {

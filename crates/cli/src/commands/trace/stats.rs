@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use super::table::table;
 use crate::failure::Failure;
 use crate::output::print;
 use crate::trace_arg::{TRACE_HELP, load_link_trace};
+use alcc_lab::board::aligned;
 use alcc_trace::{Distribution, OPPORTUNITY, PredictionError, Stats, Trace};
 use alcc_units::Span;
 use serde_json::{Value, json};
@@ -80,7 +80,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
     ];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     rows.extend(measured.iter().map(|(name, stats, _)| row(name, stats)));
-    print(table(&rows))?;
+    print(aligned(&rows, 1))?;
     let head = [
         "Mbit/s in windows",
         "window ms",
@@ -98,7 +98,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
             rows.push(row);
         }
     }
-    print(format!("\n{}", table(&rows)))?;
+    print(format!("\n{}", aligned(&rows, 1)))?;
     if args.predict {
         let head = [
             "error of predictors",
@@ -114,7 +114,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
         for (name, stats, predictions) in &measured {
             rows.extend(predictions.iter().map(|p| prediction_row(name, stats, p)));
         }
-        print(format!("\n{}", table(&rows)))?;
+        print(format!("\n{}", aligned(&rows, 1)))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::output::Output;
-use super::table::table;
 use crate::failure::Failure;
 use crate::output::print;
 use crate::trace_arg::find_scenario;
+use alcc_lab::board::aligned;
 use alcc_trace::{MAX_LENGTH, SCENARIOS, Scenario};
 use alcc_units::{Span, positive};
 use serde_json::json;
@@ -72,7 +72,7 @@ fn list(as_json: bool) -> String {
         Some(recording) => format!("{} ({recording})", s.about),
         None => s.about.to_owned(),
     }));
-    table(&rows)
+    aligned(&rows, 1)
         .lines()
         .zip(about)
         .map(|(left, about)| format!("{left}  {about}\n"))

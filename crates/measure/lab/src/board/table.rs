@@ -100,7 +100,7 @@ fn cell(group: &Group, field: &str, factor: f64, digits: usize) -> String {
 }
 
 /// Cells in columns: the first `names` to the left, the others to the right.
-pub(crate) fn aligned(lines: &[Vec<String>], names: usize) -> String {
+pub fn aligned(lines: &[Vec<String>], names: usize) -> String {
     let mut text = String::new();
     let most = lines.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..most)
@@ -179,6 +179,12 @@ mod tests {
     use super::*;
     use crate::board::samples::{failed, sample as row};
     use alcc_results::{Row, summary};
+
+    #[test]
+    fn columns_line_up() {
+        let rows = [["a", "b"], ["cc", "100"]].map(|r| r.map(str::to_owned).to_vec());
+        assert_eq!(aligned(&rows, 1), "a     b\ncc  100\n");
+    }
 
     fn results(flows: Vec<Row>) -> Results {
         Results {

@@ -16,23 +16,23 @@ use crate::{Cx, Event, LossBatch, Packet, Pn};
 use alcc_units::{Bytes, Span, Time};
 
 /// A queue of this share of the longest is a long one.
-const LONG: f64 = 0.7;
+const LONG_QUEUE: f64 = 0.7;
 /// The longest is that of so long.
-const LONGEST: Span = Span::from_secs(3);
+const MAX_QUEUE_MEMORY: Span = Span::from_secs(3);
 /// How deep the buffer is, is remembered for so long.
-const DEEPEST: Span = Span::from_secs(30);
+const DEPTH_MEMORY: Span = Span::from_secs(30);
 /// A loss rate that counts if there is any queue, and one that counts in any case.
-const LOSSY: f64 = 0.03;
-const STORM: f64 = 0.1;
+const LOSS_WITH_QUEUE: f64 = 0.03;
+const LOSS_ALWAYS: f64 = 0.1;
 /// A buffer of less than so many smallest RTTs is a short one.
-const SHORT: f64 = 1.2;
+const SHORT_BUFFER: f64 = 1.2;
 /// What a drain leaves of the bandwidth-delay product, and what the first one leaves, packets.
-const DRAINED: f64 = 0.75;
-const LEAST: f64 = 2.0;
+const DRAIN_GAIN: f64 = 0.75;
+const MIN_DRAIN_WINDOW: f64 = 2.0;
 /// After a drain the queue fills again at so many times the delivery rate.
-const REFILL: f64 = 1.25;
+const REFILL_GAIN: f64 = 1.25;
 /// Above this smallest RTT only every second multiple of the period drains, ms.
-const LONG_PATH: f64 = 100.0;
+const LONG_PATH_MS: f64 = 100.0;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Company {
@@ -87,14 +87,19 @@ impl Company {
     /// The queue was about as long as it gets, a moment ago.
     fn long_queue(&self) -> bool {
         let of = |queue: &WindowedMax<Span>| queue.get().unwrap_or_default();
-        of(&self.near) >= of(&self.longest).mul_f64(LONG).max(self.drains.base() / 10)
+        of(&self.near)
+            >= of(&self.longest)
+                .mul_f64(LONG_QUEUE)
+                .max(self.drains.base() / 10)
     }
 
     /// The buffer is short, and all that is lost is lost there.
     fn short_buffer(&self, now: Time) -> bool {
         let base = self.drains.base();
-        let by_chance = self.by_chance.is_some_and(|at| now.since(at) < LONGEST);
-        let deep = |q| q >= base.mul_f64(SHORT);
+        let by_chance = self
+            .by_chance
+            .is_some_and(|at| now.since(at) < MAX_QUEUE_MEMORY);
+        let deep = |q| q >= base.mul_f64(SHORT_BUFFER);
         !by_chance && self.long_queue() && !self.deepest.get().is_some_and(deep)
     }
 }
@@ -108,9 +113,9 @@ impl Verus {
     /// The window of a drain.
     pub(super) fn drained(&self) -> f64 {
         if self.company.deep {
-            return LEAST;
+            return MIN_DRAIN_WINDOW;
         }
-        (DRAINED * self.product()).clamp(LEAST, self.window.max(LEAST))
+        (DRAIN_GAIN * self.product()).clamp(MIN_DRAIN_WINDOW, self.window.max(MIN_DRAIN_WINDOW))
     }
 
     /// An RTT of `packet`.
@@ -121,13 +126,13 @@ impl Verus {
         let queueing = c.drains.sample(cx.now, rtt, error, base / 10, base / 4);
         c.near
             .insert(cx.now, queueing, base / 2 + self.settings.epoch);
-        c.longest.insert(cx.now, queueing, LONGEST);
-        c.deepest.insert(cx.now, queueing, DEEPEST);
+        c.longest.insert(cx.now, queueing, MAX_QUEUE_MEMORY);
+        c.deepest.insert(cx.now, queueing, DEPTH_MEMORY);
         if c.hold.is_some_and(|point| packet.pn > point) {
             c.hold = None;
             c.drained = Some(self.newest);
         }
-        let every = 1 + u64::from(base.as_millis_f64() > LONG_PATH && !c.deep);
+        let every = 1 + u64::from(base.as_millis_f64() > LONG_PATH_MS && !c.deep);
         let what = c
             .drains
             .step(cx.now, packet.sent_at, !self.slow_start, every);
@@ -174,9 +179,9 @@ impl Verus {
         let queue = c.near.get().unwrap_or_default() >= c.drains.base() / 4;
         let counts = match (self.slow_start, queue) {
             // The bursts of slow start are a queue already.
-            (true, false) => c.loss_rate.get() > STORM,
-            (false, false) => long || c.loss_rate.get() > STORM,
-            (_, true) => long || c.loss_rate.get() > LOSSY,
+            (true, false) => c.loss_rate.get() > LOSS_ALWAYS,
+            (false, false) => long || c.loss_rate.get() > LOSS_ALWAYS,
+            (_, true) => long || c.loss_rate.get() > LOSS_WITH_QUEUE,
         };
         c.overlooked = !counts;
         counts
@@ -184,8 +189,8 @@ impl Verus {
 
     /// What an epoch may release after a drain.
     pub(super) fn refill_at_most(&self) -> Bytes {
-        let packets = REFILL * self.rate * self.lasted;
-        self.mss.mul_f64(packets.max(LEAST))
+        let packets = REFILL_GAIN * self.rate * self.lasted;
+        self.mss.mul_f64(packets.max(MIN_DRAIN_WINDOW))
     }
 
     /// What a loss leaves of `flight` packets.
