@@ -22,6 +22,7 @@ enum Fault {
     QuotaNeverBack,
     ForgetfulClone,
     NoPatience,
+    CountsBatches,
 }
 
 /// A controller with one fault each.
@@ -31,7 +32,10 @@ impl Controller for Faulty {
     fn on_ack(&mut self, _cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
         let days = ack.rtt.latest.as_secs_f64() / 86_400.0;
         assert!(self.0 != Fault::NoPatience || days < 6.0);
-        self.1 += 1000;
+        self.1 += match self.0 {
+            Fault::CountsBatches => 10_000,
+            _ => 1000,
+        };
     }
 
     fn allowance(&self) -> Allowance {
@@ -94,5 +98,6 @@ fn faults_are_found() {
     assert!(faulty!(QuotaNeverSpent).contains("after sending"));
     assert!(faulty!(QuotaNeverBack).contains("nothing may leave for 60 s"));
     assert!(faulty!(ForgetfulClone).contains("replayed"));
+    assert!(faulty!(CountsBatches).contains("after [a] and [b]"));
     assert!(faulty!(NoPatience).contains("story 'a round trip takes a week'"));
 }

@@ -105,6 +105,16 @@ impl Sender {
         }
     }
 
+    /// The oldest packet outstanding will say of the path what the next one says.
+    pub(super) fn repeat_second_sample(&mut self) {
+        if let Some(next) = self.outstanding.get(1).copied()
+            && let Some(oldest) = self.outstanding.front_mut()
+        {
+            let Packet { pn, len, .. } = *oldest;
+            *oldest = Packet { pn, len, ..next };
+        }
+    }
+
     /// A packet reached the receiver; those before it that did not are lost.
     pub(super) fn reached(&mut self, now: Time, pn: Pn, len: Bytes) {
         let mut header = Header::EMPTY;
