@@ -368,9 +368,9 @@ fn simulated() -> Value {
 
 #[test]
 fn fields_of_a_row() {
-    let every = [Row::RUN, Row::MEASURED].concat();
+    let every = [Row::CONFIGURATION, Row::MEASURED].concat();
     assert_eq!(words(ROW), every, "ROW: the order is that of the CSV file");
-    let known = [Row::SHAPE, Row::KNOWN].concat();
+    let known = [Row::DISTRIBUTION, Row::OPTIONAL].concat();
     assert_eq!(words(ROW_IF_KNOWN), known, "ROW_IF_KNOWN");
     let printed = simulated();
     let row = printed["flows"][0].as_object().expect("a row");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Lists the experiments of the folder `experiments`, so that the program carries them.
+//! Lists the experiments of the folder `experiments`, to build them into the program.
 use std::fmt::Write as _;
 use std::path::Path;
 

@@ -3,10 +3,10 @@ use crate::failure::{Failure, reason};
 use crate::output::{folder, print};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
-use alcc_experiment::page::{self, Made, Shown};
+use alcc_experiment::page::{self, ExperimentView, Provenance};
 use alcc_experiment::results::{Entry, Results};
-use alcc_experiment::run::{Runner, Unable};
-use alcc_experiment::{Definition, Judged, Plan, Run, Stored, catalogue};
+use alcc_experiment::run::{RunError, Runner};
+use alcc_experiment::{Definition, Judgement, Plan, Run, StoredRuns, catalogue};
 use alcc_lab::scenario::ScenarioFolder;
 use alcc_results::scenario::Files as _;
 use std::collections::BTreeMap;
@@ -58,7 +58,7 @@ struct Asked {
     hash: String,
     definition: Definition,
     plan: Plan,
-    runs: Result<Vec<Run>, Unable>,
+    runs: Result<Vec<Run>, RunError>,
 }
 
 impl Asked {
@@ -155,7 +155,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     drop(bar);
     let holds: BTreeMap<&str, bool> = all.iter().map(|a| (a.id.as_str(), a.holds())).collect();
     let explained = |id: &str| holds.get(id).copied().unwrap_or(false);
-    let judged: Vec<Judged> = all
+    let judged: Vec<Judgement> = all
         .iter()
         .map(|one| {
             let runs = one.runs.as_deref();
@@ -201,24 +201,24 @@ pub(super) fn simulate(
     plan: &Plan,
     out: &Path,
     progress: &mut dyn FnMut(usize),
-) -> Result<Result<Vec<Run>, Unable>, Failure> {
+) -> Result<Result<Vec<Run>, RunError>, Failure> {
     let path = out.join(format!("{id}.runs.jsonl"));
     let wrong =
         |e: std::io::Error| Failure::usage(format!("write {}: {}", path.display(), reason(&e)));
     let stored = match File::open(&path) {
-        Ok(file) => Stored::read(file, runner.version).map_err(wrong)?,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Stored::default(),
+        Ok(file) => StoredRuns::read(file, runner.version).map_err(wrong)?,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => StoredRuns::default(),
         Err(e) => return Err(wrong(e)),
     };
     let options = OpenOptions::new().create(true).append(true).open(&path);
     let mut store = options.map_err(wrong)?;
     let runs = runner.run(plan, &stored, &mut store, &mut |done, _| progress(done));
     match runs {
-        Err(Unable::Stopped) => Err(Failure::failed(format!(
+        Err(RunError::Interrupted) => Err(Failure::failed(format!(
             "{id}: stopped: the same command goes on where it was"
         ))),
-        Err(Unable::Wrong(why)) => Err(Failure::usage(why)),
-        Err(Unable::Store(why)) => Err(Failure::failed(format!(
+        Err(RunError::InvalidExperiment(why)) => Err(Failure::usage(why)),
+        Err(RunError::Storage(why)) => Err(Failure::failed(format!(
             "write into {}: {why}",
             out.display()
         ))),
@@ -227,10 +227,10 @@ pub(super) fn simulate(
 }
 
 /// What is stored of all of them.
-fn results(all: &[Asked], judged: &[Judged], files: &ScenarioFolder) -> Results {
+fn results(all: &[Asked], judged: &[Judgement], files: &ScenarioFolder) -> Results {
     let mut traces = BTreeMap::new();
     for planned in all.iter().flat_map(|one| &one.plan.runs) {
-        planned.scenario.clone().each(&mut |key, value| {
+        planned.scenario.clone().for_each(&mut |key, value| {
             if matches!(key, "link" | "up")
                 && !traces.contains_key(&value.text)
                 && let Some(path) = files.find(&value.text)
@@ -246,10 +246,10 @@ fn results(all: &[Asked], judged: &[Judged], files: &ScenarioFolder) -> Results 
         runs: one.runs.as_ref().map_or(0, Vec::len),
         judged: judged.clone(),
     });
-    let made = made();
+    let provenance = provenance();
     Results {
-        by: made.by,
-        on: made.on,
+        by: provenance.by,
+        on: provenance.on,
         experiments: entries.collect(),
         traces,
     }
@@ -263,23 +263,23 @@ pub(super) fn write(out: &Path, name: &str, text: &str) -> Result<(), Failure> {
 }
 
 /// What pages say of where they come from.
-pub(super) fn made() -> Made {
+pub(super) fn provenance() -> Provenance {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    Made {
+    Provenance {
         by: format!("alcc {}", env!("CARGO_PKG_VERSION")),
         on: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
         command: format!("alcc {}", words.join(" ")),
     }
 }
 
-fn write_pages(all: &[Asked], judged: &[Judged], out: &Path) -> Result<(), Failure> {
+fn write_pages(all: &[Asked], judged: &[Judgement], out: &Path) -> Result<(), Failure> {
     let write = |name: &str, text: &str| write(out, name, text);
-    let made = made();
+    let provenance = provenance();
     let none = Vec::new();
-    let pages: Vec<Shown<'_>> = all
+    let pages: Vec<ExperimentView<'_>> = all
         .iter()
         .zip(judged)
-        .map(|(one, judged)| Shown {
+        .map(|(one, judged)| ExperimentView {
             definition: &one.definition,
             readme: &one.readme,
             judged,
@@ -288,17 +288,17 @@ fn write_pages(all: &[Asked], judged: &[Judged], out: &Path) -> Result<(), Failu
         .collect();
     for shown in &pages {
         let id = &shown.judged.id;
-        let html = page::experiment(shown, &made).map_err(Failure::failed)?;
+        let html = page::experiment(shown, &provenance).map_err(Failure::failed)?;
         write(&format!("{id}.html"), &html)?;
         write(
             &format!("{id}.csv"),
             &page::csv(shown.definition, shown.runs),
         )?;
     }
-    write("index.html", &page::index(&pages, &made))
+    write("index.html", &page::index(&pages, &provenance))
 }
 
-fn table(judged: &[Judged], out: &Path) -> String {
+fn table(judged: &[Judgement], out: &Path) -> String {
     let mut text = String::new();
     let width = judged
         .iter()

@@ -90,7 +90,7 @@ impl Args {
             None => Default::default(),
             Some(path) => scenario::read(path).map_err(Failure::usage)?,
         };
-        let options = file.overruled_by(self.options.clone());
+        let options = file.overridden_by(self.options.clone());
         let registry = self.plugins.registry()?;
         options.resolve(&registry, &files).map_err(Failure::usage)
     }
@@ -264,7 +264,7 @@ fn together(report: &Report, settle: Span) -> String {
         .map_or_else(String::new, |j| {
             format!(" (of single seconds after {settle}: {j:.3})")
         });
-    let note = simulated::no_jain_of_seconds(report, settle)
+    let note = simulated::why_no_jain_of_seconds(report, settle)
         .map_or_else(String::new, |why| format!(" (of single seconds: {why})"));
     format!("all: {mbps:.3} Mbit/s{fair}{seconds}{note}")
 }

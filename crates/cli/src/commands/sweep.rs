@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use super::reproduce::{made, program, simulate, write};
+use super::reproduce::{program, provenance, simulate, write};
 use crate::failure::Failure;
 use crate::output::{folder, print};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
-use alcc_experiment::definition::{Over, Report, STARTS};
+use alcc_experiment::definition::{Aggregate, DEFAULT_STARTS, Report};
 use alcc_experiment::judge::{number, value};
 use alcc_experiment::run::Runner;
 use alcc_experiment::{Definition, Plan, Run, page, sweep};
@@ -40,7 +40,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME=VALUES", required = true)]
     vary: Vec<String>,
     /// Repetitions of each combination, with the seeds 1, 2 and so on
-    #[arg(long, value_name = "N", default_value_t = STARTS)]
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_STARTS)]
     starts: u32,
     /// What the horizontal axis shows: a field of a row [default: the last --vary]
     #[arg(long, value_name = "METRIC")]
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         None => Default::default(),
         Some(path) => scenario::read(path).map_err(Failure::usage)?,
     };
-    let options = file.overruled_by(args.options.clone());
+    let options = file.overridden_by(args.options.clone());
     let definition = sweep::definition(options, &args.vary, args.starts, args.report());
     let definition = definition.map_err(Failure::usage)?;
     let plan = Plan::new(&definition).map_err(Failure::usage)?;
@@ -104,7 +104,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     })?;
     drop(bar);
     let runs = runs.map_err(|unable| Failure::usage(unable.to_string()))?;
-    let html = page::sweep(&definition, &runs, NAME, &made()).map_err(Failure::failed)?;
+    let html = page::sweep(&definition, &runs, NAME, &provenance()).map_err(Failure::failed)?;
     write(&args.out, &format!("{NAME}.html"), &html)?;
     write(
         &args.out,
@@ -141,7 +141,7 @@ fn table(definition: &Definition, plan: &Plan, runs: &[Run]) -> String {
         let median = |metric: &&str| {
             let values = cell
                 .iter()
-                .filter_map(|run| value(run, metric, None, Over::Mean));
+                .filter_map(|run| value(run, metric, None, Aggregate::Mean));
             let spread = Spread::of(&values.collect::<Vec<_>>());
             spread.map_or_else(|| "-".to_owned(), |spread| number(spread.median))
         };

@@ -16,9 +16,10 @@ impl Default for Distribution {
 }
 
 impl Distribution {
-    /// Of nothing yet.
+    /// A distribution without samples.
     pub fn new() -> Self {
-        // Bounds known to be valid: lowest 1, highest at least twice that, 3 digits of at most 5.
+        // These bounds are valid: the lowest is 1, the highest at least twice that, and at most 5
+        // digits.
         let histogram = Histogram::new_with_bounds(1, 3_600_000_000, 3)
             .unwrap_or_else(|e| unreachable!("constant bounds: {e}"));
         Self {
@@ -39,18 +40,18 @@ impl Distribution {
         self.histogram.len()
     }
 
-    /// Without a sample.
+    /// Whether there is no sample.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Mean in ms; `None` of nothing.
+    /// Mean in ms; `None` without samples.
     pub fn mean_ms(&self) -> Option<f64> {
         (!self.is_empty()).then(|| self.weighted_ns as f64 / 1e6 / self.len() as f64)
     }
 
-    /// The smallest length that at least the share `q` (0 to 1) of the samples does not exceed, in
-    /// ms; `None` of nothing.
+    /// Quantile `q` (0 to 1) in ms: the smallest length that a share `q` of the samples does not
+    /// exceed. `None` without samples.
     pub fn quantile_ms(&self, q: f64) -> Option<f64> {
         (!self.is_empty()).then(|| {
             let us = self.histogram.value_at_quantile(q);

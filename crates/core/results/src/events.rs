@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What algorithms say of themselves, as every log writes it: names, values with units, a sentence.
+//! The events of algorithms in the form of every log: names, values with units, a sentence.
 use alcc_cc::{Event, RttView};
 use alcc_units::Span;
 use serde_json::{Map, Value, json};
 use std::fmt::{Display, Write};
 
-/// RTT above the smallest, if there was a sample.
-fn queueing(rtt: &RttView) -> Option<Span> {
+/// Queueing delay: the latest RTT minus the smallest. `None` without an RTT sample.
+fn queue_delay(rtt: &RttView) -> Option<Span> {
     (!rtt.latest.is_zero()).then(|| rtt.latest.saturating_sub(rtt.min))
 }
 
@@ -14,8 +14,7 @@ fn rounded(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
 
-/// What belongs to an event, by name: the algorithm's reason and values, and the host's round-trip
-/// times.
+/// Fields of an event by name: the algorithm's reason and values, and the host's RTTs in ms.
 pub fn values<S: Display>(event: &Event<S>, rtt: &RttView) -> Map<String, Value> {
     let mut all = Map::new();
     if let Some((name, word)) = event.word() {
@@ -24,10 +23,10 @@ pub fn values<S: Display>(event: &Event<S>, rtt: &RttView) -> Map<String, Value>
     for (name, value) in event.values() {
         all.insert(name.to_owned(), json!(rounded(value)));
     }
-    if let Some(queueing) = queueing(rtt) {
-        let (rtt, queueing) = (rtt.latest.as_millis_f64(), queueing.as_millis_f64());
+    if let Some(queue_delay) = queue_delay(rtt) {
+        let (rtt, queue_delay) = (rtt.latest.as_millis_f64(), queue_delay.as_millis_f64());
         all.insert("rtt_ms".to_owned(), json!(rounded(rtt)));
-        all.insert("queue_delay_ms".to_owned(), json!(rounded(queueing)));
+        all.insert("queue_delay_ms".to_owned(), json!(rounded(queue_delay)));
     }
     all
 }
@@ -35,8 +34,8 @@ pub fn values<S: Display>(event: &Event<S>, rtt: &RttView) -> Map<String, Value>
 /// For people: "slow start ended by delay (queueing 8.2 ms, cwnd 43 packets)".
 pub fn sentence<S: Display>(event: &Event<S>, rtt: &RttView) -> String {
     let mut details = Vec::new();
-    if let Some(queueing) = queueing(rtt) {
-        details.push(format!("queueing {:.1} ms", queueing.as_millis_f64()));
+    if let Some(queue_delay) = queue_delay(rtt) {
+        details.push(format!("queueing {:.1} ms", queue_delay.as_millis_f64()));
     }
     let short = |value: f64| (value * 10.0).round() / 10.0;
     match event {
@@ -57,7 +56,7 @@ pub fn sentence<S: Display>(event: &Event<S>, rtt: &RttView) -> String {
     format!("{event} ({})", details.join(", "))
 }
 
-/// One word after the other, for a cell of a table: `1.234567 slow_start_ended why=delay ...`.
+/// The event as one cell of a table: `1.234567 slow_start_ended why=delay ...`.
 pub fn cell<S: Display>(at: Span, event: &Event<S>, rtt: &RttView) -> String {
     let mut cell = format!("{:.6} {}", at.as_secs_f64(), event.name());
     for (name, value) in values(event, rtt) {

@@ -19,8 +19,7 @@ pub struct Group {
     /// Number of repetitions that failed.
     #[serde(default)]
     pub failed: u32,
-    /// On the link's Pareto front: no scheme has at least its throughput at no more mean delay, one
-    /// of the two better.
+    /// On the link's Pareto front of throughput and mean delay: no other scheme dominates it.
     #[serde(default)]
     pub front: bool,
     /// Per numeric field of [`Row`] that every repetition has, and `power`: median and extremes.
@@ -39,14 +38,14 @@ pub struct Spread {
 }
 
 impl Group {
-    /// The median of a field, if all repetitions know it.
+    /// Median of a field; `None` unless every repetition has it.
     pub fn median(&self, field: &str) -> Option<f64> {
         self.fields.get(field).map(|spread| spread.median)
     }
 }
 
 impl Spread {
-    /// Of at least one number; `None` of none.
+    /// Median and extremes of `values`; `None` if there are none.
     pub fn of(values: &[f64]) -> Option<Self> {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -61,8 +60,8 @@ impl Spread {
     }
 }
 
-/// The repetitions of each scheme on each link, in the order in which they first appear; who is on
-/// the front is not yet said.
+/// Groups the repetitions of each scheme on each link, in the order of their first rows. Does not
+/// mark the Pareto front.
 pub fn groups(rows: &[Row]) -> Vec<Group> {
     let mut groups: Vec<(Group, Vec<&Row>)> = Vec::new();
     for row in rows {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is measured, and how it is said.
+//! Results: rows of measurements, and what is computed from them.
 //!
 //! Rows have the same fields and units everywhere: JSON, CSV, reports and bindings. Nothing here
 //! reads a file, a clock or a socket.
@@ -7,13 +7,13 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`row`] | the fields of a measured flow |
-//! | [`events`] | what algorithms say of themselves |
+//! | [`events`] | the events of algorithms, as logs write them |
 //! | [`groups`] | repetitions, and their spread |
-//! | [`summary`] | who is on the Pareto front, means over links, one sentence |
+//! | [`summary`] | Pareto fronts, means over links, one sentence |
 //! | [`pairs`] | an algorithm above TCP beside its native form |
 //! | [`twins`] | the simulator beside real programs |
 //! | [`simulated`] | rows from the simulator's report |
-//! | [`scenario`] | a scenario as people write it: options and TOML |
+//! | [`scenario`] | scenarios from options and TOML |
 #![forbid(unsafe_code)]
 
 mod distribution;

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! An algorithm above TCP beside its native form: how far the two are apart, and whether that is as
-//! near as was asked for.
+//! Compares an algorithm above TCP with its native form: their differences, and whether these are
+//! within the bounds.
 //!
 //! Each repetition is a pair: both forms ran at the same time on links of their own. Differences
-//! are taken inside a pair, then their median and their 90 % interval over the repetitions (5th to
-//! 95th percentile by nearest rank: of up to 19, smallest and largest).
+//! are taken within a pair. Reported are their median and their 90 % interval over the repetitions:
+//! 5th to 95th percentile by nearest rank.
 use crate::groups::Spread;
 use crate::row::{Row, SIMULATED};
 use crate::series::{Series, quantiles};
 use serde::{Deserialize, Serialize};
 
-/// Asked: the medians of throughput this near, in %.
-pub const THROUGHPUT_PERCENT: f64 = 3.0;
-/// Asked: the medians of queueing delay this near, in %,
-pub const DELAY_PERCENT: f64 = 5.0;
-/// or this near, in ms.
-pub const DELAY_MS: f64 = 2.0;
-/// The 90 % interval of a difference may be so many times as wide as its bound, and that of the
-/// distribution as wide as the native's.
-pub const INTERVAL: f64 = 2.0;
+/// Maximum difference of the median throughputs, %.
+pub const MAX_THROUGHPUT_PERCENT: f64 = 3.0;
+/// Maximum difference of the median queueing delays, %. [`MAX_DELAY_MS`] is the alternative.
+pub const MAX_DELAY_PERCENT: f64 = 5.0;
+/// Maximum difference of the median queueing delays, ms. One of the two bounds suffices.
+pub const MAX_DELAY_MS: f64 = 2.0;
+/// Maximum width of a 90 % interval: for differences as a multiple of their bound, for the
+/// distribution as a multiple of the native one's.
+pub const MAX_INTERVAL_FACTOR: f64 = 2.0;
 
 /// Native and above TCP on one link. Of two values the first is the native's.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -27,11 +27,11 @@ pub struct Pair {
     pub link: String,
     /// The native scheme.
     pub native: String,
-    /// The scheme beside it.
+    /// The scheme that is compared with it.
     pub scheme: String,
     /// Algorithm, feedback, enforcement and what is under it, of both.
     pub triples: [String; 2],
-    /// Repetitions that both finished.
+    /// Number of repetitions that both finished.
     pub runs: u32,
     /// Median over the seconds of a run, median of the runs, Mbit/s.
     pub throughput_mbps: [f64; 2],
@@ -49,45 +49,45 @@ pub struct Pair {
     pub throughput_90: [[f64; 2]; 2],
     /// 5th and 95th percentile of the one-way delay of packets, medians of the runs, ms.
     pub delay_90_ms: [[f64; 2]; 2],
-    /// What was found.
-    pub within: Within,
+    /// Which of the bounds hold.
+    pub within: BoundsHeld,
 }
 
 /// Which of the bounds hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Within {
-    /// The median throughput differs by at most [`THROUGHPUT_PERCENT`].
+pub struct BoundsHeld {
+    /// The median throughput differs by at most [`MAX_THROUGHPUT_PERCENT`].
     pub throughput: bool,
-    /// The median queueing delay differs by at most [`DELAY_PERCENT`] or [`DELAY_MS`].
+    /// The median queueing delay differs by at most [`MAX_DELAY_PERCENT`] or [`MAX_DELAY_MS`].
     pub delay: bool,
-    /// The 90 % intervals of both differences are inside [`INTERVAL`] times these.
+    /// The 90 % intervals of both differences are inside [`MAX_INTERVAL_FACTOR`] times these.
     pub interval: bool,
     /// The 90 % intervals of single seconds' throughput and single packets' delay are inside the
-    /// native's, stretched about its middle to [`INTERVAL`] times its width.
+    /// native's, widened about its middle by [`MAX_INTERVAL_FACTOR`].
     pub distribution: bool,
 }
 
-impl Within {
-    /// All of them.
+impl BoundsHeld {
+    /// Whether all bounds hold.
     pub fn all(self) -> bool {
         self.throughput && self.delay && self.interval && self.distribution
     }
 }
 
-/// What one run says.
-struct Run<'a> {
+/// One run of one of the two forms.
+struct PairedRun<'a> {
     row: &'a Row,
     throughput: Vec<f64>,
     series: &'a Series,
     queue_delay_ms: f64,
 }
 
-impl<'a> Run<'a> {
+impl<'a> PairedRun<'a> {
     fn of(row: &'a Row, series: &'a [Series]) -> Option<Self> {
-        let mine = |s: &&Series| {
+        let same_run = |s: &&Series| {
             s.scheme == row.scheme && s.link == row.link && s.run == row.run && s.side == row.side
         };
-        let series = series.iter().find(mine)?;
+        let series = series.iter().find(same_run)?;
         let mut throughput = seconds(series);
         throughput.sort_by(f64::total_cmp);
         Some(Self {
@@ -134,28 +134,30 @@ fn interval(sorted: &[f64]) -> [f64; 2] {
     })
 }
 
-/// Every form of an algorithm beside the native one that stands first, on each link.
+/// Pairs every form of an algorithm with the first native one, on each link.
 pub fn pairs(rows: &[Row], series: &[Series]) -> Vec<Pair> {
-    let mut heads: Vec<&Row> = Vec::new();
-    let real = |row: &&Row| row.side.as_deref() != Some(SIMULATED);
-    for row in rows.iter().filter(real) {
+    let mut schemes: Vec<&Row> = Vec::new();
+    let not_simulated = |row: &&Row| row.side.as_deref() != Some(SIMULATED);
+    for row in rows.iter().filter(not_simulated) {
         let same = |r: &&Row| r.link == row.link && r.scheme == row.scheme;
-        if !heads.iter().any(same) {
-            heads.push(row);
+        if !schemes.iter().any(same) {
+            schemes.push(row);
         }
     }
     let mut found = Vec::new();
-    for (i, native) in heads.iter().enumerate() {
-        let kin = |row: &Row| {
+    for (i, native) in schemes.iter().enumerate() {
+        let same_algorithm = |row: &Row| {
             (&row.link, &row.algorithm, &row.options)
                 == (&native.link, &native.algorithm, &native.options)
         };
-        let first = |row: &&Row| row.is_native() && kin(row);
-        if !native.is_native() || heads[..i].iter().any(first) {
+        let first = |row: &&Row| row.is_native() && same_algorithm(row);
+        if !native.is_native() || schemes[..i].iter().any(first) {
             continue;
         }
-        let beside = heads.iter().filter(|r| kin(r) && r.scheme != native.scheme);
-        for other in beside.filter(|r| r.feedback != "kernel") {
+        let others = schemes
+            .iter()
+            .filter(|r| same_algorithm(r) && r.scheme != native.scheme);
+        for other in others.filter(|r| r.feedback != "kernel") {
             found.extend(pair(native, other, rows, series));
         }
     }
@@ -163,31 +165,32 @@ pub fn pairs(rows: &[Row], series: &[Series]) -> Vec<Pair> {
 }
 
 fn pair(native: &Row, other: &Row, rows: &[Row], series: &[Series]) -> Option<Pair> {
-    let run = |head: &Row, number: u32| {
+    let run = |scheme: &Row, number: u32| {
         let row = rows.iter().find(|r| {
-            (&r.link, &r.scheme, &r.side, r.run) == (&head.link, &head.scheme, &head.side, number)
+            (&r.link, &r.scheme, &r.side, r.run)
+                == (&scheme.link, &scheme.scheme, &scheme.side, number)
         });
         row.filter(|r| r.error.is_none())
-            .and_then(|r| Run::of(r, series))
+            .and_then(|r| PairedRun::of(r, series))
     };
     let numbers = rows.iter().filter(|r| r.scheme == native.scheme);
     let mut numbers: Vec<u32> = numbers.map(|r| r.run).collect();
     numbers.sort_unstable();
     numbers.dedup();
-    let both: Vec<[Run<'_>; 2]> = numbers
+    let both: Vec<[PairedRun<'_>; 2]> = numbers
         .into_iter()
         .filter_map(|number| Some([run(native, number)?, run(other, number)?]))
         .filter(|[n, _]| n.median() > 0.0)
         .collect();
     let first = both.first()?;
-    let medians = |of: &dyn Fn(&Run<'_>) -> f64| {
+    let medians = |value: &dyn Fn(&PairedRun<'_>) -> f64| {
         [0, 1].map(|side| {
-            let all: Vec<f64> = both.iter().map(|pair| of(&pair[side])).collect();
+            let all: Vec<f64> = both.iter().map(|pair| value(&pair[side])).collect();
             Spread::of(&all).unwrap_or_default().median
         })
     };
-    let differences = |of: &dyn Fn(&[Run<'_>; 2]) -> f64| {
-        let mut all: Vec<f64> = both.iter().map(of).collect();
+    let differences = |value: &dyn Fn(&[PairedRun<'_>; 2]) -> f64| {
+        let mut all: Vec<f64> = both.iter().map(value).collect();
         all.sort_by(f64::total_cmp);
         (Spread::of(&all).unwrap_or_default(), interval(&all))
     };
@@ -195,15 +198,15 @@ fn pair(native: &Row, other: &Row, rows: &[Row], series: &[Series]) -> Option<Pa
         differences(&|[n, o]| 100.0 * (o.median() / n.median() - 1.0));
     let (queue_delay_difference_ms, queue_delay_interval_ms) =
         differences(&|[n, o]| o.queue_delay_ms - n.queue_delay_ms);
-    let ends = |of: &dyn Fn(&Run<'_>) -> [f64; 2]| {
-        let [low, high] = [0, 1].map(|end| medians(&|run| of(run)[end]));
+    let percentiles = |value: &dyn Fn(&PairedRun<'_>) -> [f64; 2]| {
+        let [low, high] = [0, 1].map(|end| medians(&|run| value(run)[end]));
         [[low[0], high[0]], [low[1], high[1]]]
     };
     let queue_delay_ms = medians(&|run| run.queue_delay_ms);
-    let throughput_90 = ends(&|run| run.throughput_90());
-    let delay_90_ms = ends(&|run| run.delay_90().unwrap_or_default());
-    let delay_bound = (queue_delay_ms[0] * DELAY_PERCENT / 100.0).max(DELAY_MS);
-    let inside = |[low, high]: [f64; 2], bound: f64| low >= -bound && high <= bound;
+    let throughput_90 = percentiles(&|run| run.throughput_90());
+    let delay_90_ms = percentiles(&|run| run.delay_90().unwrap_or_default());
+    let delay_bound = (queue_delay_ms[0] * MAX_DELAY_PERCENT / 100.0).max(MAX_DELAY_MS);
+    let is_within = |[low, high]: [f64; 2], bound: f64| low >= -bound && high <= bound;
     Some(Pair {
         link: native.link.clone(),
         native: native.scheme.clone(),
@@ -218,21 +221,23 @@ fn pair(native: &Row, other: &Row, rows: &[Row], series: &[Series]) -> Option<Pa
         queue_delay_interval_ms,
         throughput_90,
         delay_90_ms,
-        within: Within {
-            throughput: throughput_difference.median.abs() <= THROUGHPUT_PERCENT,
+        within: BoundsHeld {
+            throughput: throughput_difference.median.abs() <= MAX_THROUGHPUT_PERCENT,
             delay: queue_delay_difference_ms.median.abs() <= delay_bound,
-            interval: inside(throughput_interval, INTERVAL * THROUGHPUT_PERCENT)
-                && inside(queue_delay_interval_ms, INTERVAL * delay_bound),
-            distribution: is_inside_stretched(throughput_90) && is_inside_stretched(delay_90_ms),
+            interval: is_within(
+                throughput_interval,
+                MAX_INTERVAL_FACTOR * MAX_THROUGHPUT_PERCENT,
+            ) && is_within(queue_delay_interval_ms, MAX_INTERVAL_FACTOR * delay_bound),
+            distribution: is_inside_widened(throughput_90) && is_inside_widened(delay_90_ms),
         },
     })
 }
 
-/// The second interval is inside the first, stretched about its middle to [`INTERVAL`] times its
-/// width.
-fn is_inside_stretched([[low, high], other]: [[f64; 2]; 2]) -> bool {
+/// Whether the second interval is inside the first one, widened about its middle by
+/// [`MAX_INTERVAL_FACTOR`].
+fn is_inside_widened([[low, high], other]: [[f64; 2]; 2]) -> bool {
     let middle = f64::midpoint(low, high);
-    let half = INTERVAL * (high - low) / 2.0;
+    let half = MAX_INTERVAL_FACTOR * (high - low) / 2.0;
     other[0] >= middle - half && other[1] <= middle + half
 }
 
@@ -288,7 +293,7 @@ mod tests {
             run("alcc-verus-inband", 2, &[8.0, 11.0, 12.0], 61.0),
             run("verus-udp", 3, &[8.0, 12.0, 12.5], 55.0),
             run("alcc-verus-inband", 3, &[8.0, 11.4, 12.5], 53.5),
-            // Without its like.
+            // A row without another form of its algorithm.
             run("verus-udp", 4, &[1.0], 500.0),
         ];
         let found = found(&all);
@@ -342,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn only_kin_are_paired() {
+    fn only_forms_of_one_algorithm_are_paired() {
         let mut all = vec![
             run("verus-udp", 1, &[8.0], 10.0),
             run("alcc-verus-inband", 1, &[8.0], 10.0),

@@ -13,7 +13,7 @@ pub struct Results {
     pub summary: Summary,
     /// Time series and distribution of each flow, in the order of `flows`.
     pub series: Vec<Series>,
-    /// Lines for the reader: what was skipped, what to keep in mind.
+    /// Notes for the reader, for example what was skipped.
     pub notes: Vec<String>,
 }
 
@@ -33,7 +33,7 @@ pub struct About {
     pub kernel: String,
     /// Number of processors; 0 in the simulator.
     pub cpus: usize,
-    /// Path in one line.
+    /// The path in one line.
     pub link: String,
     /// Seed of everything random on the links.
     pub seed: u64,

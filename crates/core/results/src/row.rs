@@ -9,17 +9,17 @@ pub const EMULATED: &str = "emulated";
 /// [`Row::side`] of what the simulator did.
 pub const SIMULATED: &str = "simulated";
 
-/// What stands in a field of a row.
+/// The value of a field of a row.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Value<'a> {
-    /// It cannot be known.
+    /// Not measured, or it cannot be measured.
     Unknown,
     /// A text.
     Text(&'a str),
     /// A whole number.
-    Whole(u64),
+    Integer(u64),
     /// A finite number.
-    Number(f64),
+    Float(f64),
 }
 
 impl Value<'_> {
@@ -27,18 +27,18 @@ impl Value<'_> {
     pub fn number(self) -> Option<f64> {
         match self {
             Self::Unknown | Self::Text(_) => None,
-            Self::Whole(n) => Some(n as f64),
-            Self::Number(n) => Some(n),
+            Self::Integer(n) => Some(n as f64),
+            Self::Float(n) => Some(n),
         }
     }
 
-    /// As JSON writes numbers, and texts as CSV does; nothing if it is unknown.
+    /// The cell of a CSV table: empty if the value is unknown.
     fn cell(self) -> String {
         match self {
             Self::Unknown => String::new(),
-            Self::Text(text) => quoted(text),
-            Self::Whole(n) => n.to_string(),
-            Self::Number(n) => serde_json::Value::from(n).to_string(),
+            Self::Text(text) => csv_cell(text),
+            Self::Integer(n) => n.to_string(),
+            Self::Float(n) => serde_json::Value::from(n).to_string(),
         }
     }
 }
@@ -56,13 +56,13 @@ impl Field for String {
 
 impl Field for u64 {
     fn value(&self) -> Value<'_> {
-        Value::Whole(*self)
+        Value::Integer(*self)
     }
 }
 
 impl Field for u32 {
     fn value(&self) -> Value<'_> {
-        Value::Whole((*self).into())
+        Value::Integer((*self).into())
     }
 }
 
@@ -70,7 +70,7 @@ impl Field for f64 {
     fn value(&self) -> Value<'_> {
         // JSON has no other numbers.
         if self.is_finite() {
-            Value::Number(*self)
+            Value::Float(*self)
         } else {
             Value::Unknown
         }
@@ -87,52 +87,53 @@ impl<T: Field> Field for Option<T> {
 macro_rules! row {
     (
         $(#[$doc:meta])*
-        run { $($(#[$run_doc:meta])* $run:ident: $Run:ty,)* }
+        configuration { $($(#[$config_doc:meta])* $config:ident: $Config:ty,)* }
         measured { $($(#[$measured_doc:meta])* $measured:ident: $Measured:ty,)* }
-        shape { $($(#[$shape_doc:meta])* $shape:ident: $Shape:ty,)* }
-        known { $($(#[$known_doc:meta])* $known:ident: $Known:ty,)* }
+        distribution { $($(#[$dist_doc:meta])* $dist:ident: $Dist:ty,)* }
+        optional { $($(#[$optional_doc:meta])* $optional:ident: $Optional:ty,)* }
     ) => {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
         pub struct Row {
-            $($(#[$run_doc])* pub $run: $Run,)*
+            $($(#[$config_doc])* pub $config: $Config,)*
             $($(#[$measured_doc])* pub $measured: $Measured,)*
             $(
-                $(#[$shape_doc])*
+                $(#[$dist_doc])*
                 #[serde(default, skip_serializing_if = "Option::is_none")]
-                pub $shape: $Shape,
+                pub $dist: $Dist,
             )*
             $(
-                $(#[$known_doc])*
+                $(#[$optional_doc])*
                 #[serde(default, skip_serializing_if = "Option::is_none")]
-                pub $known: $Known,
+                pub $optional: $Optional,
             )*
         }
 
         impl Row {
-            /// The fields that say what ran, in order.
-            pub const RUN: &[&str] = &[$(stringify!($run)),*];
-            /// The fields that were measured, in order: they stand after [`Row::RUN`].
+            /// Names of the fields that say what ran, in order.
+            pub const CONFIGURATION: &[&str] = &[$(stringify!($config)),*];
+            /// Names of the measured fields, in order. They follow [`Row::CONFIGURATION`].
             pub const MEASURED: &[&str] = &[$(stringify!($measured)),*];
-            /// Measured fields that a row has only where they are known: more of distributions.
-            pub const SHAPE: &[&str] = &[$(stringify!($shape)),*];
-            /// The fields that a row has only where they are known.
-            pub const KNOWN: &[&str] = &[$(stringify!($known)),*];
+            /// Names of further measured fields, about distributions. A row omits those without a
+            /// value.
+            pub const DISTRIBUTION: &[&str] = &[$(stringify!($dist)),*];
+            /// Names of further fields that say what ran. A row omits those without a value.
+            pub const OPTIONAL: &[&str] = &[$(stringify!($optional)),*];
 
-            fn run_values(&self) -> impl Iterator<Item = (&'static str, Value<'_>)> {
-                [$((stringify!($run), self.$run.value())),*].into_iter()
+            fn configuration_values(&self) -> impl Iterator<Item = (&'static str, Value<'_>)> {
+                [$((stringify!($config), self.$config.value())),*].into_iter()
             }
 
             fn measured_values(&self) -> impl Iterator<Item = (&'static str, Value<'_>)> {
                 [$((stringify!($measured), self.$measured.value())),*].into_iter()
             }
 
-            fn shape_values(&self) -> impl Iterator<Item = (&'static str, Value<'_>)> {
-                [$((stringify!($shape), self.$shape.value())),*].into_iter()
+            fn distribution_values(&self) -> impl Iterator<Item = (&'static str, Value<'_>)> {
+                [$((stringify!($dist), self.$dist.value())),*].into_iter()
             }
 
-            fn known_values(&self) -> impl Iterator<Item = (&'static str, Value<'_>)> {
-                [$((stringify!($known), self.$known.value())),*].into_iter()
+            fn optional_values(&self) -> impl Iterator<Item = (&'static str, Value<'_>)> {
+                [$((stringify!($optional), self.$optional.value())),*].into_iter()
             }
         }
     };
@@ -143,7 +144,7 @@ row! {
     ///
     /// The window of all figures begins with the first full-size packet at the bottleneck and
     /// includes the start-up.
-    run {
+    configuration {
         /// What a reader calls the row: `cubic`, `alcc-verus`.
         scheme: String,
         /// The algorithm that decided how much may leave: `verus`, `cubic`.
@@ -219,7 +220,7 @@ row! {
         /// How late the emulator's or runtime's timers were, 99th percentile, ms.
         lateness_p99_ms: Option<f64>,
     }
-    shape {
+    distribution {
         /// Throughput of single seconds of the window: lower quartile, Mbit/s.
         throughput_p25_mbps: Option<f64>,
         /// The same: upper quartile.
@@ -231,7 +232,7 @@ row! {
         /// The same: 95th / 5th percentile; 1 if it stays as it is.
         tcp_cwnd_range: Option<f64>,
     }
-    known {
+    optional {
         /// The flow as typed.
         flow: Option<String>,
         /// What its writer called it.
@@ -256,19 +257,20 @@ row! {
 }
 
 impl Row {
-    /// Its fields by name, in order: those that every row has, and those that are known of this
-    /// one.
+    /// Fields by name, in order: those of every row, then the optional ones that have a value.
     pub fn fields(&self) -> impl Iterator<Item = (&'static str, Value<'_>)> {
-        let known = self.shape_values().chain(self.known_values());
+        let known = self.distribution_values().chain(self.optional_values());
         let known = known.filter(|(_, value)| *value != Value::Unknown);
-        self.run_values().chain(self.measured_values()).chain(known)
+        self.configuration_values()
+            .chain(self.measured_values())
+            .chain(known)
     }
 
-    /// The measured numbers that are known, by name, and `power`.
+    /// The measured numbers by name, and `power`.
     pub fn numbers(&self) -> BTreeMap<String, f64> {
         let number = |(name, value): (&str, Value<'_>)| Some((name.to_owned(), value.number()?));
         let power = self.power().map(|power| ("power".to_owned(), power));
-        let measured = self.measured_values().chain(self.shape_values());
+        let measured = self.measured_values().chain(self.distribution_values());
         measured.filter_map(number).chain(power).collect()
     }
 
@@ -278,7 +280,7 @@ impl Row {
         Some(self.throughput_mbps? / (delay / 1e3))
     }
 
-    /// It has no TCP below and is not the kernel's.
+    /// Whether the algorithm runs without a TCP below it and outside the kernel.
     pub fn is_native(&self) -> bool {
         self.under.is_none() && self.feedback != "kernel" && self.enforcement == "native"
     }
@@ -298,10 +300,14 @@ impl Row {
     }
 }
 
-/// The rows as CSV with a header line; unknown values are empty. What only some rows have (`flow`,
-/// `error`, `side`) is a column only then.
+/// The rows as CSV with a header line; unknown values are empty. An optional field is a column if a
+/// row has it.
 pub fn csv(rows: &[Row]) -> String {
-    let mut names: Vec<&str> = Row::RUN.iter().chain(Row::MEASURED).copied().collect();
+    let mut names: Vec<&str> = Row::CONFIGURATION
+        .iter()
+        .chain(Row::MEASURED)
+        .copied()
+        .collect();
     for (name, _) in rows.iter().flat_map(Row::fields) {
         if !names.contains(&name) {
             names.push(name);
@@ -323,8 +329,8 @@ pub fn csv(rows: &[Row]) -> String {
     text
 }
 
-/// A CSV cell after RFC 4180.
-pub fn quoted(cell: &str) -> String {
+/// Quotes a CSV cell if RFC 4180 asks for it.
+pub fn csv_cell(cell: &str) -> String {
     if cell.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", cell.replace('"', "\"\""))
     } else {

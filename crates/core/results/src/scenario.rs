@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A simulated scenario as people write it: options of the command line, a TOML file, or both.
+//! Simulated scenarios from options of the command line, a TOML file, or both.
 //!
-//! Values are kept as written, with their place, until all of them are known. Then they are resolved,
-//! and a mistake is named with its place. The whole way from a text to results:
+//! Values are kept as written, with their location, until all are known. Then they are resolved,
+//! and an error names the location. From a text to results:
 //!
 //! ```
 //! use alcc_cc::Registry;
@@ -38,29 +38,29 @@ use alcc_trace::Trace;
 use alcc_units::{Rate, Span, positive};
 use std::path::Path;
 
-pub use files::{Files, LinkTrace, drawn_start, open_trace, reason, synthetic};
+pub use files::{Files, LinkTrace, open_trace, random_start, reason, synthetic};
 pub use options::{Link, LinkOptions, ScenarioOptions, Value};
 
-/// A scenario whose values are understood.
+/// A scenario with all values resolved.
 pub struct Resolved {
-    /// What to call the bottleneck; the links of a chain in order.
+    /// Name of the bottleneck. For a chain: the names of its links in order.
     pub link: String,
-    /// What is to be run.
+    /// The scenario for the simulator.
     pub scenario: Scenario,
-    /// From when on the fairness of single seconds counts.
+    /// Fairness of single seconds counts from this time in the window.
     pub settle: Span,
-    /// Where in its recorded trace the first link that has one begins.
+    /// Start within the recorded trace of the first link that has one.
     pub trace_start: Option<Span>,
-    /// Parts of the window whose throughputs are wanted.
+    /// Parts of the window whose throughputs are reported.
     pub phases: Vec<Phase>,
 }
 
-/// A part of the window, in whole seconds since its begin.
+/// A part of the window, in whole seconds since the begin of the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Phase {
-    /// Its first second.
+    /// First second.
     pub from: u64,
-    /// The first second that is no more in it.
+    /// Second after the last one.
     pub to: u64,
 }
 
@@ -93,22 +93,22 @@ const LINK: &str = "12mbit";
 const FLOW: &str = "verus/over=cubic";
 const RTT: Span = Span::from_millis(40);
 const SETTLE: Span = Span::from_secs(20);
-/// With this seed recorded traces begin at their beginning.
+/// With this seed recorded traces start at 0. Other seeds draw a start.
 const SEED: u64 = 1;
 
-/// What `resolve` needs beside the options.
+/// Context of `resolve`.
 struct Resolver<'a> {
     files: &'a dyn Files,
     seed: u64,
-    /// Where recorded traces begin, if that is said.
+    /// Start within recorded traces, if given.
     start: Option<Span>,
 }
 
 impl ScenarioOptions {
-    /// Resolves all values, with the algorithms of `registry`. What is not said has its default.
+    /// Resolves all values, with the algorithms of `registry`. Missing values have their defaults.
     ///
     /// # Errors
-    /// One line: the place, what is wrong there, what would be right.
+    /// One line: the location, what is wrong, and what would be right.
     pub fn resolve(&self, registry: &Registry, files: &dyn Files) -> Result<Resolved, String> {
         let mut options = self.clone();
         if options.link.is_empty() {
@@ -131,14 +131,14 @@ impl ScenarioOptions {
         let mut links = Vec::new();
         let mut trace_start = None;
         for link in &self.link {
-            let own = self.each.clone().overruled_by(link.own.clone());
+            let own = self.defaults.clone().overridden_by(link.options.clone());
             let (name, spec, at) = resolver.link(link.rate.as_ref(), &own)?;
             names.push(name);
             links.push(spec);
             trace_start = trace_start.or(at);
         }
         if let (Some(value), None) = (&self.start, trace_start) {
-            return Err(value.wrong("no link follows a recorded trace that could begin elsewhere"));
+            return Err(value.error("no link follows a recorded trace that could begin elsewhere"));
         }
         let rtt = self.rtt.as_ref().map(Value::parse).transpose()?;
         let flows = self.round_trips(rtt, &mut links, flows)?;
@@ -147,13 +147,13 @@ impl ScenarioOptions {
         scenario.flows = flows;
         scenario.seed = resolver.seed;
         if let Some(value) = &self.duration {
-            scenario.duration = positive(&value.text).map_err(|e| value.wrong(e))?;
+            scenario.duration = positive(&value.text).map_err(|e| value.error(e))?;
         }
         if let Some(value) = &self.max_events {
             scenario.max_events = value.parse()?;
         }
         let settle = self.settle.as_ref().map_or(Ok(SETTLE), Value::parse)?;
-        scenario.check().map_err(|e| self.blamed(&e))?;
+        scenario.check().map_err(|e| self.locate_error(&e))?;
         Ok(Resolved {
             link: names.join(" > "),
             phases: self.phases(scenario.duration)?,
@@ -165,9 +165,9 @@ impl ScenarioOptions {
 
     fn phases(&self, duration: Span) -> Result<Vec<Phase>, String> {
         let one = |value: &Value| {
-            let phase: Phase = value.text.parse().map_err(|e: String| value.wrong(e))?;
+            let phase: Phase = value.text.parse().map_err(|e: String| value.error(e))?;
             if Span::from_secs(phase.to) > duration {
-                return Err(value.wrong(format!(
+                return Err(value.error(format!(
                     "it ends after the window of {duration}: end it earlier, or give a longer duration"
                 )));
             }
@@ -190,13 +190,13 @@ impl ScenarioOptions {
         let mut flows = Vec::new();
         for value in &self.flow {
             let parsed = FlowSpec::parse(&value.text, registry, timing);
-            flows.extend(parsed.map_err(|e| value.wrong(e))?);
+            flows.extend(parsed.map_err(|e| value.error(e))?);
         }
         Ok(flows)
     }
 
-    /// Where the mistake is that a scenario's check found.
-    fn blamed(&self, error: &alcc_sim::SimError) -> String {
+    /// Adds the location to an error of the scenario's check.
+    fn locate_error(&self, error: &alcc_sim::SimError) -> String {
         use alcc_sim::SimError::{Flows, NoLink, NoWindow, Route, Rtt, Stop};
         let value = match error {
             Route { flow, .. } | Rtt { flow, .. } | Stop { flow, .. } => {
@@ -207,12 +207,12 @@ impl ScenarioOptions {
             NoLink | _ => None,
         };
         match value {
-            Some(value) => value.wrong(error),
+            Some(value) => value.error(error),
             None => error.to_string(),
         }
     }
 
-    /// Which value made flow number `flow`, counted from 1.
+    /// The value that declares flow number `flow`, counted from 1.
     fn value_of_flow(&self, flow: usize) -> Option<&Value> {
         let mut before = 0;
         self.flow.iter().find(|value| {
@@ -222,15 +222,16 @@ impl ScenarioOptions {
         })
     }
 
-    /// Gives the links the delays that they do not have of their own, and the flows over all links
-    /// the round trip.
+    /// Sets the delays of links without one, and the RTT of flows over all links.
     fn round_trips(
         &self,
         rtt: Option<Span>,
         links: &mut [LinkSpec],
         mut flows: Vec<FlowSpec>,
     ) -> Result<Vec<FlowSpec>, String> {
-        let own = |index: usize| self.link[index].own.delay.is_some() || self.each.delay.is_some();
+        let own = |index: usize| {
+            self.link[index].options.delay.is_some() || self.defaults.delay.is_some()
+        };
         let without: Vec<usize> = (0..links.len()).filter(|i| !own(*i)).collect();
         if without.is_empty() && rtt.is_none() {
             return Ok(flows);
@@ -250,7 +251,7 @@ impl ScenarioOptions {
         if let Some(value) = &self.rtt
             && wanted < fixed
         {
-            return Err(value.wrong(format!(
+            return Err(value.error(format!(
                 "the links' own delays are a round trip of {fixed} already: give a longer rtt, or none"
             )));
         }
@@ -264,13 +265,13 @@ impl ScenarioOptions {
 }
 
 impl Resolver<'_> {
-    /// Name and specification of a link, and where its recorded trace begins.
+    /// Name and specification of a link, and the start within its recorded trace.
     fn link(
         &self,
         rate: Option<&Value>,
         options: &LinkOptions,
     ) -> Result<(String, LinkSpec, Option<Span>), String> {
-        // Recordings of both directions begin at the same moment.
+        // Both directions were recorded together, so both start at the same point.
         let mut start = None;
         let mut capacity = |value: Option<&Value>| match value {
             None => Ok(("unlimited".to_owned(), RateSpec::Unlimited)),
@@ -278,7 +279,7 @@ impl Resolver<'_> {
                 let (name, rate, recorded) = self.capacity(value)?;
                 Ok::<_, String>(match rate {
                     RateSpec::Trace(trace) if recorded => {
-                        let at = *start.get_or_insert_with(|| self.begin(&trace));
+                        let at = *start.get_or_insert_with(|| self.trace_start(&trace));
                         (name, RateSpec::Trace(trace.begun_at(at)))
                     }
                     rate => (name, rate),
@@ -287,7 +288,7 @@ impl Resolver<'_> {
         };
         let loss = |value: &Option<Value>| match value {
             None => Ok(0.0),
-            Some(value) => probability(&value.text).map_err(|e| value.wrong(e)),
+            Some(value) => probability(&value.text).map_err(|e| value.error(e)),
         };
         let delay = options
             .delay
@@ -320,12 +321,12 @@ impl Resolver<'_> {
         Ok((name, LinkSpec { down, up }, start))
     }
 
-    /// Where in a recorded trace the link begins.
-    fn begin(&self, trace: &Trace) -> Span {
+    /// Start within a recorded trace.
+    fn trace_start(&self, trace: &Trace) -> Span {
         match self.start {
             Some(at) => at,
             None if self.seed == SEED => Span::ZERO,
-            None => drawn_start(trace, self.seed),
+            None => random_start(trace, self.seed),
         }
     }
 
@@ -334,26 +335,26 @@ impl Resolver<'_> {
             return Ok(("unlimited".to_owned(), RateSpec::Unlimited, false));
         }
         let file = self.files.find(&value.text);
-        // What begins like a number is meant as a rate, unless there is such a file.
+        // A text that begins like a number is a rate, unless a file has this name.
         let number = value
             .text
             .starts_with(|c: char| c.is_ascii_digit() || c == '.');
         if number && file.is_none() {
             let rate: Rate = positive(&value.text)
-                .map_err(|e| value.wrong(format!("{e}, or name a trace file")))?;
+                .map_err(|e| value.error(format!("{e}, or name a trace file")))?;
             return Ok((rate.to_string(), RateSpec::Fixed(rate), false));
         }
         let name = file.map_or_else(|| value.text.clone(), |f| f.display().to_string());
         let opened = open_trace(&name, self.seed, || self.files.open(Path::new(&name)));
-        let opened = opened.map_err(|e| value.wrong(e))?;
+        let opened = opened.map_err(|e| value.error(e))?;
         Ok((opened.name, RateSpec::Trace(opened.trace), opened.recorded))
     }
 }
 
-/// `1%` or `0.01`.
+/// Parses a probability: `1%` or `0.01`.
 ///
 /// # Errors
-/// What would be right.
+/// One line that says what would be right.
 pub fn probability(text: &str) -> Result<f64, String> {
     let (number, scale) = match text.strip_suffix('%') {
         Some(percent) => (percent, 0.01),

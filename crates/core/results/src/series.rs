@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use serde::{Deserialize, Serialize};
 
-/// What the plots of one flow are drawn from. Times are seconds since the window began.
+/// Time series of one flow, for plots. Times are seconds since the begin of the window.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Series {
     /// The row's scheme.

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! From the simulator's report to rows: the one place where it gets the names and units of a
-//! [`Row`].
+//! Converts the simulator's report to rows, with the names and units of [`Row`].
 use crate::Row;
 use crate::scenario::Phase;
 use alcc_sim::{FlowReport, FlowSpec, LinkCounters, Report, Scenario, Under};
 use alcc_units::{Bytes, Rate, Span, Time};
 use serde::{Deserialize, Serialize};
 
-/// So much later than a phase a flow may begin and still be there all the time.
-const PHASE: Span = Span::from_millis(100);
-/// Payload of a segment of the simulated TCP.
-const SEGMENT: f64 = 1448.0;
+/// Tolerance at both ends of a phase for a flow that counts as active in all of it.
+const PHASE_TOLERANCE: Span = Span::from_millis(100);
+/// Payload of a segment of the simulated TCP, bytes.
+const SEGMENT_PAYLOAD: f64 = 1448.0;
 
-/// One row per flow of `report`, which [`alcc_sim::run`] made of `scenario`. `link` is what the
-/// bottleneck is called.
+/// One row per flow of `report`, the result of [`alcc_sim::run`] for `scenario`. `link` is the name
+/// of the bottleneck.
 ///
-/// A flow above TCP has the triple whose model it is: readings of the kernel's counters, gate and
-/// pacing. A native one has `sim`.
+/// A flow above TCP has the triple that the simulation models: `tcp-info`, gate and pacing. A
+/// native one has `sim`.
 pub fn rows(link: &str, scenario: &Scenario, report: &Report) -> Vec<Row> {
     scenario
         .flows
@@ -26,7 +25,7 @@ pub fn rows(link: &str, scenario: &Scenario, report: &Report) -> Vec<Row> {
         .collect()
 }
 
-/// What concerns several flows, and the links: `summary` of `alcc sim --json`.
+/// Summary over the flows and the links: `summary` of `alcc sim --json`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Summary {
     /// IP bytes that the bottleneck delivered, of all flows, Mbit/s.
@@ -35,13 +34,13 @@ pub struct Summary {
     pub goodput_mbps: f64,
     /// Jain's index of the flows' throughputs.
     pub jain: Option<f64>,
-    /// The same of single seconds, their mean.
+    /// Mean of Jain's index over single seconds.
     pub jain_1s: Option<f64>,
-    /// Which seconds count: those from so long after the window's begin, s.
+    /// Single seconds count from this time after the begin of the window, s.
     pub jain_1s_from_s: f64,
     /// One per link.
     pub links: Vec<Link>,
-    /// How many events the engine handled.
+    /// Number of events that the engine handled.
     pub events: u64,
     /// One for each phase that was asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -58,8 +57,8 @@ pub struct PhaseSummary {
     pub phase: String,
     /// IP bytes that the bottleneck delivered of each flow, Mbit/s.
     pub throughput_mbps: Vec<f64>,
-    /// Jain's index of the throughputs of the flows that are there all the time; `None` if that is
-    /// none, or if they got nothing.
+    /// Jain's index of the throughputs of the flows that are active in the whole phase. `None` if
+    /// there is no such flow, or if none got anything.
     pub jain: Option<f64>,
 }
 
@@ -75,13 +74,13 @@ impl PhaseSummary {
         let to = report.started + Span::from_secs(phase.to);
         let there = |flow: &&FlowReport| {
             let (start, stop, completed) = flow.active;
-            // A flow begins with its phase of up to 20 ms, which counts as the begin.
-            start <= from + PHASE
+            // A flow begins with a random offset of up to 20 ms.
+            start <= from + PHASE_TOLERANCE
                 && to
                     <= stop
                         .unwrap_or(Time::MAX)
                         .min(completed.unwrap_or(Time::MAX))
-                        + PHASE
+                        + PHASE_TOLERANCE
         };
         let rates: Vec<f64> = report.flows.iter().filter(there).map(mbps).collect();
         let sum: f64 = rates.iter().sum();
@@ -94,7 +93,7 @@ impl PhaseSummary {
     }
 }
 
-/// What passed a link.
+/// Counters of a link.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Link {
     /// Towards the receivers.
@@ -103,23 +102,23 @@ pub struct Link {
     pub up: Direction,
 }
 
-/// What passed one direction of a link.
+/// Counters of one direction of a link.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Direction {
-    /// Packets that came to it.
+    /// Packets that arrived.
     pub arrived: u64,
-    /// Packets that its bottleneck carried.
+    /// Packets that left the bottleneck.
     pub departed: u64,
-    /// Packets that it lost.
+    /// Packets that were dropped.
     pub dropped: u64,
-    /// What it carried, IP bytes, Mbit/s.
+    /// Throughput in IP bytes, Mbit/s.
     pub throughput_mbps: f64,
-    /// The same / what its bottleneck offered; `None` without one.
+    /// Throughput / capacity of the bottleneck; `None` without a bottleneck.
     pub utilization: Option<f64>,
 }
 
 impl Summary {
-    /// Of `report`. Fairness of single seconds counts from `settle` on.
+    /// Summarizes `report`. Fairness of single seconds counts from `settle` on.
     pub fn of(report: &Report, settle: Span, phases: &[Phase]) -> Self {
         let mbps = |bytes: Bytes| Rate::of(bytes, report.duration).as_mbps_f64();
         let direction = |counters: &LinkCounters, offered: Bytes| {
@@ -152,13 +151,13 @@ impl Summary {
                 .iter()
                 .map(|phase| PhaseSummary::of(report, *phase))
                 .collect(),
-            jain_1s_note: no_jain_of_seconds(report, settle),
+            jain_1s_note: why_no_jain_of_seconds(report, settle),
         }
     }
 }
 
 /// Why there is no fairness of single seconds, if there is none although there are several flows.
-pub fn no_jain_of_seconds(report: &Report, settle: Span) -> Option<String> {
+pub fn why_no_jain_of_seconds(report: &Report, settle: Span) -> Option<String> {
     if report.flows.len() < 2 || report.jain_of_seconds(settle).is_some() {
         return None;
     }
@@ -180,7 +179,7 @@ fn row(
     flow: &FlowReport,
 ) -> Row {
     let ms = |span: Span| Some(span.as_millis_f64());
-    let any = flow.packets > 0;
+    let has_packets = flow.packets > 0;
     let (feedback, enforcement, under) = match &spec.under {
         Under::Native(_) | Under::Udp { .. } => ("sim", "sim", None),
         Under::Tcp(kernel) => ("tcp-info", "gate+pacing", Some(kernel.name.clone())),
@@ -212,12 +211,12 @@ fn row(
         goodput_mbps: Some(Rate::of(flow.goodput_bytes, report.duration).as_mbps_f64()),
         bytes: Some(flow.goodput_bytes.get()),
         utilization: flow.utilization,
-        delay_mean_ms: ms(flow.delay.mean).filter(|_| any),
-        delay_median_ms: ms(flow.delay.median).filter(|_| any),
-        delay_p95_ms: ms(flow.delay.p95).filter(|_| any),
-        queue_delay_mean_ms: ms(flow.queue_delay.mean).filter(|_| any),
-        queue_delay_median_ms: ms(flow.queue_delay.median).filter(|_| any),
-        queue_delay_p95_ms: ms(flow.queue_delay.p95).filter(|_| any),
+        delay_mean_ms: ms(flow.delay.mean).filter(|_| has_packets),
+        delay_median_ms: ms(flow.delay.median).filter(|_| has_packets),
+        delay_p95_ms: ms(flow.delay.p95).filter(|_| has_packets),
+        queue_delay_mean_ms: ms(flow.queue_delay.mean).filter(|_| has_packets),
+        queue_delay_median_ms: ms(flow.queue_delay.median).filter(|_| has_packets),
+        queue_delay_p95_ms: ms(flow.queue_delay.p95).filter(|_| has_packets),
         signal_delay_p95_ms: flow.signal_delay_p95.map(Span::as_millis_f64),
         app_delay_median_ms: ms(flow.app_delay.median).filter(|_| flow.app_delay.count > 0),
         app_delay_p95_ms: ms(flow.app_delay.p95).filter(|_| flow.app_delay.count > 0),
@@ -246,7 +245,7 @@ fn row(
     }
 }
 
-/// What the bottleneck delivered in each whole second that the flow was there for, Mbit/s.
+/// Throughput of the flow in each whole second in which it was active, Mbit/s.
 fn seconds(report: &Report, flow: &FlowReport) -> Vec<f64> {
     let (start, stop, completed) = flow.active;
     let end = report.started + report.duration;
@@ -261,7 +260,7 @@ fn seconds(report: &Report, flow: &FlowReport) -> Vec<f64> {
     there.map(|index| bytes(index) as f64 * 8e-6).collect()
 }
 
-/// Nearest rank; `None` of nothing.
+/// Percentile by nearest rank; `None` without values.
 fn quantile(values: &mut [f64], percent: usize) -> Option<f64> {
     let rank = (values.len() * percent).div_ceil(100).max(1) - 1;
     if values.is_empty() {
@@ -270,13 +269,13 @@ fn quantile(values: &mut [f64], percent: usize) -> Option<f64> {
     Some(*values.select_nth_unstable_by(rank, f64::total_cmp).1)
 }
 
-/// The share of samples in which the algorithm's window is below that of the TCP under it.
+/// Share of the samples in which the algorithm's window is below the cwnd of the TCP under it.
 fn below_tcp(flow: &FlowReport) -> Option<f64> {
     let both = flow.series.iter().filter_map(|sample| {
-        // Verus' quota is its limit; the window that it aims at is one of its values.
+        // The limit of Verus is a quota. Its target window is one of its gauges.
         let gauge = || sample.gauges.iter().find(|(name, _)| *name == "window");
         let segments = match sample.window {
-            Some(window) => window.get() as f64 / SEGMENT,
+            Some(window) => window.get() as f64 / SEGMENT_PAYLOAD,
             None => gauge()?.1,
         };
         Some(segments <= sample.kernel_cwnd?)
@@ -287,7 +286,7 @@ fn below_tcp(flow: &FlowReport) -> Option<f64> {
     (all > 0.0).then(|| below / all)
 }
 
-/// The queue before the bottleneck; those of a chain if they differ.
+/// The queue before the bottleneck. For a chain: all different ones.
 fn queue(scenario: &Scenario) -> String {
     let mut queues: Vec<String> = Vec::new();
     for link in &scenario.links {

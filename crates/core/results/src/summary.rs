@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What concerns several rows: groups, the Pareto front, means over the links, one sentence.
+//! Summaries of several rows: groups, Pareto fronts, means over the links, one sentence.
 use crate::groups::{Group, groups};
 use crate::row::{Row, SIMULATED};
 use crate::{Pair, Twin, twins};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What concerns several flows.
+/// Summary of several flows.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Summary {
-    /// One sentence that compares.
+    /// One sentence that compares the schemes.
     pub sentence: String,
     /// One entry per link and scheme.
     pub groups: Vec<Group>,
@@ -24,8 +24,8 @@ pub struct Summary {
     pub pairs: Vec<Pair>,
 }
 
-/// One scheme on all links that every scheme has figures of: means over the links of the medians
-/// over the repetitions, for `power` the geometric mean.
+/// One scheme over all links on which every scheme has figures. Values are means over the links of
+/// the medians over the repetitions; `power` is a geometric mean.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Overall {
     /// The scheme.
@@ -41,10 +41,10 @@ pub struct Overall {
     pub fields: BTreeMap<String, f64>,
 }
 
-/// Groups, means and the sentence of these rows.
+/// Summarizes these rows.
 pub fn summary(rows: &[Row]) -> Summary {
     let mut groups = groups(rows);
-    mark_groups(&mut groups);
+    mark_pareto_front(&mut groups);
     let overall = overall(&groups);
     Summary {
         sentence: sentence(rows, &Figures::new(&groups, &overall)),
@@ -55,20 +55,21 @@ pub fn summary(rows: &[Row]) -> Summary {
     }
 }
 
-/// Who is on the Pareto front of (throughput, delay): nobody else has at least this throughput at
-/// no more delay, one of the two better. Those without figures are not on it, and equals are on it
-/// together.
-fn front(points: &[Option<[f64; 2]>]) -> Vec<bool> {
-    let beats =
+/// Which points (throughput, delay) are on the Pareto front: no other one dominates them. Points
+/// without figures are not on it. Equal points are on it together.
+fn pareto_front(points: &[Option<[f64; 2]>]) -> Vec<bool> {
+    let dominates =
         |a: [f64; 2], b: [f64; 2]| a[0] >= b[0] && a[1] <= b[1] && (a[0] > b[0] || a[1] < b[1]);
     points
         .iter()
-        .map(|point| point.is_some_and(|p| !points.iter().flatten().any(|other| beats(*other, p))))
+        .map(|point| {
+            point.is_some_and(|p| !points.iter().flatten().any(|other| dominates(*other, p)))
+        })
         .collect()
 }
 
-/// Those that stand beside each other: the same link, the same side.
-fn mark_groups(groups: &mut [Group]) {
+/// Marks the Pareto front of each link and side.
+fn mark_pareto_front(groups: &mut [Group]) {
     let place = |g: &Group| (g.link.clone(), g.side.clone());
     let mut places: Vec<_> = groups.iter().map(place).collect();
     places.sort();
@@ -84,13 +85,13 @@ fn mark_groups(groups: &mut [Group]) {
                 Some([median("throughput_mbps")?, median("delay_mean_ms")?])
             })
             .collect();
-        for (i, on_it) in beside.into_iter().zip(front(&points)) {
+        for (i, on_it) in beside.into_iter().zip(pareto_front(&points)) {
             groups[i].front = on_it;
         }
     }
 }
 
-/// Means over the links on which nobody failed; empty unless there are at least two links.
+/// Means over the links on which no scheme failed. Empty unless there are at least two links.
 fn overall(groups: &[Group]) -> Vec<Overall> {
     let mut links: Vec<&str> = Vec::new();
     let mut schemes: Vec<(&str, &Option<String>)> = Vec::new();
@@ -141,14 +142,14 @@ fn overall(groups: &[Group]) -> Vec<Overall> {
             Some([*carried, *o.fields.get("delay_mean_ms")?])
         };
         let points: Vec<_> = beside.iter().map(|i| point(&all[*i])).collect();
-        for (i, on_it) in beside.into_iter().zip(front(&points)) {
+        for (i, on_it) in beside.into_iter().zip(pareto_front(&points)) {
             all[i].front = on_it;
         }
     }
     all
 }
 
-/// Means of the medians of the fields that all have; of `power` the geometric mean.
+/// Means of the medians of the fields that all groups have. For `power`: the geometric mean.
 fn means(groups: &[&Group]) -> BTreeMap<String, f64> {
     let n = groups.len() as f64;
     let names = groups.first().into_iter().flat_map(|g| g.fields.keys());
@@ -168,9 +169,9 @@ fn means(groups: &[&Group]) -> BTreeMap<String, f64> {
         .collect()
 }
 
-/// What the table says of each scheme: of one link its line, of several the line of the means.
+/// The figures of each scheme: with one link those of its group, with several the means.
 struct Figures<'a> {
-    /// Of twins, what is real speaks.
+    /// Without simulated twins.
     groups: Vec<&'a Group>,
     overall: &'a [Overall],
 }
@@ -196,15 +197,15 @@ impl<'a> Figures<'a> {
     }
 
     /// Throughput and mean delay.
-    fn standing(&self, scheme: &str) -> Option<[f64; 2]> {
+    fn throughput_and_delay(&self, scheme: &str) -> Option<[f64; 2]> {
         Some([
             self.of(scheme, "throughput_mbps")?,
             self.of(scheme, "delay_mean_ms")?,
         ])
     }
 
-    /// How much stands behind the figures of these schemes.
-    fn weight(&self, schemes: &[&str]) -> String {
+    /// Number of runs and links behind the figures of these schemes, in words.
+    fn sample_size(&self, schemes: &[&str]) -> String {
         let mine = |g: &&&Group| g.runs > 0 && schemes.contains(&g.scheme.as_str());
         let runs = self.groups.iter().filter(mine).map(|g| g.runs).min();
         let links = self.overall.first().map_or(1, |all| all.links);
@@ -217,15 +218,15 @@ impl<'a> Figures<'a> {
     }
 }
 
-/// Plain TCP: the kernel's, or in the simulator what has its name.
-fn is_plain(row: &Row) -> bool {
+/// Whether this is plain TCP: the kernel's, or an algorithm of the same name in the simulator.
+fn is_baseline(row: &Row) -> bool {
     row.feedback == "kernel" || ["cubic", "reno", "bbr"].contains(&row.scheme.as_str())
 }
 
-/// The controlled scheme that keeps at least nine tenths of the plain one's throughput with the
-/// least delay (if none keeps that much, the one with the most throughput), beside the plain one:
-/// `cubic` if it is there, else the first. Then beside `bbr` if that is there, too: it is what a
-/// reader would take otherwise.
+/// Compares the best controlled scheme with the baseline: `cubic`, or else the first plain TCP.
+/// Best is the least delay with at least nine tenths of the baseline's throughput. If none keeps
+/// that much, it is the most throughput. `bbr` is compared too, because it is the usual
+/// alternative.
 fn sentence(rows: &[Row], figures: &Figures<'_>) -> String {
     let mut schemes: Vec<&Row> = Vec::new();
     for row in rows {
@@ -233,23 +234,24 @@ fn sentence(rows: &[Row], figures: &Figures<'_>) -> String {
             schemes.push(row);
         }
     }
-    let (plain, ours): (Vec<&Row>, Vec<&Row>) = schemes.into_iter().partition(|r| is_plain(r));
+    let (baselines, controlled): (Vec<&Row>, Vec<&Row>) =
+        schemes.into_iter().partition(|r| is_baseline(r));
     let with_figures = |rows: Vec<&'_ Row>| -> Vec<(String, [f64; 2])> {
         let found = rows
             .into_iter()
-            .filter_map(|r| Some((r.scheme.clone(), figures.standing(&r.scheme)?)));
+            .filter_map(|r| Some((r.scheme.clone(), figures.throughput_and_delay(&r.scheme)?)));
         found.collect()
     };
-    let (plain, ours) = (with_figures(plain), with_figures(ours));
-    let named = |name: &str| plain.iter().find(|(scheme, _)| scheme == name);
-    let Some(base) = named("cubic").or_else(|| plain.first()) else {
+    let (baselines, controlled) = (with_figures(baselines), with_figures(controlled));
+    let named = |name: &str| baselines.iter().find(|(scheme, _)| scheme == name);
+    let Some(base) = named("cubic").or_else(|| baselines.first()) else {
         return String::new();
     };
-    let best = ours
+    let best = controlled
         .iter()
         .filter(|(_, s)| s[0] >= 0.9 * base.1[0])
         .min_by(|a, b| a.1[1].total_cmp(&b.1[1]))
-        .or_else(|| ours.iter().max_by(|a, b| a.1[0].total_cmp(&b.1[0])));
+        .or_else(|| controlled.iter().max_by(|a, b| a.1[0].total_cmp(&b.1[0])));
     let Some((name, best)) = best else {
         return String::new();
     };
@@ -257,7 +259,7 @@ fn sentence(rows: &[Row], figures: &Figures<'_>) -> String {
         let (scheme, [mbps, ms]) = other;
         let share = 100.0 * best[0] / mbps;
         let part = match ms / best[1] {
-            t if t >= 1.5 => format!("{} of its mean delay", part_of(t.round() as u64)),
+            t if t >= 1.5 => format!("{} of its mean delay", unit_fraction(t.round() as u64)),
             t => format!("{:.0} % of its mean delay", 100.0 / t),
         };
         format!(
@@ -276,17 +278,18 @@ fn sentence(rows: &[Row], figures: &Figures<'_>) -> String {
     let also = also.map_or_else(String::new, |bbr| format!(", and {}", beside(bbr)));
     format!(
         "{}, {name} has {}{also}.",
-        figures.weight(&all),
+        figures.sample_size(&all),
         beside(base)
     )
 }
 
-/// "half", "a ninth", "an eighth".
-fn part_of(n: u64) -> String {
+/// 1/n in words: "half", "a ninth", "an eighth".
+fn unit_fraction(n: u64) -> String {
     let word = ordinal(n);
     match n {
         2 => word,
-        // Spoken with a vowel: eighth, eleventh, eighteenth, eighty-first to eighty-ninth.
+        // Words that begin with a vowel: eighth, eleventh, eighteenth, eighty-first to
+        // eighty-ninth.
         8 | 11 | 18 | 80..=89 => format!("an {word}"),
         _ => format!("a {word}"),
     }
@@ -346,7 +349,7 @@ mod tests {
             "In one run, alcc-verus has 95 % of cubic's throughput at a tenth of its mean delay (140 ms instead of 1.40 s), \
              and 99 % of bbr's throughput at 117 % of its mean delay (140 ms instead of 120 ms)."
         );
-        // Nobody keeps nine tenths: the one with the most.
+        // None keeps nine tenths: the one with the most throughput counts.
         let slow = [
             rows[1].clone(),
             row("l", "alcc-copa", 7.0, 1300.0),
@@ -358,7 +361,7 @@ mod tests {
         );
         assert_eq!(summary(&rows[..2]).sentence, "");
         assert_eq!(summary(&rows[2..]).sentence, "");
-        // Who failed has no part in it.
+        // Failed schemes do not count.
         let one_failed = [
             crate::row::failed("l", "bbr"),
             rows[1].clone(),
@@ -399,7 +402,7 @@ mod tests {
             row("b", "cubic", 99.0, 1900.0),
             row("a", "alcc-verus", 1.0, 100.0),
             row("b", "alcc-verus", 99.0, 150.0),
-            // Not on every link: it is in no line of means.
+            // Not every scheme has figures on this link: it is not part of the means.
             row("c", "cubic", 1.0, 9000.0),
             crate::row::failed("c", "alcc-verus"),
         ];
@@ -429,7 +432,10 @@ mod tests {
                 "half", "ninth", "11th", "12th", "13th", "21st", "22nd", "23rd", "101st", "111th"
             ]
         );
-        assert_eq!([2, 8, 9].map(part_of), ["half", "an eighth", "a ninth"]);
+        assert_eq!(
+            [2, 8, 9].map(unit_fraction),
+            ["half", "an eighth", "a ninth"]
+        );
     }
 
     #[test]
@@ -443,13 +449,12 @@ mod tests {
             Some([7.0, 35.0]),
             Some([7.0, 36.0]),
         ];
-        // The third has less than the second at more delay; the last has the fifth's throughput at
-        // more delay; equals stay.
+        // The second dominates the third. The fifth dominates the last. Equal points stay.
         assert_eq!(
-            front(&points),
+            pareto_front(&points),
             [true, true, false, false, true, true, false]
         );
-        assert_eq!(front(&[]), Vec::<bool>::new());
+        assert_eq!(pareto_front(&[]), Vec::<bool>::new());
     }
 
     #[test]

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The simulator beside real programs: both sides of one scheme on one link.
+//! Compares the simulator with real programs: both sides of one scheme on one link.
 use crate::groups::Group;
 use crate::row::{EMULATED, Row, SIMULATED};
 use serde::{Deserialize, Serialize};
 
-/// The wanted agreement of utilization, in points.
-pub const POINTS: f64 = 2.0;
-/// The wanted agreement of mean delay, in %; of native forms that of mean queueing delay, in %,
-pub const PERCENT: f64 = 10.0;
-/// or in ms.
-pub const NATIVE_MS: f64 = 2.0;
+/// Maximum difference of utilization, percentage points.
+pub const MAX_UTILIZATION_POINTS: f64 = 2.0;
+/// Maximum difference of mean delay, %. For native forms: of mean queueing delay.
+pub const MAX_DELAY_PERCENT: f64 = 10.0;
+/// Maximum difference of mean queueing delay of native forms, ms. One of the two bounds suffices.
+pub const MAX_NATIVE_DELAY_MS: f64 = 2.0;
 
 /// Both sides of one scheme on one link: medians over the repetitions.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -36,15 +36,15 @@ pub struct Twin {
     /// Emulated and simulated, without propagation.
     #[serde(default)]
     pub queue_delay_mean_ms: [f64; 2],
-    /// It has no TCP below.
+    /// Whether the algorithm runs without a TCP below it.
     #[serde(default)]
     pub native: bool,
-    /// Utilization within [`POINTS`] and mean delay within [`PERCENT`]; of a native form mean
-    /// queueing delay within [`PERCENT`] or [`NATIVE_MS`].
+    /// Utilization within [`MAX_UTILIZATION_POINTS`] and mean delay within [`MAX_DELAY_PERCENT`].
+    /// Native forms: mean queueing delay within [`MAX_DELAY_PERCENT`] or [`MAX_NATIVE_DELAY_MS`].
     pub agrees: bool,
 }
 
-/// Both sides of every scheme that has figures on both.
+/// Pairs both sides of every scheme that has figures on both.
 pub fn twins(rows: &[Row], groups: &[Group]) -> Vec<Twin> {
     let of = |side: &'static str| {
         groups
@@ -52,30 +52,31 @@ pub fn twins(rows: &[Row], groups: &[Group]) -> Vec<Twin> {
             .filter(move |g| g.side.as_deref() == Some(side))
     };
     of(EMULATED)
-        .filter_map(|real| {
-            let same = |g: &&Group| g.link == real.link && g.scheme == real.scheme;
-            let model = of(SIMULATED).find(same)?;
-            let both = |field: &str| Some([real.median(field)?, model.median(field)?]);
+        .filter_map(|emulated| {
+            let same = |g: &&Group| g.link == emulated.link && g.scheme == emulated.scheme;
+            let simulated = of(SIMULATED).find(same)?;
+            let both = |field: &str| Some([emulated.median(field)?, simulated.median(field)?]);
             let utilization = both("utilization")?;
             let delay_mean_ms = both("delay_mean_ms")?;
             let utilization_difference = 100.0 * (utilization[1] - utilization[0]);
             let delay_mean_difference = 100.0 * (delay_mean_ms[1] / delay_mean_ms[0] - 1.0);
-            let row = rows
-                .iter()
-                .find(|r| r.error.is_none() && r.link == real.link && r.scheme == real.scheme)?;
+            let row = rows.iter().find(|r| {
+                r.error.is_none() && r.link == emulated.link && r.scheme == emulated.scheme
+            })?;
             let queue_delay_mean_ms = both("queue_delay_mean_ms").unwrap_or(delay_mean_ms);
             let native = row.is_native();
-            let near = if native {
-                let [real, model] = queue_delay_mean_ms;
-                (model - real).abs() <= (real * PERCENT / 100.0).max(NATIVE_MS)
+            let delay_agrees = if native {
+                let [emulated, simulated] = queue_delay_mean_ms;
+                (simulated - emulated).abs()
+                    <= (emulated * MAX_DELAY_PERCENT / 100.0).max(MAX_NATIVE_DELAY_MS)
             } else {
-                delay_mean_difference.abs() <= PERCENT
+                delay_mean_difference.abs() <= MAX_DELAY_PERCENT
             };
             Some(Twin {
-                link: real.link.clone(),
-                scheme: real.scheme.clone(),
+                link: emulated.link.clone(),
+                scheme: emulated.scheme.clone(),
                 triple: row.triple(),
-                runs: real.runs,
+                runs: emulated.runs,
                 utilization,
                 utilization_difference,
                 delay_mean_ms,
@@ -83,25 +84,25 @@ pub fn twins(rows: &[Row], groups: &[Group]) -> Vec<Twin> {
                 delay_p95_ms: both("delay_p95_ms")?,
                 queue_delay_mean_ms,
                 native,
-                agrees: utilization_difference.abs() <= POINTS && near,
+                agrees: utilization_difference.abs() <= MAX_UTILIZATION_POINTS && delay_agrees,
             })
         })
         .collect()
 }
 
-/// Rows whose two sides are no twins because they have not the same triple; one line each.
-pub fn strangers(rows: &[Row]) -> Vec<String> {
+/// One line for each scheme whose sides cannot be compared, because their triples differ.
+pub fn mismatches(rows: &[Row]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let side = |row: &&Row, side: &str| row.error.is_none() && row.side.as_deref() == Some(side);
-    for real in rows.iter().filter(|r| side(r, EMULATED)) {
-        let same = |r: &&Row| r.link == real.link && r.scheme == real.scheme;
-        let model = rows.iter().filter(|r| side(r, SIMULATED)).find(same);
-        if let Some(model) = model.filter(|m| m.triple() != real.triple()) {
+    for emulated in rows.iter().filter(|r| side(r, EMULATED)) {
+        let same = |r: &&Row| r.link == emulated.link && r.scheme == emulated.scheme;
+        let simulated = rows.iter().filter(|r| side(r, SIMULATED)).find(same);
+        if let Some(simulated) = simulated.filter(|m| m.triple() != emulated.triple()) {
             let line = format!(
                 "{}: no twins: emulated {}, simulated {}",
-                real.scheme,
-                real.triple(),
-                model.triple()
+                emulated.scheme,
+                emulated.triple(),
+                simulated.triple()
             );
             if !lines.contains(&line) {
                 lines.push(line);
@@ -143,12 +144,12 @@ mod tests {
             queue_delay_mean_ms: Some(queue),
             ..row(side, 1, 0.9, 20.0 + queue)
         };
-        let agrees = |real: f64, model: f64| {
-            let rows = [native(EMULATED, real), native(SIMULATED, model)];
+        let agrees = |emulated: f64, simulated: f64| {
+            let rows = [native(EMULATED, emulated), native(SIMULATED, simulated)];
             twins(&rows, &summary(&rows).groups)[0].agrees
         };
-        // 2 ms of 5 are 40 %, and allowed; of 100 ms 10 are, and 11 are not although the whole
-        // delay differs by less than 10 %.
+        // Of 5 ms, 2 ms are 40 % and allowed. Of 100 ms, 10 are allowed and 11 are not, although
+        // the whole delay differs by less than 10 %.
         assert!(agrees(5.0, 6.9) && !agrees(5.0, 7.1));
         assert!(agrees(100.0, 109.9) && !agrees(100.0, 111.0));
     }
@@ -172,7 +173,7 @@ mod tests {
         assert!((twin.delay_mean_difference - 5.0).abs() < 1e-9);
         assert_eq!(twin.triple, "verus / tcp-info / gate+pacing over cubic");
         assert_eq!(twin.runs, 3);
-        assert!(strangers(&rows).is_empty());
+        assert!(mismatches(&rows).is_empty());
 
         for row in &mut rows {
             if row.side.as_deref() == Some(SIMULATED) {
@@ -182,7 +183,7 @@ mod tests {
         }
         let found = twins(&rows, &summary(&rows).groups);
         assert!(!found[0].agrees);
-        assert_eq!(strangers(&rows).len(), 1);
+        assert_eq!(mismatches(&rows).len(), 1);
         assert!(twins(&rows[..1], &summary(&rows[..1]).groups).is_empty());
     }
 }

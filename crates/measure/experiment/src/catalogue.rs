@@ -1,39 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The experiments that the program carries: those of the folder `experiments`.
+//! The experiments that are built into the program: those of the folder `experiments`.
 use crate::Definition;
-use crate::definition::no_such;
+use crate::definition::unknown_name;
 
 /// An experiment of the catalogue.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// Its name: that of its folder.
+    /// Name of the experiment and of its folder.
     pub id: &'static str,
-    /// `experiment.toml`.
+    /// Text of `experiment.toml`.
     pub toml: &'static str,
-    /// `README.md`: the question, what the paper says, what we see, why it differs.
+    /// Text of `README.md`: the question, what the paper says, what we see, why it differs.
     pub readme: &'static str,
 }
 
-const LIST: &[(&str, &str, &str)] = include!(concat!(env!("OUT_DIR"), "/list.rs"));
+const EXPERIMENTS: &[(&str, &str, &str)] = include!(concat!(env!("OUT_DIR"), "/list.rs"));
 
-/// All of them, by name.
+/// All experiments, by name.
 pub fn all() -> impl Iterator<Item = Entry> + Clone {
-    LIST.iter()
+    EXPERIMENTS
+        .iter()
         .map(|&(id, toml, readme)| Entry { id, toml, readme })
 }
 
-/// The one with this name.
+/// Finds an experiment by name.
 ///
 /// # Errors
-/// The nearest name, and all.
+/// One line with the nearest name and all names.
 pub fn find(id: &str) -> Result<Entry, String> {
     all()
         .find(|entry| entry.id == id)
-        .ok_or_else(|| no_such("experiment", id, all().map(|entry| entry.id)))
+        .ok_or_else(|| unknown_name("experiment", id, all().map(|entry| entry.id)))
 }
 
 impl Entry {
-    /// What it says.
+    /// Parses the definition.
     ///
     /// # Errors
     /// See [`Definition::from_toml`].
@@ -48,7 +49,7 @@ mod tests {
     use super::*;
     use crate::Plan;
 
-    /// Every experiment can be planned, has a README that says why, and names only others that are there.
+    /// Every experiment can be planned and has a README. Experiments that it names exist.
     #[test]
     fn every_experiment_is_whole() {
         for entry in all() {

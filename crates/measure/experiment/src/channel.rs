@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a trace is like, as figures by name: an experiment about a channel alone needs no flows.
+//! Figures of a trace by name, for experiments about a channel without flows.
 use alcc_results::scenario::{Files, ScenarioOptions, open_trace};
 use alcc_trace::Trace;
 use alcc_units::Span;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The figures. Bursts are in opportunities of 1500 bytes, the rest in ms, Mbit/s or as a share of
-/// the mean. `error_*`: what the best of the simple predictors is off by, one window ahead, divided
-/// by the coefficient of variation, which is what saying the mean is off by.
+/// Names of the figures. Bursts are in opportunities of 1500 bytes, the rest in ms, Mbit/s or as a
+/// share of the mean. `error_*` is the error of a simple predictor one window ahead, divided by the
+/// coefficient of variation. The latter is the error of predicting the mean.
 pub const METRICS: &[&str] = &[
     "mean_mbps",
     "cv_20ms",
@@ -28,7 +28,7 @@ pub const METRICS: &[&str] = &[
     "error_k_step_100ms",
 ];
 
-/// The figures of the trace that `scenario` has as its link.
+/// The figures of the trace that is the link of `scenario`.
 ///
 /// # Errors
 /// One line: the trace that cannot be read.
@@ -41,7 +41,7 @@ pub fn figures(
     let file = files.find(&value.text);
     let name = file.map_or_else(|| value.text.clone(), |file| file.display().to_string());
     let opened = open_trace(&name, 1, || files.open(Path::new(&name)));
-    let opened = opened.map_err(|e| format!("{}: {e}", value.place))?;
+    let opened = opened.map_err(|e| format!("{}: {e}", value.location))?;
     Ok(of(&opened.trace))
 }
 

@@ -34,8 +34,8 @@ use std::collections::BTreeMap;
 use toml::de::DeTable;
 
 /// Repetitions of each cell, unless the file says otherwise.
-pub const STARTS: u32 = 3;
-/// Most runs of one experiment.
+pub const DEFAULT_STARTS: u32 = 3;
+/// Maximum number of runs of one experiment.
 pub const MAX_RUNS: usize = 10_000;
 
 /// An experiment.
@@ -45,23 +45,23 @@ pub struct Definition {
     pub title: String,
     /// Paper and place in it.
     pub source: String,
-    /// What the source states.
+    /// The published statement.
     pub statement: String,
     /// Another experiment whose expectations show why this one differs from the source.
     pub explained_by: Option<String>,
-    /// What it needs that is not there yet, and what would bring it: then it is not run.
+    /// A missing requirement, and how to get it. If set, the experiment is not run.
     pub needs: Option<String>,
     /// Repetitions of each cell, with the seeds 1, 2 and so on.
     pub starts: u32,
     /// What is measured in each cell.
     pub subject: Subject,
-    /// With placeholders such as `{scheme}`. Of a channel its link alone.
+    /// The scenario, with placeholders such as `{scheme}`. For a channel: only its link.
     pub scenario: ScenarioOptions,
-    /// What is varied, in order; the first varies slowest.
+    /// The axes in order; the first varies slowest.
     pub sweep: Vec<Axis>,
-    /// What is drawn.
+    /// The figures.
     pub report: Report,
-    /// What must hold for the verdict `reproduced`.
+    /// Expectations that must hold for the verdict `reproduced`.
     pub expect: Vec<Expectation>,
 }
 
@@ -75,7 +75,7 @@ pub enum Subject {
     Channel,
 }
 
-/// Something that is varied.
+/// An axis of the sweep.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Axis {
     /// Its name.
@@ -87,13 +87,13 @@ pub struct Axis {
 /// One value of an axis.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Choice {
-    /// What pages and expectations call it.
+    /// Its name in pages and expectations.
     pub name: String,
-    /// What takes the place of each placeholder.
+    /// The text for each placeholder.
     pub set: BTreeMap<String, String>,
 }
 
-/// What the figure shows: a mark for each cell.
+/// What the figures show: a point for each cell.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Report {
@@ -113,25 +113,25 @@ pub struct Expectation {
     pub says: String,
     /// A field of a row, or `jain`, `jain_1s`; of a channel one of its own.
     pub metric: String,
-    /// In this phase of the scenario alone, as its key `phase` writes it.
+    /// Only in this phase of the scenario, written as in the key `phase`.
     #[serde(default)]
     pub phase: Option<String>,
-    /// The cells, by axis and choice. The mean over what is not named.
+    /// The cells by axis and choice. The value is the mean over the axes that are not named.
     #[serde(default)]
     pub of: BTreeMap<String, String>,
     /// The cells that the value is divided by.
     #[serde(default)]
     pub over: Option<BTreeMap<String, String>>,
-    /// The flow whose field counts, 1 is the first. None: what `flows` says of all.
+    /// Number of the flow that counts, from 1. None: all flows, aggregated by `flows`.
     #[serde(default)]
     pub flow: Option<usize>,
-    /// How the flows of a run become one value.
+    /// Aggregation of the flows of a run to one value.
     #[serde(default)]
-    pub flows: Over,
+    pub flows: Aggregate,
     /// The published value.
     #[serde(default)]
     pub published: Option<f64>,
-    /// Bound: at most this part away from the published value.
+    /// Bound: maximum relative difference from the published value.
     #[serde(default)]
     pub within: Option<f64>,
     /// Bound.
@@ -145,10 +145,10 @@ pub struct Expectation {
     pub spans: bool,
 }
 
-/// How the flows of a run become one value.
+/// Aggregation of the flows of a run to one value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Over {
+pub enum Aggregate {
     /// Arithmetic mean.
     #[default]
     Mean,
@@ -162,7 +162,7 @@ pub enum Over {
     Sd,
 }
 
-/// The file, but for the scenario, whose keys the scenario's own reader knows.
+/// The file. Its scenario is read by [`ScenarioOptions`].
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct File {
@@ -270,9 +270,9 @@ impl Definition {
             statement: file.statement,
             explained_by: file.explained_by,
             needs: file.needs,
-            // A trace is always the same.
+            // Repetitions of a trace would be equal.
             starts: file.starts.unwrap_or(match subject {
-                Subject::Flows => STARTS,
+                Subject::Flows => DEFAULT_STARTS,
                 Subject::Channel => 1,
             }),
             subject,
@@ -287,7 +287,7 @@ impl Definition {
         Ok(definition)
     }
 
-    /// Whether its parts fit to each other.
+    /// Checks that the parts are consistent.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.starts == 0 {
             return Err("starts: 0 repetitions measure nothing: say at least 1".to_owned());
@@ -307,7 +307,7 @@ impl Definition {
             if !metrics.contains(&metric.as_str()) {
                 return Err(format!(
                     "report: {}",
-                    no_such("metric", metric, metrics.into_iter())
+                    unknown_name("metric", metric, metrics.into_iter())
                 ));
             }
         }
@@ -318,7 +318,7 @@ impl Definition {
         Ok(())
     }
 
-    /// Whether something is asked for that only the course of a run shows.
+    /// Whether a metric needs samples over time.
     pub(crate) fn wants_series(&self) -> bool {
         let metrics = self.report.y.iter().chain(&self.report.x);
         let mut metrics = metrics.chain(self.expect.iter().map(|e| &e.metric));
@@ -332,7 +332,7 @@ impl Definition {
         }
         let metrics = crate::judge::metrics(self.subject);
         if !metrics.contains(&e.metric.as_str()) {
-            return Err(no_such("metric", &e.metric, metrics.into_iter()));
+            return Err(unknown_name("metric", &e.metric, metrics.into_iter()));
         }
         if (e.within.is_some() || e.spans) && e.published.is_none() {
             let bound = if e.spans { "spans" } else { "within" };
@@ -341,40 +341,40 @@ impl Definition {
         if let Some(phase) = &e.phase {
             let phases = self.scenario.phase.iter().map(|phase| phase.text.as_str());
             if !phases.clone().any(|known| known == phase) {
-                return Err(no_such("phase", phase, phases));
+                return Err(unknown_name("phase", phase, phases));
             }
-            if !crate::judge::OF_PHASES.contains(&e.metric.as_str()) {
-                let known = crate::judge::OF_PHASES.iter().copied();
-                return Err(no_such("metric of a phase", &e.metric, known));
+            if !crate::judge::PHASE_METRICS.contains(&e.metric.as_str()) {
+                let known = crate::judge::PHASE_METRICS.iter().copied();
+                return Err(unknown_name("metric of a phase", &e.metric, known));
             }
         }
         for (key, choice) in e.of.iter().chain(e.over.iter().flatten()) {
             let axis = self.sweep.iter().find(|axis| axis.key == *key);
             let keys = self.sweep.iter().map(|axis| axis.key.as_str());
-            let axis = axis.ok_or_else(|| no_such("axis", key, keys))?;
+            let axis = axis.ok_or_else(|| unknown_name("axis", key, keys))?;
             let names = axis.choices.iter().map(|choice| choice.name.as_str());
             if !names.clone().any(|name| name == choice) {
-                return Err(no_such(key, choice, names));
+                return Err(unknown_name(key, choice, names));
             }
         }
         Ok(())
     }
 }
 
-/// A channel as the scenario that has it as its link.
+/// Reads `[channel]` as a scenario with this link.
 fn channel_of(table: &DeTable<'_>, text: &str, name: &str) -> Result<ScenarioOptions, String> {
     let mut keys = table.iter().map(|(key, _)| key.get_ref().as_ref());
     if let Some(found) = keys.find(|key| *key != "link") {
         return Err(format!(
             "{name}: [channel]: {}",
-            no_such("key", found, std::iter::once("link"))
+            unknown_name("key", found, std::iter::once("link"))
         ));
     }
     ScenarioOptions::from_table(table, text, name)
 }
 
-/// "No such X", the nearest, and all.
-pub(crate) fn no_such<'a>(
+/// The error for an unknown name, with the nearest name and all names.
+pub(crate) fn unknown_name<'a>(
     what: &str,
     found: &str,
     known: impl Iterator<Item = &'a str> + Clone,
@@ -385,7 +385,7 @@ pub(crate) fn no_such<'a>(
     format!("no {what} '{found}'{near}: there are {}", all.join(", "))
 }
 
-/// The parser lists what it knows; the nearest of it comes first.
+/// Puts the nearest key before the parser's list of keys.
 fn with_nearest(message: &str) -> String {
     let line = message.replace('\n', "; ");
     let Some(rest) = line.strip_prefix("unknown field ") else {
@@ -393,7 +393,7 @@ fn with_nearest(message: &str) -> String {
     };
     let mut quoted = rest.split('`').skip(1).step_by(2);
     let found = quoted.next().unwrap_or_default();
-    no_such("key", found, quoted)
+    unknown_name("key", found, quoted)
 }
 
 #[cfg(test)]

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Values of cells, expectations, and the verdict.
-use crate::definition::{Definition, Expectation, Over, Subject};
-use crate::run::{Run, Unable};
+//! The values of cells, the expectations, and the verdict.
+use crate::definition::{Aggregate, Definition, Expectation, Subject};
+use crate::run::{Run, RunError};
 use alcc_results::{Row, Spread};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What an experiment says of the source's statement.
+/// The verdict of an experiment on the published statement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// Every expectation holds.
     Reproduced,
-    /// One does not, and another experiment shows why.
+    /// An expectation does not hold, and another experiment shows why.
     DiffersExplained,
-    /// One does not.
+    /// An expectation does not hold.
     Differs,
-    /// It needs something that is not there.
+    /// A requirement is missing.
     NotRun,
 }
 
 impl Verdict {
-    /// As in JSON.
+    /// Its name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Reproduced => "reproduced",
@@ -32,35 +32,35 @@ impl Verdict {
     }
 }
 
-/// An expectation beside what was measured.
+/// An expectation and the measured value.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Outcome {
     /// The statement in words.
     pub says: String,
     /// The published value.
     pub published: Option<f64>,
-    /// Over the repetitions; `None` if a run failed.
+    /// The measured value over the repetitions; `None` if a run failed.
     pub ours: Option<Spread>,
     /// The bound in words.
     pub bound: String,
-    /// The median is within the bound.
+    /// Whether the median is within the bound.
     pub holds: bool,
 }
 
-/// An experiment beside its source: one entry of `experiments` in `alcc reproduce --json`.
+/// The result of an experiment: one entry of `experiments` in `alcc reproduce --json`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Judged {
+pub struct Judgement {
     /// The experiment.
     pub id: String,
     /// `sim`.
     pub mode: String,
-    /// What follows from the outcomes.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Of the first outcome that does not hold, or of the first.
+    /// Published value of the first outcome that does not hold, or else of the first outcome.
     pub published: Option<f64>,
-    /// The same of our median.
+    /// Our median of the same outcome.
     pub ours: Option<f64>,
-    /// The same of the bound.
+    /// The bound of the same outcome.
     pub bound: String,
     /// The statement that does not hold, what is missing, or that all hold.
     pub why: String,
@@ -68,11 +68,11 @@ pub struct Judged {
     pub outcomes: Vec<Outcome>,
 }
 
-/// Metrics that a phase of a scenario has.
-pub const OF_PHASES: [&str; 2] = ["throughput_mbps", "jain"];
+/// Metrics that are available for a phase.
+pub const PHASE_METRICS: [&str; 2] = ["throughput_mbps", "jain"];
 
-/// The value of `metric` in one run, over its flows.
-pub fn value(run: &Run, metric: &str, flow: Option<usize>, flows: Over) -> Option<f64> {
+/// The value of `metric` in one run, aggregated over its flows.
+pub fn value(run: &Run, metric: &str, flow: Option<usize>, flows: Aggregate) -> Option<f64> {
     if let Some(value) = run.channel.get(metric) {
         return Some(*value);
     }
@@ -87,11 +87,17 @@ pub fn value(run: &Run, metric: &str, flow: Option<usize>, flows: Over) -> Optio
         return number(run.flows.get(flow.checked_sub(1)?)?);
     }
     let values: Option<Vec<f64>> = run.flows.iter().map(number).collect();
-    over(&values?, flows)
+    aggregate(&values?, flows)
 }
 
-/// The same in a phase.
-fn value_in(run: &Run, phase: &str, metric: &str, flow: Option<usize>, flows: Over) -> Option<f64> {
+/// The value of `metric` in a phase of a run.
+fn phase_value(
+    run: &Run,
+    phase: &str,
+    metric: &str,
+    flow: Option<usize>,
+    flows: Aggregate,
+) -> Option<f64> {
     let phases = &run.summary.as_ref()?.phases;
     let phase = phases.iter().find(|known| known.phase == phase)?;
     if metric == "jain" {
@@ -99,43 +105,43 @@ fn value_in(run: &Run, phase: &str, metric: &str, flow: Option<usize>, flows: Ov
     }
     match flow {
         Some(flow) => phase.throughput_mbps.get(flow.checked_sub(1)?).copied(),
-        None => over(&phase.throughput_mbps, flows),
+        None => aggregate(&phase.throughput_mbps, flows),
     }
 }
 
-/// One value of several.
-fn over(values: &[f64], flows: Over) -> Option<f64> {
+/// Aggregates values; `None` without values.
+fn aggregate(values: &[f64], flows: Aggregate) -> Option<f64> {
     if values.is_empty() {
         return None;
     }
     let n = values.len() as f64;
     let sum: f64 = values.iter().sum();
     Some(match flows {
-        Over::Mean => sum / n,
-        Over::Sum => sum,
-        Over::Min => values.iter().copied().fold(f64::INFINITY, f64::min),
-        Over::Max => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-        Over::Sd => {
+        Aggregate::Mean => sum / n,
+        Aggregate::Sum => sum,
+        Aggregate::Min => values.iter().copied().fold(f64::INFINITY, f64::min),
+        Aggregate::Max => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        Aggregate::Sd => {
             let mean = sum / n;
             (values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n).sqrt()
         }
     })
 }
 
-/// Names that [`value`] knows.
+/// Names of the metrics of [`value`].
 pub fn metrics(subject: Subject) -> Vec<&'static str> {
     if subject == Subject::Channel {
         return crate::channel::METRICS.to_vec();
     }
-    let of_flows = Row::MEASURED.iter().chain(Row::SHAPE).copied();
+    let of_flows = Row::MEASURED.iter().chain(Row::DISTRIBUTION).copied();
     of_flows.chain(["power", "jain", "jain_1s"]).collect()
 }
 
 impl Definition {
-    /// Each expectation beside these runs.
+    /// Compares each expectation with these runs.
     pub fn outcomes(&self, runs: &[Run]) -> Vec<Outcome> {
         let outcome = |e: &Expectation| {
-            let ours = self.measured(e, runs);
+            let ours = self.spread_over_starts(e, runs);
             let low = e.published.zip(e.within).map(|(p, w)| p - p.abs() * w);
             let high = e.published.zip(e.within).map(|(p, w)| p + p.abs() * w);
             let holds = ours.is_some_and(|ours| {
@@ -153,15 +159,15 @@ impl Definition {
                 says: e.says.clone(),
                 published: e.published,
                 ours,
-                bound: bound(e),
+                bound: describe_bound(e),
                 holds,
             }
         };
         self.expect.iter().map(outcome).collect()
     }
 
-    /// The value of an expectation over the repetitions; `None` if a run has none.
-    fn measured(&self, e: &Expectation, runs: &[Run]) -> Option<Spread> {
+    /// The value of an expectation over the repetitions; `None` if it is missing in a run.
+    fn spread_over_starts(&self, e: &Expectation, runs: &[Run]) -> Option<Spread> {
         let over = e.over.as_ref();
         let mut values = Vec::new();
         for repetition in 1..=self.starts {
@@ -175,7 +181,7 @@ impl Definition {
         Spread::of(&values)
     }
 
-    /// The mean over the cells that `of` names.
+    /// The mean over the cells that `of` selects.
     fn mean(
         &self,
         e: &Expectation,
@@ -190,7 +196,7 @@ impl Definition {
         };
         let values = runs.iter().filter(named);
         let values = values.map(|run| match &e.phase {
-            Some(phase) => value_in(run, phase, &e.metric, e.flow, e.flows),
+            Some(phase) => phase_value(run, phase, &e.metric, e.flow, e.flows),
             None => value(run, &e.metric, e.flow, e.flows),
         });
         let values: Option<Vec<f64>> = values.collect();
@@ -198,21 +204,21 @@ impl Definition {
         Some(values.iter().sum::<f64>() / values.len() as f64)
     }
 
-    /// The verdict from these runs, or from why there are none. `explained` says whether the
-    /// expectations of another experiment hold.
+    /// The verdict from these runs, or from the reason why there are none. `explained` tells
+    /// whether the expectations of another experiment hold.
     pub fn judge(
         &self,
         id: &str,
-        runs: Result<&[Run], &Unable>,
+        runs: Result<&[Run], &RunError>,
         explained: impl FnOnce(&str) -> bool,
-    ) -> Judged {
-        let (outcomes, unable) = match runs {
+    ) -> Judgement {
+        let (outcomes, not_run) = match runs {
             Ok(runs) => (self.outcomes(runs), None),
-            Err(unable) => (Vec::new(), Some(unable.to_string())),
+            Err(not_run) => (Vec::new(), Some(not_run.to_string())),
         };
         let failing = outcomes.iter().find(|outcome| !outcome.holds);
         let first = failing.or_else(|| outcomes.first());
-        let verdict = match (&unable, failing) {
+        let verdict = match (&not_run, failing) {
             (Some(_), _) => Verdict::NotRun,
             (None, None) => Verdict::Reproduced,
             (None, Some(_)) => match &self.explained_by {
@@ -220,8 +226,8 @@ impl Definition {
                 _ => Verdict::Differs,
             },
         };
-        let why = match (unable, failing, &self.explained_by) {
-            (Some(unable), ..) => unable,
+        let why = match (not_run, failing, &self.explained_by) {
+            (Some(not_run), ..) => not_run,
             (None, None, _) => match outcomes.len() {
                 1 => "its expectation holds".to_owned(),
                 n => format!("all {n} expectations hold"),
@@ -234,7 +240,7 @@ impl Definition {
                 None => format!("a run failed or has no such value: {}", outcome.says),
             },
         };
-        Judged {
+        Judgement {
             id: id.to_owned(),
             mode: "sim".to_owned(),
             verdict,
@@ -249,22 +255,22 @@ impl Definition {
     }
 }
 
-impl std::fmt::Display for Unable {
+impl std::fmt::Display for RunError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Needs(trace) => write!(
+            Self::MissingTrace(trace) => write!(
                 f,
                 "needs the recorded trace {trace}: name the folder of the traces with --traces (docs/traces.md)"
             ),
-            Self::Lacks(what) => write!(f, "needs {what}"),
-            Self::Wrong(why) => f.write_str(why),
-            Self::Store(why) => write!(f, "store the results: {why}"),
-            Self::Stopped => f.write_str("stopped before its end: the same command goes on"),
+            Self::MissingRequirement(what) => write!(f, "needs {what}"),
+            Self::InvalidExperiment(why) => f.write_str(why),
+            Self::Storage(why) => write!(f, "store the results: {why}"),
+            Self::Interrupted => f.write_str("stopped before its end: the same command goes on"),
         }
     }
 }
 
-fn bound(e: &Expectation) -> String {
+fn describe_bound(e: &Expectation) -> String {
     let mut parts = Vec::new();
     if let Some(within) = e.within {
         parts.push(format!("within {} % of it", number(100.0 * within)));
@@ -287,7 +293,7 @@ pub fn range(spread: &Spread) -> String {
     format!("{} ({} to {})", number(median), number(min), number(max))
 }
 
-/// Four digits, as people write it.
+/// Formats a number with four digits.
 pub fn number(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
@@ -359,7 +365,7 @@ mod tests {
             Verdict::DiffersExplained
         );
         assert_eq!(judge("at-most = 1.9", false).verdict, Verdict::Differs);
-        // A run that failed is no success.
+        // A failed run is no success.
         let d = definition(&format!("{of}at-least = 0.0"));
         let mut broken = runs.clone();
         broken[0].summary = None;
@@ -367,7 +373,7 @@ mod tests {
             d.judge("id", Ok(&broken), |_| false).verdict,
             Verdict::Differs
         );
-        let missing = Unable::Needs("a/b".to_owned());
+        let missing = RunError::MissingTrace("a/b".to_owned());
         let judged = d.judge("id", Err(&missing), |_| true);
         assert_eq!(judged.verdict, Verdict::NotRun);
         assert!(judged.why.contains("--traces"), "{}", judged.why);
@@ -378,16 +384,24 @@ mod tests {
         let run = run("copa", 1, &[1.0, 2.0, 6.0]);
         let of = |flows| value(&run, "throughput_mbps", None, flows).unwrap();
         assert_eq!(
-            [of(Over::Mean), of(Over::Sum), of(Over::Min), of(Over::Max)],
+            [
+                of(Aggregate::Mean),
+                of(Aggregate::Sum),
+                of(Aggregate::Min),
+                of(Aggregate::Max)
+            ],
             [3.0, 9.0, 1.0, 6.0]
         );
         // ((2^2 + 1 + 3^2) / 3)^0.5
-        assert!((of(Over::Sd) - (14.0_f64 / 3.0).sqrt()).abs() < 1e-12);
+        assert!((of(Aggregate::Sd) - (14.0_f64 / 3.0).sqrt()).abs() < 1e-12);
         assert_eq!(
-            value(&run, "throughput_mbps", Some(3), Over::Mean),
+            value(&run, "throughput_mbps", Some(3), Aggregate::Mean),
             Some(6.0)
         );
-        assert_eq!(value(&run, "throughput_mbps", Some(4), Over::Mean), None);
+        assert_eq!(
+            value(&run, "throughput_mbps", Some(4), Aggregate::Mean),
+            None
+        );
     }
 
     #[test]

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Experiments as files: a scenario, what is varied, and what is expected of the results.
 //!
-//! | module | its part |
+//! | module | what it does |
 //! |---|---|
 //! | [`definition`] | `experiment.toml`: what it may say |
 //! | [`plan`] | the cells of the sweep, and the runs of each cell |
 //! | [`run`] | simulates what is not stored yet, and stores it |
-//! | [`judge`] | values of cells, expectations, the verdict |
-//! | [`channel`] | what a trace is like, as figures by name |
+//! | [`judge`] | the values of cells, the expectations, the verdict |
+//! | [`channel`] | figures of a trace alone |
 //! | [`picture`] | the figure as SVG |
 //! | [`page`] | the site: an index, and a page for each experiment |
-//! | [`results`] | what a run gave, stored with the checksums of its inputs, and the page of it |
+//! | [`results`] | the stored results with the checksums of their inputs, and their page |
 //! | [`sweep`] | an experiment from options, with nothing to judge |
 //! | [`catalogue`] | the experiments that the program carries |
 #![forbid(unsafe_code)]
@@ -27,6 +27,6 @@ pub mod run;
 pub mod sweep;
 
 pub use definition::Definition;
-pub use judge::{Judged, Verdict};
+pub use judge::{Judgement, Verdict};
 pub use plan::Plan;
-pub use run::{Run, Stored};
+pub use run::{Run, StoredRuns};

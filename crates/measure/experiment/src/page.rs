@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The site: an index with a verdict for each experiment, and a page for each of them. Pages need
-//! nothing from elsewhere and no script.
-use crate::definition::{Definition, Over};
-use crate::judge::{Judged, Outcome, Verdict, number, range, value};
+//! The site: an index with a verdict for each experiment, and a page for each of them. Pages load
+//! nothing and need no script.
+use crate::definition::{Aggregate, Definition};
+use crate::judge::{Judgement, Outcome, Verdict, number, range, value};
 use crate::picture;
 use crate::run::Run;
 use alcc_results::Spread;
-use alcc_results::row::quoted;
+use alcc_results::row::csv_cell;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use std::collections::BTreeMap;
 
-/// What the pages say of where the figures come from.
+/// The origin of the figures, for the foot of each page.
 #[derive(Clone, Debug, Default)]
-pub struct Made {
+pub struct Provenance {
     /// Name and version of the program.
     pub by: String,
     /// Operating system, architecture and cores.
@@ -21,14 +21,14 @@ pub struct Made {
     pub command: String,
 }
 
-/// An experiment as a page shows it.
-pub struct Shown<'a> {
-    /// What it says.
+/// Everything on the page of an experiment.
+pub struct ExperimentView<'a> {
+    /// The definition.
     pub definition: &'a Definition,
     /// `README.md` of its folder.
     pub readme: &'a str,
     /// Its verdict.
-    pub judged: &'a Judged,
+    pub judged: &'a Judgement,
     /// Its runs; none if it could not be run.
     pub runs: &'a [Run],
 }
@@ -48,7 +48,7 @@ pre, code { background: var(--soft); border-radius: 3px; } pre { overflow-x: aut
 a { color: inherit; }
 ";
 
-fn frame(title: &str, body: &Markup) -> String {
+fn document(title: &str, body: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -69,13 +69,13 @@ fn verdict(verdict: Verdict) -> Markup {
 }
 
 /// `index.html`.
-pub fn index(all: &[Shown<'_>], made: &Made) -> String {
+pub fn index(all: &[ExperimentView<'_>], provenance: &Provenance) -> String {
     let count = |of: Verdict| {
         all.iter()
             .filter(|shown| shown.judged.verdict == of)
             .count()
     };
-    frame(
+    document(
         "alcc reproduce",
         &html! {
             h1 { "Published experiments, run again" }
@@ -100,16 +100,16 @@ pub fn index(all: &[Shown<'_>], made: &Made) -> String {
                     }
                 }
             }
-            (footer(made))
+            (footer(provenance))
         },
     )
 }
 
-fn footer(made: &Made) -> Markup {
+fn footer(provenance: &Provenance) -> Markup {
     html! {
         footer {
-            p { "Made by " (made.by) " on " (made.on) " with" }
-            pre { (made.command) }
+            p { "Made by " (provenance.by) " on " (provenance.on) " with" }
+            pre { (provenance.command) }
         }
     }
 }
@@ -121,9 +121,9 @@ fn optional(value: Option<f64>) -> String {
 /// The page of an experiment.
 ///
 /// # Errors
-/// What the drawing library says.
-pub fn experiment(shown: &Shown<'_>, made: &Made) -> Result<String, String> {
-    let Shown {
+/// The error of the drawing library.
+pub fn experiment(shown: &ExperimentView<'_>, provenance: &Provenance) -> Result<String, String> {
+    let ExperimentView {
         definition,
         judged,
         runs,
@@ -148,28 +148,28 @@ pub fn experiment(shown: &Shown<'_>, made: &Made) -> Result<String, String> {
         h2 { "What was asked, and what is seen" }
         @for paragraph in paragraphs(shown.readme) { p { (paragraph) } }
         (all_cells(definition, runs, &judged.id))
-        (footer(made))
+        (footer(provenance))
     };
-    Ok(frame(&title, &body))
+    Ok(document(&title, &body))
 }
 
 /// The page of a sweep: nothing was published and nothing is judged.
 ///
 /// # Errors
-/// What the drawing library says.
+/// The error of the drawing library.
 pub fn sweep(
     definition: &Definition,
     runs: &[Run],
     id: &str,
-    made: &Made,
+    provenance: &Provenance,
 ) -> Result<String, String> {
     let body = html! {
         h1 { (definition.title) }
         (figures(definition, runs)?)
         (all_cells(definition, runs, id))
-        (footer(made))
+        (footer(provenance))
     };
-    Ok(frame(&definition.title, &body))
+    Ok(document(&definition.title, &body))
 }
 
 fn figures(definition: &Definition, runs: &[Run]) -> Result<Markup, String> {
@@ -181,7 +181,7 @@ fn figures(definition: &Definition, runs: &[Run]) -> Result<Markup, String> {
                 div role="img" aria-label={ (metric) " of each cell; the table below has the figures" } { (PreEscaped(svg)) }
                 figcaption.legend {
                     @for (i, name) in legend.iter().enumerate() {
-                        span { span style={ "color:" (picture::sign(i).0) } { (picture::sign(i).1) } " " (name) }
+                        span { span style={ "color:" (picture::marker(i).0) } { (picture::marker(i).1) } " " (name) }
                     }
                     span { "Line: from the smallest to the largest of " (definition.starts) " starts." }
                 }
@@ -221,7 +221,7 @@ fn outcomes(outcomes: &[Outcome]) -> Markup {
     }
 }
 
-/// Metrics of the table beside those of the report.
+/// Metrics of the table besides those of the report.
 const COLUMNS: [&str; 6] = [
     "throughput_mbps",
     "queue_delay_mean_ms",
@@ -250,7 +250,7 @@ fn cells(definition: &Definition, runs: &[Run]) -> Markup {
     }
     let of = |cell: &[String], metric: &str| {
         let runs = by_cell.get(cell).into_iter().flatten();
-        let values = runs.filter_map(|run| value(run, metric, None, Over::Mean));
+        let values = runs.filter_map(|run| value(run, metric, None, Aggregate::Mean));
         Spread::of(&values.collect::<Vec<_>>()).map(|spread| spread.median)
     };
     metrics.retain(|metric| order.iter().any(|cell| of(cell, metric).is_some()));
@@ -283,16 +283,16 @@ fn paragraphs(readme: &str) -> Vec<String> {
         .collect()
 }
 
-/// Every flow of every run.
+/// Every flow of every run as CSV.
 pub fn csv(definition: &Definition, runs: &[Run]) -> String {
     let of_run = |run: &Run| {
-        let cell: Vec<String> = run.cell.iter().map(|name| quoted(name)).collect();
+        let cell: Vec<String> = run.cell.iter().map(|name| csv_cell(name)).collect();
         let before = format!("{}{}", comma_after(&cell), run.repetition);
         std::iter::repeat_n(before, run.flows.len())
     };
     let before: Vec<String> = runs.iter().flat_map(of_run).collect();
     let rows: Vec<_> = runs.iter().flat_map(|run| run.flows.clone()).collect();
-    let keys: Vec<String> = definition.sweep.iter().map(|a| quoted(&a.key)).collect();
+    let keys: Vec<String> = definition.sweep.iter().map(|a| csv_cell(&a.key)).collect();
     let head = format!("{}repetition", comma_after(&keys));
     let lines = alcc_results::csv(&rows);
     let before = std::iter::once(&head).chain(&before);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The figure of an experiment as SVG: a panel for each metric, a mark for each cell with the spread
-//! of its repetitions. Series differ in colour and in the form of their marks.
-use crate::definition::{Axis, Definition, Over};
+//! The figure of an experiment as SVG: a panel for each metric, a point for each cell with the
+//! spread of its repetitions. Series differ in colour and in the shape of their points.
+use crate::definition::{Aggregate, Axis, Definition};
 use crate::judge::{number, value};
 use crate::run::Run;
 use alcc_results::Spread;
@@ -9,8 +9,8 @@ use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 use std::collections::BTreeMap;
 
-/// Okabe and Ito's palette, which colour-blind readers can tell apart, without its yellow and black:
-/// pages are light or dark.
+/// Okabe and Ito's palette, which colour-blind readers can tell apart. Yellow and black are left
+/// out, because pages are light or dark.
 pub const COLOURS: [&str; 6] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00",
 ];
@@ -18,25 +18,25 @@ pub const COLOURS: [&str; 6] = [
 const WIDTH: u32 = 760;
 const HEIGHT: u32 = 340;
 
-/// A mark.
-struct Mark {
+/// A point of a figure.
+struct Point {
     series: usize,
     at: (f64, f64),
-    /// From the smallest to the largest of the repetitions.
+    /// Smallest and largest value of the repetitions.
     spread: (f64, f64),
 }
 
 /// A panel.
 struct Panel<'a> {
     metric: &'a str,
-    /// Name of the horizontal axis, and what stands at its marks if they are words.
-    across: &'a str,
-    words: Vec<String>,
+    /// Label of the horizontal axis.
+    x_label: &'a str,
+    categories: Vec<String>,
     log_x: bool,
-    marks: Vec<Mark>,
+    points: Vec<Point>,
 }
 
-/// The axis whose choices are series: the schemes, or else the first.
+/// Index of the axis whose choices are the series: `scheme`, or else the first.
 fn series(definition: &Definition) -> Option<usize> {
     let schemes = definition
         .sweep
@@ -52,17 +52,17 @@ pub fn legend(definition: &Definition) -> Vec<&str> {
     choices.map(|choice| choice.name.as_str()).collect()
 }
 
-/// Colour and form of the mark of a series, as text.
-pub fn sign(series: usize) -> (&'static str, char) {
-    // Four forms and six colours: neighbours differ in both.
-    let form = ['●', '▲', '■', '◆'][series % 4];
-    (COLOURS[series % COLOURS.len()], form)
+/// Colour and shape of the points of a series, as text.
+pub fn marker(series: usize) -> (&'static str, char) {
+    // Four shapes and six colours, so that neighbours differ in both.
+    let shape = ['●', '▲', '■', '◆'][series % 4];
+    (COLOURS[series % COLOURS.len()], shape)
 }
 
 /// One SVG for each metric of the report; none if nothing can be drawn.
 ///
 /// # Errors
-/// What the drawing library says.
+/// The error of the drawing library.
 pub fn svgs(definition: &Definition, runs: &[Run]) -> Result<Vec<(String, String)>, String> {
     let standard = ["throughput_mbps".to_owned()];
     let metrics = match definition.report.y.as_slice() {
@@ -72,7 +72,7 @@ pub fn svgs(definition: &Definition, runs: &[Run]) -> Result<Vec<(String, String
     let mut all = Vec::new();
     for metric in metrics {
         let panel = panel(definition, runs, metric);
-        if !panel.marks.is_empty() {
+        if !panel.points.is_empty() {
             all.push((metric.clone(), draw(&panel)?));
         }
     }
@@ -81,7 +81,7 @@ pub fn svgs(definition: &Definition, runs: &[Run]) -> Result<Vec<(String, String
 
 fn panel<'a>(definition: &'a Definition, runs: &[Run], metric: &'a str) -> Panel<'a> {
     let by_series = series(definition);
-    // Without a metric of its own, the horizontal axis is what is varied beside the series.
+    // Without a metric, the horizontal axis is the last axis that is not the series.
     let other = |(i, _): &(usize, &Axis)| Some(*i) != by_series;
     let varied = definition.sweep.iter().enumerate().rfind(other);
     let varied = varied.or_else(|| by_series.map(|i| (i, &definition.sweep[i])));
@@ -96,39 +96,39 @@ fn panel<'a>(definition: &'a Definition, runs: &[Run], metric: &'a str) -> Panel
     let of = |runs: &[&Run], metric: &str| {
         let values = runs
             .iter()
-            .filter_map(|run| value(run, metric, None, Over::Mean));
+            .filter_map(|run| value(run, metric, None, Aggregate::Mean));
         Spread::of(&values.collect::<Vec<_>>())
     };
     let x = definition.report.x.as_deref();
-    let marks = cells.iter().filter_map(|(index, runs)| {
-        let up = of(runs, metric)?;
-        let along = match (x, varied) {
+    let points = cells.iter().filter_map(|(index, runs)| {
+        let y = of(runs, metric)?;
+        let x_value = match (x, varied) {
             (Some(x), _) => of(runs, x)?.median,
             (None, Some((axis, _))) => index[axis] as f64,
             (None, None) => 0.0,
         };
-        Some(Mark {
+        Some(Point {
             series: by_series.map_or(0, |i| index[i]),
-            at: (along, up.median),
-            spread: (up.min, up.max),
+            at: (x_value, y.median),
+            spread: (y.min, y.max),
         })
     });
-    let words = match (x, varied) {
+    let categories = match (x, varied) {
         (None, Some((_, axis))) => axis.choices.iter().map(|c| c.name.clone()).collect(),
         _ => Vec::new(),
     };
     Panel {
         metric,
-        across: x
+        x_label: x
             .or_else(|| varied.map(|(_, axis)| axis.key.as_str()))
             .unwrap_or(""),
-        words,
+        categories,
         log_x: definition.report.log_x && x.is_some(),
-        marks: marks.collect(),
+        points: points.collect(),
     }
 }
 
-/// A tenth more on each side than what is there.
+/// The range of the values, with a margin.
 fn range(values: impl Iterator<Item = f64>, from_zero: bool) -> (f64, f64) {
     let (least, most) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| {
         (a.min(v), b.max(v))
@@ -147,21 +147,26 @@ fn range(values: impl Iterator<Item = f64>, from_zero: bool) -> (f64, f64) {
 
 fn draw(panel: &Panel<'_>) -> Result<String, String> {
     let mut svg = String::new();
-    let across = panel.marks.iter().map(|mark| mark.at.0);
-    let up = panel.marks.iter().flat_map(|m| [m.spread.0, m.spread.1]);
-    let y = range(up, true);
+    let x_label = panel.points.iter().map(|point| point.at.0);
+    let y = panel.points.iter().flat_map(|m| [m.spread.0, m.spread.1]);
+    let y = range(y, true);
     if panel.log_x {
-        let least = across.clone().fold(f64::INFINITY, f64::min).max(1e-3);
-        let most = across.fold(least, f64::max);
+        let least = x_label.clone().fold(f64::INFINITY, f64::min).max(1e-3);
+        let most = x_label.fold(least, f64::max);
         let x = (least / 1.3..most * 1.3).log_scale().base(2.0);
         chart(panel, &mut svg, x, y)?;
-    } else if panel.words.is_empty() {
-        let (from, to) = range(across, true);
+    } else if panel.categories.is_empty() {
+        let (from, to) = range(x_label, true);
         chart(panel, &mut svg, from..to, y)?;
     } else {
-        chart(panel, &mut svg, -0.5..panel.words.len() as f64 - 0.5, y)?;
+        chart(
+            panel,
+            &mut svg,
+            -0.5..panel.categories.len() as f64 - 0.5,
+            y,
+        )?;
     }
-    // The colour of text and lines is the page's.
+    // Text and lines take the colour of the page.
     Ok(svg.replace("\"#000000\"", "\"currentColor\""))
 }
 
@@ -178,20 +183,20 @@ where
         .y_label_area_size(64)
         .build_cartesian_2d(x, y.0..y.1)
         .map_err(|e| text(&e))?;
-    let words = &panel.words;
+    let categories = &panel.categories;
     let word = |at: &f64| {
-        if words.is_empty() {
+        if categories.is_empty() {
             return number(*at);
         }
-        // A mark between two words has no name.
+        // A tick between two categories has no name.
         let whole = (at - at.round()).abs() < 1e-6 && *at > -0.5;
-        let found = whole.then(|| words.get(at.round() as usize)).flatten();
+        let found = whole.then(|| categories.get(at.round() as usize)).flatten();
         found.cloned().unwrap_or_default()
     };
-    let labels = if words.is_empty() {
+    let labels = if categories.is_empty() {
         8
     } else {
-        2 * words.len() + 1
+        2 * categories.len() + 1
     };
     chart
         .configure_mesh()
@@ -201,25 +206,25 @@ where
         .x_labels(labels)
         .x_label_formatter(&word)
         .y_label_formatter(&|v| number(*v))
-        .x_desc(panel.across)
+        .x_desc(panel.x_label)
         .y_desc(panel.metric)
         .draw()
         .map_err(|e| text(&e))?;
-    for mark in &panel.marks {
-        let colour = colour(mark.series).filled();
-        let (least, most) = mark.spread;
-        let line = [(mark.at.0, least), (mark.at.0, most)];
+    for point in &panel.points {
+        let colour = colour(point.series).filled();
+        let (least, most) = point.spread;
+        let line = [(point.at.0, least), (point.at.0, most)];
         let line = PathElement::new(line, colour.stroke_width(1));
         chart.plotting_area().draw(&line).map_err(|e| text(&e))?;
-        let form = |points: &[(i32, i32)]| {
-            EmptyElement::at(mark.at) + Polygon::new(points.to_vec(), colour)
+        let shape = |points: &[(i32, i32)]| {
+            EmptyElement::at(point.at) + Polygon::new(points.to_vec(), colour)
         };
         let plotting = chart.plotting_area();
-        let drawn = match sign(mark.series).1 {
-            '●' => plotting.draw(&Circle::new(mark.at, 5, colour)),
-            '▲' => plotting.draw(&form(&[(0, -6), (6, 5), (-6, 5)])),
-            '■' => plotting.draw(&form(&[(-5, -5), (5, -5), (5, 5), (-5, 5)])),
-            _ => plotting.draw(&form(&[(0, -7), (6, 0), (0, 7), (-6, 0)])),
+        let drawn = match marker(point.series).1 {
+            '●' => plotting.draw(&Circle::new(point.at, 5, colour)),
+            '▲' => plotting.draw(&shape(&[(0, -6), (6, 5), (-6, 5)])),
+            '■' => plotting.draw(&shape(&[(-5, -5), (5, -5), (5, 5), (-5, 5)])),
+            _ => plotting.draw(&shape(&[(0, -7), (6, 0), (0, 7), (-6, 0)])),
         };
         drawn.map_err(|e| text(&e))?;
     }
@@ -227,7 +232,7 @@ where
 }
 
 fn colour(series: usize) -> RGBColor {
-    let hex = sign(series).0;
+    let hex = marker(series).0;
     let part = |from: usize| {
         let digits = hex.get(from..from + 2).unwrap_or("80");
         u8::from_str_radix(digits, 16).unwrap_or(128)

@@ -10,26 +10,26 @@ use std::collections::BTreeMap;
 pub struct Plan {
     /// Names of the axes.
     pub axes: Vec<String>,
-    /// What the experiment needs that is not there: then there are no runs.
+    /// A missing requirement of the experiment. If set, there are no runs.
     pub needs: Option<String>,
-    /// Cells after each other, the repetitions of a cell together.
-    pub runs: Vec<Planned>,
+    /// The runs, ordered by cell, then by repetition.
+    pub runs: Vec<PlannedRun>,
 }
 
 /// One run.
 #[derive(Clone, Debug)]
-pub struct Planned {
+pub struct PlannedRun {
     /// The names of the choices, one for each axis.
     pub cell: Vec<String>,
-    /// Which repetition, from 1.
+    /// Number of the repetition, from 1.
     pub repetition: u32,
     /// What is measured.
     pub subject: Subject,
     /// The scenario, without placeholders.
     pub scenario: ScenarioOptions,
-    /// Its flows are looked at in the course of the run.
+    /// Whether the flows are sampled over time.
     pub series: bool,
-    /// The same as a command.
+    /// The command that runs the same.
     pub command: String,
 }
 
@@ -37,7 +37,7 @@ impl Plan {
     /// Fills in every placeholder.
     ///
     /// # Errors
-    /// A placeholder that no axis sets: its place, and what there is.
+    /// A placeholder that no axis sets: its location, and the known ones.
     pub fn new(definition: &Definition) -> Result<Self, String> {
         let axes = || definition.sweep.iter().map(|a| a.key.clone()).collect();
         if definition.needs.is_some() {
@@ -71,7 +71,11 @@ impl Plan {
     }
 }
 
-fn planned(definition: &Definition, cell: &[&Choice], repetition: u32) -> Result<Planned, String> {
+fn planned(
+    definition: &Definition,
+    cell: &[&Choice],
+    repetition: u32,
+) -> Result<PlannedRun, String> {
     let mut set: BTreeMap<&str, &str> = BTreeMap::new();
     for choice in cell {
         set.extend(choice.set.iter().map(|(k, v)| (k.as_str(), v.as_str())));
@@ -80,8 +84,8 @@ fn planned(definition: &Definition, cell: &[&Choice], repetition: u32) -> Result
     set.insert("start", &number);
     let mut scenario = definition.scenario.clone();
     let mut wrong = None;
-    scenario.each(&mut |_, value| {
-        if let Err(e) = fill(value, &set) {
+    scenario.for_each(&mut |_, value| {
+        if let Err(e) = substitute(value, &set) {
             wrong.get_or_insert(e);
         }
     });
@@ -99,7 +103,7 @@ fn planned(definition: &Definition, cell: &[&Choice], repetition: u32) -> Result
             format!("alcc trace stats --predict {}", names.join(" "))
         }
     };
-    Ok(Planned {
+    Ok(PlannedRun {
         cell: cell.iter().map(|choice| choice.name.clone()).collect(),
         repetition,
         command,
@@ -109,26 +113,29 @@ fn planned(definition: &Definition, cell: &[&Choice], repetition: u32) -> Result
     })
 }
 
-/// Puts what `set` says in the place of each `{placeholder}`.
-fn fill(value: &mut Value, set: &BTreeMap<&str, &str>) -> Result<(), String> {
-    // A value may itself have a placeholder: a scheme in a flow, its parameter in the scheme.
+/// Replaces each `{placeholder}` by its value in `set`.
+fn substitute(value: &mut Value, set: &BTreeMap<&str, &str>) -> Result<(), String> {
+    // A value may contain a placeholder itself, such as the parameter of a scheme.
     for _ in 0..4 {
         let Some((before, rest)) = value.text.split_once('{') else {
             return Ok(());
         };
         let Some((name, _)) = rest.split_once('}') else {
-            return Err(format!("{}: '{before}{{' is not closed", value.place));
+            return Err(format!("{}: '{before}{{' is not closed", value.location));
         };
         if let Some(bounds) = name.strip_prefix("draw:") {
-            let drawn = drawn(bounds, set.get("start").copied().unwrap_or_default());
-            let drawn = drawn.map_err(|e| format!("{}: {e}", value.place))?;
-            value.text = value.text.replacen(&format!("{{{name}}}"), &drawn, 1);
+            let random_number =
+                random_number(bounds, set.get("start").copied().unwrap_or_default());
+            let random_number = random_number.map_err(|e| format!("{}: {e}", value.location))?;
+            value.text = value
+                .text
+                .replacen(&format!("{{{name}}}"), &random_number, 1);
             continue;
         }
         let Some(with) = set.get(name) else {
             let known = set.keys().copied();
-            let wrong = crate::definition::no_such("placeholder", name, known);
-            return Err(format!("{}: {wrong}", value.place));
+            let wrong = crate::definition::unknown_name("placeholder", name, known);
+            return Err(format!("{}: {wrong}", value.location));
         };
         let (placeholder, with) = (format!("{{{name}}}"), (*with).to_owned());
         value.text = value.text.replace(&placeholder, &with);
@@ -136,9 +143,9 @@ fn fill(value: &mut Value, set: &BTreeMap<&str, &str>) -> Result<(), String> {
     Ok(())
 }
 
-/// A whole number between the bounds, of its own for each repetition and each pair of bounds: every
-/// cell has the same.
-fn drawn(bounds: &str, repetition: &str) -> Result<String, String> {
+/// A random whole number between the bounds. It depends on the repetition and the bounds alone, so
+/// that all cells have the same.
+fn random_number(bounds: &str, repetition: &str) -> Result<String, String> {
     let number = |text: &str| text.parse::<u64>().ok();
     let split = bounds.split_once("..");
     let found = split.and_then(|(low, high)| Some((number(low)?, number(high)?)));
@@ -155,10 +162,10 @@ fn drawn(bounds: &str, repetition: &str) -> Result<String, String> {
     Ok((low + Rng::new(seed).below(high - low + 1)).to_string())
 }
 
-/// What gives the same on a command line.
+/// The command that simulates the same.
 fn command(scenario: &mut ScenarioOptions) -> String {
     let mut text = "alcc sim".to_owned();
-    scenario.each(&mut |key, value| {
+    scenario.for_each(&mut |key, value| {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_=:,./%@*+".contains(c);
         let quote = if value.text.chars().all(plain) {
             ""

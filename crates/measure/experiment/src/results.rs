@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a run of experiments gave, stored with the checksums of its inputs, and the page of it.
-use crate::judge::{Judged, Outcome, Verdict, number, range};
+//! Stored results of experiments with the checksums of their inputs, and the page of them.
+use crate::judge::{Judgement, Outcome, Verdict, number, range};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,32 +18,33 @@ pub struct Results {
     pub traces: BTreeMap<String, String>,
 }
 
-/// An experiment in it.
+/// The stored result of one experiment.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Entry {
     /// SHA-256 of its `experiment.toml`.
     pub definition: String,
     /// Paper and place in it.
     pub source: String,
-    /// How many runs there were.
+    /// Number of runs.
     pub runs: usize,
-    /// What was found.
-    pub judged: Judged,
+    /// The verdict and its values.
+    pub judged: Judgement,
 }
 
 impl Results {
     /// Reads the file.
     ///
     /// # Errors
-    /// What the parser says.
+    /// The error of the parser.
     pub fn from_json(text: &str) -> Result<Self, String> {
         serde_json::from_str(text).map_err(|e| format!("read the stored results: {e}"))
     }
 
-    /// The file: an experiment's entry is a line, so that a change of one is a change of one line.
+    /// Writes the file. Each experiment is one line, so that a changed experiment is a changed
+    /// line.
     ///
     /// # Errors
-    /// What the serializer says.
+    /// The error of the serializer.
     pub fn to_json(&self) -> Result<String, String> {
         let json = |value: serde_json::Result<String>| value.map_err(|e| e.to_string());
         let mut text = format!(
@@ -64,7 +65,7 @@ impl Results {
         Ok(text)
     }
 
-    /// The page: `docs/results.md`.
+    /// Writes the page: `docs/results.md`.
     pub fn page(&self) -> String {
         let count = |verdict: Verdict| {
             let of = |entry: &&Entry| entry.judged.verdict == verdict;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Simulates what is not stored yet, and stores it: a line of JSON for each run. An experiment that
-//! was interrupted goes on where it was.
+//! Simulates the runs that are not stored yet, and stores each as a line of JSON. So an interrupted
+//! experiment can be continued.
 use crate::channel;
 use crate::definition::Subject;
-use crate::plan::{Plan, Planned};
+use crate::plan::{Plan, PlannedRun};
 use alcc_cc::Registry;
 use alcc_lab::parallel;
 use alcc_results::scenario::{Files, Value};
@@ -17,29 +17,28 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A run gives up after so many events, lost packets included, unless its scenario says otherwise:
-/// a storm of losses must not hold up the others. The largest published scenario has
-/// 5 million.
+/// Default limit on the events of a run, lost packets included: a storm of losses must not hold up
+/// the others. The largest published scenario has 5 million.
 const MAX_EVENTS: &str = "40000000";
-/// Windows over time are looked at so often.
-const SAMPLE: Span = Span::from_millis(20);
+/// Interval of the samples over time.
+const SAMPLE_INTERVAL: Span = Span::from_millis(20);
 
-/// What one run gave.
+/// The result of one run.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Run {
     /// The names of the choices, one for each axis.
     pub cell: Vec<String>,
-    /// Which repetition, from 1.
+    /// Number of the repetition, from 1.
     pub repetition: u32,
-    /// What gives the same on a command line.
+    /// The command that runs the same.
     pub command: String,
-    /// The program that ran it.
+    /// Version of the program that ran it.
     pub version: String,
     /// One row for each flow; none if the run failed.
     pub flows: Vec<Row>,
-    /// What concerns all flows.
+    /// Summary of all flows.
     pub summary: Option<simulated::Summary>,
-    /// What a channel is like.
+    /// Figures of a channel.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub channel: BTreeMap<String, f64>,
     /// Why the run failed.
@@ -49,30 +48,30 @@ pub struct Run {
 
 /// Why an experiment has no results.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Unable {
-    /// What the experiment says that it needs.
-    Lacks(String),
-    /// This trace is not there.
-    Needs(String),
+pub enum RunError {
+    /// The requirement that the experiment names.
+    MissingRequirement(String),
+    /// The name of a missing trace.
+    MissingTrace(String),
     /// One line: what is wrong with the experiment.
-    Wrong(String),
+    InvalidExperiment(String),
     /// The results cannot be stored.
-    Store(String),
-    /// It was asked to end.
-    Stopped,
+    Storage(String),
+    /// Stopped by the user.
+    Interrupted,
 }
 
-/// Runs from earlier, by command. Other versions of the program do not count.
+/// Earlier runs by command, of the same version of the program.
 #[derive(Debug, Default)]
-pub struct Stored {
+pub struct StoredRuns {
     runs: BTreeMap<String, Run>,
 }
 
-impl Stored {
-    /// Reads lines of JSON. A line that was cut off, or that another version wrote, is not there.
+impl StoredRuns {
+    /// Reads lines of JSON. Skips truncated lines and those of other versions.
     ///
     /// # Errors
-    /// As the system says.
+    /// The error of the system.
     pub fn read(mut from: impl Read, version: &str) -> io::Result<Self> {
         let mut text = String::new();
         from.read_to_string(&mut text)?;
@@ -85,13 +84,13 @@ impl Stored {
     }
 }
 
-/// Files of a scenario, and those that were asked for and not found.
-struct Noting<'a> {
+/// Files of a scenario. Records the first one that was not found.
+struct MissingFileRecorder<'a> {
     files: &'a (dyn Files + Sync),
     missing: Mutex<Option<String>>,
 }
 
-impl Files for Noting<'_> {
+impl Files for MissingFileRecorder<'_> {
     fn find(&self, name: &str) -> Option<PathBuf> {
         let found = self.files.find(name);
         if found.is_none()
@@ -107,51 +106,52 @@ impl Files for Noting<'_> {
     }
 }
 
-/// Ends a simulation when it is asked to.
-struct Watch<'a>(&'a AtomicBool);
+/// Ends a simulation when `stop` is set.
+struct StopProbe<'a>(&'a AtomicBool);
 
-impl Probe for Watch<'_> {
+impl Probe for StopProbe<'_> {
     fn progress(&mut self, _now: Time, _end: Time) -> bool {
         !self.0.load(Ordering::Relaxed)
     }
 }
 
-/// What runs need beside their scenarios.
+/// Context of the runs.
 pub struct Runner<'a> {
     /// The algorithms.
     pub registry: &'a Registry,
-    /// Where traces are.
+    /// Access to traces.
     pub files: &'a (dyn Files + Sync),
-    /// What decides results beside the scenario: the program's version and bytes, and the traces.
+    /// Identifies what results depend on besides the scenario: the program's version and bytes, and
+    /// the traces.
     pub version: &'a str,
-    /// How many runs go on at a time.
+    /// Number of parallel runs.
     pub workers: usize,
-    /// Set by whoever wants an end.
+    /// Set to stop.
     pub stop: &'a AtomicBool,
 }
 
 impl Runner<'_> {
-    /// All runs of `plan`, in its order. New ones are written to `store` as soon as they are there,
-    /// and `progress` hears how many of how many are done.
+    /// All runs of `plan`, in its order. New ones are written to `store` as soon as they are done.
+    /// `progress` is called with the number of finished runs and of all runs.
     ///
     /// # Errors
-    /// See [`Unable`].
+    /// See [`RunError`].
     pub fn run(
         &self,
         plan: &Plan,
-        stored: &Stored,
+        stored: &StoredRuns,
         store: &mut dyn Write,
         progress: &mut dyn FnMut(usize, usize),
-    ) -> Result<Vec<Run>, Unable> {
+    ) -> Result<Vec<Run>, RunError> {
         if let Some(needs) = &plan.needs {
-            return Err(Unable::Lacks(needs.clone()));
+            return Err(RunError::MissingRequirement(needs.clone()));
         }
         let all = plan.runs.len();
         let mut done: BTreeMap<&str, Run> = BTreeMap::new();
-        let mut missing: Vec<&Planned> = Vec::new();
+        let mut missing: Vec<&PlannedRun> = Vec::new();
         for planned in &plan.runs {
             match stored.runs.get(&planned.command) {
-                // The same runs may stand in a file that has other names for its cells now.
+                // The cells may have been renamed since the run was stored.
                 Some(run) => {
                     let (cell, repetition) = (planned.cell.clone(), planned.repetition);
                     let run = Run {
@@ -168,13 +168,14 @@ impl Runner<'_> {
         parallel::each(
             &missing,
             self.workers,
-            |planned| self.one(planned),
+            |planned| self.run_one(planned),
             |planned, run| {
                 let run = run?;
-                let line = serde_json::to_string(&run).map_err(|e| Unable::Store(e.to_string()))?;
+                let line =
+                    serde_json::to_string(&run).map_err(|e| RunError::Storage(e.to_string()))?;
                 writeln!(store, "{line}")
                     .and_then(|()| store.flush())
-                    .map_err(|e| Unable::Store(alcc_lab::reason(&e)))?;
+                    .map_err(|e| RunError::Storage(alcc_lab::reason(&e)))?;
                 done.insert(&planned.command, run);
                 progress(done.len(), all);
                 Ok(())
@@ -186,20 +187,20 @@ impl Runner<'_> {
             .collect())
     }
 
-    fn one(&self, planned: &Planned) -> Result<Run, Unable> {
-        let noting = Noting {
+    fn run_one(&self, planned: &PlannedRun) -> Result<Run, RunError> {
+        let recorder = MissingFileRecorder {
             files: self.files,
             missing: Mutex::new(None),
         };
-        let unable = |noting: Noting<'_>, wrong: String| {
-            let missing = noting.missing.into_inner().ok().flatten();
+        let run_error = |recorder: MissingFileRecorder<'_>, wrong: String| {
+            let missing = recorder.missing.into_inner().ok().flatten();
             match missing.filter(|name| wrong.contains(name.as_str())) {
-                Some(name) => Unable::Needs(name),
-                None => Unable::Wrong(wrong),
+                Some(name) => RunError::MissingTrace(name),
+                None => RunError::InvalidExperiment(wrong),
             }
         };
         if planned.subject == Subject::Channel {
-            let figures = channel::figures(&planned.scenario, &noting);
+            let figures = channel::figures(&planned.scenario, &recorder);
             return Ok(Run {
                 cell: planned.cell.clone(),
                 repetition: planned.repetition,
@@ -207,7 +208,7 @@ impl Runner<'_> {
                 version: self.version.to_owned(),
                 flows: Vec::new(),
                 summary: None,
-                channel: figures.map_err(|wrong| unable(noting, wrong))?,
+                channel: figures.map_err(|wrong| run_error(recorder, wrong))?,
                 error: None,
             });
         }
@@ -215,13 +216,13 @@ impl Runner<'_> {
         if scenario.max_events.is_none() {
             scenario.max_events = Some(Value::option("max-events", MAX_EVENTS));
         }
-        let resolved = scenario.resolve(self.registry, &noting);
-        let mut resolved = resolved.map_err(|wrong| unable(noting, wrong))?;
-        // What rows say of TCP's window over time comes from samples.
-        resolved.scenario.series = planned.series.then_some(SAMPLE);
-        let report = run_with(&resolved.scenario, &mut Watch(self.stop));
+        let resolved = scenario.resolve(self.registry, &recorder);
+        let mut resolved = resolved.map_err(|wrong| run_error(recorder, wrong))?;
+        // Fields of rows about TCP's cwnd over time come from samples.
+        resolved.scenario.series = planned.series.then_some(SAMPLE_INTERVAL);
+        let report = run_with(&resolved.scenario, &mut StopProbe(self.stop));
         if self.stop.load(Ordering::Relaxed) {
-            return Err(Unable::Stopped);
+            return Err(RunError::Interrupted);
         }
         let (flows, summary, error) = match report {
             Ok(report) => (

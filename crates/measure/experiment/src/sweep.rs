@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A sweep: an experiment that nobody published. The scenario and what is varied come from options,
-//! and there is nothing to judge. Cells, starts, storage, figures and tables are those of every
-//! experiment.
+//! Sweeps: experiments from options, without expectations. Cells, starts, storage, figures and
+//! tables are the same as for other experiments.
 use crate::definition::{Axis, Choice, Definition, Report, Subject};
 use alcc_results::scenario::{ScenarioOptions, Value};
 use std::collections::BTreeMap;
 
-/// Most values of one axis.
+/// Maximum number of values of one axis.
 const MAX_VALUES: usize = 1000;
-const WANT: &str = "write KEY=VALUE,VALUE,... (or with ; between values that have commas) or KEY=FROM..TO/STEP or FROM..TO*FACTOR";
+const USAGE: &str = "write KEY=VALUE,VALUE,... (or with ; between values that have commas) or KEY=FROM..TO/STEP or FROM..TO*FACTOR";
 
-/// The experiment that varies `vary` of `scenario`. Each is `KEY=VALUES`; the values take the place
-/// of `{KEY}` in the scenario, or of the scenario's key of that name.
+/// The experiment that varies `vary` of `scenario`. Each is `KEY=VALUES`. The values replace
+/// `{KEY}` in the scenario, or become the scenario's key of that name.
 ///
 /// # Errors
 /// One line: the axis, what was found, what would be right.
@@ -27,7 +26,7 @@ pub fn definition(
         if sweep.iter().any(|other| other.key == axis.key) {
             return Err(format!("--vary '{text}': {} is varied twice", axis.key));
         }
-        place(&mut scenario, &axis.key)?;
+        insert_placeholder(&mut scenario, &axis.key)?;
         sweep.push(axis);
     }
     let names: Vec<&str> = sweep.iter().map(|axis| axis.key.as_str()).collect();
@@ -48,11 +47,11 @@ pub fn definition(
     Ok(definition)
 }
 
-/// Puts `{key}` into the scenario, unless it is there.
-fn place(scenario: &mut ScenarioOptions, key: &str) -> Result<(), String> {
+/// Adds the placeholder `{key}` to the scenario, unless it is there.
+fn insert_placeholder(scenario: &mut ScenarioOptions, key: &str) -> Result<(), String> {
     let placeholder = format!("{{{key}}}");
     let (mut used, mut values) = (false, 0);
-    scenario.each(&mut |name, value| {
+    scenario.for_each(&mut |name, value| {
         used |= value.text.contains(&placeholder);
         values += usize::from(name == key);
     });
@@ -68,7 +67,7 @@ fn place(scenario: &mut ScenarioOptions, key: &str) -> Result<(), String> {
 }
 
 fn axis(text: &str) -> Result<Axis, String> {
-    let (key, values) = text.split_once('=').ok_or(WANT)?;
+    let (key, values) = text.split_once('=').ok_or(USAGE)?;
     let names = match range(values)? {
         Some(names) => names,
         None => {
@@ -79,7 +78,7 @@ fn axis(text: &str) -> Result<Axis, String> {
     let mut choices: Vec<Choice> = Vec::new();
     for name in names {
         if name.is_empty() || key.is_empty() {
-            return Err(WANT.to_owned());
+            return Err(USAGE.to_owned());
         }
         if choices.iter().any(|choice| choice.name == name) {
             return Err(format!("'{name}' twice"));
@@ -94,7 +93,7 @@ fn axis(text: &str) -> Result<Axis, String> {
 }
 
 /// A number and its unit.
-fn split(text: &str) -> Option<(f64, &str)> {
+fn split_unit(text: &str) -> Option<(f64, &str)> {
     let end = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
         .unwrap_or(text.len());
@@ -102,7 +101,7 @@ fn split(text: &str) -> Option<(f64, &str)> {
     Some((number, &text[end..]))
 }
 
-/// `10ms..100ms/10ms` or `1mbit..64mbit*2`; `None` if it is no range.
+/// Expands `10ms..100ms/10ms` or `1mbit..64mbit*2`. `None` if it is not a range.
 fn range(text: &str) -> Result<Option<Vec<String>>, String> {
     if text.contains([',', ';', '=']) {
         return Ok(None);
@@ -113,10 +112,10 @@ fn range(text: &str) -> Result<Option<Vec<String>>, String> {
     let (to, step, times) = match (rest.split_once('/'), rest.split_once('*')) {
         (Some((to, step)), None) => (to, step, false),
         (None, Some((to, step))) => (to, step, true),
-        _ => return Err(WANT.to_owned()),
+        _ => return Err(USAGE.to_owned()),
     };
-    let read = || Some((split(from)?, split(to)?, split(step)?));
-    let ((low, unit), (high, unit_of_high), (step, unit_of_step)) = read().ok_or(WANT)?;
+    let read = || Some((split_unit(from)?, split_unit(to)?, split_unit(step)?));
+    let ((low, unit), (high, unit_of_high), (step, unit_of_step)) = read().ok_or(USAGE)?;
     let step_unit = if times { "" } else { unit };
     if unit != unit_of_high || unit_of_step != step_unit {
         return Err(format!(
@@ -134,7 +133,7 @@ fn range(text: &str) -> Result<Option<Vec<String>>, String> {
         ));
     }
     let mut values = Vec::new();
-    // A part of a step more, so that sums of fractions reach the end.
+    // A tolerance, so that rounding does not lose the last value.
     let slack = if times { high * 1e-9 } else { step * 1e-6 };
     for n in 0..=MAX_VALUES {
         let n = n as f64;
@@ -192,8 +191,8 @@ mod tests {
             .add("flow", Value::option("flow", "budget:delay={delay}"))
             .unwrap();
         let vary = ["delay=10ms,20ms".to_owned(), "rtt=40ms,80ms".to_owned()];
-        let made = definition(scenario.clone(), &vary, 1, Report::default()).unwrap();
-        let plan = Plan::new(&made).unwrap();
+        let swept = definition(scenario.clone(), &vary, 1, Report::default()).unwrap();
+        let plan = Plan::new(&swept).unwrap();
         let commands: Vec<&str> = plan.runs.iter().map(|run| run.command.as_str()).collect();
         assert_eq!(
             commands[1],

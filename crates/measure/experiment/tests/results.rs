@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `docs/results.md` is what the stored results say, and these are of the definitions that are here.
+//! `docs/results.md` equals the page of the stored results, and these belong to the current
+//! definitions.
 use alcc_experiment::catalogue;
 use alcc_experiment::results::Results;
 use std::fs;
 use std::path::PathBuf;
 
-const AGAIN: &str = "run: alcc reproduce --all --traces DIR --results docs";
+const REGENERATE: &str = "run: alcc reproduce --all --traces DIR --results docs";
 
 fn doc(name: &str) -> String {
     let docs = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../docs");
@@ -18,11 +19,11 @@ fn the_page_says_what_the_stored_results_say() {
     let results = Results::from_json(&text).unwrap();
     assert!(
         doc("results.md") == results.page(),
-        "docs/results.md is another page: {AGAIN}"
+        "docs/results.md is another page: {REGENERATE}"
     );
     assert!(
         results.to_json().unwrap() == text,
-        "docs/results.json was edited: {AGAIN}"
+        "docs/results.json was edited: {REGENERATE}"
     );
 }
 
@@ -42,11 +43,11 @@ fn the_stored_results_are_of_these_definitions() {
         .collect();
     assert!(
         others.is_empty(),
-        "another definition than that of the results: {others:?}: {AGAIN}"
+        "another definition than that of the results: {others:?}: {REGENERATE}"
     );
     assert_eq!(
         stored.len(),
         here.len(),
-        "results of experiments that are gone: {AGAIN}"
+        "results of experiments that are gone: {REGENERATE}"
     );
 }

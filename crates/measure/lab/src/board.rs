@@ -346,7 +346,7 @@ fn gather(plan: &Plan, runs: &[Run<'_>], all: Vec<Option<Measured>>) -> Results 
             .notes
             .extend(notes.map(|note| format!("{what}: {note}")));
     }
-    results.notes.extend(twins::strangers(&results.flows));
+    results.notes.extend(twins::mismatches(&results.flows));
     results.summary = summary(&results.flows);
     results.summary.pairs = alcc_results::pairs::pairs(&results.flows, &results.series);
     results

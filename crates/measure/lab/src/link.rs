@@ -3,7 +3,7 @@ use crate::LabError;
 use alcc_emu::PathSpec;
 use alcc_link::{DirectionSpec, QueueSpec, RateSpec};
 use alcc_results::Row;
-use alcc_results::scenario::drawn_start;
+use alcc_results::scenario::random_start;
 use alcc_trace::{SCENARIOS, Scenario, Trace, scenario};
 use alcc_units::{Rate, Span, UnitError, positive};
 use std::fs::{self, File};
@@ -164,7 +164,7 @@ impl Link {
             if let Some(scenario) = link.scenario {
                 link.path.down.rate = RateSpec::Trace(scenario.generate(seed, Scenario::LENGTH));
             } else if let RateSpec::Trace(trace) = &link.path.down.rate {
-                let at = drawn_start(trace, seed);
+                let at = random_start(trace, seed);
                 link.path.down.rate = RateSpec::Trace(trace.begun_at(at));
                 if let RateSpec::Trace(up) = &link.path.up.rate {
                     link.path.up.rate = RateSpec::Trace(up.begun_at(at));

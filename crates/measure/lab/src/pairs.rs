@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Pairs for a terminal and for a page of documentation.
-use alcc_results::pairs::{DELAY_MS, DELAY_PERCENT, INTERVAL, Pair, THROUGHPUT_PERCENT};
+use alcc_results::pairs::{
+    MAX_DELAY_MS, MAX_DELAY_PERCENT, MAX_INTERVAL_FACTOR, MAX_THROUGHPUT_PERCENT, Pair,
+};
 use alcc_results::{Group, Results, Spread};
 use std::fmt::Write as _;
 
@@ -50,9 +52,9 @@ pub fn table(pairs: &[Pair]) -> String {
 
 fn asked() -> String {
     format!(
-        "asked: median throughput (1-s bins) within {THROUGHPUT_PERCENT} %, median queueing delay within {DELAY_PERCENT} % or \
-         {DELAY_MS} ms, the 90 % interval of both differences inside {INTERVAL} times that, the 5th to 95th percentiles of seconds and \
-         packets inside the native's stretched {INTERVAL} times"
+        "asked: median throughput (1-s bins) within {MAX_THROUGHPUT_PERCENT} %, median queueing delay within {MAX_DELAY_PERCENT} % or \
+         {MAX_DELAY_MS} ms, the 90 % interval of both differences inside {MAX_INTERVAL_FACTOR} times that, the 5th to 95th percentiles of seconds and \
+         packets inside the native's stretched {MAX_INTERVAL_FACTOR} times"
     )
 }
 

@@ -7,7 +7,7 @@ use crate::LabError;
 use crate::live::{Experiment, Measured};
 use crate::simulated::{self, Simulation};
 use alcc_cc::Registry;
-use alcc_results::twins::{NATIVE_MS, PERCENT, POINTS, Twin};
+use alcc_results::twins::{MAX_DELAY_PERCENT, MAX_NATIVE_DELAY_MS, MAX_UTILIZATION_POINTS, Twin};
 use alcc_results::{EMULATED, SIMULATED};
 use alcc_units::Span;
 use std::fmt::Write as _;
@@ -114,10 +114,12 @@ pub fn table(twins: &[Twin]) -> String {
     let agree = twins.iter().filter(|t| t.agrees).count();
     let _ = writeln!(
         text,
-        "{agree} of {} twins within {POINTS} points of utilization and {PERCENT} % of mean delay (medians){}",
+        "{agree} of {} twins within {MAX_UTILIZATION_POINTS} points of utilization and {MAX_DELAY_PERCENT} % of mean delay (medians){}",
         twins.len(),
         if twins.iter().any(|t| t.native) {
-            format!("; native forms {PERCENT} % or {NATIVE_MS} ms of mean queueing delay")
+            format!(
+                "; native forms {MAX_DELAY_PERCENT} % or {MAX_NATIVE_DELAY_MS} ms of mean queueing delay"
+            )
         } else {
             String::new()
         }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How a link changes on the way, as people write it.
+//! Parses the changes of a link: steps, outages, reordering.
 use super::{LinkOptions, Resolver, Value, reason};
 use alcc_link::Changes;
 use alcc_units::{Rate, Span, positive};
 use std::io::Read;
 
-/// What is drawn holds for an hour and then comes again.
-const DRAWN: Span = Span::from_secs(3600);
+/// Random steps are generated for an hour and then repeat.
+const RANDOM_PERIOD: Span = Span::from_secs(3600);
 
 impl Resolver<'_> {
-    /// What changes on a link whose bottleneck has this rate, if it has a constant one.
+    /// The changes of a link. `rate` is that of its bottleneck, if it is constant.
     pub(super) fn changes(
         &self,
         options: &LinkOptions,
@@ -25,35 +25,35 @@ impl Resolver<'_> {
         if let Some(value) = &options.outages {
             let moves = changes.steps.iter().any(|step| step.rate.is_some());
             let Some(rate) = rate.filter(|_| !moves) else {
-                return Err(value.wrong(
+                return Err(value.error(
                     "outages are of a link of constant rate: give it one such as 12mbit, and no step of its rate",
                 ));
             };
-            let drawn = Changes::outages(&value.text, rate, DRAWN, self.seed);
+            let drawn = Changes::outages(&value.text, rate, RANDOM_PERIOD, self.seed);
             changes
                 .steps
-                .extend(drawn.map_err(|e| value.wrong(e))?.steps);
+                .extend(drawn.map_err(|e| value.error(e))?.steps);
         }
         if let Some(value) = &options.repeat {
-            changes.repeat = Some(positive(&value.text).map_err(|e| value.wrong(e))?);
+            changes.repeat = Some(positive(&value.text).map_err(|e| value.error(e))?);
         }
         if let Some(value) = &options.reorder {
             changes.reorder = match value.text.as_str() {
                 "yes" => true,
                 "no" => false,
-                found => return Err(value.wrong(format!("'{found}': want yes or no"))),
+                found => return Err(value.error(format!("'{found}': want yes or no"))),
             };
         }
         Ok(changes)
     }
 
-    /// Steps from a file, or drawn.
+    /// Steps from a file, or random ones.
     fn table(&self, value: &Value) -> Result<Changes, String> {
         if value.text.contains('=') {
-            let drawn =
-                Changes::random(&value.text, DRAWN, self.seed).map_err(|e| value.wrong(e))?;
+            let drawn = Changes::random(&value.text, RANDOM_PERIOD, self.seed)
+                .map_err(|e| value.error(e))?;
             return Ok(Changes {
-                repeat: Some(DRAWN),
+                repeat: Some(RANDOM_PERIOD),
                 ..drawn
             });
         }
@@ -65,8 +65,8 @@ impl Resolver<'_> {
             .and_then(|mut open| open.read_to_string(&mut text))
             .map_err(|e| {
                 let name = file.display();
-                value.wrong(format!("read steps from {name}: {}", reason(&e)))
+                value.error(format!("read steps from {name}: {}", reason(&e)))
             })?;
-        Changes::from_csv(&text).map_err(|e| value.wrong(format!("{}: {e}", file.display())))
+        Changes::from_csv(&text).map_err(|e| value.error(format!("{}: {e}", file.display())))
     }
 }

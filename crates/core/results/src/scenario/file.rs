@@ -4,27 +4,27 @@ use super::options::{Fields, ScenarioOptions, Source};
 use alcc_units::nearest;
 use toml::de::DeTable;
 
-/// "No such key", the nearest one and all of them.
-pub(super) fn no_key(found: &str, known: &[String]) -> String {
+/// The error for an unknown key, with the nearest key and all keys.
+pub(super) fn unknown_key(found: &str, known: &[String]) -> String {
     let near = nearest(found, known.iter().map(String::as_str));
     let near = near.map_or_else(String::new, |near| format!(" (did you mean {near}?)"));
     format!("no key '{found}'{near}: there are {}", known.join(", "))
 }
 
-/// Gives every key of `table` to its field.
+/// Reads every key of `table` into its field.
 pub(super) fn fill<F: Fields>(
     fields: &mut F,
     table: &DeTable<'_>,
     source: &Source<'_>,
 ) -> Result<(), String> {
     let mut entries: Vec<_> = table.iter().collect();
-    // In the order of the file: its first mistake is the one that is named.
+    // In the order of the file, so that its first mistake is reported.
     entries.sort_by_key(|(key, _)| key.span().start);
     for (key, value) in entries {
         let name = key.get_ref();
         let Some(field) = fields.field(name) else {
-            let place = source.place(key.span().start);
-            return Err(format!("{place}: {}", no_key(name, &F::keys())));
+            let location = source.location(key.span().start);
+            return Err(format!("{location}: {}", unknown_key(name, &F::keys())));
         };
         field.read(name, value, source)?;
     }
@@ -32,7 +32,7 @@ pub(super) fn fill<F: Fields>(
 }
 
 impl ScenarioOptions {
-    /// Reads TOML. `name` is what errors call it.
+    /// Reads TOML. Errors call the file `name`.
     ///
     /// # Errors
     /// One line: the file, the line in it, what was found and what was expected.
@@ -41,13 +41,12 @@ impl ScenarioOptions {
         let table = DeTable::parse(text).map_err(|e| {
             let at = e.span().map_or(0, |span| span.start);
             let why: Vec<&str> = e.message().lines().collect();
-            format!("{}: {}", source.place(at), why.join("; "))
+            format!("{}: {}", source.location(at), why.join("; "))
         })?;
         Self::from_table(table.get_ref(), text, name)
     }
 
-    /// Reads a table of a larger document. `text` is the whole document and `name` what errors call
-    /// it.
+    /// Reads a table of a larger document. `text` is the whole document; errors call it `name`.
     ///
     /// # Errors
     /// As [`Self::from_toml`].

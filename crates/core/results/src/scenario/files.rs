@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a scenario names beside itself: traces and tables of steps. Whoever has files opens them.
+//! The files that a scenario names: traces and tables of steps. The caller opens them.
 use alcc_trace::{SCENARIOS, Scenario, Trace, TraceError, scenario};
 use alcc_units::{Rng, Span};
 use std::io::{self, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-/// Where the files are that a scenario names. `()` has none.
+/// Access to the files that a scenario names. `()` has none.
 pub trait Files {
-    /// The file that is meant by `name`, if there is one.
+    /// The path of the file `name`, if there is one.
     fn find(&self, name: &str) -> Option<PathBuf>;
 
     /// Opens a file.
@@ -27,34 +27,34 @@ impl Files for () {
     }
 }
 
-/// A trace that was asked for.
+/// The trace of a link.
 #[derive(Clone, Debug)]
 pub struct LinkTrace {
-    /// What to call it.
+    /// Name of the trace, for reports.
     pub name: String,
-    /// Its opportunities.
+    /// The delivery opportunities.
     pub trace: Trace,
-    /// From a file: another seed gives no other trace.
+    /// Read from a file: it does not depend on the seed.
     pub recorded: bool,
 }
 
 /// Reads the file that `open` opens, or generates the synthetic trace of that name (`synth:NAME`,
 /// or `NAME` if there is no such file) with `seed` in its usual length.
 ///
-/// # Errors One line that says what was found, and for a missing file which synthetic traces there
-/// are.
+/// # Errors
+/// One line that says what was found. For a missing file it lists the synthetic traces.
 pub fn open_trace<R: Read>(
     name: &str,
     seed: u64,
     open: impl FnOnce() -> io::Result<R>,
 ) -> Result<LinkTrace, String> {
     if let Some(name) = name.strip_prefix("synth:") {
-        return Ok(generated(synthetic(name)?, seed));
+        return Ok(generate(synthetic(name)?, seed));
     }
     let file = match open() {
         Ok(file) => file,
         Err(e) if e.kind() == ErrorKind::NotFound => {
-            return scenario(name).map(|s| generated(s, seed)).ok_or_else(|| {
+            return scenario(name).map(|s| generate(s, seed)).ok_or_else(|| {
                 format!(
                     "open trace {name}: no such file, and no scenario of that name: scenarios are {}",
                     synthetic_names()
@@ -92,7 +92,7 @@ pub fn synthetic(name: &str) -> Result<&'static Scenario, String> {
     })
 }
 
-fn generated(scenario: &Scenario, seed: u64) -> LinkTrace {
+fn generate(scenario: &Scenario, seed: u64) -> LinkTrace {
     LinkTrace {
         name: format!("synth:{}", scenario.name),
         trace: scenario.generate(seed, Scenario::LENGTH),
@@ -105,17 +105,17 @@ fn synthetic_names() -> String {
     names.join(", ")
 }
 
-/// Where in a recorded trace a repetition with this seed begins, anywhere with equal chance.
-pub fn drawn_start(trace: &Trace, seed: u64) -> Span {
+/// Start within a recorded trace for this seed: uniformly random, whole milliseconds.
+pub fn random_start(trace: &Trace, seed: u64) -> Span {
     let ms = trace.period().as_nanos() / 1_000_000;
     Span::from_millis(Rng::new(seed ^ 0x0073_7461_7274).below(ms))
 }
 
-/// Why a file could not be used, and what would help where that is known.
+/// Why a file could not be used, and a fix where one is known.
 pub fn reason(error: &io::Error) -> String {
     let known = match error.kind() {
         ErrorKind::InvalidData => "it is no text (UTF-8)",
-        // What a library has added says more.
+        // Errors of libraries have a text of their own.
         _ if error.raw_os_error().is_none() => return error.to_string(),
         ErrorKind::NotFound => "there is no such file or folder: check the name",
         ErrorKind::PermissionDenied => "no permission: choose another place, or another user",

@@ -1,48 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What may be said of a scenario: one declaration for the options of the command line and the keys
-//! of a TOML file. A field that is added here is an option with its help, a key, and a place in the
-//! order in which one source overrules another.
+//! The options of a scenario: one declaration for the command line and for TOML files. A field here
+//! is an option with its help, a key, and takes part in overriding one source by another.
 use std::fmt::Display;
 use toml::Spanned;
 use toml::de::DeValue;
 
-/// A value as written, and where it stands.
+/// A value as written, and its location.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Value {
     /// As written.
     pub text: String,
     /// Of an option: `--rtt`. Of a file: its name, line and key.
-    pub place: String,
+    pub location: String,
 }
 
 impl Value {
-    /// That of an option of the command line.
+    /// A value of an option of the command line.
     pub fn option(name: &str, text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
-            place: format!("--{name}"),
+            location: format!("--{name}"),
         }
     }
 
-    pub(super) fn wrong(&self, why: impl Display) -> String {
-        format!("{}: {why}", self.place)
+    pub(super) fn error(&self, why: impl Display) -> String {
+        format!("{}: {why}", self.location)
     }
 
     pub(super) fn parse<T: std::str::FromStr<Err: Display>>(&self) -> Result<T, String> {
-        let want = |e: T::Err| self.wrong(alcc_units::want_number(&e.to_string()));
+        let want = |e: T::Err| self.error(alcc_units::want_number(&e.to_string()));
         self.text.parse().map_err(want)
     }
 }
 
-/// Where values come from: a file by its name, and its text to count lines in.
+/// A TOML document: its name, and its text to count lines in.
 pub(super) struct Source<'a> {
     pub(super) name: &'a str,
     pub(super) text: &'a str,
 }
 
 impl Source<'_> {
-    /// `name:line` of a byte.
-    pub(super) fn place(&self, at: usize) -> String {
+    /// Location of the byte `at`: `name:line`.
+    pub(super) fn location(&self, at: usize) -> String {
         let before = &self.text[..at.min(self.text.len())];
         format!("{}:{}", self.name, before.matches('\n').count() + 1)
     }
@@ -57,24 +56,24 @@ impl Source<'_> {
             DeValue::Float(n) => n.as_str().parse::<f64>().ok()?.to_string(),
             _ => return None,
         };
-        let place = format!("{}: {key}", self.place(value.span().start));
-        Some(Value { text, place })
+        let location = format!("{}: {key}", self.location(value.span().start));
+        Some(Value { text, location })
     }
 
     /// The error for a value of the wrong kind.
     fn expected(&self, key: &str, value: &Spanned<DeValue<'_>>, want: &str) -> String {
-        let place = self.place(value.span().start);
+        let location = self.location(value.span().start);
         let found = value.get_ref().type_str();
-        format!("{place}: {key}: found a value of type {found}, expected {want}")
+        format!("{location}: {key}: found a value of type {found}, expected {want}")
     }
 }
 
 /// A field of the options.
 pub(super) trait Field {
-    /// One more value.
+    /// Sets the value, or adds one to a list.
     fn add(&mut self, value: Value);
 
-    /// What a file says after `key`.
+    /// Reads the value of `key` in a file.
     fn read(
         &mut self,
         key: &str,
@@ -82,13 +81,13 @@ pub(super) trait Field {
         source: &Source<'_>,
     ) -> Result<(), String>;
 
-    /// What `other` says counts more.
-    fn overruled_by(self, other: Self) -> Self
+    /// Values of `other` take precedence.
+    fn overridden_by(self, other: Self) -> Self
     where
         Self: Sized;
 
-    /// Shows every value, in order.
-    fn each(&mut self, see: &mut dyn FnMut(&mut Value));
+    /// Visits every value, in order.
+    fn for_each(&mut self, visit: &mut dyn FnMut(&mut Value));
 }
 
 impl Field for Option<Value> {
@@ -108,16 +107,16 @@ impl Field for Option<Value> {
         Ok(())
     }
 
-    fn overruled_by(self, other: Self) -> Self {
+    fn overridden_by(self, other: Self) -> Self {
         other.or(self)
     }
 
-    fn each(&mut self, see: &mut dyn FnMut(&mut Value)) {
-        self.iter_mut().for_each(see);
+    fn for_each(&mut self, visit: &mut dyn FnMut(&mut Value)) {
+        self.iter_mut().for_each(visit);
     }
 }
 
-/// A field that has several values.
+/// A list of values.
 impl Field for Vec<Value> {
     fn add(&mut self, value: Value) {
         self.push(value);
@@ -142,12 +141,12 @@ impl Field for Vec<Value> {
         Ok(())
     }
 
-    fn overruled_by(self, other: Self) -> Self {
+    fn overridden_by(self, other: Self) -> Self {
         if other.is_empty() { self } else { other }
     }
 
-    fn each(&mut self, see: &mut dyn FnMut(&mut Value)) {
-        self.iter_mut().for_each(see);
+    fn for_each(&mut self, visit: &mut dyn FnMut(&mut Value)) {
+        self.iter_mut().for_each(visit);
     }
 }
 
@@ -177,27 +176,27 @@ impl Field for Vec<Link> {
         Ok(())
     }
 
-    fn overruled_by(self, other: Self) -> Self {
+    fn overridden_by(self, other: Self) -> Self {
         if other.is_empty() { self } else { other }
     }
 
-    fn each(&mut self, see: &mut dyn FnMut(&mut Value)) {
+    fn for_each(&mut self, visit: &mut dyn FnMut(&mut Value)) {
         for link in self {
             for key in Link::keys() {
                 if let Some(field) = link.field(&key) {
-                    field.each(see);
+                    field.for_each(visit);
                 }
             }
         }
     }
 }
 
-/// Fields by the names that they have in a file.
+/// Fields by their keys in a file.
 pub(super) trait Fields {
-    /// All names, in order.
+    /// All keys, in order.
     fn keys() -> Vec<String>;
 
-    /// The field with this name.
+    /// The field with this key.
     fn field(&mut self, key: &str) -> Option<&mut dyn Field>;
 }
 
@@ -271,14 +270,15 @@ macro_rules! options {
         }
 
         impl $Name {
-            /// What `other` says counts more; its links, flows and steps replace ours.
+            /// Values of `other` take precedence. Its links, flows and steps replace those of
+            /// `self`.
             #[must_use]
-            pub fn overruled_by(self, other: Self) -> Self {
+            pub fn overridden_by(self, other: Self) -> Self {
                 Self {
-                    $($field: Field::overruled_by(self.$field, other.$field),)*
+                    $($field: Field::overridden_by(self.$field, other.$field),)*
                     $(
-                        $rest: self.$rest.overruled_by(other.$rest),
-                        $($more: Field::overruled_by(self.$more, other.$more),)*
+                        $rest: self.$rest.overridden_by(other.$rest),
+                        $($more: Field::overridden_by(self.$more, other.$more),)*
                     )?
                 }
             }
@@ -287,14 +287,14 @@ macro_rules! options {
 }
 
 options! {
-    /// What is said of a scenario. `None` and empty lists: nothing, so the default holds.
+    /// The options of a scenario. `None` and empty lists stand for the default.
     pub struct ScenarioOptions {
         /// The bottleneck: a trace or a rate such as 12mbit; given several times a chain, passed in
         /// this order [default: 12mbit]
         link "TRACE|RATE": Vec<Link>,
         ..
-        /// What is said of all links that do not say it of themselves.
-        each: LinkOptions,
+        /// Defaults for links without a value of their own.
+        defaults: LinkOptions,
         /// Round-trip time without queueing, half of it in each direction [default: 40ms]
         rtt "T": Option<Value>,
         /// Who sends; may be repeated [default: verus/over=cubic]
@@ -327,7 +327,7 @@ options! {
 }
 
 options! {
-    /// What is said of a link.
+    /// The options of a link.
     pub struct LinkOptions {
         /// The bottleneck of the way back: a trace or a rate [default: unlimited]
         up "TRACE|RATE": Option<Value>,
@@ -367,15 +367,15 @@ options! {
 pub struct Link {
     /// A trace or a rate: in a table `rate`.
     pub rate: Option<Value>,
-    /// What else is said of it.
-    pub own: LinkOptions,
+    /// The other options.
+    pub options: LinkOptions,
 }
 
 impl From<Value> for Link {
     fn from(rate: Value) -> Self {
         Self {
             rate: Some(rate),
-            own: LinkOptions::default(),
+            options: LinkOptions::default(),
         }
     }
 }
@@ -390,36 +390,36 @@ impl Fields for Link {
     fn field(&mut self, name: &str) -> Option<&mut dyn Field> {
         match name {
             "rate" => Some(&mut self.rate),
-            name => self.own.field(name),
+            name => self.options.field(name),
         }
     }
 }
 
 impl ScenarioOptions {
-    /// Adds a value by the name of its key: the way of programs that vary one.
+    /// Adds a value by its key, for programs that vary one.
     ///
     /// # Errors
     /// The nearest key, and all of them.
     pub fn add(&mut self, key: &str, value: Value) -> Result<(), String> {
         match self.field(key) {
             Some(field) => field.add(value),
-            None => return Err(value.wrong(super::file::no_key(key, &Self::keys()))),
+            None => return Err(value.error(super::file::unknown_key(key, &Self::keys()))),
         }
         Ok(())
     }
 
-    /// Shows every value with the name of its key, in the order of the declaration: the way of
-    /// programs that fill in placeholders or write a scenario down.
-    pub fn each(&mut self, see: &mut dyn FnMut(&str, &mut Value)) {
+    /// Visits every value with its key, in the order of the declaration, for programs that fill in
+    /// placeholders or write a scenario down.
+    pub fn for_each(&mut self, visit: &mut dyn FnMut(&str, &mut Value)) {
         for key in Self::keys() {
             if let Some(field) = self.field(&key) {
-                field.each(&mut |value| see(&key, value));
+                field.for_each(&mut |value| visit(&key, value));
             }
         }
     }
 }
 
-/// On the command line a value knows its option.
+/// Values from the command line have their option as location.
 #[cfg(feature = "clap")]
 mod clap_values {
     use super::{Link, Value};

@@ -93,7 +93,7 @@ fn options_overrule_the_file() {
     for (key, text) in [("link", "twelve"), ("seed", "9")] {
         options.add(key, Value::option(key, text)).unwrap();
     }
-    let options = file.overruled_by(options);
+    let options = file.overridden_by(options);
     let resolved = options.resolve(&Registry::builtin(), &Twelve).unwrap();
     assert_eq!(resolved.link, "twelve");
     assert_eq!(resolved.scenario.seed, 9);
@@ -189,8 +189,8 @@ fn mistakes_have_a_place_and_what_would_be_right() {
         let error = resolved(text)
             .err()
             .unwrap_or_else(|| panic!("{text} was taken"));
-        let place = format!("s.toml:{line}: ");
-        assert!(error.starts_with(&place), "{text}: {error}");
+        let location = format!("s.toml:{line}: ");
+        assert!(error.starts_with(&location), "{text}: {error}");
         for part in parts {
             assert!(error.contains(part), "{text}: {error}");
         }
@@ -228,7 +228,7 @@ duration = "10s"
     );
     assert!(changes.reorder);
 
-    for (line, place, why) in [
+    for (line, location, why) in [
         (
             "step = \"5s\"",
             "s.toml:3: step",
@@ -244,7 +244,10 @@ duration = "10s"
     ] {
         let text = format!("link = \"12mbit\"\nflow = \"fixed\"\n{line}");
         let error = resolved(&text).err().unwrap();
-        assert!(error.starts_with(place) && error.contains(why), "{error}");
+        assert!(
+            error.starts_with(location) && error.contains(why),
+            "{error}"
+        );
     }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The board for a terminal and as CSV: one table per link and one over all.
-use alcc_results::row::quoted;
+use alcc_results::row::csv_cell;
 use alcc_results::{Group, Results, Spread};
 use std::fmt::Write as _;
 
@@ -137,8 +137,8 @@ pub fn csv(results: &Results) -> String {
         let _ = write!(
             text,
             "{},{},{},{},1,{},{}",
-            quoted(&group.link),
-            quoted(&group.scheme),
+            csv_cell(&group.link),
+            csv_cell(&group.scheme),
             side(&group.side),
             group.front,
             group.runs,
@@ -156,7 +156,7 @@ pub fn csv(results: &Results) -> String {
         let _ = write!(
             text,
             ",{},{},{},{},,",
-            quoted(&all.scheme),
+            csv_cell(&all.scheme),
             side(&all.side),
             all.front,
             all.links

@@ -118,7 +118,7 @@ impl Real {
         }
         rows.extend(model);
         let mut notes = measured.notes;
-        notes.extend(twins::strangers(&rows));
+        notes.extend(twins::mismatches(&rows));
         Ok(Results {
             summary: summary(&rows),
             flows: rows,
