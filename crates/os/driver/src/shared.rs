@@ -10,25 +10,39 @@ use std::time::Duration;
 
 /// What waiting threads run, on one descriptor.
 pub trait Engine: Send + 'static {
+    /// What a thread waits for.
+    type Want: Copy + PartialEq + Send;
+
+    /// It may have come.
+    fn may_have(&self, want: Self::Want) -> bool;
+
+    /// Who waits for this leaves the lead to threads that have something to do.
+    fn is_passive(_: Self::Want) -> bool {
+        false
+    }
+
     /// What to sleep for: events of the descriptor (none: only for the time), and until when.
     fn interest(&self, now: Time) -> (i16, Option<Time>);
 
     /// A thread begins to sleep for these events, without the lock.
     fn on_sleep(&mut self, _events: i16) {}
 
-    /// It is awake again; it slept until `due` at most. `ready`: the descriptor is. True if what
-    /// the other threads wait for may have come.
-    fn on_wake(&mut self, now: Time, due: Option<Time>, ready: bool) -> bool;
+    /// It is awake again; it slept until `due` at most. `ready`: the descriptor is.
+    fn on_wake(&mut self, now: Time, due: Option<Time>, ready: bool);
 }
 
 /// The engine and its leader.
-pub struct State<E> {
+pub struct State<E: Engine> {
     inner: E,
     leader: Option<Leader>,
     /// Wakes the leader. Made when two threads first meet here: most engines have one.
     waker: Option<Arc<Waker>>,
-    /// The threads that wait for the leader.
-    followers: u32,
+    /// What the threads that do not lead wait for.
+    followers: Vec<E::Want>,
+    /// When a thread with something to do was last here.
+    active_at: Time,
+    /// Since when such threads come often, and nothing comes for passive ones.
+    active_since: Time,
 }
 
 /// The thread that sleeps for all.
@@ -44,15 +58,22 @@ struct Leader {
 
 /// A follower of a leader that cannot be woken checks again after this time.
 const RECHECK_INTERVAL: Span = Span::from_millis(20);
+/// A passive thread leaves the lead to others for this part of the time that they were active. So
+/// what comes for it when they stop is late by this part of what it took, at most.
+const PATIENCE_SHARE: u64 = 8;
+/// It leads at once if it were less than this.
+const MIN_PATIENCE: Span = Span::from_millis(1);
+/// It is never more than this.
+const MAX_PATIENCE: Span = Span::from_millis(20);
 
 /// An engine and the threads that wait for it.
-pub struct Shared<E> {
+pub struct Shared<E: Engine> {
     state: Mutex<State<E>>,
     changed: Condvar,
     fd: RawFd,
 }
 
-impl<E> Deref for State<E> {
+impl<E: Engine> Deref for State<E> {
     type Target = E;
 
     fn deref(&self) -> &E {
@@ -60,13 +81,39 @@ impl<E> Deref for State<E> {
     }
 }
 
-impl<E> DerefMut for State<E> {
+impl<E: Engine> DerefMut for State<E> {
     fn deref_mut(&mut self) -> &mut E {
         &mut self.inner
     }
 }
 
 impl<E: Engine> State<E> {
+    /// A thread with something to do is here.
+    pub fn on_active(&mut self, now: Time) {
+        if now > self.active_at + MAX_PATIENCE {
+            self.active_since = now;
+        }
+        self.active_at = now;
+    }
+
+    /// A passive thread got what it waited for.
+    pub fn on_passive(&mut self, now: Time) {
+        self.active_since = now;
+    }
+
+    /// How long a passive thread does not lead after another was here. A wake-up between any two
+    /// calls of the other would cost more than the calls.
+    fn patience(&self) -> Span {
+        match self.active_at.since(self.active_since) / PATIENCE_SHARE {
+            short if short < MIN_PATIENCE => Span::ZERO,
+            long => long.min(MAX_PATIENCE),
+        }
+    }
+
+    fn may_lead(&self, want: E::Want, now: Time) -> bool {
+        !E::is_passive(want) || now >= self.active_at + self.patience()
+    }
+
     /// True if a thread sleeps for all that matters now, or is about to run.
     pub fn has_leader(&self, now: Time) -> bool {
         self.leader.is_some_and(|leader| {
@@ -106,7 +153,9 @@ impl<E: Engine> Shared<E> {
             inner,
             leader: None,
             waker: None,
-            followers: 0,
+            followers: Vec::new(),
+            active_at: Time::ZERO,
+            active_since: Time::ZERO,
         };
         Self {
             state: Mutex::new(state),
@@ -141,20 +190,26 @@ impl<E: Engine> Shared<E> {
     pub fn sleep<'a>(
         &'a self,
         mut state: MutexGuard<'a, State<E>>,
+        want: E::Want,
         until: Option<Time>,
     ) -> MutexGuard<'a, State<E>> {
         let now = now();
-        if state.leader.is_some() {
-            let look = if state.wake_leader(now) {
-                Time::MAX
-            } else {
-                now + RECHECK_INTERVAL
-            };
-            let left = until.unwrap_or(Time::MAX).min(look).since(now).as_nanos();
-            state.followers += 1;
-            let waited = self.changed.wait_timeout(state, Duration::from_nanos(left));
+        if state.leader.is_some() || !state.may_lead(want, now) {
+            self.pass_on(&state, now);
+            let mut look = until.unwrap_or(Time::MAX);
+            if !state.wake_leader(now) {
+                look = look.min(now + RECHECK_INTERVAL);
+            }
+            if E::is_passive(want) {
+                look = look.min(now + state.patience().max(MIN_PATIENCE));
+            }
+            state.followers.push(want);
+            let left = Duration::from_nanos(look.since(now).as_nanos());
+            let waited = self.changed.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
-            state.followers -= 1;
+            if let Some(mine) = state.followers.iter().position(|other| *other == want) {
+                state.followers.swap_remove(mine);
+            }
             return state;
         }
         let (events, due) = state.interest(now);
@@ -165,27 +220,33 @@ impl<E: Engine> Shared<E> {
             until: end,
             can_be_woken: waker.is_some(),
         });
+        self.pass_on(&state, now);
         state.on_sleep(events);
         drop(state);
         let limit = (end < Time::MAX).then_some(end);
         let ready = wait(self.fd, events, waker.as_deref(), limit);
         state = self.lock();
         state.leader = None;
-        let news = state.on_wake(alcc_sys::now(), due, ready);
-        if news && state.followers > 0 {
-            self.changed.notify_all();
-        }
+        state.on_wake(alcc_sys::now(), due, ready);
         state
     }
 
-    /// At the end of a call: another thread sleeps for the engine. `news`: what the others wait for
-    /// may have come.
-    pub fn hand_over(&self, state: &State<E>, news: bool) {
-        if state.followers == 0 {
-        } else if news {
-            self.changed.notify_all();
-        } else if state.leader.is_none() {
-            self.changed.notify_one();
+    /// At the end of a call: the others hear what has come, or one of them sleeps for the engine.
+    pub fn hand_over(&self, state: &State<E>) {
+        self.pass_on(state, now());
+    }
+
+    /// Wakes those for whom something may have come, or one that leads.
+    fn pass_on(&self, state: &State<E>, now: Time) {
+        let followers = &state.followers;
+        if followers.iter().any(|want| state.may_have(*want)) {
+            return self.changed.notify_all();
+        }
+        let lead = |want: &&E::Want| state.leader.is_none() && state.may_lead(**want, now);
+        match followers.iter().filter(lead).count() {
+            0 => {}
+            all if all == followers.len() => self.changed.notify_one(),
+            _ => self.changed.notify_all(),
         }
     }
 }

@@ -83,15 +83,25 @@ struct Bytes {
 }
 
 impl Engine for Bytes {
+    /// So many bytes; `None`: whatever happens.
+    type Want = Option<usize>;
+
+    fn may_have(&self, want: Self::Want) -> bool {
+        want.is_some_and(|want| self.count >= want)
+    }
+
+    fn is_passive(want: Self::Want) -> bool {
+        want.is_some()
+    }
+
     fn interest(&self, _: Time) -> (i16, Option<Time>) {
         (libc::POLLIN, self.due)
     }
 
-    fn on_wake(&mut self, _: Time, _: Option<Time>, ready: bool) -> bool {
+    fn on_wake(&mut self, _: Time, _: Option<Time>, ready: bool) {
         if ready {
             self.count += self.from.read(&mut [0; 16]).unwrap();
         }
-        ready
     }
 }
 
@@ -112,11 +122,11 @@ fn one_thread_sleeps_for_all_and_hears_of_sooner_timers() {
             scope.spawn(move || {
                 let mut state = shared.lock();
                 while state.count < wanted {
-                    state = shared.sleep(state, None);
+                    state = shared.sleep(state, Some(wanted), None);
                     woken.fetch_add(1, Ordering::Relaxed);
                 }
                 done.fetch_add(1, Ordering::Relaxed);
-                shared.hand_over(&state, false);
+                shared.hand_over(&state);
             });
         }
         for n in 1..=3 {
@@ -134,7 +144,7 @@ fn one_thread_sleeps_for_all_and_hears_of_sooner_timers() {
         scope.spawn(|| {
             let mut state = shared.lock();
             while state.due.is_none_or(|due| due > now()) {
-                state = shared.sleep(state, None);
+                state = shared.sleep(state, None, None);
             }
             ended.store(true, Ordering::Relaxed);
         });
@@ -147,6 +157,61 @@ fn one_thread_sleeps_for_all_and_hears_of_sooner_timers() {
         assert!(state.wake_leader(now()) && state.has_leader(now()));
     });
     assert!(ended.load(Ordering::Relaxed));
+}
+
+/// A thread that calls often has the lead. One that waits for something else sleeps through what
+/// comes for the first, and hears of its own during the calls and after them.
+#[test]
+fn who_only_waits_is_not_woken_by_what_comes_for_another_thread() {
+    const ENOUGH: usize = 1 << 30;
+    let (mut to, from) = UnixStream::pair().unwrap();
+    let fd = from.as_raw_fd();
+    let engine = Bytes {
+        from,
+        count: 0,
+        due: None,
+    };
+    let shared = Shared::new(engine, fd);
+    let (woken, heard) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    // What was found is judged when the other thread has ended: the scope waits for it.
+    let (made, then, during) = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut state = shared.lock();
+            for n in [1, 2] {
+                while state.count < n * ENOUGH {
+                    state = shared.sleep(state, Some(n * ENOUGH), None);
+                    woken.fetch_add(1, Ordering::Relaxed);
+                }
+                heard.store(n, Ordering::Relaxed);
+            }
+        });
+        let hears = |n: usize| heard.load(Ordering::Relaxed) == n;
+        let mut call = || {
+            let mut state = shared.lock();
+            state.on_active(now());
+            to.write_all(b"x").unwrap();
+            state = shared.sleep(state, None, Some(now() + Span::from_millis(5)));
+            shared.hand_over(&state);
+        };
+        let mut calls = |most: Duration, n: usize| {
+            let began = Instant::now();
+            let done = || hears(n) || began.elapsed() > most;
+            (0..).take_while(|_| !done()).map(|_| call()).count()
+        };
+        let made = calls(Duration::from_secs(1), 1);
+        let then = woken.load(Ordering::Relaxed);
+        shared.lock().count += ENOUGH;
+        calls(Duration::from_secs(10), 1);
+        let during = hears(1);
+        calls(Duration::from_secs(1), 2);
+        shared.lock().count += ENOUGH;
+        // Whoever leads by now.
+        to.write_all(b"x").unwrap();
+        (made, then, during)
+    });
+    assert!(then * 2 < made, "woken {then} times by {made} calls");
+    assert!(during, "it hears of it during the calls");
+    assert_eq!(heard.into_inner(), 2);
 }
 
 static BACKGROUND: Background = Background::new("alcc-test");

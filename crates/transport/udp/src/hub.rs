@@ -40,11 +40,13 @@ pub(crate) trait Engine: Send + 'static {
     fn is_idle(&self) -> bool;
 }
 
-struct Inner<E> {
+struct Inner<E: Engine> {
     engine: E,
     /// Threads of the application inside [`Hub::wait`].
     inside: usize,
     last_run: Time,
+    /// How often it ran.
+    runs: u64,
     /// The last iteration had work.
     busy: bool,
     /// All handles were dropped.
@@ -52,7 +54,7 @@ struct Inner<E> {
 }
 
 /// An event loop.
-pub(crate) struct Hub<E> {
+pub(crate) struct Hub<E: Engine> {
     shared: Shared<Inner<E>>,
     /// What the engine reads from.
     _socket: OwnedFd,
@@ -86,24 +88,31 @@ impl<E: Engine> Inner<E> {
         if let Some(due) = due.filter(|due| *due <= now) {
             self.engine.late(now.since(due));
         }
+        self.runs += 1;
         self.busy = self.engine.run(now);
         self.last_run = alcc_sys::now();
     }
 }
 
 impl<E: Engine> alcc_driver::Engine for Inner<E> {
+    /// That it runs once more than so often.
+    type Want = u64;
+
+    fn may_have(&self, before: u64) -> bool {
+        self.runs != before
+    }
+
     fn interest(&self, now: Time) -> (i16, Option<Time>) {
         let (paused, until) = self.next(now);
         let events = if paused { 0 } else { libc::POLLIN };
         (events, (until < Time::MAX).then_some(until))
     }
 
-    fn on_wake(&mut self, now: Time, due: Option<Time>, ready: bool) -> bool {
+    fn on_wake(&mut self, now: Time, due: Option<Time>, ready: bool) {
         let turns = ready || due.is_some_and(|due| due <= now);
         if turns {
             self.run(now, due);
         }
-        turns
     }
 }
 
@@ -114,6 +123,7 @@ impl<E: Engine> Hub<E> {
             engine,
             inside: 0,
             last_run: now(),
+            runs: 0,
             busy: false,
             closing: false,
         };
@@ -159,13 +169,14 @@ impl<E: Engine> Hub<E> {
             if now() >= deadline {
                 break None;
             }
-            inner = self.shared.sleep(inner, Some(deadline));
+            let runs = inner.runs;
+            inner = self.shared.sleep(inner, runs, Some(deadline));
             if let Some(result) = ready(&mut inner.engine) {
                 break Some(result);
             }
         };
         inner.inside -= 1;
-        self.shared.hand_over(&inner, false);
+        self.shared.hand_over(&inner);
         if inner.inside == 0 && !self.listed.swap(true, Ordering::AcqRel) {
             self.list(CARE);
         }
@@ -176,7 +187,7 @@ impl<E: Engine> Hub<E> {
     pub(crate) fn close(self: &Arc<Self>) {
         let mut inner = self.shared.lock();
         inner.closing = true;
-        self.shared.hand_over(&inner, true);
+        self.shared.hand_over(&inner);
         inner.wake_leader(now());
         drop(inner);
         self.listed.store(true, Ordering::Release);

@@ -34,6 +34,15 @@ pub(super) enum Until {
     Time,
 }
 
+/// What a call waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Want {
+    /// Bytes to read, or the end.
+    Data,
+    /// That the session runs once more than so often.
+    Run(u64),
+}
+
 pub(super) struct Link {
     shared: Shared<Inner>,
     pub(super) carrier: &'static str,
@@ -60,6 +69,8 @@ pub(super) struct Inner {
     polled: bool,
     /// When a call last ran it.
     last_run: Time,
+    /// How often it ran.
+    runs: u64,
 }
 
 impl Link {
@@ -92,6 +103,7 @@ impl Link {
             over: false,
             polled: false,
             last_run: now,
+            runs: 0,
         };
         Ok(Self {
             shared: Shared::new(inner, fd),
@@ -116,6 +128,7 @@ impl Link {
         let mut inner = self.lock();
         let done = loop {
             let now = alcc_sys::now();
+            inner.on_active(now);
             inner.run(now, more, &mut []);
             if ready(&mut inner) {
                 break Ok(Until::Ready);
@@ -126,7 +139,8 @@ impl Link {
             if until.is_some_and(|until| until <= now) {
                 break Ok(Until::Time);
             }
-            inner = self.shared.sleep(inner, until);
+            let want = Want::Run(inner.runs);
+            inner = self.shared.sleep(inner, want, until);
         };
         self.end_call(&mut inner);
         done
@@ -135,7 +149,7 @@ impl Link {
     /// At the end of a call: another thread may go on, and the leader of the stream, or the
     /// background, has to know of what it left to be done.
     fn end_call(self: &Arc<Self>, inner: &mut State<Inner>) {
-        self.shared.hand_over(inner, true);
+        self.shared.hand_over(inner);
         inner.wake_leader(alcc_sys::now());
         if !self.listed.load(Ordering::Relaxed) && !self.listed.swap(true, Ordering::AcqRel) {
             background::list(self);
@@ -157,10 +171,12 @@ impl Link {
                 let n = inner.session.read(now, into);
                 inner.last_run = now;
                 inner.pump(now, &[], false);
+                inner.on_passive(now);
                 break Ok(n);
             }
             let n = inner.run(now, false, into);
             if n > 0 {
+                inner.on_passive(now);
                 break Ok(n);
             }
             if inner.session.unread() > 0 {
@@ -175,7 +191,7 @@ impl Link {
             if until.is_some_and(|until| until <= now) {
                 break Err(io::ErrorKind::WouldBlock.into());
             }
-            inner = self.shared.sleep(inner, until);
+            inner = self.shared.sleep(inner, Want::Data, until);
         };
         self.end_call(&mut inner);
         done
@@ -188,6 +204,7 @@ impl Link {
         let mut inner = self.lock();
         let done = loop {
             let now = alcc_sys::now();
+            inner.on_active(now);
             if let Err(error) = inner.session.may_write() {
                 break Err(error.into());
             }
@@ -207,7 +224,8 @@ impl Link {
             if until.is_some_and(|until| until <= now) {
                 break Err(io::ErrorKind::WouldBlock.into());
             }
-            inner = self.shared.sleep(inner, until);
+            let want = Want::Run(inner.runs);
+            inner = self.shared.sleep(inner, want, until);
         };
         self.end_call(&mut inner);
         done
@@ -237,7 +255,7 @@ impl Link {
         let now = alcc_sys::now();
         inner.pump(now, &[], false);
         inner.wake_leader(now);
-        self.shared.hand_over(&inner, true);
+        self.shared.hand_over(&inner);
     }
 
     /// The last handle was dropped.
@@ -274,7 +292,7 @@ impl Link {
         let last_run = inner.last_run;
         inner.run(now, false, &mut []);
         inner.last_run = last_run;
-        self.shared.hand_over(inner, true);
+        self.shared.hand_over(inner);
         let (events, deadline) = inner.interest(now);
         if inner.session.error().is_some() {
             return Next::NEVER;
@@ -325,6 +343,7 @@ impl Inner {
     /// Everything that can be done now. Returns what went to `sink`.
     pub(super) fn run(&mut self, now: Time, more: bool, sink: &mut [u8]) -> usize {
         self.last_run = now;
+        self.runs += 1;
         let filled = self.fetch(now, sink);
         self.session.on_timer(now);
         self.pump(now, &[], more);
@@ -338,6 +357,7 @@ impl Inner {
             .unwrap_or_else(|| self.last_read + self.session.read_interval(0));
         if due <= now {
             self.last_run = now;
+            self.runs += 1;
             self.fetch(now, &mut []);
             self.session.on_timer(now);
         }
@@ -523,6 +543,23 @@ impl Inner {
 }
 
 impl Engine for Inner {
+    type Want = Want;
+
+    fn is_passive(want: Want) -> bool {
+        want == Want::Data
+    }
+
+    fn may_have(&self, want: Want) -> bool {
+        match want {
+            Want::Data => {
+                self.session.unread() > 0
+                    || self.session.is_at_end()
+                    || self.session.error().is_some()
+            }
+            Want::Run(before) => self.runs != before || self.session.error().is_some(),
+        }
+    }
+
     /// What to wait for: events of the descriptor, and a time.
     fn interest(&self, now: Time) -> (i16, Option<Time>) {
         let mut events = 0;
@@ -554,12 +591,11 @@ impl Engine for Inner {
         self.polled = events & libc::POLLIN != 0;
     }
 
-    fn on_wake(&mut self, now: Time, _: Option<Time>, ready: bool) -> bool {
+    fn on_wake(&mut self, now: Time, _: Option<Time>, ready: bool) {
         if std::mem::take(&mut self.polled) && ready {
             // Until now nothing had come.
             self.last_read = now;
             self.next_read = Some(now);
         }
-        true
     }
 }
