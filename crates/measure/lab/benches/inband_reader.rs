@@ -135,9 +135,10 @@ fn main() -> Result<()> {
         "inband_reader: {cc}, sender on CPU {SENDER_CORE}, veth; {pairs} pairs of 2 x {seconds} s"
     );
     for rate in RATES {
-        let asked = rate.map_or("full speed".to_owned(), |bps| {
-            format!("{} Gbit/s", bps * 1e-9)
-        });
+        let asked = rate.map_or_else(
+            || "full speed".to_owned(),
+            |bps| format!("{} Gbit/s", bps * 1e-9),
+        );
         println!(
             "  {asked}: pair   alone, s/Gbit (Gbit/s)   with a reader   ratios of CPU, of goodput"
         );
