@@ -36,7 +36,7 @@ pub struct Limits {
     pub per_address: usize,
     /// Received bytes that no application has read, holes included, of all connections together
     /// beside a small share of each. Packets beyond it are dropped. A connection's memory is at
-    /// most four times as much, or 64 KiB.
+    /// most four times as much, or 256 KiB.
     pub unread: usize,
     /// A connection that is silent for this long has failed. A complete one whose application is
     /// gone acknowledges retransmissions for this long, unless the sender confirms.
