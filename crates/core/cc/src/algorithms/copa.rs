@@ -9,7 +9,10 @@
 //! |---|---|---|---|
 //! | delta, 1/packets | 0.18 | 0.5 | section 2 |
 //! | mode | fixed | auto | section 2.2 |
-//! | minimum RTT over | 10 s or 20 minima | 10 s | section 2.1 |
+//! | minimum RTT | of common drains (`parts::Drains`) | 10 s | section 2.1 |
+//! | a drain leaves, of the bandwidth-delay product | 0.75 | – | as Verus's |
+//! | nearly empty: above the minimum RTT, at most | a tenth of it | – | as section 2.2 |
+//! | "far above the target", times 1/delta | 5 | – | a lower one is within the limit cycle |
 //! | standing RTT over | srtt/2, ACK period, at most srtt | srtt/2 | section 2.1 |
 //! | periods before v doubles | 3 | 3 | section 2.1 |
 //! | pacing | 2 w / standing RTT | same | section 2.1 |
@@ -22,8 +25,9 @@
 //! the window does not grow unless it limited the sender; more than 30 % loss takes 30 % off the window (genericCC).
 //! `tuned` besides: see [`settings::Settings::TUNED`].
 //!
-//! **Known weakness**: an error e of the queueing delay bounds the rate at 1/(delta * e) (Arun et al., SIGCOMM 2022); a
-//! path whose queue never empties is taken for a longer one after ten seconds; `auto` takes a drop of capacity for a competitor.
+//! **Known weakness**: an error e of the queueing delay bounds the rate at 1/(delta * e) (Arun et al., SIGCOMM 2022);
+//! `paper` takes a path whose queue never empties for a longer one after ten seconds, `tuned` one whose queue others
+//! hold; `auto` takes a drop of capacity for a competitor.
 mod controller;
 mod mvfst;
 mod original;

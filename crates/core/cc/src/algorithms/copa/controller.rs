@@ -3,7 +3,9 @@
 use super::settings::Settings;
 use super::shared::{HeavyLoss, INITIAL, MIN_RTT_OVER, MIN_WINDOW, Mode, Rtts, SILENCE, verdict};
 use super::velocity::{Velocity, Way};
-use crate::parts::{WindowedMax, pacing_rate, segments, window_bytes, window_used};
+use crate::parts::{
+    Drained, Drains, WindowedMax, pacing_rate, segments, window_bytes, window_used,
+};
 use crate::{AckBatch, Allowance, Controller, Cx, Event, LossBatch, Needs, Packet, Path, Rto};
 use alcc_units::{Bytes, Span, Time};
 
@@ -16,6 +18,10 @@ const SLACK: f64 = 1e-12;
 const OVERLOAD: f64 = 5.0;
 /// Packets per packet.
 const DRAIN_STEP: f64 = 0.5;
+/// What a drain leaves of the bandwidth-delay product.
+const DRAIN_GAIN: f64 = 0.75;
+/// The path is nearly empty within this part of the minimum RTT above it.
+const NEARLY_EMPTY: u64 = 10;
 /// Pacing credit, within two to ten packets.
 const BURST: Span = Span::from_millis(1);
 /// Bunching of ACKs is remembered for so long.
@@ -36,8 +42,11 @@ pub(super) struct Copa {
     gaps: WindowedMax<Span>,
     last_ack: Option<Time>,
     stand_at_least: Span,
-    /// The queue is known not to have been empty.
-    loaded: bool,
+    /// When an overload was last measured, and to what it may drain the window.
+    overload: Option<(Time, f64)>,
+    drains: Drains,
+    /// What the path delivered when the drain began. Packets per second.
+    drained_rate: f64,
     updated: bool,
 }
 
@@ -55,7 +64,9 @@ impl Copa {
             gaps: WindowedMax::new(),
             last_ack: None,
             stand_at_least: Span::ZERO,
-            loaded: false,
+            overload: None,
+            drains: Drains::default(),
+            drained_rate: 0.0,
             updated: false,
         }
     }
@@ -68,34 +79,39 @@ impl Copa {
     fn sample(&mut self, now: Time, rtt: Span) {
         self.rtts.smooth(rtt);
         let smoothed = self.rtts.smoothed();
-        let over = if self.s.long_min_rtt {
-            MIN_RTT_OVER.max(self.rtts.minimum() * 20)
+        if self.s.drains {
+            let nearly = self.drains.base() / NEARLY_EMPTY;
+            self.drains
+                .sample(now, rtt, self.stand_at_least, nearly, nearly);
+            self.rtts.minimum.clear();
+            let base = self.drains.base();
+            self.rtts.minimum.insert(now, base, Span::MAX);
         } else {
-            MIN_RTT_OVER
-        };
-        let keep = self.s.keep_min_rtt && (self.loaded || self.mode.competitive);
-        let kept = if keep { Span::MAX } else { over };
-        self.rtts.minimum.insert(now, rtt, kept);
+            self.rtts.minimum.insert(now, rtt, MIN_RTT_OVER);
+        }
         let mut stand = smoothed / 2;
         if self.s.ack_aggregation {
             let bunch = self.gaps.get().unwrap_or_default();
             stand = stand.max(bunch.min(smoothed)).max(self.stand_at_least);
         }
-        self.rtts.standing.insert(now, rtt, stand.min(over));
-        self.mode.sample(now, rtt, &self.rtts, over);
+        self.rtts.standing.insert(now, rtt, stand.min(MIN_RTT_OVER));
+        self.mode.sample(now, rtt, &self.rtts, MIN_RTT_OVER);
     }
 
-    fn leave_slow_start(&mut self, cx: &mut Cx<'_>) {
+    fn leave_slow_start(&mut self, cx: &mut Cx<'_>, why: &'static str) {
         if self.s.exit_drain {
             let target = self.rtts.target_window(self.mode.delta);
-            self.window = (self.window - self.queue())
-                .max(target.min(self.window))
-                .max(MIN_WINDOW);
+            let window = (self.window - self.queue()).max(target.min(self.window));
+            // What was measured is of a round trip ago. Then half of it was in flight.
+            self.window = (window / 2.0).max(MIN_WINDOW);
         }
         self.slow_start = false;
+        // The minimum may be that of the others' queue.
+        self.drains.doubt();
+        self.overload = Some((cx.now, self.window));
         self.velocity = Velocity::new(cx.now, self.window);
         let event = Event::SlowStartExit {
-            why: "queue above target",
+            why,
             window: self.window,
         };
         cx.log.event(cx.now, event);
@@ -113,18 +129,58 @@ impl Copa {
             return;
         }
         if self.slow_start {
-            self.leave_slow_start(cx);
+            self.leave_slow_start(cx, "queue above target");
         }
         self.velocity
             .advance(cx.now, self.window, self.rtts.standing(), way, HOLD);
         let mut step = self.velocity.step(delta * self.window);
         let overload = way == Way::Down && self.queue() > OVERLOAD / delta;
         if overload && self.s.overload_drain {
-            step = step.max(DRAIN_STEP);
+            step = step.max(DRAIN_STEP.min(self.window - self.drained_to(cx.now)));
         }
-        // Known to stand in a queue from an overload until the next nearly empty moment.
-        self.loaded = overload || self.loaded && way == Way::Down;
         self.window = way.moved(self.window, step, may_grow);
+    }
+
+    /// The window at which an overload's drain ends. A change shows only after a round trip, so it
+    /// holds for one.
+    fn drained_to(&mut self, now: Time) -> f64 {
+        let round = self.rtts.smoothed();
+        let measured = self.overload.filter(|(at, _)| now.since(*at) < round);
+        let to = self.window - self.queue() + 1.0 / self.mode.delta;
+        self.overload.insert(measured.unwrap_or((now, to))).1
+    }
+
+    /// A packet sent at `sent_at` is back. True in a drain, which sets the window.
+    fn drain(&mut self, cx: &mut Cx<'_>, sent_at: Time) -> bool {
+        let path = |c: &Self| c.drained_rate * c.drains.base().as_secs_f64();
+        match self.drains.step(cx.now, sent_at, !self.slow_start, 1) {
+            Some(Drained::Begins) => {
+                // After a change of path the smoothed RTT may still be that of the old one.
+                let base = self.drains.base().as_secs_f64();
+                self.drained_rate = self.window / self.rtts.smoothed.max(base);
+                cx.log.event(cx.now, Event::Mode { to: "drain" });
+            }
+            Some(Drained::Ends) => {
+                self.window = path(self).max(MIN_WINDOW);
+                self.velocity = Velocity::new(cx.now, self.window);
+                // The queue that is seen now was before the drain.
+                self.overload = Some((cx.now, self.window));
+                cx.log.event(cx.now, Event::Mode { to: "default" });
+            }
+            Some(Drained::Again) | None => {}
+        }
+        if self.drains.draining() {
+            self.window = (path(self) * DRAIN_GAIN).max(MIN_WINDOW);
+        }
+        self.drains.draining()
+    }
+
+    /// What was learned of the delays is of another path, or old.
+    fn forget_delays(&mut self, now: Time) {
+        self.rtts.forget_delays();
+        self.drains = Drains::default();
+        self.drains.start(now);
+        self.overload = None;
     }
 
     fn weigh_losses(&mut self, cx: &mut Cx<'_>) {
@@ -150,6 +206,7 @@ impl Controller for Copa {
         *self = Self::new(self.s);
         self.mss = path.mss;
         self.velocity.since = cx.now;
+        self.drains.start(cx.now);
         self.losses.checked = cx.now;
     }
 
@@ -157,11 +214,10 @@ impl Controller for Copa {
         self.mss = mss;
     }
 
-    fn on_route(&mut self, _cx: &mut Cx<'_>, path: &Path) {
+    fn on_route(&mut self, cx: &mut Cx<'_>, path: &Path) {
         self.mss = path.mss;
-        self.rtts.forget_delays();
+        self.forget_delays(cx.now);
         self.mode.forget_delays();
-        self.loaded = false;
     }
 
     fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
@@ -179,6 +235,9 @@ impl Controller for Copa {
                 self.sample(cx.now, rtt);
             }
             if self.rtts.smoothed > 0.0 {
+                if self.s.drains && self.drain(cx, packet.sent_at) {
+                    continue;
+                }
                 if let Some(event) = self.mode.adapt(cx.now, &self.rtts) {
                     cx.log.event(cx.now, event);
                 }
@@ -195,6 +254,9 @@ impl Controller for Copa {
         self.losses.lost += n;
         self.losses.seen += n;
         self.mode.loss(cx.now, self.rtts.standing());
+        if self.slow_start && self.s.exit_drain {
+            self.leave_slow_start(cx, "loss");
+        }
         self.weigh_losses(cx);
     }
 
@@ -204,8 +266,7 @@ impl Controller for Copa {
         self.slow_start = true;
         self.velocity = Velocity::new(cx.now, self.window);
         if rto.silence >= SILENCE {
-            self.rtts.forget_delays();
-            self.loaded = false;
+            self.forget_delays(cx.now);
         }
         cx.log.event(
             cx.now,
@@ -226,6 +287,7 @@ impl Controller for Copa {
 
     fn release_memory(&mut self) {
         self.rtts.shrink();
+        self.drains.shrink();
         self.mode.shrink();
         self.gaps.shrink();
     }

@@ -9,17 +9,16 @@ pub(super) struct Settings {
     pub(super) max_queue: f64,
     /// Look for competitors that fill the buffer, and take part.
     pub(super) auto: bool,
-    /// The minimum RTT holds for at least 20 minima.
-    pub(super) long_min_rtt: bool,
     /// The standing RTT's window covers the period at which ACKs come in bunches, and pacing lets a host
     /// catch up that wakes a little late.
     pub(super) ack_aggregation: bool,
-    /// On leaving slow start, take off the queue that was measured.
+    /// Slow start also ends at a loss, and leaves the window that a round trip ago filled the path.
     pub(super) exit_drain: bool,
-    /// Far above the target the window shrinks by at least half a packet per packet.
+    /// Far above the target the window shrinks by at least half a packet per packet, until what the
+    /// queue held too much is taken off. Whether that was enough shows a round trip later.
     pub(super) overload_drain: bool,
-    /// A minimum does not expire while the queue is known to be there.
-    pub(super) keep_min_rtt: bool,
+    /// The minimum RTT is that of common drains. It rises only after one.
+    pub(super) drains: bool,
 }
 
 impl Settings {
@@ -28,18 +27,18 @@ impl Settings {
         delta: 0.5,
         max_queue: f64::MAX,
         auto: true,
-        long_min_rtt: false,
         ack_aggregation: false,
         exit_drain: false,
         overload_drain: false,
-        keep_min_rtt: false,
+        drains: false,
     };
 
     /// Ours: as the paper, for links that serve in bunches and change their rate. Five packets in the queue
     /// (delta 0.2) instead of two, because the queue must outlast the gaps between bunches; the standing RTT
     /// looks over a whole bunch; what slow start or a drop of capacity left in the queue is taken off at
-    /// once; a minimum learned does not expire under a queue known to stand. No competitive mode: on a deep
-    /// buffer of one's own it takes every fade for a competitor.
+    /// once, and no more than that; where several flows keep a queue they drain together, so none takes
+    /// it for a longer path. No competitive mode: on a deep buffer of one's own it takes every fade for
+    /// a competitor.
     ///
     /// delta is where recorded 3G channels (60 s, 40 ms) give the most throughput at 45 ms one way, with
     /// some to spare: 0.1 has 51 ms on the worst of five, 0.2 has 42.
@@ -47,10 +46,9 @@ impl Settings {
         delta: 0.18,
         max_queue: 25.0,
         auto: false,
-        long_min_rtt: true,
         ack_aggregation: true,
         exit_drain: true,
         overload_drain: true,
-        keep_min_rtt: true,
+        drains: true,
     };
 }

@@ -158,22 +158,56 @@ fn the_standing_rtt_looks_back_half_an_rtt() {
 }
 
 #[test]
-fn slow_start_leaves_without_the_queue_it_made() {
+fn slow_start_leaves_what_filled_the_path_a_round_trip_ago() {
     let mut c = steady(Settings::TUNED, 40.0, 50, 100);
     c.slow_start = true;
-    // 20 packets are queued; five are wanted: the window for that is 10.
-    c.leave_slow_start(&mut Cx {
+    // 20 of 40 packets are queued. Half of the 20 others were in flight a round trip ago.
+    let mut log = Discard;
+    let mut cx = Cx {
         now: Time::ZERO,
-        log: &mut Discard,
-    });
-    assert!(near(c.window, 20.0));
+        log: &mut log,
+    };
+    c.leave_slow_start(&mut cx, "queue above target");
+    assert!(near(c.window, 10.0));
 }
 
 #[test]
-fn an_overload_drains_half_a_packet_per_packet() {
+fn an_overload_drains_half_a_packet_per_packet_and_no_more_than_the_queue() {
     let mut c = steady(Settings::TUNED, 100.0, 50, 100);
     assert!(near(step(&mut c), 99.5));
-    assert!(c.loaded);
+    // 50 packets are queued, 5.6 are wanted. Until a round trip has passed no more is taken off.
+    for _ in 0..90 {
+        step(&mut c);
+    }
+    let to = 50.0 + 1.0 / 0.18;
+    // Less than the velocity's own steps of 1/18 packet or so.
+    assert!((to - 1.0..=to + 0.1).contains(&c.window), "{}", c.window);
+}
+
+#[test]
+fn a_loss_ends_slow_start() {
+    let mut b = Bench::of("copa");
+    b.wait(MS * 100);
+    for _ in 0..30 {
+        b.ack(MS * 50);
+    }
+    assert_eq!((b.window(), b.gauge("slow_start")), (40.0, 1.0));
+    b.lose_one();
+    assert_eq!((b.window(), b.gauge("slow_start")), (20.0, 0.0));
+}
+
+#[test]
+fn a_standing_queue_is_no_longer_path() {
+    let mut b = Bench::of("copa");
+    b.wait(MS * 100);
+    b.ack(MS * 50);
+    // Others hold a queue of 50 ms for 20 s, but for the drains.
+    for _ in 0..20_000 {
+        b.wait(MS);
+        let drained = b.now.as_nanos() / 1_000_000 % 3000 < 100;
+        b.ack(MS * if drained { 50 } else { 100 });
+    }
+    assert_eq!(b.gauge("rtt_min_ms"), 50.0);
 }
 
 #[test]
