@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The datagrams of `alcc-udp`: their decoder, handshakes, and connections that hear whatever a network brings.
+//! The datagrams of `alcc-udp`: their decoder, handshakes, and connections that hear whatever a
+//! network brings.
 use alcc_cc::conformance::Checked;
 use alcc_cc::{Controller, Registry, Spec};
 use alcc_udp::wire::{AckBody, COOKIE, Datagram, seal};
@@ -50,7 +51,8 @@ fn listener(now: Time) -> Listener {
     Listener::new(now, entropy, halves, limits)
 }
 
-/// Cuts what the fuzzer made into pieces of up to 255 bytes, each with a byte before it that says what to do.
+/// Cuts what the fuzzer made into pieces of up to 255 bytes, each with a byte before it that says
+/// what to do.
 fn pieces(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -61,8 +63,8 @@ fn pieces(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     })
 }
 
-/// Handshakes of strangers, with cookies from the listener or from nowhere: answers are never longer than what they answer, and nothing is
-/// remembered of who shows none.
+/// Handshakes of strangers, with cookies from the listener or from nowhere: answers are never
+/// longer than what they answer, and nothing is remembered of who shows none.
 pub fn handshake(bytes: &[u8]) {
     let mut now = Time::from_millis(1000);
     let mut listener = listener(now);
@@ -109,7 +111,8 @@ pub fn handshake(bytes: &[u8]) {
     assert!(opened > 0 || listener.remembered() == 0);
 }
 
-/// Two ends of which each hears what the other sends, what the fuzzer makes of that, and what it invents.
+/// Two ends of which each hears what the other sends, what the fuzzer makes of that, and what it
+/// invents.
 pub fn connection(bytes: &[u8]) {
     let mut now = Time::from_millis(1000);
     let from: SocketAddr = ([192, 0, 2, 1], 4000).into();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `--carrier`: the in-band form over everything it runs over, through real proxies and tunnels, over an emulated link; and every wrong peer.
+//! `--carrier`: the in-band form over everything it runs over, through real proxies and tunnels,
+//! over an emulated link; and every wrong peer.
 #[path = "support/lacks.rs"]
 mod lacks;
 #[path = "transfer/place.rs"]

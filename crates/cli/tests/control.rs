@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Looking at and steering a server that runs: `alcc ctl`, `top` and `log`, per-port algorithms, metrics.
+//! Looking at and steering a server that runs: `alcc ctl`, `top` and `log`, per-port algorithms,
+//! metrics.
 mod support;
 
 use serde_json::Value;
@@ -64,8 +65,8 @@ fn a_transfer_is_seen_switched_off_and_on_and_given_another_algorithm() {
     }
     let world = World::new(link(8));
     let hash = world.file("f", 8_000_000);
-    // 30 segments in flight over 20 ms: at most 30 * 1448 * 8 / 0.02 = 17 Mbit/s, so the link is the limit, and stays below
-    // what plain TCP puts in flight.
+    // 30 segments in flight over 20 ms: at most 30 * 1448 * 8 / 0.02 = 17 Mbit/s, so the link is
+    // the limit, and stays below what plain TCP puts in flight.
     let server = world.serve(Some(&["--cc", "fixed:window=4"]));
     let run = run_of(&server);
     std::thread::scope(|scope| {
@@ -134,7 +135,8 @@ fn a_transfer_is_seen_switched_off_and_on_and_given_another_algorithm() {
     }
 }
 
-/// Out of memory, for example: the server goes on under control, and can still be looked at and switched off.
+/// Out of memory, for example: the server goes on under control, and can still be looked at and
+/// switched off.
 #[test]
 fn a_server_whose_alcc_was_killed_goes_on_and_still_obeys() {
     if impossible() {
@@ -402,7 +404,8 @@ fn metrics(socket: &Path) -> std::collections::BTreeMap<String, f64> {
     parse(&text(&out.stdout))
 }
 
-/// A connection under `fixed:window=8` is seen, gets another algorithm, is switched off and on again.
+/// A connection under `fixed:window=8` is seen, gets another algorithm, is switched off and on
+/// again.
 fn is_seen_and_steered(run: &str) {
     let sends = |c: &Value| c["bytes"].as_u64() > Some(0) && c["algorithm"] == "fixed:window=8";
     let seen = until(run, "seen", |all| all.len() == 1 && sends(&all[0]));
@@ -572,7 +575,8 @@ fn the_proxy_is_seen_steered_and_told_in_the_metrics() {
     assert!(page.get(&label) > Some(&0.0), "{label}: {page:#?}");
 }
 
-/// Prometheus' text format, strictly: every sample belongs to a metric with HELP and TYPE, and buckets do not decrease.
+/// Prometheus' text format, strictly: every sample belongs to a metric with HELP and TYPE, and
+/// buckets do not decrease.
 fn parse(page: &str) -> std::collections::BTreeMap<String, f64> {
     let mut metrics = std::collections::BTreeMap::new();
     let (mut name, mut kind, mut bucket) = (String::new(), String::new(), 0.0);

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 fn alcc(arguments: &[&str]) -> Output {
-    // nginx may have been unpacked for us beside the build's output, and tests run in their crate's folder.
+    // nginx may have been unpacked for us beside the build's output, and tests run in their crate's
+    // folder.
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     Command::new(env!("CARGO_BIN_EXE_alcc"))
         .args(arguments)
@@ -88,7 +89,8 @@ fn plain_and_controlled_beside_each_other() {
         (&"fixed".into(), &"window=20".into(), &"cubic".into())
     );
     assert_ne!(ours["feedback"], "kernel");
-    // 20 packets of 1500 bytes are never more than 30 kB at the bottleneck, whatever the machine does: less than Cubic leaves there.
+    // 20 packets of 1500 bytes are never more than 30 kB at the bottleneck, whatever the machine
+    // does: less than Cubic leaves there.
     let p95 = |flow: &Value| flow["queue_delay_p95_ms"].as_f64().unwrap();
     assert!(p95(ours) < p95(plain), "{} {}", p95(ours), p95(plain));
     for file in ["report.html", "results.json", "flows.csv"] {

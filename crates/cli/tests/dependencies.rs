@@ -24,7 +24,8 @@ fn allowed() -> (Vec<String>, BTreeSet<String>) {
     )
 }
 
-/// `(name, version, licence)` of what is built into the product, and whatever is not from crates.io.
+/// `(name, version, licence)` of what is built into the product, and whatever is not from
+/// crates.io.
 fn dependencies() -> (BTreeSet<[String; 3]>, Vec<String>) {
     let out = Command::new(env!("CARGO"))
         .args("tree --locked --workspace --all-features --edges normal,build".split(' '))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The crates meet as the architecture says, or this fails: a new edge is a decision, not an accident.
+//! The crates meet as the architecture says, or this fails: a new edge is a decision, not an
+//! accident.
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,8 +8,8 @@ use std::process::Command;
 /// A crate, and what it uses on its floor.
 type Room = (&'static str, &'static [&'static str]);
 
-/// The floors of the house, which are the folders of `crates/`: a floor uses only those before it in this list. Beside each
-/// crate stands what it uses on its own floor, in its tests too.
+/// The floors of the house, which are the folders of `crates/`: a floor uses only those before it
+/// in this list. Beside each crate stands what it uses on its own floor, in its tests too.
 const FLOORS: &[(&str, &[Room])] = &[
     (
         "core",
@@ -80,7 +81,8 @@ fn place(name: &str) -> (usize, &'static [&'static str]) {
         })
 }
 
-/// What a pure crate may use from outside this workspace. `proptest` and the like are for its tests and not counted.
+/// What a pure crate may use from outside this workspace. `proptest` and the like are for its tests
+/// and not counted.
 const PURE_OUTSIDE: &[&str] = &[
     // Only the derived options of `results`, and only where the feature asks for them.
     "clap",

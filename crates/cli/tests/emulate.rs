@@ -32,7 +32,8 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The program inside is this test's own executable, asked to run the test `inside` with this instruction.
+/// The program inside is this test's own executable, asked to run the test `inside` with this
+/// instruction.
 fn me(instruction: &str) -> [String; 5] {
     let exe = std::env::current_exe().unwrap();
     [
@@ -205,7 +206,8 @@ fn a_download_arrives_whole_at_the_links_rate_and_the_reports_agree() {
     download("tun");
 }
 
-/// The way without /dev/net/tun: with offloads left on, checksums would be wrong or packets too long, and nothing arrive.
+/// The way without /dev/net/tun: with offloads left on, checksums would be wrong or packets too
+/// long, and nothing arrive.
 #[test]
 fn the_same_over_veth_and_packet_sockets() {
     needs_root!();
@@ -312,7 +314,8 @@ fn the_exit_status_is_that_of_the_command() {
 #[test]
 fn every_signal_reaches_the_command() {
     needs_namespaces!();
-    // 32 and 33 are the C library's own, SIGCHLD says that a child has changed; the shell's KILL and STOP have no trap.
+    // 32 and 33 are the C library's own, SIGCHLD says that a child has changed; the shell's KILL
+    // and STOP have no trap.
     let others = [libc::SIGKILL, libc::SIGSTOP, libc::SIGCHLD, 32, 33];
     let all: Vec<i32> = (1..=libc::SIGRTMAX())
         .filter(|signal| !others.contains(signal))
@@ -327,7 +330,8 @@ fn every_signal_reaches_the_command() {
     command
         .args(["emulate", "--quiet", "--", "sh", "-c", &script])
         .stdout(std::process::Stdio::piped());
-    // A shell traps nothing that it was started to ignore, as a background job is SIGINT and SIGQUIT.
+    // A shell traps nothing that it was started to ignore, as a background job is SIGINT and
+    // SIGQUIT.
     let defaults = all.clone();
     // SAFETY: async-signal-safe calls.
     unsafe {
@@ -359,7 +363,8 @@ fn what_either_side_leaves_behind_is_ended() {
     needs_namespaces!();
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("pids").display().to_string();
-    // A server that leaves its process group, a background process of CMD, and one that ignores SIGTERM.
+    // A server that leaves its process group, a background process of CMD, and one that ignores
+    // SIGTERM.
     let outside = format!("setsid sleep 1000 & echo $! >> {file}; sleep 1000");
     let inside = format!(
         "sleep 1000 & echo $! >> {file}; sh -c 'trap \"\" TERM; echo $$ >> {file}; sleep 1000' & sleep 0.3"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What algorithms say of themselves comes out of a running program: `alcc run --log` and `alcc log`. On loopback.
+//! What algorithms say of themselves comes out of a running program: `alcc run --log` and `alcc
+//! log`. On loopback.
 #[path = "support/lacks.rs"]
 mod lacks;
 

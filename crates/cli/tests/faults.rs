@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a server under `alcc run` has to bear from outside: many short connections without losing a descriptor, a thread or
-//! memory; clients that reset, that never read, that vanish; and its own end in the middle of a transfer.
+//! What a server under `alcc run` has to bear from outside: many short connections without losing a
+//! descriptor, a thread or memory; clients that reset, that never read, that vanish; and its own
+//! end in the middle of a transfer.
 //!
 //! `make soak` runs the long form: `cargo test --test faults -- --ignored --nocapture`.
 #[path = "faults/server.rs"]
@@ -25,7 +26,8 @@ const MODES: [&str; 4] = [
 /// As much as a window of two segments lets go in three turns: the gate shuts on each connection.
 const SHORT: usize = 8_000;
 
-/// Resident memory may grow by so much after the first tenth of the connections, KiB: the C library's own arenas, and no more.
+/// Resident memory may grow by so much after the first tenth of the connections, KiB: the C
+/// library's own arenas, and no more.
 const GROWTH: u64 = 1024;
 
 /// Threads of a server that serves nobody: its own and the library's.

@@ -119,8 +119,8 @@ const SIM: &str = "
 ";
 
 /// What `alcc list --json` prints: `KIND/NAME`, for algorithms `KIND/NAME:option` and
-/// `KIND/NAME:profile=PROFILE`, too. A new algorithm or queue need not be here until it is released:
-/// it is a file and a name in its registry, and no third place.
+/// `KIND/NAME:profile=PROFILE`, too. A new algorithm or queue need not be here until it is
+/// released: it is a file and a name in its registry, and no third place.
 const LISTED: &str = "
 algorithms/fixed algorithms/fixed:window algorithms/fixed:every
 algorithms/reno algorithms/reno:profile=linux algorithms/reno:profile=linux-3.16

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The in-band form between two namespaces: real programs, a real TCP, an emulated link. Figures on a busy machine say little, so only
-//! what must hold anyway is checked; `make native` shows how far it is from the native forms.
+//! The in-band form between two namespaces: real programs, a real TCP, an emulated link. Figures on
+//! a busy machine say little, so only what must hold anyway is checked; `make native` shows how far
+//! it is from the native forms.
 mod support {
     pub(crate) mod lacks;
 }

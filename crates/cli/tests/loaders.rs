@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Programs that glibc's loader does not load, or that have a library of their own to come first: under `alcc run` they do what
-//! they do without it, started by it or by a program that it started.
+//! Programs that glibc's loader does not load, or that have a library of their own to come first:
+//! under `alcc run` they do what they do without it, started by it or by a program that it started.
 #[path = "support/lacks.rs"]
 mod lacks;
 
@@ -76,7 +76,8 @@ fn with_musl(dir: &Path) -> Option<PathBuf> {
         root.join("usr/lib").join(&triple),
     );
     let libc = root.join("lib").join(&triple).join("libc.so");
-    // As musl-gcc does it, and with musl's loader where it was unpacked; the loader is known by its name.
+    // As musl-gcc does it, and with musl's loader where it was unpacked; the loader is known by its
+    // name.
     let loader = dir.join(format!("ld-musl-{}.so.1", std::env::consts::ARCH));
     std::os::unix::fs::symlink(&libc, &loader).ok()?;
     let mut compiler = Command::new("cc");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The table of native forms and those above TCP, very short: `alcc send` and `alcc recv` on emulated links. Figures on a busy machine
-//! say little, so only what must hold anyway is checked.
+//! The table of native forms and those above TCP, very short: `alcc send` and `alcc recv` on
+//! emulated links. Figures on a busy machine say little, so only what must hold anyway is checked.
 mod support {
     pub(crate) mod lacks;
 }

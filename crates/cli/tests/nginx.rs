@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Unmodified nginx under `alcc run`, over emulated links: what arrives is what was sent, connections are controlled, and
-//! whatever goes wrong the server goes on.
+//! Unmodified nginx under `alcc run`, over emulated links: what arrives is what was sent,
+//! connections are controlled, and whatever goes wrong the server goes on.
 mod support;
 
 use alcc_emu::PathSpec;
@@ -80,7 +80,8 @@ fn an_upgrade_of_the_binary_stays_under_control() {
             std::thread::sleep(Duration::from_millis(20));
         }
     };
-    // In the background: the process that was started has ended, and `alcc run` passes signals to the master.
+    // In the background: the process that was started has ended, and `alcc run` passes signals to
+    // the master.
     wait(&|| !master().is_empty());
     assert_eq!(world.fetch("http://$S:8080/f"), hash);
     let old = master();

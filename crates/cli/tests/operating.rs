@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Operating `alcc run`: options where people put them, runs of others and runs that were killed, a library that cannot be
-//! loaded, what is said at the start.
+//! Operating `alcc run`: options where people put them, runs of others and runs that were killed, a
+//! library that cannot be loaded, what is said at the start.
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;

@@ -166,7 +166,8 @@ fn what_is_wrong_is_said_in_one_line() {
     );
 }
 
-/// Every line of the page is run but those that do not end by themselves: a server, and a comparison of minutes.
+/// Every line of the page is run but those that do not end by themselves: a server, and a
+/// comparison of minutes.
 #[test]
 fn the_commands_of_the_documentation_work() {
     let page = root().join("docs/writing-an-algorithm-in-c.md");

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Two programs of the distribution, ported to the library as the ALCC paper did it: by changing their accept, send and close
-//! calls. The patches are in crates/runtime/capi/tests/ports; the sources come from scripts/setup. Each program runs unpatched and
-//! patched behind the same emulated link.
+//! Two programs of the distribution, ported to the library as the ALCC paper did it: by changing
+//! their accept, send and close calls. The patches are in crates/runtime/capi/tests/ports; the
+//! sources come from scripts/setup. Each program runs unpatched and patched behind the same
+//! emulated link.
 #[path = "support/early.rs"]
 mod early;
 #[path = "support/lacks.rs"]
@@ -166,7 +167,8 @@ struct Download {
 
 fn download(program: &Program, folder: &Path, world: &Path) -> Download {
     let outside = Namespace::new().unwrap();
-    // Without a window of ours a loss-based algorithm fills the queue, whatever this machine's default is.
+    // Without a window of ours a loss-based algorithm fills the queue, whatever this machine's
+    // default is.
     let setting = "/proc/sys/net/ipv4/tcp_congestion_control";
     outside
         .run(|| std::fs::write(setting, "reno"))

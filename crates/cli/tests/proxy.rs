@@ -226,7 +226,8 @@ fn the_queue_at_the_bottleneck_is_shorter_than_behind_a_plain_relay() {
         );
         (report.0, report.1.down.queue_delay_mean.unwrap())
     };
-    // A window that is never full leaves everything to the kernel's Reno, whose slow start fills the queue.
+    // A window that is never full leaves everything to the kernel's Reno, whose slow start fills
+    // the queue.
     let (_, plain) = mean("fixed:window=100000");
     let (closed, controlled) = mean("copa");
     assert!(closed > 0);

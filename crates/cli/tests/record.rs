@@ -105,8 +105,8 @@ fn link(trace: &Trace) -> DirectionSpec {
     }
 }
 
-/// A trace came through a link: what the link could carry in each second, at least and at most since its relay was late now and then,
-/// and what was recorded.
+/// A trace came through a link: what the link could carry in each second, at least and at most
+/// since its relay was late now and then, and what was recorded.
 fn seconds(
     original: &Trace,
     zero: Span,
@@ -182,7 +182,8 @@ impl Run {
 
     /// What the link could carry in each second (at least, at most) and what was recorded.
     fn seconds(&self, way: &str, original: &Trace) -> Vec<(u64, u64, u64)> {
-        // Up is recorded by the listener's clock, and after the propagation delay: 20 ms behind its bottleneck.
+        // Up is recorded by the listener's clock, and after the propagation delay: 20 ms behind its
+        // bottleneck.
         let (end, later) = match way {
             "down" => (&self.client, 0),
             _ => (&self.listener, 20_000_000),
@@ -222,7 +223,8 @@ fn the_saturator_gives_an_emulated_trace_back() {
         .generate(6, Span::from_secs(40))
         .scale(0.3)
         .unwrap();
-    // A sender that another test starves of the processor cannot keep a queue full: the third time it is no accident.
+    // A sender that another test starves of the processor cannot keep a queue full: the third time
+    // it is no accident.
     let mut wrong = Vec::new();
     let run = (0..3).find_map(|_| {
         let run = Run::over([&down, &up], "4s", "3s");
@@ -253,7 +255,8 @@ fn the_saturator_gives_an_emulated_trace_back() {
     assert_eq!(delays.lines().count() as u64, 1 + packets[0] + packets[1]);
 }
 
-/// The same with recorded channels for a minute, printed: `ALCC_TRACES=DIR cargo test -p alcc-cli --test record -- --ignored --nocapture`.
+/// The same with recorded channels for a minute, printed: `ALCC_TRACES=DIR cargo test -p alcc-cli
+/// --test record -- --ignored --nocapture`.
 #[test]
 #[ignore = "takes recorded traces and minutes"]
 fn recorded_channels() {
@@ -333,7 +336,8 @@ fn three_receivers_begin_together_and_are_combined() {
         .collect();
     let there = listener.end();
     assert_eq!(there.len(), 3);
-    // The time that counts begins at one moment: exactly at the listener, within the clocks' error at the clients.
+    // The time that counts begins at one moment: exactly at the listener, within the clocks' error
+    // at the clients.
     let zero = |v: &Value| v["zero_monotonic_ns"].as_u64().unwrap();
     assert!(there.iter().all(|v| zero(v) == zero(&there[0])));
     for client in &clients {
@@ -520,7 +524,8 @@ fn what_cannot_be_is_said_in_one_line() {
     );
 }
 
-/// Whoever does not prove its address gets less than it sent, and nothing at all for what is no packet of ours.
+/// Whoever does not prove its address gets less than it sent, and nothing at all for what is no
+/// packet of ours.
 #[test]
 fn strangers_get_no_more_than_they_send() {
     let listener = Listener::start(None, &[]);
@@ -539,7 +544,8 @@ fn strangers_get_no_more_than_they_send() {
         socket.send_to(junk, to).unwrap();
         assert!(socket.recv(&mut answer).is_err(), "an answer to {junk:?}");
     }
-    // A hello that is shorter than the challenge gets none; one that is long enough gets one that is shorter.
+    // A hello that is shorter than the challenge gets none; one that is long enough gets one that
+    // is shorter.
     let hello = b"ALRC\x01\x01\0\0\0\0\0\0\0\x07";
     socket.send_to(hello, to).unwrap();
     assert!(socket.recv(&mut answer).is_err(), "more than was sent");

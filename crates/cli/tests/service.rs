@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What stands in front of a server must not be noticed by it, nor by whoever started it: signals, how it ends and stops,
-//! what it is started with, socket activation. Each is compared with the same program without us.
+//! What stands in front of a server must not be noticed by it, nor by whoever started it: signals,
+//! how it ends and stops, what it is started with, socket activation. Each is compared with the
+//! same program without us.
 #[path = "support/lacks.rs"]
 mod lacks;
 
@@ -103,7 +104,8 @@ impl Drop for Ready {
     }
 }
 
-/// Every number that can be sent and caught. 32 and 33 are the C library's own, SIGCHLD says that a child has changed.
+/// Every number that can be sent and caught. 32 and 33 are the C library's own, SIGCHLD says that a
+/// child has changed.
 fn signals() -> impl Iterator<Item = i32> {
     let others = [libc::SIGKILL, libc::SIGSTOP, libc::SIGCHLD, 32, 33];
     (1..=libc::SIGRTMAX()).filter(move |signal| !others.contains(signal))
@@ -207,7 +209,8 @@ fn it_starts_with_what_it_would_start_with_plainly() {
     assert_eq!(said[0], said[1]);
 }
 
-/// Socket activation as systemd does it: descriptor 3 listens, the variables name the process that was made.
+/// Socket activation as systemd does it: descriptor 3 listens, the variables name the process that
+/// was made.
 #[test]
 fn a_listening_descriptor_and_a_watchdog_reach_the_program() {
     let Some(program) = witness() else { return };
@@ -278,14 +281,16 @@ fn becomes(pid: i32, states: &str) {
     }
 }
 
-/// A shell that waits for its job sees that it has stopped, and continues it: as with the program alone.
+/// A shell that waits for its job sees that it has stopped, and continues it: as with the program
+/// alone.
 #[test]
 fn a_program_that_stops_stops_us_and_both_go_on() {
     let Some(program) = witness() else { return };
     for signal in [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU] {
         for under in BOTH {
             let mut command = command(program, under, &["pause"]);
-            // A group of its own, as a shell gives each job; we, in another one of the session, are its shell.
+            // A group of its own, as a shell gives each job; we, in another one of the session, are
+            // its shell.
             command.process_group(0);
             let ready = Ready::start(command);
             let mut status = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `alcc sim` from the command line: every algorithm, the examples, equal bytes for equal arguments, mistakes.
+//! `alcc sim` from the command line: every algorithm, the examples, equal bytes for equal
+//! arguments, mistakes.
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

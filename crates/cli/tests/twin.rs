@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One scenario on both sides: real programs on an emulated link, and the simulator. Figures on a busy machine say little, so only what
-//! must hold anyway is checked; `alcc compare --sim --emu` shows how far the sides are apart.
+//! One scenario on both sides: real programs on an emulated link, and the simulator. Figures on a
+//! busy machine say little, so only what must hold anyway is checked; `alcc compare --sim --emu`
+//! shows how far the sides are apart.
 mod support {
     pub(crate) mod lacks;
 }
@@ -10,7 +11,8 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 fn alcc(arguments: &str) -> Output {
-    // nginx may have been unpacked for us beside the build's output, and tests run in their crate's folder.
+    // nginx may have been unpacked for us beside the build's output, and tests run in their crate's
+    // folder.
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     Command::new(env!("CARGO_BIN_EXE_alcc"))
         .args(arguments.split_whitespace())
@@ -41,7 +43,8 @@ fn two_flows_on_one_link_have_twins() {
     let flows = results["flows"].as_array().unwrap();
     let sides: Vec<&str> = flows.iter().map(|f| f["side"].as_str().unwrap()).collect();
     assert_eq!(sides, ["emulated", "emulated", "simulated", "simulated"]);
-    // The first begins with the window; the second's client is started a second later and asks first.
+    // The first begins with the window; the second's client is started a second later and asks
+    // first.
     for ((real, model), apart) in flows[..2].iter().zip(&flows[2..]).zip([0.002, 0.3]) {
         for field in [
             "scheme",
@@ -59,7 +62,8 @@ fn two_flows_on_one_link_have_twins() {
         let [began, model_began] = [real, model].map(|f| f["started_s"].as_f64().unwrap());
         assert!((began - model_began).abs() < apart, "{began} {model_began}");
     }
-    // Each flow is measured by itself: twice the window, about twice the share; the second comes later.
+    // Each flow is measured by itself: twice the window, about twice the share; the second comes
+    // later.
     let bytes = |n: usize| flows[n]["bytes"].as_f64().unwrap();
     assert!(bytes(0) > 1.3 * bytes(1), "{} {}", bytes(0), bytes(1));
     assert!(bytes(2) > 1.3 * bytes(3), "{} {}", bytes(2), bytes(3));

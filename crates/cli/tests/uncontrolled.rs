@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `alcc run` says which connections it did not control and why: a static program, MPTCP, io_uring; and nothing of those that it
-//! controlled. On loopback, with programs written for it.
+//! `alcc run` says which connections it did not control and why: a static program, MPTCP, io_uring;
+//! and nothing of those that it controlled. On loopback, with programs written for it.
 #[path = "support/lacks.rs"]
 mod lacks;
 
@@ -31,7 +31,8 @@ fn compile(dir: &Path, options: &[&str]) -> Option<PathBuf> {
     made.is_ok_and(|status| status.success()).then_some(program)
 }
 
-/// A connection to a loopback port; only if both ends speak MPTCP does the server get an MPTCP socket.
+/// A connection to a loopback port; only if both ends speak MPTCP does the server get an MPTCP
+/// socket.
 fn connect(port: u16, mptcp: bool) -> TcpStream {
     use nix::libc;
     use std::os::fd::FromRawFd;
@@ -65,7 +66,8 @@ struct Seen {
     page: String,
 }
 
-/// What is shown of a run while it transfers, as soon as something is shown to be uncontrolled; `None`: it was over before.
+/// What is shown of a run while it transfers, as soon as something is shown to be uncontrolled;
+/// `None`: it was over before.
 fn look(pid: u32, socket: &Path) -> Option<(Value, String)> {
     let top = Command::new(env!("CARGO_BIN_EXE_alcc"))
         .args(["top", "--once", "--json", "--run", &pid.to_string()])
@@ -147,7 +149,8 @@ fn run(dir: &Path, program: &Path, how: &str, options: &[&str]) -> Option<Seen> 
     })
 }
 
-/// Streams of the C library pass, and nobody says that they are controlled; what passes by calls on the same connection is.
+/// Streams of the C library pass, and nobody says that they are controlled; what passes by calls on
+/// the same connection is.
 #[test]
 fn what_streams_write_is_reported_and_not_taken_for_controlled() {
     let dir = tempfile::tempdir().unwrap();
@@ -165,8 +168,8 @@ fn what_streams_write_is_reported_and_not_taken_for_controlled() {
         let expected = if how == "both" { BYTES / 2 } else { 0 };
         assert!(passed.abs_diff(expected) < 100_000, "{how}: {report}");
         assert!(missed <= BYTES - passed, "{how}: {report}");
-        // Nobody looks at the moment of the end: what came after the last look is not in the number, and how long
-        // that was is the machine's.
+        // Nobody looks at the moment of the end: what came after the last look is not in the
+        // number, and how long that was is the machine's.
         assert!(missed > (BYTES - passed) / 10, "{how}: {report}");
     };
     std::thread::scope(|scope| {
@@ -311,7 +314,8 @@ fn connections_left_alone_are_counted_with_the_option_that_would_control_them() 
     assert_eq!(report["not_controlled"], serde_json::json!([]));
 }
 
-/// libuv would make its registrations where nobody sees them, so it gets no ring and falls back; whoever else asks for one has it.
+/// libuv would make its registrations where nobody sees them, so it gets no ring and falls back;
+/// whoever else asks for one has it.
 #[test]
 fn libuv_inside_another_library_gets_no_ring_and_others_do() {
     let dir = tempfile::tempdir().unwrap();

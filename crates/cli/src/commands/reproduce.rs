@@ -40,7 +40,8 @@ pub(crate) struct Args {
     /// Simulations at a time [default: as many as there are cores]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
-    /// Write results.json, with the checksums of all inputs, and the page results.md into this folder
+    /// Write results.json, with the checksums of all inputs, and the page results.md into this
+    /// folder
     #[arg(long, value_name = "DIR")]
     results: Option<PathBuf>,
     #[command(flatten)]

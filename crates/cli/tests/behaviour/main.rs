@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A program under `alcc run` behaves as it does over plain TCP: every way to write, wait, duplicate, pass, fork and close.
+//! A program under `alcc run` behaves as it does over plain TCP: every way to write, wait,
+//! duplicate, pass, fork and close.
 //!
-//! The program is `crates/runtime/preload/tests/c`; a plain run of each case is the oracle. `ALCC_CASE=NAME` runs one case,
-//! `ALCC_ORACLE=1` compares two plain runs instead, to see whether the oracle itself is steady.
+//! The program is `crates/runtime/preload/tests/c`; a plain run of each case is the oracle.
+//! `ALCC_CASE=NAME` runs one case, `ALCC_ORACLE=1` compares two plain runs instead, to see whether
+//! the oracle itself is steady.
 mod case;
 mod client;
 mod program;
@@ -15,12 +17,14 @@ use program::{How, Program};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A window of two segments shuts at nearly every write; the recommended algorithm is what users run.
+/// A window of two segments shuts at nearly every write; the recommended algorithm is what users
+/// run.
 const ALGORITHMS: [&str; 2] = ["fixed:window=2", "verus"];
 /// For what no algorithm may change: those that differ most in when they call and what they keep.
 const MORE: [&str; 4] = ["fixed:window=2", "verus", "budget", "sprout"];
 
-/// What differs between the case run plainly and under control, the hardened program every second time.
+/// What differs between the case run plainly and under control, the hardened program every second
+/// time.
 fn differences(program: &Program, case: &Case, algorithms: &[&'static str]) -> Vec<String> {
     let plain = program.run(case, &How::Plain { hardened: false });
     let mut wrong = Vec::new();

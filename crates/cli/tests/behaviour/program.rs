@@ -20,7 +20,8 @@ const DEADLINE: Duration = Duration::from_secs(40);
 
 pub(crate) struct Program {
     plain: PathBuf,
-    /// As distributions build: optimised, with checked calls and 64-bit offsets, which are other functions of the C library.
+    /// As distributions build: optimised, with checked calls and 64-bit offsets, which are other
+    /// functions of the C library.
     hardened: PathBuf,
 }
 
@@ -365,7 +366,8 @@ impl Outcome {
         if number("connections") < least || (case.passes && number("connections") > 0) {
             wrong.push(format!("{} connections controlled", number("connections")));
         }
-        // Two segments shut the gate at any transfer; Verus on a path without delay may never need to.
+        // Two segments shut the gate at any transfer; Verus on a path without delay may never need
+        // to.
         if case.gated && cc.starts_with("fixed") && number("gate_closed") == 0 {
             wrong.push("the gate never shut".to_owned());
         }

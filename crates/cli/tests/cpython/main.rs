@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! CPython's own tests of its network modules as the judge: under `alcc run --loopback --outbound` each test must end as it ends
-//! without. Every connection in them is then controlled, at both ends, in ways that nobody thought of here.
+//! CPython's own tests of its network modules as the judge: under `alcc run --loopback --outbound`
+//! each test must end as it ends without. Every connection in them is then controlled, at both
+//! ends, in ways that nobody thought of here.
 //!
-//! `cargo test -p alcc-cli --test cpython -- test_ssl` runs one module; other modules of CPython's suite can be named too.
+//! `cargo test -p alcc-cli --test cpython -- test_ssl` runs one module; other modules of CPython's
+//! suite can be named too.
 mod suite;
 
 use std::collections::VecDeque;
@@ -27,7 +29,8 @@ const FORMS: [Form; 3] = [None, Some("default"), Some("fixed:window=2")];
 /// The tests wait most of the time: so many runs at once on each core.
 const RUNS_PER_CORE: usize = 3;
 
-/// How often a test that ended differently is run alone and plainly: if it differs from itself it says nothing about us.
+/// How often a test that ended differently is run alone and plainly: if it differs from itself it
+/// says nothing about us.
 const AGAIN: usize = 5;
 
 fn main() {

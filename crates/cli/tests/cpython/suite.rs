@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// A module that has not ended after this time hangs: Python prints where all its threads are, and gives up. Longer than what the
-/// longest, test_asyncio, takes on a busy machine.
+/// A module that has not ended after this time hangs: Python prints where all its threads are, and
+/// gives up. Longer than what the longest, test_asyncio, takes on a busy machine.
 fn patience(module: &str) -> Duration {
     Duration::from_secs(if module == "test_asyncio" { 900 } else { 300 })
 }
 /// And if it does not give up it is killed so much later.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// CPython's network tests except those that need another machine. `network` does not stand for the Internet alone: all of
-/// test_socketserver wants it; tests that miss the Internet skip themselves.
+/// CPython's network tests except those that need another machine. `network` does not stand for the
+/// Internet alone: all of test_socketserver wants it; tests that miss the Internet skip themselves.
 const OPTIONS: [&str; 6] = [
     "-v",
     "--fail-env-changed",

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One of the small servers of `crates/runtime/preload/tests/c/serve.c` under `alcc run`, seen from outside.
+//! One of the small servers of `crates/runtime/preload/tests/c/serve.c` under `alcc run`, seen from
+//! outside.
 use crate::support::lacks;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

@@ -97,8 +97,8 @@ impl End {
         (status, self.said())
     }
 
-    /// Fails as it should: exit status 1 and one line, which is returned. That a transport is not encrypted is said besides, and
-    /// how far it is of what has taken a second.
+    /// Fails as it should: exit status 1 and one line, which is returned. That a transport is not
+    /// encrypted is said besides, and how far it is of what has taken a second.
     pub(crate) fn fails(self, within: Duration) -> String {
         let (status, said) = self.end(within);
         assert_eq!(status.code(), Some(1), "{said}");

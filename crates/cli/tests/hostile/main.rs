@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `alcc recv` and `alcc send` among strangers, forgers and failures: a file arrives as it was sent, or there is one clear line and
-//! exit status 1. All of it on loopback.
+//! `alcc recv` and `alcc send` among strangers, forgers and failures: a file arrives as it was
+//! sent, or there is one clear line and exit status 1. All of it on loopback.
 mod ends;
 mod middle;
 
@@ -57,7 +57,8 @@ fn words() -> Vec<Vec<u8>> {
     ]
 }
 
-/// The header of a transfer of one flow (crates/transport/transfer/src/lib.rs): of this kind and size.
+/// The header of a transfer of one flow (crates/transport/transfer/src/lib.rs): of this kind and
+/// size.
 fn header(kind: u8, size: u64) -> Vec<u8> {
     let mut header = b"alccsend\x01".to_vec();
     header.push(kind);
@@ -133,7 +134,8 @@ fn ends_well(receiver: Receiver) {
     assert_eq!(names, ["received-1"], "{said}");
 }
 
-/// Datagrams of a first packet's form from many ports: what comes back is never more than what went there, and nothing is kept.
+/// Datagrams of a first packet's form from many ports: what comes back is never more than what went
+/// there, and nothing is kept.
 #[test]
 fn a_flood_of_beginnings_is_answered_with_less_and_costs_no_memory() {
     let transport = DATAGRAMS[0];

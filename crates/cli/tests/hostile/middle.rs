@@ -28,7 +28,8 @@ impl Drop for Middle {
 const TURN: Duration = Duration::from_millis(2);
 
 impl Middle {
-    /// Between one client and `to`. `fate` is told of each datagram and says what is passed on in its place.
+    /// Between one client and `to`. `fate` is told of each datagram and says what is passed on in
+    /// its place.
     pub(crate) fn udp(
         to: SocketAddr,
         mut fate: impl FnMut(Way, Vec<u8>) -> Vec<Vec<u8>> + Send + 'static,
@@ -65,7 +66,8 @@ impl Middle {
         Self { at, stop }
     }
 
-    /// Between one client and `to`. `fate` may change each piece of the stream that it is told of; false: both streams end.
+    /// Between one client and `to`. `fate` may change each piece of the stream that it is told of;
+    /// false: both streams end.
     pub(crate) fn tcp(
         to: SocketAddr,
         fate: impl Fn(Way, &mut [u8], u64) -> bool + Send + Sync + 'static,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Every command with standard output and standard error closed, full, and with a reader that has gone.
+//! Every command with standard output and standard error closed, full, and with a reader that has
+//! gone.
 use super::ALCC;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -37,7 +38,8 @@ const STREAMS: [[Stream; 2]; 9] = [
     [Broken, Broken],
 ];
 
-/// What a command leaves behind when all is well, and whether standard output is where its product goes.
+/// What a command leaves behind when all is well, and whether standard output is where its product
+/// goes.
 struct Case {
     command: &'static str,
     arguments: &'static str,
@@ -83,7 +85,8 @@ const fn case(
     }
 }
 
-/// Every command. DIR is a folder, PORT a free port. An `alcc proxy` runs for those that ask for a run.
+/// Every command. DIR is a folder, PORT a free port. An `alcc proxy` runs for those that ask for a
+/// run.
 const CASES: &[Case] = &[
     case("demo", "--trace nosuch", 2, false, With::Nothing),
     case("run", "-- sh -c 'exit 7'", 7, false, With::Nothing),

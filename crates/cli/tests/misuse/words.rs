@@ -7,8 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// What is typed, and what the answer has to contain. In the folder are good.trace, bad.trace (a word in line 2), empty.trace,
-/// random.bin, bad.toml, notes.txt and a folder `dir`.
+/// What is typed, and what the answer has to contain. In the folder are good.trace, bad.trace (a
+/// word in line 2), empty.trace, random.bin, bad.toml, notes.txt and a folder `dir`.
 const WRONG: &[(&str, &str)] = &[
     ("nosuch", "'nosuch'"),
     ("smi", "'smi'"),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Real programs under `alcc run`, over an emulated link: what arrives is what was sent, the connections are controlled, and the
-//! program says and returns what it does without us. A plain run of the same program is the oracle.
+//! Real programs under `alcc run`, over an emulated link: what arrives is what was sent, the
+//! connections are controlled, and the program says and returns what it does without us. A plain
+//! run of the same program is the oracle.
 #[path = "../support/early.rs"]
 mod early;
 mod place;
@@ -100,7 +101,8 @@ impl Run {
         let number = |field: &str| self.report[field].as_u64().unwrap_or(0);
         assert!(number("connections") > 0, "connections: {self:#?}");
         assert!(number("gate_closed") > 0, "gate closures: {self:#?}");
-        // The first write of a server that has not yet waited for the connection cannot be refused; it is counted apart.
+        // The first write of a server that has not yet waited for the connection cannot be refused;
+        // it is counted apart.
         let rows = self.report["uncontrolled"].as_array().into_iter().flatten();
         let unrefused: u64 = rows
             .filter(|row| row["reason"] == "no-wakeup")

@@ -17,7 +17,8 @@ pub(crate) const RTT: Duration = Duration::from_millis(20);
 /// Every program listens here.
 pub(crate) const PORT: u16 = 8080;
 
-/// Says "skipped" and is true where something is missing; where nothing may be missing (CI) it fails instead.
+/// Says "skipped" and is true where something is missing; where nothing may be missing (CI) it
+/// fails instead.
 pub(crate) fn lacking(recipe: &Recipe) -> bool {
     let lacks = |what: &str| {
         println!("skipped: needs {what}");
@@ -42,7 +43,8 @@ pub(crate) fn deps() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/deps")
 }
 
-/// A program or, with a slash in its name, a file of its package: unpacked by scripts/setup, or installed.
+/// A program or, with a slash in its name, a file of its package: unpacked by scripts/setup, or
+/// installed.
 pub(crate) fn find(name: &str) -> Option<PathBuf> {
     let unpacked = if name.contains('/') {
         vec![deps().join("root").join(name), Path::new("/").join(name)]
@@ -155,8 +157,9 @@ impl Place {
             .collect()
     }
 
-    /// Starts the program with the file `name`, under `alcc run` with these options or plainly, and waits until it listens. What it says goes into
-    /// the file `said`, the report into `report.json`.
+    /// Starts the program with the file `name`, under `alcc run` with these options or plainly, and
+    /// waits until it listens. What it says goes into the file `said`, the report into
+    /// `report.json`.
     pub(crate) fn start(&self, recipe: &Recipe, options: Option<&[&str]>, name: &str) -> Process {
         let program = (recipe.program)(self, name);
         drop(fs::remove_file(self.path("report.json")));
@@ -190,8 +193,9 @@ impl Place {
             .unwrap_or_default()
     }
 
-    /// A script at the client's side, where `$S` is the server's address, `$D` its folder and `$F` the name of the file; after `patience` it is ended. `$T` is
-    /// for iperf3, which has to be told how long.
+    /// A script at the client's side, where `$S` is the server's address, `$D` its folder and `$F`
+    /// the name of the file; after `patience` it is ended. `$T` is for iperf3, which has to be told
+    /// how long.
     pub(crate) fn script(&self, script: &str, name: &str, patience: Duration) -> Command {
         let seconds = |t: Duration| t.as_secs().to_string();
         let mut command = Command::new("timeout");
@@ -206,7 +210,8 @@ impl Place {
         command
     }
 
-    /// Runs a script at the client's side to its end: what it printed, and its errors with its status.
+    /// Runs a script at the client's side to its end: what it printed, and its errors with its
+    /// status.
     pub(crate) fn shell(&self, script: &str, name: &str) -> (String, String) {
         let mut command = self.script(script, name, PATIENCE);
         command
@@ -222,7 +227,8 @@ impl Place {
         )
     }
 
-    /// Until the last connection to the program is gone: how a program ends may depend on whether it still has one.
+    /// Until the last connection to the program is gone: how a program ends may depend on whether
+    /// it still has one.
     pub(crate) fn settle(&self) {
         let deadline = Instant::now() + Duration::from_secs(5);
         let open = || {

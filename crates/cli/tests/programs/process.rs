@@ -58,7 +58,8 @@ impl Process {
         }
     }
 
-    /// Until somebody in the namespace listens on the port. To connect would be noticed: iperf3 takes it for a client.
+    /// Until somebody in the namespace listens on the port. To connect would be noticed: iperf3
+    /// takes it for a client.
     pub(crate) fn wait_for(&self, space: &Namespace, port: u16) {
         let listening = || sockets(port).iter().any(|state| state == LISTEN);
         let deadline = Instant::now() + Duration::from_secs(30);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The table: how each program is configured and started, and how one fetches from it. Nothing is tuned for us.
+//! The table: how each program is configured and started, and how one fetches from it. Nothing is
+//! tuned for us.
 use crate::place::{PORT, Place, deps, find, the};
 use std::borrow::Cow;
 use std::process::Command;
@@ -14,8 +15,9 @@ pub(crate) struct Recipe {
     pub(crate) options: &'static [&'static str],
     /// How it is started to serve, or to transfer, the file of that name in the folder `www`.
     pub(crate) program: fn(&Place, &str) -> Command,
-    /// What the client does, and prints the hash of what it got; `None` if the program transfers by itself to a helper, which writes `got`.
-    /// `$S` is the server, `$F` the file, `$D` the folder of everything.
+    /// What the client does, and prints the hash of what it got; `None` if the program transfers by
+    /// itself to a helper, which writes `got`. `$S` is the server, `$F` the file, `$D` the folder
+    /// of everything.
     pub(crate) fetch: Option<Cow<'static, str>>,
     /// How often `fetch` fetches the file.
     pub(crate) copies: usize,
@@ -260,7 +262,8 @@ pub(crate) fn node() -> Recipe {
     }
 }
 
-/// libuv gets its epoll registrations to the kernel by io_uring: where it is asked for, and from libuv 1.50 on always.
+/// libuv gets its epoll registrations to the kernel by io_uring: where it is asked for, and from
+/// libuv 1.50 on always.
 pub(crate) fn node_with_io_uring() -> Recipe {
     Recipe {
         program: |place, name| {
@@ -272,8 +275,8 @@ pub(crate) fn node_with_io_uring() -> Recipe {
     }
 }
 
-/// With its default isolation: the connection for data is accepted by one process and sent on by another, made by a raw clone(2), that may
-/// not start anything.
+/// With its default isolation: the connection for data is accepted by one process and sent on by
+/// another, made by a raw clone(2), that may not start anything.
 pub(crate) fn vsftpd() -> Recipe {
     Recipe {
         needs: &["vsftpd", "lftp"],
@@ -388,8 +391,10 @@ pub(crate) fn sshd() -> Recipe {
     }
 }
 
-/// Only the length is compared: iperf3 3.12 reads the file over what a partial write has left in its buffer, so that a slow plain connection
-/// too gets another content. For a time and not for a number of bytes: the word that all was sent goes over another connection and would overtake the last bytes.
+/// Only the length is compared: iperf3 3.12 reads the file over what a partial write has left in
+/// its buffer, so that a slow plain connection too gets another content. For a time and not for a
+/// number of bytes: the word that all was sent goes over another connection and would overtake the
+/// last bytes.
 pub(crate) fn iperf3() -> Recipe {
     Recipe {
         needs: &["iperf3"],

@@ -69,7 +69,8 @@ impl Run {
     }
 }
 
-/// Times, process numbers, ports and rates differ from run to run; so do hashes, which are compared elsewhere.
+/// Times, process numbers, ports and rates differ from run to run; so do hashes, which are compared
+/// elsewhere.
 fn without_numbers(text: &str) -> String {
     let mut out = String::new();
     // The unit that suits the number.

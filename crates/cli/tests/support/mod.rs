@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A world for tests with real programs: the distribution's nginx on one side of an emulated link, curl on the other.
+//! A world for tests with real programs: the distribution's nginx on one side of an emulated link,
+//! curl on the other.
 mod early;
 
 use alcc_emu::{Emulator, Namespace, PathSpec, Silent, Subnet};
@@ -258,7 +259,8 @@ impl Server {
         self.child.id()
     }
 
-    /// Asks it to stop, as an init system would; the report of `alcc run` (null without) and what was said on standard error.
+    /// Asks it to stop, as an init system would; the report of `alcc run` (null without) and what
+    /// was said on standard error.
     pub(crate) fn stop(mut self) -> (serde_json::Value, String) {
         self.terminate();
         let report = std::fs::read_to_string(&self.report)

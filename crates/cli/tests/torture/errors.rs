@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which function may fail with what, by their manual pages; the most telling first. Linux's numbers on x86-64 and aarch64.
+//! Which function may fail with what, by their manual pages; the most telling first. Linux's
+//! numbers on x86-64 and aarch64.
 use nix::libc::*;
 
 const WRITING: &[i32] = &[
@@ -31,7 +32,8 @@ pub(crate) const ERRORS: &[(&str, &[i32])] = &[
     ("recv", READING),
     ("recvfrom", READING),
     ("recvmsg", READING),
-    // On Linux the descriptor is gone after EINTR and EIO, too; the call that fails here leaves it open.
+    // On Linux the descriptor is gone after EINTR and EIO, too; the call that fails here leaves it
+    // open.
     ("close", &[EINTR, EIO]),
     ("shutdown", &[ENOTCONN, EINVAL]),
     ("dup", &[EMFILE]),

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Torture, as curl does it: each function that the program or our library calls fails once, with each plausible errno, at its
-//! first call, its second, and so on. The program then behaves as over plain TCP, or ends with an error of its own: it is
-//! never ended by a signal, never hangs, and what arrives is the beginning of what was sent. Where only our library calls the
-//! function the program must not notice at all.
+//! Torture, as curl does it: each function that the program or our library calls fails once, with
+//! each plausible errno, at its first call, its second, and so on. The program then behaves as over
+//! plain TCP, or ends with an error of its own: it is never ended by a signal, never hangs, and
+//! what arrives is the beginning of what was sent. Where only our library calls the function the
+//! program must not notice at all.
 //!
-//! A few points run here; `make soak` runs them all: `cargo test --test torture -- --ignored --nocapture`.
+//! A few points run here; `make soak` runs them all: `cargo test --test torture -- --ignored
+//! --nocapture`.
 mod errors;
 mod program;
 #[path = "../support/lacks.rs"]

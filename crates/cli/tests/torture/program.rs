@@ -281,8 +281,8 @@ impl Program {
             .stdin(Stdio::null())
             .stdout(appended(&stderr))
             .stderr(appended(&stderr));
-        // A suite in the background of a shell ignores SIGINT, and so would the program that it is to end.
-        // SAFETY: signal(2) may be called between fork and exec.
+        // A suite in the background of a shell ignores SIGINT, and so would the program that it is
+        // to end. SAFETY: signal(2) may be called between fork and exec.
         unsafe {
             command.pre_exec(|| {
                 nix::sys::signal::signal(Signal::SIGINT, nix::sys::signal::SigHandler::SigDfl)?;
@@ -383,7 +383,8 @@ fn clients(tortured: &Tortured, port: u16, child: &mut Child) -> Vec<Result<usiz
 
 fn received(tortured: &Tortured, from: &mut TcpStream) -> Result<usize, String> {
     let mut got = Vec::new();
-    // A reset is an end like any other; a server that leaves its client waiting is told so by its own end.
+    // A reset is an end like any other; a server that leaves its client waiting is told so by its
+    // own end.
     let _ = from.read_to_end(&mut got);
     if !tortured.ends() {
         let Some(head) = got.windows(4).position(|w| w == b"\r\n\r\n") else {

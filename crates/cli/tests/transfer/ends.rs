@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The end of a transfer on a path that loses packets, also the last ones: what the receiver says it has, the sender says too.
+//! The end of a transfer on a path that loses packets, also the last ones: what the receiver says
+//! it has, the sender says too.
 use crate::place::{Going, Place, link};
 use alcc_emu::PathSpec;
 use alcc_link::{Changes, DirectionSpec, RateSpec, Step};
 use alcc_units::{Rate, Time};
 use std::time::Instant;
 
-/// From a second and a half on a sixth is lost, in each direction: not of handshakes, whose end is another matter.
+/// From a second and a half on a sixth is lost, in each direction: not of handshakes, whose end is
+/// another matter.
 fn with_loss() -> PathSpec {
     let with = |spec: DirectionSpec| DirectionSpec {
         changes: Changes {
@@ -68,7 +70,8 @@ fn both_ends_agree_on_the_end_although_last_packets_are_lost() {
     }
 }
 
-/// What was written may lie in the kernel's send buffer for longer than `--stall`: it moves all the same.
+/// What was written may lie in the kernel's send buffer for longer than `--stall`: it moves all the
+/// same.
 #[test]
 fn a_slow_link_is_no_stall() {
     let mut slow = link();

@@ -219,7 +219,8 @@ fn the_summary_names_the_port_and_another_transport_is_asked_about() {
     drop(recv);
 }
 
-/// Other namespaces than those that our emulator makes are real networks: a VPN's, a service's, a container's.
+/// Other namespaces than those that our emulator makes are real networks: a VPN's, a service's, a
+/// container's.
 #[test]
 fn what_is_not_encrypted_stays_on_loopback_and_in_our_own_namespaces() {
     let Some(place) = Place::new() else { return };
@@ -330,7 +331,8 @@ fn strangers_cost_little_and_keep_nobody_out() {
         ends(stream);
     }
     drop(connect());
-    // All places are taken by peers that say nothing: one more is turned away, until one of them leaves.
+    // All places are taken by peers that say nothing: one more is turned away, until one of them
+    // leaves.
     let mut silent: Vec<_> = (0..4).map(|_| connect()).collect();
     std::thread::sleep(Duration::from_millis(300));
     ends(connect());

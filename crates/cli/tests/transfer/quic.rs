@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! QUIC beyond what every transport can: algorithms behave as they are, and certificates are looked at.
+//! QUIC beyond what every transport can: algorithms behave as they are, and certificates are looked
+//! at.
 use crate::place::{Place, link};
 use alcc_emu::PathSpec;
 use alcc_link::{DirectionSpec, RateSpec};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What every algorithm has to keep, checked. An algorithm of another crate is checked by one line in a test of that crate:
+//! What every algorithm has to keep, checked. An algorithm of another crate is checked by one line
+//! in a test of that crate:
 //!
 //! ```
 //! # let registry = alcc_cc::Registry::builtin();
@@ -7,16 +8,20 @@
 //! alcc_cc::conformance::check(algorithm);
 //! ```
 //!
-//! * **Operations**: random sequences of everything that can happen, against a reference host, with the contract of
-//!   [`Controller`] checked after each: ranges, quotas, timers, never stuck, replay and snapshot bit for bit, batches split.
+//! * **Operations**: random sequences of everything that can happen, against a reference host, with
+//!   the contract of [`Controller`] checked after each: ranges, quotas, timers, never stuck, replay
+//!   and snapshot bit for bit, batches split.
 //! * **Receiver half**, of those that have one: any bytes, replay and snapshot.
-//! * **Stories**: what chance reaches too seldom, with the same checks: a clock that stands still, RTTs of nothing and of a
-//!   week, windows of a million packets, timers without anything sent, an outage of a week.
-//! * **An application with little to send**: the window does not grow beyond twice what was ever used.
+//! * **Stories**: what chance reaches too seldom, with the same checks: a clock that stands still,
+//!   RTTs of nothing and of a week, windows of a million packets, timers without anything sent, an
+//!   outage of a week.
+//! * **An application with little to send**: the window does not grow beyond twice what was ever
+//!   used.
 //! * **Paths**: a constant link with late timers, outages of 2 s and 60 s.
 //!
-//! [`Checked`] is the other side: around any algorithm it checks what the host does. [`check_host`] drives one list of operations
-//! through any host, and compares what the algorithm hears with what the reference host tells it.
+//! [`Checked`] is the other side: around any algorithm it checks what the host does. [`check_host`]
+//! drives one list of operations through any host, and compares what the algorithm hears with what
+//! the reference host tells it.
 //!
 //! Functions here panic with the seed and what was violated, as tests do.
 mod checked;
@@ -69,7 +74,8 @@ fn build(algorithm: &Algorithm, spec: &Spec) -> Box<dyn Controller> {
 /// Everything in this module, for every profile of `algorithm`.
 ///
 /// # Panics
-/// If a property does not hold; the message names profile, property, and for operations the seed for [`run_seed`].
+/// If a property does not hold; the message names profile, property, and for operations the seed
+/// for [`run_seed`].
 pub fn check(algorithm: &Algorithm) {
     for spec in specs(algorithm) {
         for seed in 0..SEQUENCES {
@@ -82,11 +88,13 @@ pub fn check(algorithm: &Algorithm) {
     check_paths(algorithm);
 }
 
-/// Round trips of an application that never has more than two packets, and how much of the first window they may add to.
+/// Round trips of an application that never has more than two packets, and how much of the first
+/// window they may add to.
 const UNUSED_ROUNDS: u32 = 2_500;
 
-/// What nothing has tested says nothing about the path: after an hour of small answers no window is there that would leave as one burst.
-/// Published forms (`profile=paper`, `original`) do what was published: Verus' and MDI's windows grow with every epoch.
+/// What nothing has tested says nothing about the path: after an hour of small answers no window is
+/// there that would leave as one burst. Published forms (`profile=paper`, `original`) do what was
+/// published: Verus' and MDI's windows grow with every epoch.
 ///
 /// # Panics
 /// If more may leave at once than twice the larger of the first window and what was ever in flight.
@@ -154,7 +162,8 @@ pub fn run_seed(algorithm: &Algorithm, spec: &Spec, seed: u64) {
     }
 }
 
-/// The sequence of operations that `bytes` stand for; the first byte chooses the profile. For fuzz targets.
+/// The sequence of operations that `bytes` stand for; the first byte chooses the profile. For fuzz
+/// targets.
 ///
 /// # Panics
 /// If a property does not hold.
@@ -230,8 +239,8 @@ pub fn check_stories(algorithm: &Algorithm) {
 /// Late timers and outages on a constant link, for every profile of `algorithm`.
 ///
 /// # Panics
-/// If timers up to 20 ms late change the throughput by 5 % or more, or if after an outage less than half of the former
-/// throughput returns.
+/// If timers up to 20 ms late change the throughput by 5 % or more, or if after an outage less than
+/// half of the former throughput returns.
 pub fn check_paths(algorithm: &Algorithm) {
     for spec in specs(algorithm) {
         let mut plain =

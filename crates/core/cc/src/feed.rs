@@ -139,8 +139,8 @@ impl Feed {
         }
     }
 
-    /// Sets the sink for the algorithm's events. Until then they are discarded: for the events of the
-    /// start, call this before [`Feed::start`].
+    /// Sets the sink for the algorithm's events. Until then they are discarded: for the events of
+    /// the start, call this before [`Feed::start`].
     pub fn set_log(&mut self, log: Log) {
         self.log = Some(log);
     }

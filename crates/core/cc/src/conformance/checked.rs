@@ -9,13 +9,15 @@ use alcc_units::{Bytes, Span, Time};
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// An algorithm that panics when its host breaks the contract of [`Controller`]: what comes before what at one instant, time that
-/// goes back, batches that are empty or not ascending, totals that do not fit to the packets. Hosts are tested with it.
+/// An algorithm that panics when its host breaks the contract of [`Controller`]: what comes before
+/// what at one instant, time that goes back, batches that are empty or not ascending, totals that
+/// do not fit to the packets. Hosts are tested with it.
 pub struct Checked {
     inner: Box<dyn Controller>,
     now: Time,
     started: bool,
-    /// How far the order of this instant has come. The host that asks what may leave begins a new turn.
+    /// How far the order of this instant has come. The host that asks what may leave begins a new
+    /// turn.
     step: Cell<Step>,
     sent: Option<Pn>,
     delivered: Bytes,

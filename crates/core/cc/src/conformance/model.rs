@@ -123,7 +123,8 @@ impl Model {
         &mut self.sender.feed
     }
 
-    /// Path MTU discovery has made a step. The path is the same: the window stays, in bytes or in packets, and so do the smallest delays.
+    /// Path MTU discovery has made a step. The path is the same: the window stays, in bytes or in
+    /// packets, and so do the smallest delays.
     fn resize(&mut self, mss: Bytes) -> Result<(), String> {
         let (was, before, least) = (self.mss, self.allowance().window, self.least());
         self.mss = mss;
@@ -203,7 +204,8 @@ impl Model {
         Ok(())
     }
 
-    /// The receiver half, if there is one, sees these packets, and what it says reaches the controller.
+    /// The receiver half, if there is one, sees these packets, and what it says reaches the
+    /// controller.
     fn arrive(&mut self, pns: &[u64]) {
         if self.sender.half.is_none() {
             return;
@@ -311,7 +313,8 @@ impl Model {
             sender.repeat_second_sample();
         }
         together.acknowledge(now, &pns);
-        // The rate over both is an aggregate: of one alone it would be another, and say something else of the path.
+        // The rate over both is an aggregate: of one alone it would be another, and say something
+        // else of the path.
         apart.say_rate = together.rate;
         // By a copy: asking for the allowance ends a turn.
         let is_used = |sender: &Sender| {
@@ -322,7 +325,8 @@ impl Model {
         apart.acknowledge(now, &[a]);
         // What limited the sender between the two batches has not changed.
         *apart.feed.limited() = limited;
-        // But that it used half of its window may have: one batch grows for both packets, two do not.
+        // But that it used half of its window may have: one batch grows for both packets, two do
+        // not.
         let still_used = is_used(&apart);
         apart.acknowledge(now, &[b]);
         let recovered = self.sender.is_in_recovery() && !together.is_in_recovery();

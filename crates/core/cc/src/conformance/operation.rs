@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use alcc_units::Span;
 
-/// One thing that can happen to a controller. Every string of bytes is a list of operations, so that a fuzzer can drive them.
+/// One thing that can happen to a controller. Every string of bytes is a list of operations, so
+/// that a fuzzer can drive them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Operation {
     /// Time passes, from nothing to weeks.
     Advance(Span),
     /// Up to `n` records of `segments` segments are sent, as far as allowed.
     Send { n: u8, segments: u64 },
-    /// After `delay` a fraction of what is outstanding (of 255, at least one) is acknowledged; every `skip`-th was lost.
+    /// After `delay` a fraction of what is outstanding (of 255, at least one) is acknowledged;
+    /// every `skip`-th was lost.
     Ack {
         share: u8,
         skip: u8,
@@ -33,7 +35,8 @@ pub(super) enum Operation {
     Timer,
     /// Time passes until the controller's next timer, if it has one, and that is called.
     NextTimer,
-    /// What limited the sender: bits window, quota, pacer, app, peer; and whether what arrives from now on is marked.
+    /// What limited the sender: bits window, quota, pacer, app, peer; and whether what arrives from
+    /// now on is marked.
     Limited(u8),
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Flows over one bottleneck in virtual time: small enough to trust by reading, for tests of algorithms. Not the simulator.
+//! Flows over one bottleneck in virtual time: small enough to trust by reading, for tests of
+//! algorithms. Not the simulator.
 use super::sender::Sender;
 use crate::{Controller, Report};
 use alcc_units::{Bytes, Rate, Span, Time};
@@ -14,7 +15,8 @@ pub const PACKET: Bytes = Bytes::new(1500);
 pub enum Service {
     /// One packet after the other at this rate.
     Constant(Rate),
-    /// One packet at each of these times (milliseconds, ascending, the last positive), repeated when they end.
+    /// One packet at each of these times (milliseconds, ascending, the last positive), repeated
+    /// when they end.
     Opportunities(Vec<u64>),
 }
 
@@ -74,7 +76,8 @@ impl FlowResult {
         self.after(from).count()
     }
 
-    /// Mean waiting time in milliseconds of what was delivered at or after `from`; zero if nothing was.
+    /// Mean waiting time in milliseconds of what was delivered at or after `from`; zero if nothing
+    /// was.
     pub fn mean_wait_ms(&self, from: Time) -> f64 {
         let n = self.packets(from).max(1) as f64;
         self.after(from)

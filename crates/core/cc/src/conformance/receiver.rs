@@ -67,7 +67,8 @@ fn step(
     Ok(report)
 }
 
-/// A random sequence; what the half says goes to the controller, and the whole again from a snapshot.
+/// A random sequence; what the half says goes to the controller, and the whole again from a
+/// snapshot.
 pub(super) fn check(fresh: &dyn Fn() -> Box<dyn Controller>, seed: u64) -> Result<(), String> {
     let story = |snapshot: u64| -> Result<Vec<Option<Report>>, String> {
         let mut cc = fresh();

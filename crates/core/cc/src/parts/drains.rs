@@ -138,7 +138,8 @@ mod tests {
     }
 
     impl Path {
-        /// A packet every 10 ms, each back after `rtt`, until `until` ms; what happened, with its ms.
+        /// A packet every 10 ms, each back after `rtt`, until `until` ms; what happened, with its
+        /// ms.
         fn until(&mut self, until: u64, rtt: u64) -> Vec<(u64, Drained)> {
             let mut story = Vec::new();
             while self.now < Time::from_millis(until) {

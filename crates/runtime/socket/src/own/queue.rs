@@ -54,7 +54,8 @@ impl Queue {
             let size = BLOCK.min(self.capacity);
             match self.blocks.back_mut() {
                 Some(last) if last.len() < last.capacity() => {}
-                // From when the capacity was smaller: many small blocks would be more pieces than `front` has.
+                // From when the capacity was smaller: many small blocks would be more pieces than
+                // `front` has.
                 Some(last) if last.capacity() < size => last.reserve_exact(size - last.len()),
                 _ => {
                     let spare = self.spare.take().filter(|spare| spare.capacity() >= size);

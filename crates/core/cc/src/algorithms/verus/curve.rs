@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The fitted curve and its inverse: window to delay, delay to window (paper, equation 1).
 //!
-//! The program walks w = 2, 3, ... up to the first delay above the one wanted and answers w - 1. The first crossing of a
-//! curve is the first crossing of its running maximum, which is sorted: the largest value up to each node is kept, and
-//! the walk is confined to one node distance. Outside the data the curve goes on as a straight line.
+//! The program walks w = 2, 3, ... up to the first delay above the one wanted and answers w - 1.
+//! The first crossing of a curve is the first crossing of its running maximum, which is sorted: the
+//! largest value up to each node is kept, and the walk is confined to one node distance. Outside
+//! the data the curve goes on as a straight line.
 use super::fit::weights;
 use super::profile::LARGEST;
 
@@ -23,8 +24,8 @@ pub(super) struct Curve {
 }
 
 impl Curve {
-    /// `coefficients`: B-spline coefficients at equidistant nodes from `low` to `high`, at least five, of
-    /// `(delay - mean) / scale`. `first`: smallest window with data.
+    /// `coefficients`: B-spline coefficients at equidistant nodes from `low` to `high`, at least
+    /// five, of `(delay - mean) / scale`. `first`: smallest window with data.
     pub(super) fn new(
         low: f64,
         high: f64,
@@ -87,7 +88,8 @@ impl Curve {
         self.last
     }
 
-    /// The window before the first one, from 2 up, whose delay exceeds `d`; `None` if none up to the largest possible does.
+    /// The window before the first one, from 2 up, whose delay exceeds `d`; `None` if none up to
+    /// the largest possible does.
     pub(super) fn window_for(&self, d: f64) -> Option<u32> {
         let above = |w: u32| self.delay(f64::from(w)) > d;
         if above(2) {

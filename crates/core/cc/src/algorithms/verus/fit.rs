@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The curve through the delay profile: a penalised least-squares natural cubic spline.
 //!
-//! The paper speaks of cubic spline interpolation; the authors' program calls a penalised fit (smoothing 2.0) on few
-//! equidistant nodes, so stiff that with windows below about 150 packets it is nearly a straight line. This file computes
-//! that same curve: minimise `|F c - y|² + λ ∫ S''² + τ |c|²` over the values `c` of S at the nodes.
+//! The paper speaks of cubic spline interpolation; the authors' program calls a penalised fit
+//! (smoothing 2.0) on few equidistant nodes, so stiff that with windows below about 150 packets it
+//! is nearly a straight line. This file computes that same curve: minimise `|F c - y|² + λ ∫ S''² +
+//! τ |c|²` over the values `c` of S at the nodes.
 //!
 //! | constant | value | unit | where |
 //! |---|---|---|---|
@@ -11,8 +12,9 @@
 //! | ridge | Φ (1 + λ) · 5e-15 | – | program's library |
 //! | nodes | m/15, at least 5 | – | program: 15 lowered until m/N ≥ 5 |
 //!
-//! Differs: solved in B-spline coefficients, where all matrices have seven diagonals, so that it costs O(points + nodes)
-//! and not O(nodes³); the same minimum, to rounding. Φ ignores basis functions more than eight nodes away (1e-9 of it).
+//! Differs: solved in B-spline coefficients, where all matrices have seven diagonals, so that it
+//! costs O(points + nodes) and not O(nodes³); the same minimum, to rounding. Φ ignores basis
+//! functions more than eight nodes away (1e-9 of it).
 use super::curve::Curve;
 
 /// Where the search for the node divisor begins.
@@ -24,7 +26,8 @@ const REACH: usize = 32;
 /// Beyond so many nodes its square does not matter for Φ.
 const PHI_REACH: f64 = 8.0;
 
-/// The largest divisor from `from` down that gives at least 5 nodes for `largest`, and the nodes; `None` if there is none.
+/// The largest divisor from `from` down that gives at least 5 nodes for `largest`, and the nodes;
+/// `None` if there is none.
 pub(super) fn nodes(largest: u32, from: u32) -> Option<(u32, usize)> {
     (1..=from)
         .rev()
@@ -42,7 +45,8 @@ struct Row {
     y: f64,
 }
 
-/// Weights of the B-spline coefficients at `at`; the two beyond the ends are folded in (second derivative zero there).
+/// Weights of the B-spline coefficients at `at`; the two beyond the ends are folded in (second
+/// derivative zero there).
 pub(super) fn weights(at: f64, nodes: usize) -> (usize, [f64; 4]) {
     let cell = (at.max(0.0) as usize).min(nodes - 2);
     let t = at - cell as f64;
@@ -67,7 +71,8 @@ pub(super) fn weights(at: f64, nodes: usize) -> (usize, [f64; 4]) {
     (first, w)
 }
 
-/// Fits the curve. `None` if there are fewer than two points or nodes than five, or the numbers do not allow it.
+/// Fits the curve. `None` if there are fewer than two points or nodes than five, or the numbers do
+/// not allow it.
 pub(super) fn fit(
     points: impl Iterator<Item = (u32, f64)>,
     nodes: usize,
@@ -123,7 +128,8 @@ pub(super) fn fit(
             }
         }
     }
-    // Second derivative at an inner node, in node distances: a[k-1] - 2 a[k] + a[k+1]; it is linear between nodes.
+    // Second derivative at an inner node, in node distances: a[k-1] - 2 a[k] + a[k+1]; it is linear
+    // between nodes.
     let strength = lambda / cube(2.0 / cells);
     for k in 1..nodes - 1 {
         for (i, ci) in [1.0, -2.0, 1.0].into_iter().enumerate() {
@@ -189,10 +195,11 @@ pub(super) fn lambda(points: &[(u32, f64)], nodes: usize, rho: f64) -> f64 {
     libm::pow(10.0, rho) * phi / psi
 }
 
-/// Φ and Ψ: for the spline that is 1 at one node and 0 at the others, the sum of its squares at the data and the integral
-/// of its squared second derivative; each the largest over the nodes.
+/// Φ and Ψ: for the spline that is 1 at one node and 0 at the others, the sum of its squares at the
+/// data and the integral of its squared second derivative; each the largest over the nodes.
 fn sizes(rows: &[Row], nodes: usize) -> (f64, f64) {
-    // Node values are (a[k-1] + 4 a[k] + a[k+1]) / 6, at the ends a[k]: a tridiagonal system, eliminated once.
+    // Node values are (a[k-1] + 4 a[k] + a[k+1]) / 6, at the ends a[k]: a tridiagonal system,
+    // eliminated once.
     let side = |k: usize| {
         if k == 0 || k + 1 == nodes {
             0.0

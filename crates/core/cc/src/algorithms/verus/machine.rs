@@ -11,7 +11,8 @@ use super::{fit, profile};
 use crate::{Cx, Event, Packet, Pn};
 use alcc_units::{Bytes, Span, Time};
 
-/// A slow start ended by loss: slots from the lost packet's label on are forgotten, but never below this.
+/// A slow start ended by loss: slots from the lost packet's label on are forgotten, but never below
+/// this.
 pub(super) const FORGET_FROM: u32 = 100;
 /// In flight is never capped below this many packets (`tuned`).
 const CAP_FLOOR: f64 = 4.0;
@@ -22,9 +23,11 @@ const RATE_FALL: f64 = 0.1;
 const CEILING_GROWTH: f64 = 0.02;
 /// A queue this much longer than the one seen contradicts nothing, ms (`tuned`).
 const STALE_FLOOR: f64 = 10.0;
-/// A single segment in flight waits for a delayed acknowledgement, and its delay would be learned as the path's (`tuned`).
+/// A single segment in flight waits for a delayed acknowledgement, and its delay would be learned
+/// as the path's (`tuned`).
 const MIN_FLOOR: f64 = 2.0;
-/// The floor does not grow beyond this: a share of a wide path, and little beside a window alone on it (`tuned`).
+/// The floor does not grow beyond this: a share of a wide path, and little beside a window alone on
+/// it (`tuned`).
 const MAX_FLOOR: f64 = 50.0;
 /// An epoch that lasts so many times as long as asked for is reckoned with as it is (`tuned`).
 const LATE: f64 = 1.5;
@@ -45,7 +48,8 @@ pub(super) struct Verus {
     /// Origin of the epoch grid.
     pub(super) started: Time,
     pub(super) next_epoch: Time,
-    /// When the last epoch ended, and how long it was, ms: a host with many flows is late on purpose.
+    /// When the last epoch ended, and how long it was, ms: a host with many flows is late on
+    /// purpose.
     pub(super) epoch_at: Time,
     pub(super) lasted: f64,
     /// Last time something was acknowledged.
@@ -77,11 +81,12 @@ pub(super) struct Verus {
     pub(super) error: f64,
     /// Since when the path has been much faster than the curve says.
     pub(super) contradicted: Option<Time>,
-    /// What a loss has shown the path to hold, packets; grows until it no longer matters. A buffer too short for the
-    /// delays that the profile allows shows in losses only.
+    /// What a loss has shown the path to hold, packets; grows until it no longer matters. A buffer
+    /// too short for the delays that the profile allows shows in losses only.
     pub(super) ceiling: Option<f64>,
-    /// Window, packets, that a curve learned in company does not take from us: it grows by a packet per round trip
-    /// up to `MAX_FLOOR` while the delay is tolerable, so that who has little gets more.
+    /// Window, packets, that a curve learned in company does not take from us: it grows by a packet
+    /// per round trip up to `MAX_FLOOR` while the delay is tolerable, so that who has little gets
+    /// more.
     pub(super) floor: f64,
     /// Slow start was entered again for a new profile.
     pub(super) relearning: bool,
@@ -141,7 +146,8 @@ impl Verus {
         (packet.tag.0.min(u64::from(profile::LARGEST)) as u32).max(1)
     }
 
-    /// Delay of a window by the curve, or by the raw table before the first curve; never below D_min.
+    /// Delay of a window by the curve, or by the raw table before the first curve; never below
+    /// D_min.
     pub(super) fn delay_of(&self, window: f64) -> f64 {
         let delay = match &self.curve {
             Some(curve) => curve.delay(window),
@@ -201,7 +207,8 @@ impl Verus {
         );
     }
 
-    /// A sample in slow start was long: the window that caused it is known, what it did since is still to come.
+    /// A sample in slow start was long: the window that caused it is known, what it did since is
+    /// still to come.
     pub(super) fn leave_by_delay(&mut self, cx: &mut Cx<'_>, packet: &Packet, delay: f64) {
         let label = f64::from(Self::label_of(packet));
         if matches!(self.settings.exit_at, ExitAt::Queue { .. }) {
@@ -230,7 +237,8 @@ impl Verus {
         window.min(grown)
     }
 
-    /// The floor after an epoch: a packet more in a round trip of tolerable delay, M of it left by an intolerable one.
+    /// The floor after an epoch: a packet more in a round trip of tolerable delay, M of it left by
+    /// an intolerable one.
     fn move_floor(&mut self, tolerable: Option<bool>) -> f64 {
         let epochs = self.epochs() as f64;
         self.floor = match tolerable {
@@ -323,7 +331,8 @@ impl Verus {
         self.quota = self.mss.mul_f64(lacking.max(0.0).floor());
     }
 
-    /// Fits the curve once a second. False: too little is known for a first one, and slow start begins again.
+    /// Fits the curve once a second. False: too little is known for a first one, and slow start
+    /// begins again.
     pub(super) fn fit_if_due(&mut self, cx: &mut Cx<'_>) -> bool {
         if cx.now < self.refit_at {
             return true;
@@ -352,7 +361,8 @@ impl Verus {
         true
     }
 
-    /// Slow start once more for a flow that knows too few windows: without a curve D_est would grow for ever.
+    /// Slow start once more for a flow that knows too few windows: without a curve D_est would grow
+    /// for ever.
     fn start_again(&mut self, cx: &mut Cx<'_>) {
         let why = "too few windows known";
         if self.settings.company {
@@ -393,7 +403,8 @@ impl Verus {
         if self.company.drains.draining() {
             self.contradicted = None;
             self.window = self.drained();
-            // The bound on what is in flight does it: equation 5 reckons with the long RTT of before.
+            // The bound on what is in flight does it: equation 5 reckons with the long RTT of
+            // before.
             self.quota = Bytes::MAX;
             return;
         }
@@ -414,7 +425,8 @@ impl Verus {
             error: self.error,
             window: self.window,
         };
-        // Nothing in flight teaches nothing, unless the sender waits for us: on a short path all arrives within the epoch.
+        // Nothing in flight teaches nothing, unless the sender waits for us: on a short path all
+        // arrives within the epoch.
         let wait = self.company.hold.is_some() || in_flight == 0 && end.no_increase;
         let verdict = if wait {
             Verdict::default()
@@ -438,7 +450,8 @@ impl Verus {
         }
     }
 
-    /// Whether the curve is out of date: D_est far above what the path does, for two round trips on end.
+    /// Whether the curve is out of date: D_est far above what the path does, for two round trips on
+    /// end.
     pub(super) fn contradicted(&mut self, cx: &Cx<'_>) -> bool {
         let (Some(factor), Some(seen)) = (self.settings.stale, self.estimator.newest()) else {
             return false;

@@ -1,40 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Verus: Zaki, Pötsch, Chen, Subramanian, Görg, "Adaptive Congestion Control for Unpredictable Cellular Networks",
-//! SIGCOMM 2015, and the authors' program (repository yzaki/verus, June 2017).
+//! Verus: Zaki, Pötsch, Chen, Subramanian, Görg, "Adaptive Congestion Control for Unpredictable
+//! Cellular Networks", SIGCOMM 2015, and the authors' program (repository yzaki/verus, June 2017).
 //!
-//! Verus learns which delay each sending window causes (the delay profile, a point per acknowledged packet, a curve
-//! through them every second). Every 5 ms it moves the delay it is willing to have by a millisecond or two, reads the
-//! window off the curve, and releases what equation 5 says is missing in the network.
+//! Verus learns which delay each sending window causes (the delay profile, a point per acknowledged
+//! packet, a curve through them every second). Every 5 ms it moves the delay it is willing to have
+//! by a millisecond or two, reads the window off the curve, and releases what equation 5 says is
+//! missing in the network.
 //!
-//! The constants stand in `settings.rs`: `paper` is the text, `tuned` (the default) ours. `original`, the
-//! authors' program, is frozen in `original.rs`. One file per concern: `profile.rs` points, `fit.rs` and
-//! `curve.rs` the curve and its inverse, `estimator.rs` equations 2 to 4, `release.rs` equation 5,
-//! `machine.rs` the state and its phases, this file the host's events.
+//! The constants stand in `settings.rs`: `paper` is the text, `tuned` (the default) ours.
+//! `original`, the authors' program, is frozen in `original.rs`. One file per concern: `profile.rs`
+//! points, `fit.rs` and `curve.rs` the curve and its inverse, `estimator.rs` equations 2 to 4,
+//! `release.rs` equation 5, `machine.rs` the state and its phases, this file the host's events.
 //!
 //! # Differs from the paper
 //!
-//! * All profiles: time is monotonic; the release of an epoch replaces what the last one left; the RTT that
-//!   a packet is filed under is kept at the sender; loss detection, its timers and retransmission are the
-//!   host's (for `original` over datagrams by the program's rules). Application-limited packets do not enter
-//!   the profile. A packet record of several segments counts as that many packets for windows and budgets,
-//!   and as one delay sample.
-//! * `original`: with the program's own deviations (500 ms slow start, no growth limit, upward drift in empty
-//!   epochs, a stiff curve, everything forgotten when a delay cannot be mapped, packets under way forgotten
-//!   at a timeout and when a loss ends slow start).
-//! * `tuned`: slow start ends before the queue that is still to come passes R; a sample above `R × D_min`
-//!   cuts at once; in flight is bounded by W and by what the measured delivery rate brings home within
-//!   `R × D_min`; empty epochs hold; jitter near D_min does not count as a rising delay; a delay that cannot
-//!   be mapped holds the window near the largest one known; a curve that the path contradicts (D_est far
-//!   above what is seen) is learned anew in a slow start that keeps D_min; epochs are reckoned as long as a host with many
-//!   flows makes them; a flow that knows too few windows for a curve enters slow start again (`paper`: from the beginning,
-//!   as the program does). What it does in company and about losses: `company.rs`.
+//! * All profiles: time is monotonic; the release of an epoch replaces what the last one left; the
+//!   RTT that a packet is filed under is kept at the sender; loss detection, its timers and
+//!   retransmission are the host's (for `original` over datagrams by the program's rules).
+//!   Application-limited packets do not enter the profile. A packet record of several segments
+//!   counts as that many packets for windows and budgets, and as one delay sample.
+//! * `original`: with the program's own deviations (500 ms slow start, no growth limit, upward
+//!   drift in empty epochs, a stiff curve, everything forgotten when a delay cannot be mapped,
+//!   packets under way forgotten at a timeout and when a loss ends slow start).
+//! * `tuned`: slow start ends before the queue that is still to come passes R; a sample above `R ×
+//!   D_min` cuts at once; in flight is bounded by W and by what the measured delivery rate brings
+//!   home within `R × D_min`; empty epochs hold; jitter near D_min does not count as a rising
+//!   delay; a delay that cannot be mapped holds the window near the largest one known; a curve that
+//!   the path contradicts (D_est far above what is seen) is learned anew in a slow start that keeps
+//!   D_min; epochs are reckoned as long as a host with many flows makes them; a flow that knows too
+//!   few windows for a curve enters slow start again (`paper`: from the beginning, as the program
+//!   does). What it does in company and about losses: `company.rs`.
 //!
 //! # Known weakness
 //!
-//! The standing queue is a multiple of the base delay, so that long paths get long queues and very short ones too little
-//! to fill a jittery link: with r=2 at 40 ms `tuned` leaves up to half of a bursty channel unused (the program less).
-//! Flows of unlike base delay do not share fairly: the longer path tolerates the longer queue. Drains cost a path of 200 ms
-//! 4 points of throughput and one of 300 ms 5 to 10. A competitor that never yields is taken for a longer path after ten
+//! The standing queue is a multiple of the base delay, so that long paths get long queues and very
+//! short ones too little to fill a jittery link: with r=2 at 40 ms `tuned` leaves up to half of a
+//! bursty channel unused (the program less). Flows of unlike base delay do not share fairly: the
+//! longer path tolerates the longer queue. Drains cost a path of 200 ms 4 points of throughput and
+//! one of 300 ms 5 to 10. A competitor that never yields is taken for a longer path after ten
 //! seconds. Outages of a second fill the network for a round trip whatever the window is.
 mod company;
 mod curve;
@@ -262,7 +265,8 @@ impl Controller for Verus {
     fn on_mtu(&mut self, cx: &mut Cx<'_>, mss: Bytes) {
         let (mss, was) = (mss.max(Bytes::new(1)), self.mss);
         self.mss = mss;
-        // The curve is in packets. Path MTU discovery moves it by a fifth, which the next epochs learn; beyond this it says nothing.
+        // The curve is in packets. Path MTU discovery moves it by a fifth, which the next epochs
+        // learn; beyond this it says nothing.
         if mss > was * 2 || was > mss * 2 {
             self.restart(cx, "another segment size");
         }

@@ -18,8 +18,8 @@
 //! | slow start ends at an RTT above | 500 | ms |
 //! | first window | 1 | packets |
 //!
-//! **Differs from the program**: the budget that its two threads sometimes count twice in slow start is
-//! counted once. A full socket buffer is no loss.
+//! **Differs from the program**: the budget that its two threads sometimes count twice in slow
+//! start is counted once. A full socket buffer is no loss.
 mod estimator;
 #[cfg(test)]
 mod tests;
@@ -378,8 +378,8 @@ impl Controller for Original {
         self.quota = Bytes::ZERO;
     }
 
-    /// In slow start it ends that and changes nothing else. Later it forgets what is in flight and puts
-    /// D_est to D_min. Silence goes on counting from the last ACK.
+    /// In slow start it ends that and changes nothing else. Later it forgets what is in flight and
+    /// puts D_est to D_min. Silence goes on counting from the last ACK.
     fn on_rto(&mut self, cx: &mut Cx<'_>, _rto: &Rto) {
         if !self.slow_start {
             self.forget_flight();

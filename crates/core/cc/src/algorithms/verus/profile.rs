@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The delay profile's points: one delay per window, learned packet by packet (paper, section 4; program: 40 000 slots).
+//! The delay profile's points: one delay per window, learned packet by packet (paper, section 4;
+//! program: 40 000 slots).
 //!
-//! Differs from both sources: memory is taken a page of 32 windows at a time, at the first packet sent under one of them.
-//! Known weakness, shared with the original: a window that is not visited keeps its old delay.
+//! Differs from both sources: memory is taken a page of 32 windows at a time, at the first packet
+//! sent under one of them. Known weakness, shared with the original: a window that is not visited
+//! keeps its old delay.
 
 /// Largest window that has a slot.
 pub(super) const LARGEST: u32 = 39_999;
@@ -86,8 +88,8 @@ impl Points {
         self.forget_from(0);
     }
 
-    /// Before the first curve: the window before the first one, from 2 up, whose delay exceeds `d`. If none does, the
-    /// program tries `d - 2`, `d - 4`, ...; an empty table then answers 1.
+    /// Before the first curve: the window before the first one, from 2 up, whose delay exceeds `d`.
+    /// If none does, the program tries `d - 2`, `d - 4`, ...; an empty table then answers 1.
     pub(super) fn window_for(&self, d: f64) -> u32 {
         let mut longest = f64::NEG_INFINITY;
         for (w, delay) in self.iter().filter(|(w, _)| *w >= 2) {

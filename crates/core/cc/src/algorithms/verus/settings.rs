@@ -45,7 +45,8 @@ pub(super) const YIELD: f64 = 0.1;
 pub(super) enum ExitAt {
     /// A sample above this multiple of the smallest delay (paper).
     Multiple(f64),
-    /// A sample above `D_min × (1 + share × (R - 1))`, at least `floor` and at most `cap` ms above D_min.
+    /// A sample above `D_min × (1 + share × (R - 1))`, at least `floor` and at most `cap` ms above
+    /// D_min.
     Queue {
         /// Share of the tolerated queue.
         share: f64,
@@ -70,32 +71,34 @@ pub(super) struct Settings {
     /// The ratio branch begins at `1 + soft × (R - 1)`.
     pub(super) soft: f64,
     pub(super) rho: f64,
-    /// A smaller base delay counts as this many ms: the tolerated queue would be less than the jitter.
+    /// A smaller base delay counts as this many ms: the tolerated queue would be less than the
+    /// jitter.
     pub(super) min_base: f64,
     pub(super) exit_at: ExitAt,
     pub(super) start_window: f64,
-    /// An epoch without an ACK, while the silence is not yet remarkable, changes nothing. Otherwise it
-    /// counts as "the delay did not grow" and probes upwards.
+    /// An epoch without an ACK, while the silence is not yet remarkable, changes nothing. Otherwise
+    /// it counts as "the delay did not grow" and probes upwards.
     pub(super) hold_empty: bool,
     /// In flight stays below this multiple of W.
     pub(super) flight_cap: Option<f64>,
     /// In flight stays below `delivery rate × R × D_min`.
     pub(super) rate_cap: bool,
-    /// D_est stays below `R × D_min`, and a sample above it reduces D_est in proportion, once per round
-    /// trip, to no less than this share: after an outage the sample says how long that was, not what the
-    /// path holds.
+    /// D_est stays below `R × D_min`, and a sample above it reduces D_est in proportion, once per
+    /// round trip, to no less than this share: after an outage the sample says how long that was,
+    /// not what the path holds.
     pub(super) proportional_cut: Option<f64>,
-    /// A queue below this share of the tolerated one, and the error of the samples, is jitter: the rising
-    /// branch of equation 4 does not apply.
+    /// A queue below this share of the tolerated one, and the error of the samples, is jitter: the
+    /// rising branch of equation 4 does not apply.
     pub(super) jitter_floor: Option<f64>,
-    /// The queue that D_est allows above this multiple of the queue seen, for two round trips: the curve
-    /// is out of date, learn it anew.
+    /// The queue that D_est allows above this multiple of the queue seen, for two round trips: the
+    /// curve is out of date, learn it anew.
     pub(super) stale: Option<f64>,
-    /// Packets are filed under what was in flight if that is less than W, and a window that nothing tests
-    /// does not grow.
+    /// Packets are filed under what was in flight if that is less than W, and a window that nothing
+    /// tests does not grow.
     pub(super) validate_app_limited: bool,
-    /// Shares a path: D_min by common drains, the soft limit falls with W, losses are judged and leave a ceiling on W
-    /// that lifts slowly, a floor under W lets a flow come by a share. See `company.rs`.
+    /// Shares a path: D_min by common drains, the soft limit falls with W, losses are judged and
+    /// leave a ceiling on W that lifts slowly, a floor under W lets a flow come by a share. See
+    /// `company.rs`.
     pub(super) company: bool,
     /// Equation 5 counts epochs as long as a host with many flows makes them.
     pub(super) measured_epochs: bool,

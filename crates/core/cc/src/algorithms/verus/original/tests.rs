@@ -111,7 +111,8 @@ fn the_programs_timeout_forgets_what_is_under_way() {
     bench.cc.estimator.d_est = 200.0;
     bench.timeout();
     assert_eq!((counted(&bench), bench.gauge("d_est")), (0, 60.0));
-    // Neither an acknowledgement nor a loss of the forgotten is noticed; but a small label ends the loss phase.
+    // Neither an acknowledgement nor a loss of the forgotten is noticed; but a small label ends the
+    // loss phase.
     bench.ack(ms(900), Some(60));
     bench.lose(40);
     assert_eq!((counted(&bench), bench.gauge("window")), (0, 50.0));
@@ -171,7 +172,8 @@ fn the_quota_of_an_epoch_replaces_the_last_ones() {
 }
 
 proptest! {
-    /// Whatever happens: finite numbers, a window of at least a packet, a timer in the future, bounded memory.
+    /// Whatever happens: finite numbers, a window of at least a packet, a timer in the future,
+    /// bounded memory.
     #[test]
     fn any_sequence_of_events_is_survived(
         steps in proptest::collection::vec((0..6_u8, 1..100_000_u64, 0..60_000_u64), 1..200),

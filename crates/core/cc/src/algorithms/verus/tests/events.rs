@@ -80,7 +80,8 @@ fn impossible_delays_and_ambiguous_ones_are_no_samples() {
 }
 
 proptest! {
-    /// Whatever happens: finite numbers, a window of at least a packet, a timer in the future, bounded memory.
+    /// Whatever happens: finite numbers, a window of at least a packet, a timer in the future,
+    /// bounded memory.
     #[test]
     fn any_sequence_of_events_is_survived(
         which in 0..2_usize,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The whole control loop over one bottleneck: where the queue settles, how high it peaks, what is left unused.
+//! The whole control loop over one bottleneck: where the queue settles, how high it peaks, what is
+//! left unused.
 use super::super::Verus;
 use super::super::original::{self, Original};
 use super::super::settings::Settings;
@@ -28,8 +29,8 @@ fn tuned_starts_below_the_ratio_and_stays_there() {
     for setup in [PATH, OVER_TCP] {
         for mbps in [1, 3, 12, 48, 100] {
             let outcome = constant(tuned(), setup, mbps);
-            // R times the base delay as the sender sees it, with a packet's own transmission; 5 % for what one round
-            // trip and one tick hide.
+            // R times the base delay as the sender sees it, with a packet's own transmission; 5 %
+            // for what one round trip and one tick hide.
             let limit = 1.05 * 6.0 * (40.0 + 12.0 / mbps as f64);
             assert!(
                 outcome.peak(3.0) < limit,
