@@ -4,7 +4,7 @@ use crate::failure::{Failure, reason};
 use alcc_link::{Changes, Step};
 use alcc_units::{Span, positive};
 
-/// What is drawn holds for an hour and then comes again.
+/// Random steps are generated for an hour and then repeat.
 const DRAWN: Span = Span::from_secs(3600);
 
 #[derive(clap::Args)]
@@ -27,7 +27,7 @@ pub(crate) struct ChangesArg {
 }
 
 impl ChangesArg {
-    /// What is asked for; reads a file.
+    /// The changes that the options ask for. Reads a file.
     pub(crate) fn changes(&self, seed: u64) -> Result<Changes, Failure> {
         let mut changes = match self.steps.as_deref() {
             None => Changes::default(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The file of `alcc run --config`: what the options say, and algorithms by port. Every mistake is
-//! named with its line.
+//! The file of `alcc run --config`: what the options say, and algorithms by port. Every error names
+//! its line.
 use crate::failure::{Failure, reason};
 use alcc_cc::{Registry, Spec};
 use alcc_observe::Pattern;
@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::path::Path;
 use toml::Spanned;
 
-/// What a file says. What it leaves out stays as the options or the defaults have it.
+/// The contents of a file. Options or defaults fill in what it leaves out.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Config {
     pub(crate) cc: Option<Spec>,
@@ -71,7 +71,7 @@ impl Config {
         })
     }
 
-    /// The place of a mistake in bytes, and what it is.
+    /// An error: its position in bytes, and the message.
     fn parse(text: &str, registry: &Registry) -> Result<Self, (usize, String)> {
         let file: File = toml::from_str(text).map_err(|e| {
             let at = e.span().map_or(0, |span| span.start);

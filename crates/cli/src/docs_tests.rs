@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the documentation tells people to type is what the program takes.
+//! Commands in the documentation are valid for the program.
 use crate::Cli;
 use clap::{CommandFactory, Parser};
 use std::path::{Path, PathBuf};
@@ -121,7 +121,7 @@ fn check(command: &str) -> Result<(), String> {
             }
         } else if program.contains('/')
             && !program.starts_with(['/', '~'])
-            // What the reader has just built.
+            // A program that the reader has just built.
             && !program.starts_with("./")
             && !root().join(program).exists()
         {
@@ -171,7 +171,7 @@ fn commands_in_the_documentation_are_taken() {
                     .filter(|w| w[0] == "-o")
                     .map(|w| format!("./{}", w[1])),
             );
-            // What the reader has just compiled is not in our folder.
+            // A file that the reader has just compiled is not in this folder.
             if words.iter().any(|w| built.contains(w)) {
                 continue;
             }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the algorithms of a run say of themselves, as lines: for people, or as JSON objects.
+//! The events of the algorithms of a run, as lines of text or as JSON objects.
 use crate::failure::Failure;
 use crate::metrics::spawn;
 use crate::output::{Product, Reader, note};
@@ -17,9 +17,9 @@ use std::time::Duration;
 
 /// Beside the CSV files of `--log`.
 const FILE: &str = "events.jsonl";
-/// How often the ring is emptied: it holds 8192 events.
+/// Interval at which the ring is emptied. It holds 8192 events.
 const PERIOD: Duration = Duration::from_millis(50);
-/// Writing ends so long after we have.
+/// The processes stop writing this time after this program has ended.
 const LEASE: Span = Span::from_secs(2);
 
 /// `12.031 s  10.0.0.1:80 > 10.0.0.2:41234  copa  slow start ended by delay (...)`.
@@ -34,7 +34,7 @@ pub(crate) fn sentence(origin: Time, e: &EventEntry) -> String {
     )
 }
 
-/// One line: who, what, and its values.
+/// One line: the connection, the event, and its values.
 pub(crate) fn object(origin: Time, e: &EventEntry) -> Value {
     let who = json!({
         "time_ms": e.at.since(origin).as_millis_f64(), "pid": e.pid, "connection": e.id,
@@ -49,15 +49,15 @@ pub(crate) fn object(origin: Time, e: &EventEntry) -> Value {
     Value::Object(all.flatten().collect::<Map<_, _>>())
 }
 
-/// Writes the events of a run of ours into a file while the run lasts. A file that cannot be
-/// written on ends that, and not the run.
+/// Writes the events of a run into a file. If the file cannot be written, the run goes on without
+/// it.
 pub(crate) struct Follower {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Follower {
-    /// Begins, if a folder is named: what starts from now on is heard.
+    /// Starts, if a folder is named. Records processes that start from now on.
     pub(crate) fn start(
         segment: &Arc<Segment>,
         folder: Option<&Path>,
@@ -75,7 +75,7 @@ impl Follower {
                 Err(e) => return drop(tell.send(Err(e))),
             };
             events.lease(now() + LEASE);
-            // Nobody starts before we listen.
+            // No process starts before this.
             drop(tell.send(Ok(())));
             if let Err(why) = follow(events, out, &stopped) {
                 note(format_args!("alcc: {why}"));
@@ -91,7 +91,7 @@ impl Follower {
         }))
     }
 
-    /// Writes the rest, and ends.
+    /// Writes the remaining events, and ends.
     pub(crate) fn finish(mut self) {
         self.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {

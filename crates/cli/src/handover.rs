@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a program started by us has as it would have it from whoever started us: blocked and
-//! ignored signals, closed standard descriptors, and the variables by which a service manager names
-//! the process that it started.
+//! Programs that `alcc` starts inherit what `alcc` inherited: blocked and ignored signals, closed
+//! standard descriptors, and the variables by which a service manager names the process that it
+//! started.
 use crate::failure::Failure;
 use nix::libc::{self, c_char, c_int};
 use nix::sys::signal::SigSet;
@@ -21,8 +21,8 @@ const NAMING_BY_PIDFD: &str = "LISTEN_PIDFDID";
 /// Room for a process id.
 const DIGITS: usize = 10;
 
-/// How we were started, before Rust's runtime ignores SIGPIPE and opens /dev/null where a standard
-/// descriptor is closed.
+/// The state at the start of the process. Read before Rust's runtime ignores SIGPIPE and opens
+/// /dev/null for closed standard descriptors.
 static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
 static CHILD_IGNORED: AtomicBool = AtomicBool::new(false);
 static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
@@ -50,14 +50,14 @@ extern "C" fn look() {
 #[unsafe(link_section = ".init_array")]
 static LOOK: extern "C" fn() = look;
 
-/// What is to be done in the child, between fork and exec.
+/// Steps in the child, between fork and exec.
 pub(crate) struct Handover {
     blocked: SigSet,
     renamed: Option<Renamed>,
 }
 
 impl Handover {
-    /// For this command. `blocked`: the signals that were blocked when we were started.
+    /// Prepares this command. `blocked`: the signals that were blocked at the start.
     pub(crate) fn of(command: &mut Command, blocked: SigSet) -> Result<Self, Failure> {
         let us = OsString::from(std::process::id().to_string());
         let naming_us: Vec<_> = NAMING
@@ -76,7 +76,7 @@ impl Handover {
         })
     }
 
-    /// In the child.
+    /// Runs in the child.
     pub(crate) fn take(&self) -> io::Result<()> {
         // SAFETY: the calls are async-signal-safe.
         unsafe {
@@ -108,7 +108,7 @@ struct Renamed {
     _env: Vec<Vec<u8>>,
     argv: Vec<*const c_char>,
     envp: Vec<*const c_char>,
-    /// Where the process id belongs.
+    /// Place of the process id.
     places: Vec<*mut u8>,
 }
 
@@ -165,7 +165,7 @@ impl Renamed {
         })
     }
 
-    /// Replaces this process. Returns why not.
+    /// Replaces this process. Returns only with an error.
     fn exec(&self) -> io::Error {
         // SAFETY: each place has room for DIGITS bytes and the zero after them; both lists end with
         // a null pointer.

@@ -43,7 +43,7 @@ pub(crate) fn check(library: &Path) -> Result<(), Failure> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .output();
-    // Where no trial is possible nothing is known against it.
+    // If no trial is possible, the library is used.
     let Ok(trial) = trial else { return Ok(()) };
     if trial.status.success() && trial.stderr.is_empty() {
         return Ok(());

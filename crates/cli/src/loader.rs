@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the loaders of programs make of our library: glibc's takes it, another C library's must not
-//! see it, and a static program has no loader.
+//! How loaders treat the library: glibc's loads it, another C library's must not find it, and a
+//! static program has no loader.
 use alcc_observe::Missed;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 ///
 /// Another C library's loader (musl's) would take it too if it found it, and end the program for
 /// what it lacks. It does not find it: only glibc knows `$ORIGIN`, the folder of the program, and
-/// from there the way leads by the root to the library. So it is with every program that is started
-/// in turn, in whatever way.
+/// from there the way leads by the root to the library. The same holds for every program that is
+/// started in turn.
 pub(crate) fn environment(library: &Path) -> [(&'static str, OsString); 2] {
     /// No program lies deeper, and above the root is the root.
     const MAX_DEPTH: usize = 40;
@@ -40,10 +40,10 @@ fn joined(first: Option<OsString>, then: Option<OsString>) -> OsString {
     parts.join(OsStr::new(":"))
 }
 
-/// Who loads a program.
+/// The loader of a program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Loader {
-    /// Nobody: it is static.
+    /// None: the program is static.
     None,
     /// The program at this path.
     At(PathBuf),
@@ -93,7 +93,7 @@ impl Loader {
     }
 }
 
-/// What is to be said before the program starts, if it will not load the library.
+/// The warning before the start of a program that will not load the library.
 pub(crate) fn objection(command: &OsStr) -> Option<String> {
     let program = found(command)?;
     let why = Loader::of(&program)?.objection()?;

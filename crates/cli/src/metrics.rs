@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `alcc run --metrics`: the counters of a run in Prometheus' text format, over HTTP.
 //!
-//! A scraper asks for one page every few seconds. Whoever else connects costs at most
-//! [`MAX_READERS`] threads for [`REQUEST_TIMEOUT`] each, and [`MAX_REQUEST`] bytes.
+//! A scraper asks for one page every few seconds. Other clients cost at most [`MAX_READERS`]
+//! threads for [`REQUEST_TIMEOUT`] each, and [`MAX_REQUEST`] bytes.
 use crate::failure::{Failure, reason};
 use alcc_observe::{BOUNDS_US, ByReason, Group, Histogram, Segment, State};
 use alcc_proxy::Listen;
@@ -16,13 +16,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Clients at a time.
+/// Maximum number of clients at a time.
 const MAX_READERS: usize = 16;
-/// Clients that may wait to be taken.
+/// Length of the queue of clients.
 const BACKLOG: i32 = 64;
-/// For a request and its answer.
+/// Timeout for a request and its answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
-/// Of a request.
+/// Maximum length of a request, bytes.
 const MAX_REQUEST: usize = 8192;
 
 /// Where to listen: `127.0.0.1:9101`, `[::1]:9101`, `:9101` or a path.
@@ -65,7 +65,7 @@ impl Drop for Metrics {
     }
 }
 
-/// What a connection of either kind can do.
+/// Connections of both kinds.
 trait Stream: Read + Write + Send {
     fn patience(&self, left: Duration) -> std::io::Result<()>;
 }
@@ -136,7 +136,7 @@ fn serve(listener: &Listener, segment: &Arc<Segment>) {
             Listener::Unix(listener) => listener.accept().map(|(s, _)| Box::new(s) as _),
         };
         let Ok(stream) = stream else {
-            // No descriptor left, for example: others may give some back.
+            // For example, no descriptor is left. Others may free some.
             std::thread::sleep(Duration::from_millis(100));
             continue;
         };
@@ -298,7 +298,7 @@ fn page(segment: &Segment) -> String {
     page.0
 }
 
-/// What passed uncontrolled, by reason.
+/// Uncontrolled traffic, by reason.
 fn uncontrolled(segment: &Segment, page: &mut Page) {
     let totals = segment.totals();
     let missed: Vec<_> = segment.missed();
@@ -307,7 +307,7 @@ fn uncontrolled(segment: &Segment, page: &mut Page) {
         all.map(|(why, n)| (why.name(), n)).collect()
     };
     let connections = missed.iter().map(|(why, n)| (why.name(), n.connections));
-    // Nobody looks at the bytes of those that are left alone.
+    // The bytes of connections that are left alone are not counted.
     let looked_at = missed.iter().filter(|(why, _)| !why.is_chosen());
     let bytes = looked_at.map(|(why, n)| (why.name(), n.bytes));
     for (name, help, samples) in [

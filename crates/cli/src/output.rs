@@ -50,11 +50,11 @@ pub(crate) fn will_be_written(file: &Path) -> Result<(), Failure> {
     access(place, AccessFlags::W_OK).map_err(|e| wrong(e.into()))
 }
 
-/// Is there still somebody who reads?
+/// Whether the reader is still there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reader {
     There,
-    /// Whoever reads has enough: a command without end should end.
+    /// The reader has gone: a command without end should end.
     Gone,
 }
 
@@ -151,13 +151,13 @@ impl Product {
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> Result<Reader, Failure> {
         let result = self.add(write);
-        // What could not be written is not tried again.
+        // Failed writes are not repeated.
         drop(self.to.into_parts());
         result
     }
 
-    /// Writes what is said about a run that is over. The run has its exit status: that it cannot be
-    /// written is only said.
+    /// Writes the report of a finished run. A failure is printed, but the exit status stays that of
+    /// the run.
     pub(crate) fn report(self, text: impl Display) {
         if let Err(why) = self.fill(|to| writeln!(to, "{text}")) {
             note(format_args!("alcc: {why}"));

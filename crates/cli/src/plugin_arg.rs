@@ -21,7 +21,7 @@ pub(crate) struct Plugins {
 }
 
 impl Plugins {
-    /// Our own algorithms and these.
+    /// The built-in algorithms and these.
     pub(crate) fn registry(&self) -> Result<Registry, Failure> {
         alcc_plugin::with_files(Registry::builtin(), &self.files).map_err(Failure::usage)
     }

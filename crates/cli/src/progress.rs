@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a user sees and does while a command measures: a bar on standard error, and Ctrl-C.
+//! The progress bar on standard error, and Ctrl-C.
 use crate::failure::Failure;
 use crate::output::note;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// A bar from 0 to 1 that says what is being done; without a terminal a line now and then.
+/// A progress bar from 0 to 1 with a message. Without a terminal: a line now and then.
 pub(crate) struct Bar {
     bar: ProgressBar,
     began: Instant,
     said: Instant,
 }
 
-/// Without a terminal: between two lines.
+/// Interval between two lines without a terminal.
 const MIN_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Bar {
@@ -22,7 +22,7 @@ impl Bar {
         Self::since(Instant::now())
     }
 
-    /// Of work that began then.
+    /// The progress of work that began at this time.
     pub(crate) fn since(began: Instant) -> Self {
         let bar = ProgressBar::new(1_000);
         if let Ok(style) = ProgressStyle::with_template("{bar:32} {percent:>3} %  {msg}") {
@@ -51,7 +51,7 @@ impl Bar {
     }
 }
 
-/// How long it has taken for this part of the work, and how long all of it will at this speed.
+/// Elapsed time, and the total time at this speed.
 fn clock(elapsed: Duration, part: f64) -> String {
     let seconds = |s: f64| match s.round() as u64 {
         s if s < 120 => format!("{s} s"),

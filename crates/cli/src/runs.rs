@@ -2,9 +2,9 @@
 //! Running `alcc run`, `alcc proxy` and programs with the C library, found by their entries
 //! ([`alcc_observe::Entry`]).
 //!
-//! An entry whose lock is free was left behind and is removed by whoever looks next, unless
-//! processes still share its memory: then `alcc run` was killed, and its server goes on under
-//! control. What is in other places is found through the processes that share it: see `shared.rs`.
+//! An entry whose lock is free was left behind. The next command removes it, unless processes still
+//! share its memory: then `alcc run` was killed, and its server goes on under control. Entries in
+//! other folders are found through the processes that share their memory: see `shared.rs`.
 use crate::failure::Failure;
 use crate::shared;
 use alcc_observe::{Entry, Segment, lock, run_directories};
@@ -22,7 +22,7 @@ pub(crate) struct Running {
     pub(crate) kind: String,
     /// What it runs.
     pub(crate) what: String,
-    /// The processes that are left of it; empty while `alcc` itself runs.
+    /// Its remaining processes; empty while `alcc` itself runs.
     left: Vec<u32>,
     /// Device and inode of the shared memory, and its owner.
     file: (u64, u64),
@@ -34,7 +34,7 @@ fn exists(pid: u32) -> bool {
 }
 
 impl Running {
-    /// `left` is empty if it runs. `None` for a file that is none of ours.
+    /// `left` is empty if it runs. `None` if the file is not a report.
     pub(crate) fn of(id: u32, left: Vec<u32>, file: File) -> Option<Self> {
         let meta = file.metadata().ok()?;
         let segment = Segment::attend_file(file).ok()?;
@@ -56,7 +56,7 @@ impl Running {
         !self.left.is_empty()
     }
 
-    /// Is there anything to look at?
+    /// Whether there is anything to show.
     pub(crate) fn lives(&self) -> bool {
         if self.is_killed() {
             self.left.iter().any(|pid| exists(*pid))
@@ -65,8 +65,8 @@ impl Running {
         }
     }
 
-    /// Does what `alcc run` would do: frees the places of processes that are gone. Their ids must
-    /// mean the same to us.
+    /// Frees the slots of processes that have ended, in place of `alcc run`. Must run in their PID
+    /// namespace.
     pub(crate) fn tidy(&self) {
         let space = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
         let library = (self.kind == "library").then_some(self.id);
@@ -78,7 +78,7 @@ impl Running {
     }
 }
 
-/// Which run is meant: `--run` of every command.
+/// Selects a run: `--run` of every command.
 #[derive(clap::Args)]
 pub(crate) struct Which {
     /// The process id of 'alcc run' or of a process under it; not needed if there is only one
@@ -86,14 +86,14 @@ pub(crate) struct Which {
     run: Option<u32>,
 }
 
-/// An entry for this process and its shared memory. `kind` and `what` are for people who look.
+/// An entry for this process and its shared memory. `kind` and `what` are shown to users.
 pub(crate) fn enter(kind: &str, what: &str) -> Result<(Entry, Segment), Failure> {
-    // What was left behind goes first.
+    // Removes stale entries first.
     drop(ours());
     Entry::new(kind, what).map_err(Failure::usage)
 }
 
-/// Entries whose process runs, or has left others behind; what nobody uses is removed.
+/// Entries whose process runs or has left others behind. Removes unused ones.
 fn live(place: &Path) -> Vec<Running> {
     let mut found = Vec::new();
     for entry in fs::read_dir(place).into_iter().flatten().flatten() {
@@ -124,13 +124,13 @@ fn live(place: &Path) -> Vec<Running> {
     found
 }
 
-/// All that run, of this user; for root, of everybody.
+/// All runs of this user; for root, of all users.
 pub(crate) fn all() -> Vec<Running> {
     let mut all = ours();
     if nix::unistd::geteuid().is_root() {
         add(&mut all, shared::running());
     }
-    // Killed, and its folder is where we do not look.
+    // It was killed, and its folder is not searched.
     if all.is_empty() {
         add(&mut all, shared::left_behind());
     }
@@ -146,7 +146,7 @@ fn add(all: &mut Vec<Running>, more: impl IntoIterator<Item = Running>) {
     }
 }
 
-/// Those in our places.
+/// Runs in the folders that are searched.
 fn ours() -> Vec<Running> {
     let usable = run_directories().into_iter().filter(|place| {
         fs::symlink_metadata(place)
@@ -156,7 +156,7 @@ fn ours() -> Vec<Running> {
 }
 
 impl Which {
-    /// Those that are meant: one, or all.
+    /// The selected runs: one, or all.
     pub(crate) fn some(&self) -> Result<Vec<Running>, Failure> {
         let all = all();
         let family: Vec<u32> = self.run.into_iter().flat_map(ancestors).collect();
@@ -196,7 +196,7 @@ impl Which {
         ))
     }
 
-    /// The one that is meant: the only one, or the only one of this user.
+    /// The selected run: the only one, or the only one of this user.
     pub(crate) fn one(&self) -> Result<Running, Failure> {
         let mut some = self.some()?;
         let user = nix::unistd::geteuid().as_raw();

@@ -2,9 +2,9 @@
 //! Runs found through the processes that share their memory, wherever its file is: another user's,
 //! a unit's with a /tmp of its own, a container's, or one whose `alcc run` was killed.
 //!
-//! The kernel says which file a process has mapped; nothing that a name leads to is believed. What
-//! is in the file is checked by whoever reads it. A file counts if it belongs to root, to us, or to
-//! the user of the process that has it mapped.
+//! The kernel says which file a process has mapped; names are not trusted. Readers check the
+//! contents. A file counts if its owner is root, the current user, or the user of the process that
+//! has it mapped.
 use crate::runs::Running;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -19,7 +19,7 @@ struct Mapping {
     path: PathBuf,
     /// The process id of `alcc`, in its own namespace.
     id: u32,
-    /// Or of a program with the C library.
+    /// The process id of a program with the C library.
     library: bool,
 }
 
@@ -87,7 +87,8 @@ fn sharing(inode: u64) -> Vec<u32> {
         .collect()
 }
 
-/// The file itself. By the mapping where we may, otherwise by its name as the process sees it.
+/// The file itself: by the mapping where that is permitted, otherwise by its name in the view of
+/// the process.
 fn open(pid: u32, mapping: &Mapping) -> Option<File> {
     let path = mapping.path.strip_prefix("/").ok()?;
     let direct = PathBuf::from(format!("/proc/{pid}/map_files/{}", mapping.range));
@@ -120,10 +121,10 @@ pub(crate) fn of(pid: u32) -> Option<Running> {
     }
 }
 
-/// All `alcc run` and `alcc proxy` that we may look at.
+/// All accessible `alcc run` and `alcc proxy`.
 pub(crate) fn running() -> impl Iterator<Item = Running> {
     let alcc = processes().filter(|pid| is_alcc(*pid) && *pid != std::process::id());
-    // Others only look, at what may be several runs.
+    // Other commands only read, maybe from several runs.
     let own = alcc.filter(|pid| mapping(*pid).is_some_and(|m| inner_id(*pid) == Some(m.id)));
     own.filter_map(of)
 }
@@ -150,7 +151,7 @@ mod tests {
         let path = folder.join("report");
         let segment = Segment::create(&path).unwrap();
         let pid = std::process::id();
-        // Other tests of this process may have others.
+        // Other tests of this process may have mappings too.
         let maps = fs::read_to_string("/proc/self/maps").unwrap();
         let ours = mappings(&maps).find(|m| m.path == path).expect("mapped");
         assert_eq!(ours.id, 4711);

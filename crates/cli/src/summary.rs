@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What `alcc run` says of a run: one line when it starts, and how it went.
+//! The messages of `alcc run`: one line at the start, and a summary.
 use crate::loader;
 use crate::output::{Product, note};
 use crate::uncontrolled::NotControlled;
@@ -9,10 +9,10 @@ use alcc_socket::{Settings, Triple};
 use std::ffi::OsString;
 use std::path::Path;
 
-/// Programs that let another process, which we did not start, do what they are asked for.
+/// Programs that delegate their work to a process that we did not start.
 const STARTS_ELSEWHERE: [&str; 4] = ["docker", "podman", "nerdctl", "kubectl"];
 
-/// Who runs, and how.
+/// The run: command and settings.
 pub(crate) struct Summary<'a> {
     pub(crate) command: &'a [OsString],
     pub(crate) settings: &'a Settings,
@@ -21,7 +21,7 @@ pub(crate) struct Summary<'a> {
 }
 
 impl Summary<'_> {
-    /// What is going to be controlled.
+    /// Prints what is going to be controlled.
     pub(crate) fn begin(&self) {
         if self.quiet {
             return;
@@ -70,7 +70,7 @@ impl Summary<'_> {
         name.is_some_and(|name| STARTS_ELSEWHERE.iter().any(|known| name == *known))
     }
 
-    /// How it went. The exit status is CMD's whatever happens here.
+    /// Prints the summary. The exit status stays that of CMD.
     pub(crate) fn end(&self, json: Option<Product>, segment: &Segment, missed: &[NotControlled]) {
         let algorithms = self.algorithms(segment);
         if let Some(file) = json {
@@ -130,8 +130,8 @@ impl Summary<'_> {
         }
     }
 
-    /// All that were in charge, the one with most bytes first; without a connection the one that
-    /// would have been.
+    /// All algorithms in use, the one with most bytes first. Without a connection: the selected
+    /// one.
     fn algorithms(&self, segment: &Segment) -> Vec<String> {
         let mut bytes = std::collections::BTreeMap::<String, u64>::new();
         for group in segment.groups() {
@@ -177,13 +177,13 @@ impl Summary<'_> {
     }
 }
 
-/// What the kernel takes where nobody chooses.
+/// The kernel's default congestion control.
 fn system_default() -> Option<String> {
     let name = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").ok()?;
     Some(name.trim().to_owned())
 }
 
-/// All that was not controlled so far, by reason, as JSON: `alcc run --json` and `alcc top --json`.
+/// All uncontrolled traffic so far, by reason, as JSON: `alcc run --json` and `alcc top --json`.
 pub(crate) fn uncontrolled(segment: &Segment) -> serde_json::Value {
     let totals = segment.totals();
     let bypassed = totals.bypassed_connections.iter().filter(|(_, n)| *n > 0);
@@ -193,7 +193,7 @@ pub(crate) fn uncontrolled(segment: &Segment) -> serde_json::Value {
         })
     });
     let missed = segment.missed().into_iter().map(|(why, n)| {
-        // Nobody looks at the bytes of those that are left alone.
+        // The bytes of connections that are left alone are not counted.
         let bytes = (!why.is_chosen()).then_some(n.bytes);
         serde_json::json!({"reason": why.name(), "connections": n.connections, "bytes": bytes})
     });

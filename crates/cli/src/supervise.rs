@@ -67,7 +67,7 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
-    /// As a shell counts it.
+    /// The exit status as in a shell.
     pub(crate) fn status(self) -> u8 {
         match self {
             Self::Status(code) => code,
@@ -76,7 +76,7 @@ impl Exit {
     }
 }
 
-/// What has become of a child.
+/// State of a child.
 pub(crate) enum Change {
     None,
     NoChildren,
@@ -132,7 +132,7 @@ impl Signal {
         self.info.si_code > 0
     }
 
-    /// What we have caused: standard error is a pipe that nobody reads.
+    /// Caused by this process: standard error is a pipe without a reader.
     fn is_ours(&self) -> bool {
         // SAFETY: the field is there for every signal that a process has sent; for others it is
         // some number.
@@ -174,7 +174,7 @@ pub(crate) fn stop_too(child: pid_t, signal: c_int) {
         let terminal = std::fs::File::open("/dev/tty").ok()?;
         Some(nix::unistd::tcgetpgrp(terminal).ok()? == nix::unistd::getpgrp())
     };
-    // Somebody who stops the program alone, by SIGSTOP, will continue it alone, too.
+    // A program that was stopped alone, by SIGSTOP, will be continued alone too.
     if !in_our_group(child) || (signal == libc::SIGSTOP && foreground() != Some(true)) {
         return;
     }

@@ -7,7 +7,7 @@ use alcc_trace::Scenario;
 use std::ffi::OsStr;
 use std::fs::File;
 
-/// What help texts say about a TRACE.
+/// The help text about a TRACE.
 pub(crate) const TRACE_HELP: &str = "TRACE is a Mahimahi file, or a synthetic scenario such as city-driving or synth:city-driving (alcc trace synth lists them)";
 
 /// [`open_trace`] of the file `arg`.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What `alcc send` and `alcc recv` have in common.
+//! Common parts of `alcc send` and `alcc recv`.
 use crate::failure::{Failure, reason};
 use alcc_lab::Row;
 use alcc_transfer::Counter;
@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Mutex;
 
-/// When how many bytes of content had passed, in a file: lines `CLOCK_MONOTONIC_NS BYTES`.
+/// A file of progress: lines `CLOCK_MONOTONIC_NS BYTES`, with the content bytes so far.
 pub(crate) struct Series {
     inner: Mutex<Lines>,
 }
@@ -35,7 +35,7 @@ impl Series {
         })
     }
 
-    /// So many bytes more, just now; all flows count together.
+    /// Adds bytes at the present time, over all flows.
     pub(crate) fn add(&self, bytes: u64, now: u64) {
         let mut lines = self
             .inner
@@ -58,7 +58,7 @@ impl Lines {
     }
 
     fn flush(&mut self, now: u64) {
-        // A full disk must not end the transfer; who reads the file sees that it ends early.
+        // A full disk must not end the transfer. The file then ends early.
         let _ = self.file.write_all(self.text.as_bytes());
         self.text.clear();
         self.flushed = now;
@@ -86,7 +86,7 @@ const COLUMNS: [(&str, &str, usize); 9] = [
     ("CPU s/Gbit", "cpu_s_per_gbit", 3),
 ];
 
-/// For people.
+/// The results as a table.
 pub(crate) fn table(rows: &[Row]) -> String {
     let mut lines = vec![
         std::iter::once("flow")

@@ -5,7 +5,7 @@ use alcc_pipe::{About, Target, Tls};
 use alcc_transports::TRANSPORTS;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 
-/// Their names, and what they are.
+/// Names and descriptions of the transports.
 pub(crate) fn names() -> PossibleValuesParser {
     PossibleValuesParser::new(
         TRANSPORTS
@@ -14,12 +14,12 @@ pub(crate) fn names() -> PossibleValuesParser {
     )
 }
 
-/// The one that is taken unless another is named.
+/// The default transport.
 pub(crate) fn default_name() -> &'static str {
     TRANSPORTS.rows().next().map_or("", |row| row.name)
 }
 
-/// Where a sender sends to.
+/// The destination of a sender.
 pub(crate) fn receiver(text: &str) -> Result<Target, String> {
     Target::read(text).ok_or_else(|| {
         format!(
@@ -28,8 +28,7 @@ pub(crate) fn receiver(text: &str) -> Result<Target, String> {
     })
 }
 
-/// Says that nobody should take it for more than it is, where everything is in the clear and the
-/// user may not expect that.
+/// Notes that a transport is not encrypted, where users may not expect that.
 pub(crate) fn note_cleartext(about: &About) {
     if about.takes.tls == Tls::Never && !about.is_above_tcp() {
         note(format_args!(

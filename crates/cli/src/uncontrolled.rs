@@ -4,8 +4,8 @@
 //! is counted in the shared memory at once, for `alcc top` and the metrics, and said on standard
 //! error, once for each program and reason.
 //!
-//! A look at a time, never more than a tenth of a percent of a core after the first second. What
-//! opens, sends and closes between two looks is not seen: the figures are "at least".
+//! Scans take at most 0.1 % of a core after the first second. Connections that open, send and close
+//! between two scans are not seen, so the figures are lower bounds.
 use crate::loader::Loader;
 use crate::metrics::spawn;
 use crate::output::note;
@@ -51,24 +51,23 @@ impl NotControlled {
     }
 }
 
-/// Time between looks: the bounds, and how many times as long as the look itself.
+/// Time between scans: its bounds, and its ratio to the time of a scan.
 const MIN_INTERVAL: Duration = Duration::from_millis(50);
 const MAX_INTERVAL: Duration = Duration::from_secs(10);
 const QUIET: Duration = Duration::from_millis(400);
 const RATIO: u32 = 1000;
-/// So many looks are not counted.
+/// Number of first scans that are not counted.
 const FIRST: u32 = 20;
-/// Fewer segments say nothing: an answer that fits into the first window cannot be controlled by
-/// anybody.
+/// Minimum number of segments: an answer that fits into the first window cannot be controlled.
 const SEGMENTS: u64 = 4;
-/// So many lines at most while the program runs: its own are more important.
+/// Maximum number of lines while the program runs, because its own output is more important.
 const MAX_LINES: usize = 20;
 
-/// What the search has to know.
+/// Parameters of the search.
 pub(crate) struct Wanted {
     pub(crate) segment: Arc<Segment>,
     pub(crate) selection: Selection,
-    /// The shared memory and the library: what a process that we reach has mapped.
+    /// The shared memory and the library, which every reached process has mapped.
     pub(crate) shared: PathBuf,
     pub(crate) library: PathBuf,
     /// Say nothing on standard error.
@@ -82,7 +81,7 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    /// Begins. Where the kernel has no socket diagnosis nothing will be found.
+    /// Starts. Finds nothing if the kernel has no socket diagnosis.
     pub(crate) fn start(wanted: Wanted) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -93,8 +92,8 @@ impl Search {
                 let before = cpu();
                 let busy = scan.once();
                 scan.say();
-                // The first looks are dear (whatever they touch is touched for the first time) and
-                // say nothing about the next.
+                // The first scans are expensive because caches are cold, and say nothing about the
+                // next.
                 let ratio = if scan.looks <= FIRST { 1 } else { RATIO };
                 let cost = cpu().saturating_sub(before) * ratio;
                 pause = if busy {
@@ -114,7 +113,7 @@ impl Search {
         }
     }
 
-    /// Ends; what was found.
+    /// Ends, and returns what was found.
     pub(crate) fn finish(mut self) -> Vec<NotControlled> {
         self.stop.store(true, Ordering::Release);
         let Some(thread) = self.thread.take() else {
@@ -138,12 +137,11 @@ struct Scan {
     sockets: Option<Sockets>,
     /// Ports that were listened on: connections to them were accepted.
     listened: BTreeSet<u16>,
-    /// Connections that are nobody's of ours, by the kernel's number.
+    /// Connections of other programs, by the kernel's number.
     foreign: BTreeSet<u64>,
-    /// In the table, but nothing has passed under control: perhaps its first reading is still to
-    /// come.
+    /// In the table, but nothing has passed under control; maybe before its first reading.
     doubtful: BTreeSet<u64>,
-    /// Those that are open and not controlled: where they are counted, and their bytes so far.
+    /// Open uncontrolled connections: where they are counted, and their bytes so far.
     suspects: BTreeMap<u64, ((String, Missed), u64)>,
     found: Found,
     said: BTreeSet<(String, Missed)>,
@@ -151,7 +149,7 @@ struct Scan {
     looks: u32,
 }
 
-/// A descriptor of a process under us.
+/// A descriptor of a process of this run.
 struct Holder {
     pid: u32,
     fd: i32,
@@ -173,7 +171,7 @@ impl Scan {
         }
     }
 
-    /// One look; true if anything is open.
+    /// One scan. True if anything is open.
     fn once(&mut self) -> bool {
         self.looks += 1;
         if self.looks.is_multiple_of(16) {
@@ -267,7 +265,7 @@ impl Scan {
         !s.listens && s.inode != 0 && s.sent > least(s) && self.wanted.selection.covers(&peer)
     }
 
-    /// Whose are they, and why did we not control them?
+    /// Finds the programs of these connections, and why they are not controlled.
     fn examine(&mut self, fresh: &BTreeMap<u64, (TcpSocket, u64)>) {
         let holders = holders(fresh);
         for (inode, (s, missed)) in fresh {
@@ -347,7 +345,7 @@ impl Scan {
         }
     }
 
-    /// What is new since the last scan, on standard error.
+    /// Prints what is new since the last scan.
     fn say(&mut self) {
         let lines = self.said.len() + self.said_bypassed.len();
         if self.wanted.quiet || lines >= MAX_LINES {
@@ -380,7 +378,7 @@ impl Scan {
     }
 }
 
-/// Fewer bytes are nobody's fault.
+/// Minimum number of bytes that count as uncontrolled.
 fn least(s: &TcpSocket) -> u64 {
     SEGMENTS * u64::from(s.mss.max(536))
 }
@@ -394,7 +392,7 @@ fn names(maps: &str, file: &Path) -> bool {
         .any(|line| line.ends_with(&*file.to_string_lossy()))
 }
 
-/// What the table says of a connection.
+/// The entry of a connection in the table.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Passed {
     Some,
@@ -424,7 +422,7 @@ fn links(pid: u32) -> impl Iterator<Item = (i32, String)> {
     })
 }
 
-/// Which process under us has these sockets, by inode.
+/// The processes of this run with these sockets, by inode.
 fn holders<T>(wanted: &BTreeMap<u64, T>) -> BTreeMap<u64, Holder> {
     let mut found = BTreeMap::new();
     for pid in descendants() {
@@ -460,7 +458,7 @@ fn descendants() -> Vec<u32> {
     found
 }
 
-/// The protocol of another process's socket; `None` where we may not ask.
+/// The protocol of another process's socket; `None` without the permission.
 fn protocol(holder: &Holder) -> Option<i32> {
     let owned = |fd: i64| {
         // SAFETY: a descriptor that the kernel has just made for us.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The command line: what clap says of a wrong one in several lines is one line here, as every
-//! other error.
+//! The command line. clap's errors of several lines become one line, as all other errors.
 use crate::failure::Failure;
 use crate::output::{note, print};
 use alcc_units::want_number;
@@ -56,7 +55,7 @@ fn answer(error: &clap::Error, words: &[OsString], program: &Command) -> Result<
             }
             Ok(ExitCode::SUCCESS)
         }
-        // Nothing was said: what can be said.
+        // Without arguments: the help.
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             note(text.to_string().trim_end());
             Ok(ExitCode::from(2))
@@ -102,7 +101,7 @@ fn one_line(text: &str) -> String {
     want_number(&line)
 }
 
-/// The command that was meant, as far as it is known: `alcc trace stats`.
+/// The intended command, as far as it is known: `alcc trace stats`.
 fn command(program: &Command, words: &[OsString]) -> String {
     let (mut name, mut at) = (program.get_name().to_owned(), program);
     for word in words.iter().skip(1).filter_map(|word| word.to_str()) {

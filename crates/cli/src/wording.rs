@@ -16,7 +16,7 @@ pub(crate) fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
 }
 
-/// Why, and what would help.
+/// The reason and a fix.
 pub(crate) fn hint(why: &str, remedy: Option<&str>) -> String {
     remedy.map_or_else(|| why.to_owned(), |remedy| format!("{why}; {remedy}"))
 }

@@ -77,7 +77,7 @@ impl Which {
         }
     }
 
-    /// The cgroup whose connections to come are meant.
+    /// The cgroup whose future connections are switched too.
     fn cgroup(&self) -> Result<PathBuf, Failure> {
         if let Some(cgroup) = &self.cgroup {
             return Ok(cgroup.clone());
@@ -149,7 +149,7 @@ pub(crate) fn detach(args: &DetachArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The kernel's name of what the user chose.
+/// The kernel's name of the chosen algorithm.
 fn control(algorithm: &Spec) -> Result<String, Failure> {
     let text = algorithm.to_string();
     if text.contains(':') {

@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the machine or the user's rights do not allow is status 2.
+/// Exit status 2 if the machine or the user's rights do not allow it.
 pub(crate) fn failure(error: BpfError) -> Failure {
     match error {
         BpfError::NotBuilt

@@ -67,7 +67,8 @@ fn range(text: &str) -> Result<Pattern, String> {
     }
 }
 
-/// How long connections that are sending get to follow: several of the longest readings.
+/// Time for sending connections to follow the command: several of the longest intervals between
+/// readings.
 const MAX_WAIT: Duration = Duration::from_millis(500);
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
@@ -110,7 +111,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// How many connections have followed, and how many have nothing in flight and will do so later.
+/// Number of connections that have followed, and of idle ones that will follow later.
 fn wait(run: &Running, command: &Command, generation: u64) -> (usize, usize) {
     let deadline = Instant::now() + MAX_WAIT;
     loop {

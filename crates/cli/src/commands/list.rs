@@ -57,7 +57,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// For people.
+/// Prints the lists as text.
 fn text(registry: &Registry) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "Algorithms (--cc NAME:option=value,...)");

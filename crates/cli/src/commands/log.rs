@@ -44,11 +44,11 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// How often the ring is emptied: it holds 65536 readings.
+/// Interval at which the ring is emptied. It holds 65536 readings.
 const PERIOD: Duration = Duration::from_millis(20);
-/// The columns.
+/// Columns of the CSV file.
 const HEAD: &str = "time_ms,pid,connection,peer,acked_bytes,in_flight_bytes,unsent_bytes,window_bytes,cwnd_segments,ssthresh_segments,mss_bytes,rtt_ms,min_rtt_ms,pacing_mbps,delivery_mbps";
-/// Writing ends so long after we have.
+/// The processes stop writing this time after this command has ended.
 const LEASE: Span = Span::from_secs(2);
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
@@ -107,7 +107,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     written.map(|_| ExitCode::SUCCESS)
 }
 
-/// What came too fast is said once, at the end.
+/// Lost readings are reported once, at the end.
 fn say_lost(what: &str, lost: u64) {
     if lost > 0 {
         note(format_args!(
@@ -142,7 +142,7 @@ fn line(out: &mut dyn Write, origin: Time, p: &TraceEntry, peer: &str) -> std::i
     )
 }
 
-/// The other ends of connections, looked up once each.
+/// Peer addresses of connections; each is looked up once.
 #[derive(Default)]
 struct Peers(BTreeMap<(u32, u64), String>);
 
@@ -159,7 +159,7 @@ impl Peers {
                     c.who.remote.to_string(),
                 );
             }
-            // Over already, or not shown.
+            // It has ended already, or it is not shown.
             self.0.entry(key).or_default();
         }
         &self.0[&key]

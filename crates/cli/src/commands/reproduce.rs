@@ -51,7 +51,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// An experiment that was asked for, or that explains one.
+/// A requested experiment, or one that explains a requested one.
 struct Asked {
     id: String,
     readme: String,
@@ -102,7 +102,7 @@ impl Asked {
     }
 }
 
-/// Those that were asked for, and those that explain them.
+/// The requested experiments, and those that explain them.
 fn asked(args: &Args) -> Result<Vec<Asked>, Failure> {
     let mut words = args.experiments.clone();
     if args.all {
@@ -181,8 +181,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What decides results beside the scenarios: another build or another folder of traces may give
-/// others, so runs that are stored do not count for it.
+/// Identifies what results depend on besides the scenarios. Stored runs of another build or another
+/// folder of traces do not count.
 pub(super) fn program(traces: Option<&Path>, plugins: &Plugins) -> Result<String, Failure> {
     let own = std::env::current_exe()
         .map_err(|e| Failure::usage(format!("find our own program, to know its results: {e}")))?;
@@ -195,7 +195,7 @@ pub(super) fn program(traces: Option<&Path>, plugins: &Plugins) -> Result<String
     Ok(format!("alcc {version} {hash} {}", traces.display()))
 }
 
-/// The runs of one experiment, from the stored ones and new ones; or what they need.
+/// The stored and new runs of one experiment, or what is missing for them.
 pub(super) fn simulate(
     runner: &Runner<'_>,
     id: &str,
@@ -227,7 +227,7 @@ pub(super) fn simulate(
     }
 }
 
-/// What is stored of all of them.
+/// The results of all experiments, as they are stored.
 fn results(all: &[Asked], judged: &[Judgement], files: &ScenarioFolder) -> Results {
     let mut traces = BTreeMap::new();
     for planned in all.iter().flat_map(|one| &one.plan.runs) {
@@ -263,7 +263,7 @@ pub(super) fn write(out: &Path, name: &str, text: &str) -> Result<(), Failure> {
         .map_err(|e| Failure::failed(format!("write {}: {}", path.display(), reason(&e))))
 }
 
-/// What pages say of where they come from.
+/// The origin of the pages, for their foot.
 pub(super) fn provenance() -> Provenance {
     let words: Vec<String> = std::env::args().skip(1).collect();
     Provenance {

@@ -133,7 +133,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     Ok(ended)
 }
 
-/// What the options say, and where they say nothing the file.
+/// Options take precedence over the file.
 fn settings(args: &Args) -> Result<Settings, Failure> {
     let registry = args.plugins.registry()?;
     let file = match &args.config {
@@ -192,7 +192,7 @@ fn check_pacing(triple: &Triple, registry: &Registry, spec: &Spec) -> Result<(),
     )))
 }
 
-/// Does the algorithm ask for pacing once it has seen an acknowledgement?
+/// Whether the algorithm asks for pacing once it has seen an acknowledgement.
 fn paces(registry: &Registry, spec: &Spec) -> Result<bool, Failure> {
     let cc = registry.build(spec).map_err(Failure::usage)?;
     Ok(cc.needs().paced)

@@ -79,7 +79,7 @@ pub(crate) struct Args {
     seed: u64,
 }
 
-/// What both ends take.
+/// Options of both ends.
 #[derive(clap::Args)]
 pub(crate) struct How {
     /// What carries the bytes, the same at both ends
@@ -250,15 +250,15 @@ fn open(path: &Path) -> Result<(File, Option<u64>), Failure> {
             path.display()
         )));
     }
-    // What of it standard input has already read is not known.
+    // The position in standard input is not known.
     let size = (about.is_file() && path != Path::new("-")).then_some(about.len());
     Ok((file, size))
 }
 
-/// A transfer that takes no longer needs no bar.
+/// A transfer shorter than this needs no progress bar.
 const QUIET: Duration = Duration::from_millis(800);
 
-/// A bar, once it takes longer than a moment.
+/// The progress bar; shown only if the transfer takes longer.
 struct Shown<'a> {
     bar: Option<Bar>,
     args: &'a Args,
@@ -382,7 +382,7 @@ fn conclude(
     } else {
         Ok(Reader::There)
     };
-    // The first says it all: they go to the same place.
+    // One is enough: all flows have the same destination.
     match ended.iter().find_map(|sent| sent.failure.as_ref()) {
         None => told.map(|_| ExitCode::SUCCESS),
         Some(Failure::Usage(why)) => Err(Failure::usage(why)),

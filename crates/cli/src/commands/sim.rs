@@ -20,7 +20,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Samples of `--series` are this far apart.
+/// Interval of the samples of `--series`.
 const SAMPLE: Span = Span::from_millis(20);
 
 const EXAMPLES: &str = "Examples:
@@ -96,14 +96,14 @@ impl Args {
     }
 }
 
-/// Shows how far a long run has come, and writes what happens to packets where that is asked for.
+/// Shows the progress of long runs, and writes packet events if the options ask for it.
 struct Shown {
     bar: Bar,
     pcap: Option<Capture<BufWriter<File>>>,
     qlog: Option<Qlog<BufWriter<File>>>,
-    /// What the algorithms say, if somebody asked for it.
+    /// Events of the algorithms, if requested.
     told: Option<Collector>,
-    /// All of it, for the series.
+    /// All events, for the series.
     kept: Option<Vec<LoggedEvent>>,
 }
 
@@ -129,7 +129,7 @@ impl Shown {
         })
     }
 
-    /// What was said since the last time.
+    /// Events since the last call.
     fn take_logged(&mut self) {
         let Some(told) = &self.told else { return };
         let told = told.take();
@@ -141,7 +141,7 @@ impl Shown {
         }
     }
 
-    /// Ends the files. What the algorithms said.
+    /// Closes the files. Returns the events of the algorithms.
     fn finish(mut self) -> std::io::Result<Vec<LoggedEvent>> {
         self.take_logged();
         self.pcap.map(Capture::finish).transpose()?;
@@ -249,7 +249,7 @@ fn both_sides(args: &Args, resolved: Resolved) -> Result<ExitCode, Failure> {
     compare::failed_runs(&results)
 }
 
-/// What concerns all flows, in a line.
+/// One line about all flows.
 fn together(report: &Report, settle: Span) -> String {
     let mbps: f64 = report
         .flows
@@ -269,7 +269,7 @@ fn together(report: &Report, settle: Span) -> String {
     format!("all: {mbps:.3} Mbit/s{fair}{seconds}{note}")
 }
 
-/// What tells several flows apart: number as in the series, round trip and start where they differ.
+/// Labels that tell flows apart: the number as in the series, RTT and start where they differ.
 fn label_columns(scenario: &Scenario, report: &Report) -> Vec<Vec<String>> {
     let flows = &scenario.flows;
     if flows.len() < 2 {
@@ -287,7 +287,7 @@ fn label_columns(scenario: &Scenario, report: &Report) -> Vec<Vec<String>> {
     if (1..flows.len()).any(|n| rtt(n) != rtt(0)) {
         columns.push(column("base rtt", &|n| rtt(n).to_string()));
     }
-    // As typed: the phase of its timers is no news.
+    // As typed, without the random phase of its timers.
     if flows.iter().any(|flow| flow.start != flows[0].start) {
         columns.push(column("start", &|n| {
             flows[n].start.since(Time::ZERO).to_string()
@@ -347,9 +347,9 @@ fn table(scenario: &Scenario, report: &Report) -> String {
     text
 }
 
-/// One line per flow and sample. Gauges of all algorithms are columns; what a flow does not have is
-/// empty. The last column has the algorithm's events since the line before, each with its time; the
-/// last line has what came after it, too.
+/// One line per flow and sample. Gauges of all algorithms are columns; missing ones are empty. The
+/// last column has the algorithm's events since the line before, each with its time. The last line
+/// includes the events after it.
 fn write_series(out: &mut dyn Write, report: &Report, told: &[LoggedEvent]) -> std::io::Result<()> {
     let mut names: Vec<&str> = Vec::new();
     for sample in report.flows.iter().flat_map(|f| f.series.iter()) {

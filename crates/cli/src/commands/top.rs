@@ -54,14 +54,14 @@ enum Key {
     Peer,
 }
 
-/// A connection and how fast bytes pass on it.
+/// A connection and its rate.
 struct Row {
     run: u32,
     record: StatusRecord,
     rate: Rate,
 }
 
-/// Bytes at the last look, by run, process and connection.
+/// Bytes at the last scan, by run, process and connection.
 type Before = BTreeMap<(u32, u32, u64), (Time, u64)>;
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
@@ -70,11 +70,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let draw = std::io::stdout().is_terminal() && !args.once && !args.json;
     let mut before = Before::new();
     look(&args.which.some()?, &mut before);
-    // Two looks make a rate.
+    // A rate needs two scans.
     nap(interval.min(Duration::from_millis(300)), &stop);
     loop {
         let runs = match args.which.some() {
-            // All have ended while we were looking.
+            // All have ended meanwhile.
             Err(Failure::Failed(_)) if !args.once => return Ok(ExitCode::SUCCESS),
             runs => runs?,
         };
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         } else {
             table(&runs, &rows, if draw { height() } else { usize::MAX })
         };
-        // Home, the text, and nothing of what stood below it.
+        // Cursor home, the text, and clear what is below.
         let text = if draw {
             format!("\x1b[H{}\x1b[J", text.replace('\n', "\x1b[K\n"))
         } else {
@@ -98,7 +98,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Sleeps; true if it is time to end.
+/// Sleeps. True if the program should end.
 fn nap(time: Duration, stop: &std::sync::atomic::AtomicBool) -> bool {
     let until = std::time::Instant::now() + time;
     while let Some(left) = until.checked_duration_since(std::time::Instant::now()) {

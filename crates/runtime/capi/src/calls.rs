@@ -73,7 +73,7 @@ pub(crate) fn process() -> Result<&'static Process, c_int> {
     process::current().ok_or(libc::ENOMEM)
 }
 
-/// What the namesake says.
+/// The result of the namesake.
 fn plain<T: PartialOrd + From<i8>>(result: T) -> Result<T, c_int> {
     if result < T::from(0) {
         Err(errno())
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn alcc_accept4(
     })
 }
 
-/// A new descriptor becomes a stream, if it can.
+/// Makes a stream of a new descriptor, if possible.
 fn take_over(fd: c_int) {
     let made = catch_unwind(|| process().is_ok_and(|process| process.take_over(fd).is_ok()));
     if !made.unwrap_or(false) {
@@ -114,7 +114,7 @@ fn take_over(fd: c_int) {
     }
 }
 
-/// What we knew of this number was of a descriptor that was closed without us.
+/// The entry belongs to a descriptor that was closed without the library.
 fn forget(fd: c_int) {
     if let Ok(process) = process() {
         process.forget(fd);
@@ -190,7 +190,7 @@ pub unsafe extern "C" fn alcc_send(
         match stream.send_as(bytes, &mut wait) {
             Ok(n) => Ok(n as ssize_t),
             Err(why) if why.raw_os_error() == Some(libc::EBADF) => {
-                // Closed behind our back: whatever has the number now.
+                // Closed without the library: the number may belong to another file now.
                 forget(fd);
                 // SAFETY: the caller's arguments.
                 plain(unsafe { libc::send(fd, buf, len, send_flags | libc::MSG_NOSIGNAL) })
@@ -368,8 +368,8 @@ pub unsafe extern "C" fn alcc_set_cc(fd: c_int, spec: *const c_char) -> c_int {
             libc::EINVAL
         };
         let spec: Spec = name.parse().map_err(|why| bad(&why))?;
-        // The registry is asked again below: holding it meanwhile would wait for ever behind a
-        // plug-in that is being loaded.
+        // The registry is locked again below. Holding it here would deadlock with a plug-in that is
+        // being loaded.
         let known = process.runtime.registry().build(&spec);
         known.map_err(|why| bad(&why))?;
         if fd == ALCC_DEFAULTS {
@@ -404,7 +404,7 @@ pub unsafe extern "C" fn alcc_load_plugin(file: *const c_char) -> c_int {
     })
 }
 
-/// Changes what is remembered of a socket that is still being connected; false if it is none.
+/// Changes the settings of a socket that is still connecting; false if it is not connecting.
 fn change(process: &Process, fd: c_int, change: impl FnOnce(&mut Entry)) -> bool {
     if process.stream(fd).is_some() {
         return false;

@@ -94,7 +94,7 @@ pub struct alcc_inband {
 pub struct alcc_session {
     session: Session,
     output: Output,
-    /// Given out by the session and not yet taken.
+    /// Output of the session that was not taken yet.
     pending: Vec<u8>,
     given: usize,
 }
@@ -139,7 +139,7 @@ fn errno_of_io(why: &io::Error) -> c_int {
     }
 }
 
-/// What the caller wants, with our defaults for the rest.
+/// The caller's options, with defaults for the rest.
 unsafe fn settings(
     options: *const alcc_inband_options,
     size: size_t,
@@ -216,7 +216,7 @@ fn pointer<T>(made: impl FnOnce() -> Result<*mut T, c_int>) -> *mut T {
     result
 }
 
-/// Bytes of the caller's.
+/// Checks a buffer of the caller for input.
 unsafe fn bytes<'a>(buf: *const c_void, len: size_t) -> Result<&'a [u8], c_int> {
     if len == 0 {
         return Ok(&[]);
@@ -228,7 +228,7 @@ unsafe fn bytes<'a>(buf: *const c_void, len: size_t) -> Result<&'a [u8], c_int> 
     Ok(unsafe { std::slice::from_raw_parts(buf.cast(), len.min(isize::MAX as usize)) })
 }
 
-/// A place of the caller's.
+/// Checks a buffer of the caller for output.
 unsafe fn buffer<'a>(buf: *mut c_void, len: size_t) -> Result<&'a mut [u8], c_int> {
     if len == 0 {
         return Ok(&mut []);
@@ -558,7 +558,7 @@ pub unsafe extern "C" fn alcc_session_take(
 }
 
 impl alcc_session {
-    /// What is due now, about as much as there is place for.
+    /// Collects the output that is due, about as much as fits.
     fn fill(&mut self, max: usize) {
         let now = now();
         self.session.on_timer(now);

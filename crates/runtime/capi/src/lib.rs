@@ -3,9 +3,9 @@
 //! lists of their namesakes, over [`alcc_socket::own`]. What each call does stands in `calls.rs`,
 //! from which the header is generated.
 //!
-//! Rules of this crate: nothing is printed; no panic crosses the boundary; a descriptor that is not
-//! a stream of ours is what its namesake makes of it; a child of `fork` takes a stream over at its
-//! first call.
+//! Rules of this crate: nothing is printed; no panic crosses the boundary; calls on other
+//! descriptors do the same as their namesakes; a child of `fork` takes a stream over at its first
+//! call.
 
 mod calls;
 mod inband;

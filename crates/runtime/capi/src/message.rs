@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The words for what errno cannot say.
+//! Messages for errors that errno cannot express.
 use std::cell::UnsafeCell;
 use std::io::Write;
 use std::os::raw::c_char;
@@ -9,11 +9,12 @@ use std::sync::OnceLock;
 const MAX_LENGTH: usize = 512;
 
 thread_local! {
-    /// In one place as long as the thread lives: whoever holds the pointer reads the newest line.
+    /// At a fixed address as long as the thread lives, so that the pointer leads to the newest
+    /// line.
     static MESSAGE: UnsafeCell<[u8; MAX_LENGTH]> = const { UnsafeCell::new([0; MAX_LENGTH]) };
 }
 
-/// The variable that has every line printed, too.
+/// The variable that makes the library print every line too.
 const DEBUG: &str = "ALCC_DEBUG";
 
 /// Keeps one line for this thread.
@@ -35,12 +36,12 @@ pub(crate) fn set(text: &str) {
     tell(text);
 }
 
-/// On standard error, for who asked for it.
+/// Prints a line on standard error, if requested.
 pub(crate) fn tell(text: &str) {
     static ASKED: OnceLock<bool> = OnceLock::new();
     let asked = || std::env::var_os(DEBUG).is_some_and(|value| !value.is_empty() && value != "0");
     if *ASKED.get_or_init(asked) {
-        // Nobody there to read it is no failure of the program's.
+        // A missing reader is not a failure of the program.
         let _ = writeln!(std::io::stderr(), "libalcc: {text}");
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What this process knows of itself, and how a descriptor becomes a stream.
+//! The state of this process, and how a descriptor becomes a stream.
 use crate::message;
 use crate::table::{Entry, Known, Table, What};
 use alcc_cc::Registry;
@@ -11,17 +11,16 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
-/// How long a close may take to drain, where nothing else is said.
+/// Default time limit for a close to drain.
 const DEFAULT_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Belongs to one process: a child has a copy of this memory but not of the thread.
 pub(crate) struct Process {
     pid: u32,
     pub(crate) table: Table,
-    /// Whose child this is, for what it knew of the descriptors.
+    /// The parent process's state, for its descriptors.
     parent: Option<&'static Self>,
-    /// Held while a descriptor becomes a stream: two threads that both find that it is none yet
-    /// make one.
+    /// Held while a descriptor becomes a stream, so that two threads make only one.
     adopting: Mutex<()>,
     pub(crate) runtime: Arc<Runtime>,
     /// Nanoseconds.
@@ -32,7 +31,7 @@ pub(crate) struct Process {
 /// Never freed: a reader may hold it.
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(null_mut());
 
-/// This process; made at its first call.
+/// The state of this process; made at its first call.
 pub(crate) fn current() -> Option<&'static Process> {
     let pid = std::process::id();
     let now = PROCESS.load(Ordering::Acquire);
@@ -41,7 +40,7 @@ pub(crate) fn current() -> Option<&'static Process> {
     if let Some(process) = known.filter(|process| process.pid == pid) {
         return Some(process);
     }
-    // A child goes on with what its parent had set.
+    // A child inherits the settings of its parent.
     let (runtime, patience) = match known {
         Some(parent) => (
             Runtime::with_segment(
@@ -81,8 +80,8 @@ fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Our algorithms and those of plug-ins; leaked at each change, which is rare: a child reads it
-/// whatever its parent was doing.
+/// The built-in algorithms and those of plug-ins. Leaked at each change, which is rare, so that a
+/// child can always read it.
 static REGISTRY: AtomicPtr<Registry> = AtomicPtr::new(null_mut());
 
 fn registry() -> Registry {
@@ -104,8 +103,8 @@ fn registry() -> Registry {
         .map_or_else(Registry::builtin, Clone::clone)
 }
 
-/// Plug-ins that the environment names are loaded with the library: later the program may have
-/// changed its root.
+/// Plug-ins of the environment are loaded with the library, because the program may change its root
+/// later.
 extern "C" fn start() {
     if std::env::var_os(alcc_plugin::ENV).is_some() {
         drop(std::panic::catch_unwind(registry));
@@ -119,13 +118,13 @@ static START: extern "C" fn() = start;
 /// Names the segment of the `alcc run` above this process.
 const SEGMENT: &str = "ALCC_REPORT";
 
-/// What others see of this process: in the segment of the `alcc run` above it, else in one of its
-/// own. Without one nobody sees it, and all else is the same.
+/// The published state of this process: in the segment of the `alcc run` above it, or else in one
+/// of its own. The library also works without a segment.
 fn segment() -> Option<Arc<Segment>> {
     static ENTERED: Mutex<Option<(alcc_observe::Entry, Arc<Segment>)>> = Mutex::new(None);
     static CREATOR: AtomicU32 = AtomicU32::new(0);
     extern "C" fn leave() {
-        // A child that ends is not the end of the process that is seen.
+        // The end of a child is not the end of the published process.
         if CREATOR.load(Ordering::Relaxed) == std::process::id()
             && let Ok(entered) = ENTERED.try_lock()
             && let Some((entry, _)) = &*entered
@@ -149,8 +148,8 @@ fn segment() -> Option<Arc<Segment>> {
     entered.as_ref().map(|(_, segment)| Arc::clone(segment))
 }
 
-/// The environment over our defaults; a variable that makes no sense is told by `alcc_message` and
-/// ALCC_DEBUG, and none of them counts.
+/// The settings of the environment over the defaults. A wrong variable is reported by
+/// `alcc_message` and ALCC_DEBUG, and then none of them counts.
 fn settings() -> Option<Settings> {
     let default = Settings::new(alcc_cc::DEFAULT.parse().ok()?);
     // `alcc run` says how the programs below it keep the limit; there is no gate here.
@@ -170,7 +169,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An entry whose descriptor number now is something else.
+/// Whether the descriptor number of an entry was reused.
 fn disown(known: Known) {
     if let Known::Entry(Entry {
         what: What::Stream(stream),
@@ -200,7 +199,7 @@ impl Process {
         self.patience.store(nanos(patience), Ordering::Relaxed);
     }
 
-    /// Makes a stream of a descriptor that has just come to be; the errno if it cannot be one.
+    /// Makes a stream of a new descriptor; the errno if it cannot be one.
     pub(crate) fn take_over(&self, fd: c_int) -> Result<Arc<Stream>, c_int> {
         let _one = locked(&self.adopting);
         self.make(fd, Entry::pending(Options::default(), None))
@@ -233,7 +232,7 @@ impl Process {
                 Ok(stream)
             }
             None => {
-                // Beyond the table: plain.
+                // A number beyond the table stays plain.
                 stream.give_back();
                 Err(libc::EMFILE)
             }
@@ -248,15 +247,14 @@ impl Process {
         }
     }
 
-    /// What we knew of this number was of a descriptor that was closed without us.
+    /// Removes the entry of a descriptor that was closed without the library.
     pub(crate) fn forget(&self, fd: c_int) {
         if let Some(before) = self.table.set(fd, Known::Nothing) {
             disown(before);
         }
     }
 
-    /// What we know of a descriptor; a stream that our parent made is made anew here, when it is
-    /// used.
+    /// The entry of a descriptor. A stream of the parent process is made anew at its first use.
     pub(crate) fn entry(&self, fd: c_int) -> Option<Entry> {
         let ours = |known: &Known| match known {
             Known::Unused => None,
@@ -275,8 +273,8 @@ impl Process {
         set.and_then(|()| self.table.get(fd, ours).flatten()?)
     }
 
-    /// What a child goes on with. Of a parent's stream nothing is touched, which some thread may
-    /// have been changing.
+    /// The entry that a child continues with. The parent's stream is not touched, because a thread
+    /// may have been changing it.
     fn left_to_a_child(&self, fd: c_int) -> Option<Entry> {
         let theirs = self.table.get_in_child(fd, |known| match known {
             Known::Unused => None,
@@ -292,8 +290,7 @@ impl Process {
         }
     }
 
-    /// The stream behind a descriptor. One that was being connected becomes one now, if it is
-    /// connected.
+    /// The stream of a descriptor. A socket that has connected meanwhile becomes a stream.
     pub(crate) fn stream(&self, fd: c_int) -> Option<Arc<Stream>> {
         match self.entry(fd)?.what {
             What::Stream(stream) => Some(stream),
@@ -301,7 +298,7 @@ impl Process {
         }
     }
 
-    /// Changes what is remembered of a descriptor; `None` if that is nothing.
+    /// Changes the entry of a descriptor; `None` if there is none.
     pub(crate) fn update<T>(&self, fd: c_int, update: impl FnOnce(&mut Entry) -> T) -> Option<T> {
         self.entry(fd)?;
         self.table.update(fd, |known| match known {
@@ -319,7 +316,7 @@ impl Process {
         }
     }
 
-    /// What was closed and is still being drained must not be lost by the process's end.
+    /// Closed streams must finish draining before the process ends.
     pub(crate) fn drain_at_exit(&self) {
         extern "C" fn drain() {
             let _ = std::panic::catch_unwind(|| {
@@ -340,7 +337,7 @@ impl Process {
     }
 }
 
-/// As errno; the words, where there are some, for `alcc_message`.
+/// Converts an error to errno. Keeps its text, if any, for `alcc_message`.
 pub(crate) fn errno_of(why: &std::io::Error) -> c_int {
     why.raw_os_error().unwrap_or_else(|| {
         message::set(&why.to_string());

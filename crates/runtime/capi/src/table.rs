@@ -4,10 +4,10 @@ use alcc_socket::own::{Options, Stream};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What we know of a descriptor.
+/// The entry of a descriptor.
 #[derive(Default)]
 pub(crate) enum Known {
-    /// This process has not used it; its parent may have.
+    /// Not used by this process, but maybe by its parent.
     #[default]
     Unused,
     /// No stream.
@@ -18,14 +18,14 @@ pub(crate) enum Known {
 #[derive(Clone)]
 pub(crate) struct Entry {
     pub(crate) what: What,
-    /// Set for this descriptor alone.
+    /// Settings of this descriptor alone.
     pub(crate) options: Options,
     pub(crate) patience: Option<Duration>,
 }
 
 #[derive(Clone)]
 pub(crate) enum What {
-    /// Being connected, or the parent's: a stream at its first use.
+    /// Connecting, or a stream of the parent: becomes a stream at its first use.
     Pending,
     Stream(Arc<Stream>),
 }
@@ -33,7 +33,7 @@ pub(crate) enum What {
 /// The descriptors of this process.
 pub(crate) type Table = alcc_socket::Table<Known>;
 
-/// What is said of a descriptor before it is a stream.
+/// Settings of a descriptor before it is a stream.
 impl Entry {
     pub(crate) fn pending(options: Options, patience: Option<Duration>) -> Self {
         let what = What::Pending;

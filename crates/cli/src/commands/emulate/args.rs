@@ -109,7 +109,7 @@ impl Args {
             return Ok(RateSpec::Unlimited);
         };
         let text = name.to_string_lossy();
-        // What begins like a number is meant as a rate, unless there is such a file.
+        // A text that begins like a number is a rate, unless a file has this name.
         let number = text.starts_with(|c: char| c.is_ascii_digit() || c == '.');
         if number && !Path::new(name).exists() {
             return positive::<Rate>(&text)
@@ -119,7 +119,7 @@ impl Args {
         load_link_trace(name, self.seed).map(|loaded| RateSpec::Trace(loaded.trace))
     }
 
-    /// The packet log of a direction; none if none is asked for.
+    /// The packet log of a direction, if the options ask for one.
     fn log_spec(&self, dir: Dir, spec: &PathSpec) -> Option<LogSpec> {
         let (direction, link) = match dir {
             Dir::Down => (&spec.down, &self.down),
@@ -155,7 +155,7 @@ impl Args {
         })
     }
 
-    /// What looks at the packets.
+    /// The observers of packets.
     pub(super) fn observer(
         &self,
         spec: &PathSpec,
@@ -169,7 +169,7 @@ impl Args {
         }
     }
 
-    /// What to call the bottlenecks in logs and reports.
+    /// Names of the bottlenecks in logs and reports.
     pub(super) fn link_names(&self) -> [String; 2] {
         let unlimited = OsStr::new("unlimited");
         [&self.down, &self.up].map(|name| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where the outer end of the link is, and what a nested emulator has to know about it.
+//! The outer end of the link, and what a nested emulator must know about it.
 use crate::failure::Failure;
 use alcc_emu::{Emulator, Namespace, Privilege, Subnet, prepare};
 use std::net::Ipv4Addr;
@@ -9,7 +9,7 @@ const NET: &str = "ALCC_EMULATE_NET";
 const LEVEL: &str = "ALCC_EMULATE_LEVEL";
 /// Set where no further link can be nested.
 const LEAF: &str = "ALCC_EMULATE_LEAF";
-/// Where servers are: the other end of the outermost link.
+/// Address of servers: the other end of the outermost link.
 const OUTSIDE: &str = "ALCC_OUTSIDE";
 
 pub(super) struct Place {
@@ -28,8 +28,7 @@ impl Place {
         let shared = prepare().map_err(Failure::usage)? == Privilege::Full;
         let outside = Namespace::current().map_err(Failure::usage)?;
         let number = |name: &str| std::env::var(name).ok()?.parse::<u8>().ok();
-        // In a namespace that we just made, what the environment says about the one before is of no
-        // use.
+        // The environment describes the previous namespace, which does not matter in a new one.
         let around = number(NET)
             .zip(number(LEVEL))
             .filter(|_| shared)
@@ -51,12 +50,12 @@ impl Place {
     pub(super) fn subnets(&self) -> Vec<Subnet> {
         match self.around {
             Some(around) => around.nested().collect(),
-            // Several emulators that start at once begin at different places.
+            // Emulators that start at the same time try different ranges first.
             None => Subnet::candidates(std::process::id()).collect(),
         }
     }
 
-    /// What CMD has to know.
+    /// The environment of CMD.
     pub(super) fn environment(
         &self,
         link: &Emulator,

@@ -14,7 +14,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How long a server gets to listen, and everything to end after SIGTERM.
+/// Maximum time until a server listens, and until everything ends after SIGTERM.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(5);
 
@@ -113,7 +113,7 @@ impl Processes {
         }
     }
 
-    /// Ends the server and everything that either side left behind: politely, then not.
+    /// Ends the server and all processes that either side left behind: by SIGTERM, then by SIGKILL.
     pub(super) fn end(&self, server: Option<Pid>) {
         if let Some(server) = server {
             let _ = nix::sys::signal::killpg(server, Signal::SIGTERM);
@@ -130,7 +130,7 @@ impl Processes {
                 if left.is_empty() || Instant::now() > deadline {
                     break;
                 }
-                // A process that ends leaves its own children to us: the list grows while we work.
+                // We inherit the children of a process that ends, so the list may grow meanwhile.
                 for pid in left {
                     if told.insert(pid) {
                         let _ = kill(pid, signal);

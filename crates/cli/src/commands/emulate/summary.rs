@@ -47,7 +47,7 @@ pub(super) fn text(report: &EmuReport) -> String {
     out
 }
 
-/// The same and more, for programs.
+/// The report as JSON.
 pub(super) fn json(args: &Args, spec: &PathSpec, report: &EmuReport, exit: Exit) -> Value {
     let [down, up] = args.link_names();
     let command: Vec<_> = args.command.iter().map(|w| w.to_string_lossy()).collect();

@@ -67,7 +67,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Told apart also by those who see no red and green (Okabe and Ito).
+/// Colours that colour-blind readers can tell apart (Okabe and Ito).
 const COLOURS: [&str; 6] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
 ];
@@ -161,7 +161,7 @@ fn figure(traces: &[LinkTrace], bin: Span) -> Plot {
     plot
 }
 
-/// For each number that occurs: the share of numbers that are at least as large.
+/// The complementary distribution: for each value, the share of values at least as large.
 fn at_least(mut numbers: Vec<u32>) -> (Vec<u32>, Vec<f64>) {
     numbers.sort_unstable();
     let total = numbers.len() as f64;

@@ -14,7 +14,7 @@ pub(crate) use args::Args;
 use folder::Folder;
 use std::process::ExitCode;
 
-/// A queue may be shorter than that.
+/// A sender that was held up for longer may have let the queue run empty.
 const HELD_UP: Span = Span::from_millis(300);
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
@@ -121,7 +121,7 @@ fn listen(args: &Args) -> Result<ExitCode, Failure> {
     first.map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
-/// What is happening, for the bar.
+/// The phase of the recording, for the progress bar.
 fn said(session: &Session, now: Time) -> String {
     let rate = session.arrivals().map_or(0, |a| a.report().rate);
     match session.phase() {
@@ -175,7 +175,7 @@ fn tell(args: &Args, recording: &Recording, folder: &std::path::Path) -> Result<
             number("delay_median_ms"),
             number("delay_p95_ms"),
             found["longest_gap_ms"],
-            // Only the sender knows.
+            // Only the sender knows this.
             found["send_late_p99_ms"]
                 .as_f64()
                 .map_or_else(String::new, |ms| format!(

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What predictors say beside what came (as figure 4 of Zaki et al., SIGCOMM 2015), and how far off
-//! they are.
+//! Predictions and what came (as figure 4 of Zaki et al., SIGCOMM 2015), and their errors.
 use super::{COLOURS, PAPER, axis, line};
 use crate::trace_arg::LinkTrace;
 use alcc_trace::{OPPORTUNITY, Predictions};
@@ -12,14 +11,14 @@ use plotly::{Layout, Plot, Scatter};
 /// Windows, and how much of the first trace is shown in them: about as many windows as can be told
 /// apart.
 const SHOWN: [(u64, u64); 2] = [(100, 12_000), (20, 2_400)];
-/// Of the predictions that are drawn.
+/// Names of the predictions that are drawn.
 const AHEAD: usize = 1;
-/// How far ahead errors are shown.
+/// Maximum number of windows ahead for which errors are shown.
 const STEPS: [usize; 8] = [1, 2, 3, 5, 7, 10, 15, 20];
 
-/// The first trace in windows of 100 and of 20 ms with what the line through ten windows and the
-/// best linear rule from the newest one said one window before; and for all traces the error over
-/// the time ahead.
+/// The first trace in windows of 100 and of 20 ms with two predictions one window ahead: the line
+/// through ten windows, and the best linear rule from the newest one. For all traces: the error
+/// over the time ahead.
 pub(super) fn figure(traces: &[LinkTrace]) -> Plot {
     let mut plot = Plot::new();
     let mut titles = Vec::new();

@@ -7,7 +7,7 @@ use alcc_units::{Rate, Span, positive};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
-/// Beside that of `alcc recv`.
+/// Default port, next to that of `alcc recv`.
 const PORT: u16 = 9701;
 
 /// Measure a real channel between two hosts and write its traces
@@ -165,7 +165,7 @@ impl Args {
         label.trim().chars().filter(|c| !c.is_control()).collect()
     }
 
-    /// What is to be done, in packets.
+    /// The plan of the recording, in packets.
     pub(super) fn plan(&self, to: SocketAddr) -> Result<Plan, Failure> {
         let overhead = if to.ip().to_canonical().is_ipv4() {
             IPV4_OVERHEAD

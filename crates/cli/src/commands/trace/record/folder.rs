@@ -3,7 +3,7 @@ use crate::failure::{Failure, reason};
 use alcc_record::Recording;
 use std::path::{Path, PathBuf};
 
-/// Where a recording goes. None is ever written over.
+/// The folder of a recording. No recording is ever overwritten.
 pub(super) struct Folder(PathBuf);
 
 impl Folder {
@@ -11,7 +11,7 @@ impl Folder {
         Self(out.map_or_else(|| default.into(), Path::to_owned))
     }
 
-    /// That of one client; the name comes from the network.
+    /// The folder of one client. Its name comes from the network.
     pub(super) fn inside(&self, label: &str) -> Self {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         let name: String = label
@@ -23,7 +23,7 @@ impl Folder {
         let name = if name.is_empty() { "client" } else { name };
         let again = (2..).map(|n| self.0.join(format!("{name}-{n}")));
         let mut paths = std::iter::once(self.0.join(name)).chain(again);
-        // There is a free number before they end.
+        // The numbers do not run out.
         Self(paths.find(|p| !p.exists()).unwrap_or_default())
     }
 
