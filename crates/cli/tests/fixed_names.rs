@@ -119,8 +119,8 @@ const SIM: &str = "
 ";
 
 /// What `alcc list --json` prints: `KIND/NAME`, for algorithms `KIND/NAME:option` and
-/// `KIND/NAME:profile=PROFILE`, too. A new algorithm or queue need not be here until it is
-/// released: it is a file and a name in its registry, and no third place.
+/// `KIND/NAME:profile=PROFILE`, too. A new algorithm, queue or transport need not be here until
+/// it is released: it is a file or a crate and a name in its registry, and no third place.
 const LISTED: &str = "
 algorithms/fixed algorithms/fixed:window algorithms/fixed:every
 algorithms/reno algorithms/reno:profile=linux algorithms/reno:profile=linux-3.16
@@ -438,7 +438,8 @@ fn what_list_shows() {
         }
     }
     let fixed = words(LISTED);
-    let registered = |whole: &str| whole.starts_with("algorithms/") || whole.starts_with("queues/");
+    let registries = ["algorithms/", "queues/", "transports/"];
+    let registered = |whole: &str| registries.iter().any(|kind| whole.starts_with(kind));
     real.retain(|name| {
         let whole = name.split(':').next().unwrap_or(name);
         !registered(whole) || fixed.iter().any(|f| f == whole)
