@@ -427,7 +427,7 @@ fn own_socket(dir: &Path) -> Option<PathBuf> {
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let target = Path::new(env!("CARGO_BIN_EXE_alcc")).parent().unwrap();
-    // No dependency of ours: it may be there from an earlier day, or not at all.
+    // Not a dependency: it may be there from an earlier build, or not at all.
     if std::env::var_os("ALCC_BUILT").is_none() {
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(["build", "--quiet", "--locked", "-p", "alcc-capi"]);

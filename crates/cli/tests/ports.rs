@@ -105,7 +105,7 @@ fn sh(script: &str, folder: &Path, pkg_config: &Path) {
 /// The library, its header and its pkg-config file, as `make install` lays them out below `prefix`.
 fn install_library(prefix: &Path) {
     let target = Path::new(env!("CARGO_BIN_EXE_alcc")).parent().unwrap();
-    // No dependency of ours: it may be there from an earlier day, or not at all.
+    // Not a dependency: it may be there from an earlier build, or not at all.
     if std::env::var_os("ALCC_BUILT").is_none() {
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(["build", "--quiet", "--locked", "-p", "alcc-capi"]);
@@ -167,8 +167,7 @@ struct Download {
 
 fn download(program: &Program, folder: &Path, world: &Path) -> Download {
     let outside = Namespace::new().unwrap();
-    // Without a window of ours a loss-based algorithm fills the queue, whatever this machine's
-    // default is.
+    // Without control a loss-based algorithm fills the queue, whatever this machine's default is.
     let setting = "/proc/sys/net/ipv4/tcp_congestion_control";
     outside
         .run(|| std::fs::write(setting, "reno"))

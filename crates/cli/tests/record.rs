@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `alcc trace record` between two namespaces with a link of ours between them, and on loopback.
+//! `alcc trace record` between two namespaces with an emulated link between them, and on loopback.
 use alcc_emu::{EmuReport, Emulator, Namespace, PathSpec, Silent, Subnet};
 use alcc_link::{DirectionSpec, QueueSpec, RateSpec};
 use alcc_trace::{Trace, scenario};
@@ -524,8 +524,8 @@ fn what_cannot_be_is_said_in_one_line() {
     );
 }
 
-/// Whoever does not prove its address gets less than it sent, and nothing at all for what is no
-/// packet of ours.
+/// A client that does not prove its address gets less than it sent, and nothing for an unknown
+/// packet.
 #[test]
 fn strangers_get_no_more_than_they_send() {
     let listener = Listener::start(None, &[]);

@@ -50,7 +50,7 @@ struct Cc {
 
 #[derive(clap::Args)]
 struct Scope {
-    /// Only connections of this port of ours (of the other end's, if the program opened them)
+    /// Only connections with this local port (the peer's port, if the program opened them)
     #[arg(long, value_name = "N", conflicts_with = "peer", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
     /// Only connections with this address range

@@ -70,7 +70,7 @@ pub(crate) struct Args {
     /// How the limit is kept, see 'alcc list'
     #[arg(long, value_name = "E", default_value = "auto")]
     enforce: String,
-    /// Control only connections to this port of ours or from this address range, relay the others
+    /// Control only connections to this local port or from this address range, relay the others
     /// plainly; may be repeated
     #[arg(long, value_name = "PORT|CIDR")]
     only: Vec<Pattern>,

@@ -52,7 +52,7 @@ pub(crate) struct Args {
     /// How the limit is kept, see 'alcc list' [default: auto]
     #[arg(long, value_name = "E")]
     enforce: Option<String>,
-    /// Only connections to this port of ours or from this address range; may be repeated
+    /// Only connections to this local port or from this address range; may be repeated
     #[arg(long, value_name = "PORT|CIDR")]
     only: Vec<Pattern>,
     /// Not these; may be repeated

@@ -88,7 +88,7 @@ pub(crate) struct How {
     /// The port of the receiver
     #[arg(long, value_name = "PORT", default_value_t = DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) port: u16,
-    /// The address of ours to use
+    /// The local address to use
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) bind: Option<IpAddr>,
     /// udp: cross a real network although nothing is encrypted; with TLS and quic: send to a

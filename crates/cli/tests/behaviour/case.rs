@@ -15,7 +15,7 @@ pub(crate) struct Case {
     pub(crate) gated: bool,
     /// One more algorithm: it does what the case is about.
     pub(crate) algorithm: Option<String>,
-    /// So many connections have to be controlled at least; otherwise one for each client.
+    /// Minimum number of controlled connections; otherwise one for each client.
     pub(crate) controlled: Option<u64>,
     /// None may be said to be controlled: all of it passes where the library cannot stand.
     pub(crate) passes: bool,

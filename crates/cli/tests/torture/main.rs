@@ -149,7 +149,7 @@ fn every_error_at_every_part_of_a_write() {
     assert!(said.contains("816 cases, 0 wrong"), "{said}");
 }
 
-/// The day's clock jumps by an hour at every look: nothing of ours may look at it.
+/// The day's clock jumps by an hour at every reading: no code here may depend on it.
 #[test]
 fn a_clock_that_is_stepped() {
     let Some(program) = program::built() else {

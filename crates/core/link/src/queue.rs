@@ -128,7 +128,7 @@ impl QueueSpec {
         Self::new(Spec::named("droptail"), droptail::bounded(Bytes::MAX))
     }
 
-    /// Drop-tail that holds so many bytes.
+    /// Drop-tail with a limit in bytes.
     pub fn droptail(limit: Bytes) -> Self {
         let mut spec = Spec::named("droptail");
         spec.options

@@ -260,7 +260,7 @@ impl FlowSpec {
             .collect()
     }
 
-    /// Whoever sends its packets.
+    /// The stack that sends its packets.
     fn sender(&self) -> &str {
         match &self.under {
             Under::Native(_) | Under::Udp { .. } => &self.algorithm,

@@ -13,7 +13,7 @@ impl Bytes {
     /// "No limit" wherever a limit is asked for.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// So many bytes.
+    /// A number of bytes.
     pub const fn new(n: u64) -> Self {
         Self(n)
     }

@@ -18,7 +18,7 @@ pub struct Namespace {
     ours: bool,
 }
 
-/// Programs that are started inside a namespace of ours find here which one it is: see
+/// Programs that are started inside such a namespace find here which one it is: see
 /// [`is_emulated`].
 const MARK: &str = "ALCC_EMULATED";
 

@@ -26,7 +26,7 @@ const MAX_REFUSED: Span = Span::from_secs(3);
 pub struct Request {
     /// Where the listener is.
     pub to: SocketAddr,
-    /// The address of ours to use.
+    /// The local address to use.
     pub from: Option<IpAddr>,
     /// What is to be recorded.
     pub plan: Plan,

@@ -98,7 +98,7 @@ const fn difference(theirs: u64, ours: u64) -> i64 {
 }
 
 impl ClockSamples {
-    /// A packet of ours: sent at `sent` by our clock, received at `received` by theirs.
+    /// A packet sent at `sent` by the local clock, received at `received` by the peer's.
     pub fn sent(&mut self, sent: u64, received: u64) {
         let (x, y) = self.point(sent, difference(received, sent));
         self.above.add(x, y);

@@ -27,7 +27,7 @@ pub struct Limits {
     pub duration: Span,
     /// What is sent to one client at most.
     pub rate: Rate,
-    /// Recordings begin together, as soon as so many clients are ready; 1: each by itself.
+    /// Recordings begin together, as soon as this many clients are ready; 1: each by itself.
     pub together: usize,
 }
 
@@ -214,7 +214,7 @@ impl Listener {
                 // Never more than what came: we do not know yet who sent it.
                 if bytes.len() <= len {
                     let size = bytes.len();
-                    // Whoever does not get it asks again.
+                    // A client that does not get it asks again.
                     let _ = self.socket.send(Some(from), &bytes, size);
                 }
             }

@@ -224,7 +224,7 @@ impl Session {
         }
     }
 
-    /// The socket has lost so many packets on arrival since the session began.
+    /// Number of packets that the socket has lost on arrival since the session began.
     pub(crate) fn overrun(&mut self, packets: u32) {
         self.overrun = u64::from(packets);
     }

@@ -19,9 +19,8 @@ type Page<T> = [RwLock<T>; PAGE];
 /// table: it belongs to one process, and a child, which has a copy that some thread may have been
 /// changing, makes its own.
 ///
-/// Made on the heap: a call of ours may come from a signal handler on a stack of 16 KiB without a
-/// guard below it (Python's), and arrays of this size on the way to the heap overwrote what lies
-/// there.
+/// Made on the heap: a call may come from a signal handler on a stack of 16 KiB without a guard
+/// below it (Python's), and arrays of this size on the way to the heap overwrote what lies there.
 pub struct Table<T>(Box<[AtomicPtr<Page<T>>]>);
 
 fn page_and_index(fd: RawFd) -> Option<(usize, usize)> {

@@ -87,8 +87,8 @@ static REGISTRY: AtomicPtr<Registry> = AtomicPtr::new(null_mut());
 fn registry() -> Registry {
     static START: Once = Once::new();
     START.call_once(|| {
-        // A panic of ours is caught and makes its stream plain TCP; the default hook would print
-        // it.
+        // A panic of the library is caught and makes its stream plain TCP; the default hook would
+        // print it.
         std::panic::set_hook(Box::new(|_| ()));
         let files = std::env::var_os(alcc_plugin::ENV);
         let all = alcc_plugin::with_env(Registry::builtin(), files.as_deref());

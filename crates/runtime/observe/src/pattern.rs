@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// A port of ours, or an address range of the other end.
+/// A local port, or an address range of the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pattern {
     /// Our port (accepted) or the other end's port (outbound).

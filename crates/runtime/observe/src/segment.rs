@@ -51,7 +51,7 @@ impl Segment {
         Self::open_with(path, false)
     }
 
-    /// As [`Segment::open`], for a program of ours, which may change the file.
+    /// As [`Segment::open`], for `alcc` itself, which may change the file.
     ///
     /// # Errors
     /// As there.
@@ -116,7 +116,7 @@ impl Segment {
         (self.file.as_ref()).map_or(Ok(()), |file| map::allocate(file, from, len))
     }
 
-    /// Runs `f` while no other program of ours changes the file.
+    /// Runs `f` while no other `alcc` changes the file.
     ///
     /// # Errors
     /// That the lock cannot be had; those of `f`.

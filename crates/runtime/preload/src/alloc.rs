@@ -195,7 +195,7 @@ unsafe impl GlobalAlloc for PreloadHeap {
             .unwrap_or_else(|| {
                 let ptr = SPARE.give(layout);
                 if !ptr.is_null() {
-                    // SAFETY: `SPARE` gave so many bytes, which may have been used before.
+                    // SAFETY: `SPARE` gave this many bytes, which may have been used before.
                     unsafe { ptr.write_bytes(0, layout.size()) };
                 }
                 ptr

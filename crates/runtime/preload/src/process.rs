@@ -243,7 +243,7 @@ extern "C" fn start() {
     if settings().is_none() {
         return;
     }
-    // A panic of ours is reported by the runtime in one line; the default hook would print a
+    // A panic of the library is reported by the runtime in one line; the default hook would print a
     // second, longer one.
     std::panic::set_hook(Box::new(|_| ()));
     if let Some(segment) = segment() {

@@ -25,7 +25,7 @@ pub struct Settings {
     pub log: Option<PathBuf>,
     /// Seed of the controllers' generators.
     pub seed: u64,
-    /// For tests: let the runtime fail after so many readings.
+    /// For tests: let the runtime fail after this many readings.
     pub fault: Option<u64>,
 }
 

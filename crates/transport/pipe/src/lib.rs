@@ -42,7 +42,7 @@ pub const DEFAULT_PORT: u16 = 9700;
 /// What a user asks for, the same for all transports. [`Table`] refuses what a transport does not
 /// take.
 pub struct Options {
-    /// The algorithm; `None`: none of ours was asked for.
+    /// The algorithm; `None`: the kernel or the stack decides.
     pub cc: Option<Spec>,
     /// Our own algorithms and those of plug-ins.
     pub registry: Registry,
@@ -135,7 +135,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// An algorithm of ours, with the feedback and enforcement that the transport has by itself.
+    /// One of these algorithms, with the feedback and enforcement that the transport has by itself.
     pub fn new(scheme: String, spec: &Spec, about: &About) -> Self {
         Self {
             scheme,

@@ -42,7 +42,7 @@ pub struct Takes {
 pub enum Under {
     /// The kernel's, for TCP: alone or below ours.
     Kernel,
-    /// One of the stack's own, instead of ours.
+    /// One of the stack's own, instead of `--cc`.
     Stack {
         /// What a message calls the stack: `over QUIC`.
         over: &'static str,

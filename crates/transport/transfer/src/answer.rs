@@ -58,7 +58,7 @@ impl Answer {
         bytes
     }
 
-    /// From a peer; `None` if it is no answer of ours.
+    /// Reads the answer of a peer; `None` if it is malformed.
     pub fn decode(bytes: &[u8; ANSWER]) -> Option<Self> {
         let mut fields = Fields(bytes);
         if fields.bytes() != *MAGIC || fields.byte() != VERSION {

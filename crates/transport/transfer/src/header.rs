@@ -61,7 +61,8 @@ impl Header {
     /// From a peer.
     ///
     /// # Errors
-    /// [`Wrong::Stranger`] if it is no header of ours, [`Wrong::Header`] if what it says cannot be.
+    /// [`Wrong::Stranger`] if it is not a header of this format, [`Wrong::Header`] if what it says
+    /// cannot be.
     pub fn decode(bytes: &[u8; HEADER]) -> Result<Self, Wrong> {
         let mut fields = Fields(bytes);
         if fields.bytes() != *MAGIC {

@@ -114,7 +114,7 @@ pub fn flow(pipe: &mut dyn Incoming, rules: &Rules, begun: impl FnOnce(&Header))
         delay_p95: received.delay_ms.map(|d| ns(d[1])),
         hash: received.hash,
     };
-    // Who is no sender of ours is told nothing, and who is gone cannot be.
+    // Strangers get no answer, and a peer that has gone cannot get one.
     if received.header.is_some() && !matches!(result, Err(Broken::Gone(_))) {
         // A sender that has read it may be gone before its transport has said so. What came is no
         // worse for that, and a sender that was not told says so itself.

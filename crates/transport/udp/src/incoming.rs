@@ -190,7 +190,7 @@ impl Incoming {
         }
     }
 
-    /// So many packets have arrived that an ACK cannot wait: call [`Incoming::poll`].
+    /// An ACK is due now because of the number of packets: call [`Incoming::poll`].
     pub fn is_crowded(&self) -> bool {
         self.unacked >= MAX_UNACKED
     }

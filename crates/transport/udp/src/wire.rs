@@ -140,7 +140,7 @@ pub enum Datagram<'a> {
     },
     /// The peer has closed the connection.
     Close {
-        /// The id of whoever receives this.
+        /// The connection id of the receiver of this.
         id: u64,
         /// Why.
         reason: Reason,

@@ -83,7 +83,7 @@ fn relay(socket: &UdpSocket, server: SocketAddr, over: &AtomicBool) -> Passed {
     passed
 }
 
-/// Sends so many bytes through the relay: what passed it, and how many packets were sent again.
+/// Sends this many bytes through the relay. Returns what passed, and the number of retransmissions.
 fn through_relay(algorithm: &str, len: usize) -> (Passed, u64) {
     let local = || UdpSocket::bind("127.0.0.1:0").expect("a port");
     let server =

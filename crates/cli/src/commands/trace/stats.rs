@@ -119,7 +119,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Quantiles of the throughput in windows of so many ms, Mbit/s.
+/// Quantiles of the throughput in windows of this many ms, Mbit/s.
 fn throughput(ms: u32, counts: &Distribution) -> [(&'static str, f64); 5] {
     let mbps = |n: u32| f64::from(n) * OPPORTUNITY.get() as f64 * 8.0 / f64::from(ms) / 1e3;
     [

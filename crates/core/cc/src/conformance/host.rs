@@ -16,7 +16,7 @@ pub trait HostUnderTest {
     /// Time passes: timers that are due run.
     fn wait(&mut self, now: Time);
 
-    /// The application writes so many packets. As many as may leave do; the others are forgotten.
+    /// The application writes this many packets. Those that may leave do; the others are dropped.
     fn send(&mut self, now: Time, packets: usize);
 
     /// One acknowledgement: of what is under way the oldest `lost` have not arrived, and the next

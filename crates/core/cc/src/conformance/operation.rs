@@ -17,7 +17,7 @@ pub(super) enum Operation {
         delay: Span,
         ambiguous: bool,
     },
-    /// The oldest so many are lost.
+    /// This many of the oldest packets are lost.
     Lose(u8),
     /// The retransmission timer expires.
     Rto,

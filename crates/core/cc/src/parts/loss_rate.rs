@@ -8,12 +8,12 @@ const MEMORY: f64 = 128.0;
 pub struct LossRate(f64);
 
 impl LossRate {
-    /// So many packets arrived.
+    /// Counts packets that arrived.
     pub fn delivered(&mut self, packets: f64) {
         self.0 *= libm::exp(-packets / MEMORY);
     }
 
-    /// So many were lost.
+    /// Counts packets that were lost.
     pub fn lost(&mut self, packets: f64) {
         self.0 += (1.0 - self.0) * (1.0 - libm::exp(-packets / MEMORY));
     }

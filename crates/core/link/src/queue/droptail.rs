@@ -26,7 +26,7 @@ pub(super) const PACKETS: OptionDoc = OptionDoc {
     help: "the most packets that may wait, 1 to 1000000000",
 };
 
-/// Drop-tail of so many bytes.
+/// Drop-tail with a limit in bytes.
 pub(super) fn bounded(limit: Bytes) -> Box<dyn Queue> {
     Box::new(Droptail::new(limit, u64::MAX))
 }

@@ -25,7 +25,7 @@ pub unsafe extern "C-unwind" fn getsockopt(
     if rc != 0 || level != libc::SOL_SOCKET || ReentrancyGuard::is_held() {
         return rc;
     }
-    // SAFETY: the kernel has stored so many bytes there.
+    // SAFETY: the kernel has stored this many bytes there.
     let stored = || unsafe { std::slice::from_raw_parts_mut(value.cast::<u8>(), *len as usize) };
     match name {
         libc::SO_ERROR if stored().iter().all(|byte| *byte == 0) => {

@@ -215,7 +215,7 @@ unsafe fn gated_poll(
     Some(rc)
 }
 
-/// There is no thread of ours: waits have to be cut up.
+/// The library has no thread here: waits have to be cut up.
 fn inline() -> bool {
     process::current()
         .and_then(|process| process.running())

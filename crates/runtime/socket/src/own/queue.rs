@@ -128,7 +128,7 @@ mod tests {
         queue.front(limit).concat()
     }
 
-    /// Whoever sends from elsewhere behind the pieces relies on it.
+    /// Callers that send from elsewhere behind the pieces rely on it.
     #[test]
     fn three_pieces_hold_a_whole_batch_however_the_capacity_grew() {
         let mut rng = Rng::new(7);

@@ -26,7 +26,7 @@ pub struct Settings {
     pub seed: u64,
     /// Folder for one CSV file per process: a line for each reading of each connection.
     pub log: Option<PathBuf>,
-    /// For tests: let the visit of a stream panic after so many readings.
+    /// For tests: let the visit of a stream panic after this many readings.
     pub fault: Option<u64>,
 }
 

@@ -64,7 +64,7 @@ pub trait Carrier: Send {
         None
     }
 
-    /// Bytes of ours that fill a segment.
+    /// Number of bytes of frames that fill a segment.
     fn segment(&self) -> usize {
         1400
     }

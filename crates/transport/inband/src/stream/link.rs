@@ -564,7 +564,7 @@ impl Engine for Inner {
     fn interest(&self, now: Time) -> (i16, Option<Time>) {
         let mut events = 0;
         if self.session.error().is_some() {
-            // Whoever sleeps is to hear of it.
+            // Wakes the sleeping thread.
             return (events, Some(now));
         }
         if self.over {

@@ -119,7 +119,7 @@ async fn welcome(endpoint: Endpoint, accepted: mpsc::Sender<Receiver>, runtime: 
         }
         let (accepted, runtime) = (accepted.clone(), runtime.clone());
         tokio::spawn(async move {
-            // A stranger that goes wrong is no concern of ours.
+            // An error of a stranger does not matter.
             if let Ok(Some(receiver)) = timeout(HANDSHAKE_TIMEOUT, greet(incoming, runtime)).await {
                 accepted.send(receiver).await.ok();
             }

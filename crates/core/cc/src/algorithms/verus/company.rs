@@ -28,12 +28,12 @@ const DEPTH_MEMORY: Span = Span::from_secs(30);
 /// A loss rate that counts if there is any queue, and one that counts in any case.
 const LOSS_WITH_QUEUE: f64 = 0.03;
 const LOSS_ALWAYS: f64 = 0.1;
-/// A buffer of less than so many smallest RTTs is a short one.
+/// A buffer of fewer smallest RTTs than this is short.
 const SHORT_BUFFER: f64 = 1.2;
 /// What a drain leaves of the bandwidth-delay product, and what the first one leaves, packets.
 const DRAIN_GAIN: f64 = 0.75;
 const MIN_DRAIN_WINDOW: f64 = 2.0;
-/// After a drain the queue fills again at so many times the delivery rate.
+/// Gain on the delivery rate while the queue fills again after a drain.
 const REFILL_GAIN: f64 = 1.25;
 /// Above this smallest RTT only every second multiple of the period drains, ms.
 const LONG_PATH_MS: f64 = 100.0;

@@ -21,9 +21,9 @@ use super::curve::Curve;
 pub(super) const DIVISOR: u32 = 15;
 /// Half the bandwidth, with the diagonal.
 const BAND: usize = 4;
-/// Beyond so many nodes a basis function is below 1e-18.
+/// Number of nodes beyond which a basis function is below 1e-18.
 const REACH: usize = 32;
-/// Beyond so many nodes its square does not matter for Φ.
+/// Number of nodes beyond which its square does not matter for Φ.
 const PHI_REACH: f64 = 8.0;
 
 /// The largest divisor from `from` down that gives at least 5 nodes for `largest`, and the nodes;

@@ -29,7 +29,7 @@ const MIN_FLOOR: f64 = 2.0;
 /// The floor does not grow beyond this: a share of a wide path, and little beside a window alone on
 /// it (`tuned`).
 const MAX_FLOOR: f64 = 50.0;
-/// An epoch that lasts so many times as long as asked for is reckoned with as it is (`tuned`).
+/// An epoch that lasts this many times as long as requested counts with its real length (`tuned`).
 const LATE: f64 = 1.5;
 
 /// The loss phase: the profile is frozen, acknowledgements add 1/W.

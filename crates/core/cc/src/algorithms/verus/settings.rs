@@ -157,7 +157,7 @@ impl Settings {
         d_min.max(self.min_base)
     }
 
-    /// Where the ratio branch of equation 4 begins, at a window of so many packets.
+    /// Where the ratio branch of equation 4 begins, at a window of this many packets.
     pub(super) fn soft_ratio(&self, window: f64) -> f64 {
         let soft = if self.company {
             let doublings = libm::log2(window.max(1.0) / self.start_window);
