@@ -496,20 +496,33 @@ pub extern "C" fn alcc_set_close_deadline(fd: c_int, milliseconds: c_int) -> c_i
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_get_info(fd: c_int, info: *mut alcc_info, size: size_t) -> c_int {
     boundary(|| {
-        if info.is_null() {
-            return Err(libc::EFAULT);
-        }
-        let stream = process()?.stream(fd).ok_or_else(|| unknown(fd))?;
-        let made = alcc_info::of(&stream.info());
-        let len = size.min(size_of::<alcc_info>());
-        // SAFETY: `len` bytes of ours into at least as many of the caller's; what the caller has
-        // beyond is zero.
-        unsafe {
-            std::ptr::write_bytes(info.cast::<u8>(), 0, size);
-            std::ptr::copy_nonoverlapping((&raw const made).cast::<u8>(), info.cast(), len);
-        }
-        Ok(0)
+        let made = || {
+            let stream = process()?.stream(fd).ok_or_else(|| unknown(fd))?;
+            Ok(alcc_info::of(&stream.info()))
+        };
+        // SAFETY: by contract.
+        unsafe { give(made, info, size) }
     })
+}
+
+/// Copies a structure to the caller, whose version of it has `size` bytes: it may be shorter, and
+/// beyond `T` it gets zeros.
+pub(crate) unsafe fn give<T: Copy>(
+    made: impl FnOnce() -> Result<T, c_int>,
+    to: *mut T,
+    size: size_t,
+) -> Result<c_int, c_int> {
+    if to.is_null() {
+        return Err(libc::EFAULT);
+    }
+    let made = made()?;
+    let len = size.min(size_of::<T>());
+    // SAFETY: `to` has room for `size` bytes, by contract, and `made` has at least `len`.
+    unsafe {
+        std::ptr::write_bytes(to.cast::<u8>(), 0, size);
+        std::ptr::copy_nonoverlapping((&raw const made).cast::<u8>(), to.cast(), len);
+    }
+    Ok(0)
 }
 
 impl alcc_info {

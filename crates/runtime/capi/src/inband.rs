@@ -5,7 +5,7 @@
     clippy::missing_safety_doc,
     reason = "the comments go into the header, for readers of C: pointers are what their namesakes' are"
 )]
-use crate::calls::{boundary, process, text};
+use crate::calls::{boundary, give, process, text};
 use crate::message;
 use ::alcc_inband::carrier::{Tcp, Unix};
 use ::alcc_inband::{Error, Output, Session, Settings, Stats, Stream, When};
@@ -409,7 +409,7 @@ pub unsafe extern "C" fn alcc_inband_get_info(
         let mut made = alcc_inband_info::of(&found.stats, error);
         made.set(found.window, found.rate, found.in_flight, found.rtt);
         // SAFETY: by contract.
-        unsafe { give(&made, info, size) }
+        unsafe { give(|| Ok(made), info, size) }
     })
 }
 
@@ -457,24 +457,6 @@ impl alcc_inband_info {
         self.smoothed_rtt_us = rtt.smoothed.as_micros();
         self.min_rtt_us = rtt.min.as_micros();
     }
-}
-
-unsafe fn give(
-    made: &alcc_inband_info,
-    info: *mut alcc_inband_info,
-    size: size_t,
-) -> Result<c_int, c_int> {
-    if info.is_null() {
-        return Err(libc::EFAULT);
-    }
-    let len = size.min(size_of::<alcc_inband_info>());
-    // SAFETY: `len` bytes of ours into at least as many of the caller's; what the caller has beyond
-    // is zero.
-    unsafe {
-        std::ptr::write_bytes(info.cast::<u8>(), 0, size);
-        std::ptr::copy_nonoverlapping(std::ptr::from_ref(made).cast::<u8>(), info.cast(), len);
-    }
-    Ok(0)
 }
 
 /// An in-band end for a stream that is no socket: TLS of any library, a tunnel, a serial line. You
@@ -665,7 +647,7 @@ pub unsafe extern "C" fn alcc_session_get_info(
             );
         }
         // SAFETY: by contract.
-        unsafe { give(&made, info, size) }
+        unsafe { give(|| Ok(made), info, size) }
     })
 }
 
