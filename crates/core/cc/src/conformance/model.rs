@@ -291,7 +291,8 @@ impl Model {
 
     /// Two packets in one batch, or one after the other at the same time: the same window but for
     /// aggregates. Both packets say the same of the path: two batches are two samples, and a choice
-    /// among samples that differ may fall on the first. Where one of both ways changes the algorithm's mode nothing is compared: a batch
+    /// among samples that differ may fall on the first. Neither is marked: a mark is answered once, by
+    /// what is known then. Where one of both ways changes the algorithm's mode nothing is compared: a batch
     /// is one step of a machine of states, and two packets are two steps. Nor where recovery ends:
     /// its window follows from all that is known then. Nor where the window is used by both
     /// packets, but not by the second alone (RFC 9002, section 7.8).
@@ -311,6 +312,7 @@ impl Model {
         for sender in [&mut together, &mut apart] {
             sender.feed.set_log(Box::new(modes.clone()));
             sender.repeat_second_sample();
+            sender.marked = false;
         }
         together.acknowledge(now, &pns);
         // The rate over both is an aggregate: of one alone it would be another, and say something
