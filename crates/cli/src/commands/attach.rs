@@ -161,12 +161,12 @@ fn control(algorithm: &Spec) -> Result<String, Failure> {
     let Some(resident) = RESIDENT.iter().find(|r| r.algorithm == text) else {
         return in_the_kernel(text);
     };
-    if alcc_bpf::loaded().contains(&resident) {
-        return Ok(resident.control.to_owned());
+    if alcc_bpf::loaded().contains(&&resident.control) {
+        return Ok(resident.control.name.to_owned());
     }
     Err(Failure::usage(format!(
         "attach --cc {text}: the kernel has no {}: run 'alcc bpf load' first",
-        resident.control
+        resident.control.name
     )))
 }
 

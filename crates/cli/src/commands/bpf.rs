@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::failure::Failure;
 use crate::output::print;
-use alcc_bpf::{BpfError, PINS, RESIDENT, Selection};
+use alcc_bpf::{BpfError, Control, PINS, RESIDENT, Selection};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -58,14 +58,21 @@ pub(crate) fn failure(error: BpfError) -> Failure {
     }
 }
 
+/// The algorithm that this control is, if it is one.
+fn algorithm(control: &Control) -> Option<&'static str> {
+    let resident = RESIDENT.iter().find(|r| r.control == *control);
+    resident.map(|r| r.algorithm)
+}
+
 fn load(json: bool) -> Result<String, BpfError> {
     let loaded = alcc_bpf::load()?;
     if json {
         let controls: Vec<_> = loaded
             .iter()
             .map(|l| {
-                let r = l.resident;
-                serde_json::json!({"algorithm": r.algorithm, "control": r.control, "new": l.new})
+                serde_json::json!({
+                    "algorithm": algorithm(l.control), "control": l.control.name, "new": l.new,
+                })
             })
             .collect();
         return Ok(format!("{}\n", serde_json::json!({"loaded": controls})));
@@ -73,11 +80,7 @@ fn load(json: bool) -> Result<String, BpfError> {
     let mut text = String::new();
     for l in loaded {
         let word = if l.new { "loaded" } else { "is loaded already" };
-        let _ = writeln!(
-            text,
-            "{} {word} ({})",
-            l.resident.control, l.resident.follows
-        );
+        let _ = writeln!(text, "{} {word} ({})", l.control.name, l.control.does);
     }
     let _ = writeln!(
         text,
@@ -97,12 +100,11 @@ fn status(json: bool) -> Result<String, BpfError> {
     let used = |control: &str| users.get(control).copied().unwrap_or(0);
     let futures = alcc_bpf::futures();
     if json {
-        let controls: Vec<_> = RESIDENT
-            .iter()
-            .map(|r| {
+        let controls: Vec<_> = alcc_bpf::controls()
+            .map(|c| {
                 serde_json::json!({
-                    "algorithm": r.algorithm, "control": r.control,
-                    "loaded": loaded.contains(&r), "connections": used(r.control),
+                    "algorithm": algorithm(c), "control": c.name,
+                    "loaded": loaded.contains(&c), "connections": used(c.name),
                 })
             })
             .collect();
@@ -111,14 +113,14 @@ fn status(json: bool) -> Result<String, BpfError> {
         return Ok(format!("{all}\n"));
     }
     let mut text = String::new();
-    for r in RESIDENT {
-        let state = if loaded.contains(&r) {
+    for c in alcc_bpf::controls() {
+        let state = if loaded.contains(&c) {
             "loaded"
         } else {
             "not loaded"
         };
-        let n = used(r.control);
-        let _ = writeln!(text, "{}: {state}, {n} connections here use it", r.control);
+        let n = used(c.name);
+        let _ = writeln!(text, "{}: {state}, {n} connections here use it", c.name);
     }
     for name in futures {
         let _ = writeln!(text, "for connections to come: {name}");
@@ -129,13 +131,12 @@ fn status(json: bool) -> Result<String, BpfError> {
 fn unload(json: bool) -> Result<String, BpfError> {
     let ended = alcc_bpf::unload()?;
     if json {
-        let names: Vec<_> = ended.iter().map(|r| r.control).collect();
+        let names: Vec<_> = ended.iter().map(|c| c.name).collect();
         return Ok(format!("{}\n", serde_json::json!({"unloaded": names})));
     }
     if ended.is_empty() {
         return Ok("nothing was loaded\n".to_owned());
     }
-    let line =
-        |r: &&alcc_bpf::Resident| format!("{} ended; connections that use it keep it\n", r.control);
+    let line = |c: &&Control| format!("{} ended; connections that use it keep it\n", c.name);
     Ok(ended.iter().map(line).collect())
 }

@@ -40,7 +40,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         let resident: Vec<_> = alcc_bpf::RESIDENT
             .iter()
             .map(|r| {
-                serde_json::json!({"name": r.algorithm, "control": r.control, "follows": r.follows})
+                serde_json::json!({"name": r.algorithm, "control": r.control.name, "follows": r.follows})
             })
             .collect();
         let experiments: Vec<_> = alcc_experiment::catalogue::all()
@@ -73,7 +73,11 @@ fn text(registry: &Registry) -> String {
         "\nIn the kernel, after 'alcc bpf load' (alcc attach --cc NAME)"
     );
     for r in alcc_bpf::RESIDENT {
-        let _ = writeln!(text, "  {:<8} {}, as {}", r.algorithm, r.control, r.follows);
+        let _ = writeln!(
+            text,
+            "  {:<8} {}, as {}",
+            r.algorithm, r.control.name, r.follows
+        );
     }
     let _ = writeln!(text, "\nQueues (--queue NAME:option=value,...)");
     for q in QueueKind::all() {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "copa.h"
+#include "window.h"
 
 _Static_assert(sizeof(struct copa) <= 512, "tests hold it in 64 words");
 
@@ -36,4 +37,24 @@ __u64 alcc_host_copa_cwnd(const struct copa *c)
 __u64 alcc_host_copa_pacing_rate(const struct copa *c, __u32 mss)
 {
 	return copa_pacing_rate(c, mss);
+}
+
+void alcc_host_window_start(struct window *w, __u64 now, __u32 delivered, __u32 cwnd)
+{
+	window_start(w, now, delivered, cwnd);
+}
+
+int alcc_host_window_is_steered(struct window *w, __u64 now, __u32 beat)
+{
+	return window_is_steered(w, now, beat);
+}
+
+void alcc_host_window_round(struct window *w, __u32 delivered, __u32 in_flight)
+{
+	window_round(w, delivered, in_flight);
+}
+
+__u32 alcc_host_window_allowed(const struct window *w, __u32 wish, __u32 clamp, int repairing)
+{
+	return window_allowed(w, wish, clamp, repairing);
 }

@@ -52,6 +52,13 @@ struct tcp_sock {
 	__u32 snd_ssthresh;
 	__u32 srtt_us;
 	__u32 mss_cache;
+	__u32 snd_cwnd_clamp;
+	__u32 packets_out;
+	__u32 sacked_out;
+	__u32 lost_out;
+	__u32 retrans_out;
+	__u32 delivered;
+	__u32 lost;
 };
 
 /* What the stack tells a congestion control with each acknowledgement (include/net/tcp.h). */
@@ -91,6 +98,7 @@ struct tcp_congestion_ops {
 	void (*cong_avoid)(struct sock *sk, __u32 ack, __u32 acked);
 	void (*set_state)(struct sock *sk, __u8 state);
 	__u32 (*undo_cwnd)(struct sock *sk);
+	__u32 (*min_tso_segs)(struct sock *sk);
 	void (*cong_control)(struct sock *sk, __u32 ack, int flag, const struct rate_sample *rs);
 	void (*init)(struct sock *sk);
 	void (*release)(struct sock *sk);
@@ -104,5 +112,6 @@ struct tcp_congestion_ops {
 #define SK_PACING_NONE 0
 #define SK_PACING_NEEDED 1
 
-/* inet_connection_sock.icsk_ca_state after a retransmission timeout. */
+/* inet_connection_sock.icsk_ca_state while losses are repaired; after a retransmission timeout. */
+#define TCP_CA_RECOVERY 3
 #define TCP_CA_LOSS 4

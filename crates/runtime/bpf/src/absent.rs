@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a build without the loader answers.
-use crate::{Attached, BpfError, Future, Loaded, Resident, Selection};
+use crate::{Attached, BpfError, Control, Future, Loaded, Selection};
 
 /// Refused: this build has no loader.
 pub fn load() -> Result<Vec<Loaded>, BpfError> {
@@ -8,12 +8,12 @@ pub fn load() -> Result<Vec<Loaded>, BpfError> {
 }
 
 /// Nothing.
-pub fn loaded() -> Vec<&'static Resident> {
+pub fn loaded() -> Vec<&'static Control> {
     Vec::new()
 }
 
 /// Refused: this build has no loader.
-pub fn unload() -> Result<Vec<&'static Resident>, BpfError> {
+pub fn unload() -> Result<Vec<&'static Control>, BpfError> {
     Err(BpfError::NotBuilt)
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Selecting a congestion control for sockets of programs that already run.
+use crate::control::{self, BEFORE};
 use crate::error::BpfError;
+use crate::pins;
 use crate::selection::{Attached, Found, Future, Prefix, Selection, Sockets};
-use crate::{control, pins};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object, OpenObject};
 use nix::sched::{CloneFlags, setns};
 use std::fs::File;
@@ -13,7 +14,6 @@ use std::os::fd::AsRawFd;
 const OBJECT: &[u8] = include_bytes!("../objects/attach.bpf.o");
 const EXISTING: &str = "alcc_attach";
 const FUTURE: &str = "alcc_future";
-const BEFORE: &str = "before";
 const NAME_LEN: usize = 16;
 const FOUND_LEN: usize = 56;
 /// A listening socket, as the kernel numbers its states.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Registering the controls with the kernel, and ending that.
 use crate::error::BpfError;
-use crate::{Loaded, RESIDENT, Resident, pins};
+use crate::{Control, Loaded, controls, pins};
 use libbpf_rs::ReferencesType;
 use libbpf_rs::btf::{Btf, types};
 use libbpf_rs::{ErrorKind, MapCore, MapHandle, ObjectBuilder, OpenObject};
@@ -9,6 +9,8 @@ use std::path::Path;
 
 /// The form for Linux 6.10 and later, and the one before. See `bpf/copa.bpf.c`.
 const OPS: [&str; 2] = ["ops", "ops_old"];
+/// The map of what a socket ran before.
+pub(crate) const BEFORE: &str = "before";
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 
 /// Registers all controls that are not registered yet. They stay until [`unload`].
@@ -18,77 +20,88 @@ pub fn load() -> Result<Vec<Loaded>, BpfError> {
     }
     libbpf_rs::set_print(None);
     pins::prepare()?;
-    let done = RESIDENT.iter().map(|resident| {
-        let new = !is_loaded(resident);
+    let done = controls().map(|control| {
+        let new = !is_loaded(control);
         if new {
-            register(resident)?;
+            register(control)?;
         }
-        Ok(Loaded { resident, new })
+        Ok(Loaded { control, new })
     });
     done.collect()
 }
 
 /// What is registered by this program.
-pub fn loaded() -> Vec<&'static Resident> {
-    RESIDENT.iter().filter(|r| is_loaded(r)).collect()
+pub fn loaded() -> Vec<&'static Control> {
+    controls().filter(|c| is_loaded(c)).collect()
 }
 
 /// Ends the registrations. Connections that use a control keep it until they end; new ones cannot
 /// choose it any more. Returns what was ended.
-pub fn unload() -> Result<Vec<&'static Resident>, BpfError> {
+pub fn unload() -> Result<Vec<&'static Control>, BpfError> {
     let ended = loaded();
-    for resident in &ended {
-        let path = pins::pin(&map_pin(resident));
+    for control in &ended {
+        let path = pins::pin(&map_pin(control));
         if path.exists() {
             // Without a link the registration outlives its pin: it ends with the map's element.
             let map = MapHandle::from_pinned_path(&path)
                 .map_err(|e| BpfError::kernel(format!("open {}", path.display()), &e))?;
             map.delete(&0u32.to_ne_bytes())
-                .map_err(|e| BpfError::kernel(format!("end {}", resident.control), &e))?;
+                .map_err(|e| BpfError::kernel(format!("end {}", control.name), &e))?;
         }
-        pins::remove(&map_pin(resident))?;
-        pins::end_link(&link_pin(resident))?;
+        pins::remove(&map_pin(control))?;
+        pins::end_link(&link_pin(control))?;
+        // What was before is known to attach and detach, too: that map stays.
+        for (map, _) in control.maps.iter().filter(|(map, _)| *map != BEFORE) {
+            pins::remove(map)?;
+        }
     }
     Ok(ended)
 }
 
-fn link_pin(resident: &Resident) -> String {
-    format!("{}-link", resident.control)
+fn link_pin(control: &Control) -> String {
+    format!("{}-link", control.name)
 }
 
-fn map_pin(resident: &Resident) -> String {
-    format!("{}-ops", resident.control)
+fn map_pin(control: &Control) -> String {
+    format!("{}-ops", control.name)
 }
 
-fn is_loaded(resident: &Resident) -> bool {
-    pins::pin(&link_pin(resident)).exists() || pins::pin(&map_pin(resident)).exists()
+fn is_loaded(control: &Control) -> bool {
+    pins::pin(&link_pin(control)).exists() || pins::pin(&map_pin(control)).exists()
 }
 
-fn register(resident: &'static Resident) -> Result<(), BpfError> {
-    let attempt = format!("load the BPF programs of {}", resident.control);
+fn register(control: &'static Control) -> Result<(), BpfError> {
+    let attempt = format!("load the BPF programs of {}", control.name);
     let failed = |e: &libbpf_rs::Error| BpfError::kernel(attempt.clone(), e);
-    let mut open = open(resident.object).map_err(|e| failed(&e))?;
+    let mut open = open(control.object).map_err(|e| failed(&e))?;
     let form = OPS[usize::from(!takes_the_new_form().map_err(|e| failed(&e))?)];
     for mut map in open.maps_mut() {
         if let Some(name) = OPS.iter().find(|name| map.name() == **name) {
             map.set_autocreate(*name == form).map_err(|e| failed(&e))?;
         }
+        if let Some((name, _)) = control.maps.iter().find(|(name, _)| map.name() == *name) {
+            // A pin that is there is used, else one is made.
+            map.set_pin_path(pins::pin(name)).map_err(|e| failed(&e))?;
+        }
     }
     let mut object = open.load().map_err(|e| failed(&e))?;
+    for (name, mode) in control.maps {
+        pins::permit(name, *mode)?;
+    }
     let mut map = object
         .maps_mut()
         .find(|map| map.name() == form)
         .expect("the object has both forms: a test opens it");
     let mut link = map.attach_struct_ops().map_err(|e| match e.kind() {
         ErrorKind::AlreadyExists => BpfError::NameTaken {
-            control: resident.control,
+            control: control.name,
         },
         _ => failed(&e),
     })?;
     if form == OPS[0] {
-        link.pin(pins::pin(&link_pin(resident)))
+        link.pin(pins::pin(&link_pin(control)))
     } else {
-        map.pin(pins::pin(&map_pin(resident)))
+        map.pin(pins::pin(&map_pin(control)))
             .inspect(|()| link.disconnect())
     }
     .map_err(|e| failed(&e))

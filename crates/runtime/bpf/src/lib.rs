@@ -35,34 +35,63 @@ pub use error::BpfError;
 pub use selection::{Attached, Found, Future, Prefix, Selection, cgroup_of};
 
 /// The folder of the pins: a BPF file system of its own, because systemd's is closed to users.
-pub const PINS: &str = "/run/alcc/bpf";
+pub const PINS: &str = alcc_sys::PINS;
 
 /// A control that is registered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Loaded {
     /// Which.
-    pub resident: &'static Resident,
+    pub control: &'static Control,
     /// Registered just now, and not by an earlier call.
     pub new: bool,
 }
 
+/// A congestion control that the kernel gets from here.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Control {
+    /// Its name, as `TCP_CONGESTION` takes it.
+    pub name: &'static str,
+    /// What it does, for people.
+    pub does: &'static str,
+    /// The compiled programs.
+    pub object: &'static [u8],
+    /// Maps that are pinned beside it by their own names, and with which rights.
+    pub maps: &'static [(&'static str, u32)],
+}
+
 /// An algorithm that lives in the kernel.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(PartialEq, Eq, Debug)]
 pub struct Resident {
     /// What a user calls it: the name in `alcc list`.
     pub algorithm: &'static str,
-    /// The name of its congestion control, as `TCP_CONGESTION` takes it.
-    pub control: &'static str,
     /// The form of the algorithm in `cc` that it follows.
     pub follows: &'static str,
-    /// The compiled programs.
-    pub object: &'static [u8],
+    /// The control that it is.
+    pub control: Control,
 }
 
 /// All algorithms that live in the kernel.
 pub const RESIDENT: &[Resident] = &[Resident {
     algorithm: "copa",
-    control: "alcc_copa",
     follows: "copa:profile=paper,mode=default",
-    object: include_bytes!("../objects/copa.bpf.o"),
+    control: Control {
+        name: "alcc_copa",
+        does: "copa:profile=paper,mode=default",
+        object: include_bytes!("../objects/copa.bpf.o"),
+        maps: &[],
+    },
 }];
+
+/// The control whose window and rate programs set for their own sockets: [`alcc_sys::Steered`].
+pub const WINDOW: Control = Control {
+    name: alcc_sys::WINDOW_CONTROL,
+    does: "window and rate set by a program",
+    object: include_bytes!("../objects/window.bpf.o"),
+    // Everybody may write and read what belongs to a socket of their own: no other can be named.
+    maps: &[("knobs", 0o666), ("feed", 0o444), ("before", 0o600)],
+};
+
+/// All controls.
+pub fn controls() -> impl Iterator<Item = &'static Control> {
+    RESIDENT.iter().map(|r| &r.control).chain([&WINDOW])
+}

@@ -3,8 +3,8 @@
 use crate::{BpfError, PINS};
 use libbpf_rs::Link;
 use nix::mount::{MsFlags, mount};
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::{DirBuilder, Permissions};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// A pin, by its name.
@@ -36,6 +36,13 @@ pub(crate) fn prepare() -> Result<(), BpfError> {
         },
         e => BpfError::file("mount a BPF file system on", dir, e.into()),
     })
+}
+
+/// Who may use a pin.
+pub(crate) fn permit(name: &str, mode: u32) -> Result<(), BpfError> {
+    let path = pin(name);
+    std::fs::set_permissions(&path, Permissions::from_mode(mode))
+        .map_err(|e| BpfError::file("set the rights of", path, e))
 }
 
 /// Ends a link at once, and removes its pin. The removal alone ends it a moment later; that must

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The machine's own kernel: load, choose, attach, give back, unload.
 #![cfg(feature = "loader")]
-use alcc_bpf::{BpfError, Future, RESIDENT, Selection, attach, detach, load, survey, unload};
+use alcc_bpf::{BpfError, Future, Selection, attach, controls, detach, load, survey, unload};
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::socket::{getsockopt, setsockopt, sockopt::TcpCongestion};
 use std::io::{Read, Write};
@@ -67,7 +67,7 @@ fn a_control_is_loaded_chosen_attached_given_back_and_unloaded() {
         }
         Err(error) => panic!("{error}"),
     };
-    assert_eq!(loaded.len(), RESIDENT.len());
+    assert_eq!(loaded.len(), controls().count());
     let again = load().unwrap();
     assert!(
         again.iter().all(|l| !l.new),
@@ -142,7 +142,7 @@ fn a_control_is_loaded_chosen_attached_given_back_and_unloaded() {
     let mut last = Pair::new("127.0.0.1:0");
     choose(&last.server, "alcc_copa").unwrap();
     let ended = unload().unwrap();
-    assert_eq!(ended.len(), RESIDENT.len());
+    assert_eq!(ended.len(), controls().count());
     assert!(choose(&last.client, "alcc_copa").is_err());
     last.carries(3_000_000);
 }

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A window and a rate that the kernel keeps for a socket of this process, and what it says of each
+//! acknowledgement: the user's half of the congestion control `alcc_window`.
+//!
+//! Root has loaded it once (`alcc bpf load`). A socket is steered by whoever holds it: the maps
+//! have sockets as keys, and a key is a descriptor. The kernel gives a socket back to the control
+//! that it had, or to CUBIC, after 0.5 s of acknowledgements without an answer.
+use crate::socket::Plain;
+use alcc_units::{Rate, Span, Time};
+use libc::c_int;
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// The folder of the pinned maps.
+pub const PINS: &str = "/run/alcc/bpf";
+/// The name of the congestion control, as `TCP_CONGESTION` takes it.
+pub const WINDOW_CONTROL: &str = "alcc_window";
+
+const KNOBS: &CStr = c"/run/alcc/bpf/knobs";
+const FEED: &CStr = c"/run/alcc/bpf/feed";
+
+// bpf(2).
+const LOOKUP: c_int = 1;
+const UPDATE: c_int = 2;
+const OBJECT_GET: c_int = 7;
+const READ_ONLY: u32 = 1 << 3;
+/// A whole value, under its lock.
+const LOCKED: u64 = 4;
+
+/// Acknowledgements that the kernel remembers.
+const SAMPLES: usize = 32;
+
+/// `struct knobs` of `window.bpf.c`.
+#[repr(C)]
+struct Knobs {
+    lock: u32,
+    beat: u32,
+    window: u32,
+    unused: u32,
+    rate: u64,
+}
+
+/// `struct sample` of `window.bpf.c`.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct Sample {
+    at: u64,
+    rtt: u32,
+    delivered: u32,
+    lost: u32,
+    in_flight: u32,
+}
+
+/// `struct feed` of `window.bpf.c`.
+#[derive(Default)]
+#[repr(C)]
+struct Feed {
+    lock: u32,
+    cwnd: u32,
+    acks: u64,
+    samples: [Sample; SAMPLES],
+    rest: [u64; 6],
+}
+
+// SAFETY: integers without gaps, for which any bytes will do.
+unsafe impl Plain for Knobs {}
+// SAFETY: as above.
+unsafe impl Plain for Feed {}
+
+/// What the kernel saw with one acknowledgement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AckSample {
+    /// When, on the clock of [`crate::now`].
+    pub at: Time,
+    /// Of the newest packet that it acknowledged, unless that one was sent twice.
+    pub rtt: Option<Span>,
+    /// Packets delivered in total; wraps.
+    pub delivered: u32,
+    /// Packets lost in total; wraps.
+    pub lost: u32,
+    /// Packets.
+    pub in_flight: u32,
+}
+
+/// What the kernel has seen of a socket.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AckSamples {
+    /// The window in force, packets.
+    pub cwnd: u32,
+    /// Acknowledgements in total.
+    pub acks: u64,
+    /// The last of them, at most 32, oldest first.
+    pub last: Vec<AckSample>,
+}
+
+/// The maps of `alcc_window`.
+#[derive(Debug)]
+pub struct Steered {
+    knobs: OwnedFd,
+    feed: OwnedFd,
+}
+
+impl Steered {
+    /// Opens them.
+    ///
+    /// # Errors
+    /// `NotFound`: nobody has loaded the control. `PermissionDenied`: this process may not use
+    /// bpf(2), or not these maps.
+    pub fn open() -> io::Result<Self> {
+        Ok(Self {
+            knobs: object(KNOBS, 0)?,
+            feed: object(FEED, READ_ONLY)?,
+        })
+    }
+
+    /// Sets the window (packets, 0: leave it) and the pacing rate (`None`: twice the window per
+    /// round trip) of a socket. `beat` says that somebody still steers: another one each time.
+    ///
+    /// # Errors
+    /// `fd` is no socket.
+    pub fn steer(&self, fd: RawFd, window: u32, rate: Option<Rate>, beat: u32) -> io::Result<()> {
+        let mut value = Knobs {
+            lock: 0,
+            beat,
+            window,
+            unused: 0,
+            rate: rate.map_or(0, |r| r.as_bps() / 8),
+        };
+        element(UPDATE, &self.knobs, fd, &mut value)
+    }
+
+    /// What has been seen since the socket chose the control.
+    ///
+    /// # Errors
+    /// `NotFound`: this socket has never chosen it. Others: `fd` is no socket.
+    pub fn samples(&self, fd: RawFd) -> io::Result<AckSamples> {
+        let mut feed = Feed::default();
+        element(LOOKUP, &self.feed, fd, &mut feed)?;
+        let known = feed.acks.min(SAMPLES as u64);
+        let sample = |n: u64| {
+            let s = feed.samples[n as usize % SAMPLES];
+            AckSample {
+                at: Time::from_nanos(s.at),
+                rtt: (s.rtt > 0).then(|| Span::from_micros(u64::from(s.rtt))),
+                delivered: s.delivered,
+                lost: s.lost,
+                in_flight: s.in_flight,
+            }
+        };
+        Ok(AckSamples {
+            cwnd: feed.cwnd,
+            acks: feed.acks,
+            last: (feed.acks - known..feed.acks).map(sample).collect(),
+        })
+    }
+}
+
+/// A pinned map.
+fn object(path: &CStr, flags: u32) -> io::Result<OwnedFd> {
+    #[repr(C)]
+    struct Attributes {
+        path: u64,
+        fd: u32,
+        flags: u32,
+    }
+    let attributes = Attributes {
+        path: path.as_ptr() as u64,
+        fd: 0,
+        flags,
+    };
+    let fd = bpf(OBJECT_GET, &attributes)?;
+    // SAFETY: the kernel has made this descriptor for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Reads or writes what a map has of a socket.
+fn element<T: Plain>(
+    command: c_int,
+    map: &OwnedFd,
+    socket: RawFd,
+    value: &mut T,
+) -> io::Result<()> {
+    #[repr(C)]
+    struct Attributes {
+        map: u32,
+        unused: u32,
+        key: u64,
+        value: u64,
+        flags: u64,
+    }
+    let attributes = Attributes {
+        map: map.as_raw_fd().cast_unsigned(),
+        unused: 0,
+        key: (&raw const socket) as u64,
+        value: std::ptr::from_mut(value) as u64,
+        flags: LOCKED,
+    };
+    bpf(command, &attributes).map(drop)
+}
+
+/// The attributes hold pointers to what outlives the call, of the size that the map has.
+fn bpf<T>(command: c_int, attributes: &T) -> io::Result<c_int> {
+    // SAFETY: pointer and length describe the attributes; what they point to, see above.
+    let rc = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            command,
+            std::ptr::from_ref(attributes),
+            size_of::<T>(),
+        )
+    };
+    if rc < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(rc as c_int)
+}

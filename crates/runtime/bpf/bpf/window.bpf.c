@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * `alcc_window`: a congestion control whose window and pacing rate a program sets for its own
+ * sockets, and which tells that program of each acknowledgement. By struct_ops.
+ *
+ * Both ways are socket storage, which user space reaches by (map, descriptor of the socket): who
+ * holds a socket may steer and see it, and nobody else can name it. The kernel keeps that rule.
+ */
+#include "kernel.h"
+
+#include "window.h"
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+/* Acknowledgements that are remembered. */
+#define SAMPLES 32
+
+/* What user space writes. A map whose values hold a lock cannot be frozen by those who may write. */
+struct knobs {
+	struct bpf_spin_lock lock;
+	__u32 beat; /* another one with each update */
+	__u32 window; /* packets; 0: as it is */
+	__u32 unused;
+	__u64 rate; /* bytes per second; 0: twice the window per round trip */
+};
+
+struct sample {
+	__u64 at; /* ns, monotonic clock */
+	__u32 rtt; /* us; 0: none */
+	__u32 delivered; /* packets, in total */
+	__u32 lost; /* packets, in total */
+	__u32 in_flight; /* packets */
+};
+
+/* What user space reads. */
+struct feed {
+	struct bpf_spin_lock lock;
+	__u32 cwnd; /* in force */
+	__u64 acks; /* in total; the newest sample is at (acks - 1) modulo SAMPLES */
+	struct sample samples[SAMPLES];
+	/* From here on the program's own. */
+	struct window window;
+	__u32 wish;
+	__u32 repairing;
+	__u64 rate;
+};
+
+struct before {
+	char control[CC_NAME];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct knobs);
+} knobs SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct feed);
+} feed SEC(".maps");
+
+/* Shared with attach.bpf.c, by its pin. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
+	__type(key, int);
+	__type(value, struct before);
+} before SEC(".maps");
+
+static __always_inline __u64 now_us(void)
+{
+	return bpf_ktime_get_ns() / 1000;
+}
+
+static __always_inline __u32 in_flight(struct tcp_sock *tp)
+{
+	return tp->packets_out - (tp->sacked_out + tp->lost_out) + tp->retrans_out;
+}
+
+SEC("struct_ops")
+void BPF_PROG(alcc_window_init, struct sock *sk)
+{
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+	struct feed *f = bpf_sk_storage_get(&feed, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+
+	if (!f)
+		return;
+	f->wish = 0;
+	f->rate = 0;
+	f->repairing = 0;
+	window_start(&f->window, now_us(), tp->delivered, tp->snd_cwnd);
+	tp->snd_ssthresh = 0x7fffffff;
+	/* BBR leaves the stack's own pacing switched on. */
+	if (sk->sk_pacing_status == SK_PACING_NEEDED && sk->sk_max_pacing_rate == ~0UL)
+		sk->sk_pacing_status = SK_PACING_NONE;
+}
+
+/* No threshold: the window is another's. */
+SEC("struct_ops")
+__u32 BPF_PROG(alcc_window_ssthresh, struct sock *sk)
+{
+	return ((struct tcp_sock *)sk)->snd_ssthresh;
+}
+
+SEC("struct_ops")
+__u32 BPF_PROG(alcc_window_undo, struct sock *sk)
+{
+	return ((struct tcp_sock *)sk)->snd_cwnd;
+}
+
+SEC("struct_ops")
+void BPF_PROG(alcc_window_state, struct sock *sk, __u8 new_state)
+{
+	struct feed *f = bpf_sk_storage_get(&feed, sk, 0, 0);
+
+	if (f)
+		f->repairing = new_state >= TCP_CA_RECOVERY;
+}
+
+static __always_inline void pace(struct sock *sk, __u64 rate)
+{
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+
+	if (!rate) {
+		/* As the stack does for controls without a rate; srtt_us is in eighths. */
+		if (!tp->srtt_us)
+			return;
+		rate = (__u64)tp->mss_cache * tp->snd_cwnd * 16 * 1000000 / tp->srtt_us;
+	} else if (sk->sk_pacing_status == SK_PACING_NONE) {
+		sk->sk_pacing_status = SK_PACING_NEEDED;
+	}
+	sk->sk_pacing_rate = rate < sk->sk_max_pacing_rate ? rate : sk->sk_max_pacing_rate;
+}
+
+static __always_inline void apply(struct sock *sk, struct feed *f, const struct knobs *k)
+{
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+
+	f->wish = k->window;
+	f->rate = k->rate;
+	if (k->window) {
+		tp->snd_cwnd = window_allowed(&f->window, k->window, tp->snd_cwnd_clamp, f->repairing);
+		f->cwnd = tp->snd_cwnd;
+	}
+	pace(sk, k->rate);
+}
+
+/* What the socket ran before, if that is known, and otherwise the kernel's CUBIC. */
+static __always_inline void give_back(struct sock *sk)
+{
+	struct before *was = bpf_sk_storage_get(&before, sk, 0, 0);
+	char name[CC_NAME] = "cubic";
+
+	if (was && was->control[0]) {
+		__builtin_memcpy(name, was->control, CC_NAME);
+		was->control[0] = 0;
+	}
+	if (bpf_setsockopt(sk, SOL_TCP, TCP_CONGESTION, name, CC_NAME)) {
+		char reno[CC_NAME] = "reno";
+
+		bpf_setsockopt(sk, SOL_TCP, TCP_CONGESTION, reno, CC_NAME);
+	}
+}
+
+static __always_inline void control(struct sock *sk, const struct rate_sample *rs)
+{
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+	struct feed *f = bpf_sk_storage_get(&feed, sk, 0, 0);
+	struct knobs *k = bpf_sk_storage_get(&knobs, sk, 0, 0);
+	__u64 now = bpf_ktime_get_ns();
+	__u32 flight = in_flight(tp), delivered = tp->delivered, lost = tp->lost;
+	__u32 rtt = rs->rtt_us > 0 ? rs->rtt_us : 0;
+	struct sample *s;
+
+	/* Without memory nobody can steer. */
+	if (!f) {
+		give_back(sk);
+		return;
+	}
+	bpf_spin_lock(&f->lock);
+	s = &f->samples[f->acks & (SAMPLES - 1)];
+	s->at = now;
+	s->rtt = rtt;
+	s->delivered = delivered;
+	s->lost = lost;
+	s->in_flight = flight;
+	f->acks++;
+	bpf_spin_unlock(&f->lock);
+	window_round(&f->window, delivered, flight);
+	if (!window_is_steered(&f->window, now / 1000, k ? k->beat : 0)) {
+		give_back(sk);
+		return;
+	}
+	if (k)
+		apply(sk, f, k);
+}
+
+SEC("struct_ops")
+void BPF_PROG(alcc_window_control, struct sock *sk, __u32 ack, int flag,
+	      const struct rate_sample *rs)
+{
+	control(sk, rs);
+}
+
+/* Before Linux 6.10. */
+SEC("struct_ops")
+void BPF_PROG(alcc_window_control_old, struct sock *sk, const struct rate_sample *rs)
+{
+	control(sk, rs);
+}
+
+/* Asked before each transmission: what user space has raised acts at once when it kicks. */
+SEC("struct_ops")
+__u32 BPF_PROG(alcc_window_segments, struct sock *sk)
+{
+	struct feed *f = bpf_sk_storage_get(&feed, sk, 0, 0);
+	struct knobs *k = bpf_sk_storage_get(&knobs, sk, 0, 0);
+
+	if (f && k && (k->window != f->wish || k->rate != f->rate))
+		apply(sk, f, k);
+	/* The stack's own default. */
+	return 2;
+}
+
+#define OPS(control_of)                                                                            \
+	{                                                                                          \
+		.init = (void *)alcc_window_init, .ssthresh = (void *)alcc_window_ssthresh,        \
+		.undo_cwnd = (void *)alcc_window_undo, .set_state = (void *)alcc_window_state,     \
+		.min_tso_segs = (void *)alcc_window_segments, .cong_control = (void *)control_of,  \
+		.flags = TCP_CONG_NON_RESTRICTED, .name = "alcc_window",                           \
+	}
+
+SEC("?.struct_ops.link")
+struct tcp_congestion_ops ops = OPS(alcc_window_control);
+
+SEC("?.struct_ops")
+struct tcp_congestion_ops ops_old = OPS(alcc_window_control_old);

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * A window that user space sets: how much of it is allowed, and whether anybody still sets it.
+ * Pure functions, without the kernel. Windows in packets, times in microseconds.
+ */
+#pragma once
+
+#include <linux/types.h>
+
+#define WINDOW_LEAST 2
+#define WINDOW_MOST 65536
+/* So long acknowledgements may come without an answer from user space. */
+#define WINDOW_PATIENCE 500000
+/* After such a pause the next answer may take its time again: an idle program sleeps. */
+#define WINDOW_PAUSE 250000
+
+struct window {
+	__u64 answered;
+	__u64 last_ack;
+	__u32 beat; /* of the last answer */
+	__u32 round_began; /* packets delivered in total at this round's beginning */
+	__u32 round_ends; /* and at its end */
+	__u32 last_round; /* packets delivered in the last round */
+};
+
+/* A connection taken over in mid-life has had `cwnd` delivered, as far as anybody knows. */
+static inline void window_start(struct window *w, __u64 now, __u32 delivered, __u32 cwnd)
+{
+	w->answered = now;
+	w->last_ack = now;
+	w->beat = 0;
+	w->round_began = delivered;
+	w->round_ends = delivered + cwnd;
+	w->last_round = cwnd;
+}
+
+/* With each acknowledgement. Is the window still somebody's? */
+static inline int window_is_steered(struct window *w, __u64 now, __u32 beat)
+{
+	if (beat != w->beat || now - w->last_ack > WINDOW_PAUSE)
+		w->answered = now;
+	w->beat = beat;
+	w->last_ack = now;
+	return now - w->answered <= WINDOW_PATIENCE;
+}
+
+/* A round ends when what was in flight at its beginning has been delivered. */
+static inline void window_round(struct window *w, __u32 delivered, __u32 in_flight)
+{
+	if ((__s32)(delivered - w->round_ends) < 0)
+		return;
+	w->last_round = delivered - w->round_began;
+	w->round_began = delivered;
+	w->round_ends = delivered + in_flight;
+}
+
+/*
+ * What of a wish is allowed. While losses are repaired at most twice what the last round
+ * delivered: a window far above the path would lose more than it delivers. Otherwise four times
+ * that and ten, which is faster than slow start.
+ */
+static inline __u32 window_allowed(const struct window *w, __u32 wish, __u32 clamp, int repairing)
+{
+	__u64 most = (__u64)w->last_round * (repairing ? 2 : 4) + (repairing ? 0 : 10);
+
+	if (most > WINDOW_MOST)
+		most = WINDOW_MOST;
+	if (clamp && most > clamp)
+		most = clamp;
+	if (most < WINDOW_LEAST)
+		most = WINDOW_LEAST;
+	if (wish < WINDOW_LEAST)
+		return WINDOW_LEAST;
+	return wish < most ? wish : (__u32)most;
+}
