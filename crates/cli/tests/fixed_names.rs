@@ -76,9 +76,9 @@ alcc trace record
     --patience --together --count --sessions --max-duration --out --insecure --json
 alcc compare
     --sim --emu --traces --schemes --native --under --plugin --duration --runs --seed --rtt
-    --queue --up --start --jobs --out --csv --log --reference --tuned --only --json
+    --queue --up --start --settle --jobs --out --csv --log --reference --tuned --only --json
 alcc reproduce
-    --all --traces --out --jobs --results --plugin --json
+    --all --traces --out --jobs --results --board --plugin --json
 alcc sweep
     --link --delay --up --rtt --queue --queue-up --loss --loss-up --step --steps --outages --repeat
     --reorder --flow --duration --seed --start --settle --phase --lateness --jitter --wake
@@ -102,7 +102,8 @@ cpu_s_per_gbit lateness_p99_ms
 /// The fields that a row has where they are known, in the order in which they follow.
 const ROW_IF_KNOWN: &str = "
 throughput_p25_mbps throughput_p75_mbps below_tcp tcp_cwnd_median tcp_cwnd_range
-flow name host links dir start_s stop_s trace_start_s error side
+jain_1s worst_share_10s fair_after_s
+flow name host links dir start_s stop_s trace_start_s number_of_flows phases error side
 ";
 
 /// What `alcc sim --json` prints: of the whole, of its summary, of one direction of a link.

@@ -16,6 +16,8 @@ const EXAMPLES: &str = "Examples:
   alcc compare --sim --traces traces --schemes cubic,verus:r=4,profile=paper,alcc-copa --seeds 3
   alcc compare --sim --traces synth:lte,synth:rapid 12mbit --schemes bbr,alcc-budget:delay=40ms --csv out.csv
   alcc compare --emu --traces traces/alcc --schemes cubic,bbr,alcc-verus,alcc-copa --runs 3
+  alcc compare --sim --traces 20mbit --schemes 6*cubic/stagger=103.3ms,6*budget/stagger=103.3ms,budget+cubic,budget+bbr@10s --seeds 5
+  alcc compare --sim --traces 60mbit --schemes budget/rtt=40ms+budget/rtt=50ms+budget/rtt=100ms --rtt 40ms --seeds 5
   alcc compare --sim --traces traces --reference docs/truth.csv
   alcc compare --sim --emu --traces traces/alcc/CampusWalk --schemes cubic,reno,alcc-verus,alcc-copa
   alcc compare --emu --traces traces/alcc --schemes verus-udp,alcc-verus,alcc-verus-inband,copa-udp,alcc-copa,cubic --runs 5
@@ -24,6 +26,9 @@ const EXAMPLES: &str = "Examples:
 SCHEMES: cubic, bbr, reno, ... are plain TCP; alcc-A[:OPTIONS][/over=TCPCC] is our algorithm A above TCP (cubic unless it says otherwise), in nginx under alcc run.
 Between alcc send and alcc recv: A-udp[:OPTIONS] and A-quic (without TCP: native), alcc-A-inband[:OPTIONS][/carrier=tls][/over=TCPCC] and alcc-A-tcp.
 With --sim also A[:OPTIONS][/PART...] alone (PARTs: alcc sim --help). A comma begins the next scheme, unless option=value follows it: that still belongs to the one before.
+
+Several flows over one link are a scheme, too: PART[+PART]..., a PART being [N*]SCHEME[/PART]...[@START[-STOP]] as a FLOW of alcc sim, such as 6*budget/stagger=103.3ms, budget+cubic@10s, budget/rtt=20ms+alcc-budget/rtt=50ms.
+A row is of all of them, and says how they shared: Jain's index of single seconds and the smallest share that one had over 10 s (both after --settle), and after what time the slowest had 80 % of an equal share. results.json has the throughput of each between comings and goings (phases). Round trips of their own (rtt=) begin at the link's (--rtt). With --emu the flows are real, all on one emulated link: plain TCP of one kind, and alcc-A; their round trip is the link's, and they have data without end.
 
 With --emu all schemes of a trace run at the same time on links of their own; with native ones (A-udp) only the forms of one algorithm do, and a table says how far each is from its native form, run by run, and whether that is near enough (median throughput 3 %, median queueing delay 5 % or 2 ms). native.md has the tables.
 
@@ -97,6 +102,9 @@ pub(crate) struct Args {
     /// With --sim: how long after the link's beginning the flows start
     #[arg(long, value_name = "T", default_value = "0s", conflicts_with = "emu")]
     start: Span,
+    /// How long after the window's begin the fairness of several flows begins to count
+    #[arg(long, value_name = "T", default_value = "20s")]
+    settle: Span,
     /// With --sim: runs at the same time [default: one per processor]
     #[arg(long, value_name = "N", conflicts_with = "emu", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
@@ -175,6 +183,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         links: found.links,
         schemes,
         duration: checked(args.duration)?,
+        settle: args.settle,
         runs: args.runs.unwrap_or(match (args.emu, native) {
             (_, Some(_)) => 5,
             (true, None) => 3,

@@ -53,6 +53,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         schemes: Scheme::list(&args.schemes, &Registry::builtin(), &[Side::Emulated])
             .map_err(Failure::usage)?,
         duration: compare::checked(args.duration)?,
+        settle: Span::ZERO,
         runs: 1,
         backend: Backend::Emulated {
             tools: compare::tools()?,

@@ -3,7 +3,9 @@ use crate::failure::{Failure, reason};
 use crate::output::{folder, print};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
+use alcc_experiment::board::{self, Board, Kind};
 use alcc_experiment::page::{self, ExperimentView, Provenance};
+use alcc_experiment::plan::PlannedRun;
 use alcc_experiment::results::{Entry, Results};
 use alcc_experiment::run::{RunError, Runner};
 use alcc_experiment::{Definition, Judgement, Plan, Run, StoredRuns, catalogue};
@@ -21,12 +23,13 @@ use std::process::ExitCode;
   alcc reproduce verus-fig11a
   alcc reproduce --all --traces DIR --out site      # then open site/index.html
   alcc reproduce my-experiment/experiment.toml --json
+  alcc reproduce --board docs --traces DIR      # every algorithm everywhere: board.md, and the default that follows
 
 An experiment is a scenario, what is varied, and what is expected: see docs/reproducing.md. An interrupted
 command goes on where it was if it is given again. 'alcc list' shows the experiments.")]
 pub(crate) struct Args {
     /// Experiments by name, or files of one's own
-    #[arg(value_name = "ID|EXPERIMENT.toml", required_unless_present = "all")]
+    #[arg(value_name = "ID|EXPERIMENT.toml", required_unless_present_any = ["all", "board"])]
     experiments: Vec<String>,
     /// All experiments that the program carries
     #[arg(long, conflicts_with = "experiments")]
@@ -44,6 +47,10 @@ pub(crate) struct Args {
     /// folder
     #[arg(long, value_name = "DIR")]
     results: Option<PathBuf>,
+    /// Instead of experiments: every algorithm alone, among its like and beside others, and the
+    /// default of 'alcc run' that follows; write board.json and the page board.md into this folder
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["experiments", "all", "results", "json"])]
+    board: Option<PathBuf>,
     #[command(flatten)]
     plugins: Plugins,
     /// Print one JSON object
@@ -131,7 +138,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         )));
     }
     folder(&args.out)?;
-    if let Some(results) = &args.results {
+    if let Some(results) = args.results.as_deref().or(args.board.as_deref()) {
         folder(results)?;
     }
     let registry = args.plugins.registry()?;
@@ -144,6 +151,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         workers: args.jobs.unwrap_or_else(super::compare::processors),
         stop: &stop,
     };
+    if let Some(into) = &args.board {
+        return board(&runner, &files, &args.out, into);
+    }
     let total: usize = all.iter().map(|one| one.plan.runs.len()).sum();
     let mut bar = Bar::new();
     let mut before = 0;
@@ -178,6 +188,57 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     } else {
         print(table(&judged, &args.out))?;
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs the board, and writes it into a folder.
+fn board(
+    runner: &Runner<'_>,
+    files: &ScenarioFolder,
+    out: &Path,
+    into: &Path,
+) -> Result<ExitCode, Failure> {
+    let schemes = board::schemes(runner.registry);
+    let mut bar = Bar::new();
+    let provenance = provenance();
+    let mut board = Board {
+        by: provenance.by,
+        on: provenance.on,
+        ..Board::default()
+    };
+    for (number, kind) in Kind::ALL.into_iter().enumerate() {
+        let definition = kind.definition(&schemes).map_err(Failure::usage)?;
+        let plan = Plan::new(&definition).map_err(Failure::usage)?;
+        let id = format!("board-{}", kind.name());
+        let part = |done: usize| number as f64 + done as f64 / plan.runs.len().max(1) as f64;
+        let runs = simulate(runner, &id, &plan, out, &mut |done| {
+            bar.show(part(done) / Kind::ALL.len() as f64, &id);
+        })?;
+        let runs = runs.map_err(|error| match error {
+            RunError::MissingTrace(what) => Failure::usage(format!(
+                "the board needs the trace {what}: give --traces; docs/traces.md says where the traces are"
+            )),
+            other => Failure::usage(format!("the board: {other:?}")),
+        })?;
+        board.starts = definition.starts;
+        board.traces.extend(traces(plan.runs.iter(), files));
+        let hash = alcc_lab::hash_of_text(kind.toml());
+        board.definitions.insert(kind.name().to_owned(), hash);
+        board.cells.extend(board::cells(kind, &runs));
+    }
+    drop(bar);
+    write(
+        into,
+        "board.json",
+        &board.to_json().map_err(Failure::failed)?,
+    )?;
+    let page = board.page().map_err(Failure::failed)?;
+    write(into, "board.md", &page)?;
+    print(format_args!(
+        "The default that follows: {}\nThe page: {}\n",
+        board.default_algorithm().unwrap_or("none"),
+        into.join("board.md").display()
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -227,10 +288,13 @@ pub(super) fn simulate(
     }
 }
 
-/// The results of all experiments, as they are stored.
-fn results(all: &[Asked], judged: &[Judgement], files: &ScenarioFolder) -> Results {
+/// The recorded traces that runs are over: name and SHA-256.
+fn traces<'a>(
+    runs: impl Iterator<Item = &'a PlannedRun>,
+    files: &ScenarioFolder,
+) -> BTreeMap<String, String> {
     let mut traces = BTreeMap::new();
-    for planned in all.iter().flat_map(|one| &one.plan.runs) {
+    for planned in runs {
         planned.scenario.clone().for_each(&mut |key, value| {
             if matches!(key, "link" | "up")
                 && !traces.contains_key(&value.text)
@@ -241,6 +305,12 @@ fn results(all: &[Asked], judged: &[Judgement], files: &ScenarioFolder) -> Resul
             }
         });
     }
+    traces
+}
+
+/// What is stored of all of them.
+fn results(all: &[Asked], judged: &[Judgement], files: &ScenarioFolder) -> Results {
+    let traces = traces(all.iter().flat_map(|one| &one.plan.runs), files);
     let entries = all.iter().zip(judged).map(|(one, judged)| Entry {
         definition: one.hash.clone(),
         source: one.definition.source.clone(),

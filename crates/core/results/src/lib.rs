@@ -12,10 +12,12 @@
 //! | [`summary`] | Pareto fronts, means over links, one sentence |
 //! | [`pairs`] | an algorithm above TCP beside its native form |
 //! | [`twins`] | the simulator beside real programs |
+//! | [`crowd`] | several flows as one row, and how they shared |
 //! | [`simulated`] | rows from the simulator's report |
 //! | [`scenario`] | scenarios from options and TOML |
 #![forbid(unsafe_code)]
 
+pub mod crowd;
 mod distribution;
 pub mod events;
 pub mod groups;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A row: the fields of a measured flow.
+use crate::crowd::PhaseSummary;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -74,6 +75,13 @@ impl Field for f64 {
         } else {
             Value::Unknown
         }
+    }
+}
+
+/// No cell of a table: JSON has it.
+impl<T> Field for Vec<T> {
+    fn value(&self) -> Value<'_> {
+        Value::Unknown
     }
 }
 
@@ -231,6 +239,14 @@ row! {
         tcp_cwnd_median: Option<f64>,
         /// The same: 95th / 5th percentile; 1 if it stays as it is.
         tcp_cwnd_range: Option<f64>,
+        /// Several flows: mean of Jain's index of single seconds after the settling time.
+        jain_1s: Option<f64>,
+        /// Several flows: the smallest share that one had over 10 s after the settling time, 1
+        /// being an equal one.
+        worst_share_10s: Option<f64>,
+        /// Several flows: from the coming of the slowest one until the end of its first second with
+        /// 80 % of an equal share, or its whole stay, s.
+        fair_after_s: Option<f64>,
     }
     optional {
         /// The flow as typed.
@@ -249,6 +265,10 @@ row! {
         stop_s: Option<f64>,
         /// Where in the recorded trace the link began, s.
         trace_start_s: Option<f64>,
+        /// Several flows: how many.
+        number_of_flows: Option<u64>,
+        /// Several flows: what each had between comings and goings.
+        phases: Option<Vec<PhaseSummary>>,
         /// Why there are no figures, if the run failed.
         error: Option<String>,
         /// [`EMULATED`] or [`SIMULATED`], where both stand beside each other.

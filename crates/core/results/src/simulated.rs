@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Converts the simulator's report to rows, with the names and units of [`Row`].
 use crate::Row;
+use crate::crowd::{self, PhaseSummary};
 use crate::scenario::Phase;
 use alcc_sim::{FlowReport, FlowSpec, LinkCounters, Report, Scenario, Under};
 use alcc_units::{Bytes, Rate, Span, Time};
 use serde::{Deserialize, Serialize};
 
-/// Tolerance at both ends of a phase for a flow that counts as active in all of it.
-const PHASE_TOLERANCE: Span = Span::from_millis(100);
 /// Payload of a segment of the simulated TCP, bytes.
 const SEGMENT_PAYLOAD: f64 = 1448.0;
 
@@ -45,52 +44,17 @@ pub struct Summary {
     /// One for each phase that was asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<PhaseSummary>,
+    /// The smallest share that one of several flows had over 10 s from `jain_1s_from_s` on, 1 being
+    /// an equal one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worst_share_10s: Option<f64>,
+    /// Of several flows: how long the slowest took from its coming until the end of its first second
+    /// with 80 % of an equal share, or its whole stay, s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fair_after_s: Option<f64>,
     /// Why there is no `jain_1s` although there are several flows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jain_1s_note: Option<String>,
-}
-
-/// A part of the window.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct PhaseSummary {
-    /// As written: `30s-60s`.
-    pub phase: String,
-    /// IP bytes that the bottleneck delivered of each flow, Mbit/s.
-    pub throughput_mbps: Vec<f64>,
-    /// Jain's index of the throughputs of the flows that are active in the whole phase. `None` if
-    /// there is no such flow, or if none got anything.
-    pub jain: Option<f64>,
-}
-
-impl PhaseSummary {
-    fn of(report: &Report, phase: Phase) -> Self {
-        let length = Span::from_secs(phase.to - phase.from);
-        let mbps = |flow: &FlowReport| {
-            let seconds = flow.seconds.iter().skip(phase.from as usize);
-            let bytes = seconds.take((phase.to - phase.from) as usize).sum();
-            Rate::of(Bytes::new(bytes), length).as_mbps_f64()
-        };
-        let from = report.started + Span::from_secs(phase.from);
-        let to = report.started + Span::from_secs(phase.to);
-        let there = |flow: &&FlowReport| {
-            let (start, stop, completed) = flow.active;
-            // A flow begins with a random offset of up to 20 ms.
-            start <= from + PHASE_TOLERANCE
-                && to
-                    <= stop
-                        .unwrap_or(Time::MAX)
-                        .min(completed.unwrap_or(Time::MAX))
-                        + PHASE_TOLERANCE
-        };
-        let rates: Vec<f64> = report.flows.iter().filter(there).map(mbps).collect();
-        let sum: f64 = rates.iter().sum();
-        let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
-        Self {
-            phase: phase.to_string(),
-            throughput_mbps: report.flows.iter().map(mbps).collect(),
-            jain: (squares > 0.0).then(|| sum * sum / (rates.len() as f64 * squares)),
-        }
-    }
 }
 
 /// Counters of a link.
@@ -135,6 +99,8 @@ impl Summary {
             down: direction(&link.down, link.opportunities_down),
             up: direction(&link.up, link.opportunities_up),
         });
+        let shares = report.shares();
+        let (worst, fair_after) = crowd::shared(&shares, report.duration, settle);
         Self {
             throughput_mbps: report
                 .flows
@@ -149,8 +115,10 @@ impl Summary {
             events: report.events,
             phases: phases
                 .iter()
-                .map(|phase| PhaseSummary::of(report, *phase))
+                .map(|phase| PhaseSummary::of(&shares, *phase))
                 .collect(),
+            worst_share_10s: worst,
+            fair_after_s: fair_after,
             jain_1s_note: why_no_jain_of_seconds(report, settle),
         }
     }

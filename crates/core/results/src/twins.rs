@@ -10,6 +10,12 @@ pub const MAX_UTILIZATION_POINTS: f64 = 2.0;
 pub const MAX_DELAY_PERCENT: f64 = 10.0;
 /// Maximum difference of mean queueing delay of native forms, ms. One of the two bounds suffices.
 pub const MAX_NATIVE_DELAY_MS: f64 = 2.0;
+/// Several flows: maximum difference of utilization, percentage points.
+pub const MAX_CROWD_UTILIZATION_POINTS: f64 = 3.0;
+/// Several flows: maximum difference of mean delay, %.
+pub const MAX_CROWD_DELAY_PERCENT: f64 = 15.0;
+/// Several flows: maximum difference of Jain's index of single seconds.
+pub const MAX_CROWD_JAIN: f64 = 0.05;
 
 /// Both sides of one scheme on one link: medians over the repetitions.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -39,8 +45,13 @@ pub struct Twin {
     /// Whether the algorithm runs without a TCP below it.
     #[serde(default)]
     pub native: bool,
+    /// Jain's index of single seconds of several flows, emulated and simulated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jain_1s: Option<[f64; 2]>,
     /// Utilization within [`MAX_UTILIZATION_POINTS`] and mean delay within [`MAX_DELAY_PERCENT`].
     /// Native forms: mean queueing delay within [`MAX_DELAY_PERCENT`] or [`MAX_NATIVE_DELAY_MS`].
+    /// Several flows: [`MAX_CROWD_UTILIZATION_POINTS`], [`MAX_CROWD_DELAY_PERCENT`] and
+    /// [`MAX_CROWD_JAIN`].
     pub agrees: bool,
 }
 
@@ -65,12 +76,19 @@ pub fn twins(rows: &[Row], groups: &[Group]) -> Vec<Twin> {
             })?;
             let queue_delay_mean_ms = both("queue_delay_mean_ms").unwrap_or(delay_mean_ms);
             let native = row.is_native();
+            let jain_1s = both("jain_1s");
+            let (points, percent) = match row.number_of_flows {
+                Some(_) => (MAX_CROWD_UTILIZATION_POINTS, MAX_CROWD_DELAY_PERCENT),
+                None => (MAX_UTILIZATION_POINTS, MAX_DELAY_PERCENT),
+            };
+            let fairness_agrees = jain_1s
+                .is_none_or(|[emulated, simulated]| (simulated - emulated).abs() <= MAX_CROWD_JAIN);
             let delay_agrees = if native {
                 let [emulated, simulated] = queue_delay_mean_ms;
                 (simulated - emulated).abs()
                     <= (emulated * MAX_DELAY_PERCENT / 100.0).max(MAX_NATIVE_DELAY_MS)
             } else {
-                delay_mean_difference.abs() <= MAX_DELAY_PERCENT
+                delay_mean_difference.abs() <= percent
             };
             Some(Twin {
                 link: emulated.link.clone(),
@@ -84,7 +102,8 @@ pub fn twins(rows: &[Row], groups: &[Group]) -> Vec<Twin> {
                 delay_p95_ms: both("delay_p95_ms")?,
                 queue_delay_mean_ms,
                 native,
-                agrees: utilization_difference.abs() <= MAX_UTILIZATION_POINTS && delay_agrees,
+                jain_1s,
+                agrees: utilization_difference.abs() <= points && delay_agrees && fairness_agrees,
             })
         })
         .collect()
@@ -152,6 +171,26 @@ mod tests {
         // the whole delay differs by less than 10 %.
         assert!(agrees(5.0, 6.9) && !agrees(5.0, 7.1));
         assert!(agrees(100.0, 109.9) && !agrees(100.0, 111.0));
+    }
+
+    #[test]
+    fn several_flows_are_judged_by_how_they_share_too() {
+        let crowd = |side: &str, utilization, ms, jain| Row {
+            number_of_flows: Some(6),
+            jain_1s: Some(jain),
+            ..row(side, 1, utilization, ms)
+        };
+        let agrees = |utilization, ms, jain| {
+            let rows = [
+                crowd(EMULATED, 0.95, 100.0, 0.95),
+                crowd(SIMULATED, utilization, ms, jain),
+            ];
+            twins(&rows, &summary(&rows).groups)[0].agrees
+        };
+        assert!(agrees(0.979, 114.0, 0.99));
+        assert!(!agrees(0.981, 100.0, 0.95));
+        assert!(!agrees(0.95, 116.0, 0.95));
+        assert!(!agrees(0.95, 100.0, 0.89));
     }
 
     #[test]

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod engine;
+pub mod fairness;
 mod flow;
 mod flow_spec;
 mod histogram;

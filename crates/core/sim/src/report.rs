@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::Summary;
+use crate::fairness::{self, Share};
 use crate::network::LinkCounters;
 use alcc_units::{Bytes, Rate, Span, Time};
 
@@ -147,54 +148,39 @@ impl FlowReport {
             self.dropped as f64 / self.sent as f64
         }
     }
-
-    /// True if its application was there from `from` to `to`.
-    fn is_active(&self, from: Time, to: Time) -> bool {
-        let (start, stop, completed) = self.active;
-        let until = stop.unwrap_or(Time::MAX);
-        start <= from && to <= until.min(completed.unwrap_or(Time::MAX))
-    }
 }
 
 impl Report {
     /// Jain's index of fairness of the flows' throughputs over the window, 1 when all are equal;
     /// `None` if nothing was delivered.
     pub fn jain(&self) -> Option<f64> {
-        jain(self.flows.iter().map(|f| f.throughput.as_mbps_f64()))
+        fairness::jain(self.flows.iter().map(|f| f.throughput.as_mbps_f64()))
     }
 
     /// The same of each whole second of the window from `settled` after its begin, among the flows
     /// that are there all that second, if there are two or more; the mean of them. `None` if there
     /// is no such second.
     pub fn jain_of_seconds(&self, settled: Span) -> Option<f64> {
-        let second = Span::from_secs(1);
-        let whole = self.duration.as_nanos() / second.as_nanos();
-        let (mut sum, mut count) = (0.0, 0.0);
-        for index in settled.as_nanos().div_ceil(second.as_nanos())..whole {
-            let from = self.started + second * index;
-            let there: Vec<f64> = self
-                .flows
-                .iter()
-                .filter(|flow| flow.is_active(from, from + second))
-                .map(|flow| flow.seconds.get(index as usize).map_or(0.0, |b| *b as f64))
-                .collect();
-            if there.len() >= 2
-                && let Some(index) = jain(there.into_iter())
-            {
-                sum += index;
-                count += 1.0;
-            }
-        }
-        (count > 0.0).then(|| sum / count)
+        let second = Span::from_secs(1).as_nanos();
+        let from = settled.as_nanos().div_ceil(second);
+        fairness::jain_of_seconds(&self.shares(), from, self.duration.as_nanos() / second)
     }
-}
 
-fn jain(rates: impl Iterator<Item = f64>) -> Option<f64> {
-    let (mut count, mut sum, mut squares) = (0.0, 0.0, 0.0);
-    for rate in rates {
-        count += 1.0;
-        sum += rate;
-        squares += rate * rate;
+    /// Every flow as fairness sees it.
+    pub fn shares(&self) -> Vec<Share<'_>> {
+        let share = |flow| self.share(flow);
+        self.flows.iter().map(share).collect()
     }
-    (squares > 0.0).then(|| sum * sum / (count * squares))
+
+    /// This flow of the report as fairness sees it.
+    pub fn share<'a>(&self, flow: &'a FlowReport) -> Share<'a> {
+        let (start, stop, completed) = flow.active;
+        let end = self.started + self.duration;
+        let to = stop.into_iter().chain(completed).fold(end, Time::min);
+        Share {
+            from: start.max(self.started).since(self.started),
+            to: to.max(self.started).since(self.started),
+            seconds: &flow.seconds,
+        }
+    }
 }

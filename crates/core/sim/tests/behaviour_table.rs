@@ -5,8 +5,8 @@
 mod common;
 
 use alcc_cc::Registry;
-use alcc_link::RateSpec;
-use alcc_sim::run;
+use alcc_link::{Changes, RateSpec};
+use alcc_sim::{FlowReport, Scenario, run};
 use alcc_trace::scenario as synthetic;
 use alcc_units::{Rate, Span};
 use std::fmt::Write as _;
@@ -55,36 +55,98 @@ const QUEUES: [(&str, &str); 4] = [
 /// Random loss on a deep drop-tail queue.
 const LOSSES: [f64; 3] = [0.001, 0.01, 0.03];
 
+/// The same of acknowledgements.
+const ACK_LOSSES: [f64; 2] = [0.01, 0.1];
+
+/// Parts of a bandwidth-delay product.
+const SHORT: [(&str, u64); 2] = [("a quarter of a BDP", 15_000), ("half a BDP", 30_000)];
+
+/// Milliseconds.
+const ROUND_TRIPS: [u64; 3] = [5, 100, 300];
+
+/// What an application has to send: parts of a flow.
+const SOURCES: [(&str, &str); 2] = [
+    ("2 Mbit/s, every 20 ms", "/app=2mbit"),
+    ("1 s of every 3 s", "/on=1s,off=2s"),
+];
+
+/// Delays are drawn so often, and lie so far apart.
+const JITTER: &str = "every=10ms,delay=15ms..25ms";
+
+/// Who is there before, and how much the queue holds: BDP of 20 Mbit/s and 40 ms.
+const NEIGHBOURS: [(&str, &str, u64); 4] = [
+    ("Cubic, one BDP", "cubic", 100_000),
+    ("Cubic, five", "cubic", 500_000),
+    ("BBR, one BDP", "bbr", 100_000),
+    ("BBR, five", "bbr", 500_000),
+];
+
 /// Starts and phases of several flows are a draw: so many of them.
 const SEEDS: u64 = 3;
 const SEVERAL: u64 = 4;
 const SEVERAL_SECONDS: u64 = 40;
 
+/// The way of one flow.
+#[derive(Clone)]
+struct Way {
+    rate: RateSpec,
+    /// Round trip, ms.
+    rtt: u64,
+    queue: String,
+    loss: f64,
+    ack_loss: f64,
+    changes: Changes,
+}
+
+impl Way {
+    /// A deep drop-tail queue, and nothing else in the way.
+    fn new(rate: RateSpec, rtt: u64) -> Self {
+        Self {
+            rate,
+            rtt,
+            queue: QUEUES[0].1.to_owned(),
+            loss: 0.0,
+            ack_loss: 0.0,
+            changes: Changes::default(),
+        }
+    }
+
+    /// 12 Mbit/s, 40 ms.
+    fn plain() -> Self {
+        Self::new(RateSpec::Fixed(Rate::mbps(12)), 40)
+    }
+}
+
 /// A cell of the page.
 enum Work {
-    /// One flow: what, rate, round trip in ms, queue, loss.
-    One(String, RateSpec, u64, String, f64),
+    /// One flow.
+    One(String, Box<Way>),
     /// Several of a kind: what, queue.
     Several(String, &'static str),
+    /// Who, beside whom, how much the queue holds.
+    Beside(String, &'static str, u64),
 }
 
 impl Work {
     fn cell(&self) -> String {
         match self {
-            Self::One(flow, rate, rtt, queue, loss) => one(flow, rate, *rtt, queue, *loss),
+            Self::One(flow, way) => one(flow, way),
             Self::Several(flow, queue) => several(flow, queue),
+            Self::Beside(flow, neighbour, bytes) => beside(flow, neighbour, *bytes),
         }
     }
 }
 
 /// Utilization in %, mean and 95th percentile of the one-way delay in ms, loss in %.
-fn one(flow: &str, rate: &RateSpec, rtt: u64, queue: &str, loss: f64) -> String {
-    let mut scenario = common::scenario(rate.clone(), SECONDS, &[flow]);
+fn one(flow: &str, way: &Way) -> String {
+    let mut scenario = common::scenario(way.rate.clone(), SECONDS, &[flow]);
     let link = &mut scenario.links[0];
-    link.down.queue = queue.parse().unwrap();
-    link.down.delay = Span::from_millis(rtt / 2);
-    link.up.delay = Span::from_millis(rtt / 2);
-    link.down.loss = loss;
+    link.down.queue = way.queue.parse().unwrap();
+    link.down.delay = Span::from_millis(way.rtt) / 2;
+    link.up.delay = Span::from_millis(way.rtt) / 2;
+    link.down.loss = way.loss;
+    link.up.loss = way.ack_loss;
+    link.down.changes = way.changes.clone();
     let flow = run(&scenario).unwrap().flows.remove(0);
     format!(
         "{:.0} % {:.0}/{:.0} ms {:.1} %",
@@ -95,16 +157,41 @@ fn one(flow: &str, rate: &RateSpec, rtt: u64, queue: &str, loss: f64) -> String 
     )
 }
 
+/// 20 Mbit/s, 40 ms, all seeds.
+fn seeded(flows: &[&str], queue: &str) -> impl Iterator<Item = Scenario> {
+    (1..=SEEDS).map(move |seed| {
+        let rate = RateSpec::Fixed(Rate::mbps(20));
+        let mut scenario = common::scenario(rate, SEVERAL_SECONDS, flows);
+        scenario.links[0].down.queue = queue.parse().unwrap();
+        scenario.seed = seed;
+        scenario
+    })
+}
+
+/// The share of the second flow in %, smallest and largest of the seeds, and the mean queueing of
+/// the packets of both in ms.
+fn beside(flow: &str, neighbour: &str, bytes: u64) -> String {
+    let (mut shares, mut queueing) = (Vec::new(), 0.0);
+    for scenario in seeded(&[neighbour, flow], &format!("droptail:bytes={bytes}")) {
+        let flows = run(&scenario).unwrap().flows;
+        let bytes: Vec<f64> = flows.iter().map(|f| f.delivered.get() as f64).collect();
+        let all: f64 = bytes.iter().sum();
+        shares.push(100.0 * bytes[1] / all);
+        let mean = |f: &FlowReport| f.queue_delay.mean.as_millis_f64();
+        let weighed = flows.iter().zip(&bytes).map(|(f, bytes)| mean(f) * bytes);
+        queueing += weighed.sum::<f64>() / all / SEEDS as f64;
+    }
+    shares.sort_by(f64::total_cmp);
+    let (least, most) = (shares[0], shares[shares.len() - 1]);
+    format!("{least:.0}..{most:.0} % {queueing:.0} ms")
+}
+
 /// Mean of Jain's index of single seconds, smallest and largest share of a flow in % of an equal
 /// one.
 fn several(flow: &str, queue: &str) -> String {
     let flows = format!("{SEVERAL}*{flow}/stagger=1s");
     let (mut jain, mut shares) = (0.0, Vec::new());
-    for seed in 1..=SEEDS {
-        let rate = RateSpec::Fixed(Rate::mbps(20));
-        let mut scenario = common::scenario(rate, SEVERAL_SECONDS, &[&flows]);
-        scenario.links[0].down.queue = queue.parse().unwrap();
-        scenario.seed = seed;
+    for scenario in seeded(&[&flows], queue) {
         let report = run(&scenario).unwrap();
         jain += report.jain_of_seconds(Span::from_secs(10)).unwrap_or(0.0) / SEEDS as f64;
         let all: f64 = report
@@ -159,40 +246,87 @@ fn cells(work: &[Work]) -> Vec<String> {
     all.into_iter().map(|(_, cell)| cell).collect()
 }
 
-/// A table: title, names of the columns, and for each flow a cell in each.
+/// A table: title, what is said before it, names of the columns, and for each flow a cell in each.
 struct Table {
-    title: String,
+    title: &'static str,
+    text: &'static str,
     columns: Vec<String>,
     work: Vec<Work>,
+}
+
+/// A table of one flow on ways of these names.
+fn alone(title: &'static str, text: &'static str, ways: &[(String, Way)]) -> Table {
+    let row = |flow: String| {
+        let work = |(_, way): &(String, Way)| Work::One(flow.clone(), Box::new(way.clone()));
+        ways.iter().map(work).collect::<Vec<_>>()
+    };
+    Table {
+        title,
+        text,
+        columns: ways.iter().map(|(name, _)| name.clone()).collect(),
+        work: flows().into_iter().flat_map(row).collect(),
+    }
 }
 
 fn tables() -> Vec<Table> {
     let mut tables = Vec::new();
     for (name, rate, rtt, bdp) in links() {
-        let one = |flow: &String| {
-            let (flow, rate) = (flow.clone(), rate.clone());
-            QUEUES.map(move |(_, queue)| {
-                let queue = queue.replace("BDP", &bdp.to_string());
-                Work::One(flow.clone(), rate.clone(), rtt, queue, 0.0)
-            })
-        };
-        tables.push(Table {
-            title: name.to_owned(),
-            columns: QUEUES.map(|(name, _)| name.to_owned()).into(),
-            work: flows().iter().flat_map(one).collect(),
+        let ways = QUEUES.map(|(name, queue)| {
+            let queue = queue.replace("BDP", &bdp.to_string());
+            let way = Way::new(rate.clone(), rtt);
+            (name.to_owned(), Way { queue, ..way })
         });
+        tables.push(alone(name, "", &ways));
     }
-    let lossy = |flow: &String| {
-        let (rate, flow) = (RateSpec::Fixed(Rate::mbps(12)), flow.clone());
-        LOSSES.map(move |loss| {
-            let queue = QUEUES[0].1.to_owned();
-            Work::One(flow.clone(), rate.clone(), 40, queue, loss)
-        })
+    let ways = LOSSES.map(|loss| {
+        let way = Way::plain();
+        (format!("{} %", 100.0 * loss), Way { loss, ..way })
+    });
+    tables.push(alone(
+        "Random loss: 12 Mbit/s, 40 ms, deep drop-tail",
+        "",
+        &ways,
+    ));
+    let ways = ACK_LOSSES.map(|ack_loss| {
+        let way = Way::plain();
+        (format!("{} %", 100.0 * ack_loss), Way { ack_loss, ..way })
+    });
+    let title = "Random loss of acknowledgements: 12 Mbit/s, 40 ms, deep drop-tail";
+    tables.push(alone(title, "", &ways));
+    let ways = SHORT.map(|(name, bytes)| {
+        let queue = format!("droptail:bytes={bytes}");
+        let way = Way::plain();
+        (name.to_owned(), Way { queue, ..way })
+    });
+    tables.push(alone("Short buffers: 12 Mbit/s, 40 ms", "", &ways));
+    let ways = ROUND_TRIPS.map(|rtt| {
+        let way = Way::plain();
+        (format!("{rtt} ms"), Way { rtt, ..way })
+    });
+    let title = "Short and long round trips: 12 Mbit/s, deep drop-tail";
+    tables.push(alone(title, "", &ways));
+    let jitter = Changes::random(JITTER, Span::from_secs(2 * SECONDS), 1).unwrap();
+    let ways = [("in order", false), ("with reordering", true)].map(|(name, reorder)| {
+        let changes = Changes {
+            reorder,
+            ..jitter.clone()
+        };
+        let way = Way::plain();
+        (name.to_owned(), Way { changes, ..way })
+    });
+    tables.push(alone(
+        "Jitter: 12 Mbit/s, 40 ms, deep drop-tail",
+        JITTER_TEXT,
+        &ways,
+    ));
+    let sources = |flow: String| {
+        SOURCES.map(|(_, part)| Work::One(format!("{flow}{part}"), Box::new(Way::plain())))
     };
     tables.push(Table {
-        title: "Random loss: 12 Mbit/s, 40 ms, deep drop-tail".to_owned(),
-        columns: LOSSES.map(|p| format!("{} %", 100.0 * p)).into(),
-        work: flows().iter().flat_map(lossy).collect(),
+        title: "Applications that do not always send: 12 Mbit/s, 40 ms, deep drop-tail",
+        text: "",
+        columns: SOURCES.map(|(name, _)| name.to_owned()).into(),
+        work: flows().into_iter().flat_map(sources).collect(),
     });
     let queues = [
         QUEUES[0],
@@ -201,14 +335,27 @@ fn tables() -> Vec<Table> {
     ];
     let several = |flow: &String| queues.map(|(_, queue)| Work::Several(flow.clone(), queue));
     tables.push(Table {
-        title: "Several flows of one kind".to_owned(),
+        title: "Several flows of one kind",
+        text: SEVERAL_TEXT,
         columns: queues.map(|(name, _)| name.to_owned()).into(),
         work: flows().iter().flat_map(several).collect(),
+    });
+    let beside = |flow: &String| {
+        NEIGHBOURS.map(|(_, neighbour, bytes)| Work::Beside(flow.clone(), neighbour, bytes))
+    };
+    tables.push(Table {
+        title: "Beside Cubic and BBR",
+        text: BESIDE_TEXT,
+        columns: NEIGHBOURS.map(|(name, ..)| name.to_owned()).into(),
+        work: flows().iter().flat_map(beside).collect(),
     });
     tables
 }
 
-/// Before the last table.
+const JITTER_TEXT: &str = "\
+Every 10 ms the one-way delay to the receiver is drawn from 15 to 25 ms. Packets keep their order, or overtake each other.
+";
+
 const SEVERAL_TEXT: &str = "\
 Four flows on 20 Mbit/s and 40 ms, each a second after the one before, 40 s, three seeds. A cell is the mean of Jain's index of single seconds
 after 10 s, then the smallest and the largest share of a flow, of all seeds, in per cent of an equal one.
@@ -217,12 +364,25 @@ Flows of `sprout` starve each other: it was made for a queue of its own. Those o
 drop-tail queue. With unequal round trips those of `verus` do not: the longer path tolerates the longer queue.
 ";
 
+const BESIDE_TEXT: &str = "\
+One flow, and one of Cubic or BBR that began up to 20 ms earlier: 20 Mbit/s, 40 ms, drop-tail, 40 s, three seeds. A cell is the smallest and
+the largest share of the flow in per cent (an equal share is 50 %), and the mean queueing of both.
+";
+
+/// At the end.
+const MISSING: &str = "\
+## What is missing
+
+The models of links have no policer and no token bucket. Jitter here is drawn by itself: retransmissions of a radio link, grants of an
+uplink and bursts of Wi-Fi have a structure that these draws have not.
+";
+
 fn page() -> String {
     let tables = tables();
     let mut all = Vec::new();
     let mut shapes = Vec::new();
     for table in tables {
-        shapes.push((table.title, table.columns));
+        shapes.push((table.title, table.text, table.columns));
         all.extend(table.work);
     }
     let mut cells = cells(&all).into_iter();
@@ -233,11 +393,10 @@ fn page() -> String {
          changes this page: the test `behaviour_table`\ncompares it, and writes it anew with\n\n\
          ```console\n$ ALCC_BLESS=1 cargo test -p alcc-sim --test behaviour_table\n```\n"
     );
-    let last = shapes.len() - 1;
-    for (number, (title, columns)) in shapes.into_iter().enumerate() {
+    for (title, text, columns) in shapes {
         write!(page, "\n## {title}\n\n").unwrap();
-        if number == last {
-            writeln!(page, "{SEVERAL_TEXT}").unwrap();
+        if !text.is_empty() {
+            writeln!(page, "{text}").unwrap();
         }
         writeln!(page, "| algorithm | {} |", columns.join(" | ")).unwrap();
         writeln!(page, "|---{}|", "|---".repeat(columns.len())).unwrap();
@@ -246,7 +405,7 @@ fn page() -> String {
             writeln!(page, "| `{flow}` | {} |", row.join(" | ")).unwrap();
         }
     }
-    page
+    page + "\n" + MISSING
 }
 
 #[test]

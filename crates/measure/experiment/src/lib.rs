@@ -11,10 +11,12 @@
 //! | [`picture`] | the figure as SVG |
 //! | [`page`] | the site: an index, and a page for each experiment |
 //! | [`results`] | the stored results with the checksums of their inputs, and their page |
+//! | [`board`] | every algorithm everywhere, and the default that follows |
 //! | [`sweep`] | an experiment from options, with nothing to judge |
 //! | [`catalogue`] | the experiments that the program carries |
 #![forbid(unsafe_code)]
 
+pub mod board;
 pub mod catalogue;
 pub mod channel;
 pub mod definition;

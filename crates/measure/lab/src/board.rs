@@ -5,11 +5,12 @@ mod files;
 mod table;
 
 use crate::link::Link;
-use crate::live::{self, Experiment, Measured};
+use crate::live::{self, Crowd, Experiment, Measured};
 use crate::result_cache::{self, ResultCache};
 use crate::scheme::Scheme;
 use crate::simulated::{self, Simulation};
 use crate::tools::Tools;
+use crate::twin::Real;
 use crate::{LabError, pairs, parallel, twin};
 use alcc_cc::Registry;
 use alcc_results::{About, EMULATED, Results, SIMULATED, summary, twins};
@@ -33,6 +34,8 @@ pub struct Plan {
     pub schemes: Vec<Scheme>,
     /// Length of each window.
     pub duration: Span,
+    /// How long after its begin the fairness of several flows begins to count.
+    pub settle: Span,
     /// Repetitions of each link, at least 1. In the simulator each has the next seed, which also
     /// makes synthetic channels others; on emulated links all have the link's: there real time is
     /// chance enough.
@@ -109,6 +112,14 @@ pub fn compare(
     let keep = keep.transpose()?;
     let links: Vec<Vec<Link>> = plan.links.iter().map(|l| seeded(plan, l)).collect();
     let runs: Vec<Run<'_>> = links.iter().flat_map(|l| runs(plan, l)).collect();
+    // What real programs cannot do is said before anything runs.
+    if let Backend::Emulated { tools, .. } = &plan.backend {
+        for scheme in plan.schemes.iter().filter(|scheme| scheme.is_crowd) {
+            for link in &plan.links {
+                real(plan, link, scheme, tools)?;
+            }
+        }
+    }
     let keys: Vec<String> = if keep.is_some() {
         runs.iter().map(|run| key(plan, run)).collect()
     } else {
@@ -134,10 +145,17 @@ pub fn compare(
             for i in missing {
                 let run = &runs[i];
                 let what = name(plan, run);
+                let crowd = run.schemes.iter().find(|scheme| scheme.is_crowd);
+                let real = crowd.map(|scheme| real(plan, run.link, scheme, tools));
+                let real = real.transpose()?;
                 let experiment = Experiment {
                     link: run.link,
-                    shared: None,
-                    schemes: &run.schemes,
+                    shared: real.as_ref().map(|real| &real.times[..]),
+                    crowd: crowd.map(|scheme| Crowd {
+                        scheme,
+                        settle: plan.settle,
+                    }),
+                    schemes: real.as_ref().map_or(&run.schemes[..], |real| &real.schemes),
                     duration: plan.duration,
                     run: run.number,
                     tools,
@@ -162,7 +180,7 @@ pub fn compare(
                 };
                 any = true;
                 if let Some(registry) = twin {
-                    twin::add(&mut measured, &experiment, registry, stop)?;
+                    twin::add(&mut measured, &experiment, &run.schemes, registry, stop)?;
                 }
                 done += 1;
                 finished(i, measured)?;
@@ -182,6 +200,7 @@ pub fn compare(
                     registry,
                     duration: plan.duration,
                     start: *start,
+                    settle: plan.settle,
                     run: run.number,
                 };
                 simulated::run(&simulation, stop)
@@ -212,6 +231,11 @@ pub fn compare(
     Ok(results)
 }
 
+/// The flows of a scheme as real programs.
+fn real(plan: &Plan, link: &Link, scheme: &Scheme, tools: &Tools) -> Result<Real, LabError> {
+    Real::crowd(link, scheme, plan.duration, &tools.registry)
+}
+
 /// The link of each repetition.
 fn seeded(plan: &Plan, link: &Link) -> Vec<Link> {
     let seed = |n: u32| match plan.backend {
@@ -229,8 +253,12 @@ fn failed(experiment: &Experiment<'_>, error: &LabError) -> Measured {
         row.error = Some(error.to_string());
         row
     };
+    let rows = match &experiment.crowd {
+        Some(crowd) => vec![row(crowd.scheme)],
+        None => experiment.schemes.iter().map(row).collect(),
+    };
     Measured {
-        rows: experiment.schemes.iter().map(row).collect(),
+        rows,
         ..Measured::default()
     }
 }
@@ -271,7 +299,8 @@ fn groups(schemes: &[Scheme]) -> Vec<Vec<Scheme>> {
         let group = groups.iter_mut().find(|g| g[0].same_algorithm(scheme));
         match group {
             Some(group) => group.push(scheme.clone()),
-            None if has_native => groups.push(vec![scheme.clone()]),
+            // Its flows have a link to themselves.
+            None if has_native || scheme.is_crowd => groups.push(vec![scheme.clone()]),
             None => others.push(scheme.clone()),
         }
     }
@@ -326,7 +355,11 @@ fn key(plan: &Plan, run: &Run<'_>) -> String {
     };
     let _ = write!(text, " {side}");
     for scheme in &run.schemes {
-        let _ = write!(text, " scheme={} flow={}", scheme.name, scheme.flow);
+        let flows = scheme.flows.join(" ");
+        let _ = write!(text, " scheme={} flow={flows}", scheme.name);
+        if scheme.is_crowd {
+            let _ = write!(text, " settle={}", plan.settle);
+        }
     }
     text
 }

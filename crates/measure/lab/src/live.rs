@@ -12,7 +12,8 @@ use crate::scheme::Scheme;
 use crate::tools::Tools;
 use crate::{LabError, sampler, server};
 use alcc_emu::{Dir, EmuReport, Namespace};
-use alcc_results::{Row, Series};
+use alcc_results::{Row, Series, crowd};
+use alcc_sim::fairness::Share;
 use alcc_units::{Bytes, Span, Time};
 use programs::{Addresses, Namespaces, Programs, RunContext};
 use serde::{Deserialize, Serialize};
@@ -34,6 +35,8 @@ pub struct Experiment<'a> {
     pub link: &'a Link,
     /// If all share one link: when each of them is there, in the order of the schemes.
     pub shared: Option<&'a [Times]>,
+    /// If they are the flows of one scheme: then there is one row of all of them.
+    pub crowd: Option<Crowd<'a>>,
     /// What is compared.
     pub schemes: &'a [Scheme],
     /// Length of the window.
@@ -44,6 +47,15 @@ pub struct Experiment<'a> {
     pub tools: &'a Tools,
     /// Folder for the runtime's own log of its readings, one folder in it per controlled scheme.
     pub log: Option<PathBuf>,
+}
+
+/// The scheme whose flows run.
+#[derive(Clone, Copy, Debug)]
+pub struct Crowd<'a> {
+    /// The scheme.
+    pub scheme: &'a Scheme,
+    /// How long after the window's begin its fairness begins to count.
+    pub settle: Span,
 }
 
 /// When a flow is there, since its link's beginning.
@@ -159,7 +171,75 @@ pub fn run(
             Err(other) => return Err(other),
         }
     }
+    if let Some(crowd) = &experiment.crowd {
+        let model = experiment.link.path.model(Dir::Down);
+        let total = meters.first().and_then(|meters| {
+            let meters = lock(meters);
+            meters
+                .total()?
+                .finish(|from, to| model.opportunity_bytes(from, to))
+        });
+        together(&mut measured, experiment, crowd, total);
+    }
     Ok(measured)
+}
+
+/// The flows of one scheme as one row. If one of them failed, all have.
+fn together(
+    measured: &mut Measured,
+    experiment: &Experiment<'_>,
+    crowd: &Crowd<'_>,
+    total: Option<Observed>,
+) {
+    let rows = std::mem::take(&mut measured.rows);
+    let series = std::mem::take(&mut measured.series);
+    let name = &crowd.scheme.name;
+    let failed = rows.iter().find_map(|row| row.error.clone());
+    let (row, series) = match (failed, total) {
+        (None, Some(total)) => {
+            let seconds: Vec<Vec<u64>> = series.iter().map(seconds).collect();
+            let since = |at: f64| Span::from_nanos((at.max(0.0) * 1e9) as u64);
+            let began = total.started.as_secs_f64();
+            let times = experiment.shared.unwrap_or_default().iter();
+            let shares: Vec<Share<'_>> = (rows.iter().zip(times).zip(&seconds))
+                .map(|((row, times), seconds)| Share {
+                    from: since(row.started_s.unwrap_or(began) - began),
+                    to: times.stop.map_or(experiment.duration, |stop| {
+                        since(stop.as_secs_f64() - began).min(experiment.duration)
+                    }),
+                    seconds,
+                })
+                .collect();
+            let mut row = crowd::together(&rows, &shares, experiment.duration, crowd.settle);
+            total.fill(&mut row);
+            row.flow = Some(crowd.scheme.flows.join(" "));
+            let series = Series {
+                scheme: name.clone(),
+                link: row.link.clone(),
+                run: row.run,
+                ..total.series
+            };
+            (row, vec![series])
+        }
+        (failed, _) => {
+            let mut row = experiment.link.row(experiment.duration, experiment.run);
+            row.error = failed.or_else(|| Some("no data came to the link".to_owned()));
+            (row, Vec::new())
+        }
+    };
+    measured.rows = vec![Row {
+        scheme: name.clone(),
+        ..row
+    }];
+    measured.series = series;
+}
+
+/// The bytes of each whole second.
+fn seconds(series: &Series) -> Vec<u64> {
+    let bins = (1.0 / series.bin_s).round().max(1.0) as usize;
+    let bytes = |bins: &[f64]| bins.iter().sum::<f64>() * series.bin_s * 1e6 / 8.0;
+    let whole = series.throughput_mbps.chunks_exact(bins);
+    whole.map(|bins| bytes(bins) as u64).collect()
 }
 
 /// Programs that wait first, since they take longest; then all links at once, so that the traces

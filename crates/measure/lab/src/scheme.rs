@@ -19,7 +19,8 @@ pub enum Side {
 /// A way to send: plain TCP (`cubic`, `bbr`, `reno`); ours above it in an unmodified program
 /// (`alcc-verus`, `alcc-verus:r=4`, `alcc-copa/over=reno`) or between two programs of ours
 /// (`alcc-verus-inband`, `alcc-verus-inband/carrier=tls`); ours without it (`verus-udp`,
-/// `verus-quic`); and in the simulator ours alone (`verus`, `copa:profile=original`).
+/// `verus-quic`); and in the simulator ours alone (`verus`, `copa:profile=original`). Several of them
+/// over one link are a scheme, too: `6*budget/stagger=103.3ms`, `budget+cubic@10s`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scheme {
     /// As typed: the row's name.
@@ -32,8 +33,10 @@ pub struct Scheme {
     pub carrier: Option<String>,
     /// The kernel's algorithm, alone or underneath; empty where the kernel has none.
     pub kernel: String,
-    /// The same for the simulator: `verus:r=4/over=cubic`; empty where it has nothing like it.
-    pub flow: String,
+    /// The same as FLOWs of the simulator: `verus:r=4/over=cubic`; none where it has nothing like it.
+    pub flows: Vec<String>,
+    /// Several flows over one link. Then only the FLOWs say who sends.
+    pub is_crowd: bool,
 }
 
 /// What runs under a controlled connection unless the scheme says otherwise: the kernel default
@@ -74,6 +77,9 @@ impl Scheme {
     /// # Errors
     /// [`LabError::Scheme`] with what would be right.
     pub fn parse(text: &str, registry: &Registry, side: Side) -> Result<Self, LabError> {
+        if let Some(parts) = crowd_of(text) {
+            return Self::crowd(text, &parts, registry);
+        }
         let wrong = |why: String| LabError::Scheme {
             scheme: text.to_owned(),
             why,
@@ -173,8 +179,51 @@ impl Scheme {
             transport,
             carrier: carrier.map(str::to_owned),
             kernel: kernel.to_owned(),
-            flow,
+            flows: Some(flow)
+                .filter(|flow| !flow.is_empty())
+                .into_iter()
+                .collect(),
+            is_crowd: false,
         })
+    }
+
+    /// Reads the parts of a scheme of several flows.
+    fn crowd(text: &str, parts: &[&str], registry: &Registry) -> Result<Self, LabError> {
+        let read = |part: &&str| {
+            let wrong = |why: String| LabError::Scheme {
+                scheme: text.to_owned(),
+                why: format!("part '{part}': {why}"),
+            };
+            let flow = flow_of(part).map_err(wrong)?;
+            FlowSpec::parse(&flow, registry, Timing::default())
+                .map_err(|e| wrong(e.to_string()))?;
+            Ok(flow)
+        };
+        Ok(Self {
+            name: text.to_owned(),
+            controlled: None,
+            transport: None,
+            carrier: None,
+            kernel: String::new(),
+            flows: parts.iter().map(read).collect::<Result<_, LabError>>()?,
+            is_crowd: true,
+        })
+    }
+
+    /// Its flows in the simulator.
+    ///
+    /// # Errors
+    /// [`LabError::Scheme`] if `registry` is not the one with which it was read.
+    pub(crate) fn flow_specs(&self, registry: &Registry) -> Result<Vec<FlowSpec>, LabError> {
+        let mut flows = Vec::new();
+        for flow in &self.flows {
+            let read = FlowSpec::parse(flow, registry, Timing::default());
+            flows.extend(read.map_err(|e| LabError::Scheme {
+                scheme: self.name.clone(),
+                why: e.to_string(),
+            })?);
+        }
+        Ok(flows)
     }
 
     /// It sends packets of its own, without TCP: what the forms above TCP of the same algorithm are
@@ -221,7 +270,7 @@ impl Scheme {
             let mut read = sides.iter().map(|side| Self::parse(part, registry, *side));
             let first = read.next().unwrap_or_else(|| part.parse())?;
             // What the simulator has nothing like has no twin.
-            if !first.flow.is_empty() {
+            if !first.flows.is_empty() {
                 read.try_for_each(|other| other.map(drop))?;
             }
             Ok(first)
@@ -253,6 +302,52 @@ impl Scheme {
             row.enforcement = "kernel".to_owned();
         }
     }
+}
+
+/// The parts of a scheme of several flows: `6*budget`, `budget+2*cubic@0s+30s`. `None` if it is one
+/// flow. A plus begins a part where a name or a number of flows follows.
+fn crowd_of(text: &str) -> Option<Vec<&str>> {
+    let is_count = |text: &str| {
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        digits > 0 && text[digits..].starts_with('*')
+    };
+    let mut parts = Vec::new();
+    let mut from = 0;
+    for (at, _) in text.match_indices('+') {
+        let rest = &text[at + 1..];
+        if rest.starts_with(|c: char| c.is_ascii_alphabetic()) || is_count(rest) {
+            parts.push(&text[from..at]);
+            from = at + 1;
+        }
+    }
+    parts.push(&text[from..]);
+    (parts.len() > 1 || is_count(text)).then_some(parts)
+}
+
+/// A part of a crowd as a FLOW: `2*alcc-verus:r=4/rtt=50ms@5s` is
+/// `2*verus:r=4/rtt=50ms/over=cubic@5s`.
+fn flow_of(part: &str) -> Result<String, String> {
+    let (count, rest) = match part.split_once('*') {
+        Some((count, rest)) => (format!("{count}*"), rest),
+        None => (String::new(), part),
+    };
+    let Some(ours) = rest.strip_prefix("alcc-") else {
+        return if rest.contains("/over=") {
+            Err(format!(
+                "what runs above TCP is called alcc-: write {count}alcc-{rest}"
+            ))
+        } else {
+            Ok(part.to_owned())
+        };
+    };
+    if ours.contains("/over=") {
+        return Ok(format!("{count}{ours}"));
+    }
+    let (words, times) = match ours.split_once('@') {
+        Some((words, times)) => (words, format!("@{times}")),
+        None => (ours, String::new()),
+    };
+    Ok(format!("{count}{words}/over={UNDER}{times}"))
 }
 
 /// A scheme without the parts at its end that both sides know.
@@ -312,7 +407,7 @@ mod tests {
         assert!(!real("cubic").same_algorithm(&real("cubic")));
         assert_eq!(spec(&real("alcc-sprout-ewma-inband")), "sprout-ewma");
         let simulated = read("verus-udp:r=4", Side::Simulated).unwrap();
-        assert!(simulated.flow.starts_with("verus:r=4"));
+        assert!(simulated.flows[0].starts_with("verus:r=4"));
         for (text, side, part) in [
             ("verus-inband", Side::Emulated, "write alcc-verus-inband"),
             ("alcc-verus-udp", Side::Emulated, "write verus-udp"),
@@ -393,7 +488,7 @@ mod tests {
         let sides = [Side::Simulated];
         let flows = |text: &str| -> Result<Vec<String>, String> {
             Scheme::list(text, &Registry::builtin(), &sides)
-                .map(|all| all.into_iter().map(|s| s.flow).collect())
+                .map(|all| all.into_iter().flat_map(|s| s.flows).collect())
                 .map_err(|e| e.to_string())
         };
         assert_eq!(
@@ -414,11 +509,60 @@ mod tests {
             ("verus/over=cubic", "alcc-verus/over=cubic"),
             ("alcc-verus/over=nonsense", "nonsense"),
             ("verus/dir=left", "dir="),
-            ("2*verus", "2*verus"),
             ("verus@5s", "verus@5s"),
         ] {
             let error = flows(text).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn several_flows_are_one_scheme() {
+        let read = |text: &str| {
+            let list = Scheme::list(text, &Registry::builtin(), &[Side::Simulated]);
+            list.map_err(|e| e.to_string())
+        };
+        let all = read(
+            "6*budget/stagger=103.3ms,budget+cubic@0s+240s+2*alcc-verus:r=4,profile=paper/rtt=50ms@5s,copa/rtt=20ms+udp:rate=1mbit,on=1s,off=1s,cubic",
+        )
+        .unwrap();
+        let flows: Vec<_> = all
+            .iter()
+            .map(|s| (s.flows.join(" "), s.is_crowd))
+            .collect();
+        assert_eq!(
+            flows,
+            [
+                ("6*budget/stagger=103.3ms".to_owned(), true),
+                (
+                    "budget cubic@0s+240s 2*verus:r=4,profile=paper/rtt=50ms/over=cubic@5s"
+                        .to_owned(),
+                    true
+                ),
+                ("copa/rtt=20ms udp:rate=1mbit,on=1s,off=1s".to_owned(), true),
+                ("cubic".to_owned(), false),
+            ]
+        );
+        assert_eq!(all[1].kernel(), None);
+        for (text, parts) in [
+            ("budget+nonsense", ["part 'nonsense'", "no algorithm"]),
+            (
+                "2*budget/stager=1s+cubic",
+                ["part '2*budget/stager=1s'", "stagger="],
+            ),
+            ("0*budget", ["part '0*budget'", "from 1 to 10000"]),
+            (
+                "cubic+budget/over=reno",
+                ["part 'budget/over=reno'", "write alcc-budget/over=reno"],
+            ),
+            ("cubic+", ["cubic+", "cubic+"]),
+            ("+cubic", ["part ''", ""]),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(
+                parts.iter().all(|part| error.contains(part)),
+                "{text}: {error}"
+            );
         }
     }
 }

@@ -8,11 +8,9 @@ use crate::meter::Meter;
 use crate::scheme::Scheme;
 use alcc_cc::Registry;
 use alcc_emu::Dir;
-use alcc_results::Series;
 use alcc_results::simulated::rows;
-use alcc_sim::{
-    FlowSpec, PacketContent, PacketEvent, PacketStep, Probe, Scenario, SimError, Timing,
-};
+use alcc_results::{Series, crowd};
+use alcc_sim::{FlowSpec, PacketContent, PacketEvent, PacketStep, Probe, Scenario, SimError};
 use alcc_units::{Span, Time};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// the others.
 const BINS: [Span; 2] = [Span::from_millis(200), Span::from_secs(1)];
 
-/// One run of the board: a scheme alone on a link.
+/// One run of the board: a scheme alone on a link, one flow or several.
 pub struct Simulation<'a> {
     /// The link.
     pub link: &'a Link,
@@ -32,8 +30,10 @@ pub struct Simulation<'a> {
     pub registry: &'a Registry,
     /// Length of the window.
     pub duration: Span,
-    /// When the flow begins, since the link's beginning.
+    /// When the flows begin, since the link's beginning.
     pub start: Span,
+    /// How long after the window's begin the fairness of several flows begins to count.
+    pub settle: Span,
     /// Number of the repetition, from 1.
     pub run: u32,
 }
@@ -58,6 +58,7 @@ pub fn run(simulation: &Simulation<'_>, stop: &AtomicBool) -> Result<Measured, L
         let mut watch = Watch {
             meter: Meter::new(scenario.duration, link.path.down.delay, bin),
             waiting: HashMap::new(),
+            counted: scenario.flows.iter().map(counts).collect(),
             stop,
         };
         let report = match alcc_sim::run_with(&scenario, &mut watch) {
@@ -68,10 +69,23 @@ pub fn run(simulation: &Simulation<'_>, stop: &AtomicBool) -> Result<Measured, L
         let seen = watch
             .meter
             .finish(|from, to| model.opportunity_bytes(from, to));
-        let mut rows = rows(&link.name, &scenario, &report);
-        // Of a pair (dir=both) the way down counts.
-        rows.truncate(1);
-        Ok((rows, seen))
+        let rows = rows(&link.name, &scenario, &report).into_iter();
+        let (rows, shares): (Vec<_>, Vec<_>) = rows
+            .zip(report.shares())
+            .zip(&watch.counted)
+            .filter_map(|(both, counts)| counts.then_some(both))
+            .unzip();
+        let row = match (&rows[..], &seen) {
+            ([_, ..], Some(seen)) if scheme.is_crowd => {
+                let settle = simulation.settle;
+                let mut row = crowd::together(&rows, &shares, scenario.duration, settle);
+                seen.fill(&mut row);
+                row.flow = Some(scheme.flows.join(" "));
+                Some(row)
+            }
+            _ => rows.into_iter().next(),
+        };
+        Ok((row, seen))
     }));
     let broken = |panic: Box<dyn std::any::Any + Send>| {
         let what = panic.downcast_ref::<String>().cloned();
@@ -85,16 +99,14 @@ pub fn run(simulation: &Simulation<'_>, stop: &AtomicBool) -> Result<Measured, L
         Err(LabError::Stopped) => return Err(LabError::Stopped),
         Err(LabError::Run { why, .. }) => why,
         Err(other) => other.to_string(),
-        Ok((mut rows, Some(seen))) if rows.iter().all(|row| row.bytes > Some(0)) => {
-            for row in &mut rows {
-                // A native form has the same triple here as between two programs.
-                if scheme.is_native() {
-                    scheme.describe(row);
-                }
-                row.scheme.clone_from(&scheme.name);
-                row.run = run;
-                row.trace_start_s = link.trace_start.map(Span::as_secs_f64);
+        Ok((Some(mut row), Some(seen))) if row.bytes > Some(0) => {
+            // A native form has the same triple here as between two programs.
+            if scheme.is_native() {
+                scheme.describe(&mut row);
             }
+            row.scheme.clone_from(&scheme.name);
+            row.run = run;
+            row.trace_start_s = link.trace_start.map(Span::as_secs_f64);
             let series = Series {
                 scheme: scheme.name.clone(),
                 link: link.name.clone(),
@@ -102,7 +114,7 @@ pub fn run(simulation: &Simulation<'_>, stop: &AtomicBool) -> Result<Measured, L
                 ..seen.series
             };
             return Ok(Measured {
-                rows,
+                rows: vec![row],
                 series: vec![series],
                 ..Measured::default()
             });
@@ -119,16 +131,10 @@ pub fn run(simulation: &Simulation<'_>, stop: &AtomicBool) -> Result<Measured, L
 }
 
 fn scenario(simulation: &Simulation<'_>) -> Result<Scenario, LabError> {
-    let scheme = simulation.scheme;
-    let mut flows =
-        FlowSpec::parse(&scheme.flow, simulation.registry, Timing::default()).map_err(|e| {
-            LabError::Scheme {
-                scheme: scheme.name.clone(),
-                why: e.to_string(),
-            }
-        })?;
+    let mut flows = simulation.scheme.flow_specs(simulation.registry)?;
     for flow in &mut flows {
-        flow.start = Time::ZERO + simulation.start;
+        flow.start += simulation.start;
+        flow.stop = flow.stop.map(|stop| stop + simulation.start);
     }
     let path = simulation.link.path.clone();
     Ok(Scenario {
@@ -139,12 +145,20 @@ fn scenario(simulation: &Simulation<'_>) -> Result<Scenario, LabError> {
     })
 }
 
+/// The flow's data go through the bottleneck that is looked at. Of a pair (`dir=both`) the way down
+/// counts.
+fn counts(flow: &FlowSpec) -> bool {
+    flow.dir == Dir::Down
+}
+
 /// Watches the bottleneck with the meter that also watches emulated ones, and whether somebody
 /// wants to stop.
 struct Watch<'a> {
     meter: Meter,
-    /// When the packets in the queue came, by number.
-    waiting: HashMap<u64, Time>,
+    /// When the packets in the queue came, by flow and number.
+    waiting: HashMap<(usize, u64), Time>,
+    /// Which flows are looked at.
+    counted: Vec<bool>,
     stop: &'a AtomicBool,
 }
 
@@ -153,10 +167,10 @@ impl Probe for Watch<'_> {
         let PacketContent::Data { pn, .. } = event.content else {
             return;
         };
-        if event.flow != 0 {
+        if !self.counted[event.flow] {
             return;
         }
-        let (at, key) = (event.at, pn);
+        let (at, key) = (event.at, (event.flow, pn));
         match event.what {
             PacketStep::Arrived(_) => {
                 self.meter.arrived(at, event.len);
@@ -194,6 +208,7 @@ mod tests {
             registry: &registry,
             duration: Span::from_secs(5),
             start: Span::from_millis(300),
+            settle: Span::from_secs(1),
             run: 1,
         };
         run(&simulation, &AtomicBool::new(false)).unwrap()
@@ -231,6 +246,40 @@ mod tests {
         }
     }
 
+    /// Sums of what `alcc sim` says of each flow, and how they shared.
+    #[test]
+    fn several_flows_are_one_row() {
+        let Measured { rows, series, .. } =
+            measured("12mbit", "3*copa/stagger=103.3ms+cubic@2500ms");
+        let [row] = &rows[..] else {
+            panic!("{rows:?}");
+        };
+        assert_eq!(row.scheme, "3*copa/stagger=103.3ms+cubic@2500ms");
+        assert_eq!(
+            (row.algorithm.as_str(), row.number_of_flows),
+            ("copa+cubic", Some(4))
+        );
+        assert!(row.utilization.unwrap() > 0.9, "{row:?}");
+        let phases = row.phases.as_ref().unwrap();
+        let names: Vec<&str> = phases.iter().map(|p| p.phase.as_str()).collect();
+        assert_eq!(names, ["1s-2s", "3s-5s"], "whole seconds between comings");
+        assert!(phases[0].jain_1s > phases[1].jain_1s, "{phases:?}");
+        let mbps: f64 = phases[1].throughput_mbps.iter().sum();
+        assert!((11.0..12.1).contains(&mbps), "{phases:?}");
+        assert!(
+            row.jain_1s < Some(1.0) && row.jain_1s > Some(0.25),
+            "{row:?}"
+        );
+        assert_eq!(row.worst_share_10s, None, "the window is shorter");
+        assert!(row.fair_after_s.unwrap() > 0.0);
+        assert!(row.queue_delay_p95_ms > row.queue_delay_mean_ms);
+        let bins = series[0].throughput_mbps.len() as f64;
+        let seen = series[0].throughput_mbps.iter().sum::<f64>() / bins;
+        assert!((seen / row.throughput_mbps.unwrap() - 1.0).abs() < 1e-3);
+        // Another seed, other phases of the flows.
+        assert_eq!(measured("12mbit", &row.scheme).rows, rows);
+    }
+
     #[test]
     fn a_stopped_run_has_no_result() {
         let registry = Registry::builtin();
@@ -240,6 +289,7 @@ mod tests {
             registry: &registry,
             duration: Span::from_secs(3_600),
             start: Span::ZERO,
+            settle: Span::ZERO,
             run: 1,
         };
         let stopped = run(&simulation, &AtomicBool::new(true));

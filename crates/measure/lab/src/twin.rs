@@ -5,9 +5,13 @@ mod real;
 
 use crate::LabError;
 use crate::live::{Experiment, Measured};
+use crate::scheme::Scheme;
 use crate::simulated::{self, Simulation};
 use alcc_cc::Registry;
-use alcc_results::twins::{MAX_DELAY_PERCENT, MAX_NATIVE_DELAY_MS, MAX_UTILIZATION_POINTS, Twin};
+use alcc_results::twins::{
+    MAX_CROWD_DELAY_PERCENT, MAX_CROWD_JAIN, MAX_CROWD_UTILIZATION_POINTS, MAX_DELAY_PERCENT,
+    MAX_NATIVE_DELAY_MS, MAX_UTILIZATION_POINTS, Twin,
+};
 use alcc_results::{EMULATED, SIMULATED};
 use alcc_units::Span;
 use std::fmt::Write as _;
@@ -20,10 +24,12 @@ pub use real::Real;
 pub(crate) fn add(
     measured: &mut Measured,
     experiment: &Experiment<'_>,
+    schemes: &[Scheme],
     registry: &Registry,
     stop: &AtomicBool,
 ) -> Result<(), LabError> {
     let link = experiment.link;
+    let settle = experiment.crowd.map_or(Span::ZERO, |crowd| crowd.settle);
     for series in &mut measured.series {
         series.side = Some(EMULATED.to_owned());
     }
@@ -31,8 +37,8 @@ pub(crate) fn add(
     for at in 0..emulated {
         let row = &mut measured.rows[at];
         row.side = Some(EMULATED.to_owned());
-        let scheme = experiment.schemes.iter().find(|s| s.name == row.scheme);
-        let Some(scheme) = scheme.filter(|s| !s.flow.is_empty()) else {
+        let scheme = schemes.iter().find(|s| s.name == row.scheme);
+        let Some(scheme) = scheme.filter(|s| !s.flows.is_empty()) else {
             continue;
         };
         let Some(started) = row.started_s.filter(|_| row.error.is_none()) else {
@@ -45,6 +51,7 @@ pub(crate) fn add(
             registry,
             duration: experiment.duration,
             start: begin.saturating_sub(link.path.down.delay),
+            settle,
             run: row.run,
         };
         let mut twin = simulated::run(&simulation, stop)?;
@@ -57,7 +64,15 @@ pub(crate) fn add(
             twin = simulated::run(&simulation, stop)?;
         }
         for row in &mut twin.rows {
-            scheme.describe(row);
+            if scheme.is_crowd {
+                // As its flows together are described on the other side.
+                let real = &measured.rows[at];
+                row.feedback.clone_from(&real.feedback);
+                row.enforcement.clone_from(&real.enforcement);
+                row.under.clone_from(&real.under);
+            } else {
+                scheme.describe(row);
+            }
             row.side = Some(SIMULATED.to_owned());
         }
         for series in &mut twin.series {
@@ -68,6 +83,9 @@ pub(crate) fn add(
     }
     Ok(())
 }
+
+/// The columns of Jain's index.
+const JAIN: std::ops::Range<usize> = 13..15;
 
 /// The comparison for a terminal.
 pub fn table(twins: &[Twin]) -> String {
@@ -85,15 +103,29 @@ pub fn table(twins: &[Twin]) -> String {
         "sim",
         "queueing mean ms emu",
         "sim",
+        "Jain 1 s emu",
+        "sim",
         "",
     ];
-    let mut lines: Vec<Vec<String>> = vec![heading.map(str::to_owned).to_vec()];
+    let crowds = twins.iter().any(|twin| twin.jain_1s.is_some());
+    // Only schemes of several flows have an index.
+    let shown = |mut line: Vec<String>| {
+        if !crowds {
+            line.drain(JAIN);
+        }
+        line
+    };
+    let mut lines: Vec<Vec<String>> = vec![shown(heading.map(str::to_owned).to_vec())];
     for twin in twins {
         let [real, model] = twin.utilization.map(|u| format!("{:.1}", 100.0 * u));
         let [real_ms, model_ms] = twin.delay_mean_ms.map(|ms| format!("{ms:.1}"));
         let [real_p95, model_p95] = twin.delay_p95_ms.map(|ms| format!("{ms:.0}"));
         let [real_queue, model_queue] = twin.queue_delay_mean_ms.map(|ms| format!("{ms:.1}"));
-        lines.push(vec![
+        let [real_jain, model_jain] = match twin.jain_1s {
+            Some(both) => both.map(|jain| format!("{jain:.3}")),
+            None => ["-", "-"].map(str::to_owned),
+        };
+        lines.push(shown(vec![
             twin.link.clone(),
             twin.scheme.clone(),
             twin.runs.to_string(),
@@ -107,15 +139,24 @@ pub fn table(twins: &[Twin]) -> String {
             model_p95,
             real_queue,
             model_queue,
+            real_jain,
+            model_jain,
             if twin.agrees { "" } else { "outside" }.to_owned(),
-        ]);
+        ]));
     }
     let mut text = crate::board::aligned(&lines, 2);
     let agree = twins.iter().filter(|t| t.agrees).count();
     let _ = writeln!(
         text,
-        "{agree} of {} twins within {MAX_UTILIZATION_POINTS} points of utilization and {MAX_DELAY_PERCENT} % of mean delay (medians){}",
+        "{agree} of {} twins within {MAX_UTILIZATION_POINTS} points of utilization and {MAX_DELAY_PERCENT} % of mean delay (medians){}{}",
         twins.len(),
+        if crowds {
+            format!(
+                "; several flows {MAX_CROWD_UTILIZATION_POINTS} points, {MAX_CROWD_DELAY_PERCENT} % and {MAX_CROWD_JAIN} of Jain's index"
+            )
+        } else {
+            String::new()
+        },
         if twins.iter().any(|t| t.native) {
             format!(
                 "; native forms {MAX_DELAY_PERCENT} % or {MAX_NATIVE_DELAY_MS} ms of mean queueing delay"

@@ -10,6 +10,9 @@ const COLUMNS: &[(&str, &str, f64, usize)] = &[
     ("throughput_mbps", "Mbit/s", 1.0, 2),
     ("delay_mean_ms", "delay mean ms", 1.0, 0),
     ("delay_p95_ms", "p95 ms", 1.0, 0),
+    ("jain_1s", "Jain 1 s", 1.0, 3),
+    ("worst_share_10s", "worst share %", 100.0, 0),
+    ("fair_after_s", "fair after s", 1.0, 1),
     ("power", "power", 1.0, 0),
     ("app_delay_median_ms", "app median ms", 1.0, 0),
     ("app_delay_p95_ms", "app p95 ms", 1.0, 0),
@@ -21,6 +24,11 @@ const COLUMNS: &[(&str, &str, f64, usize)] = &[
 /// What the marks and columns mean.
 const LEGEND: &str = "* on the Pareto front: no other has at least its throughput at no more mean delay, one of the two better
 power: throughput / mean delay, Mbit/s per s";
+
+/// The same of schemes of several flows.
+const CROWDS: &str = "several flows: delays are of all packets, Jain 1 s and worst share (of 10 s, 100 % being an equal one) from the settling time on,
+fair after: from the coming of the slowest until its first second with 80 % of an equal share
+";
 
 /// One table per link, one over all if there are several; with repetitions the median and, in
 /// parentheses, smallest and largest.
@@ -77,6 +85,9 @@ pub fn table(results: &Results) -> String {
         text.push_str("\nall: each link counts the same, the front is of utilization and mean delay, power is the geometric mean");
     }
     text.push('\n');
+    if known("jain_1s") || known("fair_after_s") {
+        text.push_str(CROWDS);
+    }
     text
 }
 

@@ -17,6 +17,8 @@ pub(super) struct Meters {
     /// By the relay's number of a flow if flows are told apart, else one.
     all: Vec<Meter>,
     apart: bool,
+    /// All flows together, if they are told apart.
+    total: Meter,
     fresh: Box<dyn Fn() -> Meter + Send>,
     started: Option<Time>,
 }
@@ -27,8 +29,18 @@ impl Meters {
         Self {
             all: Vec::new(),
             apart,
+            total: Meter::new(duration, delay, BIN),
             fresh: Box::new(move || Meter::new(duration, delay, BIN)),
             started: None,
+        }
+    }
+
+    /// All flows together.
+    pub(super) fn total(&self) -> Option<&Meter> {
+        if self.apart {
+            Some(&self.total)
+        } else {
+            self.all.first()
         }
     }
 
@@ -49,8 +61,16 @@ impl Meters {
         &mut self.all[at]
     }
 
+    /// What happened to a packet of a flow, for its meter and that of all.
+    fn each(&mut self, flow: u32, tell: impl Fn(&mut Meter)) {
+        tell(self.of(flow));
+        if self.apart {
+            tell(&mut self.total);
+        }
+    }
+
     fn arrived(&mut self, at: Time, flow: u32, size: Bytes) {
-        self.of(flow).arrived(at, size);
+        self.each(flow, |meter| meter.arrived(at, size));
         if self.started.is_none() {
             self.started = self.of(flow).started();
             if let Some(started) = self.started {
@@ -85,15 +105,17 @@ impl Observer for Watch {
                 at,
                 packet,
                 arrived,
-            } => meters
-                .of(packet.flow)
-                .delivered(at, packet.len, at.since(arrived)),
+            } => meters.each(packet.flow, |meter| {
+                meter.delivered(at, packet.len, at.since(arrived));
+            }),
             Outcome::Dropped {
                 why: DropReason::Loss,
                 ..
             }
             | Outcome::Delivered { .. } => {}
-            Outcome::Dropped { at, packet, .. } => meters.of(packet.flow).dropped(at),
+            Outcome::Dropped { at, packet, .. } => {
+                meters.each(packet.flow, |meter| meter.dropped(at));
+            }
         }
     }
 }

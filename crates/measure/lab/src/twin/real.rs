@@ -17,8 +17,10 @@ use std::sync::atomic::AtomicBool;
 #[derive(Clone, Debug)]
 pub struct Real {
     link: Link,
-    schemes: Vec<Scheme>,
-    times: Vec<Times>,
+    /// One for each flow.
+    pub(crate) schemes: Vec<Scheme>,
+    /// When each of them is there.
+    pub(crate) times: Vec<Times>,
     duration: Span,
 }
 
@@ -76,6 +78,23 @@ impl Real {
         })
     }
 
+    /// Translates a scheme of several flows.
+    ///
+    /// # Errors
+    /// As [`Real::of`].
+    pub(crate) fn crowd(
+        link: &Link,
+        scheme: &Scheme,
+        duration: Span,
+        registry: &Registry,
+    ) -> Result<Self, LabError> {
+        let mut scenario = Scenario::one_link(link.path.down.clone(), link.path.up.clone());
+        scenario.flows = scheme.flow_specs(registry)?;
+        scenario.duration = duration;
+        scenario.seed = link.path.seed;
+        Self::of(&link.name, &scenario, registry)
+    }
+
     /// Runs both sides. [`alcc_emu::prepare`] must have succeeded before. The simulated flows begin
     /// so much later that both windows begin at the same moment of the link.
     ///
@@ -91,6 +110,7 @@ impl Real {
         let experiment = Experiment {
             link: &self.link,
             shared: Some(&self.times),
+            crowd: None,
             schemes: &self.schemes,
             duration: self.duration,
             run: 1,
