@@ -12,7 +12,7 @@
 //! those of our sending (without it, flows that share a path read their bunches as a fast path and fill any buffer). **Drains:** unless
 //! the path was seen empty lately, the window goes below the product by the budget until a packet sent in this state is back, and again
 //! while the smallest RTT keeps falling; at multiples of three seconds of the host's clock, so that the flows of one host do it
-//! together and all see the path empty.
+//! together and all see the path empty. Nothing is measured in a drain and while the queue fills again after it.
 //!
 //! | constant | value | source |
 //! |---|---|---|
@@ -23,7 +23,9 @@
 //! | silence ages the memory by at most | 4 smallest RTTs | docs/budget.md |
 //! | mean rate | larger of 2 s and a round trip (at least 100 ms) | docs/budget.md |
 //! | packets beyond | 2 | what shares are compared by: without it any division of a link would be stable |
+//! | a flow yields | a fortieth of the budget per doubling of its rate beyond 1000 packets/s: there two packets are too few | docs/budget.md |
 //! | a drain | every 3 s, after the start, and if the RTT was not within a quarter of the budget of the smallest for half of that | docs/budget.md |
+//! | after a drain the queue fills again for | 100 ms and the smallest RTT | docs/budget.md |
 //! | the smallest RTT may rise | after a drain, if it was not seen (within a tenth of the budget) for 10 s | 10 s as BBR's |
 //! | loss rate, over 128 packets, that counts, with a queue | 3 %; 0.85 of the window; back by a packet or 2 % per RTT | BBRv3: 2 % of a round |
 //!
@@ -52,9 +54,15 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
 };
 
 const PACKETS: f64 = 2.0;
+/// Packets per second beyond which so few packets hold no shares apart: there a flow's part of the budget falls by so much
+/// with each doubling of its rate.
+const FAST: f64 = 1000.0;
+const YIELD: f64 = 0.025;
 const INITIAL: f64 = 10.0;
 const SMALLEST: f64 = 4.0;
 const LARGEST: f64 = 1e9;
+/// So long, and a smallest RTT, the queue fills again after a drain. Flows of up to so much longer RTTs are back then.
+const REFILL: Span = Span::from_millis(100);
 /// Below this difference two RTTs are the same.
 const GRAIN: Span = Span::from_millis(1);
 /// The loss rate that counts; what it leaves of the window, and how that returns.
@@ -72,6 +80,8 @@ struct Budget {
     window: f64,
     service: Service,
     drains: Drains,
+    /// When the queue is full again after the last drain.
+    refilled: Time,
     queueing: Span,
     /// A packet of the start has waited for longer than half of the budget.
     queued: bool,
@@ -91,6 +101,7 @@ fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
         window: INITIAL,
         service: Service::new(),
         drains: Drains::default(),
+        refilled: Time::ZERO,
         queueing: Span::ZERO,
         queued: false,
         acked_at: None,
@@ -135,7 +146,10 @@ impl Budget {
     fn step(&mut self, cx: &mut Cx<'_>, sent_at: Time) {
         let to = match self.drains.step(cx.now, sent_at, !self.starting, 1) {
             Some(Drained::Begins) => "drain",
-            Some(Drained::Ends) => "hold",
+            Some(Drained::Ends) => {
+                self.refilled = cx.now + self.drains.base() + REFILL;
+                "hold"
+            }
             Some(Drained::Again) | None => return,
         };
         cx.log.event(cx.now, Event::Mode { to });
@@ -148,7 +162,9 @@ impl Budget {
         }
         let high = self.service.high * (base + delay / 5.0);
         let mean = self.service.mean * (base + delay / 2.0);
-        (high.max(mean) + PACKETS).max(SMALLEST)
+        let doublings = libm::log2((self.service.mean / FAST).max(1.0));
+        let yielded = self.service.mean * (delay * YIELD * doublings);
+        (high.max(mean) - yielded + PACKETS).max(SMALLEST)
     }
 }
 
@@ -170,9 +186,12 @@ impl Controller for Budget {
         let base = self.drains.base();
         let rtt = base + self.queueing;
         let starved = self.look(cx, ack);
-        // What an application that had nothing to send did not send says nothing about the path.
+        // What an application that had nothing to send did not send says nothing about the path. Nor does a drain, and how
+        // the queue fills again after it: the shorter RTT is there first, and would keep the share that it finds.
         let by = ack.limited;
-        if (by.app || by.peer) && !by.window && !self.starting {
+        let idle = (by.app || by.peer) && !by.window;
+        let drained = self.drains.draining() || cx.now < self.refilled;
+        if (idle || drained) && !self.starting {
             self.service.pass(cx.now);
             self.window = self.wanted().min(self.cap).clamp(1.0, LARGEST);
             return;
@@ -309,9 +328,54 @@ mod tests {
         acks(&mut b, 60, 60);
         assert!(b.window() < 15.0, "{}", b.window());
         assert_eq!(b.gauge("rtt_min_ms"), 60.0);
-        acks(&mut b, 120, 60);
+        acks(&mut b, 400, 60);
         // Nothing waits any more: 1.3 * 1000/s * (60 + 10) ms, and two packets.
         assert!((b.window() - 93.0).abs() < 4.0, "{}", b.window());
+    }
+
+    #[test]
+    fn a_drain_and_the_refill_after_it_are_not_measured() {
+        let mut b = Bench::of("budget:delay=50ms");
+        acks(&mut b, 100, 100);
+        acks(&mut b, 2900, 130);
+        let rates = |b: &mut Bench| (b.gauge("rate_high_mbps"), b.gauge("rate_mean_mbps"));
+        let before = rates(&mut b);
+        // From 3 s on: 130 ms of draining, 200 ms of filling. The others are still away, so four times as much comes.
+        for _ in 0..325 {
+            b.wait(Span::from_millis(1));
+            for _ in 0..4 {
+                b.ack(Span::from_millis(130));
+            }
+        }
+        assert_eq!(rates(&mut b), before);
+        // What comes later counts.
+        acks(&mut b, 10, 130);
+        for _ in 0..300 {
+            b.wait(Span::from_millis(1));
+            for _ in 0..4 {
+                b.ack(Span::from_millis(130));
+            }
+        }
+        assert!(rates(&mut b).0 > 2.0 * before.0);
+    }
+
+    #[test]
+    fn who_has_more_than_1000_packets_a_second_yields() {
+        let mut b = Bench::of("budget:delay=40ms");
+        acks(&mut b, 100, 100);
+        // 4000/s: two doublings. 20 ms of queue less a fortieth of the budget each, and two packets.
+        for _ in 0..2400 {
+            b.wait(Span::from_millis(1));
+            for _ in 0..4 {
+                b.ack(Span::from_millis(125));
+            }
+        }
+        let want = 4000.0 * (0.100 + 0.020 - 2.0 * 0.001) + 2.0;
+        assert!(
+            (b.window() / want - 1.0).abs() < 0.01,
+            "{} {want}",
+            b.window()
+        );
     }
 
     #[test]
