@@ -6,6 +6,8 @@
  */
 #include "kernel.h"
 
+#include "before.h"
+
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 /* Which connections. What is zero matches all. Filled before the programs are loaded. */
@@ -28,17 +30,6 @@ struct {
 	__type(key, __u64);
 	__type(value, __u8);
 } inodes SEC(".maps");
-
-/* What a socket ran before it was taken. A listener hands it to the connections it accepts. */
-struct before {
-	char control[CC_NAME];
-};
-struct {
-	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
-	__type(key, int);
-	__type(value, struct before);
-} before SEC(".maps");
 
 /* What the iterator writes for each socket that matched. */
 struct found {

@@ -8,6 +8,7 @@
  */
 #include "kernel.h"
 
+#include "before.h"
 #include "window.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
@@ -45,10 +46,6 @@ struct feed {
 	__u64 rate;
 };
 
-struct before {
-	char control[CC_NAME];
-};
-
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -62,14 +59,6 @@ struct {
 	__type(key, int);
 	__type(value, struct feed);
 } feed SEC(".maps");
-
-/* Shared with attach.bpf.c, by its pin. */
-struct {
-	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
-	__type(key, int);
-	__type(value, struct before);
-} before SEC(".maps");
 
 static __always_inline __u64 now_us(void)
 {
