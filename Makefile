@@ -12,7 +12,7 @@ DENY_VERSION := 0.20.2
 WITH_DEPS = set -a; [ ! -f target/deps/env ] || . target/deps/env; set +a; PATH=$$PATH$${ALCC_DEPS_BIN:+:$$ALCC_DEPS_BIN}:$(CURDIR)/target/deps/bin:/usr/sbin:/sbin;
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint audit deny-tool fuzz bench bpf truth compare native over-tcp programs doc install install-library uninstall soak
+.PHONY: help setup build demo picture test lint audit deny-tool fuzz bench bpf truth compare native over-tcp programs doc install install-library uninstall soak
 
 help: ## Show these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -27,6 +27,11 @@ build: ## Build the release binary, the preload library and the C library
 
 demo: build ## The main job: nginx under cubic, bbr, verus, copa and budget on an emulated LTE link (ARGS="--trace FILE")
 	@$(WITH_DEPS) $(ALCC) demo $(ARGS)
+
+picture: build ## README's picture and table, measured again on a quiet machine (some 3 minutes)
+	@$(WITH_DEPS) set -e; $(ALCC) compare --emu --traces synth:lte --schemes cubic,bbr,alcc-verus,alcc-copa,alcc-budget --duration 30s --runs 5 --out $(TARGET)/picture; \
+	cp $(TARGET)/picture/results.json docs/img/demo.json; \
+	ALCC_BLESS=1 $(CARGO) test --release --locked -p alcc-cli $$ALCC_FEATURES --test pages the_readme_shows
 
 test: ## Everything a pull request must pass
 	@scripts/setup build test

@@ -145,6 +145,7 @@ pub(super) fn link(bytes: &[u8]) {
         delay: Span::from_millis(u64::from(*delay)),
         loss: f64::from(*loss) / 255.0,
         changes: changes(events),
+        ..DirectionSpec::default()
     };
     let mut direction = Direction::new(&spec, order, u64::from(*seed));
     let mut now = Time::ZERO;

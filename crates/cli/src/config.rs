@@ -164,10 +164,12 @@ fn port(n: i64, at: usize) -> Result<Pattern, (usize, String)> {
 
 fn range(text: &str, at: usize) -> Result<Pattern, (usize, String)> {
     match text.parse() {
-        Ok(found @ Pattern::Cidr(..)) => Ok(found),
+        Ok(found @ (Pattern::Cidr(..) | Pattern::Share(_))) => Ok(found),
         _ => Err((
             at,
-            format!("'{text}' is no address range: write 10.0.0.0/8 or 2001:db8::/32"),
+            format!(
+                "'{text}' is no address range: write 10.0.0.0/8, 2001:db8::/32 or a share such as 10%"
+            ),
         )),
     }
 }

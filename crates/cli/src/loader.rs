@@ -105,7 +105,7 @@ pub(crate) fn objection(command: &OsStr) -> Option<String> {
 }
 
 /// The file that a command starts: of a script its interpreter.
-fn found(command: &OsStr) -> Option<PathBuf> {
+pub(crate) fn found(command: &OsStr) -> Option<PathBuf> {
     let named = if command.as_bytes().contains(&b'/') {
         PathBuf::from(command)
     } else {

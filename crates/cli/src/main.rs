@@ -15,9 +15,11 @@ mod commands;
 mod config;
 #[cfg(test)]
 mod docs_tests;
+mod doctor;
 mod events;
 mod failure;
 mod handover;
+mod kernel_limit;
 mod library;
 mod loader;
 mod metrics;
@@ -32,6 +34,7 @@ mod supervise;
 mod trace_arg;
 mod transfer;
 mod transport;
+mod trial;
 mod uncontrolled;
 mod usage;
 mod wording;
@@ -57,6 +60,7 @@ struct Cli {
 enum Command {
     Demo(commands::demo::Args),
     Run(commands::run::Args),
+    Trial(Box<commands::trial::Args>),
     Proxy(commands::proxy::Args),
     Attach(commands::attach::Args),
     Detach(commands::attach::DetachArgs),
@@ -73,6 +77,7 @@ enum Command {
     Reproduce(commands::reproduce::Args),
     Sweep(Box<commands::sweep::Args>),
     List(commands::list::Args),
+    Doctor(commands::doctor::Args),
     #[command(hide = true)]
     Generate(commands::generate::Args),
 }
@@ -82,6 +87,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Demo(args) => commands::demo::run(&args),
         Command::Compare(args) => commands::compare::run(&args),
         Command::Run(args) => commands::run::run(&args),
+        Command::Trial(args) => commands::trial::run(&args),
         Command::Proxy(args) => commands::proxy::run(&args),
         Command::Attach(args) => commands::attach::run(&args),
         Command::Detach(args) => commands::attach::detach(&args),
@@ -97,6 +103,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Reproduce(args) => commands::reproduce::run(&args),
         Command::Sweep(args) => commands::sweep::run(&args),
         Command::List(args) => commands::list::run(&args),
+        Command::Doctor(args) => commands::doctor::run(&args),
         Command::Generate(args) => commands::generate::run(&args, Cli::command()),
     }
 }

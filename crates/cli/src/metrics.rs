@@ -86,7 +86,13 @@ impl Stream for UnixStream {
 
 impl Metrics {
     /// Listens, and answers from threads of its own until the program ends.
-    pub(crate) fn start(place: &Place, segment: Arc<Segment>) -> Result<Self, Failure> {
+    /// `more` writes what follows the segment's own figures.
+    pub(crate) fn start(
+        place: &Place,
+        segment: Arc<Segment>,
+        more: Option<More>,
+    ) -> Result<Self, Failure> {
+        let source = Source { segment, more };
         let failed = |what: String| {
             move |e: std::io::Error| {
                 let why = reason(&e);
@@ -114,7 +120,7 @@ impl Metrics {
                 (Listener::Unix(listener), Some(path.clone()))
             }
         };
-        spawn("alcc-metrics", move || serve(&listener, &segment))
+        spawn("alcc-metrics", move || serve(&listener, &Arc::new(source)))
             .map_err(|e| Failure::usage(format!("start a thread for --metrics: {e}")))?;
         Ok(Self { path })
     }
@@ -128,7 +134,7 @@ pub(crate) fn spawn<T: Send + 'static>(
     alcc_sys::spawn(std::thread::Builder::new().name(name.to_owned()), work)
 }
 
-fn serve(listener: &Listener, segment: &Arc<Segment>) {
+fn serve(listener: &Listener, source: &Arc<Source>) {
     let busy = Arc::new(AtomicUsize::new(0));
     loop {
         let stream: std::io::Result<Box<dyn Stream>> = match listener {
@@ -143,12 +149,12 @@ fn serve(listener: &Listener, segment: &Arc<Segment>) {
         let Some(place) = ReaderSlot::take(&busy) else {
             continue;
         };
-        let segment = Arc::clone(segment);
+        let source = Arc::clone(source);
         // Whatever goes wrong with one client is that client's; without a thread the place is free
         // again at once.
         drop(spawn("alcc-metrics", move || {
             let _place = place;
-            let _ = answer(stream, &segment);
+            let _ = answer(stream, &source);
         }));
     }
 }
@@ -169,7 +175,7 @@ impl Drop for ReaderSlot {
     }
 }
 
-fn answer(mut stream: Box<dyn Stream>, segment: &Segment) -> std::io::Result<()> {
+fn answer(mut stream: Box<dyn Stream>, source: &Source) -> std::io::Result<()> {
     let end = Instant::now() + REQUEST_TIMEOUT;
     let left = || end.saturating_duration_since(Instant::now());
     let mut request = Vec::new();
@@ -187,7 +193,7 @@ fn answer(mut stream: Box<dyn Stream>, segment: &Segment) -> std::io::Result<()>
     }
     let line = request.split(|b| *b == b'\r').next().unwrap_or_default();
     let (status, body) = match line.split(|b| *b == b' ').collect::<Vec<_>>()[..] {
-        [b"GET", b"/" | b"/metrics", _] => ("200 OK", page(segment)),
+        [b"GET", b"/" | b"/metrics", _] => ("200 OK", source.page()),
         [b"GET", ..] => ("404 Not Found", "see /metrics\n".to_owned()),
         _ => ("405 Method Not Allowed", String::new()),
     };
@@ -204,8 +210,27 @@ fn answer(mut stream: Box<dyn Stream>, segment: &Segment) -> std::io::Result<()>
     Ok(())
 }
 
+/// Writes more metrics.
+pub(crate) type More = Arc<dyn Fn(&mut Page) + Send + Sync>;
+
+/// Where the figures come from.
+struct Source {
+    segment: Arc<Segment>,
+    more: Option<More>,
+}
+
+impl Source {
+    fn page(&self) -> String {
+        let mut page = page(&self.segment);
+        if let Some(more) = &self.more {
+            more(&mut page);
+        }
+        page.0
+    }
+}
+
 /// The page. Names and units as Prometheus recommends: base units, `_total` for counters.
-fn page(segment: &Segment) -> String {
+fn page(segment: &Segment) -> Page {
     let mut page = Page(String::new());
     let t = segment.totals();
     for (name, kind, help, value) in [
@@ -243,6 +268,20 @@ fn page(segment: &Segment) -> String {
         page.metric(name, kind, help);
         page.sample(name, "", value);
     }
+    page.metric(
+        "alcc_build_info",
+        "gauge",
+        "Always 1; the label says which alcc.",
+    );
+    let version = concat!("version=\"", env!("CARGO_PKG_VERSION"), "\"");
+    page.sample("alcc_build_info", version, 1.0);
+    page.metric(
+        "alcc_enabled",
+        "gauge",
+        "0 after 'alcc ctl off' for all connections, else 1.",
+    );
+    let orders = segment.commands().unwrap_or_default();
+    page.sample("alcc_enabled", "", f64::from(u8::from(!orders.all_off())));
     uncontrolled(segment, &mut page);
     let groups = segment.groups();
     type Get = fn(&Group) -> u64;
@@ -279,12 +318,14 @@ fn page(segment: &Segment) -> String {
     }
     type HistogramOf = fn(&Group) -> &Histogram;
     let histograms: [(&str, &str, HistogramOf); 2] = [
-        ("alcc_rtt_seconds", "RTT, one sample per reading.", |g| {
-            &g.rtt
-        }),
+        (
+            "alcc_rtt_seconds",
+            "RTT, one sample per reading of a connection, not per byte.",
+            |g| &g.rtt,
+        ),
         (
             "alcc_queueing_delay_seconds",
-            "RTT above the connection's smallest, one sample per reading.",
+            "RTT above the connection's smallest, one sample per reading of a connection, not per byte.",
             |g| &g.queueing,
         ),
     ];
@@ -295,7 +336,7 @@ fn page(segment: &Segment) -> String {
         }
     }
     open_now(segment, &mut page);
-    page.0
+    page
 }
 
 /// Uncontrolled traffic, by reason.
@@ -371,14 +412,15 @@ fn labels(port: u16, algorithm: &str) -> String {
     format!("port=\"{port}\",algorithm=\"{escaped}\"")
 }
 
-struct Page(String);
+/// The text so far.
+pub(crate) struct Page(String);
 
 impl Page {
-    fn metric(&mut self, name: &str, kind: &str, help: &str) {
+    pub(crate) fn metric(&mut self, name: &str, kind: &str, help: &str) {
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    fn sample(&mut self, name: &str, labels: &str, value: f64) {
+    pub(crate) fn sample(&mut self, name: &str, labels: &str, value: f64) {
         let _ = if labels.is_empty() {
             writeln!(self.0, "{name} {value}")
         } else {
@@ -473,7 +515,7 @@ mod tests {
             .find_map(|_| {
                 let free = TcpListener::bind("[::]:0").ok()?.local_addr().ok()?.port();
                 let place = format!(":{free}").parse().unwrap();
-                let metrics = Metrics::start(&place, Arc::clone(&segment)).ok()?;
+                let metrics = Metrics::start(&place, Arc::clone(&segment), None).ok()?;
                 std::mem::forget(metrics);
                 Some(free)
             })
@@ -495,7 +537,7 @@ mod tests {
     fn slow_and_hostile_clients_do_not_keep_others_out() {
         let (dir, segment) = segment();
         let at = dir.path().join("metrics.sock");
-        let metrics = Metrics::start(&Place::Path(at.clone()), segment).unwrap();
+        let metrics = Metrics::start(&Place::Path(at.clone()), segment, None).unwrap();
         // As many as are served at a time, none of which ever asks; one that talks without end; one
         // that is gone at once.
         let mut silent: Vec<_> = (0..MAX_READERS)

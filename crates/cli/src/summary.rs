@@ -2,6 +2,7 @@
 //! The messages of `alcc run`: one line at the start, and a summary.
 use crate::loader;
 use crate::output::{Product, note};
+use crate::trial::{PLAIN, Plan};
 use crate::uncontrolled::NotControlled;
 use crate::wording::{count, hint, megabytes};
 use alcc_observe::{Missed, MissedCount, Segment};
@@ -18,6 +19,8 @@ pub(crate) struct Summary<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) triple: &'a Triple,
     pub(crate) quiet: bool,
+    /// Of a trial.
+    pub(crate) plan: Option<&'a Plan<'a>>,
 }
 
 impl Summary<'_> {
@@ -47,9 +50,12 @@ impl Summary<'_> {
         } else {
             " (some by rules of the file)"
         };
+        let what = match self.plan {
+            Some(plan) => format!("{plan}, among"),
+            None => format!("{}{rules} controls", self.settings.cc),
+        };
         note(format_args!(
-            "alcc: {}{rules} controls accepted{outbound} TCP connections{loopback}{narrowed}; see 'alcc top'",
-            self.settings.cc
+            "alcc: {what} accepted{outbound} TCP connections{loopback}{narrowed}; see 'alcc top'"
         ));
         if self.starts_elsewhere() {
             note(format_args!(
@@ -71,10 +77,20 @@ impl Summary<'_> {
     }
 
     /// Prints the summary. The exit status stays that of CMD.
-    pub(crate) fn end(&self, json: Option<Product>, segment: &Segment, missed: &[NotControlled]) {
+    pub(crate) fn end(
+        &self,
+        json: Option<Product>,
+        segment: &Segment,
+        missed: &[NotControlled],
+        trial: Option<serde_json::Value>,
+    ) {
         let algorithms = self.algorithms(segment);
         if let Some(file) = json {
-            file.report(self.json(segment, &algorithms, missed));
+            let mut report = self.json(segment, &algorithms, missed);
+            if let Some(trial) = trial {
+                report["trial"] = trial;
+            }
+            file.report(report);
         }
         if self.quiet {
             return;
@@ -140,9 +156,13 @@ impl Summary<'_> {
         let mut all: Vec<_> = bytes.into_iter().collect();
         all.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
         if all.is_empty() {
-            return vec![self.triple.algorithm.clone()];
+            all.push((self.triple.algorithm.clone(), 0));
         }
-        all.into_iter().map(|(name, _)| name).collect()
+        let shown = |name: String| match self.plan {
+            Some(_) if name == PLAIN => "none (measured)".to_owned(),
+            _ => name,
+        };
+        all.into_iter().map(|(name, _)| shown(name)).collect()
     }
 
     fn json(

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `alcc bpf` and `alcc attach` on a statically linked server in a network of its own: what no
 //! preloading reaches.
+#[path = "../../runtime/bpf/tests/support/mod.rs"]
+mod controls;
 #[allow(dead_code, reason = "this server is no nginx")]
 mod support;
 
 use alcc_link::{DirectionSpec, QueueSpec, RateSpec};
 use alcc_units::{Rate, Span};
-use nix::fcntl::{Flock, FlockArg};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -14,12 +15,6 @@ use support::World;
 
 const PORT: u16 = 9000;
 const BYTES: usize = 4_000_000;
-
-/// The kernel's controls are the whole machine's: one test at a time uses them.
-fn alone() -> Flock<std::fs::File> {
-    let file = std::fs::File::create(std::env::temp_dir().join("alcc-bpf-tests.lock")).unwrap();
-    Flock::lock(file, FlockArg::LockExclusive).unwrap()
-}
 
 fn alcc(args: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_alcc"))
@@ -68,7 +63,7 @@ fn a_static_server_behind_a_lossy_link_is_switched_while_it_runs() {
     if support::impossible() {
         return;
     }
-    let _alone = alone();
+    let _alone = controls::controls_alone();
     let load = alcc("bpf load");
     if load.status.code() == Some(2) {
         println!(

@@ -23,7 +23,7 @@ const FLOORS: &[(&str, &[Room])] = &[
             ("results", &["units", "cc", "trace", "link", "sim"]),
         ],
     ),
-    ("os", &[("sys", &[]), ("driver", &["sys"])]),
+    ("os", &[("files", &[]), ("sys", &[]), ("driver", &["sys"])]),
     (
         "transport",
         &[
@@ -250,6 +250,25 @@ fn pure_crates_stay_pure() {
                 "{name} uses {used}: pure crates use only {PURE_OUTSIDE:?} from outside"
             );
         }
+    }
+}
+
+/// What bindings may use beside the pure floor: they run on machines that are not Linux.
+const BINDINGS_BESIDE_CORE: &[&str] = &["files"];
+
+#[test]
+fn bindings_use_the_pure_floor() {
+    let manifest = root().join("bindings/python/Cargo.toml");
+    let text = std::fs::read_to_string(manifest).expect("Cargo.toml of the bindings");
+    let manifest: toml::Table = text.parse().expect("TOML");
+    let dependencies = manifest["dependencies"].as_table().expect("a table");
+    let used: Vec<&str> = dependencies.keys().filter_map(|name| short(name)).collect();
+    assert!(used.contains(&"results"), "{used:?}");
+    for name in used {
+        assert!(
+            place(name).0 == 0 || BINDINGS_BESIDE_CORE.contains(&name),
+            "bindings/python uses {name}, which is neither pure nor allowed"
+        );
     }
 }
 

@@ -17,6 +17,9 @@ alcc demo
 alcc run
     --cc --config --plugin --under --feedback --enforce --only --except --loopback --outbound
     --seed --log --json --metrics --quiet
+alcc trial
+    --share --worse --interval --html --cc --config --plugin --under --feedback --enforce
+    --only --except --loopback --outbound --seed --log --json --metrics --quiet
 alcc proxy
     --listen --to --proxy-protocol --threads --backlog --connect-timeout --grace --cc --plugin
     --under --feedback --enforce --only --except --loopback --outbound --queue --seed --log
@@ -45,11 +48,11 @@ alcc top
 alcc log
     --run --out --duration --events --json
 alcc emulate
-    --delay --down --up --queue --queue-up --loss --loss-up --step --steps --repeat --reorder
-    --seed --log --json --outside --quiet
+    --delay --down --up --queue --queue-up --loss --loss-up --radio --radio-up --step --steps
+    --repeat --reorder --seed --log --json --outside --quiet
 alcc sim
-    --link --delay --up --rtt --queue --queue-up --loss --loss-up --step --steps --outages --repeat
-    --reorder --flow --plugin --duration --seed --start --settle --phase --lateness --jitter --wake --max-events
+    --link --delay --up --rtt --queue --queue-up --loss --loss-up --radio --radio-up --step --steps
+    --outages --repeat --reorder --flow --plugin --duration --seed --start --settle --phase --lateness --jitter --wake --max-events
     --emu --series --pcap --pcap-at --qlog --json
 alcc send
     --transport --port --bind --insecure --carrier --stall --series --json --pin --ca --duration
@@ -78,13 +81,15 @@ alcc compare
     --sim --emu --traces --schemes --native --under --plugin --duration --runs --seed --rtt
     --queue --up --start --settle --jobs --out --csv --log --reference --tuned --only --json
 alcc reproduce
-    --all --traces --out --jobs --results --board --plugin --json
+    --all --traces --out --sim --emu --full --jobs --results --board --live --plugin --json
 alcc sweep
-    --link --delay --up --rtt --queue --queue-up --loss --loss-up --step --steps --outages --repeat
-    --reorder --flow --duration --seed --start --settle --phase --lateness --jitter --wake
+    --link --delay --up --rtt --queue --queue-up --loss --loss-up --radio --radio-up --step --steps
+    --outages --repeat --reorder --flow --duration --seed --start --settle --phase --lateness --jitter --wake
     --max-events --vary --starts --x --y --out --jobs --plugin --json
 alcc list
     --plugin --json
+alcc doctor
+    --json
 ";
 
 /// The fields of a row, in JSON and CSV, in this order.
@@ -120,7 +125,7 @@ const SIM: &str = "
 ";
 
 /// What `alcc list --json` prints: `KIND/NAME`, for algorithms `KIND/NAME:option` and
-/// `KIND/NAME:profile=PROFILE`, too. A new algorithm, queue or transport need not be here until
+/// `KIND/NAME:profile=PROFILE`, too. A new algorithm, queue, radio link or transport need not be here until
 /// it is released: it is a file or a crate and a name in its registry, and no third place.
 const LISTED: &str = "
 algorithms/fixed algorithms/fixed:window algorithms/fixed:every
@@ -174,7 +179,8 @@ queues/fq_codel:interval queues/fq_codel:bytes queues/fq_codel:packets
 queues/users queues/users:scheduler queues/users:slot queues/users:window queues/users:number
 queues/users:user-bytes queues/users:user-packets queues/users:bytes queues/users:packets
 experiments/alcc-fig10 experiments/alcc-fig11 experiments/alcc-fig12 experiments/alcc-fig13
-experiments/alcc-fig14 experiments/alcc-fig16 experiments/alcc-fig17 experiments/alcc-fig18
+experiments/alcc-fig14 experiments/alcc-fig16 experiments/alcc-fig16-buffer experiments/alcc-fig17
+experiments/alcc-fig17-buffer experiments/alcc-fig18
 experiments/alcc-fig19 experiments/alcc-fig1a experiments/alcc-fig1b experiments/alcc-fig2
 experiments/alcc-fig20 experiments/alcc-fig22 experiments/alcc-fig23 experiments/alcc-fig24
 experiments/alcc-fig4 experiments/alcc-fig4-force experiments/alcc-fig5 experiments/alcc-fig6
@@ -206,9 +212,14 @@ links/city-drive
 links/rapid
 links/lte-driving
 links/lte
+links/nr
+links/wifi
+links/leo
+preloaded/bpf/bpf
 preloaded/tcp-info/gate+pacing
 preloaded/tcp-info/gate
 preloaded/tcp-info/pacing
+own/bpf/bpf
 own/timestamps/queue+pacing
 own/timestamps/queue
 own/tcp-info/queue+pacing
@@ -439,7 +450,7 @@ fn what_list_shows() {
         }
     }
     let fixed = words(LISTED);
-    let registries = ["algorithms/", "queues/", "transports/"];
+    let registries = ["algorithms/", "queues/", "radio/", "transports/"];
     let registered = |whole: &str| registries.iter().any(|kind| whole.starts_with(kind));
     real.retain(|name| {
         let whole = name.split(':').next().unwrap_or(name);

@@ -12,6 +12,11 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
+fn read(name: &str) -> String {
+    let path = root().join(name);
+    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("read {}: {e}", path.display()))
+}
+
 /// The pages that people write, decision records apart.
 fn pages() -> Vec<PathBuf> {
     let mut found: Vec<_> = ["README.md", "CONTRIBUTING.md", "SECURITY.md"]
@@ -74,4 +79,67 @@ fn the_search_finds_long_lines_only_where_they_can_be_broken() {
     assert_eq!(too_long(&format!("short\n\n- {long}")).len(), 1);
     let free = format!("| {long} |\n\n{link}\n\n```\n{long}\n```\n");
     assert_eq!(too_long(&free), Vec::<String>::new());
+}
+
+/// README's table: of each scheme the median of its runs, smallest and largest.
+fn demo_table(results: &alcc_results::Results) -> String {
+    let columns = [
+        ("throughput Mbit/s", "throughput_mbps", 1),
+        ("mean delay ms", "delay_mean_ms", 0),
+        ("p95 ms", "delay_p95_ms", 0),
+        ("app median ms", "app_delay_median_ms", 0),
+        ("app p95 ms", "app_delay_p95_ms", 0),
+        ("CPU s/Gbit", "cpu_s_per_gbit", 2),
+    ];
+    let heads: Vec<_> = columns.iter().map(|c| c.0).collect();
+    let mut text = format!(
+        "| scheme | {} |\n|---{}|\n",
+        heads.join(" | "),
+        "|---".repeat(6)
+    );
+    for group in &results.summary.groups {
+        let cells = columns.map(|(_, field, digits)| {
+            let s = &group.fields[field];
+            format!(
+                "{:.digits$} ({:.digits$}–{:.digits$})",
+                s.median, s.min, s.max
+            )
+        });
+        text += &format!("| {} | {} |\n", group.scheme, cells.join(" | "));
+    }
+    text
+}
+
+/// README's table and picture are those of the stored comparison, docs/img/demo.json.
+/// `ALCC_BLESS=1` writes both from it.
+#[test]
+fn the_readme_shows_the_stored_comparison() {
+    const BEGIN: &str = "<!-- demo:";
+    const END: &str = "<!-- end of demo -->";
+    let results: alcc_results::Results =
+        serde_json::from_str(&read("docs/img/demo.json")).expect("a comparison");
+    assert!(
+        results.summary.groups.iter().all(|g| g.runs >= 5),
+        "five runs"
+    );
+    let picture = alcc_lab::picture::svg(&results);
+    let readme = read("README.md");
+    let (before, rest) = readme.split_once(BEGIN).expect("the table's begin");
+    let (mark, rest) = rest.split_once('\n').expect("a line");
+    let (_, after) = rest.split_once(END).expect("the table's end");
+    let wanted = format!(
+        "{before}{BEGIN}{mark}\n{}{END}{after}",
+        demo_table(&results)
+    );
+    if std::env::var_os("ALCC_BLESS").is_some() {
+        std::fs::write(root().join("README.md"), &wanted).expect("README.md is written");
+        std::fs::write(root().join("docs/img/demo.svg"), &picture).expect("the picture is written");
+        return;
+    }
+    let hint = "is not that of docs/img/demo.json: 'ALCC_BLESS=1 cargo test -p alcc-cli --test pages' writes it";
+    assert!(readme == wanted, "README.md: the table {hint}");
+    assert!(
+        read("docs/img/demo.svg") == picture,
+        "docs/img/demo.svg: the picture {hint}"
+    );
 }

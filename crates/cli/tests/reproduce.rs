@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `alcc reproduce` as a user meets it: verdicts, pages, going on after an interruption, mistakes.
+mod support {
+    pub(crate) mod lacks;
+}
+
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -113,6 +117,43 @@ fn an_experiment_has_a_verdict_and_a_page() {
     );
     assert_eq!(lines.len(), 5);
     assert!(lines[4].starts_with("Cubic,2,cubic,cubic"), "{}", lines[4]);
+}
+
+#[test]
+fn real_programs_run_the_same_experiment() {
+    let folder = Folder::with(&EXPERIMENT.replace("\"cubic\" }", "\"cubic\" }, \"cubic/dir=up\""));
+    let output = folder.alcc(&["--emu", FILE, "--json"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    let known = ["find nginx", "find curl", "namespace", "device"];
+    if output.status.code() == Some(2) && known.iter().any(|k| said.contains(k)) {
+        support::lacks::lacks(said.trim());
+        return;
+    }
+    assert!(output.status.success(), "{said}");
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let judged = &json["experiments"][0];
+    assert_eq!(judged["mode"], "emu");
+    // One start of two, so it judges nothing; but it has the figure.
+    assert_eq!(judged["verdict"], "short", "{judged}");
+    assert!(judged["ours"].as_f64().unwrap() < 0.5, "{judged}");
+    let flows = json["flows"].as_array().unwrap();
+    let feedback: Vec<&str> = flows
+        .iter()
+        .map(|f| f["feedback"].as_str().unwrap())
+        .collect();
+    assert_eq!(feedback, ["udp", "kernel"]);
+    let store = folder.path().join("reproduced/static.runs.jsonl");
+    let stored = std::fs::read_to_string(&store).unwrap();
+    assert_eq!(stored.lines().count(), 3);
+    assert!(stored.contains("alcc sim --emu --link 12mbit"), "{stored}");
+    // What real programs cannot do fails alone, and says why.
+    assert!(stored.contains("emulate dir=up"), "{stored}");
+    // Simulated runs of the same experiment are others.
+    let json = folder.json(&[FILE, "--json"]);
+    assert_eq!(json["experiments"][0]["mode"], "sim");
+    let (said, status) = folder.refused(&["--full", FILE]);
+    assert!(said.contains("--emu"), "{said}");
+    assert_eq!(status, Some(2));
 }
 
 #[test]

@@ -77,7 +77,7 @@ fn two_flows_on_one_link_have_twins() {
 #[test]
 fn what_real_programs_cannot_do_is_refused_by_name() {
     for (arguments, part) in [
-        ("--flow verus", "/over=cubic"),
+        ("--flow verus/host=linux", "/over=cubic"),
         (
             "--link 12mbit --link 8mbit --flow cubic",
             "a chain of 2 links",

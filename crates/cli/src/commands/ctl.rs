@@ -53,7 +53,7 @@ struct Scope {
     /// Only connections with this local port (the peer's port, if the program opened them)
     #[arg(long, value_name = "N", conflicts_with = "peer", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
-    /// Only connections with this address range
+    /// Only connections with this address range, or this share of the clients (10%)
     #[arg(long, value_name = "CIDR", value_parser = range)]
     peer: Option<Pattern>,
 }
@@ -63,7 +63,7 @@ fn range(text: &str) -> Result<Pattern, String> {
         Pattern::Port(_) => Err(format!(
             "'{text}' is no address range: for a port say --port"
         )),
-        range @ Pattern::Cidr(..) => Ok(range),
+        range @ (Pattern::Cidr(..) | Pattern::Share(_)) => Ok(range),
     }
 }
 

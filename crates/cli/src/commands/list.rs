@@ -3,16 +3,16 @@ use crate::failure::Failure;
 use crate::output::print;
 use crate::plugin_arg::Plugins;
 use alcc_cc::Registry;
-use alcc_link::QueueKind;
-use alcc_socket::{Deployment, Enforcement, Feedback};
+use alcc_link::{QueueKind, RadioKind};
+use alcc_socket::{Deployment, pairs};
 use alcc_trace::SCENARIOS;
 use alcc_transports::TRANSPORTS;
 use alcc_units::OptionDoc;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-/// Show algorithms, queues, synthetic links, experiments, transports, carriers, and which feedback
-/// and enforcement go together
+/// Show algorithms, queues, radio links, synthetic links, experiments, transports, carriers, and
+/// which feedback and enforcement go together
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  alcc list")]
 pub(crate) struct Args {
@@ -37,6 +37,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
                 serde_json::json!({"name": q.name, "summary": q.summary, "options": json(q.options)})
             })
             .collect();
+        let radio: Vec<_> = RadioKind::all()
+            .map(|r| {
+                serde_json::json!({"name": r.name, "summary": r.summary, "options": json(r.options)})
+            })
+            .collect();
         let resident: Vec<_> = alcc_bpf::RESIDENT
             .iter()
             .map(|r| {
@@ -47,7 +52,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             .map(|e| serde_json::json!({"name": e.id}))
             .collect();
         let json = serde_json::json!({
-            "algorithms": algorithms, "resident": resident, "transports": transports_json(), "carriers": carriers_json(), "queues": queues, "links": links(), "preloaded": pairs_json(Deployment::Preloaded),
+            "algorithms": algorithms, "resident": resident, "transports": transports_json(), "carriers": carriers_json(), "queues": queues, "radio": radio, "links": links(), "preloaded": pairs_json(Deployment::Preloaded),
             "own": pairs_json(Deployment::Own), "experiments": experiments,
         });
         print(format_args!("{json}\n"))?;
@@ -83,6 +88,11 @@ fn text(registry: &Registry) -> String {
     for q in QueueKind::all() {
         let _ = writeln!(text, "  {:<8} {}", q.name, q.summary);
         options(&mut text, q.options);
+    }
+    let _ = writeln!(text, "\nRadio links (--radio NAME:option=value,...)");
+    for r in RadioKind::all() {
+        let _ = writeln!(text, "  {:<11} {}", r.name, r.summary);
+        options(&mut text, r.options);
     }
     let _ = writeln!(text, "\nSynthetic links (--down, --link, --trace NAME)");
     for s in SCENARIOS {
@@ -167,12 +177,6 @@ fn links() -> Vec<serde_json::Value> {
         .iter()
         .map(|s| serde_json::json!({"name": s.name, "summary": s.about}))
         .collect()
-}
-
-fn pairs(
-    deployment: Deployment,
-) -> impl Iterator<Item = (&'static Feedback, &'static Enforcement)> {
-    Feedback::of(deployment).flat_map(move |f| Enforcement::of(deployment).map(move |e| (f, e)))
 }
 
 fn pairs_json(deployment: Deployment) -> Vec<serde_json::Value> {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::events::Follower;
 use crate::failure::Failure;
+use crate::kernel_limit;
 use crate::metrics::{Metrics, Place};
 use crate::output::{Product, folder, note};
 use crate::plugin_arg::Plugins;
@@ -10,7 +11,7 @@ use alcc_cc::Spec;
 use alcc_observe::Pattern;
 use alcc_proxy::{Config, Listen, Proxy, ProxyProtocol, StartError, Target, Totals};
 use alcc_socket::own::Settings;
-use alcc_socket::{Deployment, Enforcement, Feedback, Selection, Triple};
+use alcc_socket::{Deployment, Selection, Triple};
 use alcc_units::{Span, positive};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use std::io::ErrorKind;
@@ -136,7 +137,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     .map_err(|e| start_failure(args, &e))?;
     let metrics = args.metrics.as_ref();
     let _metrics = metrics
-        .map(|place| Metrics::start(place, Arc::clone(&segment)))
+        .map(|place| Metrics::start(place, Arc::clone(&segment), None))
         .transpose()?;
     if !args.quiet {
         let at: Vec<_> = proxy.addresses().iter().map(ToString::to_string).collect();
@@ -199,17 +200,14 @@ fn config(args: &Args) -> Config {
 const AUTO_FEEDBACK: &str = "tcp-info";
 
 fn triple(args: &Args) -> Result<Triple, Failure> {
+    let kernel = kernel_limit::available(args.under.as_deref());
+    let kernel_keeps = kernel.is_ok() && args.enforce == "auto" || args.enforce == "bpf";
     let feedback = match args.feedback.as_str() {
-        "auto" => AUTO_FEEDBACK,
+        "auto" if !kernel_keeps => AUTO_FEEDBACK,
         name => name,
     };
-    Ok(Triple {
-        algorithm: args.cc.to_string(),
-        feedback: Feedback::choose(Deployment::Own, feedback)
-            .map_err(Failure::usage)?
-            .ok_or_else(|| Failure::usage("no feedback"))?,
-        enforcement: Enforcement::choose(Deployment::Own, &args.enforce).map_err(Failure::usage)?,
-    })
+    let asked = (feedback, args.enforce.as_str());
+    Triple::choose(Deployment::Own, args.cc.to_string(), asked, kernel).map_err(Failure::usage)
 }
 
 fn settings(args: &Args, triple: &Triple) -> Settings {

@@ -1,28 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::failure::{Failure, reason};
-use crate::output::{folder, print};
+use crate::output::{folder, note, print};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
 use alcc_experiment::board::{self, Board, Kind};
+use alcc_experiment::judge::Mode;
 use alcc_experiment::page::{self, ExperimentView, Provenance};
 use alcc_experiment::plan::PlannedRun;
 use alcc_experiment::results::{Entry, Results};
-use alcc_experiment::run::{RunError, Runner};
+use alcc_experiment::run::{RunError, Runner, Side};
 use alcc_experiment::{Definition, Judgement, Plan, Run, StoredRuns, catalogue};
-use alcc_lab::scenario::ScenarioFolder;
+use alcc_files::ScenarioFolder;
+use alcc_lab::Tools;
+use alcc_results::Row;
 use alcc_results::scenario::Files as _;
+use alcc_units::Span;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Run published experiments again, simulated, and show them beside the published figures
+/// Run published experiments again and show them beside the published figures
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   alcc reproduce verus-fig11a
   alcc reproduce --all --traces DIR --out site      # then open site/index.html
   alcc reproduce my-experiment/experiment.toml --json
+  alcc reproduce --emu alcc-fig9 --traces DIR       # real programs, shortened; --full for hours
   alcc reproduce --board docs --traces DIR      # every algorithm everywhere: board.md, and the default that follows
 
 An experiment is a scenario, what is varied, and what is expected: see docs/reproducing.md. An interrupted
@@ -40,7 +45,17 @@ pub(crate) struct Args {
     /// Where pages, tables and results are written
     #[arg(long, value_name = "DIR", default_value = "reproduced")]
     out: PathBuf,
-    /// Simulations at a time [default: as many as there are cores]
+    /// In the simulator, which is the default
+    #[arg(long)]
+    sim: bool,
+    /// With real programs on emulated links: each cell once, for 10 s from when its last flow
+    /// starts, which judges nothing
+    #[arg(long, conflicts_with_all = ["sim", "board", "results"])]
+    emu: bool,
+    /// All starts and whole windows in emulation: hours
+    #[arg(long, requires = "emu")]
+    full: bool,
+    /// Runs at a time [default: as many as there are cores; shortened runs twice as many]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
     /// Write results.json, with the checksums of all inputs, and the page results.md into this
@@ -51,11 +66,25 @@ pub(crate) struct Args {
     /// default of 'alcc run' that follows; write board.json and the page board.md into this folder
     #[arg(long, value_name = "DIR", conflicts_with_all = ["experiments", "all", "results", "json"])]
     board: Option<PathBuf>,
+    /// With --board: its live part, the results.json of 'alcc compare --emu' with the schemes
+    /// bbr,alcc-verus,alcc-copa,alcc-budget,alcc-sprout
+    #[arg(long, value_name = "FILE", requires = "board")]
+    live: Option<PathBuf>,
     #[command(flatten)]
     plugins: Plugins,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+}
+
+impl Args {
+    fn mode(&self) -> Mode {
+        match (self.emu, self.full) {
+            (false, _) => Mode::Simulated,
+            (true, false) => Mode::Shortened,
+            (true, true) => Mode::Emulated,
+        }
+    }
 }
 
 /// A requested experiment, or one that explains a requested one.
@@ -143,16 +172,44 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
     let registry = args.plugins.registry()?;
     let files = ScenarioFolder::in_folder(args.traces.as_deref());
+    let mode = args.mode();
+    let tools = match mode {
+        Mode::Simulated => None,
+        Mode::Emulated | Mode::Shortened => {
+            alcc_emu::prepare().map_err(Failure::usage)?;
+            let tools = super::compare::tools()?;
+            let plugins = args.plugins.files().to_vec();
+            Some(Tools { plugins, ..tools })
+        }
+    };
+    let workers = super::compare::processors() * if mode == Mode::Shortened { 2 } else { 1 };
     let stop = stop_flag()?;
     let runner = Runner {
         registry: &registry,
         files: &files,
         version: &program(args.traces.as_deref(), &args.plugins)?,
-        workers: args.jobs.unwrap_or_else(super::compare::processors),
+        workers: args.jobs.unwrap_or(workers),
         stop: &stop,
+        side: tools.as_ref().map_or(Side::Simulated, Side::Emulated),
     };
+    if mode != Mode::Simulated {
+        for one in &mut all {
+            let plan = std::mem::take(&mut one.plan).emulated();
+            one.plan = match mode {
+                Mode::Shortened => plan.shortened(&registry, &files),
+                Mode::Emulated | Mode::Simulated => plan,
+            };
+        }
+        let real_time = (all.iter().map(|a| a.plan.real_time(&registry, &files)))
+            .fold(Span::ZERO, |all, one| all + one);
+        let minutes = real_time.as_secs_f64() / runner.workers.max(1) as f64 / 60.0;
+        note(format_args!(
+            "emulation in real time: about {minutes:.0} minutes"
+        ));
+    }
     if let Some(into) = &args.board {
-        return board(&runner, &files, &args.out, into);
+        let live = args.live.as_deref().map(live).transpose()?;
+        return board(&runner, &files, &args.out, live.unwrap_or_default(), into);
     }
     let total: usize = all.iter().map(|one| one.plan.runs.len()).sum();
     let mut bar = Bar::new();
@@ -170,7 +227,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         .iter()
         .map(|one| {
             let runs = one.runs.as_deref();
-            one.definition.judge(&one.id, runs, explained)
+            one.definition.judge(&one.id, mode, runs, explained)
         })
         .collect();
     write_pages(&all, &judged, &args.out)?;
@@ -191,11 +248,29 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The rows that a comparison measured.
+fn live(file: &Path) -> Result<Vec<Row>, Failure> {
+    #[derive(serde::Deserialize)]
+    struct Compared {
+        flows: Vec<Row>,
+    }
+    let wrong = |why: String| {
+        Failure::usage(format!(
+            "--live {}: {why}: give the results.json that 'alcc compare --emu' wrote",
+            file.display()
+        ))
+    };
+    let text = fs::read_to_string(file).map_err(|e| wrong(reason(&e)))?;
+    let compared: Compared = serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
+    Ok(compared.flows)
+}
+
 /// Runs the board, and writes it into a folder.
 fn board(
     runner: &Runner<'_>,
     files: &ScenarioFolder,
     out: &Path,
+    live: Vec<Row>,
     into: &Path,
 ) -> Result<ExitCode, Failure> {
     let schemes = board::schemes(runner.registry);
@@ -206,13 +281,13 @@ fn board(
         on: provenance.on,
         ..Board::default()
     };
-    for (number, kind) in Kind::ALL.into_iter().enumerate() {
+    for (number, kind) in Kind::SIMULATED.into_iter().enumerate() {
         let definition = kind.definition(&schemes).map_err(Failure::usage)?;
         let plan = Plan::new(&definition).map_err(Failure::usage)?;
         let id = format!("board-{}", kind.name());
         let part = |done: usize| number as f64 + done as f64 / plan.runs.len().max(1) as f64;
         let runs = simulate(runner, &id, &plan, out, &mut |done| {
-            bar.show(part(done) / Kind::ALL.len() as f64, &id);
+            bar.show(part(done) / Kind::SIMULATED.len() as f64, &id);
         })?;
         let runs = runs.map_err(|error| match error {
             RunError::MissingTrace(what) => Failure::usage(format!(
@@ -222,11 +297,14 @@ fn board(
         })?;
         board.starts = definition.starts;
         board.traces.extend(traces(plan.runs.iter(), files));
-        let hash = alcc_lab::hash_of_text(kind.toml());
-        board.definitions.insert(kind.name().to_owned(), hash);
+        if let Some(text) = kind.toml() {
+            let hash = alcc_lab::hash_of_text(text);
+            board.definitions.insert(kind.name().to_owned(), hash);
+        }
         board.cells.extend(board::cells(kind, &runs));
     }
     drop(bar);
+    board.cells.extend(board::live(&live));
     write(
         into,
         "board.json",

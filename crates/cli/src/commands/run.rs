@@ -2,6 +2,7 @@
 use crate::config::Config;
 use crate::events::Follower;
 use crate::failure::Failure;
+use crate::kernel_limit;
 use crate::library;
 use crate::loader;
 use crate::metrics::{Metrics, Place};
@@ -10,10 +11,11 @@ use crate::plugin_arg::Plugins;
 use crate::runs::enter;
 use crate::summary::Summary;
 use crate::supervise;
+use crate::trial::{Options, Plan, Watch};
 use crate::uncontrolled::{Search, Wanted};
 use alcc_cc::{Registry, Spec};
 use alcc_observe::Pattern;
-use alcc_socket::{Selection, Settings, Triple};
+use alcc_socket::{Deployment, Selection, Settings, Triple};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -52,7 +54,8 @@ pub(crate) struct Args {
     /// How the limit is kept, see 'alcc list' [default: auto]
     #[arg(long, value_name = "E")]
     enforce: Option<String>,
-    /// Only connections to this local port or from this address range; may be repeated
+    /// Only connections to this local port, from this address range, or from this share of the
+    /// clients (10%); may be repeated
     #[arg(long, value_name = "PORT|CIDR")]
     only: Vec<Pattern>,
     /// Not these; may be repeated
@@ -91,7 +94,14 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    serve(args, None)
+}
+
+/// Runs the program, maybe as a trial.
+pub(crate) fn serve(args: &Args, trial: Option<&Options>) -> Result<ExitCode, Failure> {
     let mut settings = settings(args)?;
+    let plan = trial.map(|options| Plan::divide(options, &mut settings));
+    let plan = plan.transpose()?;
     let triple = settings.triple();
     let library = library::find()?;
     library::check(&library)?;
@@ -103,9 +113,16 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let segment = Arc::new(segment);
     settings.report = Some(entry.file());
     let events = Follower::start(&segment, args.log.as_deref())?;
+    let watch = plan
+        .as_ref()
+        .map(|plan| Watch::start(plan, &segment, args.quiet))
+        .transpose()?;
     let metrics = args.metrics.as_ref();
     let _metrics = metrics
-        .map(|place| Metrics::start(place, Arc::clone(&segment)))
+        .map(|place| {
+            let more = watch.as_ref().map(Watch::metrics);
+            Metrics::start(place, Arc::clone(&segment), more)
+        })
         .transpose()?;
     let mut command = prepared(&args.command, &settings, &library);
     if let Some(files) = args.plugins.env_value() {
@@ -116,6 +133,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         settings: &settings,
         triple: &triple,
         quiet: args.quiet,
+        plan: plan.as_ref(),
     };
     let search = Search::start(Wanted {
         segment: Arc::clone(&segment),
@@ -129,7 +147,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if let Some(events) = events {
         events.finish();
     }
-    summary.end(json, &segment, &missed);
+    let trial = watch.map(Watch::finish);
+    summary.end(json, &segment, &missed, trial);
     Ok(ended)
 }
 
@@ -145,17 +164,22 @@ fn settings(args: &Args) -> Result<Settings, Failure> {
     let cc = cc.unwrap_or_else(|| Spec::named(alcc_cc::DEFAULT));
     registry.build(&cc).map_err(Failure::usage)?;
     let auto = |value: Option<String>| value.unwrap_or_else(|| "auto".to_owned());
+    let under = or_file(&args.under, file.under);
+    let (feedback, enforce) = (
+        auto(or_file(&args.feedback, file.feedback)),
+        auto(or_file(&args.enforce, file.enforce)),
+    );
     let triple = Triple::choose(
+        Deployment::Preloaded,
         cc.to_string(),
-        &auto(or_file(&args.feedback, file.feedback)),
-        &auto(or_file(&args.enforce, file.enforce)),
+        (&feedback, &enforce),
+        kernel_limit::available(under.as_deref()),
     )
     .map_err(Failure::usage)?;
     let others = file.rules.iter().filter_map(|rule| rule.cc.as_ref());
     for cc in others.chain([&cc]) {
         check_pacing(&triple, &registry, cc)?;
     }
-    let under = or_file(&args.under, file.under);
     if let Some(under) = &under {
         alcc_pipe::check_under(under)?;
     }
@@ -183,7 +207,7 @@ fn settings(args: &Args) -> Result<Settings, Failure> {
 
 /// Pacing alone needs an algorithm that has a rate.
 fn check_pacing(triple: &Triple, registry: &Registry, spec: &Spec) -> Result<(), Failure> {
-    if triple.enforcement.gate || paces(registry, spec)? {
+    if triple.enforcement.gate || triple.enforcement.kernel || paces(registry, spec)? {
         return Ok(());
     }
     Err(Failure::usage(format!(

@@ -9,9 +9,11 @@ use alcc_cc::Log;
 use alcc_lab::capture::{Capture, CapturePoint};
 use alcc_lab::logged::{Collector, LoggedEvent};
 use alcc_lab::qlog::Qlog;
-use alcc_lab::{Tools, board, scenario, twin};
+use alcc_lab::{Tools, board, twin};
+use alcc_results::row::Value;
 use alcc_results::scenario::{Resolved, ScenarioOptions};
-use alcc_results::{events, simulated};
+use alcc_results::simulated::{self, Simulated};
+use alcc_results::{events, samples};
 use alcc_sim::{FLOW_HELP, FlowState, PacketEvent, Probe, Report, Scenario};
 use alcc_units::{Span, Time};
 use std::fmt::Write as _;
@@ -88,7 +90,7 @@ impl Args {
     fn resolved(&self) -> Result<Resolved, Failure> {
         let (file, files) = match &self.scenario {
             None => Default::default(),
-            Some(path) => scenario::read(path).map_err(Failure::usage)?,
+            Some(path) => alcc_files::read(path).map_err(Failure::usage)?,
         };
         let options = file.overridden_by(self.options.clone());
         let registry = self.plugins.registry()?;
@@ -199,13 +201,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if let Some(series) = series {
         series.fill(|to| write_series(to, &report, &told))?;
     }
-    let mut rows = simulated::rows(&resolved.link, &resolved.scenario, &report);
-    for row in &mut rows {
-        row.trace_start_s = resolved.trace_start.map(Span::as_secs_f64);
-    }
-    let summary = simulated::Summary::of(&report, resolved.settle, &resolved.phases);
     if args.json {
-        let json = serde_json::json!({ "flows": rows, "summary": summary });
+        let simulated = Simulated::of(&resolved, &report);
+        let json = serde_json::to_string(&simulated).map_err(Failure::failed)?;
         print(format_args!("{json}\n"))?;
     } else {
         let mut text = table(&resolved.scenario, &report);
@@ -351,46 +349,21 @@ fn table(scenario: &Scenario, report: &Report) -> String {
 /// last column has the algorithm's events since the line before, each with its time. The last line
 /// includes the events after it.
 fn write_series(out: &mut dyn Write, report: &Report, told: &[LoggedEvent]) -> std::io::Result<()> {
-    let mut names: Vec<&str> = Vec::new();
-    for sample in report.flows.iter().flat_map(|f| f.series.iter()) {
-        for (name, _) in &sample.gauges {
-            if !names.contains(name) {
-                names.push(name);
-            }
-        }
-    }
-    write!(
-        out,
-        "time_s,flow,scheme,capacity_mbps,throughput_mbps,queue_delay_ms,dropped,in_flight_bytes,window_bytes,kernel_cwnd"
-    )?;
-    for name in &names {
-        write!(out, ",{name}")?;
-    }
+    let names = samples::gauges(report);
+    let columns = samples::COLUMNS.iter().map(|(name, _)| *name);
+    let columns: Vec<&str> = columns.chain(names.iter().copied()).collect();
+    write!(out, "{}", columns.join(","))?;
     writeln!(out, ",events")?;
     let since = |told: &LoggedEvent| told.at.since(report.started);
     for (number, flow) in report.flows.iter().enumerate() {
         let mut told = told.iter().filter(|told| told.flow == number).peekable();
         for (place, sample) in flow.series.iter().enumerate() {
             let last = place + 1 == flow.series.len();
-            let known = |value: Option<f64>| value.map_or_else(String::new, |v| format!("{v:.3}"));
-            write!(
-                out,
-                "{:.3},{number},{},{:.3},{:.3},{},{},{},{},{}",
-                sample.at.as_secs_f64(),
-                flow.scheme,
-                sample.capacity.as_mbps_f64(),
-                sample.throughput.as_mbps_f64(),
-                known(sample.queue_delay.map(Span::as_millis_f64)),
-                sample.dropped,
-                sample.in_flight.get(),
-                sample
-                    .window
-                    .map_or_else(String::new, |w| w.get().to_string()),
-                known(sample.kernel_cwnd),
-            )?;
+            let values = samples::values(number, flow, sample).map(cell);
+            write!(out, "{}", values.join(","))?;
             for name in &names {
-                let gauge = sample.gauges.iter().find(|(n, _)| n == name);
-                write!(out, ",{}", known(gauge.map(|(_, v)| *v)))?;
+                let gauge = samples::gauge(sample, name).map_or(Value::Unknown, Value::Float);
+                write!(out, ",{}", cell(gauge))?;
             }
             let mut cells = Vec::new();
             while let Some(told) = told.next_if(|told| last || since(told) <= sample.at) {
@@ -400,4 +373,14 @@ fn write_series(out: &mut dyn Write, report: &Report, told: &[LoggedEvent]) -> s
         }
     }
     Ok(())
+}
+
+/// A value in the series: three decimals are enough there.
+fn cell(value: Value<'_>) -> String {
+    match value {
+        Value::Unknown => String::new(),
+        Value::Text(text) => text.to_owned(),
+        Value::Integer(n) => n.to_string(),
+        Value::Float(n) => format!("{n:.3}"),
+    }
 }

@@ -6,10 +6,9 @@ use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
 use alcc_experiment::definition::{Aggregate, DEFAULT_STARTS, Report};
 use alcc_experiment::judge::{number, value};
-use alcc_experiment::run::Runner;
+use alcc_experiment::run::{Runner, Side};
 use alcc_experiment::{Definition, Plan, Run, page, sweep};
 use alcc_lab::board::aligned;
-use alcc_lab::scenario;
 use alcc_results::Spread;
 use alcc_results::scenario::ScenarioOptions;
 use std::path::PathBuf;
@@ -83,7 +82,7 @@ impl Args {
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let (file, files) = match &args.scenario {
         None => Default::default(),
-        Some(path) => scenario::read(path).map_err(Failure::usage)?,
+        Some(path) => alcc_files::read(path).map_err(Failure::usage)?,
     };
     let options = file.overridden_by(args.options.clone());
     let definition = sweep::definition(options, &args.vary, args.starts, args.report());
@@ -98,6 +97,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         version: &program(None, &args.plugins)?,
         workers: args.jobs.unwrap_or_else(super::compare::processors),
         stop: &stop,
+        side: Side::Simulated,
     };
     let mut bar = Bar::new();
     let runs = simulate(&runner, NAME, &plan, &args.out, &mut |done| {

@@ -83,7 +83,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         let text = if args.json {
             format!("{}\n", as_json(&runs, &rows))
         } else {
-            table(&runs, &rows, if draw { height() } else { usize::MAX })
+            table(&runs, &rows, draw.then(Screen::of_terminal))
         };
         // Cursor home, the text, and clear what is below.
         let text = if draw {
@@ -153,27 +153,119 @@ fn sort(rows: &mut [Row], key: Key) {
     }
 }
 
-/// Lines of the terminal.
-fn height() -> usize {
-    // SAFETY: zero is a valid winsize; the request stores one.
-    let size = unsafe {
-        let mut size: nix::libc::winsize = std::mem::zeroed();
-        nix::libc::ioctl(1, nix::libc::TIOCGWINSZ, &raw mut size);
-        size
-    };
-    if size.ws_row == 0 {
-        24
-    } else {
-        size.ws_row.into()
+/// The terminal's size in characters.
+#[derive(Clone, Copy)]
+struct Screen {
+    rows: usize,
+    columns: usize,
+}
+
+impl Screen {
+    fn of_terminal() -> Self {
+        // SAFETY: zero is a valid winsize; the request stores one.
+        let size = unsafe {
+            let mut size: nix::libc::winsize = std::mem::zeroed();
+            nix::libc::ioctl(1, nix::libc::TIOCGWINSZ, &raw mut size);
+            size
+        };
+        let or = |found: u16, default| if found == 0 { default } else { found.into() };
+        Self {
+            rows: or(size.ws_row, 24),
+            columns: or(size.ws_col, 80),
+        }
     }
 }
 
-fn table(runs: &[Running], rows: &[Row], height: usize) -> String {
+/// The columns of the table: heading, width (below 0: aligned to the left), and the text of a row.
+type Column = (&'static str, isize, fn(&Row) -> String);
+
+fn kilobytes(bytes: u64) -> String {
+    format!("{:.0}", bytes as f64 / 1000.0)
+}
+
+fn window(row: &Row, show: fn(u64) -> String) -> String {
+    let window = row.record.now.window;
+    window.map_or_else(|| "-".to_owned(), |w| show(w.get()))
+}
+
+const PEER: fn(&Row) -> String = |row| row.record.who.remote.to_string();
+const PORT: fn(&Row) -> String = |row| row.record.who.local.port().to_string();
+const CC: fn(&Row) -> String = |row| row.record.who.algorithm.clone();
+const STATE: fn(&Row) -> String = |row| state(row).to_owned();
+const RTT: fn(&Row) -> String = |row| format!("{:.1}", row.record.now.rtt.as_millis_f64());
+const DELAY: fn(&Row) -> String = |row| format!("{:.1}", row.record.now.queueing().as_millis_f64());
+const RATE: fn(&Row) -> String = |row| format!("{:.2}", row.rate.as_mbps_f64());
+
+/// Everything.
+const WIDE: &[Column] = &[
+    ("PEER", -28, PEER),
+    ("PORT", 5, PORT),
+    ("CC", -16, CC),
+    ("STATE", -10, STATE),
+    ("WINDOW", 9, |row| window(row, |w| w.to_string())),
+    ("CWND", 5, |row| row.record.now.cwnd.to_string()),
+    ("INFLIGHT", 9, |row| {
+        row.record.now.in_flight.get().to_string()
+    }),
+    ("RTT ms", 8, RTT),
+    ("DELAY ms", 8, DELAY),
+    ("MBIT/S", 8, RATE),
+    ("MB", 9, |row| {
+        format!("{:.2}", row.record.now.bytes as f64 / 1e6)
+    }),
+    ("GATES", 7, |row| row.record.now.gate_closed.to_string()),
+];
+
+/// What fits into 80 columns.
+const NARROW: &[Column] = &[
+    ("PEER", -21, PEER),
+    ("PORT", 5, PORT),
+    ("CC", -9, CC),
+    ("STATE", -7, STATE),
+    ("WIN kB", 6, |row| window(row, kilobytes)),
+    ("FLT kB", 6, |row| kilobytes(row.record.now.in_flight.get())),
+    ("RTT ms", 6, RTT),
+    ("DELAY", 5, DELAY),
+    ("MBIT/S", 6, RATE),
+];
+
+/// A cell as wide as its column. Text is cut, and says so; a number is never cut.
+fn cell(text: String, width: isize) -> String {
+    let wide = width.unsigned_abs();
+    match width {
+        0.. => format!("{text:>wide$}"),
+        _ if text.chars().count() > wide => {
+            let kept: String = text.chars().take(wide - 1).collect();
+            format!("{kept}+")
+        }
+        _ => format!("{text:<wide$}"),
+    }
+}
+
+fn line_of(columns: &[Column], text: impl Fn(&Column) -> String) -> String {
+    let cells: Vec<_> = columns.iter().map(|c| cell(text(c), c.1)).collect();
+    cells.join(" ")
+}
+
+/// As wide as the columns are, one space between them.
+fn width(columns: &[Column]) -> usize {
+    let cells: usize = columns.iter().map(|c| c.1.unsigned_abs()).sum();
+    cells + columns.len() - 1
+}
+
+fn table(runs: &[Running], rows: &[Row], screen: Option<Screen>) -> String {
+    let columns = match screen {
+        Some(screen) if screen.columns < width(WIDE) => NARROW,
+        _ => WIDE,
+    };
     let mut text = String::new();
-    let mut line = |out: std::fmt::Arguments<'_>| {
+    // Lines of the screen: one that is too long for it wraps.
+    let mut used = 0;
+    let mut line = |out: String| {
+        let length = out.chars().count().max(1);
+        used += screen.map_or(1, |screen| length.div_ceil(screen.columns));
         let _ = writeln!(text, "{out}");
     };
-    let mut heads = 1;
     for run in runs {
         let totals = run.segment.totals();
         let mine = rows.iter().filter(|row| row.run == run.id);
@@ -182,7 +274,7 @@ fn table(runs: &[Running], rows: &[Row], height: usize) -> String {
             0 => String::new(),
             n => format!(", {n} not shown"),
         };
-        line(format_args!(
+        line(format!(
             "{} {}{} {}: {} now, {} so far{not_shown}; {:.2} Mbit/s",
             run.kind,
             run.id,
@@ -192,50 +284,18 @@ fn table(runs: &[Running], rows: &[Row], height: usize) -> String {
             totals.connections,
             rate as f64 / 1e6
         ));
-        heads += 1;
         for missed in uncontrolled_lines(&run.segment) {
-            line(format_args!("  {missed}"));
-            heads += 1;
+            line(format!("  {missed}"));
         }
     }
-    line(format_args!(
-        "{:<28} {:>5} {:<16} {:<10} {:>9} {:>5} {:>9} {:>8} {:>8} {:>8} {:>9} {:>7}",
-        "PEER",
-        "PORT",
-        "CC",
-        "STATE",
-        "WINDOW",
-        "CWND",
-        "INFLIGHT",
-        "RTT ms",
-        "DELAY ms",
-        "MBIT/S",
-        "MB",
-        "GATES"
-    ));
-    let room = height.saturating_sub(heads + 1).max(1);
+    line(line_of(columns, |c| c.0.to_owned()));
+    let room = screen.map_or(usize::MAX, |screen| screen.rows.saturating_sub(used + 1));
+    let room = room.max(1);
     for row in rows.iter().take(room) {
-        let (who, c) = (&row.record.who, &row.record.now);
-        let algorithm: String = who.algorithm.chars().take(16).collect();
-        let window = c
-            .window
-            .map_or_else(|| "-".to_owned(), |w| w.get().to_string());
-        line(format_args!(
-            "{:<28} {:>5} {algorithm:<16} {:<10} {window:>9} {:>5} {:>9} {:>8.1} {:>8.1} {:>8.2} {:>9.2} {:>7}",
-            who.remote.to_string(),
-            who.local.port(),
-            state(row),
-            c.cwnd,
-            c.in_flight.get(),
-            c.rtt.as_millis_f64(),
-            c.queueing().as_millis_f64(),
-            row.rate.as_mbps_f64(),
-            c.bytes as f64 / 1e6,
-            c.gate_closed
-        ));
+        let _ = writeln!(text, "{}", line_of(columns, |c| c.2(row)));
     }
     if rows.len() > room {
-        line(format_args!("... and {} more", rows.len() - room));
+        let _ = writeln!(text, "... and {} more", rows.len() - room);
     }
     text
 }
@@ -276,4 +336,26 @@ fn as_json(runs: &[Running], rows: &[Row]) -> serde_json::Value {
         })
     });
     json!({"runs": runs.collect::<Vec<_>>(), "connections": connections})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_narrow_table_fits_a_terminal_of_80_columns() {
+        assert!(width(NARROW) <= 80, "{}", width(NARROW));
+        let head = line_of(NARROW, |c| c.0.to_owned());
+        assert_eq!(head.chars().count(), width(NARROW));
+        for column in WIDE.iter().chain(NARROW) {
+            assert!(column.0.len() <= column.1.unsigned_abs(), "{}", column.0);
+        }
+    }
+
+    #[test]
+    fn text_is_cut_and_numbers_are_not() {
+        assert_eq!(cell("budget".into(), -9), "budget   ");
+        assert_eq!(cell("budget:delay=40ms".into(), -9), "budget:d+");
+        assert_eq!(cell("1234567".into(), 5), "1234567");
+    }
 }

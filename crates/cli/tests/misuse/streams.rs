@@ -105,6 +105,14 @@ const CASES: &[Case] = &[
         With::Nothing,
     ),
     case("run", "-- sh -c 'kill -9 $$'", 137, false, With::Nothing),
+    case("trial", "-- sh -c 'exit 7'", 7, false, With::Nothing),
+    case(
+        "trial",
+        "--html DIR/trial.html --json=/dev/full -- sh -c 'exit 7'",
+        7,
+        false,
+        With::Nothing,
+    ),
     case(
         "proxy",
         "--listen 127.0.0.1:0 --to 127.0.0.1:1",
@@ -241,6 +249,8 @@ const CASES: &[Case] = &[
     ),
     case("list", "", 0, true, With::Nothing),
     case("list", "--json", 0, true, With::Nothing),
+    case("doctor", "", 0, true, With::Nothing),
+    case("doctor", "--json -- sh", 0, true, With::Nothing),
     // What these do depends on the machine, and changes it for the other tests.
     case("attach", "--port 0 --cc copa", 2, false, With::Nothing),
     case("detach", "--port 0", 2, false, With::Nothing),

@@ -27,4 +27,8 @@ algorithms! {
     sprout,
     sprout_ewma,
     vivace,
+    c4,
+    scream,
+    prague,
+    roccet,
 }

@@ -18,6 +18,10 @@
 //! * **An application with little to send**: the window does not grow beyond twice what was ever
 //!   used.
 //! * **Paths**: a constant link with late timers, outages of 2 s and 60 s.
+//! * **A life**: beside one of its own kind; acknowledgements with jitter; a takeover in mid-life,
+//!   behind a queue of somebody else; a path that becomes slower; an application of a fifth of the
+//!   link for a minute, in which no more may be in flight than twice what ever was. Whether a longer
+//!   route is found is asked by [`uses_longer_route`].
 //!
 //! [`Checked`] is the other side: around any algorithm it checks what the host does. [`check_host`]
 //! drives one list of operations through any host, and compares what the algorithm hears with what
@@ -26,6 +30,7 @@
 //! Functions here panic with the seed and what was violated, as tests do.
 mod checked;
 mod host;
+mod life;
 mod model;
 mod operation;
 mod path;
@@ -77,6 +82,15 @@ fn build(algorithm: &Algorithm, spec: &Spec) -> Box<dyn Controller> {
 /// If a property does not hold; the message names profile, property, and for operations the seed
 /// for [`run_seed`].
 pub fn check(algorithm: &Algorithm) {
+    check_contract(algorithm);
+    check_lives(algorithm);
+}
+
+/// What a host may rely on, for every profile of `algorithm`: all but [`check_lives`].
+///
+/// # Panics
+/// As [`check`].
+pub fn check_contract(algorithm: &Algorithm) {
     for spec in specs(algorithm) {
         for seed in 0..SEQUENCES {
             run_seed(algorithm, &spec, seed);
@@ -86,6 +100,36 @@ pub fn check(algorithm: &Algorithm) {
     check_stories(algorithm);
     check_unused(algorithm);
     check_paths(algorithm);
+}
+
+/// A form that does what was published, whatever that is.
+fn is_published(spec: &Spec) -> bool {
+    let mut options = spec.options.iter();
+    options.any(|(_, value)| value == "paper" || value == "original")
+}
+
+/// What a flow meets in its life, for every profile of `algorithm`.
+///
+/// # Panics
+/// If one of two of a kind gets less than 15 % of both; if jitter of half of the RTT leaves less
+/// than 35 % of the throughput; if a flow that begins behind a full queue has not 90 % of what
+/// another gets; if half of a path that has become slower is not used; if an application of 2 Mbit/s
+/// does not get them, or leaves a window of more than twice what was ever in flight, 3.2 times if it
+/// is paced. Of published forms one of two gets 5 %, and windows are what was published.
+pub fn check_lives(algorithm: &Algorithm) {
+    for spec in specs(algorithm) {
+        let build = || build(algorithm, &spec);
+        if let Err(why) = life::check(&build, is_published(&spec)) {
+            panic!("{spec}: {why}");
+        }
+    }
+}
+
+/// Whether at least half of a path is used when its RTT has become twice as long, and nobody says
+/// so. Those that compare with the smallest RTT of minutes take the longer way for a queue.
+pub fn uses_longer_route(algorithm: &Algorithm) -> bool {
+    let uses = |spec: &Spec| life::longer_route(&|| build(algorithm, spec)) >= 0.5;
+    specs(algorithm).iter().all(uses)
 }
 
 /// Round trips of an application that never has more than two packets, and how much of the first
@@ -99,11 +143,10 @@ const UNUSED_ROUNDS: u32 = 2_500;
 /// # Panics
 /// If more may leave at once than twice the larger of the first window and what was ever in flight.
 pub fn check_unused(algorithm: &Algorithm) {
-    let published = |spec: &Spec| {
-        let mut options = spec.options.iter();
-        options.any(|(_, value)| value == "paper" || value == "original")
-    };
-    for spec in specs(algorithm).into_iter().filter(|spec| !published(spec)) {
+    for spec in specs(algorithm)
+        .into_iter()
+        .filter(|spec| !is_published(spec))
+    {
         let mut model = Model::new(build(algorithm, &spec), Span::ZERO, 1);
         let free = |model: &Model| {
             let allowance = model.allowance();

@@ -285,6 +285,13 @@ impl Bench {
         );
     }
 
+    pub(crate) fn timer(&mut self) {
+        self.cc.on_timer(&mut Cx {
+            now: self.now,
+            log: &mut Discard,
+        });
+    }
+
     pub(crate) fn spurious(&mut self) {
         self.in_recovery = false;
         self.cc.on_spurious(

@@ -14,6 +14,20 @@ fn every_registered_algorithm() {
     assert!(faulty.is_empty(), "see above: {faulty:?}");
 }
 
+/// These do not find out that the way has become longer: they go on comparing with the smallest RTT
+/// of the shorter one, for minutes. `fixed` has the window that it was given.
+const LOST_ON_A_LONGER_ROUTE: [&str; 4] = ["fixed", "vegas", "sprout", "scream"];
+
+#[test]
+fn a_longer_route_is_found_out_by_all_but_these() {
+    let registry = Registry::builtin();
+    let lost: Vec<&str> = (registry.iter())
+        .filter(|a| !conformance::uses_longer_route(a))
+        .map(|a| a.name)
+        .collect();
+    assert_eq!(lost, LOST_ON_A_LONGER_ROUTE);
+}
+
 #[derive(Clone, Copy, PartialEq)]
 enum Fault {
     NoWindow,
@@ -23,6 +37,8 @@ enum Fault {
     ForgetfulClone,
     NoPatience,
     CountsBatches,
+    /// The window grows with every acknowledgement, whether it was used or not.
+    GrowsUnused,
 }
 
 /// A controller with one fault each.
@@ -39,10 +55,9 @@ impl Controller for Faulty {
     }
 
     fn allowance(&self) -> Allowance {
-        let window = Bytes::new(if self.0 == Fault::NoWindow {
-            1
-        } else {
-            100_000 + self.1
+        let window = Bytes::new(match self.0 {
+            Fault::NoWindow => 1,
+            _ => 100_000 + self.1,
         });
         let quota = match self.0 {
             Fault::QuotaNeverSpent => Bytes::new(10_000_000),
@@ -67,6 +82,21 @@ impl Controller for Faulty {
         };
         Box::new(Self(self.0, acks))
     }
+}
+
+/// What a life finds in this fault.
+fn lives(fault: Fault) -> String {
+    assert!(fault == Fault::GrowsUnused);
+    let algorithm = Algorithm {
+        name: "faulty",
+        summary: "",
+        profiles: &[],
+        options: &[],
+        build: Build::Function(|_| Ok(Box::new(Faulty(Fault::GrowsUnused, 0)))),
+    };
+    let run = || conformance::check_lives(&algorithm);
+    let fault = std::panic::catch_unwind(run).expect_err("the fault was not found");
+    fault.downcast_ref::<String>().cloned().unwrap_or_default()
 }
 
 fn says(algorithm: Algorithm) -> String {
@@ -99,5 +129,7 @@ fn faults_are_found() {
     assert!(faulty!(QuotaNeverBack).contains("nothing may leave for 60 s"));
     assert!(faulty!(ForgetfulClone).contains("replayed"));
     assert!(faulty!(CountsBatches).contains("after [a] and [b]"));
+    let life = lives(Fault::GrowsUnused);
+    assert!(life.contains("times what was ever in flight"), "{life}");
     assert!(faulty!(NoPatience).contains("story 'a round trip takes a week'"));
 }

@@ -19,10 +19,11 @@ pub mod rules;
 mod scoreboard;
 mod send_rule;
 mod sender;
+mod transmissions;
 mod wire;
 
 pub use ledger::{AckStamp, Ledger};
-pub use over_tcp::{Counters, OverTcp, Repair, TcpProgress};
+pub use over_tcp::{Counters, Limit, OverTcp, Repair, TcpProgress};
 pub use pacer::Pacer;
 pub use ranges::Range;
 pub use receiver::Receiver;
@@ -30,6 +31,7 @@ pub use rtt::RttEstimator;
 pub use rules::Rules;
 pub use send_rule::room;
 pub use sender::{Sender, SenderStats};
+pub use transmissions::AckSample;
 pub use wire::{Ack, AckError, Arrival, RANGES, Transmit};
 
 use alcc_units::Time;

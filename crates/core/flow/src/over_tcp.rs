@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! An algorithm above a TCP connection, or another stream of bytes.
 mod reading;
+mod sampled;
 
+pub use sampled::Limit;
+
+use crate::transmissions::Transmissions;
 use crate::{Ledger, RttEstimator, Rules, room};
 use alcc_cc::{Allowance, Controller, Feed, Header, Kind, Log, Path, RttView, Sending, Sent};
 use alcc_units::{Bytes, Rate, Span, Time};
@@ -32,6 +36,8 @@ pub struct TcpProgress {
     pub ssthresh: u64,
     /// The kernel's delivery rate sample: its newest, or a larger application-limited one.
     pub delivery_rate: Option<Rate>,
+    /// Segments in flight.
+    pub in_flight: u32,
     /// The kernel's own congestion window is full.
     pub window_full: bool,
     /// Smallest RTT the kernel has seen; zero if none.
@@ -81,6 +87,10 @@ pub struct OverTcp {
     /// The smallest RTT of a packet with an exact time. Interpolated samples are never below it.
     exact_min_rtt: Option<Span>,
     ledger: Ledger,
+    /// In place of the ledger, where the kernel keeps the limit and tells of each acknowledgement.
+    transmissions: Option<Box<Transmissions>>,
+    /// Something was written since the last reading.
+    unread: bool,
     rtt: RttEstimator,
     mss: Bytes,
     read_at: Time,
@@ -169,6 +179,8 @@ impl OverTcp {
             in_band_acks: false,
             exact_min_rtt: None,
             ledger: Ledger::new(now, progress.written, progress.acked),
+            transmissions: None,
+            unread: false,
             rtt: RttEstimator::default(),
             mss,
             read_at: now,
@@ -199,7 +211,7 @@ impl OverTcp {
     /// until [`OverTcp::is_writable`].
     pub fn room(&mut self, now: Time, wanted: Bytes, queued: Bytes, unsent: Bytes) -> Bytes {
         let now = self.feed.advance(now);
-        if self.is_idle() {
+        if self.is_idle() && self.transmissions.is_none() {
             // The first write after idle: what was due meanwhile counts once, and readings start
             // again.
             (self.feed).resume(self.ledger.acked_at(), self.rtt.view().smoothed);
@@ -244,7 +256,7 @@ impl OverTcp {
         queued: Bytes,
         unsent: Bytes,
     ) -> (Bytes, Bytes) {
-        if queued + wanted <= self.mss {
+        if self.transmissions.is_some() || queued + wanted <= self.mss {
             return (wanted, wanted);
         }
         // TCP itself probes with what is in flight.
@@ -309,9 +321,14 @@ impl OverTcp {
     /// `len` bytes were written, and `more` follow at once. Returns the header for the peer's
     /// receiver module. If that wants every packet, a frame is at most one segment.
     pub fn wrote_framed(&mut self, now: Time, len: Bytes, more: bool) -> Header {
+        self.counters.bytes += len.get();
+        if self.transmissions.is_some() {
+            // When it leaves, the samples say, which are older than this moment.
+            (self.last_write, self.unread) = (now, true);
+            return Header::EMPTY;
+        }
         let now = self.feed.advance(now);
         self.last_write = now;
-        self.counters.bytes += len.get();
         // Application-limited: not blocked within the last round trip.
         let patience = self.rtt.view().smoothed.max(Span::from_millis(100));
         let app_limited =
@@ -364,7 +381,18 @@ impl OverTcp {
 
     /// Nothing is in flight and nobody waits: no reading, no timer, no wake-up.
     pub fn is_idle(&self) -> bool {
-        !self.blocked && self.ledger.in_flight() == Bytes::ZERO
+        !self.blocked && !self.unread_in_kernel() && self.in_flight() == Bytes::ZERO
+    }
+
+    /// The kernel may have more than we know of.
+    fn unread_in_kernel(&self) -> bool {
+        self.transmissions.is_some() && (self.unread || self.seen.unsent > Bytes::ZERO)
+    }
+
+    /// When something was acknowledged last.
+    fn acked_at(&self) -> Time {
+        let sampled = self.transmissions.as_ref().map(|t| t.last().at);
+        sampled.unwrap_or_else(|| self.ledger.acked_at())
     }
 
     /// When the counters should be read next; `None` while idle.
@@ -378,9 +406,7 @@ impl OverTcp {
         let due = timers.fold(reading, Time::min);
         // A silent peer (an outage, a client that stopped reading) is read less often the longer it
         // lasts.
-        let silence = self
-            .read_at
-            .since(self.ledger.acked_at().max(self.last_write));
+        let silence = self.read_at.since(self.acked_at().max(self.last_write));
         let patience = (silence / 64)
             .min(Span::from_millis(20))
             .max(self.shared_interval());
@@ -470,7 +496,10 @@ impl OverTcp {
 
     /// In flight as of the last reading.
     pub fn in_flight(&self) -> Bytes {
-        self.ledger.in_flight()
+        match self.transmissions {
+            Some(_) => self.bytes_under_way(),
+            None => self.ledger.in_flight(),
+        }
     }
 
     /// RTT as of the last reading.

@@ -2,9 +2,11 @@
 //! The list of operations of the conformance kit, driven through the hosts of this crate.
 use alcc_cc::Controller;
 use alcc_cc::conformance::{HostUnderTest, START, check_host};
-use alcc_flow::{Ack, Arrival, OverTcp, Range, Repair, Rules, Sender, TcpProgress, Transmit};
+use alcc_flow::{
+    Ack, AckSample, Arrival, Limit, OverTcp, Range, Repair, Rules, Sender, TcpProgress, Transmit,
+};
 use alcc_units::{Bytes, Span, Time};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 /// A sender and what its packets did.
 struct Packets {
@@ -201,6 +203,100 @@ impl HostUnderTest for Kernel {
     }
 }
 
+/// A kernel that keeps the algorithm's limit and tells of each acknowledgement; what is lost is
+/// sent again at once.
+struct SampledKernel {
+    flow: OverTcp,
+    limit: Limit,
+    /// When what is in flight left.
+    in_flight: VecDeque<Time>,
+    last: AckSample,
+    acked: u64,
+}
+
+impl SampledKernel {
+    fn new(cc: Box<dyn Controller>) -> Self {
+        let tcp = TcpProgress {
+            mss: MSS,
+            ..TcpProgress::default()
+        };
+        let first = AckSample {
+            at: START,
+            rtt: None,
+            // They wrap on the way.
+            delivered: u32::MAX - 20,
+            lost: u32::MAX,
+            in_flight: 0,
+        };
+        let flow = OverTcp::sampled(cc, None, START, &tcp, 1, &first);
+        Self {
+            limit: flow.limit().expect("the kernel keeps it"),
+            flow,
+            in_flight: VecDeque::new(),
+            last: first,
+            acked: 0,
+        }
+    }
+
+    fn read(&mut self, now: Time, samples: &[AckSample]) {
+        let in_flight = self.in_flight.len() as u32;
+        let tcp = TcpProgress {
+            acked: self.acked * MSS.get(),
+            written: (self.acked + u64::from(in_flight)) * MSS.get(),
+            in_flight,
+            min_rtt: Span::from_millis(29),
+            mss: MSS,
+            ..TcpProgress::default()
+        };
+        self.flow.progress_sampled(now, &tcp, samples);
+        self.limit = self.flow.limit().expect("the kernel keeps it");
+    }
+
+    fn has_room(&self) -> bool {
+        let limit = self.limit;
+        let in_flight = self.in_flight.len() as u32;
+        let ended = self.last.delivered.wrapping_add(self.last.lost);
+        let sent = ended.wrapping_add(in_flight);
+        let left = |until: u32| until.wrapping_sub(sent).cast_signed() > 0;
+        in_flight < limit.window && limit.until.is_none_or(left)
+    }
+}
+
+impl HostUnderTest for SampledKernel {
+    fn wait(&mut self, now: Time) {
+        self.read(now, &[]);
+    }
+
+    fn send(&mut self, now: Time, packets: usize) {
+        for _ in 0..packets {
+            if !self.has_room() {
+                break;
+            }
+            self.flow.wrote(now, MSS);
+            self.in_flight.push_back(now);
+            self.read(now, &[]);
+        }
+    }
+
+    fn acknowledge(&mut self, now: Time, lost: usize, arrived: usize) {
+        let newest = self.in_flight.drain(..lost + arrived).next_back();
+        self.last = AckSample {
+            at: now,
+            rtt: newest.map(|sent_at| now.since(sent_at)),
+            delivered: self.last.delivered.wrapping_add(arrived as u32),
+            lost: self.last.lost.wrapping_add(lost as u32),
+            in_flight: self.in_flight.len() as u32,
+        };
+        self.acked += arrived as u64;
+        self.in_flight.extend(std::iter::repeat_n(now, lost));
+        self.read(now, &[self.last]);
+    }
+
+    fn under_way(&self) -> usize {
+        self.in_flight.len()
+    }
+}
+
 #[test]
 fn senders_by_all_rules() {
     for rules in Rules::ALL {
@@ -217,4 +313,9 @@ fn senders_by_all_rules() {
 #[test]
 fn above_the_kernels_tcp() {
     check_host(MSS, &|cc| Box::new(Kernel::new(cc)));
+}
+
+#[test]
+fn above_a_kernel_that_keeps_the_limit() {
+    check_host(MSS, &|cc| Box::new(SampledKernel::new(cc)));
 }

@@ -11,6 +11,8 @@ pub(crate) struct Bottleneck {
     server: Server,
     /// When [`serve`](Self::serve) has something to do: asked for far more often than it changes.
     due: Time,
+    /// Until then nothing is carried.
+    still_until: Time,
     rng: Rng,
     // kept for its memory only
     drops: Vec<Packet>,
@@ -106,6 +108,7 @@ impl Bottleneck {
             queue,
             server,
             due: Time::MAX,
+            still_until: Time::ZERO,
             rng,
             drops: Vec::new(),
         }
@@ -132,6 +135,7 @@ impl Bottleneck {
 
     /// The rate is another one from `now` on. What is due up to `now` has been served.
     pub(crate) fn set_rate(&mut self, now: Time, new: Rate, out: &mut Vec<Outcome>) {
+        let now = now.max(self.still_until);
         let carried = match &mut self.server {
             Server::Unlimited => None,
             Server::Fixed {
@@ -155,6 +159,24 @@ impl Bottleneck {
         };
         if carried.is_none() {
             self.begin(Instant::at(now), out);
+        }
+        self.update_due();
+    }
+
+    /// Nothing is carried from `now` until `end`. What is due up to `now` has been served. A packet
+    /// that is being carried stops where it is.
+    pub(crate) fn stand_still(&mut self, now: Time, end: Time) {
+        let from = now.max(self.still_until);
+        self.still_until = self.still_until.max(end);
+        match &mut self.server {
+            Server::Fixed {
+                carrying: Some((_, done)),
+                ..
+            } => done.ns = done.ns.saturating_add(end.since(from).as_nanos()),
+            Server::Trace { opportunities, .. } => {
+                opportunities.seek(opportunities.count_before(end));
+            }
+            _ => {}
         }
         self.update_due();
     }
@@ -189,7 +211,8 @@ impl Bottleneck {
         {
             // The opportunities of an idle link pass unused, in one leap. The one of this very
             // moment is over as well.
-            opportunities.seek(opportunities.count_before(now + Span::from_nanos(1)));
+            let from = (now + Span::from_nanos(1)).max(self.still_until);
+            opportunities.seek(opportunities.count_before(from));
         }
         match self
             .queue
@@ -267,6 +290,12 @@ impl Bottleneck {
             stalled,
         } = &mut self.server
         {
+            let still = Instant::at(self.still_until);
+            let start = if start.time() < self.still_until {
+                still
+            } else {
+                start
+            };
             *carrying = next.map(|queued| {
                 let work = work(queued.packet.len);
                 if *rate == Rate::ZERO {

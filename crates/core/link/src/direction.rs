@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::bottleneck::Bottleneck;
 use crate::changes::{Changes, Schedule};
-use crate::{DropReason, Outcome, Packet, Queue, QueueSpec};
+use crate::radio::{Pause, Radio};
+use crate::{DropReason, Outcome, Packet, Queue, QueueSpec, RadioSpec};
 use alcc_trace::{OPPORTUNITY, Trace};
 use alcc_units::{Bytes, Rate, Rng, Span, Time};
 use std::collections::VecDeque;
@@ -35,10 +36,12 @@ pub struct DirectionSpec {
     pub loss: f64,
     /// What becomes different on the way.
     pub changes: Changes,
+    /// What the radio link behind the bottleneck adds, in this order.
+    pub radio: Vec<RadioSpec>,
 }
 
 /// Which way a packet goes. A packet meets the parts of a direction in the order of a bottleneck
-/// shell nested in a delay shell around the client.
+/// shell nested in a delay shell around the client. The radio link comes after the bottleneck.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Dir {
     /// Towards the client: delay, loss, bottleneck.
@@ -88,6 +91,11 @@ pub struct Direction {
     reorder: bool,
     clock: Time,
     bottleneck: Bottleneck,
+    radio: Vec<Box<dyn Radio>>,
+    /// The next time at which the bottleneck has to stand still.
+    pause: Option<Pause>,
+    /// Packets on the radio link, with the time at which they are through it.
+    on_air: VecDeque<(Time, InPropagation)>,
     /// Packets on their way, with the time at which they are through; before or after the
     /// bottleneck as `dir` says.
     propagating: VecDeque<(Time, InPropagation)>,
@@ -110,7 +118,13 @@ impl Direction {
         let rng = Rng::new(seeds.next_u64());
         let queue_rng = Rng::new(seeds.next_u64());
         let changes = &spec.changes;
+        let radio: Vec<_> = (spec.radio.iter())
+            .map(|radio| radio.radio(seeds.next_u64()))
+            .collect();
         Self {
+            pause: pause(&radio, Time::ZERO),
+            radio,
+            on_air: VecDeque::new(),
             spec_rate: spec.rate.clone(),
             dir,
             delay: spec.delay,
@@ -146,7 +160,9 @@ impl Direction {
         self.clock = self.clock.max(now);
         loop {
             let (serve, step) = (self.bottleneck.next(), self.next_step());
+            let (landing, pause) = (self.next_landing(), self.next_pause());
             let at = self.next_arrival().min(serve).min(step);
+            let at = at.min(landing).min(pause);
             if at > self.clock || at == Time::MAX {
                 return;
             }
@@ -159,6 +175,12 @@ impl Direction {
             } else if step == at {
                 self.step(at, out);
                 self.route(from, out);
+            } else if pause == at {
+                self.stand_still(at);
+            } else if landing == at {
+                if let Some((_, packet)) = self.on_air.pop_front() {
+                    self.land(at, packet, out);
+                }
             } else if let Some((_, t)) = self.propagating.pop_front() {
                 if self.dir == Dir::Up {
                     out.push(t.delivered(at));
@@ -178,21 +200,24 @@ impl Direction {
     pub fn next_event(&self) -> Option<Time> {
         let next = self.next_arrival().min(self.bottleneck.next());
         let next = next.min(self.next_step());
+        let next = next.min(self.next_landing()).min(self.next_pause());
         Some(next).filter(|at| *at < Time::MAX)
     }
 
     /// What the bottleneck offers to carry after `from` and up to and including `to`: what
-    /// deliveries in that window are a share of. [`Bytes::MAX`] without a bottleneck.
+    /// deliveries in that window are a share of. [`Bytes::MAX`] without a bottleneck. It offers
+    /// nothing while the radio link lets nothing pass.
     pub fn opportunity_bytes(&self, from: Time, to: Time) -> Bytes {
+        let open = self.open(from, to);
         let Some(rates) = &self.rates else {
-            return self.offered(from, to);
+            return self.offered(&open);
         };
         // Fractions of bytes of the pieces add up.
         let mut bit_ns = 0_u128;
         let mut bytes = Bytes::ZERO;
-        for (from, to, rate) in rates.pieces(from, to) {
+        for (from, to, rate) in open.iter().flat_map(|(from, to)| rates.pieces(*from, *to)) {
             match rate {
-                None => bytes += self.offered(from, to),
+                None => bytes += self.offered(&[(from, to)]),
                 Some(rate) => {
                     let piece = u128::from(rate.as_bps()) * u128::from(to.since(from).as_nanos());
                     bit_ns = bit_ns.saturating_add(piece);
@@ -203,22 +228,45 @@ impl Direction {
         bytes + Bytes::new(steady)
     }
 
-    /// The same if the rate were always that of the start.
-    fn offered(&self, from: Time, to: Time) -> Bytes {
+    /// What is left of a time without the pauses in it. What is offered at the end of a pause
+    /// counts.
+    fn open(&self, from: Time, to: Time) -> Vec<(Time, Time)> {
+        let mut open = Vec::new();
+        let mut from = from;
+        while let Some(Pause { begin, end }) = pause(&self.radio, from).filter(|p| p.begin < to) {
+            if begin > from {
+                open.push((from, begin));
+            }
+            // An opportunity of the very moment at which it ends is one.
+            if end <= to {
+                open.push((end - Span::from_nanos(1), end));
+            }
+            from = end;
+        }
+        if from < to {
+            open.push((from, to));
+        }
+        open
+    }
+
+    /// The same in these times if the rate were always that of the start.
+    fn offered(&self, open: &[(Time, Time)]) -> Bytes {
+        let spans = || open.iter().map(|(from, to)| to.since(*from));
         match &self.spec_rate {
             RateSpec::Unlimited => Bytes::MAX,
-            RateSpec::Fixed(rate) => rate.bytes_in(to.since(from)),
+            RateSpec::Fixed(rate) => rate.bytes_in(spans().fold(Span::ZERO, |a, b| a + b)),
             RateSpec::Trace(trace) => {
                 let cursor = trace.cursor();
                 let up_to = |time: Time| cursor.count_before(time + Span::from_nanos(1));
-                OPPORTUNITY * up_to(to).saturating_sub(up_to(from))
+                let count = |(from, to): &(Time, Time)| up_to(*to).saturating_sub(up_to(*from));
+                OPPORTUNITY * open.iter().map(count).sum::<u64>()
             }
         }
     }
 
     /// How many packets are inside: neither delivered nor dropped yet.
     pub fn inside(&self) -> usize {
-        self.bottleneck.inside() + self.propagating.len()
+        self.bottleneck.inside() + self.on_air.len() + self.propagating.len()
     }
 
     /// The queue before the bottleneck, to look at.
@@ -260,7 +308,60 @@ impl Direction {
         if self.rates.as_ref().is_some_and(|rates| rates.next() <= now) {
             self.step(now, out);
         }
+        // And pauses.
+        if self.pause.is_some_and(|pause| pause.begin <= now) {
+            self.stand_still(now);
+        }
         self.bottleneck.arrive(now, packet, out);
+    }
+
+    /// The pause that has begun, if it has not ended; later ones are to come.
+    fn stand_still(&mut self, now: Time) {
+        while let Some(due) = self.pause.filter(|pause| pause.begin <= now) {
+            if due.end > now {
+                self.bottleneck.stand_still(now, due.end);
+            }
+            self.pause = pause(&self.radio, due.end);
+        }
+    }
+
+    /// When the bottleneck has to stand still with a packet in it; an idle one need not be woken.
+    fn next_pause(&self) -> Time {
+        let begin = self.pause.map_or(Time::MAX, |pause| pause.begin);
+        if self.bottleneck.is_busy() {
+            begin
+        } else {
+            Time::MAX
+        }
+    }
+
+    /// When the first of those on the radio link is through.
+    fn next_landing(&self) -> Time {
+        self.on_air.front().map_or(Time::MAX, |(due, _)| *due)
+    }
+
+    /// The bottleneck has carried a packet: when is it through the radio link?
+    fn through(&mut self, at: Time) -> Time {
+        let mut through = at;
+        for radio in &mut self.radio {
+            through = radio.through(through).max(through);
+            if let Some(pause) = radio.pause(through).filter(|p| p.begin <= through) {
+                through = pause.end;
+            }
+        }
+        let before = self.on_air.back().map_or(Time::ZERO, |(due, _)| *due);
+        through.max(before)
+    }
+
+    /// A packet is through the radio link.
+    fn land(&mut self, at: Time, landed: InPropagation, out: &mut Vec<Outcome>) {
+        if self.dir == Dir::Down {
+            out.push(landed.delivered(at));
+        } else if self.lost(at) {
+            out.push(dropped(at, landed.packet));
+        } else {
+            self.travel(at, landed.packet, landed.arrived, landed.departed);
+        }
     }
 
     /// When the first of those that travel is through.
@@ -293,20 +394,25 @@ impl Direction {
             else {
                 continue;
             };
-            if self.dir == Dir::Down {
-                out.push(Outcome::Delivered {
-                    at,
-                    packet,
-                    queue_delay: at.since(arrived),
-                    arrived,
-                });
-            } else if self.lost(at) {
-                out.push(dropped(at, packet));
+            let packet = InPropagation {
+                packet,
+                arrived,
+                departed: at,
+            };
+            if self.radio.is_empty() {
+                self.land(at, packet, out);
             } else {
-                self.travel(at, packet, arrived, at);
+                let through = self.through(at);
+                self.on_air.push_back((through, packet));
             }
         }
     }
+}
+
+/// The first pause that ends after `time`.
+fn pause(radio: &[Box<dyn Radio>], time: Time) -> Option<Pause> {
+    let pauses = radio.iter().filter_map(|radio| radio.pause(time));
+    pauses.min_by_key(|pause| pause.begin)
 }
 
 fn rates(first: &RateSpec, changes: &Changes) -> Option<Schedule<Option<Rate>>> {

@@ -11,7 +11,9 @@
 //! * [`log`]: a text format for what happened to every packet;
 //! * [`Queue`]: what decides who waits and who is dropped; chosen by name with [`QueueSpec`]
 //!   (`codel:target=5ms`). To add one: a file `queue/NAME.rs`, its name in the registry line of
-//!   `queue.rs`.
+//!   `queue.rs`;
+//! * [`radio`]: delays and pauses of radio links, chosen by name with [`RadioSpec`]
+//!   (`harq:errors=0.2`), in the same way.
 #![forbid(unsafe_code)]
 
 mod bottleneck;
@@ -20,8 +22,10 @@ mod direction;
 pub mod log;
 mod packet;
 pub mod queue;
+pub mod radio;
 
 pub use changes::{Changes, ChangesError, Step};
 pub use direction::{Dir, Direction, DirectionSpec, RateSpec};
 pub use packet::{DropReason, Ecn, Outcome, Packet};
 pub use queue::{Queue, QueueKind, QueueSpec};
+pub use radio::{RadioKind, RadioSpec};

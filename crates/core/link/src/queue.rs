@@ -13,7 +13,7 @@ macro_rules! queues {
     };
 }
 
-queues! { droptail, red, codel, pie, fq_codel, users }
+queues! { droptail, red, codel, pie, fq_codel, users, policer }
 
 /// The option of the queues that mark. Only packets whose sender understands marks are marked, so
 /// the default is yes: RFC 7567, section 4.2.1, wants it of every managed queue, and RFC 8290,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What holds for every direction, whatever is pushed into it and however late it is called.
 use alcc_link::{
-    Changes, Dir, Direction, DirectionSpec, Ecn, Outcome, Packet, QueueKind, QueueSpec, RateSpec,
-    Step,
+    Changes, Dir, Direction, DirectionSpec, Ecn, Outcome, Packet, QueueKind, QueueSpec, RadioKind,
+    RadioSpec, RateSpec, Step,
 };
 use alcc_trace::Trace;
 use alcc_units::{Bytes, Rate, Span, Time};
@@ -86,6 +86,23 @@ fn changes() -> impl Strategy<Value = Changes> {
     prop_oneof![2 => Just(Changes::default()), 1 => some]
 }
 
+/// Mostly none; else one or two of those registered, as they come and with times that bind.
+fn radio() -> impl Strategy<Value = Vec<RadioSpec>> {
+    let mut specs: Vec<String> = RadioKind::all().map(|k| k.name.to_owned()).collect();
+    for text in [
+        "harq:errors=0.5,rtt=3ms",
+        "rlc:errors=0.3,delay=11ms",
+        "grant:period=7ms,delay=1ms,keep=2ms",
+        "handover:every=60ms,length=20ms",
+        "aggregation:stations=2,airtime=4ms",
+        "leo:every=50ms,gap=10ms,spread=9ms,jitter=2ms",
+    ] {
+        specs.push(text.to_owned());
+    }
+    let one = prop::sample::select(specs).prop_map(|text| text.parse().unwrap());
+    prop_oneof![2 => Just(Vec::new()), 1 => prop::collection::vec(one, 1..3)]
+}
+
 fn case() -> impl Strategy<Value = Case> {
     // gaps of nothing, of whole milliseconds (to meet opportunities exactly), and any
     let gap = prop_oneof![
@@ -97,9 +114,9 @@ fn case() -> impl Strategy<Value = Case> {
     let order = prop_oneof![Just(Dir::Down), Just(Dir::Up)];
     let delay = prop_oneof![Just(0), Just(7_000_000), 0..30_000_000_u64];
     let loss = prop_oneof![3 => Just(0.0), 1 => 0.0..0.5];
-    let link = (rate(), queue(), order, delay, loss, changes());
+    let link = (rate(), queue(), order, delay, loss, changes(), radio());
     (link, any::<u64>(), pushes).prop_map(
-        |((rate, queue, order, delay, loss, changes), seed, pushes)| {
+        |((rate, queue, order, delay, loss, changes, radio), seed, pushes)| {
             let mut now = Time::ZERO;
             let pushes = (0..)
                 .zip(pushes)
@@ -120,6 +137,7 @@ fn case() -> impl Strategy<Value = Case> {
                 delay: Span::from_nanos(delay),
                 loss,
                 changes,
+                radio,
             };
             Case {
                 spec,
@@ -238,7 +256,8 @@ proptest! {
         for outcome in &out {
             if let Outcome::Delivered { at, packet, queue_delay, arrived } = *outcome {
                 let pushed = case.pushes[packet.id as usize].0;
-                prop_assert_eq!(at, pushed + case.spec.delay + queue_delay);
+                let least = pushed + case.spec.delay + queue_delay;
+                prop_assert!(at == least || at > least && !case.spec.radio.is_empty());
                 prop_assert!(arrived >= pushed && arrived + queue_delay <= at);
                 let line = if overtaking { packet.flow } else { 0 };
                 prop_assert!(last.insert(line, packet.id) < Some(packet.id));
@@ -271,6 +290,7 @@ proptest! {
         plain.spec.changes = Changes::default();
         plain.spec.queue = QueueSpec::infinite();
         plain.spec.delay = Span::ZERO;
+        plain.spec.radio = Vec::new();
         plain.spec.loss = 0.0;
         let mut want = Vec::new();
         let mut waiting: Vec<(Packet, u64)> = Vec::new();
@@ -303,6 +323,7 @@ proptest! {
         plain.spec.changes = Changes::default();
         plain.spec.queue = QueueSpec::infinite();
         plain.spec.delay = Span::ZERO;
+        plain.spec.radio = Vec::new();
         plain.spec.loss = 0.0;
         let rate = u128::from(rate.as_bps());
         // in units of 1 / rate ns
@@ -324,6 +345,7 @@ proptest! {
         let mut plain = case.clone();
         plain.spec.queue = QueueSpec::infinite();
         plain.spec.delay = Span::ZERO;
+        plain.spec.radio = Vec::new();
         plain.spec.loss = 0.0;
         for step in &mut plain.spec.changes.steps {
             step.loss = None;

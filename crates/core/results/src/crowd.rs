@@ -63,6 +63,12 @@ pub(crate) fn shared(
     )
 }
 
+/// The mean of Jain's index of the whole seconds from `settle` on.
+pub(crate) fn jain_of_seconds(shares: &[Share<'_>], window: Span, settle: Span) -> Option<f64> {
+    let (from, to) = counted(window, settle);
+    fairness::jain_of_seconds(shares, from, to)
+}
+
 /// The whole seconds of the window from `settle` on.
 fn counted(window: Span, settle: Span) -> (u64, u64) {
     let second = Span::from_secs(1).as_nanos();
@@ -97,7 +103,6 @@ pub fn together(rows: &[Row], shares: &[Share<'_>], window: Span, settle: Span) 
     };
     let least =
         |field: fn(&Row) -> Option<f64>| rows.iter().filter_map(field).min_by(f64::total_cmp);
-    let (from, to) = counted(window, settle);
     let (worst_share_10s, fair_after_s) = shared(shares, window, settle);
     let phases = fairness::phases(shares, window).into_iter();
     let phases = phases.map(|(from, to)| PhaseSummary::of(shares, Phase { from, to }));
@@ -134,7 +139,7 @@ pub fn together(rows: &[Row], shares: &[Share<'_>], window: Span, settle: Span) 
             .zip(throughput.filter(|mbps| *mbps > 0.0))
             .map(|(cpu, mbps)| cpu / mbps),
         lateness_p99_ms: least(|row| row.lateness_p99_ms.map(|ms| -ms)).map(|ms| -ms),
-        jain_1s: fairness::jain_of_seconds(shares, from, to),
+        jain_1s: jain_of_seconds(shares, window, settle),
         worst_share_10s,
         fair_after_s,
         number_of_flows: Some(rows.len() as u64),

@@ -13,6 +13,8 @@
 //! | [`pairs`] | an algorithm above TCP beside its native form |
 //! | [`twins`] | the simulator beside real programs |
 //! | [`crowd`] | several flows as one row, and how they shared |
+//! | [`samples`] | the time series of a simulated run |
+//! | [`trial`] | clients under an algorithm beside others, on live traffic |
 //! | [`simulated`] | rows from the simulator's report |
 //! | [`scenario`] | scenarios from options and TOML |
 #![forbid(unsafe_code)]
@@ -24,10 +26,12 @@ pub mod groups;
 pub mod pairs;
 mod results;
 pub mod row;
+pub mod samples;
 pub mod scenario;
 mod series;
 pub mod simulated;
 pub mod summary;
+pub mod trial;
 pub mod twins;
 
 pub use distribution::Distribution;

@@ -44,30 +44,53 @@ impl Value<'_> {
     }
 }
 
+/// What the values of a field are where they are known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// [`Value::Text`].
+    Text,
+    /// [`Value::Integer`].
+    Integer,
+    /// [`Value::Float`].
+    Float,
+    /// No cell of a table.
+    List,
+}
+
 /// The type of a field.
 trait Field {
+    const KIND: Kind;
+
     fn value(&self) -> Value<'_>;
 }
 
 impl Field for String {
+    const KIND: Kind = Kind::Text;
+
     fn value(&self) -> Value<'_> {
         Value::Text(self)
     }
 }
 
 impl Field for u64 {
+    const KIND: Kind = Kind::Integer;
+
     fn value(&self) -> Value<'_> {
         Value::Integer(*self)
     }
 }
 
 impl Field for u32 {
+    const KIND: Kind = Kind::Integer;
+
     fn value(&self) -> Value<'_> {
         Value::Integer((*self).into())
     }
 }
 
 impl Field for f64 {
+    const KIND: Kind = Kind::Float;
+
     fn value(&self) -> Value<'_> {
         // JSON has no other numbers.
         if self.is_finite() {
@@ -80,12 +103,16 @@ impl Field for f64 {
 
 /// No cell of a table: JSON has it.
 impl<T> Field for Vec<T> {
+    const KIND: Kind = Kind::List;
+
     fn value(&self) -> Value<'_> {
         Value::Unknown
     }
 }
 
 impl<T: Field> Field for Option<T> {
+    const KIND: Kind = T::KIND;
+
     fn value(&self) -> Value<'_> {
         self.as_ref().map_or(Value::Unknown, Field::value)
     }
@@ -127,6 +154,14 @@ macro_rules! row {
             pub const DISTRIBUTION: &[&str] = &[$(stringify!($dist)),*];
             /// Names of further fields that say what ran. A row omits those without a value.
             pub const OPTIONAL: &[&str] = &[$(stringify!($optional)),*];
+
+            /// Every field and what its values are: for tables whose columns have a type.
+            pub const KINDS: &[(&str, Kind)] = &[
+                $((stringify!($config), <$Config as Field>::KIND),)*
+                $((stringify!($measured), <$Measured as Field>::KIND),)*
+                $((stringify!($dist), <$Dist as Field>::KIND),)*
+                $((stringify!($optional), <$Optional as Field>::KIND),)*
+            ];
 
             fn configuration_values(&self) -> impl Iterator<Item = (&'static str, Value<'_>)> {
                 [$((stringify!($config), self.$config.value())),*].into_iter()
@@ -402,6 +437,27 @@ mod tests {
             .collect();
         assert_eq!(names, FIELDS.split_whitespace().collect::<Vec<_>>());
         assert!(value["throughput_mbps"].is_null());
+    }
+
+    #[test]
+    fn the_kind_of_a_field_is_that_of_its_values() {
+        let kind = |name: &str| Row::KINDS.iter().find(|(n, _)| *n == name).unwrap().1;
+        assert_eq!(kind("under"), Kind::Text);
+        assert_eq!(kind("run"), Kind::Integer);
+        assert_eq!(kind("bytes"), Kind::Integer);
+        assert_eq!(kind("loss"), Kind::Float);
+        assert_eq!(kind("phases"), Kind::List);
+        let lists = [
+            Row::CONFIGURATION,
+            Row::MEASURED,
+            Row::DISTRIBUTION,
+            Row::OPTIONAL,
+        ];
+        let names = lists.concat();
+        assert_eq!(
+            names,
+            Row::KINDS.iter().map(|(n, _)| *n).collect::<Vec<_>>()
+        );
     }
 
     #[test]

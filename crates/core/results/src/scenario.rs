@@ -32,7 +32,7 @@ mod files;
 mod options;
 
 use alcc_cc::Registry;
-use alcc_link::{DirectionSpec, QueueSpec, RateSpec};
+use alcc_link::{DirectionSpec, QueueSpec, RadioSpec, RateSpec};
 use alcc_sim::{FlowSpec, LinkSpec, Scenario, Timing};
 use alcc_trace::Trace;
 use alcc_units::{Rate, Span, positive};
@@ -274,16 +274,17 @@ impl Resolver<'_> {
         // Both directions were recorded together, so both start at the same point.
         let mut start = None;
         let mut capacity = |value: Option<&Value>| match value {
-            None => Ok(("unlimited".to_owned(), RateSpec::Unlimited)),
+            None => Ok(("unlimited".to_owned(), RateSpec::Unlimited, [&[][..]; 2])),
             Some(value) => {
-                let (name, rate, recorded) = self.capacity(value)?;
-                Ok::<_, String>(match rate {
+                let (name, rate, recorded, radio) = self.capacity(value)?;
+                let rate = match rate {
                     RateSpec::Trace(trace) if recorded => {
                         let at = *start.get_or_insert_with(|| self.trace_start(&trace));
-                        (name, RateSpec::Trace(trace.begun_at(at)))
+                        RateSpec::Trace(trace.begun_at(at))
                     }
-                    rate => (name, rate),
-                })
+                    rate => rate,
+                };
+                Ok::<_, String>((name, rate, radio))
             }
         };
         let loss = |value: &Option<Value>| match value {
@@ -294,7 +295,8 @@ impl Resolver<'_> {
             .delay
             .as_ref()
             .map_or(Ok(Span::ZERO), Value::parse)?;
-        let (name, down) = capacity(rate)?;
+        let (name, down, own) = capacity(rate)?;
+        let [radio, radio_up] = radio(options, own)?;
         let constant = match &down {
             RateSpec::Fixed(rate) => Some(*rate),
             _ => None,
@@ -307,6 +309,7 @@ impl Resolver<'_> {
             delay,
             loss: loss(&options.loss)?,
             changes: changes.there(rate.is_some()),
+            radio,
         };
         let up = DirectionSpec {
             rate: capacity(options.up.as_ref())?.1,
@@ -317,6 +320,7 @@ impl Resolver<'_> {
             delay,
             loss: loss(&options.loss_up)?,
             changes: changes.back(options.up.is_some()),
+            radio: radio_up,
         };
         Ok((name, LinkSpec { down, up }, start))
     }
@@ -330,9 +334,10 @@ impl Resolver<'_> {
         }
     }
 
-    fn capacity(&self, value: &Value) -> Result<(String, RateSpec, bool), String> {
+    /// Name, rate, whether it was recorded, and what its radio link adds.
+    fn capacity(&self, value: &Value) -> Result<(String, RateSpec, bool, Radios), String> {
         if value.text == "unlimited" {
-            return Ok(("unlimited".to_owned(), RateSpec::Unlimited, false));
+            return Ok(("unlimited".to_owned(), RateSpec::Unlimited, false, [&[]; 2]));
         }
         let file = self.files.find(&value.text);
         // A text that begins like a number is a rate, unless a file has this name.
@@ -342,13 +347,29 @@ impl Resolver<'_> {
         if number && file.is_none() {
             let rate: Rate = positive(&value.text)
                 .map_err(|e| value.error(format!("{e}, or name a trace file")))?;
-            return Ok((rate.to_string(), RateSpec::Fixed(rate), false));
+            return Ok((rate.to_string(), RateSpec::Fixed(rate), false, [&[]; 2]));
         }
         let name = file.map_or_else(|| value.text.clone(), |f| f.display().to_string());
         let opened = open_trace(&name, self.seed, || self.files.open(Path::new(&name)));
         let opened = opened.map_err(|e| value.error(e))?;
-        Ok((opened.name, RateSpec::Trace(opened.trace), opened.recorded))
+        let rate = RateSpec::Trace(opened.trace);
+        Ok((opened.name, rate, opened.recorded, opened.radio))
     }
+}
+
+/// Towards the client, and from it.
+type Radios = [&'static [&'static str]; 2];
+
+/// What the radio link adds in both directions: as asked, else what belongs to the synthetic trace.
+fn radio(options: &LinkOptions, own: Radios) -> Result<[Vec<RadioSpec>; 2], String> {
+    let read = |values: &[Value]| {
+        values
+            .iter()
+            .map(Value::parse)
+            .collect::<Result<Vec<_>, _>>()
+    };
+    let asked = [read(&options.radio)?, read(&options.radio_up)?];
+    RadioSpec::both(asked, own).map_err(|e| e.to_string())
 }
 
 /// Parses a probability: `1%` or `0.01`.

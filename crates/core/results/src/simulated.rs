@@ -2,13 +2,35 @@
 //! Converts the simulator's report to rows, with the names and units of [`Row`].
 use crate::Row;
 use crate::crowd::{self, PhaseSummary};
-use crate::scenario::Phase;
+use crate::scenario::{Phase, Resolved};
+use alcc_sim::fairness::{self, Share};
 use alcc_sim::{FlowReport, FlowSpec, LinkCounters, Report, Scenario, Under};
 use alcc_units::{Bytes, Rate, Span, Time};
 use serde::{Deserialize, Serialize};
 
 /// Payload of a segment of the simulated TCP, bytes.
 const SEGMENT_PAYLOAD: f64 = 1448.0;
+
+/// What a run gave: the object of `alcc sim --json`.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Simulated {
+    /// One row per flow.
+    pub flows: Vec<Row>,
+    /// What concerns several flows, and the links.
+    pub summary: Summary,
+}
+
+impl Simulated {
+    /// The rows and the summary of `report`, the result of [`alcc_sim::run`] for `resolved`.
+    pub fn of(resolved: &Resolved, report: &Report) -> Self {
+        let mut flows = rows(&resolved.link, &resolved.scenario, report);
+        for row in &mut flows {
+            row.trace_start_s = resolved.trace_start.map(Span::as_secs_f64);
+        }
+        let summary = Summary::of(report, resolved.settle, &resolved.phases);
+        Self { flows, summary }
+    }
+}
 
 /// One row per flow of `report`, the result of [`alcc_sim::run`] for `scenario`. `link` is the name
 /// of the bottleneck.
@@ -120,6 +142,33 @@ impl Summary {
             worst_share_10s: worst,
             fair_after_s: fair_after,
             jain_1s_note: why_no_jain_of_seconds(report, settle),
+        }
+    }
+
+    /// Summarizes measured flows, which know nothing of links and events. `shares` are the flows in
+    /// the order of `rows`. Fairness of single seconds counts from `settle` on.
+    pub fn of_rows(
+        rows: &[Row],
+        shares: &[Share<'_>],
+        window: Span,
+        settle: Span,
+        phases: &[Phase],
+    ) -> Self {
+        let sum = |field: fn(&Row) -> Option<f64>| rows.iter().filter_map(field).sum();
+        let (worst, fair_after) = crowd::shared(shares, window, settle);
+        Self {
+            throughput_mbps: sum(|row| row.throughput_mbps),
+            goodput_mbps: sum(|row| row.goodput_mbps),
+            jain: fairness::jain(rows.iter().filter_map(|row| row.throughput_mbps)),
+            jain_1s: crowd::jain_of_seconds(shares, window, settle),
+            jain_1s_from_s: settle.as_secs_f64(),
+            phases: phases
+                .iter()
+                .map(|phase| PhaseSummary::of(shares, *phase))
+                .collect(),
+            worst_share_10s: worst,
+            fair_after_s: fair_after,
+            ..Self::default()
         }
     }
 }

@@ -92,7 +92,8 @@ impl Flow {
             network.route(&back, access - access / 2, false),
         ];
         let directions = || there.iter().map(|index| scenario.direction(*index));
-        let steady = directions().all(|direction| direction.changes.is_empty());
+        let steady = directions()
+            .all(|direction| direction.changes.is_empty() && direction.radio.is_empty());
         let delays = directions().map(|direction| direction.delay);
         let propagation = steady.then(|| delays.fold(access / 2, |a, b| a + b));
         let cc = spec.controller.clone_box();

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Flows, as programs and as people describe them.
+mod options;
+
 use crate::{Kernel, Source, Timing};
 use alcc_cc::{Controller, Registry, Spec, SpecError};
 use alcc_flow::Rules;
 use alcc_flow::rules::LINUX;
 use alcc_link::Dir;
-use alcc_units::{Bytes, OptionDoc, Options, Rate, Span, Time, nearest};
+use alcc_units::{Bytes, OptionDoc, Options, Rate, Span, Time};
+use options::FlowOptions;
 
 /// A flow: who decides, what it stands on, what it has to send, and which way it goes.
 pub struct FlowSpec {
@@ -51,7 +54,7 @@ pub struct FlowSpec {
 /// What carries an algorithm's packets.
 pub enum Under {
     /// It sends packets itself, by these rules.
-    Native(&'static Rules),
+    Native(Rules),
     /// It decides what is written to a simulated TCP connection.
     Tcp(Kernel),
     /// No algorithm: UDP packets at the rate of the source, whatever happens to them.
@@ -69,6 +72,8 @@ PARTs:
   over=A              above a simulated TCP with this algorithm as its congestion control, such as over=cubic
   host=RULES          packets, loss detection and timers as of linux, linux-3.16, linux-2.6.24, windows7-newreno, datagrams or udp;
                       without it those the algorithm was made for, or that its profile names; with over=, those of the TCP
+  sndbuf=100kB        send buffer of a TCP as an application sets it: the kernel takes twice as much and lets it not grow
+  rwnd=64kB           receive window of a TCP, which does not grow
   rtt=80ms            round trip without queueing
   dir=up              data go against the links' direction
   dir=both            a pair: as much is sent back, and each carries what the other's receiver has to report (for sprout)
@@ -198,7 +203,8 @@ impl FlowSpec {
         let kernel = |below: &Spec| {
             let controller = registry.build(below)?;
             let rules = rules(controller.as_ref(), options.host);
-            let rules = if rules.is_stream() { rules } else { &LINUX };
+            let rules = if rules.is_stream() { rules } else { LINUX };
+            let rules = options.buffers(rules);
             Ok::<_, SpecError>(Kernel {
                 name: below.name.clone(),
                 controller,
@@ -213,7 +219,7 @@ impl FlowSpec {
                 None => {
                     let controller = registry.build(&spec)?;
                     let rules = rules(controller.as_ref(), options.host);
-                    (controller, Under::Native(rules))
+                    (controller, Under::Native(options.buffers(rules)))
                 }
                 Some(below) => (registry.build(&spec)?, Under::Tcp(kernel(below)?)),
             };
@@ -239,6 +245,15 @@ impl FlowSpec {
                 ecn: options.ecn,
             })
         };
+        if let Some(part) = options.buffer_part()
+            && !flow(0, false).map_err(algorithm)?.is_tcp()
+        {
+            return Err(FlowError::Part {
+                flow: text.to_owned(),
+                found: part.to_owned(),
+                want: "only a TCP has it: give over= or host=linux, or leave it out".to_owned(),
+            });
+        }
         if options.ecn {
             let one = flow(0, false).map_err(algorithm)?;
             if !one.understands_marks() {
@@ -268,6 +283,14 @@ impl FlowSpec {
         }
     }
 
+    fn is_tcp(&self) -> bool {
+        match &self.under {
+            Under::Native(rules) => rules.is_stream(),
+            Under::Tcp(_) => true,
+            Under::Udp { .. } => false,
+        }
+    }
+
     fn understands_marks(&self) -> bool {
         match &self.under {
             Under::Native(_) => self.controller.needs().ecn,
@@ -287,177 +310,13 @@ impl FlowSpec {
 
 /// The rules that a host keeps: those asked for, or those of the stack that the algorithm was made
 /// for.
-fn rules(controller: &dyn Controller, asked: Option<&'static Rules>) -> &'static Rules {
-    asked.unwrap_or_else(|| Rules::of(controller.needs().stack))
+fn rules(controller: &dyn Controller, asked: Option<&'static Rules>) -> Rules {
+    *asked.unwrap_or_else(|| Rules::of(controller.needs().stack))
 }
 
 /// The controller of a flow that has none.
 fn idle(registry: &Registry) -> Result<Box<dyn Controller>, SpecError> {
     registry.build(&Spec::named("fixed"))
-}
-
-/// The parts of a flow as typed.
-#[derive(Default)]
-struct FlowOptions {
-    over: Option<Spec>,
-    host: Option<&'static Rules>,
-    source: Source,
-    rtt: Option<Span>,
-    dir: Dir,
-    both: bool,
-    links: Option<(usize, usize)>,
-    start: Time,
-    stop: Option<Time>,
-    /// How long each flow lasts.
-    length: Option<Span>,
-    stagger: Span,
-    phase: Option<Span>,
-    ecn: bool,
-    name: Option<String>,
-}
-
-const PARTS: &str = "write over=, host=, rtt=, dir=, links=, size=, app=, every=, on=, off=, stagger=, phase=, ecn= or name= after '/'";
-const KEYS: &[&str] = &[
-    "over", "host", "rtt", "dir", "links", "size", "app", "every", "on", "off", "stagger", "phase",
-    "ecn", "name",
-];
-const NAME: &str = "a name is 1 to 32 letters, digits, '-', '_' or '.'";
-
-impl FlowOptions {
-    /// One `/part`; the error is what would be right.
-    fn part(&mut self, part: &str) -> Result<(), String> {
-        let (key, value) = part.split_once('=').ok_or(PARTS)?;
-        match key {
-            "over" => {
-                let spec: Result<Spec, SpecError> = value.parse();
-                self.over = Some(spec.map_err(|e| e.to_string())?);
-            }
-            "host" => {
-                let names = Rules::ALL.iter().map(|rules| rules.name);
-                let want = || {
-                    let names: Vec<_> = names.collect();
-                    format!("write host= and one of {}", names.join(", "))
-                };
-                self.host = Some(Rules::named(value).ok_or_else(want)?);
-            }
-            "app" | "on" | "every" | "off" => {
-                for one in part.split(',') {
-                    self.source_part(one)?;
-                }
-            }
-            "rtt" => self.rtt = Some(positive(value)?),
-            "dir" => {
-                self.both = value == "both";
-                self.dir = match value {
-                    "up" => Dir::Up,
-                    "down" | "both" => Dir::Down,
-                    _ => return Err("write dir=up, dir=down or dir=both".to_owned()),
-                };
-            }
-            "links" => {
-                let (from, to) = value.split_once('-').unwrap_or((value, value));
-                let number = |n: &str| n.parse().ok().filter(|n| *n > 0);
-                let want = "write a number of a link, from 1, or two such as links=2-3";
-                let (from, to) = number(from).zip(number(to)).ok_or(want)?;
-                self.links = Some((from, to));
-            }
-            "size" => {
-                let size: Bytes = value
-                    .parse()
-                    .map_err(|e: alcc_units::UnitError| e.to_string())?;
-                if size == Bytes::ZERO {
-                    return Err("a transfer has 1 byte or more".to_owned());
-                }
-                self.source.size = Some(size);
-            }
-            "stagger" => self.stagger = span(value)?,
-            "phase" => self.phase = Some(span(value)?),
-            "ecn" => {
-                self.ecn = match value {
-                    "on" => true,
-                    "off" => false,
-                    _ => return Err("write ecn=on or ecn=off".to_owned()),
-                };
-            }
-            "name" => {
-                let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-                if !(1..=32).contains(&value.len()) || !value.chars().all(fits) {
-                    return Err(NAME.to_owned());
-                }
-                self.name = Some(value.to_owned());
-            }
-            _ => {
-                let near = nearest(key, KEYS.iter().copied());
-                let near = near.map_or_else(String::new, |n| format!("did you mean {n}=? "));
-                return Err(format!("{near}{PARTS}"));
-            }
-        }
-        Ok(())
-    }
-
-    fn source_part(&mut self, part: &str) -> Result<(), String> {
-        let want = "write app=2mbit, app=2mbit,every=100ms or on=1s,off=2s";
-        let (key, value) = part.split_once('=').ok_or(want)?;
-        let (on, off) = self.source.on_off.unwrap_or_default();
-        match key {
-            "app" => {
-                let rate: Rate = value
-                    .parse()
-                    .map_err(|e: alcc_units::UnitError| e.to_string())?;
-                if rate == Rate::ZERO {
-                    return Err("an application writes at 1 bit/s or more".to_owned());
-                }
-                self.source.rate = Some(rate);
-            }
-            "every" => self.source.every = positive(value)?,
-            "on" => self.source.on_off = Some((positive(value)?, off)),
-            "off" => self.source.on_off = Some((on, positive(value)?)),
-            _ => return Err(want.to_owned()),
-        }
-        Ok(())
-    }
-
-    /// When flow `number` of N stops.
-    fn stop_of(&self, number: u64) -> Option<Time> {
-        let start = self.start + self.stagger * number;
-        self.stop
-            .or_else(|| self.length.map(|length| start + length))
-    }
-
-    /// `START[-STOP]` or `START+LENGTH`.
-    fn times(&mut self, times: &str) -> Result<(), String> {
-        if let Some((start, length)) = times.split_once('+') {
-            self.start = Time::ZERO + span(start)?;
-            self.length = Some(positive(length)?);
-            return Ok(());
-        }
-        let (start, stop) = match times.split_once('-') {
-            None => (times, None),
-            Some((start, stop)) => (start, Some(stop)),
-        };
-        self.start = Time::ZERO + span(start)?;
-        self.stop = match stop {
-            None => None,
-            Some(stop) => Some(Time::ZERO + span(stop)?),
-        };
-        match self.stop {
-            Some(stop) if stop <= self.start => Err("it must stop later than it starts".to_owned()),
-            _ => Ok(()),
-        }
-    }
-}
-
-fn span(value: &str) -> Result<Span, String> {
-    value
-        .parse()
-        .map_err(|e: alcc_units::UnitError| e.to_string())
-}
-
-fn positive(value: &str) -> Result<Span, String> {
-    match span(value)? {
-        Span::ZERO => Err("it must be longer than 0".to_owned()),
-        span => Ok(span),
-    }
 }
 
 /// The sender of `udp:...`, whose options concern the source.
@@ -501,10 +360,10 @@ mod tests {
         );
         assert!(matches!(
             &flows[0].under,
-            Under::Tcp(kernel) if kernel.name == "cubic" && kernel.rules == &LINUX
+            Under::Tcp(kernel) if kernel.name == "cubic" && kernel.rules == LINUX
         ));
         let plain = &parse("fixed").unwrap()[0];
-        assert!(matches!(plain.under, Under::Native(rules) if rules == &DATAGRAMS));
+        assert!(matches!(plain.under, Under::Native(rules) if rules == DATAGRAMS));
         assert_eq!(
             (plain.start, plain.stop, plain.rtt),
             (Time::ZERO, None, None)
@@ -561,6 +420,22 @@ mod tests {
     }
 
     #[test]
+    fn a_buffer_that_is_set_does_not_grow() {
+        let rules = |text: &str| match &parse(text).unwrap()[0].under {
+            Under::Native(rules) => *rules,
+            Under::Tcp(kernel) => kernel.rules,
+            Under::Udp { .. } => unreachable!(),
+        };
+        let kb = |n: u64| Bytes::new(n * 1000);
+        let set = rules("cubic/sndbuf=100kB");
+        assert_eq!(set.send_buffer, (kb(200), kb(200)));
+        assert_eq!((set.window, set.name), (LINUX.window, "linux"));
+        let set = rules("verus/over=cubic/rwnd=64kB");
+        assert_eq!(set.window, (kb(64), kb(64)));
+        assert_eq!(set.send_buffer, LINUX.send_buffer);
+    }
+
+    #[test]
     fn hosts_follow_the_algorithm_unless_told() {
         let rules = |text: &str| match &parse(text).unwrap()[0].under {
             Under::Native(rules) => rules.name,
@@ -606,6 +481,9 @@ mod tests {
             ("fixed/on=1s,of=2s", "on=1s,off=2s"),
             ("fixed/speed=3", "write over=, host="),
             ("fixed/stager=3s", "did you mean stagger=?"),
+            ("cubic/sndbuf=100", "4096 bytes to 1 GB"),
+            ("verus/sndbuf=100kB", "'sndbuf=': only a TCP has it"),
+            ("verus/host=udp/rwnd=100kB", "'rwnd=': only a TCP has it"),
             ("fixed/name=a b", "letters, digits"),
             ("fixed/phase=-1ms", "such as 20ms"),
             ("fixed@5", "'@5'"),

@@ -43,7 +43,7 @@ impl SenderStats {
 
 /// The sending host of one flow. Within one instant the engine calls the `on_` functions, then
 /// `send`, then asks `next_timer`.
-pub(crate) trait Host {
+pub(crate) trait Host: Send {
     /// The rules of both ends.
     fn rules(&self) -> &Rules;
 

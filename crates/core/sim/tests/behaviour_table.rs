@@ -5,7 +5,7 @@
 mod common;
 
 use alcc_cc::Registry;
-use alcc_link::{Changes, RateSpec};
+use alcc_link::{Changes, RadioSpec, RateSpec};
 use alcc_sim::{FlowReport, Scenario, run};
 use alcc_trace::scenario as synthetic;
 use alcc_units::{Rate, Span};
@@ -73,6 +73,23 @@ const SOURCES: [(&str, &str); 2] = [
 /// Delays are drawn so often, and lie so far apart.
 const JITTER: &str = "every=10ms,delay=15ms..25ms";
 
+/// Name and queue: token buckets that let nobody wait.
+const POLICERS: [(&str, &str); 2] = [
+    ("bursts of 250 kB", "policer:rate=8000000,burst=250000"),
+    ("bursts of 20 kB", "policer:rate=8000000,burst=20000"),
+];
+
+/// Name, and what the radio link adds in both directions.
+const RADIOS: [(&str, &[&str]); 4] = [
+    ("HARQ and RLC", &["harq", "rlc"]),
+    (
+        "handovers, 200 ms every 5 s",
+        &["handover:every=5s,length=200ms"],
+    ),
+    ("Wi-Fi aggregation", &["aggregation"]),
+    ("LEO", &["leo:every=5s"]),
+];
+
 /// Who is there before, and how much the queue holds: BDP of 20 Mbit/s and 40 ms.
 const NEIGHBOURS: [(&str, &str, u64); 4] = [
     ("Cubic, one BDP", "cubic", 100_000),
@@ -96,6 +113,7 @@ struct Way {
     loss: f64,
     ack_loss: f64,
     changes: Changes,
+    radio: Vec<RadioSpec>,
 }
 
 impl Way {
@@ -108,6 +126,7 @@ impl Way {
             loss: 0.0,
             ack_loss: 0.0,
             changes: Changes::default(),
+            radio: Vec::new(),
         }
     }
 
@@ -147,6 +166,8 @@ fn one(flow: &str, way: &Way) -> String {
     link.down.loss = way.loss;
     link.up.loss = way.ack_loss;
     link.down.changes = way.changes.clone();
+    link.down.radio = way.radio.clone();
+    link.up.radio = way.radio.clone();
     let flow = run(&scenario).unwrap().flows.remove(0);
     format!(
         "{:.0} % {:.0}/{:.0} ms {:.1} %",
@@ -319,6 +340,20 @@ fn tables() -> Vec<Table> {
         JITTER_TEXT,
         &ways,
     ));
+    let ways = RADIOS.map(|(name, radio)| {
+        let radio = radio.iter().map(|text| text.parse().unwrap()).collect();
+        let way = Way::plain();
+        (name.to_owned(), Way { radio, ..way })
+    });
+    let title = "Radio links: 12 Mbit/s, 40 ms, deep drop-tail";
+    tables.push(alone(title, RADIO_TEXT, &ways));
+    let ways = POLICERS.map(|(name, queue)| {
+        let queue = queue.to_owned();
+        let way = Way::plain();
+        (name.to_owned(), Way { queue, ..way })
+    });
+    let title = "A policer of 8 Mbit/s before 12 Mbit/s, 40 ms";
+    tables.push(alone(title, POLICER_TEXT, &ways));
     let sources = |flow: String| {
         SOURCES.map(|(_, part)| Work::One(format!("{flow}{part}"), Box::new(Way::plain())))
     };
@@ -369,12 +404,20 @@ One flow, and one of Cubic or BBR that began up to 20 ms earlier: 20 Mbit/s, 40 
 the largest share of the flow in per cent (an equal share is 50 %), and the mean queueing of both.
 ";
 
+const RADIO_TEXT: &str = "\
+What the radio link adds behind the bottleneck, in both directions, with the defaults of `alcc list` but for what the column says. The delay
+of a cell has it in it.
+";
+
+const POLICER_TEXT: &str = "\
+A token bucket of 8 Mbit/s: two thirds of the link, so 67 % is all there is. What is beyond it is dropped, and nobody waits.
+";
+
 /// At the end.
 const MISSING: &str = "\
 ## What is missing
 
-The models of links have no policer and no token bucket. Jitter here is drawn by itself: retransmissions of a radio link, grants of an
-uplink and bursts of Wi-Fi have a structure that these draws have not.
+No shaper: a token bucket in which packets wait. A handover here takes nobody to another cell with another rate.
 ";
 
 fn page() -> String {

@@ -4,8 +4,8 @@ mod common;
 
 use alcc_link::{Dir, DirectionSpec, QueueSpec, RateSpec};
 use alcc_sim::{
-    FlowReport, LinkSpec, PacketContent, PacketEvent, PacketStep, Probe, Scenario, SimError, run,
-    run_with,
+    FlowReport, LinkSpec, PacketContent, PacketEvent, PacketStep, Probe, Scenario, SimError,
+    Simulation, run, run_with,
 };
 use alcc_units::{Bytes, Rate, Span, Time};
 use common::scenario;
@@ -41,6 +41,25 @@ fn link(mbps: u64, delay_ms: u64) -> LinkSpec {
 
 fn near(got: f64, want: f64, share: f64) -> bool {
     (got - want).abs() <= want * share
+}
+
+#[test]
+fn a_buffer_that_is_set_limits_a_tcp() {
+    // 64 kB per 100 ms are 5.12 Mbit/s of payload. A send buffer of 100 kB is 200 kB to the kernel:
+    // of segments of 1448 + 640 bytes it holds 95, which are 11 Mbit/s.
+    let all = flows(&scenario(
+        fixed(1000),
+        20,
+        &[
+            "cubic/rwnd=64kB/rtt=100ms",
+            "cubic/sndbuf=100kB/rtt=100ms",
+            "cubic/rtt=100ms",
+        ],
+    ));
+    let mbps: Vec<f64> = all.iter().map(|f| f.throughput.as_mbps_f64()).collect();
+    assert!(near(mbps[0], 5.12 * 1.04, 0.1), "{mbps:?}");
+    assert!(near(mbps[1], 11.0 * 1.04, 0.1), "{mbps:?}");
+    assert!(mbps[2] > 50.0, "{mbps:?}");
 }
 
 #[test]
@@ -442,4 +461,19 @@ fn the_same_on_every_machine() {
     assert!(report.links[1].down.dropped > 100, "{:?}", report.links);
     let found = fingerprint(&report);
     assert_eq!(found, 0x33d6_cb8c_7cae_926d, "{found:#x}");
+}
+
+#[test]
+fn a_simulation_goes_from_thread_to_thread() {
+    let whole = scenario(fixed(10), 2, &["cubic", "verus/over=reno"]);
+    let mut simulation = Simulation::new(&whole).unwrap();
+    simulation.run_until(Time::from_millis(700)).unwrap();
+    let rest = std::thread::scope(|scope| {
+        let other = scope.spawn(move || {
+            simulation.run_until(Time::MAX).unwrap();
+            simulation.report()
+        });
+        other.join().unwrap()
+    });
+    assert_eq!(rest, run(&whole).unwrap());
 }

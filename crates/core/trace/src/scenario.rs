@@ -3,7 +3,8 @@
 //! paper (Zaki et al., SIGCOMM 2015, section 5.3) come first. Where a public recording of that
 //! scenario exists, `recording` names it and the parameters were fitted to its statistics;
 //! `alcc trace calibrate` prints both sides. The other ones are plausible neighbours of those: same
-//! network, less movement. No recorded data is contained here.
+//! network, less movement. No recorded data is contained here. The last three are of other radios:
+//! plausible rates, with the published delays of their radio links on top.
 use crate::model::{Gaps, Level, Model, Outages, Swing};
 use crate::{BLOCK, Trace};
 use alcc_units::Span;
@@ -19,6 +20,9 @@ pub struct Scenario {
     pub recording: Option<&'static str>,
     /// Parameters of the generator.
     pub model: Model,
+    /// What the radio link adds to the delivery opportunities, as the option `--radio` writes it;
+    /// first towards the client, then from it. Recordings of opportunities hide it.
+    pub radio: [&'static [&'static str]; 2],
 }
 
 impl Scenario {
@@ -62,6 +66,12 @@ pub static SCENARIOS: &[Scenario] = &[
     row("rapid",              "level jumps at random every 5 s",        Some("alcc/rapidGold"),                     9.98,   jump(5, 0.75, 1.9, 5.5), fade(0.038, 34),   4.0,  gaps(1.0, 0.0, 1.0),     0.10,   outages(1.4, 115, 290)),
     row("lte-driving",        "LTE, driving, deep fades and outages",   Some("mahimahi/ATT-LTE-driving-2016.down"), 4.56,   wander(1.60, 3.06),      fade(0.635, 144),  1.77, gaps(1.02, 0.142, 1.92), 1.20,   outages(16.4, 150, 153)),
     row("lte",                "LTE, fast with outages",                 Some("mahimahi/TMobile-LTE-short.down"),    16.7,   wander(0.695, 3.7),      fade(0.217, 282),  2.64, gaps(1.84, 0.093, 12.2), 0.44,   outages(13.4, 81, 185)),
+    over([&["harq", "rlc"], &["grant", "harq"]],
+    row("nr",                 "5G NR below 6 GHz, driving in a city",   None,                                       60.0,   wander(0.50, 4.0),       fade(0.20, 60),    4.0,  gaps(1.0, 0.0, 1.0),     0.40,   outages(0.5, 60, 60))),
+    over([&["aggregation"], &["aggregation"]],
+    row("wifi",               "Wi-Fi in a busy room",                   None,                                       40.0,   wander(0.30, 6.0),       fade(0.20, 90),    4.0,  gaps(1.0, 0.0, 1.0),     0.40,   outages(0.0, 100, 20))),
+    over([&["leo"], &["leo"]],
+    row("leo",                "satellites in low orbit",                None,                                       80.0,   wander(0.25, 15.0),      fade(0.10, 200),   4.0,  gaps(1.0, 0.0, 1.0),     0.20,   outages(0.2, 100, 100))),
 ];
 
 #[expect(clippy::too_many_arguments, reason = "one row of the table above")]
@@ -81,6 +91,7 @@ const fn row(
         name,
         about,
         recording,
+        radio: [&[]; 2],
         model: Model {
             mean_mbps,
             level,
@@ -91,6 +102,11 @@ const fn row(
             outages,
         },
     }
+}
+
+/// The scenario over a radio link: first towards the client, then from it.
+const fn over(radio: [&'static [&'static str]; 2], scenario: Scenario) -> Scenario {
+    Scenario { radio, ..scenario }
 }
 
 const fn wander(spread: f64, memory_s: f64) -> Level {

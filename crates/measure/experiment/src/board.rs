@@ -42,11 +42,22 @@ pub enum Kind {
     Mixes,
     /// One flow beside another.
     Neighbours,
+    /// Kernel TCP in the emulator, one flow, a link that varies. Not simulated: see [`live`].
+    Live,
 }
 
+/// The parts of the score: the kinds whose situations count together.
+const PARTS: [(&str, &[Kind]); 5] = [
+    ("channels", &[Kind::Channels]),
+    ("paths", &[Kind::Paths]),
+    ("crowds", &[Kind::Crowds, Kind::Mixes]),
+    ("neighbours", &[Kind::Neighbours]),
+    ("live", &[Kind::Live]),
+];
+
 impl Kind {
-    /// All, in the order of the page.
-    pub const ALL: [Self; 5] = [
+    /// Those that are simulated, in the order of the page.
+    pub const SIMULATED: [Self; 5] = [
         Self::Channels,
         Self::Paths,
         Self::Crowds,
@@ -62,18 +73,20 @@ impl Kind {
             Self::Crowds => "crowds",
             Self::Mixes => "mixes",
             Self::Neighbours => "neighbours",
+            Self::Live => "live",
         }
     }
 
-    /// Its definition, without the algorithms.
-    pub fn toml(self) -> &'static str {
-        match self {
+    /// Its definition, without the algorithms; none of what is not simulated.
+    pub fn toml(self) -> Option<&'static str> {
+        Some(match self {
             Self::Channels => include_str!("../board/channels.toml"),
             Self::Paths => include_str!("../board/paths.toml"),
             Self::Crowds => include_str!("../board/crowds.toml"),
             Self::Mixes => include_str!("../board/mixes.toml"),
             Self::Neighbours => include_str!("../board/neighbours.toml"),
-        }
+            Self::Live => return None,
+        })
     }
 
     /// What is to be run: these schemes in every situation.
@@ -82,7 +95,9 @@ impl Kind {
     /// See [`Definition::from_toml`].
     pub fn definition(self, schemes: &[String]) -> Result<Definition, String> {
         let name = format!("board/{}.toml", self.name());
-        let mut definition = Definition::from_toml(self.toml(), &name)?;
+        let text = self.toml();
+        let text = text.ok_or_else(|| format!("{name}: the part is not simulated"))?;
+        let mut definition = Definition::from_toml(text, &name)?;
         let choice = |scheme: &String| Choice {
             name: scheme.clone(),
             set: BTreeMap::from([("scheme".to_owned(), scheme.clone())]),
@@ -208,6 +223,43 @@ pub fn cells(kind: Kind, runs: &[Run]) -> Vec<Cell> {
     cells.into_iter().map(one).collect()
 }
 
+/// The cells of kernel TCP in the emulator: rows of `alcc compare --emu`, several runs of each scheme
+/// on each link. Above the kernel's Cubic a scheme is called as in the simulator.
+pub fn live(rows: &[Row]) -> Vec<Cell> {
+    let scheme = |row: &Row| match &row.under {
+        Some(under) => format!("{}/over={under}", row.algorithm),
+        None => row.algorithm.clone(),
+    };
+    let mut cells: Vec<((String, String), Vec<&Row>)> = Vec::new();
+    for row in rows {
+        let name = (row.link.clone(), scheme(row));
+        match cells.iter_mut().find(|(cell, _)| *cell == name) {
+            Some((_, rows)) => rows.push(row),
+            None => cells.push((name, vec![row])),
+        }
+    }
+    let one = |((situation, scheme), rows): ((String, String), Vec<&Row>)| {
+        let spread = |value: fn(&Row) -> Option<f64>| {
+            let values: Option<Vec<f64>> = rows.iter().map(|row| value(row)).collect();
+            Spread::of(&values?)
+        };
+        Cell {
+            kind: Kind::Live,
+            situation,
+            scheme,
+            utilization: spread(|row| row.utilization),
+            queue_ms: spread(|row| row.queue_delay_mean_ms),
+            queue_p95_ms: spread(|row| row.queue_delay_p95_ms),
+            jain_1s: None,
+            worst_share: None,
+            fair_after_s: None,
+            share: None,
+            error: None,
+        }
+    };
+    cells.into_iter().map(one).collect()
+}
+
 fn median(spread: Option<Spread>) -> Option<f64> {
     spread.map(|spread| spread.median)
 }
@@ -301,7 +353,7 @@ impl Board {
     /// The rule for one cell: see the page.
     fn holds(&self, cell: &Cell) -> bool {
         match cell.kind {
-            Kind::Channels | Kind::Paths => {
+            Kind::Channels | Kind::Paths | Kind::Live => {
                 let bbr = self.cell(cell, "bbr").and_then(Cell::point);
                 cell.point()
                     .zip(bbr)
@@ -315,22 +367,25 @@ impl Board {
         }
     }
 
-    /// In how many situations of how many the scheme does what the rule asks for.
-    fn held(&self, kind: Kind, scheme: &str) -> [usize; 2] {
-        let own: Vec<_> = self.of(kind).filter(|cell| cell.scheme == scheme).collect();
+    /// In how many situations of how many of these kinds the scheme does what the rule asks for.
+    fn held(&self, kinds: &[Kind], scheme: &str) -> [usize; 2] {
+        let is_of = |cell: &&Cell| kinds.contains(&cell.kind) && cell.scheme == scheme;
+        let own: Vec<_> = self.cells.iter().filter(is_of).collect();
         [
             own.iter().filter(|cell| self.holds(cell)).count(),
             own.len(),
         ]
     }
 
-    /// The mean of the parts of the situations held, each kind counting the same.
+    /// The mean of the parts of the situations held, over the parts in which the scheme was.
     fn score(&self, scheme: &str) -> f64 {
-        let part = |kind| {
-            let [held, of] = self.held(kind, scheme);
-            held as f64 / of.max(1) as f64
-        };
-        Kind::ALL.map(part).iter().sum::<f64>() / Kind::ALL.len() as f64
+        let held = PARTS.map(|(_, kinds)| self.held(kinds, scheme));
+        let parts: Vec<f64> = held
+            .into_iter()
+            .filter(|[_, of]| *of > 0)
+            .map(|[held, of]| held as f64 / of as f64)
+            .collect();
+        parts.iter().sum::<f64>() / parts.len().max(1) as f64
     }
 
     /// Mean over the channels of a median.

@@ -18,6 +18,29 @@ pub enum Verdict {
     Differs,
     /// A requirement is missing.
     NotRun,
+    /// Shortened runs show figures but judge nothing.
+    Short,
+}
+
+/// How the runs were made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// In the simulator.
+    Simulated,
+    /// With real programs.
+    Emulated,
+    /// With real programs, each cell once and for a short time.
+    Shortened,
+}
+
+impl Mode {
+    /// Its name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Simulated => "sim",
+            Self::Emulated | Self::Shortened => "emu",
+        }
+    }
 }
 
 impl Verdict {
@@ -28,6 +51,7 @@ impl Verdict {
             Self::DiffersExplained => "differs-explained",
             Self::Differs => "differs",
             Self::NotRun => "not-run",
+            Self::Short => "short",
         }
     }
 }
@@ -52,7 +76,7 @@ pub struct Outcome {
 pub struct Judgement {
     /// The experiment.
     pub id: String,
-    /// `sim`.
+    /// `sim` or `emu`.
     pub mode: String,
     /// The verdict.
     pub verdict: Verdict,
@@ -170,7 +194,8 @@ impl Definition {
     fn spread_over_starts(&self, e: &Expectation, runs: &[Run]) -> Option<Spread> {
         let over = e.over.as_ref();
         let mut values = Vec::new();
-        for repetition in 1..=self.starts {
+        let starts = runs.iter().map(|run| run.repetition).max()?;
+        for repetition in 1..=starts {
             let of = self.mean(e, &e.of, repetition, runs)?;
             let over = match over {
                 None => 1.0,
@@ -205,10 +230,12 @@ impl Definition {
     }
 
     /// The verdict from these runs, or from the reason why there are none. `explained` tells
-    /// whether the expectations of another experiment hold.
+    /// whether the expectations of another experiment hold. Real programs cannot do all that the
+    /// simulator can: what they do not show is said, and is not judged.
     pub fn judge(
         &self,
         id: &str,
+        mode: Mode,
         runs: Result<&[Run], &RunError>,
         explained: impl FnOnce(&str) -> bool,
     ) -> Judgement {
@@ -216,19 +243,28 @@ impl Definition {
             Ok(runs) => (self.outcomes(runs), None),
             Err(not_run) => (Vec::new(), Some(not_run.to_string())),
         };
-        let failing = outcomes.iter().find(|outcome| !outcome.holds);
-        let first = failing.or_else(|| outcomes.first());
+        let is_judged = |outcome: &&Outcome| mode == Mode::Simulated || outcome.ours.is_some();
+        let judged = outcomes.iter().filter(is_judged).count();
+        let omitted = (judged < outcomes.len()).then(|| {
+            let failed = runs.iter().flat_map(|runs| runs.iter());
+            let why = failed.filter_map(|run| run.error.as_deref()).next();
+            why.unwrap_or("real programs do not show it").to_owned()
+        });
+        let not_run = not_run.or_else(|| omitted.clone().filter(|_| judged == 0));
+        let failing = outcomes.iter().filter(is_judged).find(|o| !o.holds);
+        let first = failing.or_else(|| outcomes.iter().find(is_judged));
         let verdict = match (&not_run, failing) {
             (Some(_), _) => Verdict::NotRun,
+            _ if mode == Mode::Shortened => Verdict::Short,
             (None, None) => Verdict::Reproduced,
             (None, Some(_)) => match &self.explained_by {
                 Some(other) if explained(other) => Verdict::DiffersExplained,
                 _ => Verdict::Differs,
             },
         };
-        let why = match (not_run, failing, &self.explained_by) {
-            (Some(not_run), ..) => not_run,
-            (None, None, _) => match outcomes.len() {
+        let mut why = match (&not_run, failing, &self.explained_by) {
+            (Some(not_run), ..) => not_run.clone(),
+            (None, None, _) => match judged {
                 1 => "its expectation holds".to_owned(),
                 n => format!("all {n} expectations hold"),
             },
@@ -240,9 +276,16 @@ impl Definition {
                 None => format!("a run failed or has no such value: {}", outcome.says),
             },
         };
+        if let Some(omitted) = omitted.filter(|_| not_run.is_none()) {
+            why += &format!(
+                "; {} of {} are not judged: {omitted}",
+                outcomes.len() - judged,
+                outcomes.len()
+            );
+        }
         Judgement {
             id: id.to_owned(),
-            mode: "sim".to_owned(),
+            mode: mode.name().to_owned(),
             verdict,
             published: first.and_then(|outcome| outcome.published),
             ours: first
@@ -346,7 +389,9 @@ mod tests {
         let of = "of = { scheme = 'copa' }\nover = { scheme = 'cubic' }\n";
         let judge = |bound: &str, explained: bool| {
             let d = definition(&format!("{of}{bound}"));
-            d.judge("id", Ok(&runs), |other| other == "other" && explained)
+            d.judge("id", Mode::Simulated, Ok(&runs), |other| {
+                other == "other" && explained
+            })
         };
         let judged = judge("at-least = 2.0\nat-most = 2.0", false);
         assert_eq!(judged.verdict, Verdict::Reproduced);
@@ -370,13 +415,52 @@ mod tests {
         let mut broken = runs.clone();
         broken[0].summary = None;
         assert_eq!(
-            d.judge("id", Ok(&broken), |_| false).verdict,
+            d.judge("id", Mode::Simulated, Ok(&broken), |_| false)
+                .verdict,
             Verdict::Differs
         );
         let missing = RunError::MissingTrace("a/b".to_owned());
-        let judged = d.judge("id", Err(&missing), |_| true);
+        let judged = d.judge("id", Mode::Simulated, Err(&missing), |_| true);
         assert_eq!(judged.verdict, Verdict::NotRun);
         assert!(judged.why.contains("--traces"), "{}", judged.why);
+    }
+
+    #[test]
+    fn in_emulation_only_what_was_measured_is_judged_and_short_runs_judge_nothing() {
+        let expect = |scheme: &str| {
+            format!(
+                "says = '{scheme}'\nmetric = 'throughput_mbps'\nof = {{ scheme = '{scheme}' }}\nat-least = 2.0\n"
+            )
+        };
+        let d = definition(&format!(
+            "of = {{ scheme = 'copa' }}\nat-least = 2.0\n[[expect]]\n{}",
+            expect("cubic")
+        ));
+        let failed = Run {
+            flows: Vec::new(),
+            summary: None,
+            error: Some("emulate a chain of 2 links: give one --link".to_owned()),
+            ..run("cubic", 1, &[])
+        };
+        let judge = |mode, mbps| {
+            let runs = [run("copa", 1, &[mbps]), failed.clone()];
+            let judged = d.judge("id", mode, Ok(&runs), |_| false);
+            (judged.verdict, judged.why)
+        };
+        let (verdict, why) = judge(Mode::Emulated, 3.0);
+        assert_eq!(verdict, Verdict::Reproduced);
+        assert!(
+            why.contains("1 of 2 are not judged: emulate a chain"),
+            "{why}"
+        );
+        assert_eq!(judge(Mode::Emulated, 1.0).0, Verdict::Differs);
+        assert_eq!(judge(Mode::Shortened, 3.0).0, Verdict::Short);
+        // In the simulator a failed run is a failure.
+        assert_eq!(judge(Mode::Simulated, 3.0).0, Verdict::Differs);
+        let nothing = [failed.clone()];
+        let judged = d.judge("id", Mode::Emulated, Ok(&nothing), |_| false);
+        assert_eq!(judged.verdict, Verdict::NotRun);
+        assert!(judged.why.starts_with("emulate a chain"), "{}", judged.why);
     }
 
     #[test]

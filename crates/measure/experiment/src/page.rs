@@ -82,7 +82,8 @@ pub fn index(all: &[ExperimentView<'_>], provenance: &Provenance) -> String {
             p {
                 (all.len()) " experiments: " (count(Verdict::Reproduced)) " reproduced, "
                 (count(Verdict::DiffersExplained)) " differ and the cause is shown, "
-                (count(Verdict::Differs)) " differ, " (count(Verdict::NotRun)) " not run."
+                (count(Verdict::Differs)) " differ, " (count(Verdict::NotRun)) " not run"
+                @if count(Verdict::Short) > 0 { ", " (count(Verdict::Short)) " too short to judge" } "."
             }
             div.wide {
                 table {

@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The cells of the sweep, and the runs of each cell.
 use crate::definition::{Choice, Definition, Subject};
-use alcc_results::scenario::{ScenarioOptions, Value};
-use alcc_units::Rng;
+use alcc_cc::Registry;
+use alcc_results::scenario::{Files, ScenarioOptions, Value};
+use alcc_units::{Rng, Span, Time};
 use std::collections::BTreeMap;
 
+/// Length of a shortened window from when its last flow starts.
+const SHORT: Span = Span::from_secs(10);
+const SIMULATED: &str = "alcc sim";
+const EMULATED: &str = "alcc sim --emu";
+
 /// All runs of an experiment, in order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// Names of the axes.
     pub axes: Vec<String>,
@@ -71,6 +77,46 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// The same runs with real programs.
+    #[must_use]
+    pub fn emulated(mut self) -> Self {
+        for run in &mut self.runs {
+            run.command = command(&mut run.scenario.clone(), EMULATED);
+        }
+        self
+    }
+
+    /// The first repetition of each cell alone, with shorter windows: [`SHORT`] from when the last
+    /// flow starts. A scenario that cannot be read stays as it is; its run says why.
+    #[must_use]
+    pub fn shortened(mut self, registry: &Registry, files: &dyn Files) -> Self {
+        self.runs.retain(|run| run.repetition == 1);
+        for run in &mut self.runs {
+            let Ok(resolved) = run.scenario.clone().resolve(registry, files) else {
+                continue;
+            };
+            let starts = resolved.scenario.flows.iter().map(|flow| flow.start);
+            let last = starts.max().unwrap_or_default().since(Time::ZERO);
+            let window = resolved.scenario.duration.min(last + SHORT);
+            run.scenario.duration = Some(Value::option("duration", window.to_string()));
+            run.command = command(&mut run.scenario.clone(), EMULATED);
+        }
+        self
+    }
+
+    /// How long its runs take in real time, one after another. Scenarios that cannot be read take
+    /// none.
+    pub fn real_time(&self, registry: &Registry, files: &dyn Files) -> Span {
+        let resolved = self
+            .runs
+            .iter()
+            .filter_map(|run| run.scenario.clone().resolve(registry, files).ok());
+        let durations = resolved.map(|run| run.scenario.duration);
+        durations.fold(Span::ZERO, |all, one| all + one)
+    }
+}
+
 fn planned(
     definition: &Definition,
     cell: &[&Choice],
@@ -96,7 +142,7 @@ fn planned(
         scenario.seed = Some(Value::option("seed", number));
     }
     let command = match definition.subject {
-        Subject::Flows => command(&mut scenario.clone()),
+        Subject::Flows => command(&mut scenario.clone(), SIMULATED),
         Subject::Channel => {
             let links = scenario.link.iter().filter_map(|link| link.rate.as_ref());
             let names: Vec<&str> = links.map(|rate| rate.text.as_str()).collect();
@@ -162,9 +208,9 @@ fn random_number(bounds: &str, repetition: &str) -> Result<String, String> {
     Ok((low + Rng::new(seed).below(high - low + 1)).to_string())
 }
 
-/// The command that simulates the same.
-fn command(scenario: &mut ScenarioOptions) -> String {
-    let mut text = "alcc sim".to_owned();
+/// The command `alcc sim` with the options of this scenario.
+fn command(scenario: &mut ScenarioOptions, command: &str) -> String {
+    let mut text = command.to_owned();
     scenario.for_each(&mut |key, value| {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_=:,./%@*+".contains(c);
         let quote = if value.text.chars().all(plain) {

@@ -5,8 +5,9 @@ use crate::channel;
 use crate::definition::Subject;
 use crate::plan::{Plan, PlannedRun};
 use alcc_cc::Registry;
-use alcc_lab::parallel;
-use alcc_results::scenario::{Files, Value};
+use alcc_lab::twin::Real;
+use alcc_lab::{LabError, Tools, parallel};
+use alcc_results::scenario::{Files, Resolved, Value};
 use alcc_results::{Row, simulated};
 use alcc_sim::{Probe, run_with};
 use alcc_units::{Span, Time};
@@ -59,6 +60,15 @@ pub enum RunError {
     Storage(String),
     /// Stopped by the user.
     Interrupted,
+}
+
+/// Where the flows run.
+#[derive(Clone, Copy)]
+pub enum Side<'a> {
+    /// In the simulator.
+    Simulated,
+    /// As real programs on emulated links. `alcc_emu::prepare` must have succeeded before.
+    Emulated(&'a Tools),
 }
 
 /// Earlier runs by command, of the same version of the program.
@@ -128,6 +138,8 @@ pub struct Runner<'a> {
     pub workers: usize,
     /// Set to stop.
     pub stop: &'a AtomicBool,
+    /// Where the flows run.
+    pub side: Side<'a>,
 }
 
 impl Runner<'_> {
@@ -218,25 +230,55 @@ impl Runner<'_> {
         }
         let resolved = scenario.resolve(self.registry, &recorder);
         let mut resolved = resolved.map_err(|wrong| run_error(recorder, wrong))?;
+        if let Side::Emulated(tools) = self.side {
+            return self.emulate(planned, &resolved, tools);
+        }
         // Fields of rows about TCP's cwnd over time come from samples.
         resolved.scenario.series = planned.series.then_some(SAMPLE_INTERVAL);
         let report = run_with(&resolved.scenario, &mut StopProbe(self.stop));
         if self.stop.load(Ordering::Relaxed) {
             return Err(RunError::Interrupted);
         }
-        let (flows, summary, error) = match report {
-            Ok(report) => (
+        let outcome = report.map_err(|e| e.to_string()).map(|report| {
+            (
                 simulated::rows(&resolved.link, &resolved.scenario, &report),
-                Some(simulated::Summary::of(
-                    &report,
-                    resolved.settle,
-                    &resolved.phases,
-                )),
-                None,
-            ),
-            Err(e) => (Vec::new(), None, Some(e.to_string())),
+                simulated::Summary::of(&report, resolved.settle, &resolved.phases),
+            )
+        });
+        Ok(self.done(planned, outcome))
+    }
+
+    /// Runs the flows as real programs. What these cannot do is the error of the run.
+    fn emulate(
+        &self,
+        planned: &PlannedRun,
+        resolved: &Resolved,
+        tools: &Tools,
+    ) -> Result<Run, RunError> {
+        let real = Real::of(&resolved.link, &resolved.scenario, self.registry);
+        let emulate =
+            |real: Real| real.emulate(resolved.settle, &resolved.phases, tools, self.stop);
+        match real.and_then(emulate) {
+            Err(LabError::Stopped) => Err(RunError::Interrupted),
+            Err(e @ (LabError::Twin { .. } | LabError::Run { .. } | LabError::Scheme { .. })) => {
+                Ok(self.done(planned, Err(e.to_string())))
+            }
+            Err(e) => Err(RunError::MissingRequirement(e.to_string())),
+            Ok(outcome) => Ok(self.done(planned, Ok(outcome))),
+        }
+    }
+
+    /// The rows and the summary of a run, or why it failed.
+    fn done(
+        &self,
+        planned: &PlannedRun,
+        outcome: Result<(Vec<Row>, simulated::Summary), String>,
+    ) -> Run {
+        let (flows, summary, error) = match outcome {
+            Ok((flows, summary)) => (flows, Some(summary), None),
+            Err(why) => (Vec::new(), None, Some(why)),
         };
-        Ok(Run {
+        Run {
             cell: planned.cell.clone(),
             repetition: planned.repetition,
             command: planned.command.clone(),
@@ -245,6 +287,6 @@ impl Runner<'_> {
             summary,
             channel: BTreeMap::new(),
             error,
-        })
+        }
     }
 }

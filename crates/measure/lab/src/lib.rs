@@ -12,7 +12,6 @@
 //! | [`picture`] | throughput against delay, SVG |
 //! | [`live`] | runs the schemes beside each other, each on an emulated link of its own |
 //! | [`simulated`] | the same rows from the simulator |
-//! | [`scenario`] | scenario files, and the files that they name |
 //! | [`truth`] | the simulator beside published figures |
 //! | [`twin`] | the simulator beside the emulator |
 //! | [`pairs`] | an algorithm above TCP beside its native form |
@@ -35,6 +34,7 @@ pub mod live;
 pub mod logged;
 pub mod meter;
 pub mod pairs;
+mod palette;
 pub mod parallel;
 pub mod picture;
 mod program;
@@ -43,7 +43,6 @@ pub mod report;
 mod result_cache;
 pub mod route;
 pub mod sampler;
-pub mod scenario;
 mod scheme;
 pub mod server;
 pub mod simulated;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::LabError;
 use alcc_emu::PathSpec;
-use alcc_link::{DirectionSpec, QueueSpec, RateSpec};
+use alcc_link::{DirectionSpec, QueueSpec, RadioSpec, RateSpec};
 use alcc_results::Row;
 use alcc_results::scenario::random_start;
 use alcc_trace::{SCENARIOS, Scenario, Trace, scenario};
@@ -110,6 +110,14 @@ impl Link {
         Self::defaults(name.into(), RateSpec::Trace(down), up, &defaults)
     }
 
+    /// What this scenario's radio link adds. Its texts are tested: none of them is refused.
+    fn on_air(&mut self, scenario: &'static Scenario) {
+        self.scenario = Some(scenario);
+        let none = || [Vec::new(), Vec::new()];
+        let both = RadioSpec::both(none(), scenario.radio).unwrap_or_else(|_| none());
+        [self.path.down.radio, self.path.up.radio] = both;
+    }
+
     fn defaults(name: String, down: RateSpec, up: RateSpec, defaults: &PathDefaults) -> Self {
         let direction = |rate, delay| DirectionSpec {
             rate,
@@ -150,7 +158,7 @@ impl Link {
             scenario.generate(seed, Scenario::LENGTH),
             seed,
         );
-        link.scenario = Some(scenario);
+        link.on_air(scenario);
         link
     }
 
@@ -213,7 +221,7 @@ impl Link {
             let trace = scenario.generate(defaults.seed, Scenario::LENGTH);
             let name = format!("synth:{}", scenario.name);
             let mut link = Self::defaults(name, RateSpec::Trace(trace), up, defaults);
-            link.scenario = Some(scenario);
+            link.on_air(scenario);
             return Ok(link);
         }
         if !what.exists() && text.parse::<Rate>().is_ok() {

@@ -198,18 +198,8 @@ fn together(
     let (row, series) = match (failed, total) {
         (None, Some(total)) => {
             let seconds: Vec<Vec<u64>> = series.iter().map(seconds).collect();
-            let since = |at: f64| Span::from_nanos((at.max(0.0) * 1e9) as u64);
-            let began = total.started.as_secs_f64();
-            let times = experiment.shared.unwrap_or_default().iter();
-            let shares: Vec<Share<'_>> = (rows.iter().zip(times).zip(&seconds))
-                .map(|((row, times), seconds)| Share {
-                    from: since(row.started_s.unwrap_or(began) - began),
-                    to: times.stop.map_or(experiment.duration, |stop| {
-                        since(stop.as_secs_f64() - began).min(experiment.duration)
-                    }),
-                    seconds,
-                })
-                .collect();
+            let times = experiment.shared.unwrap_or_default();
+            let shares = shares(&rows, &seconds, times, experiment.duration);
             let mut row = crowd::together(&rows, &shares, experiment.duration, crowd.settle);
             total.fill(&mut row);
             row.flow = Some(crowd.scheme.flows.join(" "));
@@ -234,8 +224,30 @@ fn together(
     measured.series = series;
 }
 
+/// What each flow had of the window. `seconds` are the bytes of its seconds.
+pub(crate) fn shares<'a>(
+    rows: &[Row],
+    seconds: &'a [Vec<u64>],
+    times: &[Times],
+    window: Span,
+) -> Vec<Share<'a>> {
+    let since = |at: f64| Span::from_nanos((at.max(0.0) * 1e9) as u64);
+    let began = rows.iter().filter_map(|row| row.started_s);
+    let began = began.min_by(f64::total_cmp).unwrap_or_default();
+    let flows = rows.iter().zip(times).zip(seconds);
+    flows
+        .map(|((row, times), seconds)| Share {
+            from: since(row.started_s.unwrap_or(began) - began),
+            to: times
+                .stop
+                .map_or(window, |stop| since(stop.as_secs_f64() - began).min(window)),
+            seconds,
+        })
+        .collect()
+}
+
 /// The bytes of each whole second.
-fn seconds(series: &Series) -> Vec<u64> {
+pub(crate) fn seconds(series: &Series) -> Vec<u64> {
     let bins = (1.0 / series.bin_s).round().max(1.0) as usize;
     let bytes = |bins: &[f64]| bins.iter().sum::<f64>() * series.bin_s * 1e6 / 8.0;
     let whole = series.throughput_mbps.chunks_exact(bins);
@@ -455,7 +467,7 @@ impl Lane {
         let link = experiment.link;
         let model = link.path.model(Dir::Down);
         let seen: Observed = lock(&self.meters)
-            .find(emulated, self.programs.address())
+            .find(emulated, |flow| self.programs.owns(flow))
             .and_then(|meter| meter.finish(|from, to| model.opportunity_bytes(from, to)))
             .ok_or_else(|| failed("no data came to the link"))?;
 

@@ -5,6 +5,7 @@
 //! panel over all (large: mean, dot: link) stands above one for each.
 mod axis;
 
+use crate::palette;
 use alcc_results::{Results, Row};
 use axis::Axis;
 use std::fmt::Write as _;
@@ -18,20 +19,6 @@ const COLUMNS: usize = 3;
 const HEAD: f64 = 84.0;
 /// Around the plot inside a panel: left, right, top, bottom.
 const MARGIN: [f64; 4] = [58.0, 18.0, 34.0, 44.0];
-
-/// Those that stand in every comparison always look the same.
-const KNOWN: &[(&str, &str)] = &[
-    ("cubic", "#d1495b"),
-    ("bbr", "#e09f1f"),
-    ("reno", "#8d6e63"),
-    ("alcc-verus", "#00798c"),
-    ("alcc-copa", "#5b5bd6"),
-    ("alcc-budget", "#3a7d44"),
-];
-const OTHERS: &[&str] = &[
-    "#b0439a", "#4a6fa5", "#7a8b00", "#c4622d", "#2f9c95", "#6d597a", "#a0522d", "#1f77b4",
-    "#9467bd", "#556b2f", "#e377c2", "#17becf",
-];
 
 /// A scheme in a panel.
 struct Mark<'a> {
@@ -150,18 +137,8 @@ pub fn svg(results: &Results) -> String {
 
 /// Every scheme with its colour, in order of appearance.
 fn colours(results: &Results) -> Vec<(&str, &'static str)> {
-    let mut colours: Vec<(&str, &str)> = Vec::new();
-    let mut others = OTHERS.iter().cycle();
-    for row in &results.flows {
-        if !colours.iter().any(|(name, _)| *name == row.scheme) {
-            let known = KNOWN.iter().find(|(name, _)| *name == row.scheme);
-            let colour = known
-                .map(|(_, colour)| *colour)
-                .or_else(|| others.next().copied());
-            colours.push((&row.scheme, colour.unwrap_or("#666666")));
-        }
-    }
-    colours
+    let looks = palette::looks(results).into_iter();
+    looks.map(|(name, look)| (name, look.colour)).collect()
 }
 
 fn page(results: &Results, panels: &[Panel<'_>], colours: &[(&str, &str)]) -> String {

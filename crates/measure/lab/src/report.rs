@@ -3,8 +3,10 @@
 //!
 //! The page carries the results as JSON and draws itself from them, so what a reader sees is what
 //! `--json` prints.
+use crate::palette;
 use alcc_results::Results;
 use plotly::Plot;
+use std::collections::BTreeMap;
 
 const PAGE: &str = include_str!("report/page.html");
 const STYLE: &str = include_str!("report/page.css");
@@ -12,15 +14,19 @@ const SCRIPT: &str = include_str!("report/page.js");
 
 /// The page. It loads nothing from anywhere; about 5 MB, nearly all of it plotly.js.
 pub fn html(results: &Results) -> String {
-    let json = serde_json::to_string(results).unwrap_or_else(|_| "{}".to_owned());
+    // "</script>" inside a string would end the element that holds the JSON.
+    let json = |text: serde_json::Result<String>| {
+        text.map_or_else(|_| "{}".to_owned(), |text| text.replace('<', "\\u003c"))
+    };
+    let looks: BTreeMap<_, _> = palette::looks(results).into_iter().collect();
     fill(
         PAGE,
         &[
             ("title", &escape(&format!("alcc: {}", results.about.link))),
             ("css", STYLE),
             ("plotly", &plotting_script()),
-            // "</script>" inside a string would end the element that holds the JSON.
-            ("results", &json.replace('<', "\\u003c")),
+            ("results", &json(serde_json::to_string(results))),
+            ("looks", &json(serde_json::to_string(&looks))),
             ("js", SCRIPT),
         ],
     )
@@ -99,8 +105,8 @@ mod tests {
         let own = own_part();
         assert_eq!(
             own.matches("</script>").count(),
-            3,
-            "plotly, results, our script"
+            4,
+            "plotly, results, looks, our script"
         );
         assert!(own.contains("<title>alcc: LTE &lt;b&gt;</title>"));
         let (_, json) = own.split_once("id=\"results\">").unwrap();

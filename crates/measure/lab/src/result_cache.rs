@@ -152,6 +152,7 @@ fn direction(spec: &DirectionSpec) -> String {
         delay,
         loss,
         changes,
+        radio,
     } = spec;
     let rate = match rate {
         RateSpec::Unlimited => "unlimited".to_owned(),
@@ -182,6 +183,9 @@ fn direction(spec: &DirectionSpec) -> String {
         let delay = number(delay.map(Span::as_nanos));
         let [loss, loss_up] = [loss, loss_up].map(|loss| number(loss.map(f64::to_bits)));
         let _ = write!(text, " {at}:{rate},{delay},{loss},{loss_up}");
+    }
+    for radio in radio {
+        let _ = write!(text, " {radio}");
     }
     text
 }
@@ -264,6 +268,7 @@ mod tests {
             hash(&|p| p.up.delay = Span::from_millis(21)),
             hash(&|p| p.down.loss = 0.01),
             hash(&|p| p.down.changes.reorder = true),
+            hash(&|p| p.down.radio = vec!["harq".parse().unwrap()]),
             hash(&|p| p.down.changes.repeat = Some(Span::from_secs(1))),
             hash(&|p| p.down.changes.steps = vec![step("5s:loss=1%")]),
             hash(&|p| p.down.changes.steps = vec![step("5s:loss-up=1%")]),

@@ -28,7 +28,7 @@ pub use socket::{
     reset_on_close, send_timeout, set_option, set_pacing, set_under, shutdown_write, under, unsent,
 };
 pub use stamps::{Stamps, stamp_arrivals};
-pub use steered::{AckSample, AckSamples, PINS, Steered, WINDOW_CONTROL};
+pub use steered::{AckSamples, PINS, Steered, WINDOW_CONTROL};
 pub use table::Table;
 pub use tcp_info::{Reading, TcpCounters, read, tcp_counters};
 pub use threads::{exact_timers, has_thread, spawn, threads};

@@ -5,8 +5,9 @@
 //! Root has loaded it once (`alcc bpf load`). A socket is steered by whoever holds it: the maps
 //! have sockets as keys, and a key is a descriptor. The kernel gives a socket back to the control
 //! that it had, or to CUBIC, after 0.5 s of acknowledgements without an answer.
-use crate::socket::Plain;
-use alcc_units::{Rate, Span, Time};
+use crate::socket::{Plain, get_option, set_option};
+use alcc_flow::{AckSample, Limit};
+use alcc_units::{Span, Time};
 use libc::c_int;
 use std::ffi::CStr;
 use std::io;
@@ -24,9 +25,14 @@ const FEED: &CStr = c"/run/alcc/bpf/feed";
 const LOOKUP: c_int = 1;
 const UPDATE: c_int = 2;
 const OBJECT_GET: c_int = 7;
+const OBJECT_INFO: c_int = 15;
 const READ_ONLY: u32 = 1 << 3;
 /// A whole value, under its lock.
 const LOCKED: u64 = 4;
+
+/// Descriptors of our own begin here, if the process may have so many: a program closes and
+/// replaces low ones by their numbers.
+const FAR: c_int = 900;
 
 /// Acknowledgements that the kernel remembers.
 const SAMPLES: usize = 32;
@@ -37,7 +43,7 @@ struct Knobs {
     lock: u32,
     beat: u32,
     window: u32,
-    unused: u32,
+    until: u32,
     rate: u64,
 }
 
@@ -60,28 +66,13 @@ struct Feed {
     cwnd: u32,
     acks: u64,
     samples: [Sample; SAMPLES],
-    rest: [u64; 6],
+    rest: [u64; 7],
 }
 
 // SAFETY: integers without gaps, for which any bytes will do.
 unsafe impl Plain for Knobs {}
 // SAFETY: as above.
 unsafe impl Plain for Feed {}
-
-/// What the kernel saw with one acknowledgement.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct AckSample {
-    /// When, on the clock of [`crate::now`].
-    pub at: Time,
-    /// Of the newest packet that it acknowledged, unless that one was sent twice.
-    pub rtt: Option<Span>,
-    /// Packets delivered in total; wraps.
-    pub delivered: u32,
-    /// Packets lost in total; wraps.
-    pub lost: u32,
-    /// Packets.
-    pub in_flight: u32,
-}
 
 /// What the kernel has seen of a socket.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -106,28 +97,41 @@ impl Steered {
     ///
     /// # Errors
     /// `NotFound`: nobody has loaded the control. `PermissionDenied`: this process may not use
-    /// bpf(2), or not these maps.
+    /// bpf(2), or not these maps. `InvalidData`: another version of this program has loaded it.
     pub fn open() -> io::Result<Self> {
         Ok(Self {
-            knobs: object(KNOBS, 0)?,
-            feed: object(FEED, READ_ONLY)?,
+            knobs: map::<Knobs>(KNOBS, 0)?,
+            feed: map::<Feed>(FEED, READ_ONLY)?,
         })
     }
 
-    /// Sets the window (packets, 0: leave it) and the pacing rate (`None`: twice the window per
-    /// round trip) of a socket. `beat` says that somebody still steers: another one each time.
+    /// Sets the window, the edge of a quota and the pacing rate (`None`: twice the window per round
+    /// trip) of a socket. A window of 0 leaves the kernel's as it is. `beat` says that somebody
+    /// still steers: another one each time. The kernel looks at them with the next acknowledgement,
+    /// or when it is kicked.
     ///
     /// # Errors
     /// `fd` is no socket.
-    pub fn steer(&self, fd: RawFd, window: u32, rate: Option<Rate>, beat: u32) -> io::Result<()> {
+    pub fn steer(&self, fd: RawFd, limit: &Limit, beat: u32) -> io::Result<()> {
         let mut value = Knobs {
             lock: 0,
             beat,
-            window,
-            unused: 0,
-            rate: rate.map_or(0, |r| r.as_bps() / 8),
+            window: limit.window,
+            // Zero is none; one packet less in 2^32 is nothing.
+            until: limit.until.map_or(0, |n| n.max(1)),
+            rate: limit.rate.map_or(0, |r| r.as_bps() / 8),
         };
         element(UPDATE, &self.knobs, fd, &mut value)
+    }
+
+    /// Lets the kernel send what a raised limit allows, without waiting for an acknowledgement.
+    /// To open a cork that is not there changes nothing else. One that is there holds.
+    pub fn kick(fd: RawFd) {
+        let mut corked: c_int = 0;
+        let known = get_option(fd, libc::IPPROTO_TCP, libc::TCP_CORK, &mut corked).is_some();
+        if known && corked == 0 {
+            set_option(fd, libc::IPPROTO_TCP, libc::TCP_CORK, &corked);
+        }
     }
 
     /// What has been seen since the socket chose the control.
@@ -156,7 +160,40 @@ impl Steered {
     }
 }
 
-/// A pinned map.
+/// A pinned map whose values are of type `T`: the kernel copies as many bytes as the map has.
+fn map<T: Plain>(path: &CStr, flags: u32) -> io::Result<OwnedFd> {
+    #[repr(C)]
+    struct Attributes {
+        fd: u32,
+        len: u32,
+        info: u64,
+    }
+    // `struct bpf_map_info` of linux/bpf.h: type, id, size of the key, size of the value.
+    let mut info = [0u32; 4];
+    let fd = object(path, flags)?;
+    let attributes = Attributes {
+        fd: fd.as_raw_fd().cast_unsigned(),
+        len: size_of_val(&info) as u32,
+        info: (&raw mut info) as u64,
+    };
+    bpf(OBJECT_INFO, &attributes)?;
+    if info[3] as usize != size_of::<T>() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "it is another version's: alcc bpf unload, then alcc bpf load",
+        ));
+    }
+    // Where descriptors of programs are not.
+    // SAFETY: no pointers.
+    let far = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, FAR) };
+    if far < 0 {
+        return Ok(fd);
+    }
+    // SAFETY: the kernel has made this descriptor for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(far) })
+}
+
+/// A pinned object.
 fn object(path: &CStr, flags: u32) -> io::Result<OwnedFd> {
     #[repr(C)]
     struct Attributes {

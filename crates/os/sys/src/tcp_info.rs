@@ -134,6 +134,7 @@ pub fn read(fd: RawFd) -> Option<Reading> {
         undone: 0,
         ssthresh: info.snd_ssthresh.into(),
         delivery_rate: (info.delivery_rate > 0).then_some(delivery),
+        in_flight,
         window_full: in_flight >= info.snd_cwnd,
         min_rtt: Span::from_micros(u64::from(min_rtt)),
         smoothed_rtt: Span::from_micros(info.rtt.into()),

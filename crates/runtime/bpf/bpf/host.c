@@ -58,3 +58,13 @@ __u32 alcc_host_window_allowed(const struct window *w, __u32 wish, __u32 clamp, 
 {
 	return window_allowed(w, wish, clamp, repairing);
 }
+
+int alcc_host_window_quota_holds(const struct window *w, __u64 now, __u32 beat)
+{
+	return window_quota_holds(w, now, beat);
+}
+
+__u32 alcc_host_window_until(__u32 wish, __u32 until, __u32 sent, __u32 in_flight)
+{
+	return window_until(wish, until, sent, in_flight);
+}

@@ -21,7 +21,7 @@ struct knobs {
 	struct bpf_spin_lock lock;
 	__u32 beat; /* another one with each update */
 	__u32 window; /* packets; 0: as it is */
-	__u32 unused;
+	__u32 until; /* no more transmissions in total than so many; 0: no such limit */
 	__u64 rate; /* bytes per second; 0: twice the window per round trip */
 };
 
@@ -42,8 +42,9 @@ struct feed {
 	/* From here on the program's own. */
 	struct window window;
 	__u32 wish;
-	__u32 repairing;
+	__u32 until;
 	__u64 rate;
+	__u64 repairing;
 };
 
 struct {
@@ -70,6 +71,22 @@ static __always_inline __u32 in_flight(struct tcp_sock *tp)
 	return tp->packets_out - (tp->sacked_out + tp->lost_out) + tp->retrans_out;
 }
 
+static __always_inline void note(struct tcp_sock *tp, struct feed *f, __u64 now, __u32 rtt)
+{
+	__u32 flight = in_flight(tp), delivered = tp->delivered, lost = tp->lost;
+	struct sample *s;
+
+	bpf_spin_lock(&f->lock);
+	s = &f->samples[f->acks & (SAMPLES - 1)];
+	s->at = now;
+	s->rtt = rtt;
+	s->delivered = delivered;
+	s->lost = lost;
+	s->in_flight = flight;
+	f->acks++;
+	bpf_spin_unlock(&f->lock);
+}
+
 SEC("struct_ops")
 void BPF_PROG(alcc_window_init, struct sock *sk)
 {
@@ -79,8 +96,11 @@ void BPF_PROG(alcc_window_init, struct sock *sk)
 	if (!f)
 		return;
 	f->wish = 0;
+	f->until = 0;
 	f->rate = 0;
 	f->repairing = 0;
+	/* Where the counters stand, for who reads their differences. */
+	note(tp, f, bpf_ktime_get_ns(), 0);
 	window_start(&f->window, now_us(), tp->delivered, tp->snd_cwnd);
 	tp->snd_ssthresh = 0x7fffffff;
 	/* BBR leaves the stack's own pacing switched on. */
@@ -128,11 +148,16 @@ static __always_inline void pace(struct sock *sk, __u64 rate)
 static __always_inline void apply(struct sock *sk, struct feed *f, const struct knobs *k)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
+	__u32 until = window_quota_holds(&f->window, now_us(), k->beat) ? k->until : 0;
 
 	f->wish = k->window;
+	f->until = k->until;
 	f->rate = k->rate;
 	if (k->window) {
-		tp->snd_cwnd = window_allowed(&f->window, k->window, tp->snd_cwnd_clamp, f->repairing);
+		__u32 flight = in_flight(tp);
+		__u32 wish = window_until(k->window, until, flight + tp->delivered + tp->lost, flight);
+
+		tp->snd_cwnd = window_allowed(&f->window, wish, tp->snd_cwnd_clamp, f->repairing);
 		f->cwnd = tp->snd_cwnd;
 	}
 	pace(sk, k->rate);
@@ -161,25 +186,14 @@ static __always_inline void control(struct sock *sk, const struct rate_sample *r
 	struct feed *f = bpf_sk_storage_get(&feed, sk, 0, 0);
 	struct knobs *k = bpf_sk_storage_get(&knobs, sk, 0, 0);
 	__u64 now = bpf_ktime_get_ns();
-	__u32 flight = in_flight(tp), delivered = tp->delivered, lost = tp->lost;
-	__u32 rtt = rs->rtt_us > 0 ? rs->rtt_us : 0;
-	struct sample *s;
 
 	/* Without memory nobody can steer. */
 	if (!f) {
 		give_back(sk);
 		return;
 	}
-	bpf_spin_lock(&f->lock);
-	s = &f->samples[f->acks & (SAMPLES - 1)];
-	s->at = now;
-	s->rtt = rtt;
-	s->delivered = delivered;
-	s->lost = lost;
-	s->in_flight = flight;
-	f->acks++;
-	bpf_spin_unlock(&f->lock);
-	window_round(&f->window, delivered, flight);
+	note(tp, f, now, rs->rtt_us > 0 ? rs->rtt_us : 0);
+	window_round(&f->window, tp->delivered, in_flight(tp));
 	if (!window_is_steered(&f->window, now / 1000, k ? k->beat : 0)) {
 		give_back(sk);
 		return;
@@ -209,7 +223,7 @@ __u32 BPF_PROG(alcc_window_segments, struct sock *sk)
 	struct feed *f = bpf_sk_storage_get(&feed, sk, 0, 0);
 	struct knobs *k = bpf_sk_storage_get(&knobs, sk, 0, 0);
 
-	if (f && k && (k->window != f->wish || k->rate != f->rate))
+	if (f && k && (k->window != f->wish || k->until != f->until || k->rate != f->rate))
 		apply(sk, f, k);
 	/* The stack's own default. */
 	return 2;

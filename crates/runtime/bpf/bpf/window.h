@@ -14,6 +14,9 @@
 /* After such a pause the next answer may take its time again: an idle program sleeps. */
 #define WINDOW_PAUSE 250000
 
+/* A quota of who has been silent for so long is old: the window alone holds. */
+#define WINDOW_QUOTA_HOLDS 100000
+
 struct window {
 	__u64 answered;
 	__u64 last_ack;
@@ -44,6 +47,15 @@ static inline int window_is_steered(struct window *w, __u64 now, __u32 beat)
 	return now - w->answered <= WINDOW_PATIENCE;
 }
 
+/*
+ * Does the quota still hold? A program that has ended leaves a quota that is used up, and what the
+ * kernel has left to send would go two packets per round trip.
+ */
+static inline int window_quota_holds(const struct window *w, __u64 now, __u32 beat)
+{
+	return beat != w->beat || now - w->answered <= WINDOW_QUOTA_HOLDS;
+}
+
 /* A round ends when what was in flight at its beginning has been delivered. */
 static inline void window_round(struct window *w, __u32 delivered, __u32 in_flight)
 {
@@ -52,6 +64,18 @@ static inline void window_round(struct window *w, __u32 delivered, __u32 in_flig
 	w->last_round = delivered - w->round_began;
 	w->round_began = delivered;
 	w->round_ends = delivered + in_flight;
+}
+
+/*
+ * A window that lets out no more than `until` transmissions in total, of which `sent` have left: a
+ * packet that is delivered or lost makes no room for another. The numbers wrap. 0: no such limit.
+ */
+static inline __u32 window_until(__u32 wish, __u32 until, __u32 sent, __u32 in_flight)
+{
+	__s32 left = (__s32)(until - sent);
+	__u32 most = in_flight + (left > 0 ? left : 0);
+
+	return until && most < wish ? most : wish;
 }
 
 /*

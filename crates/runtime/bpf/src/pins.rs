@@ -3,6 +3,7 @@
 use crate::{BpfError, PINS};
 use libbpf_rs::Link;
 use nix::mount::{MsFlags, mount};
+use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use std::fs::{DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -79,10 +80,9 @@ pub(crate) fn remove(name: &str) -> Result<(), BpfError> {
     }
 }
 
+/// A BPF file system is what one sees in the folder. A list of mounts would name hidden ones, too.
 fn is_mounted() -> Result<bool, BpfError> {
-    const FILE: &str = "/proc/self/mountinfo";
-    let mounts = std::fs::read_to_string(FILE).map_err(|e| BpfError::file("read", FILE, e))?;
-    Ok(mounts
-        .lines()
-        .any(|line| line.split(' ').nth(4) == Some(PINS)))
+    let dir = Path::new(PINS);
+    let system = statfs(dir).map_err(|e| BpfError::file("look at", dir, e.into()))?;
+    Ok(system.filesystem_type() == BPF_FS_MAGIC)
 }

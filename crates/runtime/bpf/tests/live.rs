@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The machine's own kernel: load, choose, attach, give back, unload.
 #![cfg(feature = "loader")]
+mod support;
+
 use alcc_bpf::{BpfError, Future, Selection, attach, controls, detach, load, survey, unload};
-use nix::fcntl::{Flock, FlockArg};
 use nix::sys::socket::{getsockopt, setsockopt, sockopt::TcpCongestion};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -56,9 +57,7 @@ impl Pair {
 /// One test, because all of it shares the machine's one kernel.
 #[test]
 fn a_control_is_loaded_chosen_attached_given_back_and_unloaded() {
-    // Another test program uses the same kernel.
-    let file = std::fs::File::create(std::env::temp_dir().join("alcc-bpf-tests.lock")).unwrap();
-    let _alone = Flock::lock(file, FlockArg::LockExclusive).unwrap();
+    let _alone = support::controls_alone();
     let loaded = match load() {
         Ok(loaded) => loaded,
         Err(error @ (BpfError::Forbidden { .. } | BpfError::NoBtf)) => {

@@ -2,9 +2,11 @@
 //! `alcc_window` in the machine's own kernel: a window that this process sets, samples that it
 //! reads, and a socket that gives itself back.
 #![cfg(feature = "loader")]
+mod support;
+
 use alcc_bpf::{BpfError, Selection, WINDOW, attach, load, unload};
+use alcc_flow::Limit;
 use alcc_sys::{AckSamples, Steered};
-use nix::fcntl::{Flock, FlockArg};
 use nix::sys::socket::{getsockopt, setsockopt, sockopt::TcpCongestion};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -19,6 +21,13 @@ const NOBODY: u32 = 65_534;
 fn control_of(socket: &impl AsFd) -> String {
     let name = getsockopt(socket, TcpCongestion).unwrap();
     name.to_string_lossy().trim_end_matches('\0').to_owned()
+}
+
+fn window(window: u32) -> Limit {
+    Limit {
+        window,
+        ..Limit::default()
+    }
 }
 
 fn choose(socket: &impl AsFd) {
@@ -62,7 +71,9 @@ impl Sender {
         let mut last = None;
         let reached = self.until(|socket| {
             beat += 1;
-            steered.steer(socket.as_raw_fd(), wish, None, beat).unwrap();
+            steered
+                .steer(socket.as_raw_fd(), &window(wish), beat)
+                .unwrap();
             let samples = steered.samples(socket.as_raw_fd()).unwrap();
             let there = samples.cwnd == expected;
             last = Some(samples);
@@ -89,7 +100,7 @@ fn as_anybody() {
     sender.reaches(&steered, 1, 2);
     // What is no socket, and what is no TCP socket.
     let file = std::fs::File::open("/dev/null").unwrap();
-    assert!(steered.steer(file.as_raw_fd(), 5, None, 1).is_err());
+    assert!(steered.steer(file.as_raw_fd(), &window(5), 1).is_err());
     // 22: BPF_MAP_FREEZE, which would take the map from everybody.
     let frozen = freeze("/run/alcc/bpf/knobs");
     assert!(frozen.is_err(), "a map was frozen by a user without rights");
@@ -119,9 +130,7 @@ fn a_window_is_kept_and_given_back() {
     if std::env::var_os(UNPRIVILEGED).is_some() {
         return as_anybody();
     }
-    // Another test program uses the same kernel.
-    let file = std::fs::File::create(std::env::temp_dir().join("alcc-bpf-tests.lock")).unwrap();
-    let _alone = Flock::lock(file, FlockArg::LockExclusive).unwrap();
+    let _alone = support::controls_alone();
     match load() {
         Ok(_) => {}
         Err(error @ (BpfError::Forbidden { .. } | BpfError::NoBtf)) => {

@@ -18,6 +18,8 @@ unsafe extern "C" {
     fn alcc_host_window_start(w: *mut Window, now: u64, delivered: u32, cwnd: u32);
     fn alcc_host_window_is_steered(w: *mut Window, now: u64, beat: u32) -> i32;
     fn alcc_host_window_round(w: *mut Window, delivered: u32, in_flight: u32);
+    fn alcc_host_window_quota_holds(w: *const Window, now: u64, beat: u32) -> i32;
+    fn alcc_host_window_until(wish: u32, until: u32, sent: u32, in_flight: u32) -> u32;
     fn alcc_host_window_allowed(w: *const Window, wish: u32, clamp: u32, repairing: i32) -> u32;
 }
 
@@ -110,6 +112,39 @@ fn nonsense_is_bounded() {
     let w = Window::new(0, 0, 0);
     assert_eq!(w.allowed(100, 0, true), 2, "something may always leave");
     assert_eq!(w.allowed(100, 1, false), 2);
+}
+
+#[test]
+fn a_quota_is_no_window() {
+    // SAFETY: a function of numbers.
+    let until =
+        |until, sent, in_flight| unsafe { alcc_host_window_until(100, until, sent, in_flight) };
+    assert_eq!(until(0, 5_000, 40), 100, "there is none");
+    assert_eq!(until(5_010, 5_000, 40), 50);
+    assert_eq!(until(5_010, 5_010, 50), 50, "it is used up");
+    assert_eq!(
+        until(5_010, 5_010, 30),
+        30,
+        "what is delivered makes no room"
+    );
+    assert_eq!(until(5_010, 5_012, 30), 30, "a probe went past it");
+    assert_eq!(until(6_000, 5_000, 30), 100, "the window holds as well");
+    assert_eq!(until(4, u32::MAX - 1, 10), 16, "numbers wrap");
+}
+
+#[test]
+fn a_quota_of_who_is_silent_is_old() {
+    let mut w = Window::new(0, 0, 10);
+    assert!(w.is_steered(10 * MS, 1));
+    // SAFETY: as in `new`.
+    let holds = |now: u64, beat| unsafe { alcc_host_window_quota_holds(&raw const w, now, beat) };
+    assert_eq!(holds(110 * MS, 1), 1);
+    assert_eq!(holds(111 * MS, 1), 0);
+    assert_eq!(
+        holds(900 * MS, 2),
+        1,
+        "an answer that no acknowledgement has seen"
+    );
 }
 
 #[test]

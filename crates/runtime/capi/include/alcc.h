@@ -133,9 +133,9 @@ struct alcc_info {
   int32_t plain;
   // The algorithm as it was asked for, cut to fit.
   char cc[64];
-  // Where acknowledgements are learned from: "timestamps" or "tcp-info".
+  // Where acknowledgements are learned from: "bpf", "timestamps" or "tcp-info".
   char feedback[16];
-  // How the limit is kept: "queue+pacing" or "queue".
+  // How the limit is kept: "bpf", "queue+pacing" or "queue".
   char enforcement[16];
 };
 

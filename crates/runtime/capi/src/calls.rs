@@ -52,9 +52,9 @@ pub struct alcc_info {
     pub plain: i32,
     /// The algorithm as it was asked for, cut to fit.
     pub cc: [c_char; 64],
-    /// Where acknowledgements are learned from: "timestamps" or "tcp-info".
+    /// Where acknowledgements are learned from: "bpf", "timestamps" or "tcp-info".
     pub feedback: [c_char; 16],
-    /// How the limit is kept: "queue+pacing" or "queue".
+    /// How the limit is kept: "bpf", "queue+pacing" or "queue".
     pub enforcement: [c_char; 16],
 }
 

@@ -62,6 +62,16 @@ impl Commands {
         last.is_none_or(|o| o.action == Action::On)
     }
 
+    /// Whether the last order for all connections was to switch control off, and none since
+    /// switches a part of them on.
+    pub fn all_off(&self) -> bool {
+        let mut switches = self.list.iter().filter_map(|o| match o.action {
+            Action::Algorithm(_) => None,
+            ref action => Some((o.pattern.is_none(), *action == Action::On)),
+        });
+        switches.clone().any(|(all, _)| all) && !switches.any(|(_, on)| on)
+    }
+
     /// The algorithm ordered for this connection.
     pub fn algorithm(&self, peer: &Peer) -> Option<&Spec> {
         self.list.iter().rev().find_map(|o| match &o.action {
@@ -244,9 +254,14 @@ mod tests {
             (name(443), name(80)),
             ("copa".to_owned(), "fixed:window=3".to_owned())
         );
+        assert!(!commands.all_off());
         commands.add(command("* off"));
-        assert!(!commands.on(&to(443)));
+        assert!(!commands.on(&to(443)) && commands.all_off());
         assert_eq!(commands.list.len(), 3, "{commands:?}");
+        commands.add(command("443 on"));
+        assert!(!commands.all_off());
+        commands.add(command("* on"));
+        assert!(!commands.all_off());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"alccrep5");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"alccrep6");
 
 /// Offsets and sizes in words of 8 bytes.
 pub(crate) const COUNTERS: usize = 1;
@@ -51,7 +51,7 @@ pub(crate) const SLOT_LEN: usize = 40;
 pub(crate) const SLOTS_COUNT: usize = 65_536;
 /// The last readings, for `alcc log`.
 pub(crate) const TRACE: usize = SLOTS + SLOT_LEN * SLOTS_COUNT;
-pub(crate) const TRACE_ENTRY: usize = 16;
+pub(crate) const TRACE_ENTRY: usize = 18;
 pub(crate) const TRACE_COUNT: usize = 65_536;
 /// What algorithms said last, for `alcc log` and `alcc run --log`.
 pub(crate) const EVENTS: usize = TRACE + TRACE_ENTRY * TRACE_COUNT;

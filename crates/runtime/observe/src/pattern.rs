@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which connections: by our port, or by where the other end is.
+//! Which connections: by our port, by where the other end is, or a share of the clients.
+use crate::share::{Share, client_of};
 use alcc_sys::Peer;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// A local port, or an address range of the peer.
+/// A local port, an address range of the peer, or a share of the peers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pattern {
     /// Our port (accepted) or the other end's port (outbound).
     Port(u16),
     /// The other end's address and how many leading bits count.
     Cidr(IpAddr, u8),
+    /// A share of the other ends' addresses.
+    Share(Share),
 }
 
 impl Pattern {
@@ -34,6 +37,7 @@ impl Pattern {
                 (IpAddr::V6(a), IpAddr::V6(b)) => prefix(a.to_bits(), b.to_bits(), bits),
                 _ => false,
             },
+            Self::Share(share) => share.has(client_of(peer.remote.ip())),
         }
     }
 }
@@ -48,7 +52,7 @@ impl FromStr for Pattern {
     fn from_str(text: &str) -> Result<Self, String> {
         let bad = || {
             format!(
-                "'{text}' is neither a port nor an address range: write 443, 10.0.0.0/8 or 2001:db8::/32"
+                "'{text}' is neither a port nor an address range nor a share: write 443, 10.0.0.0/8, 2001:db8::/32 or 10%"
             )
         };
         if let Ok(port) = text.parse() {
@@ -56,6 +60,9 @@ impl FromStr for Pattern {
                 return Err("0 is no port: write 1 to 65535".to_owned());
             }
             return Ok(Self::Port(port));
+        }
+        if text.contains('%') {
+            return text.parse().map(Self::Share);
         }
         let (address, bits) = text
             .split_once('/')
@@ -76,6 +83,7 @@ impl fmt::Display for Pattern {
         match self {
             Self::Port(port) => write!(f, "{port}"),
             Self::Cidr(address, bits) => write!(f, "{address}/{bits}"),
+            Self::Share(share) => write!(f, "{share}"),
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::bypass::ByReason;
 use crate::events::Sink;
 use crate::groups::{self, GroupId, GroupTotals};
 use crate::segment::Segment;
+use crate::share::client_of;
 use crate::status::{Identity, Slot, State, Status};
 use crate::trace::{self, TraceEntry};
 use alcc_cc::Log;
@@ -33,6 +34,7 @@ struct To {
     pid: u32,
     id: u64,
     port: u16,
+    client: u64,
 }
 
 impl Published {
@@ -57,6 +59,7 @@ impl Published {
                 pid: who.pid,
                 id: who.id,
                 port,
+                client: client_of(who.remote.ip()),
             }
         });
         Self {
@@ -155,6 +158,7 @@ impl Published {
                 at,
                 pid: to.pid,
                 id: to.id,
+                client: to.client,
                 acked: tcp.acked,
                 in_flight: status.in_flight,
                 unsent: tcp.unsent,
@@ -166,6 +170,7 @@ impl Published {
                 min_rtt: status.min_rtt,
                 pacing: status.pacing,
                 delivery: status.delivery,
+                retransmits: tcp.retransmits,
             };
             trace::write(&to.segment, &entry);
         }

@@ -15,6 +15,8 @@ pub struct TraceEntry {
     pub pid: u32,
     /// The connection's number within it.
     pub id: u64,
+    /// The client at the other end: [`crate::client_of`].
+    pub client: u64,
     /// Stream position acknowledged.
     pub acked: u64,
     /// Written and not acknowledged.
@@ -37,6 +39,8 @@ pub struct TraceEntry {
     pub pacing: Option<Rate>,
     /// The kernel's estimate of the delivery rate.
     pub delivery: Rate,
+    /// Segments sent again so far.
+    pub retransmits: u64,
 }
 
 pub(crate) static RING: Ring = Ring {
@@ -64,6 +68,8 @@ pub(crate) fn write(segment: &Segment, p: &TraceEntry) {
         p.min_rtt.as_nanos(),
         limit(p.pacing.map(Rate::as_bps)),
         p.delivery.as_bps(),
+        p.client,
+        p.retransmits,
     ];
     RING.write(segment, fields);
 }
@@ -100,6 +106,8 @@ impl Record for TraceEntry {
             min_rtt: Span::from_nanos(w[10]),
             pacing: limit(w[11]).map(Rate::bps),
             delivery: Rate::bps(w[12]),
+            client: w[13],
+            retransmits: w[14],
         })
     }
 }
@@ -115,6 +123,7 @@ mod tests {
             at: Time::from_millis(id),
             pid: 7,
             id,
+            client: 12,
             acked: 1,
             in_flight: Bytes::new(2),
             unsent: Bytes::new(3),
@@ -126,6 +135,7 @@ mod tests {
             min_rtt: Span::from_micros(9),
             pacing: Some(Rate::bps(10)),
             delivery: Rate::bps(11),
+            retransmits: 13,
         }
     }
 

@@ -5,9 +5,10 @@
 use crate::kernel;
 use crate::plane::ControlPlane;
 use crate::saved_options::SavedOptions;
-use crate::triple::Enforcement;
+use crate::steering::{self, Steering};
+use crate::triple::{Deployment, Enforcement};
 use alcc_cc::{Controller, Spec};
-use alcc_flow::{Counters, OverTcp, TcpProgress};
+use alcc_flow::{AckSample, Counters, OverTcp, TcpProgress};
 use alcc_observe::{ByReason, Bypass, Commands, Identity, Log, Peer, Published, State, Totals};
 use alcc_sys::{Reading, Stamps};
 use alcc_units::Time;
@@ -28,6 +29,7 @@ pub(crate) struct Plan {
     /// By the kernel's time stamps of acknowledgements, too.
     pub(crate) stamped: bool,
     pub(crate) enforcement: Enforcement,
+    pub(crate) deployment: Deployment,
     /// Of the process.
     pub(crate) seed: u64,
 }
@@ -67,6 +69,8 @@ pub(crate) struct Controlled {
     /// On the heap: a coroutine with a stack of 8 KiB may make it, and hands it on.
     pub(crate) flow: Box<OverTcp>,
     stamps: Option<Box<Stamps>>,
+    /// The kernel keeps the limit.
+    steering: Option<Box<Steering>>,
     pub(crate) saved_options: SavedOptions,
     /// The last order of `alcc ctl` that was followed.
     applied: u64,
@@ -78,8 +82,12 @@ pub(crate) struct Controlled {
     bypassed: ByReason,
 }
 
-fn feedback(stamped: bool) -> &'static str {
-    if stamped { "timestamps" } else { "tcp-info" }
+fn feedback(steered: bool, stamped: bool) -> &'static str {
+    match (steered, stamped) {
+        (true, _) => "bpf",
+        (false, true) => "timestamps",
+        (false, false) => "tcp-info",
+    }
 }
 
 impl Controlled {
@@ -92,21 +100,29 @@ impl Controlled {
     ) -> Self {
         let (id, now) = (NEXT_ID.fetch_add(1, Ordering::Relaxed), kernel::now());
         let tcp = &socket.reading.progress;
-        let stamps = (plan.stamped.then(|| Stamps::enable(socket.fd, tcp.written)))
+        let mut plan = Arc::clone(plan);
+        let mut saved_options = SavedOptions::new(socket.reading.pacing, socket.pacing);
+        let steered = steer(plane, &mut plan, &mut saved_options, socket.fd);
+        let stamped = plan.stamped && steered.is_none();
+        let stamps = (stamped.then(|| Stamps::enable(socket.fd, tcp.written)))
             .flatten()
             .map(Box::new);
         // Before the algorithm starts, which has something to say then.
-        let published = Self::publish(plane, plan, socket, (id, now), stamps.is_some());
+        let how = feedback(steered.is_some(), stamps.is_some());
+        let published = Self::publish(plane, &plan, socket, (id, now), how);
         let (log, seed) = (published.log(), plan.seed_for(id));
+        let (steering, first) = steered.unzip();
+        let flow = new_flow(controller, log, now, tcp, seed, first.as_ref());
         let mut new = Self {
             plane: Arc::clone(plane),
-            plan: Arc::clone(plan),
+            plan,
             id,
             peer: socket.peer,
             mode: Mode::Controlled,
-            flow: Box::new(OverTcp::logged(controller, log, now, tcp, seed)),
+            flow,
             stamps,
-            saved_options: SavedOptions::new(socket.reading.pacing, socket.pacing),
+            steering: steering.map(Box::new),
+            saved_options,
             applied: 0,
             commanded: None,
             published,
@@ -114,6 +130,7 @@ impl Controlled {
             bypassed: ByReason::default(),
         };
         new.prepare(socket.fd, tcp.written);
+        new.set_limit(socket.fd, now, tcp);
         plane.count(&Totals {
             connections: 1,
             ..Totals::default()
@@ -121,12 +138,13 @@ impl Controlled {
         new
     }
 
+    #[inline(never)]
     fn publish(
         plane: &ControlPlane,
         plan: &Plan,
         socket: &Takeover,
         (id, now): (u64, Time),
-        stamped: bool,
+        feedback: &str,
     ) -> Published {
         let Some(segment) = plane.segment() else {
             return Published::default();
@@ -145,7 +163,7 @@ impl Controlled {
             remote,
             outbound,
             algorithm: plan.cc.to_string(),
-            feedback: feedback(stamped).to_owned(),
+            feedback: feedback.to_owned(),
             enforcement: plan.enforcement.name.to_owned(),
         };
         Published::new(Some(segment), &who, &socket.reading.progress)
@@ -158,7 +176,7 @@ impl Controlled {
 
     /// Where acknowledgements are learned from.
     pub(crate) fn feedback(&self) -> &'static str {
-        feedback(self.is_stamped())
+        feedback(self.steering.is_some(), self.is_stamped())
     }
 
     pub(crate) fn is_stamped(&self) -> bool {
@@ -192,13 +210,14 @@ impl Controlled {
     }
 
     fn enable_stamps(&mut self, fd: RawFd, written: u64) {
-        if self.plan.stamped && self.stamps.is_none() {
+        if self.plan.stamped && self.steering.is_none() && self.stamps.is_none() {
             self.stamps = Stamps::enable(fd, written).map(Box::new);
         }
     }
 
     /// The socket as the program has set it.
     pub(crate) fn restore(&mut self, fd: RawFd) {
+        self.steering = None;
         self.saved_options.restore(fd);
         self.disable_stamps(fd);
     }
@@ -288,33 +307,42 @@ impl Controlled {
         name(self);
         let cc = self.cc().to_string();
         self.published.algorithm(&cc);
+        let steered = steer(&self.plane, &mut self.plan, &mut self.saved_options, fd);
+        let (steering, first) = steered.unzip();
+        self.steering = steering.map(Box::new);
         let (now, log) = (kernel::now(), self.published.log());
         let seed = self.plan.seed_for(self.id);
-        *self.flow = OverTcp::logged(controller, log, now, &reading.progress, seed);
+        let tcp = &reading.progress;
+        self.flow = new_flow(controller, log, now, tcp, seed, first.as_ref());
         self.reported = Counters::default();
         self.mode = Mode::Controlled;
+        self.set_limit(fd, now, tcp);
     }
 
     /// Reads the kernel's counters and lets the algorithm act on them. `within`: a write may be
     /// under way, of which the kernel knows already.
     pub(crate) fn read(&mut self, fd: RawFd, now: Time, within: bool, log: &mut Option<Log>) {
+        // Before the counters, which then are the newer ones.
+        let samples = match &mut self.steering {
+            Some(steering) => match steering.samples(&self.plane.maps, fd) {
+                Ok(samples) => samples,
+                Err(_) => return self.release(Some(fd), Mode::Released),
+            },
+            None => Vec::new(),
+        };
         let Some(mut reading) = kernel::read(fd) else {
             self.release(Some(fd), Mode::Released);
             return;
         };
-        let tcp: &mut TcpProgress = &mut reading.progress;
-        if within {
-            // It would be counted twice.
-            tcp.written = tcp.written.min(self.flow.written());
+        if self.steering.is_some() {
+            if !self.is_steered(fd, now, &samples, &reading.progress) {
+                return;
+            }
+            (self.flow).progress_sampled(now, &reading.progress, &samples);
+            self.set_limit(fd, now, &reading.progress);
+        } else {
+            self.progress(fd, now, within, &mut reading.progress);
         }
-        let acked = self.flow.written() - self.flow.in_flight().get();
-        // After the counters: so every position they have reached has its notification, unless that
-        // was dropped.
-        let stamps = match &mut self.stamps {
-            Some(stamps) if tcp.acked != acked => stamps.drain(fd, tcp.acked),
-            _ => &[],
-        };
-        self.flow.progress_stamped(now, tcp, stamps);
         self.plane.count(&Totals {
             readings: 1,
             ..Totals::default()
@@ -331,6 +359,63 @@ impl Controlled {
         (self.published).reading(now, &reading, &self.flow, self.applied);
         if !reading.alive {
             self.mode = Mode::Over;
+        }
+    }
+
+    #[inline]
+    fn progress(&mut self, fd: RawFd, now: Time, within: bool, tcp: &mut TcpProgress) {
+        if within {
+            // It would be counted twice.
+            tcp.written = tcp.written.min(self.flow.written());
+        }
+        let acked = self.flow.written() - self.flow.in_flight().get();
+        // After the counters: so every position they have reached has its notification, unless that
+        // was dropped.
+        let stamps = match &mut self.stamps {
+            Some(stamps) if tcp.acked != acked => stamps.drain(fd, tcp.acked),
+            _ => &[],
+        };
+        self.flow.progress_stamped(now, tcp, stamps);
+    }
+
+    /// By itself, so that readings of other sockets do not need its stack.
+    ///
+    /// The kernel still keeps the limit. Who was away too long takes the socket again; else the
+    /// program has chosen another control for it, and keeps that.
+    #[inline(never)]
+    fn is_steered(
+        &mut self,
+        fd: RawFd,
+        now: Time,
+        samples: &[AckSample],
+        tcp: &TcpProgress,
+    ) -> bool {
+        let away = (self.steering.as_ref()).is_some_and(|steering| steering.was_away(now));
+        let silent = samples.is_empty() && self.flow.has_advanced(tcp);
+        if !(away || silent) || steering::holds(fd) {
+            return true;
+        }
+        if !away {
+            self.release(Some(fd), Mode::Released);
+            return false;
+        }
+        self.saved_options.forget_under();
+        match self.plane.build(self.cc()) {
+            Ok(controller) => self.restart(Some(fd), controller, |_| ()),
+            Err(_) => self.release(Some(fd), Mode::Released),
+        }
+        false
+    }
+
+    /// Tells the kernel what the algorithm allows. By itself, as [`Self::is_steered`].
+    #[inline(never)]
+    fn set_limit(&mut self, fd: RawFd, now: Time, tcp: &TcpProgress) {
+        let Some(steering) = &mut self.steering else {
+            return;
+        };
+        let limit = self.flow.limit().unwrap_or_default();
+        if steering.set(fd, now, limit, tcp.unsent).is_err() {
+            self.release(Some(fd), Mode::Released);
         }
     }
 
@@ -378,7 +463,67 @@ impl Controlled {
     }
 }
 
+/// Lets the kernel keep the limit, if that is planned. Where it refuses, the plan becomes the next
+/// best.
+#[inline(never)]
+fn steer(
+    plane: &ControlPlane,
+    plan: &mut Arc<Plan>,
+    saved_options: &mut SavedOptions,
+    fd: RawFd,
+) -> Option<(Steering, AckSample)> {
+    if !plan.enforcement.kernel {
+        return None;
+    }
+    let taken = plane.maps.get().and_then(|maps| {
+        let selected = saved_options.select_under(fd, alcc_sys::WINDOW_CONTROL);
+        selected.map_err(std::io::Error::from_raw_os_error)?;
+        Steering::take(maps, fd)
+    });
+    if taken.is_err() {
+        saved_options.restore(fd);
+        Arc::make_mut(plan).do_without_the_kernel();
+    }
+    taken.ok()
+}
+
+/// On the heap, and by itself: what it needs of a small stack is free again before the next call.
+#[inline(never)]
+fn new_flow(
+    controller: Box<dyn Controller>,
+    log: Option<alcc_cc::Log>,
+    now: Time,
+    tcp: &TcpProgress,
+    seed: u64,
+    first: Option<&AckSample>,
+) -> Box<OverTcp> {
+    match first {
+        Some(first) => sampled_flow(controller, log, now, tcp, seed, first),
+        None => Box::new(OverTcp::logged(controller, log, now, tcp, seed)),
+    }
+}
+
+/// By itself, so that the other kind does not need its stack.
+#[inline(never)]
+fn sampled_flow(
+    controller: Box<dyn Controller>,
+    log: Option<alcc_cc::Log>,
+    now: Time,
+    tcp: &TcpProgress,
+    seed: u64,
+    first: &AckSample,
+) -> Box<OverTcp> {
+    Box::new(OverTcp::sampled(controller, log, now, tcp, seed, first))
+}
+
 impl Plan {
+    /// The next best enforcement.
+    pub(crate) fn do_without_the_kernel(&mut self) {
+        if let Some(next) = self.enforcement.without_the_kernel(self.deployment) {
+            self.enforcement = next;
+        }
+    }
+
     /// For the controller's generator: another one for each connection.
     fn seed_for(&self, id: u64) -> u64 {
         self.seed ^ id.rotate_left(32)

@@ -22,6 +22,7 @@ mod saved_options;
 mod selection;
 mod service_thread;
 mod settings;
+mod steering;
 mod triple;
 
 use alcc_sys as kernel;
@@ -34,4 +35,4 @@ pub use conn::{Conn, Inherited, Wait, Waker, Write};
 pub use runtime::{Attached, Runtime, note_streams};
 pub use selection::{Rule, Selection};
 pub use settings::{Settings, SettingsError};
-pub use triple::{Deployment, Enforcement, Feedback, Triple, TripleError};
+pub use triple::{Deployment, Enforcement, Feedback, Triple, TripleError, pairs};

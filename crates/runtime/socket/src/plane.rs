@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What all controlled connections of a runtime share.
+use crate::steering::Maps;
 use alcc_cc::{Controller, Registry, Spec, SpecError};
 use alcc_observe::{AtomicTotals, CommandCache, Commands, Log, Segment, Totals};
 use alcc_units::{Span, Time};
@@ -18,6 +19,8 @@ pub(crate) struct ControlPlane {
     /// For tests: the visit that panics.
     fault: Option<u64>,
     visits: AtomicU64,
+    /// Of the kernel, where it keeps windows for us.
+    pub(crate) maps: Maps,
 }
 
 impl ControlPlane {
@@ -35,6 +38,7 @@ impl ControlPlane {
             log,
             fault,
             visits: AtomicU64::new(0),
+            maps: Maps::default(),
         })
     }
 

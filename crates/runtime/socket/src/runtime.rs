@@ -5,7 +5,7 @@ use crate::controlled::{Controlled, Plan, Takeover};
 use crate::event_loop;
 use crate::plane::ControlPlane;
 use crate::service_thread::ServiceThread;
-use crate::{ReentrancyGuard, Settings, Socket, kernel};
+use crate::{Deployment, ReentrancyGuard, Settings, Socket, kernel};
 use alcc_cc::Registry;
 use alcc_driver::Driver;
 use alcc_observe::{Peer, Segment, Totals};
@@ -72,19 +72,28 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl<W: Waker> Runtime<W> {
     /// A runtime without connections and, so far, without a thread.
     pub fn new(settings: Settings, registry: Registry, segment: Option<Arc<Segment>>) -> Self {
-        let plan = Plan {
+        let mut plan = Plan {
             cc: settings.cc.clone(),
             under: settings.under.clone(),
             stamped: settings.feedback.name == "timestamps",
             enforcement: settings.enforcement,
+            deployment: Deployment::Preloaded,
             seed: settings.seed,
         };
+        if plan.under.is_some() {
+            // The kernel keeps the limit by a control of its own.
+            plan.do_without_the_kernel();
+        }
         let rule_plans = settings.selection.rules.iter().map(|rule| {
-            Arc::new(Plan {
+            let mut new = Plan {
                 cc: rule.cc.as_ref().unwrap_or(&plan.cc).clone(),
                 under: rule.under.as_ref().or(plan.under.as_ref()).cloned(),
                 ..plan.clone()
-            })
+            };
+            if new.under.is_some() {
+                new.do_without_the_kernel();
+            }
+            Arc::new(new)
         });
         Self {
             rule_plans: rule_plans.collect(),
@@ -245,7 +254,11 @@ impl<W: Waker> Runtime<W> {
             self.fail("this kernel's TCP_INFO lacks bytes_sent: Linux 4.19 or later is needed");
             return Attached::LeftAlone;
         };
-        let plan = self.plan_for(&peer);
+        let mut plan = Arc::clone(self.plan_for(&peer));
+        if self.is_inline() && plan.enforcement.kernel {
+            // Nobody answers acknowledgements while the program waits in a write.
+            Arc::make_mut(&mut plan).do_without_the_kernel();
+        }
         let Ok(controller) = self.plane.build(&plan.cc) else {
             return Attached::LeftAlone;
         };
@@ -263,7 +276,7 @@ impl<W: Waker> Runtime<W> {
             reading,
             pacing: before.pacing,
         };
-        let control = Controlled::new(&self.plane, plan, controller, &socket);
+        let control = Controlled::new(&self.plane, &plan, controller, &socket);
         let conn = Arc::new(Conn::new(fd, cookie, control, waker));
         locked(&self.known).insert(cookie, Arc::downgrade(&conn));
         if let Some(segment) = self.plane.segment() {

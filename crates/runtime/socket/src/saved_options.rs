@@ -92,8 +92,19 @@ impl SavedOptions {
             return Ok(());
         }
         kernel::set_under(fd, name)?;
+        let before = match self.under.take() {
+            Some((first, ours)) if ours.is_empty() => Some(first),
+            _ => before,
+        };
         self.under = before.map(|before| (before, name.to_owned()));
         Ok(())
+    }
+
+    /// The kernel has taken ours away. What was before stays known.
+    pub(crate) fn forget_under(&mut self) {
+        if let Some((_, ours)) = &mut self.under {
+            ours.clear();
+        }
     }
 
     /// Control ends: the socket is as if we had never been. A congestion control that the program

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What `alcc run` tells the processes it starts, through the environment.
-use crate::{Enforcement, Feedback, Rule, Selection, Triple};
+use crate::{Deployment, Enforcement, Feedback, Rule, Selection, Triple};
 use alcc_cc::{Registry, Spec};
 use alcc_observe::Pattern;
 use std::ffi::OsString;
@@ -121,10 +121,13 @@ impl Settings {
         let cc: Spec = cc.parse().map_err(bad(CC))?;
         registry.build(&cc).map_err(bad(CC))?;
         let auto = |value: Option<String>| value.unwrap_or_else(|| "auto".to_owned());
+        let (feedback, enforcement) = (auto(text(FEEDBACK)?), auto(text(ENFORCE)?));
         let triple = Triple::choose(
+            Deployment::Preloaded,
             cc.to_string(),
-            &auto(text(FEEDBACK)?),
-            &auto(text(ENFORCE)?),
+            (&feedback, &enforcement),
+            // Whoever wrote this has looked. A connection that cannot have it takes the next best.
+            Ok(()),
         )
         .map_err(bad(ENFORCE))?;
         let patterns = |variable: &'static str| -> Result<Vec<Pattern>, SettingsError> {
@@ -175,10 +178,8 @@ mod tests {
     fn settings() -> Settings {
         Settings {
             cc: "fixed:window=7".parse().unwrap(),
-            feedback: Triple::choose(String::new(), "auto", "gate")
-                .unwrap()
-                .feedback,
-            enforcement: Enforcement::choose(crate::Deployment::Preloaded, "gate").unwrap(),
+            feedback: *Feedback::ALL.iter().find(|f| f.name == "tcp-info").unwrap(),
+            enforcement: Enforcement::choose(Deployment::Preloaded, "gate").unwrap(),
             under: Some("reno".to_owned()),
             selection: Selection {
                 loopback: true,

@@ -49,12 +49,16 @@ pub struct Enforcement {
     pub gate: bool,
     /// `SO_MAX_PACING_RATE` follows the algorithm's rate.
     pub pacing: bool,
+    /// The kernel keeps window and rate, and writes pass. Root has loaded what does it.
+    pub kernel: bool,
     /// Why a preloaded program cannot have it; `None`: it can.
     not_preloaded: Option<&'static str>,
     /// Why own sockets cannot have it; `None`: they can.
     not_own: Option<&'static str>,
 }
 
+/// Where the kernel keeps the limit, it tells of acknowledgements as well.
+const KERNEL: &str = "bpf";
 const NO_QUEUE: Option<&str> =
     Some("what an unmodified program writes is its own until the kernel takes it");
 const NO_GATE: Option<&str> = Some("bytes wait in a queue of ours: say queue or queue+pacing");
@@ -62,6 +66,12 @@ const NO_GATE: Option<&str> = Some("bytes wait in a queue of ours: say queue or 
 impl Feedback {
     /// All there are, best first.
     pub const ALL: &'static [Self] = &[
+        Self {
+            name: KERNEL,
+            summary: "the kernel tells of each acknowledgement, where root has loaded alcc_window",
+            not_preloaded: None,
+            not_own: None,
+        },
         Self {
             name: "timestamps",
             summary: "the kernel's time of each acknowledgement, and TCP_INFO at a tick, no privileges",
@@ -81,6 +91,11 @@ impl Feedback {
         Self::ALL
             .iter()
             .filter(move |f| f.refusal(deployment).is_none())
+    }
+
+    /// It comes with the limit that the kernel keeps.
+    pub fn of_kernel(&self) -> bool {
+        self.name == KERNEL
     }
 
     fn refusal(&self, deployment: Deployment) -> Option<&'static str> {
@@ -113,10 +128,20 @@ impl Enforcement {
     /// All there are, best first.
     pub const ALL: &'static [Self] = &[
         Self {
+            name: KERNEL,
+            summary: "the kernel keeps window and rate, exactly",
+            gate: false,
+            pacing: false,
+            kernel: true,
+            not_preloaded: None,
+            not_own: None,
+        },
+        Self {
             name: "queue+pacing",
             summary: "bytes wait in our queue until the window lets them go, and the kernel paces",
             gate: true,
             pacing: true,
+            kernel: false,
             not_preloaded: NO_QUEUE,
             not_own: None,
         },
@@ -125,6 +150,7 @@ impl Enforcement {
             summary: "bytes wait in our queue until the window lets them go",
             gate: true,
             pacing: false,
+            kernel: false,
             not_preloaded: NO_QUEUE,
             not_own: None,
         },
@@ -133,6 +159,7 @@ impl Enforcement {
             summary: "a write passes only what the window allows, and the kernel paces",
             gate: true,
             pacing: true,
+            kernel: false,
             not_preloaded: None,
             not_own: NO_GATE,
         },
@@ -141,6 +168,7 @@ impl Enforcement {
             summary: "a write passes only what the window allows",
             gate: true,
             pacing: false,
+            kernel: false,
             not_preloaded: None,
             not_own: NO_GATE,
         },
@@ -149,6 +177,7 @@ impl Enforcement {
             summary: "the kernel paces at the algorithm's rate; for algorithms that have one",
             gate: false,
             pacing: true,
+            kernel: false,
             not_preloaded: None,
             not_own: NO_GATE,
         },
@@ -168,12 +197,22 @@ impl Enforcement {
         }
     }
 
-    /// The one with this name; `auto` is the best.
+    /// The best that needs nobody's help.
+    pub fn best(deployment: Deployment) -> Option<&'static Self> {
+        Self::of(deployment).find(|e| !e.kernel)
+    }
+
+    /// The next best, where the kernel does not keep the limit. `None`: it is not the kernel.
+    pub fn without_the_kernel(&self, deployment: Deployment) -> Option<Self> {
+        Self::best(deployment).filter(|_| self.kernel).copied()
+    }
+
+    /// The one with this name; `auto` is the best that needs nobody's help.
     ///
     /// # Errors
     /// A name that is not in the table, or that `deployment` cannot have.
     pub fn choose(deployment: Deployment, name: &str) -> Result<Self, TripleError> {
-        let name = match Self::of(deployment).next() {
+        let name = match Self::best(deployment) {
             Some(best) if name == "auto" => best.name,
             _ => name,
         };
@@ -210,30 +249,56 @@ pub struct TripleError {
 }
 
 impl Triple {
-    /// The triple asked for, in a preloaded program; `auto` takes the best there is.
+    /// The triple asked for; `auto` takes the best there is. `kernel` says whether the kernel can
+    /// keep the limit of these connections, and if not, why.
     ///
     /// # Errors
-    /// A name that is not in the table, or that a preloaded program cannot have.
+    /// A name that is not in the table, or that `deployment` cannot have; what does not go
+    /// together; and why the kernel cannot, if it has to.
     pub fn choose(
+        deployment: Deployment,
         algorithm: String,
-        feedback: &str,
-        enforcement: &str,
-    ) -> Result<Self, TripleError> {
-        let deployment = Deployment::Preloaded;
-        let best = Feedback::of(deployment).next().map_or("auto", |f| f.name);
-        let feedback = if feedback == "auto" { best } else { feedback };
+        (feedback, enforcement): (&str, &str),
+        kernel: Result<(), String>,
+    ) -> Result<Self, String> {
+        let text = |e: TripleError| e.to_string();
+        let asked = Feedback::choose(deployment, feedback).map_err(text)?;
+        let enforcement = match enforcement {
+            "auto" if asked.is_some_and(|f| f.of_kernel()) => KERNEL,
+            "auto" if asked.is_none() && kernel.is_ok() => KERNEL,
+            name => name,
+        };
+        let enforcement = Enforcement::choose(deployment, enforcement).map_err(text)?;
+        if enforcement.kernel {
+            kernel?;
+        }
+        let fits = |f: &&Feedback| f.of_kernel() == enforcement.kernel;
+        let best = Feedback::of(deployment).find(fits).copied();
+        let feedback = match asked {
+            Some(asked) if fits(&&asked) => asked,
+            Some(asked) => {
+                return Err(format!(
+                    "feedback '{}' does not go with enforcement '{}': '{KERNEL}' goes with itself only",
+                    asked.name, enforcement.name
+                ));
+            }
+            None => best.ok_or("no feedback")?,
+        };
         Ok(Self {
             algorithm,
-            feedback: pick(
-                "feedback",
-                feedback,
-                Feedback::ALL,
-                |f| (f.name, f.refusal(deployment)),
-                deployment,
-            )?,
-            enforcement: Enforcement::choose(deployment, enforcement)?,
+            feedback,
+            enforcement,
         })
     }
+}
+
+/// The pairs of `deployment` that go together, best first.
+pub fn pairs(
+    deployment: Deployment,
+) -> impl Iterator<Item = (&'static Feedback, &'static Enforcement)> {
+    Feedback::of(deployment)
+        .flat_map(move |f| Enforcement::of(deployment).map(move |e| (f, e)))
+        .filter(|(f, e)| f.of_kernel() == e.kernel)
 }
 
 fn pick<T: Copy>(
@@ -277,35 +342,77 @@ impl fmt::Display for Triple {
 mod tests {
     use super::*;
 
+    fn preloaded(f: &str, e: &str, kernel: Result<(), &str>) -> Result<String, String> {
+        let kernel = kernel.map_err(str::to_owned);
+        Triple::choose(Deployment::Preloaded, "verus".to_owned(), (f, e), kernel)
+            .map(|triple| triple.to_string())
+    }
+
     #[test]
     fn auto_is_the_best_of_each_host() {
-        let preloaded = Triple::choose("verus".to_owned(), "auto", "auto").unwrap();
-        assert_eq!(preloaded.to_string(), "verus / tcp-info / gate+pacing");
+        let auto = |kernel| preloaded("auto", "auto", kernel).unwrap();
+        assert_eq!(auto(Ok(())), "verus / bpf / bpf");
+        assert_eq!(auto(Err("")), "verus / tcp-info / gate+pacing");
+        let best = |deployment| Enforcement::choose(deployment, "auto").unwrap().name;
+        assert_eq!(best(Deployment::Own), "queue+pacing");
+        let own = Triple::choose(
+            Deployment::Own,
+            String::new(),
+            ("auto", "auto"),
+            Err(String::new()),
+        );
+        assert_eq!(own.unwrap().feedback.name, "timestamps");
+    }
+
+    #[test]
+    fn the_kernel_keeps_the_limit_only_with_its_own_feedback() {
         assert_eq!(
-            Enforcement::choose(Deployment::Own, "auto").unwrap().name,
-            "queue+pacing"
+            preloaded("tcp-info", "auto", Ok(())).unwrap(),
+            "verus / tcp-info / gate+pacing"
         );
         assert_eq!(
-            Feedback::of(Deployment::Own).next().unwrap().name,
-            "timestamps"
+            preloaded("auto", "gate", Ok(())).unwrap(),
+            "verus / tcp-info / gate"
+        );
+        assert_eq!(
+            preloaded("bpf", "auto", Ok(())).unwrap(),
+            "verus / bpf / bpf"
+        );
+        for (f, e) in [("tcp-info", "bpf"), ("bpf", "gate")] {
+            let refused = preloaded(f, e, Ok(())).unwrap_err();
+            assert!(refused.contains("goes with itself only"), "{refused}");
+        }
+        for (f, e) in [("auto", "bpf"), ("bpf", "auto"), ("bpf", "bpf")] {
+            assert_eq!(
+                preloaded(f, e, Err("not loaded")).unwrap_err(),
+                "not loaded"
+            );
+        }
+        let listed: Vec<_> = pairs(Deployment::Preloaded)
+            .map(|(f, e)| format!("{}/{}", f.name, e.name))
+            .collect();
+        assert_eq!(
+            listed,
+            [
+                "bpf/bpf",
+                "tcp-info/gate+pacing",
+                "tcp-info/gate",
+                "tcp-info/pacing"
+            ]
         );
     }
 
     #[test]
     fn a_pair_that_does_not_exist_is_refused_with_the_reason() {
-        let refused = |f, e| {
-            Triple::choose("verus".to_owned(), f, e)
-                .unwrap_err()
-                .to_string()
-        };
+        let refused = |f, e| preloaded(f, e, Ok(())).unwrap_err();
         let text = refused("timestamps", "auto");
         assert!(
             text.contains("a preloaded program (its notifications would wake")
-                && text.ends_with("there are auto, tcp-info"),
+                && text.ends_with("there are auto, bpf, tcp-info"),
             "{text}"
         );
         assert!(refused("auto", "queue").contains("unmodified program"));
-        assert!(refused("auto", "gat").ends_with("there are auto, gate+pacing, gate, pacing"));
+        assert!(refused("auto", "gat").ends_with("there are auto, bpf, gate+pacing, gate, pacing"));
         let own = Enforcement::choose(Deployment::Own, "gate")
             .unwrap_err()
             .to_string();

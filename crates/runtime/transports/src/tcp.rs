@@ -29,12 +29,8 @@ impl Transport for Tcp {
             name: "tcp",
             summary: "the kernel's TCP, plain (--under bbr) or with an algorithm above it (--cc verus)",
             suffix: "-tcp",
-            feedback: Feedback::of(Deployment::Own)
-                .next()
-                .map_or("kernel", |best| best.name),
-            enforcement: Enforcement::of(Deployment::Own)
-                .next()
-                .map_or("kernel", |best| best.name),
+            feedback: best_feedback().map_or("kernel", |best| best.name),
+            enforcement: Enforcement::best(Deployment::Own).map_or("kernel", |best| best.name),
             simulated: Err("it has the kernel's counters only: alcc-A is its form above TCP"),
             takes: Takes {
                 needs_cc: false,
@@ -72,7 +68,7 @@ impl Transport for Tcp {
         let runtime = |spec: &alcc_cc::Spec| {
             let (feedback, enforcement) = chosen(options)?;
             let settings = Settings {
-                feedback: feedback.or_else(|| Feedback::of(Deployment::Own).next().copied()),
+                feedback: feedback.or_else(|| best_feedback().copied()),
                 enforcement,
                 seed: options.seed,
                 ..Settings::new(spec.clone())
@@ -90,11 +86,21 @@ impl Transport for Tcp {
     }
 }
 
+/// The best that needs nobody's help.
+fn best_feedback() -> Option<&'static Feedback> {
+    Feedback::of(Deployment::Own).find(|f| !f.of_kernel())
+}
+
 /// Feedback (`None`: the best) and enforcement that are asked for.
 fn chosen(options: &Options) -> Result<(Option<Feedback>, Enforcement), Failure> {
     let feedback = Feedback::choose(Deployment::Own, &options.feedback).map_err(Failure::usage)?;
     let enforcement =
         Enforcement::choose(Deployment::Own, &options.enforce).map_err(Failure::usage)?;
+    if enforcement.kernel || feedback.as_ref().is_some_and(Feedback::of_kernel) {
+        return Err(Failure::usage(
+            "'bpf' is of alcc run, alcc proxy and the C library: say tcp-info or timestamps, and queue or queue+pacing, or leave it out",
+        ));
+    }
     Ok((feedback, enforcement))
 }
 

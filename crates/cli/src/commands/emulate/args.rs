@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::trace_arg::load_link_trace;
 use alcc_emu::{Dir, LogSpec, Observer, PacketLog, PathSpec, Silent};
 use alcc_link::log::Header;
-use alcc_link::{Changes, DirectionSpec, QueueSpec, RateSpec};
+use alcc_link::{Changes, DirectionSpec, QueueSpec, RadioSpec, RateSpec};
 use alcc_results::scenario::probability;
 use alcc_units::{Rate, Span, positive};
 use std::ffi::{OsStr, OsString};
@@ -46,6 +46,13 @@ pub(crate) struct Args {
     /// The same from CMD [default: as --loss]
     #[arg(long, value_name = "P", value_parser = probability)]
     loss_up: Option<f64>,
+    /// What the radio link behind the bottleneck adds, such as harq:errors=0.1; may be repeated
+    /// (alcc list has them) [default: what belongs to a synthetic trace]
+    #[arg(long, value_name = "RADIO")]
+    radio: Vec<RadioSpec>,
+    /// The same from CMD [default: as --radio]
+    #[arg(long, value_name = "RADIO")]
+    radio_up: Vec<RadioSpec>,
     #[command(flatten)]
     changes: ChangesArg,
     /// Seed of random loss, random queues and synthetic traces
@@ -69,6 +76,9 @@ pub(crate) struct Args {
     pub(super) command: Vec<OsString>,
 }
 
+/// Towards CMD, and from it.
+type Radios = [&'static [&'static str]; 2];
+
 impl Args {
     /// The link that is asked for; reads trace files.
     pub(super) fn path_spec(&self) -> Result<PathSpec, Failure> {
@@ -83,40 +93,41 @@ impl Args {
                 "steps of the rate: there is no bottleneck to change: give --down, --up or both",
             ));
         }
-        let direction = |rate: &Option<OsString>, queue: &QueueSpec, loss, changes: Changes| {
-            Ok(DirectionSpec {
-                changes,
-                rate: self.bottleneck(rate.as_deref())?,
-                queue: queue.clone(),
-                delay: self.delay,
-                loss,
-            })
+        let (down, own) = self.bottleneck(self.down.as_deref())?;
+        let (up, _) = self.bottleneck(self.up.as_deref())?;
+        let asked = [self.radio.clone(), self.radio_up.clone()];
+        let [radio, radio_up] = RadioSpec::both(asked, own).map_err(Failure::usage)?;
+        let direction = |rate, queue: &QueueSpec, loss, changes: Changes, radio| DirectionSpec {
+            changes,
+            rate,
+            queue: queue.clone(),
+            delay: self.delay,
+            loss,
+            radio,
         };
+        let up_changes = changes.back(self.up.is_some());
+        let loss_up = self.loss_up.unwrap_or(self.loss);
         Ok(PathSpec {
-            down: direction(&self.down, &self.queue, self.loss, down_changes)?,
-            up: direction(
-                &self.up,
-                queue_up,
-                self.loss_up.unwrap_or(self.loss),
-                changes.back(self.up.is_some()),
-            )?,
+            down: direction(down, &self.queue, self.loss, down_changes, radio),
+            up: direction(up, queue_up, loss_up, up_changes, radio_up),
             seed: self.seed,
         })
     }
 
-    fn bottleneck(&self, name: Option<&OsStr>) -> Result<RateSpec, Failure> {
+    /// A bottleneck, and what its radio link adds if it is a synthetic trace.
+    fn bottleneck(&self, name: Option<&OsStr>) -> Result<(RateSpec, Radios), Failure> {
         let Some(name) = name else {
-            return Ok(RateSpec::Unlimited);
+            return Ok((RateSpec::Unlimited, [&[]; 2]));
         };
         let text = name.to_string_lossy();
         // A text that begins like a number is a rate, unless a file has this name.
         let number = text.starts_with(|c: char| c.is_ascii_digit() || c == '.');
         if number && !Path::new(name).exists() {
             return positive::<Rate>(&text)
-                .map(RateSpec::Fixed)
+                .map(|rate| (RateSpec::Fixed(rate), [&[][..]; 2]))
                 .map_err(|e| Failure::usage(format!("bottleneck: {e}, or name a trace file")));
         }
-        load_link_trace(name, self.seed).map(|loaded| RateSpec::Trace(loaded.trace))
+        load_link_trace(name, self.seed).map(|it| (RateSpec::Trace(it.trace), it.radio))
     }
 
     /// The packet log of a direction, if the options ask for one.

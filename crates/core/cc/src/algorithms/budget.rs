@@ -12,7 +12,8 @@
 //! those of our sending (without it, flows that share a path read their bunches as a fast path and fill any buffer). **Drains:** unless
 //! the path was seen empty lately, the window goes below the product by the budget until a packet sent in this state is back, and again
 //! while the smallest RTT keeps falling; at multiples of three seconds of the host's clock, so that the flows of one host do it
-//! together and all see the path empty. Nothing is measured in a drain and while the queue fills again after it.
+//! together and all see the path empty. Nothing is measured in a drain and while the queue fills again after it. If nothing comes back
+//! in a drain, its packets or their ACKs were lost: two more may go.
 //!
 //! | constant | value | source |
 //! |---|---|---|
@@ -25,6 +26,7 @@
 //! | packets beyond | 2 | what shares are compared by: without it any division of a link would be stable |
 //! | a flow yields | a fortieth of the budget per doubling of its rate beyond 1000 packets/s: there two packets are too few | docs/budget.md |
 //! | a drain | every 3 s, after the start, and if the RTT was not within a quarter of the budget of the smallest for half of that | docs/budget.md |
+//! | nothing came back in a drain for | two RTTs, then twice as long each time: two packets more | docs/budget.md |
 //! | after a drain the queue fills again for | 100 ms and the smallest RTT | docs/budget.md |
 //! | the smallest RTT may rise | after a drain, if it was not seen (within a tenth of the budget) for 10 s | 10 s as BBR's |
 //! | loss rate, over 128 packets, that counts, with a queue | 3 %; 0.85 of the window; back by a packet or 2 % per RTT | BBRv3: 2 % of a round |
@@ -82,6 +84,11 @@ struct Budget {
     drains: Drains,
     /// When the queue is full again after the last drain.
     refilled: Time,
+    /// In a drain: what else may be in flight because nothing came back, packets.
+    unanswered: f64,
+    /// In a drain: nothing came back for long if it has not by then; and how long that is.
+    silent_at: Option<Time>,
+    patience: Span,
     queueing: Span,
     /// A packet of the start has waited for longer than half of the budget.
     queued: bool,
@@ -102,6 +109,9 @@ fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
         service: Service::new(),
         drains: Drains::default(),
         refilled: Time::ZERO,
+        unanswered: 0.0,
+        silent_at: None,
+        patience: Span::ZERO,
         queueing: Span::ZERO,
         queued: false,
         acked_at: None,
@@ -131,6 +141,8 @@ impl Budget {
             self.step(cx, packet.sent_at);
         }
         self.acked_at = Some(now);
+        self.patience = ((self.drains.base() + self.queueing) * 2).max(GRAIN);
+        self.silent_at = self.drains.draining().then(|| now + self.patience);
         starved.unwrap_or_default()
     }
 
@@ -145,7 +157,10 @@ impl Budget {
 
     fn step(&mut self, cx: &mut Cx<'_>, sent_at: Time) {
         let to = match self.drains.step(cx.now, sent_at, !self.starting, 1) {
-            Some(Drained::Begins) => "drain",
+            Some(Drained::Begins) => {
+                self.unanswered = 0.0;
+                "drain"
+            }
             Some(Drained::Ends) => {
                 self.refilled = cx.now + self.drains.base() + REFILL;
                 "hold"
@@ -156,15 +171,26 @@ impl Budget {
     }
 
     fn wanted(&self) -> f64 {
-        let (base, delay) = (self.drains.base().as_secs_f64(), self.delay.as_secs_f64());
         if self.drains.draining() {
-            return (self.service.mean * (base - delay)).max(PACKETS);
+            let (base, delay) = (self.drains.base().as_secs_f64(), self.delay.as_secs_f64());
+            return (self.service.mean * (base - delay)).max(PACKETS) + self.unanswered;
         }
+        self.product()
+    }
+
+    /// The window outside of drains.
+    fn product(&self) -> f64 {
+        let (base, delay) = (self.drains.base().as_secs_f64(), self.delay.as_secs_f64());
         let high = self.service.high * (base + delay / 5.0);
         let mean = self.service.mean * (base + delay / 2.0);
         let doublings = libm::log2((self.service.mean / FAST).max(1.0));
         let yielded = self.service.mean * (delay * YIELD * doublings);
         (high.max(mean) - yielded + PACKETS).max(SMALLEST)
+    }
+
+    /// Takes over what is wanted.
+    fn follow(&mut self) {
+        self.window = self.wanted().min(self.cap).clamp(1.0, LARGEST);
     }
 }
 
@@ -193,7 +219,7 @@ impl Controller for Budget {
         let drained = self.drains.draining() || cx.now < self.refilled;
         if (idle || drained) && !self.starting {
             self.service.pass(cx.now);
-            self.window = self.wanted().min(self.cap).clamp(1.0, LARGEST);
+            self.follow();
             return;
         }
         self.service.delivered(cx.now, packets, base, rtt, starved);
@@ -206,7 +232,7 @@ impl Controller for Budget {
             }
             self.leave_start(cx, "delay");
         }
-        self.window = self.wanted().min(self.cap).clamp(1.0, LARGEST);
+        self.follow();
         self.cap += packets / self.window * (self.cap * RETURN).max(1.0);
         self.cap = self.cap.min(LARGEST);
     }
@@ -216,7 +242,13 @@ impl Controller for Budget {
         self.loss_rate.lost(lost);
         if !self.capped && self.loss_rate.get() > LOSSY && self.queueing > self.delay / 4 {
             self.capped = true;
-            self.cap = self.window.min(self.cap) * BETA;
+            // What a drain takes off is no measure of the path.
+            let window = if self.drains.draining() {
+                self.product()
+            } else {
+                self.window
+            };
+            self.cap = window.min(self.cap) * BETA;
             let (why, from) = ("loss", self.window);
             self.window = self.window.min(self.cap).max(SMALLEST);
             let to = self.window;
@@ -227,6 +259,19 @@ impl Controller for Budget {
 
     fn on_rto(&mut self, cx: &mut Cx<'_>, _rto: &Rto) {
         self.leave_start(cx, "timeout");
+    }
+
+    fn on_timer(&mut self, cx: &mut Cx<'_>) {
+        if self.silent_at.is_some_and(|at| cx.now >= at) {
+            self.unanswered += PACKETS;
+            self.patience = self.patience * 2;
+            self.silent_at = Some(cx.now + self.patience);
+            self.follow();
+        }
+    }
+
+    fn next_timer(&self) -> Option<Time> {
+        self.silent_at
     }
 
     fn allowance(&self) -> Allowance {
@@ -331,6 +376,42 @@ mod tests {
         acks(&mut b, 400, 60);
         // Nothing waits any more: 1.3 * 1000/s * (60 + 10) ms, and two packets.
         assert!((b.window() - 93.0).abs() < 4.0, "{}", b.window());
+    }
+
+    #[test]
+    fn a_drain_of_which_nothing_comes_back_sends_two_more() {
+        let mut b = Bench::of("budget:delay=100ms");
+        acks(&mut b, 100, 100);
+        acks(&mut b, 2929, 160);
+        assert_eq!(b.window(), 2.0);
+        // Nothing more comes: two RTTs, then four.
+        let at = b.cc.next_timer().unwrap();
+        assert_eq!(at, b.now + Span::from_millis(320));
+        b.timer();
+        assert_eq!(b.window(), 2.0, "early");
+        b.wait(Span::from_millis(320));
+        b.timer();
+        assert_eq!(b.window(), 4.0);
+        assert_eq!(b.cc.next_timer(), Some(at + Span::from_millis(640)));
+        // Two of them are back.
+        b.wait(Span::from_millis(100));
+        acks(&mut b, 1, 100);
+        assert!(b.window() > 100.0, "{}", b.window());
+        assert_eq!(b.cc.next_timer(), None);
+    }
+
+    #[test]
+    fn losses_reported_in_a_drain_leave_the_window_after_it() {
+        let mut b = Bench::of("budget:delay=100ms");
+        acks(&mut b, 100, 100);
+        acks(&mut b, 2929, 160);
+        assert_eq!(b.window(), 2.0);
+        b.lose(10, true);
+        b.recovered();
+        acks(&mut b, 160, 100);
+        // 1000/s * (100 + 50) ms and two packets, less 15 % for the losses.
+        let want = 0.85 * 152.0;
+        assert!((b.window() / want - 1.0).abs() < 0.05, "{}", b.window());
     }
 
     #[test]

@@ -281,7 +281,7 @@ impl Model {
             if s.send(now).is_some() {
                 return Ok(());
             }
-            now = s.next_wake(now);
+            now = s.next_wake(now, now);
         }
         Err(format!(
             "nothing may leave for 60 s with nothing in flight: {:?}",

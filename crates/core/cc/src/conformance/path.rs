@@ -2,8 +2,9 @@
 //! Flows over one bottleneck in virtual time: small enough to trust by reading, for tests of
 //! algorithms. Not the simulator.
 use super::sender::Sender;
+use crate::parts::MAX_WINDOW;
 use crate::{Controller, Report};
-use alcc_units::{Bytes, Rate, Span, Time};
+use alcc_units::{Bytes, Rate, Rng, Span, Time};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
@@ -37,7 +38,16 @@ pub struct Scenario {
     pub lateness: Span,
     /// The link stands still from, to.
     pub outage: Option<(Time, Time)>,
-    /// For the lateness.
+    /// From a time on another path: its rate and its RTT without queueing. Nobody is told.
+    pub other: Option<(Time, Rate, Span)>,
+    /// Acknowledgements take up to so much longer, each by itself; they keep their order.
+    pub jitter: Span,
+    /// Packets of somebody else that fill the queue at the start: so the path looks to who takes
+    /// over a connection in mid-life.
+    pub standing: usize,
+    /// What each application has to send; `None`: as much as goes.
+    pub offered: Option<Rate>,
+    /// For the lateness and the jitter.
     pub seed: u64,
 }
 
@@ -52,6 +62,10 @@ impl Scenario {
             tick: Span::ZERO,
             lateness: Span::ZERO,
             outage: None,
+            other: None,
+            jitter: Span::ZERO,
+            standing: 0,
+            offered: None,
             seed: 1,
         }
     }
@@ -64,6 +78,9 @@ pub struct FlowResult {
     pub delivered: Vec<(Time, Span)>,
     /// Packets refused by a full queue.
     pub dropped: u64,
+    /// The most that might have been in flight, as a multiple of what had been in flight until then
+    /// or of the first window, whichever is larger.
+    pub unproven: f64,
 }
 
 impl FlowResult {
@@ -110,11 +127,17 @@ struct Server {
     next: usize,
     free: Time,
     outage: Option<(Time, Time)>,
+    other: Option<(Time, Rate, Span)>,
 }
 
 impl Server {
     /// When a packet that is at the head now departs.
     fn departure(&mut self, now: Time) -> Time {
+        if let Some((at, rate, _)) = self.other
+            && now >= at
+        {
+            self.service = Service::Constant(rate);
+        }
         let mut at = match &self.service {
             Service::Constant(rate) => {
                 let start = self.free.max(now);
@@ -140,6 +163,74 @@ impl Server {
     }
 }
 
+/// In the queue, packets of nobody here.
+const OTHERS: usize = usize::MAX;
+
+/// The way of what arrived back to the senders.
+struct WayBack {
+    rtt: Span,
+    other: Option<(Time, Rate, Span)>,
+    jitter: Span,
+    rng: Rng,
+    last: Vec<Time>,
+}
+
+impl WayBack {
+    fn new(scenario: &Scenario, flows: usize) -> Self {
+        Self {
+            rtt: scenario.rtt,
+            other: scenario.other,
+            jitter: scenario.jitter,
+            rng: Rng::new(scenario.seed ^ 0x6a69_7474),
+            last: vec![Time::ZERO; flows],
+        }
+    }
+
+    /// When the sender hears of what arrives now.
+    fn arrival(&mut self, now: Time, flow: usize) -> Time {
+        let rtt = match self.other {
+            Some((at, _, rtt)) if now >= at => rtt,
+            _ => self.rtt,
+        };
+        let jitter = if self.jitter.is_zero() {
+            Span::ZERO
+        } else {
+            self.jitter.mul_f64(self.rng.unit())
+        };
+        let at = (now + rtt + jitter).max(self.last[flow]);
+        self.last[flow] = at;
+        at
+    }
+}
+
+/// What an application has offered, and what its flow has used of its window.
+#[derive(Clone, Copy, Default)]
+struct Offer {
+    sent: u64,
+    most: Bytes,
+}
+
+impl Offer {
+    /// When the next packet of the application is there.
+    fn due(&self, rate: Rate) -> Time {
+        Time::ZERO + rate.time_for(PACKET) * self.sent
+    }
+
+    fn has(&self, now: Time, rate: Rate) -> bool {
+        self.due(rate) <= now
+    }
+
+    fn check(&mut self, sender: &Sender, result: &mut FlowResult) {
+        let allowance = sender.feed.allowance();
+        let quota = sender.in_flight + allowance.quota.min(MAX_WINDOW);
+        let may = allowance.window.min(quota);
+        let first = self.most == Bytes::ZERO;
+        self.most = self.most.max(if first { may } else { sender.in_flight });
+        let ratio = may.get() as f64 / self.most.get().max(1) as f64;
+        result.unproven = result.unproven.max(ratio);
+    }
+}
+
 /// Runs `controllers` beside each other.
 pub fn run(scenario: &Scenario, controllers: Vec<Box<dyn Controller>>) -> Vec<FlowResult> {
     let mut events = BinaryHeap::new();
@@ -149,8 +240,13 @@ pub fn run(scenario: &Scenario, controllers: Vec<Box<dyn Controller>>) -> Vec<Fl
         next: 0,
         free: Time::ZERO,
         outage: scenario.outage,
+        other: scenario.other,
     };
-    let mut queue: VecDeque<(usize, u64, Time)> = VecDeque::new();
+    let mut queue: VecDeque<(usize, u64, Time)> = (0..scenario.standing)
+        .map(|_| (OTHERS, 0, Time::ZERO))
+        .collect();
+    let mut back = WayBack::new(scenario, controllers.len());
+    let mut offers = vec![Offer::default(); controllers.len()];
     let mut results = vec![FlowResult::default(); controllers.len()];
     let mut flows: Vec<Sender> = controllers
         .into_iter()
@@ -171,6 +267,10 @@ pub fn run(scenario: &Scenario, controllers: Vec<Box<dyn Controller>>) -> Vec<Fl
     };
     for flow in 0..flows.len() {
         push(&mut events, Time::ZERO, What::Wake { flow });
+    }
+    if !queue.is_empty() {
+        let at = server.departure(Time::ZERO);
+        push(&mut events, at, What::Serve);
     }
     let end = Time::ZERO + scenario.duration;
     while let Some(Reverse((now, what, _))) = events.pop() {
@@ -202,9 +302,11 @@ pub fn run(scenario: &Scenario, controllers: Vec<Box<dyn Controller>>) -> Vec<Fl
                 None
             }
             What::Serve => {
-                if let Some((flow, pn, since)) = queue.pop_front() {
+                if let Some((flow, pn, since)) = queue.pop_front()
+                    && flow != OTHERS
+                {
                     results[flow].delivered.push((now, now.since(since)));
-                    push(&mut events, now + scenario.rtt, What::Ack { flow, pn });
+                    push(&mut events, back.arrival(now, flow), What::Ack { flow, pn });
                     flows[flow].reached(now, pn, PACKET);
                     heard = Some(flow);
                 }
@@ -219,11 +321,8 @@ pub fn run(scenario: &Scenario, controllers: Vec<Box<dyn Controller>>) -> Vec<Fl
             if let Some(report) = flows[flow].report(now) {
                 let number = reports.len();
                 reports.push(report);
-                push(
-                    &mut events,
-                    now + scenario.rtt,
-                    What::Report { flow, number },
-                );
+                let at = back.arrival(now, flow);
+                push(&mut events, at, What::Report { flow, number });
             }
             let half = flows[flow].half.as_ref().and_then(|half| half.next_timer());
             if let Some(next) = half.filter(|next| *next < halves[flow]) {
@@ -233,7 +332,18 @@ pub fn run(scenario: &Scenario, controllers: Vec<Box<dyn Controller>>) -> Vec<Fl
         }
         let Some(flow) = flow else { continue };
         flows[flow].wake(now);
-        while let Some(pn) = flows[flow].send(now) {
+        let offer = &mut offers[flow];
+        offer.check(&flows[flow], &mut results[flow]);
+        loop {
+            let more = scenario.offered.is_none_or(|rate| offer.has(now, rate));
+            if !more {
+                flows[flow].feed.limited().app = true;
+                break;
+            }
+            let Some(pn) = flows[flow].send(now) else {
+                break;
+            };
+            offer.sent += 1;
             if queue.len() >= scenario.queue {
                 results[flow].dropped += 1;
                 continue;
@@ -244,7 +354,8 @@ pub fn run(scenario: &Scenario, controllers: Vec<Box<dyn Controller>>) -> Vec<Fl
                 push(&mut events, at, What::Serve);
             }
         }
-        let next = flows[flow].next_wake(now);
+        let data = scenario.offered.map_or(now, |rate| offers[flow].due(rate));
+        let next = flows[flow].next_wake(now, data);
         if next < armed[flow] {
             armed[flow] = next;
             push(&mut events, next, What::Wake { flow });

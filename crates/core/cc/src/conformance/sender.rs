@@ -360,8 +360,8 @@ impl Sender {
         Some(pn)
     }
 
-    /// When something is due next.
-    pub(super) fn next_wake(&self, now: Time) -> Time {
+    /// When something is due next. The application has something to send from `data` on.
+    pub(super) fn next_wake(&self, now: Time, data: Time) -> Time {
         let mut next = self.feed.next_timer().map_or(Time::MAX, |t| t + self.late);
         if !self.outstanding.is_empty() {
             next = next.min(self.timeout());
@@ -369,13 +369,15 @@ impl Sender {
         let a = self.feed.allowance();
         let room = self.in_flight + self.len <= a.window || self.in_flight == Bytes::ZERO;
         if a.rate.is_some() && room && self.len <= a.quota {
-            next = next.min(Time::from_nanos(
-                u64::try_from(self.ready.max(0)).unwrap_or(u64::MAX),
-            ));
+            let ready = u64::try_from(self.ready.max(0)).unwrap_or(u64::MAX);
+            next = next.min(Time::from_nanos(ready).max(data));
         }
         if !self.inbox.is_empty() {
             let tick = self.tick.as_nanos().max(1);
             next = next.min(Time::from_nanos((now.as_nanos() / tick + 1) * tick));
+        }
+        if data > now {
+            next = next.min(data);
         }
         next.max(now + Span::from_nanos(1))
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the loss-based algorithms share: slow start, one reduction per recovery episode, timeouts,
 //! undo, and restart after idle. An algorithm adds window growth and its ssthresh: [`Growth`].
-use super::{restart_window, rto, segments, window_bytes, window_used};
+use super::{pacing_rate, restart_window, rto, segments, window_bytes, window_used};
 use crate::{
     AckBatch, Allowance, Controller, Cx, Event, LossBatch, Needs, Packet, Path, Pn, Recovery,
     RecoveryEnd, Rto, RttView, Sent, Source, Spurious, Stack, Tag,
@@ -47,6 +47,9 @@ impl Window {
 /// How a loss-based window grows, and what a loss leaves of it. Each reduction keeps a clone for an
 /// undo.
 pub trait Growth: Clone + Send + 'static {
+    /// It has a [`Growth::pace`].
+    const PACED: bool = false;
+
     /// The flow starts.
     fn start(&mut self, _cx: &mut Cx<'_>, _w: &Window) {}
 
@@ -76,6 +79,16 @@ pub trait Growth: Clone + Send + 'static {
 
     /// The new ssthresh after a loss. `flight`: packets in flight, at most the window.
     fn ssthresh(&mut self, w: &Window, flight: f64) -> f64;
+
+    /// The new ssthresh after CE marks; `None`: as after a loss.
+    fn after_marks(&mut self, _w: &Window, _flight: f64) -> Option<f64> {
+        None
+    }
+
+    /// Packets per second; `None`: not paced.
+    fn pace(&self, _w: &Window) -> Option<f64> {
+        None
+    }
 
     /// The window during recovery: at most ssthresh.
     fn recovery_cwnd(&self, w: &Window) -> f64 {
@@ -218,11 +231,14 @@ impl<G: Growth> LossBased<G> {
         }
     }
 
-    fn reduce(&mut self, in_flight: Bytes) {
+    fn reduce(&mut self, in_flight: Bytes, marks: bool) {
         self.undo = Some((self.w.cwnd, self.w.ssthresh, self.growth.clone()));
         // In flight may exceed a window that has just shrunk.
         let flight = in_flight.packets(self.w.mss).min(self.w.cwnd);
-        self.w.ssthresh = self.growth.ssthresh(&self.w, flight).max(MIN_SSTHRESH);
+        let own = marks.then(|| self.growth.after_marks(&self.w, flight));
+        let ssthresh = own.flatten();
+        let ssthresh = ssthresh.unwrap_or_else(|| self.growth.ssthresh(&self.w, flight));
+        self.w.ssthresh = ssthresh.max(MIN_SSTHRESH);
         self.reduced_before = self.w.sent + 1;
     }
 
@@ -237,7 +253,7 @@ impl<G: Growth> LossBased<G> {
             return false;
         }
         let (from, slow_start) = (self.w.cwnd, self.w.in_slow_start());
-        self.reduce(ack.in_flight_before);
+        self.reduce(ack.in_flight_before, true);
         self.undo = None;
         self.w.cwnd = self.w.ssthresh.min(from);
         self.growth.on_recovery_end(cx, &mut self.w);
@@ -285,6 +301,7 @@ impl<G: Growth> Controller for LossBased<G> {
             recovery: Recovery::Prr,
             stack: self.kernel.stack,
             ecn: true,
+            paced: G::PACED,
             ..Needs::default()
         }
     }
@@ -341,7 +358,10 @@ impl<G: Growth> Controller for LossBased<G> {
             return;
         }
         let (from, slow_start) = (self.w.cwnd, self.w.in_slow_start());
-        self.reduce(loss.in_flight + loss.lost.iter().map(|p| p.len).sum());
+        self.reduce(
+            loss.in_flight + loss.lost.iter().map(|p| p.len).sum(),
+            false,
+        );
         self.w.cwnd = self.growth.recovery_cwnd(&self.w).max(1.0);
         self.recovering = true;
         self.decreased(cx, "loss", from, slow_start);
@@ -351,7 +371,7 @@ impl<G: Growth> Controller for LossBased<G> {
         let from = self.w.cwnd;
         // Only the first timeout for the same data says something about the path.
         if rto.backoff <= 1 {
-            self.reduce(rto.in_flight);
+            self.reduce(rto.in_flight, false);
         }
         self.w.cwnd = 1.0;
         self.recovering = false;
@@ -390,7 +410,12 @@ impl<G: Growth> Controller for LossBased<G> {
     }
 
     fn allowance(&self) -> Allowance {
-        Allowance::window(window_bytes(self.w.cwnd, self.w.mss))
+        let rate = self.growth.pace(&self.w);
+        Allowance {
+            rate: rate.map(|packets| pacing_rate(packets, self.w.mss)),
+            burst: rate.map_or(Bytes::ZERO, |_| self.w.mss * 2),
+            ..Allowance::window(window_bytes(self.w.cwnd, self.w.mss))
+        }
     }
 
     fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {

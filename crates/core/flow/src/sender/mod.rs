@@ -364,6 +364,7 @@ impl Sender {
             undone: self.stats.spurious,
             ssthresh: 0,
             delivery_rate: self.delivery_rate,
+            in_flight: u32::try_from(self.in_flight().get() / self.mss).unwrap_or(u32::MAX),
             window_full: !self.has_room(&self.feed.allowance()),
             min_rtt: seen.min,
             smoothed_rtt: seen.smoothed,

@@ -36,6 +36,8 @@ pub struct LinkTrace {
     pub trace: Trace,
     /// Read from a file: it does not depend on the seed.
     pub recorded: bool,
+    /// What the radio link adds, towards the client and from it, if nothing else is asked for.
+    pub radio: [&'static [&'static str]; 2],
 }
 
 /// Reads the file that `open` opens, or generates the synthetic trace of that name (`synth:NAME`,
@@ -76,6 +78,7 @@ pub fn open_trace<R: Read>(
         name: file_name.to_string_lossy().into_owned(),
         trace,
         recorded: true,
+        radio: [&[]; 2],
     })
 }
 
@@ -97,6 +100,7 @@ fn generate(scenario: &Scenario, seed: u64) -> LinkTrace {
         name: format!("synth:{}", scenario.name),
         trace: scenario.generate(seed, Scenario::LENGTH),
         recorded: false,
+        radio: scenario.radio,
     }
 }
 

@@ -341,6 +341,11 @@ options! {
         loss "P": Option<Value>,
         /// The same on the way back, of acknowledgements [default: 0]
         loss_up "P": Option<Value>,
+        /// What the radio link behind the bottleneck adds, such as harq:errors=0.1; may be repeated
+        /// (alcc list has them) [default: what belongs to a synthetic trace]
+        radio "RADIO": Vec<Value>,
+        /// The same on the way back [default: as --radio]
+        radio_up "RADIO": Vec<Value>,
         /// Change the links at a time, such as 5s:rate=20mbit,delay=50ms,loss=1%; what is not named
         /// stays; loss= is of both directions, but of the way back loss-up= if given; may be
         /// repeated
@@ -395,17 +400,37 @@ impl Fields for Link {
     }
 }
 
+/// Adds a value to the field with this key.
+fn add<F: Fields>(fields: &mut F, key: &str, value: Value) -> Result<(), String> {
+    match fields.field(key) {
+        Some(field) => field.add(value),
+        None => return Err(value.error(super::file::unknown_key(key, &F::keys()))),
+    }
+    Ok(())
+}
+
+impl Link {
+    /// Adds a value by its key, as in a table `[[link]]`.
+    ///
+    /// # Errors
+    /// The nearest key, and all of them.
+    pub fn add(&mut self, key: &str, value: Value) -> Result<(), String> {
+        add(self, key, value)
+    }
+}
+
 impl ScenarioOptions {
+    /// The keys of a scenario, in the order of the declaration.
+    pub fn all_keys() -> Vec<String> {
+        Self::keys()
+    }
+
     /// Adds a value by its key, for programs that vary one.
     ///
     /// # Errors
     /// The nearest key, and all of them.
     pub fn add(&mut self, key: &str, value: Value) -> Result<(), String> {
-        match self.field(key) {
-            Some(field) => field.add(value),
-            None => return Err(value.error(super::file::unknown_key(key, &Self::keys()))),
-        }
-        Ok(())
+        add(self, key, value)
     }
 
     /// Visits every value with its key, in the order of the declaration, for programs that fill in

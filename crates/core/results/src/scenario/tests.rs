@@ -302,3 +302,38 @@ phase = ["0s-4s", "5s-9s"]
         assert!(error.contains(why) && !error.contains('\n'), "{error}");
     }
 }
+
+#[test]
+fn radio_links_as_asked_or_as_belong_to_a_synthetic_trace() {
+    let radio = |text: &str| {
+        let text = format!("{text}\nflow = \"cubic\"\n");
+        let link = resolved(&text).unwrap().scenario.links.remove(0);
+        [link.down, link.up].map(|way| {
+            let names = way.radio.iter().map(ToString::to_string);
+            names.collect::<Vec<_>>().join(" ")
+        })
+    };
+    assert_eq!(radio("link = \"12mbit\""), ["", ""]);
+    assert_eq!(radio("link = \"leo\""), ["leo", "leo"]);
+    let asked = "link = \"leo\"\nradio = [\"harq:errors=0.2\", \"rlc\"]";
+    assert_eq!(radio(asked), ["harq:errors=0.2 rlc"; 2]);
+    let both = format!("{asked}\nradio-up = \"grant\"");
+    assert_eq!(radio(&both), ["harq:errors=0.2 rlc", "grant"]);
+    let error = resolved("link = \"12mbit\"\nradio = \"hark\"\n")
+        .err()
+        .unwrap();
+    assert!(
+        error.starts_with("s.toml:2: radio: no radio 'hark'"),
+        "{error}"
+    );
+    // 40 ms without a queue, and what Wi-Fi adds on both ways: delays of their own show.
+    let run = |radio: &str| {
+        let text =
+            format!("link = \"12mbit\"\n{radio}\nflow = \"fixed:window=2\"\nduration = \"5s\"");
+        let report = alcc_sim::run(&resolved(&text).unwrap().scenario).unwrap();
+        report.flows[0].delay.mean.as_millis_f64()
+    };
+    let (plain, wifi) = (run(""), run("radio = \"aggregation\""));
+    assert!((plain - 21.0).abs() < 1.0, "{plain}");
+    assert!((plain + 2.0..plain + 16.5).contains(&wifi), "{wifi}");
+}

@@ -39,7 +39,7 @@ pub struct Kernel {
     /// A controller that has not started; the run uses a copy.
     pub controller: Box<dyn Controller>,
     /// How it sends and acknowledges.
-    pub rules: &'static Rules,
+    pub rules: Rules,
     /// How late things happen on its machine.
     pub timing: Timing,
 }
@@ -77,7 +77,7 @@ impl OverTcpHost {
             log: None,
             tcp: Sender::new(
                 below.controller.clone_box(),
-                below.rules,
+                &below.rules,
                 now,
                 Some(handshake_rtt),
                 seed ^ 0x0062_656c_6f77,

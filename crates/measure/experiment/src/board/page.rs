@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The page of the board: `docs/board.md`.
-use super::{Board, CONTENDERS, Cell, Kind, above_tcp, median};
+use super::{Board, CONTENDERS, Cell, Kind, PARTS, above_tcp, median};
 use alcc_results::Spread;
 use serde::Deserialize;
 use std::fmt::Write as _;
@@ -46,19 +46,31 @@ const RULE: &str = "\
 
 A scheme *holds* in a situation if its medians over the starts do this:
 
-- one flow, on a channel or a path: at least the utilization of plain `bbr` less one point, with no more mean queueing;
+- one flow, on a channel or a path, or live: at least the utilization of plain `bbr` less one point, with no more mean
+  queueing;
 - flows of one kind: Jain's index of single seconds is 0.90 or more, and no flow has less than a third of its share over
   10 s, both from 10 s on;
 - beside Cubic or BBR: 25 to 75 % of what both have.
 
 The default of `alcc run` is the contender over Cubic with the largest score. The score is the mean of the parts of the
-situations held, each column of the table below counting the same. Of equal ones, it is the one with the least mean
-queueing over the channels. The rule was written before the figures were there.
+situations held, each column of the table below counting the same; mixes of round trips are crowds. Of equal ones, it is
+the one with the least mean queueing over the channels. The bounds were written before the first figures were there, the
+columns before the figures of this page and before any live one (decision 0231).
 ";
 
 const FRONT: &str = "\
 *On the front* means: nobody has at least its utilization with no more mean queueing. Behind each name stand its
 utilization in per cent and its mean queueing in ms, medians of the starts. The least queueing comes first.
+";
+
+const LIVE: &str = "\
+Kernel TCP in the emulator: 40 ms, drop-tail of 2 MB, all schemes of a link at the same time, each on a link of its own.
+A cell is utilization in per cent and mean queueing in ms, medians of the runs. `bbr` is the kernel's. Bold type: the
+rule holds.
+
+```
+alcc compare --emu --traces DIR --schemes bbr,alcc-verus,alcc-copa,alcc-budget,alcc-sprout --runs 3 --duration 20s
+```
 ";
 
 const BELOW: &str = "\
@@ -80,18 +92,20 @@ impl Board {
              Every algorithm alone on every channel, on harder paths, among its like and beside others. Generated from\n\
              `board.json` beside it, which has all figures and their spread. Do not edit: a test compares the two. The\n\
              command is\n\n\
-             ```\nalcc reproduce --board docs --traces DIR\n```\n\n\
-             Simulated by {} on {}, {} starts of each cell: another seed, other phases of the flows, and on a recorded\n\
-             trace another begin. `/over=cubic` is above a simulated TCP with Cubic, as `alcc run` does it. Everything\n\
-             else sends by itself. What is run stands in `crates/measure/experiment/board`.\n\n\
-             **The default that follows: `{default}`.**\n\n",
+             ```\nalcc reproduce --board docs --traces DIR --live LIVE/results.json\n```\n\n\
+             Simulated by {} on {}, {} starts of each cell: another seed, other phases of the flows,\n\
+             and on a recorded trace another begin. `/over=cubic` is above a simulated TCP with Cubic, as `alcc run` does\n\
+             it. Everything else sends by itself. What is run stands in `crates/measure/experiment/board`.\n\n\
+             **The default that follows: `{default}`.** Where `alcc run` takes another one,\n\
+             [decision 0231](decisions/0231-the-board-names-the-default.md) says why.\n\n",
             self.by, self.on, self.starts
         );
         text += RULE;
         self.standing(&mut text);
-        for kind in Kind::ALL {
+        for kind in Kind::SIMULATED {
             self.part(kind, &mut text);
         }
+        self.live(&mut text);
         self.rows_below(&mut text)?;
         text += "\n## Inputs\n\nSHA-256, the first 16 digits.\n\n| input | checksum |\n|---|---|\n";
         for (name, sum) in self.definitions.iter().chain(&self.traces) {
@@ -104,14 +118,14 @@ impl Board {
     fn standing(&self, text: &mut String) {
         text.push_str(
             "\n## Who holds where\n\nSituations held of those there are. The means are over all channels, of the medians.\n\n\
-             | scheme | channels | paths | crowds | mixes | neighbours | score | mean utilization % | mean queueing ms | mean p95 ms |\n\
+             | scheme | channels | paths | crowds | neighbours | live | score | mean utilization % | mean queueing ms | mean p95 ms |\n\
              |---|---|---|---|---|---|---|---|---|---|\n",
         );
         let contenders = CONTENDERS.map(above_tcp);
         for scheme in self.schemes() {
-            let held = Kind::ALL.map(|kind| {
-                let [held, of] = self.held(kind, scheme);
-                format!("{held}/{of}")
+            let held = PARTS.map(|(_, kinds)| match self.held(kinds, scheme) {
+                [_, 0] => "-".to_owned(),
+                [held, of] => format!("{held}/{of}"),
             });
             let mean = |value: fn(&Cell) -> Option<Spread>, factor: f64, digits| {
                 let mean = self.mean(scheme, |cell| median(value(cell)));
@@ -129,7 +143,7 @@ impl Board {
                 mean(|cell| cell.queue_p95_ms, 1.0, 0),
             );
         }
-        text.push_str("\nContenders are in bold type.\n");
+        text.push_str("\nContenders are in bold type. The score is over the columns in which a scheme has a figure.\n");
     }
 
     /// The tables of a part.
@@ -145,6 +159,7 @@ impl Board {
                 SHARED,
             ),
             Kind::Mixes => ("Round trips of 20, 50 and 100 ms (60 Mbit/s, 30 s)", SHARED),
+            Kind::Live => return,
             Kind::Neighbours => (
                 "Beside Cubic and BBR (20 Mbit/s, 40 ms, 40 s)",
                 "A cell is the part of what both have in per cent, with the smallest and largest of the starts, and the mean\n\
@@ -178,16 +193,47 @@ impl Board {
         );
         for scheme in self.schemes() {
             let own = self.of(kind).filter(|cell| cell.scheme == scheme);
-            let cells: Vec<String> = own
-                .map(|cell| {
-                    let bold = if self.holds(cell) { "**" } else { "" };
-                    format!("{bold}{}{bold}", figures(cell))
-                })
-                .collect();
+            let cells: Vec<String> = own.map(|cell| self.bold(cell)).collect();
             if !cells.is_empty() {
                 let _ = writeln!(text, "| `{scheme}` | {} |", cells.join(" | "));
             }
         }
+    }
+
+    /// The table of kernel TCP in the emulator: a line is a link.
+    fn live(&self, text: &mut String) {
+        let situations = self.situations(Kind::Live);
+        if situations.is_empty() {
+            return;
+        }
+        let mut schemes: Vec<&str> = Vec::new();
+        for cell in self.of(Kind::Live) {
+            if !schemes.contains(&cell.scheme.as_str()) {
+                schemes.push(&cell.scheme);
+            }
+        }
+        let names: Vec<String> = schemes.iter().map(|name| format!("`{name}`")).collect();
+        let _ = writeln!(
+            text,
+            "\n## Live\n\n{LIVE}\n| link | {} |\n|---{}|",
+            names.join(" | "),
+            "|---".repeat(names.len())
+        );
+        for situation in situations {
+            let here = |scheme: &&str| {
+                let mut all = self.of(Kind::Live);
+                let cell = all.find(|c| c.situation == situation && c.scheme == *scheme);
+                cell.map_or_else(|| "-".to_owned(), |cell| self.bold(cell))
+            };
+            let cells: Vec<String> = schemes.iter().map(here).collect();
+            let _ = writeln!(text, "| {situation} | {} |", cells.join(" | "));
+        }
+    }
+
+    /// The figures of a cell; in bold type if the rule holds.
+    fn bold(&self, cell: &Cell) -> String {
+        let bold = if self.holds(cell) { "**" } else { "" };
+        format!("{bold}{}{bold}", figures(cell))
     }
 
     fn rows_below(&self, text: &mut String) -> Result<(), String> {
@@ -250,7 +296,7 @@ fn figures(cell: &Cell) -> String {
         mid(cell.queue_ms, 1.0, 0)
     );
     match cell.kind {
-        Kind::Channels | Kind::Paths => carried,
+        Kind::Channels | Kind::Paths | Kind::Live => carried,
         Kind::Crowds | Kind::Mixes => format!(
             "{}, {} %, {} s, {carried}",
             range(cell.jain_1s, 1.0, 2),
@@ -268,6 +314,7 @@ fn figures(cell: &Cell) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alcc_results::Row;
 
     fn spread(value: f64) -> Option<Spread> {
         Spread::of(&[value])
@@ -323,14 +370,14 @@ mod tests {
     #[test]
     fn the_rule_says_who_holds_and_who_becomes_the_default() {
         let board = board();
-        let held = |kind, scheme| board.held(kind, scheme);
+        let held = |kind, scheme| board.held(&[kind], scheme);
         assert_eq!(held(Kind::Channels, "budget/over=cubic"), [1, 1]);
         assert_eq!(held(Kind::Channels, "verus/over=cubic"), [0, 1]);
         assert_eq!(held(Kind::Channels, "copa/over=cubic"), [0, 1]);
         assert_eq!(held(Kind::Channels, "cubic"), [0, 1], "more queueing");
         assert_eq!(held(Kind::Crowds, "copa/over=cubic"), [0, 1], "one starves");
         assert_eq!(held(Kind::Neighbours, "budget/over=cubic"), [0, 1]);
-        // Two of five kinds against one.
+        // Two of three parts against one.
         assert_eq!(board.default_algorithm(), Some("budget"));
         assert_eq!(Board::default().default_algorithm(), None);
     }
@@ -358,6 +405,62 @@ mod tests {
     }
 
     #[test]
+    fn rows_of_a_comparison_are_the_live_part() {
+        let row = |algorithm: &str, under: Option<&str>, used, ms| Row {
+            algorithm: algorithm.to_owned(),
+            under: under.map(str::to_owned),
+            link: "here".to_owned(),
+            utilization: Some(used),
+            queue_delay_mean_ms: Some(ms),
+            ..Row::default()
+        };
+        let mut rows = Vec::new();
+        for run in 0..3 {
+            rows.push(row("bbr", None, 0.95, 50.0));
+            rows.push(row(
+                "budget",
+                Some("cubic"),
+                0.93 + 0.01 * f64::from(run),
+                40.0,
+            ));
+            rows.push(row("copa", Some("cubic"), 0.90, 20.0));
+        }
+        let mut board = board();
+        board.cells.extend(super::super::live(&rows));
+        assert_eq!(board.held(&[Kind::Live], "bbr"), [1, 1]);
+        let median = "its median is just enough";
+        assert_eq!(
+            board.held(&[Kind::Live], "budget/over=cubic"),
+            [1, 1],
+            "{median}"
+        );
+        assert_eq!(board.held(&[Kind::Live], "copa/over=cubic"), [0, 1]);
+        // Three of four parts.
+        assert!((board.score("budget/over=cubic") - 0.75).abs() < 1e-9);
+        let page = board.page().unwrap();
+        assert!(
+            page.contains("| here | **95/50** | **94/40** | 90/20 |"),
+            "{page}"
+        );
+    }
+
+    #[test]
+    fn mixes_of_round_trips_are_crowds_among_the_others() {
+        let mut board = board();
+        let crowd = |situation: &str, kind, jain| Cell {
+            situation: situation.to_owned(),
+            jain_1s: spread(jain),
+            worst_share: spread(0.5),
+            ..cell(kind, "budget/over=cubic", 1.0, 10.0)
+        };
+        board.cells.push(crowd("two", Kind::Crowds, 0.95));
+        board.cells.push(crowd("mix", Kind::Mixes, 0.5));
+        // Channels all, crowds two of three, neighbours none.
+        let want = (1.0 + 2.0 / 3.0) / 3.0;
+        assert!((board.score("budget/over=cubic") - want).abs() < 1e-9);
+    }
+
+    #[test]
     fn the_file_and_the_causes_can_be_read() {
         let board = board();
         let text = board.to_json().unwrap();
@@ -367,10 +470,8 @@ mod tests {
         for cause in causes().unwrap() {
             for situation in &cause.situations {
                 let named = format!("\"{situation}\"");
-                assert!(
-                    cause.kind.toml().contains(&named),
-                    "no such situation: {named}"
-                );
+                let known = cause.kind.toml().is_none_or(|toml| toml.contains(&named));
+                assert!(known, "no such situation: {named}");
             }
         }
         assert!(board.page().unwrap().contains("follows: `budget`"));

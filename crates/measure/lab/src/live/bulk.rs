@@ -6,7 +6,7 @@ use crate::sampler::History;
 use crate::scheme::Scheme;
 use crate::{LabError, cpu, route};
 use alcc_cc::Registry;
-use alcc_emu::{EmuError, Namespace};
+use alcc_emu::{EmuError, FlowKey, Namespace};
 use alcc_pipe::tls::Trust;
 use alcc_pipe::{DEFAULT_PORT, Failure, Options, Plan, Target, Transport};
 use alcc_results::Row;
@@ -16,7 +16,7 @@ use alcc_transfer::{Counter, Header, Kind, clock_digest, new_session};
 use alcc_transports::TRANSPORTS;
 use alcc_units::{Span, Time};
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
@@ -37,6 +37,8 @@ pub(super) struct Bulk {
     transport: &'static dyn Transport,
     registry: Registry,
     ends: Namespaces,
+    /// Where the receiver listens.
+    port: u16,
     receiver: Option<End<Received>>,
     sender: Option<End<Sent>>,
     /// What the sender says of itself, once it has ended.
@@ -58,6 +60,7 @@ impl Bulk {
             transport,
             registry: context.tools.registry.clone(),
             ends: context.ends.clone(),
+            port: DEFAULT_PORT + context.number,
             receiver: None,
             sender: None,
             sent: None,
@@ -68,8 +71,9 @@ impl Bulk {
         };
         let (listens, listening) = mpsc::channel();
         let (options, reads) = (bulk.options(), Arc::clone(&bulk.reads));
+        let at = SocketAddr::from((Ipv4Addr::UNSPECIFIED, bulk.port));
         let receiver = End::start(&bulk.ends.receiver, "alcc-receiver", move |stop| {
-            receive(transport, &options, reads, stop, &listens)
+            receive(transport, at, &options, reads, stop, &listens)
         })?;
         bulk.receiver = Some(receiver);
         match listening.recv() {
@@ -105,12 +109,12 @@ impl Bulk {
 /// Waits for one flow and reads it to its end. `listens`: it can be connected to, or why not.
 fn receive(
     transport: &dyn Transport,
+    at: SocketAddr,
     options: &Options,
     reads: Arc<Mutex<Samples>>,
     stop: Arc<AtomicBool>,
     listens: &mpsc::Sender<Option<Failure>>,
 ) -> Received {
-    let at = SocketAddr::from((Ipv4Addr::UNSPECIFIED, DEFAULT_PORT));
     let listening = TRANSPORTS.listen(transport, at, options);
     let told = |why: Option<Failure>| drop(listens.send(why));
     let ended = |why: String| Received {
@@ -208,7 +212,7 @@ impl Programs for Bulk {
         self.plan = plan.map_err(|why| self.failed(why.to_string()))?;
         let to = Target {
             host: addresses.to.to_string(),
-            port: DEFAULT_PORT,
+            port: self.port,
         };
         let (transport, writes) = (self.transport, Arc::clone(&self.writes));
         let sender = End::start(&self.ends.sender, "alcc-sender", move |stop| {
@@ -255,13 +259,8 @@ impl Programs for Bulk {
         cpu::of_threads(&threads)
     }
 
-    fn address(&self) -> SocketAddrV4 {
-        // Known to the sender alone; it is never one of several on a link.
-        SocketAddrV4::new(
-            self.addresses
-                .map_or(Ipv4Addr::UNSPECIFIED, |addresses| addresses.from),
-            0,
-        )
+    fn owns(&self, flow: &FlowKey) -> bool {
+        flow.inside.1 == self.port
     }
 
     fn end(&mut self) {

@@ -6,11 +6,11 @@ use super::web::Web;
 use crate::LabError;
 use crate::scheme::Scheme;
 use crate::tools::Tools;
-use alcc_emu::Namespace;
+use alcc_emu::{FlowKey, Namespace};
 use alcc_results::Row;
 use alcc_transports::TRANSPORTS;
 use alcc_units::{Span, Time};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::Instant;
 
@@ -66,8 +66,8 @@ pub(super) trait Programs {
     fn check(&mut self, is_over: bool) -> Result<(), LabError>;
     /// CPU time of the sender so far, with all that works for it; `None` if unknown.
     fn cpu(&self) -> Option<Span>;
-    /// The sender's end of the connection, by which the flow is known on a shared link.
-    fn address(&self) -> SocketAddrV4;
+    /// Whether this flow on a shared link is theirs.
+    fn owns(&self, flow: &FlowKey) -> bool;
     /// Ends both.
     fn end(&mut self);
     /// Their results for `window`, after their end.

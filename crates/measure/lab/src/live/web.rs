@@ -7,10 +7,10 @@ use crate::sampler::{History, SockDiag};
 use crate::scheme::Scheme;
 use crate::server::{self, Listen, RuntimeReport, Server};
 use crate::{LabError, cpu, route};
-use alcc_emu::Namespace;
+use alcc_emu::{FlowKey, Namespace};
 use alcc_results::Row;
 use alcc_units::{Span, Time};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::SocketAddrV4;
 use std::path::PathBuf;
 
 pub(super) struct Web {
@@ -91,7 +91,8 @@ impl Programs for Web {
         let Some(addresses) = self.addresses else {
             return Ok(());
         };
-        let started = Client::start(&self.receiver, &self.curl, self.address(), addresses.origin)?;
+        let server = SocketAddrV4::new(addresses.from, self.port);
+        let started = Client::start(&self.receiver, &self.curl, server, addresses.origin)?;
         self.client = Some(started);
         Ok(())
     }
@@ -128,11 +129,8 @@ impl Programs for Web {
         cpu::of_tree(self.server.as_ref()?.id())
     }
 
-    fn address(&self) -> SocketAddrV4 {
-        let local = self
-            .addresses
-            .map_or(Ipv4Addr::UNSPECIFIED, |addresses| addresses.from);
-        SocketAddrV4::new(local, self.port)
+    fn owns(&self, flow: &FlowKey) -> bool {
+        flow.outside.1 == self.port
     }
 
     fn end(&mut self) {

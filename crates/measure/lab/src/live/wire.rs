@@ -5,10 +5,9 @@ use super::{BIN, lock};
 use crate::LabError;
 use crate::link::Link;
 use crate::meter::Meter;
-use alcc_emu::{Dir, EmuReport, Emulator, Observer, Subnet};
+use alcc_emu::{Dir, EmuReport, Emulator, FlowKey, Observer, Subnet};
 use alcc_link::{DropReason, Outcome};
 use alcc_units::{Bytes, Span, Time};
-use std::net::SocketAddrV4;
 use std::sync::{Arc, Mutex};
 
 /// What is measured at the bottleneck of the downlink: everything together, or every flow by
@@ -79,13 +78,16 @@ impl Meters {
         }
     }
 
-    /// The meter of the flow whose server is at `server`; of all if they are not told apart.
-    pub(super) fn find(&self, report: &EmuReport, server: SocketAddrV4) -> Option<&Meter> {
+    /// The meter of the flow that `is_it`; of all if they are not told apart.
+    pub(super) fn find(
+        &self,
+        report: &EmuReport,
+        is_it: impl Fn(&FlowKey) -> bool,
+    ) -> Option<&Meter> {
         if !self.apart {
             return self.all.first();
         }
-        let known = |key: &alcc_emu::FlowKey| key.outside == (*server.ip(), server.port());
-        let number = 1 + report.flows.iter().position(known)?;
+        let number = 1 + report.flows.iter().position(is_it)?;
         self.all.get(number)
     }
 }

@@ -6,10 +6,15 @@ for (const x of [...R.flows, ...R.series, ...R.summary.groups, ...(R.summary.ove
 const $ = id => document.getElementById(id);
 const links = [...new Set(R.flows.map(f => f.link))];
 const schemes = [...new Set(R.flows.map(f => f.scheme))];
-const known = { cubic: '#d1495b', bbr: '#e09f1f', reno: '#8d6e63', 'alcc-verus': '#00798c', 'alcc-copa': '#5b5bd6' };
-const spare = ['#3a7d44', '#b0439a', '#4a6fa5', '#7a8b00', '#c4622d', '#2f9c95', '#6d597a'];
-const colour = {};
-for (const s of schemes) colour[s] = known[s] || spare.shift() || '#666';
+// The palette is the picture's, too.
+const looks = JSON.parse($('looks').textContent);
+const colour = {}, dash = {};
+for (const s of schemes) {
+  // Of twins both sides have the scheme's colour, and the simulated one is dotted.
+  const look = looks[s] || looks[s.replace(/ [^ ]+$/, '')] || { colour: '#666666', dash: '' };
+  colour[s] = look.colour;
+  dash[s] = !looks[s] && / sim[a-z]*$/.test(s) ? 'dot' : look.dash ? look.dash.replace(/(\d+)/g, '$1px') : 'solid';
+}
 const tint = (s, a) => colour[s] + Math.round(a * 255).toString(16).padStart(2, '0');
 const isNumber = v => v !== null && v !== undefined;
 const show = (v, digits) => isNumber(v) ? v.toFixed(digits) : '–';
@@ -79,14 +84,14 @@ function throughput() {
     const c = all[0];
     traces.push({ x: times(c), y: smooth(c.capacity_mbps, 1), name: 'link capacity', type: 'scatter', mode: 'lines', fill: 'tozeroy', fillcolor: '#e4e9ee', line: { color: '#c3ccd5', width: 1, shape: 'spline', smoothing: .4 }, hovertemplate: '%{y:.1f} Mbit/s' });
   }
-  for (const s of all) traces.push({ x: times(s), y: smooth(s.throughput_mbps, 1), name: s.scheme, legendgroup: s.scheme, visible: visible(s.scheme), type: 'scatter', mode: 'lines', line: { color: colour[s.scheme], width: 2 }, hovertemplate: '%{y:.1f} Mbit/s' });
+  for (const s of all) traces.push({ x: times(s), y: smooth(s.throughput_mbps, 1), name: s.scheme, legendgroup: s.scheme, visible: visible(s.scheme), type: 'scatter', mode: 'lines', line: { color: colour[s.scheme], dash: dash[s.scheme], width: 2 }, hovertemplate: '%{y:.1f} Mbit/s' });
   Plotly.react('throughput', traces, layout({ hovermode: 'x unified', xaxis: axis('', { ticksuffix: ' s', range: span(all) }), yaxis: axis('Mbit/s', { rangemode: 'tozero' }) }), config);
 }
 const span = all => all.length ? [0, all[0].bin_s * all[0].throughput_mbps.length] : [0, 1];
 function delay() {
   document.querySelectorAll('.switch button').forEach(b => b.classList.toggle('on', b.dataset.scale === scale));
   const all = shown();
-  const traces = all.map(s => ({ x: times(s), y: s.delay_ms, name: s.scheme, visible: visible(s.scheme), type: 'scatter', mode: 'lines', connectgaps: true, line: { color: colour[s.scheme], width: 2 }, hovertemplate: '%{y:.0f} ms' }));
+  const traces = all.map(s => ({ x: times(s), y: s.delay_ms, name: s.scheme, visible: visible(s.scheme), type: 'scatter', mode: 'lines', connectgaps: true, line: { color: colour[s.scheme], dash: dash[s.scheme], width: 2 }, hovertemplate: '%{y:.0f} ms' }));
   const min = R.flows.find(f => f.link === link && isNumber(f.min_rtt_ms));
   const shapes = min ? [{ type: 'line', xref: 'paper', x0: 0, x1: 1, y0: min.min_rtt_ms / 2, y1: min.min_rtt_ms / 2, line: { color: '#9aa6b2', width: 1, dash: 'dot' } }] : [];
   const notes = min ? [{ xref: 'paper', x: 0.004, xanchor: 'left', y: scale === 'log' ? Math.log10(min.min_rtt_ms / 2) : min.min_rtt_ms / 2, yanchor: 'top', text: 'propagation alone', showarrow: false, font: { ...font, size: 11 } }] : [];
@@ -94,8 +99,8 @@ function delay() {
   Plotly.react('delay', traces, layout({ hovermode: 'x unified', xaxis: axis('', { ticksuffix: ' s', range: span(all) }), yaxis: y, shapes, annotations: notes }), config);
 }
 function cdf() {
-  const traces = shown().map(s => ({ x: s.delay_quantiles_ms, y: quantileLevels.map(q => 100 * q), name: s.scheme, visible: visible(s.scheme), type: 'scatter', mode: 'lines', line: { color: colour[s.scheme], width: 2.5 }, hovertemplate: '%{y} % of packets within %{x:.0f} ms' }));
-  Plotly.react('cdf', traces, layout({ showlegend: false, hovermode: 'closest', xaxis: logDelay(''), yaxis: axis('', { range: [0, 101], ticksuffix: ' %' }) }), config);
+  const traces = shown().map(s => ({ x: s.delay_quantiles_ms, y: quantileLevels.map(q => 100 * q), name: s.scheme, visible: visible(s.scheme), type: 'scatter', mode: 'lines', line: { color: colour[s.scheme], dash: dash[s.scheme], width: 2.5 }, hovertemplate: '%{y} % of packets within %{x:.0f} ms' }));
+  Plotly.react('cdf', traces, layout({ hovermode: 'closest', xaxis: logDelay('one-way delay'), yaxis: axis('share of packets', { range: [0, 103], ticksuffix: ' %' }) }), config);
 }
 // Delay is log10 on the plots, and its axis goes down to the right: up and right is better.
 const reversed = (title, values) => {

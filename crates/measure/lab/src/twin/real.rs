@@ -2,11 +2,12 @@
 //! A simulated scenario with real programs: what of it they can do, and both sides of it.
 use crate::LabError;
 use crate::link::Link;
-use crate::live::{self, Experiment, Times};
+use crate::live::{self, Experiment, Measured, Times};
 use crate::scheme::{IN_KERNEL, Scheme, Side};
 use crate::tools::Tools;
 use alcc_cc::Registry;
 use alcc_emu::{Dir, PathSpec};
+use alcc_results::scenario::Phase;
 use alcc_results::simulated;
 use alcc_results::{EMULATED, Results, Row, SIMULATED, summary, twins};
 use alcc_sim::{FlowSpec, Scenario, Source, Under};
@@ -107,17 +108,7 @@ impl Real {
         stop: &AtomicBool,
         progress: &mut dyn FnMut(f64),
     ) -> Result<Results, LabError> {
-        let experiment = Experiment {
-            link: &self.link,
-            shared: Some(&self.times),
-            crowd: None,
-            schemes: &self.schemes,
-            duration: self.duration,
-            run: 1,
-            tools,
-            log: None,
-        };
-        let measured = live::run(&experiment, stop, progress)?;
+        let measured = self.measure(tools, stop, progress)?;
         let mut rows = measured.rows;
         let began = rows.iter().find_map(|row| row.started_s);
         let mut model = simulate(&self.link.name, &scenario)?;
@@ -148,6 +139,54 @@ impl Real {
     }
 }
 
+impl Real {
+    /// Runs the real programs alone: a row and a series for each flow.
+    fn measure(
+        &self,
+        tools: &Tools,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(f64),
+    ) -> Result<Measured, LabError> {
+        let experiment = Experiment {
+            link: &self.link,
+            shared: Some(&self.times),
+            crowd: None,
+            schemes: &self.schemes,
+            duration: self.duration,
+            run: 1,
+            tools,
+            log: None,
+        };
+        live::run(&experiment, stop, progress)
+    }
+
+    /// Runs the real programs alone. [`alcc_emu::prepare`] must have succeeded before. Returns a row
+    /// for each flow and what all of them had together; single seconds count from `settle` on.
+    ///
+    /// # Errors
+    /// As [`live::run`], and [`LabError::Run`] for the first flow that failed.
+    pub fn emulate(
+        &self,
+        settle: Span,
+        phases: &[Phase],
+        tools: &Tools,
+        stop: &AtomicBool,
+    ) -> Result<(Vec<Row>, simulated::Summary), LabError> {
+        let Measured { rows, series, .. } = self.measure(tools, stop, &mut |_| {})?;
+        let failed = rows.iter().find(|row| row.error.is_some());
+        if let Some((row, why)) = failed.and_then(|row| Some((row, row.error.clone()?))) {
+            return Err(LabError::Run {
+                scheme: row.scheme.clone(),
+                why,
+            });
+        }
+        let seconds: Vec<Vec<u64>> = series.iter().map(live::seconds).collect();
+        let shares = live::shares(&rows, &seconds, &self.times, self.duration);
+        let summary = simulated::Summary::of_rows(&rows, &shares, self.duration, settle, phases);
+        Ok((rows, summary))
+    }
+}
+
 /// More servers and clients than that are a test of the machine.
 const MAX_FLOWS: usize = 64;
 
@@ -157,6 +196,14 @@ fn simulate(link: &str, scenario: &Scenario) -> Result<Vec<Row>, LabError> {
         why: e.to_string(),
     })?;
     Ok(simulated::rows(link, scenario, &report))
+}
+
+/// What follows the name of its algorithm.
+fn options(flow: &FlowSpec) -> String {
+    match flow.options.as_str() {
+        "" => String::new(),
+        options => format!(":{options}"),
+    }
 }
 
 /// The flow as a scheme of real programs; `far` if its round trip is longer than its link's.
@@ -192,11 +239,15 @@ fn scheme(flow: &FlowSpec, far: bool, registry: &Registry) -> Result<Scheme, Lab
     }
     let only_linux = "the real kernel is today's Linux: leave host= and profile= out";
     let words = match &flow.under {
+        // The rules of the authors' programs differ in how they notice a loss.
+        Under::Native(rules) if !rules.is_stream() => {
+            format!("{}-udp{}", flow.algorithm, options(flow))
+        }
         Under::Native(rules) => {
             if !IN_KERNEL.contains(&flow.algorithm.as_str()) {
                 return Err(cannot(
-                    "datagrams of an algorithm alone",
-                    "only the simulator has them; above TCP it is /over=cubic",
+                    "a TCP without a kernel",
+                    "over datagrams it is /host=udp, above TCP /over=cubic",
                 ));
             }
             if rules.name != "linux" || !["", "profile=linux"].contains(&flow.options.as_str()) {
@@ -210,11 +261,12 @@ fn scheme(flow: &FlowSpec, far: bool, registry: &Registry) -> Result<Scheme, Lab
             if kernel.rules.name != "linux" {
                 return Err(cannot("another kernel than this one's", only_linux));
             }
-            let options = match flow.options.as_str() {
-                "" => String::new(),
-                options => format!(":{options}"),
-            };
-            format!("alcc-{}{options}/over={}", flow.algorithm, kernel.name)
+            format!(
+                "alcc-{}{}/over={}",
+                flow.algorithm,
+                options(flow),
+                kernel.name
+            )
         }
     };
     let mut scheme = Scheme::parse(&words, registry, Side::Emulated)?;
@@ -243,9 +295,10 @@ mod tests {
 
     #[test]
     fn what_real_programs_can_do() {
-        let real = real("2*cubic verus:r=4/over=reno@2s-5s").unwrap();
+        let real = real("2*cubic verus:r=4/over=reno@2s-5s 2*copa:delta=0.1").unwrap();
         let names: Vec<&str> = real.schemes.iter().map(|s| s.name.as_str()).collect();
-        assert_eq!(names, ["cubic", "cubic", "alcc-verus"]);
+        assert_eq!(names, ["cubic", "cubic", "alcc-verus", "copa", "copa"]);
+        assert!(real.schemes[3].is_native());
         assert_eq!(real.schemes[2].kernel, "reno");
         assert_eq!(
             real.schemes[2].controlled.as_ref().unwrap().to_string(),
@@ -255,20 +308,19 @@ mod tests {
             start: Span::from_secs(2),
             stop: Some(Span::from_secs(5)),
         };
-        assert_eq!(real.times, [Times::default(), Times::default(), times]);
+        assert_eq!(real.times[..3], [Times::default(), Times::default(), times]);
     }
 
     #[test]
     fn what_they_cannot_is_refused_by_name() {
         for (flows, part) in [
-            ("verus", "/over=cubic"),
             ("cubic/dir=up", "dir=up"),
             ("cubic/dir=both", "dir=both"),
             ("cubic/rtt=80ms", "--rtt"),
             ("cubic/size=1MB", "size="),
             ("udp:rate=1mbit", "datagrams"),
             ("cubic/host=linux-3.16", "host="),
-            ("cubic/host=datagrams", "host="),
+            ("verus/host=linux", "host=udp"),
             ("cubic reno", "plain cubic beside plain reno"),
             ("65*cubic", "65 flows"),
         ] {

@@ -16,7 +16,7 @@ pub struct Settings {
     pub cc: Spec,
     /// Where acknowledgements are learned from; `None`: the best that suits the socket.
     pub feedback: Option<Feedback>,
-    /// How the limit is kept.
+    /// How the limit is kept. Where the kernel cannot, by the next best.
     pub enforcement: Enforcement,
     /// The kernel's congestion control to select below; `None`: leave what the socket has.
     pub under: Option<String>,
@@ -121,7 +121,7 @@ mod tests {
         let plain = read(&[]).unwrap();
         assert_eq!(
             (plain.enforcement.name, plain.feedback, plain.queue),
-            ("queue+pacing", None, 1 << 20)
+            ("bpf", None, 1 << 20)
         );
         let set = read(&[
             ("ALCC_CC", "fixed:window=7"),

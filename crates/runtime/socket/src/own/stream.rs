@@ -2,7 +2,7 @@
 //! One own socket.
 use super::{Runtime, connection::Connection};
 use crate::controlled::{Controlled, Plan, Takeover};
-use crate::triple::Feedback;
+use crate::triple::{Deployment, Feedback};
 use crate::{Socket, errno, kernel};
 use alcc_cc::{Controller, Spec};
 use alcc_units::{Bytes, Rate, Span, Time};
@@ -118,13 +118,18 @@ impl Stream {
         let (cookie, reading) = (kernel::cookie(fd))
             .zip(kernel::read(fd))
             .ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
-        let plan = Arc::new(Plan {
+        let mut plan = Plan {
             cc,
             under: settings.under,
             stamped,
             enforcement: settings.enforcement,
+            deployment: Deployment::Own,
             seed: settings.seed,
-        });
+        };
+        if plan.under.is_some() || feedback.is_some_and(|f| !f.of_kernel()) {
+            plan.do_without_the_kernel();
+        }
+        let plan = Arc::new(plan);
         let socket = Takeover {
             fd,
             cookie,

@@ -83,7 +83,7 @@ struct HyStart {
 }
 
 #[derive(Clone)]
-pub(super) struct Cubic {
+pub(in crate::algorithms) struct Cubic {
     g: Generation,
     credit: Credit,
     ratio: AckRatio,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Scenario files of this machine, and the files that they name.
-use crate::reason;
-use alcc_results::scenario::{Files, ScenarioOptions};
+//! Scenario files of this machine, and the files that they name: for the program and for bindings.
+#![forbid(unsafe_code)]
+
+use alcc_results::scenario::{Files, ScenarioOptions, reason};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};

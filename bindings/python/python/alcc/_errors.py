@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""The exceptions of alcc. Each message is one line: what, on what, what was found, what would be right."""
+
+
+class Error(Exception):
+    """Whatever alcc raises."""
+
+
+class ScenarioError(Error, ValueError):
+    """What was asked for cannot be."""
+
+
+class SimulationError(Error, RuntimeError):
+    """A run failed: too many events, a missing package, a simulation that had failed before."""
+
+
+class ControllerError(Error, RuntimeError):
+    """A controller raised an exception (its __cause__) or gave an answer that is none."""
+
+
+class InternalError(Error, RuntimeError):
+    """A defect in alcc."""

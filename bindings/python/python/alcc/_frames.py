@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""From Arrow tables to data frames, without copies of the numbers."""
+from alcc._errors import SimulationError
+
+
+def needed(module, what, extra):
+    """The module, or an error that says how to get it."""
+    import importlib
+
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise SimulationError(
+            f"{what} needs {error.name or module}, which is not installed: pip install 'alcc[{extra}]'"
+        ) from error
+
+
+def to_polars(table):
+    return needed("polars", "to_polars", "polars").DataFrame(table)
+
+
+def to_pyarrow(table):
+    return needed("pyarrow", "to_pyarrow", "pandas").table(table)
+
+
+def to_pandas(table):
+    pandas = needed("pandas", "to_pandas", "pandas")
+    needed("pyarrow", "to_pandas", "pandas")
+    return to_pyarrow(table).to_pandas(types_mapper=pandas.ArrowDtype)

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Many simulations, here or on a cluster, with results in Parquet files."""
+import hashlib
+import itertools
+import json
+import os
+
+from alcc._alcc import Trace, __version__, simulate, table_of_error, table_of_json
+from alcc._errors import ScenarioError
+from alcc._frames import needed
+
+#: Of the name of a file: 64 bits, so that a million runs do not meet.
+KEY_DIGITS = 16
+
+
+def sweep(grid, *, out, client=None, again=False, **common):
+    """Runs alcc.simulate for every case of `grid` and keeps the rows as Parquet files in `out`.
+
+    grid: a dictionary of lists, of which every combination is a case, or a list of dictionaries.
+    common: arguments of every case. client: a dask.distributed.Client; without one the threads of
+    this process do the work. Workers need this package and no common file system.
+
+    A case whose file is there is not run again: a sweep that was stopped goes on. A worker that
+    dies loses nothing: its cases are run elsewhere. A case that fails, or that kills one worker
+    after the other, has a row with `error`; it is run again only with again=True.
+
+    Returns a Sweep. Raises ScenarioError for a grid that is none.
+    """
+    parquet = needed("pyarrow.parquet", "alcc.sweep", "sweep")
+    cases = [dict(common, **case) for case in expand(grid)]
+    os.makedirs(out, exist_ok=True)
+    files = [os.path.join(out, key(case) + ".parquet") for case in cases]
+    if len(set(files)) < len(files):
+        raise ScenarioError("sweep: two cases of the grid are the same: leave one out")
+    todo = {}
+    for number, path in enumerate(files):
+        if not os.path.exists(path) or (again and _error(parquet.read_table(path))):
+            todo[number] = cases[number]
+    for number, text, error in _runs(todo, client):
+        table = table_of_json(text) if error is None else _failed(cases[number], error)
+        _write(parquet, table.to_pyarrow(), files[number])
+    return Sweep(cases, files, [parquet.read_table(path) for path in files], len(todo))
+
+
+class Sweep:
+    """The rows of a sweep, in the order of its grid."""
+
+    def __init__(self, cases, files, tables, ran):
+        #: The arguments of each case.
+        self.cases = cases
+        #: The Parquet file of each case.
+        self.files = files
+        #: How many cases were run now; the others had a file.
+        self.ran = ran
+        self._tables = tables
+
+    def __len__(self):
+        return len(self.cases)
+
+    def __repr__(self):
+        return f"<alcc.Sweep of {len(self)} cases, {self.ran} run now, {len(self.errors)} failed>"
+
+    @property
+    def errors(self):
+        """The cases that failed: (arguments, why)."""
+        found = ((case, _error(table)) for case, table in zip(self.cases, self._tables))
+        return [(case, why) for case, why in found if why]
+
+    def to_pyarrow(self):
+        """All rows; the column `case` counts the cases from 0."""
+        arrow = needed("pyarrow", "alcc.sweep", "sweep")
+        numbered = (
+            table.add_column(0, "case", arrow.array([number] * len(table), arrow.uint64()))
+            for number, table in enumerate(self._tables)
+        )
+        return arrow.concat_tables(numbered)
+
+    def to_polars(self):
+        return needed("polars", "to_polars", "polars").DataFrame(self.to_pyarrow())
+
+    def to_pandas(self):
+        pandas = needed("pandas", "to_pandas", "pandas")
+        return self.to_pyarrow().to_pandas(types_mapper=pandas.ArrowDtype)
+
+
+def expand(grid):
+    """The cases of a grid."""
+    if not isinstance(grid, dict):
+        cases = list(grid)
+        if not cases or not all(isinstance(case, dict) for case in cases):
+            raise ScenarioError("sweep: want a dictionary of lists, or a list of dictionaries with a case each")
+        return cases
+    for name, values in grid.items():
+        if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
+            raise ScenarioError(f"sweep: {name}: found one value, want a list; one for all is an argument of sweep")
+    return [dict(zip(grid, values)) for values in itertools.product(*grid.values())]
+
+
+def key(case):
+    """A name for the case: that of the same arguments, files and classes, with this version."""
+    said = json.dumps([__version__, _plain(case)], sort_keys=True)
+    return hashlib.sha256(said.encode()).hexdigest()[:KEY_DIGITS]
+
+
+def _plain(value):
+    if isinstance(value, dict):
+        return {str(name): _plain(of) for name, of in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(of) for of in value]
+    if isinstance(value, type):
+        import inspect
+
+        try:
+            source = inspect.getsource(value)
+        except (OSError, TypeError):
+            source = ""
+        return ["class", value.__qualname__, source]
+    if isinstance(value, Trace):
+        return ["trace", value.name, value.opportunities.to_pydict()["time_ms"]]
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if isinstance(value, str) and os.path.isfile(value):
+        with open(value, "rb") as file:
+            return ["file", value, hashlib.sha256(file.read()).hexdigest()]
+    return value
+
+
+def _run(case):
+    """What a worker does: the rows, or why there are none."""
+    try:
+        return simulate(**case).to_json(), None
+    except Exception as error:
+        return None, f"{type(error).__name__}: {error}"
+
+
+def _runs(todo, client):
+    """(number, rows, error) of every case, as they come."""
+    if client is None:
+        from concurrent.futures import ThreadPoolExecutor, as_completed
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            numbers = {pool.submit(_run, case): number for number, case in todo.items()}
+            try:
+                for future in as_completed(numbers):
+                    yield numbers[future], *future.result()
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+        return
+    distributed = needed("distributed", "alcc.sweep with a client", "sweep")
+    numbers = {
+        client.submit(_run, case, key=f"alcc-{key(case)}", pure=True): number
+        for number, case in todo.items()
+    }
+    try:
+        for future in distributed.as_completed(list(numbers)):
+            try:
+                yield numbers[future], *future.result()
+            except distributed.KilledWorker as error:
+                yield numbers[future], None, f"KilledWorker: {_one_line(error)}"
+    finally:
+        client.cancel(list(numbers))
+
+
+def _one_line(error):
+    return " ".join(str(error).split())
+
+
+def _failed(case, error):
+    def text(name, default):
+        value = case.get(name, default)
+        if isinstance(value, (list, tuple)):
+            return " ".join(str(getattr(of, "__name__", of)) for of in value)
+        return str(getattr(value, "__name__", value))
+
+    seed = case.get("seed", 1)
+    return table_of_error(
+        link=text("link", ""),
+        flow=text("flow", ""),
+        seed=seed if isinstance(seed, int) and seed >= 0 else 0,
+        error=error,
+    )
+
+
+def _error(table):
+    return next((why for why in table["error"].to_pylist() if why), None)
+
+
+def _write(parquet, table, path):
+    """Whole or not at all, whenever the process dies."""
+    own = f"{path}.{os.getpid()}.tmp"
+    parquet.write_table(table, own)
+    os.replace(own, path)

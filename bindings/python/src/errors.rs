@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What can go wrong, as the exceptions of `alcc._errors`; and code that may panic.
+use pyo3::prelude::*;
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Simulations within the controllers of simulations: deeper ones would use up the stack.
+const MAX_DEPTH: u32 = 8;
+
+thread_local! {
+    static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The exception `class` of `alcc._errors`.
+pub(crate) fn error(class: &str, message: impl std::fmt::Display) -> PyErr {
+    Python::attach(|py| {
+        let made = py
+            .import("alcc._errors")
+            .and_then(|module| module.getattr(class)?.call1((message.to_string(),)));
+        match made {
+            Ok(error) => PyErr::from_value(error),
+            Err(error) => error,
+        }
+    })
+}
+
+/// What was asked for cannot be.
+pub(crate) fn scenario(message: impl std::fmt::Display) -> PyErr {
+    error("ScenarioError", message)
+}
+
+/// The run failed.
+pub(crate) fn simulation(message: impl std::fmt::Display) -> PyErr {
+    error("SimulationError", message)
+}
+
+/// Panics are kept for the exception, and not printed. This library has a standard library of its
+/// own, so the hook is for no other code.
+pub(crate) fn keep_panics() {
+    std::panic::set_hook(Box::new(|info| {
+        let payload = info.payload();
+        let text = payload.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        let place = info
+            .location()
+            .map_or_else(String::new, |l| format!(" at {l}"));
+        let said = format!("{}{place}", text.unwrap_or("a panic without words"));
+        PANIC.with(|last| *last.borrow_mut() = Some(said));
+    }));
+}
+
+/// Runs `work`. A panic becomes an `InternalError`.
+pub(crate) fn guarded<T>(work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+    let depth = DEPTH.get();
+    if depth >= MAX_DEPTH {
+        return Err(simulation(format!(
+            "simulate within a controller, {depth} deep: do not simulate in a controller's methods"
+        )));
+    }
+    DEPTH.set(depth + 1);
+    let done = catch_unwind(AssertUnwindSafe(work));
+    DEPTH.set(depth);
+    done.unwrap_or_else(|_| {
+        let said = PANIC.with(|last| last.borrow_mut().take());
+        let said = said.unwrap_or_default();
+        Err(error(
+            "InternalError",
+            format!("a defect in alcc, please report it: {said}"),
+        ))
+    })
+}
+
+/// The first thing that went wrong in Python code while a simulation ran.
+#[derive(Clone, Default)]
+pub(crate) struct Wrong(Arc<(AtomicBool, Mutex<Option<PyErr>>)>);
+
+impl Wrong {
+    /// Keeps `error` if it is the first.
+    pub(crate) fn put(&self, error: PyErr) {
+        let mut slot = self.0.1.lock().unwrap_or_else(PoisonError::into_inner);
+        slot.get_or_insert(error);
+        self.0.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether there is one.
+    pub(crate) fn is(&self) -> bool {
+        self.0.0.load(Ordering::Relaxed)
+    }
+
+    /// The error, if there is one.
+    pub(crate) fn take(&self) -> Option<PyErr> {
+        self.0
+            .1
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+    }
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Keyword arguments as the options of a scenario: the same keys as in a TOML file.
+use crate::controller::{algorithm, check_name, external};
+use crate::errors::{Wrong, scenario};
+use crate::trace::Trace;
+use alcc_cc::{Algorithm, Registry};
+use alcc_files::ScenarioFolder;
+use alcc_results::scenario::{Files, Link, Resolved, ScenarioOptions, Value, reason};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
+use std::io::{self, Cursor, Read};
+use std::path::{Path, PathBuf};
+
+/// The files of this machine, and traces of the caller.
+#[derive(Default)]
+struct PythonFiles {
+    folder: ScenarioFolder,
+    traces: Vec<(String, Vec<u8>)>,
+}
+
+impl PythonFiles {
+    fn trace(&self, name: &str) -> Option<&Vec<u8>> {
+        let found = self.traces.iter().find(|(n, _)| n == name);
+        found.map(|(_, text)| text)
+    }
+}
+
+impl Files for PythonFiles {
+    fn find(&self, name: &str) -> Option<PathBuf> {
+        match self.trace(name) {
+            Some(_) => Some(name.into()),
+            None => self.folder.find(name),
+        }
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn Read>> {
+        match path.to_str().and_then(|name| self.trace(name)) {
+            Some(text) => Ok(Box::new(Cursor::new(text.clone()))),
+            None => self.folder.open(path),
+        }
+    }
+}
+
+/// What was asked for, ready to run.
+pub(crate) struct Asked {
+    pub(crate) resolved: Resolved,
+    /// A controller is a class of Python.
+    pub(crate) in_python: bool,
+}
+
+struct Reader<'a> {
+    options: ScenarioOptions,
+    files: PythonFiles,
+    registry: Registry,
+    classes: Vec<(String, Py<PyAny>)>,
+    wrong: &'a Wrong,
+}
+
+/// Reads `path`, a scenario file, and what overrules it.
+pub(crate) fn read(
+    path: Option<PathBuf>,
+    arguments: Option<&Bound<'_, PyDict>>,
+    algorithms: Option<&Bound<'_, PyAny>>,
+    wrong: &Wrong,
+) -> PyResult<Asked> {
+    let (file, folder) = match path {
+        None => Default::default(),
+        Some(path) => alcc_files::read(&path).map_err(scenario)?,
+    };
+    let read_file = |path: &str| std::fs::read_to_string(path).map_err(|e| reason(&e));
+    let mut reader = Reader {
+        options: ScenarioOptions::default(),
+        files: PythonFiles {
+            folder,
+            traces: Vec::new(),
+        },
+        registry: Registry::builtin().reading(read_file).with(external()),
+        classes: Vec::new(),
+        wrong,
+    };
+    if let Some(algorithms) = algorithms {
+        reader.algorithms(algorithms)?;
+    }
+    for (key, value) in arguments.into_iter().flat_map(|a| a.iter()) {
+        let key: String = key.extract()?;
+        reader.argument(&key.replace('_', "-"), &value)?;
+    }
+    let options = file.overridden_by(reader.options);
+    let resolved = options.resolve(&reader.registry, &reader.files);
+    // What went wrong in Python says more than that it went wrong.
+    if let Some(error) = wrong.take() {
+        return Err(error);
+    }
+    let resolved = resolved.map_err(scenario)?;
+    let in_python = |name: &str| reader.classes.iter().any(|(n, _)| n == name);
+    let in_python = resolved
+        .scenario
+        .flows
+        .iter()
+        .any(|f| in_python(&f.algorithm));
+    Ok(Asked {
+        resolved,
+        in_python,
+    })
+}
+
+impl Reader<'_> {
+    /// Classes under names of their own: a dict, or a list of classes.
+    fn algorithms(&mut self, given: &Bound<'_, PyAny>) -> PyResult<()> {
+        if let Ok(named) = given.cast::<PyDict>() {
+            for (name, class) in named.iter() {
+                self.register(&name.extract::<String>()?, &class)?;
+            }
+            return Ok(());
+        }
+        for class in given.try_iter()? {
+            self.class(&class?)?;
+        }
+        Ok(())
+    }
+
+    /// The name of a class, which is registered.
+    fn class(&mut self, class: &Bound<'_, PyAny>) -> PyResult<String> {
+        let name: String = class.getattr("__name__")?.extract()?;
+        let name = name.to_lowercase();
+        self.register(&name, class)?;
+        Ok(name)
+    }
+
+    fn register(&mut self, name: &str, class: &Bound<'_, PyAny>) -> PyResult<()> {
+        check_name(name)?;
+        if let Some((_, known)) = self.classes.iter().find(|(n, _)| n == name) {
+            if known.bind(class.py()).is(class) {
+                return Ok(());
+            }
+            return Err(taken(name, "two classes have it"));
+        }
+        if self.registry.iter().any(|a| a.name == name) {
+            return Err(taken(name, "it is that of an algorithm of alcc"));
+        }
+        let made: Algorithm = algorithm(name, class, self.wrong)?;
+        self.registry = std::mem::replace(&mut self.registry, Registry::builtin()).with(made);
+        self.classes.push((name.to_owned(), class.clone().unbind()));
+        Ok(())
+    }
+
+    fn argument(&mut self, key: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        if value.is_none() {
+            return Ok(());
+        }
+        if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
+            for one in value.try_iter()? {
+                self.one(key, &one?)?;
+            }
+            return Ok(());
+        }
+        self.one(key, value)
+    }
+
+    fn one(&mut self, key: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        if key == "link"
+            && let Ok(table) = value.cast::<PyDict>()
+        {
+            let mut link = Link::default();
+            for (key, value) in table.iter() {
+                let key = key.extract::<String>()?.replace('_', "-");
+                let value = self.value(&key, &value)?;
+                link.add(&key, value).map_err(scenario)?;
+            }
+            self.options.link.push(link);
+            return Ok(());
+        }
+        let text = if key == "flow" && value.is_instance_of::<PyType>() {
+            Value {
+                text: self.class(value)?,
+                location: key.to_owned(),
+            }
+        } else {
+            self.value(key, value)?
+        };
+        self.options.add(key, text).map_err(scenario)
+    }
+
+    /// A value as it would be typed.
+    fn value(&mut self, key: &str, value: &Bound<'_, PyAny>) -> PyResult<Value> {
+        let location = key.replace('-', "_");
+        let text = if let Ok(trace) = value.cast::<Trace>() {
+            let trace = trace.get();
+            self.files
+                .traces
+                .push((trace.name().to_owned(), trace.text()));
+            trace.name().to_owned()
+        } else if let Ok(flag) = value.cast::<PyBool>() {
+            if flag.is_true() { "yes" } else { "no" }.to_owned()
+        } else if value.is_instance_of::<PyString>()
+            || value.is_instance_of::<PyInt>()
+            || value.is_instance_of::<PyFloat>()
+        {
+            value.str()?.to_string()
+        } else if let Ok(path) = value.extract::<PathBuf>() {
+            path.display().to_string()
+        } else {
+            let found = value.get_type().name()?;
+            return Err(scenario(format!(
+                "{location}: found a value of type {found}, expected a string such as \"40ms\" or a number"
+            )));
+        };
+        Ok(Value { text, location })
+    }
+}
+
+fn taken(name: &str, why: &str) -> PyErr {
+    scenario(format!(
+        "controller '{name}': the name is taken, {why}: give another by algorithms={{\"name\": Class}}"
+    ))
+}

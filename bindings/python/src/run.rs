@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Runs: in one go, and in steps.
+use crate::controller::{EXTERNAL, External};
+use crate::errors::{Wrong, guarded, scenario, simulation};
+use crate::options::{self, Asked};
+use crate::table::Table;
+use alcc_results::scenario::Resolved;
+use alcc_results::simulated::Simulated;
+use alcc_sim::{FlowStatus, Probe, Report};
+use alcc_units::{Bytes, Span, Time, positive, want_number};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+
+/// Looks for Ctrl-C and for errors of controllers now and then.
+struct Watch(Wrong);
+
+impl Probe for Watch {
+    fn is_enabled(&self) -> bool {
+        false
+    }
+
+    fn progress(&mut self, _now: Time, _end: Time) -> bool {
+        if !self.0.is() {
+            let looked = Python::attach(|py| {
+                py.check_signals()?;
+                // Others want to run too, also while a controller in Python keeps the lock.
+                py.detach(|| ());
+                Ok(())
+            });
+            if let Err(error) = looked {
+                self.0.put(error);
+            }
+        }
+        !self.0.is()
+    }
+}
+
+/// What a simulation gave.
+#[pyclass(frozen, name = "Result", module = "alcc")]
+pub(crate) struct PyResult_ {
+    simulated: Simulated,
+    report: Report,
+}
+
+#[pymethods]
+impl PyResult_ {
+    /// One row per flow; the fields and units of `alcc sim --json`, a column for each.
+    #[getter]
+    fn flows(&self) -> PyResult<Table> {
+        Table::of_rows(&self.simulated.flows)
+    }
+
+    /// The time series, if `series` was given: a row per flow and sample.
+    #[getter]
+    fn series(&self) -> PyResult<Option<Table>> {
+        let has = self.report.flows.iter().any(|f| !f.series.is_empty());
+        has.then(|| Table::of_series(&self.report)).transpose()
+    }
+
+    /// The rows as dictionaries. Fields that only some rows have are there if they have a value.
+    #[getter]
+    fn rows<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        loaded(py, &self.simulated.flows)
+    }
+
+    /// What concerns several flows, and the links: `summary` of `alcc sim --json`.
+    #[getter]
+    fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        loaded(py, &self.simulated.summary)
+    }
+
+    /// The object that `alcc sim --json` prints.
+    fn to_json(&self) -> PyResult<String> {
+        json(&self.simulated)
+    }
+
+    /// A matplotlib figure: throughput and delay over time with `series`, else a point per flow.
+    fn plot<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("alcc._plot")?.call_method1("plot", (slf,))
+    }
+
+    fn __repr__(&self) -> String {
+        let rows: Vec<String> = self
+            .simulated
+            .flows
+            .iter()
+            .map(|row| {
+                let mbps = row.throughput_mbps.unwrap_or_default();
+                let delay = row
+                    .delay_mean_ms
+                    .map_or_else(String::new, |d| format!(", {d:.1} ms"));
+                format!("{} {mbps:.3} Mbit/s{delay}", row.scheme)
+            })
+            .collect();
+        format!("<alcc.Result {}>", rows.join("; "))
+    }
+}
+
+fn json<T: serde::Serialize>(value: &T) -> PyResult<String> {
+    serde_json::to_string(value).map_err(simulation)
+}
+
+fn loaded<'py, T: serde::Serialize>(py: Python<'py>, value: &T) -> PyResult<Bound<'py, PyAny>> {
+    py.import("json")?.call_method1("loads", (json(value)?,))
+}
+
+/// Runs `work`: without Python's lock, or with it if controllers ask for it all the time anyway.
+fn run<T: Send>(
+    py: Python<'_>,
+    in_python: bool,
+    wrong: &Wrong,
+    work: impl FnOnce() -> Result<T, alcc_sim::SimError> + Send,
+) -> PyResult<T> {
+    let done = guarded(|| Ok(if in_python { work() } else { py.detach(work) }))?;
+    match wrong.take() {
+        Some(error) => Err(error),
+        None => done.map_err(simulation),
+    }
+}
+
+fn series(text: Option<&str>) -> PyResult<Option<Span>> {
+    let read = |text| positive(text).map_err(|e| scenario(format!("series: {e}")));
+    text.map(read).transpose()
+}
+
+/// Simulate flows over one link or a chain of links; the same arguments give the same result.
+///
+/// scenario: a TOML file; keyword arguments overrule it. They are its keys, and the options of
+/// `alcc sim` without the dashes: link, flow, rtt, queue, duration, seed and so on. A flow is a text
+/// such as "cubic@5s-30s" or a class of controllers. algorithms: further classes, by name or as a
+/// list, for texts such as "2*mine:gain=0.5/rtt=80ms". series: how far apart the samples of the time
+/// series are, such as "100ms".
+///
+/// Raises ScenarioError for what cannot be, ControllerError for a controller that fails,
+/// SimulationError for a run that would not end.
+#[pyfunction]
+#[pyo3(signature = (scenario=None, *, series=None, algorithms=None, **options))]
+pub(crate) fn simulate(
+    py: Python<'_>,
+    scenario: Option<PathBuf>,
+    series: Option<&str>,
+    algorithms: Option<&Bound<'_, PyAny>>,
+    options: Option<&Bound<'_, PyDict>>,
+) -> PyResult<PyResult_> {
+    let wrong = Wrong::default();
+    let Asked {
+        mut resolved,
+        in_python,
+    } = options::read(scenario, options, algorithms, &wrong)?;
+    if resolved
+        .scenario
+        .flows
+        .iter()
+        .any(|f| f.algorithm == EXTERNAL)
+    {
+        return Err(crate::errors::scenario(
+            "flow: 'external' has a window that is set between steps: use alcc.Simulation",
+        ));
+    }
+    resolved.scenario.series = self::series(series)?;
+    let mut watch = Watch(wrong.clone());
+    // Controllers go from thread to thread but are not shared: the scenario moves in and out.
+    let (report, resolved) = run(py, in_python, &wrong, move || {
+        let report = alcc_sim::run_with(&resolved.scenario, &mut watch)?;
+        Ok((report, resolved))
+    })?;
+    let simulated = Simulated::of(&resolved, &report);
+    Ok(PyResult_ { simulated, report })
+}
+
+/// How a flow stands in the middle of a simulation. Counts are from its start on.
+#[pyclass(frozen, get_all, name = "FlowStatus", module = "alcc")]
+pub(crate) struct PyFlowStatus {
+    /// The algorithm's window, bytes; None if it has none.
+    window_bytes: Option<u64>,
+    /// The simulated kernel's window, segments; None for a native sender.
+    kernel_cwnd: Option<f64>,
+    /// Payload under way, bytes.
+    in_flight_bytes: u64,
+    /// The last round-trip time that the sender saw, ms.
+    rtt_ms: Option<f64>,
+    /// IP bytes that the bottleneck delivered.
+    delivered_bytes: u64,
+    /// Payload that reached the receiving application, bytes.
+    goodput_bytes: u64,
+    /// Packets sent.
+    sent: u64,
+    /// Packets lost on the path.
+    dropped: u64,
+    /// Segments sent again.
+    retransmits: u64,
+}
+
+impl From<&FlowStatus> for PyFlowStatus {
+    fn from(status: &FlowStatus) -> Self {
+        Self {
+            window_bytes: status.window.map(Bytes::get),
+            kernel_cwnd: status.kernel_cwnd,
+            in_flight_bytes: status.in_flight.get(),
+            rtt_ms: status.rtt.map(Span::as_millis_f64),
+            delivered_bytes: status.delivered.get(),
+            goodput_bytes: status.goodput_bytes.get(),
+            sent: status.sent,
+            dropped: status.dropped,
+            retransmits: status.retransmits,
+        }
+    }
+}
+
+struct Running {
+    simulation: alcc_sim::Simulation<Watch>,
+    resolved: Resolved,
+    /// After an error nothing more can be done with it.
+    failed: bool,
+}
+
+/// A simulation that goes on step by step. Its arguments are those of simulate().
+///
+/// The window of a flow called "external" is set between steps by set_window().
+#[pyclass(frozen, module = "alcc")]
+pub(crate) struct Simulation {
+    running: Mutex<Running>,
+    windows: Vec<Option<Arc<AtomicU64>>>,
+    in_python: bool,
+    wrong: Wrong,
+}
+
+impl Simulation {
+    /// Never waits: whoever waited with Python's lock would wait for ever.
+    fn lock(&self) -> PyResult<MutexGuard<'_, Running>> {
+        let running = match self.running.try_lock() {
+            Ok(running) => running,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                return Err(simulation(
+                    "simulate: this simulation is taking a step already: one at a time",
+                ));
+            }
+        };
+        if running.failed {
+            return Err(simulation(
+                "simulate: this simulation has failed before: begin a new one",
+            ));
+        }
+        Ok(running)
+    }
+
+    fn until(&self, py: Python<'_>, to: impl FnOnce(Time) -> Time + Send) -> PyResult<bool> {
+        let mut running = self.lock()?;
+        let inner = &mut *running;
+        let to = to(inner.simulation.now());
+        let simulation = &mut inner.simulation;
+        let done = run(py, self.in_python, &self.wrong, move || {
+            simulation.run_until(to)
+        });
+        inner.failed = done.is_err();
+        done?;
+        Ok(!inner.simulation.is_over())
+    }
+}
+
+#[pymethods]
+impl Simulation {
+    #[new]
+    #[pyo3(signature = (scenario=None, *, series=None, algorithms=None, **options))]
+    fn new(
+        scenario: Option<PathBuf>,
+        series: Option<&str>,
+        algorithms: Option<&Bound<'_, PyAny>>,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        let wrong = Wrong::default();
+        let Asked {
+            mut resolved,
+            in_python,
+        } = options::read(scenario, options, algorithms, &wrong)?;
+        resolved.scenario.series = self::series(series)?;
+        let mut windows = Vec::new();
+        for flow in &mut resolved.scenario.flows {
+            windows.push((flow.algorithm == EXTERNAL).then(|| {
+                let external = External::default();
+                let window = external.window.clone();
+                flow.controller = Box::new(external);
+                window
+            }));
+        }
+        let simulation = guarded(|| {
+            let simulation =
+                alcc_sim::Simulation::with_probe(&resolved.scenario, Watch(wrong.clone()));
+            simulation.map_err(crate::errors::simulation)
+        })?;
+        let running = Mutex::new(Running {
+            simulation,
+            resolved,
+            failed: false,
+        });
+        Ok(Self {
+            running,
+            windows,
+            in_python,
+            wrong,
+        })
+    }
+
+    /// Simulated time since the start, s.
+    #[getter]
+    fn now_s(&self) -> PyResult<f64> {
+        Ok(self
+            .lock()?
+            .simulation
+            .now()
+            .since(Time::ZERO)
+            .as_secs_f64())
+    }
+
+    /// When the measured window ends, as far as is known, s.
+    #[getter]
+    fn end_s(&self) -> PyResult<f64> {
+        Ok(self
+            .lock()?
+            .simulation
+            .end()
+            .since(Time::ZERO)
+            .as_secs_f64())
+    }
+
+    /// The window is over: nothing more will happen.
+    #[getter]
+    fn is_over(&self) -> PyResult<bool> {
+        Ok(self.lock()?.simulation.is_over())
+    }
+
+    /// Goes on for `span`, such as "20ms". False when the simulation is over.
+    fn step(&self, py: Python<'_>, span: &str) -> PyResult<bool> {
+        let span: Span = span.parse().map_err(|e: alcc_units::UnitError| {
+            scenario(format!("step: {}", want_number(&e.to_string())))
+        })?;
+        self.until(py, |now| now + span)
+    }
+
+    /// Goes on until `time_s`, simulated time in s. False when the simulation is over.
+    fn run_until(&self, py: Python<'_>, time_s: f64) -> PyResult<bool> {
+        if time_s.is_nan() || time_s < 0.0 {
+            return Err(scenario(format!(
+                "run_until: {time_s} is no time: want seconds from 0 on"
+            )));
+        }
+        self.until(py, |_| Time::ZERO + Span::from_secs_f64(time_s))
+    }
+
+    /// Goes on to the end.
+    fn run(&self, py: Python<'_>) -> PyResult<()> {
+        self.until(py, |_| Time::MAX).map(drop)
+    }
+
+    /// How flow number `number`, from 0, stands now.
+    #[pyo3(signature = (number = 0))]
+    fn flow(&self, number: usize) -> PyResult<PyFlowStatus> {
+        let mut running = self.lock()?;
+        let status = running
+            .simulation
+            .flow(number)
+            .ok_or_else(|| self.no_flow(number))?;
+        Ok((&status).into())
+    }
+
+    /// The algorithm's own values for plots, by name.
+    #[pyo3(signature = (number = 0))]
+    fn gauges<'py>(&self, py: Python<'py>, number: usize) -> PyResult<Bound<'py, PyDict>> {
+        let mut running = self.lock()?;
+        let status = running
+            .simulation
+            .flow(number)
+            .ok_or_else(|| self.no_flow(number))?;
+        let gauges = PyDict::new(py);
+        for (name, value) in status.gauges {
+            gauges.set_item(name, value)?;
+        }
+        Ok(gauges)
+    }
+
+    /// Sets the window of flow number `number`, which is called "external": bytes. Less than a
+    /// segment is a segment. It holds from the next acknowledgement on.
+    #[pyo3(signature = (window_bytes, number = 0))]
+    fn set_window(&self, window_bytes: f64, number: usize) -> PyResult<()> {
+        let window = self
+            .windows
+            .get(number)
+            .ok_or_else(|| self.no_flow(number))?;
+        let Some(window) = window else {
+            return Err(scenario(format!(
+                "set_window: flow {number} has an algorithm: call the flow \"external\""
+            )));
+        };
+        if !(window_bytes.is_finite() && window_bytes >= 0.0) {
+            return Err(scenario(format!(
+                "set_window: {window_bytes}: want bytes, a number from 0 on"
+            )));
+        }
+        window.store((window_bytes as u64).max(1), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The figures of the window so far.
+    fn result(&self) -> PyResult<PyResult_> {
+        let mut running = self.lock()?;
+        let report = running.simulation.report();
+        let simulated = Simulated::of(&running.resolved, &report);
+        Ok(PyResult_ { simulated, report })
+    }
+}
+
+impl Simulation {
+    fn no_flow(&self, number: usize) -> PyErr {
+        let last = self.windows.len() - 1;
+        scenario(format!("flow {number}: there are flows 0 to {last}"))
+    }
+}

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""What the tests share."""
+import importlib.util
+import json
+import os
+import subprocess
+import unittest
+
+#: The program `alcc`, beside which the module is tested.
+ALCC = os.environ.get("ALCC")
+
+
+def needs(*modules):
+    """Leaves a test out where a package is missing."""
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    return unittest.skipIf(missing, f"needs {', '.join(missing)}")
+
+
+def needs_program():
+    return unittest.skipUnless(ALCC, "needs the program alcc: set ALCC to it")
+
+
+def cli(*arguments):
+    """The object of `alcc sim --json`."""
+    done = subprocess.run([ALCC, "sim", "--json", *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)

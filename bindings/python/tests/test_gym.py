@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""The Gymnasium environment."""
+import unittest
+
+from support import needs
+
+
+@needs("gymnasium", "numpy")
+class Environment(unittest.TestCase):
+    def make(self, **options):
+        from alcc.gym import Env
+
+        return Env(link="12mbit", duration="5s", step="20ms", **options)
+
+    def test_it_is_what_gymnasium_wants(self):
+        from gymnasium.utils.env_checker import check_env
+
+        check_env(self.make(), skip_render_check=True)
+
+    def test_an_episode_lasts_the_window_and_is_the_same_with_the_same_seed(self):
+        def episode(seed):
+            env = self.make(flow=["cubic@1s"], loss="1%")
+            seen = [env.reset(seed=seed)[0].tolist()]
+            over = False
+            while not over:
+                observation, reward, ended, over, _ = env.step([0.1 if len(seen) % 20 < 10 else -0.1])
+                self.assertTrue(env.observation_space.contains(observation))
+                self.assertFalse(ended)
+                seen.append(observation.tolist() + [reward])
+            return seen
+
+        first = episode(3)
+        # 5 s in steps of 20 ms, after the first step, which begins the window.
+        self.assertAlmostEqual(len(first), 250, delta=3)
+        self.assertEqual(first, episode(3))
+        self.assertNotEqual(first, episode(4))
+
+    def test_the_action_moves_the_window_within_its_bounds(self):
+        env = self.make()
+        env.reset(seed=1)
+        before = env.step([0.0])[0][4]
+        after = env.step([1.0])[0][4]
+        self.assertAlmostEqual(after, 2 * before, places=4)
+        for _ in range(40):
+            least = env.step([-1.0])[0][4]
+        self.assertEqual(least, 1.0)
+
+    def test_a_reward_of_ones_own(self):
+        env = self.make(reward=lambda seen: seen["throughput_mbps"])
+        env.reset(seed=1)
+        for _ in range(50):
+            observation, reward, *_ = env.step([0.2])
+        self.assertAlmostEqual(reward, float(observation[0]), places=4)
+        self.assertGreater(reward, 10.0)
+
+    def test_wrong_arguments_are_found_at_once(self):
+        import alcc
+
+        with self.assertRaisesRegex(alcc.ScenarioError, "did you mean link"):
+            self.make(lnik="3mbit")
+
+
+if __name__ == "__main__":
+    unittest.main()

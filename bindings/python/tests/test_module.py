@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Scenarios, steps, traces, tables, and what the module promises of itself."""
+import os
+import subprocess
+import sys
+import threading
+import unittest
+
+import alcc
+from support import needs
+
+
+class Scenarios(unittest.TestCase):
+    def test_mistakes_name_the_argument_and_what_would_be_right(self):
+        cases = [
+            ({"lnik": "12mbit"}, "no key 'lnik' .did you mean link"),
+            ({"link": "12mbt"}, "link: '12mbt' is not a rate"),
+            ({"link": [{"rate": "8mbit", "delya": "5ms"}]}, "did you mean delay"),
+            ({"flow": "cubik"}, "flow: .*did you mean cubic"),
+            ({"flow": 3}, "flow: .*no algorithm '3'"),
+            ({"queue_up": "droptial"}, "queue_up: .*did you mean droptail"),
+            ({"duration": "0s"}, "duration: "),
+            ({"duration": object()}, "duration: found a value of type object"),
+            ({"series": "often"}, "series: 'often' is not"),
+            ({"seed": -1}, "seed: "),
+            ({"flow": "external"}, "use alcc.Simulation"),
+        ]
+        for arguments, words in cases:
+            with self.subTest(words):
+                with self.assertRaisesRegex(alcc.ScenarioError, words) as caught:
+                    alcc.simulate(**arguments)
+                self.assertIsInstance(caught.exception, ValueError)
+                self.assertNotIn("\n", str(caught.exception))
+        with self.assertRaisesRegex(alcc.ScenarioError, "no such file"):
+            alcc.simulate("nowhere.toml")
+
+    def test_a_run_that_would_not_end_is_given_up(self):
+        with self.assertRaisesRegex(alcc.SimulationError, "given up after"):
+            alcc.simulate(flow="cubic", max_events=1000)
+
+    def test_a_defect_is_an_exception(self):
+        with self.assertRaisesRegex(alcc.InternalError, "please report it: made up at src/lib.rs"):
+            alcc._alcc._panic("made up")
+
+
+class Steps(unittest.TestCase):
+    def test_steps_change_nothing(self):
+        arguments = {"link": "lte", "flow": ["cubic", "verus/over=reno"], "duration": "5s", "series": "100ms"}
+        simulation = alcc.Simulation(**arguments)
+        while simulation.step("37ms"):
+            self.assertLessEqual(simulation.now_s, simulation.end_s)
+        self.assertTrue(simulation.is_over)
+        whole = alcc.simulate(**arguments)
+        self.assertEqual(simulation.result().to_json(), whole.to_json())
+        self.assertEqual(simulation.result().series.to_pydict(), whole.series.to_pydict())
+
+    def test_a_window_from_outside_is_kept(self):
+        simulation = alcc.Simulation(flow="external", link="12mbit", duration="20s")
+        simulation.run_until(1.0)
+        for segments in (5, 40, 20):
+            simulation.set_window(segments * 1472)
+            simulation.step("500ms")
+            flow = simulation.flow(0)
+            self.assertEqual(flow.window_bytes, segments * 1472)
+            self.assertAlmostEqual(flow.in_flight_bytes / 1472, segments, delta=1)
+            before = flow.delivered_bytes
+            simulation.step("4100ms")
+            # A window of packets of 1500 bytes in each of 100 round trips of 41 ms. The receiver acknowledges every second
+            # packet at once, so that of a few packets one waits.
+            share = (simulation.flow(0).delivered_bytes - before) / (100 * 1500 * segments)
+            self.assertLessEqual(share, 1.0)
+            self.assertGreater(share, 0.75 if segments == 5 else 0.89)
+        simulation.run()
+        self.assertTrue(simulation.is_over)
+
+    def test_mistakes(self):
+        simulation = alcc.Simulation(flow=["cubic", "external"], duration="2s")
+        with self.assertRaisesRegex(alcc.ScenarioError, "flow 0 has an algorithm"):
+            simulation.set_window(1472)
+        with self.assertRaisesRegex(alcc.ScenarioError, "there are flows 0 to 1"):
+            simulation.flow(2)
+        for window in (float("nan"), -1.0):
+            with self.assertRaisesRegex(alcc.ScenarioError, "want bytes"):
+                simulation.set_window(window, 1)
+        for span in ("", "1", "x"):
+            with self.assertRaisesRegex(alcc.ScenarioError, "step: "):
+                simulation.step(span)
+        with self.assertRaisesRegex(alcc.ScenarioError, "run_until: "):
+            simulation.run_until(float("nan"))
+
+    def test_after_a_failure_nothing_more_is_done(self):
+        class Bad(alcc.Controller):
+            def on_ack(self, ack):
+                raise ValueError("mine")
+
+        simulation = alcc.Simulation(flow=Bad, duration="60s")
+        with self.assertRaises(alcc.ControllerError):
+            simulation.run()
+        with self.assertRaisesRegex(alcc.SimulationError, "failed before"):
+            simulation.step("1s")
+
+    def test_two_threads_do_not_step_at_once(self):
+        simulation = alcc.Simulation(link="100mbit", flow="cubic", duration="60s")
+        errors = []
+
+        def step():
+            try:
+                simulation.run()
+            except alcc.SimulationError as error:
+                errors.append(str(error))
+
+        threads = [threading.Thread(target=step) for _ in range(2)]
+        [thread.start() for thread in threads]
+        [thread.join(60) for thread in threads]
+        self.assertFalse(any(thread.is_alive() for thread in threads))
+        self.assertTrue(all("one at a time" in error for error in errors), errors)
+
+    def test_a_controller_cannot_step_its_own_simulation(self):
+        class Steps(alcc.Controller):
+            def on_ack(self, ack):
+                simulation.step("1s")
+                return 14_480
+
+        simulation = alcc.Simulation(flow=Steps, duration="5s")
+        with self.assertRaisesRegex(alcc.ControllerError, "one at a time"):
+            simulation.run()
+
+
+class Traces(unittest.TestCase):
+    def test_synthetic_traces_are_those_of_the_links(self):
+        self.assertIn("lte", alcc.synthetic_traces())
+        trace = alcc.trace("lte", seed=1)
+        arguments = {"flow": "cubic", "duration": "5s"}
+        own = alcc.simulate(link=trace, **arguments).rows[0]
+        named = alcc.simulate(link="lte", **arguments).rows[0]
+        self.assertEqual(own["throughput_mbps"], named["throughput_mbps"])
+        self.assertNotEqual(trace.opportunities.to_pydict(), alcc.trace("lte", seed=2).opportunities.to_pydict())
+
+    def test_a_trace_of_ones_own(self):
+        # A packet of 1500 bytes each ms is 12 Mbit/s.
+        trace = alcc.Trace([1], name="each-ms")
+        self.assertEqual((trace.mean_mbps, trace.period_s, len(trace)), (12.0, 0.001, 1))
+        row = alcc.simulate(link=trace, flow="cubic", duration="5s").rows[0]
+        self.assertEqual(row["link"], "each-ms")
+        self.assertAlmostEqual(row["throughput_mbps"], 12.0, delta=0.7)
+        with self.assertRaises(alcc.ScenarioError):
+            alcc.Trace([])
+        with self.assertRaisesRegex(alcc.ScenarioError, "scenarios are"):
+            alcc.trace("nowhere")
+
+
+class Frames(unittest.TestCase):
+    def setUp(self):
+        self.result = alcc.simulate(flow=["cubic", "verus"], duration="5s", series="10ms")
+
+    @needs("polars")
+    def test_polars_reads_the_same_buffers(self):
+        series = self.result.series
+        frame = series.to_polars()
+        self.assertEqual(frame["time_s"].to_list(), series.to_pydict()["time_s"])
+        first = frame["time_s"].to_numpy(allow_copy=False)
+        second = series.to_polars()["time_s"].to_numpy(allow_copy=False)
+        self.assertEqual(first.__array_interface__["data"], second.__array_interface__["data"])
+
+    @needs("pandas", "pyarrow")
+    def test_pandas_and_pyarrow_read_the_same_buffers(self):
+        series = self.result.series
+        def address(column):
+            return column.chunk(0).buffers()[1].address
+        table = series.to_pyarrow()
+        frame = series.to_pandas()
+        self.assertEqual(address(table["time_s"]), address(frame["time_s"].array._pa_array))
+        self.assertEqual(frame["flow"].tolist(), series.to_pydict()["flow"])
+        self.assertEqual(self.result.flows.to_pandas()["scheme"].tolist(), ["cubic", "verus"])
+
+    @needs("matplotlib")
+    def test_plots_in_one_call(self):
+        figure = self.result.plot()
+        self.assertEqual(len(figure.axes), 2)
+        self.assertEqual(len(figure.axes[0].lines), 3)
+        points = alcc.simulate(flow=["cubic", "verus"], duration="5s").plot()
+        self.assertEqual(len(points.axes[0].lines), 2)
+        figure.savefig(os.devnull, format="png")
+
+
+class Module(unittest.TestCase):
+    def test_the_import_is_quick(self):
+        # Time of the processor, and of several starts the best: the machine may be busy.
+        code = "import time; t = time.process_time(); import alcc; print(time.process_time() - t)"
+        runs = [subprocess.check_output([sys.executable, "-c", code]) for _ in range(7)]
+        self.assertLess(min(float(run) for run in runs), 0.020)
+
+    def test_nothing_is_required(self):
+        code = "import alcc, sys; alcc.simulate(duration='1s'); print(sorted(sys.modules))"
+        loaded = subprocess.check_output([sys.executable, "-c", code], text=True)
+        for module in ("numpy", "pandas", "polars", "pyarrow", "matplotlib", "gymnasium", "distributed"):
+            self.assertNotIn(f"'{module}'", loaded)
+
+    def test_what_is_missing_is_named_with_its_cure(self):
+        code = "import sys; sys.modules['polars'] = None; import alcc; alcc.simulate(duration='1s').flows.to_polars()"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        self.assertIn("to_polars needs polars, which is not installed: pip install 'alcc[polars]'", done.stderr)
+
+    def test_the_stubs_name_every_option(self):
+        with open(os.path.join(os.path.dirname(alcc.__file__), "_alcc.pyi")) as file:
+            stubs = file.read()
+        body = stubs.split("class Options(", 1)[1].split("\n\n\n", 1)[0]
+        named = [line.split(":")[0].strip() for line in body.splitlines() if line.startswith("    ") and ":" in line]
+        self.assertEqual(named, alcc.option_names())
+
+    @needs("mypy")
+    def test_the_stubs_say_what_is_there(self):
+        allowed = os.path.join(os.path.dirname(__file__), "stubtest.txt")
+        command = [sys.executable, "-m", "mypy.stubtest", "alcc._alcc", "--allowlist", allowed]
+        folder = os.environ.get("ALCC_TEST_TMP", ".")
+        done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""The rows are those of the program, to the last digit."""
+import json
+import os
+import tempfile
+import unittest
+
+import alcc
+from support import cli, needs_program
+
+#: Arguments of alcc.simulate; as options of the program they are the same words.
+SCENARIOS = [
+    {},
+    {"flow": "cubic", "duration": "10s"},
+    {"link": "lte", "flow": ["verus", "copa"], "duration": "20s", "seed": 3},
+    {"link": "60mbit", "flow": ["2*verus/rtt=20ms", "cubic@2s-8s"], "duration": "12s"},
+    {"link": "20mbit", "queue": "codel", "loss": "1%", "flow": "budget", "duration": "10s"},
+    {"link": ["20mbit", "8mbit"], "flow": ["cubic", "reno/links=2@3s"], "duration": "10s"},
+    {"flow": "sprout", "rtt": "80ms", "up": "2mbit", "duration": "10s", "seed": 2},
+    {"flow": ["bbr/over=cubic", "udp:rate=2mbit"], "duration": "10s"},
+    {"steps": "every=2s,rate=5mbit..20mbit,delay=5ms..30ms", "flow": "verus", "duration": "10s"},
+    {"flow": ["reno", "reno@2s"], "settle": "3s", "phase": "4s-8s", "duration": "10s"},
+    {"link": "city-driving", "queue": "red:min=375000,max=1125000", "flow": "3*copa/stagger=1s", "duration": "10s"},
+]
+
+
+def options(arguments):
+    for key, values in arguments.items():
+        for value in values if isinstance(values, list) else [values]:
+            yield f"--{key.replace('_', '-')}"
+            yield str(value)
+
+
+class Rows(unittest.TestCase):
+    @needs_program()
+    def test_ten_scenarios_give_what_the_program_gives(self):
+        for arguments in SCENARIOS:
+            with self.subTest(arguments):
+                want = cli(*options(arguments))
+                found = alcc.simulate(**arguments)
+                self.assertEqual(found.rows, want["flows"])
+                self.assertEqual(found.summary, want["summary"])
+                self.assertEqual(json.loads(found.to_json()), want)
+
+    @needs_program()
+    def test_a_file_gives_what_the_program_gives_and_arguments_overrule_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "two.toml")
+            with open(os.path.join(folder, "own.trace"), "w") as trace:
+                trace.write("1\n2\n3\n")
+            with open(path, "w") as file:
+                file.write('flow = ["cubic", "copa@1s"]\nduration = "5s"\n[[link]]\nrate = "own.trace"\nloss = "1%"\n')
+            self.assertEqual(alcc.simulate(path).rows, cli(path)["flows"])
+            changed = alcc.simulate(path, seed=4, duration="3s").rows
+            self.assertEqual(changed, cli(path, "--seed", "4", "--duration", "3s")["flows"])
+            self.assertEqual(changed[0]["duration_s"], 3.0)
+
+    @needs_program()
+    def test_links_as_dictionaries_are_those_of_a_file(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
+            file.write('flow = "cubic"\nduration = "5s"\n')
+            file.write('[[link]]\nrate = "20mbit"\n[[link]]\nrate = "8mbit"\nqueue-up = "codel"\nreorder = "yes"\n')
+            file.flush()
+            links = ["20mbit", {"rate": "8mbit", "queue_up": "codel", "reorder": True}]
+            found = alcc.simulate(link=links, flow="cubic", duration="5s").rows
+            self.assertEqual(found, cli(file.name)["flows"])
+
+    def test_the_table_has_what_the_rows_have(self):
+        result = alcc.simulate(flow=["cubic", "verus/over=reno/name=mine"], duration="5s")
+        table = result.flows.to_pydict()
+        self.assertEqual(len(result.flows), 2)
+        for number, row in enumerate(result.rows):
+            for name, value in row.items():
+                self.assertEqual(table[name][number], value, name)
+        self.assertEqual(table["under"], [None, "reno"])
+        self.assertEqual(table["name"], [None, "mine"])
+
+    def test_the_same_arguments_give_the_same_bytes(self):
+        arguments = {"link": "lte", "flow": ["verus", "cubic"], "duration": "5s", "seed": 7}
+        first = alcc.simulate(**arguments).to_json()
+        self.assertEqual(first, alcc.simulate(**arguments).to_json())
+        self.assertNotEqual(first, alcc.simulate(**dict(arguments, seed=8)).to_json())
+
+    @needs_program()
+    def test_the_series_is_that_of_the_program(self):
+        import csv
+        import subprocess
+        from support import ALCC
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "series.csv")
+            flow = ["verus", "cubic/over=reno"]
+            said = [ALCC, "sim", "--duration", "3s", "--series", path, *options({"flow": flow})]
+            subprocess.run(said, check=True, capture_output=True)
+            with open(path) as file:
+                want = list(csv.DictReader(file))
+        found = alcc.simulate(flow=flow, duration="3s", series="20ms").series.to_pydict()
+        self.assertEqual(list(found), [name for name in want[0] if name != "events"])
+        self.assertEqual(len(found["time_s"]), len(want))
+        for number, line in enumerate(want):
+            for name, column in found.items():
+                value = column[number]
+                text = "" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
+                self.assertEqual(text, line[name], (number, name))
+
+
+if __name__ == "__main__":
+    unittest.main()

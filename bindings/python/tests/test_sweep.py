@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Sweeps: the same rows as the program, whatever happens to workers."""
+import glob
+import os
+import signal
+import tempfile
+import threading
+import unittest
+
+import alcc
+from support import cli, needs, needs_program
+
+
+class Poison(alcc.Controller):
+    """Takes its worker with it."""
+
+    def on_ack(self, ack):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Once(alcc.Controller):
+    def on_ack(self, ack):
+        raise ValueError("mine")
+
+
+@needs("pyarrow")
+class Here(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.out = folder.name
+
+    def test_rows_are_those_of_single_runs_and_are_kept(self):
+        grid = {"flow": ["cubic", "copa"], "link": ["8mbit", "lte"], "seed": [1, 2]}
+        done = alcc.sweep(grid, out=self.out, duration="3s")
+        self.assertEqual((len(done), done.ran, done.errors), (8, 8, []))
+        found = done.to_pyarrow().to_pylist()
+        self.assertEqual([row.pop("case") for row in found], list(range(8)))
+        for case, row in zip(done.cases, found):
+            single = alcc.simulate(**case).flows.to_pyarrow().to_pylist()
+            self.assertEqual([row], single)
+        again = alcc.sweep(grid, out=self.out, duration="3s")
+        self.assertEqual(again.ran, 0)
+        self.assertEqual(again.to_pyarrow(), done.to_pyarrow())
+        more = alcc.sweep(dict(grid, seed=[1, 2, 3]), out=self.out, duration="3s")
+        self.assertEqual((len(more), more.ran), (12, 4))
+
+    def test_a_sweep_that_was_stopped_goes_on(self):
+        grid = [{"flow": "cubic", "seed": seed} for seed in range(1, 6)]
+        first = alcc.sweep(grid[:2], out=self.out, duration="2s")
+        # What a killed process leaves behind.
+        open(first.files[0] + ".4711.tmp", "w").close()
+        os.remove(first.files[1])
+        rest = alcc.sweep(grid, out=self.out, duration="2s")
+        self.assertEqual((len(rest), rest.ran), (5, 4))
+
+    def test_a_case_that_fails_is_a_row_and_not_run_again(self):
+        grid = {"flow": ["cubic", Once, "cubik"]}
+        done = alcc.sweep(grid, out=self.out, duration="2s")
+        self.assertEqual([case["flow"] for case, _ in done.errors], [Once, "cubik"])
+        self.assertRegex(done.errors[0][1], "ControllerError: controller Once.on_ack at .* ValueError: mine")
+        self.assertRegex(done.errors[1][1], "ScenarioError: .*did you mean cubic")
+        table = done.to_pyarrow().to_pylist()
+        self.assertEqual([row["throughput_mbps"] is None for row in table], [False, True, True])
+        self.assertEqual(alcc.sweep(grid, out=self.out, duration="2s").ran, 0)
+        self.assertEqual(alcc.sweep(grid, out=self.out, duration="2s", again=True).ran, 2)
+
+    def test_a_changed_file_or_class_is_another_case(self):
+        from alcc._sweep import key
+
+        path = os.path.join(self.out, "link.trace")
+        with open(path, "w") as file:
+            file.write("1\n2\n")
+        before = key({"link": path})
+        self.assertEqual(before, key({"link": path}))
+        with open(path, "w") as file:
+            file.write("1\n3\n")
+        self.assertNotEqual(before, key({"link": path}))
+        self.assertNotEqual(key({"flow": Once}), key({"flow": Poison}))
+        self.assertNotEqual(key({"link": alcc.Trace([1])}), key({"link": alcc.Trace([2])}))
+
+    def test_mistakes(self):
+        for grid, words in (({"flow": "cubic"}, "flow: found one value"), ([], "want a dict"), (["x"], "want a dict")):
+            with self.assertRaisesRegex(alcc.ScenarioError, words):
+                alcc.sweep(grid, out=self.out)
+        with self.assertRaisesRegex(alcc.ScenarioError, "the same"):
+            alcc.sweep({"seed": [1, 1]}, out=self.out)
+
+
+@needs("pyarrow", "distributed")
+class OnWorkers(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        import dask
+        from distributed import Client, LocalCluster
+
+        # A poisonous case is given up after two workers.
+        dask.config.set({"distributed.scheduler.allowed-failures": 1})
+        cls.cluster = LocalCluster(
+            n_workers=3,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,
+            memory_limit=0,
+            host="127.0.0.1",
+            silence_logs=50,
+        )
+        cls.client = Client(cls.cluster)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.client.close(60)
+        cls.cluster.close(60)
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.out = folder.name
+
+    @needs_program()
+    def test_48_runs_with_a_worker_killed_give_the_rows_of_the_program(self):
+        grid = {"link": ["20mbit", "lte"], "flow": ["copa", "cubic", "verus"], "seed": list(range(1, 9))}
+        victim = next(iter(self.cluster.workers.values())).process.pid
+        stop = threading.Event()
+
+        def kill():
+            while len(glob.glob(self.out + "/*.parquet")) < 5:
+                if stop.wait(0.01):
+                    return
+            os.kill(victim, signal.SIGKILL)
+            killed.append(victim)
+
+        killed = []
+        thread = threading.Thread(target=kill)
+        thread.start()
+        done = alcc.sweep(grid, out=self.out, client=self.client, duration="10s")
+        stop.set()
+        thread.join()
+        self.assertEqual(killed, [victim])
+        self.assertEqual((len(done), done.errors), (48, []))
+        found = done.to_pyarrow().to_pylist()
+        self.assertEqual(len(found), 48)
+        for case, row in zip(done.cases, found):
+            options = [word for name, value in case.items() for word in (f"--{name}", str(value))]
+            [want] = cli(*options)["flows"]
+            for name, value in want.items():
+                self.assertEqual(row[name], value, (case, name))
+        self.assertEqual(alcc.sweep(grid, out=self.out, client=self.client, duration="10s").ran, 0)
+
+    def test_a_case_that_kills_workers_is_reported_and_skipped(self):
+        done = alcc.sweep({"flow": ["cubic", Poison, "copa"]}, out=self.out, client=self.client, duration="2s")
+        self.assertEqual([case["flow"] for case, _ in done.errors], [Poison])
+        self.assertIn("KilledWorker", done.errors[0][1])
+        rows = done.to_pyarrow().to_pylist()
+        self.assertEqual([row["throughput_mbps"] is None for row in rows], [False, True, False])
+
+
+if __name__ == "__main__":
+    unittest.main()

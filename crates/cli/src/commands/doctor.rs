@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::doctor::{Finding, State, machine, program};
+use crate::failure::Failure;
+use crate::output::print;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+/// Say what this machine and a program allow, and what to do about the rest
+///
+/// One line for each thing that decides what alcc can do here, with what it means. Below it stands
+/// the one command that helps, where one does. With CMD also what alcc can do for that program:
+/// nothing is started. Status 1 says that something keeps 'alcc run' from working.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  alcc doctor\n  alcc doctor -- nginx\n  alcc doctor --json")]
+pub(crate) struct Args {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// The program that is to run under alcc, as for 'alcc run'
+    #[arg(trailing_var_arg = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let mut findings = machine::examine();
+    if let Some(command) = args.command.first() {
+        findings.extend(program::examine(command));
+    }
+    let stops = findings.iter().any(|f| f.state == State::Stops);
+    print(if args.json {
+        format!(
+            "{}\n",
+            serde_json::json!({"findings": findings, "ready": !stops})
+        )
+    } else {
+        lines(&findings)
+    })?;
+    Ok(if stops {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+fn lines(findings: &[Finding]) -> String {
+    let mut text = String::new();
+    for f in findings {
+        let state = f.state.name();
+        let _ = writeln!(text, "{state:<5} {:<13} {}: {}", f.what, f.found, f.means);
+        if let Some(command) = &f.command {
+            let _ = writeln!(text, "{:<19} -> {command}", "");
+        }
+    }
+    text
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One program: whether the preload library reaches it, and what would if it does not.
+use super::{Finding, State};
+use crate::loader::{self, Loader};
+use alcc_observe::Missed;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// What `alcc run` would start for this command.
+pub(crate) fn examine(command: &OsStr) -> Vec<Finding> {
+    let Some(path) = loader::found(command) else {
+        let found = format!("{} is not found", command.to_string_lossy());
+        let means = "nothing can be started: check the name, or give its full path";
+        return vec![Finding::new("program", State::Stops, found, means)];
+    };
+    let mut findings = vec![reach(&path)];
+    let marks = Marks::of(&path);
+    if marks.go {
+        findings.push(missed("go", "a Go program", Missed::RawCalls));
+    }
+    if marks.io_uring {
+        findings.push(Finding::new(
+            "io_uring",
+            State::Note,
+            "the program knows io_uring",
+            "what it sends that way stays plain TCP; 'alcc top' says so within seconds",
+        ));
+    }
+    findings
+}
+
+fn reach(path: &Path) -> Finding {
+    let found = path.display().to_string();
+    let why = if changes_user(path) {
+        Some(Missed::SetUserId)
+    } else {
+        Loader::of(path).and_then(|loader| loader.objection())
+    };
+    match why {
+        Some(why) => missed("program", &found, why),
+        None => Finding::new("program", State::Ok, found, "it loads the preload library"),
+    }
+}
+
+fn missed(what: &'static str, found: &str, why: Missed) -> Finding {
+    Finding::new(what, State::Note, found, why.why())
+        .helped_by("alcc proxy --listen :8443 --to 127.0.0.1:443")
+}
+
+/// The loader ignores LD_PRELOAD for such a program: it has set-user-id bits, or capabilities of
+/// its own (`setcap`).
+fn changes_user(path: &Path) -> bool {
+    let mode = fs::metadata(path).map_or(0, |m| m.permissions().mode());
+    mode & 0o6000 != 0 || has_capabilities(path)
+}
+
+fn has_capabilities(path: &Path) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    let Ok(path) = std::ffi::CString::new(path.as_os_str().as_bytes()) else {
+        return false;
+    };
+    let name = c"security.capability";
+    // SAFETY: two texts that end with a zero byte, and no room for the value: only its size is
+    // asked.
+    let size =
+        unsafe { nix::libc::getxattr(path.as_ptr(), name.as_ptr(), std::ptr::null_mut(), 0) };
+    size > 0
+}
+
+/// What the bytes of a program tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Marks {
+    go: bool,
+    io_uring: bool,
+}
+
+/// Go's linker writes this before the build information.
+const GO: &[u8] = b"\xff Go buildinf:";
+/// The name of a system call or of its library.
+const IO_URING: [&[u8]; 2] = [b"io_uring_queue_init", b"liburing.so"];
+
+impl Marks {
+    fn of(path: &Path) -> Self {
+        File::open(path).and_then(Self::read).unwrap_or_default()
+    }
+
+    /// By pieces, which overlap by the longest mark: programs have hundreds of megabytes.
+    fn read(mut from: impl Read) -> std::io::Result<Self> {
+        const KEEP: usize = 32;
+        let (mut marks, mut piece, mut held) = (Self::default(), vec![0; KEEP + (1 << 20)], 0);
+        loop {
+            let n = from.read(&mut piece[held..])?;
+            if n == 0 {
+                return Ok(marks);
+            }
+            let end = held + n;
+            let holds = |mark: &[u8]| piece[..end].windows(mark.len()).any(|w| w == mark);
+            marks.go |= holds(GO);
+            marks.io_uring |= IO_URING.iter().any(|mark| holds(mark));
+            held = end.min(KEEP);
+            piece.copy_within(end - held..end, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives a few bytes at a time.
+    struct Drops<'a>(&'a [u8], usize);
+
+    impl Read for Drops<'_> {
+        fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+            let n = self.1.min(into.len()).min(self.0.len());
+            into[..n].copy_from_slice(&self.0[..n]);
+            self.0 = &self.0[n..];
+            Ok(n)
+        }
+    }
+
+    #[test]
+    fn marks_are_found_wherever_the_pieces_end() {
+        let mut go = vec![7; 100];
+        go.extend(GO);
+        go.extend([7; 100]);
+        let ring = [&[0; 3][..], b"liburing.so.2\0"].concat();
+        for at_once in [1, 3, 13, 64, 5000] {
+            let read = |bytes: &[u8]| Marks::read(Drops(bytes, at_once)).unwrap();
+            assert_eq!(
+                read(&go),
+                Marks {
+                    go: true,
+                    io_uring: false
+                },
+                "{at_once}"
+            );
+            assert_eq!(
+                read(&ring),
+                Marks {
+                    go: false,
+                    io_uring: true
+                },
+                "{at_once}"
+            );
+            assert_eq!(read(&go[..105]), Marks::default());
+        }
+    }
+
+    #[test]
+    fn a_program_is_reached_or_the_way_round_is_named() {
+        let shell = examine(OsStr::new("sh"));
+        assert_eq!((shell[0].what, shell[0].state), ("program", State::Ok));
+        let none = examine(OsStr::new("nosuch-program"));
+        assert_eq!((none.len(), none[0].state), (1, State::Stops));
+        let dir = tempfile::tempdir().unwrap();
+        let of_root = dir.path().join("of-root");
+        fs::copy("/bin/true", &of_root).unwrap();
+        fs::set_permissions(&of_root, fs::Permissions::from_mode(0o4755)).unwrap();
+        let found = examine(of_root.as_os_str());
+        assert_eq!(found[0].state, State::Note);
+        assert!(
+            found[0]
+                .command
+                .as_ref()
+                .is_some_and(|c| c.starts_with("alcc proxy"))
+        );
+    }
+}

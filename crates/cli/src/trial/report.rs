@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A trial as a line, a table, metrics, JSON and a page.
+use super::Known;
+use crate::metrics::Page;
+use crate::wording::count;
+use alcc_results::trial::{Effect, Metric, Tally};
+use std::fmt::Write as _;
+
+/// The metrics of the short line.
+const SHORT: [Metric; 3] = [Metric::RttP95, Metric::Rate, Metric::Time];
+
+/// As people read it: percent, or points.
+fn percent(value: f64) -> String {
+    format!("{:+.0}", 100.0 * value)
+}
+
+fn unit(metric: Metric) -> &'static str {
+    if metric.is_ratio() { "%" } else { "points" }
+}
+
+/// "RTT p95, ms -43 % (-48 to -37)".
+pub(super) fn effect(e: &Effect) -> String {
+    let (low, high) = (percent(e.low), percent(e.high));
+    format!(
+        "{} {} {} ({low} to {high})",
+        e.metric.title(),
+        percent(e.change),
+        unit(e.metric)
+    )
+}
+
+fn group(tally: &Tally) -> String {
+    format!(
+        "{} of {}",
+        count(tally.transfers(), "transfer"),
+        count(tally.clients() as u64, "client")
+    )
+}
+
+/// One line while it runs.
+pub(super) fn line(name: &str, known: &Known) -> String {
+    let effects = known.effects();
+    let shown = effects.iter().filter(|e| SHORT.contains(&e.metric));
+    let shown: Vec<_> = shown.map(effect).collect();
+    let what = if shown.is_empty() {
+        "too few to compare yet".to_owned()
+    } else {
+        shown.join(", ")
+    };
+    let (treated, plain) = (group(&known.treated), group(&known.plain));
+    format!("alcc: trial: {name} {treated}, plain {plain}: {what}")
+}
+
+/// Value, in the unit of its title.
+fn value(metric: Metric, value: f64) -> f64 {
+    if metric.is_ratio() {
+        value
+    } else {
+        100.0 * value
+    }
+}
+
+fn verdict(e: &Effect) -> &'static str {
+    match (e.is_clear(), e.is_better()) {
+        (false, _) => "no clear difference",
+        (true, true) => "better",
+        (true, false) => "worse",
+    }
+}
+
+/// The table at the end.
+pub(super) fn table(name: &str, known: &Known) -> String {
+    let (treated, plain) = (group(&known.treated), group(&known.plain));
+    let mut text = format!("alcc: trial of {name}: {treated}; plain TCP: {plain}");
+    let effects = known.effects();
+    if effects.is_empty() {
+        text.push_str("\nalcc: too few to compare: both groups need 5 clients with transfers of 64 KiB or more");
+    } else {
+        let _ = write!(
+            text,
+            "\n  {:<18} {:>9} {:>9} {:>8}  {:<18} 99 % interval",
+            "", "plain", "under it", "change", ""
+        );
+    }
+    for e in &effects {
+        let interval = format!(
+            "{} to {} {}",
+            percent(e.low),
+            percent(e.high),
+            unit(e.metric)
+        );
+        let _ = write!(
+            text,
+            "\n  {:<18} {:>9.1} {:>9.1} {:>8}  {:<18}  {}",
+            e.metric.title(),
+            value(e.metric, e.plain),
+            value(e.metric, e.treated),
+            percent(e.change),
+            interval,
+            verdict(e)
+        );
+    }
+    if known.lost > 0 {
+        let _ = write!(
+            text,
+            "\nalcc: {} came too fast and are not in it",
+            count(known.lost, "reading")
+        );
+    }
+    text
+}
+
+/// `alcc_trial_*`.
+pub(super) fn metrics(known: &Known, page: &mut Page) {
+    type Get = fn(&Tally) -> f64;
+    let groups = [("plain", &known.plain), ("treated", &known.treated)];
+    let counts: [(&str, &str, &str, Get); 3] = [
+        (
+            "alcc_trial_clients",
+            "gauge",
+            "Clients with a transfer.",
+            |t| t.clients() as f64,
+        ),
+        (
+            "alcc_trial_transfers_total",
+            "counter",
+            "Transfers of 64 KiB or more.",
+            |t| t.transfers() as f64,
+        ),
+        (
+            "alcc_trial_bytes_total",
+            "counter",
+            "Bytes of these transfers.",
+            |t| t.bytes().get() as f64,
+        ),
+    ];
+    for (name, kind, help, get) in counts {
+        page.metric(name, kind, help);
+        for (group, tally) in groups {
+            page.sample(name, &format!("group=\"{group}\""), get(tally));
+        }
+    }
+    let effects = known.effects();
+    let name = "alcc_trial_value";
+    page.metric(
+        name,
+        "gauge",
+        "Mean over clients, geometric for times and rates.",
+    );
+    for e in &effects {
+        for (group, value) in [("plain", e.plain), ("treated", e.treated)] {
+            let labels = format!("metric=\"{}\",group=\"{group}\"", e.metric.name());
+            page.sample(name, &labels, value);
+        }
+    }
+    let name = "alcc_trial_change";
+    page.metric(
+        name,
+        "gauge",
+        "Treated beside plain, and its 99 % interval: -0.2 is 20 % less.",
+    );
+    for e in &effects {
+        for (bound, value) in [("low", e.low), ("estimate", e.change), ("high", e.high)] {
+            let labels = format!("metric=\"{}\",bound=\"{bound}\"", e.metric.name());
+            page.sample(name, &labels, value);
+        }
+    }
+    let name = "alcc_trial_stopped";
+    page.metric(name, "gauge", "1 if the trial has ended itself.");
+    page.sample(name, "", f64::from(u8::from(known.stopped.is_some())));
+}
+
+pub(super) fn json(name: &str, known: &Known) -> serde_json::Value {
+    let group = |t: &Tally| {
+        serde_json::json!({
+            "clients": t.clients(), "transfers": t.transfers(), "bytes": t.bytes().get(),
+        })
+    };
+    let effects = known.effects();
+    let effects = effects.iter().map(|e| {
+        serde_json::json!({
+            "metric": e.metric.name(), "plain": e.plain, "treated": e.treated,
+            "change": e.change, "low": e.low, "high": e.high, "verdict": verdict(e),
+        })
+    });
+    serde_json::json!({
+        "algorithm": name, "plain": group(&known.plain), "treated": group(&known.treated),
+        "confidence": 0.99, "effects": effects.collect::<Vec<_>>(),
+        "stopped": known.stopped.map(|e| e.metric.name()), "readings_lost": known.lost,
+    })
+}
+
+const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60em;margin:2em auto;padding:0 1em;\
+background:#fff;color:#17212b}table{border-collapse:collapse;width:100%}td,th{padding:.4em .6em;\
+text-align:right;border-bottom:1px solid #ccd3da}td:first-child,th:first-child{text-align:left}\
+@media(prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}}";
+
+/// One page that works without a network. The bars are the intervals around the changes.
+pub(super) fn html(name: &str, known: &Known) -> String {
+    let name = name.replace('&', "&amp;").replace('<', "&lt;");
+    let effects = known.effects();
+    let headline = effects.iter().find(|e| e.metric == Metric::RttP95);
+    let headline = headline.map_or_else(
+        || "Too few clients to compare yet".to_owned(),
+        |e| format!("{}: {}", effect(e), verdict(e)),
+    );
+    let mut text = format!(
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width\"><title>alcc trial of {name}</title>\
+         <style>{STYLE}</style><p>Trial of {name} on live traffic</p><h1>{headline}</h1>\
+         <p>{name}: {}. Plain TCP: {}.</p>",
+        group(&known.treated),
+        group(&known.plain)
+    );
+    if let Some(why) = &known.stopped {
+        let _ = write!(
+            text,
+            "<p><b>The trial has ended itself: {}.</b></p>",
+            effect(why)
+        );
+    }
+    text.push_str(
+        "<table><tr><th>Metric</th><th>Plain</th><th>Under it</th><th>Change</th>\
+         <th>99 % interval</th><th>-100 % to +100 %</th><th>Verdict</th></tr>",
+    );
+    for e in &effects {
+        let _ = write!(
+            text,
+            "<tr><td>{}</td><td>{:.1}</td><td>{:.1}</td><td>{} {}</td><td>{} to {}</td><td>{}</td><td>{}</td></tr>",
+            e.metric.title(),
+            value(e.metric, e.plain),
+            value(e.metric, e.treated),
+            percent(e.change),
+            unit(e.metric),
+            percent(e.low),
+            percent(e.high),
+            bar(e),
+            verdict(e)
+        );
+    }
+    text.push_str(
+        "</table><p>Each client counts once. Times and rates are geometric means over clients. \
+         A bar that leaves out the middle is a clear difference.</p></html>",
+    );
+    text
+}
+
+/// The interval as a bar of 200 pixels around zero.
+fn bar(e: &Effect) -> String {
+    let x = |change: f64| 100.0 + 100.0 * change.clamp(-1.0, 1.0);
+    let (low, high) = (x(e.low), x(e.high));
+    let (width, colour) = (
+        (high - low).max(2.0),
+        if e.is_clear() { "#00707f" } else { "#76808a" },
+    );
+    format!(
+        "<svg width=\"200\" height=\"16\" role=\"img\" aria-label=\"{} to {} percent\">\
+         <rect x=\"{low:.1}\" y=\"4\" width=\"{width:.1}\" height=\"8\" fill=\"{colour}\"/>\
+         <path d=\"M100 0V16\" stroke=\"#76808a\"/></svg>",
+        percent(e.low),
+        percent(e.high)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alcc_results::trial::Transfer;
+    use alcc_units::{Bytes, Span};
+
+    fn known() -> Known {
+        let mut known = Known::default();
+        for n in 0..30u64 {
+            for (tally, rtt) in [(&mut known.plain, 400), (&mut known.treated, 80)] {
+                let transfer = Transfer {
+                    bytes: Bytes::new(1_000_000),
+                    time: Span::from_millis(1000 + n % 3),
+                    rtt_median: Span::from_millis(50 + n % 5),
+                    rtt_p95: Span::from_millis(rtt + n % 7),
+                    resent: Bytes::ZERO,
+                };
+                tally.add(n, &transfer);
+            }
+        }
+        known
+    }
+
+    #[test]
+    fn every_form_says_the_same() {
+        let known = known();
+        let line = line("budget", &known);
+        assert!(line.contains("budget 30 transfers of 30 clients"), "{line}");
+        assert!(line.contains("RTT p95, ms -79 %"), "{line}");
+        let table = table("budget", &known);
+        let row = table.lines().find(|l| l.contains("RTT p95")).unwrap();
+        assert!(row.ends_with("better") && row.contains("402.8"), "{row}");
+        let row = table.lines().find(|l| l.contains("transfer time")).unwrap();
+        assert!(row.ends_with("no clear difference"), "{row}");
+        assert!(
+            table.lines().all(|line| line.chars().count() <= 100),
+            "{table}"
+        );
+        let json = json("budget", &known);
+        assert_eq!(json["effects"][1]["verdict"], "better");
+        assert_eq!(json["treated"]["clients"], 30);
+        let page = html("a<b", &known);
+        assert!(page.contains("a&lt;b") && !page.contains("a<b"));
+        assert!(page.contains("<h1>RTT p95, ms -79 %"), "{page}");
+        for outside in ["http:", "https:", "src=", "url("] {
+            assert!(!page.contains(outside), "{outside}");
+        }
+    }
+
+    #[test]
+    fn a_trial_without_clients_says_so() {
+        let known = Known::default();
+        assert!(line("copa", &known).ends_with("too few to compare yet"));
+        assert!(table("copa", &known).contains("both groups need 5 clients"));
+        assert!(html("copa", &known).contains("<h1>Too few clients"));
+        assert_eq!(json("copa", &known)["effects"], serde_json::json!([]));
+    }
+}

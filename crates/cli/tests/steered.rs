@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `alcc run` where the kernel keeps the algorithm's window and rate: nginx behind a link that
+//! loses packets.
+#[path = "../../runtime/bpf/tests/support/mod.rs"]
+mod controls;
+mod support;
+
+use alcc_units::Span;
+use controls::controls_alone;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+use support::World;
+
+const BYTES: usize = 4_000_000;
+
+fn alcc(args: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_alcc"))
+        .args(args.split(' '))
+        .output()
+        .unwrap()
+}
+
+/// 12 Mbit/s, 40 ms, a queue of 100 packets.
+fn lossy(data: f64, acks: f64) -> alcc_emu::PathSpec {
+    let mut path = support::link(12);
+    for (way, loss) in [(&mut path.down, data), (&mut path.up, acks)] {
+        way.delay = Span::from_millis(20);
+        way.queue = "droptail:packets=100".parse().unwrap();
+        way.loss = loss;
+    }
+    path
+}
+
+/// One test, because all of it shares the machine's one kernel.
+#[test]
+fn the_kernel_keeps_the_limit_through_losses() {
+    if support::impossible() {
+        return;
+    }
+    let _alone = controls_alone();
+    let missing = alcc("run --enforce bpf -- true");
+    let said = String::from_utf8_lossy(&missing.stderr);
+    assert_eq!(missing.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("alcc bpf load") && said.lines().count() == 1,
+        "{said}"
+    );
+    let load = alcc("bpf load");
+    let said = String::from_utf8_lossy(&load.stderr);
+    if load.status.code() == Some(2) {
+        println!("skipped: needs the right to load BPF programs: {said}");
+        return;
+    }
+    assert!(load.status.success(), "{said}");
+    let both = alcc("run --enforce bpf --under reno -- true");
+    assert_eq!(both.status.code(), Some(2));
+
+    let world = World::new(lossy(0.01, 0.01));
+    let sum = world.file("f", BYTES);
+    let fetch = |options: &[&str], expected: &str| {
+        let server = world.serve(Some(options));
+        let began = Instant::now();
+        assert_eq!(world.fetch("http://$S:8080/f"), sum, "{options:?}");
+        let took = began.elapsed().as_secs_f64();
+        let (report, said) = server.stop();
+        assert!(said.contains(expected), "{said}");
+        assert_eq!(report["failures"], 0, "{said}");
+        assert!(report["bytes"].as_u64() >= Some(BYTES as u64), "{said}");
+        println!("{options:?}: {took:.1} s");
+        took
+    };
+    // Reno's own window falls with each loss, and there is none beside the one named below.
+    let gate = fetch(
+        &["--cc", "copa", "--under", "reno"],
+        "tcp-info / gate+pacing",
+    );
+    let mut kept = 0.0;
+    for cc in ["copa", "verus", "budget", "sprout", "cubic"] {
+        let took = fetch(&["--cc", cc], "bpf / bpf");
+        if cc == "copa" {
+            kept = took;
+        }
+    }
+    assert!(
+        kept < 0.7 * gate,
+        "copa: {kept:.1} s, with the gate over reno {gate:.1} s"
+    );
+    // The runtime ends in mid-transfer: plain TCP from then on.
+    let server = world.serve(Some(&["--cc", "fixed:window=40", "--fault", "200"]));
+    assert_eq!(world.fetch("http://$S:8080/f"), sum);
+    assert_eq!(server.stop().0["failures"], 1);
+
+    // What is under way stays as it is when the control is unloaded; what comes later is gated.
+    let server = world.serve(Some(&["--cc", "copa"]));
+    std::thread::scope(|threads| {
+        let download = threads.spawn(|| world.fetch("http://$S:8080/f"));
+        std::thread::sleep(Duration::from_millis(700));
+        assert!(alcc("bpf unload").status.success());
+        assert_eq!(download.join().unwrap(), sum);
+    });
+    assert_eq!(world.fetch("http://$S:8080/f"), sum);
+    let (report, said) = server.stop();
+    assert_eq!(report["failures"], 0, "{said}");
+    world.end();
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `alcc trial` over an emulated link, with a client address for each transfer: it finds what there
+//! is, reports nothing where there is nothing, and ends itself when it does harm.
+#[path = "support/lacks.rs"]
+mod lacks;
+
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+const ALCC: &str = env!("CARGO_BIN_EXE_alcc");
+
+/// Sends the same to every client, then ends. Its writes do not block, as nginx's do not.
+const SERVER: &str = r#"
+import asyncio, sys
+clients, size, port = map(int, sys.argv[1:])
+served = 0
+async def serve(reader, writer):
+    global served
+    writer.write(b"x" * size)
+    await writer.drain()
+    await reader.read(1)
+    writer.close()
+    served += 1
+async def main():
+    server = await asyncio.start_server(serve, "0.0.0.0", port)
+    while served < clients:
+        await asyncio.sleep(0.02)
+asyncio.run(main())
+"#;
+
+/// Every transfer comes from another address.
+const CLIENT: &str = r#"
+import os, socket, sys, time
+server = os.environ["ALCC_OUTSIDE"]
+network = ".".join(server.split(".")[:2])
+for n in range(int(sys.argv[1])):
+    for attempt in range(200):
+        try:
+            s = socket.create_connection((server, int(sys.argv[4])), 10, (f"{network}.7.{n + 1}", 0))
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.05)
+    left = int(sys.argv[3])
+    while left:
+        left -= len(s.recv(1 << 16))
+    # The server's runtime sees the last acknowledgement.
+    time.sleep(0.05)
+    s.close()
+for attempt in range(200):
+    if os.path.exists(sys.argv[2]) and os.path.getsize(sys.argv[2]):
+        break
+    time.sleep(0.05)
+"#;
+
+/// A trial with so many clients, half of them under `cc`, each getting so many bytes: its report,
+/// or `None` if this machine makes no namespaces. Reno has no HyStart, so it fills the queue when
+/// it starts.
+fn trial(cc: &str, clients: u32, bytes: u32) -> Option<(Value, String)> {
+    let dir = tempfile::tempdir().unwrap();
+    let place = |name: &str| dir.path().join(name).display().to_string();
+    fs::write(place("server.py"), SERVER).unwrap();
+    fs::write(place("client.py"), CLIENT).unwrap();
+    // For root the outside is this machine's own network.
+    let free = std::net::TcpListener::bind(("0.0.0.0", 0)).unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let outside = format!(
+        "exec {ALCC} trial --share 50% --cc {cc} --under reno --interval 1s --json={json} \
+         --html {html} --metrics {socket} -- python3 {server} {clients} {bytes} {port} 2> {said}",
+        json = place("trial.json"),
+        html = place("trial.html"),
+        socket = place("metrics.sock"),
+        server = place("server.py"),
+        said = place("said"),
+    );
+    let inside = format!(
+        "ip route add local ${{ALCC_OUTSIDE%.*.*}}.7.0/24 dev lo && exec python3 {} {clients} {} {bytes} {port}",
+        place("client.py"),
+        place("trial.json"),
+    );
+    let done: Output = Command::new(ALCC)
+        .args(["emulate", "--quiet", "--delay", "20ms", "--down", "20mbit"])
+        .args(["--outside", &outside, "--", "sh", "-c", &inside])
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&done.stderr).into_owned();
+    if done.status.code() == Some(2) && error.contains("namespace") {
+        lacks::lacks(error.trim());
+        return None;
+    }
+    let said = fs::read_to_string(place("said")).unwrap_or_default();
+    assert!(done.status.success(), "{error}\n{said}");
+    let report = fs::read_to_string(place("trial.json")).unwrap();
+    let report: Value = serde_json::from_str(&report).unwrap_or_else(|e| panic!("{e}: {said}"));
+    page_is_whole(dir.path(), cc);
+    Some((report["trial"].clone(), said))
+}
+
+fn page_is_whole(dir: &Path, cc: &str) {
+    let page = fs::read_to_string(dir.join("trial.html")).unwrap();
+    assert!(page.contains("<h1>") && page.ends_with("</html>\n"));
+    assert!(page.contains(cc), "{page}");
+}
+
+fn effect<'a>(trial: &'a Value, metric: &str) -> &'a Value {
+    let effects = trial["effects"].as_array().expect("effects");
+    effects
+        .iter()
+        .find(|e| e["metric"] == metric)
+        .unwrap_or_else(|| panic!("{trial}"))
+}
+
+#[test]
+fn a_shorter_queue_is_found() {
+    let Some((trial, said)) = trial("budget", 50, 600_000) else {
+        return;
+    };
+    let counted =
+        trial["plain"]["clients"].as_u64().unwrap() + trial["treated"]["clients"].as_u64().unwrap();
+    assert!((45..=50).contains(&counted), "{trial}\n{said}");
+    let p95 = effect(&trial, "rtt_p95_ms");
+    assert_eq!(p95["verdict"], "better", "{trial}\n{said}");
+    assert!(p95["high"].as_f64().unwrap() < -0.1, "{trial}");
+    assert_eq!(trial["stopped"], Value::Null, "{trial}");
+    assert!(
+        said.contains("alcc: trial of budget on 50% of the clients"),
+        "{said}"
+    );
+    assert!(said.contains("RTT p95, ms"), "{said}");
+}
+
+/// One comparison in a hundred errs, so a second one may decide.
+#[test]
+fn no_difference_is_reported_where_there_is_none() {
+    for last in [false, true] {
+        let Some((trial, said)) = trial("fixed:window=900000", 40, 400_000) else {
+            return;
+        };
+        let p95 = &effect(&trial, "rtt_p95_ms")["verdict"];
+        if p95 == "no clear difference" {
+            return;
+        }
+        assert!(!last, "{trial}\n{said}");
+    }
+}
+
+#[test]
+fn a_trial_that_does_harm_ends_itself_and_the_server_goes_on() {
+    let Some((trial, said)) = trial("fixed:window=6", 90, 200_000) else {
+        return;
+    };
+    assert!(trial["stopped"].is_string(), "{trial}\n{said}");
+    assert!(said.contains("has ended itself"), "{said}");
+    assert!(said.contains("all clients have plain TCP now"), "{said}");
+}
+
+#[test]
+fn a_file_with_rules_and_a_bad_share_are_refused_in_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("alcc.toml");
+    fs::write(&file, "[[port]]\nport = 443\ncc = \"copa\"\n").unwrap();
+    let file = file.display().to_string();
+    for (arguments, why) in [
+        (vec!["--config", &file], "a trial divides all clients"),
+        (vec!["--share", "0%"], "such as 10%"),
+        (vec!["--worse", "20"], "write 20%"),
+        (
+            vec!["--html", "/nosuch/x"],
+            "there is no such file or folder",
+        ),
+    ] {
+        let done = Command::new(ALCC)
+            .arg("trial")
+            .args(&arguments)
+            .args(["--", "true"])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(2), "{arguments:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.contains(why), "{said}");
+    }
+}

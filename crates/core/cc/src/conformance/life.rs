@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a flow meets in its life, on the small model of a path: 12 Mbit/s, 40 ms.
+use super::path::{FlowResult, Scenario, run};
+use crate::Controller;
+use alcc_units::{Rate, Span, Time};
+
+const RATE: Rate = Rate::mbps(12);
+const RTT: Span = Span::from_millis(40);
+/// Three bandwidth-delay products.
+const QUEUE: usize = 120;
+/// Of two of a kind the one that gets less has at least this part of both.
+const SIBLING: f64 = 0.15;
+/// The same of published forms, which do what was published.
+const PUBLISHED_SIBLING: f64 = 0.05;
+/// Of a path with jitter of half of its RTT at least this part is used. Vegas, which takes it for
+/// queueing, uses 0.41.
+const JITTER: f64 = 0.35;
+/// What may be in flight, as a multiple of what ever was.
+const UNPROVEN: f64 = 2.01;
+/// The same of those that pace: it does not leave as one burst. BBR begins at 2.89 times the
+/// product that it has measured.
+const UNPROVEN_PACED: f64 = 3.2;
+
+type Build<'a> = &'a dyn Fn() -> Box<dyn Controller>;
+
+const fn secs(n: u64) -> Time {
+    Time::from_millis(n * 1000)
+}
+
+fn path(seconds: u64) -> Scenario {
+    Scenario::constant(RATE, RTT, Span::from_secs(seconds))
+}
+
+/// Packets per second between two times.
+fn rate(flow: &FlowResult, from: u64, to: u64) -> f64 {
+    (flow.packets(secs(from)) - flow.packets(secs(to))) as f64 / (to - from) as f64
+}
+
+fn one(scenario: &Scenario, build: Build<'_>) -> FlowResult {
+    run(scenario, vec![build()]).remove(0)
+}
+
+fn at_least(what: &str, found: f64, least: f64) -> Result<(), String> {
+    if found >= least {
+        return Ok(());
+    }
+    Err(format!("{what}: {found:.3}, {least} is asked"))
+}
+
+/// Everything here but [`longer_route`].
+pub(super) fn check(build: Build<'_>, published: bool) -> Result<(), String> {
+    let alone = rate(&one(&path(15), build), 5, 15);
+    let least = if published {
+        PUBLISHED_SIBLING
+    } else {
+        SIBLING
+    };
+    siblings(build, least)?;
+    let mut jitter = path(15);
+    jitter.jitter = RTT / 2;
+    let kept = rate(&one(&jitter, build), 5, 15) / alone;
+    at_least("jitter of half of the RTT keeps", kept, JITTER)?;
+    let mut taken_over = path(20);
+    taken_over.standing = 400;
+    let kept = rate(&one(&taken_over, build), 10, 20) / alone;
+    at_least("begun behind a full queue it keeps", kept, 0.9)?;
+    let mut slower = path(30);
+    slower.other = Some((secs(10), Rate::mbps(3), RTT / 2));
+    let used = rate(&one(&slower, build), 20, 30) / (alone / 4.0).min(250.0);
+    at_least("of a slower and shorter path it uses", used, 0.5)?;
+    little_to_send(build, published)
+}
+
+fn siblings(build: Build<'_>, least: f64) -> Result<(), String> {
+    let mut both = path(40);
+    both.queue = QUEUE;
+    let flows = run(&both, vec![build(), build()]);
+    let [a, b] = [0, 1].map(|n| rate(&flows[n], 20, 40));
+    let part = a.min(b) / (a + b).max(1.0);
+    at_least("of two of a kind one gets", part, least)
+}
+
+/// An application of 2 Mbit/s gets what it asks for, and its window does not run away.
+fn little_to_send(build: Build<'_>, published: bool) -> Result<(), String> {
+    let mut little = path(60);
+    let offered = Rate::mbps(2);
+    little.offered = Some(offered);
+    let flow = one(&little, build);
+    let asked = offered.as_bps() as f64 / (super::PACKET.get() * 8) as f64;
+    let got = rate(&flow, 30, 60) / asked;
+    at_least("of 2 Mbit/s an application gets", got, 0.98)?;
+    let paced = build().needs().paced || build().allowance().rate.is_some();
+    let most = if paced { UNPROVEN_PACED } else { UNPROVEN };
+    if flow.unproven > most && !published {
+        return Err(format!(
+            "{:.2} times what was ever in flight may be in flight: {most} is the most",
+            flow.unproven
+        ));
+    }
+    Ok(())
+}
+
+/// The part of a path that is used after its RTT has become twice as long.
+pub(super) fn longer_route(build: Build<'_>) -> f64 {
+    let mut longer = path(40);
+    longer.other = Some((secs(10), RATE, RTT * 2));
+    rate(&one(&longer, build), 30, 40) / 1000.0
+}

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! From the kernel's counters of packets to single packets, one acknowledgement after the other.
+use alcc_cc::{Delivery, Kind, Packet, Pn, Tag};
+use alcc_units::{Bytes, Span, Time};
+use std::collections::VecDeque;
+
+/// What the kernel saw with one acknowledgement. All its counters are those after it, and before
+/// anything that it lets out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AckSample {
+    /// When.
+    pub at: Time,
+    /// Of the newest packet that it acknowledged, unless that one was sent twice.
+    pub rtt: Option<Span>,
+    /// Packets delivered in total; wraps.
+    pub delivered: u32,
+    /// Packets found lost in total, each transmission counted; wraps.
+    pub lost: u32,
+    /// Packets.
+    pub in_flight: u32,
+}
+
+/// The transmissions of a TCP whose kernel tells of each acknowledgement.
+///
+/// Each transmission is delivered, found lost, or in flight. So the three counters together say how
+/// many there were, and the differences of two samples how many left, arrived and were lost between
+/// them. Which ones: the oldest. Above a hole that is wrong by the few packets after which the
+/// kernel calls the hole a loss, and right again from then on. Times of departure are those of the
+/// acknowledgements before, which let the packets out. The newest packet of a sample has an exact
+/// one, by its RTT.
+#[derive(Clone, Debug)]
+pub(crate) struct Transmissions {
+    in_flight: VecDeque<Packet>,
+    next_pn: Pn,
+    last: AckSample,
+    delivery: Delivery,
+    returned: Vec<Packet>,
+    lost: Vec<Packet>,
+}
+
+impl Transmissions {
+    /// From `first` on, whose packets in flight left nobody knows when.
+    pub(crate) fn new(now: Time, first: &AckSample) -> Self {
+        Self {
+            in_flight: VecDeque::new(),
+            next_pn: 0,
+            last: *first,
+            delivery: Delivery::new(now),
+            returned: Vec::new(),
+            lost: Vec::new(),
+        }
+    }
+
+    /// Packets in flight.
+    pub(crate) fn len(&self) -> u32 {
+        u32::try_from(self.in_flight.len()).unwrap_or(u32::MAX)
+    }
+
+    /// How many there were in total, as the kernel counts them; wraps.
+    pub(crate) fn total(&self) -> u32 {
+        let ended = self.last.delivered.wrapping_add(self.last.lost);
+        ended.wrapping_add(self.len())
+    }
+
+    /// The last sample.
+    pub(crate) fn last(&self) -> &AckSample {
+        &self.last
+    }
+
+    /// Number of the next packet.
+    pub(crate) fn next_pn(&self) -> Pn {
+        self.next_pn
+    }
+
+    /// The oldest packet in flight.
+    pub(crate) fn oldest(&self) -> Option<&Packet> {
+        self.in_flight.front()
+    }
+
+    /// What was delivered since we came.
+    pub(crate) fn delivery(&self) -> &Delivery {
+        &self.delivery
+    }
+
+    /// Delivered with the last sample, oldest first.
+    pub(crate) fn returned(&self) -> &[Packet] {
+        &self.returned
+    }
+
+    /// Lost with the last sample, oldest first.
+    pub(crate) fn lost(&self) -> &[Packet] {
+        &self.lost
+    }
+
+    /// How many must have left before `sample`.
+    pub(crate) fn left_before(&self, sample: &AckSample) -> u32 {
+        let (delivered, lost) = self.ended(sample);
+        let total = u64::from(sample.in_flight) + u64::from(delivered) + u64::from(lost);
+        u32::try_from(total.saturating_sub(self.len().into())).unwrap_or(u32::MAX)
+    }
+
+    /// Delivered and lost since the last sample.
+    fn ended(&self, sample: &AckSample) -> (u32, u32) {
+        let since = |now: u32, before: u32| now.wrapping_sub(before).cast_signed().max(0);
+        (
+            since(sample.delivered, self.last.delivered).cast_unsigned(),
+            since(sample.lost, self.last.lost).cast_unsigned(),
+        )
+    }
+
+    /// A packet left at `at`.
+    pub(crate) fn leaves(&mut self, at: Time, len: Bytes, app_limited: bool, tag: Tag) {
+        if self.in_flight.is_empty() {
+            self.delivery.begin_flight(at);
+        }
+        let in_flight = len * (u64::from(self.len()) + 1);
+        self.in_flight.push_back(Packet {
+            pn: self.next_pn,
+            len,
+            sent_at: at,
+            tag,
+            stamp: self.delivery.stamp(in_flight, app_limited),
+            rtt: None,
+            kind: Kind::New,
+        });
+        self.next_pn += 1;
+    }
+
+    /// The next sample, before which all that left has been told ([`Transmissions::left_before`]).
+    pub(crate) fn sampled(&mut self, sample: &AckSample) {
+        let (delivered, lost) = self.ended(sample);
+        self.returned.clear();
+        self.lost.clear();
+        for _ in 0..lost {
+            self.lost.extend(self.in_flight.pop_front());
+        }
+        for _ in 0..delivered {
+            self.returned.extend(self.in_flight.pop_front());
+        }
+        // A probe that the kernel sends again counts twice until it arrives.
+        while self.len() > sample.in_flight {
+            self.in_flight.pop_front();
+        }
+        if let (Some(newest), Some(rtt)) = (self.returned.last_mut(), sample.rtt) {
+            newest.rtt = Some(rtt);
+            newest.sent_at = Time::ZERO + sample.at.since(Time::ZERO + rtt);
+        }
+        for packet in &self.returned {
+            self.delivery.arrived(sample.at, packet);
+        }
+        self.last = *sample;
+    }
+
+    /// Everything has been delivered.
+    pub(crate) fn clear(&mut self) {
+        self.in_flight = VecDeque::new();
+        self.returned = Vec::new();
+        self.lost = Vec::new();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MSS: Bytes = Bytes::new(1448);
+
+    fn ms(at: u64) -> Time {
+        Time::from_millis(at)
+    }
+
+    fn sample(at: u64, delivered: u32, lost: u32, in_flight: u32) -> AckSample {
+        AckSample {
+            at: ms(at),
+            rtt: Some(Span::from_millis(40)),
+            delivered,
+            lost,
+            in_flight,
+        }
+    }
+
+    /// Ten packets that left a millisecond apart.
+    fn ten() -> Transmissions {
+        let mut t = Transmissions::new(ms(0), &sample(0, 100, 7, 0));
+        for n in 0..10 {
+            t.leaves(ms(n), MSS, false, Tag(n));
+        }
+        t
+    }
+
+    fn numbers(packets: &[Packet]) -> Vec<Pn> {
+        packets.iter().map(|p| p.pn).collect()
+    }
+
+    #[test]
+    fn differences_of_counters_are_packets() {
+        let mut t = ten();
+        assert_eq!((t.len(), t.total()), (10, 117));
+        // Two were delivered, and three more had left before.
+        let next = sample(43, 102, 7, 11);
+        assert_eq!(t.left_before(&next), 3);
+        (0..3).for_each(|n| t.leaves(ms(40), MSS, false, Tag(10 + n)));
+        t.sampled(&next);
+        assert_eq!((numbers(t.returned()), t.len()), (vec![0, 1], 11));
+        let newest = t.returned()[1];
+        assert_eq!((newest.sent_at, newest.rtt), (ms(3), next.rtt));
+        assert_eq!(t.returned()[0].rtt, None, "only the newest was measured");
+        assert_eq!(t.delivery().total(), MSS * 2);
+    }
+
+    #[test]
+    fn above_a_hole_the_numbers_are_right_again_with_the_loss() {
+        let mut t = ten();
+        // The first is missing: three above it are SACKed, and then it is called lost.
+        for n in 1..=2 {
+            t.sampled(&sample(40 + u64::from(n), 100 + n, 7, 10 - n));
+        }
+        t.sampled(&sample(43, 103, 8, 6));
+        assert_eq!((t.lost().len(), t.len()), (1, 6));
+        assert_eq!(t.oldest().map(|p| p.pn), Some(4));
+    }
+
+    #[test]
+    fn a_timeout_loses_all_and_its_mistake_costs_nothing() {
+        let mut t = ten();
+        t.sampled(&sample(300, 100, 17, 0));
+        assert_eq!((numbers(t.lost()).len(), t.len()), (10, 0));
+        // They had arrived: as many more must have left.
+        let late = sample(310, 110, 17, 0);
+        assert_eq!(t.left_before(&late), 10);
+    }
+
+    #[test]
+    fn a_probe_that_was_counted_twice_leaves_nothing_behind() {
+        let mut t = ten();
+        t.leaves(ms(60), MSS, false, Tag(10));
+        // Original and probe end together, with one delivery.
+        t.sampled(&sample(100, 110, 7, 0));
+        assert_eq!((t.returned().len(), t.len()), (10, 0));
+    }
+}

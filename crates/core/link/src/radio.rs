@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a radio link adds to a bottleneck, by name: delays of its own, and times at which nothing
+//! passes. A file `radio/NAME.rs` with a constant `RADIO`, and its name in the line below, and it
+//! exists everywhere: command line, simulator, emulator, property tests.
+//!
+//! A recorded trace of delivery opportunities does not show these delays: they come after the
+//! moment at which the bottleneck has carried a packet.
+use alcc_units::{OptionDoc, Options, Span, Spec, SpecError, Time};
+use std::fmt;
+use std::str::FromStr;
+
+macro_rules! radios {
+    ($($name:ident),* $(,)?) => {
+        $(mod $name;)*
+        const BUILTIN: &[RadioKind] = &[$($name::RADIO),*];
+    };
+}
+
+radios! { harq, rlc, grant, handover, aggregation, leo }
+
+/// A time at which nothing passes: from its begin until its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pause {
+    /// The first moment of it.
+    pub begin: Time,
+    /// The first moment after it.
+    pub end: Time,
+}
+
+/// What a radio link adds.
+///
+/// Packets keep their order and none is lost: radio links repeat what did not arrive, and hold back
+/// what came before it. The caller of [`Radio::through`] sees to the order.
+pub trait Radio: fmt::Debug + Send + Sync {
+    /// Called once, before everything else: the seed of what is random.
+    fn seed(&mut self, seed: u64);
+
+    /// The bottleneck has carried a packet at `at`, which never goes back: when has it passed the
+    /// radio link? Not before `at`.
+    fn through(&mut self, at: Time) -> Time {
+        at
+    }
+
+    /// The first pause that ends after `time`; it depends on nothing but the seed. `None`: there is
+    /// none.
+    fn pause(&self, _time: Time) -> Option<Pause> {
+        None
+    }
+
+    /// A copy in the same state.
+    fn duplicate(&self) -> Box<dyn Radio>;
+}
+
+impl Clone for Box<dyn Radio> {
+    fn clone(&self) -> Self {
+        self.duplicate()
+    }
+}
+
+/// One thing that a radio link adds, as a user can name it.
+#[derive(Clone, Copy)]
+pub struct RadioKind {
+    /// The name: lower case.
+    pub name: &'static str,
+    /// One line for `alcc list`.
+    pub summary: &'static str,
+    /// The options.
+    pub options: &'static [OptionDoc],
+    /// Makes one, or says which option is wrong.
+    pub build: fn(&Options<'_>) -> Result<Box<dyn Radio>, SpecError>,
+}
+
+impl RadioKind {
+    /// All of this crate.
+    pub fn all() -> impl Iterator<Item = &'static Self> + Clone {
+        BUILTIN.iter()
+    }
+}
+
+/// Which to use: checked, so that making one cannot fail. Reads `harq:errors=0.2` and prints it
+/// back.
+#[derive(Clone, Debug)]
+pub struct RadioSpec {
+    spec: Spec,
+    prototype: Box<dyn Radio>,
+}
+
+impl RadioSpec {
+    /// What was asked for.
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// For both directions, towards the client and from it: as `asked`, where nothing for the second
+    /// means the same as for the first; if nothing is asked at all, what these texts say.
+    ///
+    /// # Errors
+    /// What is wrong with the first text that is none.
+    pub fn both(asked: [Vec<Self>; 2], own: [&[&str]; 2]) -> Result<[Vec<Self>; 2], SpecError> {
+        let all = |texts: &[&str]| -> Result<Vec<Self>, SpecError> {
+            texts.iter().map(|text| text.parse()).collect()
+        };
+        match asked {
+            [down, up] if !up.is_empty() => Ok([down, up]),
+            [down, _] if !down.is_empty() => Ok([down.clone(), down]),
+            _ => Ok([all(own[0])?, all(own[1])?]),
+        }
+    }
+
+    /// One at its start.
+    pub(crate) fn radio(&self, seed: u64) -> Box<dyn Radio> {
+        let mut radio = self.prototype.duplicate();
+        radio.seed(seed);
+        radio
+    }
+}
+
+impl fmt::Display for RadioSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.spec.fmt(f)
+    }
+}
+
+impl TryFrom<Spec> for RadioSpec {
+    type Error = SpecError;
+
+    fn try_from(spec: Spec) -> Result<Self, SpecError> {
+        let names = || RadioKind::all().map(|k| k.name);
+        let kind = RadioKind::all()
+            .find(|k| k.name == spec.name)
+            .ok_or_else(|| SpecError::unknown("radio", &spec.name, names()))?;
+        let prototype = (kind.build)(&Options::new("radio", &spec, kind.options, &[])?)?;
+        Ok(Self { spec, prototype })
+    }
+}
+
+impl FromStr for RadioSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        text.parse::<Spec>()?.try_into()
+    }
+}
+
+/// The number of the slot of this length in which `at` lies.
+fn slot(at: Time, length: Span) -> u64 {
+    at.as_nanos() / length.as_nanos().max(1)
+}
+
+/// A generator for one slot alone, so that the draws of a slot do not depend on who asked before.
+fn draws(seed: u64, slot: u64) -> alcc_units::Rng {
+    let mut mix = alcc_units::Rng::new(seed);
+    alcc_units::Rng::new(mix.next_u64() ^ slot)
+}

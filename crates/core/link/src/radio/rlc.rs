@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! RLC: what HARQ has given up is asked for and sent again by the layer above, far later.
+//!
+//! | option | default | source |
+//! |---|---|---|
+//! | `errors` | 0.1 % of the blocks | what HARQ leaves: usual target of the residual BLER |
+//! | `delay` | 80 ms | t-Reordering 35 ms and t-PollRetransmit 45 ms, 3GPP TS 36.331, 9.2.1 |
+//! | `slot` | 1 ms | a subframe of LTE, 3GPP TS 36.211 |
+use super::{Radio, RadioKind, draws, slot};
+use alcc_units::{OptionDoc, Options, Span, SpecError, Time};
+
+pub(super) const RADIO: RadioKind = RadioKind {
+    name: "rlc",
+    summary: "blocks that HARQ has given up are sent again by RLC; what follows waits for them",
+    options: &[
+        OptionDoc {
+            name: "errors",
+            default: "0.001",
+            help: "share of blocks that are given up, 0 to 0.5",
+        },
+        OptionDoc {
+            name: "delay",
+            default: "80ms",
+            help: "until such a block has arrived, up to 10s",
+        },
+        OptionDoc {
+            name: "slot",
+            default: "1ms",
+            help: "the length of a block in time, 1us to 1s",
+        },
+    ],
+    build,
+};
+
+#[derive(Clone, Debug)]
+struct Rlc {
+    seed: u64,
+    errors: f64,
+    delay: Span,
+    slot: Span,
+}
+
+fn build(options: &Options<'_>) -> Result<Box<dyn Radio>, SpecError> {
+    let second = Span::from_secs(1);
+    Ok(Box::new(Rlc {
+        seed: 0,
+        errors: options.real("errors", 0.001, 0.0..=0.5)?,
+        delay: options.span("delay", Span::from_millis(80), Span::ZERO..=second * 10)?,
+        slot: options.span("slot", Span::from_millis(1), Span::from_micros(1)..=second)?,
+    }))
+}
+
+impl Radio for Rlc {
+    fn seed(&mut self, seed: u64) {
+        self.seed = seed;
+    }
+
+    fn through(&mut self, at: Time) -> Time {
+        let fails = draws(self.seed, slot(at, self.slot)).chance(self.errors);
+        if fails { at + self.delay } else { at }
+    }
+
+    fn duplicate(&self) -> Box<dyn Radio> {
+        Box::new(self.clone())
+    }
+}

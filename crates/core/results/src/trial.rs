@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The statistics of a trial on live traffic: some clients under an algorithm, the others plain.
+//!
+//! The unit is the client, because clients were assigned and because the transfers of one client
+//! resemble each other. Each transfer gives a value of every [`Metric`], each client the mean of
+//! its transfers, and Welch's t-test compares the clients of both groups. Positive values are
+//! compared by their logarithms: the result is a ratio of geometric means, which one slow client
+//! does not decide.
+mod transfers;
+
+pub use transfers::{Reading, Transfer, Transfers};
+
+use alcc_units::{Bytes, Span};
+use std::collections::BTreeMap;
+
+/// Clients that are told apart. Beyond that several share a place, as if they were one.
+const MAX_CLIENTS: u64 = 16_384;
+/// Below so many clients in a group nothing is said.
+const MIN_CLIENTS: usize = 5;
+/// Below so many the guard waits.
+const GUARD_CLIENTS: usize = 20;
+/// Of the standard normal distribution: 99 % of it lie within this. 95 % would be too few for
+/// five comparisons.
+const Z_99: f64 = 2.575_829;
+/// 99.9 % lie within this. The guard looks again and again, so it has to be surer.
+const Z_999: f64 = 3.290_527;
+/// So many points more of all bytes sent again are worse, whatever the bound.
+const WORSE_RESENT: f64 = 0.02;
+
+/// What is compared.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Metric {
+    /// Median RTT of a transfer, ms.
+    RttMedian,
+    /// 95th percentile of the RTT of a transfer, ms.
+    RttP95,
+    /// Bytes of a transfer over its time, Mbit/s.
+    Rate,
+    /// Time of a transfer, ms.
+    Time,
+    /// Bytes sent again over bytes delivered, 0 to 1.
+    Resent,
+}
+
+impl Metric {
+    /// All, in the order of tables.
+    pub const ALL: [Self; 5] = [
+        Self::RttMedian,
+        Self::RttP95,
+        Self::Rate,
+        Self::Time,
+        Self::Resent,
+    ];
+
+    /// A word for metrics and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RttMedian => "rtt_median_ms",
+            Self::RttP95 => "rtt_p95_ms",
+            Self::Rate => "rate_mbps",
+            Self::Time => "time_ms",
+            Self::Resent => "resent",
+        }
+    }
+
+    /// For people, with the unit.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::RttMedian => "RTT median, ms",
+            Self::RttP95 => "RTT p95, ms",
+            Self::Rate => "rate, Mbit/s",
+            Self::Time => "transfer time, ms",
+            Self::Resent => "sent again, %",
+        }
+    }
+
+    /// Compared by logarithms; the change is a ratio less 1. Else it is a difference.
+    pub fn is_ratio(self) -> bool {
+        self != Self::Resent
+    }
+
+    /// Whether more of it is worse.
+    fn more_is_worse(self) -> bool {
+        self != Self::Rate
+    }
+
+    fn of(self, transfer: &Transfer) -> f64 {
+        let ms = |span: Span| span.as_millis_f64().max(1e-3);
+        match self {
+            Self::RttMedian => ms(transfer.rtt_median),
+            Self::RttP95 => ms(transfer.rtt_p95),
+            Self::Rate => {
+                (transfer.bytes.get() as f64 * 8.0 / 1000.0 / ms(transfer.time)).max(1e-6)
+            }
+            Self::Time => ms(transfer.time),
+            Self::Resent => {
+                let all = transfer.bytes.max(Bytes::new(1)).get() as f64;
+                (transfer.resent.get() as f64 / all).min(1.0)
+            }
+        }
+    }
+}
+
+/// The two groups of clients.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Arm {
+    /// Plain TCP.
+    Plain,
+    /// Under the algorithm.
+    Treated,
+}
+
+/// Sums over one client's transfers.
+#[derive(Clone, Copy, Default, Debug)]
+struct Client {
+    transfers: u32,
+    sums: [f64; Metric::ALL.len()],
+}
+
+/// All transfers of one group.
+#[derive(Clone, Default, Debug)]
+pub struct Tally {
+    clients: BTreeMap<u64, Client>,
+    transfers: u64,
+    bytes: u64,
+}
+
+impl Tally {
+    /// Enters a transfer of a client.
+    pub fn add(&mut self, client: u64, transfer: &Transfer) {
+        let entry = self.clients.entry(client % MAX_CLIENTS).or_default();
+        entry.transfers += 1;
+        for (sum, metric) in entry.sums.iter_mut().zip(Metric::ALL) {
+            let value = metric.of(transfer);
+            *sum += if metric.is_ratio() { value.ln() } else { value };
+        }
+        self.transfers += 1;
+        self.bytes = self.bytes.saturating_add(transfer.bytes.get());
+    }
+
+    /// Clients with a transfer.
+    pub fn clients(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// Transfers.
+    pub fn transfers(&self) -> u64 {
+        self.transfers
+    }
+
+    /// Bytes of them.
+    pub fn bytes(&self) -> Bytes {
+        Bytes::new(self.bytes)
+    }
+
+    /// Mean and variance over clients.
+    fn moments(&self, metric: Metric) -> (f64, f64) {
+        let place = metric as usize;
+        let values = self.clients.values();
+        let values = values.map(|c| c.sums[place] / f64::from(c.transfers));
+        let n = self.clients.len() as f64;
+        let mean = values.clone().sum::<f64>() / n;
+        let squares = values.map(|v| (v - mean) * (v - mean)).sum::<f64>();
+        (mean, squares / (n - 1.0))
+    }
+}
+
+/// A metric in both groups.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Effect {
+    /// Which.
+    pub metric: Metric,
+    /// Of the plain group; a geometric mean where the metric is a ratio.
+    pub plain: f64,
+    /// Of the treated group.
+    pub treated: f64,
+    /// Treated beside plain: -0.2 is 20 % less, or for [`Metric::Resent`] 20 points less.
+    pub change: f64,
+    /// The interval around it.
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
+}
+
+impl Effect {
+    /// Whether the interval leaves zero out: the groups differ.
+    pub fn is_clear(&self) -> bool {
+        self.low > 0.0 || self.high < 0.0
+    }
+
+    /// Whether the treated group is better, as far as is clear.
+    pub fn is_better(&self) -> bool {
+        self.is_clear() && (self.change > 0.0) != self.metric.more_is_worse()
+    }
+
+    /// Whether the treated group is worse by more than `bound` (0.2: 20 %), the whole interval.
+    fn is_worse_by(&self, bound: f64) -> bool {
+        match self.metric {
+            Metric::Resent => self.low > WORSE_RESENT,
+            Metric::Rate => self.high < 1.0 / (1.0 + bound) - 1.0,
+            _ => self.low > bound,
+        }
+    }
+}
+
+/// What is known so far: an effect for each metric, with 99 % confidence. Empty while a group has
+/// fewer than 5 clients.
+pub fn effects(plain: &Tally, treated: &Tally) -> Vec<Effect> {
+    let all = Metric::ALL.into_iter();
+    all.filter_map(|metric| effect(metric, plain, treated, Z_99))
+        .collect()
+}
+
+/// The effect for which a trial should end: the treated clients are worse by more than `bound`,
+/// with 99.9 % confidence. `None` also while a group has fewer than 20 clients.
+pub fn harm(plain: &Tally, treated: &Tally, bound: f64) -> Option<Effect> {
+    if plain.clients().min(treated.clients()) < GUARD_CLIENTS {
+        return None;
+    }
+    let all = Metric::ALL.into_iter();
+    all.filter_map(|metric| effect(metric, plain, treated, Z_999))
+        .find(|effect| effect.is_worse_by(bound))
+}
+
+fn effect(metric: Metric, plain: &Tally, treated: &Tally, z: f64) -> Option<Effect> {
+    let n = [plain, treated].map(Tally::clients);
+    if n.into_iter().min()? < MIN_CLIENTS {
+        return None;
+    }
+    let [(plain, v0), (treated, v1)] = [plain, treated].map(|group| group.moments(metric));
+    let [n0, n1] = n.map(|n| n as f64);
+    let parts = [v0 / n0, v1 / n1];
+    let variance = parts[0] + parts[1];
+    // Welch and Satterthwaite's degrees of freedom.
+    let freedom = if variance > 0.0 {
+        variance * variance / (parts[0] * parts[0] / (n0 - 1.0) + parts[1] * parts[1] / (n1 - 1.0))
+    } else {
+        n0 + n1 - 2.0
+    };
+    let reach = student(z, freedom) * variance.sqrt();
+    let difference = treated - plain;
+    let value = |x: f64| if metric.is_ratio() { x.exp() } else { x };
+    let change = |x: f64| if metric.is_ratio() { x.exp_m1() } else { x };
+    Some(Effect {
+        metric,
+        plain: value(plain),
+        treated: value(treated),
+        change: change(difference),
+        low: change(difference - reach),
+        high: change(difference + reach),
+    })
+}
+
+/// The quantile of Student's t distribution that belongs to the normal distribution's `z`
+/// (Abramowitz and Stegun, 26.7.5). Within 5 % from 4 degrees of freedom on.
+fn student(z: f64, freedom: f64) -> f64 {
+    let (z2, v) = (z * z, freedom.max(1.0));
+    let first = z * (z2 + 1.0) / 4.0;
+    let second = z * ((5.0 * z2 + 16.0) * z2 + 3.0) / 96.0;
+    let third = z * (((3.0 * z2 + 19.0) * z2 + 17.0) * z2 - 15.0) / 384.0;
+    z + first / v + second / (v * v) + third / (v * v * v)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alcc_units::Rng;
+
+    #[test]
+    fn students_quantiles_are_those_of_the_tables() {
+        for (z, freedom, wanted) in [
+            (Z_99, 5.0, 4.032),
+            (Z_99, 10.0, 3.169),
+            (Z_99, 30.0, 2.750),
+            (Z_999, 20.0, 3.850),
+            (Z_999, 1e9, 3.291),
+        ] {
+            let found = student(z, freedom);
+            assert!((found / wanted - 1.0).abs() < 0.02, "{freedom}: {found}");
+        }
+    }
+
+    /// A sample of the standard normal distribution: twelve uniform ones less their mean.
+    fn normal(rng: &mut Rng) -> f64 {
+        (0..12).map(|_| rng.unit()).sum::<f64>() - 6.0
+    }
+
+    fn ms(value: f64) -> Span {
+        Span::from_nanos((value * 1e6) as u64)
+    }
+
+    /// Transfers of clients whose RTT differs by 30 % (one standard deviation of the logarithm),
+    /// and from transfer to transfer by 20 %.
+    struct World {
+        transfers: u32,
+        /// Each client has so many.
+        each: u32,
+        share: f64,
+        /// The treated group's RTT p95 beside the other's.
+        factor: f64,
+    }
+
+    impl World {
+        fn run(&self, seed: u64) -> [Tally; 2] {
+            let mut rng = Rng::new(seed);
+            let mut groups = [Tally::default(), Tally::default()];
+            for client in 0..self.transfers / self.each {
+                let treated = rng.chance(self.share);
+                let own = 0.3 * normal(&mut rng);
+                for _ in 0..self.each {
+                    let median = 60.0 * (own + 0.2 * normal(&mut rng)).exp();
+                    let factor = if treated { self.factor } else { 1.0 };
+                    let transfer = Transfer {
+                        bytes: Bytes::new(500_000),
+                        time: ms(2000.0 * (0.5 * normal(&mut rng)).exp()),
+                        rtt_median: ms(median),
+                        rtt_p95: ms(median * 2.0 * factor),
+                        resent: Bytes::ZERO,
+                    };
+                    groups[usize::from(treated)].add(client.into(), &transfer);
+                }
+            }
+            groups
+        }
+
+        /// In how many of 100 runs the RTT p95 is said to differ.
+        fn found(&self) -> usize {
+            let p95 = |groups: &[Tally; 2]| effect(Metric::RttP95, &groups[0], &groups[1], Z_99);
+            let clear = (0..100).filter(|seed| p95(&self.run(*seed)).is_some_and(|e| e.is_clear()));
+            clear.count()
+        }
+    }
+
+    const NOTHING: World = World {
+        transfers: 500,
+        each: 1,
+        share: 0.5,
+        factor: 1.0,
+    };
+
+    #[test]
+    fn twenty_percent_are_found_with_500_transfers() {
+        for (share, each, least) in [(0.5, 1, 99), (0.5, 2, 95), (0.1, 1, 80)] {
+            let world = World {
+                share,
+                each,
+                factor: 0.8,
+                ..NOTHING
+            };
+            let found = world.found();
+            assert!(found >= least, "share {share}, {each} each: {found} of 100");
+        }
+    }
+
+    #[test]
+    fn where_there_is_nothing_nothing_is_found() {
+        for (share, each) in [(0.5, 1), (0.1, 1), (0.1, 5)] {
+            let found = World {
+                share,
+                each,
+                ..NOTHING
+            }
+            .found();
+            assert!(found <= 4, "share {share}, {each} each: {found} of 100");
+        }
+    }
+
+    #[test]
+    fn the_figures_are_those_of_the_groups() {
+        let [plain, treated] = World {
+            factor: 0.8,
+            ..NOTHING
+        }
+        .run(1);
+        assert_eq!(plain.transfers() + treated.transfers(), 500);
+        let all = effects(&plain, &treated);
+        assert_eq!(all.len(), Metric::ALL.len());
+        let p95 = all[1];
+        assert!((p95.treated / p95.plain - 1.0 - p95.change).abs() < 1e-9);
+        assert!((-0.26..-0.14).contains(&p95.change), "{p95:?}");
+        assert!(p95.low < p95.change && p95.change < p95.high && p95.is_better());
+        let rate = all[2];
+        assert!((1.5..2.6).contains(&rate.plain), "{rate:?}");
+        assert!(
+            !all[4].is_clear() && all[4].change == 0.0,
+            "nothing was sent again"
+        );
+    }
+
+    #[test]
+    fn the_guard_ends_what_harms_and_nothing_else() {
+        let world = |factor| World { factor, ..NOTHING };
+        let harmed = |factor: f64, seed| {
+            let [plain, treated] = world(factor).run(seed);
+            harm(&plain, &treated, 0.2)
+        };
+        for seed in 0..50 {
+            let found = harmed(1.6, seed).expect("60 % worse");
+            assert_eq!(found.metric, Metric::RttP95);
+            // As bad as is allowed, and better: it goes on.
+            assert_eq!(harmed(1.2, seed), None);
+            assert_eq!(harmed(0.5, seed), None);
+        }
+        let few = World {
+            transfers: 30,
+            ..world(3.0)
+        };
+        let [plain, treated] = few.run(3);
+        assert_eq!(harm(&plain, &treated, 0.2), None, "too few to say");
+        assert!(effects(&Tally::default(), &plain).is_empty());
+    }
+
+    /// 200 looks at one growing trial without a difference: the guard must not fire by chance.
+    #[test]
+    fn looking_often_ends_no_harmless_trial() {
+        let ended = (0..100).filter(|seed| {
+            let whole = World {
+                transfers: 1000,
+                ..NOTHING
+            };
+            let [plain, treated] = whole.run(*seed);
+            let part = |group: &Tally, n: usize| {
+                let clients = group.clients.iter().take(n).map(|(k, v)| (*k, *v));
+                Tally {
+                    clients: clients.collect(),
+                    ..group.clone()
+                }
+            };
+            (20..420)
+                .step_by(2)
+                .any(|n| harm(&part(&plain, n), &part(&treated, n), 0.2).is_some())
+        });
+        assert_eq!(ended.count(), 0);
+    }
+}

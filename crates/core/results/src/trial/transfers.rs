@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Readings of a connection become transfers: from nothing in flight to nothing in flight.
+use alcc_units::{Bytes, Span, Time};
+
+/// Smaller transfers tell nothing: they fit into the first windows of any algorithm.
+const MIN_BYTES: u64 = 64 * 1024;
+/// Readings of an RTT that are kept of one transfer; of more, every second, fourth, ... one.
+const MAX_RTTS: usize = 512;
+/// Fewer readings than that have no percentiles.
+const MIN_RTTS: usize = 5;
+
+/// A reading of one connection's counters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reading {
+    /// When.
+    pub at: Time,
+    /// Stream position acknowledged.
+    pub acked: u64,
+    /// Written and not acknowledged.
+    pub in_flight: Bytes,
+    /// Newest RTT sample; zero: none yet.
+    pub rtt: Span,
+    /// Segments sent again so far, and the size of one.
+    pub retransmits: u64,
+    /// Segment size.
+    pub mss: Bytes,
+}
+
+/// A transfer that was acknowledged to its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Transfer {
+    /// What was acknowledged.
+    pub bytes: Bytes,
+    /// From its first reading to its last.
+    pub time: Span,
+    /// Median of its RTT samples.
+    pub rtt_median: Span,
+    /// Their 95th percentile.
+    pub rtt_p95: Span,
+    /// What was sent again.
+    pub resent: Bytes,
+}
+
+/// The transfers of one connection, one after the other.
+#[derive(Clone, Debug, Default)]
+pub struct Transfers {
+    began: Option<Reading>,
+    /// The last reading: the next transfer begins with its counters.
+    last: Option<Reading>,
+    rtts: Vec<Span>,
+    /// One reading of so many is kept.
+    every: u64,
+    seen: u64,
+}
+
+impl Transfers {
+    /// When the connection was read last.
+    pub fn read_at(&self) -> Option<Time> {
+        self.last.map(|last| last.at)
+    }
+
+    /// Takes a reading. Returns the transfer that it ends, if that is large enough to count.
+    pub fn reading(&mut self, reading: &Reading) -> Option<Transfer> {
+        let before = self.last.replace(*reading);
+        let idle = reading.in_flight == Bytes::ZERO;
+        let began = match self.began {
+            Some(began) => began,
+            None if idle && before.is_none_or(|before| before.acked == reading.acked) => {
+                return None;
+            }
+            // What was acknowledged before the first reading of it belongs to it, too.
+            None => {
+                let counters = before.unwrap_or(*reading);
+                let began = Reading {
+                    at: reading.at,
+                    ..counters
+                };
+                (self.every, self.seen) = (1, 0);
+                self.rtts.clear();
+                *self.began.insert(began)
+            }
+        };
+        if before.is_none_or(|before| reading.acked > before.acked) && !reading.rtt.is_zero() {
+            self.keep(reading.rtt);
+        }
+        if !idle {
+            return None;
+        }
+        self.began = None;
+        self.transfer(&began, reading)
+    }
+
+    /// A sample of all of them, whatever their number.
+    fn keep(&mut self, rtt: Span) {
+        if self.seen.is_multiple_of(self.every) {
+            if self.rtts.len() == MAX_RTTS {
+                let mut n = 0;
+                self.rtts.retain(|_| {
+                    n += 1;
+                    n % 2 == 1
+                });
+                self.every *= 2;
+            }
+            self.rtts.push(rtt);
+        }
+        self.seen += 1;
+    }
+
+    fn transfer(&mut self, began: &Reading, end: &Reading) -> Option<Transfer> {
+        let bytes = end.acked.saturating_sub(began.acked);
+        if bytes < MIN_BYTES || self.rtts.len() < MIN_RTTS {
+            return None;
+        }
+        self.rtts.sort_unstable();
+        // The nearest rank.
+        let at = |percent: usize| self.rtts[(self.rtts.len() * percent).div_ceil(100) - 1];
+        let again = end.retransmits.saturating_sub(began.retransmits);
+        Some(Transfer {
+            bytes: Bytes::new(bytes),
+            time: end.at.since(began.at),
+            rtt_median: at(50),
+            rtt_p95: at(95),
+            resent: Bytes::new(again.saturating_mul(end.mss.get())),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(ms: u64, acked: u64, in_flight: u64, rtt_ms: u64) -> Reading {
+        Reading {
+            at: Time::from_millis(ms),
+            acked,
+            in_flight: Bytes::new(in_flight),
+            rtt: Span::from_millis(rtt_ms),
+            retransmits: acked / 500_000,
+            mss: Bytes::new(1000),
+        }
+    }
+
+    fn is_near(span: Span, ms: f64) -> bool {
+        (span.as_millis_f64() - ms).abs() <= 2.0
+    }
+
+    #[test]
+    fn transfers_on_one_connection_are_told_apart() {
+        let mut all = Transfers::default();
+        let mut found = Vec::new();
+        for start in [0, 60_000] {
+            let base = if start == 0 { 0 } else { 1_000_000 };
+            for n in 0..100u64 {
+                let left = 1_000_000 - n * 10_000;
+                found.extend(all.reading(&reading(
+                    start + 10 * n,
+                    base + n * 10_000,
+                    left,
+                    20 + n,
+                )));
+            }
+            found.extend(all.reading(&reading(start + 1000, base + 1_000_000, 0, 120)));
+            // It rests, and is read once more.
+            found.extend(all.reading(&reading(start + 5000, base + 1_000_000, 0, 120)));
+        }
+        assert_eq!(found.len(), 2);
+        for transfer in found {
+            assert_eq!(transfer.bytes, Bytes::new(1_000_000));
+            assert_eq!(transfer.time, Span::from_secs(1));
+            assert_eq!(transfer.resent, Bytes::new(2000));
+            assert!(is_near(transfer.rtt_median, 70.0), "{transfer:?}");
+            assert!(is_near(transfer.rtt_p95, 115.0), "{transfer:?}");
+        }
+    }
+
+    #[test]
+    fn small_answers_and_broken_off_transfers_do_not_count() {
+        let mut all = Transfers::default();
+        for n in 0..50 {
+            assert_eq!(all.reading(&reading(n, n * 1000, 1000, 10)), None);
+        }
+        assert_eq!(all.reading(&reading(60, 50_000, 0, 10)), None);
+        assert_eq!(all.reading(&reading(70, 60_000, 1_000_000, 10)), None);
+        assert_eq!(all.read_at(), Some(Time::from_millis(70)));
+    }
+
+    #[test]
+    fn a_long_transfer_keeps_a_sample_of_its_readings() {
+        let mut all = Transfers::default();
+        for n in 1..100_000u64 {
+            let more = all.reading(&reading(n, n * 1500, 1500, 10 + n / 1000));
+            assert_eq!(more, None);
+        }
+        assert!(all.rtts.len() <= MAX_RTTS);
+        let end = all.reading(&reading(100_000, 150_000_000, 0, 110)).unwrap();
+        let near = |span: Span, ms: f64| (span.as_millis_f64() - ms).abs() <= 2.0;
+        assert!(
+            near(end.rtt_median, 60.0) && near(end.rtt_p95, 105.0),
+            "{end:?}"
+        );
+    }
+}
