@@ -133,44 +133,48 @@ const FULL_SERVICE: u32 = 16;
 /// But each is read at least this often per RTT.
 const READINGS_PER_RTT: u64 = 2;
 
+fn mss_of(progress: &TcpProgress) -> Bytes {
+    progress.mss.max(Bytes::new(1))
+}
+
 impl OverTcp {
     /// Takes control of a connection with the state `progress` at `now`. `seed` is for the
     /// controller's random numbers.
     pub fn new(cc: Box<dyn Controller>, now: Time, progress: &TcpProgress, seed: u64) -> Self {
-        Self::logged(cc, None, now, progress, seed)
+        Self::led_by(Self::start(cc, None, now, progress, seed), progress)
     }
 
-    /// As [`OverTcp::new`], and the algorithm's events go to `log`.
-    pub fn logged(
+    /// Starts an algorithm for a connection with the state `progress` at `now`, its events go to
+    /// `log`. [`OverTcp::led_by`] and [`OverTcp::sampled`] take it. A step of its own because it
+    /// needs stack: a host on a small one has nothing else there meanwhile.
+    pub fn start(
         cc: Box<dyn Controller>,
         log: Option<Log>,
         now: Time,
         progress: &TcpProgress,
         seed: u64,
-    ) -> Self {
-        let mut new = Self::without_receiver(cc, log, now, progress, seed);
-        new.feed.use_local_receiver();
-        new
-    }
-
-    fn without_receiver(
-        cc: Box<dyn Controller>,
-        log: Option<Log>,
-        now: Time,
-        progress: &TcpProgress,
-        seed: u64,
-    ) -> Self {
-        let mss = progress.mss.max(Bytes::new(1));
-        let rtt_hint = (!progress.min_rtt.is_zero()).then_some(progress.min_rtt);
+    ) -> Feed {
         let mut feed = Feed::new(cc, now);
         if let Some(log) = log {
             feed.set_log(log);
         }
         feed.start(&Path {
-            mss,
-            rtt_hint,
+            mss: mss_of(progress),
+            rtt_hint: (!progress.min_rtt.is_zero()).then_some(progress.min_rtt),
             seed,
         });
+        feed
+    }
+
+    /// As [`OverTcp::new`], by an algorithm that [`OverTcp::start`] started with the same
+    /// `progress`.
+    pub fn led_by(mut feed: Feed, progress: &TcpProgress) -> Self {
+        feed.use_local_receiver();
+        Self::without_receiver(feed, progress)
+    }
+
+    fn without_receiver(feed: Feed, progress: &TcpProgress) -> Self {
+        let now = feed.now();
         let needs = feed.needs();
         let datagrams = !Rules::of(needs.stack).is_stream();
         let period = needs.feedback_period.max(Span::from_micros(100));
@@ -182,7 +186,7 @@ impl OverTcp {
             transmissions: None,
             unread: false,
             rtt: RttEstimator::default(),
-            mss,
+            mss: mss_of(progress),
             read_at: now,
             last_write: now,
             seen: *progress,
@@ -202,7 +206,7 @@ impl OverTcp {
     pub fn in_band(cc: Box<dyn Controller>, now: Time, progress: &TcpProgress, seed: u64) -> Self {
         Self {
             in_band_acks: true,
-            ..Self::without_receiver(cc, None, now, progress, seed)
+            ..Self::without_receiver(Self::start(cc, None, now, progress, seed), progress)
         }
     }
 

@@ -228,7 +228,7 @@ impl SampledKernel {
             lost: u32::MAX,
             in_flight: 0,
         };
-        let flow = OverTcp::sampled(cc, None, START, &tcp, 1, &first);
+        let flow = OverTcp::sampled(OverTcp::start(cc, None, START, &tcp, 1), &tcp, &first);
         Self {
             limit: flow.limit().expect("the kernel keeps it"),
             flow,

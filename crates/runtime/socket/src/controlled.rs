@@ -7,7 +7,7 @@ use crate::plane::ControlPlane;
 use crate::saved_options::SavedOptions;
 use crate::steering::{self, Steering};
 use crate::triple::{Deployment, Enforcement};
-use alcc_cc::{Controller, Spec};
+use alcc_cc::{Controller, Feed, Spec};
 use alcc_flow::{AckSample, Counters, OverTcp, TcpProgress};
 use alcc_observe::{ByReason, Bypass, Commands, Identity, Log, Peer, Published, State, Totals};
 use alcc_sys::{Reading, Stamps};
@@ -63,6 +63,7 @@ pub(crate) struct Takeover {
 pub(crate) struct Controlled {
     plane: Arc<ControlPlane>,
     plan: Arc<Plan>,
+    enforcement: Enforcement,
     pub(crate) id: u64,
     pub(crate) peer: Peer,
     pub(crate) mode: Mode,
@@ -100,22 +101,27 @@ impl Controlled {
     ) -> Self {
         let (id, now) = (NEXT_ID.fetch_add(1, Ordering::Relaxed), kernel::now());
         let tcp = &socket.reading.progress;
-        let mut plan = Arc::clone(plan);
         let mut saved_options = SavedOptions::new(socket.reading.pacing, socket.pacing);
-        let steered = steer(plane, &mut plan, &mut saved_options, socket.fd);
+        let steered = steer(plane, plan, &mut saved_options, socket.fd);
+        let enforcement = plan.enforcement(steered.is_some());
         let stamped = plan.stamped && steered.is_none();
         let stamps = (stamped.then(|| Stamps::enable(socket.fd, tcp.written)))
             .flatten()
             .map(Box::new);
         // Before the algorithm starts, which has something to say then.
-        let how = feedback(steered.is_some(), stamps.is_some());
-        let published = Self::publish(plane, &plan, socket, (id, now), how);
+        let how = (
+            feedback(steered.is_some(), stamps.is_some()),
+            enforcement.name,
+        );
+        let published = Self::publish(plane, &plan.cc, socket, (id, now), how);
         let (log, seed) = (published.log(), plan.seed_for(id));
         let (steering, first) = steered.unzip();
-        let flow = new_flow(controller, log, now, tcp, seed, first.as_ref());
+        let feed = OverTcp::start(controller, log, now, tcp, seed);
+        let flow = new_flow(feed, tcp, first.as_ref());
         let mut new = Self {
             plane: Arc::clone(plane),
-            plan,
+            plan: Arc::clone(plan),
+            enforcement,
             id,
             peer: socket.peer,
             mode: Mode::Controlled,
@@ -141,10 +147,10 @@ impl Controlled {
     #[inline(never)]
     fn publish(
         plane: &ControlPlane,
-        plan: &Plan,
+        cc: &Spec,
         socket: &Takeover,
         (id, now): (u64, Time),
-        feedback: &str,
+        (feedback, enforcement): (&str, &str),
     ) -> Published {
         let Some(segment) = plane.segment() else {
             return Published::default();
@@ -162,9 +168,9 @@ impl Controlled {
             local: kernel::local_of(socket.fd).unwrap_or_else(|| ([0; 16], local_port).into()),
             remote,
             outbound,
-            algorithm: plan.cc.to_string(),
+            algorithm: cc.to_string(),
             feedback: feedback.to_owned(),
-            enforcement: plan.enforcement.name.to_owned(),
+            enforcement: enforcement.to_owned(),
         };
         Published::new(Some(segment), &who, &socket.reading.progress)
     }
@@ -184,7 +190,7 @@ impl Controlled {
     }
 
     pub(crate) fn enforcement(&self) -> &Enforcement {
-        &self.plan.enforcement
+        &self.enforcement
     }
 
     pub(crate) fn is_in_charge(&self) -> bool {
@@ -307,13 +313,15 @@ impl Controlled {
         name(self);
         let cc = self.cc().to_string();
         self.published.algorithm(&cc);
-        let steered = steer(&self.plane, &mut self.plan, &mut self.saved_options, fd);
+        let steered = steer(&self.plane, &self.plan, &mut self.saved_options, fd);
+        self.enforcement = self.plan.enforcement(steered.is_some());
         let (steering, first) = steered.unzip();
         self.steering = steering.map(Box::new);
         let (now, log) = (kernel::now(), self.published.log());
         let seed = self.plan.seed_for(self.id);
         let tcp = &reading.progress;
-        self.flow = new_flow(controller, log, now, tcp, seed, first.as_ref());
+        let feed = OverTcp::start(controller, log, now, tcp, seed);
+        self.flow = new_flow(feed, tcp, first.as_ref());
         self.reported = Counters::default();
         self.mode = Mode::Controlled;
         self.set_limit(fd, now, tcp);
@@ -378,10 +386,10 @@ impl Controlled {
         self.flow.progress_stamped(now, tcp, stamps);
     }
 
-    /// By itself, so that readings of other sockets do not need its stack.
-    ///
     /// The kernel still keeps the limit. Who was away too long takes the socket again; else the
     /// program has chosen another control for it, and keeps that.
+    ///
+    /// By itself, so that readings of other sockets do not need its stack.
     #[inline(never)]
     fn is_steered(
         &mut self,
@@ -423,7 +431,7 @@ impl Controlled {
     /// program's own limit goes.
     pub(crate) fn found_pacing(&mut self, fd: RawFd, rate: u64) {
         self.saved_options.found(rate);
-        if self.plan.enforcement.pacing && self.is_in_charge() {
+        if self.enforcement.pacing && self.is_in_charge() {
             self.saved_options.set_pacing(fd, self.flow.pacing_rate());
         }
     }
@@ -463,12 +471,11 @@ impl Controlled {
     }
 }
 
-/// Lets the kernel keep the limit, if that is planned. Where it refuses, the plan becomes the next
-/// best.
+/// Lets the kernel keep the limit, if that is planned. `None`: it is not, or the kernel refuses.
 #[inline(never)]
 fn steer(
     plane: &ControlPlane,
-    plan: &mut Arc<Plan>,
+    plan: &Plan,
     saved_options: &mut SavedOptions,
     fd: RawFd,
 ) -> Option<(Steering, AckSample)> {
@@ -482,38 +489,17 @@ fn steer(
     });
     if taken.is_err() {
         saved_options.restore(fd);
-        Arc::make_mut(plan).do_without_the_kernel();
     }
     taken.ok()
 }
 
-/// On the heap, and by itself: what it needs of a small stack is free again before the next call.
+/// By itself: what it needs of a small stack is free again before the next call.
 #[inline(never)]
-fn new_flow(
-    controller: Box<dyn Controller>,
-    log: Option<alcc_cc::Log>,
-    now: Time,
-    tcp: &TcpProgress,
-    seed: u64,
-    first: Option<&AckSample>,
-) -> Box<OverTcp> {
-    match first {
-        Some(first) => sampled_flow(controller, log, now, tcp, seed, first),
-        None => Box::new(OverTcp::logged(controller, log, now, tcp, seed)),
-    }
-}
-
-/// By itself, so that the other kind does not need its stack.
-#[inline(never)]
-fn sampled_flow(
-    controller: Box<dyn Controller>,
-    log: Option<alcc_cc::Log>,
-    now: Time,
-    tcp: &TcpProgress,
-    seed: u64,
-    first: &AckSample,
-) -> Box<OverTcp> {
-    Box::new(OverTcp::sampled(controller, log, now, tcp, seed, first))
+fn new_flow(feed: Feed, tcp: &TcpProgress, first: Option<&AckSample>) -> Box<OverTcp> {
+    Box::new(match first {
+        Some(first) => OverTcp::sampled(feed, tcp, first),
+        None => OverTcp::led_by(feed, tcp),
+    })
 }
 
 impl Plan {
@@ -522,6 +508,13 @@ impl Plan {
         if let Some(next) = self.enforcement.without_the_kernel(self.deployment) {
             self.enforcement = next;
         }
+    }
+
+    /// How the limit is kept where the kernel does it, and where it does not.
+    fn enforcement(&self, steered: bool) -> Enforcement {
+        (self.enforcement.without_the_kernel(self.deployment))
+            .filter(|_| !steered)
+            .unwrap_or(self.enforcement)
     }
 
     /// For the controller's generator: another one for each connection.

@@ -254,10 +254,10 @@ impl<W: Waker> Runtime<W> {
             self.fail("this kernel's TCP_INFO lacks bytes_sent: Linux 4.19 or later is needed");
             return Attached::LeftAlone;
         };
-        let mut plan = Arc::clone(self.plan_for(&peer));
+        let plan = self.plan_for(&peer);
         if self.is_inline() && plan.enforcement.kernel {
             // Nobody answers acknowledgements while the program waits in a write.
-            Arc::make_mut(&mut plan).do_without_the_kernel();
+            self.plane.maps.refuse();
         }
         let Ok(controller) = self.plane.build(&plan.cc) else {
             return Attached::LeftAlone;
@@ -276,7 +276,7 @@ impl<W: Waker> Runtime<W> {
             reading,
             pacing: before.pacing,
         };
-        let control = Controlled::new(&self.plane, &plan, controller, &socket);
+        let control = Controlled::new(&self.plane, plan, controller, &socket);
         let conn = Arc::new(Conn::new(fd, cookie, control, waker));
         locked(&self.known).insert(cookie, Arc::downgrade(&conn));
         if let Some(segment) = self.plane.segment() {

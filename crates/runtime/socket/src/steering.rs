@@ -29,8 +29,8 @@ enum State {
     #[default]
     Unknown,
     Open(Open),
-    /// Nobody has loaded the control, or this process may not use it: not asked again, because
-    /// the name of a control that is missing lets the kernel look for a module.
+    /// Nobody has loaded the control, or this process cannot or may not use it: not asked again,
+    /// because the name of a control that is missing lets the kernel look for a module.
     Missing(io::ErrorKind),
 }
 
@@ -54,6 +54,11 @@ impl Maps {
             State::Missing(why) => Err((*why).into()),
             State::Unknown => Err(io::ErrorKind::NotFound.into()),
         }
+    }
+
+    /// This process does without, from now on.
+    pub(crate) fn refuse(&self) {
+        *self.lock() = State::Missing(io::ErrorKind::Unsupported);
     }
 
     /// Anew, in place of `lost`.

@@ -2,7 +2,7 @@
 //! A connection whose kernel keeps the algorithm's limit, and tells of each acknowledgement.
 use super::{Episode, OverTcp, Repair, TcpProgress};
 use crate::transmissions::{AckSample, Transmissions};
-use alcc_cc::{Acked, Controller, Kind, LimitedBy, Log, Rto, Sending, Sent, Source};
+use alcc_cc::{Acked, Feed, Kind, LimitedBy, Rto, Sending, Sent, Source};
 use alcc_units::{Bytes, Rate, Span, Time};
 
 /// What the kernel is to keep until it hears of another.
@@ -17,18 +17,12 @@ pub struct Limit {
 }
 
 impl OverTcp {
-    /// As [`OverTcp::logged`], for a kernel that keeps [`OverTcp::limit`] by itself and tells of
+    /// As [`OverTcp::led_by`], for a kernel that keeps [`OverTcp::limit`] by itself and tells of
     /// each acknowledgement: nothing is ever refused here, and readings go to
     /// [`OverTcp::progress_sampled`]. `first` is the kernel's last sample.
-    pub fn sampled(
-        cc: Box<dyn Controller>,
-        log: Option<Log>,
-        now: Time,
-        progress: &TcpProgress,
-        seed: u64,
-        first: &AckSample,
-    ) -> Self {
-        let mut new = Self::logged(cc, log, now, progress, seed);
+    pub fn sampled(feed: Feed, progress: &TcpProgress, first: &AckSample) -> Self {
+        let now = feed.now();
+        let mut new = Self::led_by(feed, progress);
         new.transmissions = Some(Box::new(Transmissions::new(now, first)));
         new.leave(first.in_flight, now);
         new

@@ -296,7 +296,7 @@ fn what_an_algorithm_says_at_its_start_is_heard() {
     let (to, told) = mpsc::channel();
     let cc = Checked::registry().build(&"bbr3".parse().unwrap()).unwrap();
     let log: Log = Box::new(Sink(to));
-    let _flow = OverTcp::logged(cc, Some(log), at(3), &read(0, 0), 1);
+    let _feed = OverTcp::start(cc, Some(log), at(3), &read(0, 0), 1);
     let startup = alcc_cc::Event::Mode { to: "startup" };
     assert_eq!(told.try_recv(), Ok((at(3), startup)));
 }

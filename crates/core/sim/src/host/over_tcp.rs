@@ -158,8 +158,8 @@ impl Host for OverTcpHost {
         self.tcp.start(now);
         if let Some(cc) = self.idle.take() {
             let progress = self.tcp.progress();
-            let over = OverTcp::logged(cc, self.log.take(), now, &progress, self.seed);
-            self.over = Some(over);
+            let feed = OverTcp::start(cc, self.log.take(), now, &progress, self.seed);
+            self.over = Some(OverTcp::led_by(feed, &progress));
         }
     }
 

@@ -280,9 +280,8 @@ static int painted_stack(void) {
     CHECK(swapcontext(&home, &coroutine) == 0);
     size_t left = 0;
     while (left < PAINTED && painted[left] == PAINT) left++;
-    // Frameworks give a coroutine 8 KiB and more. A debug build with `sprout` takes 8.4 KiB of them
-    // since sockets can be steered; all other algorithms stay below 8.
-    if (PAINTED - left > 9 * 1024) say("%zu bytes of stack used", PAINTED - left);
+    // Frameworks give a coroutine 8 KiB and more.
+    if (PAINTED - left > 8 * 1024) say("%zu bytes of stack used", PAINTED - left);
     return 0;
 }
 
