@@ -133,81 +133,68 @@ const FULL_SERVICE: u32 = 16;
 /// But each is read at least this often per RTT.
 const READINGS_PER_RTT: u64 = 2;
 
-fn mss_of(progress: &TcpProgress) -> Bytes {
-    progress.mss.max(Bytes::new(1))
-}
-
 impl OverTcp {
     /// Takes control of a connection with the state `progress` at `now`. `seed` is for the
     /// controller's random numbers.
     pub fn new(cc: Box<dyn Controller>, now: Time, progress: &TcpProgress, seed: u64) -> Self {
-        Self::led_by(Self::start(cc, None, now, progress, seed), progress)
-    }
-
-    /// Starts an algorithm for a connection with the state `progress` at `now`, its events go to
-    /// `log`. [`OverTcp::led_by`] and [`OverTcp::sampled`] take it. A step of its own because it
-    /// needs stack: a host on a small one has nothing else there meanwhile.
-    pub fn start(
-        cc: Box<dyn Controller>,
-        log: Option<Log>,
-        now: Time,
-        progress: &TcpProgress,
-        seed: u64,
-    ) -> Feed {
-        let mut feed = Feed::new(cc, now);
-        if let Some(log) = log {
-            feed.set_log(log);
-        }
-        feed.start(&Path {
-            mss: mss_of(progress),
-            rtt_hint: (!progress.min_rtt.is_zero()).then_some(progress.min_rtt),
-            seed,
-        });
-        feed
-    }
-
-    /// As [`OverTcp::new`], by an algorithm that [`OverTcp::start`] started with the same
-    /// `progress`.
-    pub fn led_by(mut feed: Feed, progress: &TcpProgress) -> Self {
-        feed.use_local_receiver();
-        Self::without_receiver(feed, progress)
-    }
-
-    fn without_receiver(feed: Feed, progress: &TcpProgress) -> Self {
-        let now = feed.now();
-        let needs = feed.needs();
-        let datagrams = !Rules::of(needs.stack).is_stream();
-        let period = needs.feedback_period.max(Span::from_micros(100));
-        Self {
-            feed,
-            in_band_acks: false,
-            exact_min_rtt: None,
-            ledger: Ledger::new(now, progress.written, progress.acked),
-            transmissions: None,
-            unread: false,
-            rtt: RttEstimator::default(),
-            mss: mss_of(progress),
-            read_at: now,
-            last_write: now,
-            seen: *progress,
-            datagrams,
-            repair: None,
-            blocked: false,
-            last_blocked: None,
-            period,
-            active_flows: 1,
-            counters: Counters::default(),
-        }
+        let mut new = Self::waiting(cc, now, progress);
+        new.start(progress, seed);
+        new
     }
 
     /// As [`OverTcp::new`], for a peer that acknowledges by in-band frames:
     /// [`OverTcp::progress_stamped`] gets exact times, and the receiver module is at the peer
     /// ([`OverTcp::feedback`]).
     pub fn in_band(cc: Box<dyn Controller>, now: Time, progress: &TcpProgress, seed: u64) -> Self {
+        let mut new = Self::waiting(cc, now, progress);
+        new.in_band_acks = true;
+        new.start(progress, seed);
+        new
+    }
+
+    /// As [`OverTcp::new`], but the algorithm has not started: call [`OverTcp::start`] before
+    /// anything else. A host on a small stack starts it where it needs no stack of its own.
+    pub fn waiting(cc: Box<dyn Controller>, now: Time, progress: &TcpProgress) -> Self {
         Self {
-            in_band_acks: true,
-            ..Self::without_receiver(Self::start(cc, None, now, progress, seed), progress)
+            feed: Feed::new(cc, now),
+            in_band_acks: false,
+            exact_min_rtt: None,
+            ledger: Ledger::new(now, progress.written, progress.acked),
+            transmissions: None,
+            unread: false,
+            rtt: RttEstimator::default(),
+            mss: progress.mss.max(Bytes::new(1)),
+            read_at: now,
+            last_write: now,
+            seen: *progress,
+            datagrams: false,
+            repair: None,
+            blocked: false,
+            last_blocked: None,
+            period: Span::ZERO,
+            active_flows: 1,
+            counters: Counters::default(),
         }
+    }
+
+    /// The algorithm's events go to `log`. For those of its start, call this before it.
+    pub fn set_log(&mut self, log: Log) {
+        self.feed.set_log(log);
+    }
+
+    /// Starts the algorithm of [`OverTcp::waiting`], with the same `progress`.
+    pub fn start(&mut self, progress: &TcpProgress, seed: u64) {
+        self.feed.start(&Path {
+            mss: self.mss,
+            rtt_hint: (!progress.min_rtt.is_zero()).then_some(progress.min_rtt),
+            seed,
+        });
+        if !self.in_band_acks {
+            self.feed.use_local_receiver();
+        }
+        let needs = self.feed.needs();
+        self.datagrams = !Rules::of(needs.stack).is_stream();
+        self.period = needs.feedback_period.max(Span::from_micros(100));
     }
 
     /// How many of `wanted` bytes may be written now. The kernel holds `queued` unacknowledged

@@ -228,7 +228,8 @@ impl SampledKernel {
             lost: u32::MAX,
             in_flight: 0,
         };
-        let flow = OverTcp::sampled(OverTcp::start(cc, None, START, &tcp, 1), &tcp, &first);
+        let mut flow = OverTcp::new(cc, START, &tcp, 1);
+        flow.use_samples(&first);
         Self {
             limit: flow.limit().expect("the kernel keeps it"),
             flow,

@@ -2,7 +2,7 @@
 //! A connection of the program under control: its writes pass a gate.
 mod writers;
 
-use crate::controlled::{Controlled, Mode};
+use crate::controlled::{Controlled, Mode, Takeover};
 use crate::kernel;
 use crate::runtime::Runtime;
 use alcc_driver::{Next, Visit};
@@ -113,6 +113,11 @@ impl<W: Waker> Conn<W> {
             active: AtomicBool::new(false),
             id,
         }
+    }
+
+    /// Takes charge.
+    pub(crate) fn begin(&self, socket: &Takeover) {
+        self.lock().control.begin(socket);
     }
 
     /// True if the descriptor still is this connection: it may have been closed, and its number

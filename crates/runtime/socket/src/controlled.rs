@@ -7,11 +7,12 @@ use crate::plane::ControlPlane;
 use crate::saved_options::SavedOptions;
 use crate::steering::{self, Steering};
 use crate::triple::{Deployment, Enforcement};
-use alcc_cc::{Controller, Feed, Spec};
+use alcc_cc::{Controller, Spec};
 use alcc_flow::{AckSample, Counters, OverTcp, TcpProgress};
 use alcc_observe::{ByReason, Bypass, Commands, Identity, Log, Peer, Published, State, Totals};
 use alcc_sys::{Reading, Stamps};
 use alcc_units::Time;
+use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -83,76 +84,85 @@ pub(crate) struct Controlled {
     bypassed: ByReason,
 }
 
-fn feedback(steered: bool, stamped: bool) -> &'static str {
-    match (steered, stamped) {
-        (true, _) => "bpf",
-        (false, true) => "timestamps",
-        (false, false) => "tcp-info",
-    }
-}
-
 impl Controlled {
-    /// Takes charge of a connection.
+    /// Of a connection that nobody controls before [`Controlled::begin`].
     pub(crate) fn new(
         plane: &Arc<ControlPlane>,
         plan: &Arc<Plan>,
         controller: Box<dyn Controller>,
         socket: &Takeover,
     ) -> Self {
-        let (id, now) = (NEXT_ID.fetch_add(1, Ordering::Relaxed), kernel::now());
-        let tcp = &socket.reading.progress;
-        let mut saved_options = SavedOptions::new(socket.reading.pacing, socket.pacing);
-        let steered = steer(plane, plan, &mut saved_options, socket.fd);
-        let enforcement = plan.enforcement(steered.is_some());
-        let stamped = plan.stamped && steered.is_none();
-        let stamps = (stamped.then(|| Stamps::enable(socket.fd, tcp.written)))
-            .flatten()
-            .map(Box::new);
-        // Before the algorithm starts, which has something to say then.
-        let how = (
-            feedback(steered.is_some(), stamps.is_some()),
-            enforcement.name,
-        );
-        let published = Self::publish(plane, &plan.cc, socket, (id, now), how);
-        let (log, seed) = (published.log(), plan.seed_for(id));
-        let (steering, first) = steered.unzip();
-        let feed = OverTcp::start(controller, log, now, tcp, seed);
-        let flow = new_flow(feed, tcp, first.as_ref());
-        let mut new = Self {
+        let now = kernel::now();
+        Self {
             plane: Arc::clone(plane),
             plan: Arc::clone(plan),
-            enforcement,
-            id,
+            enforcement: plan.enforcement,
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             peer: socket.peer,
             mode: Mode::Controlled,
-            flow,
-            stamps,
-            steering: steering.map(Box::new),
-            saved_options,
+            flow: Box::new(OverTcp::waiting(controller, now, &socket.reading.progress)),
+            stamps: None,
+            steering: None,
+            saved_options: SavedOptions::new(socket.reading.pacing, socket.pacing),
             applied: 0,
             commanded: None,
-            published,
+            published: Published::default(),
             reported: Counters::default(),
             bypassed: ByReason::default(),
-        };
-        new.prepare(socket.fd, tcp.written);
-        new.set_limit(socket.fd, now, tcp);
-        plane.count(&Totals {
+        }
+    }
+
+    /// Takes charge. A step of its own: an algorithm needs stack to start, and what
+    /// [`Controlled::new`] needed is free by then.
+    #[inline(never)]
+    pub(crate) fn begin(&mut self, socket: &Takeover) {
+        let tcp = &socket.reading.progress;
+        let first = self.steer(socket.fd);
+        self.prepare(socket.fd, tcp.written);
+        // Before the algorithm starts, which has something to say then.
+        self.published = self.publish(socket);
+        self.start(socket.fd, tcp, first.as_ref());
+        self.plane.count(&Totals {
             connections: 1,
             ..Totals::default()
         });
-        new
+    }
+
+    /// The algorithm of a waiting flow starts.
+    #[inline(never)]
+    fn start(&mut self, fd: RawFd, tcp: &TcpProgress, first: Option<&AckSample>) {
+        if let Some(log) = self.published.log() {
+            self.flow.set_log(log);
+        }
+        self.flow.start(tcp, self.plan.seed_for(self.id));
+        if let Some(first) = first {
+            self.flow.use_samples(first);
+        }
+        self.set_limit(fd, kernel::now(), tcp);
+    }
+
+    /// Lets the kernel keep the limit, if that is planned, and returns its last sample. `None`: it
+    /// is not planned, or the kernel refuses.
+    #[inline(never)]
+    fn steer(&mut self, fd: RawFd) -> Option<AckSample> {
+        let taken = (self.plan.enforcement.kernel).then(|| {
+            let maps = self.plane.maps.get()?;
+            let control = alcc_sys::WINDOW_CONTROL;
+            (self.saved_options.select_under(fd, control)).map_err(io::Error::from_raw_os_error)?;
+            Steering::take(maps, fd)
+        });
+        if let Some(Err(_)) = &taken {
+            self.saved_options.restore(fd);
+        }
+        let (steering, first) = taken.and_then(io::Result::ok).unzip();
+        self.steering = steering.map(Box::new);
+        self.enforcement = self.plan.enforcement(first.is_some());
+        first
     }
 
     #[inline(never)]
-    fn publish(
-        plane: &ControlPlane,
-        cc: &Spec,
-        socket: &Takeover,
-        (id, now): (u64, Time),
-        (feedback, enforcement): (&str, &str),
-    ) -> Published {
-        let Some(segment) = plane.segment() else {
+    fn publish(&self, socket: &Takeover) -> Published {
+        let Some(segment) = self.plane.segment() else {
             return Published::default();
         };
         let Peer {
@@ -162,15 +172,15 @@ impl Controlled {
         } = socket.peer;
         let who = Identity {
             pid: std::process::id(),
-            id,
+            id: self.id,
             cookie: socket.cookie,
-            started: now,
+            started: kernel::now(),
             local: kernel::local_of(socket.fd).unwrap_or_else(|| ([0; 16], local_port).into()),
             remote,
             outbound,
-            algorithm: cc.to_string(),
-            feedback: feedback.to_owned(),
-            enforcement: enforcement.to_owned(),
+            algorithm: self.plan.cc.to_string(),
+            feedback: self.feedback().to_owned(),
+            enforcement: self.enforcement.name.to_owned(),
         };
         Published::new(Some(segment), &who, &socket.reading.progress)
     }
@@ -182,7 +192,11 @@ impl Controlled {
 
     /// Where acknowledgements are learned from.
     pub(crate) fn feedback(&self) -> &'static str {
-        feedback(self.steering.is_some(), self.is_stamped())
+        match (&self.steering, &self.stamps) {
+            (Some(_), _) => "bpf",
+            (None, Some(_)) => "timestamps",
+            (None, None) => "tcp-info",
+        }
     }
 
     pub(crate) fn is_stamped(&self) -> bool {
@@ -313,18 +327,12 @@ impl Controlled {
         name(self);
         let cc = self.cc().to_string();
         self.published.algorithm(&cc);
-        let steered = steer(&self.plane, &self.plan, &mut self.saved_options, fd);
-        self.enforcement = self.plan.enforcement(steered.is_some());
-        let (steering, first) = steered.unzip();
-        self.steering = steering.map(Box::new);
-        let (now, log) = (kernel::now(), self.published.log());
-        let seed = self.plan.seed_for(self.id);
+        let first = self.steer(fd);
         let tcp = &reading.progress;
-        let feed = OverTcp::start(controller, log, now, tcp, seed);
-        self.flow = new_flow(feed, tcp, first.as_ref());
+        self.flow = Box::new(OverTcp::waiting(controller, kernel::now(), tcp));
         self.reported = Counters::default();
         self.mode = Mode::Controlled;
-        self.set_limit(fd, now, tcp);
+        self.start(fd, tcp, first.as_ref());
     }
 
     /// Reads the kernel's counters and lets the algorithm act on them. `within`: a write may be
@@ -469,37 +477,6 @@ impl Controlled {
         self.report();
         self.published.end();
     }
-}
-
-/// Lets the kernel keep the limit, if that is planned. `None`: it is not, or the kernel refuses.
-#[inline(never)]
-fn steer(
-    plane: &ControlPlane,
-    plan: &Plan,
-    saved_options: &mut SavedOptions,
-    fd: RawFd,
-) -> Option<(Steering, AckSample)> {
-    if !plan.enforcement.kernel {
-        return None;
-    }
-    let taken = plane.maps.get().and_then(|maps| {
-        let selected = saved_options.select_under(fd, alcc_sys::WINDOW_CONTROL);
-        selected.map_err(std::io::Error::from_raw_os_error)?;
-        Steering::take(maps, fd)
-    });
-    if taken.is_err() {
-        saved_options.restore(fd);
-    }
-    taken.ok()
-}
-
-/// By itself: what it needs of a small stack is free again before the next call.
-#[inline(never)]
-fn new_flow(feed: Feed, tcp: &TcpProgress, first: Option<&AckSample>) -> Box<OverTcp> {
-    Box::new(match first {
-        Some(first) => OverTcp::sampled(feed, tcp, first),
-        None => OverTcp::led_by(feed, tcp),
-    })
 }
 
 impl Plan {

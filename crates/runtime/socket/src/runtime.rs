@@ -278,6 +278,7 @@ impl<W: Waker> Runtime<W> {
         };
         let control = Controlled::new(&self.plane, plan, controller, &socket);
         let conn = Arc::new(Conn::new(fd, cookie, control, waker));
+        conn.begin(&socket);
         locked(&self.known).insert(cookie, Arc::downgrade(&conn));
         if let Some(segment) = self.plane.segment() {
             segment.open_account(cookie, written, false);

@@ -2,7 +2,7 @@
 //! A connection whose kernel keeps the algorithm's limit, and tells of each acknowledgement.
 use super::{Episode, OverTcp, Repair, TcpProgress};
 use crate::transmissions::{AckSample, Transmissions};
-use alcc_cc::{Acked, Feed, Kind, LimitedBy, Rto, Sending, Sent, Source};
+use alcc_cc::{Acked, Kind, LimitedBy, Rto, Sending, Sent, Source};
 use alcc_units::{Bytes, Rate, Span, Time};
 
 /// What the kernel is to keep until it hears of another.
@@ -17,15 +17,13 @@ pub struct Limit {
 }
 
 impl OverTcp {
-    /// As [`OverTcp::led_by`], for a kernel that keeps [`OverTcp::limit`] by itself and tells of
-    /// each acknowledgement: nothing is ever refused here, and readings go to
-    /// [`OverTcp::progress_sampled`]. `first` is the kernel's last sample.
-    pub fn sampled(feed: Feed, progress: &TcpProgress, first: &AckSample) -> Self {
-        let now = feed.now();
-        let mut new = Self::led_by(feed, progress);
-        new.transmissions = Some(Box::new(Transmissions::new(now, first)));
-        new.leave(first.in_flight, now);
-        new
+    /// From now on the kernel keeps [`OverTcp::limit`] by itself and tells of each acknowledgement.
+    /// Nothing is ever refused here, and readings go to [`OverTcp::progress_sampled`]. `first` is
+    /// the kernel's last sample. Call this right after [`OverTcp::start`].
+    pub fn use_samples(&mut self, first: &AckSample) {
+        let now = self.feed.now();
+        self.transmissions = Some(Box::new(Transmissions::new(now, first)));
+        self.leave(first.in_flight, now);
     }
 
     /// What the kernel should keep now; `None` if it is not the kernel that does.

@@ -296,7 +296,9 @@ fn what_an_algorithm_says_at_its_start_is_heard() {
     let (to, told) = mpsc::channel();
     let cc = Checked::registry().build(&"bbr3".parse().unwrap()).unwrap();
     let log: Log = Box::new(Sink(to));
-    let _feed = OverTcp::start(cc, Some(log), at(3), &read(0, 0), 1);
+    let mut flow = OverTcp::waiting(cc, at(3), &read(0, 0));
+    flow.set_log(log);
+    flow.start(&read(0, 0), 1);
     let startup = alcc_cc::Event::Mode { to: "startup" };
     assert_eq!(told.try_recv(), Ok((at(3), startup)));
 }

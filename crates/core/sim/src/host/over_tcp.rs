@@ -158,8 +158,12 @@ impl Host for OverTcpHost {
         self.tcp.start(now);
         if let Some(cc) = self.idle.take() {
             let progress = self.tcp.progress();
-            let feed = OverTcp::start(cc, self.log.take(), now, &progress, self.seed);
-            self.over = Some(OverTcp::led_by(feed, &progress));
+            let mut over = OverTcp::waiting(cc, now, &progress);
+            if let Some(log) = self.log.take() {
+                over.set_log(log);
+            }
+            over.start(&progress, self.seed);
+            self.over = Some(over);
         }
     }
 

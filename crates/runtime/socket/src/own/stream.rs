@@ -137,7 +137,8 @@ impl Stream {
             reading,
             pacing: None,
         };
-        let control = Controlled::new(&runtime.plane, &plan, controller, &socket);
+        let mut control = Controlled::new(&runtime.plane, &plan, controller, &socket);
+        control.begin(&socket);
         let connection =
             Connection::new(fd, cookie, control, options.queue.unwrap_or(settings.queue));
         Ok(Self {
