@@ -441,8 +441,13 @@ impl Ledger {
     /// The fate of what lies before `edge` is known: what is owed is lost, and the rest has
     /// arrived.
     fn cover(&mut self, since: Time, at: Time, edge: u64, floor: Span) {
-        // Nothing can be acknowledged sooner than one smallest RTT after it was sent.
-        let oldest = self.records.front().map_or(since, |r| r.sent_at + floor);
+        // Nothing can be acknowledged sooner than one smallest RTT after it was sent. While that is
+        // unknown, all came at the end: a sample may be too long, but a minimum is never too short.
+        let oldest = match self.records.front() {
+            _ if floor.is_zero() => at,
+            Some(record) => record.sent_at + floor,
+            None => since,
+        };
         let since = since.max(oldest).min(at);
         let (from, interval) = (self.edge, at.since(since));
         let bytes = (edge - from) as f64;

@@ -55,9 +55,20 @@ fn rtt_samples_are_spread_over_the_reading_interval() {
         Time::from_millis(50),
         Time::from_millis(54),
         2 * 1448,
-        Span::ZERO,
+        Span::from_millis(40),
     );
     assert_eq!(got.iter().map(rtt).collect::<Vec<_>>(), [42.0, 44.0]);
+}
+
+#[test]
+fn without_a_smallest_rtt_all_came_at_the_end_of_the_interval() {
+    // The interval began before anything was sent: spread over it, the first sample would be 0.
+    let mut ledger = Ledger::new(Time::ZERO, 0, 0);
+    wrote(&mut ledger, 10, 2 * 1448);
+    let rtt = |p: &Packet| p.rtt.unwrap().as_millis_f64();
+    let (since, at) = (Time::ZERO, Time::from_millis(54));
+    let got = ledger.acknowledged(since, at, 2 * 1448, Span::ZERO);
+    assert_eq!(got.iter().map(rtt).collect::<Vec<_>>(), [44.0, 44.0]);
 }
 
 #[test]
@@ -128,7 +139,7 @@ fn a_lost_stamp_is_covered_by_the_next() {
         &stamps(&[(2896, 44)]),
         Time::from_millis(50),
         2896,
-        Span::ZERO,
+        Span::from_millis(40),
     );
     let rtt = |p: &Packet| p.rtt.unwrap().as_millis_f64();
     assert_eq!(
