@@ -52,9 +52,31 @@ pub(super) struct Link {
     pub(super) listed: AtomicBool,
 }
 
+/// The last handle closes the descriptor, whoever is just looking at the stream.
+struct Closable(Option<Box<dyn Carrier>>);
+
+impl Closable {
+    fn open(&mut self) -> io::Result<&mut dyn Carrier> {
+        match &mut self.0 {
+            Some(carrier) => Ok(carrier.as_mut()),
+            None => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    fn wants_write(&self) -> bool {
+        self.0.as_ref().is_some_and(|carrier| carrier.wants_write())
+    }
+
+    fn close(&mut self) {
+        if let Some(mut carrier) = self.0.take() {
+            let _ = carrier.shutdown_write();
+        }
+    }
+}
+
 pub(super) struct Inner {
     pub(super) session: Session,
-    carrier: Box<dyn Carrier>,
+    carrier: Closable,
     tcp: Option<RawFd>,
     /// Given out by the session and not taken by the carrier.
     pending: Vec<u8>,
@@ -94,7 +116,7 @@ impl Link {
         let (name, fd) = (carrier.name(), carrier.fd().as_raw_fd());
         let inner = Inner {
             session,
-            carrier,
+            carrier: Closable(Some(carrier)),
             tcp,
             pending: Vec::new(),
             kernel_full: false,
@@ -269,7 +291,7 @@ impl Link {
         }
         inner.pump(now, &[], false);
         inner.over = true;
-        let _ = inner.carrier.shutdown_write();
+        inner.carrier.close();
     }
 
     /// For the background: runs the session if no call does.
@@ -382,7 +404,7 @@ impl Inner {
         SCRATCH.with_borrow_mut(|(_, buffer)| {
             buffer.resize(READ_SIZE, 0);
             while total < MAX_READ && self.session.error().is_none() {
-                match self.carrier.read(buffer) {
+                match self.carrier.open().and_then(|carrier| carrier.read(buffer)) {
                     Ok(arrived) if arrived.len == 0 => {
                         self.over = true;
                         self.session.on_end();
@@ -463,7 +485,11 @@ impl Inner {
         let wanted = out.len();
         let mut pieces: Vec<IoSlice<'_>> = Vec::with_capacity(64);
         out.slices(direct, &mut pieces);
-        let written = match self.carrier.write(&pieces) {
+        let written = match self
+            .carrier
+            .open()
+            .and_then(|carrier| carrier.write(&pieces))
+        {
             Ok(n) => n,
             Err(why)
                 if matches!(
@@ -488,13 +514,18 @@ impl Inner {
     fn push_pending(&mut self) -> bool {
         let mut done = 0;
         let kept = if self.carrier.wants_write() {
-            self.carrier.flush()
+            self.carrier.open().and_then(|carrier| carrier.flush())
         } else {
             Ok(())
         };
         let mut failure = kept.err();
         while failure.is_none() && done < self.pending.len() {
-            match self.carrier.write(&[IoSlice::new(&self.pending[done..])]) {
+            let piece = [IoSlice::new(&self.pending[done..])];
+            match self
+                .carrier
+                .open()
+                .and_then(|carrier| carrier.write(&piece))
+            {
                 Ok(0) => break,
                 Ok(n) => done += n,
                 Err(why) => failure = Some(why),
