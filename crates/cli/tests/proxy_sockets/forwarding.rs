@@ -21,7 +21,8 @@ fn a_client_that_has_sent_its_last_still_gets_everything() {
     assert_eq!(number(&report, "bytes_up"), 300_000);
     assert_eq!(number(&report, "bytes_down"), 2_000_000);
     assert_eq!(number(&report, "resets"), 0);
-    assert!(number(&report, "gate_closed") > 0, "{report}");
+    // Whether the window ever closed depends on who ran when: loopback acknowledges at once.
+    assert_eq!(number(&report, "controlled_bytes"), 2_000_000);
 }
 
 #[test]
