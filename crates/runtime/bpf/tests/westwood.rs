@@ -33,6 +33,8 @@ struct Seen {
     acks: u64,
     /// Losses that reduced the window.
     losses: u64,
+    /// Retransmission timeouts.
+    timeouts: u64,
 }
 
 struct Beside {
@@ -121,6 +123,7 @@ impl Controller for Beside {
             self.ssthresh = alcc_host_westwood_timeout(&mut self.state);
         }
         (self.cwnd, self.recovering) = (1, false);
+        self.seen.lock().unwrap().timeouts += 1;
         self.reference.on_rto(cx, rto);
         self.compare();
     }
@@ -144,7 +147,23 @@ impl Controller for Beside {
 fn on_the_same_acknowledgements_the_windows_stay_within_a_packet() {
     let resident = RESIDENT.iter().find(|r| r.algorithm == "westwood").unwrap();
     let spec: Spec = resident.follows.parse().unwrap();
-    for (rate, rtt) in [(12, 50), (48, 20), (1, 40)] {
+    let link = |rate, rtt| {
+        let rtt = Span::from_millis(rtt);
+        Scenario::constant(Rate::mbps(rate), rtt, Span::from_secs(30))
+    };
+    let mut shallow = link(12, 50);
+    shallow.queue = 20;
+    let mut broken = link(12, 50);
+    broken.queue = 20;
+    broken.outage = Some((Time::from_millis(9000), Time::from_millis(12_000)));
+    // The last two: losses, and timeouts at least, that the replay must have met.
+    for (name, link, losses, timeouts) in [
+        ("12 Mbit/s, 50 ms", link(12, 50), 0, 0),
+        ("48 Mbit/s, 20 ms", link(48, 20), 0, 0),
+        ("1 Mbit/s, 40 ms", link(1, 40), 0, 0),
+        ("queue of 20 packets", shallow, 5, 0),
+        ("3 s without service", broken, 5, 1),
+    ] {
         let seen = Arc::<Mutex<Seen>>::default();
         let beside = Beside {
             reference: Registry::builtin().build(&spec).unwrap(),
@@ -155,15 +174,15 @@ fn on_the_same_acknowledgements_the_windows_stay_within_a_packet() {
             mss: Bytes::new(1448),
             seen: Arc::clone(&seen),
         };
-        let rtt_span = Span::from_millis(rtt);
-        let link = Scenario::constant(Rate::mbps(rate), rtt_span, Span::from_secs(30));
         run(&link, vec![Box::new(beside)]);
         let seen = seen.lock().unwrap();
-        let name = format!("{rate} Mbit/s, {rtt} ms");
+        let (lost, late) = (seen.losses, seen.timeouts);
         println!(
-            "{name}: {:.1} apart, {} acks, {} losses",
-            seen.apart, seen.acks, seen.losses
+            "{name}: {:.1} apart, {lost} losses, {late} timeouts",
+            seen.apart
         );
+        assert!(lost >= losses, "{name}: {lost} losses");
+        assert!(late >= timeouts, "{name}: {late} timeouts");
         assert!(seen.acks > 1000, "{name}: {} acknowledgements", seen.acks);
         assert!(seen.apart <= 1.0, "{name}: {:.1} packets apart", seen.apart);
     }
