@@ -4,9 +4,11 @@
 #include <string.h>
 
 #include "copa.h"
+#include "westwood.h"
 #include "window.h"
 
 _Static_assert(sizeof(struct copa) <= 512, "tests hold it in 64 words");
+_Static_assert(sizeof(struct westwood) <= 104, "tests hold it in 13 words");
 
 void alcc_host_copa_start(struct copa *c, __u64 now, __u32 delta)
 {
@@ -67,4 +69,29 @@ int alcc_host_window_quota_holds(const struct window *w, __u64 now, __u32 beat)
 __u32 alcc_host_window_until(__u32 wish, __u32 until, __u32 sent, __u32 in_flight)
 {
 	return window_until(wish, until, sent, in_flight);
+}
+
+void alcc_host_westwood_measure(struct westwood *w, __u64 now, __u32 rtt, __u32 acked)
+{
+	westwood_measure(w, now, rtt, acked);
+}
+
+__u32 alcc_host_westwood_grow(struct westwood *w, __u32 cwnd, __u32 ssthresh, __u32 acked)
+{
+	return westwood_grow(w, cwnd, ssthresh, acked);
+}
+
+__u32 alcc_host_westwood_ssthresh(struct westwood *w, __u32 cwnd)
+{
+	return westwood_ssthresh(w, cwnd);
+}
+
+__u32 alcc_host_westwood_bdp(const struct westwood *w)
+{
+	return westwood_bdp(w);
+}
+
+__u32 alcc_host_westwood_timeout(struct westwood *w)
+{
+	return westwood_timeout(w);
 }

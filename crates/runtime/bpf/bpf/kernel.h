@@ -59,6 +59,15 @@ struct tcp_sock {
 	__u32 retrans_out;
 	__u32 delivered;
 	__u32 lost;
+	__u32 prior_cwnd;
+};
+
+struct inet_connection_sock {
+	__u64 icsk_ca_priv[13];
+};
+
+struct ack_sample {
+	int rtt_us;
 };
 
 /* What the stack tells a congestion control with each acknowledgement (include/net/tcp.h). */
@@ -97,7 +106,9 @@ struct tcp_congestion_ops {
 	__u32 (*ssthresh)(struct sock *sk);
 	void (*cong_avoid)(struct sock *sk, __u32 ack, __u32 acked);
 	void (*set_state)(struct sock *sk, __u8 state);
+	void (*cwnd_event)(struct sock *sk, int event);
 	__u32 (*undo_cwnd)(struct sock *sk);
+	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
 	__u32 (*min_tso_segs)(struct sock *sk);
 	void (*cong_control)(struct sock *sk, __u32 ack, int flag, const struct rate_sample *rs);
 	void (*init)(struct sock *sk);
@@ -115,3 +126,7 @@ struct tcp_congestion_ops {
 /* inet_connection_sock.icsk_ca_state while losses are repaired; after a retransmission timeout. */
 #define TCP_CA_RECOVERY 3
 #define TCP_CA_LOSS 4
+
+/* What the stack reports to cwnd_event: losses are repaired; a retransmission timeout. */
+#define CA_EVENT_COMPLETE_CWR 2
+#define CA_EVENT_LOSS 3

@@ -70,17 +70,40 @@ pub struct Resident {
     pub control: Control,
 }
 
+/// One entry: the algorithm's name, what it follows, the control's name and the object.
+const fn resident(
+    algorithm: &'static str,
+    follows: &'static str,
+    name: &'static str,
+    object: &'static [u8],
+) -> Resident {
+    Resident {
+        algorithm,
+        follows,
+        control: Control {
+            name,
+            does: follows,
+            object,
+            maps: &[],
+        },
+    }
+}
+
 /// All algorithms that live in the kernel.
-pub const RESIDENT: &[Resident] = &[Resident {
-    algorithm: "copa",
-    follows: "copa:profile=paper,mode=default",
-    control: Control {
-        name: "alcc_copa",
-        does: "copa:profile=paper,mode=default",
-        object: include_bytes!("../objects/copa.bpf.o"),
-        maps: &[],
-    },
-}];
+pub const RESIDENT: &[Resident] = &[
+    resident(
+        "copa",
+        "copa:profile=paper,mode=default",
+        "alcc_copa",
+        include_bytes!("../objects/copa.bpf.o"),
+    ),
+    resident(
+        "westwood",
+        "westwood:profile=linux",
+        "alcc_westwood",
+        include_bytes!("../objects/westwood.bpf.o"),
+    ),
+];
 
 /// The control whose window and rate programs set for their own sockets: [`alcc_sys::Steered`].
 pub const WINDOW: Control = Control {

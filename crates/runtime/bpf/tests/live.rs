@@ -135,6 +135,7 @@ fn a_control_is_loaded_chosen_attached_given_back_and_unloaded() {
     assert_eq!(control_of(&pair.server), "alcc_copa");
     detach(&peers).unwrap();
 
+    every_algorithm_takes_over_and_gives_back();
     future_connections();
 
     // A connection that uses the control goes on without its registration.
@@ -144,6 +145,26 @@ fn a_control_is_loaded_chosen_attached_given_back_and_unloaded() {
     assert_eq!(ended.len(), controls().count());
     assert!(choose(&last.client, "alcc_copa").is_err());
     last.carries(3_000_000);
+}
+
+fn every_algorithm_takes_over_and_gives_back() {
+    for resident in alcc_bpf::RESIDENT {
+        let mut pair = Pair::new("127.0.0.1:0");
+        pair.carries(100_000);
+        let plain = control_of(&pair.server);
+        let only = Selection {
+            port: Some(pair.port()),
+            ..Selection::default()
+        };
+        let name = resident.control.name;
+        let found = attach(&only, name).unwrap();
+        assert!(found.iter().all(|f| f.error.is_none()), "{found:?}");
+        assert_eq!(control_of(&pair.server), name);
+        pair.carries(3_000_000);
+        detach(&only).unwrap();
+        assert_eq!(control_of(&pair.server), plain, "{name} is given back");
+        pair.carries(100_000);
+    }
 }
 
 fn future_connections() {
