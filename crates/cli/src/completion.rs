@@ -159,7 +159,7 @@ mod tests {
         for (typed, wanted) in [
             ("alcc run --cc bud", "budget"),
             ("alcc emulate --queue cod", "codel"),
-            ("alcc emulate --down city-d", "city-driving"),
+            ("alcc emulate --down city-drivi", "city-driving"),
             ("alcc emulate --down alcc.b", "alcc.bash"),
         ] {
             let Some(found) = complete(typed) else {
