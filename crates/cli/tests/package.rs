@@ -128,3 +128,42 @@ fn a_package_is_the_same_twice_is_installed_and_removed() {
     dpkg("--purge", Path::new("alcc"));
     assert_eq!(files(&system.join("usr")), Vec::<PathBuf>::new());
 }
+
+/// Every series that an alert asks for is one that the metrics page has.
+#[test]
+fn alerts_ask_for_series_that_there_are() {
+    let rules = root().join("packaging/prometheus-alerts.yml");
+    let text = std::fs::read_to_string(&rules).expect("the rules");
+    let page = root().join("crates/cli/src/metrics.rs");
+    let page = std::fs::read_to_string(page).expect("the page's source");
+    let expressions = text.split("expr:").skip(1);
+    let names = expressions.flat_map(|rest| {
+        let end = rest.find("labels:").unwrap_or(rest.len());
+        let word = |c: char| !c.is_ascii_alphanumeric() && c != '_';
+        let words = rest[..end].split(word);
+        words
+            .filter(|word| word.starts_with("alcc_"))
+            .collect::<Vec<_>>()
+    });
+    let names: Vec<_> = names.collect();
+    assert!(names.len() >= 4, "{names:?}");
+    for name in names {
+        let series = name.trim_end_matches("_bucket");
+        assert!(
+            page.contains(&format!("\"{series}\"")),
+            "no series {series}"
+        );
+    }
+    match Command::new("promtool")
+        .args(["check", "rules"])
+        .arg(&rules)
+        .output()
+    {
+        Ok(said) => assert!(
+            said.status.success(),
+            "{}",
+            String::from_utf8_lossy(&said.stderr)
+        ),
+        Err(_) => println!("skipped: needs promtool"),
+    }
+}
