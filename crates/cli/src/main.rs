@@ -12,6 +12,7 @@
 mod certificate;
 mod changes_arg;
 mod commands;
+mod completion;
 mod config;
 #[cfg(test)]
 mod docs_tests;
@@ -22,6 +23,7 @@ mod handover;
 mod kernel_limit;
 mod library;
 mod loader;
+mod manual;
 mod metrics;
 mod numbers;
 mod output;
@@ -104,7 +106,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Sweep(args) => commands::sweep::run(&args),
         Command::List(args) => commands::list::run(&args),
         Command::Doctor(args) => commands::doctor::run(&args),
-        Command::Generate(args) => commands::generate::run(&args, Cli::command()),
+        Command::Generate(args) => commands::generate::run(&args, &Cli::command()),
     }
 }
 

@@ -48,7 +48,7 @@ alcc top
 alcc log
     --run --out --duration --events --json
 alcc emulate
-    --delay --down --up --queue --queue-up --loss --loss-up --radio --radio-up --step --steps
+    --profile --delay --down --up --queue --queue-up --loss --loss-up --radio --radio-up --step --steps
     --repeat --reorder --seed --log --json --outside --quiet
 alcc sim
     --link --delay --up --rtt --queue --queue-up --loss --loss-up --radio --radio-up --step --steps

@@ -2,6 +2,7 @@
 mod args;
 mod place;
 mod processes;
+mod profile;
 mod summary;
 
 use crate::failure::Failure;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+use super::profile::{self, Profile};
 use crate::changes_arg::ChangesArg;
 use crate::failure::Failure;
 use crate::trace_arg::load_link_trace;
@@ -6,9 +7,13 @@ use alcc_emu::{Dir, LogSpec, Observer, PacketLog, PathSpec, Silent};
 use alcc_link::log::Header;
 use alcc_link::{Changes, DirectionSpec, QueueSpec, RadioSpec, RateSpec};
 use alcc_results::scenario::probability;
-use alcc_units::{Rate, Span, positive};
+use alcc_units::{Rate, Span, SpecError, positive};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// The queue before a bottleneck, if nothing else is asked for.
+const QUEUE: &str = "droptail:bytes=2000000";
 
 /// Run a program behind an emulated link
 ///
@@ -22,12 +27,14 @@ use std::path::{Path, PathBuf};
 /// that ended it.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  alcc emulate --delay 20ms --down 12mbit --outside 'python3 -m http.server' -- sh -c 'curl -so out http://$ALCC_OUTSIDE:8000/file'\n  alcc emulate --delay 20ms -- alcc emulate --down lte.trace --queue codel -- bash\n  alcc emulate --down 12mbit --step 10s:rate=4mbit --step 20s:rate=12mbit,delay=50ms -- CMD\n\nTRACE is a Mahimahi file, or a synthetic scenario such as city-driving (alcc trace synth lists them). RATE is 12mbit, 500kbit, 1gbit. Options without -up set both directions."
+    after_help = "Examples:\n  alcc emulate --profile starlink -- bash\n  alcc emulate --delay 20ms --down 12mbit --outside 'python3 -m http.server' -- sh -c 'curl -so out http://$ALCC_OUTSIDE:8000/file'\n  alcc emulate --delay 20ms -- alcc emulate --down lte.trace --queue codel -- bash\n  alcc emulate --down 12mbit --step 10s:rate=4mbit --step 20s:rate=12mbit,delay=50ms -- CMD\n\nTRACE is a Mahimahi file, or a synthetic scenario such as city-driving (alcc trace synth lists them). RATE is 12mbit, 500kbit, 1gbit. Options without -up set both directions."
 )]
 pub(crate) struct Args {
-    /// Propagation delay of each direction; the round trip takes twice as long
-    #[arg(long, value_name = "TIME", default_value = "0s")]
-    delay: Span,
+    #[arg(long, value_name = "PROFILE", help = profile::help(), value_parser = <&'static Profile>::from_str)]
+    profile: Option<&'static Profile>,
+    /// Propagation delay of each direction; the round trip takes twice as long [default: 0s]
+    #[arg(long, value_name = "TIME")]
+    delay: Option<Span>,
     /// The bottleneck towards CMD [default: none]
     #[arg(long, value_name = "TRACE|RATE")]
     down: Option<OsString>,
@@ -35,8 +42,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TRACE|RATE")]
     up: Option<OsString>,
     /// The queue before the bottleneck, such as droptail:packets=100, red, codel
-    #[arg(long, value_name = "Q", default_value = "droptail:bytes=2000000")]
-    queue: QueueSpec,
+    /// [default: droptail:bytes=2000000]
+    #[arg(long, value_name = "Q")]
+    queue: Option<QueueSpec>,
     /// The queue of the direction from CMD [default: as --queue]
     #[arg(long, value_name = "Q")]
     queue_up: Option<QueueSpec>,
@@ -82,36 +90,77 @@ type Radios = [&'static [&'static str]; 2];
 impl Args {
     /// The link that is asked for; reads trace files.
     pub(super) fn path_spec(&self) -> Result<PathSpec, Failure> {
-        let queue_up = self.queue_up.as_ref().unwrap_or(&self.queue);
+        let asked = self.with_profile()?;
+        let queue = asked.queue.clone().map_or_else(|| QUEUE.parse(), Ok);
+        let queue = queue.map_err(Failure::usage)?;
+        let queue_up = asked.queue_up.clone().unwrap_or_else(|| queue.clone());
         let changes = self.changes.changes(self.seed)?;
-        let down_changes = changes.there(self.down.is_some());
-        if self.down.is_none()
-            && self.up.is_none()
+        let down_changes = changes.there(asked.down.is_some());
+        if asked.down.is_none()
+            && asked.up.is_none()
             && changes.steps.iter().any(|s| s.rate.is_some())
         {
             return Err(Failure::usage(
                 "steps of the rate: there is no bottleneck to change: give --down, --up or both",
             ));
         }
-        let (down, own) = self.bottleneck(self.down.as_deref())?;
-        let (up, _) = self.bottleneck(self.up.as_deref())?;
-        let asked = [self.radio.clone(), self.radio_up.clone()];
-        let [radio, radio_up] = RadioSpec::both(asked, own).map_err(Failure::usage)?;
+        let (down, own) = self.bottleneck(asked.down.as_deref())?;
+        let (up, _) = self.bottleneck(asked.up.as_deref())?;
+        let [radio, radio_up] = RadioSpec::both(asked.radio, own).map_err(Failure::usage)?;
         let direction = |rate, queue: &QueueSpec, loss, changes: Changes, radio| DirectionSpec {
             changes,
             rate,
             queue: queue.clone(),
-            delay: self.delay,
+            delay: asked.delay,
             loss,
             radio,
         };
-        let up_changes = changes.back(self.up.is_some());
+        let up_changes = changes.back(asked.up.is_some());
         let loss_up = self.loss_up.unwrap_or(self.loss);
         Ok(PathSpec {
-            down: direction(down, &self.queue, self.loss, down_changes, radio),
-            up: direction(up, queue_up, loss_up, up_changes, radio_up),
+            down: direction(down, &queue, self.loss, down_changes, radio),
+            up: direction(up, &queue_up, loss_up, up_changes, radio_up),
             seed: self.seed,
         })
+    }
+
+    /// The options, and what a profile says where they say nothing.
+    fn with_profile(&self) -> Result<Asked, Failure> {
+        let radio = [self.radio.clone(), self.radio_up.clone()];
+        let mut asked = Asked {
+            down: self.down.clone(),
+            up: self.up.clone(),
+            delay: self.delay.unwrap_or(Span::ZERO),
+            queue: self.queue.clone(),
+            queue_up: self.queue_up.clone(),
+            radio,
+        };
+        let Some(profile) = self.profile else {
+            return Ok(asked);
+        };
+        let wrong = |e: SpecError| Failure::usage(format!("profile {}: {e}", profile.name));
+        let radio = |words: &[&str]| -> Result<Vec<RadioSpec>, SpecError> {
+            words.iter().map(|word| word.parse()).collect()
+        };
+        if asked.radio.iter().all(Vec::is_empty) {
+            asked.radio = [
+                radio(profile.radio).map_err(wrong)?,
+                radio(profile.radio_up).map_err(wrong)?,
+            ];
+        }
+        if self.delay.is_none() {
+            asked.delay = profile.delay.parse().map_err(Failure::usage)?;
+        }
+        // A queue that is asked for is that of both directions, as without a profile.
+        if asked.queue.is_none() {
+            asked.queue = Some(profile.queue.parse().map_err(wrong)?);
+            if asked.queue_up.is_none() {
+                asked.queue_up = Some(profile.queue_up.parse().map_err(wrong)?);
+            }
+        }
+        asked.down.get_or_insert_with(|| profile.down.into());
+        asked.up.get_or_insert_with(|| profile.up.into());
+        Ok(asked)
     }
 
     /// A bottleneck, and what its radio link adds if it is a synthetic trace.
@@ -133,8 +182,8 @@ impl Args {
     /// The packet log of a direction, if the options ask for one.
     fn log_spec(&self, dir: Dir, spec: &PathSpec) -> Option<LogSpec> {
         let (direction, link) = match dir {
-            Dir::Down => (&spec.down, &self.down),
-            Dir::Up => (&spec.up, &self.up),
+            Dir::Down => (&spec.down, self.link_names()[0].clone()),
+            Dir::Up => (&spec.up, self.link_names()[1].clone()),
         };
         let mut path = self.log.clone()?.into_os_string();
         path.push(".");
@@ -143,10 +192,7 @@ impl Args {
             .map(|w| w.to_string_lossy().into_owned())
             .collect();
         let link = match direction.rate {
-            RateSpec::Trace(_) => format!(
-                "trace {}",
-                link.as_deref().unwrap_or_default().to_string_lossy()
-            ),
+            RateSpec::Trace(_) => format!("trace {link}"),
             RateSpec::Fixed(rate) => rate.to_string(),
             RateSpec::Unlimited => "unlimited".to_owned(),
         };
@@ -182,10 +228,63 @@ impl Args {
 
     /// Names of the bottlenecks in logs and reports.
     pub(super) fn link_names(&self) -> [String; 2] {
-        let unlimited = OsStr::new("unlimited");
-        [&self.down, &self.up].map(|name| {
-            let name = name.as_deref().unwrap_or(unlimited);
-            name.to_string_lossy().into_owned()
-        })
+        let of = |asked: &Option<OsString>, profile: fn(&Profile) -> &'static str| match asked {
+            Some(name) => name.to_string_lossy().into_owned(),
+            None => self.profile.map_or("unlimited", profile).to_owned(),
+        };
+        [of(&self.down, |p| p.down), of(&self.up, |p| p.up)]
+    }
+}
+
+/// The link, from the options and a profile.
+struct Asked {
+    down: Option<OsString>,
+    up: Option<OsString>,
+    delay: Span,
+    queue: Option<QueueSpec>,
+    queue_up: Option<QueueSpec>,
+    radio: [Vec<RadioSpec>; 2],
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::profile::PROFILES;
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn spec(options: &str) -> PathSpec {
+        let words = format!("emulate {options} -- true");
+        let line = Line::try_parse_from(words.split_whitespace());
+        let line = line.unwrap_or_else(|e| panic!("{options}: {e}"));
+        let spec = line.args.path_spec();
+        spec.unwrap_or_else(|e| panic!("{options}: {e}"))
+    }
+
+    #[test]
+    fn every_profile_is_a_link() {
+        for profile in PROFILES {
+            let spec = spec(&format!("--profile {}", profile.name));
+            let delay: Span = profile.delay.parse().expect("a time");
+            assert_eq!((spec.down.delay, spec.up.delay), (delay, delay));
+            assert!(!matches!(spec.down.rate, RateSpec::Unlimited));
+            assert_eq!(spec.down.radio.len(), profile.radio.len());
+            assert_eq!(spec.up.radio.len(), profile.radio_up.len());
+        }
+    }
+
+    #[test]
+    fn an_option_goes_before_the_profile() {
+        let spec = spec("--profile starlink --delay 3ms --down 7mbit --queue codel --radio rlc");
+        assert_eq!(spec.down.delay, Span::from_millis(3));
+        assert!(matches!(spec.down.rate, RateSpec::Fixed(rate) if rate.to_string() == "7mbit"));
+        assert_eq!(spec.up.queue.to_string(), spec.down.queue.to_string());
+        let radio: Vec<_> = spec.down.radio.iter().map(ToString::to_string).collect();
+        assert!(radio.len() == 1 && radio[0].starts_with("rlc"), "{radio:?}");
     }
 }
