@@ -49,7 +49,7 @@ impl Preface {
     ///
     /// # Errors
     /// [`Error::Foreign`] with the first byte that is not the magic's, [`Error::Version`] with the
-    /// first ten that are of another version, [`Error::Protocol`].
+    /// first nine that are of another version, [`Error::Protocol`].
     pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, Error> {
         let magic = bytes.len().min(MAGIC.len());
         if bytes[..magic] != MAGIC[..magic] {

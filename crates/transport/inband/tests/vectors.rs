@@ -307,3 +307,64 @@ fn the_exchange() {
         );
     }
 }
+
+/// What a whole end makes of frames, each right by itself.
+#[test]
+fn frames_in_context() {
+    let vectors = vectors();
+    let registry = Arc::new(Checked::registry());
+    let now = |ms: u64| Time::from_nanos(ms * 1_000_000);
+    for v in list(&vectors, "contexts") {
+        let name = text(v, "name");
+        let mut settings = Settings::new("fixed:window=100".parse().unwrap());
+        settings.receive_buffer = number(v, "buffer") as usize;
+        let mut end = Session::accept(now(0), &registry, settings).unwrap();
+        let mut wire = Vec::new();
+        Preface {
+            credit: 1 << 20,
+            ack_delay: 5000,
+            segment: 1448,
+            algorithm: String::new(),
+        }
+        .encode(&mut wire);
+        end.on_bytes(When::exactly(now(1)), &wire, &mut []);
+        let payload = vec![7; number(v, "sent") as usize];
+        let mut out = Output::default();
+        assert_eq!(
+            end.output(now(2), &payload, false, u64::MAX, &mut out),
+            payload.len()
+        );
+        let heard = bytes(v, "hex");
+        end.on_bytes(When::exactly(now(50)), &heard, &mut []);
+        let error = match end.error() {
+            None => Value::Null,
+            Some(Error::Closed { reason, .. }) => {
+                assert_eq!(u64::from(*reason), number(v, "reason"), "{name}");
+                "closed".into()
+            }
+            Some(Error::Protocol(_) | Error::NeverSent { .. }) => "protocol".into(),
+            Some(other) => panic!("{name}: {other}"),
+        };
+        assert_eq!(error, v["error"], "{name}");
+        let mut got = vec![0; 8192];
+        let n = end.read(now(50), &mut got);
+        assert_eq!(got[..n], bytes(v, "received"), "{name}");
+        let mut out = Output::default();
+        end.output(now(50), &[], false, u64::MAX, &mut out);
+        let mut said = Vec::new();
+        out.copy_unwritten(&[], 0, &mut said);
+        let said = decode(&said, 1000).unwrap();
+        let close = said.iter().find_map(|f| match &f.0 {
+            Item::Close { reason, .. } => Some(u64::from(*reason)),
+            _ => None,
+        });
+        assert_eq!(close, v["close"].as_u64(), "{name}");
+        let told = said.iter().find_map(|f| match &f.0 {
+            Item::Ack(ack) => Some(ack.position),
+            _ => None,
+        });
+        if let Some(position) = v["position"].as_u64() {
+            assert_eq!(told.unwrap_or(0), position, "{name}");
+        }
+    }
+}

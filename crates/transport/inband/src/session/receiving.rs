@@ -2,7 +2,7 @@
 //! The receiving direction.
 use super::{Ending, Session};
 use crate::Error;
-use crate::frame::{self, Ack, Item, MAX_STEPS, WINDOW_UNIT, reason};
+use crate::frame::{self, Ack, Item, MAX_STEPS, MAX_U48, WINDOW_UNIT, reason};
 use crate::output::Output;
 use crate::preface::Preface;
 use alcc_cc::Header;
@@ -85,7 +85,7 @@ impl Session {
                 } => {
                     self.expect(sequence, position)?;
                     let len = (overhead + payload) as u64;
-                    if position + len > self.receive_edge {
+                    if payload > 0 && position + len > self.receive_edge {
                         return Err(Error::Protocol("more data than was permitted"));
                     }
                     position += overhead as u64;
@@ -307,7 +307,8 @@ impl Session {
             .saturating_sub(self.received.len());
         self.receive_edge = self
             .receive_edge
-            .max(self.arrivals.position() + free as u64);
+            .max(self.arrivals.position() + free as u64)
+            .min(MAX_U48);
     }
 
     /// Data waits, or the peer's end has come.
