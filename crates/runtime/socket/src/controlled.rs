@@ -329,7 +329,7 @@ impl Controlled {
         self.published.algorithm(&cc);
         let first = self.steer(fd);
         let tcp = &reading.progress;
-        self.flow = Box::new(OverTcp::waiting(controller, kernel::now(), tcp));
+        *self.flow = OverTcp::waiting(controller, kernel::now(), tcp);
         self.reported = Counters::default();
         self.mode = Mode::Controlled;
         self.start(fd, tcp, first.as_ref());
