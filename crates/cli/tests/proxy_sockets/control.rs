@@ -190,6 +190,8 @@ fn when_the_runtime_fails_relaying_goes_on() {
     assert!(status.success(), "{said}");
     assert_eq!(number(&report, "failures"), 1, "{said}");
     assert!(said.contains("went on as plain TCP"), "{said}");
+    // Who reads the proxy's words late must not stop it by a full pipe.
+    assert_eq!(said.matches("a fault of alcc itself").count(), 1, "{said}");
 }
 
 #[test]

@@ -252,10 +252,14 @@ impl Visit for Connection {
         let now = kernel::now();
         inner.is_gone();
         inner.guarded(|inner| {
-            runtime.plane.visit();
             inner.apply_commands();
+            if inner.is_plain() {
+                // An algorithm that has failed is not asked again, and does not say so again.
+                return;
+            }
+            runtime.plane.visit();
             inner.control.flow.set_active_flows(active);
-            if let Some(fd) = inner.raw().filter(|_| !inner.is_plain()) {
+            if let Some(fd) = inner.raw() {
                 inner.control.read(fd, now, false, log);
             }
         });
