@@ -64,7 +64,6 @@ pub(crate) struct Takeover {
 pub(crate) struct Controlled {
     plane: Arc<ControlPlane>,
     plan: Arc<Plan>,
-    enforcement: Enforcement,
     pub(crate) id: u64,
     pub(crate) peer: Peer,
     pub(crate) mode: Mode,
@@ -96,7 +95,6 @@ impl Controlled {
         Self {
             plane: Arc::clone(plane),
             plan: Arc::clone(plan),
-            enforcement: plan.enforcement,
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             peer: socket.peer,
             mode: Mode::Controlled,
@@ -156,7 +154,6 @@ impl Controlled {
         }
         let (steering, first) = taken.and_then(io::Result::ok).unzip();
         self.steering = steering.map(Box::new);
-        self.enforcement = self.plan.enforcement(first.is_some());
         first
     }
 
@@ -180,7 +177,7 @@ impl Controlled {
             outbound,
             algorithm: self.plan.cc.to_string(),
             feedback: self.feedback().to_owned(),
-            enforcement: self.enforcement.name.to_owned(),
+            enforcement: self.enforcement().name.to_owned(),
         };
         Published::new(Some(segment), &who, &socket.reading.progress)
     }
@@ -203,8 +200,8 @@ impl Controlled {
         self.stamps.is_some()
     }
 
-    pub(crate) fn enforcement(&self) -> &Enforcement {
-        &self.enforcement
+    pub(crate) fn enforcement(&self) -> Enforcement {
+        self.plan.enforcement(self.steering.is_some())
     }
 
     pub(crate) fn is_in_charge(&self) -> bool {
@@ -439,7 +436,7 @@ impl Controlled {
     /// program's own limit goes.
     pub(crate) fn found_pacing(&mut self, fd: RawFd, rate: u64) {
         self.saved_options.found(rate);
-        if self.enforcement.pacing && self.is_in_charge() {
+        if self.enforcement().pacing && self.is_in_charge() {
             self.saved_options.set_pacing(fd, self.flow.pacing_rate());
         }
     }
