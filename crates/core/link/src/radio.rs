@@ -142,6 +142,19 @@ impl FromStr for RadioSpec {
     }
 }
 
+/// The option of a radio link that sends in blocks.
+const SLOT: OptionDoc = OptionDoc {
+    name: "slot",
+    default: "1ms",
+    help: "the length of a block in time, 1us to 1s",
+};
+
+/// Its value.
+fn slot_length(options: &Options<'_>) -> Result<Span, SpecError> {
+    let range = Span::from_micros(1)..=Span::from_secs(1);
+    options.span("slot", Span::from_millis(1), range)
+}
+
 /// The number of the slot of this length in which `at` lies.
 fn slot(at: Time, length: Span) -> u64 {
     at.as_nanos() / length.as_nanos().max(1)

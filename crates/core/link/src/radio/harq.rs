@@ -8,7 +8,7 @@
 //! | `rtt` | 8 ms | LTE FDD: HARQ RTT timer of 8 subframes, 3GPP TS 36.321 |
 //! | `attempts` | 4 | usual maxHARQ-Tx, 3GPP TS 36.331 |
 //! | `slot` | 1 ms | a subframe of LTE, 3GPP TS 36.211 |
-use super::{Radio, RadioKind, draws, slot};
+use super::{Radio, RadioKind, SLOT, draws, slot, slot_length};
 use alcc_units::{OptionDoc, Options, Span, SpecError, Time};
 
 pub(super) const RADIO: RadioKind = RadioKind {
@@ -30,11 +30,7 @@ pub(super) const RADIO: RadioKind = RadioKind {
             default: "4",
             help: "how often a block is sent at most, 1 to 32; the last one succeeds",
         },
-        OptionDoc {
-            name: "slot",
-            default: "1ms",
-            help: "the length of a block in time, 1us to 1s",
-        },
+        SLOT,
     ],
     build,
 };
@@ -55,7 +51,7 @@ fn build(options: &Options<'_>) -> Result<Box<dyn Radio>, SpecError> {
         errors: options.real("errors", 0.1, 0.0..=0.9)?,
         rtt: options.span("rtt", Span::from_millis(8), Span::ZERO..=second)?,
         attempts: options.whole("attempts", 4, 1..=32)?,
-        slot: options.span("slot", Span::from_millis(1), Span::from_micros(1)..=second)?,
+        slot: slot_length(options)?,
     }))
 }
 

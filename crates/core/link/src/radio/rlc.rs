@@ -6,7 +6,7 @@
 //! | `errors` | 0.1 % of the blocks | what HARQ leaves: usual target of the residual BLER |
 //! | `delay` | 80 ms | t-Reordering 35 ms and t-PollRetransmit 45 ms, 3GPP TS 36.331, 9.2.1 |
 //! | `slot` | 1 ms | a subframe of LTE, 3GPP TS 36.211 |
-use super::{Radio, RadioKind, draws, slot};
+use super::{Radio, RadioKind, SLOT, draws, slot, slot_length};
 use alcc_units::{OptionDoc, Options, Span, SpecError, Time};
 
 pub(super) const RADIO: RadioKind = RadioKind {
@@ -23,11 +23,7 @@ pub(super) const RADIO: RadioKind = RadioKind {
             default: "80ms",
             help: "until such a block has arrived, up to 10s",
         },
-        OptionDoc {
-            name: "slot",
-            default: "1ms",
-            help: "the length of a block in time, 1us to 1s",
-        },
+        SLOT,
     ],
     build,
 };
@@ -46,7 +42,7 @@ fn build(options: &Options<'_>) -> Result<Box<dyn Radio>, SpecError> {
         seed: 0,
         errors: options.real("errors", 0.001, 0.0..=0.5)?,
         delay: options.span("delay", Span::from_millis(80), Span::ZERO..=second * 10)?,
-        slot: options.span("slot", Span::from_millis(1), Span::from_micros(1)..=second)?,
+        slot: slot_length(options)?,
     }))
 }
 
