@@ -24,6 +24,7 @@ const EXAMPLES: &str = "Examples:
   alcc compare --emu --native --traces traces/alcc/highwayGold traces/alcc/rapidGold --runs 5
 
 SCHEMES: cubic, bbr, reno, ... are plain TCP; alcc-A[:OPTIONS][/over=TCPCC] is our algorithm A above TCP (cubic unless it says otherwise), in nginx under alcc run.
+A TCP with +lowat, such as bbr+lowat, has at most 16384 bytes unsent (sysctl net.ipv4.tcp_notsent_lowat; /lowat=32kB is another limit): the application's delay goes, the network's stays.
 Between alcc send and alcc recv: A-udp[:OPTIONS] and A-quic (without TCP: native), alcc-A-inband[:OPTIONS][/carrier=tls][/over=TCPCC] and alcc-A-tcp.
 With --sim also A[:OPTIONS][/PART...] alone (PARTs: alcc sim --help). A comma begins the next scheme, unless option=value follows it: that still belongs to the one before.
 
@@ -35,8 +36,9 @@ With --emu all schemes of a trace run at the same time on links of their own; wi
 --out keeps every finished run in its folder runs/: an interrupted comparison, started again with the same arguments, goes on where it was.
 Simulated runs stay there and are done again only when the arguments or the program change.";
 
-/// The kernel's algorithms, and ours above TCP: what `alcc run` does by default is among them.
-pub(crate) const SCHEMES: &str = "cubic,bbr,alcc-verus,alcc-copa,alcc-budget";
+/// The kernel's algorithms, BBR with one more line of `sysctl`, and ours above TCP: what `alcc run` does by default is among
+/// them.
+pub(crate) const SCHEMES: &str = "cubic,bbr,bbr+lowat,alcc-verus,alcc-copa,alcc-budget";
 
 /// Compare schemes on traces: each trace, all schemes, several times, in the simulator or with real
 /// TCP in the emulator

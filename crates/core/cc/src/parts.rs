@@ -4,6 +4,7 @@ mod credit;
 mod drains;
 mod loss_based;
 mod loss_rate;
+mod loss_test;
 mod path_model;
 mod window;
 mod windowed;
@@ -12,6 +13,7 @@ pub use credit::{AckRatio, Credit};
 pub use drains::{Drained, Drains};
 pub use loss_based::{restart_window, rto, window_used};
 pub use loss_rate::LossRate;
+pub use loss_test::{LossTest, Losses};
 pub use path_model::{
     AckAggregation, FullPipe, MinRtt, ProbeRttTimer, RateSample, first_rate, quantum,
 };

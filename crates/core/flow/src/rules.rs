@@ -57,6 +57,8 @@ pub struct Rules {
     pub acks: AckRule,
     /// Initial and maximum send buffer, as the kernel counts it; zero: unlimited.
     pub send_buffer: (Bytes, Bytes),
+    /// The application may write while less than this is unsent (`TCP_NOTSENT_LOWAT`, tcp(7)); `None`: always.
+    pub notsent_lowat: Option<Bytes>,
     /// Memory of a segment in the send buffer beyond its payload.
     pub overhead: Bytes,
     /// Initial and maximum receive window.
@@ -189,6 +191,7 @@ pub const LINUX: Rules = Rules {
     },
     acks: DELAYED,
     send_buffer: (Bytes::new(87_040), Bytes::new(4 << 20)),
+    notsent_lowat: None,
     // Two segments per buffer head of about 1280 bytes, since segments are split off when they are
     // sent.
     overhead: Bytes::new(640),
@@ -238,6 +241,7 @@ pub const WINDOWS_7: Rules = Rules {
         ..DELAYED
     },
     send_buffer: (Bytes::ZERO, Bytes::ZERO),
+    notsent_lowat: None,
     window: (Bytes::new(65_535), Bytes::new(16 << 20)),
     ..LINUX
 };
@@ -264,6 +268,7 @@ pub const DATAGRAMS: Rules = Rules {
     },
     acks: DELAYED,
     send_buffer: (Bytes::ZERO, Bytes::ZERO),
+    notsent_lowat: None,
     overhead: Bytes::ZERO,
     window: (Bytes::new(1 << 30), Bytes::new(1 << 30)),
 };

@@ -327,6 +327,31 @@ fn the_send_buffer_counts_what_a_segment_takes_and_grows_with_the_window() {
     assert!(b.sender.is_writable());
 }
 
+/// tcp(7): "the amount of unsent bytes in socket write queue"; the kernel wakes a program below half of it.
+#[test]
+fn who_may_write_is_said_by_what_is_unsent() {
+    let limited = Rules {
+        notsent_lowat: Some(Bytes::new(4 * MSS)),
+        ..LINUX
+    };
+    let mut b = Bench::new("reno", &limited, 0);
+    assert_eq!(b.sender.write(Bytes::new(100 * MSS)), Bytes::new(4 * MSS));
+    assert!(!b.sender.is_writable());
+    assert_eq!(b.send().len(), 4);
+    assert!(b.sender.is_writable());
+    // Six more leave at once, a window of ten; two of the next four wait.
+    b.sender.write(Bytes::new(4 * MSS));
+    b.send();
+    b.sender.write(Bytes::new(4 * MSS));
+    assert_eq!(b.send().len(), 2);
+    assert_eq!(b.sender.free(), Bytes::new(2 * MSS));
+    assert!(!b.sender.is_writable(), "half is not less than half");
+    b.until(1040);
+    b.ack(4, &[], 1000).unwrap();
+    b.send();
+    assert!(b.sender.is_writable());
+}
+
 #[test]
 fn who_pauses_begins_with_less() {
     let mut b = Bench::new("reno", &LINUX, 30);

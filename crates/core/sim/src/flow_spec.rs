@@ -74,6 +74,7 @@ PARTs:
                       without it those the algorithm was made for, or that its profile names; with over=, those of the TCP
   sndbuf=100kB        send buffer of a TCP as an application sets it: the kernel takes twice as much and lets it not grow
   rwnd=64kB           receive window of a TCP, which does not grow
+  lowat=16384B        a TCP takes data while less than this is unsent (tcp_notsent_lowat)
   rtt=80ms            round trip without queueing
   dir=up              data go against the links' direction
   dir=both            a pair: as much is sent back, and each carries what the other's receiver has to report (for sprout)
@@ -283,6 +284,15 @@ impl FlowSpec {
         }
     }
 
+    /// What its TCP may have unsent (`tcp_notsent_lowat`); `None`: no limit, or no TCP.
+    pub fn notsent_lowat(&self) -> Option<Bytes> {
+        match &self.under {
+            Under::Native(rules) => rules.notsent_lowat,
+            Under::Tcp(kernel) => kernel.rules.notsent_lowat,
+            Under::Udp { .. } => None,
+        }
+    }
+
     fn is_tcp(&self) -> bool {
         match &self.under {
             Under::Native(rules) => rules.is_stream(),
@@ -484,6 +494,7 @@ mod tests {
             ("cubic/sndbuf=100", "4096 bytes to 1 GB"),
             ("verus/sndbuf=100kB", "'sndbuf=': only a TCP has it"),
             ("verus/host=udp/rwnd=100kB", "'rwnd=': only a TCP has it"),
+            ("verus/lowat=16kB", "'lowat=': only a TCP has it"),
             ("fixed/name=a b", "letters, digits"),
             ("fixed/phase=-1ms", "such as 20ms"),
             ("fixed@5", "'@5'"),

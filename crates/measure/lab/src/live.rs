@@ -254,6 +254,15 @@ pub(crate) fn seconds(series: &Series) -> Vec<u64> {
     whole.map(|bins| bytes(bins) as u64).collect()
 }
 
+/// Sets what any TCP of the sending host may have unsent.
+fn limit_unsent(host: &Namespace, lowat: Bytes) -> Result<(), LabError> {
+    const FILE: &str = "/proc/sys/net/ipv4/tcp_notsent_lowat";
+    host.run(|| fs::write(FILE, lowat.get().to_string()))?
+        .map_err(LabError::os(format!(
+            "write {FILE} of the sender's namespace"
+        )))
+}
+
 /// Programs that wait first, since they take longest; then all links at once, so that the traces
 /// begin together; then those that connect, in the order of the schemes.
 fn start(
@@ -280,6 +289,9 @@ fn start(
     for (i, scheme) in experiment.schemes.iter().enumerate() {
         if stop.load(Ordering::Relaxed) {
             return Err(LabError::Stopped);
+        }
+        if let Some(lowat) = scheme.notsent_lowat {
+            limit_unsent(&ends[i.min(wires - 1)].sender, lowat)?;
         }
         let folder = scratch.join(i.to_string());
         fs::create_dir(&folder).map_err(LabError::os(format!("make {}", folder.display())))?;

@@ -5,6 +5,7 @@ use alcc_pipe::About;
 use alcc_results::Row;
 use alcc_sim::{FlowSpec, Timing};
 use alcc_transports::TRANSPORTS;
+use alcc_units::Bytes;
 use std::str::FromStr;
 
 /// Where a scheme runs. The same words mean the same on both sides.
@@ -19,7 +20,7 @@ pub enum Side {
 /// A way to send: plain TCP (`cubic`, `bbr`, `reno`); ours above it in an unmodified program
 /// (`alcc-verus`, `alcc-verus:r=4`, `alcc-copa/over=reno`) or between two programs of ours
 /// (`alcc-verus-inband`, `alcc-verus-inband/carrier=tls`); ours without it (`verus-udp`,
-/// `verus-quic`); and in the simulator ours alone (`verus`, `copa:profile=original`). Several of them
+/// `verus-quic`); any TCP with little unsent (`bbr+lowat`, `bbr/lowat=32kB`); and in the simulator ours alone (`verus`, `copa:profile=original`). Several of them
 /// over one link are a scheme, too: `6*budget/stagger=103.3ms`, `budget+cubic@10s`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scheme {
@@ -33,6 +34,8 @@ pub struct Scheme {
     pub carrier: Option<String>,
     /// The kernel's algorithm, alone or underneath; empty where the kernel has none.
     pub kernel: String,
+    /// `tcp_notsent_lowat` of the sending host; `None`: the kernel's default.
+    pub notsent_lowat: Option<Bytes>,
     /// The same as FLOWs of the simulator: `verus:r=4/over=cubic`; none where it has nothing like it.
     pub flows: Vec<String>,
     /// Several flows over one link. Then only the FLOWs say who sends.
@@ -42,6 +45,10 @@ pub struct Scheme {
 /// What runs under a controlled connection unless the scheme says otherwise: the kernel default
 /// nearly everywhere.
 const UNDER: &str = "cubic";
+
+/// The end of a TCP scheme's name that limits what is unsent, as new users are told to (docs/measurements.md).
+const LOWAT: &str = "+lowat";
+const LOWAT_BYTES: u64 = 16_384;
 
 /// Algorithms of ours that are also the kernel's: their bare names mean plain TCP.
 pub(crate) const IN_KERNEL: [&str; 6] = ["reno", "cubic", "bic", "westwood", "vegas", "bbr"];
@@ -77,6 +84,12 @@ impl Scheme {
     /// # Errors
     /// [`LabError::Scheme`] with what would be right.
     pub fn parse(text: &str, registry: &Registry, side: Side) -> Result<Self, LabError> {
+        // Before the plus of several flows.
+        if let Some(one) = text.strip_suffix(LOWAT) {
+            let mut scheme = Self::parse(&format!("{one}/lowat={LOWAT_BYTES}B"), registry, side)?;
+            text.clone_into(&mut scheme.name);
+            return Ok(scheme);
+        }
         if let Some(parts) = crowd_of(text) {
             return Self::crowd(text, &parts, registry);
         }
@@ -88,6 +101,7 @@ impl Scheme {
             head,
             over,
             carrier,
+            lowat,
         } = Parts::of(text).map_err(wrong)?;
         let ours = head.strip_prefix("alcc-");
         let words = ours.unwrap_or(head);
@@ -125,6 +139,14 @@ impl Scheme {
             Some(_) => "",
             None => head,
         };
+        if lowat.is_some() && kernel.is_empty() {
+            return Err(wrong(
+                "/lowat= is a setting of TCP: leave it out".to_owned(),
+            ));
+        }
+        let notsent_lowat = lowat.map(str::parse).transpose();
+        let notsent_lowat =
+            notsent_lowat.map_err(|e: alcc_units::UnitError| wrong(format!("/lowat=: {e}")))?;
         let is_word =
             |w: &str| !w.is_empty() && w.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         let build = |words: &str| -> Result<Spec, LabError> {
@@ -169,6 +191,10 @@ impl Scheme {
             (Some(spec), None) => format!("{spec}/over={kernel}"),
             (None, None) => head.to_owned(),
         };
+        let flow = match lowat {
+            Some(lowat) if !flow.is_empty() => format!("{flow}/lowat={lowat}"),
+            _ => flow,
+        };
         if side == Side::Simulated {
             FlowSpec::parse(&flow, registry, Timing::default())
                 .map_err(|e| wrong(e.to_string()))?;
@@ -179,6 +205,7 @@ impl Scheme {
             transport,
             carrier: carrier.map(str::to_owned),
             kernel: kernel.to_owned(),
+            notsent_lowat,
             flows: Some(flow)
                 .filter(|flow| !flow.is_empty())
                 .into_iter()
@@ -205,6 +232,7 @@ impl Scheme {
             transport: None,
             carrier: None,
             kernel: String::new(),
+            notsent_lowat: None,
             flows: parts.iter().map(read).collect::<Result<_, LabError>>()?,
             is_crowd: true,
         })
@@ -355,6 +383,7 @@ struct Parts<'a> {
     head: &'a str,
     over: Option<&'a str>,
     carrier: Option<&'a str>,
+    lowat: Option<&'a str>,
 }
 
 impl<'a> Parts<'a> {
@@ -363,6 +392,7 @@ impl<'a> Parts<'a> {
             head: text,
             over: None,
             carrier: None,
+            lowat: None,
         };
         // From the end: what stands before may have slashes of its own.
         while let Some((head, last)) = parts.head.rsplit_once('/') {
@@ -370,6 +400,8 @@ impl<'a> Parts<'a> {
                 (&mut parts.over, value)
             } else if let Some(value) = last.strip_prefix("carrier=") {
                 (&mut parts.carrier, value)
+            } else if let Some(value) = last.strip_prefix("lowat=") {
+                (&mut parts.lowat, value)
             } else {
                 break;
             };
@@ -440,6 +472,32 @@ mod tests {
             ("fixed", "window=20")
         );
         assert_eq!(row.under.as_deref(), Some("reno"));
+    }
+
+    #[test]
+    fn a_tcp_with_little_unsent() {
+        let read = |text: &str, side| Scheme::parse(text, &Registry::builtin(), side);
+        let real = read("bbr+lowat", Side::Emulated).unwrap();
+        assert_eq!(
+            (real.name.as_str(), real.kernel.as_str()),
+            ("bbr+lowat", "bbr")
+        );
+        assert_eq!(real.notsent_lowat, Some(Bytes::new(16_384)));
+        assert!(!real.is_crowd);
+        let simulated = read("bbr+lowat", Side::Simulated).unwrap();
+        assert_eq!(simulated.flows, ["bbr/lowat=16384B"]);
+        let ours = read("alcc-verus:r=4/lowat=32kB/over=reno", Side::Simulated).unwrap();
+        assert_eq!(ours.flows, ["verus:r=4/over=reno/lowat=32kB"]);
+        assert_eq!(ours.notsent_lowat, Some(Bytes::new(32_000)));
+        for (text, side, part) in [
+            ("verus-udp+lowat", Side::Emulated, "a setting of TCP"),
+            ("bbr/lowat=no", Side::Emulated, "/lowat=:"),
+            ("bbr/lowat=9B", Side::Simulated, "4096 bytes"),
+            ("verus+lowat", Side::Simulated, "only a TCP has it"),
+        ] {
+            let error = read(text, side).unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
     }
 
     #[test]

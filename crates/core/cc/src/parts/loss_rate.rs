@@ -3,24 +3,38 @@
 /// Packets over which the rate is averaged.
 const MEMORY: f64 = 128.0;
 
-/// The share of packets that is lost, averaged over about 128 packets.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct LossRate(f64);
+/// The share of packets that is lost, averaged over the last packets: about 128 unless told otherwise.
+#[derive(Clone, Copy, Debug)]
+pub struct LossRate {
+    share: f64,
+    memory: f64,
+}
+
+impl Default for LossRate {
+    fn default() -> Self {
+        Self::over(MEMORY)
+    }
+}
 
 impl LossRate {
+    /// Averaged over about `memory` packets.
+    pub const fn over(memory: f64) -> Self {
+        Self { share: 0.0, memory }
+    }
+
     /// Counts packets that arrived.
     pub fn delivered(&mut self, packets: f64) {
-        self.0 *= libm::exp(-packets / MEMORY);
+        self.share *= libm::exp(-packets / self.memory);
     }
 
     /// Counts packets that were lost.
     pub fn lost(&mut self, packets: f64) {
-        self.0 += (1.0 - self.0) * (1.0 - libm::exp(-packets / MEMORY));
+        self.share += (1.0 - self.share) * (1.0 - libm::exp(-packets / self.memory));
     }
 
     /// The share.
     pub fn get(&self) -> f64 {
-        self.0
+        self.share
     }
 }
 

@@ -281,8 +281,16 @@ impl Sender {
         taken
     }
 
-    /// Free space in the send buffer.
+    /// What a write may bring now: free space in the send buffer, and no more unsent than the rules allow.
     pub fn free(&self) -> Bytes {
+        let lowat = self.rules.notsent_lowat;
+        lowat.map_or(self.space(), |lowat| {
+            self.space().min(lowat.saturating_sub(self.unsent()))
+        })
+    }
+
+    /// Free space in the send buffer.
+    fn space(&self) -> Bytes {
         if self.rules.send_buffer.1 == Bytes::ZERO {
             return Bytes::MAX;
         }
@@ -296,9 +304,11 @@ impl Sender {
         (self.written.max(self.next) - self.cumulative_ack).saturating_add(heads)
     }
 
-    /// A third of the send buffer is free: the kernel would wake a waiting program.
+    /// A third of the send buffer is free, and less than half of what may be unsent is: the kernel would wake a waiting
+    /// program.
     pub fn is_writable(&self) -> bool {
-        self.free().get() >= self.buffer / 3
+        let lowat = self.rules.notsent_lowat;
+        lowat.is_none_or(|lowat| self.unsent() * 2 < lowat) && self.space().get() >= self.buffer / 3
     }
 
     /// Drops unsent data: the application is gone.

@@ -14,6 +14,7 @@ pub(super) struct FlowOptions {
     /// As an application sets it.
     pub(super) send_buffer: Option<Bytes>,
     pub(super) receive_window: Option<Bytes>,
+    pub(super) notsent_lowat: Option<Bytes>,
     pub(super) source: Source,
     pub(super) rtt: Option<Span>,
     pub(super) dir: Dir,
@@ -29,10 +30,10 @@ pub(super) struct FlowOptions {
     pub(super) name: Option<String>,
 }
 
-const PARTS: &str = "write over=, host=, sndbuf=, rwnd=, rtt=, dir=, links=, size=, app=, every=, on=, off=, stagger=, phase=, ecn= or name= after '/'";
+const PARTS: &str = "write over=, host=, sndbuf=, rwnd=, lowat=, rtt=, dir=, links=, size=, app=, every=, on=, off=, stagger=, phase=, ecn= or name= after '/'";
 const KEYS: &[&str] = &[
-    "over", "host", "sndbuf", "rwnd", "rtt", "dir", "links", "size", "app", "every", "on", "off",
-    "stagger", "phase", "ecn", "name",
+    "over", "host", "sndbuf", "rwnd", "lowat", "rtt", "dir", "links", "size", "app", "every", "on",
+    "off", "stagger", "phase", "ecn", "name",
 ];
 const NAME: &str = "a name is 1 to 32 letters, digits, '-', '_' or '.'";
 
@@ -55,6 +56,7 @@ impl FlowOptions {
             }
             "sndbuf" => self.send_buffer = Some(buffer(value)?),
             "rwnd" => self.receive_window = Some(buffer(value)?),
+            "lowat" => self.notsent_lowat = Some(buffer(value)?),
             "app" | "on" | "every" | "off" => {
                 for one in part.split(',') {
                     self.source_part(one)?;
@@ -113,10 +115,12 @@ impl FlowOptions {
     /// The part that sets a buffer, if there is one.
     pub(super) fn buffer_part(&self) -> Option<&'static str> {
         let send = self.send_buffer.map(|_| "sndbuf=");
-        send.or_else(|| self.receive_window.map(|_| "rwnd="))
+        let receive = self.receive_window.map(|_| "rwnd=");
+        let unsent = self.notsent_lowat.map(|_| "lowat=");
+        send.or(receive).or(unsent)
     }
 
-    /// The rules with these buffers, which then do not grow.
+    /// The rules with these limits. A buffer that is set does not grow.
     pub(super) fn buffers(&self, mut rules: Rules) -> Rules {
         if let Some(set) = self.send_buffer {
             // socket(7): twice of what is set, for the kernel's own overhead.
@@ -125,6 +129,7 @@ impl FlowOptions {
         if let Some(window) = self.receive_window {
             rules.window = (window, window);
         }
+        rules.notsent_lowat = self.notsent_lowat;
         rules
     }
 

@@ -112,6 +112,10 @@ impl Host for Native {
                 self.writes.wrote(now, transmit.end());
             }
             out.push(transmit);
+            // Linux wakes who waits for less to be unsent after each segment (`tcp_event_new_data_sent`, 5.19).
+            if self.rules().notsent_lowat.is_some() {
+                self.fill(now);
+            }
         }
     }
 

@@ -121,6 +121,14 @@ impl OverTcpHost {
         self.tcp.set_max_pacing(over.pacing_rate());
     }
 
+    /// The socket wakes a program that waits for it.
+    fn wake(&mut self, now: Time) {
+        if self.full && self.tcp.is_writable() {
+            self.full = false;
+            self.write_at = Some(now + self.timing.wake);
+        }
+    }
+
     fn read(&mut self, now: Time) {
         let Some(over) = &mut self.over else { return };
         self.reading = None;
@@ -177,10 +185,7 @@ impl Host for OverTcpHost {
         let result = self.tcp.on_ack(now, ack);
         debug_assert!(result.is_ok(), "{result:?}");
         self.stats.record_rtt(&self.tcp);
-        if self.full && self.tcp.is_writable() {
-            self.full = false;
-            self.write_at = Some(now + self.timing.wake);
-        }
+        self.wake(now);
     }
 
     fn on_timer(&mut self, now: Time) {
@@ -198,6 +203,9 @@ impl Host for OverTcpHost {
     fn send(&mut self, now: Time, out: &mut Vec<Transmit>) {
         while let Some(transmit) = self.tcp.poll_transmit(now) {
             out.push(transmit);
+        }
+        if self.rules().notsent_lowat.is_some() {
+            self.wake(now);
         }
     }
 

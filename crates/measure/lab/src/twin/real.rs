@@ -52,6 +52,15 @@ impl Real {
                     instead: "on one emulated link all plain TCP has the same congestion control: emulate one of them at a time".to_owned(),
                 });
             }
+            if schemes
+                .iter()
+                .any(|other| other.notsent_lowat != scheme.notsent_lowat)
+            {
+                return Err(LabError::Twin {
+                    what: "lowat= of some of the flows".to_owned(),
+                    instead: "it is a setting of the host: give it to all of them".to_owned(),
+                });
+            }
             schemes.push(scheme);
             times.push(Times {
                 start: flow.start.since(Time::ZERO),
@@ -270,6 +279,7 @@ fn scheme(flow: &FlowSpec, far: bool, registry: &Registry) -> Result<Scheme, Lab
         }
     };
     let mut scheme = Scheme::parse(&words, registry, Side::Emulated)?;
+    scheme.notsent_lowat = flow.notsent_lowat();
     scheme.name = name;
     Ok(scheme)
 }

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use super::LossRate;
+use alcc_units::Time;
+
+/// A test is due from this share of lost packets on.
+const SHARE: f64 = 0.004;
+/// Packets over which it is averaged.
+const MEMORY: f64 = 512.0;
+/// A test lasts until so many losses would be expected if they went on as before, and so many packets at least.
+const EXPECTED: f64 = 8.0;
+const LEAST: f64 = 64.0;
+/// With at most so many of those expected, sending less loses less. Of independent losses 1.4 % of the tests say so (Poisson).
+const FEW: f64 = 2.0;
+/// What a test leaves of the rate that is delivered: less with each that found the path in turn.
+const PARTS: [f64; 3] = [1.0, 0.9, 0.8];
+/// After losses that went on, the next test waits so many times as long as this one took; twice as long with each in turn.
+const PAUSE: u64 = 8;
+const LONGEST: u64 = 128;
+
+/// What a test found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Losses {
+    /// Sending less loses less: a full buffer, or a policer.
+    OfCongestion,
+    /// They go on as before: they come from the path.
+    OfPath,
+}
+
+/// Does sending less lose less? Its user sends [`LossTest::part`] of what is delivered while a test is under way.
+#[derive(Clone, Debug)]
+pub struct LossTest {
+    rate: LossRate,
+    not_before: Time,
+    pause: u64,
+    /// Which of `PARTS`.
+    part: usize,
+    running: Option<Running>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    /// Only packets sent since then count.
+    since: Time,
+    /// So many packets more.
+    left: f64,
+    /// With more losses than that they go on as before.
+    few: f64,
+    lost: f64,
+}
+
+impl Default for LossTest {
+    fn default() -> Self {
+        Self {
+            rate: LossRate::over(MEMORY),
+            not_before: Time::ZERO,
+            pause: PAUSE,
+            part: 0,
+            running: None,
+        }
+    }
+}
+
+impl LossTest {
+    /// Counts packets that arrived; what the test under way has found, if it is over.
+    pub fn delivered(&mut self, now: Time, sent_at: Time, packets: f64) -> Option<Losses> {
+        self.rate.delivered(packets);
+        self.count(now, sent_at, packets, 0.0)
+    }
+
+    /// Counts packets that were lost; what the test under way has found, if it is over.
+    pub fn lost(&mut self, now: Time, sent_at: Time, packets: f64) -> Option<Losses> {
+        self.rate.lost(packets);
+        self.count(now, sent_at, packets, packets)
+    }
+
+    /// What was lost so far says nothing, and no test is due before `until`.
+    pub fn forget(&mut self, until: Time) {
+        self.not_before = self.not_before.max(until);
+        self.rate = LossRate::over(MEMORY);
+        self.running = None;
+    }
+
+    /// Enough is lost for a test.
+    pub fn is_due(&self, now: Time) -> bool {
+        self.running.is_none() && now >= self.not_before && self.rate.get() > SHARE
+    }
+
+    /// A test is under way.
+    pub fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// The part of the delivered rate that a test leaves.
+    pub fn part(&self) -> f64 {
+        PARTS[self.part]
+    }
+
+    /// Begins one: what is sent from now on is less.
+    pub fn begin(&mut self, now: Time) {
+        let share = self.rate.get().max(SHARE);
+        let packets = (EXPECTED / share).max(LEAST);
+        self.running = Some(Running {
+            since: now,
+            left: packets,
+            few: packets * share / EXPECTED * FEW,
+            lost: 0.0,
+        });
+    }
+
+    fn count(&mut self, now: Time, sent_at: Time, packets: f64, lost: f64) -> Option<Losses> {
+        let test = self.running.as_mut().filter(|test| sent_at >= test.since)?;
+        test.left -= packets;
+        test.lost += lost;
+        let found = if test.lost > test.few {
+            self.not_before = now + now.since(test.since) * self.pause;
+            self.pause = (self.pause * 2).min(LONGEST);
+            self.part = (self.part + 1) % PARTS.len();
+            Losses::OfPath
+        } else if test.left <= 0.0 {
+            self.pause = PAUSE;
+            Losses::OfCongestion
+        } else {
+            return None;
+        };
+        self.running = None;
+        self.rate = LossRate::over(MEMORY);
+        Some(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alcc_units::Rng;
+
+    const MS: fn(u64) -> Time = Time::from_millis;
+
+    /// A packet per ms, of which `lost` says whether it is lost; what the test finds, and after how many packets.
+    fn run(test: &mut LossTest, from: u64, mut lost: impl FnMut() -> bool) -> (Losses, u64) {
+        for ms in from.. {
+            let found = if lost() {
+                test.lost(MS(ms), MS(ms), 1.0)
+            } else {
+                test.delivered(MS(ms), MS(ms), 1.0)
+            };
+            if let Some(found) = found {
+                return (found, ms - from);
+            }
+            if test.is_due(MS(ms)) {
+                test.begin(MS(ms));
+            }
+        }
+        unreachable!()
+    }
+
+    #[test]
+    fn one_lost_packet_is_no_reason_and_three_are() {
+        let mut test = LossTest::default();
+        for lost in 1..=3 {
+            test.lost(MS(lost), MS(lost), 1.0);
+            assert_eq!(test.is_due(MS(lost)), lost == 3);
+        }
+        test.forget(MS(100));
+        assert!(!test.is_due(MS(200)));
+    }
+
+    #[test]
+    fn what_was_sent_before_does_not_count() {
+        let mut test = LossTest::default();
+        (0..10).for_each(|_| {
+            test.lost(MS(1), MS(1), 1.0);
+        });
+        test.begin(MS(50));
+        for _ in 0..100 {
+            assert_eq!(test.lost(MS(60), MS(49), 1.0), None);
+        }
+        assert!(test.is_running());
+    }
+
+    #[test]
+    fn losses_that_end_are_of_congestion() {
+        let mut test = LossTest::default();
+        (0..10).for_each(|_| {
+            test.lost(MS(1), MS(1), 1.0);
+        });
+        test.begin(MS(2));
+        // 10 losses over 512 packets: 1.9 %, and 8 losses are expected of 414 packets.
+        let (found, after) = run(&mut test, 3, || false);
+        assert_eq!((found, after), (Losses::OfCongestion, 413));
+        assert!(!test.is_due(MS(1000)));
+    }
+
+    #[test]
+    fn losses_that_go_on_are_of_the_path_and_asked_about_ever_less() {
+        for (percent, seed) in [(1, 1), (3, 2), (10, 3)] {
+            let mut rng = Rng::new(seed);
+            let mut test = LossTest::default();
+            let (mut at, mut of_path, mut pauses) = (0, 0, Vec::new());
+            for _ in 0..12 {
+                let (found, after) = run(&mut test, at, || rng.below(100) < percent);
+                of_path += u32::from(found == Losses::OfPath);
+                at += after + 1;
+                pauses.push(after);
+            }
+            assert!(of_path >= 11, "{percent} %: {of_path} of 12");
+            let early: u64 = pauses[..3].iter().sum();
+            let late: u64 = pauses[9..].iter().sum();
+            assert!(late > 2 * early, "{percent} %: {pauses:?}");
+        }
+    }
+}
