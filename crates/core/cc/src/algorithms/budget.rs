@@ -301,10 +301,8 @@ impl Controller for Budget {
 
     fn allowance(&self) -> Allowance {
         let window = window_bytes(self.window, self.mss);
-        // While the window doubles, twice of it leaves in a round trip.
-        let gain = if self.starting { 2.0 } else { 1.0 };
-        let over = self.drains.recent();
-        let rate = over.map(|rtt| gain * self.window / rtt.max(GRAIN).as_secs_f64());
+        let over = self.drains.recent().filter(|_| !self.starting);
+        let rate = over.map(|rtt| self.window / rtt.max(GRAIN).as_secs_f64());
         Allowance {
             rate: rate.map(|rate| pacing_rate(rate, self.mss)),
             burst: self.mss,
