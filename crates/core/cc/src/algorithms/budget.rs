@@ -22,6 +22,7 @@
 //! | constant | value | source |
 //! |---|---|---|
 //! | budget | 40 ms | option `delay` |
+//! | the start doubles until all of so many packets of a round waited a tenth of the budget | 8 | RFC 9406: 8 samples |
 //! | quantile, of samples of a second, 100 per second | 0.95 | docs/budget.md |
 //! | a sample is taken over | the smallest RTT, at least a quarter of the present one | as the window; docs/budget.md |
 //! | a starved sample counts | 1.3 times | docs/budget.md |
@@ -70,6 +71,8 @@ const FAST: f64 = 1000.0;
 const YIELD: f64 = 0.025;
 const INITIAL: f64 = 10.0;
 const SMALLEST: f64 = 4.0;
+/// The start is over when so many packets of a round trip have waited, and all of them.
+const FIRST: u32 = 8;
 const LARGEST: f64 = 1e9;
 /// So long, and a smallest RTT, the queue fills again after a drain. Flows of up to so much longer RTTs are back then.
 const REFILL: Span = Span::from_millis(100);
@@ -96,8 +99,11 @@ struct Budget {
     silent_at: Option<Time>,
     patience: Span,
     queueing: Span,
-    /// A packet of the start has waited for longer than half of the budget.
-    queued: bool,
+    /// Of the start: the shortest wait of this round trip, and of how many packets.
+    least: Span,
+    samples: u32,
+    /// It began then: with what is sent from now on the next one does.
+    round_from: Time,
     acked_at: Option<Time>,
     loss_test: LossTest,
     /// After losses that sending less would have spared, packets.
@@ -118,7 +124,9 @@ fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
         silent_at: None,
         patience: Span::ZERO,
         queueing: Span::ZERO,
-        queued: false,
+        least: Span::MAX,
+        samples: 0,
+        round_from: Time::ZERO,
         acked_at: None,
         loss_test: LossTest::default(),
         cap: LARGEST,
@@ -135,9 +143,11 @@ impl Budget {
             let (same, empty) = (self.delay / 10, self.delay / 4);
             self.queueing = self.drains.sample(now, rtt, ack.rtt_error, same, empty);
             let above = self.queueing.saturating_sub(ack.rtt_error);
-            if self.starting && above > self.delay / 2 {
-                self.queued = true;
+            if self.starting && packet.sent_at >= self.round_from {
+                (self.least, self.samples, self.round_from) = (Span::MAX, 0, now);
             }
+            self.least = self.least.min(above);
+            self.samples += 1;
             let gap = |at| now.since(at) + GRAIN >= above;
             if starved.is_none() {
                 starved = Some(self.acked_at.is_some_and(gap));
@@ -250,7 +260,7 @@ impl Controller for Budget {
             if window_used(ack, window_bytes(self.window, self.mss)) {
                 self.window = (self.window + packets).min(LARGEST);
             }
-            if !self.queued {
+            if self.samples < FIRST || self.least <= self.delay / 10 {
                 return;
             }
             self.leave_start(cx, "delay");
