@@ -327,11 +327,9 @@ impl Direction {
 
     /// When the bottleneck has to stand still with a packet in it; an idle one need not be woken.
     fn next_pause(&self) -> Time {
-        let begin = self.pause.map_or(Time::MAX, |pause| pause.begin);
-        if self.bottleneck.is_busy() {
-            begin
-        } else {
-            Time::MAX
+        match self.pause {
+            Some(pause) if self.bottleneck.is_busy() => pause.begin,
+            _ => Time::MAX,
         }
     }
 
