@@ -209,7 +209,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
     if let Some(into) = &args.board {
         let live = args.live.as_deref().map(live).transpose()?;
-        return board(&runner, &files, &args.out, live.unwrap_or_default(), into);
+        return board(&runner, &files, &args.out, live, into);
     }
     let total: usize = all.iter().map(|one| one.plan.runs.len()).sum();
     let mut bar = Bar::new();
@@ -270,7 +270,7 @@ fn board(
     runner: &Runner<'_>,
     files: &ScenarioFolder,
     out: &Path,
-    live: Vec<Row>,
+    live: Option<Vec<Row>>,
     into: &Path,
 ) -> Result<ExitCode, Failure> {
     let schemes = board::schemes(runner.registry);
@@ -304,7 +304,16 @@ fn board(
         board.cells.extend(board::cells(kind, &runs));
     }
     drop(bar);
-    board.cells.extend(board::live(&live));
+    match live {
+        Some(live) => board.cells.extend(board::live(&live)),
+        // It takes a quiet machine: what is stored stays.
+        None => {
+            let stored = fs::read_to_string(into.join("board.json"));
+            if let Some(stored) = stored.ok().and_then(|text| Board::from_json(&text).ok()) {
+                board.keep_live(stored);
+            }
+        }
+    }
     write(
         into,
         "board.json",

@@ -110,10 +110,15 @@ impl Kind {
     }
 }
 
-/// Every algorithm of the registry, and the contenders above TCP.
+/// What a new user is told to try first: kernel TCP with two lines of `sysctl` (docs/measurements.md).
+const LITTLE_UNSENT: &str = "bbr/lowat=16384B";
+
+/// Every algorithm of the registry, BBR with little unsent, and the contenders above TCP.
 pub fn schemes(registry: &Registry) -> Vec<String> {
     let own = registry.iter().map(|a| a.name.to_owned());
-    own.chain(CONTENDERS.map(above_tcp)).collect()
+    own.chain([LITTLE_UNSENT.to_owned()])
+        .chain(CONTENDERS.map(above_tcp))
+        .collect()
 }
 
 fn above_tcp(algorithm: &str) -> String {
@@ -152,6 +157,9 @@ pub struct Cell {
     pub queue_ms: Option<Spread>,
     /// Its 95th percentile, of the flow that has the largest, ms.
     pub queue_p95_ms: Option<Spread>,
+    /// From an application's write to the other's read, median of a run, of one flow, ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub app_ms: Option<Spread>,
     /// Of several flows Jain's index of single seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jain_1s: Option<Spread>,
@@ -170,7 +178,7 @@ pub struct Cell {
 }
 
 /// The figures of one run.
-fn figures(kind: Kind, run: &Run) -> Option<[Option<f64>; 7]> {
+fn figures(kind: Kind, run: &Run) -> Option<[Option<f64>; 8]> {
     let summary = run.summary.as_ref()?;
     let link = &summary.links.first()?.down;
     let mbps = |row: &Row| row.throughput_mbps.unwrap_or(0.0);
@@ -179,6 +187,10 @@ fn figures(kind: Kind, run: &Run) -> Option<[Option<f64>; 7]> {
     let queue: f64 = run.flows.iter().filter_map(weighed).sum();
     let p95 = run.flows.iter().filter_map(|row| row.queue_delay_p95_ms);
     let beside = (kind == Kind::Neighbours).then(|| run.flows.get(1).map(mbps));
+    let app = match &run.flows[..] {
+        [one] => one.app_delay_median_ms,
+        _ => None,
+    };
     let several = |value: Option<f64>| value.filter(|_| run.flows.len() > 1);
     Some([
         link.utilization,
@@ -188,6 +200,7 @@ fn figures(kind: Kind, run: &Run) -> Option<[Option<f64>; 7]> {
         summary.worst_share_10s,
         summary.fair_after_s,
         beside.flatten().filter(|_| all > 0.0).map(|own| own / all),
+        app,
     ])
 }
 
@@ -213,6 +226,7 @@ pub fn cells(kind: Kind, runs: &[Run]) -> Vec<Cell> {
             utilization: spread(0),
             queue_ms: spread(1),
             queue_p95_ms: spread(2),
+            app_ms: spread(7),
             jain_1s: spread(3),
             worst_share: spread(4),
             fair_after_s: spread(5),
@@ -250,6 +264,7 @@ pub fn live(rows: &[Row]) -> Vec<Cell> {
             utilization: spread(|row| row.utilization),
             queue_ms: spread(|row| row.queue_delay_mean_ms),
             queue_p95_ms: spread(|row| row.queue_delay_p95_ms),
+            app_ms: spread(|row| row.app_delay_median_ms),
             jain_1s: None,
             worst_share: None,
             fair_after_s: None,
@@ -317,6 +332,15 @@ impl Board {
             "\"cells\": []",
             &format!("\"cells\": [\n{}\n  ]", cells?.join(",\n")),
         ) + "\n")
+    }
+
+    /// Takes over the live part of another board.
+    pub fn keep_live(&mut self, stored: Self) {
+        let live = stored
+            .cells
+            .into_iter()
+            .filter(|cell| cell.kind == Kind::Live);
+        self.cells.extend(live);
     }
 
     fn of(&self, kind: Kind) -> impl Iterator<Item = &Cell> {

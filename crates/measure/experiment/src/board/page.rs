@@ -66,7 +66,8 @@ utilization in per cent and its mean queueing in ms, medians of the starts. The 
 const LIVE: &str = "\
 Kernel TCP in the emulator: 40 ms, drop-tail of 2 MB, all schemes of a link at the same time, each on a link of its own.
 A cell is utilization in per cent and mean queueing in ms, medians of the runs. `bbr` is the kernel's. Bold type: the
-rule holds.
+rule holds. This part takes half an hour of a quiet machine, so a board without `--live` keeps it: it may be older
+than the rest.
 
 ```
 alcc compare --emu --traces DIR --schemes bbr,alcc-verus,alcc-copa,alcc-budget,alcc-sprout --runs 3 --duration 20s
@@ -118,8 +119,8 @@ impl Board {
     fn standing(&self, text: &mut String) {
         text.push_str(
             "\n## Who holds where\n\nSituations held of those there are. The means are over all channels, of the medians.\n\n\
-             | scheme | channels | paths | crowds | neighbours | live | score | mean utilization % | mean queueing ms | mean p95 ms |\n\
-             |---|---|---|---|---|---|---|---|---|---|\n",
+             | scheme | channels | paths | crowds | neighbours | live | score | mean utilization % | mean queueing ms | mean p95 ms | mean app ms |\n\
+             |---|---|---|---|---|---|---|---|---|---|---|\n",
         );
         let contenders = CONTENDERS.map(above_tcp);
         for scheme in self.schemes() {
@@ -135,15 +136,18 @@ impl Board {
             let bold = if is_contender { "**" } else { "" };
             let _ = writeln!(
                 text,
-                "| {bold}`{scheme}`{bold} | {} | {:.2} | {} | {} | {} |",
+                "| {bold}`{scheme}`{bold} | {} | {:.2} | {} | {} | {} | {} |",
                 held.join(" | "),
                 self.score(scheme),
                 mean(|cell| cell.utilization, 100.0, 1),
                 mean(|cell| cell.queue_ms, 1.0, 0),
                 mean(|cell| cell.queue_p95_ms, 1.0, 0),
+                mean(|cell| cell.app_ms, 1.0, 0),
             );
         }
-        text.push_str("\nContenders are in bold type. The score is over the columns in which a scheme has a figure.\n");
+        text.push_str("\nContenders are in bold type. The score is over the columns in which a scheme has a figure. *App* is the median delay\n\
+             from an application's write to the other's read, the sender's buffer included: what `tcp_notsent_lowat` takes away\n\
+             (`bbr/lowat=16384B`). What sends by itself has no such buffer.\n");
     }
 
     /// The tables of a part.
@@ -328,6 +332,7 @@ mod tests {
             utilization: spread(used),
             queue_ms: spread(ms),
             queue_p95_ms: spread(2.0 * ms),
+            app_ms: None,
             jain_1s: None,
             worst_share: None,
             fair_after_s: None,
