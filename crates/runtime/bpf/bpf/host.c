@@ -76,9 +76,9 @@ void alcc_host_westwood_measure(struct westwood *w, __u64 now, __u32 rtt, __u32 
 	westwood_measure(w, now, rtt, acked);
 }
 
-__u32 alcc_host_westwood_grow(struct westwood *w, __u32 cwnd, __u32 ssthresh, __u32 acked)
+void alcc_host_westwood_grow(struct westwood *w, struct growth *g, __u32 acked)
 {
-	return westwood_grow(w, cwnd, ssthresh, acked);
+	westwood_grow(w, g, acked);
 }
 
 __u32 alcc_host_westwood_ssthresh(struct westwood *w, __u32 cwnd)

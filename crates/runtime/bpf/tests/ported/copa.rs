@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Copa in integers beside Copa of `cc`: the same source that runs in the kernel, compiled for the
-//! host, as a controller among the others.
-use alcc_bpf::RESIDENT;
-use alcc_cc::conformance::{self, Scenario, Service, run};
+//! Copa in integers.
+use super::beside::{Link, links, stay_together};
+use alcc_cc::conformance::{self, run};
 use alcc_cc::parts::window_used;
-use alcc_cc::{
-    AckBatch, Algorithm, Allowance, Build, Controller, Cx, LossBatch, Needs, Path, Registry, Rto,
-    Spec,
-};
+use alcc_cc::{AckBatch, Algorithm, Allowance, Build, Controller, Cx, LossBatch, Needs, Path, Rto};
 use alcc_units::{Bytes, Rate, Span, Time};
-use std::sync::{Arc, Mutex};
 
 unsafe extern "C" {
     fn alcc_host_copa_start(c: *mut State, now: u64, delta: u32);
@@ -76,7 +71,7 @@ impl InIntegers {
 
 impl Controller for InIntegers {
     fn needs(&self) -> Needs {
-        reference().needs()
+        super::reference("copa").needs()
     }
 
     fn on_start(&mut self, _cx: &mut Cx<'_>, path: &Path) {
@@ -125,121 +120,29 @@ impl Controller for InIntegers {
     }
 }
 
-fn reference() -> Box<dyn Controller> {
-    let copa = RESIDENT.iter().find(|r| r.algorithm == "copa").unwrap();
-    let spec: Spec = copa.follows.parse().unwrap();
-    Registry::builtin().build(&spec).unwrap()
-}
-
-/// Both on the same acknowledgements. The reference is in charge.
-struct Beside {
-    reference: Box<dyn Controller>,
-    ours: InIntegers,
-    /// The farthest apart that they have been. Packets.
-    apart: Arc<Mutex<f64>>,
-    mss: f64,
-}
-
-impl Beside {
-    fn compare(&self) {
-        let theirs = self.reference.allowance().window.get() as f64 / self.mss;
-        let off = (self.ours.packets().floor() - theirs).abs();
-        let mut apart = self.apart.lock().unwrap();
-        *apart = apart.max(off);
-    }
-}
-
-impl Controller for Beside {
-    fn needs(&self) -> Needs {
-        self.reference.needs()
-    }
-
-    fn on_start(&mut self, cx: &mut Cx<'_>, path: &Path) {
-        self.mss = path.mss.get() as f64;
-        self.reference.on_start(cx, path);
-        self.ours.on_start(cx, path);
-    }
-
-    fn on_ack(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) {
-        self.reference.on_ack(cx, ack);
-        self.ours.on_ack(cx, ack);
-        self.compare();
-    }
-
-    fn on_loss(&mut self, cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
-        self.reference.on_loss(cx, loss);
-        self.ours.on_loss(cx, loss);
-        self.compare();
-    }
-
-    fn on_rto(&mut self, cx: &mut Cx<'_>, rto: &Rto) {
-        self.reference.on_rto(cx, rto);
-        self.ours.on_rto(cx, rto);
-    }
-
-    fn allowance(&self) -> Allowance {
-        self.reference.allowance()
-    }
-
-    fn clone_box(&self) -> Box<dyn Controller> {
-        unreachable!("no path of these tests takes a snapshot")
-    }
-}
-
 /// How far apart the windows may be on the same acknowledgements: packets. On the longest path the
 /// coarser minimum ends a period some acknowledgements later, and by then the velocity is high.
-const APART: [f64; 5] = [1.2, 1.2, 200.0, 1.2, 1.2];
-
-fn links() -> Vec<(&'static str, Scenario)> {
-    let link = |rate, rtt| {
-        let rtt = Span::from_millis(rtt);
-        Scenario::constant(Rate::mbps(rate), rtt, Span::from_secs(30))
-    };
-    // Two thousand opportunities, then as many at a third of the rate, and so on.
-    let mut at = 0;
-    let uneven = (0..30_000u64)
-        .map(|i| {
-            at += if (i / 2000) % 2 == 0 { 1 } else { 3 };
-            at
-        })
-        .collect();
-    vec![
-        ("12 Mbit/s, 50 ms", link(12, 50)),
-        ("48 Mbit/s, 20 ms", link(48, 20)),
-        ("100 Mbit/s, 100 ms", link(100, 100)),
-        ("1 Mbit/s, 40 ms", link(1, 40)),
-        (
-            "12 and 4 Mbit/s in turns, 40 ms",
-            Scenario {
-                service: Service::Opportunities(uneven),
-                ..link(12, 40)
-            },
-        ),
-    ]
+fn apart(link: &Link) -> f64 {
+    match link.name {
+        "100 Mbit/s, 100 ms" => 200.0,
+        _ => 1.0,
+    }
 }
 
 #[test]
 fn on_the_same_acknowledgements_the_windows_stay_together() {
-    for ((name, scenario), most) in links().into_iter().zip(APART) {
-        let apart = Arc::default();
-        let beside = Beside {
-            reference: reference(),
-            ours: InIntegers::new(),
-            apart: Arc::clone(&apart),
-            mss: 1448.0,
-        };
-        run(&scenario, vec![Box::new(beside)]);
-        let packets = *apart.lock().unwrap();
-        assert!(packets <= most, "{name}: {packets:.1} packets apart");
-    }
+    stay_together("copa", || Box::new(InIntegers::new()), apart);
 }
 
 #[test]
 fn alone_on_a_link_it_reaches_what_the_reference_reaches() {
-    for (name, scenario) in links() {
+    for Link { name, scenario, .. } in links() {
         let from = Time::from_millis(5000);
         let of = |controller| run(&scenario, vec![controller]).remove(0);
-        let (theirs, ours) = (of(reference()), of(Box::new(InIntegers::new())));
+        let (theirs, ours) = (
+            of(super::reference("copa")),
+            of(Box::new(InIntegers::new())),
+        );
         let (a, b) = (theirs.packets(from) as f64, ours.packets(from) as f64);
         let (c, d) = (theirs.mean_wait_ms(from), ours.mean_wait_ms(from));
         assert!((b / a - 1.0).abs() < 0.01, "{name}: {b} packets, not {a}");
