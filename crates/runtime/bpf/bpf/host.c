@@ -4,11 +4,38 @@
 #include <string.h>
 
 #include "copa.h"
+#include "vegas.h"
 #include "westwood.h"
 #include "window.h"
 
 _Static_assert(sizeof(struct copa) <= 512, "tests hold it in 64 words");
+_Static_assert(sizeof(struct vegas) <= 104, "tests hold it in 13 words");
 _Static_assert(sizeof(struct westwood) <= 104, "tests hold it in 13 words");
+
+void alcc_host_vegas_start(struct vegas *v, __u32 next)
+{
+	vegas_start(v, next);
+}
+
+void alcc_host_vegas_round(struct vegas *v, __u32 next)
+{
+	vegas_round(v, next);
+}
+
+void alcc_host_vegas_sample(struct vegas *v, __u32 rtt)
+{
+	vegas_sample(v, rtt);
+}
+
+void alcc_host_vegas_grow(struct vegas *v, struct growth *w, __u32 ack, __u32 next, __u32 acked)
+{
+	vegas_grow(v, w, ack, next, acked);
+}
+
+__u32 alcc_host_vegas_ssthresh(struct vegas *v, __u32 cwnd)
+{
+	return vegas_ssthresh(v, cwnd);
+}
 
 void alcc_host_copa_start(struct copa *c, __u64 now, __u32 delta)
 {

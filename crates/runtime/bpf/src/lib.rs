@@ -98,6 +98,12 @@ pub const RESIDENT: &[Resident] = &[
         include_bytes!("../objects/copa.bpf.o"),
     ),
     resident(
+        "vegas",
+        "vegas",
+        "alcc_vegas",
+        include_bytes!("../objects/vegas.bpf.o"),
+    ),
+    resident(
         "westwood",
         "westwood:profile=linux",
         "alcc_westwood",

@@ -4,6 +4,7 @@
 mod beside;
 mod copa;
 mod stack;
+mod vegas;
 mod westwood;
 
 use alcc_bpf::RESIDENT;
