@@ -158,6 +158,7 @@ algorithms/vivace algorithms/vivace:profile=tuned algorithms/vivace:profile=pape
 algorithms/vivace:profile=original
 resident/copa
 resident/vegas
+resident/bic
 resident/westwood
 transports/tcp
 transports/in-band

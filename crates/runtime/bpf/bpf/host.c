@@ -3,14 +3,36 @@
 #include <linux/types.h>
 #include <string.h>
 
+#include "bic.h"
 #include "copa.h"
 #include "vegas.h"
 #include "westwood.h"
 #include "window.h"
 
 _Static_assert(sizeof(struct copa) <= 512, "tests hold it in 64 words");
+_Static_assert(sizeof(struct bic) <= 104, "tests hold it in 13 words");
 _Static_assert(sizeof(struct vegas) <= 104, "tests hold it in 13 words");
 _Static_assert(sizeof(struct westwood) <= 104, "tests hold it in 13 words");
+
+void alcc_host_bic_start(struct bic *b)
+{
+	bic_start(b);
+}
+
+void alcc_host_bic_measure(struct bic *b, __u32 segments)
+{
+	bic_measure(b, segments);
+}
+
+void alcc_host_bic_grow(struct bic *b, struct growth *w, __u64 now, __u32 acked)
+{
+	bic_grow(b, w, now, acked);
+}
+
+__u32 alcc_host_bic_ssthresh(struct bic *b, __u32 cwnd)
+{
+	return bic_ssthresh(b, cwnd);
+}
 
 void alcc_host_vegas_start(struct vegas *v, __u32 next)
 {

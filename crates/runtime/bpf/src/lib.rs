@@ -104,6 +104,12 @@ pub const RESIDENT: &[Resident] = &[
         include_bytes!("../objects/vegas.bpf.o"),
     ),
     resident(
+        "bic",
+        "bic:profile=linux",
+        "alcc_bic",
+        include_bytes!("../objects/bic.bpf.o"),
+    ),
+    resident(
         "westwood",
         "westwood:profile=linux",
         "alcc_westwood",

@@ -2,6 +2,7 @@
 //! The algorithms that live in the kernel, beside those of `cc` that they follow: the same source
 //! that runs in the kernel, compiled for the host, as controllers among the others.
 mod beside;
+mod bic;
 mod copa;
 mod stack;
 mod vegas;
