@@ -2,7 +2,7 @@
 /* How loss-based windows grow, in packets: the same for every algorithm here, and on every host. */
 #pragma once
 
-#define PURE static inline __attribute__((always_inline))
+#include "pure.h"
 
 /* Smallest threshold (RFC 5681, eq. 4). */
 #define GROWTH_MIN 2U

@@ -4,11 +4,13 @@
 #include <string.h>
 
 #include "bic.h"
+#include "budget.h"
 #include "copa.h"
 #include "vegas.h"
 #include "westwood.h"
 #include "window.h"
 
+_Static_assert(sizeof(struct budget) <= 4096, "tests hold it in 512 words");
 _Static_assert(sizeof(struct copa) <= 512, "tests hold it in 64 words");
 _Static_assert(sizeof(struct bic) <= 104, "tests hold it in 13 words");
 _Static_assert(sizeof(struct vegas) <= 104, "tests hold it in 13 words");
@@ -57,6 +59,47 @@ void alcc_host_vegas_grow(struct vegas *v, struct growth *w, __u32 ack, __u32 ne
 __u32 alcc_host_vegas_ssthresh(struct vegas *v, __u32 cwnd)
 {
 	return vegas_ssthresh(v, cwnd);
+}
+
+void alcc_host_budget_start(struct budget *b, __u64 now, __u32 delay)
+{
+	memset(b, 0, sizeof(*b));
+	budget_start(b, now, delay);
+}
+
+void alcc_host_budget_lost(struct budget *b, __u32 lost)
+{
+	budget_lost(b, lost);
+}
+
+void alcc_host_budget_acked(struct budget *b, const struct budget_ack *a)
+{
+	budget_acked(b, a);
+}
+
+void alcc_host_budget_timeout(struct budget *b)
+{
+	budget_leave_start(b);
+}
+
+void alcc_host_budget_silence(struct budget *b, __u64 now)
+{
+	budget_silence(b, now);
+}
+
+__u64 alcc_host_budget_silent_at(const struct budget *b)
+{
+	return b->silent_at;
+}
+
+__u64 alcc_host_budget_cwnd(const struct budget *b)
+{
+	return b->cwnd;
+}
+
+__u64 alcc_host_budget_pacing_rate(const struct budget *b, __u32 mss)
+{
+	return budget_pacing_rate(b, mss);
 }
 
 void alcc_host_copa_start(struct copa *c, __u64 now, __u32 delta)

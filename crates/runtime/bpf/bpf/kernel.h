@@ -77,7 +77,9 @@ struct rate_sample {
 	long rtt_us;
 	__u32 prior_in_flight;
 	__u32 acked_sacked;
+	__u32 prior_delivered;
 	int losses;
+	bool is_app_limited;
 };
 
 struct inode {

@@ -16,8 +16,6 @@
 #define VEGAS_GAMMA 1
 /* A round of fewer samples is Reno's: they may all be delayed acknowledgements. */
 #define VEGAS_SAMPLES 3
-/* Longer RTT samples count as this long, so that no product overflows. Microseconds. */
-#define VEGAS_MAX_RTT 60000000U
 
 struct vegas {
 	__u32 base; /* us: the smallest RTT; 0: no sample yet */
@@ -46,8 +44,8 @@ PURE void vegas_sample(struct vegas *v, __u32 rtt)
 {
 	if (!rtt)
 		return;
-	if (rtt > VEGAS_MAX_RTT)
-		rtt = VEGAS_MAX_RTT;
+	if (rtt > MAX_RTT)
+		rtt = MAX_RTT;
 	if (!v->base || rtt < v->base)
 		v->base = rtt;
 	if (!v->least || rtt < v->least)

@@ -12,8 +12,6 @@
 
 /* Microseconds that a sample of the rate lasts at least. */
 #define WESTWOOD_SAMPLE 50000ULL
-/* Longer RTT samples count as this long, so that no product overflows. Microseconds. */
-#define WESTWOOD_MAX_RTT 60000000U
 /* More segments in one sample count as this many, for the same reason. */
 #define WESTWOOD_MAX_SEGMENTS (1U << 20)
 
@@ -60,8 +58,8 @@ PURE void westwood_measure(struct westwood *w, __u64 now, __u32 rtt, __u32 acked
 	w->segments += acked;
 	if (w->segments > WESTWOOD_MAX_SEGMENTS)
 		w->segments = WESTWOOD_MAX_SEGMENTS;
-	if (rtt > WESTWOOD_MAX_RTT)
-		rtt = WESTWOOD_MAX_RTT;
+	if (rtt > MAX_RTT)
+		rtt = MAX_RTT;
 	if (rtt && (!w->least || rtt < w->least))
 		w->least = rtt;
 }

@@ -98,6 +98,12 @@ pub const RESIDENT: &[Resident] = &[
         include_bytes!("../objects/copa.bpf.o"),
     ),
     resident(
+        "budget",
+        "budget",
+        "alcc_budget",
+        include_bytes!("../objects/budget.bpf.o"),
+    ),
+    resident(
         "vegas",
         "vegas",
         "alcc_vegas",

@@ -229,3 +229,27 @@ pub(crate) fn stay_together(
     let deaf = replay(&links()[0], pair(), 2);
     assert!(deaf.apart > 1.5, "{algorithm}: what is planted shows");
 }
+
+/// Alone on each link it reaches the reference's throughput to this share, and its mean queueing to
+/// so many milliseconds.
+pub(crate) fn reaches_the_same(
+    algorithm: &str,
+    ours: impl Fn() -> Box<dyn Controller>,
+    share: f64,
+    ms: f64,
+) {
+    for Link { name, scenario, .. } in links() {
+        let from = Time::from_millis(5000);
+        let of = |controller| {
+            let result = run(&scenario, vec![controller]).remove(0);
+            (result.packets(from) as f64, result.mean_wait_ms(from))
+        };
+        let ((a, c), (b, d)) = (of(super::reference(algorithm)), of(ours()));
+        println!("{algorithm}, {name}: {b} packets, not {a}; {d:.1} ms, not {c:.1}");
+        let same = (b / a - 1.0).abs() < share && (d - c).abs() < ms;
+        assert!(
+            same,
+            "{algorithm}, {name}: {b} packets, not {a}; {d:.1} ms, not {c:.1}"
+        );
+    }
+}

@@ -3,7 +3,9 @@
 //! that runs in the kernel, compiled for the host, as controllers among the others.
 mod beside;
 mod bic;
+mod budget;
 mod copa;
+mod paced;
 mod stack;
 mod vegas;
 mod westwood;
