@@ -68,9 +68,8 @@ fn transfer(control: &str, path: PathSpec, seconds: u64) -> Seen {
     let fd = server.as_raw_fd();
     let over = AtomicBool::new(false);
     let (mut least, mut most, mut ssthresh) = (u64::MAX, 0, 0);
-    let got;
     let span = Duration::from_secs(seconds);
-    std::thread::scope(|threads| {
+    let got = std::thread::scope(|threads| {
         threads.spawn(|| {
             let mut sent = 0;
             while !over.load(Ordering::Relaxed) {
@@ -107,7 +106,7 @@ fn transfer(control: &str, path: PathSpec, seconds: u64) -> Seen {
             }
         }
         over.store(true, Ordering::Relaxed);
-        got = reader.join().unwrap();
+        reader.join().unwrap()
     });
     let counters = tcp_counters(fd).unwrap();
     drop((server, client));

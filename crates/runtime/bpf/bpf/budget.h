@@ -27,7 +27,7 @@ struct budget {
 	__u64 cwnd; /* 2^-20 packets; 0: not started */
 	__u64 cap; /* the same, after losses */
 	__u64 unanswered; /* the same: what else may be in flight because nothing came back */
-	__u64 loss_rate; /* 2^-32 */
+	__u64 loss_rate; /* 2^-31 */
 	__u64 refilled; /* when the queue is full again after the last drain */
 	__u64 acked_at; /* 0: never */
 	__u64 silent_at; /* in a drain: nothing came back for long if it has not by then; 0: no drain */
@@ -63,45 +63,20 @@ PURE void budget_start(struct budget *b, __u64 now, __u32 delay)
 	drains_start(&b->drains, now);
 }
 
-/* log2 of x / BUDGET_FAST in units of 2^-16; 0 below. */
-PURE __u32 budget_doublings(__u32 rate)
-{
-	__u64 x = ((__u64)rate << 31) / BUDGET_FAST;
-	__u32 log = 0;
-
-	if (rate <= BUDGET_FAST)
-		return 0;
-#pragma unroll
-	for (int i = 3; i >= 0; i--)
-		if (x >> (31 + (1 << i))) {
-			x >>= 1 << i;
-			log += 1 << (16 + i);
-		}
-#pragma unroll
-	for (int i = 15; i >= 4; i--) {
-		x = x * x >> 31;
-		if (x >> 32) {
-			x >>= 1;
-			log += 1 << i;
-		}
-	}
-	return log;
-}
-
-/* Packets (2^-20) that a rate is in a time. 2^12 / 1000000 = 64 / 15625. */
-PURE __u64 budget_packets(__u32 rate, __u64 us)
-{
-	return rate * us * 64 / 15625;
-}
-
 /* The window outside of drains. */
-PURE __u64 budget_product(const struct budget *b)
+PURE_CALL __u64 budget_product(const struct budget *b)
 {
-	__u32 mean = b->service.mean, base = b->drains.base, delay = b->delay;
-	__u64 wanted = budget_packets(b->service.high, base + delay / 5);
-	__u64 least = budget_packets(mean, base + delay / 2);
-	__u64 yielded = (budget_packets(mean, delay) >> 16) * b->doublings / BUDGET_YIELD;
+	__u64 wanted, least, yielded;
+	__u32 mean, base, delay;
 
+	if (!b)
+		return BUDGET_SMALLEST;
+	mean = b->service.mean;
+	base = b->drains.base;
+	delay = b->delay;
+	wanted = packets_in(b->service.high, base + delay / 5);
+	least = packets_in(mean, base + delay / 2);
+	yielded = (packets_in(mean, delay) >> 16) * b->doublings / BUDGET_YIELD;
 	if (wanted < least)
 		wanted = least;
 	wanted += BUDGET_PACKETS;
@@ -112,7 +87,7 @@ PURE __u64 budget_product(const struct budget *b)
 PURE __u64 budget_drained(const struct budget *b)
 {
 	__u32 base = b->drains.base;
-	__u64 left = base > b->delay ? budget_packets(b->service.mean, base - b->delay) : 0;
+	__u64 left = base > b->delay ? packets_in(b->service.mean, base - b->delay) : 0;
 
 	return (left > BUDGET_PACKETS ? left : BUDGET_PACKETS) + b->unanswered;
 }
@@ -139,11 +114,14 @@ PURE void budget_leave_start(struct budget *b)
 }
 
 /* Takes the RTT in. True if the packet had waited behind none of ours. */
-PURE int budget_look(struct budget *b, const struct budget_ack *a)
+PURE_CALL int budget_look(struct budget *b, const struct budget_ack *a)
 {
-	__u32 rtt = a->rtt < MAX_RTT ? a->rtt : MAX_RTT;
 	int starved = 0;
+	__u32 rtt;
 
+	if (!b || !a)
+		return 0;
+	rtt = a->rtt < MAX_RTT ? a->rtt : MAX_RTT;
 	if (rtt) {
 		b->queueing = drains_sample(&b->drains, a->now, rtt, b->delay / 10, b->delay / 4);
 		if (b->starting && b->queueing > b->delay / 2)
@@ -169,8 +147,10 @@ PURE int budget_look(struct budget *b, const struct budget_ack *a)
 }
 
 /* Losses come before the acknowledgement that disclosed them, as in `cc`. */
-PURE void budget_lost(struct budget *b, __u32 lost)
+PURE_CALL int budget_lost(struct budget *b, __u32 lost)
 {
+	if (!b)
+		return 0;
 	b->loss_rate = loss_rate_lost(b->loss_rate, lost);
 	if (!b->capped && b->loss_rate > LOSS_RATE(3) && b->queueing > b->delay / 4) {
 		/* What a drain takes off is no measure of the path. */
@@ -184,6 +164,7 @@ PURE void budget_lost(struct budget *b, __u32 lost)
 			b->cwnd = BUDGET_SMALLEST;
 	}
 	budget_leave_start(b);
+	return 0;
 }
 
 /* The cap returns by a packet or 2 % per round trip. */
@@ -198,11 +179,15 @@ PURE void budget_lift(struct budget *b, __u32 acked)
 		b->cap = MAX_CWND;
 }
 
-PURE void budget_acked(struct budget *b, const struct budget_ack *a)
+PURE_CALL int budget_acked(struct budget *b, const struct budget_ack *a)
 {
-	__u32 base = b->drains.base, rtt = base + b->queueing;
 	int starved, drained;
+	__u32 base, rtt;
 
+	if (!b || !a)
+		return 0;
+	base = b->drains.base;
+	rtt = base + b->queueing;
 	b->loss_rate = loss_rate_delivered(b->loss_rate, a->acked);
 	if (a->round_start)
 		b->capped = 0;
@@ -212,21 +197,22 @@ PURE void budget_acked(struct budget *b, const struct budget_ack *a)
 	if ((a->idle || drained) && !b->starting) {
 		service_pass(&b->service, a->now);
 		budget_follow(b);
-		return;
+		return 0;
 	}
 	service_delivered(&b->service, a->now, a->acked, base, rtt, starved);
-	b->doublings = budget_doublings(b->service.mean);
+	b->doublings = doublings(b->service.mean, BUDGET_FAST);
 	if (b->starting) {
 		if (a->used)
 			b->cwnd += a->acked * ONE;
 		if (b->cwnd > MAX_CWND)
 			b->cwnd = MAX_CWND;
 		if (!b->queued)
-			return;
+			return 0;
 		budget_leave_start(b);
 	}
 	budget_follow(b);
 	budget_lift(b, a->acked);
+	return 0;
 }
 
 /* In a drain of which nothing came back its packets or their acknowledgements were lost. */

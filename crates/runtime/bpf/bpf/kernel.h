@@ -78,6 +78,8 @@ struct rate_sample {
 	__u32 prior_in_flight;
 	__u32 acked_sacked;
 	__u32 prior_delivered;
+	__s32 delivered;
+	long interval_us;
 	int losses;
 	bool is_app_limited;
 };

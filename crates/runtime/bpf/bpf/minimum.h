@@ -12,12 +12,14 @@ struct minimum {
 };
 
 /* Inserts `value`, forgets what is older than `window`, returns the minimum. */
-PURE __u32 minimum_insert(struct minimum *m, __u64 now, __u32 value, __u64 window)
+PURE_CALL __u32 minimum_insert(struct minimum *m, __u64 now, __u32 value, __u64 window)
 {
 	__u64 newest = 0;
 	__u32 least = value;
 	int empty = -1;
 
+	if (!m)
+		return value;
 #pragma unroll
 	for (int i = 0; i < MINIMUM_VALUES; i++) {
 		if (m->at[i] && (m->value[i] >= value || now - m->at[i] > window))

@@ -36,11 +36,13 @@ struct service {
 };
 
 /* The rate over the `span` that ended with bucket `last`, or what there was of it. */
-PURE __u32 service_over(const struct service *s, __u64 last, __u64 span)
+PURE_CALL __u32 service_over(const struct service *s, __u64 last, __u64 span)
 {
 	__u64 n = (span + SERVICE_BUCKET / 2) / SERVICE_BUCKET, rate;
 	__u32 packets;
 
+	if (!s)
+		return 0;
 	if (n > SERVICE_KEPT)
 		n = SERVICE_KEPT;
 	if (n > last + 1)
@@ -95,11 +97,13 @@ static long service_rank(__u32 i, void *state)
 	return 0;
 }
 
-PURE __u32 service_quantile(const struct service *s, __u64 last, __u32 known)
+PURE_CALL __u32 service_quantile(const struct service *s, __u64 last, __u32 known)
 {
 	struct service_ranking r = {.service = s, .last = last};
 	__u32 at = known * SERVICE_PER_CENT / 100, high = 0;
 
+	if (!s || !known)
+		return 0;
 	LOOP(known, service_rank, &r);
 	if (at > known - 1)
 		at = known - 1;
@@ -108,6 +112,34 @@ PURE __u32 service_quantile(const struct service *s, __u64 last, __u32 known)
 		if (known - 1 - at == k)
 			high = r.highest[k];
 	return high;
+}
+
+/* The buckets before this one are over. */
+PURE_CALL int service_turn(struct service *s, __u64 bucket, __u32 base, __u32 rtt)
+{
+	struct service_closing c = {.service = s};
+	__u32 two_seconds, trip;
+	__u64 count;
+
+	if (!s)
+		return 0;
+	c.from = s->bucket;
+	count = bucket - s->bucket;
+	/* More would be overwritten anyway. */
+	if (count > SERVICE_KEPT) {
+		c.from = bucket - SERVICE_KEPT;
+		count = SERVICE_KEPT;
+	}
+	c.span = base > rtt / 4 ? base : rtt / 4;
+	LOOP((__u32)count, service_close, &c);
+	s->starved = 0;
+	s->bucket = bucket;
+	s->high = service_quantile(s, bucket - 1,
+				   bucket < SERVICE_SAMPLES ? bucket : SERVICE_SAMPLES);
+	two_seconds = service_over(s, bucket - 1, SERVICE_KEPT * SERVICE_BUCKET);
+	trip = service_over(s, bucket - 1, rtt > 100000 ? rtt : 100000);
+	s->mean = two_seconds > trip ? two_seconds : trip;
+	return 0;
 }
 
 /* Time passes of which nothing can be said. */
@@ -128,25 +160,7 @@ PURE void service_delivered(struct service *s, __u64 now, __u32 packets, __u32 b
 	s->at = now;
 	s->clock += gap < SERVICE_SILENCE * most ? gap : SERVICE_SILENCE * most;
 	bucket = s->clock / SERVICE_BUCKET;
-	if (bucket > s->bucket) {
-		struct service_closing c = {.service = s, .from = s->bucket};
-		__u64 last = bucket - 1, count = bucket - s->bucket;
-		__u32 two_seconds, trip;
-
-		/* More would be overwritten anyway. */
-		if (count > SERVICE_KEPT) {
-			c.from = bucket - SERVICE_KEPT;
-			count = SERVICE_KEPT;
-		}
-		c.span = base > rtt / 4 ? base : rtt / 4;
-		LOOP((__u32)count, service_close, &c);
-		s->starved = 0;
-		s->bucket = bucket;
-		s->high = service_quantile(s, last,
-					   bucket < SERVICE_SAMPLES ? bucket : SERVICE_SAMPLES);
-		two_seconds = service_over(s, last, SERVICE_KEPT * SERVICE_BUCKET);
-		trip = service_over(s, last, rtt > 100000 ? rtt : 100000);
-		s->mean = two_seconds > trip ? two_seconds : trip;
-	}
+	if (bucket > s->bucket)
+		service_turn(s, bucket, base, rtt);
 	s->delivered += packets;
 }

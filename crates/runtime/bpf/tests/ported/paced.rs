@@ -21,7 +21,7 @@ pub(crate) struct Ack {
     pub(crate) used: bool,
     pub(crate) idle: bool,
     pub(crate) round_start: bool,
-    /// Packets per second; 0: not known.
+    /// Packets per second, 2^-8; 0: not known.
     pub(crate) rate: u64,
     /// Packets in flight before it.
     pub(crate) in_flight: u32,
@@ -34,11 +34,16 @@ pub(crate) trait Control: Clone + Send + 'static {
     fn new() -> Self;
     fn start(&mut self, _now: u64) {}
     fn acked(&mut self, ack: &Ack);
-    fn lost(&mut self, now: u64, segments: u32);
+    /// The last of them was sent at `sent_at`.
+    fn lost(&mut self, now: u64, sent_at: u64, segments: u32);
     fn timeout(&mut self, now: u64);
     /// Time passes: what the stack's own timers would call.
     fn timer(&mut self, _now: u64) {}
     fn next_timer(&self) -> Option<u64> {
+        None
+    }
+    /// What is to be compared if it is not the window in force. Packets in units of 2^-20.
+    fn target(&self) -> Option<u64> {
         None
     }
     /// Packets in units of 2^-20.
@@ -94,25 +99,29 @@ impl<C: Control> Controller for Paced<C> {
         let by = ack.limited;
         let rate = ack
             .rate
-            .map_or(0, |rate| rate.as_bps() / 8 / self.mss.get());
-        for (i, packet) in ack.acked.iter().enumerate() {
-            self.control.acked(&Ack {
-                now: clock(cx.now),
-                sent_at: clock(packet.sent_at),
-                rtt: micros(packet.rtt.unwrap_or_default()),
-                segments: self.segments(packet.len),
-                used,
-                idle: (by.app || by.peer) && !by.window,
-                round_start: ack.round_start && i == 0,
-                rate,
-                in_flight: self.segments(ack.in_flight_before),
-            });
-        }
+            .map_or(0, |rate| rate.as_bps() * 32 / self.mss.get());
+        // The kernel calls once for an acknowledgement, with the newest sample.
+        let sampled = ack.acked.iter().rev().find(|p| p.rtt.is_some());
+        let Some(packet) = sampled.or(ack.acked.last()) else {
+            return;
+        };
+        self.control.acked(&Ack {
+            now: clock(cx.now),
+            sent_at: clock(packet.sent_at),
+            rtt: micros(packet.rtt.unwrap_or_default()),
+            segments: ack.acked.iter().map(|p| self.segments(p.len)).sum(),
+            used,
+            idle: (by.app || by.peer) && !by.window,
+            round_start: ack.round_start,
+            rate,
+            in_flight: self.segments(ack.in_flight_before),
+        });
     }
 
     fn on_loss(&mut self, cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
         let lost = loss.lost.iter().map(|p| self.segments(p.len)).sum();
-        self.control.lost(clock(cx.now), lost);
+        let sent_at = loss.lost.last().map_or(cx.now, |p| p.sent_at);
+        self.control.lost(clock(cx.now), clock(sent_at), lost);
     }
 
     fn on_rto(&mut self, cx: &mut Cx<'_>, _rto: &Rto) {
@@ -139,6 +148,12 @@ impl<C: Control> Controller for Paced<C> {
             }),
             burst: self.mss,
             ..Allowance::UNLIMITED
+        }
+    }
+
+    fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
+        if let Some(target) = self.control.target() {
+            put("window", target as f64 / ONE);
         }
     }
 

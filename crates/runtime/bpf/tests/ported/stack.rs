@@ -134,20 +134,27 @@ impl<C: Control> Controller for Stack<C> {
         }
         let window = window_bytes(self.w.cwnd.into(), self.mss);
         let used = ack.advanced && window_used(ack, window);
-        for packet in ack.acked {
-            let told = Ack {
-                now: clock(cx.now),
-                rtt: micros(packet.rtt.unwrap_or_default()),
-                segments: packet.len.get().div_ceil(self.mss.get()) as u32,
-                ack: packet.pn as u32 + 1,
-                next: self.next(),
-                used,
-                repairing: ack.in_recovery,
-            };
-            self.control.acked(&told);
-            if !self.recovering {
-                self.w = self.control.avoid(self.w, &told);
-            }
+        let Some(newest) = ack.acked.last() else {
+            return;
+        };
+        // The kernel calls once for an acknowledgement, with the newest sample.
+        let rtt = ack.acked.iter().rev().find_map(|p| p.rtt);
+        let segments = ack
+            .acked
+            .iter()
+            .map(|p| p.len.get().div_ceil(self.mss.get()));
+        let told = Ack {
+            now: clock(cx.now),
+            rtt: micros(rtt.unwrap_or_default()),
+            segments: segments.sum::<u64>() as u32,
+            ack: newest.pn as u32 + 1,
+            next: self.next(),
+            used,
+            repairing: ack.in_recovery,
+        };
+        self.control.acked(&told);
+        if !self.recovering {
+            self.w = self.control.avoid(self.w, &told);
         }
     }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Vegas in integers.
-use super::beside::stay_together;
+use super::beside::{stay_together, within_a_packet};
 use super::stack::{Ack, Control, Growth, controller};
 
 unsafe extern "C" {
@@ -62,5 +62,5 @@ impl Control for State {
 
 #[test]
 fn on_the_same_acknowledgements_the_windows_stay_within_a_packet() {
-    stay_together("vegas", controller::<State>, |_| 1.0);
+    stay_together("vegas", controller::<State>, within_a_packet);
 }

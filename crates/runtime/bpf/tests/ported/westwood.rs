@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Westwood+ in integers.
-use super::beside::stay_together;
+use super::beside::{stay_together, within_a_packet};
 use super::stack::{Ack, Control, Growth, controller};
 
 unsafe extern "C" {
@@ -60,5 +60,5 @@ impl Control for State {
 
 #[test]
 fn on_the_same_acknowledgements_the_windows_stay_within_a_packet() {
-    stay_together("westwood", controller::<State>, |_| 1.0);
+    stay_together("westwood", controller::<State>, within_a_packet);
 }
