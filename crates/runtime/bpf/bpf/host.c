@@ -7,10 +7,12 @@
 #include "budget.h"
 #include "copa.h"
 #include "vegas.h"
+#include "verus.h"
 #include "westwood.h"
 #include "window.h"
 
 _Static_assert(sizeof(struct budget) <= 4096, "tests hold it in 512 words");
+_Static_assert(sizeof(struct verus) <= 8192, "tests hold it in 1024 words");
 _Static_assert(sizeof(struct copa) <= 512, "tests hold it in 64 words");
 _Static_assert(sizeof(struct bic) <= 104, "tests hold it in 13 words");
 _Static_assert(sizeof(struct vegas) <= 104, "tests hold it in 13 words");
@@ -131,6 +133,48 @@ __u64 alcc_host_copa_cwnd(const struct copa *c)
 __u64 alcc_host_copa_pacing_rate(const struct copa *c, __u32 mss)
 {
 	return copa_pacing_rate(c, mss);
+}
+
+void alcc_host_verus_start(struct verus *v, __u64 now)
+{
+	memset(v, 0, sizeof(*v));
+	verus_start(v, now);
+}
+
+void alcc_host_verus_tick(struct verus *v, __u64 now)
+{
+	verus_tick(v, now);
+}
+
+void alcc_host_verus_lost(struct verus *v, __u64 now, __u64 sent_at, __u32 lost)
+{
+	verus_lost(v, now, sent_at, lost);
+}
+
+void alcc_host_verus_acked(struct verus *v, const struct verus_ack *a)
+{
+	verus_acked(v, a);
+	verus_note(v, a->now);
+}
+
+void alcc_host_verus_timeout(struct verus *v, __u64 now)
+{
+	verus_timeout(v, now);
+}
+
+__u64 alcc_host_verus_window(const struct verus *v)
+{
+	return v->window;
+}
+
+__u64 alcc_host_verus_cwnd(const struct verus *v)
+{
+	return verus_cwnd(v);
+}
+
+__u64 alcc_host_verus_pacing_rate(const struct verus *v, __u32 mss)
+{
+	return verus_pacing_rate(v, mss);
 }
 
 void alcc_host_window_start(struct window *w, __u64 now, __u32 delivered, __u32 cwnd)

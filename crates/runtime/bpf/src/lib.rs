@@ -98,6 +98,12 @@ pub const RESIDENT: &[Resident] = &[
         include_bytes!("../objects/copa.bpf.o"),
     ),
     resident(
+        "verus",
+        "verus:profile=tuned",
+        "alcc_verus",
+        include_bytes!("../objects/verus.bpf.o"),
+    ),
+    resident(
         "budget",
         "budget",
         "alcc_budget",

@@ -9,6 +9,7 @@ mod paced;
 mod siblings;
 mod stack;
 mod vegas;
+mod verus;
 mod westwood;
 
 use alcc_bpf::RESIDENT;
@@ -46,6 +47,7 @@ macro_rules! ported {
 fn ours() -> Vec<(&'static str, Algorithm)> {
     vec![
         ported!("copa", paced, copa),
+        ported!("verus", paced, verus),
         ported!("budget", paced, budget),
         ported!("vegas", stack, vegas),
         ported!("bic", stack, bic),
