@@ -11,6 +11,7 @@
 
 #include "drains.h"
 #include "loss_rate.h"
+#include "rates.h"
 #include "service.h"
 
 #define BUDGET_INITIAL (10 * ONE)

@@ -171,9 +171,8 @@ static long profile_knot(__u32 k, void *state)
 {
 	struct profile *p = PROFILE_OF(state);
 	struct profile_sums s = {};
+	__u64 knot = k;
 
-	if (k > PROFILE_CELLS)
-		return 1;
 #pragma unroll
 	for (int j = -PROFILE_REACH; j < PROFILE_REACH; j++) {
 		__u64 at = (__u64)k + j;
@@ -188,13 +187,16 @@ static long profile_knot(__u32 k, void *state)
 			s.xy += p->cells[at].xy;
 		}
 	}
+	__asm__ volatile("" : "+r"(knot));
+	if (knot > PROFILE_CELLS)
+		return 1;
 	/* Where nothing is known the curve stays level. */
-	p->knots[k] = p->value;
+	p->knots[knot] = p->value;
 	if (s.n)
-		p->knots[k] = profile_line(&s, (__u64)k * (p->high - p->low) / PROFILE_CELLS);
-	if (p->value < p->knots[k])
-		p->value = p->knots[k];
-	p->highest[k] = p->value;
+		p->knots[knot] = profile_line(&s, knot * (p->high - p->low) / PROFILE_CELLS);
+	if (p->value < p->knots[knot])
+		p->value = p->knots[knot];
+	p->highest[knot] = p->value;
 	return 0;
 }
 
@@ -291,8 +293,8 @@ static long profile_cross(__u32 k, void *state)
 PURE_CALL __u32 profile_window(struct profile *p, __u32 d)
 {
 	struct profile *self = p;
-	__u64 range, low, high;
-	__u32 second, k;
+	__u64 range, low, high, cell;
+	__u32 second;
 
 	if (!p)
 		return 0;
@@ -303,17 +305,19 @@ PURE_CALL __u32 profile_window(struct profile *p, __u32 d)
 	p->value = d;
 	p->count = 0;
 	LOOP(PROFILE_CELLS + 1, profile_cross, &self);
-	k = p->count;
-	if (!k)
+	/* The first knot above is the right one of its cell. */
+	cell = (__u64)p->count - 1;
+	__asm__ volatile("" : "+r"(cell));
+	if (!p->count)
 		return p->first > 2 ? 2 + (__u64)(d - second) * (p->first - 2) /
 						  (p->knots[0] > second ? p->knots[0] - second : 1)
 				    : 1;
-	if (k <= PROFILE_CELLS) {
-		low = p->highest[k - 1];
-		high = p->highest[k];
+	if (cell < PROFILE_CELLS) {
+		low = p->highest[cell];
+		high = p->highest[cell + 1];
 		if (high <= low)
 			high = low + 1;
-		return p->first + ((k - 1) * range + (d - low) * range / (high - low)) / PROFILE_CELLS;
+		return p->first + (cell * range + (d - low) * range / (high - low)) / PROFILE_CELLS;
 	}
 	/* Beyond what is known: a straight line. */
 	low = p->knots[PROFILE_CELLS - 1];

@@ -18,6 +18,7 @@
 #include "drains.h"
 #include "loss_rate.h"
 #include "profile.h"
+#include "rates.h"
 
 #define VERUS_MS 1000U
 #define VERUS_EPOCH (10 * VERUS_MS)
