@@ -102,7 +102,7 @@ impl<C: Control> Controller for Paced<C> {
             .map_or(0, |rate| rate.as_bps() * 32 / self.mss.get());
         // The kernel calls once for an acknowledgement, with the newest sample.
         let sampled = ack.acked.iter().rev().find(|p| p.rtt.is_some());
-        let Some(packet) = sampled.or(ack.acked.last()) else {
+        let Some(packet) = sampled.or_else(|| ack.acked.last()) else {
             return;
         };
         self.control.acked(&Ack {
