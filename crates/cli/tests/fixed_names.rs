@@ -157,6 +157,10 @@ algorithms/sprout-ewma:profile=original algorithms/sprout-ewma:delay
 algorithms/vivace algorithms/vivace:profile=tuned algorithms/vivace:profile=paper
 algorithms/vivace:profile=original
 resident/copa
+resident/verus
+resident/budget
+resident/vegas
+resident/bic
 resident/westwood
 transports/tcp
 transports/in-band

@@ -13,11 +13,10 @@
  */
 #pragma once
 
-/* The window counts packets in units of 2^-20. */
-#define COPA_ONE (1ULL << 20)
-#define COPA_MIN_CWND (2 * COPA_ONE)
-#define COPA_MAX_CWND (COPA_ONE << 16)
-#define COPA_INITIAL_CWND (10 * COPA_ONE)
+#include "minimum.h"
+
+#define COPA_MIN_CWND (2 * ONE)
+#define COPA_INITIAL_CWND (10 * ONE)
 /* Microseconds over which the minimum RTT holds (section 2). */
 #define COPA_MIN_RTT_WINDOW 10000000ULL
 /* Weight of a sample in the smoothed RTT: 2^-4. */
@@ -27,20 +26,11 @@
 /* More than this share lost is congestion: 3 of 10, judged over more than 20 segments. */
 #define COPA_LOSS_TENTHS 3
 #define COPA_LOSS_SEGMENTS 20
-/* Longer RTT samples count as this long, so that no product overflows. Microseconds. */
-#define COPA_MAX_RTT 60000000U
-#define COPA_VALUES 16
 
 enum copa_direction { COPA_NONE, COPA_UP, COPA_DOWN };
 
-/* The smallest value of a sliding window of time. */
-struct copa_min {
-	__u64 at[COPA_VALUES]; /* us; 0: no value here */
-	__u32 value[COPA_VALUES];
-};
-
 struct copa {
-	__u64 cwnd; /* COPA_ONE per packet; 0: not started */
+	__u64 cwnd; /* ONE per packet; 0: not started */
 	__u64 srtt; /* us << COPA_SRTT_SHIFT; 0: no sample yet */
 	__u64 period_began; /* us */
 	__u64 period_cwnd;
@@ -53,7 +43,7 @@ struct copa {
 	__u32 lost, seen; /* segments since the last look at losses */
 	__u32 latest; /* us */
 	__u32 standing, minimum; /* us */
-	struct copa_min standing_rtt, minimum_rtt;
+	struct minimum standing_rtt, minimum_rtt;
 };
 
 struct copa_ack {
@@ -64,40 +54,7 @@ struct copa_ack {
 	__u32 may_grow; /* the window was what held the sender back */
 };
 
-#define COPA_INLINE static inline __attribute__((always_inline))
-
-/* Inserts `value`, forgets what is older than `window`, returns the minimum. */
-COPA_INLINE __u32 copa_min_insert(struct copa_min *m, __u64 now, __u32 value, __u64 window)
-{
-	__u64 newest = 0;
-	__u32 least = value;
-	int empty = -1;
-
-#pragma unroll
-	for (int i = 0; i < COPA_VALUES; i++) {
-		if (m->at[i] && (m->value[i] >= value || now - m->at[i] > window))
-			m->at[i] = 0;
-		if (!m->at[i]) {
-			empty = i;
-			continue;
-		}
-		if (m->at[i] > newest)
-			newest = m->at[i];
-		if (m->value[i] < least)
-			least = m->value[i];
-	}
-	if (newest && now - newest <= window / COPA_VALUES)
-		return least;
-#pragma unroll
-	for (int i = 0; i < COPA_VALUES; i++)
-		if (i == empty) {
-			m->at[i] = now;
-			m->value[i] = value;
-		}
-	return least;
-}
-
-COPA_INLINE void copa_velocity_restart(struct copa *c, __u64 now)
+PURE void copa_velocity_restart(struct copa *c, __u64 now)
 {
 	c->velocity = 1 << 8;
 	c->direction = COPA_NONE;
@@ -106,7 +63,7 @@ COPA_INLINE void copa_velocity_restart(struct copa *c, __u64 now)
 	c->period_cwnd = c->cwnd;
 }
 
-COPA_INLINE void copa_start(struct copa *c, __u64 now, __u32 delta)
+PURE void copa_start(struct copa *c, __u64 now, __u32 delta)
 {
 	c->cwnd = COPA_INITIAL_CWND;
 	c->delta = delta;
@@ -116,7 +73,7 @@ COPA_INLINE void copa_start(struct copa *c, __u64 now, __u32 delta)
 }
 
 /* A retransmission timeout: begin again, but keep what is known of the path. */
-COPA_INLINE void copa_timeout(struct copa *c, __u64 now)
+PURE void copa_timeout(struct copa *c, __u64 now)
 {
 	c->cwnd = COPA_MIN_CWND;
 	c->slow_start = 1;
@@ -124,7 +81,7 @@ COPA_INLINE void copa_timeout(struct copa *c, __u64 now)
 }
 
 /* Heavy loss is judged once in a round trip. */
-COPA_INLINE void copa_weigh_losses(struct copa *c, __u64 now)
+PURE void copa_weigh_losses(struct copa *c, __u64 now)
 {
 	if (c->seen <= COPA_LOSS_SEGMENTS || now - c->loss_checked <= c->latest)
 		return;
@@ -138,26 +95,26 @@ COPA_INLINE void copa_weigh_losses(struct copa *c, __u64 now)
 	c->loss_checked = now;
 }
 
-COPA_INLINE void copa_sample(struct copa *c, __u64 now, __u32 rtt)
+PURE void copa_sample(struct copa *c, __u64 now, __u32 rtt)
 {
 	__u64 standing_window;
 
-	if (rtt > COPA_MAX_RTT)
-		rtt = COPA_MAX_RTT;
+	if (rtt > MAX_RTT)
+		rtt = MAX_RTT;
 	c->latest = rtt;
 	if (c->srtt)
 		c->srtt = c->srtt + rtt - (c->srtt >> COPA_SRTT_SHIFT);
 	else
 		c->srtt = (__u64)rtt << COPA_SRTT_SHIFT;
-	c->minimum = copa_min_insert(&c->minimum_rtt, now, rtt, COPA_MIN_RTT_WINDOW);
+	c->minimum = minimum_insert(&c->minimum_rtt, now, rtt, COPA_MIN_RTT_WINDOW);
 	standing_window = c->srtt >> (COPA_SRTT_SHIFT + 1);
 	if (standing_window > COPA_MIN_RTT_WINDOW)
 		standing_window = COPA_MIN_RTT_WINDOW;
-	c->standing = copa_min_insert(&c->standing_rtt, now, rtt, standing_window);
+	c->standing = minimum_insert(&c->standing_rtt, now, rtt, standing_window);
 }
 
 /* A period ended: the window went up or down in it. Steady motion doubles the velocity. */
-COPA_INLINE void copa_period(struct copa *c, __u64 now)
+PURE void copa_period(struct copa *c, __u64 now)
 {
 	__u32 way = c->cwnd > c->period_cwnd ? COPA_UP : COPA_DOWN;
 
@@ -173,18 +130,18 @@ COPA_INLINE void copa_period(struct copa *c, __u64 now)
 	c->period_cwnd = c->cwnd;
 }
 
-COPA_INLINE void copa_step(struct copa *c, const struct copa_ack *a)
+PURE void copa_step(struct copa *c, const struct copa_ack *a)
 {
 	__u64 queue, step, most, delta_cwnd;
 	__u32 way;
 
 	/* cwnd * queueing delay / RTT packets stand in the queue; 1/delta are wanted there. */
 	queue = c->standing ? c->cwnd * (c->standing - c->minimum) / c->standing : 0;
-	way = queue <= (COPA_ONE << 16) / c->delta ? COPA_UP : COPA_DOWN;
+	way = queue <= (ONE << 16) / c->delta ? COPA_UP : COPA_DOWN;
 	if (c->slow_start) {
 		if (way == COPA_UP) {
 			if (a->may_grow)
-				c->cwnd += a->acked * COPA_ONE;
+				c->cwnd += a->acked * ONE;
 			goto bound;
 		}
 		c->slow_start = 0;
@@ -200,7 +157,7 @@ COPA_INLINE void copa_step(struct copa *c, const struct copa_ack *a)
 		c->period_cwnd = c->cwnd;
 	}
 	delta_cwnd = c->cwnd * c->delta >> 16;
-	most = (delta_cwnd > COPA_ONE ? delta_cwnd : COPA_ONE) >> 12;
+	most = (delta_cwnd > ONE ? delta_cwnd : ONE) >> 12;
 	if (c->velocity > most)
 		c->velocity = most;
 	step = ((__u64)c->velocity << 32) / (delta_cwnd ? delta_cwnd : 1) * a->acked;
@@ -211,12 +168,12 @@ COPA_INLINE void copa_step(struct copa *c, const struct copa_ack *a)
 bound:
 	if (c->cwnd < COPA_MIN_CWND)
 		c->cwnd = COPA_MIN_CWND;
-	if (c->cwnd > COPA_MAX_CWND)
-		c->cwnd = COPA_MAX_CWND;
+	if (c->cwnd > MAX_CWND)
+		c->cwnd = MAX_CWND;
 }
 
 /* Losses come before the acknowledgement that disclosed them, as in `cc`. */
-COPA_INLINE void copa_on_ack(struct copa *c, const struct copa_ack *a)
+PURE void copa_on_ack(struct copa *c, const struct copa_ack *a)
 {
 	if (a->lost) {
 		c->lost += a->lost;
@@ -234,7 +191,7 @@ COPA_INLINE void copa_on_ack(struct copa *c, const struct copa_ack *a)
 }
 
 /* Bytes per second; 0: not known yet. */
-COPA_INLINE __u64 copa_pacing_rate(const struct copa *c, __u32 mss)
+PURE __u64 copa_pacing_rate(const struct copa *c, __u32 mss)
 {
 	if (!c->standing)
 		return 0;

@@ -3,12 +3,106 @@
 #include <linux/types.h>
 #include <string.h>
 
+#include "bic.h"
+#include "budget.h"
 #include "copa.h"
+#include "vegas.h"
+#include "verus.h"
 #include "westwood.h"
 #include "window.h"
 
+_Static_assert(sizeof(struct budget) <= 4096, "tests hold it in 512 words");
+_Static_assert(sizeof(struct verus) <= 8192, "tests hold it in 1024 words");
 _Static_assert(sizeof(struct copa) <= 512, "tests hold it in 64 words");
+_Static_assert(sizeof(struct bic) <= 104, "tests hold it in 13 words");
+_Static_assert(sizeof(struct vegas) <= 104, "tests hold it in 13 words");
 _Static_assert(sizeof(struct westwood) <= 104, "tests hold it in 13 words");
+
+void alcc_host_bic_start(struct bic *b)
+{
+	bic_start(b);
+}
+
+void alcc_host_bic_measure(struct bic *b, __u32 segments)
+{
+	bic_measure(b, segments);
+}
+
+void alcc_host_bic_grow(struct bic *b, struct growth *w, __u64 now, __u32 acked)
+{
+	bic_grow(b, w, now, acked);
+}
+
+__u32 alcc_host_bic_ssthresh(struct bic *b, __u32 cwnd)
+{
+	return bic_ssthresh(b, cwnd);
+}
+
+void alcc_host_vegas_start(struct vegas *v, __u32 next)
+{
+	vegas_start(v, next);
+}
+
+void alcc_host_vegas_round(struct vegas *v, __u32 next)
+{
+	vegas_round(v, next);
+}
+
+void alcc_host_vegas_sample(struct vegas *v, __u32 rtt)
+{
+	vegas_sample(v, rtt);
+}
+
+void alcc_host_vegas_grow(struct vegas *v, struct growth *w, __u32 ack, __u32 next, __u32 acked)
+{
+	vegas_grow(v, w, ack, next, acked);
+}
+
+__u32 alcc_host_vegas_ssthresh(struct vegas *v, __u32 cwnd)
+{
+	return vegas_ssthresh(v, cwnd);
+}
+
+void alcc_host_budget_start(struct budget *b, __u64 now, __u32 delay)
+{
+	memset(b, 0, sizeof(*b));
+	budget_start(b, now, delay);
+}
+
+void alcc_host_budget_lost(struct budget *b, __u32 lost)
+{
+	budget_lost(b, lost);
+}
+
+void alcc_host_budget_acked(struct budget *b, const struct budget_ack *a)
+{
+	budget_acked(b, a);
+}
+
+void alcc_host_budget_timeout(struct budget *b)
+{
+	budget_leave_start(b);
+}
+
+void alcc_host_budget_silence(struct budget *b, __u64 now)
+{
+	budget_silence(b, now);
+}
+
+__u64 alcc_host_budget_silent_at(const struct budget *b)
+{
+	return b->silent_at;
+}
+
+__u64 alcc_host_budget_cwnd(const struct budget *b)
+{
+	return b->cwnd;
+}
+
+__u64 alcc_host_budget_pacing_rate(const struct budget *b, __u32 mss)
+{
+	return budget_pacing_rate(b, mss);
+}
 
 void alcc_host_copa_start(struct copa *c, __u64 now, __u32 delta)
 {
@@ -39,6 +133,48 @@ __u64 alcc_host_copa_cwnd(const struct copa *c)
 __u64 alcc_host_copa_pacing_rate(const struct copa *c, __u32 mss)
 {
 	return copa_pacing_rate(c, mss);
+}
+
+void alcc_host_verus_start(struct verus *v, __u64 now)
+{
+	memset(v, 0, sizeof(*v));
+	verus_start(v, now);
+}
+
+void alcc_host_verus_tick(struct verus *v, __u64 now)
+{
+	verus_tick(v, now);
+}
+
+void alcc_host_verus_lost(struct verus *v, __u64 now, __u64 sent_at, __u32 lost)
+{
+	verus_lost(v, now, sent_at, lost);
+}
+
+void alcc_host_verus_acked(struct verus *v, const struct verus_ack *a)
+{
+	verus_acked(v, a);
+	verus_note(v, a->now);
+}
+
+void alcc_host_verus_timeout(struct verus *v, __u64 now)
+{
+	verus_timeout(v, now);
+}
+
+__u64 alcc_host_verus_window(const struct verus *v)
+{
+	return v->window;
+}
+
+__u64 alcc_host_verus_cwnd(const struct verus *v)
+{
+	return verus_cwnd(v);
+}
+
+__u64 alcc_host_verus_pacing_rate(const struct verus *v, __u32 mss)
+{
+	return verus_pacing_rate(v, mss);
 }
 
 void alcc_host_window_start(struct window *w, __u64 now, __u32 delivered, __u32 cwnd)
@@ -76,9 +212,9 @@ void alcc_host_westwood_measure(struct westwood *w, __u64 now, __u32 rtt, __u32 
 	westwood_measure(w, now, rtt, acked);
 }
 
-__u32 alcc_host_westwood_grow(struct westwood *w, __u32 cwnd, __u32 ssthresh, __u32 acked)
+void alcc_host_westwood_grow(struct westwood *w, struct growth *g, __u32 acked)
 {
-	return westwood_grow(w, cwnd, ssthresh, acked);
+	westwood_grow(w, g, acked);
 }
 
 __u32 alcc_host_westwood_ssthresh(struct westwood *w, __u32 cwnd)

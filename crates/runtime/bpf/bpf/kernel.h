@@ -53,6 +53,7 @@ struct tcp_sock {
 	__u32 srtt_us;
 	__u32 mss_cache;
 	__u32 snd_cwnd_clamp;
+	__u32 snd_nxt;
 	__u32 packets_out;
 	__u32 sacked_out;
 	__u32 lost_out;
@@ -67,6 +68,7 @@ struct inet_connection_sock {
 };
 
 struct ack_sample {
+	__u32 pkts_acked;
 	int rtt_us;
 };
 
@@ -75,7 +77,11 @@ struct rate_sample {
 	long rtt_us;
 	__u32 prior_in_flight;
 	__u32 acked_sacked;
+	__u32 prior_delivered;
+	__s32 delivered;
+	long interval_us;
 	int losses;
+	bool is_app_limited;
 };
 
 struct inode {
@@ -123,10 +129,19 @@ struct tcp_congestion_ops {
 #define SK_PACING_NONE 0
 #define SK_PACING_NEEDED 1
 
-/* inet_connection_sock.icsk_ca_state while losses are repaired; after a retransmission timeout. */
+/*
+ * inet_connection_sock.icsk_ca_state: after a mark; while losses are repaired; after a
+ * retransmission timeout.
+ */
+#define TCP_CA_CWR 2
 #define TCP_CA_RECOVERY 3
 #define TCP_CA_LOSS 4
 
-/* What the stack reports to cwnd_event: losses are repaired; a retransmission timeout. */
+/*
+ * What the stack reports to cwnd_event: it sends with nothing in flight; so late that it reduced the
+ * window; losses are repaired; a retransmission timeout.
+ */
+#define CA_EVENT_TX_START 0
+#define CA_EVENT_CWND_RESTART 1
 #define CA_EVENT_COMPLETE_CWR 2
 #define CA_EVENT_LOSS 3

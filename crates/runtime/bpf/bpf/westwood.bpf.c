@@ -5,7 +5,7 @@
  * It has no cong_control: the stack repairs losses itself (PRR, RFC 6937), and one form fits all
  * kernels. The state fits in the stack's private area.
  */
-#include "kernel.h"
+#include "stack.h"
 
 #include "westwood.h"
 
@@ -48,11 +48,12 @@ SEC("struct_ops")
 void BPF_PROG(alcc_westwood_avoid, struct sock *sk, __u32 ack, __u32 acked)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
-	__u64 flight = tp->packets_out - tp->sacked_out - tp->lost_out + tp->retrans_out;
+	struct growth g = growth_of(tp);
 
-	/* With half of the window unused nothing has tested it (RFC 9002, section 7.8). */
-	if (2 * (flight + acked) >= tp->snd_cwnd)
-		tp->snd_cwnd = westwood_grow(westwood_of(sk), tp->snd_cwnd, tp->snd_ssthresh, acked);
+	if (!window_was_tested(tp, acked))
+		return;
+	westwood_grow(westwood_of(sk), &g, acked);
+	take_over(tp, &g);
 }
 
 SEC("struct_ops")
@@ -77,9 +78,7 @@ void BPF_PROG(alcc_westwood_event, struct sock *sk, int event)
 SEC("struct_ops")
 __u32 BPF_PROG(alcc_westwood_undo, struct sock *sk)
 {
-	struct tcp_sock *tp = (struct tcp_sock *)sk;
-
-	return tp->snd_cwnd > tp->prior_cwnd ? tp->snd_cwnd : tp->prior_cwnd;
+	return window_undone((struct tcp_sock *)sk);
 }
 
 #define OPS                                                                                        \

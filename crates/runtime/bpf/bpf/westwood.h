@@ -8,13 +8,10 @@
  */
 #pragma once
 
-#define WESTWOOD_INLINE static inline __attribute__((always_inline))
-#define WESTWOOD_MIN 2U
-#define WESTWOOD_MAX (1U << 16)
+#include "growth.h"
+
 /* Microseconds that a sample of the rate lasts at least. */
 #define WESTWOOD_SAMPLE 50000ULL
-/* Longer RTT samples count as this long, so that no product overflows. Microseconds. */
-#define WESTWOOD_MAX_RTT 60000000U
 /* More segments in one sample count as this many, for the same reason. */
 #define WESTWOOD_MAX_SEGMENTS (1U << 20)
 
@@ -28,17 +25,17 @@ struct westwood {
 };
 
 /* What the empty path holds. Packets. */
-WESTWOOD_INLINE __u32 westwood_bdp(const struct westwood *w)
+PURE __u32 westwood_bdp(const struct westwood *w)
 {
 	__u64 packets = w->second * w->least >> 32;
 
-	if (packets < WESTWOOD_MIN)
-		return WESTWOOD_MIN;
-	return packets < WESTWOOD_MAX ? packets : WESTWOOD_MAX;
+	if (packets < GROWTH_MIN)
+		return GROWTH_MIN;
+	return packets < GROWTH_MAX ? packets : GROWTH_MAX;
 }
 
 /* Before the window grows. `now` and `rtt` in microseconds; rtt 0: no sample. */
-WESTWOOD_INLINE void westwood_measure(struct westwood *w, __u64 now, __u32 rtt, __u32 acked)
+PURE void westwood_measure(struct westwood *w, __u64 now, __u32 rtt, __u32 acked)
 {
 	__u64 least_span = rtt > WESTWOOD_SAMPLE ? rtt : WESTWOOD_SAMPLE;
 	__u64 span, rate;
@@ -61,47 +58,33 @@ WESTWOOD_INLINE void westwood_measure(struct westwood *w, __u64 now, __u32 rtt, 
 	w->segments += acked;
 	if (w->segments > WESTWOOD_MAX_SEGMENTS)
 		w->segments = WESTWOOD_MAX_SEGMENTS;
-	if (rtt > WESTWOOD_MAX_RTT)
-		rtt = WESTWOOD_MAX_RTT;
+	if (rtt > MAX_RTT)
+		rtt = MAX_RTT;
 	if (rtt && (!w->least || rtt < w->least))
 		w->least = rtt;
 }
 
-/* Slow start, then one packet per window (RFC 5681, section 3.1). Returns the window. */
-WESTWOOD_INLINE __u32 westwood_grow(struct westwood *w, __u32 cwnd, __u32 ssthresh, __u32 acked)
+/* Slow start, then one packet per window (RFC 5681, section 3.1). */
+PURE void westwood_grow(struct westwood *w, struct growth *g, __u32 acked)
 {
-	__u32 fast = 0;
+	__u32 credit = w->credit;
 
-	if (!cwnd)
-		cwnd = 1;
-	if (cwnd < ssthresh) {
-		fast = ssthresh - cwnd < acked ? ssthresh - cwnd : acked;
-		cwnd += fast;
-		acked -= fast;
-	}
-	if (acked) {
-		/* What was counted under a longer period is worth one packet at most. */
-		__u32 period = cwnd;
-
-		if (w->credit >= period) {
-			w->credit = 0;
-			cwnd++;
-		}
-		w->credit += acked;
-		cwnd += w->credit / period;
-		w->credit %= period;
-	}
-	return cwnd < WESTWOOD_MAX ? cwnd : WESTWOOD_MAX;
+	if (!g->cwnd)
+		g->cwnd = 1;
+	acked = growth_slow_start(g, acked);
+	if (acked)
+		g->cwnd = growth_bounded(g->cwnd + growth_credit(&credit, acked, g->cwnd));
+	w->credit = credit;
 }
 
-WESTWOOD_INLINE __u32 westwood_ssthresh(struct westwood *w, __u32 cwnd)
+PURE __u32 westwood_ssthresh(struct westwood *w, __u32 cwnd)
 {
 	w->credit = 0;
-	return cwnd / 2 > WESTWOOD_MIN ? cwnd / 2 : WESTWOOD_MIN;
+	return cwnd / 2 > GROWTH_MIN ? cwnd / 2 : GROWTH_MIN;
 }
 
 /* A timeout: the new threshold. The smallest RTT is learned anew. */
-WESTWOOD_INLINE __u32 westwood_timeout(struct westwood *w)
+PURE __u32 westwood_timeout(struct westwood *w)
 {
 	__u32 bdp = westwood_bdp(w);
 

@@ -98,6 +98,30 @@ pub const RESIDENT: &[Resident] = &[
         include_bytes!("../objects/copa.bpf.o"),
     ),
     resident(
+        "verus",
+        "verus:profile=tuned",
+        "alcc_verus",
+        include_bytes!("../objects/verus.bpf.o"),
+    ),
+    resident(
+        "budget",
+        "budget",
+        "alcc_budget",
+        include_bytes!("../objects/budget.bpf.o"),
+    ),
+    resident(
+        "vegas",
+        "vegas",
+        "alcc_vegas",
+        include_bytes!("../objects/vegas.bpf.o"),
+    ),
+    resident(
+        "bic",
+        "bic:profile=linux",
+        "alcc_bic",
+        include_bytes!("../objects/bic.bpf.o"),
+    ),
+    resident(
         "westwood",
         "westwood:profile=linux",
         "alcc_westwood",

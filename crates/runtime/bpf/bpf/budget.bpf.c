@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * Budget as a congestion control of the kernel: `alcc_budget`, by struct_ops. The state lives in
+ * socket storage, because the stack's private area (104 bytes) is too small.
+ */
+#include "paced.h"
+
+#include "budget.h"
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+/* The queueing delay to aim at. Microseconds. */
+const volatile __u32 delay = 40000;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct budget);
+} state SEC(".maps");
+
+static __always_inline struct budget *budget_of(struct sock *sk)
+{
+	return bpf_sk_storage_get(&state, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+}
+
+/* `b` is zero. */
+static __always_inline void begin(struct budget *b, struct tcp_sock *tp, __u64 now)
+{
+	budget_start(b, now, delay);
+	/* A connection taken over in mid-life keeps its window. */
+	if (tp->snd_cwnd > BUDGET_INITIAL >> 20)
+		b->cwnd = (__u64)tp->snd_cwnd << 20;
+	b->lost = tp->lost;
+	b->round_end = tp->delivered;
+}
+
+SEC("struct_ops")
+void BPF_PROG(alcc_budget_init, struct sock *sk)
+{
+	struct budget *b;
+
+	/* A new one is zero. */
+	bpf_sk_storage_delete(&state, sk);
+	b = budget_of(sk);
+	if (b)
+		begin(b, (struct tcp_sock *)sk, now_us());
+	begin_paced(sk);
+}
+
+/* There are no timers here: what a silence changes waits for the stack's own. */
+SEC("struct_ops")
+void BPF_PROG(alcc_budget_state, struct sock *sk, __u8 new_state)
+{
+	struct budget *b;
+
+	if (new_state != TCP_CA_LOSS)
+		return;
+	b = budget_of(sk);
+	if (!b || !b->cwnd)
+		return;
+	budget_leave_start(b);
+	budget_silence(b, now_us());
+}
+
+static __always_inline void control(struct sock *sk, const struct rate_sample *rs)
+{
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+	struct budget *b = budget_of(sk);
+	struct budget_ack ack = {};
+	__u64 rate;
+
+	/* Without memory for the state the window stays as it is. */
+	if (!b)
+		return;
+	ack.now = now_us();
+	if (!b->cwnd)
+		begin(b, tp, ack.now);
+	ack.rtt = rs->rtt_us > 0 ? rs->rtt_us : 0;
+	ack.sent_at = ack.now - ack.rtt;
+	ack.acked = rs->acked_sacked;
+	ack.idle = rs->is_app_limited;
+	ack.used = window_was_used(rs, b->cwnd);
+	ack.round_start = (__s32)(rs->prior_delivered - b->round_end) >= 0;
+	if (ack.round_start)
+		b->round_end = tp->delivered;
+	if (tp->lost != b->lost) {
+		budget_lost(b, tp->lost - b->lost);
+		b->lost = tp->lost;
+	}
+	if (ack.acked)
+		budget_acked(b, &ack);
+	set_window(tp, b->cwnd);
+	rate = budget_pacing_rate(b, tp->mss_cache);
+	set_rate(sk, rate ? rate : ~0UL);
+}
+
+PACED(budget)

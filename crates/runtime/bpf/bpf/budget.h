@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * Budget, one acknowledgement at a time, in integers: what the path may deliver in its smallest RTT,
+ * and a delay that the user names. docs/budget.md has the why of every number.
+ *
+ * Pure: the BPF program includes this file, and so does a host build that replays the same
+ * acknowledgements through it and through `cc`. It is `budget`, but a windowed minimum keeps 16
+ * values and not 128. Times in microseconds.
+ */
+#pragma once
+
+#include "drains.h"
+#include "loss_rate.h"
+#include "rates.h"
+#include "service.h"
+
+#define BUDGET_INITIAL (10 * ONE)
+#define BUDGET_SMALLEST (4 * ONE)
+/* Beyond the product; what shares are compared by. */
+#define BUDGET_PACKETS (2 * ONE)
+/* Packets per second beyond which a flow yields a fortieth of the budget per doubling. */
+#define BUDGET_FAST (1000ULL << 8)
+#define BUDGET_YIELD 40
+/* So long, and a smallest RTT, the queue fills again after a drain. */
+#define BUDGET_REFILL 100000ULL
+
+struct budget {
+	__u64 cwnd; /* 2^-20 packets; 0: not started */
+	__u64 cap; /* the same, after losses */
+	__u64 unanswered; /* the same: what else may be in flight because nothing came back */
+	__u64 loss_rate; /* 2^-31 */
+	__u64 refilled; /* when the queue is full again after the last drain */
+	__u64 acked_at; /* 0: never */
+	__u64 silent_at; /* in a drain: nothing came back for long if it has not by then; 0: no drain */
+	__u64 patience;
+	__u32 delay;
+	__u32 queueing;
+	__u32 doublings; /* of the mean rate beyond BUDGET_FAST, 2^-16 */
+	__u32 starting; /* doubling per round trip until a queue forms */
+	__u32 queued;
+	__u32 capped; /* in this round trip */
+	/* For the BPF program: counters of the stack at the last acknowledgement. */
+	__u32 lost, round_end;
+	struct drains drains;
+	struct service service;
+};
+
+struct budget_ack {
+	__u64 now;
+	__u64 sent_at; /* of the packet that `rtt` is of */
+	__u32 rtt; /* 0: no sample */
+	__u32 acked; /* segments */
+	__u32 used; /* the window was what held the sender back */
+	__u32 idle; /* the application was */
+	__u32 round_start;
+};
+
+PURE void budget_start(struct budget *b, __u64 now, __u32 delay)
+{
+	b->cwnd = BUDGET_INITIAL;
+	b->cap = MAX_CWND;
+	b->delay = delay;
+	b->starting = 1;
+	drains_start(&b->drains, now);
+}
+
+/* The window outside of drains. */
+PURE_CALL __u64 budget_product(const struct budget *b)
+{
+	__u64 wanted, least, yielded;
+	__u32 mean, base, delay;
+
+	if (!b)
+		return BUDGET_SMALLEST;
+	mean = b->service.mean;
+	base = b->drains.base;
+	delay = b->delay;
+	wanted = packets_in(b->service.high, base + delay / 5);
+	least = packets_in(mean, base + delay / 2);
+	yielded = (packets_in(mean, delay) >> 16) * b->doublings / BUDGET_YIELD;
+	if (wanted < least)
+		wanted = least;
+	wanted += BUDGET_PACKETS;
+	wanted = wanted > yielded ? wanted - yielded : 0;
+	return wanted > BUDGET_SMALLEST ? wanted : BUDGET_SMALLEST;
+}
+
+PURE __u64 budget_drained(const struct budget *b)
+{
+	__u32 base = b->drains.base;
+	__u64 left = base > b->delay ? packets_in(b->service.mean, base - b->delay) : 0;
+
+	return (left > BUDGET_PACKETS ? left : BUDGET_PACKETS) + b->unanswered;
+}
+
+/* Takes over what is wanted. */
+PURE void budget_follow(struct budget *b)
+{
+	__u64 wanted = b->drains.draining ? budget_drained(b) : budget_product(b);
+
+	if (wanted > b->cap)
+		wanted = b->cap;
+	if (wanted > MAX_CWND)
+		wanted = MAX_CWND;
+	b->cwnd = wanted > ONE ? wanted : ONE;
+}
+
+PURE void budget_leave_start(struct budget *b)
+{
+	if (b->starting) {
+		b->starting = 0;
+		/* Its smallest RTT may be that of a queue. */
+		b->drains.unsure = 1;
+	}
+}
+
+/* Takes the RTT in. True if the packet had waited behind none of ours. */
+PURE_CALL int budget_look(struct budget *b, const struct budget_ack *a)
+{
+	int starved = 0;
+	__u32 rtt;
+
+	if (!b || !a)
+		return 0;
+	rtt = a->rtt < MAX_RTT ? a->rtt : MAX_RTT;
+	if (rtt) {
+		b->queueing = drains_sample(&b->drains, a->now, rtt, b->delay / 10, b->delay / 4);
+		if (b->starting && b->queueing > b->delay / 2)
+			b->queued = 1;
+		starved = b->acked_at && a->now - b->acked_at + DRAINS_GRAIN >= b->queueing;
+		switch (drains_step(&b->drains, a->now, a->sent_at, !b->starting, 1)) {
+		case DRAINS_BEGIN:
+			b->unanswered = 0;
+			break;
+		case DRAINS_END:
+			b->refilled = a->now + b->drains.base + BUDGET_REFILL;
+			break;
+		default:
+			break;
+		}
+	}
+	b->acked_at = a->now;
+	b->patience = 2 * ((__u64)b->drains.base + b->queueing);
+	if (b->patience < DRAINS_GRAIN)
+		b->patience = DRAINS_GRAIN;
+	b->silent_at = b->drains.draining ? a->now + b->patience : 0;
+	return starved;
+}
+
+/* Losses come before the acknowledgement that disclosed them, as in `cc`. */
+PURE_CALL int budget_lost(struct budget *b, __u32 lost)
+{
+	if (!b)
+		return 0;
+	b->loss_rate = loss_rate_lost(b->loss_rate, lost);
+	if (!b->capped && b->loss_rate > LOSS_RATE(3) && b->queueing > b->delay / 4) {
+		/* What a drain takes off is no measure of the path. */
+		__u64 cwnd = b->drains.draining ? budget_product(b) : b->cwnd;
+
+		b->capped = 1;
+		b->cap = (cwnd < b->cap ? cwnd : b->cap) * 85 / 100;
+		if (b->cwnd > b->cap)
+			b->cwnd = b->cap;
+		if (b->cwnd < BUDGET_SMALLEST)
+			b->cwnd = BUDGET_SMALLEST;
+	}
+	budget_leave_start(b);
+	return 0;
+}
+
+/* The cap returns by a packet or 2 % per round trip. */
+PURE void budget_lift(struct budget *b, __u32 acked)
+{
+	__u64 step = b->cap / 50 > ONE ? b->cap / 50 : ONE;
+
+	if (b->cap >= MAX_CWND)
+		return;
+	b->cap += (step * acked << 10) / (b->cwnd >> 10);
+	if (b->cap > MAX_CWND)
+		b->cap = MAX_CWND;
+}
+
+PURE_CALL int budget_acked(struct budget *b, const struct budget_ack *a)
+{
+	int starved, drained;
+	__u32 base, rtt;
+
+	if (!b || !a)
+		return 0;
+	base = b->drains.base;
+	rtt = base + b->queueing;
+	b->loss_rate = loss_rate_delivered(b->loss_rate, a->acked);
+	if (a->round_start)
+		b->capped = 0;
+	starved = budget_look(b, a);
+	drained = b->drains.draining || a->now < b->refilled;
+	/* What was not sent says nothing about the path. Nor does a drain, and what follows it. */
+	if ((a->idle || drained) && !b->starting) {
+		service_pass(&b->service, a->now);
+		budget_follow(b);
+		return 0;
+	}
+	service_delivered(&b->service, a->now, a->acked, base, rtt, starved);
+	b->doublings = doublings(b->service.mean, BUDGET_FAST);
+	if (b->starting) {
+		if (a->used)
+			b->cwnd += a->acked * ONE;
+		if (b->cwnd > MAX_CWND)
+			b->cwnd = MAX_CWND;
+		if (!b->queued)
+			return 0;
+		budget_leave_start(b);
+	}
+	budget_follow(b);
+	budget_lift(b, a->acked);
+	return 0;
+}
+
+/* In a drain of which nothing came back its packets or their acknowledgements were lost. */
+PURE void budget_silence(struct budget *b, __u64 now)
+{
+	if (!b->silent_at || now < b->silent_at)
+		return;
+	b->unanswered += BUDGET_PACKETS;
+	if (b->unanswered > MAX_CWND)
+		b->unanswered = MAX_CWND;
+	b->patience = b->patience < MAX_RTT ? 2 * b->patience : MAX_RTT;
+	b->silent_at = now + b->patience;
+	budget_follow(b);
+}
+
+/* Bytes per second, over the smallest RTT of the last second; 0: as fast as it goes. */
+PURE __u64 budget_pacing_rate(const struct budget *b, __u32 mss)
+{
+	__u32 rtt = b->drains.recent > DRAINS_GRAIN ? b->drains.recent : DRAINS_GRAIN;
+
+	if (b->starting || !b->drains.recent)
+		return 0;
+	return (b->cwnd * mss >> 20) * 1000000 / rtt;
+}

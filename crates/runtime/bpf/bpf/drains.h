@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * The smallest RTT, and when to send less than the path holds so that it can be seen: `Drains` of
+ * `cc`, which says why. Times in microseconds. All sockets of a host see one clock, so that its
+ * flows drain together.
+ */
+#pragma once
+
+#include "minimum.h"
+
+/* Drains begin at multiples of this. */
+#define DRAINS_PERIOD 3000000ULL
+/* A smallest RTT that was not seen for so long may be one of another path. */
+#define DRAINS_MEMORY 10000000ULL
+/* After a drain the smallest RTT is that of so long. */
+#define DRAINS_RECENT 1000000ULL
+/* Below this difference two RTTs are the same. */
+#define DRAINS_GRAIN 1000U
+
+enum drained { DRAINS_NOTHING, DRAINS_BEGIN, DRAINS_AGAIN, DRAINS_END };
+
+struct drains {
+	__u64 base_at; /* when the smallest RTT was last seen */
+	__u64 empty_at; /* when the path was last seen empty */
+	__u64 turn; /* multiples of the period so far */
+	__u64 since; /* of the drain */
+	__u32 was; /* the smallest RTT then */
+	__u32 draining;
+	__u32 unsure; /* the smallest RTT may be that of a queue */
+	__u32 base; /* the smallest RTT; 0: none yet */
+	__u32 recent; /* that of the last second; 0: none yet */
+	struct minimum recent_rtt;
+};
+
+PURE void drains_start(struct drains *d, __u64 now)
+{
+	d->empty_at = now;
+	d->base_at = now;
+}
+
+/* Returns how much of `rtt`, which is above 0, is queueing. */
+PURE __u32 drains_sample(struct drains *d, __u64 now, __u32 rtt, __u32 same, __u32 empty)
+{
+	__u32 queueing;
+
+	if (!d->base || rtt < d->base)
+		d->base = rtt;
+	d->recent = minimum_insert(&d->recent_rtt, now, rtt, DRAINS_RECENT);
+	queueing = rtt - d->base;
+	if (queueing <= same)
+		d->base_at = now;
+	if (queueing <= empty)
+		d->empty_at = now;
+	return queueing;
+}
+
+/* A packet sent at `sent_at` is back. No drain begins unless `may`. */
+PURE enum drained drains_step(struct drains *d, __u64 now, __u64 sent_at, int may, __u32 every)
+{
+	__u64 turn = now / DRAINS_PERIOD;
+	int turned = turn != d->turn && turn % every == 0;
+
+	d->turn = turn;
+	if (!d->draining) {
+		if (!may || !turned)
+			return DRAINS_NOTHING;
+		if (!d->unsure && now - d->empty_at <= DRAINS_PERIOD / 2)
+			return DRAINS_NOTHING;
+		d->draining = 1;
+		d->since = now;
+		d->was = d->base;
+		return DRAINS_BEGIN;
+	}
+	if (sent_at < d->since)
+		return DRAINS_NOTHING;
+	if (d->base + d->base / 20 + DRAINS_GRAIN < d->was) {
+		d->since = now;
+		d->was = d->base;
+		return DRAINS_AGAIN;
+	}
+	d->draining = 0;
+	d->unsure = 0;
+	d->empty_at = now;
+	if (now - d->base_at > DRAINS_MEMORY) {
+		d->base = d->recent;
+		d->base_at = now;
+	}
+	return DRAINS_END;
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/* What controls share that set window and rate with each acknowledgement (cong_control). */
+#pragma once
+
+#include "kernel.h"
+
+#include "pure.h"
+
+static __always_inline __u64 now_us(void)
+{
+	return bpf_ktime_get_ns() / 1000;
+}
+
+/* A control taken over: no threshold, because PRR is off, and the stack paces. */
+static __always_inline void begin_paced(struct sock *sk)
+{
+	((struct tcp_sock *)sk)->snd_ssthresh = 0x7fffffff;
+	if (sk->sk_pacing_status == SK_PACING_NONE)
+		sk->sk_pacing_status = SK_PACING_NEEDED;
+}
+
+/* With half of the window unused nothing has tested it (RFC 9002, section 7.8). */
+static __always_inline bool window_was_used(const struct rate_sample *rs, __u64 cwnd)
+{
+	return (__u64)rs->prior_in_flight << 21 >= cwnd;
+}
+
+/* `cwnd` in 2^-20 packets. */
+static __always_inline void set_window(struct tcp_sock *tp, __u64 cwnd)
+{
+	__u32 most = tp->snd_cwnd_clamp, packets = cwnd >> 20;
+
+	tp->snd_cwnd = packets < most ? packets : most;
+}
+
+/* Bytes per second. */
+static __always_inline void set_rate(struct sock *sk, __u64 rate)
+{
+	sk->sk_pacing_rate = rate < sk->sk_max_pacing_rate ? rate : sk->sk_max_pacing_rate;
+}
+
+/* PRR is off for a control with cong_control: a threshold and an undo change nothing. */
+#define PACED_CALLBACKS(name)                                                                      \
+	SEC("struct_ops")                                                                          \
+	__u32 BPF_PROG(alcc_##name##_ssthresh, struct sock *sk)                                    \
+	{                                                                                          \
+		return ((struct tcp_sock *)sk)->snd_ssthresh;                                      \
+	}                                                                                          \
+                                                                                                   \
+	SEC("struct_ops")                                                                          \
+	__u32 BPF_PROG(alcc_##name##_undo, struct sock *sk)                                        \
+	{                                                                                          \
+		return ((struct tcp_sock *)sk)->snd_cwnd;                                          \
+	}                                                                                          \
+                                                                                                   \
+	SEC("struct_ops")                                                                          \
+	void BPF_PROG(alcc_##name##_control, struct sock *sk, __u32 ack, int flag,                 \
+		      const struct rate_sample *rs)                                                \
+	{                                                                                          \
+		control(sk, rs);                                                                   \
+	}                                                                                          \
+                                                                                                   \
+	SEC("struct_ops")                                                                          \
+	void BPF_PROG(alcc_##name##_control_old, struct sock *sk, const struct rate_sample *rs)    \
+	{                                                                                          \
+		control(sk, rs);                                                                   \
+	}
+
+/*
+ * Two forms, and the loader takes the one that fits. Linux 6.10 added two arguments to
+ * cong_control; Linux 6.4 added links, which end a registration when their pin goes.
+ */
+#define PACED_OPS(name_of, control_of)                                                             \
+	{                                                                                          \
+		.init = (void *)alcc_##name_of##_init,                                             \
+		.ssthresh = (void *)alcc_##name_of##_ssthresh,                                     \
+		.undo_cwnd = (void *)alcc_##name_of##_undo,                                        \
+		.set_state = (void *)alcc_##name_of##_state, .cong_control = (void *)control_of,   \
+		.flags = TCP_CONG_NON_RESTRICTED, .name = "alcc_" #name_of,                        \
+	}
+
+#define PACED(name)                                                                                \
+	PACED_CALLBACKS(name)                                                                      \
+                                                                                                   \
+	SEC("?.struct_ops.link")                                                                   \
+	struct tcp_congestion_ops ops = PACED_OPS(name, alcc_##name##_control);                    \
+                                                                                                   \
+	SEC("?.struct_ops")                                                                        \
+	struct tcp_congestion_ops ops_old = PACED_OPS(name, alcc_##name##_control_old);

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * What controls share whose losses the stack repairs itself (PRR, RFC 6937): those without
+ * cong_control. One form of them fits all kernels.
+ */
+#pragma once
+
+#include "kernel.h"
+
+#include "growth.h"
+
+static __always_inline struct growth growth_of(const struct tcp_sock *tp)
+{
+	struct growth g = {.cwnd = tp->snd_cwnd, .ssthresh = tp->snd_ssthresh};
+
+	return g;
+}
+
+static __always_inline void take_over(struct tcp_sock *tp, const struct growth *g)
+{
+	__u32 most = tp->snd_cwnd_clamp;
+
+	tp->snd_cwnd = g->cwnd < most ? g->cwnd : most;
+	tp->snd_ssthresh = g->ssthresh;
+}
+
+/* With half of the window unused nothing has tested it (RFC 9002, section 7.8). */
+static __always_inline bool window_was_tested(const struct tcp_sock *tp, __u32 acked)
+{
+	__u64 flight = tp->packets_out - tp->sacked_out - tp->lost_out + tp->retrans_out;
+
+	return 2 * (flight + acked) >= tp->snd_cwnd;
+}
+
+/* The window after a loss that was none. */
+static __always_inline __u32 window_undone(const struct tcp_sock *tp)
+{
+	return tp->snd_cwnd > tp->prior_cwnd ? tp->snd_cwnd : tp->prior_cwnd;
+}

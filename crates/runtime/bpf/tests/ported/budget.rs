@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Budget in integers.
+use super::beside::{reaches_the_same, stay_together, within_a_packet};
+use super::paced::{Ack, Control, controller};
+
+/// `struct budget_ack`.
+#[repr(C)]
+struct BudgetAck {
+    now: u64,
+    sent_at: u64,
+    rtt: u32,
+    acked: u32,
+    used: u32,
+    idle: u32,
+    round_start: u32,
+}
+
+unsafe extern "C" {
+    fn alcc_host_budget_start(b: *mut State, now: u64, delay: u32);
+    fn alcc_host_budget_acked(b: *mut State, ack: *const BudgetAck);
+    fn alcc_host_budget_lost(b: *mut State, lost: u32);
+    fn alcc_host_budget_timeout(b: *mut State);
+    fn alcc_host_budget_silence(b: *mut State, now: u64);
+    fn alcc_host_budget_silent_at(b: *const State) -> u64;
+    fn alcc_host_budget_cwnd(b: *const State) -> u64;
+    fn alcc_host_budget_pacing_rate(b: *const State, mss: u32) -> u64;
+}
+
+/// `struct budget`, which `host.c` asserts to fit.
+#[derive(Clone)]
+#[repr(C, align(8))]
+pub(crate) struct State([u64; 512]);
+
+/// Microseconds.
+const DELAY: u32 = 40_000;
+
+// SAFETY: the state is as large as the C code's, and nobody else has it.
+impl Control for State {
+    const FOLLOWS: &'static str = "budget";
+
+    fn new() -> Self {
+        let mut state = Self([0; 512]);
+        state.start(0);
+        state
+    }
+
+    fn start(&mut self, now: u64) {
+        // SAFETY: as above.
+        unsafe { alcc_host_budget_start(self, now, DELAY) };
+    }
+
+    fn acked(&mut self, ack: &Ack) {
+        let ack = BudgetAck {
+            now: ack.now,
+            sent_at: ack.sent_at,
+            rtt: ack.rtt,
+            acked: ack.segments,
+            used: ack.used.into(),
+            idle: ack.idle.into(),
+            round_start: ack.round_start.into(),
+        };
+        // SAFETY: as above.
+        unsafe { alcc_host_budget_acked(self, &raw const ack) };
+    }
+
+    fn lost(&mut self, _now: u64, _sent_at: u64, segments: u32) {
+        // SAFETY: as above.
+        unsafe { alcc_host_budget_lost(self, segments) };
+    }
+
+    fn timeout(&mut self, _now: u64) {
+        // SAFETY: as above.
+        unsafe { alcc_host_budget_timeout(self) };
+    }
+
+    fn timer(&mut self, now: u64) {
+        // SAFETY: as above.
+        unsafe { alcc_host_budget_silence(self, now) };
+    }
+
+    fn next_timer(&self) -> Option<u64> {
+        // SAFETY: as above.
+        let at = unsafe { alcc_host_budget_silent_at(self) };
+        (at > 0).then_some(at)
+    }
+
+    fn cwnd(&self) -> u64 {
+        // SAFETY: as above.
+        unsafe { alcc_host_budget_cwnd(self) }
+    }
+
+    fn pacing_rate(&self, mss: u32) -> u64 {
+        // SAFETY: as above.
+        unsafe { alcc_host_budget_pacing_rate(self, mss) }
+    }
+}
+
+#[test]
+fn on_the_same_acknowledgements_the_windows_stay_within_a_packet() {
+    stay_together("budget", controller::<State>, within_a_packet);
+}
+
+#[test]
+fn alone_on_a_link_it_reaches_what_the_reference_reaches() {
+    reaches_the_same("budget", controller::<State>, 0.01, 0.0);
+}
