@@ -80,6 +80,12 @@ final class Receiving implements FrameSink {
         return ackDue == Controller.NONE && arrivals.untold() == 0;
     }
 
+    void acknowledge(long time) {
+        if (arrivals.untold() > 0) {
+            ackDue = Math.min(ackDue, time);
+        }
+    }
+
     long ackDue() {
         return ackDue;
     }

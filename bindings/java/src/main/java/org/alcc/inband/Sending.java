@@ -72,7 +72,7 @@ final class Sending {
     }
 
     boolean isBlocked() {
-        return flow == null || flow.isBlocked();
+        return flow == null || flow.isBlocked() || pacedUntil != Controller.NONE;
     }
 
     void end() {

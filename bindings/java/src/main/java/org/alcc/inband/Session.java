@@ -295,6 +295,11 @@ public final class Session {
         return open ? Math.min(next, Math.min(receiving.ackDue(), sending.nextTimer())) : next;
     }
 
+    /** What has not been told is told with the next output. */
+    void acknowledge(long now) {
+        receiving.acknowledge(now);
+    }
+
     /** @return when an acknowledgement is due, nanoseconds */
     long ackDue() {
         return error == null ? receiving.ackDue() : Controller.NONE;

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+package org.alcc.inband;
+
+import static org.junit.Assert.assertArrayEquals;
+import static org.junit.Assert.assertEquals;
+import static org.junit.Assert.assertTrue;
+
+import java.io.DataInputStream;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
+import java.util.Random;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import org.alcc.cc.Fixed;
+import org.junit.Rule;
+import org.junit.Test;
+import org.junit.rules.Timeout;
+
+/** Two connections of this library. */
+public class ConnectionTest {
+    private static final int BYTES = 3_000_000;
+
+    @Rule public final Timeout timeout = Timeout.seconds(60);
+
+    private static byte[] content(int seed) {
+        byte[] content = new byte[BYTES];
+        new Random(seed).nextBytes(content);
+        return content;
+    }
+
+    private static byte[] writesFirstAndReadsLater(Connection c, byte[] content) throws Exception {
+        c.getOutputStream().write(content);
+        byte[] got = new byte[BYTES];
+        new DataInputStream(c.getInputStream()).readFully(got);
+        assertTrue(c.finish(20_000));
+        assertEquals(-1, c.getInputStream().read());
+        return got;
+    }
+
+    /** Both write more than the sockets hold before either reads: who reads the socket never waits for who writes. */
+    @Test
+    public void bothWriteFirst() throws Exception {
+        ExecutorService threads = Executors.newFixedThreadPool(2);
+        try (ServerSocket server = new ServerSocket(0, 1, InetAddress.getByName("127.0.0.1"))) {
+            for (final int window : new int[] {1, 30, 1_000_000}) {
+                Socket socket = new Socket("127.0.0.1", server.getLocalPort());
+                final Settings settings = new Settings(new Fixed(window));
+                try (final Connection a = Connection.connect(socket, settings);
+                        final Connection b = Connection.accept(server.accept(), new Settings(new Fixed(window)))) {
+                    Future<byte[]> there = threads.submit(new Callable<byte[]>() {
+                        @Override public byte[] call() throws Exception {
+                            return writesFirstAndReadsLater(b, content(2));
+                        }
+                    });
+                    Future<byte[]> here = threads.submit(new Callable<byte[]>() {
+                        @Override public byte[] call() throws Exception {
+                            return writesFirstAndReadsLater(a, content(1));
+                        }
+                    });
+                    assertArrayEquals(content(2), here.get());
+                    assertArrayEquals(content(1), there.get());
+                    assertEquals(0, a.stats().inFlight());
+                }
+            }
+        } finally {
+            threads.shutdownNow();
+        }
+    }
+
+    /** A byte there and a byte back: no call waits for a full segment or for a timer. */
+    @Test
+    public void aConversationOfSingleBytesIsNotDelayed() throws Exception {
+        try (ServerSocket server = new ServerSocket(0, 1, InetAddress.getByName("127.0.0.1"))) {
+            Socket socket = new Socket("127.0.0.1", server.getLocalPort());
+            try (Connection a = Connection.connect(socket, new Settings(new Fixed(20)));
+                    Connection b = Connection.accept(server.accept(), new Settings(new Fixed(20)))) {
+                long began = System.nanoTime();
+                for (int i = 0; i < 200; i++) {
+                    a.getOutputStream().write(i);
+                    assertEquals(i, b.getInputStream().read());
+                    b.getOutputStream().write(255 - i);
+                    assertEquals(255 - i, a.getInputStream().read());
+                }
+                long ms = (System.nanoTime() - began) / 1_000_000;
+                // An acknowledgement may be 5 ms late, data may not: 400 of those would be two seconds.
+                assertTrue(ms + " ms", ms < 1500);
+            }
+        }
+    }
+}
