@@ -7,6 +7,7 @@ import static org.junit.Assert.assertTrue;
 
 import java.io.DataInputStream;
 import java.net.InetAddress;
+import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
 import java.util.Random;
@@ -31,6 +32,11 @@ public class ConnectionTest {
         return content;
     }
 
+    private static Socket small(Socket socket) throws Exception {
+        socket.setSendBufferSize(8192);
+        return socket;
+    }
+
     private static byte[] writesFirstAndReadsLater(Connection c, byte[] content) throws Exception {
         c.getOutputStream().write(content);
         byte[] got = new byte[BYTES];
@@ -44,12 +50,18 @@ public class ConnectionTest {
     @Test
     public void bothWriteFirst() throws Exception {
         ExecutorService threads = Executors.newFixedThreadPool(2);
-        try (ServerSocket server = new ServerSocket(0, 1, InetAddress.getByName("127.0.0.1"))) {
+        try (ServerSocket server = new ServerSocket()) {
+            // So little that a writer soon waits in the socket.
+            server.setReceiveBufferSize(8192);
+            server.bind(new InetSocketAddress("127.0.0.1", 0));
             for (final int window : new int[] {1, 30, 1_000_000}) {
-                Socket socket = new Socket("127.0.0.1", server.getLocalPort());
+                Socket socket = new Socket();
+                socket.setReceiveBufferSize(8192);
+                socket.setSendBufferSize(8192);
+                socket.connect(server.getLocalSocketAddress());
                 final Settings settings = new Settings(new Fixed(window));
                 try (final Connection a = Connection.connect(socket, settings);
-                        final Connection b = Connection.accept(server.accept(), new Settings(new Fixed(window)))) {
+                        final Connection b = Connection.accept(small(server.accept()), new Settings(new Fixed(window)))) {
                     Future<byte[]> there = threads.submit(new Callable<byte[]>() {
                         @Override public byte[] call() throws Exception {
                             return writesFirstAndReadsLater(b, content(2));
