@@ -29,7 +29,9 @@ public final class AlccException extends IOException {
         STREAM
     }
 
+    /** For programs. */
     private final Kind kind;
+    /** The number of the peer's CLOSE. */
     private final int reason;
 
     AlccException(Kind kind, String message) {

@@ -33,6 +33,8 @@ public final class Connection implements Closeable {
     /** Frames of one write to the socket, bytes. */
     private static final int OUTPUT = 64 * 1024 + Session.LEAST_OUTPUT;
     private static final int INPUT = 64 * 1024;
+    /** A reading of so much is followed by a pause, so that the next brings as much. */
+    private static final int BULK = 16 * 1024;
     private static final byte[] NOTHING = new byte[0];
     private static final long NEVER = Long.MAX_VALUE;
 
@@ -51,6 +53,7 @@ public final class Connection implements Closeable {
     private final ByteBuffer frames = ByteBuffer.allocate(OUTPUT);
     private final int sendBuffer;
     private final long silence;
+    private final long handshake;
     /** A thread writes to the socket, without the lock. It looks for answers before it leaves. */
     private boolean busy;
     private boolean closed;
@@ -84,6 +87,7 @@ public final class Connection implements Closeable {
     private Connection(Socket socket, Settings settings, boolean opener) throws AlccException {
         this.socket = socket;
         silence = settings.silence;
+        handshake = settings.handshake;
         if (settings.segment == Settings.UNKNOWN) {
             boolean loopback = socket.getInetAddress() != null && socket.getInetAddress().isLoopbackAddress();
             settings.segment(loopback ? 32_768 : 1448);
@@ -97,7 +101,7 @@ public final class Connection implements Closeable {
                 socket.setSoTimeout((int) (settings.handshake / 1_000_000));
                 ((SSLSocket) socket).startHandshake();
             }
-            look(settings.handshake);
+            socket.setSoTimeout((int) Math.max(Math.min(handshake, silence) / 4_000_000, 1));
             sendBuffer = socket.getSendBufferSize();
             in = socket.getInputStream();
             out = socket.getOutputStream();
@@ -113,11 +117,6 @@ public final class Connection implements Closeable {
         } finally {
             lock.unlock();
         }
-    }
-
-    /** The reader looks at the clock four times within what a silent peer is granted. */
-    private void look(long granted) throws IOException {
-        socket.setSoTimeout((int) Math.max(granted / 4_000_000, 1));
     }
 
     private static long now() {
@@ -362,7 +361,8 @@ public final class Connection implements Closeable {
     /** Reads the socket, whatever the application does. */
     private final class Reader implements Runnable {
         private final byte[] bytes = new byte[INPUT];
-        private boolean patient;
+        private boolean isOpen;
+        private int timeout;
 
         @Override
         public void run() {
@@ -383,9 +383,30 @@ public final class Connection implements Closeable {
                     return;
                 }
                 since = now();
-                if (pause > 0) {
-                    rest(since + pause);
+                try {
+                    if (pause > 0 && (n >= BULK || socket instanceof SSLSocket)) {
+                        rest(since + pause);
+                        look(patience());
+                    } else {
+                        look(pause > 0 ? pause : patience());
+                    }
+                } catch (IOException e) {
+                    // The next reading says the same.
                 }
+            }
+        }
+
+        /** The reader looks at the clock four times within what a silent peer is granted. */
+        private long patience() {
+            return (isOpen ? silence : Math.min(silence, handshake)) / 4;
+        }
+
+        /** Reading waits no longer than this, nanoseconds. */
+        private void look(long wait) throws IOException {
+            int millis = (int) Math.max((wait + 999_999) / 1_000_000, 1);
+            if (millis != timeout) {
+                timeout = millis;
+                socket.setSoTimeout(millis);
             }
         }
 
@@ -422,16 +443,9 @@ public final class Connection implements Closeable {
                     fall();
                     return -1;
                 }
-                if (session.isOpen() && !patient) {
-                    patient = true;
-                    look(silence);
-                }
+                isOpen = session.isOpen();
                 long due = session.ackDue();
                 return due == NEVER ? 0 : Math.max(due - now, 0);
-            } catch (IOException e) {
-                session.failed(e);
-                shut();
-                return -1;
             } finally {
                 lock.unlock();
             }

@@ -198,7 +198,9 @@ final class Sending {
         }
         long mayUse = Math.max(credit - flow.written(), 0);
         long room = Math.min(Math.min(allowed, paced), Math.min(mayUse, out.remaining() - 16));
-        if (room < wanted && !(room == mayUse && flow.inFlight() == 0)) {
+        // With nothing under way no acknowledgement will bring more credit: less than a segment is all there is.
+        boolean last = room < segment && room == mayUse && flow.inFlight() == 0;
+        if (room < wanted && !last) {
             // Whole segments, with what precedes them in the same write.
             room -= room % segment;
             int ahead = (out.position() - begin) % segment;

@@ -33,6 +33,7 @@ public final class TransferException extends IOException {
         NOT_KEPT
     }
 
+    /** For programs. */
     private final Kind kind;
 
     TransferException(Kind kind, String message) {

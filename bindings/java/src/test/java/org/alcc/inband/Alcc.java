@@ -21,7 +21,11 @@ final class Alcc implements AutoCloseable {
 
     Alcc(String... arguments) throws IOException {
         String program = System.getProperty("alcc");
-        Assume.assumeTrue("skipped: needs the program alcc (cargo build)", new File(program).canExecute());
+        boolean there = new File(program).canExecute();
+        if (!there) {
+            System.out.println("skipped: needs " + program + " (cargo build)");
+        }
+        Assume.assumeTrue("needs the program", there);
         List<String> command = new ArrayList<String>(Arrays.asList(arguments));
         command.add(0, program);
         process = new ProcessBuilder(command).redirectErrorStream(true).start();

@@ -72,9 +72,9 @@ public class ProgramTest {
         assertArrayEquals(content(1), upload(content(1), Transfer.UNKNOWN));
     }
 
-    private static byte[] download(ServerSocket server, Alcc send) throws Exception {
+    private static byte[] download(ServerSocket server, Alcc send, int buffer) throws Exception {
         ByteArrayOutputStream got = new ByteArrayOutputStream();
-        try (Connection c = Connection.accept(server.accept(), settings())) {
+        try (Connection c = Connection.accept(server.accept(), settings().receiveBuffer(buffer))) {
             long n = Transfer.receive(c, got, 1L << 30);
             assertEquals(got.size(), n);
         }
@@ -91,8 +91,21 @@ public class ProgramTest {
             try (ServerSocket server = new ServerSocket(0, 1, InetAddress.getByName(HERE));
                     Alcc send = new Alcc("send", "--transport", "in-band", "--cc", algorithm, "--file", file.getPath(),
                         HERE + ":" + server.getLocalPort())) {
-                assertArrayEquals(algorithm, content, download(server, send));
+                assertArrayEquals(algorithm, content, download(server, send, 4 << 20));
             }
+        }
+    }
+
+    /** On loopback the program's segments have 32 KiB. */
+    @Test
+    public void downloadsThroughABufferOfLessThanASegment() throws Exception {
+        byte[] content = content(300_000);
+        File file = folder.newFile("to-send");
+        Files.write(file.toPath(), content);
+        try (ServerSocket server = new ServerSocket(0, 1, InetAddress.getByName(HERE));
+                Alcc send = new Alcc("send", "--transport", "in-band", "--cc", "copa", "--file", file.getPath(),
+                    HERE + ":" + server.getLocalPort())) {
+            assertArrayEquals(content, download(server, send, 4096));
         }
     }
 
