@@ -247,7 +247,7 @@ fn wanted(ms: u64, duration: u64) -> u64 {
     let (part, of) = (ms * 20 / duration, 20);
     match part {
         9 => 0,
-        10..=12 if ms % 40 == 0 => 2000,
+        10..=12 if ms.is_multiple_of(40) => 2000,
         10..=12 => 0,
         _ if part < of => 100_000,
         _ => 0,

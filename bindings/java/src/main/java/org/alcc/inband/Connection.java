@@ -33,8 +33,9 @@ public final class Connection implements Closeable {
     /** Frames of one write to the socket, bytes. */
     private static final int OUTPUT = 64 * 1024 + Session.LEAST_OUTPUT;
     private static final int INPUT = 64 * 1024;
-    /** A reading of so much is followed by a pause, so that the next brings as much. */
+    /** Who sends so much within so many nanoseconds streams: pauses let a reading bring more. */
     private static final int BULK = 16 * 1024;
+    private static final long BULK_OVER = 10_000_000;
     private static final byte[] NOTHING = new byte[0];
     private static final long NEVER = Long.MAX_VALUE;
 
@@ -363,6 +364,10 @@ public final class Connection implements Closeable {
         private final byte[] bytes = new byte[INPUT];
         private boolean isOpen;
         private int timeout;
+        /** What has come since then, and whether as much came before. */
+        private long counted;
+        private long count;
+        private boolean streams;
 
         @Override
         public void run() {
@@ -384,7 +389,7 @@ public final class Connection implements Closeable {
                 }
                 since = now();
                 try {
-                    if (pause > 0 && (n >= BULK || socket instanceof SSLSocket)) {
+                    if (pause > 0 && (isStream(n, since) || socket instanceof SSLSocket)) {
                         rest(since + pause);
                         look(patience());
                     } else {
@@ -394,6 +399,18 @@ public final class Connection implements Closeable {
                     // The next reading says the same.
                 }
             }
+        }
+
+        /** A conversation is not paused for, and begins with less. */
+        private boolean isStream(int n, long now) {
+            long over = now - counted;
+            if (over > BULK_OVER) {
+                streams = count >= BULK && over < 4 * BULK_OVER;
+                counted = now;
+                count = 0;
+            }
+            count += Math.max(n, 0);
+            return streams || n >= BULK;
         }
 
         /** The reader looks at the clock four times within what a silent peer is granted. */
