@@ -90,8 +90,7 @@ public final class Connection implements Closeable {
         silence = settings.silence;
         handshake = settings.handshake;
         if (settings.segment == Settings.UNKNOWN) {
-            boolean loopback = socket.getInetAddress() != null && socket.getInetAddress().isLoopbackAddress();
-            settings.segment(loopback ? 32_768 : 1448);
+            settings.segment(segment(socket));
         }
         session = new Session(opener, now(), settings);
         try {
@@ -120,7 +119,13 @@ public final class Connection implements Closeable {
         }
     }
 
-    private static long now() {
+    /** Bytes of frames that fill a segment. */
+    static int segment(Socket socket) {
+        boolean loopback = socket.getInetAddress() != null && socket.getInetAddress().isLoopbackAddress();
+        return loopback ? 32_768 : 1448;
+    }
+
+    static long now() {
         return System.nanoTime() & Long.MAX_VALUE;
     }
 

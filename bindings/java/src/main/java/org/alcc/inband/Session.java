@@ -6,8 +6,8 @@ import java.nio.ByteBuffer;
 import org.alcc.cc.Controller;
 
 /**
- * One end of a connection without I/O: bytes in, bytes out, time as an argument. For event loops; {@link Connection} is
- * one for sockets.
+ * One end of a connection without I/O: bytes in, bytes out, time as an argument. For streams that are no socket;
+ * {@link Connection} and {@link ChannelConnection} are for those that are.
  *
  * <p>The host brings what has come ({@link #received}, {@link #ended}, {@link #failed}), calls {@link #timer} when
  * {@link #nextTimer} is due, and carries away what {@link #output} gives. What the peer says is checked, and memory is
