@@ -116,7 +116,8 @@ public final class ChannelConnection implements Closeable {
                 int n = from == null ? 0 : from.remaining();
                 int taken;
                 if (n > 0 && from.hasArray()) {
-                    taken = session.output(Connection.now(), from.array(), from.arrayOffset() + from.position(), n, out);
+                    int at = from.arrayOffset() + from.position();
+                    taken = session.output(Connection.now(), from.array(), at, n, out);
                     from.position(from.position() + taken);
                 } else if (n > 0) {
                     byte[] copy = new byte[Math.min(n, OUTPUT)];

@@ -21,7 +21,8 @@ public class DrainsTest {
             drains.sample(now, rtt * MS, 0, 4 * MS, 10 * MS);
             int what = drains.step(now, Math.max(now - rtt * MS, 0), true);
             if (what != Drains.NOTHING) {
-                story.append(now / MS).append(what == Drains.BEGINS ? " begins " : what == Drains.ENDS ? " ends " : " again ");
+                String[] words = {"", " begins ", " again ", " ends "};
+                story.append(now / MS).append(words[what]);
             }
         }
         return story.toString().trim();

@@ -59,9 +59,10 @@ public class ConnectionTest {
                 socket.setReceiveBufferSize(8192);
                 socket.setSendBufferSize(8192);
                 socket.connect(server.getLocalSocketAddress());
-                final Settings settings = new Settings(new Fixed(window));
-                try (final Connection a = Connection.connect(socket, settings);
-                        final Connection b = Connection.accept(small(server.accept()), new Settings(new Fixed(window)))) {
+                Settings one = new Settings(new Fixed(window));
+                Settings other = new Settings(new Fixed(window));
+                try (final Connection a = Connection.connect(socket, one);
+                        final Connection b = Connection.accept(small(server.accept()), other)) {
                     Future<byte[]> there = threads.submit(new Callable<byte[]>() {
                         @Override public byte[] call() throws Exception {
                             return writesFirstAndReadsLater(b, content(2));
