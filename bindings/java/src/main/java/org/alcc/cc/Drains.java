@@ -54,7 +54,7 @@ final class Drains {
         unsure = true;
     }
 
-    /** Returns the queueing delay. Up to {@code empty} of it the path was empty, up to {@code same} as short as ever. */
+    /** Returns the queueing delay. Up to {@code empty} the path was empty, up to {@code same} as short as ever. */
     long sample(long now, long rtt, long error, long same, long empty) {
         base = known ? Math.min(base, rtt) : rtt;
         known = true;

@@ -49,6 +49,8 @@ public final class Connection implements Closeable {
     private final Condition writable = lock.newCondition();
     /** Somebody waits until nobody is busy. */
     private final Condition free = lock.newCondition();
+    /** The helper waits for something to say. */
+    private final Condition wanted = lock.newCondition();
     /** One write of the application after the other. */
     private final Object turn = new Object();
     private final ByteBuffer frames = ByteBuffer.allocate(OUTPUT);
@@ -58,6 +60,9 @@ public final class Connection implements Closeable {
     /** A thread writes to the socket, without the lock. It looks for answers before it leaves. */
     private boolean busy;
     private boolean closed;
+    /** The socket is closed. */
+    private boolean over;
+    private boolean hasHelper;
     private final Input input = new Input();
     private final Output output = new Output();
 
@@ -176,6 +181,24 @@ public final class Connection implements Closeable {
         }
         busy = true;
         leave();
+    }
+
+    /**
+     * Lock held, and must not wait for the socket: it might be full, and the peer that would empty it might wait for
+     * this thread to read. So a helper writes, unless what is unacknowledged cannot have filled the socket.
+     */
+    private void answerWithoutWaiting() {
+        if (busy || session.inFlight() <= sendBuffer / 4) {
+            answer();
+        } else if (session.hasAnswer(now())) {
+            if (!hasHelper) {
+                hasHelper = true;
+                Thread helper = new Thread(new Helper(), "alcc-helper");
+                helper.setDaemon(true);
+                helper.start();
+            }
+            wanted.signal();
+        }
     }
 
     /** Lock held and busy: no more so, once nothing is due. */
@@ -333,7 +356,7 @@ public final class Connection implements Closeable {
             }
             session.letGo();
             // What the socket may not take at once is not said: the peer then finds the stream cut.
-            if (!busy && session.stats().inFlight() <= sendBuffer / 4) {
+            if (!busy && session.inFlight() <= sendBuffer / 4) {
                 frames.clear();
                 session.output(now(), NOTHING, 0, 0, frames);
                 frames.flip();
@@ -355,6 +378,8 @@ public final class Connection implements Closeable {
 
     /** Lock held: nobody waits any more. */
     private void shut() {
+        over = true;
+        wanted.signalAll();
         readable.signalAll();
         writable.signalAll();
         try {
@@ -448,11 +473,11 @@ public final class Connection implements Closeable {
                     session.ended();
                 }
                 session.timer(now);
-                if (session.stats().inFlight() > 0) {
+                if (session.inFlight() > 0) {
                     // A pause would blur one's own round trips.
                     session.acknowledge(now);
                 }
-                answer();
+                answerWithoutWaiting();
                 if (session.unread() > 0 || session.isAtEnd() || session.error() != null) {
                     readable.signal();
                 }
@@ -496,7 +521,26 @@ public final class Connection implements Closeable {
             lock.lock();
             try {
                 if (!closed && session.ackDue() <= now()) {
-                    answer();
+                    answerWithoutWaiting();
+                }
+            } finally {
+                lock.unlock();
+            }
+        }
+    }
+
+    /** Writes answers where the reader might have to wait. */
+    private final class Helper implements Runnable {
+        @Override
+        public void run() {
+            lock.lock();
+            try {
+                while (!over) {
+                    if (busy || !session.hasAnswer(now())) {
+                        wanted.awaitUninterruptibly();
+                    } else {
+                        answer();
+                    }
                 }
             } finally {
                 lock.unlock();

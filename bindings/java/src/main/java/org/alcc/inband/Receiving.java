@@ -80,6 +80,10 @@ final class Receiving implements FrameSink {
         return ackDue == Controller.NONE && arrivals.untold() == 0;
     }
 
+    boolean hasAnswer(long time) {
+        return ackDue <= time || pong != null;
+    }
+
     void acknowledge(long time) {
         if (arrivals.untold() > 0) {
             ackDue = Math.min(ackDue, time);

@@ -295,6 +295,15 @@ public final class Session {
         return open ? Math.min(next, Math.min(receiving.ackDue(), sending.nextTimer())) : next;
     }
 
+    long inFlight() {
+        return sending.flow() == null ? 0 : sending.flow().inFlight();
+    }
+
+    /** There is something to say besides data. */
+    boolean hasAnswer(long now) {
+        return pendingClose >= 0 && prefaceSent || isOpen() && !streamOver && receiving.hasAnswer(now);
+    }
+
     /** What has not been told is told with the next output. */
     void acknowledge(long now) {
         receiving.acknowledge(now);

@@ -54,7 +54,7 @@ public class ConnectionTest {
             // So little that a writer soon waits in the socket.
             server.setReceiveBufferSize(8192);
             server.bind(new InetSocketAddress("127.0.0.1", 0));
-            for (final int window : new int[] {1, 30, 1_000_000}) {
+            for (final int window : new int[] {1, 30, 1_000_000, 2, 1_000_000, 1_000_000}) {
                 Socket socket = new Socket();
                 socket.setReceiveBufferSize(8192);
                 socket.setSendBufferSize(8192);
