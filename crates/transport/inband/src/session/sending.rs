@@ -17,6 +17,12 @@ const MAX_COALESCE: Span = Span::from_millis(5);
 /// more than it brings.
 const MIN_PACING_INTERVAL: Span = Span::from_millis(5);
 
+/// With nothing in flight no acknowledgement will bring more credit. A peer whose buffer is smaller
+/// than a segment would wait for ever.
+fn is_all_there_is(room: u64, credit: u64, in_flight: Bytes) -> bool {
+    room == credit && in_flight == Bytes::ZERO
+}
+
 impl Session {
     /// Takes bytes into the queue; returns how many fit.
     ///
@@ -97,10 +103,11 @@ impl Session {
         }
         let all = Bytes::new(MAX_OUTPUT);
         let room = flow.allows(all, flow.in_flight(), Bytes::ZERO).get();
-        let room = room
-            .min(self.credit.saturating_sub(flow.written()))
-            .min(self.pace(now));
-        if room < self.mss {
+        let credit = self.credit.saturating_sub(flow.written());
+        let in_flight = flow.in_flight();
+        let room = room.min(credit).min(self.pace(now));
+        let small_buffer = is_all_there_is(room, credit, in_flight) && room > self.overhead();
+        if room < self.mss && !small_buffer {
             // A writer waits: run the algorithm's timers and ask it again later.
             let (mss, flow) = (Bytes::new(self.mss), self.flow.as_mut());
             if let Some(flow) = flow {
@@ -205,7 +212,7 @@ impl Session {
         if more && wanted >= self.mss {
             room = room.min(wanted - wanted % self.mss);
         }
-        if room < wanted {
+        if room < wanted && !(room < self.mss && is_all_there_is(room, credit, flow.in_flight())) {
             // Whole segments, with what precedes them in the same write.
             room -= room % self.mss;
             let ahead = out.len() as u64 % self.mss;

@@ -249,3 +249,30 @@ fn overhead_is_below_one_and_a_half_percent_in_both_directions() {
         assert!(backward < 0.015, "{cc}: {backward}");
     }
 }
+
+#[test]
+fn a_credit_of_less_than_a_segment_is_used() {
+    let registry = registry();
+    let mut small = settings("fixed:window=10");
+    small.receive_buffer = 1024;
+    let mut a = Session::connect(at(0), &registry, settings("fixed:window=10")).unwrap();
+    let mut b = Session::accept(at(0), &registry, small).unwrap();
+    let data = vec![7; 10_000];
+    let (mut sent, mut got) = (0, 0);
+    for ms in 0..2000 {
+        a.on_timer(at(ms));
+        b.on_timer(at(ms));
+        let (wire, taken) = drain(&mut a, at(ms), &data[sent..]);
+        sent += taken;
+        b.on_bytes(When::exactly(at(ms)), &wire, &mut []);
+        let mut buffer = [0; 4096];
+        got += b.read(at(ms), &mut buffer);
+        let (wire, _) = drain(&mut b, at(ms), &[]);
+        a.on_bytes(When::exactly(at(ms)), &wire, &mut []);
+    }
+    assert_eq!(
+        got,
+        data.len(),
+        "the writer has more than a segment, the credit never holds one"
+    );
+}

@@ -3,7 +3,7 @@ package org.alcc.inband;
 
 import java.io.IOException;
 
-/** Why a connection ended. The message is one line. */
+/** Why a connection ended, or never began. The message is one line. */
 public final class AlccException extends IOException {
     private static final long serialVersionUID = 1L;
 
@@ -14,18 +14,68 @@ public final class AlccException extends IOException {
         /** The peer speaks another version of the format. */
         VERSION,
         /** The peer broke a rule of the format. */
-        PROTOCOL
+        PROTOCOL,
+        /** The peer said nothing within the time that it had. */
+        SILENT,
+        /** The stream below ended before the peer had said so. */
+        CUT,
+        /** The peer ended the connection; {@link AlccException#reason()} tells why. */
+        CLOSED,
+        /** The peer's algorithm needs a receiver module, and this library has none. */
+        RECEIVER_MODULE,
+        /** It was given up at this end, or written after the end. */
+        GIVEN_UP,
+        /** The stream below failed; the cause tells how. */
+        STREAM
     }
 
+    /** For programs. */
     private final Kind kind;
+    /** The number of the peer's CLOSE. */
+    private final int reason;
 
     AlccException(Kind kind, String message) {
-        super(message);
+        this(kind, message, -1, null);
+    }
+
+    private AlccException(Kind kind, String message, int reason, Throwable cause) {
+        super(oneLine(message), cause);
         this.kind = kind;
+        this.reason = reason;
+    }
+
+    /** A peer's words are among them: no control character reaches a terminal. */
+    private static String oneLine(String text) {
+        StringBuilder line = new StringBuilder(text);
+        for (int i = 0; i < line.length(); i++) {
+            if (Character.isISOControl(line.charAt(i))) {
+                line.setCharAt(i, ' ');
+            }
+        }
+        return line.toString();
     }
 
     static AlccException protocol(String found) {
         return new AlccException(Kind.PROTOCOL, "the peer broke the protocol: " + found);
+    }
+
+    static AlccException closed(int reason, String text) {
+        String[] names = {"its data ended", "it gave up", "we broke the protocol",
+            "it has no such receiver module", "we were silent for too long"};
+        String name = reason < names.length ? names[reason] : "reason " + reason;
+        return new AlccException(Kind.CLOSED, "the peer ended the connection: " + name
+            + (text.isEmpty() ? "" : ": " + text), reason, null);
+    }
+
+    static AlccException stream(IOException cause) {
+        return new AlccException(Kind.STREAM, "the stream below failed: " + cause.getMessage(), -1, cause);
+    }
+
+    /** The same again, with the stack of who asks now. */
+    AlccException again() {
+        AlccException again = new AlccException(kind, getMessage(), reason, getCause());
+        again.addSuppressed(this);
+        return again;
     }
 
     /**
@@ -35,5 +85,15 @@ public final class AlccException extends IOException {
      */
     public Kind kind() {
         return kind;
+    }
+
+    /**
+     * The reason of the peer's CLOSE.
+     *
+     * @return 1: it gave up; 2: this end broke a rule; 3: it has no such receiver module; 4: this end was silent for
+     *     too long; others are to be shown; -1 if the kind is not CLOSED
+     */
+    public int reason() {
+        return reason;
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-package org.alcc.inband;
+package org.alcc;
 
 import java.io.IOException;
 import java.io.StreamTokenizer;
@@ -10,7 +10,7 @@ import java.util.List;
 import java.util.Map;
 
 /** As much JSON as the vectors have: whole numbers, no escapes but of a quotation mark. */
-final class Json {
+public final class Json {
     private final StreamTokenizer tokens;
 
     private Json(String text) {
@@ -23,17 +23,17 @@ final class Json {
         tokens.quoteChar('"');
     }
 
-    static Map<String, Object> parse(String text) throws IOException {
+    public static Map<String, Object> parse(String text) throws IOException {
         return map(new Json(text).value());
     }
 
     @SuppressWarnings("unchecked")
-    static Map<String, Object> map(Object value) {
+    public static Map<String, Object> map(Object value) {
         return (Map<String, Object>) value;
     }
 
     @SuppressWarnings("unchecked")
-    static List<Object> list(Object value) {
+    public static List<Object> list(Object value) {
         return (List<Object>) value;
     }
 

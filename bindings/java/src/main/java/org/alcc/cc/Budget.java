@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+package org.alcc.cc;
+
+/**
+ * Budget: as much in flight as the path may deliver in its smallest round trip, and a queueing delay that the user
+ * names. What it does, and why, stands in {@code docs/budget.md}; every constant with its source in
+ * {@code crates/core/cc/src/algorithms/budget.rs}.
+ */
+public final class Budget extends Controller {
+    private static final double PACKETS = 2;
+    private static final double FAST = 1000;
+    private static final double YIELD = 0.025;
+    private static final double INITIAL = 10;
+    private static final double SMALLEST = 4;
+    private static final double LARGEST = 1e9;
+    private static final long REFILL = 100_000_000;
+    private static final long GRAIN = 1_000_000;
+    private static final double LOG_2 = Math.log(2);
+
+    private final long delay;
+    private long mss = 1448;
+    private boolean starting = true;
+    private double window = INITIAL;
+    private final Service service = new Service();
+    private final Drains drains = new Drains();
+    private long refilled;
+    private double unanswered;
+    private long silentAt = NONE;
+    private long patience;
+    private long queueing;
+    private boolean queued;
+    private long ackedAt = -1;
+
+    /** With a budget of 40 ms. */
+    public Budget() {
+        this(40);
+    }
+
+    /**
+     * @param millis queueing delay to aim at, 1 to 10000
+     * @throws IllegalArgumentException if it is another number
+     */
+    public Budget(int millis) {
+        if (millis < 1 || millis > 10_000) {
+            throw new IllegalArgumentException("a delay is 1 to 10000 ms, found " + millis);
+        }
+        delay = millis * 1_000_000L;
+    }
+
+    @Override
+    public void start(long now, int segment, long seed) {
+        mss = segment;
+        drains.start(now);
+    }
+
+    /** Takes the round trips in. True if the first packet had waited behind none of ours. */
+    private boolean look(long now, AckBatch batch) {
+        boolean known = false;
+        boolean starved = false;
+        for (int i = 0; i < batch.count(); i++) {
+            long rtt = batch.rtt(i);
+            if (rtt == 0) {
+                continue;
+            }
+            queueing = drains.sample(now, rtt, batch.rttError(), delay / 10, delay / 4);
+            long above = Math.max(queueing - batch.rttError(), 0);
+            if (starting && above > delay / 2) {
+                queued = true;
+            }
+            if (!known) {
+                known = true;
+                starved = ackedAt >= 0 && now - ackedAt + GRAIN >= above;
+            }
+            int what = drains.step(now, batch.sentAt(i), !starting);
+            if (what == Drains.BEGINS) {
+                unanswered = 0;
+            } else if (what == Drains.ENDS) {
+                refilled = now + drains.base() + REFILL;
+            }
+        }
+        ackedAt = now;
+        patience = Math.max((drains.base() + queueing) * 2, GRAIN);
+        silentAt = drains.isDraining() ? now + patience : NONE;
+        return starved;
+    }
+
+    private double wanted() {
+        double base = drains.base() / 1e9;
+        double budget = delay / 1e9;
+        if (drains.isDraining()) {
+            return Math.max(service.mean() * (base - budget), PACKETS) + unanswered;
+        }
+        double high = service.high() * (base + budget / 5);
+        double mean = service.mean() * (base + budget / 2);
+        double doublings = Math.log(Math.max(service.mean() / FAST, 1)) / LOG_2;
+        double yielded = service.mean() * (budget * YIELD * doublings);
+        return Math.max(Math.max(high, mean) - yielded + PACKETS, SMALLEST);
+    }
+
+    private void follow() {
+        window = Math.min(Math.max(wanted(), 1), LARGEST);
+    }
+
+    @Override
+    public void acked(long now, AckBatch batch) {
+        double packets = 0;
+        for (int i = 0; i < batch.count(); i++) {
+            packets += batch.length(i) / (double) mss;
+        }
+        long base = drains.base();
+        long rtt = base + queueing;
+        boolean starved = look(now, batch);
+        // What an application did not send says nothing about the path, nor does a drain and how the queue fills again.
+        boolean idle = batch.isLimitedByApplication() && !batch.isLimitedByWindow();
+        boolean drained = drains.isDraining() || now < refilled;
+        if ((idle || drained) && !starting) {
+            service.pass(now);
+            follow();
+            return;
+        }
+        service.delivered(now, packets, base, rtt, starved);
+        if (starting) {
+            if (Parts.isWindowUsed(batch, Parts.windowBytes(window, mss))) {
+                window = Math.min(window + packets, LARGEST);
+            }
+            if (!queued) {
+                return;
+            }
+            starting = false;
+            // Its smallest round trip may be that of a queue.
+            drains.doubt();
+        }
+        follow();
+    }
+
+    @Override
+    public void timer(long now) {
+        if (now >= silentAt) {
+            unanswered += PACKETS;
+            patience *= 2;
+            silentAt = now + patience;
+            follow();
+        }
+    }
+
+    @Override
+    public long nextTimer() {
+        return silentAt;
+    }
+
+    @Override
+    public long window() {
+        return Parts.windowBytes(window, mss);
+    }
+
+    @Override
+    public long rate() {
+        long recent = drains.recent();
+        return starting || recent == 0 ? 0 : Parts.pacingRate(window / (Math.max(recent, GRAIN) / 1e9), mss);
+    }
+
+    @Override
+    public long burst() {
+        return mss;
+    }
+}

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+package org.alcc.cc;
+
+/**
+ * Copa (Arun and Balakrishnan, NSDI 2018) in the project's living form: a window that aims at 1/delta packets of its
+ * own in the queue, without the competitive mode. Every constant stands with its source in
+ * {@code crates/core/cc/src/algorithms/copa.rs}.
+ */
+public final class Copa extends Controller {
+    /** 1/packets in the queue unless another is given. */
+    public static final double DELTA = 0.18;
+
+    private static final double INITIAL = 10;
+    private static final double MIN_WINDOW = 2;
+    private static final double MAX_WINDOW = 1e9;
+    private static final double SMOOTHING = 1.0 / 16;
+    private static final long MEMORY = 10_000_000_000L;
+    private static final long BUNCHES_OVER = 1_000_000_000L;
+    private static final int HOLD = 3;
+    private static final double SLACK = 1e-12;
+    private static final double OVERLOAD = 5;
+    private static final double DRAIN_STEP = 0.5;
+    private static final double DRAIN_GAIN = 0.75;
+    private static final long NEARLY_EMPTY = 10;
+    private static final long BURST = 1_000_000;
+
+    private final double delta;
+    private long mss = 1448;
+    private double window = INITIAL;
+    private boolean slowStart = true;
+    private boolean updated;
+    private long minimum;
+    private final Windowed standing = new Windowed(false);
+    /** Seconds; 0: no sample. */
+    private double smoothed;
+    private final Windowed gaps = new Windowed(true);
+    private long lastAck = -1;
+    private final Drains drains = new Drains();
+    private double drainedRate;
+    /** When an overload was last measured, and to what it may drain the window; -1: never. */
+    private long overloadAt = -1;
+    private double overloadTo;
+
+    private double velocity;
+    /** 1 up, -1 down, 0 neither. */
+    private int way;
+    private int same;
+    private long since;
+    private double windowThen;
+
+    /** With {@link #DELTA}. */
+    public Copa() {
+        this(DELTA);
+    }
+
+    /**
+     * @param delta 1/packets in the queue, 0.001 to 1
+     * @throws IllegalArgumentException if it is another number
+     */
+    public Copa(double delta) {
+        if (!(delta >= 0.001 && delta <= 1)) {
+            throw new IllegalArgumentException("delta is 0.001 to 1, found " + delta);
+        }
+        this.delta = delta;
+    }
+
+    @Override
+    public void start(long now, int segment, long seed) {
+        mss = segment;
+        begin(now);
+        drains.start(now);
+    }
+
+    private void begin(long now) {
+        velocity = 1;
+        way = 0;
+        same = 0;
+        since = now;
+        windowThen = window;
+    }
+
+    private static double seconds(long nanos) {
+        return nanos / 1e9;
+    }
+
+    private long smoothedNanos() {
+        return (long) (smoothed * 1e9);
+    }
+
+    /** Packets of ours in the queue. */
+    private double queue() {
+        double now = seconds(standing.get());
+        return now <= 0 ? 0 : window * seconds(Math.max(standing.get() - minimum, 0)) / now;
+    }
+
+    private double targetWindow() {
+        double queueing = seconds(Math.max(standing.get() - minimum, 0));
+        return queueing <= 0 ? MAX_WINDOW : seconds(standing.get()) / (delta * queueing);
+    }
+
+    private void sample(long now, long rtt, long error) {
+        double r = seconds(rtt);
+        smoothed = smoothed == 0 ? r : smoothed + (r - smoothed) * SMOOTHING;
+        long nearly = drains.base() / NEARLY_EMPTY;
+        drains.sample(now, rtt, error, nearly, nearly);
+        minimum = drains.base();
+        // The standing round trip looks over a whole bunch of acknowledgements.
+        long over = smoothedNanos() / 2;
+        over = Math.max(Math.max(over, Math.min(gaps.get(), smoothedNanos())), error);
+        standing.insert(now, rtt, Math.min(over, MEMORY));
+    }
+
+    private void leaveSlowStart(long now) {
+        double left = Math.max(window - queue(), Math.min(targetWindow(), window));
+        // What was measured is of a round trip ago. Then half of it was in flight.
+        window = Math.max(left / 2, MIN_WINDOW);
+        slowStart = false;
+        drains.doubt();
+        overload(now, window);
+        begin(now);
+    }
+
+    private void overload(long at, double to) {
+        overloadAt = at;
+        overloadTo = to;
+    }
+
+    private void step(long now, boolean mayGrow) {
+        updated = true;
+        double wanted = 1 / delta;
+        boolean up = queue() <= wanted + SLACK * wanted;
+        if (slowStart && up) {
+            window += mayGrow ? 1 : 0;
+            return;
+        }
+        if (slowStart) {
+            leaveSlowStart(now);
+        }
+        advance(now, up);
+        double room = delta * window;
+        velocity = Math.min(velocity, Math.max(room, 1));
+        double step = velocity / room;
+        if (!up && queue() > OVERLOAD / delta) {
+            step = Math.max(step, Math.min(DRAIN_STEP, window - drainedTo(now)));
+        }
+        if (!up) {
+            window = Math.max(window - step, MIN_WINDOW);
+        } else if (mayGrow) {
+            window = Math.min(window + step, MAX_WINDOW);
+        }
+    }
+
+    /** A period lasts a standing round trip; a verdict against the direction begins another. */
+    private void advance(long now, boolean up) {
+        if (now - since >= standing.get()) {
+            int went = window > windowThen ? 1 : -1;
+            if (way == went) {
+                same++;
+                velocity = same >= HOLD ? Math.min(velocity * 2, 1e9) : velocity;
+            } else {
+                velocity = 1;
+                same = 0;
+                way = went;
+            }
+            since = now;
+            windowThen = window;
+        }
+        if (velocity > 1 && way != (up ? 1 : -1)) {
+            begin(now);
+            way = up ? 1 : -1;
+        }
+    }
+
+    /** A change shows only after a round trip, so it holds for one. */
+    private double drainedTo(long now) {
+        if (overloadAt < 0 || now - overloadAt >= smoothedNanos()) {
+            overload(now, window - queue() + 1 / delta);
+        }
+        return overloadTo;
+    }
+
+    /** True in a drain, which sets the window. */
+    private boolean drain(long now, long sentAt) {
+        int what = drains.step(now, sentAt, !slowStart);
+        if (what == Drains.BEGINS) {
+            drainedRate = window / Math.max(smoothed, seconds(drains.base()));
+        } else if (what == Drains.ENDS) {
+            window = Math.max(drainedRate * seconds(drains.base()), MIN_WINDOW);
+            begin(now);
+            // The queue that is seen now was before the drain.
+            overload(now, window);
+        }
+        if (drains.isDraining()) {
+            window = Math.max(drainedRate * seconds(drains.base()) * DRAIN_GAIN, MIN_WINDOW);
+        }
+        return drains.isDraining();
+    }
+
+    @Override
+    public void acked(long now, AckBatch batch) {
+        if (lastAck >= 0 && lastAck < now) {
+            gaps.insert(now, now - lastAck, BUNCHES_OVER);
+        }
+        lastAck = now;
+        boolean mayGrow = Parts.isWindowUsed(batch, window());
+        for (int i = 0; i < batch.count(); i++) {
+            if (batch.rtt(i) > 0) {
+                sample(now, batch.rtt(i), batch.rttError());
+            }
+            if (smoothed <= 0 || drain(now, batch.sentAt(i))) {
+                continue;
+            }
+            for (long n = Parts.segments(batch.length(i), mss); n > 0; n--) {
+                step(now, mayGrow);
+            }
+        }
+    }
+
+    @Override
+    public void idle(long now, long idle) {
+        begin(now);
+        lastAck = -1;
+    }
+
+    @Override
+    public long window() {
+        return Parts.windowBytes(window, mss);
+    }
+
+    @Override
+    public long rate() {
+        double over = seconds(standing.get());
+        return updated && over > 0 ? Parts.pacingRate(2 * window / over, mss) : 0;
+    }
+
+    @Override
+    public long burst() {
+        // A host that wakes a little late must be able to catch up.
+        long rate = rate();
+        return rate == 0 ? mss : Math.min(Math.max(rate / 8 * BURST / 1_000_000_000, 2 * mss), 10 * mss);
+    }
+}

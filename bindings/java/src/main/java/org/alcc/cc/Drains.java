@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+package org.alcc.cc;
+
+/**
+ * The smallest round trip, and when to send less than the path holds so that it can be seen. Drains begin at multiples
+ * of three seconds of the host's clock, so that the flows of one host do it together and all see the path empty.
+ */
+final class Drains {
+    /** What a packet's return changed. */
+    static final int NOTHING = 0;
+    static final int BEGINS = 1;
+    static final int AGAIN = 2;
+    static final int ENDS = 3;
+
+    private static final long PERIOD = 3_000_000_000L;
+    /** A smallest round trip that was not seen for so long may be one of another path (10 s as BBR's). */
+    private static final long MEMORY = 10_000_000_000L;
+    private static final long RECENT = 1_000_000_000L;
+    /** Below this difference two round trips are the same. */
+    private static final long GRAIN = 1_000_000;
+
+    private boolean known;
+    private long base;
+    private long baseAt;
+    private final Windowed recent = new Windowed(false);
+    private long emptyAt;
+    /** The smallest round trip may be that of a queue. */
+    private boolean unsure;
+    private long turn;
+    private boolean draining;
+    private long since;
+    private long was;
+
+    void start(long now) {
+        emptyAt = now;
+        baseAt = now;
+    }
+
+    /** Zero before the first sample. */
+    long base() {
+        return base;
+    }
+
+    /** The smallest of the last second; zero before the first sample. */
+    long recent() {
+        return recent.get();
+    }
+
+    boolean isDraining() {
+        return draining;
+    }
+
+    void doubt() {
+        unsure = true;
+    }
+
+    /** Returns the queueing delay. Up to {@code empty} the path was empty, up to {@code same} as short as ever. */
+    long sample(long now, long rtt, long error, long same, long empty) {
+        base = known ? Math.min(base, rtt) : rtt;
+        known = true;
+        recent.insert(now, rtt, RECENT);
+        long queueing = Math.max(rtt - base, 0);
+        long above = Math.max(queueing - error, 0);
+        if (above <= same) {
+            baseAt = now;
+        }
+        if (above <= empty) {
+            emptyAt = now;
+        }
+        return queueing;
+    }
+
+    /** A packet sent at {@code sentAt} is back. No drain begins unless {@code may}. */
+    int step(long now, long sentAt, boolean may) {
+        boolean turned = now / PERIOD != turn;
+        turn = now / PERIOD;
+        if (!draining) {
+            if (!may || !turned || !unsure && now - emptyAt <= PERIOD / 2) {
+                return NOTHING;
+            }
+            begin(now);
+            return BEGINS;
+        }
+        if (sentAt < since) {
+            return NOTHING;
+        }
+        if (base + base / 20 + GRAIN < was) {
+            begin(now);
+            return AGAIN;
+        }
+        draining = false;
+        unsure = false;
+        emptyAt = now;
+        if (now - baseAt > MEMORY) {
+            base = recent.get();
+            known = !recent.isEmpty();
+            baseAt = now;
+        }
+        return ENDS;
+    }
+
+    private void begin(long now) {
+        draining = true;
+        since = now;
+        was = base;
+    }
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+package org.alcc.inband;
+
+import org.alcc.cc.Controller;
+
+/** What a connection did and knows, at one moment. */
+public final class Stats {
+    private final long[] values;
+
+    Stats(long... values) {
+        this.values = values;
+    }
+
+    /** @return payload bytes that were sent */
+    public long sent() {
+        return values[0];
+    }
+
+    /** @return payload bytes that have come */
+    public long received() {
+        return values[1];
+    }
+
+    /** @return bytes of preface and frames that were given out */
+    public long bytesOut() {
+        return values[2];
+    }
+
+    /** @return bytes of preface and frames that came in */
+    public long bytesIn() {
+        return values[3];
+    }
+
+    /** @return bytes of frames that are sent and not acknowledged */
+    public long inFlight() {
+        return values[4];
+    }
+
+    /** @return bytes that the algorithm allows in flight; {@link Controller#NONE}: no window */
+    public long window() {
+        return values[5];
+    }
+
+    /** @return bits per second at which the algorithm paces; 0: not paced */
+    public long rate() {
+        return values[6];
+    }
+
+    /** @return newest round-trip time, nanoseconds; 0: none yet */
+    public long latestRtt() {
+        return values[7];
+    }
+
+    /** @return smoothed round-trip time (RFC 6298), nanoseconds; 0: none yet */
+    public long smoothedRtt() {
+        return values[8];
+    }
+
+    /** @return smallest round-trip time, nanoseconds; 0: none yet */
+    public long smallestRtt() {
+        return values[9];
+    }
+
+    /** @return how often the algorithm held bytes back */
+    public long timesHeldBack() {
+        return values[10];
+    }
+}

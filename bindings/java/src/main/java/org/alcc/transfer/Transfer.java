@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+package org.alcc.transfer;
+
+import java.io.DataInputStream;
+import java.io.EOFException;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.nio.ByteBuffer;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
+import java.security.SecureRandom;
+import java.util.Arrays;
+import org.alcc.inband.Connection;
+import org.alcc.transfer.TransferException.Kind;
+
+/** One file to {@code alcc recv}, or from {@code alcc send}: version 1 of the transfer format. */
+public final class Transfer {
+    /** The length is not known beforehand. */
+    public static final long UNKNOWN = -1;
+
+    private static final int HEADER = 64;
+    private static final int PREFIX = 12;
+    private static final int ANSWER = 88;
+    private static final int MAX_BLOCK = 65_536;
+    private static final int VERSION = 1;
+    private static final byte[] SEND = {'a', 'l', 'c', 'c', 's', 'e', 'n', 'd'};
+    private static final byte[] DONE = {'a', 'l', 'c', 'c', 'd', 'o', 'n', 'e'};
+    private static final int GOOD = 0;
+    private static final int DAMAGED = 1;
+    private static final int NOT_KEPT = 2;
+
+    private Transfer() { }
+
+    private static MessageDigest sha256() {
+        try {
+            return MessageDigest.getInstance("SHA-256");
+        } catch (NoSuchAlgorithmException e) {
+            throw new IllegalStateException("each Java has SHA-256", e);
+        }
+    }
+
+    /**
+     * Sends a file and waits until the receiver has it.
+     *
+     * @param connection just opened; it is finished afterwards and still to be closed
+     * @param content read to its end
+     * @param size its bytes; {@link #UNKNOWN}
+     * @return bytes that were sent
+     * @throws IOException an {@code AlccException} of the connection, a {@link TransferException} if the receiver is
+     *     not content, or what reading the content said
+     */
+    public static long send(Connection connection, InputStream content, long size) throws IOException {
+        OutputStream out = connection.getOutputStream();
+        byte[] session = new byte[16];
+        new SecureRandom().nextBytes(session);
+        ByteBuffer block = ByteBuffer.allocate(HEADER + PREFIX + MAX_BLOCK);
+        block.put(SEND).put((byte) VERSION).put((byte) 1).putShort((short) 0).putShort((short) 1);
+        block.position(16);
+        block.putLong(size).put(session);
+        block.position(HEADER);
+        MessageDigest hash = sha256();
+        long bytes = 0;
+        for (int n = fill(content, block); n > 0; n = fill(content, block)) {
+            hash.update(block.array(), block.position() + PREFIX, n);
+            bytes += n;
+            block.putInt(n).putLong(System.nanoTime());
+            out.write(block.array(), 0, block.position() + n);
+            block.clear();
+        }
+        block.putInt(0).putLong(System.nanoTime()).putLong(bytes).put(hash.digest());
+        out.write(block.array(), 0, block.position());
+        connection.finish(0);
+        answer(connection.getInputStream());
+        connection.finish(Long.MAX_VALUE / 1_000_000 / 4);
+        return bytes;
+    }
+
+    /** Reads a block behind the place of its prefix. */
+    private static int fill(InputStream content, ByteBuffer block) throws IOException {
+        int at = block.position() + PREFIX;
+        int n = 0;
+        // One block less than the array, so that the header fits before the first one.
+        while (n < MAX_BLOCK) {
+            int more = content.read(block.array(), at + n, MAX_BLOCK - n);
+            if (more < 0) {
+                break;
+            }
+            n += more;
+        }
+        return n;
+    }
+
+    /**
+     * Reads a receiver's answer.
+     *
+     * @param in from here
+     * @throws IOException a {@link TransferException} unless everything is there and as it was sent
+     */
+    static void answer(InputStream in) throws IOException {
+        byte[] bytes = new byte[ANSWER];
+        read(in, bytes, 0, ANSWER);
+        boolean right = Arrays.equals(Arrays.copyOf(bytes, 8), DONE) && bytes[8] == VERSION;
+        for (int i = 10; i < 16; i++) {
+            right &= bytes[i] == 0;
+        }
+        if (!right || (bytes[9] & 255) > NOT_KEPT) {
+            throw new TransferException(Kind.ANSWER, "the receiver's answer makes no sense");
+        }
+        if (bytes[9] == DAMAGED) {
+            throw new TransferException(Kind.DAMAGED, "the receiver says that the content came damaged");
+        }
+        if (bytes[9] == NOT_KEPT) {
+            throw new TransferException(Kind.NOT_KEPT, "the receiver could not keep the content");
+        }
+    }
+
+    private static void read(InputStream in, byte[] into, int at, int n) throws IOException {
+        try {
+            new DataInputStream(in).readFully(into, at, n);
+        } catch (EOFException e) {
+            throw new TransferException(Kind.CUT_SHORT, "the peer ended in the middle of a transfer");
+        }
+    }
+
+    /**
+     * Receives a file, answers, and ends this direction.
+     *
+     * @param connection just accepted; it is still to be closed
+     * @param into takes the content, which is good only if this returns
+     * @param limit takes no more bytes than this
+     * @return bytes that were received
+     * @throws IOException an {@code AlccException} of the connection, a {@link TransferException}, or what the output
+     *     said; the sender is told
+     */
+    public static long receive(Connection connection, OutputStream into, long limit) throws IOException {
+        MessageDigest hash = sha256();
+        long began = System.nanoTime();
+        long[] bytes = {0};
+        int verdict = DAMAGED;
+        TransferException wrong = null;
+        try {
+            read(connection.getInputStream(), into, limit, hash, bytes);
+            verdict = GOOD;
+        } catch (TransferException e) {
+            wrong = e;
+            verdict = e.kind() == Kind.TOO_LONG ? NOT_KEPT : DAMAGED;
+            if (e.kind() == Kind.STRANGER) {
+                throw e;
+            }
+        } catch (NotKept e) {
+            verdict = NOT_KEPT;
+            throw e.why;
+        } finally {
+            if (wrong == null || wrong.kind() != Kind.STRANGER) {
+                say(connection, verdict, bytes[0], System.nanoTime() - began, hash.digest());
+            }
+        }
+        if (wrong != null) {
+            throw wrong;
+        }
+        connection.finish(Long.MAX_VALUE / 1_000_000 / 4);
+        return bytes[0];
+    }
+
+    private static void say(Connection connection, int verdict, long bytes, long took, byte[] hash) {
+        ByteBuffer answer = ByteBuffer.allocate(ANSWER);
+        answer.put(DONE).put((byte) VERSION).put((byte) verdict);
+        answer.position(16);
+        answer.putLong(bytes).putLong(took).putLong(-1).putLong(-1).putLong(-1).put(hash);
+        try {
+            connection.getOutputStream().write(answer.array());
+            connection.finish(0);
+        } catch (IOException e) {
+            // What ended the connection is what the caller hears.
+        }
+    }
+
+    private static final class NotKept extends IOException {
+        private static final long serialVersionUID = 1L;
+        final IOException why;
+
+        NotKept(IOException why) {
+            super(why);
+            this.why = why;
+        }
+    }
+
+    /** Reads a stream to its end; counts what has come into {@code bytes[0]}. */
+    static void read(InputStream in, OutputStream into, long limit, MessageDigest hash, long[] bytes)
+            throws IOException {
+        byte[] part = new byte[MAX_BLOCK];
+        long size = header(in, part);
+        if (size > limit) {
+            throw new TransferException(Kind.TOO_LONG, "the content has " + size + " bytes, " + limit + " are taken");
+        }
+        while (true) {
+            read(in, part, 0, PREFIX);
+            int n = ByteBuffer.wrap(part).getInt();
+            if (n == 0) {
+                break;
+            }
+            boolean tooMuch = bytes[0] + n > (size == UNKNOWN ? limit : size);
+            if (n < 0 || n > MAX_BLOCK || tooMuch && size != UNKNOWN) {
+                throw new TransferException(Kind.BLOCK, "a block of " + (n & 0xffffffffL) + " bytes");
+            }
+            if (tooMuch) {
+                throw new TransferException(Kind.TOO_LONG, "the content has more than " + limit + " bytes");
+            }
+            while (n > 0) {
+                int some = in.read(part, 0, n);
+                if (some < 0) {
+                    throw new TransferException(Kind.CUT_SHORT, "the peer ended in the middle of a block");
+                }
+                hash.update(part, 0, some);
+                try {
+                    into.write(part, 0, some);
+                } catch (IOException e) {
+                    throw new NotKept(e);
+                }
+                bytes[0] += some;
+                n -= some;
+            }
+        }
+        byte[] sum = new byte[32];
+        read(in, part, 0, 8);
+        read(in, sum, 0, sum.length);
+        long told = ByteBuffer.wrap(part).getLong();
+        if (told != bytes[0] || size != UNKNOWN && told != size) {
+            throw new TransferException(Kind.BLOCK, "the sender counts " + told + " bytes, " + bytes[0] + " came");
+        }
+        if (in.read() >= 0) {
+            throw new TransferException(Kind.AFTER_END, "something came after the end of the transfer");
+        }
+        MessageDigest copy;
+        try {
+            copy = (MessageDigest) hash.clone();
+        } catch (CloneNotSupportedException e) {
+            throw new IllegalStateException("SHA-256 cannot be cloned here", e);
+        }
+        if (!Arrays.equals(copy.digest(), sum)) {
+            throw new TransferException(Kind.HASH, "the content is not what was sent: another SHA-256");
+        }
+    }
+
+    /** @return the size that it tells */
+    private static long header(InputStream in, byte[] part) throws IOException {
+        for (int i = 0; i < SEND.length; i++) {
+            read(in, part, i, 1);
+            if (part[i] != SEND[i]) {
+                throw new TransferException(Kind.STRANGER, "the peer does not speak the transfer format");
+            }
+        }
+        read(in, part, 8, HEADER - 8);
+        if (part[8] != VERSION) {
+            throw new TransferException(Kind.VERSION, "the peer speaks version " + (part[8] & 255)
+                + " of the transfer format, this library speaks " + VERSION);
+        }
+        ByteBuffer fields = ByteBuffer.wrap(part);
+        int flow = fields.getShort(10) & 0xffff;
+        int flows = fields.getShort(12) & 0xffff;
+        long zero = fields.getShort(14) | fields.getLong(56);
+        if (part[9] < 0 || part[9] > 1 || flow >= flows || zero != 0) {
+            throw new TransferException(Kind.HEADER, "a header that cannot be");
+        }
+        if (part[9] == 0) {
+            throw new TransferException(Kind.HEADER, "content that both ends make up, which this library does not");
+        }
+        long size = fields.getLong(16);
+        return size < 0 && size != UNKNOWN ? Long.MAX_VALUE : size;
+    }
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+package org.alcc.transfer;
+
+import java.io.IOException;
+
+/** What is wrong with a transfer. The message is one line. */
+public final class TransferException extends IOException {
+    private static final long serialVersionUID = 1L;
+
+    /** What went wrong. */
+    public enum Kind {
+        /** The peer sends something else. */
+        STRANGER,
+        /** The peer speaks another version. */
+        VERSION,
+        /** A header that cannot be. */
+        HEADER,
+        /** A block or a trailer that cannot be. */
+        BLOCK,
+        /** Something came after the end. */
+        AFTER_END,
+        /** The content is not what was sent. */
+        HASH,
+        /** It ended too early. */
+        CUT_SHORT,
+        /** It is longer than this end takes. */
+        TOO_LONG,
+        /** The receiver's answer makes no sense. */
+        ANSWER,
+        /** The receiver says that the content came damaged. */
+        DAMAGED,
+        /** The receiver could not keep it. */
+        NOT_KEPT
+    }
+
+    /** For programs. */
+    private final Kind kind;
+
+    TransferException(Kind kind, String message) {
+        super(message);
+        this.kind = kind;
+    }
+
+    /**
+     * What went wrong, for programs.
+     *
+     * @return never null
+     */
+    public Kind kind() {
+        return kind;
+    }
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+package org.alcc.inband;
+
+import static org.junit.Assert.assertArrayEquals;
+import static org.junit.Assert.assertEquals;
+import static org.junit.Assert.assertTrue;
+
+import java.io.DataInputStream;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
+import java.util.Random;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import org.alcc.cc.Fixed;
+import org.junit.Rule;
+import org.junit.Test;
+import org.junit.rules.Timeout;
+
+/** Two connections of this library. */
+public class ConnectionTest {
+    private static final int BYTES = 3_000_000;
+
+    @Rule public final Timeout timeout = Timeout.seconds(60);
+
+    private static byte[] content(int seed) {
+        byte[] content = new byte[BYTES];
+        new Random(seed).nextBytes(content);
+        return content;
+    }
+
+    private static Socket small(Socket socket) throws Exception {
+        socket.setSendBufferSize(8192);
+        return socket;
+    }
+
+    private static byte[] writesFirstAndReadsLater(Connection c, byte[] content) throws Exception {
+        c.getOutputStream().write(content);
+        byte[] got = new byte[BYTES];
+        new DataInputStream(c.getInputStream()).readFully(got);
+        assertTrue(c.finish(20_000));
+        assertEquals(-1, c.getInputStream().read());
+        return got;
+    }
+
+    /** Both write more than the sockets hold before either reads: who reads the socket never waits for who writes. */
+    @Test
+    public void bothWriteFirst() throws Exception {
+        ExecutorService threads = Executors.newFixedThreadPool(2);
+        try (ServerSocket server = new ServerSocket()) {
+            // So little that a writer soon waits in the socket.
+            server.setReceiveBufferSize(8192);
+            server.bind(new InetSocketAddress("127.0.0.1", 0));
+            for (final int window : new int[] {1, 30, 1_000_000, 2, 1_000_000, 1_000_000}) {
+                Socket socket = new Socket();
+                socket.setReceiveBufferSize(8192);
+                socket.setSendBufferSize(8192);
+                socket.connect(server.getLocalSocketAddress());
+                Settings one = new Settings(new Fixed(window));
+                Settings other = new Settings(new Fixed(window));
+                try (final Connection a = Connection.connect(socket, one);
+                        final Connection b = Connection.accept(small(server.accept()), other)) {
+                    Future<byte[]> there = threads.submit(new Callable<byte[]>() {
+                        @Override public byte[] call() throws Exception {
+                            return writesFirstAndReadsLater(b, content(2));
+                        }
+                    });
+                    Future<byte[]> here = threads.submit(new Callable<byte[]>() {
+                        @Override public byte[] call() throws Exception {
+                            return writesFirstAndReadsLater(a, content(1));
+                        }
+                    });
+                    assertArrayEquals(content(2), here.get());
+                    assertArrayEquals(content(1), there.get());
+                    assertEquals(0, a.stats().inFlight());
+                }
+            }
+        } finally {
+            threads.shutdownNow();
+        }
+    }
+
+    /** A byte there and a byte back: no call waits for a full segment or for a timer. */
+    @Test
+    public void aConversationOfSingleBytesIsNotDelayed() throws Exception {
+        try (ServerSocket server = new ServerSocket(0, 1, InetAddress.getByName("127.0.0.1"))) {
+            Socket socket = new Socket("127.0.0.1", server.getLocalPort());
+            try (Connection a = Connection.connect(socket, new Settings(new Fixed(20)));
+                    Connection b = Connection.accept(server.accept(), new Settings(new Fixed(20)))) {
+                long began = System.nanoTime();
+                for (int i = 0; i < 200; i++) {
+                    a.getOutputStream().write(i);
+                    assertEquals(i, b.getInputStream().read());
+                    b.getOutputStream().write(255 - i);
+                    assertEquals(255 - i, a.getInputStream().read());
+                }
+                long ms = (System.nanoTime() - began) / 1_000_000;
+                // An acknowledgement may be 5 ms late, data may not: 200 of those would be a second.
+                assertTrue(ms + " ms", ms < 800);
+                System.out.println("a byte there and a byte back: " + ms * 5 + " us");
+            }
+        }
+    }
+}
