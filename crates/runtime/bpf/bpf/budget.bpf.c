@@ -32,7 +32,6 @@ static __always_inline void begin(struct budget *b, struct tcp_sock *tp, __u64 n
 	if (tp->snd_cwnd > BUDGET_INITIAL >> 20)
 		b->cwnd = (__u64)tp->snd_cwnd << 20;
 	b->lost = tp->lost;
-	b->round_end = tp->delivered;
 }
 
 SEC("struct_ops")
@@ -59,7 +58,7 @@ void BPF_PROG(alcc_budget_state, struct sock *sk, __u8 new_state)
 	b = budget_of(sk);
 	if (!b || !b->cwnd)
 		return;
-	budget_leave_start(b);
+	budget_leave_start(b, now_us());
 	budget_silence(b, now_us());
 }
 
@@ -81,11 +80,9 @@ static __always_inline void control(struct sock *sk, const struct rate_sample *r
 	ack.acked = rs->acked_sacked;
 	ack.idle = rs->is_app_limited;
 	ack.used = window_was_used(rs, b->cwnd);
-	ack.round_start = (__s32)(rs->prior_delivered - b->round_end) >= 0;
-	if (ack.round_start)
-		b->round_end = tp->delivered;
 	if (tp->lost != b->lost) {
-		budget_lost(b, tp->lost - b->lost);
+		/* What was lost was sent just before what disclosed it. */
+		budget_lost(b, ack.now, ack.sent_at, tp->lost - b->lost);
 		b->lost = tp->lost;
 	}
 	if (ack.acked)

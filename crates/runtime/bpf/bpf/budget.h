@@ -5,12 +5,12 @@
  *
  * Pure: the BPF program includes this file, and so does a host build that replays the same
  * acknowledgements through it and through `cc`. It is `budget`, but a windowed minimum keeps 16
- * values and not 128. Times in microseconds.
+ * values and not 128, and packets that come together count by the newest. Times in microseconds.
  */
 #pragma once
 
 #include "drains.h"
-#include "loss_rate.h"
+#include "loss_test.h"
 #include "rates.h"
 #include "service.h"
 
@@ -23,12 +23,13 @@
 #define BUDGET_YIELD 40
 /* So long, and a smallest RTT, the queue fills again after a drain. */
 #define BUDGET_REFILL 100000ULL
+/* The start is over when so many packets of a round trip have waited, and all of them. */
+#define BUDGET_FIRST 8
 
 struct budget {
 	__u64 cwnd; /* 2^-20 packets; 0: not started */
-	__u64 cap; /* the same, after losses */
+	__u64 cap; /* the same, after losses that sending less would have spared */
 	__u64 unanswered; /* the same: what else may be in flight because nothing came back */
-	__u64 loss_rate; /* 2^-31 */
 	__u64 refilled; /* when the queue is full again after the last drain */
 	__u64 acked_at; /* 0: never */
 	__u64 silent_at; /* in a drain: nothing came back for long if it has not by then; 0: no drain */
@@ -37,10 +38,12 @@ struct budget {
 	__u32 queueing;
 	__u32 doublings; /* of the mean rate beyond BUDGET_FAST, 2^-16 */
 	__u32 starting; /* doubling per round trip until a queue forms */
-	__u32 queued;
-	__u32 capped; /* in this round trip */
-	/* For the BPF program: counters of the stack at the last acknowledgement. */
-	__u32 lost, round_end;
+	/* Of the start: the shortest wait of this round trip, of how many packets, and its begin. */
+	__u32 least, samples;
+	/* For the BPF program: the stack's count of lost packets at the last acknowledgement. */
+	__u32 lost;
+	__u64 round_from;
+	struct loss_test loss_test;
 	struct drains drains;
 	struct service service;
 };
@@ -52,7 +55,6 @@ struct budget_ack {
 	__u32 acked; /* segments */
 	__u32 used; /* the window was what held the sender back */
 	__u32 idle; /* the application was */
-	__u32 round_start;
 };
 
 PURE void budget_start(struct budget *b, __u64 now, __u32 delay)
@@ -105,13 +107,34 @@ PURE void budget_follow(struct budget *b)
 	b->cwnd = wanted > ONE ? wanted : ONE;
 }
 
-PURE void budget_leave_start(struct budget *b)
+PURE void budget_leave_start(struct budget *b, __u64 now)
 {
 	if (b->starting) {
 		b->starting = 0;
 		/* Its smallest RTT may be that of a queue. */
 		b->drains.unsure = 1;
+		loss_test_forget(&b->loss_test, now + 2 * (b->drains.base + BUDGET_REFILL));
 	}
+}
+
+/* A round trip of the start begins with the first packet sent after the last one began. */
+PURE void budget_wait(struct budget *b, const struct budget_ack *a)
+{
+	if (a->sent_at >= b->round_from) {
+		b->least = MAX_RTT;
+		b->samples = 0;
+		b->round_from = a->now;
+	}
+	if (b->queueing < b->least)
+		b->least = b->queueing;
+	b->samples += a->acked;
+}
+
+/* Losses of the path are no reason to send less. */
+PURE void budget_found(struct budget *b, int found)
+{
+	if (found == LOSS_TEST_OF_PATH)
+		b->cap = MAX_CWND;
 }
 
 /* Takes the RTT in. True if the packet had waited behind none of ours. */
@@ -125,8 +148,8 @@ PURE_CALL int budget_look(struct budget *b, const struct budget_ack *a)
 	rtt = a->rtt < MAX_RTT ? a->rtt : MAX_RTT;
 	if (rtt) {
 		b->queueing = drains_sample(&b->drains, a->now, rtt, b->delay / 10, b->delay / 4);
-		if (b->starting && b->queueing > b->delay / 2)
-			b->queued = 1;
+		if (b->starting)
+			budget_wait(b, a);
 		starved = b->acked_at && a->now - b->acked_at + DRAINS_GRAIN >= b->queueing;
 		switch (drains_step(&b->drains, a->now, a->sent_at, !b->starting, 1)) {
 		case DRAINS_BEGIN:
@@ -148,23 +171,23 @@ PURE_CALL int budget_look(struct budget *b, const struct budget_ack *a)
 }
 
 /* Losses come before the acknowledgement that disclosed them, as in `cc`. */
-PURE_CALL int budget_lost(struct budget *b, __u32 lost)
+PURE_CALL int budget_lost(struct budget *b, __u64 now, __u64 sent_at, __u32 lost)
 {
+	__u64 cap;
+
 	if (!b)
 		return 0;
-	b->loss_rate = loss_rate_lost(b->loss_rate, lost);
-	if (!b->capped && b->loss_rate > LOSS_RATE(3) && b->queueing > b->delay / 4) {
-		/* What a drain takes off is no measure of the path. */
-		__u64 cwnd = b->drains.draining ? budget_product(b) : b->cwnd;
-
-		b->capped = 1;
-		b->cap = (cwnd < b->cap ? cwnd : b->cap) * 85 / 100;
-		if (b->cwnd > b->cap)
-			b->cwnd = b->cap;
-		if (b->cwnd < BUDGET_SMALLEST)
-			b->cwnd = BUDGET_SMALLEST;
+	budget_found(b, loss_test_lost(&b->loss_test, now, sent_at, lost));
+	if (!b->starting && loss_test_is_due(&b->loss_test, now)) {
+		loss_test_begin(&b->loss_test, now);
+		cap = packets_in(b->service.mean, b->drains.base) * loss_test_part(&b->loss_test) / 10;
+		if (cap < BUDGET_SMALLEST)
+			cap = BUDGET_SMALLEST;
+		if (b->cap > cap)
+			b->cap = cap;
+		budget_follow(b);
 	}
-	budget_leave_start(b);
+	budget_leave_start(b, now);
 	return 0;
 }
 
@@ -189,9 +212,7 @@ PURE_CALL int budget_acked(struct budget *b, const struct budget_ack *a)
 		return 0;
 	base = b->drains.base;
 	rtt = base + b->queueing;
-	b->loss_rate = loss_rate_delivered(b->loss_rate, a->acked);
-	if (a->round_start)
-		b->capped = 0;
+	budget_found(b, loss_test_delivered(&b->loss_test, a->now, a->sent_at, a->acked));
 	starved = budget_look(b, a);
 	drained = b->drains.draining || a->now < b->refilled;
 	/* What was not sent says nothing about the path. Nor does a drain, and what follows it. */
@@ -207,12 +228,13 @@ PURE_CALL int budget_acked(struct budget *b, const struct budget_ack *a)
 			b->cwnd += a->acked * ONE;
 		if (b->cwnd > MAX_CWND)
 			b->cwnd = MAX_CWND;
-		if (!b->queued)
+		if (b->samples < BUDGET_FIRST || b->least <= b->delay / 10)
 			return 0;
-		budget_leave_start(b);
+		budget_leave_start(b, a->now);
 	}
 	budget_follow(b);
-	budget_lift(b, a->acked);
+	if (!b->loss_test.since)
+		budget_lift(b, a->acked);
 	return 0;
 }
 

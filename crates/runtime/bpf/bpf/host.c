@@ -69,9 +69,9 @@ void alcc_host_budget_start(struct budget *b, __u64 now, __u32 delay)
 	budget_start(b, now, delay);
 }
 
-void alcc_host_budget_lost(struct budget *b, __u32 lost)
+void alcc_host_budget_lost(struct budget *b, __u64 now, __u64 sent_at, __u32 lost)
 {
-	budget_lost(b, lost);
+	budget_lost(b, now, sent_at, lost);
 }
 
 void alcc_host_budget_acked(struct budget *b, const struct budget_ack *a)
@@ -79,9 +79,9 @@ void alcc_host_budget_acked(struct budget *b, const struct budget_ack *a)
 	budget_acked(b, a);
 }
 
-void alcc_host_budget_timeout(struct budget *b)
+void alcc_host_budget_timeout(struct budget *b, __u64 now)
 {
-	budget_leave_start(b);
+	budget_leave_start(b, now);
 }
 
 void alcc_host_budget_silence(struct budget *b, __u64 now)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* The share of packets that is lost, averaged over about 128 packets, in units of 2^-31. */
+/* The share of packets that is lost, averaged over the last packets, in units of 2^-31. */
 #pragma once
 
 #include "pure.h"
@@ -8,21 +8,25 @@
 /* Per cent. */
 #define LOSS_RATE(share) ((share) * LOSS_RATE_ONE / 100)
 
-/* exp(-n / 128) for n = 1, 2, 4, ..., 2048. */
+/* exp(-n / 512) for n = 1, 2, 4, ..., 8192. */
 static const __u32 loss_rate_powers[] = {
-	2130771797U, 2114189999U, 2081412522U, 2017374191U, 1895147667U, 1672461946U,
-	1302514673U, 790015084U, 290630307U, 39332535U, 720400U, 241U,
+	2143293437U, 2139111403U, 2130771798U, 2114190000U, 2081412522U, 2017374191U,
+	1895147668U, 1672461947U, 1302514674U, 790015084U, 290630308U, 39332535U,
+	720401U, 242U,
 };
 
-PURE_CALL __u64 loss_rate_left(__u32 packets)
+/* Over how many packets it is averaged: 128, or 512. A packet counts for so much. */
+#define LOSS_RATE_SHORT 4
+#define LOSS_RATE_LONG 1
+
+PURE_CALL __u64 loss_rate_left(__u32 packets, __u32 count)
 {
 	__u64 left = LOSS_RATE_ONE;
 
-	if (packets > 4095)
-		packets = 4095;
+	packets = packets < 4096 ? packets * count : 16383;
 	/* Without a branch: the verifier would follow both ways of each. */
 #pragma unroll
-	for (int i = 0; i < 12; i++) {
+	for (int i = 0; i < 14; i++) {
 		__u64 counts = -(__u64)(packets >> i & 1);
 
 		__asm__ volatile("" : "+r"(counts));
@@ -31,14 +35,14 @@ PURE_CALL __u64 loss_rate_left(__u32 packets)
 	return left;
 }
 
-PURE __u64 loss_rate_delivered(__u64 share, __u32 packets)
+PURE __u64 loss_rate_delivered(__u64 share, __u32 packets, __u32 count)
 {
-	return share * loss_rate_left(packets) >> 31;
+	return share * loss_rate_left(packets, count) >> 31;
 }
 
-PURE __u64 loss_rate_lost(__u64 share, __u32 packets)
+PURE __u64 loss_rate_lost(__u64 share, __u32 packets, __u32 count)
 {
-	__u64 gone = LOSS_RATE_ONE - loss_rate_left(packets), rest = LOSS_RATE_ONE - share;
+	__u64 gone = LOSS_RATE_ONE - loss_rate_left(packets, count), rest = LOSS_RATE_ONE - share;
 
 	return share + (gone * rest >> 31);
 }

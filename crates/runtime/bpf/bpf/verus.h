@@ -323,7 +323,7 @@ PURE_CALL int verus_lost(struct verus *v, __u64 now, __u64 sent_at, __u32 lost)
 	fresh = !v->episode || sent_at >= v->episode;
 	overlooked = v->overlooked && !fresh;
 	queue = v->near.value >= v->drains.base / 4;
-	v->loss_rate = loss_rate_lost(v->loss_rate, lost);
+	v->loss_rate = loss_rate_lost(v->loss_rate, lost, LOSS_RATE_SHORT);
 	if (fresh)
 		v->episode = now;
 	if (v->repairing || (!fresh && !overlooked))
@@ -587,7 +587,7 @@ PURE_CALL int verus_acked(struct verus *v, const struct verus_ack *a)
 	}
 	if (rtt) {
 		verus_sample(v, rtt);
-		v->loss_rate = loss_rate_delivered(v->loss_rate, a->acked);
+		v->loss_rate = loss_rate_delivered(v->loss_rate, a->acked, LOSS_RATE_SHORT);
 		verus_see(v, a->now, a->sent_at, rtt);
 	}
 	if (v->repairing) {

@@ -12,14 +12,13 @@ struct BudgetAck {
     acked: u32,
     used: u32,
     idle: u32,
-    round_start: u32,
 }
 
 unsafe extern "C" {
     fn alcc_host_budget_start(b: *mut State, now: u64, delay: u32);
     fn alcc_host_budget_acked(b: *mut State, ack: *const BudgetAck);
-    fn alcc_host_budget_lost(b: *mut State, lost: u32);
-    fn alcc_host_budget_timeout(b: *mut State);
+    fn alcc_host_budget_lost(b: *mut State, now: u64, sent_at: u64, lost: u32);
+    fn alcc_host_budget_timeout(b: *mut State, now: u64);
     fn alcc_host_budget_silence(b: *mut State, now: u64);
     fn alcc_host_budget_silent_at(b: *const State) -> u64;
     fn alcc_host_budget_cwnd(b: *const State) -> u64;
@@ -57,20 +56,19 @@ impl Control for State {
             acked: ack.segments,
             used: ack.used.into(),
             idle: ack.idle.into(),
-            round_start: ack.round_start.into(),
         };
         // SAFETY: as above.
         unsafe { alcc_host_budget_acked(self, &raw const ack) };
     }
 
-    fn lost(&mut self, _now: u64, _sent_at: u64, segments: u32) {
+    fn lost(&mut self, now: u64, sent_at: u64, segments: u32) {
         // SAFETY: as above.
-        unsafe { alcc_host_budget_lost(self, segments) };
+        unsafe { alcc_host_budget_lost(self, now, sent_at, segments) };
     }
 
-    fn timeout(&mut self, _now: u64) {
+    fn timeout(&mut self, now: u64) {
         // SAFETY: as above.
-        unsafe { alcc_host_budget_timeout(self) };
+        unsafe { alcc_host_budget_timeout(self, now) };
     }
 
     fn timer(&mut self, now: u64) {

@@ -20,7 +20,6 @@ pub(crate) struct Ack {
     /// The window was what held the sender back; the application was.
     pub(crate) used: bool,
     pub(crate) idle: bool,
-    pub(crate) round_start: bool,
     /// Packets per second, 2^-8; 0: not known.
     pub(crate) rate: u64,
     /// Packets in flight before it.
@@ -112,7 +111,6 @@ impl<C: Control> Controller for Paced<C> {
             segments: ack.acked.iter().map(|p| self.segments(p.len)).sum(),
             used,
             idle: (by.app || by.peer) && !by.window,
-            round_start: ack.round_start,
             rate,
             in_flight: self.segments(ack.in_flight_before),
         });

@@ -12,6 +12,7 @@ public final class Budget extends Controller {
     private static final double YIELD = 0.025;
     private static final double INITIAL = 10;
     private static final double SMALLEST = 4;
+    private static final int FIRST = 8;
     private static final double LARGEST = 1e9;
     private static final long REFILL = 100_000_000;
     private static final long GRAIN = 1_000_000;
@@ -28,7 +29,10 @@ public final class Budget extends Controller {
     private long silentAt = NONE;
     private long patience;
     private long queueing;
-    private boolean queued;
+    /** Of the start: the shortest wait of this round trip, of how many packets, and when it began. */
+    private long least = Long.MAX_VALUE;
+    private int samples;
+    private long roundFrom;
     private long ackedAt = -1;
 
     /** With a budget of 40 ms. */
@@ -64,9 +68,13 @@ public final class Budget extends Controller {
             }
             queueing = drains.sample(now, rtt, batch.rttError(), delay / 10, delay / 4);
             long above = Math.max(queueing - batch.rttError(), 0);
-            if (starting && above > delay / 2) {
-                queued = true;
+            if (starting && batch.sentAt(i) >= roundFrom) {
+                least = Long.MAX_VALUE;
+                samples = 0;
+                roundFrom = now;
             }
+            least = Math.min(least, above);
+            samples++;
             if (!known) {
                 known = true;
                 starved = ackedAt >= 0 && now - ackedAt + GRAIN >= above;
@@ -123,7 +131,7 @@ public final class Budget extends Controller {
             if (Parts.isWindowUsed(batch, Parts.windowBytes(window, mss))) {
                 window = Math.min(window + packets, LARGEST);
             }
-            if (!queued) {
+            if (samples < FIRST || least <= delay / 10) {
                 return;
             }
             starting = false;
