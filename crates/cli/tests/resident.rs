@@ -180,10 +180,11 @@ fn losses_and_timeouts_reach_every_algorithm_in_the_kernel() {
             "{name}: after a timeout"
         );
         if name == "westwood" {
-            // What the empty path holds: 40 packets. After losses, and after a timeout.
+            // What the empty path holds, as far as it was used: up to 40 packets. Deaf to the
+            // stack's events it would be half of the window, 15 on the one link and 72 on the other.
             for seen in [&lossy, &broken] {
                 assert!(
-                    (8..=80).contains(&seen.ssthresh),
+                    (20..=60).contains(&seen.ssthresh),
                     "{name}: threshold {}",
                     seen.ssthresh
                 );

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * What lets Verus flows share a path, and tells losses of a full queue from others:
+ * `verus/company.rs` of `cc` says why.
+ */
+#pragma once
+
+#include "verus_state.h"
+
+/* The bandwidth-delay product. */
+PURE __u64 verus_product(const struct verus *v)
+{
+	return v->drains.base ? packets_in(v->rate, v->d_min) : 0;
+}
+
+PURE __u64 verus_drained(const struct verus *v)
+{
+	__u64 left = verus_product(v) * 3 / 4;
+
+	if (v->deep)
+		return VERUS_MIN_FLOOR;
+	if (left > v->window)
+		left = v->window;
+	return left > VERUS_MIN_FLOOR ? left : VERUS_MIN_FLOOR;
+}
+
+PURE int verus_long_queue(const struct verus *v)
+{
+	__u32 asked = (__u64)v->longest.value * 7 / 10;
+
+	if (asked < v->drains.base / 10)
+		asked = v->drains.base / 10;
+	return v->near.value >= asked;
+}
+
+/* The buffer is short, and all that is lost is lost there. */
+PURE int verus_short_buffer(const struct verus *v, __u64 now)
+{
+	if (v->by_chance && now - v->by_chance < VERUS_QUEUE_MEMORY)
+		return 0;
+	return verus_long_queue(v) && (__u64)v->deepest.value * 10 < (__u64)v->drains.base * 12;
+}
+
+/* A packet sent then says nothing of a full queue: in a drain, or while the queue fills again. */
+PURE int verus_refilling(const struct verus *v, __u64 sent_at)
+{
+	return v->drains.draining || v->hold || (v->drained_at && sent_at < v->drained_at);
+}
+
+/* Equation 6. */
+PURE_CALL int verus_reduce(struct verus *v, __u64 now, __u32 label)
+{
+	__u64 left = label * ONE * 7 / 10, product;
+
+	if (!v)
+		return 0;
+	product = verus_product(v);
+	if (left < product && !verus_short_buffer(v, now))
+		left = product;
+	if (left < ONE)
+		left = ONE;
+	v->ceiling = left;
+	if (v->floor > left)
+		v->floor = left;
+	if (v->floor < VERUS_MIN_FLOOR)
+		v->floor = VERUS_MIN_FLOOR;
+	v->reduced = now;
+	if (v->window > left)
+		v->window = left;
+	v->d_est = verus_delay_of(v, v->window);
+	v->repairing = 1;
+	v->repair_point = now;
+	return 0;
+}
+
+/* Packets were lost, the last of them sent then. Before the acknowledgement that disclosed them. */
+PURE_CALL int verus_lost(struct verus *v, __u64 now, __u64 sent_at, __u32 lost)
+{
+	int fresh, overlooked, large, queue;
+	__u32 label;
+
+	if (!v)
+		return 0;
+	fresh = !v->episode || sent_at >= v->episode;
+	overlooked = v->overlooked && !fresh;
+	queue = v->near.value >= v->drains.base / 4;
+	v->loss_rate = loss_rate_lost(v->loss_rate, lost, LOSS_RATE_SHORT);
+	if (fresh)
+		v->episode = now;
+	if (v->repairing || (!fresh && !overlooked))
+		return 0;
+	if ((v->reduced && sent_at < v->reduced) || verus_refilling(v, sent_at))
+		return 0;
+	large = verus_long_queue(v);
+	if (!large)
+		v->by_chance = now;
+	/* The bursts of slow start are a queue already. */
+	if (v->slow_start && !queue)
+		large = 0;
+	if (!large && v->loss_rate <= (queue ? LOSS_RATE(3) : LOSS_RATE(10))) {
+		v->overlooked = 1;
+		return 0;
+	}
+	v->overlooked = 0;
+	label = verus_label_at(v, sent_at);
+	verus_reduce(v, now, label);
+	if (v->slow_start) {
+		v->forget_from = label > VERUS_FORGET_FROM ? label : VERUS_FORGET_FROM;
+		verus_leave_slow_start(v, now);
+	}
+	return 0;
+}
+
+PURE void verus_timeout(struct verus *v, __u64 now)
+{
+	__u64 sent_at = v->heard;
+
+	v->heard = now;
+	if (!verus_refilling(v, sent_at))
+		verus_reduce(v, now, verus_label_at(v, sent_at));
+	if (v->slow_start)
+		verus_leave_slow_start(v, now);
+}
+
+/* What an RTT says of queue and drains. */
+PURE_CALL int verus_see(struct verus *v, __u64 now, __u64 sent_at, __u32 rtt)
+{
+	__u32 base, queue;
+
+	if (!v)
+		return 0;
+	base = v->drains.base;
+	queue = drains_sample(&v->drains, now, rtt, base / 10, base / 4);
+	verus_max_insert(&v->near, now, queue, base / 2 + VERUS_EPOCH);
+	verus_max_insert(&v->longest, now, queue, VERUS_QUEUE_MEMORY);
+	verus_max_insert(&v->deepest, now, queue, VERUS_DEPTH_MEMORY);
+	if (v->hold && sent_at >= v->hold) {
+		v->hold = 0;
+		v->drained_at = now;
+	}
+	if (drains_step(&v->drains, now, sent_at, !v->slow_start,
+			1 + (base > VERUS_LONG_PATH && !v->deep)) == DRAINS_END) {
+		__u64 window;
+
+		v->deep = 0;
+		v->drained_at = now;
+		v->hold = now;
+		v->d_min = v->drains.base;
+		v->newest = 0;
+		v->d_max = 0;
+		window = verus_window_for_estimate(v);
+		if (window > v->window)
+			v->window = window;
+	}
+	return 0;
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * What a Verus flow knows, and what follows from that alone. The settings and their reasons stand
+ * in `verus/settings.rs` of `cc`. Times in microseconds.
+ */
+#pragma once
+
+#include "drains.h"
+#include "loss_rate.h"
+#include "profile.h"
+#include "rates.h"
+
+#define VERUS_MS 1000U
+#define VERUS_EPOCH (10 * VERUS_MS)
+/* R, and the least base delay that it refers to. */
+#define VERUS_RATIO 6
+#define VERUS_MIN_BASE (20 * VERUS_MS)
+/* Steps of the delay estimate, down and up. */
+#define VERUS_DOWN (1 * VERUS_MS)
+#define VERUS_UP (2 * VERUS_MS)
+#define VERUS_REFIT 1000000U
+#define VERUS_START (10 * ONE)
+#define VERUS_FORGET_FROM 100
+/* Never fewer in flight by the measured rate; the floor under the window, packets. */
+#define VERUS_CAP_FLOOR (4 * ONE)
+#define VERUS_MIN_FLOOR (2 * ONE)
+#define VERUS_MAX_FLOOR (50 * ONE)
+/* A queue this much longer than the one seen contradicts nothing. */
+#define VERUS_STALE_FLOOR (10 * VERUS_MS)
+#define VERUS_STALE 4
+/* Windows that extremes of the queue are of. */
+#define VERUS_QUEUE_MEMORY 3000000U
+#define VERUS_DEPTH_MEMORY 30000000U
+#define VERUS_LONG_PATH (100 * VERUS_MS)
+/* What was sent when: one label per 4096 us. */
+#define VERUS_SLOT 12
+#define VERUS_LABELS 256
+
+/* The largest value of a sliding window of time. */
+struct verus_max {
+	struct minimum of; /* of what is missing to MAX_RTT */
+	__u32 value;
+};
+
+struct verus {
+	__u64 window; /* W, 2^-20 packets; 0: not started */
+	__u64 ceiling; /* the same, after losses; 0: none */
+	__u64 floor; /* the same */
+	__u64 next_epoch, epoch_at, heard, refit_at;
+	__u64 repair_point, cut_point, hold, drained_at, reduced, by_chance, episode; /* 0: none */
+	__u64 contradicted; /* since; 0: not */
+	__u64 loss_rate; /* 2^-31 */
+	__u64 slot; /* of the newest label */
+	__u32 lasted; /* the last epoch */
+	__u32 d_est, d_min, d_max, rtt, newest; /* us; 0: none yet */
+	__u32 rate, newest_rate; /* packets per second, 2^-8 */
+	__u32 slow_start, relearning, repairing, may_cut, idle, deep, overlooked;
+	__u32 forget_from; /* slots to forget at the next fit; 0: none */
+	__u32 in_flight; /* packets */
+	/* For the BPF program: the stack's counter at the last acknowledgement. */
+	__u32 lost;
+	struct drains drains;
+	struct verus_max near, longest, deepest;
+	__u16 labels[VERUS_LABELS];
+	struct profile profile;
+};
+
+struct verus_ack {
+	__u64 now;
+	__u64 sent_at; /* of the packet that `rtt` is of */
+	__u32 rtt; /* 0: no sample */
+	__u32 acked; /* segments */
+	__u32 idle; /* the application was what held the sender back */
+	__u32 rate; /* packets per second, 2^-8; 0: not known */
+	__u32 in_flight; /* packets before it */
+};
+
+PURE void verus_max_insert(struct verus_max *m, __u64 now, __u32 value, __u64 window)
+{
+	m->value = MAX_RTT - minimum_insert(&m->of, now, MAX_RTT - value, window);
+}
+
+PURE __u32 verus_base(const struct verus *v)
+{
+	return v->d_min > VERUS_MIN_BASE ? v->d_min : VERUS_MIN_BASE;
+}
+
+PURE __u32 verus_packets(const struct verus *v)
+{
+	return v->window > ONE ? v->window >> 20 : 1;
+}
+
+PURE void verus_start(struct verus *v, __u64 now)
+{
+	v->window = VERUS_START;
+	v->floor = VERUS_MIN_FLOOR;
+	v->heard = now;
+	v->next_epoch = (now / VERUS_EPOCH + 1) * VERUS_EPOCH;
+	v->slow_start = 1;
+	v->may_cut = 1;
+	v->d_min = 1000 * VERUS_MS;
+	v->slot = now >> VERUS_SLOT;
+	drains_start(&v->drains, now);
+}
+
+struct verus_labelling {
+	struct verus *verus;
+	__u16 label;
+};
+
+static long verus_label(__u32 i, void *state)
+{
+	struct verus_labelling *l = state;
+
+	l->verus->labels[(l->verus->slot - i) & (VERUS_LABELS - 1)] = l->label;
+	return 0;
+}
+
+/* From now on packets leave under this window, or what of it is used. */
+PURE_CALL int verus_note(struct verus *v, __u64 now)
+{
+	__u64 slot = now >> VERUS_SLOT, passed;
+	struct verus_labelling l = {.verus = v};
+	__u32 label, flight;
+
+	if (!v)
+		return 0;
+	passed = slot - v->slot;
+	label = verus_packets(v);
+	flight = v->in_flight + 1;
+	l.label = v->labels[v->slot & (VERUS_LABELS - 1)];
+	if (passed > 1) {
+		v->slot = slot - 1;
+		LOOP((__u32)(passed - 1 < VERUS_LABELS ? passed - 1 : VERUS_LABELS), verus_label, &l);
+	}
+	v->slot = slot;
+	if (label > flight)
+		label = flight;
+	v->labels[slot & (VERUS_LABELS - 1)] = label < 65535 ? label : 65535;
+	return 0;
+}
+
+PURE __u32 verus_label_at(const struct verus *v, __u64 sent_at)
+{
+	__u64 slot = sent_at >> VERUS_SLOT;
+	__u32 label;
+
+	if (slot > v->slot)
+		slot = v->slot;
+	if (v->slot - slot >= VERUS_LABELS)
+		slot = v->slot + 1;
+	label = v->labels[slot & (VERUS_LABELS - 1)];
+	return label ? label : 1;
+}
+
+PURE_CALL __u32 verus_delay_of(struct verus *v, __u64 window)
+{
+	__u32 w = window >> 20, least, delay;
+
+	if (!v)
+		return 0;
+	least = v->drains.base ? v->d_min : 0;
+	delay = v->profile.fitted ? profile_curve(&v->profile, w) : profile_point(&v->profile, w);
+	return delay > least ? delay : least;
+}
+
+PURE_CALL __u64 verus_window_for_estimate(struct verus *v)
+{
+	__u32 last, known, most, found;
+
+	if (!v)
+		return ONE;
+	last = v->profile.last;
+	known = v->profile.largest;
+	if (!v->profile.fitted)
+		return v->window;
+	if (known < last)
+		known = last;
+	most = known + (known / 8 > 2 ? known / 8 : 2);
+	found = profile_window(&v->profile, v->d_est);
+	return (found && found < most ? found : most) * ONE;
+}
+
+/* 1 + the soft limit x (R - 1), 2^-16: it falls by a tenth with each doubling of the window. */
+PURE __u32 verus_soft_ratio(const struct verus *v)
+{
+	__u64 window = v->window >> 12, start = VERUS_START >> 12, soft, doubled;
+
+	if (window >= start) {
+		doubled = doublings(window, start) / 10;
+		soft = doubled < 65536 ? 62259 * (65536 - doubled) >> 16 : 0;
+	} else {
+		doubled = doublings(start, window ? window : 1) / 10;
+		soft = 62259 * (65536 + doubled) >> 16;
+	}
+	if (soft < 6554)
+		soft = 6554;
+	if (soft > 65536)
+		soft = 65536;
+	return 65536 + soft * (VERUS_RATIO - 1);
+}
+
+/* The RTT above which slow start ends. */
+PURE __u32 verus_exit_rtt(const struct verus *v)
+{
+	__u32 queue = verus_base(v) * 3 / 2;
+
+	if (queue > 250 * VERUS_MS)
+		queue = 250 * VERUS_MS;
+	return v->d_min + queue;
+}
+
+PURE __u32 verus_epochs(const struct verus *v)
+{
+	__u32 long_one = v->lasted > VERUS_EPOCH * 3 / 2 ? v->lasted : VERUS_EPOCH;
+	__u32 n = (v->rtt + long_one - 1) / long_one;
+
+	return n ? n : 1;
+}
+
+PURE_CALL int verus_leave_slow_start(struct verus *v, __u64 now)
+{
+	if (!v)
+		return 0;
+	v->slow_start = 0;
+	if (v->relearning) {
+		v->relearning = 0;
+		/* What was known beyond belongs to a slower path. */
+		profile_forget(&v->profile, verus_packets(v) + 1);
+	} else {
+		v->deep = 1;
+		v->drains.unsure = 1;
+	}
+	v->refit_at = now;
+	v->newest = 0;
+	return 0;
+}
