@@ -6,7 +6,8 @@
 mod report;
 
 use crate::failure::Failure;
-use crate::metrics::{More, spawn};
+use crate::http::spawn;
+use crate::metrics::More;
 use crate::output::{Product, note};
 use alcc_cc::Spec;
 use alcc_observe::{Action, Command, Pattern, Segment, Share, TraceEntry};
