@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Maximum number of clients at a time.
-const MAX_READERS: usize = 16;
+pub(crate) const MAX_READERS: usize = 16;
 /// Length of the queue of clients.
 const BACKLOG: i32 = 64;
 /// Timeout for a request and its answer.

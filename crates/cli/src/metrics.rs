@@ -272,10 +272,11 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::MAX_READERS;
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::os::unix::net::UnixStream;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     fn segment() -> (tempfile::TempDir, Arc<Segment>) {
         let dir = tempfile::tempdir().unwrap();

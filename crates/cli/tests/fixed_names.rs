@@ -23,7 +23,7 @@ alcc trial
 alcc proxy
     --listen --to --proxy-protocol --threads --backlog --connect-timeout --grace --cc --config --plugin
     --under --feedback --enforce --only --except --loopback --outbound --queue --seed --log
-    --json --metrics --quiet
+    --json --metrics --trial --worse --interval --html --quiet
 alcc attach
     --port --pid --cgroup --prefix --cc --future --dry-run --json
 alcc detach

@@ -381,3 +381,62 @@ fn the_proxy_has_a_file() {
     drop(clients);
     assert!(proxy.0.wait().unwrap().success());
 }
+
+/// Each has a memory of its own; a server does not need the one that watches it.
+#[test]
+fn two_trials_at_once_and_one_whose_alcc_is_killed() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("file"), vec![b'x'; 300_000]).unwrap();
+    let start = || {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let server =
+            format!("echo $$; exec python3 -m http.server {port} --bind 127.0.0.1 2>/dev/null");
+        let mut alcc = alcc(dir.path());
+        alcc.args([
+            "trial",
+            "--share",
+            "50%",
+            "--loopback",
+            "--quiet",
+            "--",
+            "sh",
+            "-c",
+            &server,
+        ])
+        .current_dir(dir.path())
+        .stdout(Stdio::piped());
+        let mut alcc = alcc.spawn().unwrap();
+        let mut line = String::new();
+        let mut out = BufReader::new(alcc.stdout.take().unwrap());
+        out.read_line(&mut line).unwrap();
+        let sleeper = line.trim().parse().unwrap();
+        (Running { alcc, sleeper }, format!("127.0.0.1:{port}"))
+    };
+    let trials = [start(), start()];
+    let served = |address: &str| {
+        let deadline = Instant::now() + PATIENCE;
+        while std::net::TcpStream::connect(address).is_err() {
+            assert!(Instant::now() < deadline, "{address} does not listen");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        http(address, "/file", "").1.len()
+    };
+    let of = |run: &Running| {
+        let args = ["top", "--once", "--json", "--run", &run.id()];
+        json(&output(dir.path(), &args))["runs"][0]["connections"].clone()
+    };
+    for (_, address) in &trials {
+        assert_eq!(served(address), 300_000);
+    }
+    let (first, second) = (&trials[0], &trials[1]);
+    assert!(of(&first.0).as_u64() >= Some(1) && of(&second.0).as_u64() >= Some(1));
+    let killed = nix::unistd::Pid::from_raw(first.0.alcc.id().cast_signed());
+    nix::sys::signal::kill(killed, nix::sys::signal::SIGKILL).unwrap();
+    for _ in 0..3 {
+        for (_, address) in &trials {
+            assert_eq!(served(address), 300_000);
+        }
+    }
+}

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::chosen::{Chosen, Options};
+use crate::commands::trial::percent;
 use crate::config::rule_orders;
 use crate::events::Follower;
 use crate::failure::Failure;
 use crate::http::Place;
 use crate::kernel_limit;
 use crate::metrics::Metrics;
-use crate::output::{Product, folder, note};
+use crate::output::{Product, folder, note, will_be_written};
 use crate::runs::enter;
+use crate::trial::{self, Plan, Watch};
 use crate::wording::{count, megabytes};
+use alcc_observe::Share;
 use alcc_proxy::{Config, Listen, Proxy, ProxyProtocol, StartError, Target, Totals};
 use alcc_socket::own::Settings;
 use alcc_socket::{Deployment, Selection, Triple};
@@ -75,6 +78,19 @@ pub(crate) struct Args {
     /// path
     #[arg(long, value_name = "ADDRESS|PATH")]
     metrics: Option<Place>,
+    /// Put only this share of the clients under the algorithm, and compare them with the others:
+    /// 10%, see docs/trial.md
+    #[arg(long, value_name = "SHARE")]
+    trial: Option<Share>,
+    /// With --trial: end it when these clients are clearly worse off by more than this
+    #[arg(long, value_name = "PERCENT", default_value = "20%", requires = "trial", value_parser = percent)]
+    worse: f64,
+    /// With --trial: time from line to line on standard error
+    #[arg(long, value_name = "TIME", default_value = "10s", requires = "trial", value_parser = positive::<Span>)]
+    interval: Span,
+    /// With --trial: write the comparison to FILE at the end, as one HTML page
+    #[arg(long, value_name = "FILE", requires = "trial")]
+    html: Option<PathBuf>,
     /// For tests: let the runtime fail after so many readings
     #[arg(long, value_name = "N", hide = true)]
     fault: Option<u64>,
@@ -84,7 +100,20 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let chosen = args.choice.chosen()?;
+    let mut chosen = args.choice.chosen()?;
+    let options = args.trial.map(|share| trial::Options {
+        share,
+        worse: args.worse,
+        interval: args.interval,
+        html: args.html.clone(),
+    });
+    let plan = options
+        .as_ref()
+        .map(|options| Plan::divide(options, &mut chosen.cc, &mut chosen.selection.rules));
+    let plan = plan.transpose()?;
+    if let Some(path) = &args.html {
+        will_be_written(path)?;
+    }
     let triple = triple(&chosen)?;
     let rules = rule_orders(&chosen.selection.rules);
     if chosen.selection.rules.iter().any(|r| r.under.is_some()) {
@@ -106,6 +135,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let crowded = |e| Failure::usage(format!("take the sections of the file: {e}"));
     segment.replace(rules).map_err(crowded)?;
     let events = Follower::start(&segment, args.log.as_deref())?;
+    let watch = plan.as_ref();
+    let watch = watch.map(|plan| Watch::start(plan, &segment, args.quiet));
+    let watch = watch.transpose()?;
     let proxy = Proxy::start(
         &config(args, &chosen),
         settings(args, &chosen, &triple),
@@ -115,14 +147,19 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     .map_err(|e| start_failure(args, &e))?;
     let metrics = args.metrics.as_ref();
     let _metrics = metrics
-        .map(|place| Metrics::start(place, Arc::clone(&segment), None))
+        .map(|place| {
+            let more = watch.as_ref().map(Watch::metrics);
+            Metrics::start(place, Arc::clone(&segment), more)
+        })
         .transpose()?;
     if !args.quiet {
         let at: Vec<_> = proxy.addresses().iter().map(ToString::to_string).collect();
         note(format_args!(
-            "alcc: relaying {} to {}, controlled by {triple}; at most {} connections at a time",
+            "alcc: relaying {} to {}, {}; at most {} connections at a time",
             at.join(" and "),
             args.to,
+            plan.as_ref()
+                .map_or_else(|| format!("controlled by {triple}"), ToString::to_string),
             proxy.max_connections(),
         ));
     }
@@ -145,7 +182,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if let Some(events) = events {
         events.finish();
     }
-    conclude(args, &chosen, json, &triple, &totals);
+    let trial = watch.map(Watch::finish);
+    conclude(args, &chosen, json, &triple, &totals, trial);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -219,10 +257,17 @@ fn start_failure(args: &Args, error: &StartError) -> Failure {
     })
 }
 
-fn conclude(args: &Args, chosen: &Chosen, json: Option<Product>, triple: &Triple, totals: &Totals) {
+fn conclude(
+    args: &Args,
+    chosen: &Chosen,
+    json: Option<Product>,
+    triple: &Triple,
+    totals: &Totals,
+    trial: Option<serde_json::Value>,
+) {
     let cpu = alcc_sys::process_cpu().as_secs_f64();
     if let Some(file) = json {
-        let report = serde_json::json!({
+        let mut report = serde_json::json!({
             "algorithm": chosen.cc.name,
             "options": chosen.cc.options_text(),
             "feedback": triple.feedback.name,
@@ -246,6 +291,9 @@ fn conclude(args: &Args, chosen: &Chosen, json: Option<Product>, triple: &Triple
             "failures": totals.failures,
             "under_refused": totals.under_refused,
         });
+        if let Some(trial) = trial {
+            report["trial"] = trial;
+        }
         file.report(format_args!("{report}"));
     }
     if args.quiet {

@@ -69,7 +69,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 /// Runs the program, maybe as a trial.
 pub(crate) fn serve(args: &Args, trial: Option<&trial::Options>) -> Result<ExitCode, Failure> {
     let mut settings = settings(args)?;
-    let plan = trial.map(|options| Plan::divide(options, &mut settings));
+    let plan =
+        trial.map(|options| Plan::divide(options, &mut settings.cc, &mut settings.selection.rules));
     let plan = plan.transpose()?;
     let triple = settings.triple();
     let library = library::find()?;

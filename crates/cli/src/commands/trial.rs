@@ -40,7 +40,7 @@ pub(crate) struct Args {
 }
 
 /// `20%` as 0.2.
-fn percent(text: &str) -> Result<f64, String> {
+pub(super) fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').and_then(|n| n.parse::<f64>().ok());
     match number {
         Some(n) if n > 0.0 && n <= 1000.0 => Ok(n / 100.0),
