@@ -137,6 +137,14 @@ const WRONG: &[(&str, &str)] = &[
         "proxy --listen :0 --to 127.0.0.1:1 --only 0",
         "0 is no port",
     ),
+    (
+        "proxy --listen :0 --to 127.0.0.1:1 --html x",
+        "--trial <SHARE>",
+    ),
+    (
+        "proxy --listen :0 --to 127.0.0.1:1 --trial 10% --html /nosuch/x",
+        "/nosuch/x",
+    ),
     ("attach --port 0 --cc copa", "0 is not in"),
     ("attach --port 80 --cc nope", "nope"),
     ("detach --port 0", "0 is not in"),

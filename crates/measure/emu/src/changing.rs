@@ -170,7 +170,7 @@ impl Changing {
                     ..
                 } => {
                     if let Some(first) = self.arrived.remove(&id) {
-                        *queue_delay = *queue_delay + arrived.since(first);
+                        *queue_delay += arrived.since(first);
                         *arrived = first;
                     }
                 }
