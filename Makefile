@@ -85,6 +85,7 @@ programs: build ## Delay of every program of docs/compatibility.md on a recorded
 dist: build ## A .deb and a tarball, stripped, the same bytes from the same build (target/dist); checked by lintian and mandoc
 	@scripts/setup build dist
 	@$(WITH_DEPS) scripts/dist $(TARGET)/release $(TARGET)/dist && lintian --allow-root --fail-on error,warning $(TARGET)/dist/alcc_*.deb
+	cargo package --locked --workspace --no-verify --allow-dirty --quiet
 
 install: install-library ## Program, preload library, C library with headers, man pages and completions below PREFIX (/usr/local), as built by 'make build'
 	@[ -x $(ALCC) ] || { echo "make install: $(ALCC) is not there: run 'make build' first (not as root)" >&2; exit 2; }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The file of `alcc run --config`: what the options say, and algorithms by port. Every error names
-//! its line.
+//! The file of `--config`: what the options say, and algorithms by port. Every error names its line.
 use crate::failure::{Failure, reason};
 use alcc_cc::{Registry, Spec};
-use alcc_observe::Pattern;
+use alcc_observe::{Action, Command, Pattern};
 use alcc_socket::Rule;
 use serde::Deserialize;
 use std::ops::Range;
@@ -135,6 +134,47 @@ impl Config {
     }
 }
 
+/// The file as orders to a server that runs: those of before are forgotten.
+///
+/// # Errors
+/// [`Failure::Usage`]: what holds for all cannot be told from a file that does not say it.
+pub(crate) fn orders(path: &Path, registry: &Registry) -> Result<Vec<Command>, Failure> {
+    let config = Config::read(path, registry)?;
+    let Some(cc) = config.cc else {
+        return Err(Failure::usage(format!(
+            "{}: no 'cc' in it, and the server may have begun with another one: add a line such as cc = \"{}\"",
+            path.display(),
+            alcc_cc::DEFAULT
+        )));
+    };
+    let order = |pattern: Option<&Pattern>, action| Command {
+        pattern: pattern.copied(),
+        action,
+    };
+    let all = if config.only.is_empty() {
+        Action::On
+    } else {
+        Action::Off
+    };
+    let mut list = vec![order(None, all), order(None, Action::Algorithm(cc))];
+    list.extend(config.only.iter().map(|p| order(Some(p), Action::On)));
+    list.extend(config.except.iter().map(|p| order(Some(p), Action::Off)));
+    list.extend(rule_orders(&config.rules));
+    Ok(list)
+}
+
+/// The sections of the file as orders. Of sections the first that matches counts, of orders the
+/// last.
+pub(crate) fn rule_orders(rules: &[Rule]) -> Vec<Command> {
+    let order = |rule: &Rule| {
+        Some(Command {
+            pattern: Some(rule.pattern),
+            action: Action::Algorithm(rule.cc.clone()?),
+        })
+    };
+    rules.iter().rev().filter_map(order).collect()
+}
+
 fn algorithm(text: &Spanned<String>, registry: &Registry) -> Result<Spec, (usize, String)> {
     let checked = text.get_ref().parse().and_then(|spec: Spec| {
         registry.build(&spec)?;
@@ -230,6 +270,30 @@ cc = "fixed:window=9"
             Config::parse("", &Registry::builtin()),
             Ok(Config::default())
         );
+    }
+
+    #[test]
+    fn a_file_is_orders_of_which_the_last_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("c.toml");
+        std::fs::write(&path, GOOD).unwrap();
+        let list = orders(&path, &Registry::builtin()).unwrap();
+        let list: Vec<_> = list.iter().map(Command::to_string).collect();
+        assert_eq!(
+            list,
+            [
+                "* off",
+                "* cc=verus:r=4",
+                "443 on",
+                "10.0.0.0/8 on",
+                "8080 off",
+                "2001:db8::/32 cc=fixed:window=9",
+                "443 cc=copa"
+            ]
+        );
+        std::fs::write(&path, "only = [443]\n").unwrap();
+        let why = orders(&path, &Registry::builtin()).unwrap_err();
+        assert!(why.to_string().contains("no 'cc' in it"), "{why}");
     }
 
     #[test]

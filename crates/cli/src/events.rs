@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The events of the algorithms of a run, as lines of text or as JSON objects.
 use crate::failure::Failure;
-use crate::metrics::spawn;
+use crate::http::spawn;
 use crate::output::{Product, Reader, note};
 use alcc_observe::{EventEntry, EventReader, Segment};
 use alcc_results::events;

@@ -11,6 +11,7 @@
 )]
 mod certificate;
 mod changes_arg;
+mod chosen;
 mod commands;
 mod completion;
 mod config;
@@ -20,6 +21,7 @@ mod doctor;
 mod events;
 mod failure;
 mod handover;
+mod http;
 mod kernel_limit;
 mod library;
 mod loader;

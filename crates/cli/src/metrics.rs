@@ -1,217 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `alcc run --metrics`: the counters of a run in Prometheus' text format, over HTTP.
-//!
-//! A scraper asks for one page every few seconds. Other clients cost at most [`MAX_READERS`]
-//! threads for [`REQUEST_TIMEOUT`] each, and [`MAX_REQUEST`] bytes.
-use crate::failure::{Failure, reason};
+//! `alcc run --metrics`: the counters of a run in Prometheus' text format.
+use crate::failure::Failure;
+use crate::http::{Answer, Handler, Place, Request, Server};
 use alcc_observe::{BOUNDS_US, ByReason, Group, Histogram, Segment, State};
-use alcc_proxy::Listen;
 use std::fmt::Write as _;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
-/// Maximum number of clients at a time.
-const MAX_READERS: usize = 16;
-/// Length of the queue of clients.
-const BACKLOG: i32 = 64;
-/// Timeout for a request and its answer.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
-/// Maximum length of a request, bytes.
-const MAX_REQUEST: usize = 8192;
+/// Writes more metrics.
+pub(crate) type More = Arc<dyn Fn(&mut Page) + Send + Sync>;
 
-/// Where to listen: `127.0.0.1:9101`, `[::1]:9101`, `:9101` or a path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    Address(Listen),
-    Path(PathBuf),
-}
-
-impl FromStr for Place {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text.contains('/') {
-            return Ok(Self::Path(text.into()));
-        }
-        text.parse().map(Self::Address).map_err(|_: String| {
-            format!(
-                "'{text}' is no place to listen: write 127.0.0.1:9101, :9101 or a path with a /"
-            )
-        })
-    }
-}
-
-enum Listener {
-    Tcp(TcpListener),
-    Unix(UnixListener),
-}
-
-/// The listening socket; a path is removed when it is dropped.
+/// Both the page and who serves it.
 pub(crate) struct Metrics {
-    path: Option<PathBuf>,
-}
-
-impl Drop for Metrics {
-    fn drop(&mut self) {
-        if let Some(path) = &self.path {
-            drop(std::fs::remove_file(path));
-        }
-    }
-}
-
-/// Connections of both kinds.
-trait Stream: Read + Write + Send {
-    fn patience(&self, left: Duration) -> std::io::Result<()>;
-}
-
-impl Stream for TcpStream {
-    fn patience(&self, left: Duration) -> std::io::Result<()> {
-        self.set_read_timeout(Some(left))?;
-        self.set_write_timeout(Some(left))
-    }
-}
-
-impl Stream for UnixStream {
-    fn patience(&self, left: Duration) -> std::io::Result<()> {
-        self.set_read_timeout(Some(left))?;
-        self.set_write_timeout(Some(left))
-    }
+    _server: Server,
 }
 
 impl Metrics {
-    /// Listens, and answers from threads of its own until the program ends.
-    /// `more` writes what follows the segment's own figures.
+    /// Serves the counters until the program ends. `more` writes what follows the segment's own
+    /// figures.
     pub(crate) fn start(
         place: &Place,
         segment: Arc<Segment>,
         more: Option<More>,
     ) -> Result<Self, Failure> {
         let source = Source { segment, more };
-        let failed = |what: String| {
-            move |e: std::io::Error| {
-                let why = reason(&e);
-                Failure::usage(format!("listen on {what} for --metrics: {why}"))
-            }
-        };
-        let (listener, path) = match place {
-            Place::Address(at) => {
-                let listener = at.open(BACKLOG).map_err(failed(at.to_string()))?;
-                listener
-                    .set_nonblocking(false)
-                    .map_err(failed(at.to_string()))?;
-                (Listener::Tcp(listener), None)
-            }
-            Place::Path(path) => {
-                // Left behind by a run that was killed; one that somebody listens on is not
-                // touched.
-                if UnixStream::connect(path)
-                    .is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused)
-                {
-                    drop(std::fs::remove_file(path));
-                }
-                let listener =
-                    UnixListener::bind(path).map_err(failed(path.display().to_string()))?;
-                (Listener::Unix(listener), Some(path.clone()))
-            }
-        };
-        spawn("alcc-metrics", move || serve(&listener, &Arc::new(source)))
-            .map_err(|e| Failure::usage(format!("start a thread for --metrics: {e}")))?;
-        Ok(Self { path })
+        let handler: Handler = Arc::new(move |request| answer(request, &source));
+        let _server = Server::start(place, "--metrics", handler)?;
+        Ok(Self { _server })
     }
 }
 
-/// A thread that takes no signals: they are meant for the program.
-pub(crate) fn spawn<T: Send + 'static>(
-    name: &str,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> std::io::Result<std::thread::JoinHandle<T>> {
-    alcc_sys::spawn(std::thread::Builder::new().name(name.to_owned()), work)
-}
-
-fn serve(listener: &Listener, source: &Arc<Source>) {
-    let busy = Arc::new(AtomicUsize::new(0));
-    loop {
-        let stream: std::io::Result<Box<dyn Stream>> = match listener {
-            Listener::Tcp(listener) => listener.accept().map(|(s, _)| Box::new(s) as _),
-            Listener::Unix(listener) => listener.accept().map(|(s, _)| Box::new(s) as _),
-        };
-        let Ok(stream) = stream else {
-            // For example, no descriptor is left. Others may free some.
-            std::thread::sleep(Duration::from_millis(100));
-            continue;
-        };
-        let Some(place) = ReaderSlot::take(&busy) else {
-            continue;
-        };
-        let source = Arc::clone(source);
-        // Whatever goes wrong with one client is that client's; without a thread the place is free
-        // again at once.
-        drop(spawn("alcc-metrics", move || {
-            let _place = place;
-            let _ = answer(stream, &source);
-        }));
+fn answer(request: &Request, source: &Source) -> Answer {
+    const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
+    match (request.method.as_str(), request.path.as_str()) {
+        ("GET", "/" | "/metrics") => Answer::new("200 OK", KIND, source.page()),
+        ("GET", _) => Answer::wrong("404 Not Found", "see /metrics"),
+        _ => Answer::wrong("405 Method Not Allowed", "only GET"),
     }
 }
-
-/// One of [`MAX_READERS`] places; given back when dropped, whatever becomes of its thread.
-struct ReaderSlot(Arc<AtomicUsize>);
-
-impl ReaderSlot {
-    fn take(busy: &Arc<AtomicUsize>) -> Option<Self> {
-        let place = Self(Arc::clone(busy));
-        (busy.fetch_add(1, Ordering::AcqRel) < MAX_READERS).then_some(place)
-    }
-}
-
-impl Drop for ReaderSlot {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-fn answer(mut stream: Box<dyn Stream>, source: &Source) -> std::io::Result<()> {
-    let end = Instant::now() + REQUEST_TIMEOUT;
-    let left = || end.saturating_duration_since(Instant::now());
-    let mut request = Vec::new();
-    let mut piece = [0; 1024];
-    while !request.windows(4).any(|w| w == b"\r\n\r\n") {
-        let left = left();
-        if left.is_zero() || request.len() > MAX_REQUEST {
-            return Ok(());
-        }
-        stream.patience(left)?;
-        match stream.read(&mut piece)? {
-            0 => return Ok(()),
-            n => request.extend_from_slice(&piece[..n]),
-        }
-    }
-    let line = request.split(|b| *b == b'\r').next().unwrap_or_default();
-    let (status, body) = match line.split(|b| *b == b' ').collect::<Vec<_>>()[..] {
-        [b"GET", b"/" | b"/metrics", _] => ("200 OK", source.page()),
-        [b"GET", ..] => ("404 Not Found", "see /metrics\n".to_owned()),
-        _ => ("405 Method Not Allowed", String::new()),
-    };
-    let text = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
-        body.len()
-    );
-    let mut rest = text.as_bytes();
-    while !rest.is_empty() && !left().is_zero() {
-        stream.patience(left())?;
-        let n = stream.write(rest)?;
-        rest = rest.get(n.max(1)..).unwrap_or_default();
-    }
-    Ok(())
-}
-
-/// Writes more metrics.
-pub(crate) type More = Arc<dyn Fn(&mut Page) + Send + Sync>;
 
 /// Where the figures come from.
 struct Source {
@@ -447,6 +272,11 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::MAX_READERS;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::unix::net::UnixStream;
+    use std::time::{Duration, Instant};
 
     fn segment() -> (tempfile::TempDir, Arc<Segment>) {
         let dir = tempfile::tempdir().unwrap();
@@ -463,48 +293,6 @@ mod tests {
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
         text
-    }
-
-    #[test]
-    fn places() {
-        let path = |text: &str| text.parse::<Place>().unwrap();
-        assert_eq!(path("./m.sock"), Place::Path("./m.sock".into()));
-        assert_eq!(
-            path(":9101"),
-            Place::Address(Listen {
-                ip: None,
-                port: 9101
-            })
-        );
-        assert_eq!(
-            path("[::1]:9101"),
-            Place::Address("[::1]:9101".parse().unwrap())
-        );
-        assert!(
-            "localhost"
-                .parse::<Place>()
-                .unwrap_err()
-                .contains("127.0.0.1:9101")
-        );
-    }
-
-    #[test]
-    fn a_place_is_given_back_by_a_thread_that_panics() {
-        let busy = Arc::new(AtomicUsize::new(0));
-        for _ in 0..3 * MAX_READERS {
-            let place = ReaderSlot::take(&busy).expect("a place");
-            let panics = std::thread::spawn(move || {
-                let _place = place;
-                std::panic::resume_unwind(Box::new(()));
-            });
-            assert!(panics.join().is_err());
-        }
-        let all: Vec<_> = (0..MAX_READERS)
-            .map(|_| ReaderSlot::take(&busy).unwrap())
-            .collect();
-        assert!(ReaderSlot::take(&busy).is_none());
-        drop(all);
-        assert!(ReaderSlot::take(&busy).is_some());
     }
 
     #[test]

@@ -6,12 +6,13 @@
 mod report;
 
 use crate::failure::Failure;
-use crate::metrics::{More, spawn};
+use crate::http::spawn;
+use crate::metrics::More;
 use crate::output::{Product, note};
 use alcc_cc::Spec;
 use alcc_observe::{Action, Command, Pattern, Segment, Share, TraceEntry};
 use alcc_results::trial::{Effect, Reading, Tally, Transfers, effects, harm};
-use alcc_socket::{Rule, Settings, now};
+use alcc_socket::{Rule, now};
 use alcc_units::{Span, Time};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -56,16 +57,20 @@ impl fmt::Display for Plan<'_> {
 }
 
 impl<'a> Plan<'a> {
-    /// The share under the algorithm of the settings, the others plain.
-    pub(crate) fn divide(options: &'a Options, settings: &mut Settings) -> Result<Self, Failure> {
-        if !settings.selection.rules.is_empty() {
+    /// The share under the algorithm, the others plain.
+    pub(crate) fn divide(
+        options: &'a Options,
+        cc: &mut Spec,
+        rules: &mut Vec<Rule>,
+    ) -> Result<Self, Failure> {
+        if !rules.is_empty() {
             return Err(Failure::usage(
                 "a trial divides all clients: take 'cc' and 'under' out of the sections [[port]] and [[peer]] of the file",
             ));
         }
         let plain = PLAIN.parse().map_err(Failure::usage)?;
-        let cc = std::mem::replace(&mut settings.cc, plain);
-        settings.selection.rules = vec![Rule {
+        let cc = std::mem::replace(cc, plain);
+        *rules = vec![Rule {
             pattern: Pattern::Share(options.share),
             cc: Some(cc.clone()),
             under: None,

@@ -6,8 +6,8 @@
 //!
 //! Scans take at most 0.1 % of a core after the first second. Connections that open, send and close
 //! between two scans are not seen, so the figures are lower bounds.
+use crate::http::spawn;
 use crate::loader::Loader;
-use crate::metrics::spawn;
 use crate::output::note;
 use crate::wording::{count, hint, megabytes};
 use alcc_lab::{Sockets, TcpSocket};

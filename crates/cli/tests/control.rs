@@ -138,6 +138,52 @@ fn a_transfer_is_seen_switched_off_and_on_and_given_another_algorithm() {
     }
 }
 
+#[test]
+fn a_file_is_read_again_and_a_mistake_in_it_changes_nothing() {
+    if impossible() {
+        return;
+    }
+    let world = World::new(link(8));
+    let hash = world.file("f", 6_000_000);
+    let server = world.serve(Some(&["--cc", "fixed:window=4"]));
+    let run = run_of(&server);
+    let file = world.path("alcc.toml");
+    let file = file.to_str().unwrap();
+    let reload = |text: &str| {
+        std::fs::write(file, text).unwrap();
+        alcc(&["ctl", "--run", &run, "reload", file])
+    };
+    std::thread::scope(|scope| {
+        let transfer = fetching(scope, &world, "http://$S:8080/f");
+        let is = |c: &[Value], name: &str, state: &str| {
+            c.len() == 1 && c[0]["algorithm"] == name && c[0]["state"] == state
+        };
+        until(&run, "it runs", |c| is(c, "fixed:window=4", "sending"));
+        ctl(&run, &["cc", "copa", "--port", "8080"]);
+        let good = "cc = \"reno\"\n[[port]]\nport = 8080\ncc = \"fixed:window=9\"\n";
+        assert!(reload(good).status.success());
+        until(&run, "the section counts", |c| {
+            is(c, "fixed:window=9", "sending")
+        });
+        let bad = reload("cc = \"reno\"\n[[prot]]\n");
+        assert_eq!(bad.status.code(), Some(2));
+        assert!(text(&bad.stderr).contains("alcc.toml:2: unknown field"));
+        until(&run, "the old one stays", |c| {
+            is(c, "fixed:window=9", "sending")
+        });
+        assert!(reload("cc = \"fixed:window=5\"\n").status.success());
+        until(&run, "the section has gone", |c| {
+            is(c, "fixed:window=5", "sending")
+        });
+        assert!(reload("cc = \"reno\"\nexcept = [8080]\n").status.success());
+        until(&run, "the port is excepted", |c| {
+            c.len() == 1 && c[0]["state"] == "off"
+        });
+        assert_eq!(transfer.join().unwrap(), hash);
+    });
+    server.stop();
+}
+
 /// Out of memory, for example: the server goes on under control, and can still be looked at and
 /// switched off.
 #[test]

@@ -21,9 +21,9 @@ alcc trial
     --share --worse --interval --html --cc --config --plugin --under --feedback --enforce
     --only --except --loopback --outbound --seed --log --json --metrics --quiet
 alcc proxy
-    --listen --to --proxy-protocol --threads --backlog --connect-timeout --grace --cc --plugin
+    --listen --to --proxy-protocol --threads --backlog --connect-timeout --grace --cc --config --plugin
     --under --feedback --enforce --only --except --loopback --outbound --queue --seed --log
-    --json --metrics --quiet
+    --json --metrics --trial --worse --interval --html --quiet
 alcc attach
     --port --pid --cgroup --prefix --cc --future --dry-run --json
 alcc detach
@@ -41,15 +41,17 @@ alcc ctl off
     --port --run --json --peer
 alcc ctl on
     --port --run --json --peer
+alcc ctl reload
+    --run --json --plugin
 alcc ctl cc
     --port --run --json --peer --plugin
 alcc top
-    --run --once --json --sort --interval
+    --run --once --json --sort --interval --web
 alcc log
     --run --out --duration --events --json
 alcc emulate
     --profile --delay --down --up --queue --queue-up --loss --loss-up --radio --radio-up --step --steps
-    --repeat --reorder --seed --log --json --outside --quiet
+    --repeat --reorder --seed --log --json --outside --internet --dns --control --quiet
 alcc sim
     --link --delay --up --rtt --queue --queue-up --loss --loss-up --radio --radio-up --step --steps
     --outages --repeat --reorder --flow --plugin --duration --seed --start --settle --phase --lateness --jitter --wake --max-events
@@ -264,7 +266,7 @@ ALCC_OPTION_BYTES
 
 /// Environment variables that the program, the preload library and the C library read or set.
 const ENVIRONMENT: &str = "
-ALCC_CC ALCC_DEBUG ALCC_EMULATED ALCC_EMULATE_DEVICE ALCC_EMULATE_LEAF ALCC_EMULATE_LEVEL
+ALCC_CC ALCC_CONTROL ALCC_DEBUG ALCC_EMULATED ALCC_EMULATE_DEVICE ALCC_EMULATE_LEAF ALCC_EMULATE_LEVEL
 ALCC_EMULATE_NET ALCC_ENFORCE ALCC_EXCEPT ALCC_FAULT ALCC_FEEDBACK ALCC_INSIDE ALCC_LOG
 ALCC_LOOPBACK ALCC_NGINX ALCC_ONLY ALCC_OUTBOUND ALCC_OUTSIDE ALCC_PLUGIN ALCC_PRELOAD
 ALCC_QUEUE ALCC_REPORT ALCC_RULES ALCC_SEED ALCC_TRACES ALCC_UNDER

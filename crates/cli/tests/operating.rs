@@ -251,3 +251,202 @@ fn the_start_says_what_is_controlled_and_what_is_not() {
     assert!(wide.contains("loopback included"), "{wide}");
     assert_eq!(first(&["--quiet"]), "");
 }
+
+fn http(address: &str, path: &str, headers: &str) -> (String, String) {
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\n{headers}\r\n");
+    std::io::Write::write_all(&mut stream, request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    std::io::Read::read_to_string(&mut stream, &mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.to_owned(), body.to_owned())
+}
+
+#[test]
+fn a_browser_sees_what_top_prints() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = Running::start(&mut alcc(dir.path()));
+    let id = running.id();
+    let printed = json(&output(
+        dir.path(),
+        &["top", "--once", "--json", "--run", &id],
+    ));
+    let top = alcc(dir.path())
+        .args(["top", "--web", "127.0.0.1:0", "--interval", "100ms"])
+        .args(["--run", &id])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut top = Killed(top);
+    let mut line = String::new();
+    let said = top.0.stderr.as_mut().unwrap();
+    BufReader::new(said).read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("alcc top: http://").unwrap();
+    let address = address.trim_end_matches('/');
+    let (head, page) = http(address, "/", "");
+    assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
+    assert!(page.starts_with("<!doctype html>") && page.trim_end().ends_with("</html>"));
+    // It is whole: the only address is the name of the SVG language.
+    let elsewhere = page.replace("http://www.w3.org/2000/svg", "");
+    assert!(!elsewhere.contains("http://") && !elsewhere.contains("https://"));
+    let deadline = Instant::now() + PATIENCE;
+    let data = loop {
+        let (_, data) = http(address, "/data", "");
+        let data: Value = serde_json::from_str(&data).unwrap();
+        if data["runs"][0]["run"].is_number() {
+            break data;
+        }
+        assert!(Instant::now() < deadline, "{data}");
+    };
+    let fields = |all: &Value| {
+        let run = all["runs"][0].as_object().unwrap();
+        run.keys().cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(fields(&data), fields(&printed));
+    assert_eq!(data["runs"][0]["command"], printed["runs"][0]["command"]);
+    assert_eq!(data["runs"][0]["run"].to_string(), id);
+    for (path, headers, status) in [
+        ("/nosuch", "", "404"),
+        ("/data", "Host: evil.example\r\n", "403"),
+        ("/data", "Origin: http://evil.example\r\n", "403"),
+    ] {
+        let (head, _) = http(address, path, headers);
+        assert!(head.starts_with(&format!("HTTP/1.1 {status}")), "{head}");
+    }
+}
+
+/// Killed with its test.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// A proxy takes the file of `alcc run`: what it selects, and its sections.
+#[test]
+fn the_proxy_has_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let free = || {
+        let probe = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        probe.local_addr().unwrap()
+    };
+    let (first, second) = (free(), free());
+    let file = dir.path().join("alcc.toml");
+    std::fs::write(
+        &file,
+        format!(
+            "cc = \"reno\"\nloopback = true\n[[port]]\nport = {}\ncc = \"fixed:window=7\"\n",
+            second.port()
+        ),
+    )
+    .unwrap();
+    let proxy = alcc(dir.path())
+        .args(["proxy", "--quiet", "--config", file.to_str().unwrap()])
+        .args(["--listen", &first.to_string()])
+        .args(["--listen", &second.to_string()])
+        .args(["--to", &server.local_addr().unwrap().to_string()])
+        .spawn()
+        .unwrap();
+    let mut proxy = Killed(proxy);
+    let deadline = Instant::now() + PATIENCE;
+    let mut clients = Vec::new();
+    for address in [first, second] {
+        let client = loop {
+            match std::net::TcpStream::connect(address) {
+                Ok(client) => break client,
+                Err(e) => assert!(Instant::now() < deadline, "{address}: {e}"),
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        clients.push((client, server.accept().unwrap()));
+    }
+    let run = proxy.0.id().to_string();
+    // A new connection takes its orders with the first bytes.
+    for (client, (server, _)) in &mut clients {
+        std::io::Write::write_all(server, b"hello").unwrap();
+        std::io::Read::read_exact(client, &mut [0; 5]).unwrap();
+    }
+    let shown = loop {
+        let all = json(&output(
+            dir.path(),
+            &["top", "--once", "--json", "--run", &run],
+        ));
+        let all = all["connections"].as_array().unwrap().clone();
+        if all.len() == 2 {
+            break all;
+        }
+        assert!(Instant::now() < deadline, "{all:?}");
+    };
+    for (address, name) in [(first, "reno"), (second, "fixed:window=7")] {
+        let of = |c: &&Value| c["local"] == address.to_string();
+        let found = shown.iter().find(of).unwrap();
+        assert_eq!(found["algorithm"], name, "{shown:#?}");
+    }
+    let pid = nix::unistd::Pid::from_raw(proxy.0.id().cast_signed());
+    nix::sys::signal::kill(pid, nix::sys::signal::SIGTERM).unwrap();
+    drop(clients);
+    assert!(proxy.0.wait().unwrap().success());
+}
+
+/// Each has a memory of its own; a server does not need the one that watches it.
+#[test]
+fn two_trials_at_once_and_one_whose_alcc_is_killed() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("file"), vec![b'x'; 300_000]).unwrap();
+    let start = || {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let server =
+            format!("echo $$; exec python3 -m http.server {port} --bind 127.0.0.1 >/dev/null 2>&1");
+        let mut alcc = alcc(dir.path());
+        alcc.args([
+            "trial",
+            "--share",
+            "50%",
+            "--loopback",
+            "--quiet",
+            "--",
+            "sh",
+            "-c",
+            &server,
+        ])
+        .current_dir(dir.path())
+        .stdout(Stdio::piped());
+        let mut alcc = alcc.spawn().unwrap();
+        let mut line = String::new();
+        let mut out = BufReader::new(alcc.stdout.take().unwrap());
+        out.read_line(&mut line).unwrap();
+        let sleeper = line.trim().parse().unwrap();
+        (Running { alcc, sleeper }, format!("127.0.0.1:{port}"))
+    };
+    let trials = [start(), start()];
+    let served = |address: &str| {
+        let deadline = Instant::now() + PATIENCE;
+        while std::net::TcpStream::connect(address).is_err() {
+            assert!(Instant::now() < deadline, "{address} does not listen");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        http(address, "/file", "").1.len()
+    };
+    let of = |run: &Running| {
+        let args = ["top", "--once", "--json", "--run", &run.id()];
+        json(&output(dir.path(), &args))["runs"][0]["connections"].clone()
+    };
+    for (_, address) in &trials {
+        assert_eq!(served(address), 300_000);
+    }
+    let (first, second) = (&trials[0], &trials[1]);
+    assert!(of(&first.0).as_u64() >= Some(1) && of(&second.0).as_u64() >= Some(1));
+    let killed = nix::unistd::Pid::from_raw(first.0.alcc.id().cast_signed());
+    nix::sys::signal::kill(killed, nix::sys::signal::SIGKILL).unwrap();
+    for _ in 0..3 {
+        for (_, address) in &trials {
+            assert_eq!(served(address), 300_000);
+        }
+    }
+}

@@ -167,3 +167,114 @@ fn alerts_ask_for_series_that_there_are() {
         Err(_) => println!("skipped: needs promtool"),
     }
 }
+
+/// What crates.io asks for, and what a workspace needs to be published crate by crate. The manifests
+/// of the pure floor and of the kernel's controls name no repository yet.
+#[test]
+fn every_crate_can_be_published() {
+    let metadata = done(
+        Command::new("cargo")
+            .args(["metadata", "--no-deps", "--offline", "--format-version=1"])
+            .current_dir(root()),
+    );
+    let metadata: serde_json::Value = serde_json::from_slice(&metadata.stdout).expect("JSON");
+    let packages = metadata["packages"].as_array().expect("packages");
+    assert!(packages.len() > 25, "{}", packages.len());
+    let mut wrong = Vec::new();
+    for package in packages {
+        let name = package["name"].as_str().expect("a name");
+        let manifest = package["manifest_path"].as_str().expect("a path");
+        let frozen = manifest.contains("/crates/core/") || name == "alcc-bpf";
+        let mut wanted = vec!["description", "license"];
+        if !frozen {
+            wanted.extend(["repository", "readme"]);
+            let keywords = package["keywords"].as_array().expect("a list");
+            let fit = |word: &serde_json::Value| word.as_str().is_some_and(|w| w.len() <= 20);
+            if !(1..=5).contains(&keywords.len()) || !keywords.iter().all(fit) {
+                wrong.push(format!("{name}: keywords"));
+            }
+        }
+        for field in wanted {
+            if package[field].as_str().is_none_or(str::is_empty) {
+                wrong.push(format!("{name}: {field}"));
+            }
+        }
+        // A path alone is nothing to somebody who gets the crate from a registry.
+        for dependency in package["dependencies"].as_array().expect("a list") {
+            let dev = dependency["kind"] == "dev";
+            if dependency["path"].is_string() && dependency["req"] == "*" && !dev {
+                wrong.push(format!("{name}: no version of {}", dependency["name"]));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// What Grafana needs to show a dashboard, and series that there are.
+#[test]
+fn the_dashboard_is_one() {
+    let text = std::fs::read_to_string(root().join("packaging/grafana-dashboard.json"));
+    let text = text.expect("the dashboard");
+    let board: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    for (field, is) in [
+        ("title", board["title"].is_string()),
+        ("uid", board["uid"].is_string()),
+    ] {
+        assert!(is, "{field}");
+    }
+    assert!(
+        board["schemaVersion"].as_u64() >= Some(36),
+        "{}",
+        board["schemaVersion"]
+    );
+    let variables = board["templating"]["list"].as_array().expect("variables");
+    let variables: Vec<_> = variables
+        .iter()
+        .filter_map(|v| v["name"].as_str())
+        .collect();
+    let sources = ["metrics.rs", "trial/report.rs"].map(|file| {
+        std::fs::read_to_string(root().join("crates/cli/src").join(file)).expect("a source")
+    });
+    let panels = board["panels"].as_array().expect("panels");
+    let mut taken: Vec<[u64; 4]> = Vec::new();
+    for (n, panel) in panels.iter().enumerate() {
+        let title = panel["title"].as_str().expect("a title");
+        assert_eq!(panel["id"], n + 1, "{title}");
+        assert!(
+            panel["description"].is_string() && panel["type"].is_string(),
+            "{title}"
+        );
+        let [x, y, w, h] = ["x", "y", "w", "h"].map(|k| panel["gridPos"][k].as_u64().expect(k));
+        assert!(
+            w > 0 && h > 0 && x + w <= 24,
+            "{title} is not on the grid of 24 columns"
+        );
+        let apart = |&[x2, y2, w2, h2]: &[u64; 4]| {
+            x + w <= x2 || x2 + w2 <= x || y + h <= y2 || y2 + h2 <= y
+        };
+        assert!(taken.iter().all(apart), "{title} lies on another panel");
+        taken.push([x, y, w, h]);
+        for target in panel["targets"].as_array().expect("targets") {
+            let expression = target["expr"].as_str().expect("an expression");
+            let of =
+                |open, close| expression.matches(open).count() == expression.matches(close).count();
+            assert!(of('(', ')') && of('{', '}') && of('[', ']'), "{expression}");
+            let word = |c: char| !c.is_ascii_alphanumeric() && c != '_';
+            for used in expression.split('$').skip(1) {
+                let name = used.split(word).next().unwrap_or_default();
+                assert!(
+                    name == "__rate_interval" || variables.contains(&name),
+                    "{name}"
+                );
+            }
+            let series = expression.split(word).filter(|w| w.starts_with("alcc_"));
+            for name in series {
+                let name = name.trim_end_matches("_bucket");
+                assert!(
+                    sources.iter().any(|s| s.contains(&format!("\"{name}\""))),
+                    "{name}"
+                );
+            }
+        }
+    }
+}

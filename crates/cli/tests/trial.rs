@@ -58,6 +58,11 @@ for attempt in range(200):
 /// or `None` if this machine makes no namespaces. Reno has no HyStart, so it fills the queue when
 /// it starts.
 fn trial(cc: &str, clients: u32, bytes: u32) -> Option<(Value, String)> {
+    tried(cc, clients, bytes, false)
+}
+
+/// The same with the server itself, or behind `alcc proxy`.
+fn tried(cc: &str, clients: u32, bytes: u32, behind_proxy: bool) -> Option<(Value, String)> {
     let dir = tempfile::tempdir().unwrap();
     let place = |name: &str| dir.path().join(name).display().to_string();
     fs::write(place("server.py"), SERVER).unwrap();
@@ -66,15 +71,26 @@ fn trial(cc: &str, clients: u32, bytes: u32) -> Option<(Value, String)> {
     let free = std::net::TcpListener::bind(("0.0.0.0", 0)).unwrap();
     let port = free.local_addr().unwrap().port();
     drop(free);
-    let outside = format!(
-        "exec {ALCC} trial --share 50% --cc {cc} --under reno --interval 1s --json={json} \
-         --html {html} --metrics {socket} -- python3 {server} {clients} {bytes} {port} 2> {said}",
+    let how = format!(
+        "--cc {cc} --under reno --interval 1s --json={json} --html {html} --metrics {socket}",
         json = place("trial.json"),
         html = place("trial.html"),
         socket = place("metrics.sock"),
-        server = place("server.py"),
-        said = place("said"),
     );
+    let (server, said) = (place("server.py"), place("said"));
+    let outside = if behind_proxy {
+        let behind = std::net::TcpListener::bind(("0.0.0.0", 0)).unwrap();
+        let to = behind.local_addr().unwrap().port();
+        drop(behind);
+        format!(
+            "{ALCC} proxy --trial 50% {how} --listen :{port} --to 127.0.0.1:{to} 2> {said} & \
+             python3 {server} {clients} {bytes} {to}; kill $!; wait"
+        )
+    } else {
+        format!(
+            "exec {ALCC} trial --share 50% {how} -- python3 {server} {clients} {bytes} {port} 2> {said}"
+        )
+    };
     let inside = format!(
         "ip route add local ${{ALCC_OUTSIDE%.*.*}}.7.0/24 dev lo && exec python3 {} {clients} {} {bytes} {port}",
         place("client.py"),
@@ -129,6 +145,20 @@ fn a_shorter_queue_is_found() {
         "{said}"
     );
     assert!(said.contains("RTT p95, ms"), "{said}");
+}
+
+#[test]
+fn it_is_found_behind_a_proxy_too() {
+    let Some((trial, said)) = tried("budget", 50, 600_000, true) else {
+        return;
+    };
+    let p95 = effect(&trial, "rtt_p95_ms");
+    assert_eq!(p95["verdict"], "better", "{trial}\n{said}");
+    assert!(p95["high"].as_f64().unwrap() < -0.1, "{trial}");
+    assert!(
+        said.contains("trial of budget on 50% of the clients"),
+        "{said}"
+    );
 }
 
 /// One comparison in a hundred errs, so a second one may decide.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Lists the experiments of the folder `experiments`, to build them into the program.
+//! Lists the experiments of the folder `experiments`, here a link that the package follows, to build them into the program.
 use std::fmt::Write as _;
 use std::path::Path;
 
 fn main() -> std::io::Result<()> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folder = crates.join("../../../experiments").canonicalize()?;
+    let folder = crates.join("experiments").canonicalize()?;
     println!("cargo::rerun-if-changed={}", folder.display());
     let mut found: Vec<_> = std::fs::read_dir(&folder)?
         .filter_map(Result::ok)

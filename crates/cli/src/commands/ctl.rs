@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::config;
 use crate::failure::Failure;
 use crate::output::print;
 use crate::plugin_arg::Plugins;
 use crate::runs::{Running, Which};
 use crate::wording::count;
 use alcc_cc::Spec;
-use alcc_observe::{Action, Command, Pattern, Peer, StatusRecord};
+use alcc_observe::{Action, Command, Commands, Pattern, Peer, Segment, StatusRecord};
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -32,9 +36,25 @@ enum What {
     /// Under control again, from the present counters
     #[command(after_help = "Example:\n  alcc ctl on")]
     On(Scope),
+    /// Read a file of --config again
+    ///
+    /// Its algorithms, sections and lists take the place of all orders so far, at once. With a
+    /// mistake in the file nothing changes. 'only' and 'except' can leave out more than at the
+    /// start, not less. The other settings wait for the next start.
+    #[command(after_help = "Example:\n  alcc ctl reload /etc/alcc.toml")]
+    Reload(Reload),
     /// Another algorithm
     #[command(after_help = "Examples:\n  alcc ctl cc copa\n  alcc ctl cc verus:r=4 --port 443")]
     Cc(Cc),
+}
+
+#[derive(clap::Args)]
+struct Reload {
+    /// The file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    plugins: Plugins,
 }
 
 #[derive(clap::Args)]
@@ -71,38 +91,78 @@ fn range(text: &str) -> Result<Pattern, String> {
 /// readings.
 const MAX_WAIT: Duration = Duration::from_millis(500);
 
-pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let (scope, action) = match &args.what {
-        What::Off(scope) => (scope, Action::Off),
-        What::On(scope) => (scope, Action::On),
-        What::Cc(cc) => {
-            let registry = cc.plugins.registry()?;
-            registry.build(&cc.algorithm).map_err(Failure::usage)?;
-            (&cc.scope, Action::Algorithm(cc.algorithm.clone()))
+/// What is told to the processes.
+enum Order {
+    More(Command),
+    /// These in the place of all others.
+    File(PathBuf, Vec<Command>),
+}
+
+impl Order {
+    fn of(what: &What) -> Result<Self, Failure> {
+        let (scope, action) = match what {
+            What::Off(scope) => (scope, Action::Off),
+            What::On(scope) => (scope, Action::On),
+            What::Reload(Reload { file, plugins }) => {
+                let orders = config::orders(file, &plugins.registry()?)?;
+                return Ok(Self::File(file.clone(), orders));
+            }
+            What::Cc(cc) => {
+                let registry = cc.plugins.registry()?;
+                registry.build(&cc.algorithm).map_err(Failure::usage)?;
+                (&cc.scope, Action::Algorithm(cc.algorithm.clone()))
+            }
+        };
+        Ok(Self::More(Command {
+            pattern: scope.port.map(Pattern::Port).or(scope.peer),
+            action,
+        }))
+    }
+
+    fn give(&self, segment: &Segment) -> io::Result<Commands> {
+        match self {
+            Self::More(command) => segment.command(command.clone()),
+            Self::File(_, list) => segment.replace(list.iter().cloned()),
         }
-    };
-    let command = Command {
-        pattern: scope.port.map(Pattern::Port).or(scope.peer),
-        action,
-    };
+    }
+
+    /// Whether this connection has to follow.
+    fn covers(&self, peer: &Peer) -> bool {
+        match self {
+            Self::More(command) => command.covers(peer),
+            Self::File(..) => true,
+        }
+    }
+}
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::More(command) => write!(f, "{command}"),
+            Self::File(file, _) => write!(f, "reload {}", file.display()),
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let order = Order::of(&args.what)?;
     let run = args.which.one()?;
     if run.kind == "run" && run.segment.totals().processes == 0 {
         return Err(Failure::failed(format!(
-            "send '{command}' to run {}: none of its processes loaded the library ({})",
+            "send '{order}' to run {}: none of its processes loaded the library ({})",
             run.id, run.what
         )));
     }
-    let given = run
-        .segment
-        .command(command.clone())
-        .map_err(|e| Failure::failed(format!("send '{command}' to run {}: {e}", run.id)))?;
-    let (followed, idle) = wait(&run, &command, given.generation);
+    let given = order
+        .give(&run.segment)
+        .map_err(|e| Failure::failed(format!("send '{order}' to run {}: {e}", run.id)))?;
+    let (followed, idle) = wait(&run, &order, given.generation);
     let told = if args.json {
-        serde_json::json!({"run": run.id, "order": command.to_string(), "followed": followed, "idle": idle})
+        serde_json::json!({"run": run.id, "order": order.to_string(), "followed": followed, "idle": idle})
             .to_string()
     } else {
         format!(
-            "run {}: {command}: {} switched, {idle} to switch at the next write; new connections begin so",
+            "run {}: {order}: {} switched, {idle} to switch at the next write; new connections begin so",
             run.id,
             count(followed as u64, "connection"),
         )
@@ -112,14 +172,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 /// Number of connections that have followed, and of idle ones that will follow later.
-fn wait(run: &Running, command: &Command, generation: u64) -> (usize, usize) {
+fn wait(run: &Running, order: &Order, generation: u64) -> (usize, usize) {
     let deadline = Instant::now() + MAX_WAIT;
     loop {
         let meant: Vec<StatusRecord> = run
             .segment
             .connections()
             .into_iter()
-            .filter(|c| command.covers(&peer(c)))
+            .filter(|c| order.covers(&peer(c)))
             .collect();
         let followed = meant
             .iter()

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 mod args;
+pub(crate) mod internet;
 mod place;
 mod processes;
 mod profile;
 mod summary;
+mod switches;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, reason};
 use crate::output::{Product, note};
-use alcc_emu::{Emulator, Namespace, PacketLog, PathSpec};
+use alcc_emu::{EmuError, Emulator, Namespace, PacketLog, PathSpec};
 pub(crate) use args::Args;
+use internet::Internet;
 use place::Place;
 use processes::Processes;
 use std::process::{Command, ExitCode};
@@ -31,7 +34,16 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         Some(_) => link.outside_addr(),
         None => place.far_end.unwrap_or_else(|| link.outside_addr()),
     };
-    let environment = place.environment(&link, address);
+    let mut environment = place.environment(&link, address);
+    if let Some(at) = args.control {
+        let ends = [&place.outside, &inside];
+        let url = switches::serve(at, ends, link.control(), &spec, args.link_names())?;
+        environment.push(("ALCC_CONTROL", url));
+    }
+    let internet = args
+        .internet
+        .then(|| Internet::open(&place, &link, &args.dns))
+        .transpose()?;
     let server = match &args.outside {
         Some(line) => {
             let mut shell = Command::new("sh");
@@ -48,10 +60,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         .ok_or_else(|| Failure::usage("what to run inside? write it after --"))?;
     let mut command = Command::new(program);
     command.args(rest).envs(environment);
+    if let Some(internet) = &internet {
+        internet.name_for(&mut command)?;
+    }
     let exit = processes
         .start_command(&inside, command)
         .and_then(|child| processes.wait(child));
     processes.end(server);
+    drop(internet);
     let exit = exit?;
 
     // CMD has its exit status, whatever happens from here on.
@@ -65,12 +81,21 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
                 file.report(format_args!("{json:#}"));
             }
         }
-        Err(why) => note(format_args!("alcc: {why}")),
+        Err(why) => say(&why),
     }
     if let Some(Err(why)) = log.map(PacketLog::finish) {
-        note(format_args!("alcc: {why}"));
+        say(&why);
     }
     Ok(ExitCode::from(exit.status()))
+}
+
+fn say(why: &EmuError) {
+    match why {
+        EmuError::Os { attempt, source } => {
+            note(format_args!("alcc: {attempt}: {}", reason(source)));
+        }
+        why => note(format_args!("alcc: {why}")),
+    }
 }
 
 fn start(
@@ -84,7 +109,7 @@ fn start(
         let (log, observer) = args.observer(spec)?;
         match Emulator::start(&place.outside, inside, net, spec.clone(), observer) {
             Ok(link) => return Ok((link, log)),
-            Err(e @ alcc_emu::EmuError::SubnetTaken { .. }) => refused = Some(e),
+            Err(e @ EmuError::SubnetTaken { .. }) => refused = Some(e),
             Err(e) => return Err(Failure::usage(e)),
         }
     }

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::chosen::{Chosen, Options};
+use crate::commands::trial::percent;
+use crate::config::rule_orders;
 use crate::events::Follower;
 use crate::failure::Failure;
+use crate::http::Place;
 use crate::kernel_limit;
-use crate::metrics::{Metrics, Place};
-use crate::output::{Product, folder, note};
-use crate::plugin_arg::Plugins;
+use crate::metrics::Metrics;
+use crate::output::{Product, folder, note, will_be_written};
 use crate::runs::enter;
+use crate::trial::{self, Plan, Watch};
 use crate::wording::{count, megabytes};
-use alcc_cc::Spec;
-use alcc_observe::Pattern;
+use alcc_observe::Share;
 use alcc_proxy::{Config, Listen, Proxy, ProxyProtocol, StartError, Target, Totals};
 use alcc_socket::own::Settings;
 use alcc_socket::{Deployment, Selection, Triple};
@@ -31,7 +34,7 @@ use std::time::Duration;
 /// ends them too.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  alcc proxy --listen :8443 --to 127.0.0.1:443\n  alcc proxy --listen :80 --listen :443 --to [2001:db8::5]:8443 --proxy-protocol v2\n  alcc proxy --listen :8443 --to app.internal:443 --cc copa --json=report.json"
+    after_help = "Examples:\n  alcc proxy --listen :8443 --to 127.0.0.1:443\n  alcc proxy --listen :80 --listen :443 --to [2001:db8::5]:8443 --proxy-protocol v2\n  alcc proxy --listen :8443 --to app.internal:443 --cc copa --json=report.json\n  alcc proxy --listen :8443 --to 127.0.0.1:443 --config alcc.toml"
 )]
 pub(crate) struct Args {
     /// Where to listen: :PORT (every address), ADDRESS:PORT or [IPV6]:PORT; may be repeated
@@ -56,34 +59,8 @@ pub(crate) struct Args {
     /// How long connections may take to finish after SIGTERM
     #[arg(long, value_name = "TIME", default_value = "30s")]
     grace: Span,
-    /// The algorithm with its options, see 'alcc list'
-    #[arg(long, value_name = "A", default_value = alcc_cc::DEFAULT)]
-    cc: Spec,
     #[command(flatten)]
-    plugins: Plugins,
-    /// The kernel's congestion control below, such as cubic, reno or bbr [default: what the system
-    /// uses]
-    #[arg(long, value_name = "TCPCC")]
-    under: Option<String>,
-    /// How acknowledgements are learned, see 'alcc list'
-    #[arg(long, value_name = "F", default_value = "auto")]
-    feedback: String,
-    /// How the limit is kept, see 'alcc list'
-    #[arg(long, value_name = "E", default_value = "auto")]
-    enforce: String,
-    /// Control only connections to this local port or from this address range, relay the others
-    /// plainly; may be repeated
-    #[arg(long, value_name = "PORT|CIDR")]
-    only: Vec<Pattern>,
-    /// Not these; may be repeated
-    #[arg(long, value_name = "PORT|CIDR")]
-    except: Vec<Pattern>,
-    /// Also connections from this machine itself
-    #[arg(long)]
-    loopback: bool,
-    /// Control what goes to the server too
-    #[arg(long)]
-    outbound: bool,
+    choice: Options,
     /// Bytes that may wait for the algorithm, per connection
     #[arg(long, value_name = "BYTES", default_value = "131072")]
     queue: NonZeroUsize,
@@ -101,6 +78,19 @@ pub(crate) struct Args {
     /// path
     #[arg(long, value_name = "ADDRESS|PATH")]
     metrics: Option<Place>,
+    /// Put only this share of the clients under the algorithm, and compare them with the others:
+    /// 10%, see docs/trial.md
+    #[arg(long, value_name = "SHARE")]
+    trial: Option<Share>,
+    /// With --trial: end it when these clients are clearly worse off by more than this
+    #[arg(long, value_name = "PERCENT", default_value = "20%", requires = "trial", value_parser = percent)]
+    worse: f64,
+    /// With --trial: time from line to line on standard error
+    #[arg(long, value_name = "TIME", default_value = "10s", requires = "trial", value_parser = positive::<Span>)]
+    interval: Span,
+    /// With --trial: write the comparison to FILE at the end, as one HTML page
+    #[arg(long, value_name = "FILE", requires = "trial")]
+    html: Option<PathBuf>,
     /// For tests: let the runtime fail after so many readings
     #[arg(long, value_name = "N", hide = true)]
     fault: Option<u64>,
@@ -110,11 +100,26 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let registry = args.plugins.registry()?;
-    registry.build(&args.cc).map_err(Failure::usage)?;
-    let triple = triple(args)?;
-    if let Some(under) = &args.under {
-        alcc_pipe::check_under(under)?;
+    let mut chosen = args.choice.chosen()?;
+    let options = args.trial.map(|share| trial::Options {
+        share,
+        worse: args.worse,
+        interval: args.interval,
+        html: args.html.clone(),
+    });
+    let plan = options
+        .as_ref()
+        .map(|options| Plan::divide(options, &mut chosen.cc, &mut chosen.selection.rules));
+    let plan = plan.transpose()?;
+    if let Some(path) = &args.html {
+        will_be_written(path)?;
+    }
+    let triple = triple(&chosen)?;
+    let rules = rule_orders(&chosen.selection.rules);
+    if chosen.selection.rules.iter().any(|r| r.under.is_some()) {
+        return Err(Failure::usage(
+            "'under' in a section [[port]] or [[peer]] is for 'alcc run': the proxy takes one for all",
+        ));
     }
     if let Some(path) = &args.log {
         folder(path)?;
@@ -127,24 +132,34 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         .thread_swap_mask(SigmaskHow::SIG_BLOCK)
         .map_err(|e| Failure::usage(format!("block signals: {e}")))?;
     let segment = Arc::new(segment);
+    let crowded = |e| Failure::usage(format!("take the sections of the file: {e}"));
+    segment.replace(rules).map_err(crowded)?;
     let events = Follower::start(&segment, args.log.as_deref())?;
+    let watch = plan.as_ref();
+    let watch = watch.map(|plan| Watch::start(plan, &segment, args.quiet));
+    let watch = watch.transpose()?;
     let proxy = Proxy::start(
-        &config(args),
-        settings(args, &triple),
-        &registry,
+        &config(args, &chosen),
+        settings(args, &chosen, &triple),
+        &chosen.registry,
         Some(&segment),
     )
     .map_err(|e| start_failure(args, &e))?;
     let metrics = args.metrics.as_ref();
     let _metrics = metrics
-        .map(|place| Metrics::start(place, Arc::clone(&segment), None))
+        .map(|place| {
+            let more = watch.as_ref().map(Watch::metrics);
+            Metrics::start(place, Arc::clone(&segment), more)
+        })
         .transpose()?;
     if !args.quiet {
         let at: Vec<_> = proxy.addresses().iter().map(ToString::to_string).collect();
         note(format_args!(
-            "alcc: relaying {} to {}, controlled by {triple}; at most {} connections at a time",
+            "alcc: relaying {} to {}, {}; at most {} connections at a time",
             at.join(" and "),
             args.to,
+            plan.as_ref()
+                .map_or_else(|| format!("controlled by {triple}"), ToString::to_string),
             proxy.max_connections(),
         ));
     }
@@ -167,7 +182,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if let Some(events) = events {
         events.finish();
     }
-    conclude(args, json, &triple, &totals);
+    let trial = watch.map(Watch::finish);
+    conclude(args, &chosen, json, &triple, &totals, trial);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -177,7 +193,7 @@ fn what(args: &Args) -> String {
     format!("{} to {}", at.join(" and "), args.to)
 }
 
-fn config(args: &Args) -> Config {
+fn config(args: &Args, chosen: &Chosen) -> Config {
     let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     Config {
         listen: args.listen.clone(),
@@ -186,12 +202,10 @@ fn config(args: &Args) -> Config {
         threads: args.threads.unwrap_or(cores),
         backlog: args.backlog,
         connect_timeout: Duration::from_nanos(args.connect_timeout.as_nanos()),
+        // What the sections of the file say is given as orders.
         selection: Selection {
-            loopback: args.loopback,
-            outbound: args.outbound,
-            only: args.only.clone(),
-            except: args.except.clone(),
             rules: Vec::new(),
+            ..chosen.selection.clone()
         },
     }
 }
@@ -199,27 +213,27 @@ fn config(args: &Args) -> Config {
 /// Time stamps would wake our own loops: `auto` does without.
 const AUTO_FEEDBACK: &str = "tcp-info";
 
-fn triple(args: &Args) -> Result<Triple, Failure> {
-    let kernel = kernel_limit::available(args.under.as_deref());
-    let kernel_keeps = kernel.is_ok() && args.enforce == "auto" || args.enforce == "bpf";
-    let feedback = match args.feedback.as_str() {
+fn triple(chosen: &Chosen) -> Result<Triple, Failure> {
+    let kernel = kernel_limit::available(chosen.under.as_deref());
+    let kernel_keeps = kernel.is_ok() && chosen.enforce == "auto" || chosen.enforce == "bpf";
+    let feedback = match chosen.feedback.as_str() {
         "auto" if !kernel_keeps => AUTO_FEEDBACK,
         name => name,
     };
-    let asked = (feedback, args.enforce.as_str());
-    Triple::choose(Deployment::Own, args.cc.to_string(), asked, kernel).map_err(Failure::usage)
+    let asked = (feedback, chosen.enforce.as_str());
+    Triple::choose(Deployment::Own, chosen.cc.to_string(), asked, kernel).map_err(Failure::usage)
 }
 
-fn settings(args: &Args, triple: &Triple) -> Settings {
+fn settings(args: &Args, chosen: &Chosen, triple: &Triple) -> Settings {
     Settings {
         feedback: Some(triple.feedback),
         enforcement: triple.enforcement,
-        under: args.under.clone(),
+        under: chosen.under.clone(),
         queue: args.queue.get(),
         seed: args.seed,
         log: args.log.clone(),
         fault: args.fault,
-        ..Settings::new(args.cc.clone())
+        ..Settings::new(chosen.cc.clone())
     }
 }
 
@@ -243,15 +257,22 @@ fn start_failure(args: &Args, error: &StartError) -> Failure {
     })
 }
 
-fn conclude(args: &Args, json: Option<Product>, triple: &Triple, totals: &Totals) {
+fn conclude(
+    args: &Args,
+    chosen: &Chosen,
+    json: Option<Product>,
+    triple: &Triple,
+    totals: &Totals,
+    trial: Option<serde_json::Value>,
+) {
     let cpu = alcc_sys::process_cpu().as_secs_f64();
     if let Some(file) = json {
-        let report = serde_json::json!({
-            "algorithm": args.cc.name,
-            "options": args.cc.options_text(),
+        let mut report = serde_json::json!({
+            "algorithm": chosen.cc.name,
+            "options": chosen.cc.options_text(),
             "feedback": triple.feedback.name,
             "enforcement": triple.enforcement.name,
-            "under": args.under,
+            "under": chosen.under,
             "connections": totals.connections,
             "open": totals.open,
             "peak": totals.peak,
@@ -270,6 +291,9 @@ fn conclude(args: &Args, json: Option<Product>, triple: &Triple, totals: &Totals
             "failures": totals.failures,
             "under_refused": totals.under_refused,
         });
+        if let Some(trial) = trial {
+            report["trial"] = trial;
+        }
         file.report(format_args!("{report}"));
     }
     if args.quiet {
@@ -300,7 +324,7 @@ fn conclude(args: &Args, json: Option<Product>, triple: &Triple, totals: &Totals
         note(format_args!(
             "alcc: {} kept the kernel's own congestion control: --under {} was refused (not in net.ipv4.tcp_allowed_congestion_control?)",
             count(totals.under_refused, "connection"),
-            args.under.as_deref().unwrap_or_default()
+            chosen.under.as_deref().unwrap_or_default()
         ));
     }
 }

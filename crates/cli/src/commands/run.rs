@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use crate::config::Config;
+use crate::chosen::Options;
 use crate::events::Follower;
 use crate::failure::Failure;
+use crate::http::Place;
 use crate::kernel_limit;
 use crate::library;
 use crate::loader;
-use crate::metrics::{Metrics, Place};
+use crate::metrics::Metrics;
 use crate::output::{Product, folder};
-use crate::plugin_arg::Plugins;
 use crate::runs::enter;
 use crate::summary::Summary;
 use crate::supervise;
-use crate::trial::{Options, Plan, Watch};
+use crate::trial::{self, Plan, Watch};
 use crate::uncontrolled::{Search, Wanted};
 use alcc_cc::{Registry, Spec};
-use alcc_observe::Pattern;
-use alcc_socket::{Deployment, Selection, Settings, Triple};
+use alcc_socket::{Deployment, Settings, Triple};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -32,41 +31,11 @@ const LIBUV_IO_URING: &str = "UV_USE_IO_URING";
 /// uncontrolled, and a summary when CMD and all its processes have ended.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  alcc run -- nginx -g 'daemon off;'\n  alcc run --cc verus:r=4 -- nginx -g 'daemon off;'\n  alcc run --cc copa --only 443 --json=report.json -- nginx\n  alcc run --config alcc.toml -- nginx"
+    after_help = "Examples:\n  alcc run -- nginx\n  alcc run --cc verus:r=4 -- nginx\n  alcc run --cc copa --only 443 --json=report.json -- nginx\n  alcc run --config alcc.toml -- nginx"
 )]
 pub(crate) struct Args {
-    /// The algorithm with its options, see 'alcc list' [default: budget]
-    #[arg(long, value_name = "A")]
-    cc: Option<Spec>,
-    /// Read options and algorithms by port from a TOML file, see docs/operating.md; options given
-    /// here go first
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
     #[command(flatten)]
-    plugins: Plugins,
-    /// The kernel's congestion control below, such as cubic, reno or bbr [default: what the system
-    /// uses]
-    #[arg(long, value_name = "TCPCC")]
-    under: Option<String>,
-    /// How acknowledgements are learned, see 'alcc list' [default: auto]
-    #[arg(long, value_name = "F")]
-    feedback: Option<String>,
-    /// How the limit is kept, see 'alcc list' [default: auto]
-    #[arg(long, value_name = "E")]
-    enforce: Option<String>,
-    /// Only connections to this local port, from this address range, or from this share of the
-    /// clients (10%); may be repeated
-    #[arg(long, value_name = "PORT|CIDR")]
-    only: Vec<Pattern>,
-    /// Not these; may be repeated
-    #[arg(long, value_name = "PORT|CIDR")]
-    except: Vec<Pattern>,
-    /// Also connections from this machine itself
-    #[arg(long)]
-    loopback: bool,
-    /// Also connections that the program opens itself
-    #[arg(long)]
-    outbound: bool,
+    choice: Options,
     /// Seed of the algorithms' generators
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -98,9 +67,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 /// Runs the program, maybe as a trial.
-pub(crate) fn serve(args: &Args, trial: Option<&Options>) -> Result<ExitCode, Failure> {
+pub(crate) fn serve(args: &Args, trial: Option<&trial::Options>) -> Result<ExitCode, Failure> {
     let mut settings = settings(args)?;
-    let plan = trial.map(|options| Plan::divide(options, &mut settings));
+    let plan =
+        trial.map(|options| Plan::divide(options, &mut settings.cc, &mut settings.selection.rules));
     let plan = plan.transpose()?;
     let triple = settings.triple();
     let library = library::find()?;
@@ -125,7 +95,7 @@ pub(crate) fn serve(args: &Args, trial: Option<&Options>) -> Result<ExitCode, Fa
         })
         .transpose()?;
     let mut command = prepared(&args.command, &settings, &library);
-    if let Some(files) = args.plugins.env_value() {
+    if let Some(files) = args.choice.plugins.env_value() {
         command.env(alcc_plugin::ENV, files);
     }
     let summary = Summary {
@@ -152,49 +122,26 @@ pub(crate) fn serve(args: &Args, trial: Option<&Options>) -> Result<ExitCode, Fa
     Ok(ended)
 }
 
-/// Options take precedence over the file.
 fn settings(args: &Args) -> Result<Settings, Failure> {
-    let registry = args.plugins.registry()?;
-    let file = match &args.config {
-        Some(path) => Config::read(path, &registry)?,
-        None => Config::default(),
-    };
-    let or_file = |option: &Option<String>, file: Option<String>| option.clone().or(file);
-    let cc = args.cc.clone().or(file.cc);
-    let cc = cc.unwrap_or_else(|| Spec::named(alcc_cc::DEFAULT));
-    registry.build(&cc).map_err(Failure::usage)?;
-    let auto = |value: Option<String>| value.unwrap_or_else(|| "auto".to_owned());
-    let under = or_file(&args.under, file.under);
-    let (feedback, enforce) = (
-        auto(or_file(&args.feedback, file.feedback)),
-        auto(or_file(&args.enforce, file.enforce)),
-    );
+    let chosen = args.choice.chosen()?;
     let triple = Triple::choose(
         Deployment::Preloaded,
-        cc.to_string(),
-        (&feedback, &enforce),
-        kernel_limit::available(under.as_deref()),
+        chosen.cc.to_string(),
+        (&chosen.feedback, &chosen.enforce),
+        kernel_limit::available(chosen.under.as_deref()),
     )
     .map_err(Failure::usage)?;
-    let others = file.rules.iter().filter_map(|rule| rule.cc.as_ref());
-    for cc in others.chain([&cc]) {
-        check_pacing(&triple, &registry, cc)?;
-    }
-    if let Some(under) = &under {
-        alcc_pipe::check_under(under)?;
+    let rules = chosen.selection.rules.iter();
+    let others = rules.filter_map(|rule| rule.cc.as_ref());
+    for cc in others.chain([&chosen.cc]) {
+        check_pacing(&triple, &chosen.registry, cc)?;
     }
     Ok(Settings {
-        cc,
+        cc: chosen.cc,
         feedback: triple.feedback,
         enforcement: triple.enforcement,
-        under,
-        selection: Selection {
-            loopback: args.loopback || file.loopback,
-            outbound: args.outbound || file.outbound,
-            only: [args.only.clone(), file.only].concat(),
-            except: [args.except.clone(), file.except].concat(),
-            rules: file.rules,
-        },
+        under: chosen.under,
+        selection: chosen.selection,
         report: None,
         log: args
             .log

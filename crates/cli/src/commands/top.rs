@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+mod web;
+
 use crate::failure::Failure;
+use crate::http::Loopback;
 use crate::output::{Reader, print};
 use crate::progress::stop_flag;
 use crate::runs::{Running, Which};
@@ -23,7 +26,7 @@ use std::time::Duration;
 /// terminal the table is drawn anew every second; otherwise one table follows the other.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  alcc top\n  alcc top --once --json\n  alcc top --sort delay --interval 2s"
+    after_help = "Examples:\n  alcc top\n  alcc top --once --json\n  alcc top --sort delay --interval 2s\n  alcc top --web 127.0.0.1:9103"
 )]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -40,6 +43,9 @@ pub(crate) struct Args {
     /// Time from table to table
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = positive::<Span>)]
     interval: Span,
+    /// Show the table in a browser instead, at this address of loopback, such as 127.0.0.1:9103
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["once", "json", "sort"])]
+    web: Option<Loopback>,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -69,6 +75,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let interval = Duration::from_nanos(args.interval.as_nanos().max(100_000_000));
     let draw = std::io::stdout().is_terminal() && !args.once && !args.json;
     let mut before = Before::new();
+    let shown = args.web.map(web::Shown::serve).transpose()?;
     look(&args.which.some()?, &mut before);
     // A rate needs two scans.
     nap(interval.min(Duration::from_millis(300)), &stop);
@@ -80,6 +87,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         };
         let mut rows = look(&runs, &mut before);
         sort(&mut rows, args.sort);
+        if let Some(shown) = &shown {
+            shown.set(as_json(&runs, &rows));
+            if nap(interval, &stop) {
+                return Ok(ExitCode::SUCCESS);
+            }
+            continue;
+        }
         let text = if args.json {
             format!("{}\n", as_json(&runs, &rows))
         } else {

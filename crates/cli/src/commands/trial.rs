@@ -18,7 +18,7 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 #[group(skip)]
 #[command(
-    after_help = "Examples:\n  alcc trial -- nginx\n  alcc trial --share 50% --cc copa --html trial.html -- nginx -g 'daemon off;'\n  alcc trial --worse 10% --metrics 127.0.0.1:9101 --json=trial.json -- nginx"
+    after_help = "Examples:\n  alcc trial -- nginx\n  alcc trial --share 50% --cc copa --html trial.html -- nginx\n  alcc trial --worse 10% --metrics 127.0.0.1:9101 --json=trial.json -- nginx"
 )]
 pub(crate) struct Args {
     /// The share of the clients under the algorithm; IPv6 clients count by their first 64 bits.
@@ -40,7 +40,7 @@ pub(crate) struct Args {
 }
 
 /// `20%` as 0.2.
-fn percent(text: &str) -> Result<f64, String> {
+pub(super) fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').and_then(|n| n.parse::<f64>().ok());
     match number {
         Some(n) if n > 0.0 && n <= 1000.0 => Ok(n / 100.0),

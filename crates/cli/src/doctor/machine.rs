@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The kernel, its settings, the C library and what this user may do.
 use super::{Finding, State};
+use crate::commands::emulate::internet;
 use crate::library;
 use std::ffi::CStr;
 use std::fs;
@@ -12,7 +13,7 @@ pub(crate) fn examine() -> Vec<Finding> {
     let read = |path: &str| Some(fs::read_to_string(path).ok()?.trim().to_owned());
     let mut findings = vec![kernel(&read), libc(), preload()];
     findings.extend([bpf(&read), btf(&read), controls(&read), qdisc(&read)]);
-    findings.extend([notsent_lowat(&read), namespaces()]);
+    findings.extend([notsent_lowat(&read), namespaces(), nft()]);
     findings.extend([
         selinux(&read),
         apparmor(&read),
@@ -204,6 +205,24 @@ fn namespaces() -> Finding {
             );
             finding.helped_by(command)
         }
+    }
+}
+
+fn nft() -> Finding {
+    match internet::nft() {
+        Some(path) => Finding::new(
+            "nft",
+            State::Ok,
+            path.display().to_string(),
+            "'sudo alcc emulate --internet' works",
+        ),
+        None => Finding::new(
+            "nft",
+            State::Note,
+            "not there",
+            "'alcc emulate --internet' does not work; nothing else needs it",
+        )
+        .helped_by("sudo apt install nftables"),
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What people do wrong, and what goes wrong around the program: a line that helps, the right exit
 //! status, never a panic.
+mod disk;
 mod streams;
 mod words;
 

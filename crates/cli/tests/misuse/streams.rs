@@ -129,6 +129,7 @@ const CASES: &[Case] = &[
     ),
     case("ctl on", "", 0, true, With::Nothing),
     case("ctl off", "--port 1", 0, true, With::Nothing),
+    case("ctl reload", "DIR/alcc.toml", 2, false, With::Nothing),
     case("ctl cc", "--port 1 copa", 0, true, With::Nothing),
     case("top", "--once", 0, true, With::Nothing),
     case("top", "--once --json", 0, true, With::Nothing),
@@ -266,7 +267,7 @@ const CASES: &[Case] = &[
 ];
 
 /// As clap knows them: there is a manual page of each.
-fn commands(dir: &Path) -> BTreeSet<String> {
+pub(super) fn commands(dir: &Path) -> BTreeSet<String> {
     let made = Command::new(ALCC)
         .args(["generate", "--out"])
         .arg(dir)

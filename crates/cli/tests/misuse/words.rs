@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Wrong command lines: one line that names what is wrong and what would be right, and status 2.
 use super::ALCC;
+use super::streams::commands;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -136,6 +137,14 @@ const WRONG: &[(&str, &str)] = &[
         "proxy --listen :0 --to 127.0.0.1:1 --only 0",
         "0 is no port",
     ),
+    (
+        "proxy --listen :0 --to 127.0.0.1:1 --html x",
+        "--trial <SHARE>",
+    ),
+    (
+        "proxy --listen :0 --to 127.0.0.1:1 --trial 10% --html /nosuch/x",
+        "/nosuch/x",
+    ),
     ("attach --port 0 --cc copa", "0 is not in"),
     ("attach --port 80 --cc nope", "nope"),
     ("detach --port 0", "0 is not in"),
@@ -145,8 +154,51 @@ const WRONG: &[(&str, &str)] = &[
     ("ctl --run x off", "want a whole number"),
     ("ctl off --port 0", "0 is not in"),
     ("ctl off --peer 80", "--port"),
+    ("ctl reload", "<FILE>"),
+    ("ctl reload nosuch.toml", "there is no such file"),
+    ("ctl reload bad.toml", "bad.toml:1"),
+    ("ctl reload half.toml", "no 'cc' in it"),
+    ("ctl on --peer 300%", "'300%'"),
+    ("detach --pid x", "'x'"),
+    ("attach --cc copa", "--port"),
+    ("bpf nosuch", "'nosuch'"),
+    ("bpf load extra", "'extra'"),
+    ("bpf status extra", "'extra'"),
+    ("bpf unload --port 1", "'--port'"),
+    ("doctor --nosuch", "'--nosuch'"),
+    ("doctor --json=x", "'x'"),
+    ("trial", "<CMD>"),
+    ("trial --share 101% -- true", "'101%'"),
+    ("trial --worse 20 -- true", "write 20%"),
+    ("trial --interval 0s -- true", "above 0"),
+    ("trial --html /nosuch/x -- touch began", "/nosuch/x"),
+    ("sweep --vary flow", "'flow'"),
+    ("sweep --vary nosuch=1,2", "nosuch"),
+    ("sweep --starts 0 --vary rtt=20ms,40ms", "at least 1"),
+    (
+        "sweep nosuch.toml --vary rtt=20ms,40ms",
+        "there is no such file",
+    ),
+    ("reproduce nosuch", "nosuch"),
+    ("reproduce --all extra", "'--all'"),
+    ("reproduce nosuch.toml", "nosuch.toml"),
+    ("trace calibrate --traces good.trace", "good.trace"),
+    ("trace combine", "<TRACE>"),
+    ("trace convert", "<INPUT>"),
+    ("trace plot", "<TRACE>"),
+    ("trace record --mode nosuch 127.0.0.1", "'nosuch'"),
+    (
+        "proxy --listen :0 --to 127.0.0.1:1 --config bad.toml",
+        "bad.toml:1",
+    ),
+    (
+        "proxy --listen :0 --to 127.0.0.1:1 --config under.toml",
+        "the proxy takes one for all",
+    ),
     ("top --interval 0s", "above 0"),
     ("top --interval -1s", "'-1s'"),
+    ("top --web 0.0.0.0:9103", "127.0.0.1:9102"),
+    ("top --web 127.0.0.1:0 --once", "'--once'"),
     ("top --sort nope", "rate, bytes"),
     ("log --duration 0s", "above 0"),
     ("emulate", "<CMD>"),
@@ -155,6 +207,13 @@ const WRONG: &[(&str, &str)] = &[
     ("emulate --down nosuch -- true", "scenarios are"),
     ("emulate --down bad.trace -- true", "line 2"),
     ("emulate --down 12 -- true", "such as 12mbit"),
+    ("emulate --dns 192.0.2.53 -- true", "--internet"),
+    ("emulate --internet --dns x -- true", "'x'"),
+    ("emulate --control 0.0.0.0:1 -- true", "127.0.0.1:9102"),
+    (
+        "emulate --control 127.0.0.1:0 --step 1s:delay=1ms -- true",
+        "'--step <STEP>'",
+    ),
     ("emulate --queue nope -- true", "there are droptail"),
     ("emulate --loss -1% -- true", "'-1%'"),
     ("emulate --step x -- true", "'x'"),
@@ -278,6 +337,8 @@ fn folder() -> tempfile::TempDir {
         ("empty.trace", b""),
         ("random.bin", &random),
         ("bad.toml", b"flow=3\n"),
+        ("half.toml", b"only = [443]\n"),
+        ("under.toml", b"[[port]]\nport = 443\nunder = \"cubic\"\n"),
         ("notes.txt", b"nonsense"),
     ] {
         fs::write(dir.path().join(name), content).unwrap();
@@ -333,6 +394,20 @@ fn a_wrong_command_line_is_answered_in_one_line() {
         !dir.path().join("began").exists(),
         "CMD was started although its report cannot be written"
     );
+}
+
+#[test]
+fn every_command_is_misused() {
+    assert!(WRONG.len() >= 100, "{}", WRONG.len());
+    let dir = folder();
+    let forgotten: Vec<_> = commands(&dir.path().join("pages"))
+        .into_iter()
+        .filter(|command| {
+            let begins = |line: &str| line == command || line.starts_with(&format!("{command} "));
+            !WRONG.iter().any(|(line, _)| begins(line))
+        })
+        .collect();
+    assert!(forgotten.is_empty(), "{forgotten:?}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::changing::Changing;
 use crate::device::Device;
-use crate::relay::Relay;
+use crate::relay::{Order, Relay};
 use crate::report::EmuReport;
 use crate::{EmuError, Namespace, Subnet};
 use alcc_link::{Dir, Direction, DirectionSpec, Outcome};
@@ -9,6 +10,7 @@ use nix::sys::eventfd::EventFd;
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -64,7 +66,7 @@ impl Observer for Silent {
 pub struct Emulator {
     net: Subnet,
     started: Instant,
-    stop: EventFd,
+    control: Control,
     thread: Option<JoinHandle<io::Result<EmuReport>>>,
 }
 
@@ -88,18 +90,25 @@ impl Emulator {
         let (outer, inner) = Device::pair(outside, inside)?;
         outer.configure_outside(net)?;
         inner.configure_inside(net)?;
-        let stop = EventFd::new().map_err(EmuError::os("make an eventfd"))?;
-        let stopped: OwnedFd = std::os::fd::AsFd::as_fd(&stop)
+        let bell = EventFd::new().map_err(EmuError::os("make an eventfd"))?;
+        let rung: OwnedFd = std::os::fd::AsFd::as_fd(&bell)
             .try_clone_to_owned()
             .map_err(EmuError::os("duplicate an eventfd"))?;
         let started = Instant::now();
-        let models = Dir::BOTH.map(|dir| (dir, spec.model(dir)));
+        let models = Dir::BOTH.map(|dir| {
+            let model = Changing::new(dir, spec.model(dir), spec.seed_of(dir));
+            (dir, model)
+        });
+        let (tell, orders) = mpsc::channel();
         let relay = Relay::new(models, outer, inner, observer, started);
-        let thread = spawn("alcc-relay", move || relay.run(&stopped))?;
+        let thread = spawn("alcc-relay", move || relay.run(&rung, &orders))?;
         Ok(Self {
             net,
             started,
-            stop,
+            control: Control {
+                bell: Arc::new(bell),
+                tell,
+            },
             thread: Some(thread),
         })
     }
@@ -124,6 +133,11 @@ impl Emulator {
         self.started
     }
 
+    /// To change the link while it works, from any thread.
+    pub fn control(&self) -> Control {
+        self.control.clone()
+    }
+
     /// Takes the link down. Packets inside are gone.
     ///
     /// # Errors
@@ -139,9 +153,30 @@ impl Emulator {
 
     fn end(&mut self) -> Option<std::thread::Result<io::Result<EmuReport>>> {
         let thread = self.thread.take()?;
-        // Writing 1 to an eventfd that nobody else writes to cannot fail.
-        let _ = self.stop.write(1);
+        self.control.order(Order::Stop);
         Some(thread.join())
+    }
+}
+
+/// Changes a link that works.
+#[derive(Clone, Debug)]
+pub struct Control {
+    bell: Arc<EventFd>,
+    tell: mpsc::Sender<Order>,
+}
+
+impl Control {
+    /// From now on one direction of the link is this. Packets that wait at the bottleneck wait at
+    /// the new one; those behind it go on as they would have. Nothing happens if the link has ended.
+    pub fn change(&self, dir: Dir, spec: DirectionSpec) {
+        self.order(Order::Change(dir, spec));
+    }
+
+    fn order(&self, order: Order) {
+        if self.tell.send(order).is_ok() {
+            // An eventfd is full only after 2^64 orders that nobody has read.
+            let _ = self.bell.write(1);
+        }
     }
 }
 

@@ -28,6 +28,7 @@
 //! # Ok(())
 //! # }
 //! ```
+mod changing;
 mod device;
 mod ecn;
 mod emulator;
@@ -46,7 +47,7 @@ mod subnet;
 mod veth;
 
 pub use alcc_link::Dir;
-pub use emulator::{Emulator, Observer, PathSpec, Silent};
+pub use emulator::{Control, Emulator, Observer, PathSpec, Silent};
 pub use error::EmuError;
 pub use flow::FlowKey;
 pub use namespace::{Namespace, is_emulated};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The thread that carries packets between the two devices at the times that the models say.
+use crate::changing::Changing;
 use crate::device::Device;
 use crate::ecn;
 use crate::flow::{self, FlowTable};
@@ -7,12 +8,13 @@ use crate::histogram::Histogram;
 use crate::report::{EmuReport, Meter};
 use crate::store::{MTU, Store};
 use crate::{Dir, Observer};
-use alcc_link::{Direction, Ecn, Outcome, Packet};
+use alcc_link::{DirectionSpec, Ecn, Outcome, Packet};
 use alcc_units::{Bytes, Span, Time};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::{TimeSpec, TimeValLike};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
 /// How many packets are read before deliveries are looked at again.
@@ -22,9 +24,16 @@ const BATCH: usize = 64;
 /// meet it.
 const STORE_LIMIT: usize = 128 << 20;
 
+/// What the relay is told while it works.
+#[derive(Debug)]
+pub(crate) enum Order {
+    Stop,
+    Change(Dir, DirectionSpec),
+}
+
 struct DirectionState {
     dir: Dir,
-    model: Direction,
+    model: Changing,
     store: Store,
     meter: Meter,
 }
@@ -42,7 +51,7 @@ pub(crate) struct Relay {
 
 impl Relay {
     pub(crate) fn new(
-        models: [(Dir, Direction); 2],
+        models: [(Dir, Changing); 2],
         outside: Device,
         inside: Device,
         observer: Box<dyn Observer + Send>,
@@ -69,8 +78,8 @@ impl Relay {
         Time::ZERO + Span::from(self.start.elapsed())
     }
 
-    /// Carries packets until `stop` can be read.
-    pub(crate) fn run(mut self, stop: &OwnedFd) -> io::Result<EmuReport> {
+    /// Carries packets until it is told to stop. `bell` can be read when there are orders.
+    pub(crate) fn run(mut self, bell: &OwnedFd, orders: &Receiver<Order>) -> io::Result<EmuReport> {
         let realtime = use_real_time_scheduling();
         loop {
             let now = self.now();
@@ -87,7 +96,7 @@ impl Relay {
             let mut fds = [
                 PollFd::new(self.outside.as_fd(), PollFlags::POLLIN),
                 PollFd::new(self.inside.as_fd(), PollFlags::POLLIN),
-                PollFd::new(stop.as_fd(), PollFlags::POLLIN),
+                PollFd::new(bell.as_fd(), PollFlags::POLLIN),
             ];
             let timeout = wait
                 .map(|w| TimeSpec::nanoseconds(i64::try_from(w.as_nanos()).unwrap_or(i64::MAX)));
@@ -97,11 +106,26 @@ impl Relay {
             }
             let ready = [0, 1, 2].map(|i: usize| fds[i].any().unwrap_or(false));
             if ready[2] {
-                return Ok(self.finish(realtime));
+                // It was ready, so this does not wait.
+                let _ = nix::unistd::read(bell, &mut [0; 8]);
+                for order in orders.try_iter() {
+                    match order {
+                        Order::Stop => return Ok(self.finish(realtime)),
+                        Order::Change(dir, spec) => self.change(dir, &spec),
+                    }
+                }
             }
             for (i, _) in ready[..2].iter().enumerate().filter(|(_, ready)| **ready) {
                 self.receive(i)?;
             }
+        }
+    }
+
+    fn change(&mut self, dir: Dir, spec: &DirectionSpec) {
+        let now = self.now();
+        if let Some(i) = self.halves.iter().position(|half| half.dir == dir) {
+            self.halves[i].model.change(now, spec, &mut self.outcomes);
+            self.apply_outcomes(i);
         }
     }
 

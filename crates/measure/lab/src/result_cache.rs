@@ -117,7 +117,8 @@ pub(crate) fn write_whole(file: &Path, content: &[u8]) -> io::Result<()> {
         .prefix(TEMPORARY_PREFIX)
         .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
         .tempfile_in(folder.unwrap_or_else(|| Path::new(".")))?;
-    beside.write_all(content)?;
+    // Not through the wrapper: its errors name the temporary file, which means nothing to anybody.
+    beside.as_file_mut().write_all(content)?;
     beside.persist(file).map(drop).map_err(|e| e.error)
 }
 

@@ -160,12 +160,31 @@ impl Segment {
     /// # Errors
     /// That the lock cannot be had, or that there are too many commands for single ports.
     pub fn command(&self, command: Command) -> io::Result<Commands> {
-        self.locked(|| self.submit(command))
+        self.locked(|| {
+            let mut commands = self.commands().unwrap_or_default();
+            commands.add(command);
+            self.submit(commands)
+        })
     }
 
-    fn submit(&self, command: Command) -> io::Result<Commands> {
-        let mut commands = self.commands().unwrap_or_default();
-        commands.add(command);
+    /// Puts these orders in the place of all that were given before, at once.
+    ///
+    /// # Errors
+    /// As [`command`](Self::command); those of before stay.
+    pub fn replace(&self, list: impl IntoIterator<Item = Command>) -> io::Result<Commands> {
+        self.locked(|| {
+            let mut commands = Commands {
+                generation: self.generation(),
+                list: Vec::new(),
+            };
+            for command in list {
+                commands.add(command);
+            }
+            self.submit(commands)
+        })
+    }
+
+    fn submit(&self, mut commands: Commands) -> io::Result<Commands> {
         commands.generation += 1;
         let text = commands.text();
         if text.len() > MAX_TEXT {
@@ -286,6 +305,23 @@ mod tests {
         assert!(cache.commands(&process).unwrap().list.len() > 500);
         ctl.command(command("* off")).unwrap();
         assert_eq!(cache.commands(&process).unwrap().list.len(), 2);
+    }
+
+    #[test]
+    fn all_orders_are_replaced_at_once_or_none() {
+        let scratch = Scratch::new();
+        let (ctl, process) = (scratch.create(), scratch.open());
+        ctl.command(command("443 cc=copa")).unwrap();
+        let list = ["* on", "* cc=reno", "80 cc=verus", "80 cc=bic"].map(command);
+        let given = ctl.replace(list).unwrap();
+        assert_eq!(given.generation, 2);
+        let seen = process.commands().unwrap();
+        assert_eq!(seen, given);
+        let name = |port| seen.algorithm(&to(port)).unwrap().to_string();
+        assert_eq!([name(443), name(80)], ["reno", "bic"]);
+        let many = (1..5000).map(|port| command(&format!("{port} off")));
+        assert!(ctl.replace(many).is_err());
+        assert_eq!(process.commands().unwrap(), given);
     }
 
     #[test]

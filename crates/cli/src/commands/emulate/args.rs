@@ -2,6 +2,7 @@
 use super::profile::{self, Profile};
 use crate::changes_arg::ChangesArg;
 use crate::failure::Failure;
+use crate::http::Loopback;
 use crate::trace_arg::load_link_trace;
 use alcc_emu::{Dir, LogSpec, Observer, PacketLog, PathSpec, Silent};
 use alcc_link::log::Header;
@@ -9,6 +10,7 @@ use alcc_link::{Changes, DirectionSpec, QueueSpec, RadioSpec, RateSpec};
 use alcc_results::scenario::probability;
 use alcc_units::{Rate, Span, SpecError, positive};
 use std::ffi::{OsStr, OsString};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -27,7 +29,7 @@ const QUEUE: &str = "droptail:bytes=2000000";
 /// that ended it.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  alcc emulate --profile starlink -- bash\n  alcc emulate --delay 20ms --down 12mbit --outside 'python3 -m http.server' -- sh -c 'curl -so out http://$ALCC_OUTSIDE:8000/file'\n  alcc emulate --delay 20ms -- alcc emulate --down lte.trace --queue codel -- bash\n  alcc emulate --down 12mbit --step 10s:rate=4mbit --step 20s:rate=12mbit,delay=50ms -- CMD\n\nTRACE is a Mahimahi file, or a synthetic scenario such as city-driving (alcc trace synth lists them). RATE is 12mbit, 500kbit, 1gbit. Options without -up set both directions."
+    after_help = "Examples:\n  alcc emulate --profile starlink -- bash\n  sudo alcc emulate --internet --profile lte-edge -- firefox\n  alcc emulate --down 12mbit --control 127.0.0.1:9102 -- ./tests.sh\n  alcc emulate --delay 20ms --down 12mbit --outside 'python3 -m http.server' -- sh -c 'curl -so out http://$ALCC_OUTSIDE:8000/file'\n  alcc emulate --delay 20ms -- alcc emulate --down lte.trace --queue codel -- bash\n  alcc emulate --down 12mbit --step 10s:rate=4mbit --step 20s:rate=12mbit,delay=50ms -- CMD\n\nTRACE is a Mahimahi file, or a synthetic scenario such as city-driving (alcc trace synth lists them). RATE is 12mbit, 500kbit, 1gbit. Options without -up set both directions."
 )]
 pub(crate) struct Args {
     #[arg(long, value_name = "PROFILE", help = profile::help(), value_parser = <&'static Profile>::from_str)]
@@ -76,6 +78,17 @@ pub(crate) struct Args {
     /// listens on a TCP port, or after 1 s
     #[arg(long, value_name = "COMMAND")]
     pub(super) outside: Option<String>,
+    /// Let CMD reach what this machine reaches: addresses are translated, names are looked up at
+    /// this machine's servers; needs root and nft
+    #[arg(long)]
+    pub(super) internet: bool,
+    /// With --internet: look up names at this server instead; may be repeated
+    #[arg(long, value_name = "ADDRESS", requires = "internet")]
+    pub(super) dns: Vec<Ipv4Addr>,
+    /// Change the link over HTTP while it works, at this address of loopback, such as
+    /// 127.0.0.1:9102; CMD finds it in ALCC_CONTROL
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["step", "steps"])]
+    pub(super) control: Option<Loopback>,
     /// Say nothing at exit
     #[arg(long)]
     pub(super) quiet: bool,

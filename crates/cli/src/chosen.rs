@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Which connections are controlled, and how: the options of `alcc run` and `alcc proxy`, and what
+//! their file says.
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::plugin_arg::Plugins;
+use alcc_cc::{Registry, Spec};
+use alcc_observe::Pattern;
+use alcc_socket::Selection;
+use std::path::PathBuf;
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// The algorithm with its options, see 'alcc list' [default: budget]
+    #[arg(long, value_name = "A")]
+    cc: Option<Spec>,
+    /// Read options and algorithms by port from a TOML file, see docs/operating.md; options given
+    /// here go first
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) plugins: Plugins,
+    /// The kernel's congestion control below, such as cubic, reno or bbr [default: what the system
+    /// uses]
+    #[arg(long, value_name = "TCPCC")]
+    under: Option<String>,
+    /// How acknowledgements are learned, see 'alcc list' [default: auto]
+    #[arg(long, value_name = "F")]
+    feedback: Option<String>,
+    /// How the limit is kept, see 'alcc list' [default: auto]
+    #[arg(long, value_name = "E")]
+    enforce: Option<String>,
+    /// Only connections to this local port, from this address range, or from this share of the
+    /// clients (10%); the others stay plain TCP; may be repeated
+    #[arg(long, value_name = "PORT|CIDR")]
+    only: Vec<Pattern>,
+    /// Not these; may be repeated
+    #[arg(long, value_name = "PORT|CIDR")]
+    except: Vec<Pattern>,
+    /// Also connections from this machine itself
+    #[arg(long)]
+    loopback: bool,
+    /// Also connections that the program opens itself
+    #[arg(long)]
+    outbound: bool,
+}
+
+/// Options and file together.
+pub(crate) struct Chosen {
+    pub(crate) registry: Registry,
+    pub(crate) cc: Spec,
+    pub(crate) under: Option<String>,
+    pub(crate) feedback: String,
+    pub(crate) enforce: String,
+    pub(crate) selection: Selection,
+}
+
+impl Options {
+    /// Reads the file. Options go before it; lists are added to its lists.
+    pub(crate) fn chosen(&self) -> Result<Chosen, Failure> {
+        let registry = self.plugins.registry()?;
+        let file = match &self.config {
+            Some(path) => Config::read(path, &registry)?,
+            None => Config::default(),
+        };
+        let cc = self.cc.clone().or(file.cc);
+        let cc = cc.unwrap_or_else(|| Spec::named(alcc_cc::DEFAULT));
+        registry.build(&cc).map_err(Failure::usage)?;
+        let under = self.under.clone().or(file.under);
+        if let Some(under) = &under {
+            alcc_pipe::check_under(under)?;
+        }
+        let auto = |option: &Option<String>, file: Option<String>| {
+            option.clone().or(file).unwrap_or_else(|| "auto".to_owned())
+        };
+        Ok(Chosen {
+            cc,
+            under,
+            feedback: auto(&self.feedback, file.feedback),
+            enforce: auto(&self.enforce, file.enforce),
+            selection: Selection {
+                loopback: self.loopback || file.loopback,
+                outbound: self.outbound || file.outbound,
+                only: [self.only.clone(), file.only].concat(),
+                except: [self.except.clone(), file.except].concat(),
+                rules: file.rules,
+            },
+            registry,
+        })
+    }
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What is written to a disk that has no room: one line that says so and status 1, and for a program
+//! that runs under alcc its own status.
+use super::ALCC;
+use std::process::Command;
+
+/// What is run, with FULL for a folder on the full disk; its status.
+const CASES: &[(&str, i32)] = &[
+    ("sim --duration 5s --link rapid --series FULL/series.csv", 1),
+    ("sim --duration 5s --link 50mbit --pcap FULL/a.pcap", 1),
+    ("sim --duration 5s --link 50mbit --qlog FULL/a.qlog", 1),
+    (
+        "compare --sim --traces 12mbit --schemes cubic --duration 5s --out FULL/board",
+        2,
+    ),
+    (
+        "sweep --link 1mbit --duration 1s --vary flow=cubic,reno --starts 1 --out FULL/swept",
+        1,
+    ),
+    ("trace synth rapid --output FULL/rapid", 1),
+    ("trace plot rapid --output FULL/plot.html", 1),
+    (
+        "trace convert rapid --to rates --bin 1ms --output FULL/rates",
+        1,
+    ),
+    ("generate --out FULL/pages", 2),
+    ("run --json=FULL/run.json -- sh -c 'exit 7'", 7),
+    ("run --log FULL -- sh -c 'exit 7'", 7),
+    ("trial --html FULL/trial.html -- sh -c 'exit 7'", 7),
+    ("emulate --json=FULL/link.json -- sh -c 'exit 7'", 7),
+    (
+        "emulate --log FULL/packets -- sh -c 'curl -s -m 1 $ALCC_OUTSIDE:9; exit 7'",
+        7,
+    ),
+];
+
+#[test]
+fn a_full_disk_is_said_in_one_line() {
+    // A disk of its own, seen by nobody else, filled to the last page.
+    let disk = "mount -t tmpfs -o size=16k none $DISK && mkdir $DISK/full \
+                && { head -c 1M /dev/zero > $DISK/full/filler; cd /; } 2>/dev/null && ";
+    let dir = tempfile::tempdir().unwrap();
+    let on_disk = |line: &str| {
+        let line = line.replace("FULL", &dir.path().join("full").display().to_string());
+        Command::new("unshare")
+            .args(["-m", "sh", "-c", &format!("{disk} {line}")])
+            .env("DISK", dir.path())
+            .env("XDG_RUNTIME_DIR", dir.path().parent().unwrap())
+            .output()
+            .unwrap()
+    };
+    let probe = on_disk("true");
+    if !probe.status.success() {
+        println!(
+            "skipped: needs a mount namespace: {}",
+            String::from_utf8_lossy(&probe.stderr)
+        );
+        return;
+    }
+    let namespaces = alcc_emu::available().is_ok();
+    let mut wrong = Vec::new();
+    for (line, status) in CASES {
+        if line.starts_with("emulate") && !namespaces {
+            println!("skipped: {line}: needs namespaces");
+            continue;
+        }
+        let done = on_disk(&format!("exec {ALCC} {line}"));
+        let said = String::from_utf8_lossy(&done.stderr);
+        let failures: Vec<_> = said
+            .lines()
+            .filter(|line| line.contains("no space is left"))
+            .collect();
+        let fault = said.contains("panicked") || said.contains("a fault of alcc");
+        // Of a log that a server's processes write they say nothing: their standard error is not ours.
+        let told = failures.len() == 1 || line.contains("--log FULL --");
+        if done.status.code() != Some(*status) || fault || !told {
+            wrong.push(format!(
+                "alcc {line}: {}, not {status}: {said}",
+                done.status
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
