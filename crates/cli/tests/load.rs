@@ -141,6 +141,47 @@ fn without_the_rights() {
     assert!(said.contains("CAP_BPF"), "{said}");
 }
 
+/// The unit that the package ships has no more than `alcc bpf load` needs, and no less.
+#[test]
+fn with_the_rights_of_the_unit() {
+    const NUMBERS: [(&str, libc::c_ulong); 1] = [("CAP_SYS_ADMIN", 21)];
+    if !root() {
+        return;
+    }
+    let unit = include_str!("../../../packaging/alcc-bpf.service");
+    let set = unit
+        .lines()
+        .find_map(|l| l.strip_prefix("CapabilityBoundingSet="));
+    let number = |name| NUMBERS.iter().find(|n| n.0 == name).expect("a number").1;
+    let given: Vec<_> = set.unwrap().split(' ').map(number).collect();
+    for missing in given.iter().map(Some).chain([None]) {
+        let _alone = controls::controls_alone();
+        let mut load = alcc("bpf load");
+        let kept: Vec<_> = given
+            .iter()
+            .filter(|n| Some(*n) != missing)
+            .copied()
+            .collect();
+        // SAFETY: system calls alone between fork and exec.
+        unsafe {
+            load.pre_exec(move || {
+                for number in (0..64).filter(|n| !kept.contains(n)) {
+                    libc::prctl(libc::PR_CAPBSET_DROP, number);
+                }
+                Ok(())
+            });
+        }
+        let out = load.output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(
+            out.status.success(),
+            missing.is_none(),
+            "without {missing:?}: {said}"
+        );
+        done("bpf unload");
+    }
+}
+
 #[test]
 fn what_is_there_already() {
     if !root() {

@@ -216,9 +216,16 @@ fn mptcp_connections_carry_on() {
     let mut pair = Pair::of(address, client.into());
     pair.carries(100_000);
     let found = attach(&pair.only(), COPA).unwrap();
-    println!("MPTCP: {found:?}");
+    // The one that listens, and the connection of the one path.
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found.iter().all(|f| f.error.is_none()), "{found:?}");
     pair.carries(3_000_000);
-    detach(&pair.only()).unwrap();
+    let back = detach(&pair.only()).unwrap();
+    assert_eq!(back.len(), 2, "{back:?}");
+    assert!(
+        back.iter().all(|f| f.control == COPA && f.error.is_none()),
+        "{back:?}"
+    );
     pair.carries(3_000_000);
 }
 
