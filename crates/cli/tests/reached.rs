@@ -71,7 +71,7 @@ impl Place {
 
     /// The server is switched in the middle of a download; a later one begins with the control;
     /// then all is given back. `which` selects the server.
-    fn is_reached(self, which: &str, url: &str, mut server: Child) {
+    fn reaches(self, which: &str, url: &str, mut server: Child) {
         let fetch = || {
             let url = format!("--retry 5 --retry-connrefused http://$S:{url}");
             assert_eq!(
@@ -139,7 +139,7 @@ fn a_go_server() {
     assert!(made.status.success(), "{said}");
     let server = place.start(&program);
     let which = format!("--pid {}", server.id());
-    place.is_reached(&which, "9000/", server);
+    place.reaches(&which, "9000/", server);
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn a_server_of_io_uring() {
         return;
     }
     let which = format!("--pid {}", server.id());
-    place.is_reached(&which, "9000/", server);
+    place.reaches(&which, "9000/", server);
 }
 
 /// The folder of a container's processes.
@@ -231,5 +231,5 @@ fn a_container() {
         .arg(world.path("error.log"));
     let server = world.outside.spawn(command).unwrap();
     let which = format!("--cgroup {}", cgroup.0.display());
-    place.is_reached(&which, "8080/data", server);
+    place.reaches(&which, "8080/data", server);
 }
