@@ -96,6 +96,8 @@ install: install-library ## Program, preload library, C library with headers, ma
 	install -D -m 644 $(TARGET)/generated/alcc.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/alcc
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(TARGET)/generated/_alcc
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d $(TARGET)/generated/alcc.fish
+	sed 's|@BIN@|$(PREFIX)/bin|' packaging/alcc-bpf.service > $(TARGET)/generated/alcc-bpf.service
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system $(TARGET)/generated/alcc-bpf.service
 
 install-library: # The C library alone, with its headers and what pkg-config reads
 	@[ -f $(TARGET)/release/libalcc.so.0 ] || { echo "make install: $(TARGET)/release/libalcc.so.0 is not there: run 'make build' first (not as root)" >&2; exit 2; }
@@ -113,5 +115,5 @@ uninstall: ## Remove what 'make install' put below PREFIX
 	rm -f $(DESTDIR)$(PREFIX)/lib/libalcc.so $(DESTDIR)$(PREFIX)/lib/libalcc.so.0 $(DESTDIR)$(PREFIX)/lib/libalcc.a
 	rm -f $(DESTDIR)$(PREFIX)/include/alcc.h $(DESTDIR)$(PREFIX)/lib/pkgconfig/alcc.pc
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/alcc.1 $(DESTDIR)$(PREFIX)/share/man/man1/alcc-*.1
-	rm -f $(DESTDIR)$(PREFIX)/share/bash-completion/completions/alcc
+	rm -f $(DESTDIR)$(PREFIX)/share/bash-completion/completions/alcc $(DESTDIR)$(PREFIX)/lib/systemd/system/alcc-bpf.service
 	rm -f $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_alcc $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/alcc.fish

@@ -125,8 +125,39 @@ fn a_package_is_the_same_twice_is_installed_and_removed() {
     let run = done(Command::new(&alcc).args(["run", "--", "true"]));
     let said = String::from_utf8_lossy(&run.stderr);
     assert!(said.contains("controls accepted TCP connections"), "{said}");
+    the_unit_starts_what_was_installed(&system);
     dpkg("--purge", Path::new("alcc"));
     assert_eq!(files(&system.join("usr")), Vec::<PathBuf>::new());
+}
+
+/// The service that loads the kernel's part, as systemd reads it.
+fn the_unit_starts_what_was_installed(system: &Path) {
+    let unit = system.join("usr/lib/systemd/system/alcc-bpf.service");
+    let unit = std::fs::read_to_string(unit).expect("the unit is shipped");
+    assert!(
+        unit.contains("\nExecStart=/usr/bin/alcc bpf load\n"),
+        "{unit}"
+    );
+    // The program of that system, and no other.
+    let here = unit.replace(
+        "/usr/bin/alcc",
+        &system.join("usr/bin/alcc").to_string_lossy(),
+    );
+    let copy = system.join("alcc-bpf.service");
+    std::fs::write(&copy, here).expect("a copy");
+    let verify = Command::new("systemd-analyze")
+        .args(["verify", "--man=no"])
+        .arg(&copy)
+        .output();
+    std::fs::remove_file(copy).expect("the copy");
+    match verify {
+        Ok(out) => assert!(
+            out.status.success() && out.stderr.is_empty(),
+            "{}",
+            String::from_utf8_lossy(&out.stderr)
+        ),
+        Err(_) => println!("skipped: needs systemd-analyze"),
+    }
 }
 
 /// Every series that an alert asks for is one that the metrics page has.

@@ -53,6 +53,7 @@ pub(crate) fn failure(error: BpfError) -> Failure {
         BpfError::NotBuilt
         | BpfError::Forbidden { .. }
         | BpfError::NoBtf
+        | BpfError::NoJit
         | BpfError::File { .. } => Failure::usage(error),
         BpfError::NameTaken { .. } | BpfError::Kernel { .. } => Failure::failed(error),
     }

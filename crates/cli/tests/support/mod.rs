@@ -159,7 +159,8 @@ impl World {
         server
     }
 
-    fn configure(&self, main: &str) {
+    /// Writes nginx's configuration, with these lines at its top.
+    pub(crate) fn configure(&self, main: &str) {
         if !self.path("key.pem").exists() {
             let made = Command::new("openssl")
                 .args([

@@ -207,6 +207,11 @@ __u32 alcc_host_window_until(__u32 wish, __u32 until, __u32 sent, __u32 in_fligh
 	return window_until(wish, until, sent, in_flight);
 }
 
+__u64 alcc_host_window_paced(__u64 rate, __u32 mss)
+{
+	return window_paced(rate, mss);
+}
+
 void alcc_host_westwood_measure(struct westwood *w, __u64 now, __u32 rtt, __u32 acked)
 {
 	westwood_measure(w, now, rtt, acked);

@@ -139,8 +139,10 @@ static __always_inline void pace(struct sock *sk, __u64 rate)
 		if (!tp->srtt_us)
 			return;
 		rate = (__u64)tp->mss_cache * tp->snd_cwnd * 16 * 1000000 / tp->srtt_us;
-	} else if (sk->sk_pacing_status == SK_PACING_NONE) {
-		sk->sk_pacing_status = SK_PACING_NEEDED;
+	} else {
+		rate = window_paced(rate, tp->mss_cache);
+		if (sk->sk_pacing_status == SK_PACING_NONE)
+			sk->sk_pacing_status = SK_PACING_NEEDED;
 	}
 	sk->sk_pacing_rate = rate < sk->sk_max_pacing_rate ? rate : sk->sk_max_pacing_rate;
 }

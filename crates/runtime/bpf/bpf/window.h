@@ -17,6 +17,12 @@
 /* A quota of who has been silent for so long is old: the window alone holds. */
 #define WINDOW_QUOTA_HOLDS 100000
 
+/*
+ * Packets per second at least. The stack waits out the pause after a packet whatever is set in the
+ * meantime: at one byte per second that would be half an hour.
+ */
+#define WINDOW_SLOWEST 10
+
 struct window {
 	__u64 answered;
 	__u64 last_ack;
@@ -96,4 +102,12 @@ static inline __u32 window_allowed(const struct window *w, __u32 wish, __u32 cla
 	if (wish < WINDOW_LEAST)
 		return WINDOW_LEAST;
 	return wish < most ? wish : (__u32)most;
+}
+
+/* What of a wished rate is taken; bytes per second. */
+static inline __u64 window_paced(__u64 rate, __u32 mss)
+{
+	__u64 least = (__u64)mss * WINDOW_SLOWEST;
+
+	return rate < least ? least : rate;
 }

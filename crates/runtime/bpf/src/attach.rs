@@ -45,8 +45,7 @@ pub fn survey(selection: &Selection) -> Result<Attached, BpfError> {
 }
 
 fn all(selection: &Selection, act: &Act<'_>) -> Result<Attached, BpfError> {
-    libbpf_rs::set_print(None);
-    pins::prepare()?;
+    control::ready()?;
     let Some(namespaces) = selection.sockets()? else {
         return pass(selection, None, act);
     };

@@ -12,14 +12,12 @@ const OPS: [&str; 2] = ["ops", "ops_old"];
 /// The map of what a socket ran before.
 pub(crate) const BEFORE: &str = "before";
 const BTF: &str = "/sys/kernel/btf/vmlinux";
+/// Root alone may read it. The kernel takes congestion controls only if it compiles them.
+const JIT: &str = "/proc/sys/net/core/bpf_jit_enable";
 
 /// Registers all controls that are not registered yet. They stay until [`unload`].
 pub fn load() -> Result<Vec<Loaded>, BpfError> {
-    if !Path::new(BTF).exists() {
-        return Err(BpfError::NoBtf);
-    }
-    libbpf_rs::set_print(None);
-    pins::prepare()?;
+    ready()?;
     let done = controls().map(|control| {
         let new = !is_loaded(control);
         if new {
@@ -30,6 +28,18 @@ pub fn load() -> Result<Vec<Loaded>, BpfError> {
     done.collect()
 }
 
+/// Can programs be loaded here at all? Makes the folder of the pins.
+pub(crate) fn ready() -> Result<(), BpfError> {
+    if !Path::new(BTF).exists() {
+        return Err(BpfError::NoBtf);
+    }
+    if std::fs::read_to_string(JIT).is_ok_and(|on| on.trim() == "0") {
+        return Err(BpfError::NoJit);
+    }
+    libbpf_rs::set_print(None);
+    pins::prepare()
+}
+
 /// What is registered by this program.
 pub fn loaded() -> Vec<&'static Control> {
     controls().filter(|c| is_loaded(c)).collect()
@@ -38,6 +48,7 @@ pub fn loaded() -> Vec<&'static Control> {
 /// Ends the registrations. Connections that use a control keep it until they end; new ones cannot
 /// choose it any more. Returns what was ended.
 pub fn unload() -> Result<Vec<&'static Control>, BpfError> {
+    libbpf_rs::set_print(None);
     let ended = loaded();
     for control in &ended {
         let path = pins::pin(&map_pin(control));

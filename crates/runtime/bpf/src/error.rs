@@ -23,6 +23,12 @@ pub enum BpfError {
          CONFIG_DEBUG_INFO_BTF, as the distributions' are"
     )]
     NoBtf,
+    /// The kernel does not compile BPF programs.
+    #[error(
+        "load the BPF programs: this kernel's BPF compiler is switched off: switch it on by \
+         'sysctl net.core.bpf_jit_enable=1'"
+    )]
+    NoJit,
     /// There is a control of this name already.
     #[error(
         "register the congestion control {control}: the name is taken: end the other with 'alcc bpf unload'"
@@ -69,10 +75,16 @@ impl BpfError {
         path: impl Into<PathBuf>,
         error: std::io::Error,
     ) -> Self {
-        Self::File {
-            attempt,
-            path: path.into(),
-            error,
+        let path = path.into();
+        match error.kind() {
+            std::io::ErrorKind::PermissionDenied => Self::Forbidden {
+                attempt: format!("{attempt} {}", path.display()),
+            },
+            _ => Self::File {
+                attempt,
+                path,
+                error,
+            },
         }
     }
 }

@@ -49,6 +49,8 @@ pub(crate) fn permit(name: &str, mode: u32) -> Result<(), BpfError> {
 /// Ends a link at once, and removes its pin. The removal alone ends it a moment later; that must
 /// do where the kernel cannot end this kind of link otherwise (struct_ops before Linux 6.11).
 pub(crate) fn end_link(name: &str) -> Result<(), BpfError> {
+    // libbpf would print.
+    libbpf_rs::set_print(None);
     let path = pin(name);
     if path.exists() {
         let _ = Link::open(&path).and_then(|link| link.detach());

@@ -1,73 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The machine's own kernel: load, choose, attach, give back, unload.
 #![cfg(feature = "loader")]
+#[path = "support/sockets.rs"]
+mod sockets;
 mod support;
 
-use alcc_bpf::{BpfError, Future, Selection, attach, controls, detach, load, survey, unload};
-use nix::sys::socket::{getsockopt, setsockopt, sockopt::TcpCongestion};
-use std::io::{Read, Write};
+use alcc_bpf::{Future, Selection, attach, controls, detach, load, survey, unload};
+use sockets::{Loaded, Pair, choose, control_of};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::AsFd;
-
-fn control_of(socket: &impl AsFd) -> String {
-    let name = getsockopt(socket, TcpCongestion).unwrap();
-    name.to_string_lossy().trim_end_matches('\0').to_owned()
-}
-
-fn choose(socket: &impl AsFd, name: &str) -> nix::Result<()> {
-    setsockopt(socket, TcpCongestion, &name.into())
-}
-
-struct Pair {
-    listener: TcpListener,
-    server: TcpStream,
-    client: TcpStream,
-}
-
-impl Pair {
-    fn new(address: &str) -> Self {
-        let listener = TcpListener::bind(address).unwrap();
-        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (server, _) = listener.accept().unwrap();
-        Self {
-            listener,
-            server,
-            client,
-        }
-    }
-
-    fn port(&self) -> u16 {
-        self.listener.local_addr().unwrap().port()
-    }
-
-    fn carries(&mut self, bytes: usize) {
-        let sent: Vec<u8> = (0..bytes).map(|i| (i * 7 + i / 251) as u8).collect();
-        let mut client = self.client.try_clone().unwrap();
-        let want = sent.clone();
-        let reader = std::thread::spawn(move || {
-            let mut got = vec![0; want.len()];
-            client.read_exact(&mut got).unwrap();
-            assert!(got == want, "the bytes arrive as they were sent");
-        });
-        self.server.write_all(&sent).unwrap();
-        reader.join().unwrap();
-    }
-}
 
 /// One test, because all of it shares the machine's one kernel.
 #[test]
 fn a_control_is_loaded_chosen_attached_given_back_and_unloaded() {
-    let _alone = support::controls_alone();
-    let loaded = match load() {
-        Ok(loaded) => loaded,
-        Err(error @ (BpfError::Forbidden { .. } | BpfError::NoBtf)) => {
-            println!("skipped: needs the right to load BPF programs: {error}");
-            return;
-        }
-        Err(error) => panic!("{error}"),
+    let Some(_loaded) = Loaded::new() else {
+        return;
     };
-    assert_eq!(loaded.len(), controls().count());
     let again = load().unwrap();
+    assert_eq!(again.len(), controls().count());
     assert!(
         again.iter().all(|l| !l.new),
         "a second load changes nothing"

@@ -20,6 +20,7 @@ unsafe extern "C" {
     fn alcc_host_window_round(w: *mut Window, delivered: u32, in_flight: u32);
     fn alcc_host_window_quota_holds(w: *const Window, now: u64, beat: u32) -> i32;
     fn alcc_host_window_until(wish: u32, until: u32, sent: u32, in_flight: u32) -> u32;
+    fn alcc_host_window_paced(rate: u64, mss: u32) -> u64;
     fn alcc_host_window_allowed(w: *const Window, wish: u32, clamp: u32, repairing: i32) -> u32;
 }
 
@@ -154,4 +155,13 @@ fn counters_wrap() {
     assert_eq!(w.round_began, u32::MAX - 4, "ten are not delivered yet");
     w.round(5, 20);
     assert_eq!((w.last_round, w.round_ends), (10, 25));
+}
+
+#[test]
+fn a_rate_of_next_to_nothing_is_ten_packets_per_second() {
+    // SAFETY: no pointers.
+    let paced = |rate| unsafe { alcc_host_window_paced(rate, 1500) };
+    assert_eq!(paced(1), 15_000);
+    assert_eq!(paced(15_001), 15_001);
+    assert_eq!(paced(u64::MAX), u64::MAX);
 }

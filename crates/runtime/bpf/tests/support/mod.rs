@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Tests that load the kernel's controls.
 
+/// The machine is emulated (scripts/test-kernel): what takes how long in it means nothing.
+#[allow(dead_code, reason = "not every test measures time")]
+pub(crate) fn slow_machine() -> bool {
+    std::env::var_os("ALCC_SLOW_MACHINE").is_some()
+}
+
 /// The kernel's controls are the whole machine's: one test at a time uses them. Their files are in
 /// a folder that only this thread and what it starts can see, so that no other test finds the
 /// controls loaded. Root only.

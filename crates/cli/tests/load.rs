@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `alcc bpf` and `alcc attach` where something is missing or taken: one line that says what to do,
+//! and the status.
+#[path = "../../runtime/bpf/tests/support/mod.rs"]
+mod controls;
+
+use nix::libc;
+use nix::mount::{MsFlags, mount};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const NOBODY: u32 = 65_534;
+
+fn root() -> bool {
+    let root = nix::unistd::geteuid().is_root();
+    if !root {
+        println!("skipped: needs root");
+    }
+    root
+}
+
+/// The status, and the one line of the error.
+fn refused(command: &mut Command) -> (Option<i32>, String) {
+    let out = command.output().unwrap();
+    let said = String::from_utf8(out.stderr.clone()).unwrap();
+    assert_eq!(said.lines().count(), 1, "{command:?}: {out:?}");
+    (out.status.code(), said)
+}
+
+fn alcc(args: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_alcc"));
+    command.args(args.split(' '));
+    command
+}
+
+fn done(args: &str) -> String {
+    let out = alcc(args).output().unwrap();
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "alcc {args}: {said}");
+    String::from_utf8(out.stdout).unwrap()
+}
+
+fn hide(folder: &str) {
+    let none: Option<&str> = None;
+    mount(Some("none"), folder, Some("tmpfs"), MsFlags::empty(), none).unwrap();
+}
+
+#[test]
+fn without_the_kernels_types() {
+    if !root() {
+        return;
+    }
+    let _alone = controls::controls_alone();
+    hide("/sys/kernel/btf");
+    let (status, said) = refused(&mut alcc("bpf load"));
+    assert_eq!(status, Some(2), "{said}");
+    assert!(said.contains("CONFIG_DEBUG_INFO_BTF"), "{said}");
+    let (status, said) = refused(&mut alcc("attach --port 1 --cc cubic"));
+    assert_eq!(status, Some(2), "{said}");
+    assert!(said.contains("CONFIG_DEBUG_INFO_BTF"), "{said}");
+}
+
+#[test]
+fn without_the_compiler_in_the_kernel() {
+    const SWITCH: &str = "/proc/sys/net/core/bpf_jit_enable";
+    if !root() {
+        return;
+    }
+    let _alone = controls::controls_alone();
+    let was = std::fs::read_to_string(SWITCH).unwrap();
+    if std::fs::write(SWITCH, "0").is_err() {
+        println!("skipped: needs a kernel whose BPF compiler can be switched off");
+        return;
+    }
+    let (status, said) = refused(&mut alcc("bpf load"));
+    std::fs::write(SWITCH, was.trim()).unwrap();
+    assert_eq!(status, Some(2), "{said}");
+    assert!(said.contains("net.core.bpf_jit_enable=1"), "{said}");
+    done("bpf load");
+    done("bpf unload");
+}
+
+/// The program, where every user may read it.
+fn for_everybody(dir: &Path) -> PathBuf {
+    std::fs::set_permissions(dir, PermissionsExt::from_mode(0o755)).unwrap();
+    let program = dir.join("alcc");
+    std::fs::copy(env!("CARGO_BIN_EXE_alcc"), &program).unwrap();
+    program
+}
+
+#[test]
+fn without_the_rights() {
+    if !root() {
+        return;
+    }
+    let _alone = controls::controls_alone();
+    let dir = tempfile::tempdir().unwrap();
+    let program = for_everybody(dir.path());
+    let nobody = |args: &str| {
+        let mut command = Command::new(&program);
+        command.args(args.split(' ')).uid(NOBODY).gid(NOBODY);
+        let (status, said) = refused(&mut command);
+        assert_eq!(status, Some(2), "{args}: {said}");
+        assert!(said.contains("run it as root"), "{args}: {said}");
+    };
+    // Before anything was loaded, and after.
+    nobody("bpf load");
+    nobody("attach --port 1 --cc cubic");
+    done("bpf load");
+    for args in [
+        "bpf unload",
+        "bpf status",
+        "attach --port 1 --cc copa",
+        "attach --port 1 --cc copa --future",
+        "detach --port 1",
+    ] {
+        nobody(args);
+    }
+    assert_eq!(
+        done("bpf status").matches(": loaded").count(),
+        alcc_bpf::controls().count()
+    );
+    done("bpf unload");
+    // Root without the capabilities is nobody, too.
+    let mut command = alcc("bpf load");
+    // SAFETY: system calls alone between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            for capability in [libc::c_ulong::from(38u8), 39] {
+                libc::prctl(libc::PR_CAPBSET_DROP, capability);
+            }
+            libc::prctl(libc::PR_CAPBSET_DROP, 21);
+            Ok(())
+        });
+    }
+    let (status, said) = refused(&mut command);
+    assert_eq!(status, Some(2), "{said}");
+    assert!(said.contains("CAP_BPF"), "{said}");
+}
+
+/// The unit that the package ships has no more than `alcc bpf load` needs, and no less.
+#[test]
+fn with_the_rights_of_the_unit() {
+    const NUMBERS: [(&str, libc::c_ulong); 1] = [("CAP_SYS_ADMIN", 21)];
+    if !root() {
+        return;
+    }
+    let unit = include_str!("../../../packaging/alcc-bpf.service");
+    let set = unit
+        .lines()
+        .find_map(|l| l.strip_prefix("CapabilityBoundingSet="));
+    let number = |name| NUMBERS.iter().find(|n| n.0 == name).expect("a number").1;
+    let given: Vec<_> = set.unwrap().split(' ').map(number).collect();
+    for missing in given.iter().map(Some).chain([None]) {
+        let _alone = controls::controls_alone();
+        let mut load = alcc("bpf load");
+        let kept: Vec<_> = given
+            .iter()
+            .filter(|n| Some(*n) != missing)
+            .copied()
+            .collect();
+        // SAFETY: system calls alone between fork and exec.
+        unsafe {
+            load.pre_exec(move || {
+                for number in (0..64).filter(|n| !kept.contains(n)) {
+                    libc::prctl(libc::PR_CAPBSET_DROP, number);
+                }
+                Ok(())
+            });
+        }
+        let out = load.output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(
+            out.status.success(),
+            missing.is_none(),
+            "without {missing:?}: {said}"
+        );
+        done("bpf unload");
+    }
+}
+
+#[test]
+fn what_is_there_already() {
+    if !root() {
+        return;
+    }
+    let _alone = controls::controls_alone();
+    assert!(done("bpf load").contains("alcc_copa loaded"));
+    assert!(done("bpf load").contains("alcc_copa is loaded already"));
+    std::thread::scope(|threads| {
+        let other = threads.spawn(|| {
+            nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).unwrap();
+            hide("/run/alcc");
+            let (status, said) = refused(&mut alcc("bpf load"));
+            assert_eq!(status, Some(1), "{said}");
+            assert!(
+                said.contains("alcc_copa") && said.contains("alcc bpf unload"),
+                "{said}"
+            );
+        });
+        other.join().unwrap();
+    });
+    // A file system of the kind is there, what was in it is gone.
+    assert!(done("bpf unload").contains("alcc_copa"));
+    assert_eq!(done("bpf unload"), "nothing was loaded\n");
+}
+
+#[test]
+fn who_is_not_there() {
+    if !root() {
+        return;
+    }
+    let _alone = controls::controls_alone();
+    done("bpf load");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let _client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    // The same port in another network namespace is another.
+    let elsewhere = std::thread::spawn(move || {
+        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
+        refused(&mut alcc(&format!("attach --port {port} --cc copa")))
+    });
+    // That thread sees the files that this one does.
+    let (status, said) = elsewhere.join().unwrap();
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("--pid"), "{said}");
+    let (status, said) = refused(&mut alcc("attach --pid 4194304 --cc copa"));
+    assert_eq!(status, Some(2), "{said}");
+    assert!(said.contains("/proc/4194304"), "{said}");
+    let (status, said) = refused(&mut alcc("attach --cgroup /no/such --cc copa"));
+    assert_eq!(status, Some(2), "{said}");
+    let (status, said) = refused(&mut alcc(&format!("attach --port {port} --cc nosuch")));
+    assert_ne!(status, Some(0), "{said}");
+    done(&format!("attach --port {port} --cc copa"));
+    done("bpf unload");
+}
