@@ -101,14 +101,14 @@ fn the_examples_run_and_one_is_a_red_dumbbell_in_ten_lines() {
         let name = file.to_str().unwrap();
         let result = simulated(&[name, "--duration", "12s"]);
         let flows = result["flows"].as_array().unwrap();
-        assert!(flows.len() >= 3, "{name}");
+        assert!(flows.len() >= 2, "{name}");
         for flow in flows.iter().filter(|f| f["scheme"] != "reno") {
             assert!(flow["bytes"].as_u64().unwrap() > 0, "{name}: {flow}");
         }
         names.push(file.file_stem().unwrap().to_str().unwrap().to_owned());
     }
     names.sort();
-    assert_eq!(names, ["contention", "mixed-rtt", "on-off"]);
+    assert_eq!(names, ["contention", "mixed-rtt", "on-off", "starvation"]);
     let text = std::fs::read_to_string(root().join("examples/contention.toml")).unwrap();
     let lines = text
         .lines()

@@ -10,6 +10,8 @@
 //! the next round trip itself would use all of it and never wait. This one knows its distribution: that
 //! of the most similar moments of the same recording, those within two seconds left out. Similar are
 //! moments with nearly the same number of opportunities in the last 40, 120, 400 and 1000 ms.
+#![expect(clippy::disallowed_macros, reason = "a program, not the library")]
+
 use alcc_trace::Trace;
 use alcc_units::Time;
 use std::process::ExitCode;

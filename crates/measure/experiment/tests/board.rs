@@ -53,7 +53,7 @@ fn the_stored_board_is_of_these_definitions() {
 #[test]
 fn another_default_than_the_boards_is_explained() {
     let (_, board) = stored();
-    let run = include_str!("../../../cli/src/commands/run.rs");
+    let run = include_str!("../../../cli/src/chosen.rs");
     let decision = include_str!("../../../../docs/decisions/0231-the-board-names-the-default.md");
     let named = board.default_algorithm().unwrap();
     assert!(

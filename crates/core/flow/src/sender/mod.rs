@@ -284,9 +284,8 @@ impl Sender {
     /// What a write may bring now: free space in the send buffer, and no more unsent than the rules allow.
     pub fn free(&self) -> Bytes {
         let lowat = self.rules.notsent_lowat;
-        lowat.map_or(self.space(), |lowat| {
-            self.space().min(lowat.saturating_sub(self.unsent()))
-        })
+        let allowed = lowat.map_or(Bytes::MAX, |lowat| lowat.saturating_sub(self.unsent()));
+        self.space().min(allowed)
     }
 
     /// Free space in the send buffer.
