@@ -132,10 +132,10 @@ impl Sender {
         at_port(self.socket.local_addr().unwrap().port())
     }
 
-    /// Some bytes every few milliseconds until `done`, for 5 s at most.
+    /// Some bytes every few milliseconds until `done`, for 20 s at most.
     pub(crate) fn until(&mut self, mut done: impl FnMut(&TcpStream) -> bool) -> Option<Duration> {
         let began = Instant::now();
-        while began.elapsed() < Duration::from_secs(5) {
+        while began.elapsed() < Duration::from_secs(20) {
             self.socket.write_all(&[7; 200_000]).unwrap();
             if done(&self.socket) {
                 return Some(began.elapsed());
@@ -154,6 +154,8 @@ impl Sender {
             steered
                 .steer(socket.as_raw_fd(), &window(wish), beat)
                 .unwrap();
+            // At once, before another program's wish comes.
+            Steered::kick(socket.as_raw_fd());
             let samples = steered.samples(socket.as_raw_fd()).unwrap();
             let there = samples.cwnd == expected;
             last = Some(samples);
