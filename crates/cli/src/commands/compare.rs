@@ -7,6 +7,7 @@ use alcc_lab::board::{self, Backend, Plan};
 use alcc_lab::truth::{self, Reference, Traces};
 use alcc_lab::{LabError, Link, PathDefaults, Results, Scheme, Side, Tools, Up, pairs, twin};
 use alcc_link::QueueSpec;
+use alcc_results::scenario::probability;
 use alcc_units::Span;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,7 @@ const EXAMPLES: &str = "Examples:
 
 SCHEMES: cubic, bbr, reno, ... are plain TCP; alcc-A[:OPTIONS][/over=TCPCC] is our algorithm A above TCP (cubic unless it says otherwise), in nginx under alcc run.
 A TCP with +lowat, such as bbr+lowat, has at most 16384 bytes unsent (sysctl net.ipv4.tcp_notsent_lowat; /lowat=32kB is another limit): the application's delay goes, the network's stays.
+alcc-A/enforce=bpf is alcc-A with its window kept in the kernel (alcc bpf load).
 Between alcc send and alcc recv: A-udp[:OPTIONS] and A-quic (without TCP: native), alcc-A-inband[:OPTIONS][/carrier=tls][/over=TCPCC] and alcc-A-tcp.
 With --sim also A[:OPTIONS][/PART...] alone (PARTs: alcc sim --help). A comma begins the next scheme, unless option=value follows it: that still belongs to the one before.
 
@@ -97,6 +99,12 @@ pub(crate) struct Args {
     /// The queue before each bottleneck
     #[arg(long, value_name = "Q", default_value = "droptail:bytes=2000000")]
     queue: QueueSpec,
+    /// Probability of random loss towards the receivers: 1% or 0.01
+    #[arg(long, value_name = "P", default_value = "0", value_parser = probability)]
+    loss: f64,
+    /// The same on the way back, of acknowledgements
+    #[arg(long, value_name = "P", default_value = "0", value_parser = probability)]
+    loss_up: f64,
     /// The other direction: a rate, a trace, or 'partner' for NAME.up beside NAME.down and the
     /// other way round
     #[arg(long, value_name = "RATE|TRACE|partner", default_value = "12mbit")]
@@ -147,6 +155,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         rtt: args.rtt,
         queue: args.queue.clone(),
         up: args.up.clone(),
+        loss: [args.loss, args.loss_up],
         seed: args.seed,
     };
     let found = Link::open_all(&args.traces, &around).map_err(Failure::usage)?;

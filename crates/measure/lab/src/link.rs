@@ -40,6 +40,8 @@ pub struct PathDefaults {
     pub queue: QueueSpec,
     /// The other direction.
     pub up: Up,
+    /// Probability of random loss towards the receivers and on the way back, 0 to 1.
+    pub loss: [f64; 2],
     /// Of everything random on the links, synthetic channels included.
     pub seed: u64,
 }
@@ -82,6 +84,7 @@ impl Default for PathDefaults {
             rtt: Span::from_millis(40),
             queue: QueueSpec::default(),
             up: Up::default(),
+            loss: [0.0; 2],
             seed: 1,
         }
     }
@@ -119,18 +122,19 @@ impl Link {
     }
 
     fn defaults(name: String, down: RateSpec, up: RateSpec, defaults: &PathDefaults) -> Self {
-        let direction = |rate, delay| DirectionSpec {
+        let direction = |rate, delay, loss| DirectionSpec {
             rate,
             queue: defaults.queue.clone(),
             delay,
+            loss,
             ..DirectionSpec::default()
         };
         let there = defaults.rtt / 2;
         Self {
             name,
             path: PathSpec {
-                down: direction(down, there),
-                up: direction(up, defaults.rtt - there),
+                down: direction(down, there, defaults.loss[0]),
+                up: direction(up, defaults.rtt - there, defaults.loss[1]),
                 seed: defaults.seed,
             },
             trace_start: None,

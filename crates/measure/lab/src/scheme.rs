@@ -34,6 +34,9 @@ pub struct Scheme {
     pub carrier: Option<String>,
     /// The kernel's algorithm, alone or underneath; empty where the kernel has none.
     pub kernel: String,
+    /// How `alcc run` keeps the limit, where the scheme says so: `bpf`; `None`: as it would under a kernel's algorithm that
+    /// is named.
+    pub enforce: Option<String>,
     /// `tcp_notsent_lowat` of the sending host; `None`: the kernel's default.
     pub notsent_lowat: Option<Bytes>,
     /// The same as FLOWs of the simulator: `verus:r=4/over=cubic`; none where it has nothing like it.
@@ -102,6 +105,7 @@ impl Scheme {
             over,
             carrier,
             lowat,
+            enforce,
         } = Parts::of(text).map_err(wrong)?;
         let ours = head.strip_prefix("alcc-");
         let words = ours.unwrap_or(head);
@@ -139,6 +143,20 @@ impl Scheme {
             Some(_) => "",
             None => head,
         };
+        if let Some(how) = enforce {
+            let by_run = ours.is_some() && transport.is_none();
+            if how != "bpf" || !by_run || over.is_some() {
+                return Err(wrong(
+                    "/enforce=bpf is of alcc-A without /over=: a window that 'alcc bpf load' keeps"
+                        .to_owned(),
+                ));
+            }
+            if side == Side::Simulated {
+                return Err(wrong(format!(
+                    "the simulator has no window that a program sets: its like is {words} alone"
+                )));
+            }
+        }
         if lowat.is_some() && kernel.is_empty() {
             return Err(wrong(
                 "/lowat= is a setting of TCP: leave it out".to_owned(),
@@ -188,6 +206,7 @@ impl Scheme {
                 return Err(wrong(format!("the simulator cannot do that: {why}")));
             }
             (_, Some(_)) => String::new(),
+            (Some(_), None) if enforce.is_some() => String::new(),
             (Some(spec), None) => format!("{spec}/over={kernel}"),
             (None, None) => head.to_owned(),
         };
@@ -205,6 +224,7 @@ impl Scheme {
             transport,
             carrier: carrier.map(str::to_owned),
             kernel: kernel.to_owned(),
+            enforce: enforce.map(str::to_owned),
             notsent_lowat,
             flows: Some(flow)
                 .filter(|flow| !flow.is_empty())
@@ -232,6 +252,7 @@ impl Scheme {
             transport: None,
             carrier: None,
             kernel: String::new(),
+            enforce: None,
             notsent_lowat: None,
             flows: parts.iter().map(read).collect::<Result<_, LabError>>()?,
             is_crowd: true,
@@ -384,6 +405,7 @@ struct Parts<'a> {
     over: Option<&'a str>,
     carrier: Option<&'a str>,
     lowat: Option<&'a str>,
+    enforce: Option<&'a str>,
 }
 
 impl<'a> Parts<'a> {
@@ -393,6 +415,7 @@ impl<'a> Parts<'a> {
             over: None,
             carrier: None,
             lowat: None,
+            enforce: None,
         };
         // From the end: what stands before may have slashes of its own.
         while let Some((head, last)) = parts.head.rsplit_once('/') {
@@ -402,6 +425,8 @@ impl<'a> Parts<'a> {
                 (&mut parts.carrier, value)
             } else if let Some(value) = last.strip_prefix("lowat=") {
                 (&mut parts.lowat, value)
+            } else if let Some(value) = last.strip_prefix("enforce=") {
+                (&mut parts.enforce, value)
             } else {
                 break;
             };
@@ -472,6 +497,31 @@ mod tests {
             ("fixed", "window=20")
         );
         assert_eq!(row.under.as_deref(), Some("reno"));
+    }
+
+    #[test]
+    fn a_window_in_the_kernel() {
+        let read = |text: &str, side| Scheme::parse(text, &Registry::builtin(), side);
+        let rung = read("alcc-copa/enforce=bpf", Side::Emulated).unwrap();
+        assert_eq!(rung.enforce.as_deref(), Some("bpf"));
+        assert!(rung.flows.is_empty());
+        for (text, side, part) in [
+            (
+                "alcc-copa/enforce=gate",
+                Side::Emulated,
+                "/enforce=bpf is of",
+            ),
+            (
+                "alcc-copa/enforce=bpf/over=reno",
+                Side::Emulated,
+                "without /over=",
+            ),
+            ("copa-udp/enforce=bpf", Side::Emulated, "/enforce=bpf is of"),
+            ("alcc-copa/enforce=bpf", Side::Simulated, "copa alone"),
+        ] {
+            let error = read(text, side).unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
     }
 
     #[test]

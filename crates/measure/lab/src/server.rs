@@ -95,7 +95,12 @@ impl Server {
             Some(spec) => {
                 let mut command = Command::new(&tools.alcc);
                 command
-                    .args(["run", "--cc", &spec.to_string(), "--under", &scheme.kernel])
+                    .args(["run", "--cc", &spec.to_string()])
+                    .args(match &scheme.enforce {
+                        Some(how) => ["--enforce", how],
+                        // Whoever names an algorithm below wants that one's window.
+                        None => ["--under", &scheme.kernel],
+                    })
                     .arg(format!("--json={}", folder.join("runtime.json").display()));
                 for file in &tools.plugins {
                     command.arg("--plugin").arg(file);

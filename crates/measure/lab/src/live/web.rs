@@ -163,10 +163,14 @@ impl Programs for Web {
         if last.written > 0 {
             row.retransmits = Some(last.retransmits);
             row.timeouts = last.timeouts;
-            if last.congestion != self.scheme.kernel {
+            let wanted = match self.scheme.enforce {
+                Some(_) => alcc_sys::WINDOW_CONTROL,
+                None => &self.scheme.kernel,
+            };
+            if last.congestion != wanted {
                 return Err(self.failed(format!(
-                    "asked the kernel for {}, and the connection used {}",
-                    self.scheme.kernel, last.congestion
+                    "asked the kernel for {wanted}, and the connection used {}",
+                    last.congestion
                 )));
             }
         }
