@@ -81,7 +81,7 @@ alcc trace record
     --patience --together --count --sessions --max-duration --out --insecure --json
 alcc compare
     --sim --emu --traces --schemes --native --under --plugin --duration --runs --seed --rtt
-    --queue --up --start --settle --jobs --out --csv --log --reference --tuned --only --json
+    --queue --loss --loss-up --up --start --settle --jobs --out --csv --log --reference --tuned --only --json
 alcc reproduce
     --all --traces --out --sim --emu --full --jobs --results --board --live --plugin --json
 alcc sweep
