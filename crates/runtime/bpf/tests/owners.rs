@@ -162,11 +162,15 @@ fn a_socket_goes_to_another_process() {
             };
             let mut kept = stays.then_some(sender);
             let mut beat = 0;
+            let mut steered_at = Instant::now();
             let ended = loop {
-                beat += 1;
                 beside.reaches(&steered, 6, 6);
-                // The other sees its own window in between.
-                if let Some(sender) = kept.as_ref().filter(|_| beat % 8 == 0) {
+                // The other writes every 5 ms, and sees its own window with what it writes: it
+                // needs several such beats without us.
+                let due = steered_at.elapsed() > Duration::from_millis(50);
+                if let Some(sender) = kept.as_ref().filter(|_| due) {
+                    beat += 1;
+                    steered_at = Instant::now();
                     steered
                         .steer(sender.socket.as_raw_fd(), &window(5), beat)
                         .unwrap();

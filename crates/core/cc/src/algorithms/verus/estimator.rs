@@ -133,14 +133,14 @@ impl Estimator {
         let old = self.d_max.unwrap_or(raw);
         let new = ALPHA * old + (1.0 - ALPHA) * raw;
         let floor = self.d_min.max(MIN_DELAY);
-        let base = settings.base(floor);
-        let limit = settings.ratio * base;
-        let soft = settings.soft_ratio(end.window);
+        let tolerated = settings.tolerated(floor);
+        let limit = floor + tolerated;
+        let soft = floor + settings.soft_part(end.window) * tolerated;
         // A rise that the samples cannot show reliably is none.
         let jitter = settings
             .jitter_floor
-            .map_or(0.0, |share| share * (limit - base) + end.error);
-        let calm = new / base <= soft && raw <= limit;
+            .map_or(0.0, |share| share * tolerated + end.error);
+        let calm = new <= soft && raw <= limit;
         verdict.tolerable = sample.filter(|_| !end.no_increase).map(|_| calm);
         if let Some(at_least) = settings.proportional_cut.filter(|_| raw > limit) {
             if end.may_cut && !end.frozen {
@@ -148,7 +148,7 @@ impl Estimator {
                 self.d_est = floor.max(self.d_est.min(limit) * share);
                 verdict.cut = true;
             }
-        } else if new / base > soft {
+        } else if new > soft {
             if !end.frozen {
                 self.d_est = floor.max(self.d_est - settings.up);
             }

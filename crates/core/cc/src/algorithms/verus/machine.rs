@@ -231,7 +231,8 @@ impl Verus {
         let Some(ceiling) = self.ceiling else {
             return window;
         };
-        let grown = ceiling + (1.0 + CEILING_GROWTH * ceiling) / self.epochs() as f64;
+        let long = self.settings.long(self.estimator.d_min);
+        let grown = ceiling + (long + CEILING_GROWTH * ceiling) * long / self.epochs() as f64;
         let forgotten = grown > f64::from(profile::LARGEST);
         self.ceiling = (!forgotten).then_some(grown);
         window.min(grown)
@@ -241,8 +242,9 @@ impl Verus {
     /// an intolerable one.
     fn move_floor(&mut self, tolerable: Option<bool>) -> f64 {
         let epochs = self.epochs() as f64;
+        let long = self.settings.long(self.estimator.d_min);
         self.floor = match tolerable {
-            Some(true) => (self.floor + 1.0 / epochs).min(MAX_FLOOR),
+            Some(true) => (self.floor + long * long / epochs).min(MAX_FLOOR * long),
             Some(false) => self.floor * (1.0 - (1.0 - DECREASE) / epochs),
             None => self.floor,
         };
@@ -423,7 +425,7 @@ impl Verus {
                 && std::mem::take(&mut self.idle_sender),
             may_cut: self.may_cut,
             error: self.error,
-            window: self.window,
+            window: self.window / self.settings.long(self.estimator.rtt()),
         };
         // Nothing in flight teaches nothing, unless the sender waits for us: on a short path all
         // arrives within the epoch.
@@ -484,7 +486,7 @@ impl Verus {
         }
         let by_window = self.settings.flight_cap.map(|factor| factor * self.window);
         let by_rate = (self.settings.rate_cap && self.rate > 0.0 && !self.slow_start)
-            .then_some(self.rate * self.settings.ratio * self.settings.base(self.estimator.d_min));
+            .then(|| self.rate * (self.estimator.d_min + self.settings.tolerated(self.estimator.d_min)));
         let cap = by_window.into_iter().chain(by_rate).reduce(f64::min)?;
         Some(cap.max(CAP_FLOOR))
     }

@@ -71,9 +71,8 @@ pub(super) struct Settings {
     /// The ratio branch begins at `1 + soft × (R - 1)`.
     pub(super) soft: f64,
     pub(super) rho: f64,
-    /// A smaller base delay counts as this many ms: the tolerated queue would be less than the
-    /// jitter.
-    pub(super) min_base: f64,
+    /// R tolerates the queue that it would on a path of this many ms, whatever this path's D_min.
+    pub(super) like: Option<f64>,
     pub(super) exit_at: ExitAt,
     pub(super) start_window: f64,
     /// An epoch without an ACK, while the silence is not yet remarkable, changes nothing. Otherwise
@@ -114,7 +113,7 @@ impl Settings {
         ratio: 6.0,
         soft: 1.0,
         rho: 2.0,
-        min_base: 0.0,
+        like: None,
         exit_at: ExitAt::Multiple(15.0),
         start_window: 1.0,
         hold_empty: false,
@@ -133,7 +132,7 @@ impl Settings {
         epoch: Span::from_millis(10),
         soft: 0.95,
         rho: 1.0,
-        min_base: 20.0,
+        like: Some(40.0),
         exit_at: ExitAt::Queue {
             share: 0.3,
             floor: 5.0,
@@ -152,20 +151,26 @@ impl Settings {
         ..Self::PAPER
     };
 
-    /// The base delay that ratios refer to, ms.
-    pub(super) fn base(&self, d_min: f64) -> f64 {
-        d_min.max(self.min_base)
+    /// The queue that R tolerates, ms. The paper's is R - 1 times D_min, and of unlike round trips the longest then
+    /// keeps the longest queue, and all of the link.
+    pub(super) fn tolerated(&self, d_min: f64) -> f64 {
+        (self.ratio - 1.0) * self.like.unwrap_or(d_min)
+    }
+
+    /// How many times as long as the path that others are judged like this one is, and within bounds.
+    pub(super) fn long(&self, rtt: f64) -> f64 {
+        self.like.map_or(1.0, |like| (rtt / like).clamp(0.25, 4.0))
     }
 
     /// Where the ratio branch of equation 4 begins, at a window of this many packets.
-    pub(super) fn soft_ratio(&self, window: f64) -> f64 {
+    pub(super) fn soft_part(&self, window: f64) -> f64 {
         let soft = if self.company {
             let doublings = libm::log2(window.max(1.0) / self.start_window);
             (self.soft * (1.0 - YIELD * doublings)).clamp(0.1, 1.0)
         } else {
             self.soft
         };
-        1.0 + soft * (self.ratio - 1.0)
+        soft
     }
 
     /// RTT in ms above which slow start ends.
@@ -173,7 +178,7 @@ impl Settings {
         match self.exit_at {
             ExitAt::Multiple(n) => n * d_min,
             ExitAt::Queue { share, floor, cap } => {
-                d_min + (share * (self.ratio - 1.0) * self.base(d_min)).clamp(floor, cap)
+                d_min + (share * self.tolerated(d_min)).clamp(floor, cap)
             }
         }
     }
