@@ -196,6 +196,10 @@ impl Bottleneck {
                 opportunities,
                 carrying,
             } if carrying.is_some() || !self.queue.is_empty() => opportunities.peek(),
+            // What waits although the link is free waits for the queue.
+            Server::Fixed { .. } | Server::Unlimited if !self.queue.is_empty() => {
+                self.queue.ready().max(self.still_until)
+            }
             _ => Time::MAX,
         };
     }
@@ -227,9 +231,8 @@ impl Bottleneck {
         }
         match self.server {
             Server::Unlimited => {
-                while let Some(queued) = self.dequeue(now, out) {
-                    depart(now, queued, out);
-                }
+                self.let_go(now, out);
+                self.update_due();
             }
             Server::Fixed { carrying: None, .. } => {
                 self.begin(Instant::at(now), out);
@@ -243,13 +246,15 @@ impl Bottleneck {
     /// Does what is due at `now`, which is [`next`](Self::next).
     pub(crate) fn serve(&mut self, now: Time, out: &mut Vec<Outcome>) {
         match &mut self.server {
-            Server::Unlimited => {}
+            Server::Unlimited => self.let_go(now, out),
             Server::Fixed { carrying, .. } => {
                 if let Some((queued, done)) = carrying.take() {
                     depart(now, queued, out);
                     // from the exact moment, not from the nanosecond after it: back to back means
                     // no gap at all
                     self.begin(done, out);
+                } else {
+                    self.begin(Instant::at(now), out);
                 }
             }
             Server::Trace {
@@ -303,6 +308,13 @@ impl Bottleneck {
                 }
                 (queued, start.after(work, *rate))
             });
+        }
+    }
+
+    /// Without a rate all that may leave does.
+    fn let_go(&mut self, now: Time, out: &mut Vec<Outcome>) {
+        while let Some(queued) = self.dequeue(now, out) {
+            depart(now, queued, out);
         }
     }
 

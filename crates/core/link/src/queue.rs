@@ -13,7 +13,7 @@ macro_rules! queues {
     };
 }
 
-queues! { droptail, red, codel, pie, fq_codel, users, policer }
+queues! { droptail, red, codel, pie, fq_codel, users, policer, shaper }
 
 /// The option of the queues that mark. Only packets whose sender understands marks are marked, so
 /// the default is yes: RFC 7567, section 4.2.1, wants it of every managed queue, and RFC 8290,
@@ -44,9 +44,14 @@ pub trait Queue: fmt::Debug + Send + Sync {
         drops: &mut Vec<Packet>,
     ) -> Enqueue;
 
-    /// The bottleneck is free: the packet to carry next, if any. Packets that the queue discards to
-    /// find it go to `drops`.
+    /// The bottleneck is free: the packet to carry next, if any that may leave. Packets that the
+    /// queue discards to find it go to `drops`.
     fn dequeue(&mut self, now: Time, drops: &mut Vec<Packet>) -> Option<Queued>;
+
+    /// When the packet to carry next may leave, not before: a time of the past, unless the queue holds packets back.
+    fn ready(&self) -> Time {
+        Time::ZERO
+    }
 
     /// How many packets wait.
     fn len(&self) -> usize;

@@ -398,3 +398,41 @@ fn pie_holds_its_target_against_too_much() {
     let share = lost.count() as f64 / (17_000.0 / 0.9);
     assert!((share - 0.1).abs() < 0.005, "{share}");
 }
+
+// ---- the shaper ----
+
+#[test]
+fn a_shaper_lets_a_burst_pass_and_the_rest_wait() {
+    // Six packets at once, a burst of two, 1500 B every 12 ms, without a rate and at 12 Mbit/s.
+    for (rate, on_the_link) in [
+        (RateSpec::Unlimited, 0),
+        (RateSpec::Fixed(Rate::mbps(12)), 1),
+    ] {
+        let mut link = link(rate, "shaper:rate=1000000,burst=3000");
+        let out = run(&mut link, (0..6).map(|id| (0, packet(id, 0, 1500))));
+        let left = delays(&out, 0, 0, 1);
+        let first = on_the_link as f64;
+        let expected = [
+            first,
+            2.0 * first,
+            12.0 + first,
+            24.0 + first,
+            36.0 + first,
+            48.0 + first,
+        ];
+        assert_eq!(left.len(), expected.len());
+        for (found, expected) in left.iter().zip(expected) {
+            assert!((found - expected).abs() < 1e-6, "{left:?}");
+        }
+    }
+}
+
+#[test]
+fn a_packet_larger_than_the_burst_passes_a_shaper() {
+    let mut link = link(RateSpec::Unlimited, "shaper:rate=1000000,burst=1500");
+    let out = run(
+        &mut link,
+        [(0, packet(0, 0, 9000)), (0, packet(1, 0, 1500))],
+    );
+    assert_eq!(delays(&out, 0, 0, 1), [0.0, 12.0]);
+}

@@ -79,6 +79,18 @@ const POLICERS: [(&str, &str); 2] = [
     ("bursts of 20 kB", "policer:rate=8000000,burst=20000"),
 ];
 
+/// Name and queue: token buckets in which packets wait.
+const SHAPERS: [(&str, &str); 2] = [
+    (
+        "bursts of 250 kB",
+        "shaper:rate=8000000,burst=250000,bytes=2000000",
+    ),
+    (
+        "bursts of 20 kB",
+        "shaper:rate=8000000,burst=20000,bytes=2000000",
+    ),
+];
+
 /// Name, and what the radio link adds in both directions.
 const RADIOS: [(&str, &[&str]); 4] = [
     ("HARQ and RLC", &["harq", "rlc"]),
@@ -354,6 +366,13 @@ fn tables() -> Vec<Table> {
     });
     let title = "A policer of 8 Mbit/s before 12 Mbit/s, 40 ms";
     tables.push(alone(title, POLICER_TEXT, &ways));
+    let ways = SHAPERS.map(|(name, queue)| {
+        let queue = queue.to_owned();
+        let way = Way::plain();
+        (name.to_owned(), Way { queue, ..way })
+    });
+    let title = "A shaper of 8 Mbit/s before 12 Mbit/s, 40 ms";
+    tables.push(alone(title, SHAPER_TEXT, &ways));
     let sources = |flow: String| {
         SOURCES.map(|(_, part)| Work::One(format!("{flow}{part}"), Box::new(Way::plain())))
     };
@@ -396,7 +415,7 @@ Four flows on 20 Mbit/s and 40 ms, each a second after the one before, 40 s, thr
 after 10 s, then the smallest and the largest share of a flow, of all seeds, in per cent of an equal one.
 
 Flows of `sprout` starve each other: it was made for a queue of its own. Those of `copa`, `budget` and `verus` share, also in a deep
-drop-tail queue. With unequal round trips those of `verus` do not: the longer path tolerates the longer queue.
+drop-tail queue.
 ";
 
 const BESIDE_TEXT: &str = "\
@@ -413,11 +432,15 @@ const POLICER_TEXT: &str = "\
 A token bucket of 8 Mbit/s: two thirds of the link, so 67 % is all there is. What is beyond it is dropped, and nobody waits.
 ";
 
+const SHAPER_TEXT: &str = "\
+A token bucket of 8 Mbit/s before which packets wait in a drop-tail queue of 2 MB. After a pause a burst passes at 12 Mbit/s.
+";
+
 /// At the end.
 const MISSING: &str = "\
 ## What is missing
 
-No shaper: a token bucket in which packets wait. A handover here takes nobody to another cell with another rate.
+A handover here takes nobody to another cell with another rate.
 ";
 
 fn page() -> String {

@@ -18,7 +18,7 @@
 /* Equations 2 to 4 for one epoch. 1: the delay is tolerable, 0: it is not, -1: nothing is known. */
 PURE_CALL int verus_estimate(struct verus *v, __u64 now, __u64 silence, int no_increase)
 {
-	__u32 sample, old, raw, new, base, limit, share;
+	__u32 sample, old, raw, new, limit, share;
 	__u64 soft;
 	int calm;
 
@@ -26,9 +26,8 @@ PURE_CALL int verus_estimate(struct verus *v, __u64 now, __u64 silence, int no_i
 		return -1;
 	sample = v->newest;
 	old = v->d_max;
-	base = verus_base(v);
-	limit = VERUS_RATIO * base;
-	soft = (__u64)base * verus_soft_ratio(v) >> 16;
+	limit = v->d_min + VERUS_TOLERATED;
+	soft = v->d_min + ((__u64)VERUS_TOLERATED * verus_soft_part(v) >> 16);
 	v->newest = 0;
 	if (!sample && silence <= old)
 		return -1;
@@ -52,7 +51,7 @@ PURE_CALL int verus_estimate(struct verus *v, __u64 now, __u64 silence, int no_i
 		}
 	} else if (new > soft) {
 		v->d_est = v->d_est > VERUS_UP ? v->d_est - VERUS_UP : 0;
-	} else if (raw > old && raw - v->d_min >= (limit - base) * 3 / 20) {
+	} else if (raw > old && raw - v->d_min >= VERUS_TOLERATED * 3 / 20) {
 		v->d_est = v->d_est > VERUS_DOWN ? v->d_est - VERUS_DOWN : 0;
 	} else if (!no_increase) {
 		v->d_est += VERUS_UP;
@@ -105,25 +104,26 @@ PURE int verus_fit(struct verus *v, __u64 now)
 
 PURE_CALL int verus_move(struct verus *v, int tolerable)
 {
-	__u64 window, epochs;
+	__u64 window, epochs, times;
 
 	if (!v)
 		return 0;
 	window = verus_window_for_estimate(v);
 	epochs = verus_epochs(v);
+	times = verus_long(v);
 	if (v->ceiling) {
-		v->ceiling += (ONE + v->ceiling / 50) / epochs;
+		v->ceiling += (ONE + v->ceiling / 50) * times / 256 / epochs;
 		if (window > v->ceiling)
 			window = v->ceiling;
 		if (v->ceiling > MAX_CWND)
 			v->ceiling = 0;
 	}
 	if (tolerable == 1)
-		v->floor += ONE / epochs;
+		v->floor += ONE / 65536 * times * times / epochs;
 	else if (tolerable == 0)
 		v->floor -= v->floor * 3 / 10 / epochs;
-	if (v->floor > VERUS_MAX_FLOOR)
-		v->floor = VERUS_MAX_FLOOR;
+	if (v->floor > VERUS_MAX_FLOOR / 256 * times)
+		v->floor = VERUS_MAX_FLOOR / 256 * times;
 	if (v->floor < VERUS_MIN_FLOOR)
 		v->floor = VERUS_MIN_FLOOR;
 	v->window = window > v->floor ? window : v->floor;
@@ -242,7 +242,7 @@ PURE_CALL __u64 verus_cwnd(const struct verus *v)
 		return window;
 	if (n > 2)
 		window += window / (n * (n - 1) - 1);
-	cap = packets_in(v->rate, VERUS_RATIO * verus_base(v));
+	cap = packets_in(v->rate, v->d_min + VERUS_TOLERATED);
 	if (v->rate && window > cap)
 		window = cap;
 	if (window < VERUS_CAP_FLOOR && v->window >= VERUS_CAP_FLOOR)

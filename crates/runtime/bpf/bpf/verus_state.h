@@ -12,9 +12,10 @@
 
 #define VERUS_MS 1000U
 #define VERUS_EPOCH (10 * VERUS_MS)
-/* R, and the least base delay that it refers to. */
+/* R, the D_min that it refers to, and the queue that it tolerates. */
 #define VERUS_RATIO 6
-#define VERUS_MIN_BASE (20 * VERUS_MS)
+#define VERUS_LIKE (40 * VERUS_MS)
+#define VERUS_TOLERATED ((VERUS_RATIO - 1) * VERUS_LIKE)
 /* Steps of the delay estimate, down and up. */
 #define VERUS_DOWN (1 * VERUS_MS)
 #define VERUS_UP (2 * VERUS_MS)
@@ -80,9 +81,14 @@ PURE void verus_max_insert(struct verus_max *m, __u64 now, __u32 value, __u64 wi
 	m->value = MAX_RTT - minimum_insert(&m->of, now, MAX_RTT - value, window);
 }
 
-PURE __u32 verus_base(const struct verus *v)
+/* How many times as long as `VERUS_LIKE` this path is, a quarter to four times, 2^-8. */
+PURE __u32 verus_long(const struct verus *v)
 {
-	return v->d_min > VERUS_MIN_BASE ? v->d_min : VERUS_MIN_BASE;
+	__u32 times = ((__u64)v->d_min << 8) / VERUS_LIKE;
+
+	if (times < 64)
+		times = 64;
+	return times < 1024 ? times : 1024;
 }
 
 PURE __u32 verus_packets(const struct verus *v)
@@ -181,10 +187,10 @@ PURE_CALL __u64 verus_window_for_estimate(struct verus *v)
 	return (found && found < most ? found : most) * ONE;
 }
 
-/* 1 + the soft limit x (R - 1), 2^-16: it falls by a tenth with each doubling of the window. */
-PURE __u32 verus_soft_ratio(const struct verus *v)
+/* The part of the tolerated queue where equation 4 pushes back, 2^-16: a tenth less per doubling. */
+PURE __u32 verus_soft_part(const struct verus *v)
 {
-	__u64 window = v->window >> 12, start = VERUS_START >> 12, soft, doubled;
+	__u64 window = (v->window >> 4) / verus_long(v), start = VERUS_START >> 12, soft, doubled;
 
 	if (window >= start) {
 		doubled = doublings(window, start) / 10;
@@ -197,17 +203,13 @@ PURE __u32 verus_soft_ratio(const struct verus *v)
 		soft = 6554;
 	if (soft > 65536)
 		soft = 65536;
-	return 65536 + soft * (VERUS_RATIO - 1);
+	return soft;
 }
 
 /* The RTT above which slow start ends. */
 PURE __u32 verus_exit_rtt(const struct verus *v)
 {
-	__u32 queue = verus_base(v) * 3 / 2;
-
-	if (queue > 250 * VERUS_MS)
-		queue = 250 * VERUS_MS;
-	return v->d_min + queue;
+	return v->d_min + VERUS_TOLERATED * 3 / 10;
 }
 
 PURE __u32 verus_epochs(const struct verus *v)

@@ -73,6 +73,11 @@ impl Droptail {
         Enqueue::Taken
     }
 
+    /// Who leaves next.
+    pub(super) fn first(&self) -> Option<&Queued> {
+        self.waiting.front()
+    }
+
     pub(super) fn pop(&mut self) -> Option<Queued> {
         let first = self.waiting.pop_front()?;
         self.bytes -= first.packet.len;

@@ -13,44 +13,72 @@ pub(super) const QUEUE: QueueKind = QueueKind {
     name: "policer",
     summary: "a token bucket: drops what is beyond its rate and its burst, lets nobody wait for it",
     overtaking: false,
-    options: &[
-        BYTES,
-        PACKETS,
-        OptionDoc {
-            name: "rate",
-            default: "10000000",
-            help: "bits per second that may pass, 1000 to 1000000000000",
-        },
-        OptionDoc {
-            name: "burst",
-            default: "250000",
-            help: "bytes that may pass at once, 1500 or more",
-        },
-    ],
+    options: &[BYTES, PACKETS, RATE, BURST],
     build,
+};
+
+pub(super) const RATE: OptionDoc = OptionDoc {
+    name: "rate",
+    default: "10000000",
+    help: "bits per second that may pass, 1000 to 1000000000000",
+};
+
+pub(super) const BURST: OptionDoc = OptionDoc {
+    name: "burst",
+    default: "250000",
+    help: "bytes that may pass at once, 1500 or more",
 };
 
 #[derive(Clone, Debug)]
 struct Policer {
     waiting: Droptail,
+    bucket: Bucket,
+}
+
+/// Tokens, one for each byte.
+#[derive(Clone, Debug)]
+pub(super) struct Bucket {
     rate: Rate,
     burst: Bytes,
-    /// When the bucket would have been empty, had nothing been taken beyond its rate.
+    /// When the bucket would have been empty, had nothing been taken beyond its rate; ns.
     empty_at: i128,
 }
 
 fn build(options: &Options<'_>) -> Result<Box<dyn Queue>, SpecError> {
     Ok(Box::new(Policer {
         waiting: Droptail::built(options)?,
-        rate: Rate::bps(options.whole("rate", 10_000_000, 1000..=1_000_000_000_000)?),
-        burst: options.bytes("burst", Bytes::new(250_000), Bytes::new(1500)..=Bytes::MAX)?,
-        empty_at: i128::MIN / 2,
+        bucket: Bucket::built(options)?,
     }))
 }
 
-impl Policer {
+impl Bucket {
+    /// A full one, by the options [`RATE`] and [`BURST`].
+    pub(super) fn built(options: &Options<'_>) -> Result<Self, SpecError> {
+        let burst = Bytes::new(1500)..=Bytes::MAX;
+        Ok(Self {
+            rate: Rate::bps(options.whole(RATE.name, 10_000_000, 1000..=1_000_000_000_000)?),
+            burst: options.bytes(BURST.name, Bytes::new(250_000), burst)?,
+            empty_at: i128::MIN / 2,
+        })
+    }
+
+    /// When there are tokens for so many bytes, of which no more are asked for than it holds.
+    pub(super) fn ready(&self, len: Bytes) -> Time {
+        let wait = i128::from(self.rate.time_for(len.min(self.burst)).as_nanos());
+        let at = self
+            .empty_at
+            .saturating_add(wait)
+            .clamp(0, i128::from(u64::MAX));
+        Time::from_nanos(at as u64)
+    }
+
+    /// As [`Self::takes`], and a packet that the bucket cannot hold takes all of it.
+    pub(super) fn takes_at_most(&mut self, now: Time, len: Bytes) -> bool {
+        self.takes(now, len.min(self.burst))
+    }
+
     /// Takes the tokens of a packet, if there are enough.
-    fn takes(&mut self, now: Time, len: Bytes) -> bool {
+    pub(super) fn takes(&mut self, now: Time, len: Bytes) -> bool {
         let now = i128::from(now.as_nanos());
         let full = i128::from(self.rate.time_for(self.burst).as_nanos());
         let empty_at =
@@ -68,7 +96,7 @@ impl Queue for Policer {
         if !self.waiting.fits(&packet) {
             return Enqueue::Refused(DropReason::Overflow);
         }
-        if !self.takes(now, packet.len) {
+        if !self.bucket.takes(now, packet.len) {
             return Enqueue::Refused(DropReason::Aqm);
         }
         self.waiting.push(now, packet)

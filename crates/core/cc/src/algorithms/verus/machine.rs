@@ -226,20 +226,20 @@ impl Verus {
         self.leave_slow_start(cx, "delay");
     }
 
-    /// The window under the ceiling, which grows by a packet and a little per round trip.
+    /// The window under the ceiling, which grows by a packet and a little per round trip, and by more on a longer path.
     fn under_ceiling(&mut self, window: f64) -> f64 {
         let Some(ceiling) = self.ceiling else {
             return window;
         };
         let long = self.settings.long(self.estimator.d_min);
-        let grown = ceiling + (long + CEILING_GROWTH * ceiling) * long / self.epochs() as f64;
+        let grown = ceiling + long * (1.0 + CEILING_GROWTH * ceiling) / self.epochs() as f64;
         let forgotten = grown > f64::from(profile::LARGEST);
         self.ceiling = (!forgotten).then_some(grown);
         window.min(grown)
     }
 
     /// The floor after an epoch: a packet more in a round trip of tolerable delay, M of it left by
-    /// an intolerable one.
+    /// an intolerable one. Of unlike round trips, the rates that the floors are grow alike.
     fn move_floor(&mut self, tolerable: Option<bool>) -> f64 {
         let epochs = self.epochs() as f64;
         let long = self.settings.long(self.estimator.d_min);
@@ -425,7 +425,7 @@ impl Verus {
                 && std::mem::take(&mut self.idle_sender),
             may_cut: self.may_cut,
             error: self.error,
-            window: self.window / self.settings.long(self.estimator.rtt()),
+            window: self.window / self.settings.long(self.estimator.d_min),
         };
         // Nothing in flight teaches nothing, unless the sender waits for us: on a short path all
         // arrives within the epoch.
@@ -485,8 +485,9 @@ impl Verus {
             return Some(self.window);
         }
         let by_window = self.settings.flight_cap.map(|factor| factor * self.window);
-        let by_rate = (self.settings.rate_cap && self.rate > 0.0 && !self.slow_start)
-            .then(|| self.rate * (self.estimator.d_min + self.settings.tolerated(self.estimator.d_min)));
+        let by_rate = (self.settings.rate_cap && self.rate > 0.0 && !self.slow_start).then(|| {
+            self.rate * (self.estimator.d_min + self.settings.tolerated(self.estimator.d_min))
+        });
         let cap = by_window.into_iter().chain(by_rate).reduce(f64::min)?;
         Some(cap.max(CAP_FLOOR))
     }

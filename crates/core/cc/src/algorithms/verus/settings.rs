@@ -8,7 +8,7 @@
 //! |---|---|---|---|---|
 //! | `epoch` (ε) | 10 | 5 | ms | P section 5 |
 //! | `ratio` (R) | 6 | 6 | – | P eq. 4 evaluates 2, 4, 6; C: 6 |
-//! | `soft` | 0.95 at `start_window`, a tenth less per doubling of W | 1 | share of (R-1) | ours: where equation 4 begins to push back |
+//! | `soft` | 0.95 at `start_window`, a tenth less per doubling of W × `like`/D_min | 1 | share of (R-1) | ours: where equation 4 begins to push back |
 //! | `ALPHA` | 0.2 | 0.2 | weight of the old | P eq. 2 gives no number; C |
 //! | `POINT_WEIGHT` | 0.875 | 0.875 | weight of the old | P no number; C |
 //! | `RTT_WEIGHT` | 0.875 | 0.875 | weight of the old | C |
@@ -17,17 +17,17 @@
 //! | `DECREASE` (M) | 0.7 | 0.7 | – | P eq. 6 no number; C |
 //! | `refit` | 1 | 1 | s | P section 5; C |
 //! | `rho` | 1 | 2 | – | C: the smoothing of its curve fit |
-//! | `min_base` | 20 | – | ms | ours: the least base delay that R refers to |
-//! | slow start ends at | `D_min (1 + 0.3 )` | `15 D_min` | RTT | P "e.g. 15" |
+//! | `like` | 40 | – | ms | ours: R refers to it, not to D_min, so that unlike round trips tolerate one queue |
+//! | slow start ends at | `D_min + 0.3 like` | `15 D_min` | RTT | P "e.g. 15" |
 //! | `start_window` | 10 | 1 | packets | RFC 6928 for ours; P |
 //! | `jitter_floor` | 0.15 | – | share of (R-1) | ours: a queue below it is jitter |
 //! | `proportional_cut` | 0.85 | – | share of D_est | ours: what the cut by one sample leaves at least |
 //! | `stale` | 4 | – | – | ours: D_est's queue over the queue seen that disproves the curve |
 //! | `flight_cap` | 1.25 | – | × W | ours |
-//! | `rate_cap` | yes | no | – | ours: `delivery rate × R × D_min` |
+//! | `rate_cap` | yes | no | – | ours: `delivery rate × (D_min + (R-1) like)` |
 //! | `company` | yes | no | – | ours: see `company.rs` |
-//! | a loss that counts leaves | M × in flight, +1 packet and 2 % per RTT | – | packets | ours |
-//! | floor under W | 2 to 50, +1 packet per RTT, × M per RTT of intolerable delay | – | packets | ours |
+//! | a loss that counts leaves | M × in flight, +1 packet and 2 % per RTT × D_min/`like` | – | packets | ours |
+//! | floor under W | 2 to 50 × D_min/`like`, +1 packet per RTT × its square, × M per RTT of intolerable delay | – | packets | ours |
 use alcc_units::Span;
 
 /// α of equation 2.

@@ -101,13 +101,13 @@ fn stories() {
     assert_eq!(
         told(tuned()),
         [
-            "305 slow start ends by delay at 103",
+            "303 slow start ends by delay at 102",
             "310 fitted up to 105",
-            "1310 fitted up to 205",
-            "2310 fitted up to 205",
+            "1310 fitted up to 203",
+            "2310 fitted up to 203",
             "3000 Mode { to: \"drain\" }",
-            "3178 Mode { to: \"hold\" }",
-            "3310 fitted up to 205",
+            "3166 Mode { to: \"hold\" }",
+            "3310 fitted up to 203",
         ]
     );
 }
