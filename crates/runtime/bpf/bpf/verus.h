@@ -104,7 +104,7 @@ PURE int verus_fit(struct verus *v, __u64 now)
 
 PURE_CALL int verus_move(struct verus *v, int tolerable)
 {
-	__u64 window, epochs, times;
+	__u64 window, epochs, times, step;
 
 	if (!v)
 		return 0;
@@ -118,8 +118,11 @@ PURE_CALL int verus_move(struct verus *v, int tolerable)
 		if (v->ceiling > MAX_CWND)
 			v->ceiling = 0;
 	}
+	step = ONE / 65536 * times * times;
+	if (step > ONE && step > v->window / 16)
+		step = v->window / 16 > ONE ? v->window / 16 : ONE;
 	if (tolerable == 1)
-		v->floor += ONE / 65536 * times * times / epochs;
+		v->floor += step / epochs;
 	else if (tolerable == 0)
 		v->floor -= v->floor * 3 / 10 / epochs;
 	if (v->floor > VERUS_MAX_FLOOR / 256 * times)

@@ -29,6 +29,8 @@ const MIN_FLOOR: f64 = 2.0;
 /// The floor does not grow beyond this: a share of a wide path, and little beside a window alone on
 /// it (`tuned`).
 const MAX_FLOOR: f64 = 50.0;
+/// A step of the floor is at most a packet, or this share of the window.
+const FLOOR_STEP: f64 = 1.0 / 16.0;
 /// An epoch that lasts this many times as long as requested counts with its real length (`tuned`).
 const LATE: f64 = 1.5;
 
@@ -243,8 +245,9 @@ impl Verus {
     fn move_floor(&mut self, tolerable: Option<bool>) -> f64 {
         let epochs = self.epochs() as f64;
         let long = self.settings.long(self.estimator.d_min);
+        let step = (long * long).min((self.window * FLOOR_STEP).max(1.0));
         self.floor = match tolerable {
-            Some(true) => (self.floor + long * long / epochs).min(MAX_FLOOR * long),
+            Some(true) => (self.floor + step / epochs).min(MAX_FLOOR * long),
             Some(false) => self.floor * (1.0 - (1.0 - DECREASE) / epochs),
             None => self.floor,
         };

@@ -27,7 +27,7 @@
 //! | `rate_cap` | yes | no | – | ours: `delivery rate × (D_min + (R-1) like)` |
 //! | `company` | yes | no | – | ours: see `company.rs` |
 //! | a loss that counts leaves | M × in flight, +1 packet and 2 % per RTT × D_min/`like` | – | packets | ours |
-//! | floor under W | 2 to 50 × D_min/`like`, +1 packet per RTT × its square, × M per RTT of intolerable delay | – | packets | ours |
+//! | floor under W | 2 to 50 × D_min/`like`, +1 packet per RTT × its square, at most W/16, × M per RTT of intolerable delay | – | packets | ours |
 use alcc_units::Span;
 
 /// α of equation 2.
