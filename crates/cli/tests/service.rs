@@ -281,6 +281,21 @@ fn becomes(pid: i32, states: &str) {
     }
 }
 
+/// What `waitpid` says of a child that stops or ends within 20 s.
+fn stopped(ready: &Ready) -> Option<libc::c_int> {
+    let began = Instant::now();
+    let flags = libc::WUNTRACED | libc::WNOHANG;
+    let mut status = 0;
+    while began.elapsed() < Duration::from_secs(20) {
+        // SAFETY: a valid out pointer; the process is our child.
+        if unsafe { libc::waitpid(ready.pid(), &raw mut status, flags) } == ready.pid() {
+            return Some(status);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    None
+}
+
 /// A shell that waits for its job sees that it has stopped, and continues it: as with the program
 /// alone.
 #[test]
@@ -294,15 +309,14 @@ fn a_program_that_stops_stops_us_and_both_go_on() {
             // its shell.
             command.process_group(0);
             let ready = Ready::start(command);
-            let mut status = 0;
-            // SAFETY: numbers and a valid out pointer; the processes are our child and its child.
-            unsafe {
-                libc::kill(ready.pid(), signal);
-                assert_eq!(
-                    libc::waitpid(ready.pid(), &raw mut status, libc::WUNTRACED),
-                    ready.pid()
-                );
-            }
+            // SAFETY: numbers; the processes are our child and its child.
+            unsafe { libc::kill(ready.pid(), signal) };
+            let status = stopped(&ready).unwrap_or_else(|| {
+                let of = |pid: i32| std::fs::read_to_string(format!("/proc/{pid}/status"));
+                let ours = std::process::id().cast_signed();
+                let all = [ready.pid(), ready.witness, ours].map(of);
+                panic!("{signal}, under: {under}: {all:#?}");
+            });
             assert!(libc::WIFSTOPPED(status), "{status:x}");
             assert_eq!(libc::WSTOPSIG(status), signal, "under: {under}");
             becomes(ready.witness, "T");

@@ -131,17 +131,20 @@ int alcc_attach(struct bpf_iter__tcp *ctx)
 	} else {
 		wanted_control(name);
 	}
-	if (!wanted.dry_run) {
-		f.error = -bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, name, CC_NAME);
-		if (was && !f.error) {
-			/* The iterator may show a socket twice: what was before its first change counts. */
-			if (wanted.restore)
-				was->control[0] = 0;
-			else if (!was->control[0])
-				__builtin_memcpy(was->control, f.was, CC_NAME);
-		}
+	/* Told before it is done: what does not fit, the kernel forgets, and shows the socket again. */
+	if (bpf_seq_write(ctx->meta->seq, &f, sizeof(f)) || wanted.dry_run)
+		return 0;
+	f.error = -bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, name, CC_NAME);
+	if (f.error) {
+		/* A second record of the same socket corrects the first. */
+		bpf_seq_write(ctx->meta->seq, &f, sizeof(f));
+		return 0;
 	}
-	bpf_seq_write(ctx->meta->seq, &f, sizeof(f));
+	/* The iterator may show a socket twice: what was before its first change counts. */
+	if (was && wanted.restore)
+		was->control[0] = 0;
+	else if (was && !was->control[0])
+		__builtin_memcpy(was->control, f.was, CC_NAME);
 	return 0;
 }
 

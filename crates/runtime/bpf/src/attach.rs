@@ -103,7 +103,24 @@ fn pass(
             attempt: "go through the TCP sockets".into(),
             error: e.to_string(),
         })?;
-    Ok(records.chunks_exact(FOUND_LEN).map(found).collect())
+    Ok(found_in(&records))
+}
+
+/// The records of the iterator. What went wrong with a socket stands in a second one of it.
+fn found_in(records: &[u8]) -> Vec<Found> {
+    let mut all = Vec::<Found>::new();
+    for record in records.chunks_exact(FOUND_LEN).map(found) {
+        match all.last_mut() {
+            Some(last)
+                if record.error.is_some()
+                    && (last.port, last.peer) == (record.port, record.peer) =>
+            {
+                *last = record
+            }
+            _ => all.push(record),
+        }
+    }
+    all
 }
 
 /// A record of the iterator: `struct found` of `attach.bpf.c`.

@@ -85,6 +85,7 @@ fn a_control_is_loaded_chosen_attached_given_back_and_unloaded() {
     detach(&peers).unwrap();
 
     every_algorithm_takes_over_and_gives_back();
+    more_than_the_kernels_list_holds_at_once();
     future_connections();
 
     // A connection that uses the control goes on without its registration.
@@ -114,6 +115,48 @@ fn every_algorithm_takes_over_and_gives_back() {
         assert_eq!(control_of(&pair.server), plain, "{name} is given back");
         pair.carries(100_000);
     }
+}
+
+/// The kernel writes its list into 32 kB and shows a socket again that did not fit: each is told
+/// once, with what it had before.
+fn more_than_the_kernels_list_holds_at_once() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    const MANY: usize = 6000;
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    if hard < 2 * MANY as u64 + 100 {
+        println!("skipped: needs {} open files", 2 * MANY + 100);
+        return;
+    }
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let pairs: Vec<_> = (0..MANY)
+        .map(|_| {
+            let client = TcpStream::connect(address).unwrap();
+            (listener.accept().unwrap().0, client)
+        })
+        .collect();
+    let plain = control_of(&pairs[0].0);
+    let only = Selection {
+        port: Some(address.port()),
+        ..Selection::default()
+    };
+    let count = |control: &str, found: Vec<alcc_bpf::Found>| {
+        assert!(found.iter().all(|f| f.error.is_none()));
+        let others = found.iter().filter(|f| f.control != control).count();
+        assert_eq!((found.len(), others), (MANY + 1, 0), "{control}");
+    };
+    count(&plain, attach(&only, "alcc_copa").unwrap());
+    assert!(
+        pairs
+            .iter()
+            .all(|(server, _)| control_of(server) == "alcc_copa")
+    );
+    let found = attach(&only, "no_such").unwrap();
+    assert_eq!(found.len(), MANY + 1);
+    assert!(found.iter().all(|f| f.error.is_some()));
+    count("alcc_copa", detach(&only).unwrap());
+    assert!(pairs.iter().all(|(server, _)| control_of(server) == plain));
 }
 
 fn future_connections() {
