@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `alcc trial` over an emulated link, with a client address for each transfer: it finds what there
 //! is, reports nothing where there is nothing, and ends itself when it does harm.
+#[path = "../../runtime/bpf/tests/support/mod.rs"]
+mod controls;
 #[path = "support/lacks.rs"]
 mod lacks;
 
@@ -11,7 +13,8 @@ use std::process::{Command, Output};
 
 const ALCC: &str = env!("CARGO_BIN_EXE_alcc");
 
-/// Sends the same to every client, then ends. Its writes do not block, as nginx's do not.
+/// Sends the same to every client, then ends. Its writes do not block, as nginx's do not. Reno fills
+/// the queue when it starts, for it has no HyStart.
 const SERVER: &str = r#"
 import asyncio, sys
 clients, size, port = map(int, sys.argv[1:])
@@ -25,9 +28,28 @@ async def serve(reader, writer):
     served += 1
 async def main():
     server = await asyncio.start_server(serve, "0.0.0.0", port)
+    server.sockets[0].setsockopt(6, 13, b"reno")
     while served < clients:
         await asyncio.sleep(0.02)
 asyncio.run(main())
+"#;
+
+/// The same by a thread for each client, which is in one call while the transfer lasts.
+const BLOCKING: &str = r#"
+import socket, sys, threading, time
+clients, size, port = map(int, sys.argv[1:])
+left = [clients]
+def serve(connection):
+    connection.sendall(b"x" * size)
+    connection.recv(1)
+    connection.close()
+    left[0] -= 1
+listener = socket.create_server(("0.0.0.0", port))
+listener.setsockopt(6, 13, b"reno")
+for n in range(clients):
+    threading.Thread(target=serve, args=(listener.accept()[0],)).start()
+while left[0]:
+    time.sleep(0.02)
 "#;
 
 /// Every transfer comes from another address.
@@ -58,38 +80,57 @@ for attempt in range(200):
 /// or `None` if this machine makes no namespaces. Reno has no HyStart, so it fills the queue when
 /// it starts.
 fn trial(cc: &str, clients: u32, bytes: u32) -> Option<(Value, String)> {
-    tried(cc, clients, bytes, false)
+    tried(cc, clients, bytes, &Way::Preloaded(SERVER))
 }
 
-/// The same with the server itself, or behind `alcc proxy`.
-fn tried(cc: &str, clients: u32, bytes: u32, behind_proxy: bool) -> Option<(Value, String)> {
+/// How the server is reached.
+enum Way {
+    Preloaded(&'static str),
+    Proxy,
+    /// By `alcc attach`, as it runs.
+    Attached,
+}
+
+/// The same, by one of the ways.
+fn tried(cc: &str, clients: u32, bytes: u32, way: &Way) -> Option<(Value, String)> {
     let dir = tempfile::tempdir().unwrap();
     let place = |name: &str| dir.path().join(name).display().to_string();
-    fs::write(place("server.py"), SERVER).unwrap();
+    let program = if let Way::Preloaded(program) = way {
+        program
+    } else {
+        SERVER
+    };
+    fs::write(place("server.py"), program).unwrap();
     fs::write(place("client.py"), CLIENT).unwrap();
     // For root the outside is this machine's own network.
     let free = std::net::TcpListener::bind(("0.0.0.0", 0)).unwrap();
     let port = free.local_addr().unwrap().port();
     drop(free);
+    let (json, html) = (place("trial.json"), place("trial.html"));
     let how = format!(
-        "--cc {cc} --under reno --interval 1s --json={json} --html {html} --metrics {socket}",
-        json = place("trial.json"),
-        html = place("trial.html"),
-        socket = place("metrics.sock"),
+        "--cc {cc} --interval 1s --html {html} --metrics {}",
+        place("metrics.sock"),
     );
     let (server, said) = (place("server.py"), place("said"));
-    let outside = if behind_proxy {
-        let behind = std::net::TcpListener::bind(("0.0.0.0", 0)).unwrap();
-        let to = behind.local_addr().unwrap().port();
-        drop(behind);
-        format!(
-            "{ALCC} proxy --trial 50% {how} --listen :{port} --to 127.0.0.1:{to} 2> {said} & \
-             python3 {server} {clients} {bytes} {to}; kill $!; wait"
-        )
-    } else {
-        format!(
-            "exec {ALCC} trial --share 50% {how} -- python3 {server} {clients} {bytes} {port} 2> {said}"
-        )
+    let outside = match way {
+        Way::Preloaded(_) => format!(
+            "exec {ALCC} trial --share 50% --under reno {how} --json={json} -- python3 {server} {clients} {bytes} {port} 2> {said}"
+        ),
+        Way::Proxy => {
+            let behind = std::net::TcpListener::bind(("0.0.0.0", 0)).unwrap();
+            let to = behind.local_addr().unwrap().port();
+            drop(behind);
+            format!(
+                "{ALCC} proxy --trial 50% --under reno {how} --json={json} --listen :{port} --to 127.0.0.1:{to} 2> {said} & \
+                 python3 {server} {clients} {bytes} {to}; kill $!; wait"
+            )
+        }
+        Way::Attached => format!(
+            "{ALCC} attach --port {port} --trial 50% {how} --json > {json}.part 2> {said} & \
+             trial=$!; until grep -q 'from now on' {said}; do sleep 0.05; done; \
+             python3 {server} {clients} {bytes} {port}; sleep 0.1; kill -INT $trial; wait $trial; \
+             printf '{{\"trial\":%s}}' \"$(cat {json}.part)\" > {json}"
+        ),
     };
     let inside = format!(
         "ip route add local ${{ALCC_OUTSIDE%.*.*}}.7.0/24 dev lo && exec python3 {} {clients} {} {bytes} {port}",
@@ -149,9 +190,52 @@ fn a_shorter_queue_is_found() {
 
 #[test]
 fn it_is_found_behind_a_proxy_too() {
-    let Some((trial, said)) = tried("budget", 50, 600_000, true) else {
+    let Some((trial, said)) = tried("budget", 50, 600_000, &Way::Proxy) else {
         return;
     };
+    let p95 = effect(&trial, "rtt_p95_ms");
+    assert_eq!(p95["verdict"], "better", "{trial}\n{said}");
+    assert!(p95["high"].as_f64().unwrap() < -0.1, "{trial}");
+    assert!(
+        said.contains("trial of budget on 50% of the clients"),
+        "{said}"
+    );
+}
+
+/// A thread that is within one long write is read meanwhile, in both groups.
+#[test]
+fn it_is_found_where_writes_block() {
+    let way = Way::Preloaded(BLOCKING);
+    let Some((trial, said)) = tried("budget", 50, 600_000, &way) else {
+        return;
+    };
+    let p95 = effect(&trial, "rtt_p95_ms");
+    assert_eq!(p95["verdict"], "better", "{trial}\n{said}");
+    // 600 kB over 20 Mbit/s take 240 ms at least, whoever sends them.
+    let rate = effect(&trial, "rate_mbps");
+    for group in ["plain", "treated"] {
+        let rate = rate[group].as_f64().unwrap();
+        assert!((10.0..20.5).contains(&rate), "{group}: {trial}\n{said}");
+    }
+    assert_eq!(trial["stopped"], Value::Null, "{trial}");
+}
+
+/// No process of the server is touched, and the kernel tells what its connections do.
+#[test]
+fn it_is_found_on_a_server_that_already_runs() {
+    let _alone = controls::controls_alone();
+    let load = Command::new(ALCC).args(["bpf", "load"]).output().unwrap();
+    if load.status.code() == Some(2) {
+        lacks::lacks(String::from_utf8_lossy(&load.stderr).trim());
+        return;
+    }
+    let found = tried("budget", 50, 600_000, &Way::Attached);
+    let unload = Command::new(ALCC).args(["bpf", "unload"]).status().unwrap();
+    assert!(unload.success());
+    let Some((trial, said)) = found else { return };
+    let counted =
+        trial["plain"]["clients"].as_u64().unwrap() + trial["treated"]["clients"].as_u64().unwrap();
+    assert!((45..=50).contains(&counted), "{trial}\n{said}");
     let p95 = effect(&trial, "rtt_p95_ms");
     assert_eq!(p95["verdict"], "better", "{trial}\n{said}");
     assert!(p95["high"].as_f64().unwrap() < -0.1, "{trial}");

@@ -3,6 +3,7 @@
 mod writers;
 
 use crate::controlled::{Controlled, Mode, Takeover};
+use crate::event_loop::FIRST_VISIT;
 use crate::kernel;
 use crate::runtime::Runtime;
 use alcc_driver::{Next, Visit};
@@ -259,7 +260,11 @@ impl<W: Waker> Conn<W> {
         inner.apply_commands(self);
         writer.calls = true;
         writer.bypass_above = None;
-        inner.writers.enter(writer.call());
+        inner.writers.enter(writer.call(), now);
+        if wanted > 0 && inner.control.is_in_charge() {
+            // Before the call: it may block for as long as the peer takes, and is read meanwhile.
+            self.activate(runtime);
+        }
         writer.over = inner.control.mode == Mode::Over;
         if inner.is_bypassed() {
             return wanted;
@@ -285,11 +290,8 @@ impl<W: Waker> Conn<W> {
             }
         }
         let room = inner.control.flow.room(now, counted, queued, unsent).get();
-        if inner.control.flow.is_blocked() {
-            if !was_blocked {
-                inner.waker.on_blocked();
-            }
-            self.activate(runtime);
+        if inner.control.flow.is_blocked() && !was_blocked {
+            inner.waker.on_blocked();
         }
         let room = usize::try_from(room).unwrap_or(usize::MAX);
         // Threads that share a connection count on small writes being whole: they are, as long as
@@ -320,7 +322,8 @@ impl<W: Waker> Conn<W> {
         writer.calls = false;
         if n > 0 && inner.control.mode != Mode::Off {
             let n = n as u64;
-            inner.control.flow.wrote(now, Bytes::new(n));
+            let others = inner.writers.are_in_calls();
+            inner.control.wrote(now, n, others);
             if let Some(leave) = writer.bypass_above {
                 (inner.control).bypassed(Bypass::NoWakeup, n.saturating_sub(leave));
             }
@@ -505,7 +508,9 @@ impl<W: Waker> Visit for Conn<W> {
             inner.read(runtime, now, self, log);
         }
         let over = inner.fds.is_empty();
-        let next = inner.control.deadline().filter(|_| !over);
+        let soon = inner.writers.begin(now).then(|| now + FIRST_VISIT);
+        let soon = soon.filter(|_| inner.control.is_in_charge());
+        let next = inner.control.deadline().or(soon).filter(|_| !over);
         if next.is_none() {
             self.active.store(false, Ordering::Release);
         }

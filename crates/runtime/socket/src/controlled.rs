@@ -11,7 +11,7 @@ use alcc_cc::{Controller, Spec};
 use alcc_flow::{AckSample, Counters, OverTcp, TcpProgress};
 use alcc_observe::{ByReason, Bypass, Commands, Identity, Log, Peer, Published, State, Totals};
 use alcc_sys::{Reading, Stamps};
-use alcc_units::Time;
+use alcc_units::{Bytes, Time};
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -78,6 +78,8 @@ pub(crate) struct Controlled {
     /// The algorithm by such an order.
     commanded: Option<Spec>,
     published: Published,
+    /// Bytes of writes under way that a reading has found in the kernel already.
+    ahead: u64,
     reported: Counters,
     /// Passed without the algorithm's leave, and not reported yet.
     bypassed: ByReason,
@@ -105,6 +107,7 @@ impl Controlled {
             applied: 0,
             commanded: None,
             published: Published::default(),
+            ahead: 0,
             reported: Counters::default(),
             bypassed: ByReason::default(),
         }
@@ -328,6 +331,7 @@ impl Controlled {
         let tcp = &reading.progress;
         *self.flow = OverTcp::waiting(controller, kernel::now(), tcp);
         self.reported = Counters::default();
+        self.ahead = 0;
         self.mode = Mode::Controlled;
         self.start(fd, tcp, first.as_ref());
     }
@@ -375,11 +379,23 @@ impl Controlled {
         }
     }
 
+    /// The program's write took `n` bytes. `others`: other writes are under way.
+    pub(crate) fn wrote(&mut self, now: Time, n: u64, others: bool) {
+        let known = self.ahead.min(n);
+        self.ahead = if others { self.ahead - known } else { 0 };
+        if n > known {
+            self.flow.wrote(now, Bytes::new(n - known));
+        }
+    }
+
     #[inline]
     fn progress(&mut self, fd: RawFd, now: Time, within: bool, tcp: &mut TcpProgress) {
-        if within {
-            // It would be counted twice.
-            tcp.written = tcp.written.min(self.flow.written());
+        let more = tcp.written.saturating_sub(self.flow.written());
+        if within && more > 0 {
+            // A write that blocks is entered piece by piece, for it may take as long as the
+            // transfer does. At its end the rest follows.
+            self.flow.wrote(now, Bytes::new(more));
+            self.ahead += more;
         }
         let acked = self.flow.written() - self.flow.in_flight().get();
         // After the counters: so every position they have reached has its notification, unless that
