@@ -3,6 +3,7 @@
 //!
 //! Plain connections are read by the same runtime as the others, under a window that nothing
 //! reaches. So both groups are measured alike, and only one of them is held back.
+mod list;
 mod report;
 mod source;
 
@@ -17,6 +18,7 @@ use alcc_observe::{Pattern, Share};
 use alcc_results::trial::{Effect, Tally, Transfers, effects, harm};
 use alcc_socket::{Rule, now};
 use alcc_units::{Span, Time, positive};
+use list::List;
 use source::{Kernel, Readings, Ring, Seen};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -37,6 +39,8 @@ pub(crate) struct Options {
     pub(crate) worse: f64,
     pub(crate) interval: Span,
     pub(crate) html: Option<PathBuf>,
+    /// A line for each transfer goes here.
+    pub(crate) transfers: Option<PathBuf>,
 }
 
 /// A trial as options of a command that has other uses.
@@ -56,6 +60,9 @@ pub(crate) struct Args {
     /// With --trial: write the comparison to FILE at the end, as one HTML page
     #[arg(long, value_name = "FILE", requires = "trial")]
     html: Option<PathBuf>,
+    /// With --trial: write a line for each transfer to FILE, as CSV
+    #[arg(long, value_name = "FILE", requires = "trial")]
+    transfers: Option<PathBuf>,
 }
 
 impl Args {
@@ -69,6 +76,7 @@ impl Args {
             worse: self.worse,
             interval: self.interval,
             html: self.html.clone(),
+            transfers: self.transfers.clone(),
         }))
     }
 }
@@ -164,6 +172,8 @@ impl Watch {
             // Memory for the ring, or an error now.
             let _trace = segment.trace().map_err(no_room)?;
         }
+        let list = plan.options.transfers.as_deref().map(List::create);
+        let list = list.transpose()?;
         let (known, stop) = (Arc::default(), Arc::new(AtomicBool::new(false)));
         let thread = spawn("alcc-trial", {
             let follower = Follower {
@@ -173,6 +183,7 @@ impl Watch {
                 worse: plan.options.worse,
                 name: plan.cc.to_string(),
                 quiet,
+                list,
             };
             let (stop, interval) = (Arc::clone(&stop), plan.options.interval);
             move || follower.follow(source, &stop, interval)
@@ -224,6 +235,7 @@ struct Follower {
     worse: f64,
     name: String,
     quiet: bool,
+    list: Option<List>,
 }
 
 impl Follower {
@@ -269,8 +281,12 @@ impl Follower {
         let Some(transfer) = connection.reading(&seen.reading) else {
             return;
         };
+        let treated = self.share.has(seen.client);
+        if let Some(list) = &mut self.list {
+            list.add(treated, seen.client, &transfer);
+        }
         let mut known = locked(&self.known);
-        if self.share.has(seen.client) {
+        if treated {
             known.treated.add(seen.client, &transfer);
         } else {
             known.plain.add(seen.client, &transfer);

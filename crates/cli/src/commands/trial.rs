@@ -35,6 +35,9 @@ pub(crate) struct Args {
     /// Write the comparison to FILE at the end, as one HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Write a line for each transfer to FILE, as CSV
+    #[arg(long, value_name = "FILE")]
+    transfers: Option<PathBuf>,
     #[command(flatten)]
     run: run::Args,
 }
@@ -45,6 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         worse: args.worse,
         interval: args.interval,
         html: args.html.clone(),
+        transfers: args.transfers.clone(),
     };
     // Seen now, and not when the server ends.
     drop(Product::named(args.html.as_deref())?);
