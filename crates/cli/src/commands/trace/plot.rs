@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(bin.as_nanos() % 100_000_000, 0);
         let said = sentence(&rapid);
         assert!(
-            said.starts_with("rapid: ") && said.contains("Mbit/s on the average over"),
+            said.starts_with("synth:rapid: ") && said.contains("Mbit/s on the average over"),
             "{said}"
         );
         let page = page(&figure(&rapid, bin), &said);
