@@ -78,8 +78,9 @@ pub(crate) struct Controlled {
     /// The algorithm by such an order.
     commanded: Option<Spec>,
     published: Published,
-    /// Bytes of writes under way that a reading has found in the kernel already.
-    ahead: u64,
+    /// Bytes of writes under way that a reading has found in the kernel already. One call takes
+    /// less than 2 GiB.
+    ahead: u32,
     reported: Counters,
     /// Passed without the algorithm's leave, and not reported yet.
     bypassed: ByReason,
@@ -381,8 +382,8 @@ impl Controlled {
 
     /// The program's write took `n` bytes. `others`: other writes are under way.
     pub(crate) fn wrote(&mut self, now: Time, n: u64, others: bool) {
-        let known = self.ahead.min(n);
-        self.ahead = if others { self.ahead - known } else { 0 };
+        let known = u64::from(self.ahead).min(n);
+        self.ahead = if others { self.ahead - known as u32 } else { 0 };
         if n > known {
             self.flow.wrote(now, Bytes::new(n - known));
         }
@@ -390,12 +391,18 @@ impl Controlled {
 
     #[inline]
     fn progress(&mut self, fd: RawFd, now: Time, within: bool, tcp: &mut TcpProgress) {
-        let more = tcp.written.saturating_sub(self.flow.written());
-        if within && more > 0 {
+        if within {
             // A write that blocks is entered piece by piece, for it may take as long as the
-            // transfer does. At its end the rest follows.
-            self.flow.wrote(now, Bytes::new(more));
-            self.ahead += more;
+            // transfer does. At its end the rest follows. Never more than the kernel holds: the
+            // counters of what was sent can be ahead of that for a moment.
+            let held = tcp.acked + kernel::queued(fd).get();
+            let more = (held.min(tcp.written)).saturating_sub(self.flow.written());
+            if more > 0 {
+                self.flow.wrote(now, Bytes::new(more));
+                let more = u32::try_from(more).unwrap_or(u32::MAX);
+                self.ahead = self.ahead.saturating_add(more);
+            }
+            tcp.written = tcp.written.min(self.flow.written());
         }
         let acked = self.flow.written() - self.flow.in_flight().get();
         // After the counters: so every position they have reached has its notification, unless that
