@@ -3,7 +3,6 @@
 mod writers;
 
 use crate::controlled::{Controlled, Mode, Takeover};
-use crate::event_loop::FIRST_VISIT;
 use crate::kernel;
 use crate::runtime::Runtime;
 use alcc_driver::{Next, Visit};
@@ -260,7 +259,7 @@ impl<W: Waker> Conn<W> {
         inner.apply_commands(self);
         writer.calls = true;
         writer.bypass_above = None;
-        inner.writers.enter(writer.call(), now);
+        inner.writers.enter(writer.call());
         if wanted > 0 && inner.control.is_in_charge() {
             // Before the call: it may block for as long as the peer takes, and is read meanwhile.
             self.activate(runtime);
@@ -508,9 +507,7 @@ impl<W: Waker> Visit for Conn<W> {
             inner.read(runtime, now, self, log);
         }
         let over = inner.fds.is_empty();
-        let soon = inner.writers.begin(now).then(|| now + FIRST_VISIT);
-        let soon = soon.filter(|_| inner.control.is_in_charge());
-        let next = inner.control.deadline().or(soon).filter(|_| !over);
+        let next = inner.control.deadline().filter(|_| !over);
         if next.is_none() {
             self.active.store(false, Ordering::Release);
         }

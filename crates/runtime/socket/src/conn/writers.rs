@@ -6,13 +6,6 @@ use alcc_units::{Span, Time};
 /// A writer not seen for this long will not go on: a signal handler jumped out of its write.
 const ABANDONED_AFTER: Span = Span::from_secs(2);
 
-/// A call that began so recently may not have brought the kernel anything yet, ms.
-const YOUNG: u32 = 20;
-
-fn millis(at: Time) -> u32 {
-    (at.as_nanos() / 1_000_000) as u32
-}
-
 /// A number for the calling thread.
 fn this_thread() -> usize {
     thread_local!(static HERE: u8 = const { 0 });
@@ -42,9 +35,6 @@ impl Call {
 pub(super) struct Writers {
     /// Writes that the kernel may have taken and we have not entered yet.
     calls: Vec<Call>,
-    /// When the newest of them began, in milliseconds, which may run over: a connection has to be
-    /// small.
-    entered: u32,
     /// The thread in the middle of a blocking write, and when it was seen last. What others write
     /// comes before or after it, not within.
     holder: Option<(usize, Time)>,
@@ -73,8 +63,7 @@ impl Writers {
 
     /// A real call begins. One of the same thread that began deeper in its stack, or here, has been
     /// left by a jump out of a signal handler; on a stack of its own a handler cannot tell.
-    pub(super) fn enter(&mut self, call: Call, now: Time) {
-        self.entered = millis(now);
+    pub(super) fn enter(&mut self, call: Call) {
         let left = |c: &Call| c.thread == call.thread && c.frame <= call.frame;
         if self.calls.iter().any(left) && !kernel::on_alternate_stack() {
             self.calls.retain(|c| !left(c));
@@ -91,11 +80,6 @@ impl Writers {
     pub(super) fn end(&mut self, call: Call) {
         self.leave(call);
         self.holder = self.holder.filter(|(thread, _)| *thread != this_thread());
-    }
-
-    /// A real call has begun just now, so that there may soon be something to read.
-    pub(super) fn begin(&self, now: Time) -> bool {
-        self.are_in_calls() && millis(now).wrapping_sub(self.entered) < YOUNG
     }
 
     /// A real call is under way.
