@@ -3,31 +3,32 @@
 //!
 //! Plain connections are read by the same runtime as the others, under a window that nothing
 //! reaches. So both groups are measured alike, and only one of them is held back.
+mod list;
 mod report;
+mod source;
+
+pub(crate) use source::Source;
 
 use crate::failure::Failure;
 use crate::http::spawn;
 use crate::metrics::More;
-use crate::output::{Product, note};
+use crate::output::{Product, note, will_be_written};
 use alcc_cc::Spec;
-use alcc_observe::{Action, Command, Pattern, Segment, Share, TraceEntry};
-use alcc_results::trial::{Effect, Reading, Tally, Transfers, effects, harm};
+use alcc_observe::{Pattern, Share};
+use alcc_results::trial::{Effect, Tally, Transfers, effects, harm};
 use alcc_socket::{Rule, now};
-use alcc_units::{Span, Time};
+use alcc_units::{Span, Time, positive};
+use list::List;
+use source::{Kernel, Readings, Ring, Seen};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 /// The window of the plain group: as large as there is, so it never closes the gate.
 pub(crate) const PLAIN: &str = "fixed:window=1000000";
-/// Interval at which the ring of readings is emptied. It holds 65536.
-const PERIOD: Duration = Duration::from_millis(20);
-/// The processes stop writing readings so long after this one has ended.
-const LEASE: Span = Span::from_secs(2);
 /// A connection that was not read for so long has ended, or its transfer has.
 const FORGET: Span = Span::from_secs(600);
 
@@ -38,6 +39,55 @@ pub(crate) struct Options {
     pub(crate) worse: f64,
     pub(crate) interval: Span,
     pub(crate) html: Option<PathBuf>,
+    /// A line for each transfer goes here.
+    pub(crate) transfers: Option<PathBuf>,
+}
+
+/// A trial as options of a command that has other uses.
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct Args {
+    /// Put only this share of the clients under the algorithm, and compare them with the others:
+    /// 10%, see docs/trial.md
+    #[arg(long, value_name = "SHARE")]
+    trial: Option<Share>,
+    /// With --trial: end it when these clients are clearly worse off by more than this
+    #[arg(long, value_name = "PERCENT", default_value = "20%", requires = "trial", value_parser = percent)]
+    worse: f64,
+    /// With --trial: time from line to line on standard error
+    #[arg(long, value_name = "TIME", default_value = "10s", requires = "trial", value_parser = positive::<Span>)]
+    interval: Span,
+    /// With --trial: write the comparison to FILE at the end, as one HTML page
+    #[arg(long, value_name = "FILE", requires = "trial")]
+    html: Option<PathBuf>,
+    /// With --trial: write a line for each transfer to FILE, as CSV
+    #[arg(long, value_name = "FILE", requires = "trial")]
+    transfers: Option<PathBuf>,
+}
+
+impl Args {
+    /// How it is tried, if it is. The page's place is looked at now, and not at the end.
+    pub(crate) fn options(&self) -> Result<Option<Options>, Failure> {
+        if let Some(path) = &self.html {
+            will_be_written(path)?;
+        }
+        Ok(self.trial.map(|share| Options {
+            share,
+            worse: self.worse,
+            interval: self.interval,
+            html: self.html.clone(),
+            transfers: self.transfers.clone(),
+        }))
+    }
+}
+
+/// `20%` as 0.2.
+pub(crate) fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').and_then(|n| n.parse::<f64>().ok());
+    match number {
+        Some(n) if n > 0.0 && n <= 1000.0 => Ok(n / 100.0),
+        _ => Err(format!("'{text}' is no percentage above 0: write 20%")),
+    }
 }
 
 /// What is tried, and how.
@@ -77,6 +127,11 @@ impl<'a> Plan<'a> {
         }];
         Ok(Self { cc, options })
     }
+
+    /// The share under a control of the kernel; nobody else is touched.
+    pub(crate) fn in_the_kernel(options: &'a Options, cc: Spec) -> Self {
+        Self { cc, options }
+    }
 }
 
 /// What is known so far.
@@ -111,27 +166,27 @@ fn locked(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
 }
 
 impl Watch {
-    pub(crate) fn start(
-        plan: &Plan<'_>,
-        segment: &Arc<Segment>,
-        quiet: bool,
-    ) -> Result<Self, Failure> {
-        let no_room = |e| Failure::usage(format!("make room for the readings of a trial: {e}"));
-        // Memory for the ring, or an error now.
-        let _trace = segment.trace().map_err(no_room)?;
+    pub(crate) fn start(plan: &Plan<'_>, source: Source, quiet: bool) -> Result<Self, Failure> {
+        if let Source::Ring(segment) = &source {
+            let no_room = |e| Failure::usage(format!("make room for the readings of a trial: {e}"));
+            // Memory for the ring, or an error now.
+            let _trace = segment.trace().map_err(no_room)?;
+        }
+        let list = plan.options.transfers.as_deref().map(List::create);
+        let list = list.transpose()?;
         let (known, stop) = (Arc::default(), Arc::new(AtomicBool::new(false)));
         let thread = spawn("alcc-trial", {
             let follower = Follower {
-                segment: Arc::clone(segment),
                 known: Arc::clone(&known),
                 connections: BTreeMap::new(),
                 share: plan.options.share,
                 worse: plan.options.worse,
                 name: plan.cc.to_string(),
                 quiet,
+                list,
             };
             let (stop, interval) = (Arc::clone(&stop), plan.options.interval);
-            move || follower.run(&stop, interval)
+            move || follower.follow(source, &stop, interval)
         });
         let failed = |e| Failure::usage(format!("start a thread for the trial: {e}"));
         Ok(Self {
@@ -148,6 +203,11 @@ impl Watch {
     pub(crate) fn metrics(&self) -> More {
         let known = Arc::clone(&self.known);
         Arc::new(move |page| report::metrics(&locked(&known), page))
+    }
+
+    /// It has ended itself.
+    pub(crate) fn has_stopped(&self) -> bool {
+        locked(&self.known).stopped.is_some()
     }
 
     /// Ends, says what was found, writes the page, and returns it as JSON.
@@ -169,34 +229,41 @@ impl Watch {
 }
 
 struct Follower {
-    segment: Arc<Segment>,
     known: Arc<Mutex<Known>>,
     connections: BTreeMap<(u32, u64), Transfers>,
     share: Share,
     worse: f64,
     name: String,
     quiet: bool,
+    list: Option<List>,
 }
 
 impl Follower {
-    fn run(mut self, stop: &AtomicBool, interval: Span) {
-        let segment = Arc::clone(&self.segment);
-        let Ok(mut trace) = segment.trace() else {
-            return;
-        };
+    fn follow(self, source: Source, stop: &AtomicBool, interval: Span) {
+        match source {
+            Source::Ring(segment) => {
+                if let Ok(trace) = segment.trace() {
+                    let segment = &*segment;
+                    self.run(&mut Ring { segment, trace }, stop, interval);
+                }
+            }
+            Source::Kernel(trial) => self.run(&mut Kernel(trial), stop, interval),
+        }
+    }
+
+    fn run(mut self, source: &mut dyn Readings, stop: &AtomicBool, interval: Span) {
         let (mut next, mut said) = (now() + interval, 0);
         loop {
             let over = stop.load(Ordering::Acquire);
             let at = now();
-            trace.lease(at + LEASE);
-            trace.read(|entry| self.reading(entry));
-            locked(&self.known).lost = trace.lost();
+            source.take(at, &mut |seen| self.reading(seen));
+            locked(&self.known).lost = source.lost();
             if over {
-                return trace.end();
+                return source.end();
             }
             if next <= at {
                 next = at + interval;
-                self.judge();
+                self.judge(source);
                 self.forget(at);
                 let known = locked(&self.known);
                 let transfers = known.plain.transfers() + known.treated.transfers();
@@ -205,31 +272,29 @@ impl Follower {
                     note(report::line(&self.name, &known));
                 }
             }
-            std::thread::park_timeout(PERIOD);
+            std::thread::park_timeout(source.period());
         }
     }
 
-    fn reading(&mut self, entry: &TraceEntry) {
-        let key = (entry.pid, entry.id);
-        let ended = self.connections.entry(key).or_default().reading(&Reading {
-            at: entry.at,
-            acked: entry.acked,
-            in_flight: entry.in_flight,
-            rtt: entry.rtt,
-            retransmits: entry.retransmits,
-            mss: entry.mss,
-        });
-        let Some(transfer) = ended else { return };
+    fn reading(&mut self, seen: &Seen) {
+        let connection = self.connections.entry(seen.connection).or_default();
+        let Some(transfer) = connection.reading(&seen.reading) else {
+            return;
+        };
+        let treated = self.share.has(seen.client);
+        if let Some(list) = &mut self.list {
+            list.add(treated, seen.client, &transfer);
+        }
         let mut known = locked(&self.known);
-        if self.share.has(entry.client) {
-            known.treated.add(entry.client, &transfer);
+        if treated {
+            known.treated.add(seen.client, &transfer);
         } else {
-            known.plain.add(entry.client, &transfer);
+            known.plain.add(seen.client, &transfer);
         }
     }
 
     /// Ends the trial if it does harm.
-    fn judge(&self) {
+    fn judge(&self, source: &mut dyn Readings) {
         let mut known = locked(&self.known);
         if known.stopped.is_some() {
             return;
@@ -237,12 +302,7 @@ impl Follower {
         let Some(why) = harm(&known.plain, &known.treated, self.worse) else {
             return;
         };
-        let off = Command {
-            pattern: Some(Pattern::Share(self.share)),
-            action: Action::Off,
-        };
-        // The lock of the orders is held for microseconds: at the next look it will be free.
-        if self.segment.command(off).is_ok() {
+        if source.give_back(self.share) {
             known.stopped = Some(why);
             note(format_args!(
                 "alcc: the trial of {} has ended itself: {}; all clients have plain TCP now",
@@ -255,5 +315,18 @@ impl Follower {
     fn forget(&mut self, at: Time) {
         let recent = |c: &Transfers| c.read_at().is_some_and(|read| at.since(read) < FORGET);
         self.connections.retain(|_, connection| recent(connection));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_is_a_percentage() {
+        assert_eq!(percent("20%"), Ok(0.2));
+        for bad in ["20", "0%", "-5%", "x%", "nan%"] {
+            assert!(percent(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -42,7 +42,7 @@ const FLOORS: &[(&str, &[Room])] = &[
             ("socket", &["observe"]),
             ("preload", &["observe", "socket", "plugin"]),
             ("capi", &["observe", "socket", "plugin"]),
-            ("bpf", &[]),
+            ("bpf", &["observe"]),
             ("proxy", &["observe", "socket"]),
             ("transports", &["socket"]),
         ],

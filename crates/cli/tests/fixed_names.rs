@@ -18,14 +18,15 @@ alcc run
     --cc --config --plugin --under --feedback --enforce --only --except --loopback --outbound
     --seed --log --json --metrics --quiet
 alcc trial
-    --share --worse --interval --html --cc --config --plugin --under --feedback --enforce
+    --share --worse --interval --html --transfers --cc --config --plugin --under --feedback --enforce
     --only --except --loopback --outbound --seed --log --json --metrics --quiet
 alcc proxy
     --listen --to --proxy-protocol --threads --backlog --connect-timeout --grace --cc --config --plugin
     --under --feedback --enforce --only --except --loopback --outbound --queue --seed --log
-    --json --metrics --trial --worse --interval --html --quiet
+    --json --metrics --trial --worse --interval --html --transfers --quiet
 alcc attach
-    --port --pid --cgroup --prefix --cc --future --dry-run --json
+    --port --pid --cgroup --prefix --cc --future --dry-run --json --trial --worse --interval
+    --html --transfers --duration --metrics
 alcc detach
     --port --pid --cgroup --prefix --json
 alcc bpf

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+mod trial;
+
 use super::bpf::failure;
 use crate::failure::Failure;
+use crate::http::Place;
 use crate::output::print;
 use alcc_bpf::{Found, Future, Prefix, RESIDENT, Selection};
 use alcc_cc::Spec;
+use alcc_units::{Span, positive};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -17,7 +21,8 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  sudo alcc bpf load && sudo alcc attach --port 443 --cc copa --future\n  \
-                  sudo alcc attach --pid 4711 --cc copa --dry-run\n  sudo alcc detach --port 443"
+                  sudo alcc attach --pid 4711 --cc copa --dry-run\n  sudo alcc detach --port 443\n  \
+                  sudo alcc attach --port 443 --cc copa --trial 10% --html trial.html"
 )]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -27,14 +32,23 @@ pub(crate) struct Args {
     #[arg(long = "cc", value_name = "A")]
     algorithm: Spec,
     /// Connections to come as well, of all processes in the cgroup
-    #[arg(long)]
+    #[arg(long, conflicts_with = "trial")]
     future: bool,
     /// Show what would be switched, and change nothing
-    #[arg(long)]
+    #[arg(long, conflicts_with = "trial")]
     dry_run: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    trial: crate::trial::Args,
+    /// With --trial: end it after this time, and not at Ctrl-C
+    #[arg(long, value_name = "TIME", requires = "trial", value_parser = positive::<Span>)]
+    duration: Option<Span>,
+    /// With --trial: serve both groups in Prometheus' text format here: 127.0.0.1:9101, :9101 or a
+    /// path
+    #[arg(long, value_name = "ADDRESS|PATH", requires = "trial")]
+    metrics: Option<Place>,
 }
 
 /// Give connections back the congestion control that they had before 'alcc attach'
@@ -74,6 +88,7 @@ impl Which {
             prefix: self.prefix,
             pid: self.pid,
             cgroup: self.cgroup.clone(),
+            share: None,
         }
     }
 
@@ -82,7 +97,13 @@ impl Which {
         if let Some(cgroup) = &self.cgroup {
             return Ok(cgroup.clone());
         }
-        let pid = self.pid.unwrap_or(1);
+        let Some(pid) = self.pid else {
+            return alcc_bpf::all_cgroups().ok_or_else(|| {
+                Failure::usage(
+                    "find the cgroups: none of version 2 are mounted: mount them, or name one by --cgroup",
+                )
+            });
+        };
         alcc_bpf::cgroup_of(pid).ok_or_else(|| {
             Failure::usage(format!(
                 "find the cgroup of process {pid}: it has none of version 2: mount one, or name it by --cgroup"
@@ -98,7 +119,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             "attach: which connections? Give --port, --pid, --cgroup or --prefix",
         ));
     }
+    let options = args.trial.options()?;
     let control = control(&args.algorithm)?;
+    if let Some(options) = options {
+        return trial::run(args, &control, &options);
+    }
     let found = if args.dry_run {
         alcc_bpf::survey(&selection)
     } else {

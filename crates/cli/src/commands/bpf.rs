@@ -54,6 +54,7 @@ pub(crate) fn failure(error: BpfError) -> Failure {
         | BpfError::Forbidden { .. }
         | BpfError::NoBtf
         | BpfError::NoJit
+        | BpfError::Busy
         | BpfError::File { .. } => Failure::usage(error),
         BpfError::NameTaken { .. } | BpfError::Kernel { .. } => Failure::failed(error),
     }

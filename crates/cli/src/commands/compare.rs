@@ -300,7 +300,10 @@ pub(crate) fn carry_out(
     let mut of = 0;
     let measured = board::compare(plan, &stop, &mut |p| {
         (done, of) = (p.done, p.of);
-        bar.show(p.part, &format!("{} of {} runs  {}", p.done, p.of, p.what));
+        bar.show(
+            p.part,
+            &format!("run {} of {}  {}", (p.done + 1).min(p.of), p.of, p.what),
+        );
     });
     drop(bar);
     let mut results = match measured {

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::chosen::{Chosen, Options};
-use crate::commands::trial::percent;
 use crate::config::rule_orders;
 use crate::events::Follower;
 use crate::failure::Failure;
 use crate::http::Place;
 use crate::kernel_limit;
 use crate::metrics::Metrics;
-use crate::output::{Product, folder, note, will_be_written};
+use crate::output::{Product, folder, note};
 use crate::runs::enter;
-use crate::trial::{self, Plan, Watch};
+use crate::trial::{self, Plan, Source, Watch};
 use crate::wording::{count, megabytes};
-use alcc_observe::Share;
 use alcc_proxy::{Config, Listen, Proxy, ProxyProtocol, StartError, Target, Totals};
 use alcc_socket::own::Settings;
 use alcc_socket::{Deployment, Selection, Triple};
@@ -78,19 +76,8 @@ pub(crate) struct Args {
     /// path
     #[arg(long, value_name = "ADDRESS|PATH")]
     metrics: Option<Place>,
-    /// Put only this share of the clients under the algorithm, and compare them with the others:
-    /// 10%, see docs/trial.md
-    #[arg(long, value_name = "SHARE")]
-    trial: Option<Share>,
-    /// With --trial: end it when these clients are clearly worse off by more than this
-    #[arg(long, value_name = "PERCENT", default_value = "20%", requires = "trial", value_parser = percent)]
-    worse: f64,
-    /// With --trial: time from line to line on standard error
-    #[arg(long, value_name = "TIME", default_value = "10s", requires = "trial", value_parser = positive::<Span>)]
-    interval: Span,
-    /// With --trial: write the comparison to FILE at the end, as one HTML page
-    #[arg(long, value_name = "FILE", requires = "trial")]
-    html: Option<PathBuf>,
+    #[command(flatten)]
+    trial: trial::Args,
     /// For tests: let the runtime fail after so many readings
     #[arg(long, value_name = "N", hide = true)]
     fault: Option<u64>,
@@ -101,19 +88,11 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let mut chosen = args.choice.chosen()?;
-    let options = args.trial.map(|share| trial::Options {
-        share,
-        worse: args.worse,
-        interval: args.interval,
-        html: args.html.clone(),
-    });
+    let options = args.trial.options()?;
     let plan = options
         .as_ref()
         .map(|options| Plan::divide(options, &mut chosen.cc, &mut chosen.selection.rules));
     let plan = plan.transpose()?;
-    if let Some(path) = &args.html {
-        will_be_written(path)?;
-    }
     let triple = triple(&chosen)?;
     let rules = rule_orders(&chosen.selection.rules);
     if chosen.selection.rules.iter().any(|r| r.under.is_some()) {
@@ -136,7 +115,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     segment.replace(rules).map_err(crowded)?;
     let events = Follower::start(&segment, args.log.as_deref())?;
     let watch = plan.as_ref();
-    let watch = watch.map(|plan| Watch::start(plan, &segment, args.quiet));
+    let watch =
+        watch.map(|plan| Watch::start(plan, Source::Ring(Arc::clone(&segment)), args.quiet));
     let watch = watch.transpose()?;
     let proxy = Proxy::start(
         &config(args, &chosen),

@@ -11,7 +11,7 @@ use crate::output::{Product, folder};
 use crate::runs::enter;
 use crate::summary::Summary;
 use crate::supervise;
-use crate::trial::{self, Plan, Watch};
+use crate::trial::{self, Plan, Source, Watch};
 use crate::uncontrolled::{Search, Wanted};
 use alcc_cc::{Registry, Spec};
 use alcc_socket::{Deployment, Settings, Triple};
@@ -85,7 +85,7 @@ pub(crate) fn serve(args: &Args, trial: Option<&trial::Options>) -> Result<ExitC
     let events = Follower::start(&segment, args.log.as_deref())?;
     let watch = plan
         .as_ref()
-        .map(|plan| Watch::start(plan, &segment, args.quiet))
+        .map(|plan| Watch::start(plan, Source::Ring(Arc::clone(&segment)), args.quiet))
         .transpose()?;
     let metrics = args.metrics.as_ref();
     let _metrics = metrics

@@ -307,25 +307,25 @@ fn table(scenario: &Scenario, report: &Report) -> String {
     let label = |line: usize| columns.iter().map(|c| c[line].as_str()).collect::<String>();
     let _ = writeln!(
         text,
-        "{}{:<16} {:>9} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>7} {:>5}{}",
+        "{}{:<16} {:>9} {:>6} {:>13} {:>9} {:>9} {:>11} {:>13} {:>7} {:>8}{}",
         label(0),
         "scheme",
         "Mbit/s",
-        "util%",
-        "delay ms",
-        "median",
-        "p95",
-        "rtt ms",
-        "app med",
-        "loss%",
-        "rto",
+        "util %",
+        "delay mean ms",
+        "median ms",
+        "p95 ms",
+        "RTT mean ms",
+        "app median ms",
+        "loss %",
+        "timeouts",
         if transfers { "    fct ms" } else { "" }
     );
     for (number, flow) in report.flows.iter().enumerate() {
         let name = scenario.flows[number].name.as_ref();
         let _ = writeln!(
             text,
-            "{}{:<16} {:>9.3} {:>6} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>7.2} {:>5}{}",
+            "{}{:<16} {:>9.3} {:>6} {:>13.1} {:>9.1} {:>9.1} {:>11.1} {:>13.1} {:>7.2} {:>8}{}",
             label(number + 1),
             name.unwrap_or(&flow.scheme),
             flow.throughput.as_mbps_f64(),

@@ -2,7 +2,7 @@
 use crate::commands::run;
 use crate::failure::Failure;
 use crate::output::Product;
-use crate::trial::Options;
+use crate::trial::{Options, percent};
 use alcc_observe::Share;
 use alcc_units::{Span, positive};
 use std::path::PathBuf;
@@ -35,17 +35,11 @@ pub(crate) struct Args {
     /// Write the comparison to FILE at the end, as one HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Write a line for each transfer to FILE, as CSV
+    #[arg(long, value_name = "FILE")]
+    transfers: Option<PathBuf>,
     #[command(flatten)]
     run: run::Args,
-}
-
-/// `20%` as 0.2.
-pub(super) fn percent(text: &str) -> Result<f64, String> {
-    let number = text.strip_suffix('%').and_then(|n| n.parse::<f64>().ok());
-    match number {
-        Some(n) if n > 0.0 && n <= 1000.0 => Ok(n / 100.0),
-        _ => Err(format!("'{text}' is no percentage above 0: write 20%")),
-    }
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
@@ -54,21 +48,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         worse: args.worse,
         interval: args.interval,
         html: args.html.clone(),
+        transfers: args.transfers.clone(),
     };
     // Seen now, and not when the server ends.
     drop(Product::named(args.html.as_deref())?);
     run::serve(&args.run, Some(&options))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bound_is_a_percentage() {
-        assert_eq!(percent("20%"), Ok(0.2));
-        for bad in ["20", "0%", "-5%", "x%", "nan%"] {
-            assert!(percent(bad).is_err(), "{bad}");
-        }
-    }
 }

@@ -32,6 +32,11 @@ pub fn html(results: &Results) -> String {
     )
 }
 
+/// The looks of every page.
+pub fn style() -> &'static str {
+    STYLE
+}
+
 /// plotly.js alone: the crate's sources hold a second script (MathJax) that we have no formula for.
 pub fn plotting_script() -> String {
     let sources = Plot::offline_js_sources();

@@ -7,6 +7,8 @@
 #include "kernel.h"
 
 #include "before.h"
+#include "share.h"
+#include "watched.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -20,6 +22,9 @@ struct selection {
 	__u8 by_inode; /* only sockets in `inodes` */
 	__u8 restore; /* give back what was before, instead of selecting `control` */
 	__u8 dry_run;
+	__u8 watch; /* note every connection that matches, in the share or not */
+	__u16 per_mille; /* only this share of the clients; 0: all */
+	__u64 salt;
 };
 const volatile struct selection wanted = {};
 
@@ -72,6 +77,18 @@ static __always_inline bool prefix_matches(__u16 family, const __be32 peer[4])
 	return true;
 }
 
+static __always_inline __u64 client_at(__u16 family, const __be32 peer[4])
+{
+	if (family == AF_INET)
+		return client_of_v4(bpf_ntohl(peer[0]));
+	return client_of_v6(bpf_ntohl(peer[0]), bpf_ntohl(peer[1]));
+}
+
+static __always_inline bool share_has(__u64 client)
+{
+	return !wanted.per_mille || in_share(client, wanted.salt, wanted.per_mille);
+}
+
 static __always_inline void peer_of(struct sock_common *skc, struct found *f)
 {
 	__be32 *v6 = skc->skc_v6_daddr.in6_u.u6_addr32;
@@ -115,6 +132,10 @@ int alcc_attach(struct bpf_iter__tcp *ctx)
 	f.state = skc->skc_state;
 	if ((wanted.port && f.local_port != wanted.port) || !prefix_matches(f.family, f.peer))
 		return 0;
+	/* A listener would hand its control to all clients. */
+	if (wanted.per_mille &&
+	    (f.state == TCP_LISTEN || !share_has(client_at(f.family, f.peer))))
+		return 0;
 	socket = ((struct sock *)tp)->sk_socket;
 	if (socket)
 		bpf_probe_read_kernel(&f.inode, sizeof(f.inode),
@@ -153,8 +174,10 @@ SEC("sockops")
 int alcc_future(struct bpf_sock_ops *ops)
 {
 	struct before *was;
+	struct watched *w;
 	__be32 peer[4] = {};
 	__u16 family = ops->family;
+	__u64 client;
 	char name[CC_NAME];
 
 	if (ops->op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB &&
@@ -162,8 +185,16 @@ int alcc_future(struct bpf_sock_ops *ops)
 		return 1;
 	if (wanted.port && ops->local_port != wanted.port)
 		return 1;
-	if (wanted.family) {
-		peer[0] = family == AF_INET ? ops->remote_ip4 : ops->remote_ip6[0];
+	/* Who opened a connection is no client. */
+	if (wanted.watch && ops->op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB)
+		return 1;
+	if (wanted.family || wanted.per_mille) {
+		__be32 v4 = ops->remote_ip4, v6 = ops->remote_ip6[0];
+
+		/* Else the compiler chooses a place within ops, which the verifier refuses. */
+		barrier_var(v4);
+		barrier_var(v6);
+		peer[0] = family == AF_INET ? v4 : v6;
 		if (family == AF_INET6) {
 			peer[1] = ops->remote_ip6[1];
 			peer[2] = ops->remote_ip6[2];
@@ -178,6 +209,16 @@ int alcc_future(struct bpf_sock_ops *ops)
 		if (!prefix_matches(family, peer))
 			return 1;
 	}
+	client = client_at(family, peer);
+	if (wanted.watch && ops->sk) {
+		w = bpf_sk_storage_get(&watched, ops->sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+		if (w) {
+			w->cookie = bpf_get_socket_cookie(ops);
+			w->client = client;
+		}
+	}
+	if (!share_has(client))
+		return 1;
 	if (ops->sk) {
 		was = bpf_sk_storage_get(&before, ops->sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 		if (was && !was->control[0])

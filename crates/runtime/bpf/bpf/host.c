@@ -6,6 +6,7 @@
 #include "bic.h"
 #include "budget.h"
 #include "copa.h"
+#include "share.h"
 #include "vegas.h"
 #include "verus.h"
 #include "westwood.h"
@@ -235,4 +236,19 @@ __u32 alcc_host_westwood_bdp(const struct westwood *w)
 __u32 alcc_host_westwood_timeout(struct westwood *w)
 {
 	return westwood_timeout(w);
+}
+
+__u64 alcc_host_client_of_v4(__u32 address)
+{
+	return client_of_v4(address);
+}
+
+__u64 alcc_host_client_of_v6(__u32 first, __u32 second)
+{
+	return client_of_v6(first, second);
+}
+
+int alcc_host_in_share(__u64 client, __u64 salt, __u16 per_mille)
+{
+	return in_share(client, salt, per_mille);
 }

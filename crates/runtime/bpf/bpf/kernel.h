@@ -125,6 +125,9 @@ struct tcp_congestion_ops {
 /* tcp_congestion_ops.flags: a user without privileges may choose it. */
 #define TCP_CONG_NON_RESTRICTED 1
 
+/* sock_common.skc_state: it waits for connections. */
+#define TCP_LISTEN 10
+
 /* sock.sk_pacing_status: TCP paces by a timer of its own, without the fq qdisc. */
 #define SK_PACING_NONE 0
 #define SK_PACING_NEEDED 1

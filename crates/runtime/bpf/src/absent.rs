@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a build without the loader answers.
-use crate::{Attached, BpfError, Control, Future, Loaded, Selection};
+use crate::{Attached, BpfError, Control, Counters, Future, Loaded, Selection};
+use std::path::Path;
 
 /// Refused: this build has no loader.
 pub fn load() -> Result<Vec<Loaded>, BpfError> {
@@ -52,4 +53,25 @@ pub fn futures() -> Vec<String> {
 /// Refused: this build has no loader.
 pub fn end_futures() -> Result<(), BpfError> {
     Err(BpfError::NotBuilt)
+}
+
+/// There is none.
+#[derive(Debug)]
+pub enum Trial {}
+
+impl Trial {
+    /// Refused: this build has no loader.
+    pub fn begin(_of: &Selection, _cgroup: &Path, _control: &str) -> Result<Self, BpfError> {
+        Err(BpfError::NotBuilt)
+    }
+
+    /// Nothing: there is no trial.
+    pub fn readings(&self) -> Result<Vec<Counters>, BpfError> {
+        match *self {}
+    }
+
+    /// Nothing: there is no trial.
+    pub fn give_back(&mut self) -> Result<(), BpfError> {
+        match *self {}
+    }
 }

@@ -13,15 +13,17 @@ use std::os::fd::AsRawFd;
 
 const OBJECT: &[u8] = include_bytes!("../objects/attach.bpf.o");
 const EXISTING: &str = "alcc_attach";
-const FUTURE: &str = "alcc_future";
+pub(crate) const FUTURE: &str = "alcc_future";
 const NAME_LEN: usize = 16;
 const FOUND_LEN: usize = 56;
 /// A listening socket, as the kernel numbers its states.
 const LISTEN: u8 = 10;
 
 /// What the program shall do with the sockets that match.
-enum Act<'a> {
+pub(crate) enum Act<'a> {
     Select(&'a str),
+    /// And note all that match, in the share or not.
+    Watch(&'a str),
     Restore,
     Look,
 }
@@ -79,7 +81,7 @@ fn pass(
     act: &Act<'_>,
 ) -> Result<Attached, BpfError> {
     let failed = |e: libbpf_rs::Error| BpfError::kernel("go through the TCP sockets", &e);
-    let mut open = open(EXISTING)?;
+    let mut open = open(&[EXISTING])?;
     configure(&mut open, &rodata(selection, sockets.is_some(), act)).map_err(failed)?;
     let none = std::collections::BTreeSet::new();
     let inodes = sockets.map_or(&none, |s| &s.inodes);
@@ -145,9 +147,9 @@ fn found(record: &[u8]) -> Found {
 }
 
 /// `struct selection` of `attach.bpf.c`.
-fn rodata(selection: &Selection, by_inode: bool, act: &Act<'_>) -> [u8; 44] {
-    let mut bytes = [0; 44];
-    if let Act::Select(control) = act {
+pub(crate) fn rodata(selection: &Selection, by_inode: bool, act: &Act<'_>) -> [u8; 56] {
+    let mut bytes = [0; 56];
+    if let Act::Select(control) | Act::Watch(control) = act {
         // One byte stays zero: the name's end.
         let name = &control.as_bytes()[..control.len().min(NAME_LEN - 1)];
         bytes[..name.len()].copy_from_slice(name);
@@ -161,15 +163,20 @@ fn rodata(selection: &Selection, by_inode: bool, act: &Act<'_>) -> [u8; 44] {
     bytes[40] = by_inode.into();
     bytes[41] = matches!(act, Act::Restore).into();
     bytes[42] = matches!(act, Act::Look).into();
+    bytes[43] = matches!(act, Act::Watch(_)).into();
+    if let Some(share) = selection.share {
+        bytes[44..46].copy_from_slice(&share.per_mille().to_ne_bytes());
+        bytes[48..56].copy_from_slice(&share.salt().to_ne_bytes());
+    }
     bytes
 }
 
-/// The object with one of its programs, and with the map of what was before that all share.
-fn open(program: &str) -> Result<OpenObject, BpfError> {
+/// The object with some of its programs, and with the map of what was before that all share.
+pub(crate) fn open(programs: &[&str]) -> Result<OpenObject, BpfError> {
     let failed = |e: libbpf_rs::Error| BpfError::kernel("open the BPF programs", &e);
     let mut open = control::open(OBJECT).map_err(failed)?;
     for mut other in open.progs_mut() {
-        let load = other.name() == program;
+        let load = programs.iter().any(|program| other.name() == *program);
         other.set_autoload(load);
     }
     let before = pins::pin(BEFORE);
@@ -180,7 +187,7 @@ fn open(program: &str) -> Result<OpenObject, BpfError> {
     Ok(open)
 }
 
-fn configure(open: &mut OpenObject, rodata: &[u8]) -> libbpf_rs::Result<()> {
+pub(crate) fn configure(open: &mut OpenObject, rodata: &[u8]) -> libbpf_rs::Result<()> {
     for mut map in open.maps_mut() {
         if map.name().to_string_lossy().ends_with(".rodata") {
             map.set_initial_value(rodata)?;
@@ -189,16 +196,16 @@ fn configure(open: &mut OpenObject, rodata: &[u8]) -> libbpf_rs::Result<()> {
     Ok(())
 }
 
-fn load(open: OpenObject) -> Result<Object, BpfError> {
+pub(crate) fn load(open: OpenObject) -> Result<Object, BpfError> {
     open.load()
         .map_err(|e| BpfError::kernel("load the BPF programs that select sockets", &e))
 }
 
-fn program<'a>(object: &'a Object, name: &str) -> libbpf_rs::ProgramMut<'a> {
+pub(crate) fn program<'a>(object: &'a Object, name: &str) -> libbpf_rs::ProgramMut<'a> {
     object
         .progs_mut()
         .find(|program| program.name() == name)
-        .expect("the object has both programs: a test opens it")
+        .expect("the object has the programs: a test opens it")
 }
 
 impl Future<'_> {
@@ -213,7 +220,7 @@ impl Future<'_> {
             )
         };
         let name = self.name()?;
-        let mut open = open(FUTURE)?;
+        let mut open = open(&[FUTURE])?;
         let bytes = rodata(self.selection, false, &Act::Select(control));
         configure(&mut open, &bytes).map_err(failed)?;
         let object = load(open)?;

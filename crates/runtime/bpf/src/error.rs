@@ -29,6 +29,11 @@ pub enum BpfError {
          'sysctl net.core.bpf_jit_enable=1'"
     )]
     NoJit,
+    /// Another trial runs.
+    #[error(
+        "begin the trial: another one of these connections is running: wait for its end, or end it"
+    )]
+    Busy,
     /// There is a control of this name already.
     #[error(
         "register the congestion control {control}: the name is taken: end the other with 'alcc bpf unload'"

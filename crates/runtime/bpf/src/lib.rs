@@ -24,15 +24,19 @@ mod error;
 #[cfg(feature = "loader")]
 mod pins;
 mod selection;
+#[cfg(feature = "loader")]
+mod trial;
 
 #[cfg(not(feature = "loader"))]
-pub use absent::{attach, detach, end_futures, futures, load, loaded, survey, unload};
+pub use absent::{Trial, attach, detach, end_futures, futures, load, loaded, survey, unload};
 #[cfg(feature = "loader")]
 pub use attach::{attach, detach, end_futures, futures, survey};
 #[cfg(feature = "loader")]
 pub use control::{load, loaded, unload};
 pub use error::BpfError;
-pub use selection::{Attached, Found, Future, Prefix, Selection, cgroup_of};
+pub use selection::{Attached, Counters, Found, Future, Prefix, Selection, all_cgroups, cgroup_of};
+#[cfg(feature = "loader")]
+pub use trial::Trial;
 
 /// The folder of the pins: a BPF file system of its own, because systemd's is closed to users.
 pub const PINS: &str = alcc_sys::PINS;

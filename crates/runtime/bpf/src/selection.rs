@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Which connections.
 use crate::error::BpfError;
+use alcc_observe::Share;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
@@ -20,6 +21,8 @@ pub struct Selection {
     pub pid: Option<u32>,
     /// The socket is open in a process of this cgroup, or of one below it.
     pub cgroup: Option<PathBuf>,
+    /// The peer is one of this share of the clients.
+    pub share: Option<Share>,
 }
 
 /// A network of peers, as `192.0.2.0/24`.
@@ -115,6 +118,25 @@ pub struct Found {
     pub error: Option<String>,
 }
 
+/// A reading of one connection of a [`Trial`](crate::Trial).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Counters {
+    /// The kernel's number of the connection.
+    pub cookie: u64,
+    /// The client at the other end: [`alcc_observe::client_of`].
+    pub client: u64,
+    /// Bytes acknowledged.
+    pub acked: u64,
+    /// Bytes written and not acknowledged.
+    pub in_flight: u32,
+    /// RTT of the packet that was delivered last, microseconds; 0: none yet.
+    pub rtt_us: u32,
+    /// Segments sent again.
+    pub retransmits: u32,
+    /// Segment size, bytes.
+    pub mss: u32,
+}
+
 /// What [`attach`] and [`detach`] did.
 pub type Attached = Vec<Found>;
 
@@ -160,14 +182,19 @@ impl Selection {
     }
 }
 
-/// The cgroup (version 2) of a process. `None`: the machine has none, or the process has ended.
-pub fn cgroup_of(pid: u32) -> Option<PathBuf> {
+/// The folder of all cgroups (version 2). `None`: the machine has none.
+pub fn all_cgroups() -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let root = mounts.lines().find_map(|line| {
+    mounts.lines().find_map(|line| {
         let (mount, kind) = line.split_once(" - ")?;
         let here = kind.starts_with("cgroup2 ");
         here.then(|| mount.split(' ').nth(4).map(PathBuf::from))?
-    })?;
+    })
+}
+
+/// The cgroup (version 2) of a process. `None`: the machine has none, or the process has ended.
+pub fn cgroup_of(pid: u32) -> Option<PathBuf> {
+    let root = all_cgroups()?;
     let cgroups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
     let path = cgroups.lines().find_map(|line| line.strip_prefix("0::/"))?;
     Some(root.join(path))

@@ -29,6 +29,16 @@ impl Share {
         Self { salt, ..self }
     }
 
+    /// Of a thousand clients so many are in it.
+    pub fn per_mille(&self) -> u16 {
+        self.per_mille
+    }
+
+    /// Which of the shares of this size.
+    pub fn salt(&self) -> u64 {
+        self.salt
+    }
+
     /// Whether this client ([`client_of`]) is in it.
     pub fn has(&self, client: u64) -> bool {
         let salt = Rng::new(self.salt).next_u64();

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::numbers::whole_milliseconds;
 use crate::output::{Product, note};
 use crate::trace_arg::{LinkTrace, TRACE_HELP, load_link_trace};
-use alcc_lab::report::plotting_script;
+use alcc_lab::report::{plotting_script, style};
 use alcc_trace::OPPORTUNITY;
 use alcc_units::Span;
 use plotly::color::NamedColor;
@@ -34,9 +34,10 @@ pub(crate) struct Args {
     /// Draw what predictors say of the capacity, and how far off they are
     #[arg(long)]
     predict: bool,
-    /// Interval over which capacity is averaged; whole milliseconds
-    #[arg(long, default_value = "100ms", value_name = "TIME", value_parser = whole_milliseconds)]
-    bin: Span,
+    /// Interval over which capacity is averaged; whole milliseconds [default: 100 ms, longer where
+    /// a trace is longer than 90 s]
+    #[arg(long, value_name = "TIME", value_parser = whole_milliseconds)]
+    bin: Option<Span>,
     /// Seed of synthetic traces
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -60,9 +61,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
         }
         predict::figure(&loaded)
     } else {
-        figure(&loaded, args.bin)
+        figure(&loaded, args.bin.unwrap_or_else(|| interval(&loaded)))
     };
-    Product::open(Some(&args.output))?.fill(|to| to.write_all(page(&figure).as_bytes()))?;
+    let page = page(&figure, &sentence(&loaded));
+    Product::open(Some(&args.output))?.fill(|to| to.write_all(page.as_bytes()))?;
     note(format_args!("written to {}", args.output.display()));
     Ok(ExitCode::SUCCESS)
 }
@@ -83,16 +85,51 @@ fn axis(title: &str) -> Axis {
         .grid_color(NamedColor::Gainsboro)
 }
 
+/// More points than that are a solid block.
+const MAX_POINTS: u64 = 900;
+
+/// 100 ms, and for long traces so many of them that their course can be seen.
+fn interval(traces: &[LinkTrace]) -> Span {
+    let bin = Span::from_millis(100);
+    let longest = traces.iter().map(|t| t.trace.period()).max();
+    let points = longest.unwrap_or_default().as_nanos() / bin.as_nanos();
+    bin * points.div_ceil(MAX_POINTS).max(1)
+}
+
+/// What the eye should take from the page.
+fn sentence(traces: &[LinkTrace]) -> String {
+    let one = |t: &LinkTrace| {
+        let (rate, gaps) = (t.trace.mean_rate().as_mbps_f64(), t.trace.bursts().gaps);
+        format!(
+            "{}: {rate:.1} Mbit/s on the average over {:.0} s, longest gap {} ms",
+            t.name,
+            t.trace.period().as_secs_f64(),
+            gaps.iter().max().unwrap_or(&0)
+        )
+    };
+    traces.iter().map(one).collect::<Vec<_>>().join("; ")
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;")
+}
+
 /// The page, about 5 MB, nearly all of it plotly.js; it loads nothing from anywhere.
-fn page(figure: &Plot) -> String {
+fn page(figure: &Plot, sentence: &str) -> String {
+    let sentence = escape(sentence);
     // "</script>" inside a name would end the element.
     let figure = figure.to_json().replace('<', "\\u003c");
     format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Traces</title>\n\
-         <script>{}</script></head>\n<body style=\"margin:0\"><div id=\"plot\" style=\"height:100vh\"></div>\n\
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><link rel=\"icon\" href=\"data:,\">\
+         <title>alcc: {sentence}</title>\n<style>{}</style>\n<script>{}</script></head>\n\
+         <body><main><p id=\"title\">Traces</p><h1 id=\"sentence\">{sentence}</h1>\n\
+         <section class=\"panel\"><div id=\"plot\" class=\"plot\" style=\"height:80vh\" role=\"img\" \
+         aria-label=\"{sentence}\"></div></section></main>\n\
          <script>const figure = {figure};\n\
-         Plotly.newPlot('plot', figure.data, figure.layout, {{responsive: true, displaylogo: false}});</script>\n\
+         Plotly.newPlot('plot', figure.data, figure.layout, {{responsive: true, displaylogo: false, displayModeBar: 'hover'}});</script>\n\
          </body></html>\n",
+        style(),
         plotting_script()
     )
 }
@@ -152,9 +189,9 @@ fn figure(traces: &[LinkTrace], bin: Span) -> Plot {
             .x_axis(axis("time, s").anchor("y"))
             .y_axis(axis("capacity, Mbit/s").domain(&[0.48, 1.0]))
             .x_axis2(along("gap between opportunities, ms", "y2", 0))
-            .y_axis2(share("share at least as long or large", "x2"))
+            .y_axis2(share("share this long or longer", "x2"))
             .x_axis3(along("burst, packets", "y3", 1))
-            .y_axis3(share("", "x3"))
+            .y_axis3(share("share this large or larger", "x3"))
             .x_axis4(along("from burst to burst, ms", "y4", 2))
             .y_axis4(share("", "x4")),
     );
@@ -187,12 +224,28 @@ mod tests {
     }
 
     #[test]
+    fn a_long_trace_is_no_solid_block_and_the_page_says_what_it_shows() {
+        let rapid = [load_link_trace("rapid", 1).unwrap()];
+        let bin = interval(&rapid);
+        let points = rapid[0].trace.period().as_nanos() / bin.as_nanos();
+        assert!((1..=MAX_POINTS).contains(&points), "{bin}: {points}");
+        assert_eq!(bin.as_nanos() % 100_000_000, 0);
+        let said = sentence(&rapid);
+        assert!(
+            said.starts_with("synth:rapid: ") && said.contains("Mbit/s on the average over"),
+            "{said}"
+        );
+        let page = page(&figure(&rapid, bin), &said);
+        assert!(page.contains(&format!("<h1 id=\"sentence\">{said}</h1>")));
+    }
+
+    #[test]
     fn the_pages_load_nothing_and_survive_odd_names() {
         let mut odd = load_link_trace("rapid", 1).unwrap();
         odd.name = "</script><b>".to_owned();
         let odd = [odd];
         for figure in [figure(&odd, Span::from_secs(1)), predict::figure(&odd)] {
-            let page = page(&figure).replace(&plotting_script(), "");
+            let page = page(&figure, &sentence(&odd)).replace(&plotting_script(), "");
             assert!(!page.contains("http"), "an address outside plotly.js");
             assert_eq!(page.matches("</script>").count(), 2);
         }

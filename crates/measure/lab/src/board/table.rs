@@ -23,7 +23,7 @@ const COLUMNS: &[(&str, &str, f64, usize)] = &[
 
 /// What the marks and columns mean.
 const LEGEND: &str = "* on the Pareto front: no other has at least its throughput at no more mean delay, one of the two better
-power: throughput / mean delay, Mbit/s per s";
+power: throughput / mean delay, Mbit/s per s; app: from one program to the other, with what waits to be sent; late: the emulator's timers";
 
 /// The same of schemes of several flows.
 const CROWDS: &str = "several flows: delays are of all packets, Jain 1 s and worst share (of 10 s, 100 % being an equal one) from the settling time on,

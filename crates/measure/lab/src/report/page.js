@@ -102,6 +102,10 @@ function cdf() {
   const traces = shown().map(s => ({ x: s.delay_quantiles_ms, y: quantileLevels.map(q => 100 * q), name: s.scheme, visible: visible(s.scheme), type: 'scatter', mode: 'lines', line: { color: colour[s.scheme], dash: dash[s.scheme], width: 2.5 }, hovertemplate: '%{y} % of packets within %{x:.0f} ms' }));
   Plotly.react('cdf', traces, layout({ hovermode: 'closest', xaxis: logDelay('one-way delay'), yaxis: axis('share of packets', { range: [0, 103], ticksuffix: ' %' }) }), config);
 }
+// A name beside its mark must not be cut: it stands on the side where there is room, and a long one is shortened (the
+// legend and the pointer show all of it).
+const short = s => s.length > 22 ? s.slice(0, 21) + '…' : s;
+const inside = (x, values) => { const all = values.filter(v => v > 0); return Math.log10(x) > (Math.log10(Math.min(...all)) + Math.log10(Math.max(...all))) / 2; };
 // Delay is log10 on the plots, and its axis goes down to the right: up and right is better.
 const reversed = (title, values) => {
   const all = values.filter(v => v > 0), lo = Math.log10(Math.min(...all)), hi = Math.log10(Math.max(...all)), room = Math.max(0.1, 0.08 * (hi - lo));
@@ -124,7 +128,7 @@ const along = points => { // the Pareto front
   return { x: on.map(p => p.x), y: on.map(p => p.y), type: 'scatter', mode: 'lines', showlegend: false, hoverinfo: 'skip', line: { color: '#9aa6b2', width: 1.5, dash: 'dash' } };
 };
 function plane() {
-  const traces = [], annotations = [], points = [];
+  const traces = [], annotations = [], labels = [], points = [];
   let seen = [];
   for (const s of schemes) {
     const runs = rows(link, s).filter(r => isNumber(r.delay_mean_ms) && isNumber(r.throughput_mbps)), g = group(link, s);
@@ -136,9 +140,13 @@ function plane() {
     if (round) traces.push({ ...round, name: s, visible: visible(s), type: 'scatter', mode: 'lines', fill: 'toself', fillcolor: tint(s, .16), hoverinfo: 'skip', line: { color: tint(s, .5), width: 1 } });
     if (runs.length > 1) traces.push({ x: runs.map(r => r.delay_mean_ms), y: runs.map(r => r.throughput_mbps), name: s, visible: visible(s), type: 'scatter', mode: 'markers', marker: { color: tint(s, .45), size: 6 }, hovertemplate: `${escape(s)}, a run: %{y:.2f} Mbit/s, %{x:.0f} ms<extra></extra>` });
     traces.push({ x: [x], y: [y], name: s, visible: visible(s), type: 'scatter', mode: 'markers', marker: { color: colour[s], size: 15, line: { color: '#fff', width: 2 } }, hovertemplate: `${escape(s)}: %{y:.2f} Mbit/s, mean %{x:.0f} ms<extra></extra>` });
-    annotations.push({ x: Math.log10(x), y, text: `<b>${escape(s)}</b>`, showarrow: false, xanchor: 'left', yanchor: 'bottom', xshift: 9, yshift: 5, font: { ...font, color: colour[s] } });
+    labels.push({ x: Math.log10(x), y, text: `<b>${escape(short(s))}</b>`, showarrow: false, yanchor: 'bottom', yshift: 5, font: { ...font, color: colour[s] } });
   }
+  // The axis goes down to the right: the larger delays have room at their right.
+  for (const l of labels) { const left = inside(10 ** l.x, seen); annotations.push({ ...l, xanchor: left ? 'left' : 'right', xshift: left ? 9 : -9 }); }
   annotations.push(better);
+  const repeated = points.length && schemes.some(s => rows(link, s).length > 1);
+  $('plane-note').textContent = (repeated ? 'large: median of the runs, ellipse: one standard deviation, ' : '') + 'dashed: Pareto front; less delay is to the right: up and right is better';
   Plotly.react('plane', [along(points), ...traces], layout({ showlegend: false, hovermode: 'closest', annotations, xaxis: reversed('mean one-way delay', seen), yaxis: axis('Mbit/s', { rangemode: 'tozero' }) }), config);
 }
 const better = { xref: 'paper', yref: 'paper', x: 0.02, y: 0.02, xanchor: 'left', yanchor: 'bottom', showarrow: false, text: 'better ↗', font: { ...font, size: 13 } };
@@ -157,8 +165,10 @@ function overview() {
     const all = (R.summary.overall || []).find(o => o.scheme === s);
     if (!all || !isNumber(all.fields.delay_mean_ms) || !isNumber(all.fields[field])) continue;
     points.push({ x: all.fields.delay_mean_ms, y: factor * all.fields[field], front: all.front });
-    traces.push({ x: [all.fields.delay_mean_ms], y: [factor * all.fields[field]], name: s, legendgroup: s, showlegend: false, visible: visible(s), type: 'scatter', mode: 'markers+text', text: [`<b>${escape(s)}</b>`], textposition: 'top right', textfont: { color: colour[s] }, marker: { color: colour[s], size: 18, line: { color: '#fff', width: 2 } }, hovertemplate: `${escape(s)}, mean of ${all.links} links: %{y:.1f} ${unit}, %{x:.0f} ms<extra></extra>` });
+    traces.push({ x: [all.fields.delay_mean_ms], y: [factor * all.fields[field]], name: s, legendgroup: s, showlegend: false, visible: visible(s), type: 'scatter', mode: 'markers+text', text: [`<b>${escape(short(s))}</b>`], textposition: 'top right', textfont: { color: colour[s] }, marker: { color: colour[s], size: 18, line: { color: '#fff', width: 2 } }, hovertemplate: `${escape(s)}, mean of ${all.links} links: %{y:.1f} ${unit}, %{x:.0f} ms<extra></extra>` });
   }
+  // As on the plane of one link.
+  for (const t of traces) if (t.textposition) t.textposition = inside(t.x[0], seen) ? 'top right' : 'top left';
   Plotly.react('overview', [along(points), ...traces], layout({ hovermode: 'closest', annotations: [better], xaxis: reversed('mean one-way delay', seen), yaxis: axis(known ? 'utilization' : '', { ticksuffix: ' ' + unit }) }), config);
 }
 function table() {

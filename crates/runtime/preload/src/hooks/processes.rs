@@ -212,6 +212,7 @@ const SECCOMP_SET_MODE_STRICT: usize = 0;
 const SECCOMP_SET_MODE_FILTER: usize = 1;
 
 /// Calls by number that we have a function for, or that the C library has none for.
+#[cfg(target_arch = "x86_64")]
 const WATCHED: [c_long; 7] = [
     libc::SYS_seccomp,
     libc::SYS_pidfd_getfd,

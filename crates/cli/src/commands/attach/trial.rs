@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `alcc attach --trial`: a share of the clients of a server that already runs.
+use super::Args;
+use crate::commands::bpf::failure;
+use crate::failure::Failure;
+use crate::metrics::Metrics;
+use crate::output::{note, print};
+use crate::runs::enter;
+use crate::trial::{Options, Plan, Source, Watch};
+use alcc_bpf::{Selection, Trial};
+use alcc_units::Span;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use std::process::ExitCode;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+/// So often it is seen that the trial has ended itself.
+const LOOK: Duration = Duration::from_millis(200);
+
+pub(super) fn run(args: &Args, control: &str, options: &Options) -> Result<ExitCode, Failure> {
+    let selection = Selection {
+        share: Some(options.share),
+        ..args.which.selection()
+    };
+    let cgroup = args.which.cgroup()?;
+    // Before the first thread: all of them leave these signals to us.
+    let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
+    signals
+        .thread_swap_mask(SigmaskHow::SIG_BLOCK)
+        .map_err(|e| Failure::usage(format!("block signals: {e}")))?;
+    let (_entry, segment) = enter("attach", &what(args))?;
+    let trial = Trial::begin(&selection, &cgroup, control).map_err(failure)?;
+    let plan = Plan::in_the_kernel(options, args.algorithm.clone());
+    note(format_args!("alcc: {plan}; connections from now on count"));
+    let watch = Watch::start(&plan, Source::Kernel(Box::new(trial)), false)?;
+    let metrics = args.metrics.as_ref();
+    let _metrics = metrics
+        .map(|place| Metrics::start(place, Arc::new(segment), Some(watch.metrics())))
+        .transpose()?;
+    wait(&watch, signals, args.duration);
+    let stopped = watch.has_stopped();
+    let found = watch.finish();
+    if args.json {
+        print(format_args!("{found}\n"))?;
+    }
+    Ok(ExitCode::from(u8::from(stopped)))
+}
+
+/// For a signal, the end of the time, or the trial's own end.
+fn wait(watch: &Watch, signals: SigSet, duration: Option<Span>) {
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        while signals.wait().is_err() {}
+        tell.send(())
+    });
+    let end = duration.map(|span| Instant::now() + Duration::from_nanos(span.as_nanos()));
+    while !watch.has_stopped() && end.is_none_or(|end| Instant::now() < end) {
+        let left = end.map_or(LOOK, |end| end.saturating_duration_since(Instant::now()));
+        if told.recv_timeout(left.min(LOOK)).is_ok() {
+            return;
+        }
+    }
+}
+
+/// For people who look at what runs.
+fn what(args: &Args) -> String {
+    let which = &args.which;
+    let parts = [
+        which.port.map(|port| format!("port {port}")),
+        which.pid.map(|pid| format!("process {pid}")),
+        which.cgroup.as_ref().map(|c| c.display().to_string()),
+        which.prefix.map(|prefix| prefix.to_string()),
+    ];
+    let parts: Vec<_> = parts.into_iter().flatten().collect();
+    format!("trial of {} on {}", args.algorithm, parts.join(", "))
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Every transfer of a trial as a line, for one's own statistics.
+use crate::failure::Failure;
+use crate::output::note;
+use crate::failure::reason;
+use alcc_results::trial::Transfer;
+use alcc_units::Span;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+/// The file. After an error nothing more is written, and the trial goes on.
+pub(super) struct List {
+    path: PathBuf,
+    file: Option<File>,
+}
+
+impl List {
+    pub(super) fn create(path: &Path) -> Result<Self, Failure> {
+        let failed = |e: io::Error| {
+            Failure::usage(format!(
+                "write the transfers to {}: {}",
+                path.display(),
+                reason(&e)
+            ))
+        };
+        let mut file = File::create(path).map_err(failed)?;
+        writeln!(
+            file,
+            "group,client,bytes,time_ms,rtt_median_ms,rtt_p95_ms,resent_bytes"
+        )
+        .map_err(failed)?;
+        Ok(Self {
+            path: path.to_owned(),
+            file: Some(file),
+        })
+    }
+
+    pub(super) fn add(&mut self, treated: bool, client: u64, transfer: &Transfer) {
+        let Some(file) = &mut self.file else { return };
+        let ms = |span: Span| span.as_millis_f64();
+        // One write for a line: whoever reads along sees whole ones.
+        let line = format!(
+            "{},{client},{},{:.3},{:.3},{:.3},{}\n",
+            if treated { "treated" } else { "plain" },
+            transfer.bytes.get(),
+            ms(transfer.time),
+            ms(transfer.rtt_median),
+            ms(transfer.rtt_p95),
+            transfer.resent.get()
+        );
+        if let Err(e) = file.write_all(line.as_bytes()) {
+            self.file = None;
+            note(format_args!(
+                "alcc: write the transfers to {}: {e}; the trial goes on without",
+                self.path.display()
+            ));
+        }
+    }
+}

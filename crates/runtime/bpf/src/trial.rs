@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A share of the clients under another control, and the counters of all connections.
+use crate::attach::{Act, FUTURE, configure, detach, load, open, program, rodata};
+use crate::control::ready;
+use crate::error::BpfError;
+use crate::selection::{Counters, Future, Selection};
+use libbpf_rs::{Iter, Link, MapCore, Object};
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
+
+const READINGS: &str = "alcc_readings";
+const WATCHED: &str = "watched";
+/// `struct counters` of `watched.h`.
+const COUNTERS_LEN: usize = 40;
+
+/// Connections that clients open from [`Trial::begin`] on, a share of them under a control.
+///
+/// It lives as long as this value: when the process ends, in whatever way, new connections have
+/// what the system gives them. Those under the control keep it until [`Trial::give_back`],
+/// [`detach`] or their end.
+pub struct Trial {
+    selection: Selection,
+    /// Ends with the first field that is dropped: new connections are left alone.
+    future: Option<Link>,
+    readings: Link,
+    _object: Object,
+    _lock: Flock<File>,
+}
+
+impl fmt::Debug for Trial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trial")
+            .field("selection", &self.selection)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Trial {
+    /// Begins: of the connections that processes of the cgroup accept and that match, the
+    /// selection's share gets the control.
+    ///
+    /// # Errors
+    /// What the kernel refuses, and another trial of the same selection.
+    pub fn begin(selection: &Selection, cgroup: &Path, control: &str) -> Result<Self, BpfError> {
+        ready()?;
+        let lock = alone(&Future { selection, cgroup }.name()?)?;
+        let failed = |e: libbpf_rs::Error| BpfError::kernel("begin the trial", &e);
+        let mut open = open(&[FUTURE, READINGS])?;
+        configure(&mut open, &rodata(selection, false, &Act::Watch(control))).map_err(failed)?;
+        let object = load(open)?;
+        let watched = object
+            .maps()
+            .find(|map| map.name() == WATCHED)
+            .expect("the object has the map: a test opens it");
+        let readings = program(&object, READINGS)
+            .attach_iter(watched.as_fd())
+            .map_err(failed)?;
+        let folder = File::open(cgroup).map_err(|e| BpfError::file("open", cgroup, e))?;
+        let future = program(&object, FUTURE)
+            .attach_cgroup(folder.as_raw_fd())
+            .map_err(failed)?;
+        Ok(Self {
+            selection: selection.clone(),
+            future: Some(future),
+            readings,
+            _object: object,
+            _lock: lock,
+        })
+    }
+
+    /// The counters of all connections that have moved since the last time.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn readings(&self) -> Result<Vec<Counters>, BpfError> {
+        let failed = |error: String| BpfError::Kernel {
+            attempt: "read the counters of the trial".into(),
+            error,
+        };
+        let mut records = Vec::new();
+        Iter::new(&self.readings)
+            .map_err(|e| failed(e.to_string()))?
+            .read_to_end(&mut records)
+            .map_err(|e| failed(e.to_string()))?;
+        Ok(records.chunks_exact(COUNTERS_LEN).map(counters).collect())
+    }
+
+    /// Ends it: new connections are left alone, and those under the control get back what they
+    /// had. [`Trial::readings`] goes on for those that are watched already.
+    ///
+    /// # Errors
+    /// What the kernel refuses.
+    pub fn give_back(&mut self) -> Result<(), BpfError> {
+        self.future = None;
+        let refused = detach(&self.selection)?.into_iter().find_map(|f| f.error);
+        refused.map_or(Ok(()), |error| {
+            Err(BpfError::Kernel {
+                attempt: "give connections back what they had".into(),
+                error,
+            })
+        })
+    }
+}
+
+/// Two trials of the same connections would undo each other's choice.
+fn alone(name: &str) -> Result<Flock<File>, BpfError> {
+    let path = Path::new(crate::PINS).with_file_name(format!("trial-{name}.lock"));
+    let file = File::create(&path).map_err(|e| BpfError::file("create", &path, e))?;
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, e)| match e {
+        Errno::EWOULDBLOCK => BpfError::Busy,
+        e => BpfError::file("lock", &path, e.into()),
+    })
+}
+
+fn counters(record: &[u8]) -> Counters {
+    let word = |at: usize| u32::from_ne_bytes(record[at..at + 4].try_into().expect("four bytes"));
+    let long = |at: usize| u64::from_ne_bytes(record[at..at + 8].try_into().expect("eight bytes"));
+    Counters {
+        cookie: long(0),
+        client: long(8),
+        acked: long(16),
+        in_flight: word(24),
+        rtt_us: word(28),
+        retransmits: word(32),
+        mss: word(36),
+    }
+}
