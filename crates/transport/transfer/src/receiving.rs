@@ -107,7 +107,7 @@ pub fn flow(pipe: &mut dyn Incoming, rules: &Rules, begun: impl FnOnce(&Header))
         ..Received::default()
     };
     let ns = |ms: f64| (ms * 1e6) as u64;
-    let mut answer = flow.answer.take().unwrap_or(Answer {
+    let mut answer = flow.answer.take().unwrap_or_else(|| Answer {
         resumes: header
             .as_ref()
             .is_some_and(|header| header.offset.is_some()),
