@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `--resume` through a relay on loopback that cuts connections, or lets one end hang.
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
@@ -22,7 +23,7 @@ enum How {
 fn relay(to: u16, plan: &[(usize, How)]) -> (u16, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let mut plan = plan.to_vec().into_iter();
+    let mut plan: VecDeque<_> = plan.iter().copied().collect();
     let count = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&count);
     std::thread::spawn(move || {
@@ -32,7 +33,7 @@ fn relay(to: u16, plan: &[(usize, How)]) -> (u16, Arc<AtomicUsize>) {
                 continue;
             };
             counted.fetch_add(1, Ordering::Relaxed);
-            let step = plan.next();
+            let step = plan.pop_front();
             let back = (server.try_clone().unwrap(), client.try_clone().unwrap());
             std::thread::spawn(move || copy(back.0, &back.1, usize::MAX));
             let hung = Arc::clone(&hung);
