@@ -11,6 +11,7 @@ pub(crate) mod emulate;
 pub(crate) mod generate;
 pub(crate) mod list;
 pub(crate) mod log;
+pub(crate) mod mdi;
 pub(crate) mod proxy;
 pub(crate) mod recv;
 pub(crate) mod reproduce;

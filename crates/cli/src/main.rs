@@ -80,6 +80,7 @@ enum Command {
     Compare(commands::compare::Args),
     Reproduce(commands::reproduce::Args),
     Sweep(Box<commands::sweep::Args>),
+    Mdi(commands::mdi::Args),
     List(commands::list::Args),
     Doctor(commands::doctor::Args),
     #[command(hide = true)]
@@ -106,6 +107,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Trace(args) => commands::trace::run(&args),
         Command::Reproduce(args) => commands::reproduce::run(&args),
         Command::Sweep(args) => commands::sweep::run(&args),
+        Command::Mdi(args) => commands::mdi::run(&args),
         Command::List(args) => commands::list::run(&args),
         Command::Doctor(args) => commands::doctor::run(&args),
         Command::Generate(args) => commands::generate::run(&args, &Cli::command()),

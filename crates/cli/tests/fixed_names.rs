@@ -60,10 +60,11 @@ alcc sim
 alcc send
     --transport --port --bind --insecure --carrier --stall --series --json --pin --ca --duration
     --size --file --rate --flows --connect-timeout --cc --plugin --under --feedback --enforce
-    --seed
+    --seed --resume
 alcc recv
     --transport --port --bind --insecure --carrier --stall --series --json --cert --key --out
-    --overwrite --once --count --connections --max-size
+    --overwrite --once --count --connections --max-size --resume
+    --resume-files
 alcc trace
 alcc trace stats
     --seed --predict --json
@@ -89,6 +90,12 @@ alcc sweep
     --link --delay --up --rtt --queue --queue-up --loss --loss-up --radio --radio-up --step --steps
     --outages --repeat --reorder --flow --duration --seed --start --settle --phase --lateness --jitter --wake
     --max-events --vary --starts --x --y --out --jobs --plugin --json
+alcc mdi
+alcc mdi train
+    --teacher --link --rtt --jobs --seeds --duration --queue --grid --counting --cut --smoothing --least
+    --add --form --page --output --plugin
+alcc mdi validate
+    --teacher --link --rtt --jobs --walk --seeds --duration --queue --within --plugin --json
 alcc list
     --plugin --json
 alcc doctor

@@ -9,7 +9,7 @@ use alcc_lab::Row;
 use alcc_pipe::tls::Fingerprint;
 use alcc_pipe::{DEFAULT_PORT, Incoming, MAX_WAIT, Options};
 use alcc_transfer::receiving::{Output, Received, Rules, flow};
-use alcc_transfer::{Header, Kind, hex};
+use alcc_transfer::{Header, Kind, Sessions, hex};
 use alcc_transports::TRANSPORTS;
 use alcc_units::{Bytes, Span, positive};
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 /// choose.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  alcc recv\n  alcc recv --once --out video.mp4\n  alcc recv --bind 192.0.2.7 --port 5000 --out incoming/ --json\n  alcc recv --transport in-band --carrier tls\n  alcc recv --transport quic --cert cert.pem --key key.pem\n  alcc recv --transport udp --insecure\n\nOn the other host:\n  alcc send --file video.mp4 192.0.2.7"
+    after_help = "Examples:\n  alcc recv\n  alcc recv --once --out video.mp4\n  alcc recv --out incoming/ --resume\n  alcc recv --bind 192.0.2.7 --port 5000 --out incoming/ --json\n  alcc recv --transport in-band --carrier tls\n  alcc recv --transport quic --cert cert.pem --key key.pem\n  alcc recv --transport udp --insecure\n\nOn the other host:\n  alcc send --file video.mp4 192.0.2.7"
 )]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -52,6 +52,13 @@ pub(crate) struct Args {
     /// So many connections at once; more are turned away
     #[arg(long, value_name = "N", default_value = "64")]
     connections: NonZeroU32,
+    /// Keep what was cut for so long, for the sender's --resume; all that is kept together has at
+    /// most --max-size bytes [default with --resume: 60min]
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "60min", value_parser = positive::<Span>)]
+    resume: Option<Span>,
+    /// Keep at most so many files that were cut; the shortest goes first
+    #[arg(long, value_name = "N", default_value = "16", requires = "resume")]
+    resume_files: NonZeroU32,
     /// Take no transfer larger than this
     #[arg(long, value_name = "BYTES", default_value = "100GB", value_parser = positive::<Bytes>)]
     max_size: Bytes,
@@ -78,11 +85,22 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         (Output::File(_) | Output::Stdout, ..) | (_, true, _) => Some(1),
         (.., count) => count.map(NonZeroU32::get),
     };
+    if args.resume.is_some() && out == Output::Stdout {
+        return Err(Failure::usage(
+            "--resume with --out -: what was written cannot be taken back; give a file",
+        ));
+    }
+    let sessions = |keep: Span| {
+        let keep = Duration::from_nanos(keep.as_nanos());
+        Sessions::new(keep, args.resume_files.get() as usize, args.max_size.get())
+    };
     let rules = Arc::new(Rules {
         out,
         overwrite: args.overwrite,
         max_size: args.max_size.get(),
         stall: args.how.stall(),
+        resume: args.resume.map(sessions),
+        closed: AtomicBool::new(false),
         stop: Arc::default(),
         passed: match args.how.series()? {
             Some(series) => Box::new(move |bytes, now| series.add(bytes, now)),
@@ -106,7 +124,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let mut server = Server::new(args, Arc::clone(&rules), wanted);
     let mut result = Ok(());
     while !stop.load(Ordering::Relaxed) && !server.is_done() {
-        if server.has_all() {
+        let has_all = server.has_all();
+        rules.closed.store(has_all, Ordering::Relaxed);
+        // What is cut comes over another connection.
+        if has_all && rules.resume.is_none() {
             // Waiting for more would cost some transports wake-ups.
             server.listen_to_threads(MAX_WAIT);
             continue;
@@ -295,6 +316,17 @@ impl<'a> Server<'a> {
         }
     }
 
+    /// Files whose rest has not come in time have failed.
+    fn forget(&mut self, all: bool) {
+        let resume = self.rules.resume.as_ref();
+        let forgotten = resume.map_or(0, |sessions| sessions.sweep(all));
+        self.transfers += forgotten;
+        self.failed += forgotten;
+        if forgotten > 0 {
+            note(format_args!("alcc: {forgotten} cut: the rest has not come"));
+        }
+    }
+
     /// What the flows have said, waiting at most so long for the first.
     fn listen_to_threads(&mut self, patience: Duration) {
         let mut next = if patience.is_zero() {
@@ -314,6 +346,7 @@ impl<'a> Server<'a> {
             }
             next = self.told.try_recv().ok();
         }
+        self.forget(false);
         self.settle(false);
     }
 
@@ -326,6 +359,22 @@ impl<'a> Server<'a> {
             self.seldom(&received.peer, why);
             return;
         };
+        if header.kind == Kind::Ask && received.failure.is_none() {
+            return;
+        }
+        if received.waits {
+            // The connection that goes on with it may have begun already.
+            if let Some(together) = self.going.get_mut(&header.session) {
+                together.open = together.open.saturating_sub(1);
+            }
+            self.going
+                .retain(|_, together| together.open + together.ended > 0);
+            note(format_args!(
+                "alcc: {}: waits for the rest",
+                line(received, header)
+            ));
+            return;
+        }
         if let Some(together) = self.going.get_mut(&header.session) {
             together.open = together.open.saturating_sub(1);
             together.ended += 1;
@@ -366,6 +415,7 @@ impl<'a> Server<'a> {
         while self.open > 0 && Instant::now() < until {
             self.listen_to_threads(Duration::from_millis(100));
         }
+        self.forget(true);
         self.settle(true);
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::certificate::Trusting;
 use crate::failure::{Failure, reason};
-use crate::output::{Reader, print};
+use crate::output::{Reader, note, print};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
 use crate::transfer::{Series, table};
@@ -10,7 +10,7 @@ use alcc_cc::Spec;
 use alcc_lab::Row;
 use alcc_pipe::{DEFAULT_PORT, Options, Plan, Target};
 use alcc_transfer::sending::{Content, Job, Sent, flow};
-use alcc_transfer::{Header, Kind, clock_digest, new_session};
+use alcc_transfer::{Header, Kind, clock_digest, new_session, resuming};
 use alcc_transports::TRANSPORTS;
 use alcc_units::{Bytes, Rate, Span, positive};
 use std::fs::File;
@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 /// them. Files arrive with their SHA-256 checked.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  alcc send --cc verus 192.0.2.7\n  alcc send --under bbr --duration 30s receiver.example\n  alcc send --file video.mp4 --json 192.0.2.7:9700\n  alcc send --rate 4mbit --size 10MB --cc copa [2001:db8::7]\n  alcc send --transport in-band --carrier tls+connect:proxy=proxy.example:3128 --pin FINGERPRINT --cc verus 192.0.2.7\n  alcc send --transport quic --cc copa --pin FINGERPRINT 192.0.2.7\n  alcc send --transport udp --cc verus --insecure 192.0.2.7\n\nOn the other host, with the same --transport:\n  alcc recv --once"
+    after_help = "Examples:\n  alcc send --cc verus 192.0.2.7\n  alcc send --under bbr --duration 30s receiver.example\n  alcc send --file video.mp4 --resume --json 192.0.2.7:9700\n  alcc send --rate 4mbit --size 10MB --cc copa [2001:db8::7]\n  alcc send --transport in-band --carrier tls+connect:proxy=proxy.example:3128 --pin FINGERPRINT --cc verus 192.0.2.7\n  alcc send --transport quic --cc copa --pin FINGERPRINT 192.0.2.7\n  alcc send --transport udp --cc verus --insecure 192.0.2.7\n\nOn the other host, with the same --transport:\n  alcc recv --once"
 )]
 pub(crate) struct Args {
     /// Where 'alcc recv' waits: name or address, with :PORT if it is not --port
@@ -48,6 +48,10 @@ pub(crate) struct Args {
     /// Send this file; '-': standard input
     #[arg(long, value_name = "PATH")]
     file: Option<PathBuf>,
+    /// Where the connection is cut, go on over another one; given up when the receiver has got
+    /// nothing more for so long [default with --resume: 60min]. The receiver needs --resume, too
+    #[arg(long, value_name = "TIME", requires = "file", num_args = 0..=1, require_equals = true, default_missing_value = "60min", value_parser = positive::<Span>)]
+    resume: Option<Span>,
     /// Write no faster than this, as an application with something to show would [default: as fast
     /// as it goes]
     #[arg(long, value_name = "RATE", value_parser = positive::<Rate>)]
@@ -163,7 +167,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         let (tell, told) = mpsc::channel();
         for (header, content) in headers.iter().zip(contents) {
             let (tell, job) = (tell.clone(), &job);
-            scope.spawn(move || drop(tell.send((header.flow, flow(job, header, content)))));
+            scope.spawn(move || {
+                let sent = match (args.resume, content) {
+                    (Some(patience), Content::File(file)) => {
+                        let patience = Duration::from_nanos(patience.as_nanos());
+                        let cut = &mut |why: &Failure| note(format_args!("alcc: {why}; goes on"));
+                        resuming::flow(job, header, &file, patience, cut)
+                    }
+                    (_, content) => flow(job, header, content),
+                };
+                drop(tell.send((header.flow, sent)));
+            });
         }
         drop(tell);
         let mut shown = Shown::new(args, headers.len());
@@ -212,6 +226,7 @@ fn flows(args: &Args) -> Result<(Vec<Header>, Vec<Content>), Failure> {
         size,
         session: [0; 16],
         clock: [0; 16],
+        offset: None,
     };
     if let Some(path) = &args.file {
         if args.flows.get() > 1 {
@@ -220,6 +235,12 @@ fn flows(args: &Args) -> Result<(Vec<Header>, Vec<Content>), Failure> {
             ));
         }
         let (file, size) = open(path)?;
+        if args.resume.is_some() && size.is_none() {
+            return Err(Failure::usage(format!(
+                "--resume --file {}: only a regular file can be read again from where it was cut",
+                path.display()
+            )));
+        }
         return Ok((vec![header(0, Kind::File, size)], vec![Content::File(file)]));
     }
     let duration = match (args.size, args.duration) {

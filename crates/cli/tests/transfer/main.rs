@@ -7,6 +7,7 @@ mod ends;
 mod lacks;
 mod place;
 mod quic;
+mod resume;
 
 use nix::sys::signal::Signal;
 use place::Place;

@@ -39,5 +39,7 @@ pub use registry::{
 
 /// Transition matrices of `mdi`: read, learned, written.
 pub mod model_driven {
-    pub use crate::algorithms::mdi::{Axis, Counts, Grid, Matrix, MatrixError, change};
+    pub use crate::algorithms::mdi::{
+        Axis, Counting, Counts, Grid, Matrix, MatrixError, Shape, change,
+    };
 }

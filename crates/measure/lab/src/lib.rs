@@ -17,6 +17,7 @@
 //! | [`pairs`] | an algorithm above TCP beside its native form |
 //! | [`capture`], [`qlog`] | a simulated run packet by packet, as pcap and as qlog |
 //! | [`logged`] | what its algorithms say of themselves |
+//! | [`mdi`] | a random walk learned from another algorithm |
 //! | [`board`] | table, sentence and files of a comparison |
 //! | [`sampler`] | TCP connections seen from the outside |
 //! | [`server`] | an nginx with a configuration of its own, plain or controlled |
@@ -32,6 +33,7 @@ mod error;
 mod link;
 pub mod live;
 pub mod logged;
+pub mod mdi;
 pub mod meter;
 pub mod pairs;
 mod palette;

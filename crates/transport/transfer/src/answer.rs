@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use crate::{ANSWER, Fields, UNKNOWN, VERSION};
+use crate::{ANSWER, Fields, RESUMING, UNKNOWN, VERSION};
 
 const MAGIC: &[u8; 8] = b"alccdone";
 
@@ -12,11 +12,15 @@ pub enum Verdict {
     Damaged,
     /// It could not be kept: the disk is full, or it is longer than the receiver takes.
     NotKept,
+    /// Version 2: not all of it is there. What is waits for the rest.
+    Part,
 }
 
 /// What the receiver says at the end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Answer {
+    /// To a flow that resumes: version 2.
+    pub resumes: bool,
     /// What it thinks of it.
     pub verdict: Verdict,
     /// Bytes of content.
@@ -38,11 +42,12 @@ impl Answer {
     pub fn encode(&self) -> [u8; ANSWER] {
         let mut bytes = [0; ANSWER];
         bytes[0..8].copy_from_slice(MAGIC);
-        bytes[8] = VERSION;
+        bytes[8] = if self.resumes { RESUMING } else { VERSION };
         bytes[9] = match self.verdict {
             Verdict::Good => 0,
             Verdict::Damaged => 1,
             Verdict::NotKept => 2,
+            Verdict::Part => 3,
         };
         let numbers = [
             self.bytes,
@@ -61,19 +66,26 @@ impl Answer {
     /// Reads the answer of a peer; `None` if it is malformed.
     pub fn decode(bytes: &[u8; ANSWER]) -> Option<Self> {
         let mut fields = Fields(bytes);
-        if fields.bytes() != *MAGIC || fields.byte() != VERSION {
+        if fields.bytes() != *MAGIC {
             return None;
         }
+        let version = fields.byte();
+        if version != VERSION && version != RESUMING {
+            return None;
+        }
+        let resumes = version == RESUMING;
         let verdict = match fields.byte() {
             0 => Verdict::Good,
             1 => Verdict::Damaged,
             2 => Verdict::NotKept,
+            3 if resumes => Verdict::Part,
             _ => return None,
         };
         if fields.bytes() != [0; 6] {
             return None;
         }
         Some(Self {
+            resumes,
             verdict,
             bytes: fields.u64(),
             took: fields.u64(),
@@ -92,6 +104,7 @@ mod tests {
     #[test]
     fn an_answer_comes_back_as_it_was() {
         let answer = Answer {
+            resumes: true,
             verdict: Verdict::NotKept,
             bytes: 5,
             took: 6,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::reader::Wrong;
-use crate::{Fields, HEADER, UNKNOWN, VERSION};
+use crate::{Fields, HEADER, RESUMING, UNKNOWN, VERSION};
 
 const MAGIC: &[u8; 8] = b"alccsend";
 
@@ -11,6 +11,8 @@ pub enum Kind {
     MadeUp,
     /// A file, or whatever else is not known beforehand, with its hash.
     File,
+    /// Nothing: how much of the session's file is there?
+    Ask,
 }
 
 /// The beginning of a flow.
@@ -29,6 +31,9 @@ pub struct Header {
     /// A digest of the session and of what identifies the sender's clock: who finds the same has
     /// the same clock. Zero: not known.
     pub clock: [u8; 16],
+    /// Version 2, a flow that resumes: where in the file its content begins, bytes. `None`:
+    /// version 1.
+    pub offset: Option<u64>,
 }
 
 impl Header {
@@ -36,16 +41,18 @@ impl Header {
     pub fn encode(&self) -> [u8; HEADER] {
         let mut bytes = [0; HEADER];
         bytes[0..8].copy_from_slice(MAGIC);
-        bytes[8] = VERSION;
+        bytes[8] = self.offset.map_or(VERSION, |_| RESUMING);
         bytes[9] = match self.kind {
             Kind::MadeUp => 0,
             Kind::File => 1,
+            Kind::Ask => 2,
         };
         bytes[10..12].copy_from_slice(&self.flow.to_be_bytes());
         bytes[12..14].copy_from_slice(&self.flows.to_be_bytes());
         bytes[16..24].copy_from_slice(&self.size.unwrap_or(UNKNOWN).to_be_bytes());
         bytes[24..40].copy_from_slice(&self.session);
         bytes[40..56].copy_from_slice(&self.clock);
+        bytes[56..64].copy_from_slice(&self.offset.unwrap_or(0).to_be_bytes());
         bytes
     }
 
@@ -69,26 +76,35 @@ impl Header {
             return Err(Wrong::Stranger);
         }
         let version = fields.byte();
-        if version != VERSION {
+        if version != VERSION && version != RESUMING {
             return Err(Wrong::Version(version));
         }
-        let kind = match fields.byte() {
-            0 => Kind::MadeUp,
-            1 => Kind::File,
+        let kind = match (version, fields.byte()) {
+            (VERSION, 0) => Kind::MadeUp,
+            (_, 1) => Kind::File,
+            (RESUMING, 2) => Kind::Ask,
             _ => return Err(Wrong::Header),
         };
         let (flow, flows, zero) = (fields.u16(), fields.u16(), fields.u16());
-        let header = Self {
+        let (size, session, clock) = (fields.maybe(), fields.bytes(), fields.bytes());
+        let offset = fields.u64();
+        let makes_sense = match kind {
+            // A session that resumes is one file of a known size.
+            _ if version == VERSION => offset == 0,
+            Kind::Ask => flows == 1 && offset == 0 && size.is_some(),
+            _ => flows == 1 && size.is_some_and(|size| offset <= size),
+        };
+        if flow >= flows || zero != 0 || !makes_sense {
+            return Err(Wrong::Header);
+        }
+        Ok(Self {
             kind,
             flow,
             flows,
-            size: fields.maybe(),
-            session: fields.bytes(),
-            clock: fields.bytes(),
-        };
-        if flow >= flows || zero != 0 || fields.u64() != 0 {
-            return Err(Wrong::Header);
-        }
-        Ok(header)
+            size,
+            session,
+            clock,
+            offset: (version == RESUMING).then_some(offset),
+        })
     }
 }

@@ -14,24 +14,31 @@
 //!
 //! Numbers are big-endian; one that is not known has all bits set. Kind 0 is made-up content
 //! ([`Writer::made_up`]), which the receiver compares with its own instead of hashing it: the hash
-//! is zero then. Kind 1 is a file.
+//! is zero then. Kind 1 is a file. Version 2 has the place in the file where the last zeros are: see
+//! [`resuming`] and `docs/transfer-format.md`.
 #![forbid(unsafe_code)]
 
 mod answer;
 mod clock;
 mod counter;
 mod header;
+mod keeping;
 mod made_up;
+mod progress;
 mod reader;
 pub mod receiving;
+pub mod resuming;
 pub mod sending;
+mod sessions;
 mod writer;
 
 pub use answer::{Answer, Verdict};
 pub use clock::{clock_digest, new_session};
 pub use counter::Counter;
 pub use header::{Header, Kind};
+pub use progress::Progress;
 pub use reader::{Reader, Sink, Wrong};
+pub use sessions::Sessions;
 pub use writer::Writer;
 
 /// Largest content of a block, bytes.
@@ -46,6 +53,8 @@ pub const TRAILER: usize = BLOCK_PREFIX + 8 + 32;
 pub const ANSWER: usize = 88;
 
 const VERSION: u8 = 1;
+/// Flows that can go on where another connection was cut.
+const RESUMING: u8 = 2;
 /// A number that is not known.
 const UNKNOWN: u64 = u64::MAX;
 

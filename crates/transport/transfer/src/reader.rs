@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use crate::{BLOCK, BLOCK_PREFIX, Fields, HEADER, Header, Kind, TRAILER, made_up};
+use crate::{BLOCK, BLOCK_PREFIX, Fields, HEADER, Header, Kind, Progress, TRAILER, made_up};
 use sha2::{Digest, Sha256};
 use std::sync::OnceLock;
 
@@ -10,7 +10,7 @@ pub enum Wrong {
     #[error("the peer does not send what 'alcc send' sends")]
     Stranger,
     /// Of another time.
-    #[error("the peer sends version {0} of the format, and we know version {VERSION}: use the same alcc at both ends", VERSION = crate::VERSION)]
+    #[error("the peer sends version {0} of the format, and we know {VERSION} and {RESUMING}: use the same alcc at both ends", VERSION = crate::VERSION, RESUMING = crate::RESUMING)]
     Version(u8),
     /// Fields that contradict each other.
     #[error("the header makes no sense")]
@@ -21,9 +21,9 @@ pub enum Wrong {
     /// More than the header said, or than the receiver takes.
     #[error("more than the {0} bytes that were announced or are allowed")]
     TooLong(u64),
-    /// Less than the header said.
-    #[error("{got} of {announced} bytes came, and then the end")]
-    TooShort {
+    /// Not what header or trailer said.
+    #[error("{got} bytes came, and {announced} were announced")]
+    Count {
         /// What came.
         got: u64,
         /// What should have come.
@@ -32,6 +32,14 @@ pub enum Wrong {
     /// Made-up content that is not what was made up.
     #[error("the content is damaged within the 64 KiB before byte {0}")]
     Damaged(u64),
+    /// It goes on where we are not.
+    #[error("it goes on at byte {asked}, and {have} bytes are here")]
+    Position {
+        /// Where it goes on.
+        asked: u64,
+        /// What is here.
+        have: u64,
+    },
     /// The hash is another one.
     #[error("the content is damaged: its SHA-256 is not the sender's")]
     Hash,
@@ -53,6 +61,11 @@ pub trait Sink {
     /// # Errors
     /// Why this transfer is not wanted.
     fn begin(&mut self, header: &Header) -> Result<u64, Self::Error>;
+
+    /// What earlier connections have brought of the file that goes on now; asked after `begin`.
+    fn earlier(&mut self) -> Option<Progress> {
+        None
+    }
 
     /// Content of a file.
     ///
@@ -124,6 +137,12 @@ impl Reader {
         self.state == State::End
     }
 
+    /// What has come of a file, for the connection that brings the rest.
+    pub fn progress(&self) -> Option<Progress> {
+        let hash = self.hash.clone()?;
+        Some(Progress::new(self.bytes, hash))
+    }
+
     /// The hash of a file's content, once it is complete.
     pub fn hash(&self) -> [u8; 32] {
         self.sum
@@ -158,7 +177,20 @@ impl Reader {
                             return Err(Wrong::TooLong(most).into());
                         }
                         self.limit = header.size.unwrap_or(most);
-                        self.hash = (header.kind == Kind::File).then(Sha256::new);
+                        if header.kind == Kind::Ask {
+                            self.state = State::End;
+                            continue;
+                        }
+                        if let Some(asked) = header.offset.filter(|at| *at > 0) {
+                            let earlier = sink.earlier();
+                            let have = earlier.as_ref().map_or(0, Progress::bytes);
+                            let earlier = earlier.filter(|_| have == asked);
+                            let earlier = earlier.ok_or(Wrong::Position { asked, have })?;
+                            self.bytes = have;
+                            self.hash = Some(earlier.into_hash());
+                        } else {
+                            self.hash = (header.kind == Kind::File).then(Sha256::new);
+                        }
                         self.state = State::Before;
                     } else {
                         // Who says something else is told at once, and not after a header's length.
@@ -254,17 +286,14 @@ impl Reader {
     fn trailer(&mut self) -> Result<(), Wrong> {
         let mut fields = Fields(&self.part);
         let (announced, sum) = (fields.u64(), fields.bytes::<32>());
-        let announced = self
-            .header
-            .as_ref()
-            .and_then(|h| h.size)
-            .unwrap_or(announced)
-            .max(announced);
-        if announced != self.bytes {
-            return Err(Wrong::TooShort {
-                got: self.bytes,
-                announced,
-            });
+        let size = self.header.as_ref().and_then(|h| h.size);
+        for announced in [announced, size.unwrap_or(announced)] {
+            if announced != self.bytes {
+                return Err(Wrong::Count {
+                    got: self.bytes,
+                    announced,
+                });
+            }
         }
         if let Some(hash) = self.hash.take() {
             self.sum = hash.finalize().into();
@@ -314,6 +343,7 @@ mod tests {
             size,
             session: [7; 16],
             clock: [9; 16],
+            offset: None,
         }
     }
 
@@ -421,7 +451,7 @@ mod tests {
         for stranger in [&b"G"[..], b"GET / HTTP/1.1\r\n\r\n", &[0; 500]] {
             assert_eq!(read(stranger, 99, 9).err(), Some(Wrong::Stranger));
         }
-        assert_eq!(bent(8, 2), Some(Wrong::Version(2)));
+        assert_eq!(bent(8, 3), Some(Wrong::Version(3)));
         assert_eq!(bent(9, 2), Some(Wrong::Header));
         assert_eq!(bent(13, 1), Some(Wrong::Header));
         assert_eq!(bent(60, 1), Some(Wrong::Header));
@@ -439,7 +469,7 @@ mod tests {
         more.push(0);
         assert_eq!(read(&more, 5_000, 10_000).err(), Some(Wrong::AfterEnd));
         let less = stream(&header(Kind::File, Some(1402)), &[1, 1400]);
-        let short = Wrong::TooShort {
+        let short = Wrong::Count {
             got: 1401,
             announced: 1402,
         };

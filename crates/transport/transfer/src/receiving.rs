@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One flow of a receiver.
 use crate::clock::{clock_digest, now};
-use crate::{Answer, Header, Kind, Passed, Reader, Sink, Verdict, Wrong};
+use crate::keeping::PartialFile;
+use crate::sessions::{Part, Refused};
+use crate::{Answer, Header, Kind, Passed, Progress, Reader, Sessions, Sink, Verdict, Wrong};
 use alcc_pipe::{Incoming, would_block};
-use alcc_results::{Distribution, scenario::reason};
+use alcc_results::Distribution;
 use alcc_units::Span;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// What is read at once, and most of the memory of a flow.
@@ -40,6 +41,10 @@ pub struct Rules {
     pub max_size: u64,
     /// Given up when nothing comes for so long.
     pub stall: Duration,
+    /// Where what was cut waits for its rest; `None`: nothing does.
+    pub resume: Option<Sessions>,
+    /// Set from outside: no session is taken that is not known.
+    pub closed: AtomicBool,
     /// Set from outside: every flow ends.
     pub stop: Arc<AtomicBool>,
     /// Told of each piece of content that has come.
@@ -63,49 +68,49 @@ pub struct Received {
     pub hash: [u8; 32],
     /// Where it is.
     pub kept: Option<PathBuf>,
+    /// It was cut, and what has come waits for its rest.
+    pub waits: bool,
     /// Why it failed.
     pub failure: Option<String>,
 }
 
-/// Reads one flow to its end and answers. `begun` is called when the header has come.
+/// Reads one flow to its end and answers. `begun` is called when the header of content has come.
 pub fn flow(pipe: &mut dyn Incoming, rules: &Rules, begun: impl FnOnce(&Header)) -> Received {
     let mut flow = Flow {
         rules,
         begun: Some(begun),
         delays: None,
         kept: None,
+        session: None,
+        earlier: None,
+        took: 0,
+        answer: None,
         first: None,
         now: now(),
     };
     let mut reader = Reader::new();
     let result = flow.read(pipe, &mut reader);
-    let mut verdict = match &result {
+    let verdict = match &result {
         Ok(()) => Verdict::Good,
         Err(Broken::Keep(_) | Broken::Wrong(Wrong::TooLong(_))) => Verdict::NotKept,
         Err(_) => Verdict::Damaged,
     };
-    let took = flow.first.map_or(0, |first| flow.now - first);
+    let header = reader.header().cloned();
+    let took = flow.took + flow.first.map_or(0, |first| flow.now - first);
     let mut received = Received {
         peer: pipe.peer(),
-        header: reader.header().cloned(),
         bytes: reader.bytes(),
         took,
         delay_ms: flow.delay_ms(),
         hash: reader.hash(),
-        kept: None,
         failure: result.as_ref().err().map(ToString::to_string),
+        ..Received::default()
     };
-    if let Some(kept) = flow.kept.take().filter(|_| result.is_ok()) {
-        match kept.finish(&rules.out, rules.overwrite) {
-            Ok(path) => received.kept = path,
-            Err(why) => {
-                verdict = Verdict::NotKept;
-                received.failure = Some(why);
-            }
-        }
-    }
     let ns = |ms: f64| (ms * 1e6) as u64;
-    let answer = Answer {
+    let mut answer = flow.answer.take().unwrap_or_else(|| Answer {
+        resumes: header
+            .as_ref()
+            .is_some_and(|header| header.offset.is_some()),
         verdict,
         bytes: received.bytes,
         took,
@@ -113,13 +118,16 @@ pub fn flow(pipe: &mut dyn Incoming, rules: &Rules, begun: impl FnOnce(&Header))
         delay_median: received.delay_ms.map(|d| ns(d[0])),
         delay_p95: received.delay_ms.map(|d| ns(d[1])),
         hash: received.hash,
-    };
+    });
+    flow.settle(&result, &reader, &mut received, &mut answer);
     // Strangers get no answer, and a peer that has gone cannot get one.
-    if received.header.is_some() && !matches!(result, Err(Broken::Gone(_))) {
+    let silent = matches!(result, Err(Broken::Gone(_) | Broken::Taken | Broken::Busy));
+    if header.is_some() && !silent {
         // A sender that has read it may be gone before its transport has said so. What came is no
         // worse for that, and a sender that was not told says so itself.
         let _ = pipe.answer(&answer.encode());
     }
+    received.header = header;
     received
 }
 
@@ -131,10 +139,33 @@ enum Broken {
     Stalled(Duration),
     #[error("the sender is gone: {0}")]
     Gone(io::Error),
+    #[error("another connection goes on with it")]
+    Taken,
+    #[error("an earlier connection of the session does not end")]
+    Busy,
     #[error("{0}")]
     Wrong(#[from] Wrong),
     #[error("{0}")]
     Keep(String),
+}
+
+impl Broken {
+    /// The path or the sender's process is gone; what came before is good.
+    fn is_cut(&self) -> bool {
+        matches!(
+            self,
+            Self::Stalled(_) | Self::Gone(_) | Self::Taken | Self::Wrong(Wrong::CutShort(_))
+        )
+    }
+}
+
+/// A session that this connection has.
+struct Claimed<'a> {
+    sessions: &'a Sessions,
+    id: [u8; 16],
+    size: u64,
+    /// Another connection has come for it.
+    taken: Arc<AtomicBool>,
 }
 
 struct Flow<'a, B> {
@@ -143,6 +174,13 @@ struct Flow<'a, B> {
     /// If both ends have one clock.
     delays: Option<Distribution>,
     kept: Option<PartialFile>,
+    session: Option<Claimed<'a>>,
+    /// What other connections have brought.
+    earlier: Option<Progress>,
+    /// The time of those, ns.
+    took: u64,
+    /// What is answered whatever comes.
+    answer: Option<Answer>,
     first: Option<u64>,
     /// When the last bytes came.
     now: u64,
@@ -154,6 +192,10 @@ impl<B: FnOnce(&Header)> Flow<'_, B> {
         loop {
             if self.rules.stop.load(Ordering::Relaxed) {
                 return Err(Broken::Stopped);
+            }
+            let claimed = self.session.as_ref();
+            if claimed.is_some_and(|session| session.taken.load(Ordering::Relaxed)) {
+                return Err(Broken::Taken);
             }
             let n = match pipe.read(&mut buffer) {
                 Ok(0) => return Ok(reader.end()?),
@@ -189,6 +231,86 @@ impl<B: FnOnce(&Header)> Flow<'_, B> {
         }
     }
 
+    /// Gives the file its name, or keeps what there is for another connection.
+    fn settle(
+        &mut self,
+        result: &Result<(), Broken>,
+        reader: &Reader,
+        received: &mut Received,
+        answer: &mut Answer,
+    ) {
+        let kept = self.kept.take();
+        let session = self.session.take();
+        if let (Err(why), Some(session), Some(progress)) = (result, &session, reader.progress())
+            && why.is_cut()
+        {
+            *answer = Sessions::partial(progress.bytes());
+            received.waits = session.sessions.put_back(
+                &session.id,
+                Part {
+                    file: kept,
+                    progress,
+                    size: session.size,
+                    took: received.took,
+                },
+            );
+            return;
+        }
+        if let Some(kept) = kept.filter(|_| result.is_ok()) {
+            match kept.finish(&self.rules.out, self.rules.overwrite) {
+                Ok(path) => received.kept = path,
+                Err(why) => {
+                    answer.verdict = Verdict::NotKept;
+                    received.failure = Some(why);
+                }
+            }
+        }
+        if let Some(session) = session {
+            session.sessions.finish(&session.id, answer);
+        }
+    }
+
+    /// A header of version 2: what there is of its session.
+    fn resume(&mut self, header: &Header, offset: u64) -> Result<(), Broken> {
+        let Some(sessions) = &self.rules.resume else {
+            let why = "the sender wants to go on where it is cut: --resume allows that";
+            return Err(Broken::Keep(why.to_owned()));
+        };
+        let refused = |why| match why {
+            Refused::Busy => Broken::Busy,
+            Refused::Size => Wrong::Header.into(),
+            Refused::Position(have) => Wrong::Position {
+                asked: offset,
+                have,
+            }
+            .into(),
+        };
+        if header.kind == Kind::Ask {
+            self.answer = Some(sessions.ask(&header.session).map_err(refused)?);
+            return Ok(());
+        }
+        let size = header.size.unwrap_or(0);
+        let (part, taken) = match sessions.claim(&header.session, offset, size) {
+            Err(Refused::Position(have)) => {
+                self.answer = Some(Sessions::partial(have));
+                return Err(refused(Refused::Position(have)));
+            }
+            other => other.map_err(refused)?,
+        };
+        self.session = Some(Claimed {
+            sessions,
+            id: header.session,
+            size,
+            taken,
+        });
+        if let Some(part) = part {
+            self.kept = part.file;
+            self.took = part.took;
+            self.earlier = Some(part.progress);
+        }
+        Ok(())
+    }
+
     fn delay_ms(&self) -> Option<[f64; 2]> {
         let delays = self.delays.as_ref()?;
         Some([delays.quantile_ms(0.5)?, delays.quantile_ms(0.95)?])
@@ -199,15 +321,31 @@ impl<B: FnOnce(&Header)> Sink for Flow<'_, B> {
     type Error = Broken;
 
     fn begin(&mut self, header: &Header) -> Result<u64, Broken> {
+        let known = |sessions: &Sessions| sessions.knows(&header.session);
+        if self.rules.closed.load(Ordering::Relaxed)
+            && !self.rules.resume.as_ref().is_some_and(known)
+        {
+            return Err(Broken::Keep("no more transfers are taken".to_owned()));
+        }
+        if let Some(offset) = header.offset {
+            self.resume(header, offset)?;
+        }
+        if header.kind == Kind::Ask {
+            return Ok(self.rules.max_size);
+        }
         let ours = clock_digest(&header.session);
         self.delays = (ours != [0; 16] && ours == header.clock).then(Distribution::new);
         if let Some(begun) = self.begun.take() {
             begun(header);
         }
-        if header.kind == Kind::File {
+        if header.kind == Kind::File && self.earlier.is_none() {
             self.kept = PartialFile::begin(&self.rules.out).map_err(Broken::Keep)?;
         }
         Ok(self.rules.max_size)
+    }
+
+    fn earlier(&mut self) -> Option<Progress> {
+        self.earlier.take()
     }
 
     fn content(&mut self, bytes: &[u8]) -> Result<(), Broken> {
@@ -222,105 +360,6 @@ impl<B: FnOnce(&Header)> Sink for Flow<'_, B> {
             // A stamp of the future is none.
             let delay = Span::from_nanos(self.now.saturating_sub(stamp));
             delays.add(delay, bytes.into());
-        }
-    }
-}
-
-/// A file that is being received: it has its name only when it is complete.
-struct PartialFile {
-    file: File,
-    part: Option<PathBuf>,
-}
-
-impl PartialFile {
-    fn begin(out: &Output) -> Result<Option<Self>, String> {
-        static NUMBER: AtomicU64 = AtomicU64::new(1);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let unique = format!("{}-{number}", std::process::id());
-        let part = match out {
-            Output::Discard => return Ok(None),
-            Output::Stdout => {
-                use std::os::fd::AsFd;
-                let file = io::stdout().as_fd().try_clone_to_owned();
-                let file = file.map_err(|e| format!("write to standard output: {e}"))?;
-                return Ok(Some(Self {
-                    file: file.into(),
-                    part: None,
-                }));
-            }
-            Output::File(path) => {
-                let mut name = path.as_os_str().to_owned();
-                name.push(format!(".part-{unique}"));
-                PathBuf::from(name)
-            }
-            Output::Folder(folder) => folder.join(format!(".received.part-{unique}")),
-        };
-        let file = OpenOptions::new().write(true).create_new(true).open(&part);
-        let file = file.map_err(|e| format!("create {}: {}", part.display(), reason(&e)))?;
-        Ok(Some(Self {
-            file,
-            part: Some(part),
-        }))
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
-        self.file
-            .write_all(bytes)
-            .map_err(|e| format!("keep what came: {e}"))
-    }
-
-    /// Gives it its name; which.
-    fn finish(mut self, out: &Output, overwrite: bool) -> Result<Option<PathBuf>, String> {
-        let Some(part) = self.part.take() else {
-            return Ok(None);
-        };
-        let done = match out {
-            Output::File(path) => name(&part, path, overwrite).map(|()| path.clone()),
-            Output::Folder(folder) => free_name(&part, folder),
-            Output::Discard | Output::Stdout => return Ok(None),
-        };
-        let done = done.map_err(|e| {
-            let _ = std::fs::remove_file(&part);
-            format!("give the file its name: {e}: --overwrite replaces one that is there")
-        });
-        done.map(Some)
-    }
-}
-
-impl Drop for PartialFile {
-    fn drop(&mut self) {
-        if let Some(part) = &self.part {
-            let _ = std::fs::remove_file(part);
-        }
-    }
-}
-
-/// The number of names that are tried.
-const MAX_NAMES: u32 = 1_000_000;
-
-fn free_name(part: &Path, folder: &Path) -> io::Result<PathBuf> {
-    for number in 1..MAX_NAMES {
-        let path = folder.join(format!("received-{number}"));
-        match name(part, &path, false) {
-            Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
-            other => return other.map(|()| path),
-        }
-    }
-    Err(io::ErrorKind::AlreadyExists.into())
-}
-
-fn name(part: &Path, path: &Path, overwrite: bool) -> io::Result<()> {
-    if overwrite {
-        return std::fs::rename(part, path);
-    }
-    // A second name cannot replace what is there, a rename can.
-    match std::fs::hard_link(part, path) {
-        Ok(()) => std::fs::remove_file(part),
-        Err(why) if why.kind() == io::ErrorKind::AlreadyExists => Err(why),
-        Err(_) => {
-            // A file system without second names.
-            OpenOptions::new().write(true).create_new(true).open(path)?;
-            std::fs::rename(part, path)
         }
     }
 }

@@ -60,38 +60,51 @@ pub struct Sent {
 
 /// Sends one flow to its end.
 pub fn flow(job: &Job<'_>, header: &Header, content: Content) -> Sent {
-    let began = now();
     let mut sent = Sent::default();
-    let flow = header.flow.into();
-    let mut out = match job.dialer.connect(job.to, flow) {
-        Ok(out) => out,
-        Err(why) => {
-            sent.failure = Some(why);
-            return sent;
-        }
-    };
-    let mut sending = SendFlow {
-        job,
-        out: &mut *out,
-        moved: now(),
-        acknowledged: None,
-        began,
-    };
-    let failure = sending.run(header, content, &mut sent).err();
-    sent.failure = failure.map(|why| why.into_failure(sent.bytes, job));
+    let result = once(job, header, content, Writer::new(header), &mut sent);
+    sent.failure = result.err().map(|why| why.into_failure(sent.bytes, job));
+    sent
+}
+
+/// Sends one flow over one connection.
+pub(crate) fn once(
+    job: &Job<'_>,
+    header: &Header,
+    content: Content,
+    writer: Writer,
+    sent: &mut Sent,
+) -> Result<(), Broken> {
+    let began = now();
+    let connected = job.dialer.connect(job.to, header.flow.into());
+    let mut out = connected.map_err(Broken::Connect)?;
+    let mut sending = SendFlow::new(job, &mut *out, began);
+    let result = sending.run(header, content, writer, sent);
     if sent.took == 0 {
         sent.took = now() - began;
     }
     sent.stats = out.stats();
-    sent
+    result
+}
+
+/// Asks over a connection of its own how much of a session's file is there.
+pub(crate) fn ask(job: &Job<'_>, header: &Header) -> Result<Answer, Broken> {
+    let connected = job.dialer.connect(job.to, header.flow.into());
+    let mut out = connected.map_err(Broken::Connect)?;
+    let mut sending = SendFlow::new(job, &mut *out, now());
+    sending.ask(header)
 }
 
 /// Why a flow ended early.
-enum Broken {
+pub(crate) enum Broken {
     Stopped,
     Stalled,
+    Connect(Failure),
     Pipe(io::Error),
     Source(io::Error),
+    /// The connection ended before the receiver had said anything.
+    Unconfirmed,
+    /// So much is there: the rest may come.
+    Part(u64),
     Reported(String),
 }
 
@@ -102,10 +115,30 @@ impl From<io::Error> for Broken {
 }
 
 impl Broken {
-    fn into_failure(self, bytes: u64, job: &Job<'_>) -> Failure {
+    /// Another connection may do better.
+    pub(crate) fn is_cut(&self) -> bool {
+        match self {
+            Self::Stalled
+            | Self::Pipe(_)
+            | Self::Unconfirmed
+            | Self::Part(_)
+            | Self::Connect(Failure::Failed(_)) => true,
+            Self::Stopped
+            | Self::Source(_)
+            | Self::Reported(_)
+            | Self::Connect(Failure::Usage(_)) => false,
+        }
+    }
+
+    pub(crate) fn into_failure(self, bytes: u64, job: &Job<'_>) -> Failure {
         let to = job.to;
         let so_far = format!("after {:.2} MB", bytes as f64 / 1e6);
         Failure::failed(match self {
+            Self::Connect(why) => return why,
+            Self::Unconfirmed => format!(
+                "send to {to}: the receiver ended the connection without confirming what it got: see what 'alcc recv' says"
+            ),
+            Self::Part(bytes) => format!("send to {to}: the receiver has only {bytes} bytes"),
             Self::Stopped => format!("send to {to}: interrupted {so_far}"),
             Self::Stalled => format!(
                 "send to {to}: nothing moved for {} s {so_far}: the receiver or the path is gone (--stall waits longer)",
@@ -137,10 +170,33 @@ struct SendFlow<'a> {
     acknowledged: Option<u64>,
 }
 
-impl SendFlow<'_> {
-    fn run(&mut self, header: &Header, content: Content, sent: &mut Sent) -> Result<(), Broken> {
+impl<'a> SendFlow<'a> {
+    fn new(job: &'a Job<'a>, out: &'a mut dyn Outgoing, began: u64) -> Self {
+        Self {
+            job,
+            out,
+            moved: now(),
+            acknowledged: None,
+            began,
+        }
+    }
+
+    fn ask(&mut self, header: &Header) -> Result<Answer, Broken> {
+        self.send_all(&header.encode())?;
+        self.finish()?;
+        let none = || Broken::Reported("this transport has no way back".to_owned());
+        self.answer(self.job.stall)?.ok_or_else(none)
+    }
+
+    fn run(
+        &mut self,
+        header: &Header,
+        content: Content,
+        writer: Writer,
+        sent: &mut Sent,
+    ) -> Result<(), Broken> {
         let mut hash = None;
-        let answer = match self.everything(header, content, sent, &mut hash) {
+        let answer = match self.everything(header, content, writer, sent, &mut hash) {
             Ok(()) => self.answer(self.job.stall)?,
             // A receiver that has everything and has said so may leave before its transport has
             // heard the last word; and one that wants no more says why. What it said counts.
@@ -169,11 +225,11 @@ impl SendFlow<'_> {
         &mut self,
         header: &Header,
         content: Content,
+        mut writer: Writer,
         sent: &mut Sent,
         hash: &mut Option<[u8; 32]>,
     ) -> Result<(), Broken> {
         self.send_all(&header.encode())?;
-        let mut writer = Writer::new(header);
         let result = match content {
             Content::MadeUp(duration) => self.made_up(header, duration, &mut writer),
             Content::File(file) => self.file(header, &file, &mut writer),
@@ -184,10 +240,16 @@ impl SendFlow<'_> {
         let (trailer, sum) = writer.trailer(now());
         self.send_all(&trailer)?;
         *hash = Some(sum);
+        self.finish()?;
+        sent.complete = Some(now() - self.began);
+        Ok(())
+    }
+
+    /// Nothing more is written: waits until the receiver's end has everything.
+    fn finish(&mut self) -> Result<(), Broken> {
         while !self.out.finish().or_else(|why| waits(&why).ok_or(why))? {
             self.check_answer()?;
         }
-        sent.complete = Some(now() - self.began);
         Ok(())
     }
 
@@ -219,7 +281,8 @@ impl SendFlow<'_> {
             if left == 0 {
                 return Ok(());
             }
-            let room = self.room(left, writer.bytes(), None)?;
+            let done = writer.bytes() - header.offset.unwrap_or(0);
+            let room = self.room(left, done, None)?;
             let n = loop {
                 self.stopped()?;
                 if !readable(file).map_err(Broken::Source)? {
@@ -299,9 +362,7 @@ impl SendFlow<'_> {
             match self.out.answer(&mut bytes[filled..]) {
                 None => return Ok(None),
                 Some(Ok(0)) => {
-                    return Err(Broken::Reported(
-                        "the receiver ended the connection without confirming what it got: see what 'alcc recv' says".to_owned(),
-                    ));
+                    return Err(Broken::Unconfirmed);
                 }
                 Some(Ok(n)) => filled += n,
                 Some(Err(why)) if would_block(&why) => self.check_answer_within(patience)?,
@@ -355,9 +416,15 @@ fn readable(file: &File) -> io::Result<bool> {
 }
 
 /// Whether the receiver has what was sent.
-fn agrees(answer: &Answer, header: &Header, bytes: u64, hash: &[u8; 32]) -> Result<(), Broken> {
+pub(crate) fn agrees(
+    answer: &Answer,
+    header: &Header,
+    bytes: u64,
+    hash: &[u8; 32],
+) -> Result<(), Broken> {
     let why = match answer.verdict {
         Verdict::Damaged => "the receiver got it damaged".to_owned(),
+        Verdict::Part => return Err(Broken::Part(answer.bytes)),
         Verdict::NotKept => "the receiver could not keep it: see what 'alcc recv' says".to_owned(),
         Verdict::Good if answer.bytes != bytes => {
             format!("the receiver has {} of {bytes} bytes", answer.bytes)

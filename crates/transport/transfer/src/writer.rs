@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use crate::{BLOCK, BLOCK_PREFIX, Header, Kind, TRAILER, made_up};
+use crate::{BLOCK, BLOCK_PREFIX, Header, Kind, Progress, TRAILER, made_up};
 use sha2::{Digest, Sha256};
 
 /// Makes the blocks of one flow, in a buffer of its own: what [`Writer::made_up`] and
@@ -30,7 +30,15 @@ impl Writer {
         }
     }
 
-    /// Bytes of content so far.
+    /// For the rest of a file, of which the receiver has this.
+    pub fn after(header: &Header, earlier: Progress) -> Self {
+        let mut writer = Self::new(header);
+        writer.bytes = earlier.bytes();
+        writer.hash = Some(earlier.into_hash());
+        writer
+    }
+
+    /// Bytes of content so far, those of earlier connections among them.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

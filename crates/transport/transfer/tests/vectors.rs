@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `docs/transfer-format-vectors.json` against the reader and the answer.
-use alcc_transfer::{ANSWER, Answer, Header, Reader, Sink, Verdict, Wrong};
+use alcc_transfer::{ANSWER, Answer, Header, Progress, Reader, Sink, Verdict, Wrong};
 use serde_json::Value;
 
 fn vectors(name: &str) -> Vec<Value> {
@@ -20,13 +20,17 @@ fn bytes(v: &Value, name: &str) -> Vec<u8> {
 }
 
 #[derive(Default)]
-struct Kept(Vec<u8>);
+struct Kept(Vec<u8>, Option<Progress>);
 
 impl Sink for Kept {
     type Error = Wrong;
 
     fn begin(&mut self, _: &Header) -> Result<u64, Wrong> {
         Ok(1 << 20)
+    }
+
+    fn earlier(&mut self) -> Option<Progress> {
+        self.1.take()
     }
 
     fn content(&mut self, bytes: &[u8]) -> Result<(), Wrong> {
@@ -50,11 +54,17 @@ fn streams_however_they_are_cut() {
     for v in vectors("streams") {
         for piece in [1, 3, 1000] {
             let mut kept = Kept::default();
+            if v["earlier"].is_string() {
+                let mut earlier = Progress::default();
+                earlier.add(&bytes(&v, "earlier"));
+                kept.1 = Some(earlier);
+            }
             let error = read(&bytes(&v, "hex"), piece, &mut kept).map_err(|wrong| match wrong {
                 Wrong::Stranger => "stranger",
                 Wrong::Version(_) => "version",
                 Wrong::Header => "header",
-                Wrong::Block(_) => "block",
+                Wrong::Block(_) | Wrong::Count { .. } => "block",
+                Wrong::Position { .. } => "position",
                 Wrong::AfterEnd => "after-end",
                 Wrong::Hash => "hash",
                 Wrong::CutShort(_) => "cut-short",
@@ -75,6 +85,7 @@ fn answers_in_both_directions() {
             Verdict::Good => "good",
             Verdict::Damaged => "damaged",
             Verdict::NotKept => "not-kept",
+            Verdict::Part => "part",
         });
         assert_eq!(verdict, v["verdict"].as_str(), "{}", v["name"]);
         if let Some(answer) = answer {

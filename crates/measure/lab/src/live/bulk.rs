@@ -139,6 +139,8 @@ fn receive(
                     overwrite: false,
                     max_size: u64::MAX,
                     stall: STALL,
+                    resume: None,
+                    closed: AtomicBool::new(false),
                     stop,
                     passed: passed(reads),
                 };
@@ -167,6 +169,7 @@ fn send(
         size: None,
         session,
         clock: clock_digest(&session),
+        offset: None,
     };
     let job = Job {
         dialer: &*dialer,

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The table of the random walk: its grid, how it is read, drawn from, learned and written.
+//! The table of the random walk: its grid, how it is read and drawn from.
 use std::fmt;
 
 /// More than any published table has.
 const MAX_STATES: usize = 2048;
 /// What the sum of a distribution may be off.
 const TOLERANCE: f64 = 1e-6;
-/// Rarer steps are noise of the training.
-const MIN_PROBABILITY: f64 = 0.02;
-/// What was seen less often is left out of the built-in table.
-const MIN_COUNT: u64 = 50;
 
 /// Evenly spaced bins.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -107,7 +103,7 @@ impl Grid {
         delay * self.window.bins + window
     }
 
-    fn header(&self) -> String {
+    pub(super) fn header(&self) -> String {
         let axis = |a: &Axis| format!("{},{},{},{}", a.bins, a.min, a.max(), a.step);
         format!("{},{}", axis(&self.window), axis(&self.delay))
     }
@@ -130,7 +126,7 @@ impl fmt::Display for MatrixError {
 
 impl std::error::Error for MatrixError {}
 
-fn wrong<T>(
+pub(super) fn wrong<T>(
     line: usize,
     found: impl Into<String>,
     want: impl Into<String>,
@@ -202,7 +198,7 @@ impl Matrix {
         }
     }
 
-    fn header(line: Option<(usize, &str)>) -> Result<Grid, MatrixError> {
+    pub(super) fn header(line: Option<(usize, &str)>) -> Result<Grid, MatrixError> {
         let want = "bins,first,last,step of the window and of the delay: eight whole numbers";
         let (number, line) = line.unwrap_or((1, ""));
         let numbers: Vec<i32> = line
@@ -346,102 +342,4 @@ fn find(steps: &Steps, r: f64) -> Option<usize> {
 /// guards the logarithm.
 pub fn change(new: f64, old: f64, least: f64) -> f64 {
     (100.0 * new / old - 100.0) * libm::log10(old.max(least))
-}
-
-/// How often which state followed which.
-#[derive(Clone, Debug)]
-pub struct Counts {
-    grid: Grid,
-    pairs: Vec<u64>,
-}
-
-impl Counts {
-    /// None yet.
-    pub fn new(grid: Grid) -> Self {
-        Self {
-            grid,
-            pairs: vec![0; grid.states() * grid.states()],
-        }
-    }
-
-    /// A run: the largest delay in ms and the window in packets of each epoch. Pairs with a change
-    /// beyond the grid do not count.
-    pub fn learn(&mut self, epochs: &[(f64, f64)]) {
-        let states: Vec<Option<usize>> = epochs
-            .windows(2)
-            .map(|pair| {
-                let ((d0, w0), (d1, w1)) = (pair[0], pair[1]);
-                let delay = self.grid.delay.within(change(d1, d0, 1.01))?;
-                let window = self.grid.window.within(change(w1, w0, 1.01))?;
-                Some(self.grid.state(delay, window))
-            })
-            .collect();
-        for pair in states.windows(2) {
-            if let [Some(from), Some(to)] = pair {
-                self.pairs[from * self.grid.states() + to] += 1;
-            }
-        }
-    }
-
-    #[cfg(test)]
-    pub(super) fn pairs_mut(&mut self) -> &mut [u64] {
-        &mut self.pairs
-    }
-
-    /// How many pairs were counted.
-    pub fn total(&self) -> u64 {
-        self.pairs.iter().sum()
-    }
-
-    /// The distributions, rare steps left out: per state and bin of the new change of delay, per
-    /// bin of the window's.
-    fn distributions(&self) -> impl Iterator<Item = Vec<f64>> {
-        self.pairs.chunks_exact(self.grid.window.bins).map(|block| {
-            let part = |of: &[f64]| {
-                let sum: f64 = of.iter().sum();
-                of.iter()
-                    .map(|n| if sum > 0.0 { n / sum } else { 0.0 })
-                    .collect::<Vec<f64>>()
-            };
-            let mut kept = part(&block.iter().map(|&n| n as f64).collect::<Vec<f64>>());
-            for p in &mut kept {
-                if *p < MIN_PROBABILITY {
-                    *p = 0.0;
-                }
-            }
-            part(&kept)
-        })
-    }
-
-    /// The table in its published form.
-    pub fn published(&self) -> String {
-        let all: Vec<Vec<f64>> = self.distributions().collect();
-        let mut text = self.grid.header() + "\n";
-        for row in all.chunks_exact(self.grid.delay.bins) {
-            let cells: Vec<String> = row.iter().flatten().map(|p| format!("{p:.10}")).collect();
-            text += &(cells.join(",") + "\n");
-        }
-        text
-    }
-
-    /// The table as it stands beside this file: a line per block that was seen fifty times, its
-    /// bins with their thousandths.
-    pub fn compact(&self) -> String {
-        let mut text = self.grid.header() + "\n";
-        let often = |block: &[u64]| block.iter().sum::<u64>() >= MIN_COUNT;
-        let seen = self.pairs.chunks_exact(self.grid.window.bins).map(often);
-        for (number, (block, seen)) in self.distributions().zip(seen).enumerate() {
-            if !seen {
-                continue;
-            }
-            let cells: Vec<String> = (block.iter().enumerate())
-                .filter(|(_, p)| **p > 0.0)
-                .map(|(bin, p)| format!("{bin}:{:.0}", p * 1000.0))
-                .collect();
-            if !cells.is_empty() {
-                text += &format!("{number} {}\n", cells.join(" "));
-            }
-        }
-        text
-    }
 }

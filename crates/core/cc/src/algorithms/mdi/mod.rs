@@ -24,7 +24,7 @@
 //!
 //! `matrix=FILE` takes a table in the authors' form. The built-in one is not theirs: it was learned
 //! from `verus:profile=original` in our simulator on our synthetic channels
-//! (`cargo run --release -p alcc-sim --example train_mdi` writes it again), so it is our Verus, not
+//! (`alcc mdi train` writes it again: see its first lines), so it is our Verus, not
 //! theirs. On the grid of the published tables (by 5) ours drifts upward to a second of queue: a
 //! window of 90 that falls by one packet stays in bin 0.
 //!
@@ -34,6 +34,7 @@
 //! **Known weakness**: it knows no RTT but the last two: what Verus had learned of the path is
 //! lost, and nothing brings the window back where it was; the walk drifts, and on other channels
 //! than those of the training it holds a window that does not fit.
+mod counts;
 mod matrix;
 mod original;
 #[cfg(test)]
@@ -46,7 +47,8 @@ use crate::{
     Options, Path, Rto, Sent, SpecError, Tag,
 };
 use alcc_units::{Bytes, Rng, Span, Time};
-pub use matrix::{Axis, Counts, Grid, Matrix, MatrixError, change};
+pub use counts::{Counting, Counts, Shape};
+pub use matrix::{Axis, Grid, Matrix, MatrixError, change};
 use std::sync::{Arc, OnceLock};
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {

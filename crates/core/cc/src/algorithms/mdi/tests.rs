@@ -137,7 +137,12 @@ fn counting_and_leaving_out_what_is_rare() {
         };
         let mut counts = Counts::new(grid);
         counts.pairs_mut()[..3].copy_from_slice(&pairs);
-        let text = counts.published();
+        let (cut, least) = (0.02, 0);
+        let text = counts.published(Shape {
+            cut,
+            least,
+            ..Shape::default()
+        });
         let row: Vec<f64> = text
             .lines()
             .nth(1)
@@ -162,13 +167,16 @@ fn what_leaves_the_grid_is_not_learned() {
     let d2 = at(d0, 2.0);
     let d3 = at(d2, 12.0);
     let w4 = at(w0, 2.0);
-    counts.learn(&[(d0, w0), (d0, w0), (d2, w0), (d3, w0), (d3, w4)]);
+    counts.learn(
+        &[(d0, w0), (d0, w0), (d2, w0), (d3, w0), (d3, w4)],
+        Counting::Nearest,
+    );
     assert_eq!(counts.total(), 1);
     let grid = Grid::TRAINING;
     let state = |d, w| grid.state(grid.delay.nearest(d), grid.window.nearest(w));
     assert_eq!(
         counts.pairs_mut()[state(0.0, 0.0) * grid.states() + state(2.0, 0.0)],
-        1
+        1000
     );
     // M19: 60 ms, 20 packets; then nothing for 8 ms and 22 packets: the delay holds, the window has
     // changed by 13.
@@ -182,14 +190,44 @@ fn a_table_comes_back_as_it_was_written() {
     let run: Vec<(f64, f64)> = (0..2000)
         .map(|i| (100.0 + f64::from(i % 3), 50.0 + f64::from(i % 2)))
         .collect();
-    counts.learn(&run);
-    let published = Matrix::parse(&counts.published()).unwrap();
-    let compact = Matrix::expand(&counts.compact()).unwrap();
+    counts.learn(&run, Counting::Nearest);
+    let published = Matrix::parse(&counts.published(Shape::default())).unwrap();
+    let compact = Matrix::expand(&counts.compact(Shape::default())).unwrap();
     for (state, next) in [(115, 5), (116, 6), (0, 0)] {
         for r in [0.1, 0.5, 0.9] {
             assert_eq!(published.draw(state, next, r), compact.draw(state, next, r));
         }
     }
+}
+
+#[test]
+fn a_change_between_two_bins_counts_in_both_and_keeps_its_mean() {
+    // At 100 packets the scale is 2: half a packet is a change of 1, between the bins 0 and 2;
+    // 40 packets are 80, beyond the grid.
+    let grid = Grid::TRAINING;
+    let state = |d, w| grid.state(grid.delay.nearest(d), grid.window.nearest(w));
+    for (to, want) in [
+        (100.5, vec![(0.0, 500), (2.0, 500)]),
+        (99.9, vec![(-2.0, 100), (0.0, 900)]),
+        (140.0, vec![(20.0, 1000)]),
+    ] {
+        let mut counts = Counts::new(grid);
+        let run = [(50.0, 100.0), (50.0, 100.0), (50.0, to)];
+        counts.learn(&run, Counting::MeanPreserving);
+        let row = state(0.0, 0.0) * grid.states();
+        for (window, share) in want {
+            assert_eq!(counts.pairs_mut()[row + state(0.0, window)], share, "{to}");
+        }
+        assert_eq!(counts.total(), 1);
+        assert_eq!(Counts::parse(&counts.text()).unwrap(), counts);
+    }
+    let wrong = |text: &str| Counts::parse(text).unwrap_err().to_string();
+    let head = Counts::new(grid).text();
+    assert!(wrong("5 6").contains("eight whole numbers"));
+    assert!(
+        wrong(&(head.clone() + "0 231 5\n")).starts_with("line 2: '0 231 5': want FROM TO COUNT")
+    );
+    assert!(wrong(&(head + "# ours\n1 1 1\n1 x 1\n")).starts_with("line 4"));
 }
 
 #[test]

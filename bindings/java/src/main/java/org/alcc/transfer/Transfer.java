@@ -14,25 +14,32 @@ import java.util.Arrays;
 import org.alcc.inband.Connection;
 import org.alcc.transfer.TransferException.Kind;
 
-/** One file to {@code alcc recv}, or from {@code alcc send}: version 1 of the transfer format. */
+/**
+ * One file to {@code alcc recv}, or from {@code alcc send}: version 1 of the transfer format. {@link Resuming} sends
+ * by version 2, over as many connections as it takes.
+ */
 public final class Transfer {
     /** The length is not known beforehand. */
     public static final long UNKNOWN = -1;
 
-    private static final int HEADER = 64;
-    private static final int PREFIX = 12;
+    static final int HEADER = 64;
+    static final int PREFIX = 12;
     private static final int ANSWER = 88;
-    private static final int MAX_BLOCK = 65_536;
+    static final int MAX_BLOCK = 65_536;
     private static final int VERSION = 1;
-    private static final byte[] SEND = {'a', 'l', 'c', 'c', 's', 'e', 'n', 'd'};
+    static final int RESUMING = 2;
+    static final byte[] SEND = {'a', 'l', 'c', 'c', 's', 'e', 'n', 'd'};
     private static final byte[] DONE = {'a', 'l', 'c', 'c', 'd', 'o', 'n', 'e'};
     private static final int GOOD = 0;
     private static final int DAMAGED = 1;
     private static final int NOT_KEPT = 2;
+    private static final int PART = 3;
+    /** A kind of header. */
+    static final int ASK = 2;
 
     private Transfer() { }
 
-    private static MessageDigest sha256() {
+    static MessageDigest sha256() {
         try {
             return MessageDigest.getInstance("SHA-256");
         } catch (NoSuchAlgorithmException e) {
@@ -51,7 +58,6 @@ public final class Transfer {
      *     not content, or what reading the content said
      */
     public static long send(Connection connection, InputStream content, long size) throws IOException {
-        OutputStream out = connection.getOutputStream();
         byte[] session = new byte[16];
         new SecureRandom().nextBytes(session);
         ByteBuffer block = ByteBuffer.allocate(HEADER + PREFIX + MAX_BLOCK);
@@ -59,8 +65,19 @@ public final class Transfer {
         block.position(16);
         block.putLong(size).put(session);
         block.position(HEADER);
-        MessageDigest hash = sha256();
-        long bytes = 0;
+        return blocks(connection, content, block, sha256(), 0).bytes;
+    }
+
+    /**
+     * Sends the rest of a flow, and waits for the answer.
+     *
+     * @param block with the header at its beginning, and positioned behind it
+     * @param hash that of the content before
+     * @param bytes so many
+     */
+    static Answer blocks(Connection connection, InputStream content, ByteBuffer block, MessageDigest hash, long bytes)
+            throws IOException {
+        OutputStream out = connection.getOutputStream();
         for (int n = fill(content, block); n > 0; n = fill(content, block)) {
             hash.update(block.array(), block.position() + PREFIX, n);
             bytes += n;
@@ -68,12 +85,16 @@ public final class Transfer {
             out.write(block.array(), 0, block.position() + n);
             block.clear();
         }
-        block.putInt(0).putLong(System.nanoTime()).putLong(bytes).put(hash.digest());
+        byte[] sum = hash.digest();
+        block.putInt(0).putLong(System.nanoTime()).putLong(bytes).put(sum);
         out.write(block.array(), 0, block.position());
         connection.finish(0);
-        answer(connection.getInputStream());
+        Answer answer = answer(connection.getInputStream());
+        if (!answer.part && (answer.bytes != bytes || !Arrays.equals(answer.hash, sum))) {
+            throw new TransferException(Kind.DAMAGED, "the receiver has other content than was sent");
+        }
         connection.finish(Long.MAX_VALUE / 1_000_000 / 4);
-        return bytes;
+        return answer;
     }
 
     /** Reads a block behind the place of its prefix. */
@@ -95,16 +116,17 @@ public final class Transfer {
      * Reads a receiver's answer.
      *
      * @param in from here
-     * @throws IOException a {@link TransferException} unless everything is there and as it was sent
+     * @throws IOException a {@link TransferException} unless what is there is as it was sent
      */
-    static void answer(InputStream in) throws IOException {
+    static Answer answer(InputStream in) throws IOException {
         byte[] bytes = new byte[ANSWER];
         read(in, bytes, 0, ANSWER);
-        boolean right = Arrays.equals(Arrays.copyOf(bytes, 8), DONE) && bytes[8] == VERSION;
+        boolean right = Arrays.equals(Arrays.copyOf(bytes, 8), DONE)
+            && (bytes[8] == VERSION || bytes[8] == RESUMING);
         for (int i = 10; i < 16; i++) {
             right &= bytes[i] == 0;
         }
-        if (!right || (bytes[9] & 255) > NOT_KEPT) {
+        if (!right || (bytes[9] & 255) > (bytes[8] == RESUMING ? PART : NOT_KEPT)) {
             throw new TransferException(Kind.ANSWER, "the receiver's answer makes no sense");
         }
         if (bytes[9] == DAMAGED) {
@@ -112,6 +134,23 @@ public final class Transfer {
         }
         if (bytes[9] == NOT_KEPT) {
             throw new TransferException(Kind.NOT_KEPT, "the receiver could not keep the content");
+        }
+        ByteBuffer fields = ByteBuffer.wrap(bytes);
+        return new Answer(bytes[9] == PART, fields.getLong(16), Arrays.copyOfRange(bytes, 56, ANSWER));
+    }
+
+    /** What a receiver has. */
+    static final class Answer {
+        /** Not all of it. */
+        final boolean part;
+        /** So many. */
+        final long bytes;
+        final byte[] hash;
+
+        Answer(boolean part, long bytes, byte[] hash) {
+            this.part = part;
+            this.bytes = bytes;
+            this.hash = hash;
         }
     }
 
@@ -140,11 +179,11 @@ public final class Transfer {
         int verdict = DAMAGED;
         TransferException wrong = null;
         try {
-            read(connection.getInputStream(), into, limit, hash, bytes);
+            read(connection.getInputStream(), into, limit, hash, bytes, false);
             verdict = GOOD;
         } catch (TransferException e) {
             wrong = e;
-            verdict = e.kind() == Kind.TOO_LONG ? NOT_KEPT : DAMAGED;
+            verdict = e.kind() == Kind.TOO_LONG || e.kind() == Kind.NOT_KEPT ? NOT_KEPT : DAMAGED;
             if (e.kind() == Kind.STRANGER) {
                 throw e;
             }
@@ -187,10 +226,28 @@ public final class Transfer {
     }
 
     /** Reads a stream to its end; counts what has come into {@code bytes[0]}. */
-    static void read(InputStream in, OutputStream into, long limit, MessageDigest hash, long[] bytes)
+    static void read(InputStream in, OutputStream into, long limit, MessageDigest hash, long[] bytes, boolean resumes)
             throws IOException {
         byte[] part = new byte[MAX_BLOCK];
         long size = header(in, part);
+        if (part[8] == RESUMING) {
+            if (!resumes) {
+                throw new TransferException(Kind.NOT_KEPT, "the sender wants to go on where it is cut: not here");
+            }
+            if (part[9] == ASK) {
+                end(in);
+                return;
+            }
+            long offset = ByteBuffer.wrap(part).getLong(56);
+            if (offset > 0 && offset != bytes[0]) {
+                throw new TransferException(Kind.POSITION, "it goes on at byte " + offset + ", and " + bytes[0]
+                    + " bytes are here");
+            }
+            if (offset == 0) {
+                hash.reset();
+                bytes[0] = 0;
+            }
+        }
         if (size > limit) {
             throw new TransferException(Kind.TOO_LONG, "the content has " + size + " bytes, " + limit + " are taken");
         }
@@ -229,9 +286,7 @@ public final class Transfer {
         if (told != bytes[0] || size != UNKNOWN && told != size) {
             throw new TransferException(Kind.BLOCK, "the sender counts " + told + " bytes, " + bytes[0] + " came");
         }
-        if (in.read() >= 0) {
-            throw new TransferException(Kind.AFTER_END, "something came after the end of the transfer");
-        }
+        end(in);
         MessageDigest copy;
         try {
             copy = (MessageDigest) hash.clone();
@@ -240,6 +295,12 @@ public final class Transfer {
         }
         if (!Arrays.equals(copy.digest(), sum)) {
             throw new TransferException(Kind.HASH, "the content is not what was sent: another SHA-256");
+        }
+    }
+
+    private static void end(InputStream in) throws IOException {
+        if (in.read() >= 0) {
+            throw new TransferException(Kind.AFTER_END, "something came after the end of the transfer");
         }
     }
 
@@ -252,21 +313,29 @@ public final class Transfer {
             }
         }
         read(in, part, 8, HEADER - 8);
-        if (part[8] != VERSION) {
+        if (part[8] != VERSION && part[8] != RESUMING) {
             throw new TransferException(Kind.VERSION, "the peer speaks version " + (part[8] & 255)
-                + " of the transfer format, this library speaks " + VERSION);
+                + " of the transfer format, this library speaks " + VERSION + " and " + RESUMING);
         }
         ByteBuffer fields = ByteBuffer.wrap(part);
         int flow = fields.getShort(10) & 0xffff;
         int flows = fields.getShort(12) & 0xffff;
-        long zero = fields.getShort(14) | fields.getLong(56);
-        if (part[9] < 0 || part[9] > 1 || flow >= flows || zero != 0) {
+        long size = fields.getLong(16);
+        long offset = fields.getLong(56);
+        boolean resumes = part[8] == RESUMING;
+        boolean right = flow < flows && fields.getShort(14) == 0;
+        if (resumes) {
+            right &= flows == 1 && size != UNKNOWN && (part[9] == ASK ? offset == 0 : part[9] == 1)
+                && (size < 0 || offset >= 0 && offset <= size);
+        } else {
+            right &= offset == 0 && (part[9] == 0 || part[9] == 1);
+        }
+        if (!right) {
             throw new TransferException(Kind.HEADER, "a header that cannot be");
         }
         if (part[9] == 0) {
             throw new TransferException(Kind.HEADER, "content that both ends make up, which this library does not");
         }
-        long size = fields.getLong(16);
         return size < 0 && size != UNKNOWN ? Long.MAX_VALUE : size;
     }
 }

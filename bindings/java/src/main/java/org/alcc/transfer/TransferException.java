@@ -30,7 +30,9 @@ public final class TransferException extends IOException {
         /** The receiver says that the content came damaged. */
         DAMAGED,
         /** The receiver could not keep it. */
-        NOT_KEPT
+        NOT_KEPT,
+        /** It goes on elsewhere than at what is there. */
+        POSITION
     }
 
     /** For programs. */

@@ -59,9 +59,16 @@ public class TransferVectorsTest {
                 byte[] wire = bytes(v.get("hex"));
                 ByteArrayOutputStream content = new ByteArrayOutputStream();
                 Object error = null;
+                MessageDigest hash = MessageDigest.getInstance("SHA-256");
+                long[] bytes = {0};
+                if (v.get("earlier") != null) {
+                    byte[] earlier = bytes(v.get("earlier"));
+                    hash.update(earlier);
+                    bytes[0] = earlier.length;
+                }
                 try {
-                    Transfer.read(slow ? new Slow(wire) : new ByteArrayInputStream(wire), content, 1 << 20,
-                        MessageDigest.getInstance("SHA-256"), new long[1]);
+                    Transfer.read(slow ? new Slow(wire) : new ByteArrayInputStream(wire), content, 1 << 20, hash, bytes,
+                        true);
                 } catch (TransferException e) {
                     error = e.kind().name().toLowerCase(Locale.ROOT).replace('_', '-');
                 }
@@ -81,7 +88,9 @@ public class TransferVectorsTest {
             Map<String, Object> v = Json.map(each);
             String found = "good";
             try {
-                Transfer.answer(new Slow(bytes(v.get("hex"))));
+                Transfer.Answer answer = Transfer.answer(new Slow(bytes(v.get("hex"))));
+                found = answer.part ? "part" : found;
+                assertEquals(v.get("name").toString(), ((Number) v.get("bytes")).longValue(), answer.bytes);
             } catch (TransferException e) {
                 found = e.kind().name().toLowerCase(Locale.ROOT).replace('_', '-');
             }

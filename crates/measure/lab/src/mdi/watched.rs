@@ -1,34 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Writes a transition matrix for `mdi`, learned from another algorithm in the simulator on the
-//! synthetic channels:
-//!
-//! ```console
-//! $ cargo run --release -p alcc-sim --example train_mdi > crates/core/cc/src/algorithms/mdi/builtin.txt
-//! $ cargo run --release -p alcc-sim --example train_mdi -- copa 2 published > copa.csv     # for mdi:matrix=copa.csv
-//! ```
-//!
-//! Arguments: the algorithm (default `verus:profile=original`), seeds per channel (default 2), and
-//! `compact` (default) or `published`. As the authors trained: 300 s, 40 ms, a queue without bound,
-//! epochs of 5 ms from the end of slow start on.
-use alcc_cc::model_driven::{Counts, Grid};
+//! Looks at an algorithm from outside, as the walk sees it: once in each epoch.
 use alcc_cc::{
     AckBatch, Allowance, Controller, Cx, Event, EventSink, LossBatch, Needs, Path, RecoveryEnd,
-    Registry, Rto, Sent, Spurious, Tag,
+    Rto, Sent, Spurious, Tag,
 };
-use alcc_link::{QueueSpec, RateSpec};
-use alcc_sim::{FlowSpec, Scenario, Timing, run};
-use alcc_trace::SCENARIOS;
 use alcc_units::{Span, Time};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
+/// As the authors look.
 const EPOCH: Span = Span::from_millis(5);
-const DURATION: Span = Span::from_secs(300);
 
 /// Epochs without a restart in between: the largest delay in ms, the window in packets.
-type Runs = Vec<Vec<(f64, f64)>>;
+pub(super) type Runs = Vec<Vec<(f64, f64)>>;
 
-/// The algorithm that is learned from, and what it did.
-struct Teacher {
+/// An algorithm, and what it did in each epoch.
+pub(super) struct Watched {
     inner: Box<dyn Controller>,
     runs: Arc<Mutex<Runs>>,
     slow_start: SlowStart,
@@ -51,7 +37,19 @@ impl EventSink for SlowStart {
     }
 }
 
-impl Teacher {
+impl Watched {
+    pub(super) fn new(inner: Box<dyn Controller>, runs: Arc<Mutex<Runs>>) -> Self {
+        Self {
+            inner,
+            runs,
+            slow_start: SlowStart(true),
+            largest: None,
+            last: 0.0,
+            heard: Time::ZERO,
+            next: Time::ZERO,
+        }
+    }
+
     fn tell<T>(
         &mut self,
         cx: &mut Cx<'_>,
@@ -79,7 +77,7 @@ impl Teacher {
                     window = value.max(1.0);
                 }
             });
-            let mut runs = self.runs.lock().unwrap_or_else(|e| e.into_inner());
+            let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
             if self.slow_start.0 || self.last == 0.0 {
                 if runs.last().is_none_or(|run| !run.is_empty()) {
                     runs.push(Vec::new());
@@ -92,7 +90,7 @@ impl Teacher {
     }
 }
 
-impl Controller for Teacher {
+impl Controller for Watched {
     fn needs(&self) -> Needs {
         self.inner.needs()
     }
@@ -146,58 +144,5 @@ impl Controller for Teacher {
             slow_start: SlowStart(self.slow_start.0),
             ..*self
         })
-    }
-}
-
-#[allow(clippy::disallowed_macros, reason = "a program, not the library")]
-fn main() {
-    let mut arguments = std::env::args().skip(1);
-    let teacher = arguments
-        .next()
-        .unwrap_or_else(|| "verus:profile=original".into());
-    let seeds: u64 = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(2);
-    let published = arguments.next().is_some_and(|form| form == "published");
-    let mut counts = Counts::new(Grid::TRAINING);
-    for channel in SCENARIOS {
-        for seed in 1..=seeds {
-            let trace = channel.generate(seed, DURATION);
-            let queue = "droptail:bytes=1000000000".parse::<QueueSpec>();
-            let queue = queue.unwrap_or_else(|error| panic!("{error}"));
-            let link = RateSpec::Trace(trace);
-            let mut scenario = Scenario::dumbbell(link, Span::from_millis(40), queue);
-            (scenario.duration, scenario.seed) = (DURATION, seed);
-            scenario.flows = FlowSpec::parse(&teacher, &Registry::builtin(), Timing::default())
-                .unwrap_or_else(|error| panic!("{error}"));
-            let runs = Arc::new(Mutex::new(Runs::new()));
-            for flow in &mut scenario.flows {
-                flow.controller = Box::new(Teacher {
-                    inner: flow.controller.clone_box(),
-                    runs: runs.clone(),
-                    slow_start: SlowStart(true),
-                    largest: None,
-                    last: 0.0,
-                    heard: Time::ZERO,
-                    next: Time::ZERO,
-                });
-            }
-            run(&scenario).unwrap_or_else(|error| panic!("{}: {error}", channel.name));
-            let runs = runs.lock().unwrap_or_else(|e| e.into_inner());
-            runs.iter().for_each(|run| counts.learn(run));
-            eprintln!("{} {seed}: {} pairs", channel.name, counts.total());
-        }
-    }
-    if published {
-        print!("{}", counts.published());
-    } else {
-        let command = "cargo run --release -p alcc-sim --example train_mdi";
-        println!("# SPDX-License-Identifier: Apache-2.0 OR MIT");
-        println!(
-            "# Written by: {command} -- {teacher} {seeds}; {} pairs of epochs.",
-            counts.total()
-        );
-        println!(
-            "# Grid as in a published table; then block (state * bins of the new change of delay), bins of the window's change with thousandths."
-        );
-        print!("{}", counts.compact());
     }
 }

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use super::{World, seeds};
+use crate::failure::Failure;
+use crate::output::print;
+use crate::plugin_arg::Plugins;
+use crate::progress::Bar;
+use alcc_files::ScenarioFolder;
+use alcc_lab::board::aligned;
+use alcc_lab::mdi::{self, Compared};
+use std::process::ExitCode;
+
+/// Let teacher and walk run on links with seeds that were not learned from, and compare
+///
+/// Exit status 1: in the mean over the links the walk is off by more than --within.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  alcc mdi validate
+  alcc mdi validate --walk mdi:matrix=table.csv --link lte --link recorded.trace --seeds 101..110 --json
+
+Mbit/s: what the bottleneck delivered; delay: mean, one way, per packet; distance: Kolmogorov's, of all epochs, 0 to 1.")]
+pub(super) struct Args {
+    #[command(flatten)]
+    world: World,
+    /// The walk
+    #[arg(long, value_name = "FLOW", default_value = "mdi")]
+    walk: String,
+    /// Seeds of each link: others than those of the training
+    #[arg(long, value_name = "FIRST..LAST", default_value = "101..103", value_parser = seeds)]
+    seeds: (u64, u64),
+    /// Length of each simulation
+    #[arg(long, value_name = "T", default_value = "60s")]
+    duration: String,
+    /// The queue before the bottleneck
+    #[arg(long, value_name = "Q", default_value = "droptail:bytes=2000000")]
+    queue: String,
+    /// How far throughput and delay may be off in the mean over the links, per cent
+    #[arg(long, value_name = "T,D", default_value = "5,20", value_parser = within)]
+    within: (f64, f64),
+    #[command(flatten)]
+    plugins: Plugins,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+fn within(text: &str) -> Result<(f64, f64), String> {
+    let number = |text: &str| text.trim().parse::<f64>().ok().filter(|n| *n >= 0.0);
+    let read = text.split_once(',');
+    read.and_then(|(t, d)| number(t).zip(number(d)))
+        .ok_or_else(|| "write per cent of throughput and of delay, such as 5,20".to_owned())
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let world = &args.world;
+    let lessons = world.lessons(args.seeds, &args.duration, &args.queue)?;
+    let registry = args.plugins.registry()?;
+    let files = ScenarioFolder::default();
+    let (mut bar, all) = (Bar::new(), lessons.all().len());
+    let rows = mdi::validate(
+        &lessons,
+        [&world.teacher, &args.walk],
+        (&registry, &files),
+        world.workers(),
+        |done| bar.show(done as f64 / all.max(1) as f64, "comparing"),
+    );
+    drop(bar);
+    let rows = rows.map_err(Failure::usage)?;
+    let mean = mdi::mean("mean", &rows.iter().collect::<Vec<_>>());
+    let [throughput, delay] = mean.off().map(|off| off.abs() * 100.0);
+    let holds = throughput <= args.within.0 && delay <= args.within.1;
+    if args.json {
+        let json = serde_json::json!({
+            "links": rows,
+            "summary": {
+                "teacher": world.teacher, "walk": args.walk, "mean": mean, "holds": holds,
+                "within_percent": [args.within.0, args.within.1],
+            },
+        });
+        print(format_args!("{json}\n"))?;
+    } else {
+        print(table(&rows, &mean))?;
+    }
+    if holds {
+        return Ok(ExitCode::SUCCESS);
+    }
+    Err(Failure::failed(format!(
+        "validate {}: off by {throughput:.1} % in throughput and {delay:.1} % in delay: --within {},{} per cent",
+        args.walk, args.within.0, args.within.1
+    )))
+}
+
+fn table(rows: &[Compared], mean: &Compared) -> String {
+    let heading = [
+        "link",
+        "teacher Mbit/s",
+        "walk",
+        "off %",
+        "teacher delay ms",
+        "walk",
+        "off %",
+        "distance of RTTs",
+        "of windows",
+    ];
+    let mut lines = vec![heading.map(str::to_owned).to_vec()];
+    for row in rows.iter().chain([mean]) {
+        let [throughput, delay] = row.off().map(|off| format!("{:+.1}", off * 100.0));
+        lines.push(vec![
+            row.link.clone(),
+            format!("{:.2}", row.teacher_mbps),
+            format!("{:.2}", row.walk_mbps),
+            throughput,
+            format!("{:.1}", row.teacher_delay_ms),
+            format!("{:.1}", row.walk_delay_ms),
+            delay,
+            format!("{:.2}", row.rtt_distance),
+            format!("{:.2}", row.window_distance),
+        ]);
+    }
+    aligned(&lines, 1)
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `--resume` through a relay on loopback that cuts connections, or lets one end hang.
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const ALCC: &str = env!("CARGO_BIN_EXE_alcc");
+const SIZE: usize = 3_000_001;
+
+#[derive(Clone, Copy)]
+enum How {
+    /// Both ends hear of it.
+    Cut,
+    /// The receiver hears nothing: as after a change of network.
+    Hang,
+}
+
+/// Brings so many bytes of each connection in turn, then all.
+fn relay(to: u16, plan: &[(usize, How)]) -> (u16, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let mut plan: VecDeque<_> = plan.iter().copied().collect();
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    std::thread::spawn(move || {
+        let hung = Arc::new(Mutex::new(Vec::new()));
+        for client in listener.incoming() {
+            let (Ok(client), Ok(server)) = (client, TcpStream::connect(("127.0.0.1", to))) else {
+                continue;
+            };
+            counted.fetch_add(1, Ordering::Relaxed);
+            let step = plan.pop_front();
+            let back = (server.try_clone().unwrap(), client.try_clone().unwrap());
+            std::thread::spawn(move || copy(back.0, &back.1, usize::MAX));
+            let hung = Arc::clone(&hung);
+            std::thread::spawn(move || {
+                let most = step.map_or(usize::MAX, |step| step.0);
+                let ended = copy(client.try_clone().unwrap(), &server, most);
+                if let (Some((_, how)), false) = (step, ended) {
+                    let _ = client.shutdown(Shutdown::Both);
+                    match how {
+                        How::Cut => drop(server.shutdown(Shutdown::Both)),
+                        How::Hang => hung.lock().unwrap().push(server),
+                    }
+                }
+            });
+        }
+    });
+    (port, count)
+}
+
+/// Until the end (then true) or so many bytes.
+fn copy(mut from: TcpStream, mut to: &TcpStream, most: usize) -> bool {
+    let (mut buffer, mut left) = ([0; 16_384], most);
+    while left > 0 {
+        let most = left.min(buffer.len());
+        match from.read(&mut buffer[..most]) {
+            Ok(n) if n > 0 && to.write_all(&buffer[..n]).is_ok() => left -= n,
+            _ => {
+                let _ = to.shutdown(Shutdown::Write);
+                return true;
+            }
+        }
+    }
+    false
+}
+
+/// A receiver, and its port.
+fn recv(folder: &tempfile::TempDir, args: &[&str]) -> (Child, u16) {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let err = folder.path().join("err");
+    let child = Command::new(ALCC)
+        .args(["recv", "--bind", "127.0.0.1", "--port", &port.to_string()])
+        .args(args)
+        .stdout(Stdio::piped())
+        .stderr(std::fs::File::create(&err).unwrap())
+        .spawn()
+        .unwrap();
+    let until = Instant::now() + Duration::from_secs(20);
+    while !std::fs::read_to_string(&err).unwrap().contains("listening") {
+        assert!(Instant::now() < until);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    (child, port)
+}
+
+fn send(port: u16, args: &[&str]) -> Output {
+    let to = format!("127.0.0.1:{port}");
+    let mut command = Command::new(ALCC);
+    command.arg("send").args(args).arg(to).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A folder with a file to be sent.
+fn file() -> (tempfile::TempDir, Vec<u8>, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let content: Vec<u8> = (0..SIZE).map(|i| (i * i / 11) as u8).collect();
+    let sent = folder.path().join("sent");
+    std::fs::write(&sent, &content).unwrap();
+    let sent = sent.display().to_string();
+    (folder, content, sent)
+}
+
+#[test]
+fn a_file_survives_cuts_and_ends_that_hang() {
+    use How::{Cut, Hang};
+    let plans: [&[(usize, How)]; 3] = [
+        &[
+            (1_000_000, Cut),
+            (50, Cut),
+            (5_000_000, Cut),
+            (700_000, Cut),
+            (30, Cut),
+        ],
+        &[(1_000_000, Hang), (5_000_000, Hang), (400_000, Hang)],
+        &[],
+    ];
+    for way in [
+        &["--transport", "tcp"][..],
+        &["--transport", "in-band", "--cc", "fixed:window=100"],
+    ] {
+        for plan in plans {
+            let (folder, content, sent) = file();
+            let got = folder.path().join("got").display().to_string();
+            let args = [&way[..2], &["--once", "--resume", "--json", "--out", &got]].concat();
+            let (recv, port) = recv(&folder, &args);
+            let (port, connections) = relay(port, plan);
+            let args = [way, &["--file", &sent, "--resume=20s", "--json"]].concat();
+            let out = send(port, &args);
+            let heard = text(&std::fs::read(folder.path().join("err")).unwrap());
+            assert!(
+                out.status.success(),
+                "{way:?}: {} {heard}",
+                text(&out.stderr)
+            );
+            let received = recv.wait_with_output().unwrap();
+            let heard = text(&std::fs::read(folder.path().join("err")).unwrap());
+            assert!(received.status.success(), "{heard}");
+            assert!(std::fs::read(&got).unwrap() == content, "{way:?}");
+            let json: serde_json::Value = serde_json::from_slice(&received.stdout).unwrap();
+            assert_eq!(json["summary"]["transfers"], 1, "{heard}");
+            assert_eq!(json["flows"][0]["bytes"], SIZE, "{heard}");
+            let cuts = text(&out.stderr).matches("goes on").count();
+            assert_eq!(cuts > 0, !plan.is_empty(), "{}", text(&out.stderr));
+            println!(
+                "{way:?}: {} connections",
+                connections.load(Ordering::Relaxed)
+            );
+            let left = std::fs::read_dir(folder.path()).unwrap().count();
+            assert_eq!(left, 3, "sent, got and err; no part of a file");
+        }
+    }
+}
+
+#[test]
+fn a_receiver_ended_by_hand_leaves_no_part_behind() {
+    let (folder, _, sent) = file();
+    let into = folder.path().join("into");
+    std::fs::create_dir(&into).unwrap();
+    let out = format!("{}/", into.display());
+    let (recv, port) = recv(&folder, &["--transport", "tcp", "--resume", "--out", &out]);
+    let (port, _) = relay(port, &[(1_000_000, How::Cut); 40]);
+    let sender = send(port, &["--transport", "tcp", "--file", &sent]);
+    assert_eq!(sender.status.code(), Some(1), "without --resume it fails");
+    let sender = send(
+        port,
+        &["--transport", "tcp", "--file", &sent, "--resume=1s"],
+    );
+    assert_eq!(
+        sender.status.code(),
+        Some(0),
+        "1 MB each time: {}",
+        text(&sender.stderr)
+    );
+    assert_eq!(std::fs::read(into.join("received-1")).unwrap().len(), SIZE);
+    let pid = nix::unistd::Pid::from_raw(recv.id() as i32);
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+    let ended = recv.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(1), "one of two failed");
+    assert_eq!(std::fs::read_dir(&into).unwrap().count(), 1);
+}
+
+#[test]
+fn what_cannot_resume_is_refused_in_words() {
+    let (folder, _, sent) = file();
+    for (args, words) in [
+        (&["--resume"][..], "--file"),
+        (&["--resume", "--file", "-"], "regular file"),
+        (&["--resume=0s", "--file", &sent], "--resume"),
+    ] {
+        let out = send(9, args);
+        assert_eq!(out.status.code(), Some(2), "{args:?}");
+        assert!(text(&out.stderr).contains(words), "{}", text(&out.stderr));
+    }
+    let out = Command::new(ALCC)
+        .args(["recv", "--resume", "--out", "-"])
+        .output()
+        .unwrap();
+    assert_eq!(out.status.code(), Some(2));
+    assert!(
+        text(&out.stderr).contains("--out -"),
+        "{}",
+        text(&out.stderr)
+    );
+    // A receiver without it.
+    let (mut recv, port) = recv(&folder, &["--transport", "tcp"]);
+    let out = send(port, &["--transport", "tcp", "--file", &sent, "--resume"]);
+    assert_eq!(out.status.code(), Some(1));
+    assert!(
+        text(&out.stderr).contains("could not keep"),
+        "{}",
+        text(&out.stderr)
+    );
+    let heard = || text(&std::fs::read(folder.path().join("err")).unwrap());
+    let until = Instant::now() + Duration::from_secs(10);
+    while !heard().contains("--resume allows that") {
+        assert!(Instant::now() < until, "{}", heard());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    recv.kill().unwrap();
+    recv.wait().unwrap();
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How a table is learned and written.
+use super::matrix::{Grid, Matrix, MatrixError, change, wrong};
+
+/// A pair counts so much, so that it can be shared between two bins.
+const PAIR: u64 = 1000;
+
+/// Where a change between two bins counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Counting {
+    /// In the nearest bin, as the authors count. Pairs with a change beyond the grid do not count.
+    Nearest,
+    /// Changes of the window in both bins, by distance, so that their mean is kept: rounding makes
+    /// no drift. What is beyond the grid counts at its edge.
+    MeanPreserving,
+}
+
+/// How counts become probabilities.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Shape {
+    /// Rarer steps are left out, 0 to 1. The authors: 0.02.
+    pub cut: f64,
+    /// Added to each step of a distribution that was seen, pairs (Laplace).
+    pub smoothing: f64,
+    /// Distributions seen less often are left out, pairs.
+    pub least: u64,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self {
+            cut: 0.0,
+            smoothing: 0.0,
+            least: 50,
+        }
+    }
+}
+
+/// How often which state followed which.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Counts {
+    grid: Grid,
+    pairs: Vec<u64>,
+}
+
+impl Counts {
+    /// None yet.
+    pub fn new(grid: Grid) -> Self {
+        Self {
+            grid,
+            pairs: vec![0; grid.states() * grid.states()],
+        }
+    }
+
+    /// Its states.
+    pub fn grid(&self) -> &Grid {
+        &self.grid
+    }
+
+    /// A run: the largest delay in ms and the window in packets of each epoch.
+    pub fn learn(&mut self, epochs: &[(f64, f64)], counting: Counting) {
+        let (windows, delays) = (self.grid.window, self.grid.delay);
+        let place = |pair: &[(f64, f64)]| {
+            let ((d0, w0), (d1, w1)) = (pair[0], pair[1]);
+            let (delay, window) = (change(d1, d0, 1.01), change(w1, w0, 1.01));
+            match counting {
+                Counting::Nearest => Some((delays.within(delay)?, windows.within(window)?, window)),
+                Counting::MeanPreserving => {
+                    Some((delays.nearest(delay), windows.nearest(window), window))
+                }
+            }
+        };
+        let places: Vec<_> = epochs.windows(2).map(place).collect();
+        for pair in places.windows(2) {
+            let (Some((d0, w0, _)), Some((d1, w1, change))) = (pair[0], pair[1]) else {
+                continue;
+            };
+            let from = self.grid.state(d0, w0) * self.grid.states();
+            let mut add = |window, share| {
+                self.pairs[from + self.grid.state(d1, window)] += share;
+            };
+            if counting == Counting::Nearest {
+                add(w1, PAIR);
+                continue;
+            }
+            let last = (windows.bins - 1) as f64;
+            let at = (change - windows.value(0)) / f64::from(windows.step);
+            let at = at.clamp(0.0, last);
+            let low = libm::floor(at);
+            let above = libm::round((at - low) * PAIR as f64) as u64;
+            add(low as usize, PAIR - above);
+            add((low + 1.0).min(last) as usize, above);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn pairs_mut(&mut self) -> &mut [u64] {
+        &mut self.pairs
+    }
+
+    /// How many pairs were counted.
+    pub fn total(&self) -> u64 {
+        self.pairs.iter().sum::<u64>() / PAIR
+    }
+
+    /// Adds what another training has counted.
+    ///
+    /// # Errors
+    /// It has another grid.
+    pub fn add(&mut self, other: &Self) -> Result<(), String> {
+        if other.grid != self.grid {
+            let (theirs, ours) = (other.grid.header(), self.grid.header());
+            return Err(format!("the grid {theirs} cannot be added to {ours}"));
+        }
+        for (ours, theirs) in self.pairs.iter_mut().zip(&other.pairs) {
+            *ours = ours.saturating_add(*theirs);
+        }
+        Ok(())
+    }
+
+    /// As text that [`Counts::parse`] reads: the grid as in a table, then a line for each pair of
+    /// states: from, to, thousandths of pairs.
+    pub fn text(&self) -> String {
+        let mut text = self.grid.header() + "\n";
+        let states = self.grid.states();
+        for (at, n) in self.pairs.iter().enumerate().filter(|(_, n)| **n > 0) {
+            text += &format!("{} {} {n}\n", at / states, at % states);
+        }
+        text
+    }
+
+    /// Reads [`Counts::text`]; lines that begin with # are passed over.
+    ///
+    /// # Errors
+    /// [`MatrixError`] with the line.
+    pub fn parse(text: &str) -> Result<Self, MatrixError> {
+        let mut lines = (text.lines().enumerate())
+            .map(|(i, l)| (i + 1, l.trim()))
+            .filter(|(_, l)| !l.is_empty() && !l.starts_with('#'));
+        let grid = Matrix::header(lines.next())?;
+        let mut counts = Self::new(grid);
+        for (number, line) in lines {
+            let fields: Vec<u64> = line.split(' ').filter_map(|n| n.parse().ok()).collect();
+            let states = grid.states() as u64;
+            match fields[..] {
+                [from, to, n] if from < states && to < states && n < 1 << 50 => {
+                    counts.pairs[(from * states + to) as usize] += n;
+                }
+                _ => {
+                    let found = line.chars().take(60).collect::<String>();
+                    let want = format!("FROM TO COUNT, with states below {states}");
+                    return wrong(number, format!("'{found}'"), want);
+                }
+            }
+        }
+        Ok(counts)
+    }
+
+    /// The distributions: per state and bin of the new change of delay, per bin of the window's;
+    /// all zero where too little was seen.
+    fn distributions(&self, shape: Shape) -> impl Iterator<Item = Vec<f64>> {
+        self.pairs
+            .chunks_exact(self.grid.window.bins)
+            .map(move |block| {
+                let part = |of: &[f64]| {
+                    let sum: f64 = of.iter().sum();
+                    of.iter()
+                        .map(|n| if sum > 0.0 { n / sum } else { 0.0 })
+                        .collect::<Vec<f64>>()
+                };
+                let seen: u64 = block.iter().sum();
+                if seen == 0 || seen < shape.least.saturating_mul(PAIR) {
+                    return vec![0.0; block.len()];
+                }
+                let smoothed = |&n: &u64| n as f64 + shape.smoothing * PAIR as f64;
+                let mut kept = part(&block.iter().map(smoothed).collect::<Vec<f64>>());
+                for p in &mut kept {
+                    if *p < shape.cut {
+                        *p = 0.0;
+                    }
+                }
+                part(&kept)
+            })
+    }
+
+    /// The table in its published form.
+    pub fn published(&self, shape: Shape) -> String {
+        let all: Vec<Vec<f64>> = self.distributions(shape).collect();
+        let mut text = self.grid.header() + "\n";
+        for row in all.chunks_exact(self.grid.delay.bins) {
+            let cells: Vec<String> = row.iter().flatten().map(|p| format!("{p:.10}")).collect();
+            text += &(cells.join(",") + "\n");
+        }
+        text
+    }
+
+    /// The table as it stands beside this file: a line per distribution, its bins with their
+    /// thousandths.
+    pub fn compact(&self, shape: Shape) -> String {
+        let mut text = self.grid.header() + "\n";
+        for (number, block) in self.distributions(shape).enumerate() {
+            let cells: Vec<String> = (block.iter().enumerate())
+                .filter(|(_, p)| **p >= 0.0005)
+                .map(|(bin, p)| format!("{bin}:{:.0}", p * 1000.0))
+                .collect();
+            if !cells.is_empty() {
+                text += &format!("{number} {}\n", cells.join(" "));
+            }
+        }
+        text
+    }
+}

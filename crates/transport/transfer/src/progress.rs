@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+use sha2::{Digest, Sha256};
+
+/// The beginning of a file: how long it is, and the state of its hash.
+#[derive(Clone, Default)]
+pub struct Progress {
+    bytes: u64,
+    hash: Sha256,
+}
+
+impl Progress {
+    pub(crate) fn new(bytes: u64, hash: Sha256) -> Self {
+        Self { bytes, hash }
+    }
+
+    /// Bytes from the file's beginning.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Goes on by this content.
+    pub fn add(&mut self, content: &[u8]) {
+        self.bytes += content.len() as u64;
+        self.hash.update(content);
+    }
+
+    /// The SHA-256 of it.
+    pub fn sum(self) -> [u8; 32] {
+        self.hash.finalize().into()
+    }
+
+    pub(crate) fn into_hash(self) -> Sha256 {
+        self.hash
+    }
+}

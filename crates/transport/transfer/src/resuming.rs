@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A file over as many connections as it takes. When one is cut, another asks how much of the
+//! session's file is there, and a third brings the rest.
+use crate::clock::now;
+use crate::sending::{Broken, Content, Job, Sent, agrees, ask, once};
+use crate::{Header, Kind, Progress, Verdict, Writer};
+use alcc_pipe::{Failure, MAX_WAIT};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Between two connections: the first wait and the longest.
+const WAITS: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(8)];
+/// What is read of the file at once for its hash.
+const PIECE: usize = 256 * 1024;
+
+/// Sends a file of a known size, and goes on where a connection was cut. Given up when for
+/// `patience` the receiver has got no more of it. `cut` is told why each connection ended.
+pub fn flow(
+    job: &Job<'_>,
+    header: &Header,
+    file: &File,
+    patience: Duration,
+    cut: &mut dyn FnMut(&Failure),
+) -> Sent {
+    let began = now();
+    let mut sent = Sent::default();
+    let result = whole(job, header, file, patience, cut, &mut sent);
+    sent.took = now() - began;
+    sent.complete = sent.complete.map(|_| sent.took);
+    sent.failure = result.err().map(|why| why.into_failure(sent.bytes, job));
+    sent
+}
+
+fn whole(
+    job: &Job<'_>,
+    header: &Header,
+    file: &File,
+    patience: Duration,
+    cut: &mut dyn FnMut(&Failure),
+    sent: &mut Sent,
+) -> Result<(), Broken> {
+    // What the receiver has, once that is known; and the most of it so far, and since when.
+    let (mut have, mut most, mut moved) = (Some(0), 0, now());
+    let mut wait = WAITS[0];
+    let mut reached = false;
+    loop {
+        let result = match have.take() {
+            Some(at) => rest(job, header, file, at, sent).map(|()| None),
+            None => answered(job, header, file, sent),
+        };
+        let why = match result {
+            Ok(None) => return Ok(()),
+            Ok(Some(bytes)) => {
+                if bytes > most {
+                    (most, moved, wait) = (bytes, now(), WAITS[0]);
+                }
+                have = Some(bytes);
+                continue;
+            }
+            Err(why) => why,
+        };
+        let unreachable = matches!(why, Broken::Connect(_)) && !reached;
+        if unreachable || !why.is_cut() || u128::from(now() - moved) > patience.as_nanos() {
+            return Err(why);
+        }
+        reached = true;
+        cut(&why.into_failure(sent.bytes, job));
+        nap(job, wait)?;
+        wait = (wait * 2).min(WAITS[1]);
+    }
+}
+
+/// Sends what comes after the first `at` bytes.
+fn rest(
+    job: &Job<'_>,
+    header: &Header,
+    file: &File,
+    at: u64,
+    sent: &mut Sent,
+) -> Result<(), Broken> {
+    let header = Header {
+        offset: Some(at),
+        ..header.clone()
+    };
+    let earlier = beginning(job, file, at)?;
+    let writer = Writer::after(&header, earlier);
+    let content = Content::File(file.try_clone().map_err(Broken::Source)?);
+    once(job, &header, content, writer, sent)
+}
+
+/// What the receiver has; `None`: all of it.
+fn answered(
+    job: &Job<'_>,
+    header: &Header,
+    file: &File,
+    sent: &mut Sent,
+) -> Result<Option<u64>, Broken> {
+    let question = Header {
+        kind: Kind::Ask,
+        offset: Some(0),
+        ..header.clone()
+    };
+    let answer = ask(job, &question)?;
+    let size = header.size.unwrap_or(0);
+    match answer.verdict {
+        Verdict::Part if answer.bytes <= size => Ok(Some(answer.bytes)),
+        Verdict::Part => Err(Broken::Reported(format!(
+            "the receiver says that it has {} of {size} bytes",
+            answer.bytes
+        ))),
+        _ => {
+            let hash = beginning(job, file, size)?.sum();
+            agrees(&answer, header, size, &hash)?;
+            sent.bytes = size;
+            sent.complete = Some(now());
+            sent.answer = Some(answer);
+            Ok(None)
+        }
+    }
+}
+
+/// The first bytes of the file, after which it stands then.
+fn beginning(job: &Job<'_>, mut file: &File, bytes: u64) -> Result<Progress, Broken> {
+    file.seek(SeekFrom::Start(0)).map_err(Broken::Source)?;
+    let mut progress = Progress::default();
+    let mut piece = vec![0; PIECE];
+    while progress.bytes() < bytes {
+        if job.stop.load(Ordering::Relaxed) {
+            return Err(Broken::Stopped);
+        }
+        let left = usize::try_from(bytes - progress.bytes()).unwrap_or(PIECE);
+        match file.read(&mut piece[..left.min(PIECE)]) {
+            Ok(0) => {
+                let shorter = io::Error::other("the file has become shorter meanwhile");
+                return Err(Broken::Source(shorter));
+            }
+            Ok(n) => progress.add(&piece[..n]),
+            Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+            Err(why) => return Err(Broken::Source(why)),
+        }
+    }
+    Ok(progress)
+}
+
+fn nap(job: &Job<'_>, wait: Duration) -> Result<(), Broken> {
+    let until = now() + u64::try_from(wait.as_nanos()).unwrap_or(0);
+    while now() < until {
+        if job.stop.load(Ordering::Relaxed) {
+            return Err(Broken::Stopped);
+        }
+        std::thread::sleep(Duration::from_nanos(until - now().min(until)).min(MAX_WAIT));
+    }
+    Ok(())
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a receiver keeps of files whose connection was cut, until another connection brings the
+//! rest. It is bounded in number, bytes and time, whoever sends.
+use crate::keeping::PartialFile;
+use crate::{Answer, Progress, Verdict};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long an earlier connection of a session may take to let go: more than a read takes.
+const HAND_OVER: Duration = Duration::from_secs(3);
+/// Answers of complete files that are remembered. Each has some hundred bytes.
+const MAX_DONE: usize = 1024;
+
+/// Random bytes that name a session.
+pub(crate) type Id = [u8; 16];
+
+/// The files that wait for their rest, and the answers that a sender may not have got.
+pub struct Sessions {
+    keep: Duration,
+    most: usize,
+    most_bytes: u64,
+    entries: Mutex<BTreeMap<Id, Entry>>,
+    changed: Condvar,
+}
+
+/// What has come of a file.
+pub(crate) struct Part {
+    /// `None`: nothing is kept.
+    pub(crate) file: Option<PartialFile>,
+    pub(crate) progress: Progress,
+    /// Of the whole file, bytes.
+    pub(crate) size: u64,
+    /// The time of the connections so far, ns.
+    pub(crate) took: u64,
+}
+
+enum Entry {
+    /// A connection has it; set when another one comes for it.
+    Going(Arc<AtomicBool>),
+    Waits(Part, Instant),
+    Done(Answer, Instant),
+}
+
+/// Why a session cannot be had.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// An earlier connection does not let go.
+    Busy,
+    /// The file has another size than before.
+    Size,
+    /// It goes on elsewhere than at what is here, bytes.
+    Position(u64),
+}
+
+impl Sessions {
+    /// Keeps what was cut for `keep`, of at most `most` files, and no more than `most_bytes` of all.
+    pub fn new(keep: Duration, most: usize, most_bytes: u64) -> Self {
+        Self {
+            keep,
+            most,
+            most_bytes,
+            entries: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// How long what was cut is kept.
+    pub fn keep(&self) -> Duration {
+        self.keep
+    }
+
+    /// Forgets what has waited too long, or `all`. How many files that are not complete.
+    pub fn sweep(&self, all: bool) -> u32 {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = 0;
+        entries.retain(|_, entry| match entry {
+            Entry::Going(_) => true,
+            Entry::Waits(_, since) => {
+                let stays = since.elapsed() < self.keep && !all;
+                files += u32::from(!stays);
+                stays
+            }
+            Entry::Done(_, since) => since.elapsed() < self.keep,
+        });
+        files
+    }
+
+    /// Whether this session is known here.
+    pub(crate) fn knows(&self, id: &Id) -> bool {
+        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.contains_key(id)
+    }
+
+    /// What is there of a session's file. A connection that still brings it is ended: who asks has
+    /// given that up.
+    pub(crate) fn ask(&self, id: &Id) -> Result<Answer, Refused> {
+        let mut entries = self.free(id)?;
+        Ok(match entries.get_mut(id) {
+            Some(Entry::Done(answer, since)) => {
+                *since = Instant::now();
+                answer.clone()
+            }
+            Some(Entry::Waits(part, since)) => {
+                *since = Instant::now();
+                Self::partial(part.progress.bytes())
+            }
+            _ => Self::partial(0),
+        })
+    }
+
+    /// Says how much is there, and that the rest may come.
+    pub(crate) fn partial(bytes: u64) -> Answer {
+        Answer {
+            resumes: true,
+            verdict: Verdict::Part,
+            bytes,
+            took: 0,
+            end: None,
+            delay_median: None,
+            delay_p95: None,
+            hash: [0; 32],
+        }
+    }
+
+    /// This connection brings the file from `offset`: what is there, if that is not the beginning,
+    /// and what is set once another connection comes for it.
+    pub(crate) fn claim(
+        &self,
+        id: &Id,
+        offset: u64,
+        size: u64,
+    ) -> Result<(Option<Part>, Arc<AtomicBool>), Refused> {
+        let mut entries = self.free(id)?;
+        let have = match entries.get(id) {
+            Some(Entry::Waits(part, _)) if part.size != size => return Err(Refused::Size),
+            Some(Entry::Waits(part, _)) => part.progress.bytes(),
+            _ => 0,
+        };
+        if offset > 0 && offset != have {
+            return Err(Refused::Position(have));
+        }
+        let taken = Arc::new(AtomicBool::new(false));
+        let before = entries.insert(*id, Entry::Going(Arc::clone(&taken)));
+        let part = match before {
+            Some(Entry::Waits(part, _)) if offset > 0 => Some(part),
+            _ => None,
+        };
+        Ok((part, taken))
+    }
+
+    /// The entries, once no connection has this one.
+    fn free(&self, id: &Id) -> Result<std::sync::MutexGuard<'_, BTreeMap<Id, Entry>>, Refused> {
+        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let going = |entries: &mut BTreeMap<Id, Entry>| match entries.get(id) {
+            Some(Entry::Going(taken)) => {
+                taken.store(true, Ordering::Relaxed);
+                true
+            }
+            _ => false,
+        };
+        let wait = self.changed.wait_timeout_while(entries, HAND_OVER, going);
+        let (entries, waited) = wait.unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() {
+            return Err(Refused::Busy);
+        }
+        Ok(entries)
+    }
+
+    /// The connection was cut. Whether what has come waits for the rest.
+    pub(crate) fn put_back(&self, id: &Id, part: Part) -> bool {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.insert(*id, Entry::Waits(part, Instant::now()));
+        self.shrink(&mut entries);
+        let stays = entries.contains_key(id);
+        self.changed.notify_all();
+        stays
+    }
+
+    /// Drops the smallest until the bounds are kept: who wants to drive out a large file has to
+    /// send larger ones.
+    fn shrink(&self, entries: &mut BTreeMap<Id, Entry>) {
+        loop {
+            let waiting = entries.iter().filter_map(|(id, entry)| match entry {
+                Entry::Waits(part, _) => Some((part.progress.bytes(), *id)),
+                _ => None,
+            });
+            let (mut number, mut total, mut smallest) = (0, 0_u64, None);
+            for one in waiting {
+                number += 1;
+                total = total.saturating_add(one.0);
+                smallest = Some(smallest.map_or(one, |least: (u64, Id)| least.min(one)));
+            }
+            match smallest {
+                Some((bytes, id))
+                    if bytes == 0 || number > self.most || total > self.most_bytes =>
+                {
+                    entries.remove(&id);
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// The file is complete, or will never be.
+    pub(crate) fn finish(&self, id: &Id, answer: &Answer) {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.remove(id);
+        if answer.verdict == Verdict::Good {
+            let done = entries.iter().filter_map(|(id, entry)| match entry {
+                Entry::Done(_, since) => Some((*since, *id)),
+                _ => None,
+            });
+            let done: Vec<_> = done.collect();
+            if done.len() >= MAX_DONE
+                && let Some((_, oldest)) = done.into_iter().min()
+            {
+                entries.remove(&oldest);
+            }
+            entries.insert(*id, Entry::Done(answer.clone(), Instant::now()));
+        }
+        self.changed.notify_all();
+    }
+}
