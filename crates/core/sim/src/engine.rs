@@ -561,6 +561,7 @@ impl<P: Probe> Simulation<P> {
                 in_flight: host.in_flight(),
                 kernel_cwnd: host.kernel_window(),
                 gauges: &|put| host.gauges(put),
+                profile: &|put| host.profile(put),
             });
         }
         self.schedule(number);
