@@ -7,7 +7,9 @@ pub use sampled::Limit;
 
 use crate::transmissions::Transmissions;
 use crate::{Ledger, RttEstimator, Rules, room};
-use alcc_cc::{Allowance, Controller, Feed, Header, Kind, Log, Path, ProfilePoint, RttView, Sending, Sent};
+use alcc_cc::{
+    Allowance, Controller, Feed, Header, Kind, Log, Path, ProfilePoint, RttView, Sending, Sent,
+};
 use alcc_units::{Bytes, Rate, Span, Time};
 
 /// The kernel's state of a connection at one instant: all fields come from one `TCP_INFO`.
