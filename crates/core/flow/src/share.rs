@@ -9,8 +9,8 @@
 //! | what | rule | source |
 //! |---|---|---|
 //! | window, pacing rate | equal parts for the members that have data; the others keep what they have in flight | RFC 3124, section 2.3: a round-robin scheduler |
+//! | beyond its part | up to `ROUNDING` segments, while the window has room | ours: parts are no whole segments |
 //! | all in flight | never above the one window, but for one segment of each member | ours: a member must be able to ask |
-//! | quota | each increase is divided equally; an unused part is saved, up to `SAVED` segments | ours |
 //! | loss | one episode for all: until a packet arrives that was sent after the reduction | RFC 6582, over all members |
 //! | timeout | counts if no member has heard anything since | ours |
 //! | RTT | one estimate over the samples of all | RFC 6298 |
@@ -18,7 +18,8 @@
 //! **Differs from RFC 3124**: no feedback but the members' own acknowledgements; no weights.
 //!
 //! **Known weakness**: a reduction that turns out to be spurious is not undone, and members over
-//! several routes are taken for one. The algorithm's events are not passed on.
+//! several routes are taken for one. The algorithm's events are not passed on. `bbr` without a TCP
+//! below leaves half of a link unused.
 use crate::RttEstimator;
 use alcc_cc::{
     AckBatch, Acked, Allowance, Controller, Cx, Delivery, Feed, LossBatch, Needs, Packet, Path, Pn,
@@ -28,15 +29,22 @@ use alcc_units::{Bytes, Rate, Time};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Segments of its part of the quota that a member may save.
-const SAVED: u64 = 10;
+/// Segments that a member may exceed its part by, while the whole window has room.
+const ROUNDING: u64 = 2;
 
 /// What the members share.
 #[derive(Clone)]
 pub struct Share(Arc<Mutex<Group>>);
 
 impl Share {
-    /// For this algorithm, which has not started. It must not need a receiver module.
+    /// Whether the flows of this algorithm can share. What it allows must be a window or a rate. A
+    /// quota (Verus) is released anew each epoch, often less than a segment for each member. A
+    /// receiver module (Sprout) belongs to one flow.
+    pub fn suits(cc: &dyn Controller) -> bool {
+        !cc.needs().receiver && cc.allowance().quota == Bytes::MAX
+    }
+
+    /// For this algorithm, which has not started and must [suit](Self::suits).
     pub fn new(cc: Box<dyn Controller>) -> Self {
         Self(Arc::new(Mutex::new(Group {
             needs: cc.needs(),
@@ -97,39 +105,19 @@ struct Part {
     in_flight: Bytes,
     /// It has more to send than it may.
     backlogged: bool,
-    /// Its part of the quota.
-    quota: Bytes,
 }
 
 impl Group {
     /// Members among which to divide, with `number` as one of them.
     fn sharing(&self, number: u64) -> u64 {
-        let with_data = |(other, part): &(&u64, &Part)| **other != number && part.backlogged;
-        1 + self.members.iter().filter(with_data).count() as u64
+        let others = self.members.iter().filter(|(other, _)| **other != number);
+        1 + others.filter(|(_, part)| part.backlogged).count() as u64
     }
 
-    /// Tells the algorithm something, and divides what it allows in addition.
+    /// Tells the algorithm something.
     fn tell<R>(&mut self, now: Time, event: impl FnOnce(&mut Self, Time) -> R) -> R {
         let now = self.feed.advance(now);
-        let before = self.feed.allowance().quota;
-        let result = event(self, now);
-        let after = self.feed.allowance().quota;
-        if after < Bytes::MAX && after > before {
-            self.divide(after.saturating_sub(before));
-        }
-        result
-    }
-
-    fn divide(&mut self, more: Bytes) {
-        let most = self.mss * SAVED;
-        let with_data = self.members.values().filter(|part| part.backlogged);
-        let count = with_data.count() as u64;
-        let each = Bytes::new(more.get() / count.max(1));
-        for part in self.members.values_mut() {
-            if count == 0 || part.backlogged {
-                part.quota = (part.quota + each).min(most.max(more));
-            }
-        }
+        event(self, now)
     }
 
     /// Takes these packets of a member out of flight. Those that are not in flight any more, such as
@@ -175,7 +163,6 @@ impl Group {
             return;
         };
         part.in_flight += sent.len;
-        part.quota = part.quota.saturating_sub(sent.len);
         part.backlogged = !sent.app_limited;
         let packet = Packet {
             pn,
@@ -281,12 +268,9 @@ impl Group {
                 .sum();
             let part = Bytes::new(all.window.saturating_sub(kept).get() / sharing);
             let room = all.window.saturating_sub(self.in_flight);
+            // Parts are no whole segments: what the roundings leave, anyone may use.
+            let part = part + self.mss * ROUNDING;
             part.min(own.in_flight + room).max(self.mss)
-        };
-        let quota = if sharing == 1 || all.quota == Bytes::MAX {
-            all.quota
-        } else {
-            own.quota.min(all.quota)
         };
         let least = Rate::bps(8_000);
         let rate = all
@@ -294,7 +278,6 @@ impl Group {
             .map(|rate| Rate::bps(rate.as_bps() / sharing).max(least));
         Allowance {
             window,
-            quota,
             rate,
             ..all
         }
@@ -445,15 +428,18 @@ mod tests {
     fn a_window_is_divided_among_those_who_have_data() {
         let share = share("fixed:window=12");
         let mut flows = [member(&share), member(&share), member(&share)];
+        let more = MSS * ROUNDING;
         let alone = flows[0].allowance().window;
         for flow in &mut flows {
             send(flow, 1, Bytes::ZERO, false);
         }
-        assert_eq!(flows[0].allowance().window, Bytes::new(alone.get() / 3));
+        let third = Bytes::new(alone.get() / 3);
+        assert_eq!(flows[0].allowance().window, third + more);
         // One has no more data: what it has in flight stays its own.
         send(&mut flows[2], 2, MSS, true);
         let rest = alone.saturating_sub(MSS * 2);
-        assert_eq!(flows[0].allowance().window, Bytes::new(rest.get() / 2));
+        let half = Bytes::new(rest.get() / 2);
+        assert_eq!(flows[0].allowance().window, half + more);
         // One is gone.
         let [first, second, _] = flows;
         drop(second);

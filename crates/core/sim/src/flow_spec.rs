@@ -4,8 +4,8 @@ mod options;
 
 use crate::{Kernel, Source, Timing};
 use alcc_cc::{Controller, Registry, Spec, SpecError};
-use alcc_flow::Rules;
 use alcc_flow::rules::LINUX;
+use alcc_flow::{Rules, Share};
 use alcc_link::Dir;
 use alcc_units::{Bytes, OptionDoc, Options, Rate, Span, Time};
 use options::FlowOptions;
@@ -272,11 +272,15 @@ impl FlowSpec {
         }
         if options.share.is_some() {
             let one = flow(0, false).map_err(algorithm)?;
-            if one.controller.needs().receiver || matches!(one.under, Under::Udp { .. }) {
+            let suits = Share::suits(one.controller.as_ref());
+            if !suits || matches!(one.under, Under::Udp { .. }) {
                 return Err(FlowError::Part {
                     flow: text.to_owned(),
                     found: "share=".to_owned(),
-                    want: format!("{} cannot share: leave it out", one.algorithm),
+                    want: format!(
+                        "{} cannot share: an algorithm with a window, such as budget, copa or cubic, can",
+                        one.algorithm
+                    ),
                 });
             }
         }
