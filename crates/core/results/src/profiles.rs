@@ -29,7 +29,7 @@ impl Snapshot {
     fn ends(&self) -> Option<(ProfilePoint, ProfilePoint)> {
         let mut curve = self.points.iter().filter(|point| point.fitted);
         let first = *curve.next()?;
-        Some((first, *curve.last()?))
+        Some((first, *curve.next_back()?))
     }
 
     /// Slope of the curve from end to end, ms per packet.
@@ -52,7 +52,10 @@ impl Snapshot {
             .filter_map(|point| Some((point.delay_ms, *curve.get(&point.window)?)))
             .collect();
         let all: f64 = both.iter().map(|(delay, _)| delay).sum();
-        let off: f64 = both.iter().map(|(delay, curve)| (delay - curve).abs()).sum();
+        let off: f64 = both
+            .iter()
+            .map(|(delay, curve)| (delay - curve).abs())
+            .sum();
         (all > 0.0).then(|| off / all)
     }
 }
@@ -98,7 +101,11 @@ impl Profiles {
     pub fn write_csv(&self, out: &mut dyn Write, report: &Report) -> io::Result<()> {
         writeln!(out, "seconds,flow,kind,window_packets,delay_ms")?;
         for one in &self.snapshots {
-            let seconds = one.at.max(report.started).since(report.started).as_secs_f64();
+            let seconds = one
+                .at
+                .max(report.started)
+                .since(report.started)
+                .as_secs_f64();
             for point in &one.points {
                 let kind = if point.fitted { "curve" } else { "point" };
                 let (window, delay) = (point.window, point.delay_ms);
@@ -196,7 +203,10 @@ mod tests {
         let csv = String::from_utf8(csv).unwrap();
         assert!((9..=11).contains(&profiles.snapshots.len()));
         for kind in [",0,point,", ",0,curve,"] {
-            assert!(csv.lines().skip(1).any(|line| line.contains(kind)), "{kind}");
+            assert!(
+                csv.lines().skip(1).any(|line| line.contains(kind)),
+                "{kind}"
+            );
         }
     }
 
@@ -204,7 +214,10 @@ mod tests {
     fn who_learns_no_profile_has_no_figures() {
         let (profiles, report) = watched("cubic");
         assert_eq!(profiles.figures(&report), BTreeMap::new());
-        assert_eq!(steeper(vec![(1, 4.0), (9, 1.0), (8, 1.0), (2, 2.0)]), Some(3.0));
+        assert_eq!(
+            steeper(vec![(1, 4.0), (9, 1.0), (8, 1.0), (2, 2.0)]),
+            Some(3.0)
+        );
         assert_eq!((steeper(Vec::new()), median(Vec::new())), (None, None));
     }
 }
