@@ -113,7 +113,8 @@ jain_1s worst_share_10s fair_after_s
 flow name host links dir start_s stop_s trace_start_s number_of_flows phases error side
 ";
 
-/// What `alcc sim --json` prints: of the whole, of its summary, of one direction of a link.
+/// What `alcc sim --profile
+alcc sim --json` prints: of the whole, of its summary, of one direction of a link.
 const SIM: &str = "
 /flows /summary
 /summary/throughput_mbps /summary/goodput_mbps
