@@ -55,7 +55,7 @@ alcc emulate
 alcc sim
     --link --delay --up --rtt --queue --queue-up --loss --loss-up --radio --radio-up --step --steps
     --outages --repeat --reorder --flow --plugin --duration --seed --start --settle --phase --lateness --jitter --wake --max-events
-    --emu --series --pcap --pcap-at --qlog --json
+    --emu --series --profile --pcap --pcap-at --qlog --json
 alcc send
     --transport --port --bind --insecure --carrier --stall --series --json --pin --ca --duration
     --size --file --rate --flows --connect-timeout --cc --plugin --under --feedback --enforce
@@ -113,8 +113,7 @@ jain_1s worst_share_10s fair_after_s
 flow name host links dir start_s stop_s trace_start_s number_of_flows phases error side
 ";
 
-/// What `alcc sim --profile
-alcc sim --json` prints: of the whole, of its summary, of one direction of a link.
+/// What `alcc sim --json` prints: of the whole, of its summary, of one direction of a link.
 const SIM: &str = "
 /flows /summary
 /summary/throughput_mbps /summary/goodput_mbps
