@@ -56,7 +56,7 @@ alcc emulate
 alcc sim
     --link --delay --up --rtt --queue --queue-up --loss --loss-up --radio --radio-up --step --steps
     --outages --repeat --reorder --flow --plugin --duration --seed --start --settle --phase --lateness --jitter --wake --max-events
-    --emu --series --pcap --pcap-at --qlog --json
+    --emu --series --profile --pcap --pcap-at --qlog --json
 alcc send
     --transport --port --bind --insecure --carrier --stall --series --json --pin --ca --duration
     --size --file --rate --flows --connect-timeout --cc --plugin --under --feedback --enforce
@@ -194,8 +194,9 @@ queues/fq_codel:interval queues/fq_codel:bytes queues/fq_codel:packets
 queues/users queues/users:scheduler queues/users:slot queues/users:window queues/users:number
 queues/users:user-bytes queues/users:user-packets queues/users:bytes queues/users:packets
 experiments/alcc-fig10 experiments/alcc-fig11 experiments/alcc-fig12 experiments/alcc-fig13
-experiments/alcc-fig14 experiments/alcc-fig16 experiments/alcc-fig16-buffer experiments/alcc-fig17
-experiments/alcc-fig17-buffer experiments/alcc-fig18
+experiments/alcc-fig14 experiments/alcc-fig16 experiments/alcc-fig16-buffer experiments/alcc-fig16-steady
+experiments/alcc-fig17
+experiments/alcc-fig17-buffer experiments/alcc-fig18 experiments/alcc-fig18-hystart
 experiments/alcc-fig19 experiments/alcc-fig1a experiments/alcc-fig1b experiments/alcc-fig2
 experiments/alcc-fig20 experiments/alcc-fig22 experiments/alcc-fig23 experiments/alcc-fig24
 experiments/alcc-fig4 experiments/alcc-fig4-force experiments/alcc-fig5 experiments/alcc-fig6
@@ -209,7 +210,8 @@ experiments/mdi-cellular experiments/mdi-force experiments/mdi-highway experimen
 experiments/verus-fig1 experiments/verus-fig10-droptail experiments/verus-fig10a
 experiments/verus-fig10b experiments/verus-fig10c experiments/verus-fig11a experiments/verus-fig11b
 experiments/verus-fig12 experiments/verus-fig13 experiments/verus-fig13-queue
-experiments/verus-fig14 experiments/verus-fig15 experiments/verus-fig2 experiments/verus-fig3
+experiments/share-host experiments/verus-fig15-change experiments/verus-fig3-turns
+experiments/hsdpa-table2-learned experiments/verus-fig14 experiments/verus-fig15 experiments/verus-fig2 experiments/verus-fig3
 experiments/verus-fig4a experiments/verus-fig4b experiments/verus-fig5 experiments/verus-fig7a
 experiments/verus-fig7b experiments/verus-fig8a experiments/verus-fig8b
 experiments/verus-fig9-shared experiments/verus-fig9a experiments/verus-fig9b

@@ -13,7 +13,7 @@ use alcc_lab::{Tools, board, twin};
 use alcc_results::row::Value;
 use alcc_results::scenario::{Resolved, ScenarioOptions};
 use alcc_results::simulated::{self, Simulated};
-use alcc_results::{events, samples};
+use alcc_results::{Profiles, events, samples};
 use alcc_sim::{FLOW_HELP, FlowState, PacketEvent, Probe, Report, Scenario};
 use alcc_units::{Span, Time};
 use std::fmt::Write as _;
@@ -62,6 +62,10 @@ pub(crate) struct Args {
     /// algorithm's values and events
     #[arg(long, value_name = "FILE", value_parser = a_file)]
     series: Option<PathBuf>,
+    /// Write a CSV file with what each flow has learned about the delay of each window, once a
+    /// second: points and the curve through them (Verus)
+    #[arg(long, value_name = "FILE", conflicts_with = "emu", value_parser = a_file)]
+    profile: Option<PathBuf>,
     /// Write a packet capture (pcap, headers only) that Wireshark and tcpdump read
     #[arg(long, value_name = "FILE", conflicts_with = "emu", value_parser = a_file)]
     pcap: Option<PathBuf>,
@@ -107,6 +111,8 @@ struct Shown {
     told: Option<Collector>,
     /// All events, for the series.
     kept: Option<Vec<LoggedEvent>>,
+    /// Delay profiles, if requested.
+    profiles: Option<Profiles>,
 }
 
 impl Shown {
@@ -128,6 +134,7 @@ impl Shown {
             qlog: qlog.transpose()?,
             told: (args.qlog.is_some() || args.series.is_some()).then(Collector::default),
             kept: args.series.is_some().then(Vec::new),
+            profiles: args.profile.is_some().then(Profiles::default),
         })
     }
 
@@ -154,7 +161,7 @@ impl Shown {
 
 impl Probe for Shown {
     fn is_enabled(&self) -> bool {
-        self.pcap.is_some() || self.qlog.is_some()
+        self.pcap.is_some() || self.qlog.is_some() || self.profiles.is_some()
     }
 
     fn packet(&mut self, event: &PacketEvent) {
@@ -171,6 +178,9 @@ impl Probe for Shown {
         self.take_logged();
         if let Some(qlog) = &mut self.qlog {
             qlog.flow(state);
+        }
+        if let Some(profiles) = &mut self.profiles {
+            profiles.look(state);
         }
     }
 
@@ -194,7 +204,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     scenario.series = args.series.is_some().then_some(SAMPLE);
     let mut shown = Shown::new(args)?;
     let series = Product::named(args.series.as_deref())?;
+    let profile = Product::named(args.profile.as_deref())?;
     let report = alcc_sim::run_with(scenario, &mut shown).map_err(Failure::failed)?;
+    if let (Some(file), Some(profiles)) = (profile, shown.profiles.take()) {
+        file.fill(|to| profiles.write_csv(to, &report))?;
+    }
     let told = shown
         .finish()
         .map_err(|e| Failure::failed(format!("write the capture or the qlog: {}", reason(&e))))?;

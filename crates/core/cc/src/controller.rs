@@ -66,6 +66,17 @@ pub struct Path {
     pub seed: u64,
 }
 
+/// A point of a learned delay profile, or of the curve through the points.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ProfilePoint {
+    /// The window, in packets.
+    pub window: u32,
+    /// The delay that it leads to, in ms.
+    pub delay_ms: f64,
+    /// It lies on the curve; else it was measured.
+    pub fitted: bool,
+}
+
 /// How the host reduces the rate during loss recovery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Recovery {
@@ -433,6 +444,10 @@ pub trait Controller: Send {
 
     /// Named internal values for plots, in the units of the source paper.
     fn gauges(&self, _put: &mut dyn FnMut(&'static str, f64)) {}
+
+    /// What it has learned about the delay of each window: points, then the curve through them.
+    /// Nothing, unless it learns such a profile (Verus).
+    fn profile(&self, _put: &mut dyn FnMut(ProfilePoint)) {}
 
     /// A complete snapshot.
     fn clone_box(&self) -> Box<dyn Controller>;

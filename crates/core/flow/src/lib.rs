@@ -19,6 +19,7 @@ pub mod rules;
 mod scoreboard;
 mod send_rule;
 mod sender;
+mod share;
 mod transmissions;
 mod wire;
 
@@ -31,6 +32,7 @@ pub use rtt::RttEstimator;
 pub use rules::Rules;
 pub use send_rule::room;
 pub use sender::{Sender, SenderStats};
+pub use share::Share;
 pub use transmissions::AckSample;
 pub use wire::{Ack, AckError, Arrival, RANGES, Transmit};
 

@@ -7,7 +7,9 @@ pub use sampled::Limit;
 
 use crate::transmissions::Transmissions;
 use crate::{Ledger, RttEstimator, Rules, room};
-use alcc_cc::{Allowance, Controller, Feed, Header, Kind, Log, Path, RttView, Sending, Sent};
+use alcc_cc::{
+    Allowance, Controller, Feed, Header, Kind, Log, Path, ProfilePoint, RttView, Sending, Sent,
+};
 use alcc_units::{Bytes, Rate, Span, Time};
 
 /// The kernel's state of a connection at one instant: all fields come from one `TCP_INFO`.
@@ -516,6 +518,11 @@ impl OverTcp {
     /// The algorithm's internal values.
     pub fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
         self.feed.controller().gauges(put);
+    }
+
+    /// The algorithm's delay profile.
+    pub fn profile(&self, put: &mut dyn FnMut(ProfilePoint)) {
+        self.feed.controller().profile(put);
     }
 }
 

@@ -11,9 +11,10 @@ use crate::probe::{FlowState, PacketContent, PacketEvent, PacketStep, Probe};
 use crate::timers::Timers;
 use crate::{FlowStatus, LinkReport, Report, Scenario, SimError};
 use alcc_cc::{Header, Kind};
-use alcc_flow::Transmit;
+use alcc_flow::{Share, Transmit};
 use alcc_link::{Ecn, Outcome, Packet};
 use alcc_units::{Bytes, Rng, Span, Time};
+use std::collections::BTreeMap;
 
 /// The first packet of this size or more begins the window: those of the papers' programs are
 /// shorter than 1500 bytes.
@@ -112,15 +113,24 @@ impl<P: Probe> Simulation<P> {
         let offered = network.offered(Time::ZERO, Time::ZERO + scenario.duration);
         let mut flows: Vec<Flow> = Vec::with_capacity(scenario.flows.len());
         let mut phase = Span::ZERO;
+        let mut shares: BTreeMap<&str, Share> = BTreeMap::new();
         for spec in &scenario.flows {
             let seed = seeds.next_u64();
             // A pair is one program.
             if !spec.paired {
                 phase = phase_of(spec, seed, flows.is_empty());
             }
+            let cc = match &spec.share {
+                None => spec.controller.clone_box(),
+                Some(name) => shares
+                    .entry(name)
+                    .or_insert_with(|| Share::new(spec.controller.clone_box()))
+                    .join(),
+            };
             flows.push(Flow::new(
                 scenario,
                 spec,
+                cc,
                 phase,
                 seed,
                 &mut network,
@@ -561,6 +571,7 @@ impl<P: Probe> Simulation<P> {
                 in_flight: host.in_flight(),
                 kernel_cwnd: host.kernel_window(),
                 gauges: &|put| host.gauges(put),
+                profile: &|put| host.profile(put),
             });
         }
         self.schedule(number);

@@ -10,6 +10,7 @@ use crate::network::Network;
 use crate::receiver::Receiver;
 use crate::source::AppModel;
 use crate::{FlowReport, FlowSpec, FlowStatus, Sample, Scenario, Under};
+use alcc_cc::Controller;
 use alcc_units::{Bytes, Rate, Rng, Span, Time};
 
 /// Maximum phase of a flow: Sprout's tick, four of Verus' epochs, a frame of an
@@ -72,10 +73,11 @@ impl Endpoints {
 }
 
 impl Flow {
-    /// Before its start. `offered` is what each direction of the links offers in the window.
+    /// Before its start. `cc` decides for it; `offered` is what each direction of the links offers in the window.
     pub(crate) fn new(
         scenario: &Scenario,
         spec: &FlowSpec,
+        cc: Box<dyn Controller>,
         phase: Span,
         seed: u64,
         network: &mut Network,
@@ -96,7 +98,6 @@ impl Flow {
             .all(|direction| direction.changes.is_empty() && direction.radio.is_empty());
         let delays = directions().map(|direction| direction.delay);
         let propagation = steady.then(|| delays.fold(access / 2, |a, b| a + b));
-        let cc = spec.controller.clone_box();
         let rtt = scenario.min_rtt(spec);
         let (start, stop) = (spec.start + phase, spec.stop.map(|stop| stop + phase));
         let acked = |host: Box<dyn Host>| Endpoints::Acked {

@@ -4,8 +4,8 @@ mod options;
 
 use crate::{Kernel, Source, Timing};
 use alcc_cc::{Controller, Registry, Spec, SpecError};
-use alcc_flow::Rules;
 use alcc_flow::rules::LINUX;
+use alcc_flow::{Rules, Share};
 use alcc_link::Dir;
 use alcc_units::{Bytes, OptionDoc, Options, Rate, Span, Time};
 use options::FlowOptions;
@@ -30,6 +30,9 @@ pub struct FlowSpec {
     /// Round trip without queueing; `None`: that of its links. What is beyond theirs lies between
     /// the hosts and the links.
     pub rtt: Option<Span>,
+    /// It shares one allowance with the flows that have the same name here ([`alcc_flow::Share`]).
+    /// The first one's controller decides for all.
+    pub share: Option<String>,
     /// Which way the data go.
     pub dir: Dir,
     /// It goes back from where the flow before it arrives, and each carries the other's reports: at
@@ -87,6 +90,7 @@ PARTs:
                       the seed, up to 20 ms (or `every`): no two real hosts tick at the same nanosecond
   ecn=on              queues may mark its packets instead of dropping them (ECT, RFC 3168): for algorithms that react
                       to marks, such as reno and cubic; with over=, the TCP
+  share=NAME          one allowance for all flows with this NAME: one algorithm, that of the first, decides for them together
   name=call           what the table and the row call it
 As algorithm also udp:rate=5mbit[,bytes=1500][,on=1s,off=1s]: constant rate, whatever happens.";
 
@@ -238,6 +242,7 @@ impl FlowSpec {
                 } else {
                     options.dir
                 },
+                share: options.share.clone(),
                 paired: back,
                 links: options.links,
                 start: options.start + options.stagger * number,
@@ -262,6 +267,20 @@ impl FlowSpec {
                     flow: text.to_owned(),
                     found: "ecn=on".to_owned(),
                     want: format!("{} does not react to marks: leave it out", one.sender()),
+                });
+            }
+        }
+        if options.share.is_some() {
+            let one = flow(0, false).map_err(algorithm)?;
+            let suits = Share::suits(one.controller.as_ref());
+            if !suits || matches!(one.under, Under::Udp { .. }) {
+                return Err(FlowError::Part {
+                    flow: text.to_owned(),
+                    found: "share=".to_owned(),
+                    want: format!(
+                        "{} cannot share: an algorithm with a window, such as budget, copa or cubic, can",
+                        one.algorithm
+                    ),
                 });
             }
         }

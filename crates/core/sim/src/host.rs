@@ -2,7 +2,7 @@
 //! What the engine asks of a sending host. A kind of host is one file; how packets are sent and
 //! repaired is `alcc_flow`'s.
 use crate::histogram::Durations;
-use alcc_cc::{Log, Receiver};
+use alcc_cc::{Log, ProfilePoint, Receiver};
 use alcc_flow::rules::AckRule;
 use alcc_flow::{Ack, Arrival, Rules, Sender, Transmit};
 use alcc_units::{Bytes, Span, Time};
@@ -98,6 +98,9 @@ pub(crate) trait Host: Send {
 
     /// The algorithm's internal values.
     fn gauges(&self, put: &mut dyn FnMut(&'static str, f64));
+
+    /// The algorithm's delay profile.
+    fn profile(&self, put: &mut dyn FnMut(ProfilePoint));
 
     /// What happened so far.
     fn stats(&mut self) -> &mut SenderStats;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! To watch a run while it goes: packet by packet for captures, flow by flow for logs.
-use alcc_cc::Log;
+use alcc_cc::{Log, ProfilePoint};
 use alcc_flow::Ack;
 use alcc_link::Dir;
 use alcc_units::{Bytes, Time};
@@ -134,6 +134,9 @@ pub enum PacketContent {
 /// Takes a value by name.
 pub type PutGauge<'a> = &'a mut dyn FnMut(&'static str, f64);
 
+/// Takes the points of a delay profile.
+pub type PutProfile<'a> = &'a mut dyn FnMut(ProfilePoint);
+
 /// A sender at one moment.
 pub struct FlowState<'a> {
     /// Now.
@@ -146,4 +149,6 @@ pub struct FlowState<'a> {
     pub kernel_cwnd: Option<f64>,
     /// Asks for the algorithm's internal values.
     pub gauges: &'a dyn Fn(PutGauge<'_>),
+    /// Asks for the algorithm's delay profile.
+    pub profile: &'a dyn Fn(PutProfile<'_>),
 }

@@ -27,6 +27,7 @@
 //! let definition = Definition::from_toml(text, "two.toml").unwrap();
 //! assert_eq!(definition.sweep[0].choices.len(), 2);
 //! ```
+use alcc_results::PROFILE_FIGURES;
 use alcc_results::scenario::ScenarioOptions;
 use alcc_units::nearest;
 use serde::{Deserialize, Serialize};
@@ -320,9 +321,19 @@ impl Definition {
 
     /// Whether a metric needs samples over time.
     pub(crate) fn wants_series(&self) -> bool {
+        self.names(|metric| metric == "below_tcp" || metric.starts_with("tcp_cwnd"))
+    }
+
+    /// Whether a metric needs the learned delay profiles.
+    pub(crate) fn wants_profiles(&self) -> bool {
+        self.names(|metric| PROFILE_FIGURES.contains(&metric))
+    }
+
+    /// Whether it draws or expects such a metric.
+    fn names(&self, is: impl Fn(&str) -> bool) -> bool {
         let metrics = self.report.y.iter().chain(&self.report.x);
         let mut metrics = metrics.chain(self.expect.iter().map(|e| &e.metric));
-        metrics.any(|metric| metric == "below_tcp" || metric.starts_with("tcp_cwnd"))
+        metrics.any(|metric| is(metric))
     }
 
     fn check_expectation(&self, expectation: &Expectation) -> Result<(), String> {

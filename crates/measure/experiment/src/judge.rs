@@ -2,7 +2,7 @@
 //! The values of cells, the expectations, and the verdict.
 use crate::definition::{Aggregate, Definition, Expectation, Subject};
 use crate::run::{Run, RunError};
-use alcc_results::{Row, Spread};
+use alcc_results::{PROFILE_FIGURES, Row, Spread};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -158,7 +158,8 @@ pub fn metrics(subject: Subject) -> Vec<&'static str> {
         return crate::channel::METRICS.to_vec();
     }
     let of_flows = Row::MEASURED.iter().chain(Row::DISTRIBUTION).copied();
-    of_flows.chain(["power", "jain", "jain_1s"]).collect()
+    let of_flows = of_flows.chain(["power", "jain", "jain_1s"]);
+    of_flows.chain(PROFILE_FIGURES.iter().copied()).collect()
 }
 
 impl Definition {

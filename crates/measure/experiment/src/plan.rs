@@ -35,6 +35,8 @@ pub struct PlannedRun {
     pub scenario: ScenarioOptions,
     /// Whether the flows are sampled over time.
     pub series: bool,
+    /// Whether their delay profiles are watched.
+    pub profiles: bool,
     /// The command that runs the same.
     pub command: String,
 }
@@ -155,6 +157,7 @@ fn planned(
         command,
         subject: definition.subject,
         series: definition.wants_series(),
+        profiles: definition.wants_profiles(),
         scenario,
     })
 }

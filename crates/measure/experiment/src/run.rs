@@ -8,8 +8,8 @@ use alcc_cc::Registry;
 use alcc_lab::twin::Real;
 use alcc_lab::{LabError, Tools, parallel};
 use alcc_results::scenario::{Files, Resolved, Value};
-use alcc_results::{Row, simulated};
-use alcc_sim::{Probe, run_with};
+use alcc_results::{Profiles, Row, simulated};
+use alcc_sim::{FlowState, Probe, run_with};
 use alcc_units::{Span, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -39,7 +39,7 @@ pub struct Run {
     pub flows: Vec<Row>,
     /// Summary of all flows.
     pub summary: Option<simulated::Summary>,
-    /// Figures of a channel.
+    /// Figures of a channel, or of a learned delay profile.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub channel: BTreeMap<String, f64>,
     /// Why the run failed.
@@ -116,12 +116,25 @@ impl Files for MissingFileRecorder<'_> {
     }
 }
 
-/// Ends a simulation when `stop` is set.
-struct StopProbe<'a>(&'a AtomicBool);
+/// Ends a simulation when `stop` is set. Takes delay profiles if they are wanted.
+struct RunProbe<'a> {
+    stop: &'a AtomicBool,
+    profiles: Option<Profiles>,
+}
 
-impl Probe for StopProbe<'_> {
+impl Probe for RunProbe<'_> {
+    fn is_enabled(&self) -> bool {
+        self.profiles.is_some()
+    }
+
+    fn flow(&mut self, state: &FlowState<'_>) {
+        if let Some(profiles) = &mut self.profiles {
+            profiles.look(state);
+        }
+    }
+
     fn progress(&mut self, _now: Time, _end: Time) -> bool {
-        !self.0.load(Ordering::Relaxed)
+        !self.stop.load(Ordering::Relaxed)
     }
 }
 
@@ -235,9 +248,17 @@ impl Runner<'_> {
         }
         // Fields of rows about TCP's cwnd over time come from samples.
         resolved.scenario.series = planned.series.then_some(SAMPLE_INTERVAL);
-        let report = run_with(&resolved.scenario, &mut StopProbe(self.stop));
+        let mut probe = RunProbe {
+            stop: self.stop,
+            profiles: planned.profiles.then(Profiles::default),
+        };
+        let report = run_with(&resolved.scenario, &mut probe);
         if self.stop.load(Ordering::Relaxed) {
             return Err(RunError::Interrupted);
+        }
+        let mut learned = BTreeMap::new();
+        if let (Some(profiles), Ok(report)) = (&probe.profiles, &report) {
+            learned = profiles.figures(report);
         }
         let outcome = report.map_err(|e| e.to_string()).map(|report| {
             (
@@ -245,7 +266,10 @@ impl Runner<'_> {
                 simulated::Summary::of(&report, resolved.settle, &resolved.phases),
             )
         });
-        Ok(self.done(planned, outcome))
+        Ok(Run {
+            channel: learned,
+            ..self.done(planned, outcome)
+        })
     }
 
     /// Runs the flows as real programs. What these cannot do is the error of the run.

@@ -267,6 +267,10 @@ impl Controller for Checked {
         self.inner.gauges(put);
     }
 
+    fn profile(&self, put: &mut dyn FnMut(crate::ProfilePoint)) {
+        self.inner.profile(put);
+    }
+
     fn clone_box(&self) -> Box<dyn Controller> {
         Box::new(Self {
             inner: self.inner.clone_box(),

@@ -28,12 +28,13 @@ pub(super) struct FlowOptions {
     pub(super) phase: Option<Span>,
     pub(super) ecn: bool,
     pub(super) name: Option<String>,
+    pub(super) share: Option<String>,
 }
 
-const PARTS: &str = "write over=, host=, sndbuf=, rwnd=, lowat=, rtt=, dir=, links=, size=, app=, every=, on=, off=, stagger=, phase=, ecn= or name= after '/'";
+const PARTS: &str = "write over=, host=, sndbuf=, rwnd=, lowat=, rtt=, dir=, links=, size=, app=, every=, on=, off=, stagger=, phase=, ecn=, share= or name= after '/'";
 const KEYS: &[&str] = &[
     "over", "host", "sndbuf", "rwnd", "lowat", "rtt", "dir", "links", "size", "app", "every", "on",
-    "off", "stagger", "phase", "ecn", "name",
+    "off", "stagger", "phase", "ecn", "share", "name",
 ];
 const NAME: &str = "a name is 1 to 32 letters, digits, '-', '_' or '.'";
 
@@ -96,13 +97,8 @@ impl FlowOptions {
                     _ => return Err("write ecn=on or ecn=off".to_owned()),
                 };
             }
-            "name" => {
-                let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-                if !(1..=32).contains(&value.len()) || !value.chars().all(fits) {
-                    return Err(NAME.to_owned());
-                }
-                self.name = Some(value.to_owned());
-            }
+            "share" => self.share = Some(name(value)?),
+            "name" => self.name = Some(name(value)?),
             _ => {
                 let near = nearest(key, KEYS.iter().copied());
                 let near = near.map_or_else(String::new, |n| format!("did you mean {n}=? "));
@@ -182,6 +178,15 @@ impl FlowOptions {
             Some(stop) if stop <= self.start => Err("it must stop later than it starts".to_owned()),
             _ => Ok(()),
         }
+    }
+}
+
+fn name(value: &str) -> Result<String, String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if (1..=32).contains(&value.len()) && value.chars().all(fits) {
+        Ok(value.to_owned())
+    } else {
+        Err(NAME.to_owned())
     }
 }
 

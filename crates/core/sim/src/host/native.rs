@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The controller decides what a sender of our own sends, with as much data as the application has.
 use super::{Host, SenderStats, Writes};
-use alcc_cc::{Controller, Kind, Log, Receiver};
+use alcc_cc::{Controller, Kind, Log, ProfilePoint, Receiver};
 use alcc_flow::rules::AckRule;
 use alcc_flow::{Ack, Arrival, Rules, Sender, Transmit};
 use alcc_units::{Bytes, Span, Time};
@@ -137,6 +137,10 @@ impl Host for Native {
 
     fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
         self.sender.controller().gauges(put);
+    }
+
+    fn profile(&self, put: &mut dyn FnMut(ProfilePoint)) {
+        self.sender.controller().profile(put);
     }
 
     fn stats(&mut self) -> &mut SenderStats {

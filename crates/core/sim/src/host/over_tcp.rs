@@ -3,7 +3,7 @@
 //! in front of its writes, and counters that are read at the moments that [`OverTcp`] asks for, or
 //! a little later.
 use super::{Host, SenderStats, Writes, earlier};
-use alcc_cc::{Controller, Log};
+use alcc_cc::{Controller, Log, ProfilePoint};
 use alcc_flow::{Ack, Arrival, OverTcp, Rules, Sender, Transmit};
 use alcc_units::{Bytes, Rng, Span, Time};
 
@@ -233,6 +233,12 @@ impl Host for OverTcpHost {
     fn gauges(&self, put: &mut dyn FnMut(&'static str, f64)) {
         if let Some(over) = &self.over {
             over.gauges(put);
+        }
+    }
+
+    fn profile(&self, put: &mut dyn FnMut(ProfilePoint)) {
+        if let Some(over) = &self.over {
+            over.profile(put);
         }
     }
 

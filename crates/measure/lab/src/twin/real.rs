@@ -40,6 +40,12 @@ impl Real {
         let mut schemes: Vec<Scheme> = Vec::new();
         let mut times = Vec::new();
         for flow in &scenario.flows {
+            if flow.share.is_some() {
+                return Err(LabError::Twin {
+                    what: "share=".to_owned(),
+                    instead: "real programs do not share an allowance yet: leave it out".to_owned(),
+                });
+            }
             let far = scenario.min_rtt(flow) > link.down.delay + link.up.delay;
             let scheme = scheme(flow, far, registry)?;
             let other = schemes

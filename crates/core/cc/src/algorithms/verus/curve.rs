@@ -7,6 +7,7 @@
 //! the data the curve goes on as a straight line.
 use super::fit::weights;
 use super::profile::LARGEST;
+use crate::ProfilePoint;
 
 /// A natural cubic spline over windows, in ms.
 #[derive(Clone, Debug)]
@@ -81,6 +82,19 @@ impl Curve {
             (0..4).map(|i| weight[i] * a[first + i]).sum()
         };
         self.mean + self.scale * y
+    }
+
+    /// The curve between the smallest and the largest window with data, at no more than 100 of
+    /// them.
+    pub(super) fn show(&self, put: &mut dyn FnMut(ProfilePoint)) {
+        let step = (self.last.saturating_sub(self.first) / 100).max(1);
+        for window in (self.first..=self.last).step_by(step as usize) {
+            put(ProfilePoint {
+                window,
+                delay_ms: self.delay(f64::from(window)),
+                fitted: true,
+            });
+        }
     }
 
     /// The largest window with data.

@@ -313,6 +313,13 @@ impl Controller for Verus {
         put("quota", self.quota.packets(self.mss));
     }
 
+    fn profile(&self, put: &mut dyn FnMut(crate::ProfilePoint)) {
+        self.points.show(put);
+        if let Some(curve) = &self.curve {
+            curve.show(put);
+        }
+    }
+
     fn clone_box(&self) -> Box<dyn Controller> {
         Box::new(self.clone())
     }

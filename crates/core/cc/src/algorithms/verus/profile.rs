@@ -6,6 +6,8 @@
 //! sent under one of them. Known weakness, shared with the original: a window that is not visited
 //! keeps its old delay.
 
+use crate::ProfilePoint;
+
 /// Largest window that has a slot.
 pub(super) const LARGEST: u32 = 39_999;
 const PAGE: usize = 32;
@@ -67,6 +69,17 @@ impl Points {
                     .filter(|(_, d)| **d >= 0.0)
                     .map(move |(s, d)| ((p * PAGE + s) as u32, *d))
             })
+    }
+
+    /// All of them.
+    pub(super) fn show(&self, put: &mut dyn FnMut(ProfilePoint)) {
+        for (window, delay_ms) in self.iter() {
+            put(ProfilePoint {
+                window,
+                delay_ms,
+                fitted: false,
+            });
+        }
     }
 
     /// Forgets all windows from `w` on.
