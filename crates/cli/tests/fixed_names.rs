@@ -83,7 +83,8 @@ alcc compare
     --sim --emu --traces --schemes --native --under --plugin --duration --runs --seed --rtt
     --queue --loss --loss-up --up --start --settle --jobs --out --csv --log --reference --tuned --only --json
 alcc reproduce
-    --all --traces --out --sim --emu --full --jobs --results --board --live --plugin --json
+    --all --traces --out --sim --emu --full --jobs --results --applications --board --live
+    --plugin --json
 alcc sweep
     --link --delay --up --rtt --queue --queue-up --loss --loss-up --radio --radio-up --step --steps
     --outages --repeat --reorder --flow --duration --seed --start --settle --phase --lateness --jitter --wake

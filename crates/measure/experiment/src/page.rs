@@ -197,8 +197,10 @@ fn all_cells(definition: &Definition, runs: &[Run], id: &str) -> Markup {
             h2 { "All cells" }
             p { "Median of " (definition.starts) " starts, mean over the flows. " a href={ (id) ".csv" } { "Every flow of every run as CSV" } }
             div.wide { (cells(definition, runs)) }
-            h2 { "The first run as a command" }
-            pre { (runs[0].command) }
+            @if runs[0].command.starts_with("alcc ") {
+                h2 { "The first run as a command" }
+                pre { (runs[0].command) }
+            }
         }
     }
 }
