@@ -75,7 +75,7 @@ fn run(stage: &Stage<'_>) -> Result<Figures, LabError> {
     let (www, folder) = (stage.make_folder("www")?, stage.make_folder("nginx")?);
     let web = nginx_configuration(&folder, &www, Listen::default());
     let configuration = format!(
-        "load_module \"{}\";\n{}\nrtmp {{ server {{ listen {PORT}; application live {{ live on; }} }} }}\n",
+        "load_module \"{}\";\n{}\nrtmp {{ access_log off; server {{ listen {PORT}; application live {{ live on; }} }} }}\n",
         module.display(),
         // Who publishes and who plays must meet in one process.
         web.replace("worker_processes 2;", "worker_processes 1;"),
