@@ -12,6 +12,7 @@ use alcc_experiment::page::{self, ExperimentView, Provenance};
 use alcc_experiment::plan::PlannedRun;
 use alcc_experiment::results::{Entry as StoredResult, Results};
 use alcc_experiment::run::{RunError, Runner, Side};
+use alcc_experiment::table::Table;
 use alcc_experiment::{Definition, Judgement, Plan, Run, StoredRuns, catalogue};
 use alcc_files::ScenarioFolder;
 use alcc_lab::Tools;
@@ -448,10 +449,23 @@ fn applications(all: &[Asked], judged: &[Judgement]) -> Applications {
 }
 
 /// Writes a file of the site.
-pub(super) fn write(out: &Path, name: &str, text: &str) -> Result<(), Failure> {
+pub(super) fn write(out: &Path, name: &str, text: impl AsRef<[u8]>) -> Result<(), Failure> {
     let path = out.join(name);
-    fs::write(&path, text)
+    fs::write(&path, text.as_ref())
         .map_err(|e| Failure::failed(format!("write {}: {}", path.display(), reason(&e))))
+}
+
+/// Writes the data of an experiment beside its page.
+pub(super) fn write_table(
+    out: &Path,
+    id: &str,
+    definition: &Definition,
+    runs: &[Run],
+) -> Result<(), Failure> {
+    let table = Table::new(definition, runs);
+    write(out, &format!("{id}.csv"), table.csv())?;
+    let parquet = table.parquet().map_err(Failure::failed)?;
+    write(out, &format!("{id}.parquet"), parquet)
 }
 
 /// The origin of the pages, for their foot.
@@ -482,10 +496,7 @@ fn write_pages(all: &[Asked], judged: &[Judgement], out: &Path) -> Result<(), Fa
         let id = &shown.judged.id;
         let html = page::experiment(shown, &provenance).map_err(Failure::failed)?;
         write(&format!("{id}.html"), &html)?;
-        write(
-            &format!("{id}.csv"),
-            &page::csv(shown.definition, shown.runs),
-        )?;
+        write_table(out, id, shown.definition, shown.runs)?;
     }
     write("index.html", &page::index(&pages, &provenance))
 }

@@ -20,8 +20,10 @@ use alcc_units::Span;
 use stage::Stage;
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 /// What an application yields, by name.
 pub type Figures = BTreeMap<String, f64>;
@@ -35,11 +37,13 @@ pub struct Application {
     pub programs: &'static str,
     /// Its figures besides [`OF_THE_LINK`].
     pub metrics: &'static [&'static str],
+    /// What takes long and needs no link; before the link's time begins.
+    prepare: fn(&Stage<'_>) -> Result<(), LabError>,
     run: fn(&Stage<'_>) -> Result<Figures, LabError>,
 }
 
 /// All applications.
-pub const APPLICATIONS: &[Application] = &[ftp::FTP, page::PAGE, video::VIDEO, vpn::VPN];
+pub static APPLICATIONS: &[Application] = &[ftp::FTP, page::PAGE, video::VIDEO, vpn::VPN];
 
 /// Figures of every application: the queue before the bottleneck of the downlink, ms, and the share
 /// of packets that were lost there, in the watched time.
@@ -85,20 +89,24 @@ pub fn run(
         sender: Namespace::new()?,
         receiver: Namespace::new()?,
     };
-    let wire = Wire::start(&ends, link, duration, false)?;
-    let (from, to) = (wire.emulator.outside_addr(), wire.emulator.inside_addr());
-    let kernel = &scheme.kernel;
-    let chosen = ends.sender.run(|| route::use_algorithm(from, to, kernel))?;
-    chosen.map_err(LabError::os(format!("make the kernel use {kernel}")))?;
-    let stage = Stage {
+    let mut stage = Stage {
         scheme,
         tools,
         ends: &ends,
         folder: scratch.path(),
-        from,
+        from: Ipv4Addr::UNSPECIFIED,
+        origin: Instant::now(),
         duration: duration.into(),
         stop,
     };
+    (application.prepare)(&stage)?;
+    let wire = Wire::start(&ends, link, duration, false)?;
+    stage.origin = wire.emulator.started();
+    let (from, to) = (wire.emulator.outside_addr(), wire.emulator.inside_addr());
+    let kernel = &scheme.kernel;
+    let chosen = ends.sender.run(|| route::use_algorithm(from, to, kernel))?;
+    chosen.map_err(LabError::os(format!("make the kernel use {kernel}")))?;
+    stage.from = from;
     let mut figures = (application.run)(&stage)?;
     let report = wire.emulator.stop()?;
     let hidden = report.down.hidden_drops() + report.up.hidden_drops();
@@ -135,7 +143,7 @@ mod tests {
     fn names_are_unique_and_found() {
         for application in APPLICATIONS {
             let found = find(application.name).expect("it is there");
-            assert!(std::ptr::eq(found, application), "{}", application.name);
+            assert_eq!(found.programs, application.programs);
             for metric in application.metrics {
                 assert!(!OF_THE_LINK.contains(metric), "{metric}");
             }

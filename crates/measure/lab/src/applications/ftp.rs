@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Files by FTP: vsftpd and lftp. Each file has a connection of its own.
-use super::stage::{Ready, Stage, noise};
+use super::stage::{Ready, Stage, noise, nothing};
 use super::{Application, Figures};
 use crate::LabError;
 use std::process::Command;
@@ -10,6 +10,7 @@ pub(super) const FTP: Application = Application {
     name: "ftp",
     programs: "vsftpd, lftp",
     metrics: &["small_files_s", "large_file_s", "large_file_mbps"],
+    prepare: nothing,
     run,
 };
 
@@ -61,6 +62,7 @@ fn run(stage: &Stage<'_>) -> Result<Figures, LabError> {
         Ok(took)
     };
     let names: Vec<String> = (0..SMALL).map(|n| format!("small{n}")).collect();
+    stage.begin()?;
     let small = fetch("lftp-small", &names.join(" "), SMALL * SMALL_BYTES)?;
     let whole = fetch("lftp-large", "large", large)?.as_secs_f64();
     server.end(stage)?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A web page of forty files: nginx and headless Chromium, which loads it with an empty cache over up
 //! to six connections.
-use super::stage::{Ready, Stage, noise};
+use super::stage::{Ready, Stage, noise, nothing};
 use super::{Application, Figures};
 use crate::LabError;
 use crate::server::{Listen, PORT, nginx_configuration};
@@ -12,6 +12,7 @@ pub(super) const PAGE: Application = Application {
     name: "page",
     programs: "nginx, chromium",
     metrics: &["load_ms", "first_byte_ms", "interactive_ms"],
+    prepare: nothing,
     run,
 };
 
@@ -57,6 +58,7 @@ fn run(stage: &Stage<'_>) -> Result<Figures, LabError> {
     ));
     command.env("HOME", stage.folder);
     command.arg(format!("http://{}:{PORT}/index.html", stage.from));
+    stage.begin()?;
     let (dom, _) = stage.ask("chromium", command)?;
     let dom = String::from_utf8_lossy(&dom);
     let said = dom

@@ -25,9 +25,20 @@ pub(super) struct Stage<'a> {
     pub(super) folder: &'a Path,
     /// The server's address.
     pub(super) from: Ipv4Addr,
+    /// When the link's time began.
+    pub(super) origin: Instant,
     /// How long the link is watched.
     pub(super) duration: Duration,
     pub(super) stop: &'a AtomicBool,
+}
+
+/// The client asks so long after the link's begin, however long its server took to start: every
+/// scheme meets the same part of a trace.
+const LEAD: Duration = Duration::from_secs(8);
+
+/// Of [`super::Application::prepare`]: there is nothing.
+pub(super) fn nothing(_: &Stage<'_>) -> Result<(), LabError> {
+    Ok(())
 }
 
 /// A server; ended when dropped.
@@ -127,6 +138,19 @@ impl Stage<'_> {
         let said =
             fs::read(self.path(who)).map_err(LabError::os(format!("read what {who} said")))?;
         Ok((said, took))
+    }
+
+    /// Waits for the moment at which clients ask: [`LEAD`] after the link's begin.
+    pub(super) fn begin(&self) -> Result<Instant, LabError> {
+        let begin = self.origin + LEAD;
+        if Instant::now() > begin {
+            let seconds = LEAD.as_secs();
+            return Err(self.failed(format!(
+                "its servers took longer than {seconds} s to start: run fewer things at a time"
+            )));
+        }
+        self.wait(begin)?;
+        Ok(begin)
     }
 
     /// Until `end`, or an error when the user stops it.

@@ -23,6 +23,7 @@ pub(super) const VIDEO: Application = Application {
         "stalls",
         "stalled_s",
     ],
+    prepare: encode,
     run,
 };
 
@@ -31,19 +32,16 @@ const MODULE: &str = "ngx_rtmp_module.so";
 const FRAMES_PER_SECOND: f64 = 30.0;
 /// Bits per second of the stream.
 const RATE: &str = "4M";
+const FILM: &str = "film.flv";
 /// A player waits so long before it shows the first frame.
 const BUFFER: f64 = 0.5;
 /// After the last frame was sent, the player waits so long for it.
 const LATE: Duration = Duration::from_secs(4);
 
-fn run(stage: &Stage<'_>) -> Result<Figures, LabError> {
+/// The film that is published.
+fn encode(stage: &Stage<'_>) -> Result<(), LabError> {
     let ffmpeg = stage.find("ffmpeg", "ffmpeg")?;
-    let module = module(&stage.tools.nginx).ok_or_else(|| LabError::Missing {
-        program: MODULE,
-        looked: "not in nginx's folder of modules or target/deps/root".to_owned(),
-        fix: "install it (apt install --no-install-recommends libnginx-mod-rtmp), or run 'scripts/setup test'".to_owned(),
-    })?;
-    let film = stage.path("film.flv");
+    let film = stage.path(FILM);
     let mut encode = Command::new(&ffmpeg);
     let seconds = stage.duration.as_secs_f64();
     // Moving noise, so that the encoder needs the whole rate.
@@ -71,7 +69,17 @@ fn run(stage: &Stage<'_>) -> Result<Figures, LabError> {
         .args(["-minrate", RATE, "-maxrate", RATE, "-bufsize", "1M"])
         .arg(&film);
     stage.ask("encoder", encode)?;
+    Ok(())
+}
 
+fn run(stage: &Stage<'_>) -> Result<Figures, LabError> {
+    let ffmpeg = stage.find("ffmpeg", "ffmpeg")?;
+    let module = module(&stage.tools.nginx).ok_or_else(|| LabError::Missing {
+        program: MODULE,
+        looked: "not in nginx's folder of modules or target/deps/root".to_owned(),
+        fix: "install it (apt install --no-install-recommends libnginx-mod-rtmp), or run 'scripts/setup test'".to_owned(),
+    })?;
+    let film = stage.path(FILM);
     let (www, folder) = (stage.make_folder("www")?, stage.make_folder("nginx")?);
     let web = nginx_configuration(&folder, &www, Listen::default());
     let configuration = format!(
@@ -96,7 +104,7 @@ fn run(stage: &Stage<'_>) -> Result<Figures, LabError> {
         &stage.from.to_string(),
     )?;
     // They must be there before the first frame.
-    stage.wait(Instant::now() + Duration::from_secs(2))?;
+    let begin = stage.begin()?;
     let mut publish = Command::new(&ffmpeg);
     publish
         .args(["-nostdin", "-loglevel", "error", "-re", "-i"])
@@ -109,7 +117,7 @@ fn run(stage: &Stage<'_>) -> Result<Figures, LabError> {
         .stderr(Stdio::null());
     let publisher = stage.ends.sender.spawn(publish);
     let publisher = Killed(publisher.map_err(LabError::os("start ffmpeg"))?);
-    let ended = stage.wait(Instant::now() + stage.duration + LATE);
+    let ended = stage.wait(begin + stage.duration + LATE);
     drop(publisher);
     let (near, far) = (beside.stop(), far.stop());
     ended?;
@@ -258,7 +266,9 @@ fn module(nginx: &Path) -> Option<PathBuf> {
         .as_deref()
         .and_then(|nginx| nginx.ancestors().nth(3));
     let folders = root.map(|root| root.join("usr/lib/nginx/modules"));
-    let folders = folders.into_iter().chain([
+    let beside = nginx.ancestors().nth(2);
+    let beside = beside.map(|deps| deps.join("root/usr/lib/nginx/modules"));
+    let folders = folders.into_iter().chain(beside).chain([
         PathBuf::from("/usr/lib/nginx/modules"),
         PathBuf::from("/usr/lib64/nginx/modules"),
         PathBuf::from("target/deps/root/usr/lib/nginx/modules"),

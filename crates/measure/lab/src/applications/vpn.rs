@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A VPN over TCP: OpenVPN, whose server sends as the scheme says. Inside compete a download over
 //! plain TCP (nginx and curl) and datagrams at a constant rate, such as a call sends.
-use super::stage::{Ready, Stage};
+use super::stage::{Ready, Stage, nothing};
 use super::{Application, Figures, quantile};
 use crate::LabError;
 use crate::client::Client;
@@ -24,6 +24,7 @@ pub(super) const VPN: Application = Application {
         "datagram_delay_p95_ms",
         "datagram_loss",
     ],
+    prepare: nothing,
     run,
 };
 
@@ -70,7 +71,7 @@ fn run(stage: &Stage<'_>) -> Result<Figures, LabError> {
     })?;
     let mut inner = inner_server(stage)?;
 
-    let origin = Instant::now();
+    let origin = stage.begin()?;
     let end = origin + stage.duration;
     let datagrams = Datagrams::start(&stage.ends.sender, &stage.ends.receiver, origin, end)?;
     let server = SocketAddrV4::new(TUNNEL[0], PORT);
