@@ -247,14 +247,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if let Some(folder) = &args.results {
         let results = results(&all, &judged, &files);
         let json = results.to_json().map_err(Failure::failed)?;
-        write(folder, "results.json", &json)?;
-        write(folder, "results.md", &results.page())?;
+        write(folder, "results.json", json)?;
+        write(folder, "results.md", results.page())?;
     }
     if let Some(folder) = &args.applications {
         let stored = applications(&all, &judged);
         let json = stored.to_json().map_err(Failure::failed)?;
-        write(folder, "applications.json", &json)?;
-        write(folder, "applications.md", &stored.page())?;
+        write(folder, "applications.json", json)?;
+        write(folder, "applications.md", stored.page())?;
     }
     if args.json {
         let runs = all.iter().filter_map(|one| one.runs.as_ref().ok());
