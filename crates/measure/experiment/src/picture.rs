@@ -346,7 +346,7 @@ mod tests {
             for other in &COLOURS[..i] {
                 for (v, vision) in VISIONS.into_iter().enumerate() {
                     let found = distance(one, other, vision);
-                    // About ten times what is just noticed. With Okabe and Ito's six it is 0.10.
+                    // About ten times what is just noticed. With Okabe and Ito's six it is 0.08.
                     assert!(found >= 0.13, "{one} and {other}, vision {v}: {found:.3}");
                 }
             }
