@@ -85,7 +85,8 @@ alcc compare
     --sim --emu --traces --schemes --native --under --plugin --duration --runs --seed --rtt
     --queue --loss --loss-up --up --start --settle --jobs --out --csv --log --reference --tuned --only --json
 alcc reproduce
-    --all --traces --out --sim --emu --full --jobs --results --board --live --plugin --json
+    --all --traces --out --sim --emu --full --jobs --results --applications --board --live
+    --plugin --json
 alcc sweep
     --link --delay --up --rtt --queue --queue-up --loss --loss-up --radio --radio-up --step --steps
     --outages --repeat --reorder --flow --duration --seed --start --settle --phase --lateness --jitter --wake
@@ -200,7 +201,8 @@ experiments/alcc-fig17-buffer experiments/alcc-fig18 experiments/alcc-fig18-hyst
 experiments/alcc-fig19 experiments/alcc-fig1a experiments/alcc-fig1b experiments/alcc-fig2
 experiments/alcc-fig20 experiments/alcc-fig22 experiments/alcc-fig23 experiments/alcc-fig24
 experiments/alcc-fig4 experiments/alcc-fig4-force experiments/alcc-fig5 experiments/alcc-fig6
-experiments/alcc-fig7 experiments/alcc-fig8 experiments/alcc-fig9 experiments/cs244-att
+experiments/alcc-fig7 experiments/alcc-fig8 experiments/alcc-fig9
+experiments/app-ftp experiments/app-page experiments/app-video experiments/app-vpn experiments/cs244-att
 experiments/cs244-att-starts experiments/cs244-campus experiments/cs244-city experiments/cs244-evdo
 experiments/cs244-highway experiments/cs244-tmobile experiments/cs244-tmobile-down
 experiments/cs244-tmobile-starts experiments/hsdpa-fig2 experiments/hsdpa-fig3

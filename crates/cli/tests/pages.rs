@@ -6,7 +6,13 @@ use std::path::{Path, PathBuf};
 const MAX_WIDTH: usize = 120;
 
 /// Pages that a program or a test writes.
-const GENERATED: &[&str] = &["behaviour.md", "over-tcp.md", "soak.md", "truth.md"];
+const GENERATED: &[&str] = &[
+    "applications.md",
+    "behaviour.md",
+    "over-tcp.md",
+    "soak.md",
+    "truth.md",
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

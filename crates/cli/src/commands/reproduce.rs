@@ -3,12 +3,16 @@ use crate::failure::{Failure, reason};
 use crate::output::{folder, note, print};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
+use alcc_experiment::applications::{Applications, StoredApplication};
 use alcc_experiment::board::{self, Board, Kind};
+use alcc_experiment::catalogue::Entry;
+use alcc_experiment::definition::Subject;
 use alcc_experiment::judge::Mode;
 use alcc_experiment::page::{self, ExperimentView, Provenance};
 use alcc_experiment::plan::PlannedRun;
-use alcc_experiment::results::{Entry, Results};
+use alcc_experiment::results::{Entry as StoredResult, Results};
 use alcc_experiment::run::{RunError, Runner, Side};
+use alcc_experiment::table::Table;
 use alcc_experiment::{Definition, Judgement, Plan, Run, StoredRuns, catalogue};
 use alcc_files::ScenarioFolder;
 use alcc_lab::Tools;
@@ -34,7 +38,7 @@ An experiment is a scenario, what is varied, and what is expected: see docs/repr
 command goes on where it was if it is given again. 'alcc list' shows the experiments.")]
 pub(crate) struct Args {
     /// Experiments by name, or files of one's own
-    #[arg(value_name = "ID|EXPERIMENT.toml", required_unless_present_any = ["all", "board"])]
+    #[arg(value_name = "ID|EXPERIMENT.toml", required_unless_present_any = ["all", "board", "applications"])]
     experiments: Vec<String>,
     /// All experiments that the program carries
     #[arg(long, conflicts_with = "experiments")]
@@ -62,6 +66,10 @@ pub(crate) struct Args {
     /// folder
     #[arg(long, value_name = "DIR")]
     results: Option<PathBuf>,
+    /// With --emu --full: FTP, a browser, video and a VPN, unless experiments are named; write
+    /// applications.json and the page applications.md into this folder
+    #[arg(long, value_name = "DIR", requires = "full", conflicts_with_all = ["results", "all"])]
+    applications: Option<PathBuf>,
     /// Instead of experiments: every algorithm alone, among its like and beside others, and the
     /// default of 'alcc run' that follows; write board.json and the page board.md into this folder
     #[arg(long, value_name = "DIR", conflicts_with_all = ["experiments", "all", "results", "json"])]
@@ -142,7 +150,11 @@ impl Asked {
 fn asked(args: &Args) -> Result<Vec<Asked>, Failure> {
     let mut words = args.experiments.clone();
     if args.all {
-        words = catalogue::all().map(|entry| entry.id.to_owned()).collect();
+        let all = catalogue::all().filter(|entry| args.emu || !entry.is_application());
+        words = all.map(|entry| entry.id.to_owned()).collect();
+    } else if args.applications.is_some() && words.is_empty() {
+        let all = catalogue::all().filter(Entry::is_application);
+        words = all.map(|entry| entry.id.to_owned()).collect();
     }
     let mut all: Vec<Asked> = Vec::new();
     let mut next = 0;
@@ -167,8 +179,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         )));
     }
     folder(&args.out)?;
-    if let Some(results) = args.results.as_deref().or(args.board.as_deref()) {
-        folder(results)?;
+    let generated = [&args.results, &args.board, &args.applications];
+    for into in generated.into_iter().flatten() {
+        folder(into)?;
     }
     let registry = args.plugins.registry()?;
     let files = ScenarioFolder::in_folder(args.traces.as_deref());
@@ -234,8 +247,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if let Some(folder) = &args.results {
         let results = results(&all, &judged, &files);
         let json = results.to_json().map_err(Failure::failed)?;
-        write(folder, "results.json", &json)?;
-        write(folder, "results.md", &results.page())?;
+        write(folder, "results.json", json)?;
+        write(folder, "results.md", results.page())?;
+    }
+    if let Some(folder) = &args.applications {
+        let stored = applications(&all, &judged);
+        let json = stored.to_json().map_err(Failure::failed)?;
+        write(folder, "applications.json", json)?;
+        write(folder, "applications.md", stored.page())?;
     }
     if args.json {
         let runs = all.iter().filter_map(|one| one.runs.as_ref().ok());
@@ -398,7 +417,7 @@ fn traces<'a>(
 /// What is stored of all of them.
 fn results(all: &[Asked], judged: &[Judgement], files: &ScenarioFolder) -> Results {
     let traces = traces(all.iter().flat_map(|one| &one.plan.runs), files);
-    let entries = all.iter().zip(judged).map(|(one, judged)| Entry {
+    let entries = all.iter().zip(judged).map(|(one, judged)| StoredResult {
         definition: one.hash.clone(),
         source: one.definition.source.clone(),
         runs: one.runs.as_ref().map_or(0, Vec::len),
@@ -413,11 +432,40 @@ fn results(all: &[Asked], judged: &[Judgement], files: &ScenarioFolder) -> Resul
     }
 }
 
+/// The figures of those that are about applications.
+fn applications(all: &[Asked], judged: &[Judgement]) -> Applications {
+    let is_one = |one: &Asked| matches!(one.definition.subject, Subject::Application(_));
+    let asked = all.iter().zip(judged).filter(|(one, _)| is_one(one));
+    let entries = asked.map(|(one, judged)| {
+        let runs = one.runs.as_deref().unwrap_or_default();
+        StoredApplication::new(&one.definition, one.hash.clone(), judged, runs)
+    });
+    let provenance = provenance();
+    Applications {
+        by: provenance.by,
+        on: provenance.on,
+        experiments: entries.collect(),
+    }
+}
+
 /// Writes a file of the site.
-pub(super) fn write(out: &Path, name: &str, text: &str) -> Result<(), Failure> {
+pub(super) fn write(out: &Path, name: &str, text: impl AsRef<[u8]>) -> Result<(), Failure> {
     let path = out.join(name);
-    fs::write(&path, text)
+    fs::write(&path, text.as_ref())
         .map_err(|e| Failure::failed(format!("write {}: {}", path.display(), reason(&e))))
+}
+
+/// Writes the data of an experiment beside its page.
+pub(super) fn write_table(
+    out: &Path,
+    id: &str,
+    definition: &Definition,
+    runs: &[Run],
+) -> Result<(), Failure> {
+    let table = Table::new(definition, runs);
+    write(out, &format!("{id}.csv"), table.csv())?;
+    let parquet = table.parquet().map_err(Failure::failed)?;
+    write(out, &format!("{id}.parquet"), parquet)
 }
 
 /// The origin of the pages, for their foot.
@@ -448,10 +496,7 @@ fn write_pages(all: &[Asked], judged: &[Judgement], out: &Path) -> Result<(), Fa
         let id = &shown.judged.id;
         let html = page::experiment(shown, &provenance).map_err(Failure::failed)?;
         write(&format!("{id}.html"), &html)?;
-        write(
-            &format!("{id}.csv"),
-            &page::csv(shown.definition, shown.runs),
-        )?;
+        write_table(out, id, shown.definition, shown.runs)?;
     }
     write("index.html", &page::index(&pages, &provenance))
 }

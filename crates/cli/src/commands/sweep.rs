@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use super::reproduce::{program, provenance, simulate, write};
+use super::reproduce::{program, provenance, simulate, write, write_table};
 use crate::failure::Failure;
 use crate::output::{folder, print};
 use crate::plugin_arg::Plugins;
@@ -107,11 +107,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let runs = runs.map_err(|unable| Failure::usage(unable.to_string()))?;
     let html = page::sweep(&definition, &runs, NAME, &provenance()).map_err(Failure::failed)?;
     write(&args.out, &format!("{NAME}.html"), &html)?;
-    write(
-        &args.out,
-        &format!("{NAME}.csv"),
-        &page::csv(&definition, &runs),
-    )?;
+    write_table(&args.out, NAME, &definition, &runs)?;
     if args.json {
         let json = serde_json::json!({ "sweep": runs, "summary": {} });
         print(format_args!("{json}\n"))?;

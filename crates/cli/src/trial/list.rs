@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Every transfer of a trial as a line, for one's own statistics.
 use crate::failure::Failure;
-use crate::output::note;
 use crate::failure::reason;
+use crate::output::note;
 use alcc_results::trial::Transfer;
 use alcc_units::Span;
 use std::fs::File;

@@ -26,7 +26,11 @@ mod registry;
 #[cfg(test)]
 mod testing;
 
-pub use controller::{AckBatch, Allowance, Controller, Cx, Kind, LimitedBy, LossBatch, Needs, Packet, Path, Pn, ProfilePoint, Recovery, RecoveryEnd, Rto, RttView, Sending, Sent, Source, Spurious, Stack, Stamp, Tag};
+pub use controller::{
+    AckBatch, Allowance, Controller, Cx, Kind, LimitedBy, LossBatch, Needs, Packet, Path, Pn,
+    ProfilePoint, Recovery, RecoveryEnd, Rto, RttView, Sending, Sent, Source, Spurious, Stack,
+    Stamp, Tag,
+};
 pub use event::{Discard, Event, EventParts, EventSink};
 pub use feed::{Acked, Delivery, Feed, Log};
 pub use receiver::{Header, Octets, Receiver, Report};

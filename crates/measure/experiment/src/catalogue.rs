@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The experiments that are built into the program: those of the folder `experiments`.
 use crate::Definition;
-use crate::definition::unknown_name;
+use crate::definition::{Subject, unknown_name};
 
 /// An experiment of the catalogue.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +41,12 @@ impl Entry {
     pub fn definition(&self) -> Result<Definition, String> {
         let name = format!("experiments/{}/experiment.toml", self.id);
         Definition::from_toml(self.toml, &name)
+    }
+
+    /// Whether it is about a real application, which the simulator has not.
+    pub fn is_application(&self) -> bool {
+        let subject = self.definition().map(|definition| definition.subject);
+        matches!(subject, Ok(Subject::Application(_)))
     }
 }
 

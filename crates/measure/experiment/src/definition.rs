@@ -27,6 +27,7 @@
 //! let definition = Definition::from_toml(text, "two.toml").unwrap();
 //! assert_eq!(definition.sweep[0].choices.len(), 2);
 //! ```
+use alcc_lab::applications;
 use alcc_results::PROFILE_FIGURES;
 use alcc_results::scenario::ScenarioOptions;
 use alcc_units::nearest;
@@ -74,6 +75,8 @@ pub enum Subject {
     Flows,
     /// A trace alone: `[channel]`.
     Channel,
+    /// The real application of this name, whose server sends as the one flow of `[scenario]` says.
+    Application(&'static str),
 }
 
 /// An axis of the sweep.
@@ -172,6 +175,7 @@ struct File {
     statement: String,
     explained_by: Option<String>,
     needs: Option<String>,
+    application: Option<String>,
     #[serde(default)]
     starts: Option<u32>,
     #[serde(default, rename = "scenario")]
@@ -264,6 +268,19 @@ impl Definition {
                 return Err(format!("{name}: it has [scenario] and [channel]: keep one"));
             }
         };
+        let subject = match (subject, &file.application) {
+            (subject, None) => subject,
+            (Subject::Flows, Some(wanted)) => {
+                let known = applications::APPLICATIONS.iter().map(|known| known.name);
+                let found = applications::find(wanted).ok_or_else(|| {
+                    format!("{name}: {}", unknown_name("application", wanted, known))
+                })?;
+                Subject::Application(found.name)
+            }
+            (_, Some(_)) => {
+                return Err(format!("{name}: an application and [channel]: keep one"));
+            }
+        };
         let axes = file.sweep.into_iter().map(Axis::of);
         let definition = Self {
             title: file.title,
@@ -273,7 +290,7 @@ impl Definition {
             needs: file.needs,
             // Repetitions of a trace would be equal.
             starts: file.starts.unwrap_or(match subject {
-                Subject::Flows => DEFAULT_STARTS,
+                Subject::Flows | Subject::Application(_) => DEFAULT_STARTS,
                 Subject::Channel => 1,
             }),
             subject,
@@ -436,6 +453,11 @@ at-least = 1.0
     fn mistakes_name_the_line_and_the_nearest_word() {
         Definition::from_toml(GOOD, "e.toml").unwrap();
         for (from, to, says) in [
+            (
+                "title =",
+                "application = \"fpt\"\ntitle =",
+                "e.toml: no application 'fpt' (did you mean ftp?): there are ftp, page, video, vpn",
+            ),
             (
                 "title =",
                 "tilte =",

@@ -2,6 +2,7 @@
 //! The values of cells, the expectations, and the verdict.
 use crate::definition::{Aggregate, Definition, Expectation, Subject};
 use crate::run::{Run, RunError};
+use alcc_lab::applications;
 use alcc_results::{PROFILE_FIGURES, Row, Spread};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -154,8 +155,17 @@ fn aggregate(values: &[f64], flows: Aggregate) -> Option<f64> {
 
 /// Names of the metrics of [`value`].
 pub fn metrics(subject: Subject) -> Vec<&'static str> {
-    if subject == Subject::Channel {
-        return crate::channel::METRICS.to_vec();
+    match subject {
+        Subject::Flows => {}
+        Subject::Channel => return crate::channel::METRICS.to_vec(),
+        Subject::Application(name) => {
+            let own = applications::find(name).map_or(&[][..], |found| found.metrics);
+            return own
+                .iter()
+                .chain(&applications::OF_THE_LINK)
+                .copied()
+                .collect();
+        }
     }
     let of_flows = Row::MEASURED.iter().chain(Row::DISTRIBUTION).copied();
     let of_flows = of_flows.chain(["power", "jain", "jain_1s"]);

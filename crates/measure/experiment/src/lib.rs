@@ -12,10 +12,13 @@
 //! | [`page`] | the site: an index, and a page for each experiment |
 //! | [`results`] | the stored results with the checksums of their inputs, and their page |
 //! | [`board`] | every algorithm everywhere, and the default that follows |
+//! | [`applications`] | the stored figures of real applications, and their page |
+//! | [`table`] | the data as CSV and as Parquet |
 //! | [`sweep`] | an experiment from options, with nothing to judge |
 //! | [`catalogue`] | the experiments that the program carries |
 #![forbid(unsafe_code)]
 
+pub mod applications;
 pub mod board;
 pub mod catalogue;
 pub mod channel;
@@ -27,6 +30,7 @@ pub mod plan;
 pub mod results;
 pub mod run;
 pub mod sweep;
+pub mod table;
 
 pub use definition::Definition;
 pub use judge::{Judgement, Verdict};

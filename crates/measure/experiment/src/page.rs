@@ -6,7 +6,6 @@ use crate::judge::{Judgement, Outcome, Verdict, number, range, value};
 use crate::picture;
 use crate::run::Run;
 use alcc_results::Spread;
-use alcc_results::row::csv_cell;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use std::collections::BTreeMap;
 
@@ -34,21 +33,32 @@ pub struct ExperimentView<'a> {
 }
 
 const STYLE: &str = "
-:root { color-scheme: light dark; --line: #8884; --soft: #8881; --good: #009e73; --bad: #d55e00; }
-body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 62rem; padding: 1rem; }
+:root { color-scheme: light dark; --line: #8884; --soft: #8881; --good: #00805c; --bad: #b43c00; }
+body { background: #fff; color: #111; font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 62rem; padding: 1rem; }
+@media (prefers-color-scheme: dark) { :root { --good: #00b383; --bad: #f0690f; } body { background: #121212; color: #eee; } }
 table { border-collapse: collapse; width: 100%; }
 th, td { border-bottom: 1px solid var(--line); padding: .3rem .5rem; text-align: left; vertical-align: top; }
 td.n { font-variant-numeric: tabular-nums; text-align: right; white-space: nowrap; }
-.wide { overflow-x: auto; }
-figure { margin: 1rem 0; } svg { width: 100%; height: auto; }
+.wide, .plot { overflow-x: auto; }
+figure { margin: 1rem 0; } svg { display: block; width: 100%; min-width: 44rem; height: auto; }
 .reproduced::before { content: '✔ '; color: var(--good); } .differs::before { content: '✘ '; color: var(--bad); }
 .differs-explained::before { content: '≈ '; color: var(--bad); } .not-run::before { content: '– '; }
 pre, code { background: var(--soft); border-radius: 3px; } pre { overflow-x: auto; padding: .5rem; }
 .legend { display: flex; flex-wrap: wrap; gap: 0 1rem; }
 a { color: inherit; }
+:focus-visible { outline: 3px solid currentColor; outline-offset: -3px; }
 ";
 
-fn document(title: &str, body: &Markup) -> String {
+/// What may be wider than a phone: it scrolls by itself, with the keys too.
+fn wide(label: &str, content: &Markup) -> Markup {
+    html! { div.wide role="region" aria-label=(label) tabindex="0" { (content) } }
+}
+
+fn command(label: &str, text: &str) -> Markup {
+    html! { pre role="region" aria-label=(label) tabindex="0" { (text) } }
+}
+
+fn document(title: &str, body: &Markup, provenance: &Provenance) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -58,7 +68,7 @@ fn document(title: &str, body: &Markup) -> String {
                 title { (title) }
                 style { (PreEscaped(STYLE)) }
             }
-            body { (body) }
+            body { main { (body) } (footer(provenance)) }
         }
     };
     page.into_string()
@@ -85,9 +95,9 @@ pub fn index(all: &[ExperimentView<'_>], provenance: &Provenance) -> String {
                 (count(Verdict::Differs)) " differ, " (count(Verdict::NotRun)) " not run"
                 @if count(Verdict::Short) > 0 { ", " (count(Verdict::Short)) " too short to judge" } "."
             }
-            div.wide {
+            (wide("All experiments", &html! {
                 table {
-                    thead { tr { th { "Experiment" } th { "Verdict" } th { "Published" } th { "Here" } th { "Why" } } }
+                    thead { tr { th scope="col" { "Experiment" } th scope="col" { "Verdict" } th scope="col" { "Published" } th scope="col" { "Here" } th scope="col" { "Why" } } }
                     tbody {
                         @for shown in all {
                             tr {
@@ -100,9 +110,9 @@ pub fn index(all: &[ExperimentView<'_>], provenance: &Provenance) -> String {
                         }
                     }
                 }
-            }
-            (footer(provenance))
+            }))
         },
+        provenance,
     )
 }
 
@@ -110,7 +120,7 @@ fn footer(provenance: &Provenance) -> Markup {
     html! {
         footer {
             p { "Made by " (provenance.by) " on " (provenance.on) " with" }
-            pre { (provenance.command) }
+            (command("The command", &provenance.command))
         }
     }
 }
@@ -132,26 +142,25 @@ pub fn experiment(shown: &ExperimentView<'_>, provenance: &Provenance) -> Result
     } = shown;
     let title = format!("{}: {}", judged.id, definition.title);
     let body = html! {
-        p { a href="index.html" { "All experiments" } }
+        nav { a href="index.html" { "All experiments" } }
         h1 { (definition.title) }
         p { (verdict(judged.verdict)) ": " (judged.why) }
         table {
             tbody {
-                tr { th { "Source" } td { (definition.source) } }
-                tr { th { "It states" } td { (definition.statement) } }
+                tr { th scope="row" { "Source" } td { (definition.source) } }
+                tr { th scope="row" { "It states" } td { (definition.statement) } }
             }
         }
         (figures(definition, runs)?)
         @if !judged.outcomes.is_empty() {
             h2 { "Expected and measured" }
-            div.wide { (outcomes(&judged.outcomes)) }
+            (wide("Expected and measured", &outcomes(&judged.outcomes)))
         }
         h2 { "What was asked, and what is seen" }
         @for paragraph in paragraphs(shown.readme) { p { (paragraph) } }
         (all_cells(definition, runs, &judged.id))
-        (footer(provenance))
     };
-    Ok(document(&title, &body))
+    Ok(document(&title, &body, provenance))
 }
 
 /// The page of a sweep: nothing was published and nothing is judged.
@@ -168,9 +177,8 @@ pub fn sweep(
         h1 { (definition.title) }
         (figures(definition, runs)?)
         (all_cells(definition, runs, id))
-        (footer(provenance))
     };
-    Ok(document(&definition.title, &body))
+    Ok(document(&definition.title, &body, provenance))
 }
 
 fn figures(definition: &Definition, runs: &[Run]) -> Result<Markup, String> {
@@ -179,10 +187,12 @@ fn figures(definition: &Definition, runs: &[Run]) -> Result<Markup, String> {
     Ok(html! {
         @for (metric, svg) in &figures {
             figure {
-                div role="img" aria-label={ (metric) " of each cell; the table below has the figures" } { (PreEscaped(svg)) }
+                div.plot role="region" aria-label={ (metric) } tabindex="0" {
+                    div role="img" aria-label={ (metric) " of each cell; the table below has the figures" } { (PreEscaped(svg)) }
+                }
                 figcaption.legend {
                     @for (i, name) in legend.iter().enumerate() {
-                        span { span style={ "color:" (picture::marker(i).0) } { (picture::marker(i).1) } " " (name) }
+                        span { span aria-hidden="true" style={ "color:" (picture::marker(i).0) } { (picture::marker(i).1) } " " (name) }
                     }
                     span { "Line: from the smallest to the largest of " (definition.starts) " starts." }
                 }
@@ -195,10 +205,12 @@ fn all_cells(definition: &Definition, runs: &[Run], id: &str) -> Markup {
     html! {
         @if !runs.is_empty() {
             h2 { "All cells" }
-            p { "Median of " (definition.starts) " starts, mean over the flows. " a href={ (id) ".csv" } { "Every flow of every run as CSV" } }
-            div.wide { (cells(definition, runs)) }
-            h2 { "The first run as a command" }
-            pre { (runs[0].command) }
+            p { "Median of " (definition.starts) " starts, mean over the flows. " "Every flow of every run: " a href={ (id) ".csv" } { "CSV" } ", " a href={ (id) ".parquet" } { "Parquet" } "." }
+            (wide("All cells", &cells(definition, runs)))
+            @if runs[0].command.starts_with("alcc ") {
+                h2 { "The first run as a command" }
+                (command("The first run as a command", &runs[0].command))
+            }
         }
     }
 }
@@ -206,7 +218,7 @@ fn all_cells(definition: &Definition, runs: &[Run], id: &str) -> Markup {
 fn outcomes(outcomes: &[Outcome]) -> Markup {
     html! {
         table {
-            thead { tr { th { "Statement" } th { "Published" } th { "Here: median (range)" } th { "Bound" } th { "Holds" } } }
+            thead { tr { th scope="col" { "Statement" } th scope="col" { "Published" } th scope="col" { "Here: median (range)" } th scope="col" { "Bound" } th scope="col" { "Holds" } } }
             tbody {
                 @for outcome in outcomes {
                     tr {
@@ -259,8 +271,8 @@ fn cells(definition: &Definition, runs: &[Run]) -> Markup {
         table {
             thead {
                 tr {
-                    @for axis in &definition.sweep { th { (axis.key) } }
-                    @for metric in &metrics { th { (metric) } }
+                    @for axis in &definition.sweep { th scope="col" { (axis.key) } }
+                    @for metric in &metrics { th scope="col" { (metric) } }
                 }
             }
             tbody {
@@ -282,27 +294,4 @@ fn paragraphs(readme: &str) -> Vec<String> {
     blocks
         .map(|block| block.replace('\n', " ").replace('`', ""))
         .collect()
-}
-
-/// Every flow of every run as CSV.
-pub fn csv(definition: &Definition, runs: &[Run]) -> String {
-    let of_run = |run: &Run| {
-        let cell: Vec<String> = run.cell.iter().map(|name| csv_cell(name)).collect();
-        let before = format!("{}{}", comma_after(&cell), run.repetition);
-        std::iter::repeat_n(before, run.flows.len())
-    };
-    let before: Vec<String> = runs.iter().flat_map(of_run).collect();
-    let rows: Vec<_> = runs.iter().flat_map(|run| run.flows.clone()).collect();
-    let keys: Vec<String> = definition.sweep.iter().map(|a| csv_cell(&a.key)).collect();
-    let head = format!("{}repetition", comma_after(&keys));
-    let lines = alcc_results::csv(&rows);
-    let before = std::iter::once(&head).chain(&before);
-    let lines = before.zip(lines.lines());
-    lines
-        .map(|(before, line)| format!("{before},{line}\n"))
-        .collect()
-}
-
-fn comma_after(cells: &[String]) -> String {
-    cells.iter().map(|cell| format!("{cell},")).collect()
 }

@@ -37,7 +37,7 @@ pub struct PlannedRun {
     pub series: bool,
     /// Whether their delay profiles are watched.
     pub profiles: bool,
-    /// The command that runs the same.
+    /// The command that runs the same; of an application its name and the options.
     pub command: String,
 }
 
@@ -84,7 +84,7 @@ impl Plan {
     #[must_use]
     pub fn emulated(mut self) -> Self {
         for run in &mut self.runs {
-            run.command = command(&mut run.scenario.clone(), EMULATED);
+            run.command = emulated_command(run);
         }
         self
     }
@@ -102,7 +102,7 @@ impl Plan {
             let last = starts.max().unwrap_or_default().since(Time::ZERO);
             let window = resolved.scenario.duration.min(last + SHORT);
             run.scenario.duration = Some(Value::option("duration", window.to_string()));
-            run.command = command(&mut run.scenario.clone(), EMULATED);
+            run.command = emulated_command(run);
         }
         self
     }
@@ -116,6 +116,15 @@ impl Plan {
             .filter_map(|run| run.scenario.clone().resolve(registry, files).ok());
         let durations = resolved.map(|run| run.scenario.duration);
         durations.fold(Span::ZERO, |all, one| all + one)
+    }
+}
+
+/// How the same runs with real programs.
+fn emulated_command(run: &PlannedRun) -> String {
+    let scenario = &mut run.scenario.clone();
+    match run.subject {
+        Subject::Application(name) => command(scenario, name),
+        Subject::Flows | Subject::Channel => command(scenario, EMULATED),
     }
 }
 
@@ -145,6 +154,7 @@ fn planned(
     }
     let command = match definition.subject {
         Subject::Flows => command(&mut scenario.clone(), SIMULATED),
+        Subject::Application(name) => command(&mut scenario.clone(), name),
         Subject::Channel => {
             let links = scenario.link.iter().filter_map(|link| link.rate.as_ref());
             let names: Vec<&str> = links.map(|rate| rate.text.as_str()).collect();

@@ -6,7 +6,7 @@ use crate::definition::Subject;
 use crate::plan::{Plan, PlannedRun};
 use alcc_cc::Registry;
 use alcc_lab::twin::Real;
-use alcc_lab::{LabError, Tools, parallel};
+use alcc_lab::{LabError, Tools, applications, parallel};
 use alcc_results::scenario::{Files, Resolved, Value};
 use alcc_results::{Profiles, Row, simulated};
 use alcc_sim::{FlowState, Probe, run_with};
@@ -39,7 +39,7 @@ pub struct Run {
     pub flows: Vec<Row>,
     /// Summary of all flows.
     pub summary: Option<simulated::Summary>,
-    /// Figures of a channel, or of a learned delay profile.
+    /// Figures of a channel, of an application, or of a learned delay profile.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub channel: BTreeMap<String, f64>,
     /// Why the run failed.
@@ -246,6 +246,11 @@ impl Runner<'_> {
         if let Side::Emulated(tools) = self.side {
             return self.emulate(planned, &resolved, tools);
         }
+        if let Subject::Application(name) = planned.subject {
+            return Err(RunError::MissingRequirement(format!(
+                "real programs ({name}), which the simulator has not: give --emu --full"
+            )));
+        }
         // Fields of rows about TCP's cwnd over time come from samples.
         resolved.scenario.series = planned.series.then_some(SAMPLE_INTERVAL);
         let mut probe = RunProbe {
@@ -280,15 +285,45 @@ impl Runner<'_> {
         tools: &Tools,
     ) -> Result<Run, RunError> {
         let real = Real::of(&resolved.link, &resolved.scenario, self.registry);
+        if let Subject::Application(name) = planned.subject {
+            return self.apply(planned, real, name, tools);
+        }
         let emulate =
             |real: Real| real.emulate(resolved.settle, &resolved.phases, tools, self.stop);
         match real.and_then(emulate) {
-            Err(LabError::Stopped) => Err(RunError::Interrupted),
-            Err(e @ (LabError::Twin { .. } | LabError::Run { .. } | LabError::Scheme { .. })) => {
+            Err(e) => self.not_emulated(planned, e),
+            Ok(outcome) => Ok(self.done(planned, Ok(outcome))),
+        }
+    }
+
+    /// Runs a real application.
+    fn apply(
+        &self,
+        planned: &PlannedRun,
+        real: Result<Real, LabError>,
+        name: &str,
+        tools: &Tools,
+    ) -> Result<Run, RunError> {
+        let application = applications::find(name)
+            .ok_or_else(|| RunError::InvalidExperiment(format!("no application '{name}'")))?;
+        match real.and_then(|real| real.apply(application, tools, self.stop)) {
+            Err(e) => self.not_emulated(planned, e),
+            Ok(figures) => Ok(Run {
+                channel: figures,
+                summary: None,
+                ..self.done(planned, Ok(Default::default()))
+            }),
+        }
+    }
+
+    /// What real programs cannot do is the error of the run; what is missing ends the experiment.
+    fn not_emulated(&self, planned: &PlannedRun, why: LabError) -> Result<Run, RunError> {
+        match why {
+            LabError::Stopped => Err(RunError::Interrupted),
+            e @ (LabError::Twin { .. } | LabError::Run { .. } | LabError::Scheme { .. }) => {
                 Ok(self.done(planned, Err(e.to_string())))
             }
-            Err(e) => Err(RunError::MissingRequirement(e.to_string())),
-            Ok(outcome) => Ok(self.done(planned, Ok(outcome))),
+            e => Err(RunError::MissingRequirement(e.to_string())),
         }
     }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `docs/results.md` equals the page of the stored results, and these belong to the current
 //! definitions.
+use alcc_experiment::applications::Applications;
 use alcc_experiment::catalogue;
 use alcc_experiment::results::Results;
 use std::fs;
@@ -28,13 +29,40 @@ fn the_page_says_what_the_stored_results_say() {
 }
 
 #[test]
+fn the_page_of_the_applications_says_what_is_stored() {
+    let again = "run: alcc reproduce --emu --full --jobs 1 --applications docs";
+    let text = doc("applications.json");
+    let stored = Applications::from_json(&text).unwrap();
+    assert!(
+        stored.to_json().unwrap() == text,
+        "applications.json was edited: {again}"
+    );
+    assert!(
+        doc("applications.md") == stored.page(),
+        "applications.md is another page: {again}"
+    );
+    let found = stored
+        .experiments
+        .iter()
+        .map(|e| (e.id.as_str(), e.definition.clone()));
+    let here = catalogue::all().filter(|entry| entry.is_application());
+    let here = here.map(|e| (e.id, alcc_lab::hash_of_text(e.toml)));
+    let (found, here): (Vec<_>, Vec<_>) = (found.collect(), here.collect());
+    assert_eq!(
+        found, here,
+        "other definitions than those of the figures: {again}"
+    );
+}
+
+#[test]
 fn the_stored_results_are_of_these_definitions() {
     let results = Results::from_json(&doc("results.json")).unwrap();
     let stored = results
         .experiments
         .iter()
         .map(|e| (e.judged.id.as_str(), e.definition.clone()));
-    let here = catalogue::all().map(|e| (e.id, alcc_lab::hash_of_text(e.toml)));
+    let simulated = catalogue::all().filter(|entry| !entry.is_application());
+    let here = simulated.map(|e| (e.id, alcc_lab::hash_of_text(e.toml)));
     let (stored, here): (Vec<_>, Vec<_>) = (stored.collect(), here.collect());
     let others: Vec<_> = here
         .iter()

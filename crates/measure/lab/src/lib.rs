@@ -11,6 +11,7 @@
 //! | [`report`] | one self-contained HTML page |
 //! | [`picture`] | throughput against delay, SVG |
 //! | [`live`] | runs the schemes beside each other, each on an emulated link of its own |
+//! | [`applications`] | other real programs: FTP, a browser, video, a VPN |
 //! | [`simulated`] | the same rows from the simulator |
 //! | [`truth`] | the simulator beside published figures |
 //! | [`twin`] | the simulator beside the emulator |
@@ -25,6 +26,7 @@
 //! | [`cpu`] | CPU time of processes and of threads |
 #![forbid(unsafe_code)]
 
+pub mod applications;
 pub mod board;
 pub mod capture;
 mod client;

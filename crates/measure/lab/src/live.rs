@@ -2,9 +2,9 @@
 //! The real experiment: per scheme a sender, an emulated link (its own, or one for all) and a
 //! receiver, all at the same time.
 mod bulk;
-mod programs;
+pub(crate) mod programs;
 mod web;
-mod wire;
+pub(crate) mod wire;
 
 use crate::link::Link;
 use crate::meter::Observed;
@@ -80,7 +80,7 @@ pub struct Measured {
 
 /// A panic in the relay thread surfaces when the emulator is stopped; until then the figures are
 /// readable.
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -8,6 +8,7 @@ use nix::unistd::Pid;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// From the request to end to the order.
@@ -103,6 +104,33 @@ impl Program {
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(())
+    }
+
+    /// Waits until it has ended by itself, with success.
+    ///
+    /// # Errors
+    /// [`LabError::Run`] with its last words if it fails or takes longer than `limit`;
+    /// [`LabError::Stopped`].
+    pub(crate) fn finish(
+        &mut self,
+        who: &str,
+        limit: Duration,
+        stop: &AtomicBool,
+    ) -> Result<(), LabError> {
+        let began = Instant::now();
+        loop {
+            let ended = self.child.try_wait();
+            match ended.map_err(LabError::os(format!("wait for {who}")))? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => return Err(self.failure(&format!("{who} ended with {status}"))),
+                None if stop.load(Ordering::Relaxed) => return Err(LabError::Stopped),
+                None if began.elapsed() > limit => {
+                    let seconds = limit.as_secs();
+                    return Err(self.failure(&format!("{who} was not done after {seconds} s")));
+                }
+                None => std::thread::sleep(Duration::from_millis(2)),
+            }
+        }
     }
 
     /// Asks it to end, and orders it and all its children to after [`GRACE`].

@@ -8,7 +8,6 @@ use alcc_emu::Namespace;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 /// Above the ports that need a privilege.
@@ -90,28 +89,8 @@ impl Server {
         let configuration = folder.join("nginx.conf");
         fs::write(&configuration, nginx_configuration(folder, files, listen))
             .map_err(LabError::os(format!("write {}", configuration.display())))?;
-        let mut command = match &scheme.controlled {
-            None => Command::new(&tools.nginx),
-            Some(spec) => {
-                let mut command = Command::new(&tools.alcc);
-                command
-                    .args(["run", "--cc", &spec.to_string()])
-                    .args(match &scheme.enforce {
-                        Some(how) => ["--enforce", how],
-                        // Whoever names an algorithm below wants that one's window.
-                        None => ["--under", &scheme.kernel],
-                    })
-                    .arg(format!("--json={}", folder.join("runtime.json").display()));
-                for file in &tools.plugins {
-                    command.arg("--plugin").arg(file);
-                }
-                if let Some(log) = log {
-                    command.arg("--log").arg(log.join(&scheme.name));
-                }
-                command.arg("--").arg(&tools.nginx);
-                command
-            }
-        };
+        let report = folder.join("runtime.json");
+        let mut command = tools.below(scheme, &tools.nginx, &report, log);
         command.arg("-p").arg(folder).arg("-c").arg(&configuration);
         let says = folder.join("says");
         let mut program = Program::start(
@@ -150,14 +129,21 @@ impl Server {
     /// Ends the server and all its processes, and reads the runtime's report if there is one.
     pub fn stop(mut self) -> Option<RuntimeReport> {
         self.program.end();
-        let text = fs::read_to_string(self.folder.join("runtime.json")).ok()?;
+        RuntimeReport::read(&self.folder.join("runtime.json"))
+    }
+}
+
+impl RuntimeReport {
+    /// What `alcc run` left; `None` if it left nothing that can be read.
+    pub(crate) fn read(path: &Path) -> Option<Self> {
+        let text = fs::read_to_string(path).ok()?;
         serde_json::from_str(&text).ok()
     }
 }
 
 /// What a distribution ships, with every path in our folder; nothing here is tuned for the
 /// experiment.
-fn nginx_configuration(folder: &Path, files: &Path, listen: Listen) -> String {
+pub(crate) fn nginx_configuration(folder: &Path, files: &Path, listen: Listen) -> String {
     let Listen { port, connections } = listen;
     let (folder, files) = (folder.display(), files.display());
     // Only root's nginx changes its user, and then it must be able to read our folder, which is
@@ -187,6 +173,7 @@ error_log \"{folder}/error.log\" warn;
 events {{ worker_connections {most}; }}
 http {{
   access_log off;
+  types {{ text/html html; text/css css; application/javascript js; image/bmp bmp; }}
   default_type application/octet-stream;
   sendfile on;
   tcp_nopush on;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::LabError;
+use crate::scheme::Scheme;
 use alcc_cc::Registry;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The programs of an experiment: the distribution's, unmodified, and our own.
 #[derive(Clone)]
@@ -58,6 +60,37 @@ impl Tools {
 }
 
 impl Tools {
+    /// The command of a server: alone, or below `alcc run` if the scheme is controlled. The runtime
+    /// writes its `report` at its end, and its readings into a folder in `log`.
+    pub(crate) fn below(
+        &self,
+        scheme: &Scheme,
+        program: &Path,
+        report: &Path,
+        log: Option<&Path>,
+    ) -> Command {
+        let Some(spec) = &scheme.controlled else {
+            return Command::new(program);
+        };
+        let mut command = Command::new(&self.alcc);
+        command
+            .args(["run", "--cc", &spec.to_string()])
+            .args(match &scheme.enforce {
+                Some(how) => ["--enforce", how],
+                // Whoever names an algorithm below wants that one's window.
+                None => ["--under", &scheme.kernel],
+            })
+            .arg(format!("--json={}", report.display()));
+        for file in &self.plugins {
+            command.arg("--plugin").arg(file);
+        }
+        if let Some(log) = log {
+            command.arg("--log").arg(log.join(&scheme.name));
+        }
+        command.arg("--").arg(program);
+        command
+    }
+
     /// All files that have a part in a result.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         let beside = self.alcc.with_file_name("libalcc_preload.so");
@@ -80,7 +113,7 @@ impl Tools {
     }
 }
 
-fn search(name: &str) -> Option<PathBuf> {
+pub(crate) fn search(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let more = ["/usr/sbin", "/usr/local/sbin", "/sbin", "target/deps/bin"].map(PathBuf::from);
     std::env::split_paths(&path)

@@ -16,11 +16,11 @@ use std::time::Instant;
 
 /// The two ends of a link. Data go from the first to the second.
 #[derive(Clone)]
-pub(super) struct Namespaces {
+pub(crate) struct Namespaces {
     /// Where the sender stands.
-    pub(super) sender: Namespace,
+    pub(crate) sender: Namespace,
     /// Where the receiver stands.
-    pub(super) receiver: Namespace,
+    pub(crate) receiver: Namespace,
 }
 
 /// Where a run is carried out, and with what.

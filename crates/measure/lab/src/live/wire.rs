@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 
 /// What is measured at the bottleneck of the downlink: everything together, or every flow by
 /// itself.
-pub(super) struct Meters {
+pub(crate) struct Meters {
     /// By the relay's number of a flow if flows are told apart, else one.
     all: Vec<Meter>,
     apart: bool,
@@ -35,7 +35,7 @@ impl Meters {
     }
 
     /// All flows together.
-    pub(super) fn total(&self) -> Option<&Meter> {
+    pub(crate) fn total(&self) -> Option<&Meter> {
         if self.apart {
             Some(&self.total)
         } else {
@@ -44,7 +44,7 @@ impl Meters {
     }
 
     /// When the window began: with the first full-size packet of any flow.
-    pub(super) fn started(&self) -> Option<Time> {
+    pub(crate) fn started(&self) -> Option<Time> {
         self.started
     }
 
@@ -79,7 +79,7 @@ impl Meters {
     }
 
     /// The meter of the flow that `is_it`; of all if they are not told apart.
-    pub(super) fn find(
+    pub(crate) fn find(
         &self,
         report: &EmuReport,
         is_it: impl Fn(&FlowKey) -> bool,
@@ -123,13 +123,13 @@ impl Observer for Watch {
 }
 
 /// A link between two namespaces; gone when dropped.
-pub(super) struct Wire {
-    pub(super) emulator: Emulator,
-    pub(super) meters: Arc<Mutex<Meters>>,
+pub(crate) struct Wire {
+    pub(crate) emulator: Emulator,
+    pub(crate) meters: Arc<Mutex<Meters>>,
 }
 
 impl Wire {
-    pub(super) fn start(
+    pub(crate) fn start(
         ends: &Namespaces,
         link: &Link,
         duration: Span,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A simulated scenario with real programs: what of it they can do, and both sides of it.
 use crate::LabError;
+use crate::applications::{self, Application, Figures};
 use crate::link::Link;
 use crate::live::{self, Experiment, Measured, Times};
 use crate::scheme::{IN_KERNEL, Scheme, Side};
@@ -173,6 +174,26 @@ impl Real {
             log: None,
         };
         live::run(&experiment, stop, progress)
+    }
+
+    /// Runs an application over the link, whose server sends as the one flow says. The duration is
+    /// how long the link is watched. [`alcc_emu::prepare`] must have succeeded before.
+    ///
+    /// # Errors
+    /// As [`applications::run`], and [`LabError::Twin`] for more than one flow.
+    pub fn apply(
+        &self,
+        application: &Application,
+        tools: &Tools,
+        stop: &AtomicBool,
+    ) -> Result<Figures, LabError> {
+        let [scheme] = &self.schemes[..] else {
+            return Err(LabError::Twin {
+                what: format!("{} with {} flows", application.name, self.schemes.len()),
+                instead: "its server sends in one way: give one flow".to_owned(),
+            });
+        };
+        applications::run(application, &self.link, scheme, self.duration, tools, stop)
     }
 
     /// Runs the real programs alone. [`alcc_emu::prepare`] must have succeeded before. Returns a row

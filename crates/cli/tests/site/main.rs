@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The pages of `alcc reproduce` and `alcc sweep` in a real browser: on a phone and on a desk, light
+//! and dark, by keyboard, and by the rules of axe-core.
+mod browser;
+
+use browser::Browser;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const EXPERIMENT: &str = r#"title = "Windows that never grow"
+source = "this test"
+statement = "They build no queue."
+starts = 2
+
+[scenario]
+link = "12mbit"
+flow = "{scheme}"
+rtt = "{rtt}"
+duration = "2s"
+
+[[sweep]]
+key = "scheme"
+values = ["fixed:window=2", "fixed:window=4", "fixed:window=6", "fixed:window=8", "fixed:window=10", { name = "Cubic", scheme = "cubic" }]
+
+[[sweep]]
+key = "rtt"
+values = ["20ms", "80ms"]
+
+[report]
+y = ["throughput_mbps", "queue_delay_mean_ms"]
+
+[[expect]]
+says = "its queue is a tenth of Cubic's or less"
+metric = "queue_delay_mean_ms"
+of = { scheme = "fixed:window=2" }
+over = { scheme = "Cubic" }
+published = 0
+at-most = 0.1
+
+[[expect]]
+says = "a window of two packets fills the link"
+metric = "throughput_mbps"
+of = { scheme = "fixed:window=2" }
+at-least = 11
+"#;
+
+/// Widths of a phone and of a desk, in CSS pixels.
+const WIDTHS: [u32; 2] = [390, 1400];
+const TAB: u32 = 9;
+
+struct Site {
+    browser: Browser,
+    _folder: tempfile::TempDir,
+    /// An index, an experiment, one that was not run, a sweep.
+    pages: Vec<PathBuf>,
+}
+
+fn alcc(folder: &Path, words: &[&str]) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_alcc"));
+    let output = command
+        .args(words)
+        .env_remove("ALCC_TRACES")
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// `None`, and said, without a browser.
+fn site() -> Option<Site> {
+    let Some(chromium) = browser::find() else {
+        println!("skipped: needs chromium (apt install chromium)");
+        return None;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("static/experiment.toml");
+    std::fs::create_dir(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, EXPERIMENT).unwrap();
+    std::fs::write(file.with_file_name("README.md"), "# static\n\nWhy?\n").unwrap();
+    alcc(
+        folder.path(),
+        &["reproduce", "static/experiment.toml", "mdi-rapid"],
+    );
+    let sweep = [
+        "sweep",
+        "--link",
+        "12mbit",
+        "--duration",
+        "2s",
+        "--starts",
+        "1",
+    ];
+    let vary = ["--flow", "cubic", "--vary", "rtt=20ms,40ms"];
+    alcc(folder.path(), &[&sweep[..], &vary].concat());
+    let pages = [
+        "reproduced/index",
+        "reproduced/static",
+        "reproduced/mdi-rapid",
+        "swept/sweep",
+    ];
+    let pages = pages.map(|page| folder.path().join(format!("{page}.html")));
+    Some(Site {
+        browser: Browser::start(&chromium),
+        pages: pages.to_vec(),
+        _folder: folder,
+    })
+}
+
+#[test]
+fn pages_fit_and_show_what_they_have() {
+    let Some(mut site) = site() else { return };
+    let browser = &mut site.browser;
+    for page in &site.pages {
+        let size = std::fs::metadata(page).unwrap().len();
+        assert!(size < 1_000_000, "{}: {size} bytes", page.display());
+        for width in WIDTHS {
+            browser.open(page, width, "light");
+            let at = format!("{} at {width}", page.display());
+            // Only what is marked so scrolls sideways, not the page.
+            assert_eq!(
+                browser.value("document.documentElement.scrollWidth <= innerWidth"),
+                true,
+                "{at}"
+            );
+            assert_eq!(
+                browser.value("performance.getEntriesByType('resource').length"),
+                0,
+                "{at}"
+            );
+            assert_eq!(browser.value("document.scripts.length"), 0, "{at}");
+            let heading =
+                browser.value("document.querySelector('h1').getBoundingClientRect().height");
+            assert!(heading.as_f64().unwrap() > 20.0, "{at}: {heading}");
+            // Nothing that is read is smaller than 9 pixels.
+            let small = browser.value(
+                "Math.min(...[...document.querySelectorAll('p, td, th, a, figcaption, svg text')].filter(e => e.textContent.trim())\
+                 .map(e => e instanceof SVGElement ? e.getBoundingClientRect().height : parseFloat(getComputedStyle(e).fontSize)))",
+            );
+            assert!(small.as_f64().unwrap() >= 9.0, "{at}: {small}");
+        }
+    }
+    browser.open(&site.pages[1], 390, "light");
+    // Two figures of twelve points each, with an entry of the legend for every scheme.
+    let points = "[...document.querySelectorAll('svg')].map(svg => svg.querySelectorAll('circle, polygon').length)";
+    assert_eq!(browser.value(points), serde_json::json!([12, 12]));
+    let legend = "document.querySelector('.legend').children.length";
+    assert_eq!(browser.value(legend), 7);
+    let drawn = browser.value(
+        "Math.min(...[...document.querySelectorAll('svg circle, svg polygon')].map(e => e.getBoundingClientRect().width))",
+    );
+    assert!(drawn.as_f64().unwrap() >= 8.0, "{drawn}");
+    let data =
+        "[...document.querySelectorAll('main a')].map(a => a.getAttribute('href')).join(' ')";
+    assert_eq!(browser.value(data), "index.html static.csv static.parquet");
+    for name in ["static.csv", "static.parquet"] {
+        assert!(site.pages[1].with_file_name(name).is_file(), "{name}");
+    }
+}
+
+/// Every verdict and every number can be read in the dark: text has 4.5:1, what is drawn 3:1.
+#[test]
+fn colours_follow_the_page_into_the_dark() {
+    let Some(mut site) = site() else { return };
+    let browser = &mut site.browser;
+    for (scheme, background) in [("light", "rgb(255, 255, 255)"), ("dark", "rgb(18, 18, 18)")] {
+        browser.open(&site.pages[1], 1400, scheme);
+        assert_eq!(
+            browser.value("getComputedStyle(document.body).backgroundColor"),
+            background
+        );
+        let contrast = |of: &str, attribute: &str| {
+            format!(
+                "(() => {{
+                  const light = c => {{
+                    const v = c.match(/[\\d.]+/g).slice(0, 3).map(x => x / 255)
+                      .map(x => x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4);
+                    return 0.2126 * v[0] + 0.7152 * v[1] + 0.0722 * v[2] + 0.05;
+                  }};
+                  const page = light(getComputedStyle(document.body).backgroundColor);
+                  return Math.min(...[...document.querySelectorAll('{of}')].map(e => {{
+                    const own = light(getComputedStyle(e).{attribute});
+                    return Math.max(own, page) / Math.min(own, page);
+                  }}));
+                }})()"
+            )
+        };
+        for (of, attribute, least) in [
+            ("h1, h2, p, td, th, a, pre, figcaption", "color", 4.5),
+            ("svg text", "fill", 4.5),
+            ("svg circle, svg polygon", "fill", 3.0),
+            (".legend span span", "color", 3.0),
+        ] {
+            let found = browser.value(&contrast(of, attribute));
+            assert!(
+                found.as_f64().unwrap() >= least,
+                "{of} in the {scheme}: {found}"
+            );
+        }
+    }
+}
+
+/// With the tabulator alone one gets to every link and to everything that scrolls, in the order in
+/// which they stand, and sees where one is.
+#[test]
+fn the_keyboard_reaches_everything_in_order() {
+    let Some(mut site) = site() else { return };
+    let browser = &mut site.browser;
+    for page in &site.pages {
+        browser.open(page, 390, "light");
+        let wanted = browser.value(
+            "(() => { const all = [...document.querySelectorAll('a, [tabindex]')];
+               all.forEach((e, i) => e.dataset.number = i); return all.length; })()",
+        );
+        let wanted = wanted.as_u64().unwrap();
+        assert!(wanted > 0, "{}", page.display());
+        for number in 0..wanted {
+            browser.press("Tab", TAB);
+            let seen = browser.value(
+                "(() => { const e = document.activeElement, s = getComputedStyle(e);
+                   return [e.dataset.number ?? e.tagName, s.outlineStyle, parseFloat(s.outlineWidth) >= 2].join(' '); })()",
+            );
+            assert_eq!(seen, format!("{number} solid true"), "{}", page.display());
+        }
+        let scrolls = browser.value(
+            "[...document.querySelectorAll('main *, footer *')].filter(e => e.scrollWidth > e.clientWidth + 1 \
+             && ['auto', 'scroll'].includes(getComputedStyle(e).overflowX) && e.tabIndex < 0).length",
+        );
+        assert_eq!(
+            scrolls,
+            0,
+            "{}: something scrolls by pointer alone",
+            page.display()
+        );
+    }
+}
+
+#[test]
+fn axe_finds_nothing() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let Ok(axe) = std::fs::read_to_string(root.join("target/deps/axe/axe.min.js")) else {
+        println!("skipped: needs axe-core (scripts/setup test fetches it)");
+        return;
+    };
+    let Some(mut site) = site() else { return };
+    let browser = &mut site.browser;
+    for page in &site.pages {
+        for (width, scheme) in [(390, "light"), (1400, "dark")] {
+            browser.open(page, width, scheme);
+            browser.value(&format!("{axe};0"));
+            let found = browser.value(
+                "axe.run().then(r => r.violations.map(v => v.id + ': ' + v.nodes.map(n => n.html).slice(0, 2).join(' ')).join('; '))",
+            );
+            assert_eq!(found, "", "{} at {width}", page.display());
+            let passed = browser.value("axe.run().then(r => r.passes.length)");
+            assert!(passed.as_u64().unwrap() > 10, "{passed}");
+        }
+    }
+    // It can find something.
+    browser.value("document.documentElement.removeAttribute('lang')");
+    let found = browser.value("axe.run().then(r => r.violations.map(v => v.id).join(' '))");
+    assert!(found.as_str().unwrap().contains("html-has-lang"), "{found}");
+}

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The data of an experiment as one table, written as CSV and as Parquet.
+use crate::definition::Definition;
+use crate::run::Run;
+use alcc_results::Row;
+use alcc_results::row::{Kind, Value, csv_cell};
+use parquet::basic::{LogicalType, Repetition, Type as Physical};
+use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
+use parquet::schema::types::Type;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// A column. Its cells are empty, or of its kind.
+struct Column {
+    name: String,
+    kind: Kind,
+    cells: Vec<Cell>,
+}
+
+#[derive(Clone)]
+enum Cell {
+    Empty,
+    Integer(u64),
+    Float(f64),
+    Text(String),
+}
+
+impl Cell {
+    fn of(value: Value<'_>) -> Self {
+        match value {
+            Value::Unknown => Self::Empty,
+            Value::Integer(n) => Self::Integer(n),
+            Value::Float(n) => Self::Float(n),
+            Value::Text(text) => Self::Text(text.to_owned()),
+        }
+    }
+
+    fn csv(&self) -> String {
+        match self {
+            Self::Empty => String::new(),
+            Self::Integer(n) => n.to_string(),
+            Self::Float(n) => n.to_string(),
+            Self::Text(text) => csv_cell(text),
+        }
+    }
+}
+
+/// Every flow of every run; of a channel or an application every run.
+pub struct Table(Vec<Column>);
+
+impl Table {
+    /// The choices of the axes, the number of the repetition, then what was measured. A field that
+    /// no flow has is no column, unless all rows have it.
+    pub fn new(definition: &Definition, runs: &[Run]) -> Self {
+        let mut columns: Vec<Column> = Vec::new();
+        let rows = |run: &Run| run.flows.len() + usize::from(!run.channel.is_empty());
+        for (i, axis) in definition.sweep.iter().enumerate() {
+            let cell = |run: &Run| {
+                run.cell
+                    .get(i)
+                    .map_or(Cell::Empty, |c| Cell::Text(c.clone()))
+            };
+            let cells = runs
+                .iter()
+                .flat_map(|run| std::iter::repeat_n(cell(run), rows(run)));
+            columns.push(Column {
+                name: axis.key.clone(),
+                kind: Kind::Text,
+                cells: cells.collect(),
+            });
+        }
+        let repetition = |run: &Run| Cell::Integer(run.repetition.into());
+        let cells = runs
+            .iter()
+            .flat_map(|run| std::iter::repeat_n(repetition(run), rows(run)));
+        columns.push(Column {
+            name: "repetition".to_owned(),
+            kind: Kind::Integer,
+            cells: cells.collect(),
+        });
+        let figures: BTreeSet<&String> = runs.iter().flat_map(|run| run.channel.keys()).collect();
+        if figures.is_empty() {
+            columns.extend(of_flows(runs));
+        } else {
+            columns.extend(figures.into_iter().map(|name| Column {
+                name: name.clone(),
+                kind: Kind::Float,
+                cells: of_figure(name, runs),
+            }));
+        }
+        Self(columns)
+    }
+
+    /// As CSV with a header.
+    pub fn csv(&self) -> String {
+        let names: Vec<String> = self.0.iter().map(|column| csv_cell(&column.name)).collect();
+        let mut text = names.join(",") + "\n";
+        for i in 0..self.0.first().map_or(0, |column| column.cells.len()) {
+            let cells = self.0.iter().map(|column| column.cells[i].csv());
+            text += &(cells.collect::<Vec<_>>().join(",") + "\n");
+        }
+        text
+    }
+
+    /// As Parquet, with the types of the fields. An axis that is called as a field is `axis_NAME`,
+    /// since readers want each name once.
+    ///
+    /// # Errors
+    /// The error of the library.
+    pub fn parquet(&self) -> Result<Vec<u8>, String> {
+        self.write().map_err(|e| format!("write Parquet: {e}"))
+    }
+
+    fn write(&self) -> Result<Vec<u8>, ParquetError> {
+        let mut fields = Vec::new();
+        for (i, column) in self.0.iter().enumerate() {
+            let again = self.0[i + 1..]
+                .iter()
+                .any(|other| other.name == column.name);
+            let name = if again {
+                format!("axis_{}", column.name)
+            } else {
+                column.name.clone()
+            };
+            let (physical, logical) = match column.kind {
+                Kind::Integer => (Physical::INT64, None),
+                Kind::Float => (Physical::DOUBLE, None),
+                Kind::Text | Kind::List => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+            };
+            let field = Type::primitive_type_builder(&name, physical)
+                .with_logical_type(logical)
+                .with_repetition(Repetition::OPTIONAL);
+            fields.push(Arc::new(field.build()?));
+        }
+        let schema = Type::group_type_builder("row")
+            .with_fields(fields)
+            .build()?;
+        let properties = Arc::new(WriterProperties::builder().build());
+        let mut file = SerializedFileWriter::new(Vec::new(), Arc::new(schema), properties)?;
+        let mut group = file.next_row_group()?;
+        for column in &self.0 {
+            if let Some(mut into) = group.next_column()? {
+                column.write(&mut into)?;
+                into.close()?;
+            }
+        }
+        group.close()?;
+        file.into_inner()
+    }
+}
+
+impl Column {
+    fn write(&self, into: &mut SerializedColumnWriter<'_>) -> Result<(), ParquetError> {
+        let is_there = |cell: &Cell| i16::from(!matches!(cell, Cell::Empty));
+        let levels: Vec<i16> = self.cells.iter().map(is_there).collect();
+        let levels = Some(levels.as_slice());
+        match self.kind {
+            Kind::Integer => {
+                let whole = |cell: &Cell| match cell {
+                    Cell::Integer(n) => Some(n.cast_signed()),
+                    _ => None,
+                };
+                let values: Vec<i64> = self.cells.iter().filter_map(whole).collect();
+                into.typed::<Int64Type>()
+                    .write_batch(&values, levels, None)?;
+            }
+            Kind::Float => {
+                let number = |cell: &Cell| match cell {
+                    Cell::Float(n) => Some(*n),
+                    _ => None,
+                };
+                let values: Vec<f64> = self.cells.iter().filter_map(number).collect();
+                into.typed::<DoubleType>()
+                    .write_batch(&values, levels, None)?;
+            }
+            Kind::Text | Kind::List => {
+                let text = |cell: &Cell| match cell {
+                    Cell::Text(text) => Some(ByteArray::from(text.as_str())),
+                    _ => None,
+                };
+                let values: Vec<ByteArray> = self.cells.iter().filter_map(text).collect();
+                into.typed::<ByteArrayType>()
+                    .write_batch(&values, levels, None)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn of_figure(name: &str, runs: &[Run]) -> Vec<Cell> {
+    let runs = runs.iter().filter(|run| !run.channel.is_empty());
+    let value = |run: &Run| {
+        run.channel
+            .get(name)
+            .map_or(Cell::Empty, |v| Cell::Float(*v))
+    };
+    runs.map(value).collect()
+}
+
+fn of_flows(runs: &[Run]) -> Vec<Column> {
+    let rows: Vec<BTreeMap<&str, Value<'_>>> = runs
+        .iter()
+        .flat_map(|run| &run.flows)
+        .map(|row| row.fields().collect())
+        .collect();
+    let always = |name: &str| Row::CONFIGURATION.contains(&name) || Row::MEASURED.contains(&name);
+    let kinds = Row::KINDS.iter().filter(|(name, kind)| {
+        *kind != Kind::List && (always(name) || rows.iter().any(|row| row.contains_key(name)))
+    });
+    kinds
+        .map(|&(name, kind)| Column {
+            name: name.to_owned(),
+            kind,
+            cells: rows
+                .iter()
+                .map(|row| row.get(name).copied().map_or(Cell::Empty, Cell::of))
+                .collect(),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::Field;
+
+    const TEXT: &str = r#"title = "t"
+source = "s"
+statement = "x"
+[scenario]
+link = "12mbit"
+flow = "{scheme}"
+[[sweep]]
+key = "scheme"
+values = [{ name = "a, b", scheme = "copa" }]
+"#;
+
+    fn run(flows: Vec<Row>, figures: &[(&str, f64)]) -> Run {
+        Run {
+            cell: vec!["a, b".to_owned()],
+            repetition: 2,
+            command: String::new(),
+            version: String::new(),
+            flows,
+            summary: None,
+            channel: figures
+                .iter()
+                .map(|(name, v)| ((*name).to_owned(), *v))
+                .collect(),
+            error: None,
+        }
+    }
+
+    fn row(mbps: Option<f64>, bytes: u64) -> Row {
+        Row {
+            scheme: "copa".to_owned(),
+            throughput_mbps: mbps,
+            bytes: Some(bytes),
+            ..Row::default()
+        }
+    }
+
+    fn read(table: &Table) -> Vec<BTreeMap<String, Field>> {
+        let reader = SerializedFileReader::new(bytes::Bytes::from(table.parquet().unwrap()));
+        let rows = reader.unwrap();
+        let rows = rows.get_row_iter(None).unwrap();
+        rows.map(|row| row.unwrap().into_columns().into_iter().collect())
+            .collect()
+    }
+
+    #[test]
+    fn both_forms_have_the_same_cells() {
+        let definition = Definition::from_toml(TEXT, "e.toml").unwrap();
+        let runs = [run(vec![row(Some(1.5), 7), row(None, u64::MAX >> 1)], &[])];
+        let table = Table::new(&definition, &runs);
+        let csv = table.csv();
+        let lines: Vec<&str> = csv.lines().collect();
+        assert_eq!(lines.len(), 3);
+        assert!(
+            lines[0].starts_with("scheme,repetition,scheme,algorithm,"),
+            "{csv}"
+        );
+        assert!(lines[1].starts_with("\"a, b\",2,copa,"), "{csv}");
+        let rows = read(&table);
+        assert_eq!(rows.len(), 2);
+        assert_eq!(rows[0]["axis_scheme"], Field::Str("a, b".to_owned()));
+        assert_eq!(rows[0]["scheme"], Field::Str("copa".to_owned()));
+        assert_eq!(rows[0]["repetition"], Field::Long(2));
+        assert_eq!(rows[0]["throughput_mbps"], Field::Double(1.5));
+        assert_eq!(rows[1]["throughput_mbps"], Field::Null);
+        assert_eq!(rows[1]["bytes"], Field::Long(i64::MAX));
+        let fields = lines[0].split(',').count();
+        assert!(rows.iter().all(|row| row.len() == fields));
+    }
+
+    #[test]
+    fn figures_without_flows_are_a_row_for_each_run() {
+        let definition = Definition::from_toml(TEXT, "e.toml").unwrap();
+        let runs = [
+            run(Vec::new(), &[("load_ms", 80.5)]),
+            run(Vec::new(), &[("loss", 0.25)]),
+        ];
+        let table = Table::new(&definition, &runs);
+        assert_eq!(
+            table.csv(),
+            "scheme,repetition,load_ms,loss\n\"a, b\",2,80.5,\n\"a, b\",2,,0.25\n"
+        );
+        assert_eq!(read(&table)[1]["loss"], Field::Double(0.25));
+        let none = Table::new(&definition, &[]);
+        assert_eq!(none.csv().lines().count(), 1);
+        assert_eq!(read(&none).len(), 0);
+    }
+}

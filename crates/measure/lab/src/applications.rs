@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Real programs other than one download: what their users would notice.
+//!
+//! An application is one file and one line of [`APPLICATIONS`]. Its server stands at one end of an
+//! emulated link, plainly or below `alcc run`, its client at the other. Both are unmodified.
+mod ftp;
+mod page;
+mod stage;
+mod video;
+mod vpn;
+
+use crate::link::Link;
+use crate::live::programs::Namespaces;
+use crate::live::{lock, wire::Wire};
+use crate::scheme::Scheme;
+use crate::tools::Tools;
+use crate::{LabError, route};
+use alcc_emu::{Dir, Namespace};
+use alcc_units::Span;
+use stage::Stage;
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::Ipv4Addr;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+/// What an application yields, by name.
+pub type Figures = BTreeMap<String, f64>;
+
+/// An application.
+#[derive(Debug)]
+pub struct Application {
+    /// Its name in an experiment.
+    pub name: &'static str,
+    /// The programs, server first.
+    pub programs: &'static str,
+    /// Its figures besides [`OF_THE_LINK`].
+    pub metrics: &'static [&'static str],
+    /// What takes long and needs no link; before the link's time begins.
+    prepare: fn(&Stage<'_>) -> Result<(), LabError>,
+    run: fn(&Stage<'_>) -> Result<Figures, LabError>,
+}
+
+/// All applications.
+pub static APPLICATIONS: &[Application] = &[ftp::FTP, page::PAGE, video::VIDEO, vpn::VPN];
+
+/// Figures of every application: the queue before the bottleneck of the downlink, ms, and the share
+/// of packets that were lost there, in the watched time.
+pub const OF_THE_LINK: [&str; 3] = ["queue_delay_mean_ms", "queue_delay_p95_ms", "loss"];
+
+/// The application of this name.
+pub fn find(name: &str) -> Option<&'static Application> {
+    APPLICATIONS.iter().find(|known| known.name == name)
+}
+
+/// Runs it. The link is watched for `duration` from its first full-size packet on.
+///
+/// [`alcc_emu::prepare`] must have succeeded before.
+///
+/// # Errors
+/// [`LabError::Missing`] for a program that is not here; [`LabError`]. Whatever had been started is
+/// ended and removed, then and on success.
+pub fn run(
+    application: &Application,
+    link: &Link,
+    scheme: &Scheme,
+    duration: Span,
+    tools: &Tools,
+    stop: &AtomicBool,
+) -> Result<Figures, LabError> {
+    if scheme.transport.is_some() {
+        return Err(LabError::Scheme {
+            scheme: scheme.name.clone(),
+            why: format!(
+                "{} is an unmodified program: want plain TCP (cubic) or an algorithm above it (budget/over=cubic)",
+                application.name
+            ),
+        });
+    }
+    let scratch = tempfile::Builder::new()
+        .prefix("alcc-")
+        .tempdir()
+        .map_err(LabError::os("make a temporary folder"))?;
+    // Servers give up root before they read.
+    fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755))
+        .map_err(LabError::os("open the temporary folder to servers"))?;
+    let ends = Namespaces {
+        sender: Namespace::new()?,
+        receiver: Namespace::new()?,
+    };
+    let mut stage = Stage {
+        scheme,
+        tools,
+        ends: &ends,
+        folder: scratch.path(),
+        from: Ipv4Addr::UNSPECIFIED,
+        origin: Instant::now(),
+        duration: duration.into(),
+        stop,
+    };
+    (application.prepare)(&stage)?;
+    let wire = Wire::start(&ends, link, duration, false)?;
+    stage.origin = wire.emulator.started();
+    let (from, to) = (wire.emulator.outside_addr(), wire.emulator.inside_addr());
+    let kernel = &scheme.kernel;
+    let chosen = ends.sender.run(|| route::use_algorithm(from, to, kernel))?;
+    chosen.map_err(LabError::os(format!("make the kernel use {kernel}")))?;
+    stage.from = from;
+    let mut figures = (application.run)(&stage)?;
+    let report = wire.emulator.stop()?;
+    let hidden = report.down.hidden_drops() + report.up.hidden_drops();
+    if hidden > 0 {
+        return Err(stage.failed(format!(
+            "{hidden} packets were lost outside the model: this machine could not keep up"
+        )));
+    }
+    let model = link.path.model(Dir::Down);
+    let meters = lock(&wire.meters);
+    let seen = meters
+        .total()
+        .and_then(|meter| meter.finish(|from, to| model.opportunity_bytes(from, to)))
+        .ok_or_else(|| stage.failed("no data came to the link"))?;
+    let [mean, _, p95] = seen.queue_delay_ms.map_or([None; 3], |ms| ms.map(Some));
+    for (name, value) in OF_THE_LINK.into_iter().zip([mean, p95, seen.loss]) {
+        figures.extend(value.map(|value| (name.to_owned(), value)));
+    }
+    Ok(figures)
+}
+
+/// The value below which this share of `values` lies; `None` without values.
+fn quantile(values: &mut [f64], share: f64) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let last = values.len().checked_sub(1)?;
+    values.get((share * last as f64).round() as usize).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_found() {
+        for application in APPLICATIONS {
+            let found = find(application.name).expect("it is there");
+            assert_eq!(found.programs, application.programs);
+            for metric in application.metrics {
+                assert!(!OF_THE_LINK.contains(metric), "{metric}");
+            }
+        }
+        assert!(find("gopher").is_none());
+    }
+
+    #[test]
+    fn quantiles_are_values_that_were_measured() {
+        let mut values: Vec<f64> = (0..=100).rev().map(f64::from).collect();
+        assert_eq!(quantile(&mut values, 0.5), Some(50.0));
+        assert_eq!(quantile(&mut values, 0.95), Some(95.0));
+        assert_eq!(quantile(&mut [], 0.5), None);
+    }
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What applications are started on: the two ends of a link, and what both have in common.
+use crate::LabError;
+use crate::live::programs::Namespaces;
+use crate::program::Program;
+use crate::scheme::Scheme;
+use crate::server::RuntimeReport;
+use crate::tools::{Tools, search};
+use alcc_units::Rng;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+/// A client may take so much longer than the time in which the link is watched.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(super) struct Stage<'a> {
+    pub(super) scheme: &'a Scheme,
+    pub(super) tools: &'a Tools,
+    pub(super) ends: &'a Namespaces,
+    /// For whatever is written; others may read there.
+    pub(super) folder: &'a Path,
+    /// The server's address.
+    pub(super) from: Ipv4Addr,
+    /// When the link's time began.
+    pub(super) origin: Instant,
+    /// How long the link is watched.
+    pub(super) duration: Duration,
+    pub(super) stop: &'a AtomicBool,
+}
+
+/// The client asks so long after the link's begin, however long its server took to start: every
+/// scheme meets the same part of a trace.
+const LEAD: Duration = Duration::from_secs(8);
+
+/// Of [`super::Application::prepare`]: there is nothing.
+pub(super) fn nothing(_: &Stage<'_>) -> Result<(), LabError> {
+    Ok(())
+}
+
+/// A server; ended when dropped.
+pub(super) struct Served {
+    program: Program,
+    /// Of `alcc run`; `None` for a plain server.
+    report: Option<PathBuf>,
+}
+
+/// How one knows that a server has begun.
+pub(super) enum Ready<'a> {
+    /// It accepts at this port.
+    Port(u16),
+    /// It says this.
+    Says(&'a str),
+}
+
+impl Stage<'_> {
+    /// An error of this run.
+    pub(super) fn failed(&self, why: impl Into<String>) -> LabError {
+        LabError::Run {
+            scheme: self.scheme.name.clone(),
+            why: why.into(),
+        }
+    }
+
+    /// Finds a program.
+    pub(super) fn find(&self, program: &'static str, package: &str) -> Result<PathBuf, LabError> {
+        search(program).ok_or_else(|| LabError::Missing {
+            program,
+            looked: "not in PATH, /usr/sbin or target/deps/bin".to_owned(),
+            fix: format!(
+                "install it (apt install --no-install-recommends {package}), or run 'scripts/setup test'"
+            ),
+        })
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    pub(super) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> Result<PathBuf, LabError> {
+        let path = self.path(name);
+        fs::write(&path, content).map_err(LabError::os(format!("write {}", path.display())))?;
+        Ok(path)
+    }
+
+    pub(super) fn make_folder(&self, name: &str) -> Result<PathBuf, LabError> {
+        let path = self.path(name);
+        fs::create_dir_all(&path).map_err(LabError::os(format!("make {}", path.display())))?;
+        Ok(path)
+    }
+
+    /// Starts a server where data come from, as the scheme says, and waits for it.
+    pub(super) fn serve(
+        &self,
+        program: &Path,
+        arguments: impl FnOnce(&mut Command),
+        ready: &Ready<'_>,
+    ) -> Result<Served, LabError> {
+        let report = self.path("runtime.json");
+        let mut command = self.tools.below(self.scheme, program, &report, None);
+        arguments(&mut command);
+        let says = self.path("server.says");
+        let name = &self.scheme.name;
+        let log = self.path("error.log");
+        let mut program = Program::start(&self.ends.sender, command, name, &says, log)?;
+        program.wait_until("the server", || match ready {
+            Ready::Port(port) => {
+                let address = SocketAddr::from((Ipv4Addr::LOCALHOST, *port));
+                let second = Duration::from_secs(1);
+                let connect = || TcpStream::connect_timeout(&address, second).is_ok();
+                Ok(self.ends.sender.run(connect)?)
+            }
+            Ready::Says(text) => Ok(fs::read_to_string(&says).is_ok_and(|all| all.contains(text))),
+        })?;
+        let controlled = self.scheme.controlled.is_some();
+        Ok(Served {
+            program,
+            report: controlled.then_some(report),
+        })
+    }
+
+    /// Starts a program where data go to. What it prints goes into the file of this name.
+    pub(super) fn start(&self, command: Command, says: &str) -> Result<Program, LabError> {
+        let says = self.path(says);
+        let name = &self.scheme.name;
+        Program::start(&self.ends.receiver, command, name, &says, says.clone())
+    }
+
+    /// Runs a client to its end: what it printed, and after what time it ended.
+    pub(super) fn ask(&self, who: &str, command: Command) -> Result<(Vec<u8>, Duration), LabError> {
+        let began = Instant::now();
+        let mut program = self.start(command, who)?;
+        program.finish(who, self.duration + PATIENCE, self.stop)?;
+        let took = began.elapsed();
+        let said =
+            fs::read(self.path(who)).map_err(LabError::os(format!("read what {who} said")))?;
+        Ok((said, took))
+    }
+
+    /// Waits for the moment at which clients ask: [`LEAD`] after the link's begin.
+    pub(super) fn begin(&self) -> Result<Instant, LabError> {
+        let begin = self.origin + LEAD;
+        if Instant::now() > begin {
+            let seconds = LEAD.as_secs();
+            return Err(self.failed(format!(
+                "its servers took longer than {seconds} s to start: run fewer things at a time"
+            )));
+        }
+        self.wait(begin)?;
+        Ok(begin)
+    }
+
+    /// Until `end`, or an error when the user stops it.
+    pub(super) fn wait(&self, end: Instant) -> Result<(), LabError> {
+        while Instant::now() < end {
+            if self.stop.load(std::sync::atomic::Ordering::Relaxed) {
+                return Err(LabError::Stopped);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+}
+
+impl Served {
+    /// An error if the server has ended.
+    pub(super) fn check(&mut self) -> Result<(), LabError> {
+        if self.program.is_alive() {
+            return Ok(());
+        }
+        Err(self.program.failure("the server ended during the run"))
+    }
+
+    /// Ends the server. A scheme that is controlled must have controlled something.
+    pub(super) fn end(mut self, stage: &Stage<'_>) -> Result<(), LabError> {
+        self.check()?;
+        self.program.end();
+        let Some(report) = &self.report else {
+            return Ok(());
+        };
+        let runtime =
+            RuntimeReport::read(report).ok_or_else(|| stage.failed("alcc run left no report"))?;
+        match runtime {
+            RuntimeReport { connections: 0, .. } => {
+                Err(stage.failed("alcc run controlled no connection"))
+            }
+            RuntimeReport { failures: 1.., .. } => Err(stage.failed(format!(
+                "the runtime failed {} times and left the connection to plain TCP",
+                runtime.failures
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Bytes that no program can compress.
+pub(super) fn noise(bytes: usize, seed: u64) -> Vec<u8> {
+    let mut rng = Rng::new(seed);
+    let words = (0..bytes.div_ceil(8)).flat_map(|_| rng.next_u64().to_le_bytes());
+    words.take(bytes).collect()
+}
