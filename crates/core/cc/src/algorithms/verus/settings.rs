@@ -164,13 +164,12 @@ impl Settings {
 
     /// Where the ratio branch of equation 4 begins, at a window of this many packets.
     pub(super) fn soft_part(&self, window: f64) -> f64 {
-        let soft = if self.company {
+        if self.company {
             let doublings = libm::log2(window.max(1.0) / self.start_window);
             (self.soft * (1.0 - YIELD * doublings)).clamp(0.1, 1.0)
         } else {
             self.soft
-        };
-        soft
+        }
     }
 
     /// RTT in ms above which slow start ends.
