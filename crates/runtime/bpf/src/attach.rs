@@ -117,7 +117,7 @@ fn found_in(records: &[u8]) -> Vec<Found> {
                 if record.error.is_some()
                     && (last.port, last.peer) == (record.port, record.peer) =>
             {
-                *last = record
+                *last = record;
             }
             _ => all.push(record),
         }

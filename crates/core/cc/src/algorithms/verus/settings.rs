@@ -162,7 +162,7 @@ impl Settings {
         self.like.map_or(1.0, |like| (rtt / like).clamp(0.25, 4.0))
     }
 
-    /// Where the ratio branch of equation 4 begins, at a window of this many packets.
+    /// The part of the tolerated queue at which the ratio branch of equation 4 begins, at this window in packets.
     pub(super) fn soft_part(&self, window: f64) -> f64 {
         if self.company {
             let doublings = libm::log2(window.max(1.0) / self.start_window);
