@@ -15,9 +15,10 @@ use std::io::Read;
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use support::{Result, World, conclude, number, request, under_cubic};
+use support::{Result, World, conclude, is_ours, number, request, schemes, under};
 
-const ALGORITHMS: [&str; 2] = ["alcc-verus", "alcc-copa"];
+/// The first is the peer. `ALCC_BENCH_SCHEMES` names others.
+const SCHEMES: &str = "cubic,alcc-verus,alcc-copa";
 const FILE_SIZE: usize = 64 << 20;
 /// About a second of the link: a connection that has been used.
 const BEFORE_IDLE: usize = 1_500_000;
@@ -50,7 +51,7 @@ impl Lane {
         let server = world.serve(&outside, scheme)?;
         let net = Subnet::default();
         let link = Emulator::start(&outside, &inside, net, link(), Box::new(Silent))?;
-        under_cubic(&outside, link.outside_addr(), link.inside_addr())?;
+        under(&outside, link.outside_addr(), link.inside_addr(), scheme)?;
         Ok(Self {
             server,
             inside,
@@ -102,36 +103,46 @@ fn beside_each_other(lanes: [&Lane; 2], seconds: Duration) -> Result<[(f64, f64)
     })
 }
 
-fn busy(world: &mut World, algorithm: &str, rounds: u64, seconds: Duration) -> Result<()> {
+fn busy(
+    world: &mut World,
+    [peer, scheme]: [&str; 2],
+    rounds: u64,
+    seconds: Duration,
+) -> Result<()> {
     for round in 1..=rounds {
         // Whoever is started first is started second next time.
         let (plain, ours);
         if round % 2 == 1 {
-            plain = Lane::new(world, "cubic")?;
-            ours = Lane::new(world, algorithm)?;
+            plain = Lane::new(world, peer)?;
+            ours = Lane::new(world, scheme)?;
         } else {
-            ours = Lane::new(world, algorithm)?;
-            plain = Lane::new(world, "cubic")?;
+            ours = Lane::new(world, scheme)?;
+            plain = Lane::new(world, peer)?;
         }
         let began = Instant::now();
         let [(plain_cpu, plain_rate), (cpu, rate)] = beside_each_other([&plain, &ours], seconds)?;
         let lasted = began.elapsed().as_secs_f64();
-        let report = conclude(ours.server)?;
-        println!(
-            "  {algorithm:11} {rate:5.2} Mbit/s (plain {plain_rate:5.2}): server {:.2} % of a core, plain {:.2} %, extra {:.2} % (asked: at most {ASKED_PERCENT} %); \
-             runtime's thread {:.2} %, {:.0} readings/s",
+        print!(
+            "  {scheme:11} {rate:5.2} Mbit/s (plain {plain_rate:5.2}): server {:.2} % of a core, plain {:.2} %, extra {:.2} % (asked: at most {ASKED_PERCENT} %)",
             cpu * 100.0,
             plain_cpu * 100.0,
             (cpu - plain_cpu) * 100.0,
-            report.runtime_cpu_s / lasted * 100.0,
-            report.readings as f64 / lasted
         );
+        if is_ours(scheme) {
+            let report = conclude(ours.server)?;
+            print!(
+                "; runtime's thread {:.2} %, {:.0} readings/s",
+                report.runtime_cpu_s / lasted * 100.0,
+                report.readings as f64 / lasted
+            );
+        }
+        println!();
     }
     Ok(())
 }
 
-fn idle(world: &mut World, algorithm: &str, seconds: Duration) -> Result<()> {
-    let lane = Lane::new(world, algorithm)?;
+fn idle(world: &mut World, scheme: &str, seconds: Duration) -> Result<()> {
+    let lane = Lane::new(world, scheme)?;
     let mut stream = lane.request(BEFORE_IDLE)?;
     let mut left = BEFORE_IDLE;
     let mut buffer = vec![0; 64 * 1024];
@@ -152,7 +163,7 @@ fn idle(world: &mut World, algorithm: &str, seconds: Duration) -> Result<()> {
     std::thread::sleep(seconds);
     let woken = count()? - before;
     println!(
-        "  {algorithm:11} open and idle for {} s: {woken} wake-ups of the runtime (asked: 0), after {before} while busy",
+        "  {scheme:11} open and idle for {} s: {woken} wake-ups of the runtime (asked: 0), after {before} while busy",
         seconds.as_secs()
     );
     drop(stream);
@@ -169,9 +180,12 @@ fn main() -> Result<()> {
         "busy_and_idle: one download over 12 Mbit/s, RTT 40 ms, beside plain nginx on a link of its own; {rounds} rounds of {} s",
         seconds.as_secs()
     );
-    for algorithm in ALGORITHMS {
-        busy(&mut world, algorithm, rounds, seconds)?;
-        idle(&mut world, algorithm, quiet)?;
+    let schemes = schemes(SCHEMES);
+    for scheme in &schemes[1..] {
+        busy(&mut world, [&schemes[0], scheme], rounds, seconds)?;
+        if is_ours(scheme) {
+            idle(&mut world, scheme, quiet)?;
+        }
     }
     Ok(())
 }

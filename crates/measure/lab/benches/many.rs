@@ -23,7 +23,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
-use support::{Result, World, conclude, number, under_cubic};
+use support::{Result, World, conclude, is_ours, number, schemes, under};
 
 /// The first is the peer. `ALCC_BENCH_SCHEMES` names others.
 const SCHEMES: &str = "cubic,alcc-verus,alcc-copa";
@@ -158,9 +158,9 @@ fn run(world: &mut World, scheme: &str, plan: &Plan) -> Result<Measured> {
         link(),
         Box::new(Silent),
     )?;
-    under_cubic(&outside, link.outside_addr(), link.inside_addr())?;
+    under(&outside, link.outside_addr(), link.inside_addr(), scheme)?;
     let result = load(&server, &inside, &link, plan, scheme);
-    if scheme.starts_with("alcc-") {
+    if is_ours(scheme) {
         let report = conclude(server)?;
         if report.connections < plan.connections as u64 {
             return Err(format!("only {} connections were controlled", report.connections).into());
@@ -281,8 +281,7 @@ fn main() -> Result<()> {
     println!(
         "               connection     % of core               runtime server   Mbit/s  over fair share      index       ms"
     );
-    let schemes = std::env::var("ALCC_BENCH_SCHEMES").unwrap_or_else(|_| SCHEMES.to_owned());
-    let schemes: Vec<&str> = schemes.split(',').collect();
+    let schemes = schemes(SCHEMES);
     let mut all: Vec<Vec<Measured>> = schemes.iter().map(|_| Vec::new()).collect();
     for round in 1..=rounds {
         let mut order: Vec<usize> = (0..schemes.len()).collect();
@@ -291,7 +290,7 @@ fn main() -> Result<()> {
             order.reverse();
         }
         for i in order {
-            let m = run(&mut world, schemes[i], &plan)?;
+            let m = run(&mut world, &schemes[i], &plan)?;
             println!(
                 "  {:11} {:8.0} B {:13.2} {:12.2} {:9.0} {:6.0} {:8.1} {:10.2} {:9.2} {:6.3} {:8.1}",
                 schemes[i],

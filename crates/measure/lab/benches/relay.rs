@@ -22,7 +22,7 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use support::{Result, World, number, request_at, under_cubic};
+use support::{Result, World, number, request_at, under};
 
 const RELAY_CORE: usize = 0;
 const OTHERS_CORE: usize = 1;
@@ -175,7 +175,7 @@ fn main() -> Result<()> {
     let (outside, inside) = (Namespace::new()?, Namespace::new()?);
     let net = Subnet::default();
     veth(&outside, &inside, net)?;
-    under_cubic(&outside, net.outside(), net.inside())?;
+    under(&outside, net.outside(), net.inside(), "cubic")?;
     pin(OTHERS_CORE)?;
     let server = world.serve(&outside, "cubic")?;
     // Threads and programs inherit it.

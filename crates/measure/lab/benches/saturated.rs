@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the runtime costs where the server's core is the limit: nginx pinned to one core, a veth
 //! pair without rate or delay, and plain nginx against `alcc run` with a window that never binds.
+//! `ALCC_BENCH_SCHEMES` names others, the first being the peer: `cubic,alcc_copa` after `alcc bpf load`.
 //! `ALCC_BENCH_PAIRS`, `ALCC_BENCH_SECONDS`: how often, how long.
 #[path = "support/core.rs"]
 mod core;
@@ -17,10 +18,10 @@ use nix::sys::socket::{MsgFlags, recv};
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
-use support::{Result, World, conclude, number, request, under_cubic};
+use support::{Result, World, conclude, is_ours, number, request, schemes, under};
 
 /// A million segments: more than any kernel's send buffer holds.
-const SCHEMES: [&str; 2] = ["cubic", "alcc-fixed:window=1000000"];
+const SCHEMES: &str = "cubic,alcc-fixed:window=1000000";
 const ASKED: f64 = 0.90;
 const SERVER_CORE: usize = 0;
 const CLIENT_CORE: usize = 1;
@@ -97,11 +98,12 @@ fn main() -> Result<()> {
     // Threads and programs inherit it: servers from here on, then the client.
     pin(SERVER_CORE)?;
     let mut lanes = Vec::new();
-    for scheme in SCHEMES {
+    let schemes = schemes(SCHEMES);
+    for scheme in &schemes {
         let (outside, inside) = (Namespace::new()?, Namespace::new()?);
         let net = Subnet::default();
         veth(&outside, &inside, net)?;
-        under_cubic(&outside, net.outside(), net.inside())?;
+        under(&outside, net.outside(), net.inside(), scheme)?;
         let server = world.serve(&outside, scheme)?;
         lanes.push(Lane {
             server,
@@ -111,12 +113,29 @@ fn main() -> Result<()> {
     }
     pin(CLIENT_CORE)?;
 
-    println!(
-        "saturated: nginx on CPU {SERVER_CORE}, client on CPU {CLIENT_CORE}, veth; {} against {}; {pairs} pairs of 2 x {} s",
-        SCHEMES[0],
-        SCHEMES[1],
-        seconds.as_secs()
-    );
+    for (scheme, lane) in schemes.iter().zip(&lanes).skip(1) {
+        println!(
+            "saturated: nginx on CPU {SERVER_CORE}, client on CPU {CLIENT_CORE}, veth; {} against {scheme}; {pairs} pairs of 2 x {} s",
+            schemes[0],
+            seconds.as_secs()
+        );
+        compare([&lanes[0], lane], pairs, seconds)?;
+    }
+    for (scheme, lane) in schemes
+        .iter()
+        .zip(lanes)
+        .filter(|(scheme, _)| is_ours(scheme))
+    {
+        let report = conclude(lane.server)?;
+        println!(
+            "  {scheme}: the gate closed {} times (0: the window never bound); {} readings; runtime {:.3} CPU s",
+            report.gate_closed, report.readings, report.runtime_cpu_s
+        );
+    }
+    Ok(())
+}
+
+fn compare(lanes: [&Lane; 2], pairs: u64, seconds: Duration) -> Result<()> {
     println!(
         "  pair   plain Gbit/s (core busy, server's)     alcc Gbit/s (core busy, server's)   ratio"
     );
@@ -166,10 +185,5 @@ fn main() -> Result<()> {
             "  goodput is not to be trusted: in {not_limit} pairs the server's core was not the limit (under 95 % busy), in {disturbed} other programs had a part of the cores"
         );
     }
-    let report = conclude(lanes.remove(1).server)?;
-    println!(
-        "  the gate closed {} times (0: the window never bound); {} readings; runtime {:.3} CPU s",
-        report.gate_closed, report.readings, report.runtime_cpu_s
-    );
     Ok(())
 }

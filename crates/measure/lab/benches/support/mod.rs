@@ -84,7 +84,7 @@ impl World {
         self.servers += 1;
         let folder = self.scratch.path().join(self.servers.to_string());
         std::fs::create_dir(&folder)?;
-        let scheme: Scheme = scheme.parse()?;
+        let scheme: Scheme = if in_kernel(scheme) { "cubic" } else { scheme }.parse()?;
         let files = self.scratch.path().join("files");
         Ok(Server::start(
             namespace,
@@ -126,9 +126,36 @@ pub(crate) fn request_at(
     Ok(stream)
 }
 
-/// Both sides of a comparison send with the kernel's Cubic, whatever the machine's default is.
-pub(crate) fn under_cubic(outside: &Namespace, local: Ipv4Addr, peer: Ipv4Addr) -> Result<()> {
-    Ok(outside.run(|| route::use_algorithm(local, peer, "cubic"))??)
+/// Whether `scheme` is a control that `alcc bpf load` has loaded, such as `alcc_copa`: plain nginx under it.
+pub(crate) fn in_kernel(scheme: &str) -> bool {
+    scheme.starts_with("alcc_")
+}
+
+/// Whether `scheme` runs under `alcc run`, which leaves a report.
+#[allow(dead_code, reason = "for those that compare with anything")]
+pub(crate) fn is_ours(scheme: &str) -> bool {
+    scheme.starts_with("alcc-")
+}
+
+/// What is compared, the first with all others: `ALCC_BENCH_SCHEMES` names others.
+#[allow(dead_code, reason = "for those that compare with anything")]
+pub(crate) fn schemes(default: &str) -> Vec<String> {
+    let named = std::env::var("ALCC_BENCH_SCHEMES").unwrap_or_else(|_| default.to_owned());
+    named.split(',').map(str::to_owned).collect()
+}
+
+/// All sides of a comparison send with the kernel's Cubic, whatever the machine's default is, or with the control that
+/// is named.
+#[allow(dead_code, reason = "for those that compare controls")]
+pub(crate) fn under(
+    outside: &Namespace,
+    local: Ipv4Addr,
+    peer: Ipv4Addr,
+    scheme: &str,
+) -> Result<()> {
+    let control = if in_kernel(scheme) { scheme } else { "cubic" };
+    let used = outside.run(|| route::use_algorithm(local, peer, control))?;
+    used.map_err(|e| format!("use {control}: {e}; 'alcc bpf load' loads ours").into())
 }
 
 /// Ends a controlled server; an error unless it really was controlled to the end.
