@@ -193,6 +193,20 @@ const CASES: &[Case] = &[
     case("trace synth", "rapid", 0, true, With::Nothing),
     case("trace calibrate", "--traces DIR", 2, false, With::Nothing),
     case(
+        "mdi train",
+        "--link 12mbit --seeds 1 --duration 2s --least 1",
+        0,
+        true,
+        With::Nothing,
+    ),
+    case(
+        "mdi validate",
+        "--link 12mbit --seeds 1 --duration 2s --within 1000,1000",
+        0,
+        true,
+        With::Nothing,
+    ),
+    case(
         "trace plot",
         "rapid --output DIR/plot.html",
         0,

@@ -260,10 +260,6 @@ impl<W: Waker> Conn<W> {
         writer.calls = true;
         writer.bypass_above = None;
         inner.writers.enter(writer.call());
-        if wanted > 0 && inner.control.is_in_charge() {
-            // Before the call: it may block for as long as the peer takes, and is read meanwhile.
-            self.activate(runtime);
-        }
         writer.over = inner.control.mode == Mode::Over;
         if inner.is_bypassed() {
             return wanted;
@@ -289,8 +285,11 @@ impl<W: Waker> Conn<W> {
             }
         }
         let room = inner.control.flow.room(now, counted, queued, unsent).get();
-        if inner.control.flow.is_blocked() && !was_blocked {
-            inner.waker.on_blocked();
+        if inner.control.flow.is_blocked() {
+            if !was_blocked {
+                inner.waker.on_blocked();
+            }
+            self.activate(runtime);
         }
         let room = usize::try_from(room).unwrap_or(usize::MAX);
         // Threads that share a connection count on small writes being whole: they are, as long as
@@ -321,8 +320,7 @@ impl<W: Waker> Conn<W> {
         writer.calls = false;
         if n > 0 && inner.control.mode != Mode::Off {
             let n = n as u64;
-            let others = inner.writers.are_in_calls();
-            inner.control.wrote(now, n, others);
+            inner.control.flow.wrote(now, Bytes::new(n));
             if let Some(leave) = writer.bypass_above {
                 (inner.control).bypassed(Bypass::NoWakeup, n.saturating_sub(leave));
             }

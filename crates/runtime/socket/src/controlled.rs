@@ -11,7 +11,7 @@ use alcc_cc::{Controller, Spec};
 use alcc_flow::{AckSample, Counters, OverTcp, TcpProgress};
 use alcc_observe::{ByReason, Bypass, Commands, Identity, Log, Peer, Published, State, Totals};
 use alcc_sys::{Reading, Stamps};
-use alcc_units::{Bytes, Time};
+use alcc_units::Time;
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -78,9 +78,6 @@ pub(crate) struct Controlled {
     /// The algorithm by such an order.
     commanded: Option<Spec>,
     published: Published,
-    /// Bytes of writes under way that a reading has found in the kernel already. One call takes
-    /// less than 2 GiB.
-    ahead: u32,
     reported: Counters,
     /// Passed without the algorithm's leave, and not reported yet.
     bypassed: ByReason,
@@ -108,7 +105,6 @@ impl Controlled {
             applied: 0,
             commanded: None,
             published: Published::default(),
-            ahead: 0,
             reported: Counters::default(),
             bypassed: ByReason::default(),
         }
@@ -332,7 +328,6 @@ impl Controlled {
         let tcp = &reading.progress;
         *self.flow = OverTcp::waiting(controller, kernel::now(), tcp);
         self.reported = Counters::default();
-        self.ahead = 0;
         self.mode = Mode::Controlled;
         self.start(fd, tcp, first.as_ref());
     }
@@ -380,28 +375,10 @@ impl Controlled {
         }
     }
 
-    /// The program's write took `n` bytes. `others`: other writes are under way.
-    pub(crate) fn wrote(&mut self, now: Time, n: u64, others: bool) {
-        let known = u64::from(self.ahead).min(n);
-        self.ahead = if others { self.ahead - known as u32 } else { 0 };
-        if n > known {
-            self.flow.wrote(now, Bytes::new(n - known));
-        }
-    }
-
     #[inline]
     fn progress(&mut self, fd: RawFd, now: Time, within: bool, tcp: &mut TcpProgress) {
         if within {
-            // A write that blocks is entered piece by piece, for it may take as long as the
-            // transfer does. At its end the rest follows. Never more than the kernel holds: the
-            // counters of what was sent can be ahead of that for a moment.
-            let held = tcp.acked + kernel::queued(fd).get();
-            let more = (held.min(tcp.written)).saturating_sub(self.flow.written());
-            if more > 0 {
-                self.flow.wrote(now, Bytes::new(more));
-                let more = u32::try_from(more).unwrap_or(u32::MAX);
-                self.ahead = self.ahead.saturating_add(more);
-            }
+            // It would be counted twice.
             tcp.written = tcp.written.min(self.flow.written());
         }
         let acked = self.flow.written() - self.flow.in_flight().get();

@@ -3,14 +3,11 @@
 use alcc_cc::Registry;
 use alcc_observe::{Command, Segment, State, Totals};
 use alcc_socket::{Attached, Conn, Inherited, Runtime, Settings, Wait, Waker, Write};
-use alcc_units::Bytes;
 use std::ffi::OsString;
-use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
@@ -325,41 +322,4 @@ fn the_congestion_control_below_comes_back() {
     assert_eq!(under(&socket), other);
     run.runtime.fail("asked for");
     assert_eq!(under(&socket), before);
-}
-
-/// As in a server with a thread for each connection: one write takes as long as the transfer.
-#[test]
-fn a_write_that_blocks_is_read_meanwhile_and_counted_once() {
-    const LEN: usize = 30_000_000;
-    let run = Run::new(
-        "blocks",
-        &[("ALCC_CC", "fixed:window=1000000")],
-        Registry::builtin(),
-    );
-    let (socket, mut client) = pair();
-    let conn = run.control(&socket);
-    let writing = AtomicBool::new(true);
-    let read_meanwhile = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let bytes = vec![7; LEN];
-            assert_eq!(write(&run, &conn, &socket, &bytes), LEN as isize);
-            writing.store(false, Ordering::Release);
-        });
-        let (mut left, mut readings) = (LEN, 0);
-        let mut part = vec![0; 500_000];
-        while left > 0 {
-            left -= client.read(&mut part).unwrap();
-            std::thread::sleep(Duration::from_millis(4));
-            if writing.load(Ordering::Acquire) {
-                readings = run.segment.totals().readings;
-            }
-        }
-        readings
-    });
-    assert!(read_meanwhile >= 10, "{read_meanwhile} readings");
-    until("all is acknowledged", || {
-        let shown = run.segment.connections();
-        shown.len() == 1 && shown[0].now.in_flight == Bytes::ZERO
-    });
-    assert_eq!(run.segment.totals().bytes, LEN as u64);
 }
