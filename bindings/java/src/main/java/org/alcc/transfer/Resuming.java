@@ -88,6 +88,8 @@ public final class Resuming {
     private final byte[] session;
     /** What the receiver has; negative: to be asked. */
     private long have;
+    /** What it was last known to have. */
+    private volatile long known;
 
     /**
      * A file to be sent.
@@ -151,6 +153,11 @@ public final class Resuming {
         }
     }
 
+    /** @return bytes that the receiver had, as it said last; 0: it has said nothing. Any thread may ask */
+    public long has() {
+        return known;
+    }
+
     /** Another connection may do better. */
     private static boolean isCut(IOException why) {
         if (why instanceof TransferException) {
@@ -189,6 +196,7 @@ public final class Resuming {
                     + " bytes");
             }
             have = answer.bytes;
+            known = have;
             return false;
         }
         MessageDigest hash = Transfer.sha256();
