@@ -5,6 +5,7 @@ import java.io.EOFException;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.InterruptedIOException;
+import java.net.SocketTimeoutException;
 import java.nio.ByteBuffer;
 import java.security.MessageDigest;
 import java.util.Arrays;
@@ -139,7 +140,9 @@ public final class Resuming {
             } catch (IOException e) {
                 have = -1;
                 boolean late = System.nanoTime() - moved > patienceMs * 1_000_000;
-                if (late || e instanceof InterruptedIOException || !isCut(e)) {
+                // A time-out is an interrupt only by its type.
+                boolean interrupted = e instanceof InterruptedIOException && !(e instanceof SocketTimeoutException);
+                if (late || interrupted || !isCut(e)) {
                     throw e;
                 }
             }

@@ -66,9 +66,15 @@ public final class Alcc implements AutoCloseable {
 
     /** Its exit status. */
     public int end() throws InterruptedException {
-        assertTrue("it does not end: " + said, process.waitFor(30, TimeUnit.SECONDS));
+        assertTrue("it does not end: " + said, process.waitFor(60, TimeUnit.SECONDS));
         listener.join(1000);
         return process.exitValue();
+    }
+
+    public List<String> lines() {
+        synchronized (said) {
+            return new ArrayList<String>(said);
+        }
     }
 
     /** What it said. */

@@ -11,6 +11,7 @@ import java.io.File;
 import java.io.IOException;
 import java.io.InputStream;
 import java.net.Socket;
+import java.net.SocketTimeoutException;
 import java.nio.file.Files;
 import java.util.Random;
 import org.alcc.cc.Fixed;
@@ -62,6 +63,34 @@ public class ResumingTest {
             assertEquals(recv.all(), 0, recv.end());
         }
         assertArrayEquals(content, Files.readAllBytes(file.toPath()));
+    }
+
+    /** It is an interrupt by its type, and by nothing else. */
+    @Test
+    public void aServerThatDoesNotAnswerInTimeIsTriedAgain() throws Exception {
+        final byte[] content = content();
+        File file = new File(folder.getRoot(), "received");
+        final int port = Relay.freePort();
+        final int[] tries = new int[1];
+        try (Alcc recv = new Alcc("recv", "--transport", "in-band", "--port", "" + port, "--bind", HERE, "--once",
+                "--resume", "--out", file.getPath())) {
+            recv.line("" + port);
+            new Resuming(new Resuming.Opener() {
+                @Override public Connection open() throws IOException {
+                    if (tries[0]++ == 0) {
+                        throw new SocketTimeoutException("connect timed out");
+                    }
+                    return Connection.connect(new Socket(HERE, port), new Settings(new Fixed(100)));
+                }
+            }, new Resuming.Source() {
+                @Override public InputStream open() {
+                    return new ByteArrayInputStream(content);
+                }
+            }, content.length, SESSION, false).send(20_000);
+            assertEquals(recv.all(), 0, recv.end());
+        }
+        assertArrayEquals(content, Files.readAllBytes(file.toPath()));
+        assertEquals(3, tries[0]);
     }
 
     /** As when the program is ended and started again. */
