@@ -66,7 +66,7 @@ public final class Alcc implements AutoCloseable {
 
     /** Its exit status. */
     public int end() throws InterruptedException {
-        assertTrue("it does not end: " + said, process.waitFor(60, TimeUnit.SECONDS));
+        assertTrue("it does not end: " + all(), process.waitFor(60, TimeUnit.SECONDS));
         listener.join(1000);
         return process.exitValue();
     }
