@@ -52,8 +52,9 @@ public final class UploadBench {
             double[] plain = run(host, port, null, hash, seconds);
             double[] inband = run(host, port + 1, algorithm, hash, seconds);
             ratios[i] = inband[1] / plain[1];
-            System.out.printf(Locale.ROOT, "plain %.1f Mbit/s %.2f %% of a core, %s %.1f Mbit/s %.2f %%: per byte %.2f%n",
-                plain[0], plain[2], algorithm, inband[0], inband[2], ratios[i]);
+            System.out.printf(Locale.ROOT,
+                "plain %.1f Mbit/s %.2f %% of a core, %s %.1f Mbit/s %.2f %%: per byte %.2f%n", plain[0],
+                plain[2], algorithm, inband[0], inband[2], ratios[i]);
         }
         Arrays.sort(ratios);
         System.out.printf(Locale.ROOT, "%s beside a plain copy, CPU per byte: median %.2f (%.2f to %.2f)%n", algorithm,
@@ -119,9 +120,6 @@ public final class UploadBench {
             double took = System.nanoTime() - from;
             double used = cpu() - cpu;
             if (connection != null) {
-                System.out.printf("  rtt %.1f ms, least %.1f, window %d, rate %d, held back %d%n", connection.stats().smoothedRtt() / 1e6,
-                    connection.stats().smallestRtt() / 1e6, connection.stats().window(), connection.stats().rate(),
-                    connection.stats().timesHeldBack());
                 connection.close();
             }
             return new double[] {bytes * 8e3 / took, used / bytes, 100 * used / took};
