@@ -12,7 +12,7 @@ DENY_VERSION := 0.20.2
 WITH_DEPS = set -a; [ ! -f target/deps/env ] || . target/deps/env; set +a; PATH=$$PATH$${ALCC_DEPS_BIN:+:$$ALCC_DEPS_BIN}:$(CURDIR)/target/deps/bin:/usr/sbin:/sbin;
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo picture test lint audit deny-tool fuzz bench bpf truth compare native over-tcp programs doc dist install install-library uninstall soak
+.PHONY: android help setup build demo picture test lint audit deny-tool fuzz bench bpf truth compare native over-tcp programs doc dist install install-library uninstall soak
 
 help: ## Show these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -86,6 +86,10 @@ dist: build ## A .deb and a tarball, stripped, the same bytes from the same buil
 	@scripts/setup build dist
 	@$(WITH_DEPS) scripts/dist $(TARGET)/release $(TARGET)/dist && lintian --allow-root --fail-on error,warning $(TARGET)/dist/alcc_*.deb
 	cargo package --locked --workspace --no-verify --allow-dirty --quiet
+
+android: ## The Android app, a signed APK (target/android/alcc.apk), and its tests; fetches some 290 MB the first time
+	@scripts/setup android
+	@$(WITH_DEPS) scripts/android test
 
 install: install-library ## Program, preload library, C library with headers, man pages and completions below PREFIX (/usr/local), as built by 'make build'
 	@[ -x $(ALCC) ] || { echo "make install: $(ALCC) is not there: run 'make build' first (not as root)" >&2; exit 2; }

@@ -44,7 +44,7 @@ public final class ChannelConnection implements Closeable {
     public ChannelConnection(SocketChannel channel, boolean opener, Settings settings) throws AlccException {
         this.channel = channel;
         if (settings.segment == Settings.UNKNOWN) {
-            settings.segment(Connection.segment(channel.socket()));
+            settings.segment(Settings.segment(channel.socket()));
         }
         readAt = Connection.now();
         session = new Session(opener, readAt, settings);

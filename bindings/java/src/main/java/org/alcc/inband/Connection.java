@@ -25,7 +25,8 @@ import javax.net.ssl.SSLSocket;
  * }</pre>
  *
  * <p>The thread that writes makes the frames and gives them to the socket. One more thread per connection reads the
- * socket always, as the format asks, and writes acknowledgements. Any socket does, an {@code SSLSocket} too. It belongs
+ * socket always, as the format asks, and writes acknowledgements; while much is under way, a writer that waits reads
+ * them for it. Any socket does, an {@code SSLSocket} too. It belongs
  * to the connection from then on: nobody else may read it, write it or set its timeout. Reading and writing may be done
  * by two threads at once. Calls throw an {@link AlccException} that tells why the connection ended.
  */
@@ -33,9 +34,10 @@ public final class Connection implements Closeable {
     /** Frames of one write to the socket, bytes. */
     private static final int OUTPUT = 64 * 1024 + Session.LEAST_OUTPUT;
     private static final int INPUT = 64 * 1024;
-    /** Who sends so much within so many nanoseconds streams: pauses let a reading bring more. */
-    private static final int BULK = 16 * 1024;
-    private static final long BULK_OVER = 10_000_000;
+    /** A writer that reads looks up after this. */
+    private static final long MAX_LEAD = 5_000_000;
+    /** The reader takes over when nobody has read for so long. */
+    private static final long MAX_UNREAD = 20_000_000;
     private static final byte[] NOTHING = new byte[0];
     private static final long NEVER = Long.MAX_VALUE;
 
@@ -49,22 +51,33 @@ public final class Connection implements Closeable {
     private final Condition writable = lock.newCondition();
     /** Somebody waits until nobody is busy. */
     private final Condition free = lock.newCondition();
+    /** The reader waits for others to read no more. */
+    private final Condition idle = lock.newCondition();
     /** The helper waits for something to say. */
     private final Condition wanted = lock.newCondition();
-    /** One write of the application after the other. */
-    private final Object turn = new Object();
     private final ByteBuffer frames = ByteBuffer.allocate(OUTPUT);
     private final int sendBuffer;
     private final long silence;
     private final long handshake;
     /** A thread writes to the socket, without the lock. It looks for answers before it leaves. */
     private boolean busy;
+    /** A thread reads the socket, without the lock. */
+    private boolean reading;
+    private boolean readerWaits;
+    private long readAt;
+    /** Acknowledgements come all the time: a writer that waits reads them itself, each so often. */
+    private boolean streamsOut;
+    private long readInterval;
+    /** Of reading, milliseconds. */
+    private int timeout;
     private boolean closed;
     /** The socket is closed. */
     private boolean over;
     private boolean hasHelper;
-    private final Input input = new Input();
-    private final Output output = new Output();
+    /** Of who reads the socket. */
+    private final byte[] read = new byte[INPUT];
+    private final InputStream input = new Streams.Input(this);
+    private final OutputStream output = new Streams.Output(this);
 
     /**
      * The end that opened the connection: it speaks first.
@@ -95,7 +108,7 @@ public final class Connection implements Closeable {
         silence = settings.silence;
         handshake = settings.handshake;
         if (settings.segment == Settings.UNKNOWN) {
-            settings.segment(segment(socket));
+            settings.segment(Settings.segment(socket));
         }
         session = new Session(opener, now(), settings);
         try {
@@ -122,12 +135,6 @@ public final class Connection implements Closeable {
         } finally {
             lock.unlock();
         }
-    }
-
-    /** Bytes of frames that fill a segment. */
-    static int segment(Socket socket) {
-        boolean loopback = socket.getInetAddress() != null && socket.getInetAddress().isLoopbackAddress();
-        return loopback ? 32_768 : 1448;
     }
 
     static long now() {
@@ -221,11 +228,17 @@ public final class Connection implements Closeable {
         if (busy) {
             await(free, Math.min(until, session.deadline()));
         } else {
-            await(writable, Math.min(until, session.nextTimer()));
+            long then = Math.min(until, session.nextTimer());
+            if (isLed()) {
+                await(writable, Math.min(then, readAt + readInterval));
+                lead(then);
+            } else {
+                await(writable, then);
+            }
         }
     }
 
-    private void write(byte[] from, int offset, int length) throws AlccException {
+    void write(byte[] from, int offset, int length) throws AlccException {
         int at = offset;
         int left = length;
         lock.lock();
@@ -259,7 +272,16 @@ public final class Connection implements Closeable {
         }
     }
 
-    private int read(byte[] into, int offset, int length) throws AlccException {
+    int unread() {
+        lock.lock();
+        try {
+            return session.unread();
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    int read(byte[] into, int offset, int length) throws AlccException {
         if (length == 0) {
             return 0;
         }
@@ -354,6 +376,7 @@ public final class Connection implements Closeable {
             if (closed) {
                 return;
             }
+            letSay();
             session.letGo();
             // What the socket may not take at once is not said: the peer then finds the stream cut.
             if (!busy && session.inFlight() <= sendBuffer / 4) {
@@ -376,10 +399,23 @@ public final class Connection implements Closeable {
         }
     }
 
+    /** Lock held: who is busy may say why it ends, if it does not take long. */
+    private void letSay() {
+        long left = 500_000_000;
+        try {
+            while (busy && session.error() != null && left > 0) {
+                left = free.awaitNanos(left);
+            }
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
     /** Lock held: nobody waits any more. */
     private void shut() {
         over = true;
         wanted.signalAll();
+        idle.signalAll();
         readable.signalAll();
         writable.signalAll();
         try {
@@ -389,58 +425,174 @@ public final class Connection implements Closeable {
         }
     }
 
+    /**
+     * Lock held: what was read goes into the session.
+     *
+     * @param heard acknowledgements in it may have come since then
+     */
+    private void take(int n, IOException failure, long since, long heard) {
+        long now = now();
+        if (n > 0) {
+            session.received(since, heard, now, now, ByteBuffer.wrap(read, 0, n));
+        } else if (failure != null) {
+            session.failed(failure);
+        } else if (n < 0) {
+            session.ended();
+        }
+        session.timer(now);
+        if (session.inFlight() > 0) {
+            // A pause would blur one's own round trips.
+            session.acknowledge(now);
+        }
+        readAt = now;
+        streamsOut = session.isUpload(now) && !(socket instanceof SSLSocket);
+        readInterval = streamsOut ? session.readInterval() : 0;
+    }
+
+    /** Lock held, after the answers: who hears of an error may close the connection. */
+    private void tell() {
+        if (session.unread() > 0 || session.isAtEnd()) {
+            readable.signal();
+        }
+        if (session.isWritable()) {
+            writable.signalAll();
+        }
+        if (session.error() != null) {
+            readable.signalAll();
+        }
+    }
+
+    /** Lock held: who waits to write may read. That saves to wake two threads for each acknowledgement. */
+    private boolean isLed() {
+        return streamsOut && !reading && !closed;
+    }
+
+    /** Lock held: reads, and waits for that no longer than until then. */
+    private void lead(long until) {
+        long now = now();
+        if (!isLed() || until <= now || now < readAt + readInterval) {
+            return;
+        }
+        reading = true;
+        long rested = readAt;
+        lock.unlock();
+        int n = 0;
+        boolean late = false;
+        IOException failure = null;
+        try {
+            late = in.available() > 0;
+            look(Math.min(until - now, MAX_LEAD));
+            n = in.read(read);
+        } catch (SocketTimeoutException e) {
+            n = 0;
+        } catch (IOException e) {
+            failure = e;
+        } finally {
+            lock.lock();
+            reading = false;
+            if (readerWaits) {
+                idle.signal();
+            }
+        }
+        if (!closed && session.error() == null) {
+            now = now();
+            take(n, failure, rested, late ? rested : now);
+            // Who wakes for a pause and again for what comes after it gains nothing.
+            if (!late && now - rested > readInterval / 4 * 3) {
+                readInterval = 0;
+            }
+            answer();
+            tell();
+        }
+    }
+
+    /** Reading waits no longer than this, nanoseconds. */
+    private void look(long wait) throws IOException {
+        int millis = (int) Math.max((wait + 999_999) / 1_000_000, 1);
+        if (millis != timeout) {
+            timeout = millis;
+            socket.setSoTimeout(millis);
+        }
+    }
+
     /** Reads the socket, whatever the application does. */
     private final class Reader implements Runnable {
-        private final byte[] bytes = new byte[INPUT];
         private boolean isOpen;
-        private int timeout;
-        /** What has come since then, and whether as much came before. */
-        private long counted;
-        private long count;
-        private boolean streams;
+        private final Bulk bulk = new Bulk();
 
         @Override
         public void run() {
             long since = now();
-            while (true) {
+            long wait = patience();
+            boolean rested = false;
+            while (begin()) {
                 int n;
                 IOException failure = null;
+                boolean late = false;
                 try {
-                    n = in.read(bytes);
+                    late = rested && in.available() > 0;
+                    look(wait);
+                    n = in.read(read);
                 } catch (SocketTimeoutException e) {
                     n = 0;
                 } catch (IOException e) {
                     n = -1;
                     failure = e;
                 }
-                long pause = take(n, failure, since);
+                long pause = end(n, failure, since, late);
                 if (pause < 0) {
                     return;
                 }
                 since = now();
-                try {
-                    if (pause > 0 && (isStream(n, since) || socket instanceof SSLSocket)) {
-                        rest(since + pause);
-                        look(patience());
-                    } else {
-                        look(pause > 0 ? pause : patience());
-                    }
-                } catch (IOException e) {
-                    // The next reading says the same.
+                wait = patience();
+                if (pause > 0 && (bulk.isStream(n, since) || socket instanceof SSLSocket)) {
+                    rest(since + pause);
+                } else if (pause > 0) {
+                    wait = pause;
                 }
+                rested = leaveItToWriters();
             }
         }
 
-        /** A conversation is not paused for, and begins with less. */
-        private boolean isStream(int n, long now) {
-            long over = now - counted;
-            if (over > BULK_OVER) {
-                streams = count >= BULK && over < 4 * BULK_OVER;
-                counted = now;
-                count = 0;
+        /** Reading is this thread's, now. False: nothing is left to be read. */
+        private boolean begin() {
+            lock.lock();
+            try {
+                readerWaits = true;
+                while (reading && !closed) {
+                    idle.awaitUninterruptibly();
+                }
+                readerWaits = false;
+                if (closed || session.error() != null) {
+                    fall();
+                    return false;
+                }
+                reading = true;
+                return true;
+            } finally {
+                lock.unlock();
             }
-            count += Math.max(n, 0);
-            return streams || n >= BULK;
+        }
+
+        /** As long as a writer reads often enough. True if it was at all. */
+        private boolean leaveItToWriters() {
+            boolean any = false;
+            lock.lock();
+            try {
+                while (!closed && streamsOut && session.error() == null) {
+                    long left = readAt + MAX_UNREAD - now();
+                    if (left <= 0) {
+                        break;
+                    }
+                    any = true;
+                    idle.awaitNanos(left);
+                }
+            } catch (InterruptedException e) {
+                // Nobody interrupts this thread but to end it.
+            } finally {
+                lock.unlock();
+            }
+            return any;
         }
 
         /** The reader looks at the clock four times within what a silent peer is granted. */
@@ -448,66 +600,32 @@ public final class Connection implements Closeable {
             return (isOpen ? silence : Math.min(silence, handshake)) / 4;
         }
 
-        /** Reading waits no longer than this, nanoseconds. */
-        private void look(long wait) throws IOException {
-            int millis = (int) Math.max((wait + 999_999) / 1_000_000, 1);
-            if (millis != timeout) {
-                timeout = millis;
-                socket.setSoTimeout(millis);
-            }
-        }
-
-        /** What was read goes into the session. Returns how long to wait before the next reading; negative: over. */
-        private long take(int n, IOException failure, long since) {
+        /** Returns how long to wait before the next reading; negative: over. */
+        private long end(int n, IOException failure, long since, boolean late) {
             lock.lock();
             try {
+                reading = false;
                 if (closed) {
                     return -1;
                 }
-                long now = now();
-                if (n > 0) {
-                    session.received(since, now, now, ByteBuffer.wrap(bytes, 0, n));
-                } else if (failure != null) {
-                    session.failed(failure);
-                } else if (n < 0) {
-                    session.ended();
-                }
-                session.timer(now);
-                if (session.inFlight() > 0) {
-                    // A pause would blur one's own round trips.
-                    session.acknowledge(now);
-                }
+                take(n, failure, since, late ? readAt : now());
                 answerWithoutWaiting();
-                if (session.unread() > 0 || session.isAtEnd() || session.error() != null) {
-                    readable.signal();
-                }
-                if (session.isWritable()) {
-                    writable.signalAll();
-                }
+                tell();
                 if (n < 0 || session.error() != null) {
-                    readable.signalAll();
-                    writable.signalAll();
                     fall();
                     return -1;
                 }
                 isOpen = session.isOpen();
                 long due = session.ackDue();
-                return due == NEVER ? 0 : Math.max(due - now, 0);
+                return due == NEVER ? 0 : Math.max(due - now(), 0);
             } finally {
                 lock.unlock();
             }
         }
 
-        /** An error ends the socket. Who is busy may say the reason first, if it does not take long. */
+        /** An error ends the socket. */
         private void fall() {
-            long left = 500_000_000;
-            try {
-                while (busy && session.error() != null && left > 0) {
-                    left = free.awaitNanos(left);
-                }
-            } catch (InterruptedException e) {
-                // Nobody interrupts this thread but to end it.
-            }
+            letSay();
             if (session.error() != null) {
                 shut();
             }
@@ -545,62 +663,6 @@ public final class Connection implements Closeable {
             } finally {
                 lock.unlock();
             }
-        }
-    }
-
-    private final class Input extends InputStream {
-        private final byte[] one = new byte[1];
-
-        @Override
-        public int read() throws IOException {
-            return Connection.this.read(one, 0, 1) < 0 ? -1 : one[0] & 255;
-        }
-
-        @Override
-        public int read(byte[] into, int offset, int length) throws IOException {
-            range(into, offset, length);
-            return Connection.this.read(into, offset, length);
-        }
-
-        @Override
-        public int available() {
-            lock.lock();
-            try {
-                return session.unread();
-            } finally {
-                lock.unlock();
-            }
-        }
-
-        @Override
-        public void close() {
-            Connection.this.close();
-        }
-    }
-
-    private final class Output extends OutputStream {
-        @Override
-        public void write(int octet) throws IOException {
-            write(new byte[] {(byte) octet}, 0, 1);
-        }
-
-        @Override
-        public void write(byte[] from, int offset, int length) throws IOException {
-            range(from, offset, length);
-            synchronized (turn) {
-                Connection.this.write(from, offset, length);
-            }
-        }
-
-        @Override
-        public void close() {
-            Connection.this.close();
-        }
-    }
-
-    private static void range(byte[] array, int offset, int length) {
-        if (offset < 0 || length < 0 || length > array.length - offset) {
-            throw new IndexOutOfBoundsException(length + " bytes from " + offset + " of an array of " + array.length);
         }
     }
 }

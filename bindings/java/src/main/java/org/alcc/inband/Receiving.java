@@ -10,6 +10,9 @@ final class Receiving implements FrameSink {
     /** So many bytes are told of at once, however short the time since the last acknowledgement. */
     private static final int MAX_UNTOLD = 65536;
 
+    /** Who has sent nothing for so long only acknowledges, nanoseconds. */
+    private static final long QUIET = 100_000_000;
+
     private final Session session;
     private final int buffer;
     private final Arrivals arrivals = new Arrivals();
@@ -22,9 +25,11 @@ final class Receiving implements FrameSink {
     private boolean peerEnded;
     private long ackDue = Controller.NONE;
     private long ackedAt;
+    private long arrivedAt;
     private byte[] pong;
     private long received;
     /** Of the reading under way. */
+    private long heard;
     private long at;
     private long now;
 
@@ -41,7 +46,8 @@ final class Receiving implements FrameSink {
         interval = Math.min(Math.max(micros, 1000), 25_000) * 1000;
     }
 
-    void begin(long arrivedAt, long time) {
+    void begin(long since, long arrivedAt, long time) {
+        heard = since;
         at = Math.min(arrivedAt, time);
         now = time;
     }
@@ -50,10 +56,16 @@ final class Receiving implements FrameSink {
         if (position == arrivals.position() || session.error() != null) {
             return;
         }
+        this.arrivedAt = time;
         arrivals.arrived(position, since, arrivedAt);
         extend();
         boolean soon = arrivals.untold() >= MAX_UNTOLD || arrivals.isFull();
         ackDue = Math.min(ackDue, soon ? time : Math.max(time, ackedAt + interval));
+    }
+
+    /** The peer sends no data. */
+    boolean isQuiet(long time) {
+        return time - arrivedAt > QUIET;
     }
 
     void quiet() {
@@ -158,7 +170,7 @@ final class Receiving implements FrameSink {
     @Override
     public void ack(Ack ack) {
         if (session.error() == null) {
-            session.acknowledged(at, now, ack);
+            session.acknowledged(heard, at, now, ack);
         }
     }
 

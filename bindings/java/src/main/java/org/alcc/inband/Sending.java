@@ -11,6 +11,11 @@ final class Sending {
     private static final int MAX_FRAME = 16 * 1024;
     /** What is paced leaves in parts of so much time, nanoseconds: a wake-up for each packet would cost more. */
     private static final long PACING_INTERVAL = 5_000_000;
+    /** Acknowledgements wait so long at most to be read together, and this part of a round trip. */
+    private static final long MAX_READ_INTERVAL = 5_000_000;
+    private static final int READS_PER_ROUND = 4;
+    /** With less under way acknowledgements are few. */
+    private static final int BULK = 32 * 1024;
     private static final byte[] NO_TAG = new byte[0];
     private static final long MAX_48 = (1L << 48) - 1;
     private static final int MAX_24 = (1 << 24) - 1;
@@ -31,6 +36,7 @@ final class Sending {
     private long tokensAt;
     private long pacedUntil = Controller.NONE;
     private long sent;
+    private final PeerClock clock = new PeerClock();
     private final long[] positions = new long[Ack.MAX_STEPS + 2];
     private final long[] times = new long[Ack.MAX_STEPS + 2];
 
@@ -106,7 +112,7 @@ final class Sending {
     }
 
     /** What is wrong with it; null: nothing. */
-    String acknowledged(long at, long now, Ack ack) {
+    String acknowledged(long since, long at, long now, Ack ack) {
         if (flow == null) {
             return "an acknowledgement before the preface";
         }
@@ -121,7 +127,7 @@ final class Sending {
         // The peer's times in our clock: from its last instant to our hearing of it the frame was under way, or held.
         int[] steps = ack.steps();
         int first = positions.length - 1;
-        long time = Math.max(at - ack.hold() * 1000L, 0);
+        long time = Math.max(clock.arrival(since, at, ack) - ack.hold() * 1000L, 0);
         long position = ack.position();
         positions[first] = position;
         times[first] = time;
@@ -142,6 +148,14 @@ final class Sending {
         flow.acknowledged(now, positions, times, n, ack.hold() < MAX_24);
         flow.unblock();
         return null;
+    }
+
+    boolean isBulk() {
+        return flow != null && flow.inFlight() >= BULK;
+    }
+
+    long readInterval() {
+        return Math.min(flow.smoothed() / READS_PER_ROUND, MAX_READ_INTERVAL);
     }
 
     /** What the pacer lets go now, bytes. */

@@ -104,6 +104,11 @@ public final class Session {
      * @param in all of it is taken
      */
     public void received(long since, long at, long now, ByteBuffer in) {
+        received(since, at, at, now, in);
+    }
+
+    /** The same, where acknowledgements may have come since {@code heard}: nobody looked. */
+    void received(long since, long heard, long at, long now, ByteBuffer in) {
         if (error != null || !in.hasRemaining()) {
             return;
         }
@@ -113,7 +118,7 @@ public final class Session {
                 return;
             }
             heardAt = now;
-            receiving.begin(at, now);
+            receiving.begin(heard, at, now);
             reader.feed(in, receiving);
         } catch (AlccException e) {
             fail(e);
@@ -222,8 +227,8 @@ public final class Session {
     }
 
     /** An acknowledgement has come. */
-    void acknowledged(long at, long now, Ack ack) {
-        String wrong = sending.acknowledged(at, now, ack);
+    void acknowledged(long since, long at, long now, Ack ack) {
+        String wrong = sending.acknowledged(since, at, now, ack);
         if (wrong != null) {
             fail(AlccException.protocol(wrong));
         }
@@ -297,6 +302,16 @@ public final class Session {
 
     long inFlight() {
         return sending.flow() == null ? 0 : sending.flow().inFlight();
+    }
+
+    /** So much is under way that its acknowledgements come all the time, and nothing else comes. */
+    boolean isUpload(long now) {
+        return isOpen() && sending.isBulk() && receiving.isQuiet(now);
+    }
+
+    /** So long they may wait to be read together, nanoseconds. */
+    long readInterval() {
+        return sending.readInterval();
     }
 
     /** There is something to say besides data. */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 package org.alcc.inband;
 
+import java.net.Socket;
 import org.alcc.cc.Controller;
 
 /**
@@ -31,6 +32,12 @@ public final class Settings {
             throw new IllegalArgumentException("a connection needs a controller, found null");
         }
         this.controller = controller;
+    }
+
+    /** Bytes of frames that fill a segment. */
+    static int segment(Socket socket) {
+        boolean loopback = socket.getInetAddress() != null && socket.getInetAddress().isLoopbackAddress();
+        return loopback ? 32_768 : 1448;
     }
 
     private static void check(boolean right, String rule, long found) {

@@ -5,6 +5,7 @@ import java.io.EOFException;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.InterruptedIOException;
+import java.net.SocketTimeoutException;
 import java.nio.ByteBuffer;
 import java.security.MessageDigest;
 import java.util.Arrays;
@@ -88,6 +89,8 @@ public final class Resuming {
     private final byte[] session;
     /** What the receiver has; negative: to be asked. */
     private long have;
+    /** What it was last known to have. */
+    private volatile long known;
 
     /**
      * A file to be sent.
@@ -137,7 +140,9 @@ public final class Resuming {
             } catch (IOException e) {
                 have = -1;
                 boolean late = System.nanoTime() - moved > patienceMs * 1_000_000;
-                if (late || e instanceof InterruptedIOException || !isCut(e)) {
+                // A time-out is an interrupt only by its type.
+                boolean interrupted = e instanceof InterruptedIOException && !(e instanceof SocketTimeoutException);
+                if (late || interrupted || !isCut(e)) {
                     throw e;
                 }
             }
@@ -149,6 +154,11 @@ public final class Resuming {
             }
             wait = Math.min(2 * wait, LONGEST_WAIT);
         }
+    }
+
+    /** @return bytes that the receiver had, as it said last; 0: it has said nothing. Any thread may ask */
+    public long has() {
+        return known;
     }
 
     /** Another connection may do better. */
@@ -189,6 +199,7 @@ public final class Resuming {
                     + " bytes");
             }
             have = answer.bytes;
+            known = have;
             return false;
         }
         MessageDigest hash = Transfer.sha256();

@@ -13,13 +13,14 @@ import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.junit.Assume;
 
-/** The program, started for a test and ended with it. */
-final class Alcc implements AutoCloseable {
+/** The program, started for a test and ended with it. The app's tests use it, too. */
+public final class Alcc implements AutoCloseable {
     private final Process process;
     private final List<String> said = new ArrayList<String>();
     private final Thread listener;
 
-    Alcc(String... arguments) throws IOException {
+    /** Left out without the program. */
+    public Alcc(String... arguments) throws IOException {
         String program = System.getProperty("alcc");
         boolean there = new File(program).canExecute();
         if (!there) {
@@ -48,7 +49,7 @@ final class Alcc implements AutoCloseable {
     }
 
     /** The first line with these words. */
-    String line(String words) throws InterruptedException {
+    public String line(String words) throws InterruptedException {
         long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
         synchronized (said) {
             while (System.nanoTime() < until) {
@@ -64,13 +65,20 @@ final class Alcc implements AutoCloseable {
     }
 
     /** Its exit status. */
-    int end() throws InterruptedException {
-        assertTrue("it does not end: " + said, process.waitFor(30, TimeUnit.SECONDS));
+    public int end() throws InterruptedException {
+        assertTrue("it does not end: " + all(), process.waitFor(60, TimeUnit.SECONDS));
         listener.join(1000);
         return process.exitValue();
     }
 
-    String all() {
+    public List<String> lines() {
+        synchronized (said) {
+            return new ArrayList<String>(said);
+        }
+    }
+
+    /** What it said. */
+    public String all() {
         synchronized (said) {
             return said.toString();
         }

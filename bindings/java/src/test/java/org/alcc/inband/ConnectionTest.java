@@ -4,8 +4,11 @@ package org.alcc.inband;
 import static org.junit.Assert.assertArrayEquals;
 import static org.junit.Assert.assertEquals;
 import static org.junit.Assert.assertTrue;
+import static org.junit.Assert.fail;
 
 import java.io.DataInputStream;
+import java.io.IOException;
+import java.io.OutputStream;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
@@ -80,6 +83,55 @@ public class ConnectionTest {
             }
         } finally {
             threads.shutdownNow();
+        }
+    }
+
+    /** Who hears of an error may close the connection: what is being said of it to the peer is not cut off. */
+    @Test
+    public void theReasonLeavesBeforeTheSocketIsClosed() throws Exception {
+        try (ServerSocket server = new ServerSocket(0, 1, InetAddress.getByName("127.0.0.1")) {
+            @Override public Socket accept() throws IOException {
+                Socket slow = new SlowToSend();
+                implAccept(slow);
+                return slow;
+            }
+        }; Socket peer = new Socket("127.0.0.1", server.getLocalPort());
+                Connection c = Connection.accept(server.accept(), new Settings(new Fixed(20)))) {
+            peer.getOutputStream().write(new Preface(4096, 5000, 1448, "sprout").encode());
+            Thread.sleep(100);
+            try {
+                c.getInputStream().read();
+                fail("no error");
+            } catch (AlccException e) {
+                assertEquals(AlccException.Kind.RECEIVER_MODULE, e.kind());
+                c.close();
+            }
+            byte[] said = new byte[500];
+            int n = 0;
+            for (int more = 0; more >= 0; more = peer.getInputStream().read(said, n, said.length - n)) {
+                n += more;
+            }
+            assertTrue(new String(said, 0, n, "ISO-8859-1"), new String(said, 0, n, "ISO-8859-1").contains("module"));
+        }
+    }
+
+    private static final class SlowToSend extends Socket {
+        @Override public OutputStream getOutputStream() throws IOException {
+            final OutputStream out = super.getOutputStream();
+            return new OutputStream() {
+                @Override public void write(int octet) throws IOException {
+                    out.write(octet);
+                }
+
+                @Override public void write(byte[] from, int at, int n) throws IOException {
+                    try {
+                        Thread.sleep(200);
+                    } catch (InterruptedException e) {
+                        throw new IOException(e);
+                    }
+                    out.write(from, at, n);
+                }
+            };
         }
     }
 

@@ -10,13 +10,10 @@ import java.io.ByteArrayInputStream;
 import java.io.File;
 import java.io.IOException;
 import java.io.InputStream;
-import java.io.OutputStream;
-import java.net.InetAddress;
-import java.net.ServerSocket;
 import java.net.Socket;
+import java.net.SocketTimeoutException;
 import java.nio.file.Files;
 import java.util.Random;
-import java.util.concurrent.atomic.AtomicInteger;
 import org.alcc.cc.Fixed;
 import org.alcc.transfer.Resuming;
 import org.alcc.transfer.TransferException;
@@ -32,70 +29,6 @@ public class ResumingTest {
 
     @Rule public final TemporaryFolder folder = new TemporaryFolder();
     @Rule public final Timeout timeout = Timeout.seconds(120);
-
-    /** Connections through this are cut after so many bytes, in turn; then none. */
-    private static final class Relay implements AutoCloseable {
-        final ServerSocket server = new ServerSocket(0, 9, InetAddress.getByName(HERE));
-        final AtomicInteger connections = new AtomicInteger();
-
-        Relay(final int to, final int... cuts) throws IOException {
-            Thread thread = new Thread() {
-                @Override public void run() {
-                    try {
-                        while (true) {
-                            Socket client = server.accept();
-                            Socket peer = new Socket(HERE, to);
-                            int number = connections.getAndIncrement();
-                            copy(peer, client, Integer.MAX_VALUE);
-                            copy(client, peer, number < cuts.length ? cuts[number] : Integer.MAX_VALUE);
-                        }
-                    } catch (IOException e) {
-                        // It is closed.
-                    }
-                }
-            };
-            thread.setDaemon(true);
-            thread.start();
-        }
-
-        private static void copy(final Socket from, final Socket to, final int most) {
-            Thread thread = new Thread() {
-                @Override public void run() {
-                    byte[] piece = new byte[16_384];
-                    try {
-                        InputStream in = from.getInputStream();
-                        OutputStream out = to.getOutputStream();
-                        int left = most;
-                        while (left > 0) {
-                            int n = in.read(piece, 0, Math.min(left, piece.length));
-                            if (n < 0) {
-                                to.shutdownOutput();
-                                return;
-                            }
-                            out.write(piece, 0, n);
-                            left -= n;
-                        }
-                        from.close();
-                        to.close();
-                    } catch (IOException e) {
-                        // The other direction was cut.
-                    }
-                }
-            };
-            thread.setDaemon(true);
-            thread.start();
-        }
-
-        @Override public void close() throws IOException {
-            server.close();
-        }
-    }
-
-    private static int freePort() throws Exception {
-        try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getByName(HERE))) {
-            return socket.getLocalPort();
-        }
-    }
 
     private static Resuming resuming(final int port, final byte[] content, boolean known) {
         return new Resuming(new Resuming.Opener() {
@@ -119,33 +52,61 @@ public class ResumingTest {
     public void aFileSurvivesCuts() throws Exception {
         byte[] content = content();
         File file = new File(folder.getRoot(), "received");
-        int port = freePort();
+        int port = Relay.freePort();
         try (Alcc recv = new Alcc("recv", "--transport", "in-band", "--port", "" + port, "--bind", HERE, "--once",
                 "--resume", "--out", file.getPath())) {
             recv.line("" + port);
             try (Relay relay = new Relay(port, 1_000_000, 30, 500_000, 1_000_000, 700_000)) {
-                resuming(relay.server.getLocalPort(), content, false).send(20_000);
-                assertTrue(relay.connections.get() >= 6);
+                resuming(relay.port(), content, false).send(20_000);
+                assertTrue(relay.connections() >= 6);
             }
             assertEquals(recv.all(), 0, recv.end());
         }
         assertArrayEquals(content, Files.readAllBytes(file.toPath()));
     }
 
+    /** It is an interrupt by its type, and by nothing else. */
+    @Test
+    public void aServerThatDoesNotAnswerInTimeIsTriedAgain() throws Exception {
+        final byte[] content = content();
+        File file = new File(folder.getRoot(), "received");
+        final int port = Relay.freePort();
+        final int[] tries = new int[1];
+        try (Alcc recv = new Alcc("recv", "--transport", "in-band", "--port", "" + port, "--bind", HERE, "--once",
+                "--resume", "--out", file.getPath())) {
+            recv.line("" + port);
+            new Resuming(new Resuming.Opener() {
+                @Override public Connection open() throws IOException {
+                    if (tries[0]++ == 0) {
+                        throw new SocketTimeoutException("connect timed out");
+                    }
+                    return Connection.connect(new Socket(HERE, port), new Settings(new Fixed(100)));
+                }
+            }, new Resuming.Source() {
+                @Override public InputStream open() {
+                    return new ByteArrayInputStream(content);
+                }
+            }, content.length, SESSION, false).send(20_000);
+            assertEquals(recv.all(), 0, recv.end());
+        }
+        assertArrayEquals(content, Files.readAllBytes(file.toPath()));
+        assertEquals(3, tries[0]);
+    }
+
     /** As when the program is ended and started again. */
     @Test
     public void theSameSessionGoesOnLater() throws Exception {
         byte[] content = content();
-        int port = freePort();
+        int port = Relay.freePort();
         try (Alcc recv = new Alcc("recv", "--transport", "in-band", "--port", "" + port, "--bind", HERE, "--resume",
                 "--out", folder.getRoot().getPath())) {
             recv.line("" + port);
             try (Relay relay = new Relay(port, 1_000_000, 10)) {
                 try {
-                    resuming(relay.server.getLocalPort(), content, false).send(0);
+                    resuming(relay.port(), content, false).send(0);
                     fail("it was cut");
                 } catch (IOException e) {
-                    assertTrue(relay.connections.get() <= 2);
+                    assertTrue(relay.connections() <= 2);
                 }
             }
             recv.line("waits for the rest");
@@ -168,7 +129,7 @@ public class ResumingTest {
 
     @Test
     public void aReceiverThatDoesNotResumeIsNotAskedForEver() throws Exception {
-        int port = freePort();
+        int port = Relay.freePort();
         try (Alcc recv = new Alcc("recv", "--transport", "in-band", "--port", "" + port, "--bind", HERE)) {
             recv.line("" + port);
             try {

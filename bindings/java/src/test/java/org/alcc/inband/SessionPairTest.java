@@ -174,7 +174,7 @@ public class SessionPairTest {
             out.clear();
             now += MS;
             assertEquals(block.length, sending.output(now, block, 0, block.length, out, 0));
-            assertNull(sending.acknowledged(now, now, new Ack(sending.position(), 1 << 20, 0, 0, new int[0])));
+            assertNull(sending.acknowledged(now, now, now, new Ack(sending.position(), 1 << 20, 0, 0, new int[0])));
         }
         long position = sending.position();
         out.clear();

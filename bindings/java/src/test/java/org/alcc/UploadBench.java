@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+package org.alcc;
+
+import java.io.BufferedReader;
+import java.io.File;
+import java.io.FileNotFoundException;
+import java.io.FileReader;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.net.ServerSocket;
+import java.net.Socket;
+import java.security.MessageDigest;
+import java.util.Arrays;
+import java.util.Locale;
+import java.util.Random;
+import org.alcc.cc.Budget;
+import org.alcc.cc.Controller;
+import org.alcc.cc.Copa;
+import org.alcc.cc.Mdi;
+import org.alcc.inband.Connection;
+import org.alcc.inband.Settings;
+
+/**
+ * The CPU that an upload takes beside a plain copy to a socket, in turns. Started by bindings/java/bench, which makes
+ * the link: {@code sink PORT} at one end, {@code HOST PORT PAIRS SECONDS ALGORITHM HASH} at the other.
+ */
+public final class UploadBench {
+    private static final int WARM_SECONDS = 4;
+
+    private UploadBench() { }
+
+    public static void main(String[] arguments) throws Exception {
+        if (arguments[0].equals("sink")) {
+            int port = Integer.parseInt(arguments[1]);
+            sink(port, false);
+            sink(port + 1, true);
+            System.out.println("ready");
+            Thread.sleep(Long.MAX_VALUE);
+        }
+        String host = arguments[0];
+        int port = Integer.parseInt(arguments[1]);
+        int pairs = Integer.parseInt(arguments[2]);
+        int seconds = Integer.parseInt(arguments[3]);
+        String algorithm = arguments[4];
+        boolean hash = Boolean.parseBoolean(arguments[5]);
+        warm(algorithm);
+        run(host, port, null, hash, WARM_SECONDS);
+        run(host, port + 1, algorithm, hash, 2 * WARM_SECONDS);
+        double[] ratios = new double[pairs];
+        for (int i = 0; i < pairs; i++) {
+            double[] plain = run(host, port, null, hash, seconds);
+            double[] inband = run(host, port + 1, algorithm, hash, seconds);
+            ratios[i] = inband[1] / plain[1];
+            System.out.printf(Locale.ROOT,
+                "plain %.1f Mbit/s %.2f %% of a core, %s %.1f Mbit/s %.2f %%: per byte %.2f%n", plain[0],
+                plain[2], algorithm, inband[0], inband[2], ratios[i]);
+        }
+        Arrays.sort(ratios);
+        System.out.printf(Locale.ROOT, "%s beside a plain copy, CPU per byte: median %.2f (%.2f to %.2f)%n", algorithm,
+            ratios[pairs / 2], ratios[0], ratios[pairs - 1]);
+    }
+
+    /** At full speed within this program, or the compiler has not done with it after a minute of the link's speed. */
+    private static void warm(String algorithm) throws Exception {
+        sink(9990, false);
+        sink(9991, true);
+        for (int i = 0; i < 3; i++) {
+            run("127.0.0.1", 9990, null, true, WARM_SECONDS / 2);
+            run("127.0.0.1", 9991, algorithm, true, WARM_SECONDS);
+        }
+    }
+
+    private static Controller controller(String algorithm) {
+        switch (algorithm) {
+            case "budget": return new Budget();
+            case "copa": return new Copa();
+            case "mdi": return new Mdi();
+            default: throw new IllegalArgumentException("budget, copa or mdi, found " + algorithm);
+        }
+    }
+
+    /** Of all threads that live, nanoseconds. The JVM itself tells no more than hundredths of a second. */
+    private static long cpu() throws IOException {
+        long sum = 0;
+        for (File thread : new File("/proc/self/task").listFiles()) {
+            try (BufferedReader file = new BufferedReader(new FileReader(new File(thread, "schedstat")))) {
+                sum += Long.parseLong(file.readLine().split(" ")[0]);
+            } catch (FileNotFoundException e) {
+                // It has ended.
+            }
+        }
+        return sum;
+    }
+
+    /** Mbit/s; CPU nanoseconds per byte; % of a core. */
+    private static double[] run(String host, int port, String algorithm, boolean hash, int seconds) throws Exception {
+        byte[] block = new byte[65_536];
+        new Random(1).nextBytes(block);
+        MessageDigest sha = MessageDigest.getInstance("SHA-256");
+        try (Socket socket = new Socket(host, port)) {
+            Connection connection = algorithm == null ? null
+                : Connection.connect(socket, new Settings(controller(algorithm)));
+            OutputStream out = connection == null ? socket.getOutputStream() : connection.getOutputStream();
+            // The start of a connection is its own.
+            long from = System.nanoTime() + 1_000_000_000L;
+            while (System.nanoTime() < from) {
+                out.write(block);
+            }
+            from = System.nanoTime();
+            long cpu = cpu();
+            long bytes = 0;
+            while (System.nanoTime() - from < seconds * 1_000_000_000L) {
+                if (hash) {
+                    sha.update(block);
+                }
+                out.write(block);
+                bytes += block.length;
+            }
+            double took = System.nanoTime() - from;
+            double used = cpu() - cpu;
+            if (connection != null) {
+                connection.close();
+            }
+            return new double[] {bytes * 8e3 / took, used / bytes, 100 * used / took};
+        }
+    }
+
+    private static void sink(int port, final boolean inband) throws IOException {
+        final ServerSocket server = new ServerSocket(port);
+        Thread thread = new Thread() {
+            @Override public void run() {
+                byte[] bytes = new byte[65_536];
+                while (true) {
+                    try (Socket socket = server.accept()) {
+                        Connection connection = inband ? Connection.accept(socket, new Settings(new Budget())) : null;
+                        InputStream in = inband ? connection.getInputStream() : socket.getInputStream();
+                        while (in.read(bytes) >= 0) {
+                            continue;
+                        }
+                    } catch (IOException e) {
+                        // The next one.
+                    }
+                }
+            }
+        };
+        thread.setDaemon(true);
+        thread.start();
+    }
+}
