@@ -93,7 +93,7 @@ alcc sweep
     --max-events --vary --starts --x --y --out --jobs --plugin --json
 alcc mdi
 alcc mdi train
-    --teacher --link --rtt --jobs --seeds --duration --queue --grid --counting --cut --smoothing --least
+    --teacher --link --rtt --jobs --seeds --duration --queue --levels --grid --counting --cut --smoothing --least
     --add --form --page --output --plugin
 alcc mdi validate
     --teacher --link --rtt --jobs --walk --seeds --duration --queue --within --plugin --json

@@ -39,10 +39,13 @@ fn a_table_is_learned_added_up_and_tried() {
     ]);
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
     assert!(read("whole.csv") == read("sum.csv"), "counts add up");
-    assert!(read("whole.csv").starts_with("21,-20,20,2,11,-10,10,2\n"));
+    let head = "levels,1.5,3,4.5,6,7.5\n11,-20,20,4,11,-10,10,2\n";
+    assert!(read("whole.csv").starts_with(head));
+    train(&["1", "--levels", "none", "--output", "authors.csv"]);
+    assert!(read("authors.csv").starts_with("21,-20,20,2,11,-10,10,2\n"));
     assert!(read("page.html").contains("% beyond"));
-    let head = read("b");
-    let head = head.lines().take(3).collect::<Vec<_>>().join("\n");
+    let counts = read("b");
+    let head = counts.lines().take(3).collect::<Vec<_>>().join("\n");
     assert!(head.contains("alcc mdi train --duration 10s --link lte --seeds 2 --form counts\n"));
     assert!(head.contains("SHA-256"), "{head}");
     let out = run(&[
@@ -62,6 +65,7 @@ fn a_table_is_learned_added_up_and_tried() {
     ]);
     let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!(json["links"][0]["link"], "lte");
+    assert_eq!(json["summary"]["off"], serde_json::json!([]));
     assert!(json["summary"]["mean"]["walk_mbps"].as_f64().unwrap() > 0.0);
 }
 
@@ -80,6 +84,18 @@ fn what_is_wrong_is_said_in_a_line() {
             "last = first",
         ),
         (&["train", "--cut", "1"], 2, "less than 1"),
+        (&["train", "--levels", "3,2"], 2, "ascending"),
+        (
+            &[
+                "train",
+                "--levels",
+                "2,3,4,5,6,7,8,9,10",
+                "--grid",
+                "21,-20,20,2,11,-10,10,2",
+            ],
+            2,
+            "2048 together",
+        ),
         (&["train", "--seeds", "3..1"], 2, "FIRST..LAST"),
         (
             &["train", "--teacher", "nothing", "--link", "lte"],
@@ -121,7 +137,7 @@ fn what_is_wrong_is_said_in_a_line() {
                 "5s",
             ],
             1,
-            "off by",
+            "on 2 of 2 links and means: lte, mean",
         ),
     ] {
         let out = alcc(folder.path(), &[&["mdi"], args].concat());

@@ -41,6 +41,6 @@ pub use registry::{
 /// Transition matrices of `mdi`: read, learned, written.
 pub mod model_driven {
     pub use crate::algorithms::mdi::{
-        Axis, Counting, Counts, Grid, Matrix, MatrixError, Shape, change,
+        Axis, Bounds, Counting, Counts, Epoch, Grid, Levels, Matrix, MatrixError, Shape, change,
     };
 }

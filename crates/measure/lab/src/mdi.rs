@@ -5,7 +5,7 @@ mod watched;
 
 use crate::parallel;
 use alcc_cc::Registry;
-use alcc_cc::model_driven::{Counting, Counts, Grid, change};
+use alcc_cc::model_driven::{Bounds, Counting, Counts, Epoch, Grid, change};
 use alcc_results::scenario::{Files, Resolved, ScenarioOptions, Value};
 use alcc_sim::run;
 use std::collections::BTreeMap;
@@ -68,8 +68,8 @@ pub struct Seen {
     pub throughput_mbps: f64,
     /// Mean one-way delay of a packet, ms.
     pub delay_mean_ms: f64,
-    /// Epochs without a restart in between: the largest RTT in ms, the window in packets.
-    pub runs: Vec<Vec<(f64, f64)>>,
+    /// Epochs without a restart in between.
+    pub runs: Vec<Vec<Epoch>>,
 }
 
 /// Simulates one flow and looks at it.
@@ -118,7 +118,7 @@ pub struct Learned {
 pub fn train(
     lessons: &Lessons,
     teacher: &str,
-    grid: Grid,
+    (grid, bounds): (Grid, &Bounds),
     counting: Counting,
     (registry, files): (&Registry, &(dyn Files + Sync)),
     workers: usize,
@@ -127,12 +127,13 @@ pub fn train(
     let all = lessons.all();
     let work = |lesson: &Lesson| {
         let seen = watch(lessons, lesson, teacher, registry, files)?;
-        let mut counts = Counts::new(grid);
+        let mut counts = Counts::new(grid, bounds.clone());
         let mut changes = [Changes::new(), Changes::new()];
         for run in &seen.runs {
             counts.learn(run, counting);
             for pair in run.windows(2) {
-                let each = [(pair[1].0, pair[0].0), (pair[1].1, pair[0].1)];
+                let [old, new] = [pair[0], pair[1]];
+                let each = [(new.delay, old.delay), (new.window, old.window)];
                 for (into, (new, old)) in changes.iter_mut().zip(each) {
                     let tenths = (change(new, old, 1.01) * 10.0).round();
                     *into.entry(tenths as i64).or_default() += 1;
@@ -142,7 +143,7 @@ pub fn train(
         Ok((counts, changes))
     };
     let mut learned = Learned {
-        counts: Counts::new(grid),
+        counts: Counts::new(grid, bounds.clone()),
         changes: [Changes::new(), Changes::new()],
     };
     let mut ready = 0;
@@ -192,6 +193,18 @@ impl Compared {
     }
 }
 
+/// How far off the walk may be, per cent of the teacher's throughput and delay.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Within(pub f64, pub f64);
+
+impl Within {
+    /// Is it near enough?
+    pub fn holds(self, row: &Compared) -> bool {
+        let [throughput, delay] = row.off().map(|off| off.abs() * 100.0);
+        throughput <= self.0 && delay <= self.1
+    }
+}
+
 /// Lets teacher and walk run on the same links and compares, on `workers` threads.
 ///
 /// # Errors
@@ -208,7 +221,7 @@ pub fn validate(
         let both = [teacher, walk].map(|flow| watch(lessons, lesson, flow, registry, files));
         let [teacher, walk] = both;
         let (teacher, walk) = (teacher?, walk?);
-        let values = |seen: &Seen, of: fn(&(f64, f64)) -> f64| {
+        let values = |seen: &Seen, of: fn(&Epoch) -> f64| {
             let mut all: Vec<f64> = seen.runs.iter().flatten().map(of).collect();
             all.sort_by(f64::total_cmp);
             all
@@ -220,8 +233,8 @@ pub fn validate(
             walk_mbps: walk.throughput_mbps,
             teacher_delay_ms: teacher.delay_mean_ms,
             walk_delay_ms: walk.delay_mean_ms,
-            rtt_distance: distance(|epoch| epoch.0),
-            window_distance: distance(|epoch| epoch.1),
+            rtt_distance: distance(|epoch| epoch.delay),
+            window_distance: distance(|epoch| epoch.window),
         })
     };
     let mut by_lesson = BTreeMap::new();
@@ -305,9 +318,10 @@ mod tests {
         let teacher = "verus:profile=original";
         let learn = |links: &[&str], seeds, workers| {
             let lessons = lessons(links, seeds);
-            let (grid, counting) = (Grid::TRAINING, Counting::MeanPreserving);
+            let bounds = Bounds::parse("2,6").unwrap();
+            let (shape, counting) = ((Grid::TRAINING, &bounds), Counting::MeanPreserving);
             let world = (&registry, &NoFiles as &(dyn Files + Sync));
-            train(&lessons, teacher, grid, counting, world, workers, |_| {}).unwrap()
+            train(&lessons, teacher, shape, counting, world, workers, |_| {}).unwrap()
         };
         let all = learn(&["rapid", "lte"], (1, 2), 3);
         assert!(all.counts.total() > 2_000, "{}", all.counts.total());
@@ -332,6 +346,7 @@ mod tests {
         let other = validate(&lessons, ["copa", "fixed:window=400"], world, 2, |_| {}).unwrap();
         assert_eq!(other[1].link, "lte");
         assert!(other[0].off()[1] > 0.5 && other[0].window_distance > 0.9);
+        assert!(Within(0.0, 0.0).holds(&same[0]) && !Within(900.0, 50.0).holds(&other[0]));
         let why = validate(&lessons, ["copa", "nothing"], world, 2, |_| {}).unwrap_err();
         assert!(why.contains("nothing"), "{why}");
     }

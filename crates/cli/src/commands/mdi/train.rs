@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::output::{Product, note, will_be_written};
 use crate::plugin_arg::Plugins;
 use crate::progress::Bar;
-use alcc_cc::model_driven::{Axis, Counting, Counts, Grid, Shape};
+use alcc_cc::model_driven::{Axis, Bounds, Counting, Counts, Grid, Shape};
 use alcc_files::ScenarioFolder;
 use alcc_lab::{hash_of_text, mdi};
 use std::path::PathBuf;
@@ -17,6 +17,7 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   alcc mdi train --output table.csv                  # for mdi:matrix=table.csv
+  alcc mdi train --levels none --counting nearest --cut 0.02 --output authors.csv    # as the authors do
   alcc mdi train --teacher copa --link lte --link recorded.trace --seeds 1..5 --output table.csv
   alcc mdi train --form counts --seeds 1..2 --output a.counts   # on one machine, and on another:
   alcc mdi train --form counts --seeds 3..4 --output b.counts
@@ -33,9 +34,14 @@ pub(super) struct Args {
     /// The queue before the bottleneck
     #[arg(long, value_name = "Q", default_value = "droptail:bytes=1000000000")]
     queue: String,
-    /// Bins, first, last and step of the window's changes, then of the delay's
-    #[arg(long, value_name = "8 NUMBERS", default_value = "21,-20,20,2,11,-10,10,2", value_parser = grid)]
-    grid: Grid,
+    /// A table for each level of the delay: where one ends, in smallest delays. 'none' for one
+    /// table, as the authors have it
+    #[arg(long, value_name = "RATIOS", default_value = "1.5,3,4.5,6,7.5", value_parser = levels)]
+    levels: Bounds,
+    /// Bins, first, last and step of the window's changes, then of the delay's [default:
+    /// 11,-20,20,4,11,-10,10,2; without levels 21,-20,20,2,11,-10,10,2, the authors']
+    #[arg(long, value_name = "8 NUMBERS", value_parser = grid)]
+    grid: Option<Grid>,
     /// A change between two bins counts in both, so that the mean is kept, or in the nearest, as
     /// the authors count
     #[arg(long, value_name = "HOW", default_value = "mean", value_parser = ["mean", "nearest"])]
@@ -53,7 +59,7 @@ pub(super) struct Args {
     /// repeated
     #[arg(long, value_name = "FILE")]
     add: Vec<PathBuf>,
-    /// published: the authors' form, which mdi:matrix= takes; counts: pairs of states, which --add
+    /// published: the authors' form, once for each level, which mdi:matrix= takes; counts: pairs of states, which --add
     /// takes; compact: as the built-in table
     #[arg(long, value_name = "FORM", default_value = "published", value_parser = ["published", "counts", "compact"])]
     form: String,
@@ -65,6 +71,13 @@ pub(super) struct Args {
     output: Option<PathBuf>,
     #[command(flatten)]
     plugins: Plugins,
+}
+
+fn levels(text: &str) -> Result<Bounds, String> {
+    if text == "none" {
+        return Ok(Bounds::default());
+    }
+    Bounds::parse(text)
 }
 
 fn grid(text: &str) -> Result<Grid, String> {
@@ -102,7 +115,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
     for file in args.output.iter().chain(&args.page) {
         will_be_written(file)?;
     }
-    let mut counts = Counts::new(args.grid);
+    let grid = grid_of(args)?;
+    let mut counts = Counts::new(grid, args.levels.clone());
     for path in &args.add {
         let wrong = |why: String| Failure::usage(format!("--add {}: {why}", path.display()));
         let other = Counts::parse(&read(path)?).map_err(|e| wrong(e.to_string()))?;
@@ -115,10 +129,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
         ));
     }
     if simulates {
-        let learned = learn(args)?;
+        let learned = learn(args, grid)?;
         counts.add(&learned.counts).map_err(Failure::failed)?;
         if let Some(path) = &args.page {
-            let html = page::distributions(&learned.changes, &args.grid);
+            let html = page::distributions(&learned.changes, &grid);
             Product::open(Some(path))?.fill(|to| to.write_all(html.as_bytes()))?;
         }
     }
@@ -133,7 +147,25 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn learn(args: &Args) -> Result<mdi::Learned, Failure> {
+/// The authors', or a coarser one, so that each state of each level is seen often.
+fn grid_of(args: &Args) -> Result<Grid, Failure> {
+    let levels = args.levels.levels();
+    let grid = args.grid.unwrap_or(if levels == 1 {
+        Grid::TRAINING
+    } else {
+        Grid::LEVELLED
+    });
+    if grid.states() * levels > Grid::MOST {
+        return Err(Failure::usage(format!(
+            "--levels: {levels} of {} states each: at most {} together; take fewer, or a coarser --grid",
+            grid.states(),
+            Grid::MOST
+        )));
+    }
+    Ok(grid)
+}
+
+fn learn(args: &Args, grid: Grid) -> Result<mdi::Learned, Failure> {
     let world = &args.world;
     let lessons = world.lessons(args.seeds, &args.duration, &args.queue)?;
     let registry = args.plugins.registry()?;
@@ -146,7 +178,7 @@ fn learn(args: &Args) -> Result<mdi::Learned, Failure> {
     let learned = mdi::train(
         &lessons,
         &world.teacher,
-        args.grid,
+        (grid, &args.levels),
         counting,
         (&registry, &files),
         world.workers(),
@@ -177,9 +209,9 @@ fn written(args: &Args, counts: &Counts) -> String {
         }
     }
     let meaning = if args.form == "counts" {
-        "Grid as in a published table; then state, next state, thousandths of pairs."
+        "Levels, if any, and grid as in a table; then level * states + state, next state, thousandths of pairs."
     } else {
-        "Grid as in a published table; then block (state * bins of the new change of delay), bins of the window's change with thousandths."
+        "Levels, if any, and grid as in a table; then block ((level * states + state) * bins of the new change of delay), bins of the window's change with thousandths."
     };
     format!(
         "# SPDX-License-Identifier: Apache-2.0 OR MIT\n# Written by: alcc {}\n# alcc {}; {} pairs of epochs; SHA-256 of what follows the comments: {}\n# {meaning}\n{body}",

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Looks at an algorithm from outside, as the walk sees it: once in each epoch.
+use alcc_cc::model_driven::Epoch;
 use alcc_cc::{
     AckBatch, Allowance, Controller, Cx, Event, EventSink, LossBatch, Needs, Path, RecoveryEnd,
     Rto, Sent, Spurious, Tag,
@@ -10,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// As the authors look.
 const EPOCH: Span = Span::from_millis(5);
 
-/// Epochs without a restart in between: the largest delay in ms, the window in packets.
-pub(super) type Runs = Vec<Vec<(f64, f64)>>;
+/// Epochs without a restart in between.
+pub(super) type Runs = Vec<Vec<Epoch>>;
 
 /// An algorithm, and what it did in each epoch.
 pub(super) struct Watched {
@@ -20,6 +21,7 @@ pub(super) struct Watched {
     slow_start: SlowStart,
     largest: Option<f64>,
     last: f64,
+    smallest: f64,
     heard: Time,
     next: Time,
 }
@@ -45,6 +47,7 @@ impl Watched {
             slow_start: SlowStart(true),
             largest: None,
             last: 0.0,
+            smallest: f64::MAX,
             heard: Time::ZERO,
             next: Time::ZERO,
         }
@@ -83,7 +86,12 @@ impl Watched {
                     runs.push(Vec::new());
                 }
             } else if let Some(run) = runs.last_mut() {
-                run.push((delay, window));
+                let smallest = self.smallest;
+                run.push(Epoch {
+                    delay,
+                    smallest,
+                    window,
+                });
             }
             self.last = delay;
         }
@@ -106,6 +114,7 @@ impl Controller for Watched {
         for rtt in ack.acked.iter().filter_map(|p| p.rtt) {
             let rtt = rtt.as_millis_f64();
             self.largest = Some(self.largest.map_or(rtt, |largest| largest.max(rtt)));
+            self.smallest = self.smallest.min(rtt);
         }
         self.heard = cx.now;
         self.tell(cx, |cc, cx| cc.on_ack(cx, ack));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How a table is learned and written.
-use super::matrix::{Grid, Matrix, MatrixError, change, wrong};
+use super::levels::Bounds;
+use super::matrix::{Grid, MatrixError, change, numbered, wrong};
 
 /// A pair counts so much, so that it can be shared between two bins.
 const PAIR: u64 = 1000;
@@ -36,19 +37,32 @@ impl Default for Shape {
     }
 }
 
-/// How often which state followed which.
+/// What is learned from: one epoch of a flow.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Epoch {
+    /// The largest delay, ms.
+    pub delay: f64,
+    /// The smallest delay of the flow so far, ms.
+    pub smallest: f64,
+    /// Packets.
+    pub window: f64,
+}
+
+/// How often which state followed which, at each level.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Counts {
+    bounds: Bounds,
     grid: Grid,
     pairs: Vec<u64>,
 }
 
 impl Counts {
     /// None yet.
-    pub fn new(grid: Grid) -> Self {
+    pub fn new(grid: Grid, bounds: Bounds) -> Self {
         Self {
+            pairs: vec![0; grid.states() * grid.states() * bounds.levels()],
             grid,
-            pairs: vec![0; grid.states() * grid.states()],
+            bounds,
         }
     }
 
@@ -57,25 +71,32 @@ impl Counts {
         &self.grid
     }
 
-    /// A run: the largest delay in ms and the window in packets of each epoch.
-    pub fn learn(&mut self, epochs: &[(f64, f64)], counting: Counting) {
+    /// The epochs of a flow, one after the other. Where the walk stands at the end of the first
+    /// pair decides its level.
+    pub fn learn(&mut self, epochs: &[Epoch], counting: Counting) {
         let (windows, delays) = (self.grid.window, self.grid.delay);
-        let place = |pair: &[(f64, f64)]| {
-            let ((d0, w0), (d1, w1)) = (pair[0], pair[1]);
-            let (delay, window) = (change(d1, d0, 1.01), change(w1, w0, 1.01));
-            match counting {
-                Counting::Nearest => Some((delays.within(delay)?, windows.within(window)?, window)),
-                Counting::MeanPreserving => {
-                    Some((delays.nearest(delay), windows.nearest(window), window))
-                }
-            }
+        let place = |pair: &[Epoch]| {
+            let [before, now] = [pair[0], pair[1]];
+            let delay = change(now.delay, before.delay, 1.01);
+            let window = change(now.window, before.window, 1.01);
+            let level = self.bounds.level(now.delay / now.smallest);
+            let (d, w) = match counting {
+                Counting::Nearest => (delays.within(delay)?, windows.within(window)?),
+                Counting::MeanPreserving => (delays.nearest(delay), windows.nearest(window)),
+            };
+            Some((
+                level * self.grid.states() + self.grid.state(d, w),
+                d,
+                w,
+                window,
+            ))
         };
         let places: Vec<_> = epochs.windows(2).map(place).collect();
         for pair in places.windows(2) {
-            let (Some((d0, w0, _)), Some((d1, w1, change))) = (pair[0], pair[1]) else {
+            let (Some((from, ..)), Some((_, d1, w1, change))) = (pair[0], pair[1]) else {
                 continue;
             };
-            let from = self.grid.state(d0, w0) * self.grid.states();
+            let from = from * self.grid.states();
             let mut add = |window, share| {
                 self.pairs[from + self.grid.state(d1, window)] += share;
             };
@@ -106,10 +127,10 @@ impl Counts {
     /// Adds what another training has counted.
     ///
     /// # Errors
-    /// It has another grid.
+    /// It has another grid or other levels.
     pub fn add(&mut self, other: &Self) -> Result<(), String> {
-        if other.grid != self.grid {
-            let (theirs, ours) = (other.grid.header(), self.grid.header());
+        if (other.grid, &other.bounds) != (self.grid, &self.bounds) {
+            let [theirs, ours] = [other, self].map(|c| c.head().trim().replace('\n', " and "));
             return Err(format!("the grid {theirs} cannot be added to {ours}"));
         }
         for (ours, theirs) in self.pairs.iter_mut().zip(&other.pairs) {
@@ -118,10 +139,15 @@ impl Counts {
         Ok(())
     }
 
-    /// As text that [`Counts::parse`] reads: the grid as in a table, then a line for each pair of
-    /// states: from, to, thousandths of pairs.
+    /// The first lines of every form.
+    fn head(&self) -> String {
+        self.bounds.line() + &self.grid.header() + "\n"
+    }
+
+    /// As text that [`Counts::parse`] reads: levels and grid as in a table, then a line for each
+    /// pair of states: from (level * states + state), to, thousandths of pairs.
     pub fn text(&self) -> String {
-        let mut text = self.grid.header() + "\n";
+        let mut text = self.head();
         let states = self.grid.states();
         for (at, n) in self.pairs.iter().enumerate().filter(|(_, n)| **n > 0) {
             text += &format!("{} {} {n}\n", at / states, at % states);
@@ -134,21 +160,21 @@ impl Counts {
     /// # Errors
     /// [`MatrixError`] with the line.
     pub fn parse(text: &str) -> Result<Self, MatrixError> {
-        let mut lines = (text.lines().enumerate())
-            .map(|(i, l)| (i + 1, l.trim()))
-            .filter(|(_, l)| !l.is_empty() && !l.starts_with('#'));
-        let grid = Matrix::header(lines.next())?;
-        let mut counts = Self::new(grid);
+        let mut lines = numbered(text).filter(|(_, l)| !l.starts_with('#'));
+        let (bounds, grid) = Bounds::head(&mut lines)?;
+        let mut counts = Self::new(grid, bounds);
+        let states = grid.states() as u64;
+        let all = states * counts.bounds.levels() as u64;
         for (number, line) in lines {
             let fields: Vec<u64> = line.split(' ').filter_map(|n| n.parse().ok()).collect();
-            let states = grid.states() as u64;
             match fields[..] {
-                [from, to, n] if from < states && to < states && n < 1 << 50 => {
+                [from, to, n] if from < all && to < states && n < 1 << 50 => {
                     counts.pairs[(from * states + to) as usize] += n;
                 }
                 _ => {
                     let found = line.chars().take(60).collect::<String>();
-                    let want = format!("FROM TO COUNT, with states below {states}");
+                    let want =
+                        format!("FROM TO COUNT, with FROM below {all} and TO below {states}");
                     return wrong(number, format!("'{found}'"), want);
                 }
             }
@@ -156,7 +182,7 @@ impl Counts {
         Ok(counts)
     }
 
-    /// The distributions: per state and bin of the new change of delay, per bin of the window's;
+    /// The distributions: per level, state and bin of the new change of delay, per bin of the window's;
     /// all zero where too little was seen.
     fn distributions(&self, shape: Shape) -> impl Iterator<Item = Vec<f64>> {
         self.pairs
@@ -183,10 +209,10 @@ impl Counts {
             })
     }
 
-    /// The table in its published form.
+    /// The table in its published form; with levels: what [`Levels::parse`](super::Levels::parse) reads.
     pub fn published(&self, shape: Shape) -> String {
         let all: Vec<Vec<f64>> = self.distributions(shape).collect();
-        let mut text = self.grid.header() + "\n";
+        let mut text = self.head();
         for row in all.chunks_exact(self.grid.delay.bins) {
             let cells: Vec<String> = row.iter().flatten().map(|p| format!("{p:.10}")).collect();
             text += &(cells.join(",") + "\n");
@@ -197,7 +223,7 @@ impl Counts {
     /// The table as it stands beside this file: a line per distribution, its bins with their
     /// thousandths.
     pub fn compact(&self, shape: Shape) -> String {
-        let mut text = self.grid.header() + "\n";
+        let mut text = self.head();
         for (number, block) in self.distributions(shape).enumerate() {
             let cells: Vec<String> = (block.iter().enumerate())
                 .filter(|(_, p)| **p >= 0.0005)

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// More than any published table has.
-const MAX_STATES: usize = 2048;
+pub(super) const MAX_STATES: usize = 2048;
 /// What the sum of a distribution may be off.
 const TOLERANCE: f64 = 1e-6;
 
@@ -93,6 +93,19 @@ impl Grid {
         },
     };
 
+    /// Coarser for the window: with levels there are more states, and each must be seen often.
+    pub const LEVELLED: Self = Self {
+        window: Axis {
+            min: -20,
+            step: 4,
+            bins: 11,
+        },
+        delay: Self::TRAINING.delay,
+    };
+
+    /// The most states of all levels together.
+    pub const MOST: usize = MAX_STATES;
+
     /// How many.
     pub fn states(&self) -> usize {
         self.window.bins * self.delay.bins
@@ -126,6 +139,13 @@ impl fmt::Display for MatrixError {
 
 impl std::error::Error for MatrixError {}
 
+/// The lines that are not empty, with their numbers.
+pub(super) fn numbered(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    (text.lines().enumerate())
+        .map(|(i, line)| (i + 1, line.trim()))
+        .filter(|(_, line)| !line.is_empty())
+}
+
 pub(super) fn wrong<T>(
     line: usize,
     found: impl Into<String>,
@@ -139,7 +159,7 @@ pub(super) fn wrong<T>(
 }
 
 /// Bins with the sum of the probabilities up to and including each, ascending.
-type Steps = Vec<(u16, f64)>;
+pub(super) type Steps = Vec<(u16, f64)>;
 
 /// The table: for the last change of delay and window, and the new change of delay, how likely is
 /// which change of the window.
@@ -159,19 +179,32 @@ impl Matrix {
     /// # Errors
     /// [`MatrixError`] with the line.
     pub fn parse(text: &str) -> Result<Self, MatrixError> {
-        let mut lines = text
-            .lines()
-            .enumerate()
-            .map(|(i, l)| (i + 1, l.trim()))
-            .filter(|(_, l)| !l.is_empty());
+        let mut lines = numbered(text);
         let grid = Self::header(lines.next())?;
+        let matrix = Self::read(grid, &mut lines, &mut 1)?;
+        match lines.next() {
+            None => Ok(matrix),
+            Some((number, _)) => {
+                let want = format!("{} lines of states", grid.states());
+                wrong(number, "one more line", want)
+            }
+        }
+    }
+
+    /// Reads a line per state. `last` is the number of the last line.
+    pub(super) fn read<'a>(
+        grid: Grid,
+        mut lines: impl Iterator<Item = (usize, &'a str)>,
+        last: &mut usize,
+    ) -> Result<Self, MatrixError> {
         let (n, bins) = (grid.states(), grid.window.bins);
         let mut blocks = Vec::with_capacity(n * grid.delay.bins);
         for state in 0..n {
             let Some((number, line)) = lines.next() else {
                 let found = format!("the end after {state} states");
-                return wrong(state + 2, found, format!("{n} lines of states"));
+                return wrong(*last + 1, found, format!("{n} lines of states"));
             };
+            *last = number;
             let mut row = Vec::with_capacity(n);
             for cell in line.split(',') {
                 match cell.trim().parse::<f64>() {
@@ -192,10 +225,7 @@ impl Matrix {
                 blocks.push(steps(block.iter().copied().enumerate()));
             }
         }
-        match lines.next() {
-            None => Ok(Self::of(grid, blocks)),
-            Some((number, _)) => wrong(number, "one more line", format!("{n} lines of states")),
-        }
+        Ok(Self::of(grid, blocks))
     }
 
     pub(super) fn header(line: Option<(usize, &str)>) -> Result<Grid, MatrixError> {
@@ -227,32 +257,14 @@ impl Matrix {
         }
     }
 
-    /// Reads [`Counts::compact`].
-    pub(super) fn expand(text: &str) -> Result<Self, MatrixError> {
-        let mut lines = text
-            .lines()
-            .enumerate()
-            .filter(|(_, l)| !l.starts_with('#'));
-        let grid = Self::header(lines.next().map(|(i, l)| (i + 1, l)))?;
-        let mut blocks = vec![Steps::new(); grid.states() * grid.delay.bins];
-        for (i, line) in lines {
-            let numbers: Vec<usize> = line
-                .split([' ', ':'])
-                .filter_map(|n| n.parse().ok())
-                .collect();
-            let block = numbers.first().and_then(|&n| blocks.get_mut(n));
-            let (Some(block), Some(cells)) = (block, numbers.get(1..)) else {
-                return wrong(i + 1, format!("'{line}'"), "BLOCK BIN:MILLE ...");
-            };
-            let cells = cells.chunks_exact(2);
-            let all: usize = cells.clone().map(|c| c[1]).sum();
-            let part = |c: &[usize]| (c[0], c[1] as f64 / all.max(1) as f64);
-            *block = steps(cells.map(part));
-        }
-        Ok(Self::of(grid, blocks))
+    /// A distribution from pairs of bin and thousandths.
+    pub(super) fn mille(cells: &[usize]) -> Steps {
+        let cells = cells.chunks_exact(2);
+        let all: usize = cells.clone().map(|c| c[1]).sum();
+        steps(cells.map(|c| (c[0], c[1] as f64 / all.max(1) as f64)))
     }
 
-    fn of(grid: Grid, blocks: Vec<Steps>) -> Self {
+    pub(super) fn of(grid: Grid, blocks: Vec<Steps>) -> Self {
         let mut all = Self {
             grid,
             instead: Vec::with_capacity(blocks.len()),

@@ -5,13 +5,16 @@
 //! Every 5 ms the largest RTT of the epoch is compared with the last: its relative change, with the
 //! last changes of delay and window, chooses a distribution in a table; the next change of the
 //! window is drawn from it. What leaves is Verus' equation 5. The table tells whom it behaves like:
-//! here Verus.
+//! here Verus. Ours has a table for each level of the delay, so that the walk is drawn back as its
+//! teacher is.
 //!
 //! | constant | `tuned` | source |
 //! |---|---|---|
 //! | epoch | 5 ms | gmcc2, verus_server |
 //! | change | per cent of the old value, times log10 of it, of 1.01 at least | preprocess_verus; the least: ours |
-//! | grid of the built-in table | window -20 to 20, delay -10 to 10, by 2 | train.py |
+//! | grid of the built-in table | window -20 to 20 by 4, delay -10 to 10 by 2 | train.py; the 4: ours |
+//! | levels of the built-in table | last delay over the smallest: up to 1.5, 3, 4.5, 6, 7.5, above | ours |
+//! | epoch without a sample | counts as the last one, as in training | ours |
 //! | bin | the nearest, half away from zero | train |
 //! | delay beyond the grid | the last bin | ours |
 //! | state never seen | nearest window's change, any state with that delay, hold | ours |
@@ -22,19 +25,21 @@
 //!
 //! `original` is the authors' program, frozen in `original.rs` with its constants.
 //!
-//! `matrix=FILE` takes a table in the authors' form. The built-in one is not theirs: it was learned
-//! from `verus:profile=original` in our simulator on our synthetic channels
-//! (`alcc mdi train` writes it again: see its first lines), so it is our Verus, not
-//! theirs. On the grid of the published tables (by 5) ours drifts upward to a second of queue: a
-//! window of 90 that falls by one packet stays in bin 0.
+//! `matrix=FILE` takes a table in the authors' form, or one with levels. The built-in ones are not
+//! theirs: they were learned from `verus:profile=original` in our simulator on our synthetic
+//! channels (`alcc mdi train` writes them again: see their first lines), so they are our Verus, not
+//! theirs. `original` has one without levels, on the grid of the authors' scripts. On the grid of
+//! their published tables (by 5) ours drifts upward to a second of queue: a window of 90 that falls
+//! by one packet stays in bin 0.
 //!
 //! **Differs from the program**: the generator is seeded; a timeout halves nothing twice and
 //! forgets nothing; the release of an epoch replaces what the last one left.
 //!
-//! **Known weakness**: it knows no RTT but the last two: what Verus had learned of the path is
-//! lost, and nothing brings the window back where it was; the walk drifts, and on other channels
-//! than those of the training it holds a window that does not fit.
+//! **Known weakness**: the teacher's slow starts are not in the table. On links whose queue is
+//! shorter than Verus fills it, the teacher falls back to them and delivers less than the walk.
+//! Without levels the walk drifts: nothing brings the window back where the teacher would hold it.
 mod counts;
+mod levels;
 mod matrix;
 mod original;
 #[cfg(test)]
@@ -47,7 +52,8 @@ use crate::{
     Options, Path, Rto, Sent, SpecError, Tag,
 };
 use alcc_units::{Bytes, Rng, Span, Time};
-pub use counts::{Counting, Counts, Shape};
+pub use counts::{Counting, Counts, Epoch, Shape};
+pub use levels::{Bounds, Levels};
 pub use matrix::{Axis, Grid, Matrix, MatrixError, change};
 use std::sync::{Arc, OnceLock};
 
@@ -58,7 +64,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     options: &[OptionDoc {
         name: "matrix",
         default: "a table of ours",
-        help: "FILE: a transition matrix in the authors' form, bins,first,last,step twice, then a line per state",
+        help: "FILE: a transition matrix in the authors' form, bins,first,last,step twice, then a line per state; or what 'alcc mdi train' writes",
     }],
     build: Build::Function(build),
 };
@@ -74,37 +80,58 @@ const FLIGHT: f64 = 1.25;
 /// Weight of a sample in the smoothed RTT (Verus).
 const SMOOTHING: f64 = 0.125;
 
-static BUILTIN: OnceLock<Arc<Matrix>> = OnceLock::new();
+static LEVELLED: OnceLock<Arc<Levels>> = OnceLock::new();
+static PUBLISHED_FORM: OnceLock<Arc<Matrix>> = OnceLock::new();
 
-fn builtin() -> Result<Arc<Matrix>, SpecError> {
-    if let Some(matrix) = BUILTIN.get() {
-        return Ok(matrix.clone());
+/// Reads a table of this program once.
+fn builtin<T>(
+    kept: &OnceLock<Arc<T>>,
+    text: &str,
+    of: impl FnOnce(Levels) -> Option<T>,
+) -> Result<Arc<T>, SpecError> {
+    if let Some(table) = kept.get() {
+        return Ok(table.clone());
     }
-    let matrix = Matrix::expand(include_str!("builtin.txt")).map_err(|why| SpecError::Refused {
+    let refused = |why: String| SpecError::Refused {
         kind: "algorithm",
         name: "mdi".to_owned(),
-        why: format!("built-in matrix: {why}"),
-    })?;
-    Ok(BUILTIN.get_or_init(|| Arc::new(matrix)).clone())
+        why: format!("built-in table: {why}"),
+    };
+    let table = Levels::expand(text).map_err(|why| refused(why.to_string()))?;
+    let table = of(table).ok_or_else(|| refused("levels where none belong".to_owned()))?;
+    Ok(kept.get_or_init(|| Arc::new(table)).clone())
+}
+
+fn levelled() -> Result<Arc<Levels>, SpecError> {
+    builtin(&LEVELLED, include_str!("levels.txt"), Some)
+}
+
+fn without_levels() -> Result<Arc<Matrix>, SpecError> {
+    builtin(&PUBLISHED_FORM, include_str!("builtin.txt"), Levels::only)
 }
 
 fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
-    let matrix = match options.file("matrix")? {
-        None => builtin()?,
-        Some(text) => Arc::new(
-            Matrix::parse(&text)
-                .map_err(|why| options.refused(format!("{}, {why}", options.shown("matrix"))))?,
-        ),
+    let wrong = |why: &str| options.refused(format!("{}, {why}", options.shown("matrix")));
+    let given = match options.file("matrix")? {
+        None => None,
+        Some(text) => Some(Levels::parse(&text).map_err(|why| wrong(&why.to_string()))?),
     };
     if options.profile() == "original" {
+        let matrix = match given {
+            None => without_levels()?,
+            Some(levels) => Arc::new(levels.only().ok_or_else(|| {
+                wrong("levels: profile=original takes a table in the authors' form, without them")
+            })?),
+        };
         return Ok(Box::new(original::Original::new(matrix)));
     }
-    Ok(Box::new(Mdi::new(matrix)))
+    let levels = given.map_or_else(levelled, |levels| Ok(Arc::new(levels)))?;
+    Ok(Box::new(Mdi::new(levels)))
 }
 
 #[derive(Clone)]
 struct Mdi {
-    matrix: Arc<Matrix>,
+    levels: Arc<Levels>,
     mss: Bytes,
     rng: Rng,
     /// Packets.
@@ -130,9 +157,9 @@ struct Mdi {
 }
 
 impl Mdi {
-    fn new(matrix: Arc<Matrix>) -> Self {
+    fn new(levels: Arc<Levels>) -> Self {
         Self {
-            matrix,
+            levels,
             mss: Bytes::new(1448),
             rng: Rng::new(1),
             window: START,
@@ -166,7 +193,8 @@ impl Mdi {
 
     /// The next window of the walk.
     fn step(&mut self, delay: f64) -> f64 {
-        let grid = *self.matrix.grid();
+        let matrix = self.levels.at(self.delays[0] / self.min_rtt);
+        let grid = matrix.grid();
         let [w1, w2] = self.windows;
         let last_delay = change(self.delays[0], self.delays[1], MIN_SCALE);
         let last_window = change(w1, w2, MIN_SCALE);
@@ -174,7 +202,7 @@ impl Mdi {
         let delay_bin = grid.delay.nearest(last_delay);
         let state = grid.state(delay_bin, grid.window.nearest(last_window));
         let r = self.rng.unit();
-        let bin = self.matrix.draw(state, grid.delay.nearest(new_delay), r);
+        let bin = matrix.draw(state, grid.delay.nearest(new_delay), r);
         moved(w1, grid.window.value(bin))
     }
 
@@ -190,9 +218,7 @@ impl Mdi {
             self.window = if unused { next.min(self.window) } else { next };
         }
         self.window = self.window.clamp(1.0, MAX_WINDOW);
-        if sampled.is_some() {
-            self.delays = [delay, self.delays[0]];
-        }
+        self.delays = [delay, self.delays[0]];
         self.windows = [self.window, self.windows[0]];
         self.release();
     }

@@ -7,6 +7,16 @@ fn near(found: f64, want: f64) {
     assert!((found - want).abs() < 5e-4, "{found} instead of {want}");
 }
 
+/// Epochs of delays and windows; the smallest delay is 40 ms.
+fn run(epochs: &[(f64, f64)]) -> Vec<Epoch> {
+    let epoch = |&(delay, window): &(f64, f64)| Epoch {
+        delay,
+        smallest: 40.0,
+        window,
+    };
+    epochs.iter().map(epoch).collect()
+}
+
 const FINE: Axis = Axis {
     min: -10,
     step: 2,
@@ -135,7 +145,7 @@ fn counting_and_leaving_out_what_is_rare() {
                 bins: 1,
             },
         };
-        let mut counts = Counts::new(grid);
+        let mut counts = Counts::new(grid, Bounds::default());
         counts.pairs_mut()[..3].copy_from_slice(&pairs);
         let (cut, least) = (0.02, 0);
         let text = counts.published(Shape {
@@ -161,14 +171,14 @@ fn counting_and_leaving_out_what_is_rare() {
 fn what_leaves_the_grid_is_not_learned() {
     // M18: changes of (0,0), (2,0), (12,0), (0,2) in delay and window: only the first pair is
     // inside, -10 to 10 by 2.
-    let mut counts = Counts::new(Grid::TRAINING);
+    let mut counts = Counts::new(Grid::TRAINING, Bounds::default());
     let at = |d: f64, change: f64| d * (1.0 + change / 100.0 / libm::log10(d));
     let (d0, w0) = (100.0, 100.0);
     let d2 = at(d0, 2.0);
     let d3 = at(d2, 12.0);
     let w4 = at(w0, 2.0);
     counts.learn(
-        &[(d0, w0), (d0, w0), (d2, w0), (d3, w0), (d3, w4)],
+        &run(&[(d0, w0), (d0, w0), (d2, w0), (d3, w0), (d3, w4)]),
         Counting::Nearest,
     );
     assert_eq!(counts.total(), 1);
@@ -186,13 +196,14 @@ fn what_leaves_the_grid_is_not_learned() {
 
 #[test]
 fn a_table_comes_back_as_it_was_written() {
-    let mut counts = Counts::new(Grid::TRAINING);
-    let run: Vec<(f64, f64)> = (0..2000)
+    let mut counts = Counts::new(Grid::TRAINING, Bounds::default());
+    let epochs: Vec<(f64, f64)> = (0..2000)
         .map(|i| (100.0 + f64::from(i % 3), 50.0 + f64::from(i % 2)))
         .collect();
-    counts.learn(&run, Counting::Nearest);
+    counts.learn(&run(&epochs), Counting::Nearest);
     let published = Matrix::parse(&counts.published(Shape::default())).unwrap();
-    let compact = Matrix::expand(&counts.compact(Shape::default())).unwrap();
+    let compact = Levels::expand(&counts.compact(Shape::default())).unwrap();
+    let compact = compact.only().unwrap();
     for (state, next) in [(115, 5), (116, 6), (0, 0)] {
         for r in [0.1, 0.5, 0.9] {
             assert_eq!(published.draw(state, next, r), compact.draw(state, next, r));
@@ -211,9 +222,9 @@ fn a_change_between_two_bins_counts_in_both_and_keeps_its_mean() {
         (99.9, vec![(-2.0, 100), (0.0, 900)]),
         (140.0, vec![(20.0, 1000)]),
     ] {
-        let mut counts = Counts::new(grid);
-        let run = [(50.0, 100.0), (50.0, 100.0), (50.0, to)];
-        counts.learn(&run, Counting::MeanPreserving);
+        let mut counts = Counts::new(grid, Bounds::default());
+        let epochs = run(&[(50.0, 100.0), (50.0, 100.0), (50.0, to)]);
+        counts.learn(&epochs, Counting::MeanPreserving);
         let row = state(0.0, 0.0) * grid.states();
         for (window, share) in want {
             assert_eq!(counts.pairs_mut()[row + state(0.0, window)], share, "{to}");
@@ -222,12 +233,101 @@ fn a_change_between_two_bins_counts_in_both_and_keeps_its_mean() {
         assert_eq!(Counts::parse(&counts.text()).unwrap(), counts);
     }
     let wrong = |text: &str| Counts::parse(text).unwrap_err().to_string();
-    let head = Counts::new(grid).text();
+    let head = Counts::new(grid, Bounds::default()).text();
     assert!(wrong("5 6").contains("eight whole numbers"));
     assert!(
         wrong(&(head.clone() + "0 231 5\n")).starts_with("line 2: '0 231 5': want FROM TO COUNT")
     );
     assert!(wrong(&(head + "# ours\n1 1 1\n1 x 1\n")).starts_with("line 4"));
+}
+
+#[test]
+fn each_level_has_a_table_of_its_own() {
+    // The smallest delay is 40 ms. At 80 the window rises by 2 of 100, above 80 it falls.
+    let bounds = Bounds::parse("1.5,2").unwrap();
+    assert_eq!(
+        [1.0, 1.5, 1.6, 2.0, 2.1, 99.0].map(|r| bounds.level(r)),
+        [0, 0, 1, 1, 2, 2]
+    );
+    let mut counts = Counts::new(Grid::TRAINING, bounds.clone());
+    for _ in 0..50 {
+        for (delay, window) in [(80.0, 102.0), (80.5, 98.0)] {
+            let epochs = [(delay, 100.0), (delay, 100.0), (delay, window)];
+            counts.learn(&run(&epochs), Counting::MeanPreserving);
+        }
+    }
+    assert_eq!(counts.total(), 100);
+    assert_eq!(Counts::parse(&counts.text()).unwrap(), counts);
+    let published = counts.published(Shape::default());
+    assert!(published.starts_with("levels,1.5,2\n21,-20,20,2,11,-10,10,2\n"));
+    let published = Levels::parse(&published).unwrap();
+    let compact = Levels::expand(&counts.compact(Shape::default())).unwrap();
+    assert_eq!(published, compact);
+    let state = Grid::TRAINING.state(5, 10);
+    let change = |ratio: f64| {
+        let bin = published.at(ratio).draw(state, 5, 0.5);
+        Grid::TRAINING.window.value(bin)
+    };
+    // In the lowest level nothing was seen: hold.
+    assert_eq!([1.2, 1.9, 2.0, 2.1].map(change), [0.0, 4.0, 4.0, -4.0]);
+    assert_eq!(published.only(), None);
+    let other = Counts::new(Grid::TRAINING, Bounds::default());
+    let why = counts.add(&other).unwrap_err();
+    assert!(
+        why.ends_with("cannot be added to levels,1.5,2 and 21,-20,20,2,11,-10,10,2"),
+        "{why}"
+    );
+}
+
+#[test]
+fn wrong_levels_are_refused_with_their_line() {
+    let refused = |text: &str| Levels::parse(text).unwrap_err().to_string();
+    for bad in ["", "1", "2,2", "3,2", "x", "2,", "NaN", "inf", "0.5,2"] {
+        let why = refused(&format!("levels,{bad}\n1,0,0,1,1,0,0,1\n1\n1\n"));
+        let start = format!("line 1: '{bad}': want at most 16 ascending multiples");
+        assert!(why.starts_with(&start), "{why}");
+    }
+    let head = "levels,2\n1,0,0,1,1,0,0,1\n";
+    assert!(refused("levels,2\n").starts_with("line 1: '': want bins"));
+    assert_eq!(
+        refused(&format!("{head}1\n")),
+        "line 4: the end after 0 states: want 1 lines of states"
+    );
+    assert_eq!(
+        refused(&format!("{head}1\n1\n1\n")),
+        "line 5: one more line: want 2 lines of states"
+    );
+    assert_eq!(
+        refused(&format!("{head}1\n0.5\n")),
+        "line 4: 1 probabilities that sum up to 0.5: want 1, or all 0"
+    );
+    let much = refused("levels,2,3\n1000,0,999,1,1,0,0,1\n");
+    assert_eq!(
+        much,
+        "line 2: 3 levels of 1000 states: want at most 2048 together"
+    );
+}
+
+#[test]
+fn a_walk_that_stands_too_high_is_drawn_back() {
+    // Whatever it has drawn: the built-in walk falls at eight times the smallest delay and rises
+    // at twice.
+    let walk = |delay: f64| {
+        let mut mdi = Mdi::new(levelled().unwrap());
+        mdi.min_rtt = 40.0;
+        (mdi.window, mdi.windows, mdi.delays) = (100.0, [100.0; 2], [delay; 2]);
+        for _ in 0..100 {
+            let next = mdi.step(delay);
+            mdi.windows = [next.clamp(1.0, MAX_WINDOW), mdi.windows[0]];
+        }
+        mdi.windows[0]
+    };
+    assert!(
+        walk(320.0) < 80.0 && walk(80.0) > 120.0,
+        "{} {}",
+        walk(320.0),
+        walk(80.0)
+    );
 }
 
 #[test]
@@ -281,12 +381,18 @@ fn files_are_read_by_whoever_can() {
     );
     let reading = none.reading(|path| match path {
         "good" => Ok("1,0,0,1,1,0,0,1\n1\n".to_owned()),
+        "levels" => Ok("levels,2\n1,0,0,1,1,0,0,1\n1\n1\n".to_owned()),
         "bad" => Ok("1,0,0,1,1,0,0,1\n2\n".to_owned()),
         _ => Err("no such file".to_owned()),
     });
     assert_eq!(
         build(reading.clone(), "mdi:matrix=good,profile=original"),
         Ok(())
+    );
+    assert_eq!(build(reading.clone(), "mdi:matrix=levels"), Ok(()));
+    assert_eq!(
+        build(reading.clone(), "mdi:matrix=levels,profile=original").unwrap_err(),
+        "algorithm mdi: matrix=levels, levels: profile=original takes a table in the authors' form, without them"
     );
     assert_eq!(
         build(reading.clone(), "mdi:matrix=bad").unwrap_err(),
@@ -300,16 +406,16 @@ fn files_are_read_by_whoever_can() {
 
 #[test]
 fn a_loss_lasts_in_ours_and_not_in_the_programs() {
-    let (now, matrix) = (Time::from_millis(1), builtin().unwrap());
+    let now = Time::from_millis(1);
     let mut cx = Cx {
         now,
         log: &mut Discard,
     };
-    let mut ours = Mdi::new(matrix.clone());
+    let mut ours = Mdi::new(levelled().unwrap());
     (ours.window, ours.windows) = (100.0, [100.0; 2]);
     ours.reduce(&mut cx, "loss", Tag(100));
     assert_eq!((ours.window, ours.windows[0]), (70.0, 70.0));
-    let mut theirs = original::Original::new(matrix);
+    let mut theirs = original::Original::new(without_levels().unwrap());
     (theirs.window, theirs.windows) = (100.0, [100.0; 2]);
     theirs.reduce(&mut cx, "loss", Tag(100));
     assert_eq!((theirs.window, theirs.windows[0]), (70.0, 100.0));

@@ -3,10 +3,7 @@ package org.alcc.cc;
 
 import java.io.BufferedReader;
 import java.io.IOException;
-import java.io.InputStream;
-import java.io.InputStreamReader;
 import java.io.Reader;
-import java.nio.charset.Charset;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -18,7 +15,6 @@ import java.util.List;
 public final class Matrix {
     private static final int MAX_STATES = 2048;
     private static final double TOLERANCE = 1e-6;
-    private static Matrix builtin;
 
     private final int windows;
     private final int windowMin;
@@ -32,7 +28,7 @@ public final class Matrix {
     /** For each of them the one to draw from. */
     private final int[] instead;
 
-    private Matrix(int[] header, double[][] probabilities) {
+    Matrix(int[] header, double[][] probabilities) {
         windows = header[0];
         windowMin = header[1];
         windowStep = header[3];
@@ -112,33 +108,6 @@ public final class Matrix {
     }
 
     /**
-     * The table that the project learned from its Verus.
-     *
-     * @return always the same
-     * @throws IllegalStateException if the library was packed without it
-     */
-    public static synchronized Matrix builtin() {
-        if (builtin == null) {
-            InputStream in = Matrix.class.getResourceAsStream("builtin.txt");
-            if (in == null) {
-                throw new IllegalStateException("the library has no builtin.txt beside Matrix.class: pack it again");
-            }
-            try {
-                builtin = expand(new InputStreamReader(in, Charset.forName("UTF-8")));
-            } catch (IOException e) {
-                throw new IllegalStateException("the built-in table: " + e.getMessage(), e);
-            } finally {
-                try {
-                    in.close();
-                } catch (IOException e) {
-                    // It has been read.
-                }
-            }
-        }
-        return builtin;
-    }
-
-    /**
      * Reads a table in its published form: eight whole numbers (bins, first, last and step of window and delay), then a
      * line per state with a probability per next state.
      *
@@ -148,7 +117,14 @@ public final class Matrix {
      */
     public static Matrix parse(Reader from) throws IOException {
         Lines lines = new Lines(from);
-        int[] header = lines.header();
+        int[] header = lines.header(lines.next());
+        Matrix matrix = read(lines, header);
+        lines.end(header[0] * header[4]);
+        return matrix;
+    }
+
+    /** A line per state. */
+    static Matrix read(Lines lines, int[] header) throws IOException {
         int states = header[0] * header[4];
         double[][] blocks = new double[states * header[4]][];
         for (int state = 0; state < states; state++) {
@@ -164,35 +140,11 @@ public final class Matrix {
                 blocks[state * header[4] + d] = lines.block(cells, d * header[0], header[0]);
             }
         }
-        if (lines.next() != null) {
-            throw lines.wrong("one more line", states + " lines of states");
-        }
-        return new Matrix(header, blocks);
-    }
-
-    /** Reads the built-in form: a line per block that was seen, its bins with their thousandths. */
-    private static Matrix expand(Reader from) throws IOException {
-        Lines lines = new Lines(from);
-        int[] header = lines.header();
-        double[][] blocks = new double[header[0] * header[4] * header[4]][];
-        for (String line = lines.next(); line != null; line = lines.next()) {
-            String[] words = line.split("[ :]");
-            double[] block = new double[header[0]];
-            double all = 0;
-            for (int i = 2; i < words.length; i += 2) {
-                block[Integer.parseInt(words[i - 1])] = Integer.parseInt(words[i]);
-                all += Integer.parseInt(words[i]);
-            }
-            for (int i = 0; i < block.length; i++) {
-                block[i] /= Math.max(all, 1);
-            }
-            blocks[Integer.parseInt(words[0])] = block;
-        }
         return new Matrix(header, blocks);
     }
 
     /** Lines that are neither empty nor a remark, with their numbers. */
-    private static final class Lines {
+    static final class Lines {
         private final BufferedReader reader;
         private int number;
 
@@ -218,8 +170,13 @@ public final class Matrix {
             return new IOException("line " + number + ": " + found + ": want " + want);
         }
 
-        int[] header() throws IOException {
-            String line = next();
+        void end(int states) throws IOException {
+            if (next() != null) {
+                throw wrong("one more line", states + " lines of states");
+            }
+        }
+
+        int[] header(String line) throws IOException {
             List<Integer> numbers = new ArrayList<Integer>();
             for (String word : line == null ? new String[0] : line.split(",", -1)) {
                 try {

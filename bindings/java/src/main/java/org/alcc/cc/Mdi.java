@@ -16,7 +16,7 @@ public final class Mdi extends Controller {
     private static final double FLIGHT = 1.25;
     private static final double SMOOTHING = 0.125;
 
-    private final Matrix matrix;
+    private final Levels levels;
     private long mss = 1448;
     private Random64 random = new Random64(1);
     private double window = START;
@@ -40,12 +40,17 @@ public final class Mdi extends Controller {
 
     /** With the table that is built in. */
     public Mdi() {
-        this(Matrix.builtin());
+        this(Levels.builtin());
     }
 
-    /** @param matrix the table; one may serve many flows */
+    /** @param levels the tables; they may serve many flows */
+    public Mdi(Levels levels) {
+        this.levels = levels;
+    }
+
+    /** @param matrix a table in its published form; one may serve many flows */
     public Mdi(Matrix matrix) {
-        this.matrix = matrix;
+        this(Levels.of(matrix));
     }
 
     @Override
@@ -74,6 +79,7 @@ public final class Mdi extends Controller {
     }
 
     private double walk(double delay) {
+        Matrix matrix = levels.at(delay1 / smallest);
         int lastDelay = matrix.delayBin(Matrix.change(delay1, delay2, MIN_SCALE));
         int lastWindow = matrix.windowBin(Matrix.change(window1, window2, MIN_SCALE));
         int next = matrix.delayBin(Matrix.change(delay, delay1, MIN_SCALE));
@@ -92,10 +98,8 @@ public final class Mdi extends Controller {
             window = idle ? Math.min(next, window) : next;
         }
         window = Math.min(Math.max(window, 1), MAX_WINDOW);
-        if (sampled) {
-            delay2 = delay1;
-            delay1 = delay;
-        }
+        delay2 = delay1;
+        delay1 = delay;
         window2 = window1;
         window1 = window;
         release();

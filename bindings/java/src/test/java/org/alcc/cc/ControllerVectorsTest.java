@@ -127,8 +127,15 @@ public class ControllerVectorsTest {
         byte[] text = Files.readAllBytes(Paths.get(System.getProperty("docs"), "controller-vectors.json"));
         Map<String, Object> vectors = Json.parse(new String(text, StandardCharsets.UTF_8));
         Map<String, Integer> answers = new LinkedHashMap<String, Integer>();
+        int packets = 0;
         for (Object each : Json.list(vectors.get("cases"))) {
             Map<String, Object> v = Json.map(each);
+            if (v.get("host").equals("packets")) {
+                // A controller here stands above TCP and hears of no loss.
+                packets++;
+                continue;
+            }
+            assertEquals("stream", v.get("host"));
             Replay replay = new Replay((String) v.get("algorithm"), (Long) v.get("start"));
             int i = 0;
             for (Object event : Json.list(v.get("events"))) {
@@ -137,6 +144,7 @@ public class ControllerVectorsTest {
             Integer before = answers.get(replay.name);
             answers.put(replay.name, replay.answers + (before == null ? 0 : before));
         }
+        assertEquals(4, packets);
         assertEquals(6, answers.size());
         assertTrue(answers.toString(), answers.get("mdi") > 1000 && answers.get("budget") > 50);
     }
@@ -176,6 +184,36 @@ public class ControllerVectorsTest {
         assertTrue(wrong(header + "0.25,x\n0,0\n").startsWith("line 2: 'x'"));
         assertTrue(wrong(header + "0.25,NaN\n0,0\n").startsWith("line 2: 'NaN'"));
         assertTrue(wrong(header + "0.25,0.75\n0,0\n0,0\n").startsWith("line 4: one more line"));
+    }
+
+    private static String wrongLevels(String table) {
+        try {
+            Levels.parse(new StringReader(table));
+            return "";
+        } catch (IOException e) {
+            assertFalse(e.getMessage(), e.getMessage().contains("\n"));
+            return e.getMessage();
+        }
+    }
+
+    @Test
+    public void eachLevelHasATableOfItsOwnAndOneTableIsOneLevel() throws Exception {
+        String header = "2,0,10,10,1,0,0,1\n";
+        String low = "1,0\n1,0\n";
+        String high = "0,1\n0,1\n";
+        Levels levels = Levels.parse(new StringReader("levels,1.5,3\n" + header + low + high + low));
+        double[] ratios = {1, 1.5, 1.6, 3, 3.1};
+        double[] want = {0, 0, 10, 10, 0};
+        for (int i = 0; i < ratios.length; i++) {
+            assertEquals(want[i], levels.at(ratios[i]).draw(0, 0, 0, 0.5), 0);
+        }
+        assertEquals(10.0, Levels.parse(new StringReader(header + high)).at(99).draw(0, 0, 0, 0.5), 0);
+        for (String bad : new String[] {"", "1", "2,2", "3,2", "x", "NaN", "2,"}) {
+            assertTrue(bad, wrongLevels("levels," + bad + "\n" + header).startsWith("line 1: 'levels," + bad + "'"));
+        }
+        assertTrue(wrongLevels("levels,2\n" + header + low).startsWith("line 5: the end after 0 states"));
+        assertTrue(wrongLevels("levels,2\n" + header + low + high + low).startsWith("line 7: one more line"));
+        assertTrue(wrongLevels("levels,2,3\n1000,0,999,1,1,0,0,1\n").contains("at most 2048 together"));
     }
 
     /** The target is a microsecond; a loaded machine is no reason to fail. */
