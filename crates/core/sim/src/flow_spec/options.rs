@@ -29,12 +29,13 @@ pub(super) struct FlowOptions {
     pub(super) ecn: bool,
     pub(super) name: Option<String>,
     pub(super) share: Option<String>,
+    pub(super) tunnel: Option<String>,
 }
 
-const PARTS: &str = "write over=, host=, sndbuf=, rwnd=, lowat=, rtt=, dir=, links=, size=, app=, every=, on=, off=, stagger=, phase=, ecn=, share= or name= after '/'";
+const PARTS: &str = "write over=, host=, sndbuf=, rwnd=, lowat=, rtt=, dir=, links=, size=, app=, every=, on=, off=, stagger=, phase=, ecn=, share=, tunnel= or name= after '/'";
 const KEYS: &[&str] = &[
     "over", "host", "sndbuf", "rwnd", "lowat", "rtt", "dir", "links", "size", "app", "every", "on",
-    "off", "stagger", "phase", "ecn", "share", "name",
+    "off", "stagger", "phase", "ecn", "share", "tunnel", "name",
 ];
 const NAME: &str = "a name is 1 to 32 letters, digits, '-', '_' or '.'";
 
@@ -98,6 +99,7 @@ impl FlowOptions {
                 };
             }
             "share" => self.share = Some(name(value)?),
+            "tunnel" => self.tunnel = Some(name(value)?),
             "name" => self.name = Some(name(value)?),
             _ => {
                 let near = nearest(key, KEYS.iter().copied());
