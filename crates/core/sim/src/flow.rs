@@ -111,7 +111,9 @@ impl Flow {
         let delays = directions().map(|direction| direction.delay);
         let least = delays.fold(access / 2, |a, b| a + b);
         let propagation = (steady && carrier.is_none()).then_some(least);
-        let tunnel = scenario.is_carrier(spec).then(|| Tunnel::new(least));
+        let tunnel = scenario
+            .is_carrier(spec)
+            .then(|| Tunnel::new(least, spec.txqueuelen));
         let mut app = AppModel::new(spec.source, spec.start + phase);
         if tunnel.is_some() {
             // What it writes comes from others.

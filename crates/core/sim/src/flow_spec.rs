@@ -36,6 +36,8 @@ pub struct FlowSpec {
     /// It goes through the byte stream of the flow that has this name, which is a TCP; `None`: over
     /// the links.
     pub tunnel: Option<String>,
+    /// Packets that wait before it, if it carries others; `None`: 500.
+    pub txqueuelen: Option<usize>,
     /// Which way the data go.
     pub dir: Dir,
     /// It goes back from where the flow before it arrives, and each carries the other's reports: at
@@ -95,6 +97,7 @@ PARTs:
                       to marks, such as reno and cubic; with over=, the TCP
   share=NAME          one allowance for all flows with this NAME: one algorithm, that of the first, decides for them together
   tunnel=NAME         inside the TCP flow with this name=, as in a VPN over TCP; if that has dir=both, acknowledgements, too
+  txqueuelen=100      of a flow that others are in: packets that wait for it, 500 without it
   name=call           what the table and the row call it
 As algorithm also udp:rate=5mbit[,bytes=1500][,on=1s,off=1s]: constant rate, whatever happens.";
 
@@ -248,6 +251,7 @@ impl FlowSpec {
                 },
                 share: options.share.clone(),
                 tunnel: options.tunnel.clone(),
+                txqueuelen: options.txqueuelen,
                 paired: back,
                 links: options.links,
                 start: options.start + options.stagger * number,

@@ -66,6 +66,18 @@ fn datagrams_beyond_the_capacity_are_lost_at_the_device_and_not_in_the_stream() 
 }
 
 #[test]
+fn a_short_device_is_a_short_queue() {
+    let of = |outer: &str| report(&[outer, "udp:rate=20mbit/tunnel=vpn"], 0.0).flows[1].clone();
+    let (long, short) = (of("reno/name=vpn"), of("reno/name=vpn/txqueuelen=100"));
+    // Four hundred packets of 1526 bytes take 0.51 s.
+    let less = long
+        .queue_delay
+        .median
+        .saturating_sub(short.queue_delay.median);
+    assert!((less.as_millis_f64() - 514.0).abs() < 60.0, "{less:?}");
+}
+
+#[test]
 fn a_loss_of_the_outer_tcp_is_a_delay_inside() {
     // Its window does not fill the device.
     let inner = "cubic/rwnd=64kB/tunnel=vpn@1s";
@@ -158,6 +170,10 @@ fn what_cannot_carry_is_said() {
         (
             &["cubic/name=vpn", "reno/tunnel=vpn/rtt=10ms"],
             "less than the 40ms of its links",
+        ),
+        (
+            &["cubic/txqueuelen=9/name=a@0s-5s", "reno/tunnel=a"],
+            "leave out its size=",
         ),
     ] {
         let error = run(&scenario(flows, 0.0)).unwrap_err().to_string();

@@ -5,7 +5,7 @@
 //! | what | rule | source |
 //! |---|---|---|
 //! | record | the packet and 26 bytes | OpenVPN over TCP: length 2, opcode and peer 4, packet number 4, tag of AES-GCM 16 |
-//! | device | holds 500 packets, then drops what comes | Linux: `TUN_READQ_SIZE` |
+//! | device | holds 500 packets or `txqueuelen=`, then drops what comes | Linux: `TUN_READQ_SIZE`; OpenVPN up to 2.4: 100 |
 //! | program | reads the next packet once the socket has taken the one before | OpenVPN: one buffer to the socket |
 //! | small records | leave at once | OpenVPN: `socket-flags TCP_NODELAY` |
 //! | delivery | when the stream is complete up to the record's end | RFC 9293, section 3.8 |
@@ -20,12 +20,14 @@ use std::collections::VecDeque;
 
 /// What the tunnel adds to a packet.
 const RECORD: Bytes = Bytes::new(26);
-/// Packets that the device holds.
+/// Packets that the device holds by default.
 const DEVICE: usize = 500;
 
 /// The packets inside a flow.
 #[derive(Debug)]
 pub(crate) struct Tunnel {
+    /// Packets that the device holds.
+    limit: usize,
     /// In the device, and since when.
     device: VecDeque<(Time, u32)>,
     /// In the stream: where the record ends, when its packet came, and which it is.
@@ -37,8 +39,9 @@ pub(crate) struct Tunnel {
 }
 
 impl Tunnel {
-    pub(crate) const fn new(propagation: Span) -> Self {
+    pub(crate) fn new(propagation: Span, limit: Option<usize>) -> Self {
         Self {
+            limit: limit.unwrap_or(DEVICE),
             device: VecDeque::new(),
             records: VecDeque::new(),
             end: 0,
@@ -50,9 +53,9 @@ impl Tunnel {
 impl<P: Probe> Simulation<P> {
     /// A packet comes to the device of flow `outer`.
     pub(super) fn enter_tunnel(&mut self, now: Time, outer: usize, id: u32) {
-        let device = self.flows[outer].tunnel.as_mut().map(|t| &mut t.device);
-        if let Some(device) = device.filter(|device| device.len() < DEVICE) {
-            device.push_back((now, id));
+        let tunnel = self.flows[outer].tunnel.as_mut();
+        if let Some(tunnel) = tunnel.filter(|tunnel| tunnel.device.len() < tunnel.limit) {
+            tunnel.device.push_back((now, id));
             if self.flows[outer].write_records(now, |id| self.network.packet(id).len) {
                 self.transmit(now, outer);
             }
