@@ -9,6 +9,14 @@ use alcc_observe::Pattern;
 use alcc_socket::Selection;
 use std::path::PathBuf;
 
+/// Which connections share one allowance.
+#[derive(clap::ValueEnum, serde::Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Share {
+    /// Those of a process to the same address.
+    Host,
+}
+
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// The algorithm with its options, see 'alcc list' [default: budget]
@@ -30,6 +38,10 @@ pub(crate) struct Options {
     /// How the limit is kept, see 'alcc list' [default: auto]
     #[arg(long, value_name = "E")]
     enforce: Option<String>,
+    /// Connections of a process to the same address share one allowance, as if they were one
+    /// connection; for algorithms with a window, such as budget or copa
+    #[arg(long, value_name = "WITH")]
+    share: Option<Share>,
     /// Only connections to this local port, from this address range, or from this share of the
     /// clients (10%); the others stay plain TCP; may be repeated
     #[arg(long, value_name = "PORT|CIDR")]
@@ -52,6 +64,7 @@ pub(crate) struct Chosen {
     pub(crate) under: Option<String>,
     pub(crate) feedback: String,
     pub(crate) enforce: String,
+    pub(crate) share: bool,
     pub(crate) selection: Selection,
 }
 
@@ -66,6 +79,11 @@ impl Options {
         let cc = self.cc.clone().or(file.cc);
         let cc = cc.unwrap_or_else(|| Spec::named(alcc_cc::DEFAULT));
         registry.build(&cc).map_err(Failure::usage)?;
+        let share = self.share.or(file.share).is_some();
+        let rules = file.rules.iter().filter_map(|rule| rule.cc.as_ref());
+        for cc in rules.chain([&cc]).filter(|_| share) {
+            check_share(&registry, cc)?;
+        }
         let under = self.under.clone().or(file.under);
         if let Some(under) = &under {
             alcc_pipe::check_under(under)?;
@@ -78,6 +96,7 @@ impl Options {
             under,
             feedback: auto(&self.feedback, file.feedback),
             enforce: auto(&self.enforce, file.enforce),
+            share,
             selection: Selection {
                 loopback: self.loopback || file.loopback,
                 outbound: self.outbound || file.outbound,
@@ -88,4 +107,16 @@ impl Options {
             registry,
         })
     }
+}
+
+/// Whether connections under this algorithm can share one allowance.
+fn check_share(registry: &Registry, spec: &Spec) -> Result<(), Failure> {
+    let cc = registry.build(spec).map_err(Failure::usage)?;
+    if alcc_socket::can_share(cc.as_ref()) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "--share host: {} cannot share one allowance: use an algorithm with a window, such as budget, copa or cubic",
+        spec.name
+    )))
 }

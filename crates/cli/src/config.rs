@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The file of `--config`: what the options say, and algorithms by port. Every error names its line.
+use crate::chosen::Share;
 use crate::failure::{Failure, reason};
 use alcc_cc::{Registry, Spec};
 use alcc_observe::{Action, Command, Pattern};
@@ -16,6 +17,7 @@ pub(crate) struct Config {
     pub(crate) under: Option<String>,
     pub(crate) feedback: Option<String>,
     pub(crate) enforce: Option<String>,
+    pub(crate) share: Option<Share>,
     pub(crate) loopback: bool,
     pub(crate) outbound: bool,
     pub(crate) only: Vec<Pattern>,
@@ -30,6 +32,7 @@ struct File {
     under: Option<Spanned<String>>,
     feedback: Option<String>,
     enforce: Option<String>,
+    share: Option<Share>,
     loopback: bool,
     outbound: bool,
     only: Vec<Spanned<PortOrRange>>,
@@ -81,6 +84,7 @@ impl Config {
             under: file.under.map(|name| under(&name)).transpose()?,
             feedback: file.feedback,
             enforce: file.enforce,
+            share: file.share,
             loopback: file.loopback,
             outbound: file.outbound,
             only: file.only.iter().map(pattern).collect::<Result<_, _>>()?,

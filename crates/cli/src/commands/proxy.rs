@@ -209,6 +209,7 @@ fn settings(args: &Args, chosen: &Chosen, triple: &Triple) -> Settings {
         feedback: Some(triple.feedback),
         enforcement: triple.enforcement,
         under: chosen.under.clone(),
+        share: chosen.share,
         queue: args.queue.get(),
         seed: args.seed,
         log: args.log.clone(),

@@ -54,16 +54,20 @@ pub(crate) struct Args {
     sim: bool,
     /// With real programs on emulated links: each cell once, for 10 s from when its last flow
     /// starts, which judges nothing
-    #[arg(long, conflicts_with_all = ["sim", "board", "results"])]
+    #[arg(long, conflicts_with_all = ["sim", "board"])]
     emu: bool,
     /// All starts and whole windows in emulation: hours
     #[arg(long, requires = "emu")]
     full: bool,
+    /// With --emu: only the cells with these choices on an axis of the experiment, such as
+    /// trace=highwayGold,rapidGold; statements about others are not judged
+    #[arg(long, value_name = "AXIS=NAME,...", requires = "emu")]
+    cells: Option<String>,
     /// Runs at a time [default: as many as there are cores; shortened runs twice as many]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
     /// Write results.json, with the checksums of all inputs, and the page results.md into this
-    /// folder
+    /// folder; with --emu --full emulated.json and emulated.md
     #[arg(long, value_name = "DIR")]
     results: Option<PathBuf>,
     /// With --emu --full: FTP, a browser, video and a VPN, unless experiments are named; write
@@ -172,6 +176,14 @@ fn asked(args: &Args) -> Result<Vec<Asked>, Failure> {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let mut all = asked(args)?;
+    if args.results.is_some() && args.mode() == Mode::Shortened {
+        return Err(Failure::usage(
+            "--results --emu: shortened runs judge nothing: add --full, or leave --results out",
+        ));
+    }
+    if let Some(cells) = &args.cells {
+        keep_cells(&mut all, cells)?;
+    }
     if let Some(traces) = args.traces.as_deref().filter(|path| !path.is_dir()) {
         return Err(Failure::usage(format!(
             "--traces {}: there is no such folder: docs/traces.md says where the traces are",
@@ -247,8 +259,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if let Some(folder) = &args.results {
         let results = results(&all, &judged, &files);
         let json = results.to_json().map_err(Failure::failed)?;
-        write(folder, "results.json", json)?;
-        write(folder, "results.md", results.page())?;
+        let name = results.name();
+        write(folder, &format!("{name}.json"), json)?;
+        write(folder, &format!("{name}.md"), results.page())?;
     }
     if let Some(folder) = &args.applications {
         let stored = applications(&all, &judged);
@@ -265,6 +278,29 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         print(table(&judged, &args.out))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Leaves out the cells that `--cells` does not name.
+fn keep_cells(all: &mut [Asked], cells: &str) -> Result<(), Failure> {
+    let wrong = |why: String| Failure::usage(format!("--cells {cells}: {why}"));
+    let want = "write an axis and its choices, such as trace=highwayGold,rapidGold";
+    let (key, names) = cells
+        .split_once('=')
+        .ok_or_else(|| wrong(want.to_owned()))?;
+    let names: Vec<&str> = names.split(',').collect();
+    let axes = || all.iter().flat_map(|one| &one.plan.axes);
+    if !axes().any(|axis| axis == key) {
+        let known: std::collections::BTreeSet<&String> = axes().collect();
+        let known: Vec<&str> = known.into_iter().map(String::as_str).collect();
+        let known = known.join(", ");
+        return Err(wrong(format!("no axis '{key}': there are {known}")));
+    }
+    for one in all {
+        if !one.plan.keep_cells(key, &names) {
+            return Err(wrong(format!("{} has none of these: {want}", one.id)));
+        }
+    }
+    Ok(())
 }
 
 /// The rows that a comparison measured.

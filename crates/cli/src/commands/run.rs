@@ -141,6 +141,7 @@ fn settings(args: &Args) -> Result<Settings, Failure> {
         feedback: triple.feedback,
         enforcement: triple.enforcement,
         under: chosen.under,
+        share: chosen.share,
         selection: chosen.selection,
         report: None,
         log: args

@@ -74,9 +74,60 @@ impl Share {
         })
     }
 
+    fn has_members(&self) -> bool {
+        !self.group().members.is_empty()
+    }
+
     /// A panic elsewhere left nothing half done that matters more than to go on sending.
     fn group(&self) -> MutexGuard<'_, Group> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Who shares with whom: a [`Share`] for each key, such as a destination. A share whose members
+/// have all gone is forgotten.
+pub struct Shares<K> {
+    by_key: BTreeMap<K, Share>,
+    /// So many are looked through for forgotten ones.
+    enough: usize,
+}
+
+/// Below this number nobody looks.
+const FEW: usize = 64;
+
+impl<K> Shares<K> {
+    /// Nobody yet.
+    pub const fn new() -> Self {
+        Self {
+            by_key: BTreeMap::new(),
+            enough: FEW,
+        }
+    }
+}
+
+impl<K> Default for Shares<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K: Ord> Shares<K> {
+    /// Another flow with this key. Of the first one `cc`, which must [suit](Share::suits), decides
+    /// for all.
+    pub fn join(&mut self, key: K, cc: Box<dyn Controller>) -> Box<dyn Controller> {
+        if self.by_key.len() >= self.enough {
+            self.by_key.retain(|_, share| share.has_members());
+            self.enough = (2 * self.by_key.len()).max(FEW);
+        }
+        match self.by_key.get(&key).filter(|share| share.has_members()) {
+            Some(share) => share.join(),
+            None => {
+                let share = Share::new(cc);
+                let first = share.join();
+                self.by_key.insert(key, share);
+                first
+            }
+        }
     }
 }
 
@@ -463,6 +514,34 @@ mod tests {
         let total: Bytes = sent.iter().copied().sum();
         assert!(total <= all + MSS * 4, "{sent:?} of {all:?}");
         assert!(sent.iter().all(|sent| *sent > Bytes::ZERO), "{sent:?}");
+    }
+
+    #[test]
+    fn who_comes_when_all_have_gone_begins_anew() {
+        let mut shares = Shares::new();
+        let mut join = |key: u32| {
+            let spec: Spec = "reno".parse().unwrap();
+            let cc = Registry::builtin().build(&spec).unwrap();
+            let mut feed = Feed::new(shares.join(key, cc), Time::ZERO);
+            feed.start(&Path {
+                mss: MSS,
+                rtt_hint: None,
+                seed: 1,
+            });
+            feed
+        };
+        let (mut a, b, other) = (join(1), join(1), join(2));
+        let first = other.allowance().window;
+        send(&mut a, 1, Bytes::ZERO, false);
+        // A part of one, and all of another.
+        assert!(b.allowance().window < first);
+        drop((a, b));
+        assert_eq!(join(1).allowance().window, first);
+        // Those who have gone are not kept.
+        for key in 10..1_000 {
+            drop(join(key));
+        }
+        assert!(shares.by_key.len() <= FEW, "{}", shares.by_key.len());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 /// Names of the figures of [`Profiles::figures`].
-pub const FIGURES: &[&str] = &["curve_rise", "curve_error", "curve_steeper"];
+pub const FIGURES: &[&str] = &["curve_rise", "curve_error", "curve_steeper", "curve_slope"];
 
 /// Interval of the snapshots: Verus fits a curve each second.
 const INTERVAL: Span = Span::from_secs(1);
@@ -120,7 +120,8 @@ impl Profiles {
     /// - `curve_rise`: delay at the curve's end over that at its begin, median of the snapshots;
     /// - `curve_error`: mean distance of the points from the curve over their mean delay, median;
     /// - `curve_steeper`: mean slope of the curves in the half of the seconds with the lower
-    ///   throughput, over that in the other half.
+    ///   throughput, over that in the other half;
+    /// - `curve_slope`: slope of the curves, ms per packet, median of the snapshots.
     pub fn figures(&self, report: &Report) -> BTreeMap<String, f64> {
         let of_first = || self.snapshots.iter().filter(|one| one.flow == 0);
         let rise = of_first().filter_map(|one| {
@@ -138,6 +139,7 @@ impl Profiles {
             median(rise.collect()),
             median(errors.collect()),
             steeper(slopes.collect()),
+            median(of_first().filter_map(Snapshot::slope).collect()),
         ];
         let named = FIGURES.iter().zip(figures);
         named

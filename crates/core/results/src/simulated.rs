@@ -121,15 +121,12 @@ impl Summary {
             down: direction(&link.down, link.opportunities_down),
             up: direction(&link.up, link.opportunities_up),
         });
+        let ends = || report.flows.iter().filter(|flow| !flow.is_carrier);
         let shares = report.shares();
         let (worst, fair_after) = crowd::shared(&shares, report.duration, settle);
         Self {
-            throughput_mbps: report
-                .flows
-                .iter()
-                .map(|f| f.throughput.as_mbps_f64())
-                .sum(),
-            goodput_mbps: mbps(report.flows.iter().map(|f| f.goodput_bytes).sum()),
+            throughput_mbps: ends().map(|f| f.throughput.as_mbps_f64()).sum(),
+            goodput_mbps: mbps(ends().map(|f| f.goodput_bytes).sum()),
             jain: report.jain(),
             jain_1s: report.jain_of_seconds(settle),
             jain_1s_from_s: settle.as_secs_f64(),

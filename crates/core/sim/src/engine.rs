@@ -4,17 +4,18 @@
 //! What can happen next is due in the network or is a timer of a flow. Each place of the network
 //! and each flow has one entry, so that a step costs little with one packet in flight and with a
 //! million. Flows may be thousands and stand in a heap.
+pub(crate) mod tunnel;
+
 use crate::flow::{Endpoints, Flow, phase_of};
 use crate::host::UDP_HEADER;
-use crate::network::{Content, InFlight, Network, Next, link_dir};
+use crate::network::{Content, Entered, InFlight, Network, Next, link_dir};
 use crate::probe::{FlowState, PacketContent, PacketEvent, PacketStep, Probe};
 use crate::timers::Timers;
 use crate::{FlowStatus, LinkReport, Report, Scenario, SimError};
 use alcc_cc::{Header, Kind};
-use alcc_flow::{Share, Transmit};
+use alcc_flow::{Shares, Transmit};
 use alcc_link::{Ecn, Outcome, Packet};
 use alcc_units::{Bytes, Rng, Span, Time};
-use std::collections::BTreeMap;
 
 /// The first packet of this size or more begins the window: those of the papers' programs are
 /// shorter than 1500 bytes.
@@ -113,19 +114,17 @@ impl<P: Probe> Simulation<P> {
         let offered = network.offered(Time::ZERO, Time::ZERO + scenario.duration);
         let mut flows: Vec<Flow> = Vec::with_capacity(scenario.flows.len());
         let mut phase = Span::ZERO;
-        let mut shares: BTreeMap<&str, Share> = BTreeMap::new();
+        let mut shares = Shares::new();
         for spec in &scenario.flows {
             let seed = seeds.next_u64();
             // A pair is one program.
             if !spec.paired {
                 phase = phase_of(spec, seed, flows.is_empty());
             }
+            let cc = spec.controller.clone_box();
             let cc = match &spec.share {
-                None => spec.controller.clone_box(),
-                Some(name) => shares
-                    .entry(name)
-                    .or_insert_with(|| Share::new(spec.controller.clone_box()))
-                    .join(),
+                None => cc,
+                Some(name) => shares.join(name.as_str(), cc),
             };
             flows.push(Flow::new(
                 scenario,
@@ -357,16 +356,25 @@ impl<P: Probe> Simulation<P> {
     fn departed(&mut self, at: Time, index: usize, packet: &Packet, arrived: Time) {
         let id = packet.id as u32;
         self.network.packet_mut(id).queued += at.since(arrived);
-        let carried = *self.network.packet(id);
-        if !carried.data || !self.network.is_last_link(&carried, index) {
+        if self.network.is_last_link(self.network.packet(id), index) {
+            self.through(at, id);
+        }
+    }
+
+    /// A packet is through its last bottleneck.
+    fn through(&mut self, at: Time, id: u32) {
+        let packet = self.network.packet_mut(id);
+        if !packet.data {
             return;
         }
-        self.network.packet_mut(id).departed = true;
+        packet.departed = true;
+        let carried = *packet;
         while at >= self.second.1 {
             self.second = (self.second.0 + 1, self.second.1 + SECOND);
         }
         let meter = &mut self.flows[carried.flow as usize].meter;
-        meter.delivered(at, self.second.0, packet.len, carried.queued);
+        let len = Bytes::new(carried.len.into());
+        meter.delivered(at, self.second.0, len, carried.queued);
     }
 
     /// A packet has left a hop: on to the next, or to its host.
@@ -394,8 +402,10 @@ impl<P: Probe> Simulation<P> {
 
     /// A packet enters its present hop.
     fn enter(&mut self, now: Time, id: u32) {
-        if let Some(index) = self.network.enter(now, id, &mut self.outcomes) {
-            self.process_outcomes(index);
+        match self.network.enter(now, id, &mut self.outcomes) {
+            Entered::Link(index) => self.process_outcomes(index),
+            Entered::Line => {}
+            Entered::Tunnel(outer) => self.enter_tunnel(now, outer, id),
         }
     }
 
@@ -443,6 +453,7 @@ impl<P: Probe> Simulation<P> {
                 if let Some((ack, len)) = ack {
                     self.push(now, number, len, Content::Ack(ack));
                 }
+                self.leave_tunnel(now, number);
                 self.report_back(now, number);
                 self.schedule(number);
             }
@@ -531,6 +542,7 @@ impl<P: Probe> Simulation<P> {
     fn transmit(&mut self, now: Time, number: usize) {
         let mut outbox = std::mem::take(&mut self.outbox);
         let flow = &mut self.flows[number];
+        flow.write_records(now, |id| self.network.packet(id).len);
         let header = match &mut flow.endpoints {
             Endpoints::Acked { host, .. } => {
                 host.send(now, &mut outbox);

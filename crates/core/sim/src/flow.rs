@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One flow of a run: its application, its two hosts, and what is measured of it.
+use crate::engine::tunnel::Tunnel;
 use crate::histogram::Summary;
 use crate::host::native::Native;
 use crate::host::over_tcp::OverTcpHost;
 use crate::host::udp::Udp;
 use crate::host::{Host, SenderStats, earlier};
 use crate::meter::Meter;
-use crate::network::Network;
+use crate::network::{Hop, Network};
 use crate::receiver::Receiver;
 use crate::source::AppModel;
 use crate::{FlowReport, FlowSpec, FlowStatus, Sample, Scenario, Under};
@@ -42,6 +43,8 @@ pub(crate) struct Flow {
     pub(crate) partner: Option<usize>,
     /// Of the data and of the acknowledgements.
     pub(crate) routes: [u16; 2],
+    /// It carries the packets of others.
+    pub(crate) tunnel: Option<Tunnel>,
     /// What a packet takes from host to host without queueing, if that is always the same.
     pub(crate) propagation: Option<Span>,
     /// The link direction that offers the least.
@@ -83,21 +86,39 @@ impl Flow {
         network: &mut Network,
         offered: &[Bytes],
     ) -> Self {
-        let there = scenario.data_route(spec);
+        let [carrier, carrier_back] = scenario.carriers(spec);
+        let there = scenario.data_route(carrier.map_or(spec, |number| &scenario.flows[number]));
         let bottleneck = there.iter().copied().min_by_key(|index| offered[*index]);
+        let inside = |carrier: Option<usize>, links: Vec<Hop>| {
+            carrier.map_or(links, |number| vec![Hop::Tunnel(number)])
+        };
         // The way back takes the other direction of each link.
-        let back: Vec<usize> = there.iter().rev().map(|index| index ^ 1).collect();
+        let back = there.iter().rev().map(|index| Hop::Link(index ^ 1));
+        let forth = there.iter().map(|index| Hop::Link(*index));
         let access = scenario.access(spec);
         // The rest of the round trip is on the sender's side of the links, both times.
         let routes = [
-            network.route(&there, access / 2, true),
-            network.route(&back, access - access / 2, false),
+            network.route(&inside(carrier, forth.collect()), access / 2, true),
+            network.route(
+                &inside(carrier_back, back.collect()),
+                access - access / 2,
+                false,
+            ),
         ];
         let directions = || there.iter().map(|index| scenario.direction(*index));
         let steady = directions()
             .all(|direction| direction.changes.is_empty() && direction.radio.is_empty());
         let delays = directions().map(|direction| direction.delay);
-        let propagation = steady.then(|| delays.fold(access / 2, |a, b| a + b));
+        let least = delays.fold(access / 2, |a, b| a + b);
+        let propagation = (steady && carrier.is_none()).then_some(least);
+        let tunnel = scenario
+            .is_carrier(spec)
+            .then(|| Tunnel::new(least, spec.txqueuelen));
+        let mut app = AppModel::new(spec.source, spec.start + phase);
+        if tunnel.is_some() {
+            // What it writes comes from others.
+            app.stop();
+        }
         let rtt = scenario.min_rtt(spec);
         let (start, stop) = (spec.start + phase, spec.stop.map(|stop| stop + phase));
         let acked = |host: Box<dyn Host>| Endpoints::Acked {
@@ -116,7 +137,7 @@ impl Flow {
         Self {
             scheme: spec.scheme(),
             endpoints,
-            app: AppModel::new(spec.source, start),
+            app,
             meter: Meter::default(),
             start,
             stop,
@@ -125,6 +146,7 @@ impl Flow {
             ecn: spec.ecn,
             partner: None,
             routes,
+            tunnel,
             propagation,
             bottleneck: bottleneck.unwrap_or(0),
             completed: None,
@@ -228,6 +250,7 @@ impl Flow {
             completion: self.completed.map(|at| at.since(self.start)),
             active: (self.start, self.stops, self.completed),
             seconds: meter.seconds.clone(),
+            is_carrier: self.tunnel.is_some(),
             series: self.series.clone(),
         }
     }

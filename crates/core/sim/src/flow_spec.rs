@@ -33,6 +33,11 @@ pub struct FlowSpec {
     /// It shares one allowance with the flows that have the same name here ([`alcc_flow::Share`]).
     /// The first one's controller decides for all.
     pub share: Option<String>,
+    /// It goes through the byte stream of the flow that has this name, which is a TCP; `None`: over
+    /// the links.
+    pub tunnel: Option<String>,
+    /// Packets that wait before it, if it carries others; `None`: 500.
+    pub txqueuelen: Option<usize>,
     /// Which way the data go.
     pub dir: Dir,
     /// It goes back from where the flow before it arrives, and each carries the other's reports: at
@@ -91,6 +96,8 @@ PARTs:
   ecn=on              queues may mark its packets instead of dropping them (ECT, RFC 3168): for algorithms that react
                       to marks, such as reno and cubic; with over=, the TCP
   share=NAME          one allowance for all flows with this NAME: one algorithm, that of the first, decides for them together
+  tunnel=NAME         inside the TCP flow with this name=, as in a VPN over TCP; if that has dir=both, acknowledgements, too
+  txqueuelen=100      of a flow that others are in: packets that wait for it, 500 without it
   name=call           what the table and the row call it
 As algorithm also udp:rate=5mbit[,bytes=1500][,on=1s,off=1s]: constant rate, whatever happens.";
 
@@ -243,6 +250,8 @@ impl FlowSpec {
                     options.dir
                 },
                 share: options.share.clone(),
+                tunnel: options.tunnel.clone(),
+                txqueuelen: options.txqueuelen,
                 paired: back,
                 links: options.links,
                 start: options.start + options.stagger * number,
@@ -258,6 +267,13 @@ impl FlowSpec {
                 flow: text.to_owned(),
                 found: part.to_owned(),
                 want: "only a TCP has it: give over= or host=linux, or leave it out".to_owned(),
+            });
+        }
+        if options.tunnel.is_some() && options.links.is_some() {
+            return Err(FlowError::Part {
+                flow: text.to_owned(),
+                found: "links=".to_owned(),
+                want: "in a tunnel it passes the links of the outer flow: leave it out".to_owned(),
             });
         }
         if options.ecn {
@@ -312,7 +328,7 @@ impl FlowSpec {
         }
     }
 
-    fn is_tcp(&self) -> bool {
+    pub(crate) fn is_tcp(&self) -> bool {
         match &self.under {
             Under::Native(rules) => rules.is_stream(),
             Under::Tcp(_) => true,

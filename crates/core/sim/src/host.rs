@@ -85,6 +85,9 @@ pub(crate) trait Host: Send {
     /// When the byte at `position` was written. Positions never decrease.
     fn written_at(&mut self, position: u64) -> Time;
 
+    /// What the socket has taken so far.
+    fn written(&self) -> u64;
+
     /// Payload in flight.
     fn in_flight(&self) -> Bytes;
 

@@ -40,19 +40,31 @@ pub(crate) struct InFlight {
 
 /// A part of a route.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Hop {
+pub(crate) enum Hop {
     /// A direction of a link.
     Link(usize),
     /// A delay line.
     Delay(usize),
+    /// Inside the flow with this number.
+    Tunnel(usize),
+}
+
+/// What a packet has entered.
+pub(crate) enum Entered {
+    /// This direction of a link: its outcomes are known.
+    Link(usize),
+    /// A delay line.
+    Line,
+    /// The flow with this number is to carry it.
+    Tunnel(usize),
 }
 
 /// What a packet passes, in order.
 #[derive(PartialEq, Eq, Debug)]
 struct Route {
     hops: Vec<Hop>,
-    /// Its last direction of a link.
-    last: usize,
+    /// Its last direction of a link, or the flow that carries it.
+    last: Hop,
 }
 
 /// A delay between hosts and links, shared by all flows that have the same.
@@ -142,16 +154,16 @@ impl Network {
         })))
     }
 
-    /// The number of the route over these directions of links, with a delay before the first or
-    /// after the last of them; equal ones are one.
-    pub(crate) fn route(&mut self, links: &[usize], delay: Span, delay_first: bool) -> u16 {
+    /// The number of the route through these, with a delay before the first or after the last of
+    /// them; equal ones are one.
+    pub(crate) fn route(&mut self, through: &[Hop], delay: Span, delay_first: bool) -> u16 {
         let line = self.line(delay);
-        let last = links.last().copied().unwrap_or(0);
-        let links = links.iter().map(|index| Hop::Link(*index));
+        let last = through.last().copied().unwrap_or(Hop::Link(0));
+        let through = through.iter().copied();
         let hops = if delay_first {
-            line.into_iter().chain(links).collect()
+            line.into_iter().chain(through).collect()
         } else {
-            links.chain(line).collect()
+            through.chain(line).collect()
         };
         let route = Route { hops, last };
         let known = self.routes.iter().position(|r| *r == route);
@@ -200,6 +212,11 @@ impl Network {
     pub(crate) fn delivered(&mut self, packet: &Packet) {
         let id = packet.id as u32;
         self.packet_mut(id).ecn = packet.ecn;
+        self.move_on(id);
+    }
+
+    /// A packet has left a hop.
+    pub(crate) fn move_on(&mut self, id: u32) {
         self.moved.push_back(id);
     }
 
@@ -243,14 +260,14 @@ impl Network {
 
     /// Link `index` is the last of the packet's route.
     pub(crate) fn is_last_link(&self, packet: &InFlight, index: usize) -> bool {
-        self.routes[usize::from(packet.route)].last == index
+        self.routes[usize::from(packet.route)].last == Hop::Link(index)
     }
 
     /// A packet has left its hop. Says where it stands, and whether that was the last link.
     pub(crate) fn next_hop(&mut self, id: u32) -> (Next, bool) {
         let packet = &mut self.packets[id as usize];
         let route = &self.routes[usize::from(packet.route)];
-        let through = route.hops[usize::from(packet.hop)] == Hop::Link(route.last);
+        let through = route.hops[usize::from(packet.hop)] == route.last;
         packet.hop += 1;
         if usize::from(packet.hop) < route.hops.len() {
             (Next::Hop, through)
@@ -259,14 +276,8 @@ impl Network {
         }
     }
 
-    /// A packet enters its present hop. Says which link that is, if it is one: its outcomes are in
-    /// `outcomes`.
-    pub(crate) fn enter(
-        &mut self,
-        now: Time,
-        id: u32,
-        outcomes: &mut Vec<Outcome>,
-    ) -> Option<usize> {
+    /// A packet enters its present hop. What a link does at once is in `outcomes`.
+    pub(crate) fn enter(&mut self, now: Time, id: u32, outcomes: &mut Vec<Outcome>) -> Entered {
         let packet = &self.packets[id as usize];
         match self.routes[usize::from(packet.route)].hops[usize::from(packet.hop)] {
             Hop::Link(index) => {
@@ -277,7 +288,7 @@ impl Network {
                     ecn: packet.ecn,
                 };
                 self.links[index].push(now, packet, outcomes);
-                Some(index)
+                Entered::Link(index)
             }
             Hop::Delay(line) => {
                 let index = self.links.len() + line;
@@ -286,8 +297,9 @@ impl Network {
                     self.due[index] = now + line.delay;
                 }
                 line.in_propagation.push_back((now + line.delay, id));
-                None
+                Entered::Line
             }
+            Hop::Tunnel(outer) => Entered::Tunnel(outer),
         }
     }
 }

@@ -84,6 +84,8 @@ pub struct FlowReport {
     /// IP bytes that the bottleneck delivered in each second of the window. May end early if the
     /// rest is nothing.
     pub seconds: Vec<u64>,
+    /// It carries others (`tunnel=`): what it delivers is theirs.
+    pub is_carrier: bool,
     /// The time series, if asked for.
     pub series: Vec<Sample>,
 }
@@ -154,7 +156,8 @@ impl Report {
     /// Jain's index of fairness of the flows' throughputs over the window, 1 when all are equal;
     /// `None` if nothing was delivered.
     pub fn jain(&self) -> Option<f64> {
-        fairness::jain(self.flows.iter().map(|f| f.throughput.as_mbps_f64()))
+        let ends = self.flows.iter().filter(|flow| !flow.is_carrier);
+        fairness::jain(ends.map(|f| f.throughput.as_mbps_f64()))
     }
 
     /// The same of each whole second of the window from `settled` after its begin, among the flows
@@ -176,7 +179,10 @@ impl Report {
     pub fn share<'a>(&self, flow: &'a FlowReport) -> Share<'a> {
         let (start, stop, completed) = flow.active;
         let end = self.started + self.duration;
-        let to = stop.into_iter().chain(completed).fold(end, Time::min);
+        // A carrier takes nothing from those in it.
+        let none = flow.is_carrier.then_some(start.max(self.started));
+        let to = stop.into_iter().chain(completed).chain(none);
+        let to = to.fold(end, Time::min);
         Share {
             from: start.max(self.started).since(self.started),
             to: to.max(self.started).since(self.started),

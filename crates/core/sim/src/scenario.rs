@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::flow_spec::FlowError;
-use crate::{FlowSpec, Timing};
+use crate::{FlowSpec, Source, Timing};
 use alcc_cc::Registry;
 use alcc_link::{Dir, DirectionSpec, QueueSpec, RateSpec};
 use alcc_units::{Span, Time};
@@ -72,6 +72,16 @@ pub enum SimError {
         rtt: Span,
         /// What its links take.
         links: Span,
+    },
+    /// A flow inside a flow that cannot be.
+    #[error("simulate flow {flow}: tunnel={name}: {why}")]
+    Tunnel {
+        /// Its number, from 1.
+        flow: usize,
+        /// Of the flow that is to carry it.
+        name: String,
+        /// What would be right.
+        why: &'static str,
     },
     /// A flow that stops before it starts.
     #[error("simulate flow {flow}: it starts at {start} and stops at {stop}: it must stop later")]
@@ -181,6 +191,12 @@ impl Scenario {
                     links,
                 });
             }
+            if let Some(name) = &spec.tunnel
+                && let Err(why) = self.check_tunnel(spec)
+            {
+                let name = name.clone();
+                return Err(SimError::Tunnel { flow, name, why });
+            }
             let links = self.propagation(spec);
             if let Some(rtt) = spec.rtt
                 && rtt < links
@@ -206,8 +222,48 @@ impl Scenario {
         from.saturating_sub(1)..to.min(self.links.len())
     }
 
-    /// The round trip that a flow's links alone take, without queueing.
+    /// The flows whose streams carry this one: its data, its acknowledgements. `None`: the links do.
+    pub(crate) fn carriers(&self, flow: &FlowSpec) -> [Option<usize>; 2] {
+        if flow.tunnel.is_none() {
+            return [None, None];
+        }
+        [flow.dir, flow.dir.back()].map(|dir| {
+            let mut flows = self.flows.iter();
+            flows.position(|other| carries(other, flow) && other.dir == dir)
+        })
+    }
+
+    pub(crate) fn is_carrier(&self, flow: &FlowSpec) -> bool {
+        flow.name.is_some() && self.flows.iter().any(|inner| carries(flow, inner))
+    }
+
+    /// Whether there is a flow that can carry this one.
+    fn check_tunnel(&self, flow: &FlowSpec) -> Result<(), &'static str> {
+        if self.carriers(flow)[0].is_none() {
+            return Err(
+                "no flow with that name carries data this way: give one, such as cubic/name=vpn or cubic/dir=both/name=vpn",
+            );
+        }
+        let mut carriers = self.flows.iter().filter(|other| carries(other, flow));
+        if carriers.clone().any(|carrier| !carrier.is_tcp()) {
+            return Err(
+                "only the stream of a TCP carries others, such as cubic or budget/over=cubic",
+            );
+        }
+        let own =
+            |carrier: &FlowSpec| carrier.source != Source::default() || carrier.stop.is_some();
+        if carriers.any(own) {
+            return Err("what it carries is all it sends: leave out its size=, app=, on= and end");
+        }
+        Ok(())
+    }
+
+    /// The round trip that a flow's links alone take, without queueing; inside another that of the
+    /// other.
     fn propagation(&self, flow: &FlowSpec) -> Span {
+        if let [Some(carrier), _] = self.carriers(flow) {
+            return self.min_rtt(&self.flows[carrier]);
+        }
         let links = self.links.get(self.route(flow)).unwrap_or_default();
         let both = |link: &LinkSpec| link.down.delay + link.up.delay;
         links.iter().map(both).fold(Span::ZERO, |a, b| a + b)
@@ -243,4 +299,9 @@ impl Scenario {
             Dir::Up => route.rev().map(|link| 2 * link + 1).collect(),
         }
     }
+}
+
+/// One flow is to carry the other. Tunnels have no tunnels in them.
+fn carries(outer: &FlowSpec, inner: &FlowSpec) -> bool {
+    inner.tunnel.is_some() && outer.tunnel.is_none() && outer.name == inner.tunnel
 }

@@ -107,6 +107,21 @@ impl Plan {
         self
     }
 
+    /// Only the cells whose choice on the axis `key` is one of `names`. A plan without that axis stays
+    /// as it is. False: it has the axis, and none of these choices.
+    pub fn keep_cells(&mut self, key: &str, names: &[&str]) -> bool {
+        let Some(axis) = self.axes.iter().position(|axis| axis == key) else {
+            return true;
+        };
+        let wanted = |run: &PlannedRun| {
+            run.cell
+                .get(axis)
+                .is_some_and(|c| names.contains(&c.as_str()))
+        };
+        self.runs.retain(wanted);
+        !self.runs.is_empty() || self.needs.is_some()
+    }
+
     /// How long its runs take in real time, one after another. Scenarios that cannot be read take
     /// none.
     pub fn real_time(&self, registry: &Registry, files: &dyn Files) -> Span {
@@ -239,6 +254,30 @@ fn command(scenario: &mut ScenarioOptions, command: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cells_are_kept_by_the_choice_on_an_axis() {
+        let text = r#"title = "t"
+source = "s"
+statement = "x"
+starts = 2
+[scenario]
+link = "{trace}"
+flow = "cubic"
+[[sweep]]
+key = "trace"
+values = [{ name = "a", trace = "12mbit" }, { name = "b", trace = "24mbit" }, { name = "c", trace = "6mbit" }]
+"#;
+        let plan = || Plan::new(&Definition::from_toml(text, "e.toml").unwrap()).unwrap();
+        let mut kept = plan();
+        assert!(kept.keep_cells("trace", &["a", "c"]));
+        let cells: Vec<&str> = kept.runs.iter().map(|run| run.cell[0].as_str()).collect();
+        assert_eq!(cells, ["a", "a", "c", "c"]);
+        let mut other = plan();
+        assert!(other.keep_cells("scheme", &["x"]));
+        assert_eq!(other.runs.len(), 6);
+        assert!(!plan().keep_cells("trace", &["nope"]));
+    }
 
     #[test]
     fn every_cell_has_its_values_and_its_seeds() {

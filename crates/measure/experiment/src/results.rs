@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Stored results of experiments with the checksums of their inputs, and the page of them.
-use crate::judge::{Judgement, Outcome, Verdict, number, range};
+use crate::judge::{Judgement, Mode, Outcome, Verdict, number, range};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// The file: `docs/results.json`.
+/// The file: `docs/results.json`, or `docs/emulated.json`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Results {
     /// Name and version of the program.
@@ -65,18 +65,47 @@ impl Results {
         Ok(text)
     }
 
-    /// Writes the page: `docs/results.md`.
+    /// They are of real programs on emulated links.
+    fn is_emulated(&self) -> bool {
+        let emulated = |entry: &Entry| entry.judged.mode == Mode::Emulated.name();
+        !self.experiments.is_empty() && self.experiments.iter().all(emulated)
+    }
+
+    /// Names of the file and of the page, without what follows the dot.
+    pub fn name(&self) -> &'static str {
+        if self.is_emulated() {
+            "emulated"
+        } else {
+            "results"
+        }
+    }
+
+    /// Writes the page: `docs/results.md`, or `docs/emulated.md`.
     pub fn page(&self) -> String {
+        let name = self.name();
+        let (title, command, how) = if self.is_emulated() {
+            (
+                "Results of published experiments with real programs",
+                "alcc reproduce --emu --full ID... --traces DIR --results docs",
+                "on emulated links",
+            )
+        } else {
+            (
+                "Results of the published experiments",
+                "alcc reproduce --all --traces DIR --results docs",
+                "simulated",
+            )
+        };
         let count = |verdict: Verdict| {
             let of = |entry: &&Entry| entry.judged.verdict == verdict;
             self.experiments.iter().filter(of).count()
         };
         let mut text = format!(
-            "# Results of the published experiments\n\n\
-             Generated from `results.json` beside it. Do not edit: a test compares the two. The command is\n\n\
-             ```\nalcc reproduce --all --traces DIR --results docs\n```\n\n\
+            "# {title}\n\n\
+             Generated from `{name}.json` beside it. Do not edit: a test compares the two. The command is\n\n\
+             ```\n{command}\n```\n\n\
              Of {} experiments {} are reproduced, {} differ and another one shows the cause, {} differ, and {} are not run\n\
-             ([verdicts](reproducing.md#verdicts)). The program was {} on {}, simulated.\n\n",
+             ([verdicts](reproducing.md#verdicts)). The program was {} on {}, {how}.\n\n",
             self.experiments.len(),
             count(Verdict::Reproduced),
             count(Verdict::DiffersExplained),
@@ -109,11 +138,18 @@ impl Results {
         text += "Median of the starts, and their range.\n\n";
         text += "| experiment | statement | published | here | bound |\n|---|---|---|---|---|\n";
         for Entry { judged, .. } in &self.experiments {
-            for outcome in judged.outcomes.iter().filter(|outcome| !outcome.holds) {
+            // Real programs do not show everything: what they do not show is not judged.
+            let fails = |outcome: &&Outcome| {
+                !outcome.holds && (name == "results" || outcome.ours.is_some())
+            };
+            for outcome in judged.outcomes.iter().filter(fails) {
                 let _ = writeln!(text, "{}", line(&judged.id, outcome));
             }
         }
-        text += "\n## Inputs\n\nSHA-256, the first 16 digits; `results.json` has all of them, and those of the definitions.\n\n";
+        let _ = write!(
+            text,
+            "\n## Inputs\n\nSHA-256, the first 16 digits; `{name}.json` has all of them, and those of the definitions.\n\n"
+        );
         text += "| trace | checksum |\n|---|---|\n";
         for (name, sum) in &self.traces {
             let _ = writeln!(text, "| {name} | `{}` |", &sum[..sum.len().min(16)]);
@@ -134,4 +170,62 @@ fn line(id: &str, outcome: &Outcome) -> String {
 
 fn cell(text: &str) -> String {
     text.replace('|', "\\|")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(mode: Mode) -> Results {
+        let outcome = |says: &str, ours| Outcome {
+            says: says.to_owned(),
+            published: None,
+            ours,
+            bound: String::new(),
+            holds: false,
+        };
+        let spread = alcc_results::Spread {
+            min: 1.0,
+            median: 2.0,
+            max: 3.0,
+        };
+        let judged = Judgement {
+            id: "alcc-fig5".to_owned(),
+            mode: mode.name().to_owned(),
+            verdict: Verdict::Differs,
+            published: None,
+            ours: None,
+            bound: String::new(),
+            why: String::new(),
+            outcomes: vec![
+                outcome("what is seen", Some(spread)),
+                outcome("what is not", None),
+            ],
+        };
+        Results {
+            experiments: vec![Entry {
+                definition: String::new(),
+                source: String::new(),
+                runs: 1,
+                judged,
+            }],
+            ..Results::default()
+        }
+    }
+
+    #[test]
+    fn what_real_programs_do_not_show_is_no_failure_of_theirs() {
+        let (sim, emulated) = (stored(Mode::Simulated), stored(Mode::Emulated));
+        assert_eq!((sim.name(), emulated.name()), ("results", "emulated"));
+        let page = emulated.page();
+        assert!(
+            page.contains("`emulated.json`") && page.contains("--emu --full"),
+            "{page}"
+        );
+        assert!(
+            page.contains("what is seen") && !page.contains("what is not"),
+            "{page}"
+        );
+        assert!(sim.page().contains("what is not"));
+    }
 }

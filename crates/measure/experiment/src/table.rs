@@ -48,7 +48,8 @@ impl Cell {
     }
 }
 
-/// Every flow of every run; of a channel or an application every run.
+/// Every flow of every run; of a channel or an application every run. Figures of a learned delay
+/// profile are those of the first flow.
 pub struct Table(Vec<Column>);
 
 impl Table {
@@ -56,7 +57,6 @@ impl Table {
     /// no flow has is no column, unless all rows have it.
     pub fn new(definition: &Definition, runs: &[Run]) -> Self {
         let mut columns: Vec<Column> = Vec::new();
-        let rows = |run: &Run| run.flows.len() + usize::from(!run.channel.is_empty());
         for (i, axis) in definition.sweep.iter().enumerate() {
             let cell = |run: &Run| {
                 run.cell
@@ -82,15 +82,14 @@ impl Table {
             cells: cells.collect(),
         });
         let figures: BTreeSet<&String> = runs.iter().flat_map(|run| run.channel.keys()).collect();
-        if figures.is_empty() {
+        if figures.is_empty() || runs.iter().any(|run| !run.flows.is_empty()) {
             columns.extend(of_flows(runs));
-        } else {
-            columns.extend(figures.into_iter().map(|name| Column {
-                name: name.clone(),
-                kind: Kind::Float,
-                cells: of_figure(name, runs),
-            }));
         }
+        columns.extend(figures.into_iter().map(|name| Column {
+            name: name.clone(),
+            kind: Kind::Float,
+            cells: of_figure(name, runs),
+        }));
         Self(columns)
     }
 
@@ -190,14 +189,18 @@ impl Column {
     }
 }
 
+/// A row for each flow; one for a run that has figures alone.
+fn rows(run: &Run) -> usize {
+    (run.flows.len()).max(usize::from(!run.channel.is_empty()))
+}
+
 fn of_figure(name: &str, runs: &[Run]) -> Vec<Cell> {
-    let runs = runs.iter().filter(|run| !run.channel.is_empty());
-    let value = |run: &Run| {
-        run.channel
-            .get(name)
-            .map_or(Cell::Empty, |v| Cell::Float(*v))
+    let value = |run: &Run, row: usize| {
+        let value = run.channel.get(name).filter(|_| row == 0);
+        value.map_or(Cell::Empty, |v| Cell::Float(*v))
     };
-    runs.map(value).collect()
+    let cells = |run| (0..rows(run)).map(move |row| value(run, row));
+    runs.iter().flat_map(cells).collect()
 }
 
 fn of_flows(runs: &[Run]) -> Vec<Column> {
@@ -295,6 +298,23 @@ values = [{ name = "a, b", scheme = "copa" }]
         assert_eq!(rows[1]["bytes"], Field::Long(i64::MAX));
         let fields = lines[0].split(',').count();
         assert!(rows.iter().all(|row| row.len() == fields));
+    }
+
+    #[test]
+    fn figures_beside_flows_are_in_the_row_of_the_first() {
+        let definition = Definition::from_toml(TEXT, "e.toml").unwrap();
+        let flows = || vec![row(Some(1.5), 7), row(None, 8)];
+        let runs = [run(flows(), &[("curve_rise", 2.5)]), run(flows(), &[])];
+        let table = Table::new(&definition, &runs);
+        let csv = table.csv();
+        let lines: Vec<&str> = csv.lines().collect();
+        assert_eq!(lines.len(), 5, "{csv}");
+        assert!(lines[0].ends_with(",curve_rise"), "{csv}");
+        assert!(lines[1].ends_with(",2.5"), "{csv}");
+        assert!(lines[2..].iter().all(|line| line.ends_with(',')), "{csv}");
+        let rows = read(&table);
+        assert_eq!(rows[0]["curve_rise"], Field::Double(2.5));
+        assert_eq!(rows[1]["bytes"], Field::Long(8));
     }
 
     #[test]

@@ -29,6 +29,30 @@ fn the_page_says_what_the_stored_results_say() {
 }
 
 #[test]
+fn the_page_of_the_emulated_ones_says_what_is_stored() {
+    let docs = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../docs");
+    let (text, page) = (docs.join("emulated.json"), docs.join("emulated.md"));
+    assert_eq!(
+        text.exists(),
+        page.exists(),
+        "one of emulated.json and emulated.md is missing"
+    );
+    let Ok(text) = fs::read_to_string(text) else {
+        return;
+    };
+    let again = "run: alcc reproduce --emu --full ID... --traces DIR --results docs";
+    let results = Results::from_json(&text).unwrap();
+    assert!(
+        doc("emulated.md") == results.page(),
+        "docs/emulated.md is another page: {again}"
+    );
+    assert!(
+        results.to_json().unwrap() == text,
+        "docs/emulated.json was edited: {again}"
+    );
+}
+
+#[test]
 fn the_page_of_the_applications_says_what_is_stored() {
     let again = "run: alcc reproduce --emu --full --jobs 1 --applications docs";
     let text = doc("applications.json");

@@ -106,8 +106,8 @@ impl Proxy {
             segment: segment.cloned(),
         });
         // One for each loop, so that no thread sends for all; a log is one file, which one thread
-        // writes.
-        let several = if settings.log.is_some() {
+        // writes, and one allowance is in one runtime.
+        let several = if settings.log.is_some() || settings.share {
             1
         } else {
             config.threads.get()

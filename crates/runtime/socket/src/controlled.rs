@@ -7,7 +7,7 @@ use crate::plane::ControlPlane;
 use crate::saved_options::SavedOptions;
 use crate::steering::{self, Steering};
 use crate::triple::{Deployment, Enforcement};
-use alcc_cc::{Controller, Spec};
+use alcc_cc::{Controller, Spec, SpecError};
 use alcc_flow::{AckSample, Counters, OverTcp, TcpProgress};
 use alcc_observe::{ByReason, Bypass, Commands, Identity, Log, Peer, Published, State, Totals};
 use alcc_sys::{Reading, Stamps};
@@ -31,6 +31,8 @@ pub(crate) struct Plan {
     pub(crate) stamped: bool,
     pub(crate) enforcement: Enforcement,
     pub(crate) deployment: Deployment,
+    /// Connections to one address share one allowance.
+    pub(crate) share: bool,
     /// Of the process.
     pub(crate) seed: u64,
 }
@@ -280,19 +282,29 @@ impl Controlled {
             }
         } else if self.mode == Mode::Off || commanded.unwrap_or(&self.plan.cc) != self.cc() {
             // An algorithm that this process does not have changes nothing.
-            if let Ok(controller) = self.plane.build(commanded.unwrap_or(&self.plan.cc)) {
+            if let Ok(controller) = self.build(commanded.unwrap_or(&self.plan.cc)) {
                 self.restart(fd, controller, |this| this.commanded = commanded.cloned());
             }
         }
         self.publish_state();
     }
 
+    fn build(&self, cc: &Spec) -> Result<Box<dyn Controller>, SpecError> {
+        let to = self.peer.remote.ip();
+        self.plane.build_for(cc, to, self.plan.share)
+    }
+
     /// Another algorithm, by the program.
-    pub(crate) fn set_cc(&mut self, fd: Option<RawFd>, cc: &Spec, controller: Box<dyn Controller>) {
+    ///
+    /// # Errors
+    /// That there is none of this name, or that it does not take these options.
+    pub(crate) fn set_cc(&mut self, fd: Option<RawFd>, cc: &Spec) -> Result<(), SpecError> {
+        let controller = self.build(cc)?;
         self.restart(fd, controller, |this| {
             Arc::make_mut(&mut this.plan).cc = cc.clone();
             this.commanded = None;
         });
+        Ok(())
     }
 
     /// Time stamps or not, by the program; where the kernel refuses them, the counters do.
@@ -413,7 +425,7 @@ impl Controlled {
             return false;
         }
         self.saved_options.forget_under();
-        match self.plane.build(self.cc()) {
+        match self.build(self.cc()) {
             Ok(controller) => self.restart(Some(fd), controller, |_| ()),
             Err(_) => self.release(Some(fd), Mode::Released),
         }

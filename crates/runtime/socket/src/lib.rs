@@ -32,6 +32,7 @@ pub use alcc_sys::{
     on_alternate_stack, send_timeout, set_errno, tcp_counters,
 };
 pub use conn::{Conn, Inherited, Wait, Waker, Write};
+pub use plane::can_share;
 pub use runtime::{Attached, Runtime, note_streams};
 pub use selection::{Rule, Selection};
 pub use settings::{Settings, SettingsError};

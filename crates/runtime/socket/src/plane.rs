@@ -2,17 +2,26 @@
 //! What all controlled connections of a runtime share.
 use crate::steering::Maps;
 use alcc_cc::{Controller, Registry, Spec, SpecError};
+use alcc_flow::{Share, Shares};
 use alcc_observe::{AtomicTotals, CommandCache, Commands, Log, Segment, Totals};
 use alcc_units::{Span, Time};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+
+/// Whether connections under this algorithm can share one allowance.
+pub fn can_share(cc: &dyn Controller) -> bool {
+    Share::suits(cc)
+}
 
 /// The algorithms there are, the commands of `alcc ctl`, and where status, totals and log go.
 pub(crate) struct ControlPlane {
     registry: RwLock<Registry>,
     segment: Option<Arc<Segment>>,
     commands: CommandCache,
+    /// Connections to the same address under the same algorithm, where they share an allowance.
+    shares: Mutex<Shares<(IpAddr, String)>>,
     /// What this runtime counted, apart from others in the segment.
     counters: AtomicTotals,
     log: Option<PathBuf>,
@@ -34,6 +43,7 @@ impl ControlPlane {
             registry: RwLock::new(registry),
             segment,
             commands: CommandCache::default(),
+            shares: Mutex::new(Shares::new()),
             counters: AtomicTotals::default(),
             log,
             fault,
@@ -55,6 +65,23 @@ impl ControlPlane {
     /// That this process does not have the algorithm, or that it does not take these options.
     pub(crate) fn build(&self, cc: &Spec) -> Result<Box<dyn Controller>, SpecError> {
         self.registry().build(cc)
+    }
+
+    /// As [`ControlPlane::build`], for a connection to this address. With `share` it has one allowance
+    /// with the others there, if the algorithm can be shared.
+    pub(crate) fn build_for(
+        &self,
+        cc: &Spec,
+        to: IpAddr,
+        share: bool,
+    ) -> Result<Box<dyn Controller>, SpecError> {
+        let controller = self.build(cc)?;
+        if !share || !can_share(controller.as_ref()) {
+            return Ok(controller);
+        }
+        let shares = self.shares.lock();
+        let mut shares = shares.unwrap_or_else(PoisonError::into_inner);
+        Ok(shares.join((to.to_canonical(), cc.to_string()), controller))
     }
 
     pub(crate) fn segment(&self) -> Option<&Arc<Segment>> {

@@ -78,6 +78,7 @@ impl<W: Waker> Runtime<W> {
             stamped: settings.feedback.name == "timestamps",
             enforcement: settings.enforcement,
             deployment: Deployment::Preloaded,
+            share: settings.share,
             seed: settings.seed,
         };
         if plan.under.is_some() {
@@ -259,7 +260,8 @@ impl<W: Waker> Runtime<W> {
             // Nobody answers acknowledgements while the program waits in a write.
             self.plane.maps.refuse();
         }
-        let Ok(controller) = self.plane.build(&plan.cc) else {
+        let controller = (self.plane).build_for(&plan.cc, peer.remote.ip(), plan.share);
+        let Ok(controller) = controller else {
             return Attached::LeftAlone;
         };
         // One at a time from here: the first has the connection.

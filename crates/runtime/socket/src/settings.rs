@@ -17,6 +17,8 @@ pub struct Settings {
     pub enforcement: Enforcement,
     /// The kernel's congestion control to select below; `None`: leave what the socket has.
     pub under: Option<String>,
+    /// Connections to one address share one allowance.
+    pub share: bool,
     /// Which connections.
     pub selection: Selection,
     /// Shared file for the report.
@@ -41,6 +43,7 @@ const CC: &str = "ALCC_CC";
 const FEEDBACK: &str = "ALCC_FEEDBACK";
 const ENFORCE: &str = "ALCC_ENFORCE";
 const UNDER: &str = "ALCC_UNDER";
+const SHARE: &str = "ALCC_SHARE";
 const LOOPBACK: &str = "ALCC_LOOPBACK";
 const OUTBOUND: &str = "ALCC_OUTBOUND";
 const ONLY: &str = "ALCC_ONLY";
@@ -50,6 +53,18 @@ const REPORT: &str = "ALCC_REPORT";
 const LOG: &str = "ALCC_LOG";
 const SEED: &str = "ALCC_SEED";
 const FAULT: &str = "ALCC_FAULT";
+
+/// The one way to share: with the connections of this process to the same address.
+pub(crate) const SHARE_HOST: &str = "host";
+
+/// Whether connections share, by the text of `ALCC_SHARE`.
+pub(crate) fn shares(text: Option<&str>) -> Result<bool, String> {
+    match text {
+        None => Ok(false),
+        Some(SHARE_HOST) => Ok(true),
+        Some(other) => Err(format!("'{other}': write {SHARE_HOST}, or leave it out")),
+    }
+}
 
 impl Settings {
     /// Algorithm, feedback and enforcement.
@@ -81,6 +96,7 @@ impl Settings {
             (FEEDBACK, Some(self.feedback.name.into())),
             (ENFORCE, Some(self.enforcement.name.into())),
             (UNDER, self.under.as_ref().map(Into::into)),
+            (SHARE, self.share.then(|| SHARE_HOST.into())),
             (LOOPBACK, flag(self.selection.loopback)),
             (OUTBOUND, flag(self.selection.outbound)),
             (ONLY, list(&self.selection.only)),
@@ -155,6 +171,7 @@ impl Settings {
             feedback: triple.feedback,
             enforcement: triple.enforcement,
             under: text(UNDER)?,
+            share: shares(text(SHARE)?.as_deref()).map_err(bad(SHARE))?,
             selection: Selection {
                 loopback: var(LOOPBACK).is_some(),
                 outbound: var(OUTBOUND).is_some(),
@@ -181,6 +198,7 @@ mod tests {
             feedback: *Feedback::ALL.iter().find(|f| f.name == "tcp-info").unwrap(),
             enforcement: Enforcement::choose(Deployment::Preloaded, "gate").unwrap(),
             under: Some("reno".to_owned()),
+            share: true,
             selection: Selection {
                 loopback: true,
                 only: vec!["443".parse().unwrap(), "10.0.0.0/8".parse().unwrap()],

@@ -29,12 +29,32 @@ pub(super) struct FlowOptions {
     pub(super) ecn: bool,
     pub(super) name: Option<String>,
     pub(super) share: Option<String>,
+    pub(super) tunnel: Option<String>,
+    pub(super) txqueuelen: Option<usize>,
 }
 
-const PARTS: &str = "write over=, host=, sndbuf=, rwnd=, lowat=, rtt=, dir=, links=, size=, app=, every=, on=, off=, stagger=, phase=, ecn=, share= or name= after '/'";
+const PARTS: &str = "write over=, host=, sndbuf=, rwnd=, lowat=, rtt=, dir=, links=, size=, app=, every=, on=, off=, stagger=, phase=, ecn=, share=, tunnel=, txqueuelen= or name= after '/'";
 const KEYS: &[&str] = &[
-    "over", "host", "sndbuf", "rwnd", "lowat", "rtt", "dir", "links", "size", "app", "every", "on",
-    "off", "stagger", "phase", "ecn", "share", "name",
+    "over",
+    "host",
+    "sndbuf",
+    "rwnd",
+    "lowat",
+    "rtt",
+    "dir",
+    "links",
+    "size",
+    "app",
+    "every",
+    "on",
+    "off",
+    "stagger",
+    "phase",
+    "ecn",
+    "share",
+    "tunnel",
+    "txqueuelen",
+    "name",
 ];
 const NAME: &str = "a name is 1 to 32 letters, digits, '-', '_' or '.'";
 
@@ -98,6 +118,11 @@ impl FlowOptions {
                 };
             }
             "share" => self.share = Some(name(value)?),
+            "tunnel" => self.tunnel = Some(name(value)?),
+            "txqueuelen" => {
+                let packets = value.parse().ok().filter(|n| (1..=1_000_000).contains(n));
+                self.txqueuelen = Some(packets.ok_or("write 1 to 1000000 packets")?);
+            }
             "name" => self.name = Some(name(value)?),
             _ => {
                 let near = nearest(key, KEYS.iter().copied());

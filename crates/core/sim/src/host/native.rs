@@ -127,6 +127,10 @@ impl Host for Native {
         self.writes.at(position)
     }
 
+    fn written(&self) -> u64 {
+        self.written
+    }
+
     fn in_flight(&self) -> Bytes {
         self.sender.in_flight()
     }

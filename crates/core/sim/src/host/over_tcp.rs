@@ -218,6 +218,10 @@ impl Host for OverTcpHost {
         earlier(earlier(reading, self.write_at), self.tcp.next_timer())
     }
 
+    fn written(&self) -> u64 {
+        self.tcp.written()
+    }
+
     fn in_flight(&self) -> Bytes {
         self.tcp.in_flight()
     }

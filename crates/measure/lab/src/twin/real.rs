@@ -47,6 +47,12 @@ impl Real {
                     instead: "real programs do not share an allowance yet: leave it out".to_owned(),
                 });
             }
+            if flow.tunnel.is_some() {
+                return Err(LabError::Twin {
+                    what: "tunnel=".to_owned(),
+                    instead: "real programs have no tunnel here: leave it out, or see the experiment app-vpn".to_owned(),
+                });
+            }
             let far = scenario.min_rtt(flow) > link.down.delay + link.up.delay;
             let scheme = scheme(flow, far, registry)?;
             let other = schemes

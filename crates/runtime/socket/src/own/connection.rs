@@ -9,7 +9,7 @@ use super::queue::Queue;
 use super::stream::Info;
 use crate::controlled::{Controlled, Mode};
 use crate::kernel;
-use alcc_cc::{Controller, Spec};
+use alcc_cc::{Spec, SpecError};
 use alcc_driver::{Next, Visit};
 use alcc_observe::Log;
 use alcc_units::{Span, Time};
@@ -296,8 +296,8 @@ impl Inner {
         self.queue.free()
     }
 
-    pub(super) fn set_cc(&mut self, cc: &Spec, controller: Box<dyn Controller>) {
-        self.control.set_cc(self.raw(), cc, controller);
+    pub(super) fn set_cc(&mut self, cc: &Spec) -> Result<(), SpecError> {
+        self.control.set_cc(self.raw(), cc)
     }
 
     pub(super) fn set_stamped(&mut self, stamped: bool) {

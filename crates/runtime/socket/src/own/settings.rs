@@ -20,6 +20,8 @@ pub struct Settings {
     pub enforcement: Enforcement,
     /// The kernel's congestion control to select below; `None`: leave what the socket has.
     pub under: Option<String>,
+    /// Streams to one address share one allowance.
+    pub share: bool,
     /// Capacity of a stream's queue, bytes.
     pub queue: usize,
     /// Seed of the controllers' generators.
@@ -40,6 +42,7 @@ impl Settings {
                 .next()
                 .unwrap_or(&Enforcement::ALL[0]),
             under: None,
+            share: false,
             queue: QUEUE,
             seed: 0,
             log: None,
@@ -48,7 +51,7 @@ impl Settings {
     }
 
     /// From environment variables (`ALCC_CC`, `ALCC_FEEDBACK`, `ALCC_ENFORCE`, `ALCC_UNDER`,
-    /// `ALCC_QUEUE`, `ALCC_SEED`, `ALCC_LOG`), checked against `registry`; what is not set is as in
+    /// `ALCC_SHARE`, `ALCC_QUEUE`, `ALCC_SEED`, `ALCC_LOG`), checked against `registry`; what is not set is as in
     /// `default`.
     ///
     /// # Errors
@@ -82,6 +85,10 @@ impl Settings {
         }
         if let Some(under) = text("ALCC_UNDER")? {
             settings.under = Some(under);
+        }
+        if let Some(share) = text("ALCC_SHARE")? {
+            let share = crate::settings::shares(Some(&share));
+            settings.share = share.map_err(|e| format!("ALCC_SHARE: {e}"))?;
         }
         let number = |name: &str| {
             text(name)?
@@ -128,8 +135,10 @@ mod tests {
             ("ALCC_FEEDBACK", "tcp-info"),
             ("ALCC_ENFORCE", "queue"),
             ("ALCC_QUEUE", "4096"),
+            ("ALCC_SHARE", "host"),
         ])
         .unwrap();
+        assert!(set.share && !plain.share);
         assert_eq!(set.cc.to_string(), "fixed:window=7");
         assert_eq!(set.feedback.map(|f| f.name), Some("tcp-info"));
         assert!(!set.enforcement.pacing);
@@ -137,6 +146,7 @@ mod tests {
         for (bad, why) in [
             (("ALCC_CC", "vrus"), "ALCC_CC: no algorithm 'vrus'"),
             (("ALCC_ENFORCE", "gate"), "ALCC_ENFORCE: enforcement 'gate'"),
+            (("ALCC_SHARE", "all"), "ALCC_SHARE: 'all': write host"),
             (("ALCC_QUEUE", "much"), "ALCC_QUEUE: 'much'"),
         ] {
             let error = read(&[bad]).unwrap_err();

@@ -4,7 +4,7 @@ use super::{Runtime, connection::Connection};
 use crate::controlled::{Controlled, Plan, Takeover};
 use crate::triple::{Deployment, Feedback};
 use crate::{Socket, errno, kernel};
-use alcc_cc::{Controller, Spec};
+use alcc_cc::{Spec, SpecError};
 use alcc_units::{Bytes, Rate, Span, Time};
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -81,6 +81,10 @@ pub struct Stream {
     open: AtomicBool,
 }
 
+fn unknown(why: SpecError) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why.to_string())
+}
+
 impl Stream {
     /// Takes a connected TCP socket over.
     ///
@@ -108,7 +112,9 @@ impl Stream {
         };
         let settings = runtime.settings();
         let cc = options.cc.clone().unwrap_or(settings.cc);
-        let controller = Self::build(runtime, &cc)?;
+        let to = peer.remote.ip();
+        let controller = runtime.plane.build_for(&cc, to, settings.share);
+        let controller = controller.map_err(unknown)?;
         runtime.start()?;
         let feedback = options.feedback.or(settings.feedback);
         let stamped = match feedback {
@@ -124,6 +130,7 @@ impl Stream {
             stamped,
             enforcement: settings.enforcement,
             deployment: Deployment::Own,
+            share: settings.share,
             seed: settings.seed,
         };
         if plan.under.is_some() || feedback.is_some_and(|f| !f.of_kernel()) {
@@ -147,11 +154,6 @@ impl Stream {
             raw: fd,
             open: AtomicBool::new(true),
         })
-    }
-
-    fn build(runtime: &Runtime, spec: &Spec) -> io::Result<Box<dyn Controller>> {
-        (runtime.plane.build(spec))
-            .map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why.to_string()))
     }
 
     /// Sends. Waiting, it returns when everything is in the queue or with the kernel; otherwise how
@@ -234,9 +236,7 @@ impl Stream {
     /// # Errors
     /// `EINVAL` if there is none of this name or it does not take these options.
     pub fn set_cc(&self, spec: &Spec) -> io::Result<()> {
-        let cc = Self::build(&self.runtime, spec)?;
-        self.connection.lock().set_cc(spec, cc);
-        Ok(())
+        self.connection.lock().set_cc(spec).map_err(unknown)
     }
 
     /// Changes where acknowledgements are learned from; a kernel that refuses time stamps leaves

@@ -61,11 +61,23 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "mdi",
     summary: "MDI: a random walk of the window, learned from Verus",
     profiles: &["tuned", "original"],
-    options: &[OptionDoc {
-        name: "matrix",
-        default: "a table of ours",
-        help: "FILE: a transition matrix in the authors' form, bins,first,last,step twice, then a line per state; or what 'alcc mdi train' writes",
-    }],
+    options: &[
+        OptionDoc {
+            name: "matrix",
+            default: "a table of ours",
+            help: "FILE: a transition matrix in the authors' form, bins,first,last,step twice, then a line per state; or what 'alcc mdi train' writes",
+        },
+        OptionDoc {
+            name: "above",
+            default: "0.975 (original)",
+            help: "of original: factor of the window when the delay rises beyond the grid, 0.1 to 1",
+        },
+        OptionDoc {
+            name: "below",
+            default: "21 (original)",
+            help: "of original: packets that the window grows by when the delay falls beyond the grid, 0 to 100",
+        },
+    ],
     build: Build::Function(build),
 };
 
@@ -116,6 +128,8 @@ fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
         None => None,
         Some(text) => Some(Levels::parse(&text).map_err(|why| wrong(&why.to_string()))?),
     };
+    let above = options.real("above", original::ABOVE, 0.1..=1.0)?;
+    let below = options.real("below", original::BELOW, 0.0..=100.0)?;
     if options.profile() == "original" {
         let matrix = match given {
             None => without_levels()?,
@@ -123,7 +137,11 @@ fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
                 wrong("levels: profile=original takes a table in the authors' form, without them")
             })?),
         };
-        return Ok(Box::new(original::Original::new(matrix)));
+        return Ok(Box::new(original::Original::new(matrix, above, below)));
+    }
+    let constants = ["above", "below"];
+    if let Some(name) = constants.iter().find(|name| options.text(name).is_some()) {
+        return Err(options.wrong(name, "profile=original, whose constant it is"));
     }
     let levels = given.map_or_else(levelled, |levels| Ok(Arc::new(levels)))?;
     Ok(Box::new(Mdi::new(levels)))

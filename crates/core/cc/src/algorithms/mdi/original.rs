@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | epoch | 5 ms | verus_server |
 //! | bin | truncated | verus_server |
-//! | delay beyond the grid | window x 0.975 above, + 21 below | verus_server |
+//! | delay beyond the grid | window x 0.975 above, + 21 below; its comments have others for other channels: options | verus_server |
 //! | state never seen | the states before; if none, 1 packet | verus_server |
 //! | window x on loss | 0.7, until the next draw; then 1/w per ACK for ever | verus_server |
 //! | start | 10 packets and 20 ms | verus_server |
@@ -19,12 +19,15 @@ use alcc_units::{Bytes, Rng, Span, Time};
 use std::sync::Arc;
 
 const FIRST_DELAY: f64 = 20.0;
-const ABOVE: f64 = 0.975;
-const BELOW: f64 = 21.0;
+pub(super) const ABOVE: f64 = 0.975;
+pub(super) const BELOW: f64 = 21.0;
 
 #[derive(Clone)]
 pub(super) struct Original {
     matrix: Arc<Matrix>,
+    /// What a delay beyond the grid does to the window: a factor, and packets.
+    above: f64,
+    below: f64,
     mss: Bytes,
     rng: Rng,
     /// Packets.
@@ -47,9 +50,11 @@ pub(super) struct Original {
 }
 
 impl Original {
-    pub(super) fn new(matrix: Arc<Matrix>) -> Self {
+    pub(super) fn new(matrix: Arc<Matrix>, above: f64, below: f64) -> Self {
         Self {
             matrix,
+            above,
+            below,
             mss: Bytes::new(1448),
             rng: Rng::new(1),
             window: START,
@@ -75,10 +80,10 @@ impl Original {
         let last_window = change(w1, w2, 0.0);
         let new_delay = change(delay, self.delays[0], 0.0);
         if new_delay > grid.delay.max() {
-            return self.window * ABOVE;
+            return self.window * self.above;
         }
         if new_delay < grid.delay.value(0) {
-            return self.window + BELOW;
+            return self.window + self.below;
         }
         let delay_bin = grid.delay.below(last_delay);
         let state = grid.state(delay_bin, grid.window.below(last_window));

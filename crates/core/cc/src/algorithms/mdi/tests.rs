@@ -123,7 +123,7 @@ fn draws_in_the_order_of_the_bins() {
 #[test]
 fn beyond_the_grid_the_program_has_rules_of_its_own() {
     let matrix = Arc::new(Matrix::parse(&published_block()).unwrap());
-    let mut m = original::Original::new(matrix);
+    let mut m = original::Original::new(matrix, original::ABOVE, original::BELOW);
     (m.window, m.windows, m.delays) = (40.0, [40.0; 2], [100.0; 2]);
     // M15: changes of +16 and -26 at 100 ms are 8 and 13 per cent.
     near(m.step(108.0), 39.0);
@@ -415,7 +415,8 @@ fn a_loss_lasts_in_ours_and_not_in_the_programs() {
     (ours.window, ours.windows) = (100.0, [100.0; 2]);
     ours.reduce(&mut cx, "loss", Tag(100));
     assert_eq!((ours.window, ours.windows[0]), (70.0, 70.0));
-    let mut theirs = original::Original::new(without_levels().unwrap());
+    let mut theirs =
+        original::Original::new(without_levels().unwrap(), original::ABOVE, original::BELOW);
     (theirs.window, theirs.windows) = (100.0, [100.0; 2]);
     theirs.reduce(&mut cx, "loss", Tag(100));
     assert_eq!((theirs.window, theirs.windows[0]), (70.0, 100.0));

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `alcc run --share host` with real connections: six of one server beside one of another, to the
+//! same client. Needs namespaces and privileges: says "skipped" where they are not there.
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const ALCC: &str = env!("CARGO_BIN_EXE_alcc");
+const RATE: &str = "20mbit";
+/// The other connection begins later, as a newcomer; then the shares settle.
+const LATER: Duration = Duration::from_secs(2);
+const SETTLES: Duration = Duration::from_secs(4);
+const COUNTED: Duration = Duration::from_secs(10);
+
+/// Not a test by itself: the servers and the client.
+#[test]
+fn inside() {
+    let Ok(words) = std::env::var("SHARE_TEST") else {
+        return;
+    };
+    match words.split(' ').collect::<Vec<_>>()[..] {
+        ["serve", port_file] => serve(Path::new(port_file)),
+        ["download", six, other, number, out] => {
+            let rates = download(
+                six.parse().unwrap(),
+                other.parse().unwrap(),
+                number.parse().unwrap(),
+            );
+            std::fs::write(out, rates).unwrap();
+        }
+        _ => panic!("{words}"),
+    }
+}
+
+fn serve(port_file: &Path) {
+    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+    std::fs::write(port_file, listener.local_addr().unwrap().port().to_string()).unwrap();
+    for connection in listener.incoming() {
+        let mut connection = connection.unwrap();
+        std::thread::spawn(move || while connection.write_all(&[0; 65_536]).is_ok() {});
+    }
+}
+
+/// Megabits per second of the first server's `number` connections together, and of the other's one.
+fn download(first: u16, other: u16, number: usize) -> String {
+    let outside: Ipv4Addr = std::env::var("ALCC_OUTSIDE").unwrap().parse().unwrap();
+    let counters = [Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0))];
+    let get = |port: u16, count: &Arc<AtomicU64>| {
+        let count = Arc::clone(count);
+        let mut from = TcpStream::connect((outside, port)).unwrap();
+        std::thread::spawn(move || {
+            let mut bytes = [0; 65_536];
+            while let Ok(read @ 1..) = from.read(&mut bytes) {
+                count.fetch_add(read as u64, Ordering::Relaxed);
+            }
+        });
+    };
+    for _ in 0..number {
+        get(first, &counters[0]);
+    }
+    std::thread::sleep(LATER);
+    get(other, &counters[1]);
+    std::thread::sleep(SETTLES);
+    let now = || {
+        counters
+            .each_ref()
+            .map(|count| count.load(Ordering::Relaxed))
+    };
+    let (before, began) = (now(), Instant::now());
+    std::thread::sleep(COUNTED);
+    let (after, took) = (now(), began.elapsed().as_secs_f64());
+    let mbps = |i: usize| (after[i] - before[i]) as f64 * 8e-6 / took;
+    format!("{} {}", mbps(0), mbps(1))
+}
+
+/// This test's own executable, to be asked by `SHARE_TEST`.
+fn inside_me() -> [String; 3] {
+    let exe = std::env::current_exe().unwrap();
+    [
+        exe.display().to_string(),
+        "--exact".to_owned(),
+        "inside".to_owned(),
+    ]
+}
+
+/// A server under control. It ends with this, its whole process group with it.
+struct Server {
+    child: Child,
+    port: u16,
+}
+
+impl Server {
+    fn start(dir: &Path, name: &str, options: &[&str]) -> Self {
+        let port_file = dir.join(name);
+        let child = Command::new(ALCC)
+            .args(["run", "--quiet", "--cc", "copa"])
+            .args(options)
+            .arg("--")
+            .args(inside_me())
+            .env("SHARE_TEST", format!("serve {}", port_file.display()))
+            .stdout(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let until = Instant::now() + Duration::from_secs(30);
+        let port = loop {
+            let port = std::fs::read_to_string(&port_file).ok();
+            if let Some(port) = port.and_then(|port| port.parse().ok()) {
+                break port;
+            }
+            assert!(Instant::now() < until, "{name}: no port");
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        Self { child, port }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let group = nix::unistd::Pid::from_raw(self.child.id().cast_signed());
+        let _ = nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL);
+        let _ = self.child.wait();
+    }
+}
+
+/// What `number` connections of one server have together, what one of another has, Mbit/s, and the
+/// mean queueing delay, ms.
+fn beside(dir: &Path, number: usize, options: &[&str]) -> (f64, f64, f64) {
+    let name = |which: &str| format!("{which}-{number}-{}", options.len());
+    let first = Server::start(dir, &name("first"), options);
+    let other = Server::start(dir, &name("other"), &[]);
+    let (out, report) = (dir.join(name("out")), dir.join(name("report")));
+    let (a, b) = (first.port, other.port);
+    let status = Command::new(ALCC)
+        .args(["emulate", "--quiet", "--down", RATE, "--delay", "20ms"])
+        .arg(format!("--json={}", report.display()))
+        .arg("--")
+        .args(inside_me())
+        .env(
+            "SHARE_TEST",
+            format!("download {a} {b} {number} {}", out.display()),
+        )
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(status.success(), "{status}");
+    let rates = std::fs::read_to_string(out).unwrap();
+    let (all, one) = rates.split_once(' ').unwrap();
+    let report: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(report).unwrap()).unwrap();
+    let delay = report["down"]["queue_delay_mean_ms"].as_f64();
+    let delay = delay.unwrap_or_else(|| panic!("no delay in {report}"));
+    (all.parse().unwrap(), one.parse().unwrap(), delay)
+}
+
+#[test]
+fn six_that_share_leave_another_what_one_leaves_it() {
+    if let Err(why) = alcc_emu::available() {
+        let _ = writeln!(std::io::stderr(), "skipped: {why}");
+        return;
+    }
+    if !nix::unistd::geteuid().is_root() {
+        let why = "needs root: the servers of this test are outside the link";
+        let _ = writeln!(std::io::stderr(), "skipped: {why}");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let alone = beside(dir.path(), 1, &[]);
+    let six = beside(dir.path(), 6, &[]);
+    let sharing = beside(dir.path(), 6, &["--share", "host"]);
+    let all = format!("one {alone:?}, six {six:?}, six that share {sharing:?}");
+    // Uncoordinated it is one of seven.
+    assert!(six.1 < 0.5 * alone.1, "{all}");
+    assert!(sharing.1 > 0.65 * alone.1, "{all}");
+    assert!(sharing.0 + sharing.1 > 15.0, "{all}");
+    assert!(sharing.2 < 1.1 * six.2, "{all}");
+}
