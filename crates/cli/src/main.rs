@@ -21,6 +21,7 @@ mod doctor;
 mod events;
 mod failure;
 mod handover;
+mod holders;
 mod http;
 mod kernel_limit;
 mod library;

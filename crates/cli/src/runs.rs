@@ -156,6 +156,11 @@ fn ours() -> Vec<Running> {
 }
 
 impl Which {
+    /// None was named.
+    pub(crate) fn is_all(&self) -> bool {
+        self.run.is_none()
+    }
+
     /// The selected runs: one, or all.
     pub(crate) fn some(&self) -> Result<Vec<Running>, Failure> {
         let all = all();

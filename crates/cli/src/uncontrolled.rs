@@ -6,6 +6,7 @@
 //!
 //! Scans take at most 0.1 % of a core after the first second. Connections that open, send and close
 //! between two scans are not seen, so the figures are lower bounds.
+use crate::holders::{Holder, holders, links};
 use crate::http::spawn;
 use crate::loader::Loader;
 use crate::output::note;
@@ -16,7 +17,7 @@ use alcc_socket::Selection;
 use nix::time::{ClockId, clock_gettime};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -149,12 +150,6 @@ struct Scan {
     looks: u32,
 }
 
-/// A descriptor of a process of this run.
-struct Holder {
-    pid: u32,
-    fd: i32,
-}
-
 impl Scan {
     fn new(wanted: Wanted) -> Self {
         Self {
@@ -267,7 +262,7 @@ impl Scan {
 
     /// Finds the programs of these connections, and why they are not controlled.
     fn examine(&mut self, fresh: &BTreeMap<u64, (TcpSocket, u64)>) {
-        let holders = holders(fresh);
+        let holders = holders(fresh, descendants());
         for (inode, (s, missed)) in fresh {
             let holder = holders.get(inode);
             match holder.and_then(|holder| Some((holder.pid, self.suspect(holder, s)?))) {
@@ -412,32 +407,6 @@ fn not_loaded(pid: u32) -> Missed {
     objection.unwrap_or(Missed::NotLoaded)
 }
 
-/// The descriptors of a process and where they lead.
-fn links(pid: u32) -> impl Iterator<Item = (i32, String)> {
-    let entries = std::fs::read_dir(format!("/proc/{pid}/fd"));
-    entries.into_iter().flatten().flatten().filter_map(|entry| {
-        let fd = entry.file_name().to_str()?.parse().ok()?;
-        let link = std::fs::read_link(entry.path()).ok()?;
-        Some((fd, link.to_str()?.to_owned()))
-    })
-}
-
-/// The processes of this run with these sockets, by inode.
-fn holders<T>(wanted: &BTreeMap<u64, T>) -> BTreeMap<u64, Holder> {
-    let mut found = BTreeMap::new();
-    for pid in descendants() {
-        for (fd, link) in links(pid) {
-            let inode = link
-                .strip_prefix("socket:[")
-                .and_then(|rest| rest.strip_suffix(']')?.parse().ok());
-            if let Some(inode) = inode.filter(|inode| wanted.contains_key(inode)) {
-                found.entry(inode).or_insert(Holder { pid, fd });
-            }
-        }
-    }
-    found
-}
-
 /// All processes below this one; those that went into the background have become our children.
 fn descendants() -> Vec<u32> {
     let mut children = BTreeMap::<u32, Vec<u32>>::new();
@@ -460,23 +429,8 @@ fn descendants() -> Vec<u32> {
 
 /// The protocol of another process's socket; `None` without the permission.
 fn protocol(holder: &Holder) -> Option<i32> {
-    let owned = |fd: i64| {
-        // SAFETY: a descriptor that the kernel has just made for us.
-        (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd as i32) })
-    };
-    // SAFETY: numbers only.
-    let process = owned(unsafe {
-        nix::libc::syscall(nix::libc::SYS_pidfd_open, holder.pid as nix::libc::pid_t, 0)
-    })?;
-    // SAFETY: as above.
-    let socket = owned(unsafe {
-        nix::libc::syscall(
-            nix::libc::SYS_pidfd_getfd,
-            process.as_raw_fd(),
-            holder.fd,
-            0,
-        )
-    })?;
+    let process = alcc_sys::Process::open(holder.pid).ok()?;
+    let socket = process.descriptor(holder.fd).ok()?;
     let mut value = 0i32;
     let level = nix::libc::SOL_SOCKET;
     alcc_sys::get_option(

@@ -6,6 +6,8 @@ mod controls;
 
 use nix::libc;
 use nix::mount::{MsFlags, mount};
+use nix::sys::socket::{getsockopt, sockopt::TcpCongestion};
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -206,6 +208,96 @@ fn what_is_there_already() {
     // A file system of the kind is there, what was in it is gone.
     assert!(done("bpf unload").contains("alcc_copa"));
     assert_eq!(done("bpf unload"), "nothing was loaded\n");
+}
+
+/// The tests themselves: one that loads begins on a machine where nothing is loaded.
+#[test]
+fn what_an_earlier_run_has_left() {
+    if !root() {
+        return;
+    }
+    let _alone = controls::controls_alone();
+    let cgroup = alcc_bpf::all_cgroups();
+    done("bpf load");
+    if let Some(cgroup) = &cgroup {
+        let cgroup = cgroup.display();
+        done(&format!(
+            "attach --port 1 --cc copa --future --cgroup {cgroup}"
+        ));
+        assert_eq!(alcc_bpf::futures().len(), 1);
+    }
+    let line = controls::give_back_leftovers(false).unwrap_err();
+    assert!(
+        line.contains("alcc_copa") && line.contains("alcc bpf unload"),
+        "{line}"
+    );
+    assert_eq!(alcc_bpf::loaded().len(), alcc_bpf::controls().count());
+    controls::give_back_leftovers(true).unwrap();
+    assert_eq!(
+        (alcc_bpf::loaded().len(), alcc_bpf::futures().len()),
+        (0, 0)
+    );
+    assert_eq!(done("bpf unload"), "nothing was loaded\n");
+}
+
+/// Existing connections of processes that may be traced, and controls of the kernel.
+#[test]
+fn without_bpf_a_descriptor_of_each_socket_does() {
+    if !root() {
+        return;
+    }
+    let _alone = controls::controls_alone();
+    hide("/sys/kernel/btf");
+    for address in ["127.0.0.1:0", "[::1]:0"] {
+        let listener = TcpListener::bind(address).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        let (status, said) = refused(&mut alcc(&format!(
+            "attach --port {port} --cc reno --future"
+        )));
+        assert_eq!(status, Some(2), "{said}");
+        let had = control_of(&server);
+        let look = done(&format!("attach --port {port} --cc reno --dry-run"));
+        assert!(look.contains("1 connection would become reno"), "{look}");
+        assert_eq!(control_of(&server), had);
+        let out = alcc(&format!("attach --port {port} --cc reno"))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success(), "{said}");
+        assert!(
+            said.lines().count() == 1 && said.contains("without BPF"),
+            "{said}"
+        );
+        let text = String::from_utf8_lossy(&out.stdout);
+        assert!(
+            text.contains(&format!("1 connection switched to reno (was {had})")),
+            "{text}"
+        );
+        assert!(
+            text.contains("1 listening socket switched to reno"),
+            "{text}"
+        );
+        assert_eq!(
+            (control_of(&server).as_str(), control_of(&client)),
+            ("reno", had)
+        );
+        // What nobody has noted cannot be given back.
+        let (status, said) = refused(&mut alcc(&format!("detach --port {port}")));
+        assert_eq!(status, Some(2), "{said}");
+        // Nobody holds the socket.
+        server.write_all(b"end").unwrap();
+        drop(server);
+        let mut got = Vec::new();
+        client.read_to_end(&mut got).unwrap();
+        assert_eq!(got, b"end");
+    }
+}
+
+fn control_of(socket: &TcpStream) -> String {
+    let name = getsockopt(socket, TcpCongestion).unwrap();
+    name.to_string_lossy().trim_end_matches('\0').to_owned()
 }
 
 #[test]

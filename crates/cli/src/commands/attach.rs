@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+mod matching;
+mod momentary;
+mod steer;
 mod trial;
 
 use super::bpf::failure;
 use crate::failure::Failure;
 use crate::http::Place;
-use crate::output::print;
-use alcc_bpf::{Found, Future, Prefix, RESIDENT, Selection};
-use alcc_cc::Spec;
+use crate::output::{note, print};
+use crate::plugin_arg::Plugins;
+use alcc_bpf::{BpfError, Found, Future, Prefix, RESIDENT, Selection};
+use alcc_cc::{Registry, Spec};
 use alcc_units::{Span, positive};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,20 +21,26 @@ use std::process::ExitCode;
 ///
 /// Reaches every program: static binaries, Go, io_uring, containers. The kernel does the work, and
 /// no process of alcc stays. The control is one that the kernel has (bbr, cubic, ...) or one that
-/// 'alcc bpf load' has put there. Everything that is given must match. Needs root.
+/// 'alcc bpf load' has put there. Any other algorithm of 'alcc list', or of a plug-in, runs in this
+/// process, which then stays until Ctrl-C; the kernel keeps the window, and takes over if it dies.
+/// Everything that is given must match. Needs root; without BPF a descriptor of each socket does
+/// for what exists, and for the user's own processes.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  sudo alcc bpf load && sudo alcc attach --port 443 --cc copa --future\n  \
                   sudo alcc attach --pid 4711 --cc copa --dry-run\n  sudo alcc detach --port 443\n  \
+                  sudo alcc attach --port 443 --cc sprout --future\n  \
                   sudo alcc attach --port 443 --cc copa --trial 10% --html trial.html"
 )]
 pub(crate) struct Args {
     #[command(flatten)]
     which: Which,
-    /// An algorithm that lives in the kernel (see 'alcc list'), or any congestion control of the
-    /// kernel
+    /// An algorithm that lives in the kernel (see 'alcc list'), any congestion control of the
+    /// kernel, or an algorithm that this process runs
     #[arg(long = "cc", value_name = "A")]
     algorithm: Spec,
+    #[command(flatten)]
+    plugins: Plugins,
     /// Connections to come as well, of all processes in the cgroup
     #[arg(long, conflicts_with = "trial")]
     future: bool,
@@ -120,12 +130,33 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         ));
     }
     let options = args.trial.options()?;
-    let control = control(&args.algorithm)?;
+    let registry = args.plugins.registry()?;
+    let control = control(&args.algorithm, &registry)?;
     if let Some(options) = options {
+        let control = control.ok_or_else(|| {
+            Failure::usage(format!(
+                "attach --trial: {} runs in user space: a trial of a running server needs an algorithm in the kernel ({})",
+                args.algorithm,
+                resident()
+            ))
+        })?;
         return trial::run(args, &control, &options);
     }
+    let Some(control) = control else {
+        if args.dry_run {
+            let mut found = look(&selection).map_err(failure)?;
+            // What listens stays as it is: this process takes what is accepted.
+            found.retain(|f| f.peer.is_some());
+            return done(
+                args,
+                &found,
+                &format!("would be steered by {}", args.algorithm),
+            );
+        }
+        return steer::run(args, registry, &selection);
+    };
     let found = if args.dry_run {
-        alcc_bpf::survey(&selection)
+        look(&selection)
     } else {
         if args.future {
             // First, so that no connection slips through between the two.
@@ -136,7 +167,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             };
             future.begin(&control).map_err(failure)?;
         }
-        alcc_bpf::attach(&selection, &control)
+        alcc_bpf::attach(&selection, &control).or_else(|why| without_bpf(&selection, &control, why))
     }
     .map_err(failure)?;
     let verb = if args.dry_run {
@@ -144,18 +175,65 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     } else {
         "switched to"
     };
-    show(&found, &format!("{verb} {control}"), args.json)?;
+    done(args, &found, &format!("{verb} {control}"))?;
     if let Some(error) = found.iter().find_map(|f| f.error.as_ref()) {
         return Err(Failure::failed(format!(
             "switch connections to {control}: {error}"
         )));
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+const NO_MATCH: &str = "attach: no TCP socket matches: compare with 'ss -tlnp' (for another network namespace give --pid)";
+
+fn done(args: &Args, found: &[Found], did: &str) -> Result<ExitCode, Failure> {
+    show(found, did, args.json)?;
     if found.is_empty() && !args.future {
-        return Err(Failure::failed(
-            "attach: no TCP socket matches: compare with 'ss -tlnp' (for another network namespace give --pid)",
-        ));
+        return Err(Failure::failed(NO_MATCH));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What matches, and what it runs.
+fn look(selection: &Selection) -> Result<Vec<Found>, BpfError> {
+    alcc_bpf::survey(selection).or_else(|why| match momentary::attach(selection, None) {
+        Ok(found) if momentary::is_worth_a_try(&why) && !found.is_empty() => Ok(found),
+        _ => Err(why),
+    })
+}
+
+/// Each socket by a descriptor, where BPF cannot be had for the reason `why`. Nothing of that kind:
+/// then the reason stands.
+fn without_bpf(
+    selection: &Selection,
+    control: &str,
+    why: BpfError,
+) -> Result<Vec<Found>, BpfError> {
+    if !momentary::is_worth_a_try(&why) {
+        return Err(why);
+    }
+    match momentary::attach(selection, Some(control)) {
+        Ok(found) if found.iter().any(|f| f.error.is_none()) => {
+            note(format_args!(
+                "alcc: done without BPF, for what exists now; 'alcc detach' will not know what it had ({why})"
+            ));
+            Ok(found)
+        }
+        _ => Err(why),
+    }
+}
+
+/// For people who look at what runs.
+fn what(args: &Args, verb: &str) -> String {
+    let which = &args.which;
+    let parts = [
+        which.port.map(|port| format!("port {port}")),
+        which.pid.map(|pid| format!("process {pid}")),
+        which.cgroup.as_ref().map(|c| c.display().to_string()),
+        which.prefix.map(|prefix| prefix.to_string()),
+    ];
+    let parts: Vec<_> = parts.into_iter().flatten().collect();
+    format!("{verb} on {}", parts.join(", "))
 }
 
 pub(crate) fn detach(args: &DetachArgs) -> Result<ExitCode, Failure> {
@@ -174,20 +252,24 @@ pub(crate) fn detach(args: &DetachArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The kernel's name of the chosen algorithm.
-fn control(algorithm: &Spec) -> Result<String, Failure> {
+fn resident() -> String {
+    let names: Vec<_> = RESIDENT.iter().map(|r| r.algorithm).collect();
+    names.join(", ")
+}
+
+/// The kernel's name of the chosen algorithm; `None`: it runs in this process. One in the kernel
+/// takes no options.
+fn control(algorithm: &Spec, registry: &Registry) -> Result<Option<String>, Failure> {
     let text = algorithm.to_string();
     if text.contains(':') {
-        return Err(Failure::usage(format!(
-            "attach --cc {text}: an algorithm in the kernel takes no options: say --cc {}",
-            algorithm.name
-        )));
+        registry.build(algorithm).map_err(Failure::usage)?;
+        return Ok(None);
     }
     let Some(resident) = RESIDENT.iter().find(|r| r.algorithm == text) else {
-        return in_the_kernel(text);
+        return in_the_kernel(algorithm, registry);
     };
     if alcc_bpf::loaded().contains(&&resident.control) {
-        return Ok(resident.control.name.to_owned());
+        return Ok(Some(resident.control.name.to_owned()));
     }
     Err(Failure::usage(format!(
         "attach --cc {text}: the kernel has no {}: run 'alcc bpf load' first",
@@ -195,19 +277,28 @@ fn control(algorithm: &Spec) -> Result<String, Failure> {
     )))
 }
 
-/// A control that the kernel has already. BPF programs cannot load its modules.
-fn in_the_kernel(name: String) -> Result<String, Failure> {
+/// A control that the kernel has already, or an algorithm that this process runs. BPF programs
+/// cannot load the kernel's modules.
+fn in_the_kernel(algorithm: &Spec, registry: &Registry) -> Result<Option<String>, Failure> {
     const FILE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
     let there =
         std::fs::read_to_string(FILE).map_err(|e| Failure::usage(format!("read {FILE}: {e}")))?;
-    if there.split_whitespace().any(|have| have == name) {
-        return Ok(name);
+    let name = algorithm.to_string();
+    if name == alcc_bpf::WINDOW.name {
+        return Err(Failure::usage(format!(
+            "attach --cc {name}: it is no algorithm, its window is set by a program: say --cc with one of 'alcc list'"
+        )));
     }
-    let resident: Vec<_> = RESIDENT.iter().map(|r| r.algorithm).collect();
+    if there.split_whitespace().any(|have| have == name) {
+        return Ok(Some(name));
+    }
+    if registry.build(algorithm).is_ok() {
+        return Ok(None);
+    }
     Err(Failure::usage(format!(
-        "attach --cc {name}: no such congestion control: this kernel has {}, and alcc can add {}",
+        "attach --cc {name}: no such congestion control: this kernel has {}, alcc can add {}, and runs those of 'alcc list' itself",
         there.trim(),
-        resident.join(", ")
+        resident()
     )))
 }
 

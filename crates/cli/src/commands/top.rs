@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+mod attached;
 mod web;
 
 use crate::failure::Failure;
@@ -11,19 +12,22 @@ use crate::wording::count;
 use alcc_observe::{State, StatusRecord};
 use alcc_socket::now;
 use alcc_units::{Rate, Span, Time, positive};
+use attached::{Attached, One};
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Show the connections of running 'alcc run', live
+/// Show the connections of running 'alcc run' and of 'alcc attach', live
 ///
 /// One line per connection: the algorithm's window and the kernel's (cwnd), bytes in flight, RTT
 /// and what of it is queueing, the rate at which bytes pass, and how often the gate closed. On a
-/// terminal the table is drawn anew every second; otherwise one table follows the other.
+/// terminal the table is drawn anew every second; otherwise one table follows the other. Connections
+/// under a control of the kernel ('alcc attach') are shown as the kernel tells of them: root sees
+/// those of all containers, others their own machine's.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  alcc top\n  alcc top --once --json\n  alcc top --sort delay --interval 2s\n  alcc top --web 127.0.0.1:9103"
@@ -62,13 +66,16 @@ enum Key {
 
 /// A connection and its rate.
 struct Row {
-    run: u32,
+    /// `None`: the kernel's alone.
+    run: Option<u32>,
     record: StatusRecord,
     rate: Rate,
+    /// The control that it had before 'alcc attach', where that is known.
+    before: Option<String>,
 }
 
 /// Bytes at the last scan, by run, process and connection.
-type Before = BTreeMap<(u32, u32, u64), (Time, u64)>;
+type Before = BTreeMap<(Option<u32>, u32, u64), (Time, u64)>;
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let stop = stop_flag()?;
@@ -76,16 +83,24 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let draw = std::io::stdout().is_terminal() && !args.once && !args.json;
     let mut before = Before::new();
     let shown = args.web.map(web::Shown::serve).transpose()?;
-    look(&args.which.some()?, &mut before);
-    // A rate needs two scans.
-    nap(interval.min(Duration::from_millis(300)), &stop);
+    // With --run that one alone.
+    let mut attached = args.which.is_all().then(Attached::new);
+    let mut is_first = true;
     loop {
-        let runs = match args.which.some() {
+        let runs = args.which.some();
+        let known = runs.as_deref().unwrap_or_default();
+        let mut rows = look(known, attached.as_mut(), &mut before);
+        let runs = match runs {
+            Err(Failure::Failed(_)) if !rows.is_empty() => Vec::new(),
             // All have ended meanwhile.
-            Err(Failure::Failed(_)) if !args.once => return Ok(ExitCode::SUCCESS),
+            Err(Failure::Failed(_)) if !is_first && !args.once => return Ok(ExitCode::SUCCESS),
             runs => runs?,
         };
-        let mut rows = look(&runs, &mut before);
+        if std::mem::take(&mut is_first) {
+            // A rate needs two scans.
+            nap(interval.min(Duration::from_millis(300)), &stop);
+            continue;
+        }
         sort(&mut rows, args.sort);
         if let Some(shown) = &shown {
             shown.set(as_json(&runs, &rows));
@@ -124,27 +139,41 @@ fn nap(time: Duration, stop: &std::sync::atomic::AtomicBool) -> bool {
     stop.load(Ordering::Relaxed)
 }
 
-fn look(runs: &[Running], before: &mut Before) -> Vec<Row> {
+fn look(runs: &[Running], attached: Option<&mut Attached>, before: &mut Before) -> Vec<Row> {
     let mut after = Before::new();
+    let mut row = |run: Option<u32>, record: StatusRecord, at: Time| {
+        let key = (run, record.who.pid, record.who.id);
+        let bytes = record.now.bytes;
+        let (since, had) = before.get(&key).copied().unwrap_or((record.who.started, 0));
+        after.insert(key, (at, bytes));
+        let passed = alcc_units::Bytes::new(bytes.saturating_sub(had));
+        let time = at.since(since);
+        Row {
+            run,
+            rate: if time.is_zero() {
+                Rate::ZERO
+            } else {
+                Rate::of(passed, time)
+            },
+            record,
+            before: None,
+        }
+    };
     let mut rows = Vec::new();
     for run in runs {
         run.tidy();
-        for record in run.segment.connections() {
-            let key = (run.id, record.who.pid, record.who.id);
-            let at = now();
-            let bytes = record.now.bytes;
-            let (since, had) = before.get(&key).copied().unwrap_or((record.who.started, 0));
-            after.insert(key, (at, bytes));
-            let passed = alcc_units::Bytes::new(bytes.saturating_sub(had));
-            let time = at.since(since);
+        let records = run.segment.connections().into_iter();
+        rows.extend(records.map(|record| row(Some(run.id), record, now())));
+    }
+    if let Some(attached) = attached {
+        let shown: BTreeSet<_> = rows.iter().map(|row| row.record.who.cookie).collect();
+        for One { record, before } in attached.look(&shown) {
+            // What passed before it was seen first has no rate: then both times are the same.
+            let at = record.now.updated;
+            let before = Some(before).filter(|before| !before.is_empty());
             rows.push(Row {
-                run: run.id,
-                rate: if time.is_zero() {
-                    Rate::ZERO
-                } else {
-                    Rate::of(passed, time)
-                },
-                record,
+                before,
+                ..row(None, record, at)
             });
         }
     }
@@ -267,6 +296,10 @@ fn width(columns: &[Column]) -> usize {
     cells + columns.len() - 1
 }
 
+fn total<'a>(rows: impl Iterator<Item = &'a Row>) -> Rate {
+    Rate::bps(rows.map(|row| row.rate.as_bps()).sum())
+}
+
 fn table(runs: &[Running], rows: &[Row], screen: Option<Screen>) -> String {
     let columns = match screen {
         Some(screen) if screen.columns < width(WIDE) => NARROW,
@@ -282,8 +315,8 @@ fn table(runs: &[Running], rows: &[Row], screen: Option<Screen>) -> String {
     };
     for run in runs {
         let totals = run.segment.totals();
-        let mine = rows.iter().filter(|row| row.run == run.id);
-        let rate: u64 = mine.clone().map(|row| row.rate.as_bps()).sum();
+        let mine = rows.iter().filter(|row| row.run == Some(run.id));
+        let rate = total(mine.clone());
         let not_shown = match run.segment.not_shown() {
             0 => String::new(),
             n => format!(", {n} not shown"),
@@ -296,11 +329,19 @@ fn table(runs: &[Running], rows: &[Row], screen: Option<Screen>) -> String {
             run.what,
             count(mine.count() as u64, "connection"),
             totals.connections,
-            rate as f64 / 1e6
+            rate.as_mbps_f64()
         ));
         for missed in uncontrolled_lines(&run.segment) {
             line(format!("  {missed}"));
         }
+    }
+    let kernel = rows.iter().filter(|row| row.run.is_none());
+    if kernel.clone().next().is_some() {
+        line(format!(
+            "attach: {} in the kernel; {:.2} Mbit/s",
+            count(kernel.clone().count() as u64, "connection"),
+            total(kernel).as_mbps_f64()
+        ));
     }
     line(line_of(columns, |c| c.0.to_owned()));
     let room = screen.map_or(usize::MAX, |screen| screen.rows.saturating_sub(used + 1));
@@ -328,7 +369,7 @@ fn as_json(runs: &[Running], rows: &[Row]) -> serde_json::Value {
     let connections = rows.iter().map(|row| {
         let (who, c) = (&row.record.who, &row.record.now);
         json!({
-            "run": row.run, "pid": who.pid, "connection": who.id, "cookie": who.cookie,
+            "run": row.run, "pid": row.run.map(|_| who.pid), "before": row.before, "connection": who.id, "cookie": who.cookie,
             "local": who.local.to_string(), "peer": who.remote.to_string(), "outbound": who.outbound,
             "algorithm": who.algorithm, "feedback": who.feedback, "enforcement": who.enforcement, "state": state(row),
             "window_bytes": c.window.map(|w| w.get()), "in_flight_bytes": c.in_flight.get(),

@@ -153,6 +153,13 @@ const WRONG: &[(&str, &str)] = &[
     ),
     ("attach --port 0 --cc copa", "0 is not in"),
     ("attach --port 80 --cc nope", "nope"),
+    ("attach --port 80 --cc sprout:nope=1", "no option 'nope'"),
+    ("attach --port 80 --cc alcc_window", "no algorithm"),
+    (
+        "attach --port 80 --cc sprout --plugin nosuch.so",
+        "nosuch.so",
+    ),
+    ("attach --port 80 --cc sprout --trial 10%", "in the kernel"),
     ("detach --port 0", "0 is not in"),
     ("ctl nope", "'nope'"),
     ("ctl cc", "<A>"),

@@ -63,5 +63,5 @@ pub use live::{Experiment, Measured, Times};
 pub use meter::{Meter, Observed};
 pub use result_cache::{hash_of_files, hash_of_text};
 pub use scheme::{Scheme, Side};
-pub use sockets::{Sockets, TcpSocket};
+pub use sockets::{Name, Sockets, TcpSocket};
 pub use tools::Tools;

@@ -2,13 +2,16 @@
 //! The TCP sockets of a network namespace that listen or may be written to, by the kernel's socket
 //! diagnosis: a few hundred nanoseconds each, so that a look at ten thousand of them is some
 //! milliseconds. Layouts are those of linux/inet_diag.h and linux/tcp.h.
+use alcc_sys::Reading;
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use netlink_sys::{Socket, SocketAddr as NetlinkAddr};
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::RawFd;
 
 /// One TCP socket.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct TcpSocket {
     /// It waits for connections; then only `local` means something.
     pub listens: bool,
@@ -24,6 +27,47 @@ pub struct TcpSocket {
     pub sent: u64,
     /// Segment size.
     pub mss: u32,
+    /// The kernel's congestion control.
+    pub control: Name,
+    /// What a map of the kernel has of it: its former congestion control. See
+    /// [`Sockets::dump_noted`].
+    pub before: Name,
+    /// All counters; `None` before Linux 4.19, and of a socket that listens.
+    pub reading: Option<Reading>,
+}
+
+/// The name of a congestion control; empty if unknown.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct Name([u8; 16]);
+
+impl Name {
+    fn of(bytes: &[u8]) -> Self {
+        let mut name = Self::default();
+        let text = bytes.iter().take_while(|b| **b != 0);
+        for (to, byte) in name.0.iter_mut().zip(text) {
+            *to = *byte;
+        }
+        name
+    }
+
+    /// It as text.
+    pub fn as_str(&self) -> &str {
+        let len = self.0.iter().position(|b| *b == 0).unwrap_or(self.0.len());
+        std::str::from_utf8(&self.0[..len]).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_str().fmt(f)
+    }
+}
+
+impl TcpSocket {
+    /// The other end; `None`: it listens.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        (!self.listens).then_some(self.remote)
+    }
 }
 
 /// A look at all TCP sockets of the network namespace in which it was opened.
@@ -38,6 +82,13 @@ const NLMSG_DONE: u16 = 3;
 /// NLM_F_REQUEST, NLM_F_ROOT and NLM_F_MATCH.
 const FLAGS: u16 = 0x301;
 const INET_DIAG_INFO: u16 = 2;
+const INET_DIAG_CONG: u16 = 4;
+/// And what maps have of a socket: in the request, and in the answer.
+const INET_DIAG_REQ_SK_BPF_STORAGES: u16 = 2;
+const SK_DIAG_BPF_STORAGE_REQ_MAP_FD: u16 = 1;
+const INET_DIAG_SK_BPF_STORAGES: u16 = 20;
+const SK_DIAG_BPF_STORAGE: u16 = 1;
+const SK_DIAG_BPF_STORAGE_MAP_VALUE: u16 = 3;
 const LISTEN: u8 = 10;
 /// LISTEN, and the states in which a program may still write: ESTABLISHED and CLOSE_WAIT.
 const STATES: u32 = 1 << 1 | 1 << 8 | 1 << LISTEN;
@@ -62,9 +113,21 @@ impl Sockets {
     /// # Errors
     /// What the kernel says.
     pub fn dump(&mut self) -> io::Result<Vec<TcpSocket>> {
+        self.dump_with(None)
+    }
+
+    /// And what this map of the kernel, socket storage with a name in it, has of them. Root only.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn dump_noted(&mut self, map: RawFd) -> io::Result<Vec<TcpSocket>> {
+        self.dump_with(Some(map))
+    }
+
+    fn dump_with(&mut self, map: Option<RawFd>) -> io::Result<Vec<TcpSocket>> {
         let mut found = Vec::new();
         for family in [libc_family::INET, libc_family::INET6] {
-            self.socket.send(&request(family), 0)?;
+            self.socket.send(&request(family, map), 0)?;
             loop {
                 let size = self.socket.recv(&mut &mut self.buffer[..], 0)?;
                 if !take(self.buffer.get(..size).unwrap_or_default(), &mut found)? {
@@ -81,15 +144,29 @@ mod libc_family {
     pub(super) const INET6: u8 = 10;
 }
 
-fn request(family: u8) -> [u8; 72] {
-    let mut bytes = [0; 72];
-    bytes[0..4].copy_from_slice(&72u32.to_ne_bytes());
+fn request(family: u8, map: Option<RawFd>) -> Vec<u8> {
+    let mut bytes = vec![0; if map.is_some() { 84 } else { 72 }];
+    let len = bytes.len() as u32;
+    bytes[0..4].copy_from_slice(&len.to_ne_bytes());
     bytes[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
     bytes[6..8].copy_from_slice(&FLAGS.to_ne_bytes());
     // struct inet_diag_req_v2: family, protocol TCP, extensions, states; every address, every
     // cookie.
-    (bytes[16], bytes[17], bytes[18]) = (family, 6, 1 << (INET_DIAG_INFO - 1));
+    let extensions = 1 << (INET_DIAG_INFO - 1) | 1 << (INET_DIAG_CONG - 1);
+    (bytes[16], bytes[17], bytes[18]) = (family, 6, extensions);
     bytes[20..24].copy_from_slice(&STATES.to_ne_bytes());
+    if let Some(map) = map {
+        let nested = [
+            12,
+            INET_DIAG_REQ_SK_BPF_STORAGES,
+            8,
+            SK_DIAG_BPF_STORAGE_REQ_MAP_FD,
+        ];
+        for (to, half) in bytes[72..80].chunks_exact_mut(2).zip(nested) {
+            to.copy_from_slice(&half.to_ne_bytes());
+        }
+        bytes[80..84].copy_from_slice(&map.to_ne_bytes());
+    }
     bytes
 }
 
@@ -149,22 +226,44 @@ fn socket(body: &[u8]) -> Option<TcpSocket> {
         inode: u32_at(body, 68)?,
         sent: 0,
         mss: 0,
+        control: Name::default(),
+        before: Name::default(),
+        reading: None,
     };
-    let mut attributes = body.get(72..)?;
-    while let (Some(length), Some(kind)) = (u16_at(attributes, 0), u16_at(attributes, 2)) {
-        let length = usize::from(length);
-        if kind == INET_DIAG_INFO
-            && let Some(info) = attributes.get(4..length)
-        {
-            let sent = u64_at(info, 200).unwrap_or_default();
-            found.sent = sent.saturating_sub(u64_at(info, 208).unwrap_or_default());
-            found.mss = u32_at(info, 16).unwrap_or_default();
+    for (kind, value) in attributes(body.get(72..)?) {
+        match kind {
+            INET_DIAG_INFO => {
+                let sent = u64_at(value, 200).unwrap_or_default();
+                found.sent = sent.saturating_sub(u64_at(value, 208).unwrap_or_default());
+                found.mss = u32_at(value, 16).unwrap_or_default();
+                found.reading = Reading::of(value).filter(|_| !found.listens);
+            }
+            INET_DIAG_CONG => found.control = Name::of(value),
+            INET_DIAG_SK_BPF_STORAGES => {
+                let one = |wanted: u16| move |(kind, _): &(u16, &[u8])| *kind == wanted;
+                let storage = attributes(value).find(one(SK_DIAG_BPF_STORAGE));
+                let value = storage.and_then(|(_, storage)| {
+                    attributes(storage).find(one(SK_DIAG_BPF_STORAGE_MAP_VALUE))
+                });
+                found.before = value.map(|(_, name)| Name::of(name)).unwrap_or_default();
+            }
+            _ => {}
         }
-        attributes = attributes
-            .get(length.max(4).next_multiple_of(4)..)
-            .unwrap_or_default();
     }
     Some(found)
+}
+
+/// Netlink's attributes: kind and value.
+fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    /// The kind; above it are flags.
+    const KIND: u16 = 0x3FFF;
+    std::iter::from_fn(move || {
+        let length = usize::from(u16_at(rest, 0)?);
+        let kind = u16_at(rest, 2)? & KIND;
+        let value = rest.get(4..length)?;
+        rest = (rest.get(length.next_multiple_of(4)..)).unwrap_or_default();
+        Some((kind, value))
+    })
 }
 
 #[cfg(test)]
@@ -201,6 +300,8 @@ mod tests {
                 .unwrap();
             assert_eq!((ours.sent, ours.listens), (50_000, false));
             assert!(ours.mss > 500 && ours.cookie != 0);
+            assert!(!ours.control.as_str().is_empty() && ours.before == Name::default());
+            assert_eq!(ours.reading.unwrap().progress.written, 50_000);
             let link = format!("/proc/self/fd/{}", server.as_raw_fd());
             assert_eq!(
                 std::fs::read_link(link).unwrap().to_str().unwrap(),

@@ -8,6 +8,7 @@ mod clock;
 mod error;
 mod io;
 mod peer;
+mod process;
 mod reentrancy;
 mod signals;
 mod socket;
@@ -21,6 +22,7 @@ pub use clock::{Wall, now, process_cpu, sleep_for, thread_cpu};
 pub use error::{errno, is_socket_error, set_errno};
 pub use io::{Epoll, Waker, receive, send, wait, wait_writable};
 pub use peer::{Peer, Socket, classify, local_of};
+pub use process::Process;
 pub use reentrancy::ReentrancyGuard;
 pub use signals::{SignalWait, on_alternate_stack};
 pub use socket::{
@@ -28,7 +30,7 @@ pub use socket::{
     reset_on_close, send_timeout, set_option, set_pacing, set_under, shutdown_write, under, unsent,
 };
 pub use stamps::{Stamps, stamp_arrivals};
-pub use steered::{AckSamples, PINS, Steered, WINDOW_CONTROL};
+pub use steered::{AckSamples, Before, PINS, Steered, WINDOW_CONTROL};
 pub use table::Table;
 pub use tcp_info::{Reading, TcpCounters, read, tcp_counters};
 pub use threads::{exact_timers, has_thread, spawn, threads};

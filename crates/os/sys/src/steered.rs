@@ -20,6 +20,7 @@ pub const WINDOW_CONTROL: &str = "alcc_window";
 
 const KNOBS: &CStr = c"/run/alcc/bpf/knobs";
 const FEED: &CStr = c"/run/alcc/bpf/feed";
+const BEFORE: &CStr = c"/run/alcc/bpf/before";
 
 // bpf(2).
 const LOOKUP: c_int = 1;
@@ -29,6 +30,10 @@ const OBJECT_INFO: c_int = 15;
 const READ_ONLY: u32 = 1 << 3;
 /// A whole value, under its lock.
 const LOCKED: u64 = 4;
+/// There is no lock in it.
+const PLAIN: u64 = 0;
+/// Longest name of a congestion control, with its end.
+const NAME_LEN: usize = 16;
 
 /// Descriptors of our own begin here, if the process may have so many: a program closes and
 /// replaces low ones by their numbers.
@@ -121,7 +126,7 @@ impl Steered {
             until: limit.until.map_or(0, |n| n.max(1)),
             rate: limit.rate.map_or(0, |r| r.as_bps() / 8),
         };
-        element(UPDATE, &self.knobs, fd, &mut value)
+        element(UPDATE, &self.knobs, fd, &mut value, LOCKED)
     }
 
     /// Lets the kernel send what a raised limit allows, without waiting for an acknowledgement.
@@ -140,7 +145,7 @@ impl Steered {
     /// `NotFound`: this socket has never chosen it. Others: `fd` is no socket.
     pub fn samples(&self, fd: RawFd) -> io::Result<AckSamples> {
         let mut feed = Feed::default();
-        element(LOOKUP, &self.feed, fd, &mut feed)?;
+        element(LOOKUP, &self.feed, fd, &mut feed, LOCKED)?;
         let known = feed.acks.min(SAMPLES as u64);
         let sample = |n: u64| {
             let s = feed.samples[n as usize % SAMPLES];
@@ -157,6 +162,39 @@ impl Steered {
             acks: feed.acks,
             last: (feed.acks - known..feed.acks).map(sample).collect(),
         })
+    }
+}
+
+/// The map of what sockets had before another chose a control for them. The kernel gives them
+/// back from there. Root only.
+#[derive(Debug)]
+pub struct Before(OwnedFd);
+
+impl Before {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// `NotFound`: nobody has loaded a control. `PermissionDenied`: this process is not root.
+    pub fn open() -> io::Result<Self> {
+        map::<[u8; NAME_LEN]>(BEFORE, 0).map(Self)
+    }
+
+    /// The socket is to have this control again.
+    ///
+    /// # Errors
+    /// `fd` is no socket.
+    pub fn note(&self, fd: RawFd, control: &str) -> io::Result<()> {
+        let mut name = [0; NAME_LEN];
+        // The last byte stays zero: the name's end.
+        for (to, byte) in name[..NAME_LEN - 1].iter_mut().zip(control.bytes()) {
+            *to = byte;
+        }
+        element(UPDATE, &self.0, fd, &mut name, PLAIN)
+    }
+
+    /// The map itself.
+    pub fn as_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
     }
 }
 
@@ -217,6 +255,7 @@ fn element<T: Plain>(
     map: &OwnedFd,
     socket: RawFd,
     value: &mut T,
+    flags: u64,
 ) -> io::Result<()> {
     #[repr(C)]
     struct Attributes {
@@ -231,7 +270,7 @@ fn element<T: Plain>(
         unused: 0,
         key: (&raw const socket) as u64,
         value: std::ptr::from_mut(value) as u64,
-        flags: LOCKED,
+        flags,
     };
     bpf(command, &attributes).map(drop)
 }

@@ -99,59 +99,80 @@ const TCP_CLOSE_WAIT: u8 = 8;
 pub fn read(fd: RawFd) -> Option<Reading> {
     // SAFETY: all fields are integers, zero is valid.
     let mut info: TcpInfo = unsafe { zeroed() };
-    if get_option(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)? < size_of::<TcpInfo>() {
-        return None;
+    let len = get_option(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)?;
+    (len >= size_of::<TcpInfo>()).then(|| info.reading())
+}
+
+impl Reading {
+    /// Of the bytes of a `struct tcp_info`, as `sock_diag` tells of other processes' sockets;
+    /// `None` if they are too few.
+    pub fn of(bytes: &[u8]) -> Option<Self> {
+        // SAFETY: all fields are integers, zero is valid.
+        let mut info: TcpInfo = unsafe { zeroed() };
+        let whole = bytes.get(..size_of::<TcpInfo>())?;
+        // SAFETY: both are valid for that many bytes, and any bytes are valid integers.
+        unsafe {
+            let to = (&raw mut info).cast::<u8>();
+            std::ptr::copy_nonoverlapping(whole.as_ptr(), to, whole.len());
+        }
+        Some(info.reading())
     }
-    let min_rtt = if info.min_rtt == u32::MAX {
-        0
-    } else {
-        info.min_rtt
-    };
-    let sent = info.bytes_sent.saturating_sub(info.bytes_retrans);
-    let delivery = Rate::bps(info.delivery_rate.saturating_mul(8));
-    // tcp_packets_in_flight of include/net/tcp.h.
-    let in_flight = info
-        .unacked
-        .saturating_add(info.retrans)
-        .saturating_sub(info.sacked.saturating_add(info.lost));
-    let progress = TcpProgress {
-        acked: info.bytes_acked,
-        written: sent
-            .max(info.bytes_acked)
-            .saturating_add(u64::from(info.notsent_bytes)),
-        unsent: Bytes::new(u64::from(info.notsent_bytes)),
-        retransmits: u64::from(info.total_retrans),
-        // What is lost and was sent again is in both.
-        lost: u64::from(info.total_retrans)
-            .saturating_add(info.lost.saturating_sub(info.retrans).into()),
-        sacked: info.sacked.into(),
-        repair: match info.ca_state {
-            TCP_CA_RECOVERY => Repair::Losses,
-            TCP_CA_LOSS => Repair::Timeout,
-            _ => Repair::None,
-        },
-        backoff: info.retransmits.into(),
-        undone: 0,
-        ssthresh: info.snd_ssthresh.into(),
-        delivery_rate: (info.delivery_rate > 0).then_some(delivery),
-        in_flight,
-        window_full: in_flight >= info.snd_cwnd,
-        min_rtt: Span::from_micros(u64::from(min_rtt)),
-        smoothed_rtt: Span::from_micros(info.rtt.into()),
-        acks: info.segs_in.into(),
-        marked: info.delivered_ce.into(),
-        mss: Bytes::new(u64::from(info.snd_mss)),
-    };
-    Some(Reading {
-        progress,
-        alive: matches!(info.state, TCP_ESTABLISHED | TCP_CLOSE_WAIT),
-        acked: info.bytes_acked,
-        sent,
-        cwnd: info.snd_cwnd.into(),
-        ssthresh: (info.snd_ssthresh < NO_SSTHRESH).then_some(info.snd_ssthresh.into()),
-        delivery,
-        pacing: info.max_pacing_rate,
-    })
+}
+
+impl TcpInfo {
+    fn reading(&self) -> Reading {
+        let info = self;
+        let min_rtt = if info.min_rtt == u32::MAX {
+            0
+        } else {
+            info.min_rtt
+        };
+        let sent = info.bytes_sent.saturating_sub(info.bytes_retrans);
+        let delivery = Rate::bps(info.delivery_rate.saturating_mul(8));
+        // tcp_packets_in_flight of include/net/tcp.h.
+        let in_flight = info
+            .unacked
+            .saturating_add(info.retrans)
+            .saturating_sub(info.sacked.saturating_add(info.lost));
+        let progress = TcpProgress {
+            acked: info.bytes_acked,
+            written: sent
+                .max(info.bytes_acked)
+                .saturating_add(u64::from(info.notsent_bytes)),
+            unsent: Bytes::new(u64::from(info.notsent_bytes)),
+            retransmits: u64::from(info.total_retrans),
+            // What is lost and was sent again is in both.
+            lost: u64::from(info.total_retrans)
+                .saturating_add(info.lost.saturating_sub(info.retrans).into()),
+            sacked: info.sacked.into(),
+            repair: match info.ca_state {
+                TCP_CA_RECOVERY => Repair::Losses,
+                TCP_CA_LOSS => Repair::Timeout,
+                _ => Repair::None,
+            },
+            backoff: info.retransmits.into(),
+            undone: 0,
+            ssthresh: info.snd_ssthresh.into(),
+            delivery_rate: (info.delivery_rate > 0).then_some(delivery),
+            in_flight,
+            window_full: in_flight >= info.snd_cwnd,
+            min_rtt: Span::from_micros(u64::from(min_rtt)),
+            smoothed_rtt: Span::from_micros(info.rtt.into()),
+            acks: info.segs_in.into(),
+            marked: info.delivered_ce.into(),
+            mss: Bytes::new(u64::from(info.snd_mss)),
+        };
+        Reading {
+            progress,
+            alive: matches!(info.state, TCP_ESTABLISHED | TCP_CLOSE_WAIT),
+            acked: info.bytes_acked,
+            sent,
+            cwnd: info.snd_cwnd.into(),
+            ssthresh: (info.snd_ssthresh < NO_SSTHRESH).then_some(info.snd_ssthresh.into()),
+            delivery,
+            pacing: info.max_pacing_rate,
+        }
+    }
 }
 
 /// What the kernel counts of a connection, for reports.

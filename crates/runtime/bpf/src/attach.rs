@@ -2,10 +2,10 @@
 //! Selecting a congestion control for sockets of programs that already run.
 use crate::control::{self, BEFORE};
 use crate::error::BpfError;
+use crate::namespace::within;
 use crate::pins;
 use crate::selection::{Attached, Found, Future, Prefix, Selection, Sockets};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object, OpenObject};
-use nix::sched::{CloneFlags, setns};
 use std::fs::File;
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -54,24 +54,13 @@ fn all(selection: &Selection, act: &Act<'_>) -> Result<Attached, BpfError> {
     let mut found = Vec::new();
     for sockets in namespaces {
         // The iterator shows the namespace of the thread that reads it.
-        let one = std::thread::scope(|threads| {
-            let inside = || {
-                enter(sockets.pid)?;
-                pass(selection, Some(&sockets), act)
-            };
-            threads.spawn(inside).join()
-        });
-        found.extend(one.expect("the thread does not panic")?);
+        match within(&sockets.pids, || pass(selection, Some(&sockets), act)) {
+            // Its processes have ended, and their sockets with them.
+            Err(gone) if gone.is_gone() && selection.pid.is_none() => {}
+            one => found.extend(one??),
+        }
     }
     Ok(found)
-}
-
-/// Into the network namespace of a process, this thread alone.
-fn enter(pid: u32) -> Result<(), BpfError> {
-    let path = format!("/proc/{pid}/ns/net");
-    let open = File::open(&path).map_err(|e| BpfError::file("open", &path, e))?;
-    setns(open, CloneFlags::CLONE_NEWNET)
-        .map_err(|e| BpfError::file("enter the network namespace", &path, e.into()))
 }
 
 /// Once over the sockets of this thread's network namespace.
@@ -211,8 +200,7 @@ pub(crate) fn program<'a>(object: &'a Object, name: &str) -> libbpf_rs::ProgramM
 impl Future<'_> {
     /// From now on, until [`Self::end`] or a restart of the machine.
     pub fn begin(&self, control: &str) -> Result<(), BpfError> {
-        libbpf_rs::set_print(None);
-        pins::prepare()?;
+        control::ready()?;
         let failed = |e: libbpf_rs::Error| {
             BpfError::kernel(
                 format!("attach to the cgroup {}", self.cgroup.display()),

@@ -63,6 +63,11 @@ pub enum BpfError {
 }
 
 impl BpfError {
+    /// A process has ended, or a folder has gone, while we looked.
+    pub fn is_gone(&self) -> bool {
+        matches!(self, Self::File { error, .. } if error.kind() == std::io::ErrorKind::NotFound)
+    }
+
     #[cfg(feature = "loader")]
     pub(crate) fn kernel(attempt: impl Into<String>, error: &libbpf_rs::Error) -> Self {
         let attempt = attempt.into();

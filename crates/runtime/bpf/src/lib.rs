@@ -21,6 +21,7 @@ mod attach;
 #[cfg(feature = "loader")]
 mod control;
 mod error;
+mod namespace;
 #[cfg(feature = "loader")]
 mod pins;
 mod selection;
@@ -34,7 +35,10 @@ pub use attach::{attach, detach, end_futures, futures, survey};
 #[cfg(feature = "loader")]
 pub use control::{load, loaded, unload};
 pub use error::BpfError;
-pub use selection::{Attached, Counters, Found, Future, Prefix, Selection, all_cgroups, cgroup_of};
+pub use namespace::{namespace_of, within};
+pub use selection::{
+    Attached, Counters, Found, Future, Prefix, Selection, Sockets, all_cgroups, cgroup_of,
+};
 #[cfg(feature = "loader")]
 pub use trial::Trial;
 

@@ -61,6 +61,17 @@ impl fmt::Display for Prefix {
 }
 
 impl Prefix {
+    /// The address is in it; an IPv4 address in IPv6's form is an IPv4 address.
+    pub fn has(&self, address: IpAddr) -> bool {
+        let bits = |address: IpAddr| match address {
+            IpAddr::V4(v4) => (u128::from(v4.to_bits()) << 96, true),
+            IpAddr::V6(v6) => (v6.to_bits(), false),
+        };
+        let ((ours, v4), (other, other_v4)) = (bits(self.address), bits(address.to_canonical()));
+        let unlike = (ours ^ other).checked_shr(128 - u32::from(self.len));
+        v4 == other_v4 && unlike.unwrap_or(0) == 0
+    }
+
     /// Address family of the kernel, the address in four words of network order, the length.
     pub(crate) fn words(&self) -> (u16, [u8; 16], u32) {
         let mut words = [0; 16];
@@ -142,17 +153,44 @@ pub type Attached = Vec<Found>;
 
 /// The processes in one network namespace and the sockets that they have open.
 #[derive(Default, Debug)]
-pub(crate) struct Sockets {
-    /// One of the processes: the way into its namespace.
-    pub(crate) pid: u32,
+pub struct Sockets {
+    /// The namespace's number.
+    pub namespace: u64,
+    /// The processes: the ways into it.
+    pub pids: Vec<u32>,
     /// Inodes.
-    pub(crate) inodes: BTreeSet<u64>,
+    pub inodes: BTreeSet<u64>,
 }
 
 impl Selection {
+    /// A socket with this local port and this peer fits, whoever has it. A listening socket has no
+    /// peer, and is in no network.
+    pub fn has(&self, port: u16, peer: Option<SocketAddr>) -> bool {
+        let near = |prefix: Prefix| peer.is_some_and(|peer| prefix.has(peer.ip()));
+        self.port.is_none_or(|wanted| wanted == port) && self.prefix.is_none_or(near)
+    }
+
     /// Where to look, if processes were named: the sockets by network namespace. `None`: this
     /// process's own namespace, all sockets.
-    pub(crate) fn sockets(&self) -> Result<Option<Vec<Sockets>>, BpfError> {
+    ///
+    /// # Errors
+    /// There is no such process or cgroup, or it is another user's.
+    pub fn sockets(&self) -> Result<Option<Vec<Sockets>>, BpfError> {
+        self.by_namespace(open_sockets)
+    }
+
+    /// As [`Selection::sockets`], without the inodes, which take long to find.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn processes(&self) -> Result<Option<Vec<Sockets>>, BpfError> {
+        self.by_namespace(|pid| Ok((namespace(pid)?, BTreeSet::new())))
+    }
+
+    fn by_namespace(
+        &self,
+        look: impl Fn(u32) -> std::io::Result<(u64, BTreeSet<u64>)>,
+    ) -> Result<Option<Vec<Sockets>>, BpfError> {
         let pids = match (&self.cgroup, self.pid) {
             (None, None) => return Ok(None),
             (None, Some(pid)) => vec![pid],
@@ -164,10 +202,11 @@ impl Selection {
         };
         let mut by_namespace: BTreeMap<u64, Sockets> = BTreeMap::new();
         for pid in pids {
-            match open_sockets(pid) {
+            match look(pid) {
                 Ok((namespace, inodes)) => {
                     let sockets = by_namespace.entry(namespace).or_default();
-                    sockets.pid = pid;
+                    sockets.namespace = namespace;
+                    sockets.pids.push(pid);
                     sockets.inodes.extend(inodes);
                 }
                 // A process of a cgroup may end while we look; one that was named may not.
@@ -215,9 +254,13 @@ fn processes(cgroup: &Path) -> Result<Vec<u32>, BpfError> {
     Ok(pids)
 }
 
+fn namespace(pid: u32) -> std::io::Result<u64> {
+    Ok(fs::metadata(format!("/proc/{pid}/ns/net"))?.ino())
+}
+
 /// The network namespace of a process, and the inodes of its sockets.
 fn open_sockets(pid: u32) -> std::io::Result<(u64, BTreeSet<u64>)> {
-    let namespace = fs::metadata(format!("/proc/{pid}/ns/net"))?.ino();
+    let namespace = namespace(pid)?;
     let inodes = fs::read_dir(format!("/proc/{pid}/fd"))?
         .filter_map(|entry| {
             let target = fs::read_link(entry.ok()?.path()).ok()?;
@@ -248,6 +291,20 @@ mod tests {
         ] {
             assert!(text(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_network_has_its_addresses_and_no_others() {
+        let has = |net: &str, address: &str| {
+            let net: Prefix = net.parse().unwrap();
+            net.has(address.parse().unwrap())
+        };
+        assert!(has("192.0.2.0/24", "192.0.2.200") && has("192.0.2.0/24", "::ffff:192.0.2.1"));
+        assert!(!has("192.0.2.0/24", "192.0.3.1") && !has("192.0.2.0/24", "::"));
+        assert!(has("192.0.2.7", "192.0.2.7") && !has("192.0.2.7", "192.0.2.6"));
+        assert!(has("0.0.0.0/0", "203.0.113.9") && !has("0.0.0.0/0", "::1"));
+        assert!(has("2001:db8::/32", "2001:db8:1::9") && !has("2001:db8::/32", "2001:db9::"));
+        assert!(has("::/0", "::1") && !has("::1/128", "::2"));
     }
 
     #[test]

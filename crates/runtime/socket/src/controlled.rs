@@ -148,6 +148,7 @@ impl Controlled {
         let taken = (self.plan.enforcement.kernel).then(|| {
             let maps = self.plane.maps.get()?;
             let control = alcc_sys::WINDOW_CONTROL;
+            self.plane.maps.note(fd)?;
             (self.saved_options.select_under(fd, control)).map_err(io::Error::from_raw_os_error)?;
             Steering::take(maps, fd)
         });
@@ -204,6 +205,11 @@ impl Controlled {
 
     pub(crate) fn enforcement(&self) -> Enforcement {
         self.plan.enforcement(self.steering.is_some())
+    }
+
+    /// Window and rate are the kernel's matter.
+    pub(crate) fn is_kept_by_the_kernel(&self) -> bool {
+        self.steering.is_some()
     }
 
     pub(crate) fn is_in_charge(&self) -> bool {

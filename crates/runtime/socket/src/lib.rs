@@ -15,6 +15,7 @@
 mod conn;
 mod controlled;
 mod event_loop;
+pub mod others;
 pub mod own;
 mod plane;
 mod runtime;

@@ -4,6 +4,7 @@ use crate::steering::Maps;
 use alcc_cc::{Controller, Registry, Spec, SpecError};
 use alcc_flow::{Share, Shares};
 use alcc_observe::{AtomicTotals, CommandCache, Commands, Log, Segment, Totals};
+use alcc_sys::Before;
 use alcc_units::{Span, Time};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -39,7 +40,33 @@ impl ControlPlane {
         log: Option<PathBuf>,
         fault: Option<u64>,
     ) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new(Self::with_maps(
+            registry,
+            segment,
+            log,
+            fault,
+            Maps::default(),
+        ))
+    }
+
+    /// For sockets of other programs: what they had is noted for the kernel.
+    pub(crate) fn of_others(
+        registry: Registry,
+        segment: Option<Arc<Segment>>,
+        before: Before,
+    ) -> Arc<Self> {
+        let maps = Maps::of_others(before);
+        Arc::new(Self::with_maps(registry, segment, None, None, maps))
+    }
+
+    fn with_maps(
+        registry: Registry,
+        segment: Option<Arc<Segment>>,
+        log: Option<PathBuf>,
+        fault: Option<u64>,
+        maps: Maps,
+    ) -> Self {
+        Self {
             registry: RwLock::new(registry),
             segment,
             commands: CommandCache::default(),
@@ -48,8 +75,8 @@ impl ControlPlane {
             log,
             fault,
             visits: AtomicU64::new(0),
-            maps: Maps::default(),
-        })
+            maps,
+        }
     }
 
     pub(crate) fn registry(&self) -> RwLockReadGuard<'_, Registry> {

@@ -3,7 +3,7 @@
 //! `alcc_window`, and tells of each acknowledgement.
 use crate::kernel;
 use alcc_flow::{AckSample, Limit};
-use alcc_sys::{AckSamples, Steered};
+use alcc_sys::{AckSamples, Before, Steered};
 use alcc_units::{Bytes, Span, Time};
 use std::io;
 use std::mem::ManuallyDrop;
@@ -22,7 +22,11 @@ type Open = Arc<ManuallyDrop<Steered>>;
 
 /// For all connections of a process.
 #[derive(Default)]
-pub(crate) struct Maps(Mutex<State>);
+pub(crate) struct Maps {
+    state: Mutex<State>,
+    /// Where what a socket had is noted for the kernel, if it is another program's.
+    before: Option<Before>,
+}
 
 #[derive(Default)]
 enum State {
@@ -35,8 +39,29 @@ enum State {
 }
 
 impl Maps {
+    /// For sockets of other programs, which the kernel gives back when we end.
+    pub(crate) fn of_others(before: Before) -> Self {
+        Self {
+            before: Some(before),
+            ..Self::default()
+        }
+    }
+
+    /// What the socket has is what it gets back. Before each choice of ours: the kernel's giving
+    /// back uses up the note.
+    pub(crate) fn note(&self, fd: RawFd) -> io::Result<()> {
+        let Some(before) = &self.before else {
+            return Ok(());
+        };
+        let had = kernel::under(fd).ok_or(io::ErrorKind::NotFound)?;
+        if had == alcc_sys::WINDOW_CONTROL {
+            return Ok(());
+        }
+        before.note(fd, &had)
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Opened at the first call.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `alcc attach --trial`: a share of the clients of a server that already runs.
-use super::Args;
+use super::{Args, what};
 use crate::commands::bpf::failure;
 use crate::failure::Failure;
 use crate::metrics::Metrics;
@@ -28,7 +28,10 @@ pub(super) fn run(args: &Args, control: &str, options: &Options) -> Result<ExitC
     signals
         .thread_swap_mask(SigmaskHow::SIG_BLOCK)
         .map_err(|e| Failure::usage(format!("block signals: {e}")))?;
-    let (_entry, segment) = enter("attach", &what(args))?;
+    let (_entry, segment) = enter(
+        "attach",
+        &what(args, &format!("trial of {}", args.algorithm)),
+    )?;
     let trial = Trial::begin(&selection, &cgroup, control).map_err(failure)?;
     let plan = Plan::in_the_kernel(options, args.algorithm.clone());
     note(format_args!("alcc: {plan}; connections from now on count"));
@@ -60,17 +63,4 @@ fn wait(watch: &Watch, signals: SigSet, duration: Option<Span>) {
             return;
         }
     }
-}
-
-/// For people who look at what runs.
-fn what(args: &Args) -> String {
-    let which = &args.which;
-    let parts = [
-        which.port.map(|port| format!("port {port}")),
-        which.pid.map(|pid| format!("process {pid}")),
-        which.cgroup.as_ref().map(|c| c.display().to_string()),
-        which.prefix.map(|prefix| prefix.to_string()),
-    ];
-    let parts: Vec<_> = parts.into_iter().flatten().collect();
-    format!("trial of {} on {}", args.algorithm, parts.join(", "))
 }

@@ -7,6 +7,53 @@ pub(crate) fn slow_machine() -> bool {
     std::env::var_os("ALCC_SLOW_MACHINE").is_some()
 }
 
+/// What an earlier run or a measurement has left makes every test here fail with names taken. Where
+/// the machine is the tests' own (CI) it is given back, else one line says how.
+pub(crate) fn give_back_leftovers(may: bool) -> Result<(), String> {
+    use std::time::{Duration, Instant};
+    const LIST: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+    let until = Instant::now() + Duration::from_secs(2);
+    loop {
+        let list = std::fs::read_to_string(LIST).unwrap_or_default();
+        let ours = |name: &&str| alcc_bpf::controls().any(|c| c.name == *name);
+        let names: Vec<_> = list.split_whitespace().filter(ours).collect();
+        let names = names.join(", ");
+        let here = !alcc_bpf::loaded().is_empty() || !alcc_bpf::futures().is_empty();
+        match (here, may) {
+            (true, false) => {
+                return Err(format!(
+                    "an earlier run has left loaded: {names}: give it back: alcc detach; alcc bpf unload"
+                ));
+            }
+            (true, true) => {
+                let ended = alcc_bpf::end_futures().and_then(|()| alcc_bpf::unload().map(drop));
+                ended.map_err(|e| format!("give back what an earlier run has left: {e}"))?;
+            }
+            (false, _) if names.is_empty() => return Ok(()),
+            // The kernel ends some registrations a moment after their files.
+            (false, _) if Instant::now() < until => std::thread::sleep(Duration::from_millis(20)),
+            (false, _) => {
+                let whose = who_sees_the_files();
+                return Err(format!(
+                    "{names} loaded where this test cannot see it, as these processes can: end them: {whose:?}"
+                ));
+            }
+        }
+    }
+}
+
+/// Processes, such as a server that a failed test has left, in whose view of the files the controls
+/// are pinned.
+fn who_sees_the_files() -> Vec<String> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let sees = entries.filter(|entry| {
+        let pins = entry.path().join("root/run/alcc/bpf");
+        std::fs::read_dir(pins).is_ok_and(|mut pins| pins.next().is_some())
+    });
+    let names = sees.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| name.parse::<u32>().is_ok()).collect()
+}
+
 /// The kernel's controls are the whole machine's: one test at a time uses them. Their files are in
 /// a folder that only this thread and what it starts can see, so that no other test finds the
 /// controls loaded. Root only.
@@ -14,6 +61,10 @@ pub(crate) fn controls_alone() -> nix::fcntl::Flock<std::fs::File> {
     use nix::mount::{MsFlags, mount};
     let file = std::fs::File::create(std::env::temp_dir().join("alcc-bpf-tests.lock")).unwrap();
     let lock = nix::fcntl::Flock::lock(file, nix::fcntl::FlockArg::LockExclusive).unwrap();
+    let may = std::env::var_os("CI").is_some();
+    if let Err(line) = give_back_leftovers(may) {
+        panic!("{line}");
+    }
     let none: Option<&str> = None;
     if nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).is_ok() {
         let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `alcc attach` without BPF: a descriptor of each socket for a moment, by pidfd_getfd(2).
+//!
+//! It reaches what exists and belongs to processes that this user may trace. Nobody notes what the
+//! sockets had.
+use super::matching::{Matching, found};
+use alcc_bpf::{BpfError, Found, Selection};
+use alcc_lab::TcpSocket;
+use alcc_sys::Process;
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// It cannot be done by BPF for this reason, and perhaps without it.
+pub(super) fn is_worth_a_try(why: &BpfError) -> bool {
+    matches!(
+        why,
+        BpfError::NotBuilt | BpfError::Forbidden { .. } | BpfError::NoBtf | BpfError::NoJit
+    )
+}
+
+/// Selects `control` for the sockets that match; `None`: only looks.
+pub(super) fn attach(selection: &Selection, control: Option<&str>) -> Result<Vec<Found>, BpfError> {
+    let look = Matching::new(selection).look()?;
+    let holders = look.holders(&look.sockets);
+    let one = |socket: &TcpSocket| {
+        let holder = holders.get(&u64::from(socket.inode));
+        if holder.is_none() && !look.is_of_any_process() {
+            return None;
+        }
+        let Some(control) = control else {
+            return Some(found(socket, None));
+        };
+        let switched = match holder {
+            Some(holder) => switch(holder.pid, holder.fd, socket.cookie, control),
+            None => Err(io::Error::from_raw_os_error(nix::libc::EPERM)),
+        };
+        match switched {
+            Ok(()) => Some(found(socket, None)),
+            // It was closed meanwhile.
+            Err(e) if matches!(e.raw_os_error(), Some(nix::libc::EBADF | nix::libc::ESRCH)) => None,
+            Err(e) => Some(found(socket, Some(e.to_string()))),
+        }
+    };
+    Ok(look.sockets.iter().filter_map(one).collect())
+}
+
+fn switch(pid: u32, fd: i32, cookie: u64, control: &str) -> io::Result<()> {
+    let socket = Process::open(pid)?.descriptor(fd)?;
+    if alcc_sys::cookie(socket.as_raw_fd()) != Some(cookie) {
+        return Err(io::Error::from_raw_os_error(nix::libc::EBADF));
+    }
+    alcc_sys::set_under(socket.as_raw_fd(), control).map_err(io::Error::from_raw_os_error)
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Connections that `alcc attach` has given a control of the kernel, as the kernel's socket
+//! diagnosis tells of them. Root sees those of all network namespaces in which a process runs.
+use crate::holders::{Namespaces, processes};
+use alcc_lab::TcpSocket;
+use alcc_observe::{ByReason, Identity, State, Status, StatusRecord};
+use alcc_socket::now;
+use alcc_sys::Before;
+use alcc_units::{Bytes, Time};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How feedback and enforcement are called where no process of ours takes part.
+const KERNEL: &str = "kernel";
+
+pub(super) struct Attached {
+    namespaces: Namespaces,
+    /// What they had is known to root, and shows those with a control that is none of ours.
+    before: Option<Before>,
+    /// When each was seen first.
+    since: BTreeMap<u64, Time>,
+}
+
+/// One of them.
+pub(super) struct One {
+    pub(super) record: StatusRecord,
+    /// The control that it had; empty if unknown.
+    pub(super) before: String,
+}
+
+impl Attached {
+    pub(super) fn new() -> Self {
+        Self {
+            namespaces: Namespaces::default(),
+            before: Before::open().ok(),
+            since: BTreeMap::new(),
+        }
+    }
+
+    /// All but the connections of these numbers, which are shown already.
+    pub(super) fn look(&mut self, shown: &BTreeSet<u64>) -> Vec<One> {
+        let mut found = Vec::new();
+        let mut numbers = BTreeSet::new();
+        let this = std::process::id();
+        // Others see theirs alone: only root may enter another's.
+        let root = nix::unistd::geteuid().is_root();
+        let others = root.then(processes).into_iter().flatten();
+        for pid in std::iter::once(this).chain(others) {
+            let Ok(number) = alcc_bpf::namespace_of(pid) else {
+                continue;
+            };
+            if numbers.contains(&number) {
+                continue;
+            }
+            let noted = self.before.as_ref().map(Before::as_fd);
+            // A process may end meanwhile; another may have the same namespace.
+            if let Ok(sockets) = self.namespaces.sockets(number, &[pid], noted) {
+                found.extend(sockets);
+                numbers.insert(number);
+            }
+        }
+        self.namespaces.keep(&numbers);
+        found.retain(|s| is_attached(s) && !shown.contains(&s.cookie));
+        let at = now();
+        let since = std::mem::take(&mut self.since);
+        let one = |s: &TcpSocket| {
+            let first = since.get(&s.cookie).copied().unwrap_or(at);
+            self.since.insert(s.cookie, first);
+            Some(One {
+                record: record(s, first, at)?,
+                before: s.before.as_str().to_owned(),
+            })
+        };
+        found.iter().filter_map(one).collect()
+    }
+}
+
+fn is_attached(s: &TcpSocket) -> bool {
+    let ours = alcc_bpf::controls().any(|c| c.name == s.control.as_str());
+    !s.listens && s.inode != 0 && (ours || !s.before.as_str().is_empty())
+}
+
+fn record(s: &TcpSocket, started: Time, at: Time) -> Option<StatusRecord> {
+    let reading = s.reading?;
+    let tcp = &reading.progress;
+    let packets = |n: u64| Bytes::new(tcp.mss.get().saturating_mul(n));
+    Some(StatusRecord {
+        who: Identity {
+            pid: 0,
+            id: s.cookie,
+            cookie: s.cookie,
+            started,
+            local: s.local,
+            remote: s.remote,
+            outbound: false,
+            algorithm: s.control.as_str().to_owned(),
+            feedback: KERNEL.to_owned(),
+            enforcement: KERNEL.to_owned(),
+        },
+        now: Status {
+            state: State::Controlled,
+            resting: tcp.in_flight == 0 && tcp.unsent == Bytes::ZERO,
+            generation: 0,
+            updated: at,
+            cwnd: reading.cwnd,
+            ssthresh: reading.ssthresh,
+            mss: tcp.mss,
+            window: Some(packets(reading.cwnd)),
+            in_flight: packets(tcp.in_flight.into()),
+            rtt: tcp.smoothed_rtt,
+            smoothed: tcp.smoothed_rtt,
+            min_rtt: tcp.min_rtt,
+            pacing: None,
+            delivery: reading.delivery,
+            bytes: tcp.acked,
+            bypassed: ByReason::default(),
+            gate_closed: 0,
+            retransmits: tcp.retransmits,
+        },
+    })
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Other processes' sockets: which are there, and who has them.
+use alcc_lab::{Sockets, TcpSocket};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::fd::RawFd;
+
+/// A descriptor of a process.
+#[derive(Clone, Copy)]
+pub(crate) struct Holder {
+    pub(crate) pid: u32,
+    pub(crate) fd: RawFd,
+}
+
+/// The descriptors of a process and where they lead.
+pub(crate) fn links(pid: u32) -> impl Iterator<Item = (RawFd, String)> {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/fd"));
+    entries.into_iter().flatten().flatten().filter_map(|entry| {
+        let fd = entry.file_name().to_str()?.parse().ok()?;
+        let link = std::fs::read_link(entry.path()).ok()?;
+        Some((fd, link.to_str()?.to_owned()))
+    })
+}
+
+/// Which of these processes have these sockets, by inode.
+pub(crate) fn holders<T>(
+    wanted: &BTreeMap<u64, T>,
+    pids: impl IntoIterator<Item = u32>,
+) -> BTreeMap<u64, Holder> {
+    let mut found = BTreeMap::new();
+    for pid in pids {
+        for (fd, link) in links(pid) {
+            let inode = link
+                .strip_prefix("socket:[")
+                .and_then(|rest| rest.strip_suffix(']')?.parse().ok());
+            if let Some(inode) = inode.filter(|inode| wanted.contains_key(inode)) {
+                found.entry(inode).or_insert(Holder { pid, fd });
+            }
+        }
+    }
+    found
+}
+
+/// All that this user sees.
+pub(crate) fn processes() -> impl Iterator<Item = u32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// The TCP sockets of network namespaces. Each is opened once: what is open keeps it alive, so
+/// call [`Namespaces::keep`] now and then.
+#[derive(Default)]
+pub(crate) struct Namespaces(BTreeMap<u64, Sockets>);
+
+impl Namespaces {
+    /// Those in the namespace of this number, which these processes have. `noted`: a map that knows
+    /// their former control.
+    pub(crate) fn sockets(
+        &mut self,
+        number: u64,
+        pids: &[u32],
+        noted: Option<RawFd>,
+    ) -> Result<Vec<TcpSocket>, alcc_bpf::BpfError> {
+        let failed = |e: io::Error| alcc_bpf::BpfError::Kernel {
+            attempt: "list the TCP sockets".into(),
+            error: e.to_string(),
+        };
+        let open = match self.0.entry(number) {
+            std::collections::btree_map::Entry::Occupied(open) => open.into_mut(),
+            std::collections::btree_map::Entry::Vacant(free) => {
+                let opened = alcc_bpf::within(pids, Sockets::open)?;
+                free.insert(opened.map_err(failed)?)
+            }
+        };
+        match noted {
+            Some(map) => open.dump_noted(map),
+            None => open.dump(),
+        }
+        .map_err(failed)
+    }
+
+    /// There are these and no others.
+    pub(crate) fn keep(&mut self, there: &BTreeSet<u64>) {
+        self.0.retain(|number, _| there.contains(number));
+    }
+}

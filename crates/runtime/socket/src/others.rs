@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Sockets of programs that run already and know nothing of us.
+//!
+//! The kernel keeps the limit by `alcc_window`; this process only sets it. It holds no socket: it
+//! takes a descriptor for each reading and closes it again, so a program's close is what it was.
+//! When this process ends, in whatever way, the kernel gives each socket back what it had.
+use crate::controlled::{Controlled, Mode, Plan, Takeover};
+use crate::kernel::{self, Before, Process, Socket};
+use crate::plane::ControlPlane;
+use crate::triple::{Deployment, Enforcement};
+use crate::{event_loop, steering};
+use alcc_cc::{Registry, Spec, SpecError};
+use alcc_driver::{Driver, Next, Visit};
+use alcc_flow::TcpProgress;
+use alcc_observe::{Log, Segment};
+use alcc_units::{Bytes, Span, Time};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A connection that is switched off asks this often whether it still is.
+const OFF_CHECK: Span = Span::from_millis(200);
+
+/// Where a socket is to be had: a process, and its descriptor there.
+#[derive(Clone, Debug)]
+pub struct Holder {
+    /// The process.
+    pub process: Arc<Process>,
+    /// Its descriptor.
+    pub fd: RawFd,
+}
+
+impl Holder {
+    /// A descriptor for a moment. `None`: it is another socket by now, or closed.
+    fn socket(&self, cookie: u64) -> Option<OwnedFd> {
+        let socket = self.process.descriptor(self.fd).ok()?;
+        (kernel::cookie(socket.as_raw_fd()) == Some(cookie)).then_some(socket)
+    }
+}
+
+/// Why a socket is not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum TakeError {
+    /// It was closed meanwhile.
+    #[error("it was closed meanwhile")]
+    Gone,
+    /// It is no connection of plain TCP: MPTCP, for example.
+    #[error("it is no connection of plain TCP")]
+    Other,
+    /// A program sets its window already.
+    #[error("another program steers it")]
+    Steered,
+    /// There is no such algorithm.
+    #[error("{0}")]
+    Algorithm(SpecError),
+    /// The algorithm has panicked.
+    #[error("the algorithm failed")]
+    Failed,
+    /// The kernel does not let it be steered.
+    #[error("the kernel refuses alcc_window for it")]
+    Refused,
+}
+
+/// Is a socket under control?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Known {
+    /// Never taken.
+    No,
+    /// It is, or was and is left alone now.
+    Yes,
+    /// It is, but its descriptor is not where it was: take it again.
+    Moved,
+}
+
+/// Steers the sockets of other programs by one algorithm.
+pub struct Others {
+    plane: Arc<ControlPlane>,
+    plan: Arc<Plan>,
+    driver: Driver<Connection>,
+    /// By the kernel's number of the socket.
+    known: Mutex<BTreeMap<u64, Arc<Connection>>>,
+}
+
+struct Connection {
+    id: u64,
+    cookie: u64,
+    inner: Mutex<Inner>,
+    /// The loop knows of it and reads its counters.
+    active: AtomicBool,
+}
+
+struct Inner {
+    place: Place,
+    control: Controlled,
+    /// Bytes of the stream that had left at the last reading.
+    passed: u64,
+    /// Bytes that had left when it was last looked for.
+    sent: u64,
+}
+
+enum Place {
+    At(Holder),
+    /// Closed there, or in another process by now.
+    Lost,
+    /// We are done with it.
+    Done,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn passed(tcp: &TcpProgress) -> u64 {
+    tcp.written.saturating_sub(tcp.unsent.get())
+}
+
+impl Others {
+    /// Starts the loop's thread, without sockets so far.
+    ///
+    /// # Errors
+    /// `NotFound`: nobody has loaded `alcc_window`. `PermissionDenied`: this process may not note
+    /// what a socket had; root may. What starting a thread says.
+    pub fn start(
+        cc: Spec,
+        registry: Registry,
+        segment: Option<Arc<Segment>>,
+    ) -> io::Result<Arc<Self>> {
+        let plane = ControlPlane::of_others(registry, segment, Before::open()?);
+        plane.maps.get()?;
+        let deployment = Deployment::Preloaded;
+        let enforcement = (Enforcement::of(deployment).find(|e| e.kernel)).copied();
+        let enforcement = enforcement.ok_or(io::ErrorKind::Unsupported)?;
+        let plan = Plan {
+            cc,
+            under: None,
+            stamped: false,
+            enforcement,
+            deployment,
+            seed: 0,
+        };
+        let others = Arc::new(Self {
+            plane,
+            plan: Arc::new(plan),
+            driver: Driver::new(event_loop::SLACK),
+            known: Mutex::default(),
+        });
+        let this = Arc::clone(&others);
+        event_loop::thread(move || this.run())?;
+        Ok(others)
+    }
+
+    fn run(&self) {
+        let spent = |cpu: Span| self.plane.spent(cpu);
+        loop {
+            let next = self.driver.run_once(self, Some(&spent));
+            self.driver.sleep(next);
+        }
+    }
+
+    /// Takes a connection. What it ran before.
+    ///
+    /// # Errors
+    /// Why not; the socket is as it was.
+    pub fn take(&self, holder: Holder, cookie: u64) -> Result<String, TakeError> {
+        let socket = holder.socket(cookie).ok_or(TakeError::Gone)?;
+        let fd = socket.as_raw_fd();
+        let before = kernel::under(fd).ok_or(TakeError::Gone)?;
+        let known = locked(&self.known).get(&cookie).cloned();
+        if let Some(known) = known {
+            locked(&known.inner).place = Place::At(holder);
+            self.wake(known);
+            return Ok(before);
+        }
+        if steering::holds(fd) {
+            return Err(TakeError::Steered);
+        }
+        let connection = Arc::new(self.begin(&socket, holder, cookie)?);
+        locked(&self.known).insert(cookie, Arc::clone(&connection));
+        self.wake(connection);
+        Ok(before)
+    }
+
+    fn begin(
+        &self,
+        socket: &OwnedFd,
+        holder: Holder,
+        cookie: u64,
+    ) -> Result<Connection, TakeError> {
+        let fd = socket.as_raw_fd();
+        let peer = match kernel::classify(fd, None) {
+            Socket::Connected(peer) => peer,
+            Socket::Unconnected => return Err(TakeError::Gone),
+            Socket::Other => return Err(TakeError::Other),
+        };
+        let reading = kernel::read(fd).ok_or(TakeError::Gone)?;
+        let controller = self
+            .plane
+            .build(&self.plan.cc)
+            .map_err(TakeError::Algorithm)?;
+        let passed = passed(&reading.progress);
+        let socket = Takeover {
+            fd,
+            cookie,
+            peer,
+            reading,
+            pacing: None,
+        };
+        let mut control = Controlled::new(&self.plane, &self.plan, controller, &socket);
+        let began = catch_unwind(AssertUnwindSafe(|| control.begin(&socket)));
+        let why = match began {
+            Err(_) => Some((Mode::Failed, TakeError::Failed)),
+            Ok(()) if control.is_kept_by_the_kernel() => None,
+            Ok(()) => Some((Mode::Released, TakeError::Refused)),
+        };
+        if let Some((mode, why)) = why {
+            control.release(Some(fd), mode);
+            control.end();
+            return Err(why);
+        }
+        Ok(Connection {
+            id: control.id,
+            cookie,
+            inner: Mutex::new(Inner {
+                place: Place::At(holder),
+                control,
+                passed,
+                sent: 0,
+            }),
+            active: AtomicBool::new(false),
+        })
+    }
+
+    /// It has, or may have, something to send.
+    fn wake(&self, connection: Arc<Connection>) {
+        if !connection.active.swap(true, Ordering::AcqRel) {
+            self.driver.adopt(connection, Span::ZERO);
+        }
+    }
+
+    /// Somebody has seen the socket, and that so many bytes of it have left.
+    pub fn see(&self, cookie: u64, sent: u64) -> Known {
+        let Some(connection) = locked(&self.known).get(&cookie).cloned() else {
+            return Known::No;
+        };
+        let inner = &mut *connection.lock();
+        let more = std::mem::replace(&mut inner.sent, sent) != sent;
+        match inner.place {
+            Place::Lost => return Known::Moved,
+            Place::At(_) if more => self.wake(Arc::clone(&connection)),
+            Place::At(_) | Place::Done => {}
+        }
+        Known::Yes
+    }
+
+    /// There are these sockets and no others: the rest has ended.
+    pub fn keep(&self, there: &BTreeSet<u64>) {
+        locked(&self.known).retain(|cookie, connection| {
+            let stays = there.contains(cookie);
+            if !stays {
+                connection.lock().finish();
+            }
+            stays
+        });
+    }
+
+    /// How many are under control.
+    pub fn count(&self) -> usize {
+        let known = locked(&self.known);
+        let steered = |c: &&Arc<Connection>| !matches!(c.lock().place, Place::Done);
+        known.values().filter(steered).count()
+    }
+
+    /// Gives all of them back what they had. How many.
+    pub fn give_back(&self) -> usize {
+        let known: Vec<_> = locked(&self.known).values().cloned().collect();
+        known
+            .iter()
+            .filter(|connection| connection.give_back())
+            .count()
+    }
+}
+
+impl Connection {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        locked(&self.inner)
+    }
+
+    /// False if there was nothing to give back.
+    fn give_back(&self) -> bool {
+        let inner = &mut *self.lock();
+        let Some(socket) = inner.socket(self.cookie) else {
+            return false;
+        };
+        let ours = inner.control.is_in_charge();
+        if ours {
+            (inner.control).release(Some(socket.as_raw_fd()), Mode::Released);
+        }
+        inner.finish();
+        ours
+    }
+}
+
+impl Inner {
+    fn socket(&mut self, cookie: u64) -> Option<OwnedFd> {
+        let Place::At(holder) = &self.place else {
+            return None;
+        };
+        let socket = holder.socket(cookie);
+        if socket.is_none() {
+            self.place = Place::Lost;
+        }
+        socket
+    }
+
+    fn finish(&mut self) {
+        self.place = Place::Done;
+        self.control.end();
+    }
+
+    /// Reads the counters and lets the algorithm act on them.
+    fn read(&mut self, fd: RawFd, now: Time, active: usize, log: &mut Option<Log>) {
+        if let Some(commands) = self.control.commands() {
+            self.control.apply_commands(&commands, Some(fd));
+        }
+        if !self.control.is_in_charge() {
+            return;
+        }
+        self.control.flow.set_active_flows(active);
+        self.control.read(fd, now, false, log);
+        if !self.control.is_in_charge() {
+            return;
+        }
+        if !self.control.is_kept_by_the_kernel() {
+            // Nobody else could: the program's writes do not pass here.
+            self.control.release(Some(fd), Mode::Released);
+            return;
+        }
+        // What the program sends is known from the counters alone.
+        let sent = kernel::read(fd).map_or(self.passed, |reading| passed(&reading.progress));
+        let more = Bytes::new(sent.saturating_sub(self.passed));
+        self.passed = self.passed.max(sent);
+        if more > Bytes::ZERO {
+            self.control.flow.wrote(now, more);
+            self.control.report();
+        }
+    }
+}
+
+impl Visit for Connection {
+    type Host = Others;
+    type Local = Option<Log>;
+
+    fn start(others: &Others, now: Time) -> Option<Log> {
+        others.plane.open_log(now)
+    }
+
+    fn flush(log: &mut Option<Log>) {
+        log.iter_mut().for_each(Log::flush);
+    }
+
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn visit(&self, others: &Others, active: usize, log: &mut Option<Log>) -> Next {
+        let inner = &mut *self.lock();
+        let next = inner.socket(self.cookie).and_then(|socket| {
+            let fd = socket.as_raw_fd();
+            others.plane.visit();
+            let read = || inner.read(fd, kernel::now(), active, log);
+            if catch_unwind(AssertUnwindSafe(read)).is_err() {
+                inner.control.release(Some(fd), Mode::Failed);
+            }
+            match inner.control.mode {
+                // Until 'alcc ctl' says otherwise.
+                Mode::Off => Some(kernel::now() + OFF_CHECK),
+                Mode::Controlled => inner.control.deadline(),
+                Mode::Failed | Mode::Released | Mode::Over => {
+                    inner.finish();
+                    None
+                }
+            }
+        });
+        if next.is_none() {
+            // With the connection locked, like the decision to wake it.
+            self.active.store(false, Ordering::Release);
+        }
+        next.into()
+    }
+}
