@@ -4,10 +4,35 @@ use alcc_units::Span;
 use std::fs;
 use std::path::PathBuf;
 
+/// What a process has done so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Work {
+    /// CPU time, user + system.
+    pub ran: Span,
+    /// How often a thread went to sleep: each time it had been woken.
+    pub sleeps: u64,
+}
+
+impl Work {
+    /// What was done since `before`.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            ran: self.ran.saturating_sub(before.ran),
+            sleeps: self.sleeps.saturating_sub(before.sleeps),
+        }
+    }
+}
+
 /// CPU time so far, user + system, of a process and all that descend from it, threads included. To
 /// the scheduler's nanosecond, but only of threads that still run. `None` if the kernel does not
 /// keep it.
 pub fn of_tree(root: u32) -> Option<Span> {
+    work_of_tree(root).map(|work| work.ran)
+}
+
+/// The same with the sleeps.
+pub fn work_of_tree(root: u32) -> Option<Work> {
     let mut total = None;
     for process in tree(root) {
         let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else {
@@ -19,17 +44,26 @@ pub fn of_tree(root: u32) -> Option<Span> {
 }
 
 /// The same of threads of this process.
-pub fn of_threads(threads: &[u32]) -> Option<Span> {
+pub fn work_of_threads(threads: &[u32]) -> Option<Work> {
     let path = |thread| PathBuf::from(format!("/proc/self/task/{thread}"));
     sum(threads.iter().map(path), None)
 }
 
-fn sum(threads: impl Iterator<Item = PathBuf>, before: Option<Span>) -> Option<Span> {
+fn sum(threads: impl Iterator<Item = PathBuf>, before: Option<Work>) -> Option<Work> {
     threads.fold(before, |total, thread| {
         let text = fs::read_to_string(thread.join("schedstat")).ok();
         let ran = text.and_then(|text| text.split_whitespace().next()?.parse().ok());
+        let status = fs::read_to_string(thread.join("status")).unwrap_or_default();
+        let sleeps = status
+            .lines()
+            .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))
+            .and_then(|n| n.trim().parse::<u64>().ok());
         ran.map_or(total, |ns| {
-            Some(total.unwrap_or(Span::ZERO) + Span::from_nanos(ns))
+            let so_far = total.unwrap_or_default();
+            Some(Work {
+                ran: so_far.ran + Span::from_nanos(ns),
+                sleeps: so_far.sleeps + sleeps.unwrap_or_default(),
+            })
         })
     })
 }

@@ -6,6 +6,7 @@ pub(crate) mod programs;
 mod web;
 pub(crate) mod wire;
 
+use crate::cpu::Work;
 use crate::link::Link;
 use crate::meter::Observed;
 use crate::scheme::Scheme;
@@ -17,6 +18,7 @@ use alcc_sim::fairness::Share;
 use alcc_units::{Bytes, Span, Time};
 use programs::{Addresses, Namespaces, Programs, RunContext};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -76,6 +78,9 @@ pub struct Measured {
     pub series: Vec<Series>,
     /// What a reader should know: losses outside the model, failures of the runtime.
     pub notes: Vec<String>,
+    /// How often the sender's threads were woken per second, by scheme; nothing of crowds.
+    #[serde(default)]
+    pub wakeups_per_s: BTreeMap<String, f64>,
 }
 
 /// A panic in the relay thread surfaces when the emulator is stopped; until then the figures are
@@ -87,7 +92,7 @@ pub(crate) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 /// One scheme: its programs, and what is seen of them at the link.
 struct Lane {
     programs: Box<dyn Programs>,
-    cpu: [Option<Span>; 2],
+    work: [Option<Work>; 2],
     times: Times,
     has_come: bool,
     has_gone: bool,
@@ -155,8 +160,7 @@ pub fn run(
     let mut measured = Measured::default();
     for (i, (lane, scheme)) in lanes.into_iter().zip(experiment.schemes).enumerate() {
         let report = &reports[i.min(reports.len() - 1)];
-        let row =
-            lane.and_then(|lane| lane.results(experiment, scheme, report, &mut measured.notes));
+        let row = lane.and_then(|lane| lane.results(experiment, scheme, report, &mut measured));
         match row {
             Ok((row, series)) => {
                 measured.rows.push(row);
@@ -222,6 +226,7 @@ fn together(
         ..row
     }];
     measured.series = series;
+    measured.wakeups_per_s.clear();
 }
 
 /// What each flow had of the window. `seconds` are the bytes of its seconds.
@@ -340,7 +345,7 @@ fn start(
             programs.prepare(addresses)?;
             Ok(Lane {
                 programs,
-                cpu: [None; 2],
+                work: [None; 2],
                 times: shared.map_or_else(Times::default, |times| times[i]),
                 has_come: false,
                 has_gone: false,
@@ -446,19 +451,19 @@ impl Lane {
             return;
         }
         self.programs.observe(self.now());
-        let ran = || self.programs.cpu();
+        let done = || self.programs.work();
         match self.started {
             None => {
                 let started = lock(&self.meters).started();
                 if started.is_some() {
-                    self.cpu[0] = ran();
+                    self.work[0] = done();
                     self.started = started;
                 }
             }
             // The relay may be late with packets of the window; it is a few ms at worst on a
             // machine that can do this at all.
             Some(started) if self.now().since(started) >= window + Span::from_millis(100) => {
-                self.cpu[1] = ran();
+                self.work[1] = done();
                 self.over = true;
             }
             Some(_) => {}
@@ -470,7 +475,7 @@ impl Lane {
         experiment: &Experiment<'_>,
         scheme: &Scheme,
         emulated: &EmuReport,
-        notes: &mut Vec<String>,
+        measured: &mut Measured,
     ) -> Result<(Row, Series), LabError> {
         let failed = |why: &str| LabError::Run {
             scheme: scheme.name.clone(),
@@ -487,20 +492,25 @@ impl Lane {
         scheme.describe(&mut row);
         seen.fill(&mut row);
         let window = [seen.started, seen.started + experiment.duration];
-        self.programs.results(window, &mut row, notes)?;
+        self.programs
+            .results(window, &mut row, &mut measured.notes)?;
         row.goodput_mbps = row
             .bytes
             .map(|bytes| bytes as f64 * 8.0 / 1e6 / experiment.duration.as_secs_f64());
-        if let [Some(before), Some(after)] = self.cpu
+        if let [Some(before), Some(after)] = self.work
             && seen.delivered > Bytes::ZERO
         {
             let gbit = seen.delivered.get() as f64 * 8.0 / 1e9;
-            row.cpu_s_per_gbit = Some(after.saturating_sub(before).as_secs_f64() / gbit);
+            let work = after.since(before);
+            row.cpu_s_per_gbit = Some(work.ran.as_secs_f64() / gbit);
+            let seconds = experiment.duration.as_secs_f64();
+            let per_s = work.sleeps as f64 / seconds;
+            measured.wakeups_per_s.insert(scheme.name.clone(), per_s);
         }
         row.lateness_p99_ms = emulated.lateness_p99.map(Span::as_millis_f64);
         let hidden = emulated.down.hidden_drops() + emulated.up.hidden_drops();
         if hidden > 0 {
-            notes.push(format!(
+            measured.notes.push(format!(
                 "{}: {hidden} packets were lost outside the model: this machine could not keep up, the row is not to be trusted",
                 scheme.name
             ));

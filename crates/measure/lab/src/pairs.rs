@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Pairs for a terminal and for a page of documentation.
-use alcc_results::pairs::{
-    MAX_DELAY_MS, MAX_DELAY_PERCENT, MAX_INTERVAL_FACTOR, MAX_THROUGHPUT_PERCENT, Pair,
-};
+use alcc_results::pairs::{Bounds, MAX_INTERVAL_FACTOR, Pair};
 use alcc_results::{Group, Results, Spread};
 use std::fmt::Write as _;
 
@@ -51,10 +49,17 @@ pub fn table(pairs: &[Pair]) -> String {
 }
 
 fn asked() -> String {
+    let [usual, bpf] = [Bounds::USUAL, Bounds::IN_KERNEL];
     format!(
-        "asked: median throughput (1-s bins) within {MAX_THROUGHPUT_PERCENT} %, median queueing delay within {MAX_DELAY_PERCENT} % or \
-         {MAX_DELAY_MS} ms, the 90 % interval of both differences inside {MAX_INTERVAL_FACTOR} times that, the 5th to 95th percentiles of seconds and \
-         packets inside the native's stretched {MAX_INTERVAL_FACTOR} times"
+        "asked: median throughput (1-s bins) within {} %, median queueing delay within {} % or {} ms (enforcement bpf: {} %, {} % or \
+         {} ms), the 90 % interval of both differences inside {MAX_INTERVAL_FACTOR} times that, the 5th to 95th percentiles of seconds and \
+         packets inside the native's stretched {MAX_INTERVAL_FACTOR} times",
+        usual.throughput_percent,
+        usual.delay_percent,
+        usual.delay_ms,
+        bpf.throughput_percent,
+        bpf.delay_percent,
+        bpf.delay_ms
     )
 }
 

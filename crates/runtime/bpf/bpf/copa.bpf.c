@@ -10,8 +10,8 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* delta of section 2, in units of 2^-16. */
-const volatile __u32 delta = 1 << 15;
+/* delta of section 2, 0.18, in units of 2^-16. */
+const volatile __u32 delta = 11796;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
@@ -67,6 +67,7 @@ static __always_inline void control(struct sock *sk, const struct rate_sample *r
 	if (!c->cwnd)
 		copa_start(c, ack.now, delta);
 	ack.rtt = rs->rtt_us > 0 ? rs->rtt_us : 0;
+	ack.sent_at = ack.now - ack.rtt;
 	ack.acked = rs->acked_sacked;
 	ack.lost = rs->losses > 0 ? rs->losses : 0;
 	ack.may_grow = window_was_used(rs, c->cwnd);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * Copa (NSDI 2018, section 2, default mode), one acknowledgement at a time, in integers.
+ * Copa (NSDI 2018, section 2) in the form `tuned` of `cc`, one acknowledgement at a time, in
+ * integers. `copa/settings.rs` there has the why of what is not in the paper.
  *
  * Pure: state and measurements in, window and pacing rate out. The BPF program includes this file,
  * and so does a host build that replays the same acknowledgements through it and through `cc`.
  *
- * It is `copa:profile=paper,mode=default` with two simplifications:
+ * Simplifications:
  *
  *  - One acknowledgement moves the window once, in proportion to the segments it acknowledges.
  *    `cc` decides anew for each segment.
@@ -13,14 +14,23 @@
  */
 #pragma once
 
-#include "minimum.h"
+#include "drains.h"
+#include "rates.h"
 
 #define COPA_MIN_CWND (2 * ONE)
 #define COPA_INITIAL_CWND (10 * ONE)
-/* Microseconds over which the minimum RTT holds (section 2). */
-#define COPA_MIN_RTT_WINDOW 10000000ULL
+/* The standing RTT looks back no farther. Microseconds. */
+#define COPA_STANDING_MOST 10000000ULL
+/* Gaps between acknowledgements are remembered for so long. Microseconds. */
+#define COPA_GAPS 1000000ULL
+/* After such a silence what was learned is old. Microseconds. */
+#define COPA_SILENCE 2000000ULL
+/* Times 1/delta: far above the target. */
+#define COPA_OVERLOAD 5
 /* Weight of a sample in the smoothed RTT: 2^-4. */
 #define COPA_SRTT_SHIFT 4
+/* Queueing up to this is none: a host cannot tell it from its own delays. Microseconds. */
+#define COPA_FLOOR 500U
 /* Periods in one direction before the velocity doubles (section 2.1). */
 #define COPA_HOLD 3
 /* More than this share lost is congestion: 3 of 10, judged over more than 20 segments. */
@@ -35,6 +45,10 @@ struct copa {
 	__u64 period_began; /* us */
 	__u64 period_cwnd;
 	__u64 loss_checked; /* us */
+	__u64 heard; /* us: the last acknowledgement; 0: never */
+	/* When an overload was last measured, and to what it may drain the window; 0: never. */
+	__u64 overload_at, overload_to;
+	__u32 drained_rate; /* what the path delivered when the drain began; 2^-8 packets per second */
 	__u32 delta; /* 2^-16 */
 	__u32 velocity; /* 2^-8: delta * cwnd bounds it, which is no integer */
 	__u32 same; /* periods in this direction */
@@ -43,11 +57,15 @@ struct copa {
 	__u32 lost, seen; /* segments since the last look at losses */
 	__u32 latest; /* us */
 	__u32 standing, minimum; /* us */
-	struct minimum standing_rtt, minimum_rtt;
+	__u32 longest_gap; /* us: between acknowledgements */
+	struct minimum standing_rtt;
+	struct minimum gaps; /* COPA_GAPS less each gap: the smallest is of the longest */
+	struct drains drains;
 };
 
 struct copa_ack {
 	__u64 now; /* us, above 0 */
+	__u64 sent_at; /* us: of the packet that `rtt` is of */
 	__u32 rtt; /* us; 0: no sample */
 	__u32 acked; /* segments */
 	__u32 lost; /* segments newly marked as lost */
@@ -69,15 +87,22 @@ PURE void copa_start(struct copa *c, __u64 now, __u32 delta)
 	c->delta = delta;
 	c->slow_start = 1;
 	c->loss_checked = now;
+	drains_start(&c->drains, now);
 	copa_velocity_restart(c, now);
 }
 
-/* A retransmission timeout: begin again, but keep what is known of the path. */
+/* A retransmission timeout: begin again, but keep what is known of the path, unless it is old. */
 PURE void copa_timeout(struct copa *c, __u64 now)
 {
 	c->cwnd = COPA_MIN_CWND;
 	c->slow_start = 1;
 	copa_velocity_restart(c, now);
+	if (c->heard && now - c->heard >= COPA_SILENCE) {
+		__builtin_memset(&c->standing_rtt, 0, sizeof(c->standing_rtt));
+		__builtin_memset(&c->drains, 0, sizeof(c->drains));
+		drains_start(&c->drains, now);
+		c->overload_at = 0;
+	}
 }
 
 /* Heavy loss is judged once in a round trip. */
@@ -95,10 +120,13 @@ PURE void copa_weigh_losses(struct copa *c, __u64 now)
 	c->loss_checked = now;
 }
 
-PURE void copa_sample(struct copa *c, __u64 now, __u32 rtt)
+PURE_CALL int copa_sample(struct copa *c, __u64 now, __u32 rtt)
 {
-	__u64 standing_window;
+	__u64 stand, srtt, bunch;
+	__u32 nearly;
 
+	if (!c)
+		return 0;
 	if (rtt > MAX_RTT)
 		rtt = MAX_RTT;
 	c->latest = rtt;
@@ -106,11 +134,22 @@ PURE void copa_sample(struct copa *c, __u64 now, __u32 rtt)
 		c->srtt = c->srtt + rtt - (c->srtt >> COPA_SRTT_SHIFT);
 	else
 		c->srtt = (__u64)rtt << COPA_SRTT_SHIFT;
-	c->minimum = minimum_insert(&c->minimum_rtt, now, rtt, COPA_MIN_RTT_WINDOW);
-	standing_window = c->srtt >> (COPA_SRTT_SHIFT + 1);
-	if (standing_window > COPA_MIN_RTT_WINDOW)
-		standing_window = COPA_MIN_RTT_WINDOW;
-	c->standing = minimum_insert(&c->standing_rtt, now, rtt, standing_window);
+	srtt = c->srtt >> COPA_SRTT_SHIFT;
+	/* The path is nearly empty within a tenth of its smallest RTT. */
+	nearly = c->drains.base / 10;
+	if (nearly < COPA_FLOOR)
+		nearly = COPA_FLOOR;
+	drains_sample(&c->drains, now, rtt, nearly, nearly);
+	c->minimum = c->drains.base;
+	/* A whole bunch of acknowledgements, if they come in bunches. */
+	stand = srtt / 2 > COPA_FLOOR ? srtt / 2 : COPA_FLOOR;
+	bunch = c->longest_gap < srtt ? c->longest_gap : srtt;
+	if (stand < bunch)
+		stand = bunch;
+	if (stand > COPA_STANDING_MOST)
+		stand = COPA_STANDING_MOST;
+	c->standing = minimum_insert(&c->standing_rtt, now, rtt, stand);
+	return 0;
 }
 
 /* A period ended: the window went up or down in it. Steady motion doubles the velocity. */
@@ -130,22 +169,87 @@ PURE void copa_period(struct copa *c, __u64 now)
 	c->period_cwnd = c->cwnd;
 }
 
-PURE void copa_step(struct copa *c, const struct copa_ack *a)
+PURE __u32 copa_whole_queueing(const struct copa *c)
 {
-	__u64 queue, step, most, delta_cwnd;
+	return c->standing > c->minimum ? c->standing - c->minimum : 0;
+}
+
+/* From the floor to twice the floor it rises from nothing to all of it. */
+PURE __u32 copa_queueing(const struct copa *c)
+{
+	__u32 whole = copa_whole_queueing(c);
+	__u32 above = whole > COPA_FLOOR ? 2 * (whole - COPA_FLOOR) : 0;
+
+	return whole < above ? whole : above;
+}
+
+/* Packets. */
+PURE __u64 copa_wanted(const struct copa *c)
+{
+	return (ONE << 16) / c->delta;
+}
+
+/* Would more packets than wanted be in the queue without the floor? */
+PURE int copa_is_below_floor(const struct copa *c)
+{
+	__u64 whole = copa_whole_queueing(c);
+
+	return whole <= COPA_FLOOR && c->cwnd * whole > copa_wanted(c) * c->standing;
+}
+
+/* cwnd * queueing delay / RTT packets stand in the queue; 1/delta are wanted there. */
+PURE __u64 copa_queue(const struct copa *c)
+{
+	return c->standing ? c->cwnd * copa_queueing(c) / c->standing : 0;
+}
+
+/* What was measured is of a round trip ago. Then half of what is now in flight was. */
+PURE void copa_leave_slow_start(struct copa *c, __u64 now)
+{
+	__u64 window = c->cwnd - copa_queue(c), queueing = copa_queueing(c);
+	__u64 target = queueing ? copa_wanted(c) * c->standing / queueing : MAX_CWND;
+
+	if (target > c->cwnd)
+		target = c->cwnd;
+	if (window < target)
+		window = target;
+	c->cwnd = window / 2 > COPA_MIN_CWND ? window / 2 : COPA_MIN_CWND;
+	c->slow_start = 0;
+	/* The minimum may be that of the others' queue. */
+	c->drains.unsure = 1;
+	c->overload_at = now;
+	c->overload_to = c->cwnd;
+	copa_velocity_restart(c, now);
+}
+
+/* The window at which an overload's drain ends. A change shows after a round trip: it holds for one. */
+PURE __u64 copa_drained_to(struct copa *c, __u64 now, __u64 queue)
+{
+	if (!c->overload_at || now - c->overload_at >= c->srtt >> COPA_SRTT_SHIFT) {
+		c->overload_at = now;
+		c->overload_to = c->cwnd - queue + copa_wanted(c);
+	}
+	return c->overload_to;
+}
+
+PURE_CALL int copa_step(struct copa *c, const struct copa_ack *a)
+{
+	__u64 queue, wanted, step, most, to, delta_cwnd;
 	__u32 way;
 
-	/* cwnd * queueing delay / RTT packets stand in the queue; 1/delta are wanted there. */
-	queue = c->standing ? c->cwnd * (c->standing - c->minimum) / c->standing : 0;
-	way = queue <= (ONE << 16) / c->delta ? COPA_UP : COPA_DOWN;
+	if (!c || !a)
+		return 0;
+	queue = copa_queue(c);
+	wanted = copa_wanted(c);
+	way = queue <= wanted ? COPA_UP : COPA_DOWN;
 	if (c->slow_start) {
 		if (way == COPA_UP) {
 			if (a->may_grow)
 				c->cwnd += a->acked * ONE;
 			goto bound;
 		}
-		c->slow_start = 0;
-		copa_velocity_restart(c, a->now);
+		copa_leave_slow_start(c, a->now);
+		queue = copa_queue(c);
 	}
 	if (a->now - c->period_began >= c->standing)
 		copa_period(c, a->now);
@@ -156,20 +260,92 @@ PURE void copa_step(struct copa *c, const struct copa_ack *a)
 		c->period_began = a->now;
 		c->period_cwnd = c->cwnd;
 	}
+	/* Up to the floor no queue says when to stop: who arrives there fast goes far beyond. */
+	if (copa_is_below_floor(c)) {
+		c->velocity = 1 << 8;
+		c->same = 0;
+	}
 	delta_cwnd = c->cwnd * c->delta >> 16;
 	most = (delta_cwnd > ONE ? delta_cwnd : ONE) >> 12;
 	if (c->velocity > most)
 		c->velocity = most;
 	step = ((__u64)c->velocity << 32) / (delta_cwnd ? delta_cwnd : 1) * a->acked;
-	if (way == COPA_UP)
+	if (way == COPA_UP) {
 		c->cwnd += a->may_grow ? step : 0;
-	else
-		c->cwnd = c->cwnd > step ? c->cwnd - step : 0;
+		goto bound;
+	}
+	if (queue > COPA_OVERLOAD * wanted) {
+		/* Half a packet per packet, until what the queue held too much is taken off. */
+		to = copa_drained_to(c, a->now, queue);
+		most = c->cwnd > to ? c->cwnd - to : 0;
+		if (most > a->acked * ONE / 2)
+			most = a->acked * ONE / 2;
+		if (step < most)
+			step = most;
+	}
+	c->cwnd = c->cwnd > step ? c->cwnd - step : 0;
 bound:
 	if (c->cwnd < COPA_MIN_CWND)
 		c->cwnd = COPA_MIN_CWND;
 	if (c->cwnd > MAX_CWND)
 		c->cwnd = MAX_CWND;
+	return 0;
+}
+
+/* What the path holds, by the rate before the drain, in `part` quarters. */
+PURE void copa_hold(struct copa *c, __u32 part)
+{
+	__u64 path = packets_in(c->drained_rate, c->drains.base) * part / 4;
+
+	if (path > MAX_CWND)
+		path = MAX_CWND;
+	c->cwnd = path > COPA_MIN_CWND ? path : COPA_MIN_CWND;
+}
+
+/* True in a drain, which sets the window. */
+PURE_CALL int copa_drain(struct copa *c, const struct copa_ack *a)
+{
+	__u64 rtt, rate;
+
+	if (!c || !a)
+		return 0;
+	switch (drains_step(&c->drains, a->now, a->sent_at, !c->slow_start, 1)) {
+	case DRAINS_BEGIN:
+		rtt = c->srtt >> COPA_SRTT_SHIFT;
+		if (rtt < c->drains.base)
+			rtt = c->drains.base;
+		rate = c->cwnd * 1000000 / (rtt ? rtt : 1) >> 12;
+		c->drained_rate = rate < 1U << 30 ? rate : 1U << 30;
+		break;
+	case DRAINS_END:
+		copa_hold(c, 4);
+		copa_velocity_restart(c, a->now);
+		/* The queue that is seen now was before the drain. */
+		c->overload_at = a->now;
+		c->overload_to = c->cwnd;
+		break;
+	default:
+		break;
+	}
+	if (c->drains.draining)
+		copa_hold(c, 3);
+	return c->drains.draining;
+}
+
+PURE_CALL int copa_gap(struct copa *c, __u64 now)
+{
+	__u64 gap;
+
+	if (!c)
+		return 0;
+	gap = now - c->heard;
+	if (c->heard && gap) {
+		if (gap > COPA_GAPS)
+			gap = COPA_GAPS;
+		c->longest_gap = COPA_GAPS - minimum_insert(&c->gaps, now, COPA_GAPS - gap, COPA_GAPS);
+	}
+	c->heard = now;
+	return 0;
 }
 
 /* Losses come before the acknowledgement that disclosed them, as in `cc`. */
@@ -178,14 +354,17 @@ PURE void copa_on_ack(struct copa *c, const struct copa_ack *a)
 	if (a->lost) {
 		c->lost += a->lost;
 		c->seen += a->lost;
+		if (c->slow_start)
+			copa_leave_slow_start(c, a->now);
 		copa_weigh_losses(c, a->now);
 	}
 	if (a->acked) {
+		copa_gap(c, a->now);
 		c->seen += a->acked;
 		copa_weigh_losses(c, a->now);
 		if (a->rtt)
 			copa_sample(c, a->now, a->rtt);
-		if (c->srtt)
+		if (c->srtt && !copa_drain(c, a))
 			copa_step(c, a);
 	}
 }

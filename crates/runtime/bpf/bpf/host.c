@@ -14,7 +14,7 @@
 
 _Static_assert(sizeof(struct budget) <= 4096, "tests hold it in 512 words");
 _Static_assert(sizeof(struct verus) <= 8192, "tests hold it in 1024 words");
-_Static_assert(sizeof(struct copa) <= 512, "tests hold it in 64 words");
+_Static_assert(sizeof(struct copa) <= 1024, "tests hold it in 128 words");
 _Static_assert(sizeof(struct bic) <= 104, "tests hold it in 13 words");
 _Static_assert(sizeof(struct vegas) <= 104, "tests hold it in 13 words");
 _Static_assert(sizeof(struct westwood) <= 104, "tests hold it in 13 words");
@@ -116,14 +116,9 @@ void alcc_host_copa_timeout(struct copa *c, __u64 now)
 	copa_timeout(c, now);
 }
 
-void alcc_host_copa_ack(struct copa *c, __u64 now, __u32 rtt, __u32 acked, __u32 lost,
-			__u32 may_grow)
+void alcc_host_copa_ack(struct copa *c, const struct copa_ack *a)
 {
-	struct copa_ack a = {
-		.now = now, .rtt = rtt, .acked = acked, .lost = lost, .may_grow = may_grow,
-	};
-
-	copa_on_ack(c, &a);
+	copa_on_ack(c, a);
 }
 
 __u64 alcc_host_copa_cwnd(const struct copa *c)

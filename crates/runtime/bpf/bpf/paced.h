@@ -2,8 +2,7 @@
 /* What controls share that set window and rate with each acknowledgement (cong_control). */
 #pragma once
 
-#include "kernel.h"
-
+#include "pacing.h"
 #include "pure.h"
 
 static __always_inline __u64 now_us(void)
@@ -31,12 +30,6 @@ static __always_inline void set_window(struct tcp_sock *tp, __u64 cwnd)
 	__u32 most = tp->snd_cwnd_clamp, packets = cwnd >> 20;
 
 	tp->snd_cwnd = packets < most ? packets : most;
-}
-
-/* Bytes per second. */
-static __always_inline void set_rate(struct sock *sk, __u64 rate)
-{
-	sk->sk_pacing_rate = rate < sk->sk_max_pacing_rate ? rate : sk->sk_max_pacing_rate;
 }
 
 /* PRR is off for a control with cong_control: a threshold and an undo change nothing. */

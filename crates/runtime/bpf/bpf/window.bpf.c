@@ -9,6 +9,7 @@
 #include "kernel.h"
 
 #include "before.h"
+#include "pacing.h"
 #include "window.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
@@ -134,16 +135,14 @@ static __always_inline void pace(struct sock *sk, __u64 rate)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
 
-	if (!rate) {
-		/* As the stack does for controls without a rate; srtt_us is in eighths. */
-		if (!tp->srtt_us)
-			return;
-		rate = (__u64)tp->mss_cache * tp->snd_cwnd * 16 * 1000000 / tp->srtt_us;
-	} else {
-		rate = window_paced(rate, tp->mss_cache);
-		if (sk->sk_pacing_status == SK_PACING_NONE)
-			sk->sk_pacing_status = SK_PACING_NEEDED;
+	if (rate) {
+		set_rate(sk, window_paced(rate, tp->mss_cache));
+		return;
 	}
+	/* As the stack does for controls without a rate; srtt_us is in eighths. */
+	if (!tp->srtt_us)
+		return;
+	rate = (__u64)tp->mss_cache * tp->snd_cwnd * 16 * 1000000 / tp->srtt_us;
 	sk->sk_pacing_rate = rate < sk->sk_max_pacing_rate ? rate : sk->sk_max_pacing_rate;
 }
 

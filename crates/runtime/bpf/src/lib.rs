@@ -101,7 +101,7 @@ const fn resident(
 pub const RESIDENT: &[Resident] = &[
     resident(
         "copa",
-        "copa:profile=paper,mode=default",
+        "copa:profile=tuned",
         "alcc_copa",
         include_bytes!("../objects/copa.bpf.o"),
     ),

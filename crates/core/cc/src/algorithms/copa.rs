@@ -17,6 +17,7 @@
 //! | periods before v doubles | 3 | 3 | section 2.1 |
 //! | pacing | 2 w / standing RTT | same | section 2.1 |
 //! | initial, smallest window | 10, 2 packets | same | genericCC |
+//! | queueing that counts as none | 0.5 ms | – | decision 0292 |
 //!
 //! `original` (genericCC with `auto:0.5`) and `mvfst` are frozen in files of their own, with their
 //! constants.
@@ -38,6 +39,7 @@ mod tests;
 mod velocity;
 
 use crate::{Algorithm, Build, Controller, OptionDoc, Options, SpecError};
+use alcc_units::Span;
 use mvfst::Mvfst;
 use original::Original;
 use settings::Settings;
@@ -47,6 +49,11 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     summary: "Copa: a few packets of its own in the queue, by delay alone",
     profiles: &["tuned", "paper", "original", "mvfst"],
     options: &[
+        OptionDoc {
+            name: "floor",
+            default: "of the profile",
+            help: "queueing delay that counts as none, 0s to 10ms; not of original and mvfst",
+        },
         OptionDoc {
             name: "delta",
             default: "of the profile",
@@ -80,9 +87,13 @@ fn build(options: &Options<'_>) -> Result<Box<dyn Controller>, SpecError> {
         "paper" => Settings::PAPER,
         _ => Settings::TUNED,
     };
+    let floor = options.span("floor", living.floor, Span::ZERO..=Span::from_millis(10))?;
     Ok(Box::new(controller::Copa::new(Settings {
         delta,
         auto,
+        floor,
+        // Up to the floor a queue may stand: what is below it shows in drains alone.
+        drains: living.drains || !floor.is_zero(),
         ..living
     })))
 }

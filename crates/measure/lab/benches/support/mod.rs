@@ -67,6 +67,12 @@ impl World {
         (&self.tools.alcc, self.scratch.path())
     }
 
+    /// The programs.
+    #[allow(dead_code, reason = "for those that start none of them here")]
+    pub(crate) fn tools(&self) -> &Tools {
+        &self.tools
+    }
+
     /// An nginx in `namespace`; `scheme` as in 'alcc compare'. It inherits the CPU affinity of the
     /// caller.
     #[allow(dead_code, reason = "for those with few connections")]
@@ -159,6 +165,7 @@ pub(crate) fn under(
 }
 
 /// Ends a controlled server; an error unless it really was controlled to the end.
+#[allow(dead_code, reason = "for those that start servers here")]
 pub(crate) fn conclude(server: Server) -> Result<RuntimeReport> {
     let report = server.stop().ok_or("alcc run left no report")?;
     if report.connections == 0 || report.failures > 0 {

@@ -2,6 +2,7 @@
 //! A transport of ours between two threads of this process, each in the namespace of its end. Each
 //! end notes when how many bytes were written or read.
 use super::programs::{Addresses, Namespaces, Programs, RunContext};
+use crate::cpu::Work;
 use crate::sampler::History;
 use crate::scheme::Scheme;
 use crate::{LabError, cpu, route};
@@ -253,13 +254,13 @@ impl Programs for Bulk {
         Err(self.failed(format!("the {who} ended before the window did: {why}")))
     }
 
-    fn cpu(&self) -> Option<Span> {
+    fn work(&self) -> Option<Work> {
         let mut threads = self.ends.sender.threads();
         threads.retain(|thread| {
             let name = fs::read_to_string(format!("/proc/self/task/{thread}/comm"));
             name.is_ok_and(|name| !SHARED.contains(&name.trim_end()))
         });
-        cpu::of_threads(&threads)
+        cpu::work_of_threads(&threads)
     }
 
     fn owns(&self, flow: &FlowKey) -> bool {

@@ -4,12 +4,13 @@
 use super::bulk::Bulk;
 use super::web::Web;
 use crate::LabError;
+use crate::cpu::Work;
 use crate::scheme::Scheme;
 use crate::tools::Tools;
 use alcc_emu::{FlowKey, Namespace};
 use alcc_results::Row;
 use alcc_transports::TRANSPORTS;
-use alcc_units::{Span, Time};
+use alcc_units::Time;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::Instant;
@@ -64,8 +65,8 @@ pub(super) trait Programs {
     fn observe(&mut self, now: Time);
     /// Checks both about once per second until the window has passed, which `is_over` says.
     fn check(&mut self, is_over: bool) -> Result<(), LabError>;
-    /// CPU time of the sender so far, with all that works for it; `None` if unknown.
-    fn cpu(&self) -> Option<Span>;
+    /// What the sender has done so far, with all that works for it; `None` if unknown.
+    fn work(&self) -> Option<Work>;
     /// Whether this flow on a shared link is theirs.
     fn owns(&self, flow: &FlowKey) -> bool;
     /// Ends both.

@@ -3,13 +3,14 @@
 //! from the outside.
 use super::programs::{Addresses, Programs, RunContext};
 use crate::client::{Client, Reads};
+use crate::cpu::Work;
 use crate::sampler::{History, SockDiag};
 use crate::scheme::Scheme;
 use crate::server::{self, Listen, RuntimeReport, Server};
 use crate::{LabError, cpu, route};
 use alcc_emu::{FlowKey, Namespace};
 use alcc_results::Row;
-use alcc_units::{Span, Time};
+use alcc_units::Time;
 use std::net::SocketAddrV4;
 use std::path::PathBuf;
 
@@ -125,8 +126,8 @@ impl Programs for Web {
         Ok(())
     }
 
-    fn cpu(&self) -> Option<Span> {
-        cpu::of_tree(self.server.as_ref()?.id())
+    fn work(&self) -> Option<Work> {
+        cpu::work_of_tree(self.server.as_ref()?.id())
     }
 
     fn owns(&self, flow: &FlowKey) -> bool {

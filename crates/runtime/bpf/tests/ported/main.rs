@@ -65,11 +65,7 @@ fn all_that_live_in_the_kernel_are_here() {
 #[test]
 fn they_keep_the_contract_of_every_algorithm() {
     for (name, algorithm) in ours() {
-        // Of Copa jitter of half of the RTT leaves 22 % of the throughput, and 35 is asked.
-        if name == "copa" {
-            conformance::check_contract(&algorithm);
-        } else {
-            conformance::check(&algorithm);
-        }
+        println!("{name}");
+        conformance::check(&algorithm);
     }
 }

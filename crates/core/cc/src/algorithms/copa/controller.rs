@@ -58,7 +58,10 @@ impl Copa {
             window: INITIAL,
             slow_start: true,
             velocity: Velocity::new(Time::ZERO, INITIAL),
-            rtts: Rtts::default(),
+            rtts: Rtts {
+                floor: s.floor,
+                ..Rtts::default()
+            },
             mode: Mode::new(s.auto, s.delta, s.max_queue),
             losses: HeavyLoss::default(),
             gaps: WindowedMax::new(),
@@ -80,7 +83,7 @@ impl Copa {
         self.rtts.smooth(rtt);
         let smoothed = self.rtts.smoothed();
         if self.s.drains {
-            let nearly = self.drains.base() / NEARLY_EMPTY;
+            let nearly = (self.drains.base() / NEARLY_EMPTY).max(self.s.floor);
             self.drains
                 .sample(now, rtt, self.stand_at_least, nearly, nearly);
             self.rtts.minimum.clear();
@@ -89,7 +92,7 @@ impl Copa {
         } else {
             self.rtts.minimum.insert(now, rtt, MIN_RTT_OVER);
         }
-        let mut stand = smoothed / 2;
+        let mut stand = (smoothed / 2).max(self.s.floor);
         if self.s.ack_aggregation {
             let bunch = self.gaps.get().unwrap_or_default();
             stand = stand.max(bunch.min(smoothed)).max(self.stand_at_least);
@@ -133,6 +136,10 @@ impl Copa {
         }
         self.velocity
             .advance(cx.now, self.window, self.rtts.standing(), way, HOLD);
+        // Up to the floor no queue says when to stop: who arrives there fast goes far beyond.
+        if self.rtts.is_below_floor(self.window, delta) {
+            self.velocity.calm();
+        }
         let mut step = self.velocity.step(delta * self.window);
         let overload = way == Way::Down && self.queue() > OVERLOAD / delta;
         if overload && self.s.overload_drain {

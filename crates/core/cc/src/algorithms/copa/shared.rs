@@ -27,6 +27,8 @@ pub(super) struct Rtts {
     pub(super) latest: Span,
     /// Seconds; zero before the first sample.
     pub(super) smoothed: f64,
+    /// Queueing up to this is none.
+    pub(super) floor: Span,
 }
 
 impl Rtts {
@@ -53,18 +55,33 @@ impl Rtts {
         self.latest = rtt;
     }
 
+    /// The queueing delay if `now` is the RTT. From the floor to twice the floor it rises from nothing to all of it: so
+    /// flows that meet there still differ by their windows.
+    fn queueing(&self, now: Span) -> Span {
+        let whole = now - self.minimum();
+        whole.min((whole - self.floor) * 2)
+    }
+
+    /// Would more than `1/delta` packets of a window be in the queue without the floor?
+    pub(super) fn is_below_floor(&self, window: f64, delta: f64) -> bool {
+        let standing = self.standing();
+        let whole = (standing - self.minimum()).as_secs_f64();
+        let wanted = standing.as_secs_f64() / delta;
+        whole <= self.floor.as_secs_f64() && window * whole > wanted
+    }
+
     /// Packets of a window in the queue, if `now` is the RTT: window * queueing delay / standing RTT.
     pub(super) fn queue(&self, window: f64, now: Span) -> f64 {
         let standing = self.standing().as_secs_f64();
         if standing <= 0.0 {
             return 0.0;
         }
-        window * (now - self.minimum()).as_secs_f64() / standing
+        window * self.queueing(now).as_secs_f64() / standing
     }
 
     /// Window at which the queue is as wanted.
     pub(super) fn target_window(&self, delta: f64) -> f64 {
-        let queueing = (self.standing() - self.minimum()).as_secs_f64();
+        let queueing = self.queueing(self.standing()).as_secs_f64();
         if queueing <= 0.0 {
             MAX_WINDOW
         } else {

@@ -56,6 +56,26 @@ fn the_limit_cycle_of_the_paper() {
     );
 }
 
+/// A machine's interrupts and scheduling look like a queue. 1 Gbit/s and 0.1 ms hold eight packets; delays of the host
+/// take up to 0.3 ms.
+#[test]
+fn delays_of_the_hosts_are_no_queue() {
+    let used = |spec: &str| {
+        let micros = Span::from_micros;
+        let scenario = Scenario {
+            jitter: micros(300),
+            ..Scenario::constant(Rate::mbps(1000), micros(100), Span::from_millis(2000))
+        };
+        let r = run(&scenario, vec![build(spec)]).remove(0);
+        r.packets(Time::from_millis(1000)) as f64 / 83_333.0
+    };
+    for spec in ["copa:", "copa:profile=paper,mode=default,"] {
+        let [with, without] = ["500us", "0s"].map(|floor| used(&format!("{spec}floor={floor}")));
+        assert!(with >= 0.9, "{spec}: {with}");
+        assert!(without < 0.5, "{spec}: the path shows the fault: {without}");
+    }
+}
+
 #[test]
 fn equal_flows_share_equally_and_delta_weighs() {
     let share = |a: &str, b: &str| {

@@ -42,6 +42,28 @@ fn one_step_towards_the_target() {
     assert!(near(Rtts::known(50, 60).target_window(0.5), 12.0));
 }
 
+/// 16 packets, smallest RTT 1 ms, floor 0.5 ms.
+#[test]
+fn what_no_host_can_tell_is_no_queue() {
+    for (standing, queued) in [
+        (1400, 0.0),
+        (1500, 0.0),
+        // Twice what is above the floor, 0.2 ms of 1.6.
+        (1600, 2.0),
+        (2000, 8.0),
+        (4000, 12.0),
+    ] {
+        let mut rtts = Rtts {
+            floor: Span::from_micros(500),
+            ..Rtts::known(1, 1)
+        };
+        rtts.standing.clear();
+        let standing = Span::from_micros(standing);
+        rtts.standing.insert(Time::ZERO, standing, Span::MAX);
+        assert!(near(rtts.queue(16.0, standing), queued), "{standing:?}");
+    }
+}
+
 #[test]
 fn an_empty_queue_says_up_whatever_the_window() {
     for w in [2.0, 1e3, 1e8] {

@@ -59,6 +59,11 @@ impl Velocity {
         }
     }
 
+    /// No faster than at the begin.
+    pub(super) fn calm(&mut self) {
+        (self.v, self.same) = (1.0, 0);
+    }
+
     /// How far one ACK moves the window; `room` is delta * window. At most one packet.
     pub(super) fn step(&mut self, room: f64) -> f64 {
         self.v = self.v.min(room.max(1.0));

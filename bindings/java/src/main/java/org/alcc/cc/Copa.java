@@ -23,6 +23,8 @@ public final class Copa extends Controller {
     private static final double DRAIN_GAIN = 0.75;
     private static final long NEARLY_EMPTY = 10;
     private static final long BURST = 1_000_000;
+    /** Queueing up to this is none. */
+    private static final long FLOOR = 500_000;
 
     private final double delta;
     private long mss = 1448;
@@ -87,25 +89,37 @@ public final class Copa extends Controller {
         return (long) (smoothed * 1e9);
     }
 
+    /** Would more packets than wanted be in the queue without the floor? */
+    private boolean isBelowFloor() {
+        long whole = Math.max(standing.get() - minimum, 0);
+        return whole <= FLOOR && window * seconds(whole) > seconds(standing.get()) / delta;
+    }
+
+    /** From the floor to twice the floor it rises from nothing to all of it. */
+    private long queueing() {
+        long whole = Math.max(standing.get() - minimum, 0);
+        return Math.min(whole, 2 * Math.max(whole - FLOOR, 0));
+    }
+
     /** Packets of ours in the queue. */
     private double queue() {
         double now = seconds(standing.get());
-        return now <= 0 ? 0 : window * seconds(Math.max(standing.get() - minimum, 0)) / now;
+        return now <= 0 ? 0 : window * seconds(queueing()) / now;
     }
 
     private double targetWindow() {
-        double queueing = seconds(Math.max(standing.get() - minimum, 0));
+        double queueing = seconds(queueing());
         return queueing <= 0 ? MAX_WINDOW : seconds(standing.get()) / (delta * queueing);
     }
 
     private void sample(long now, long rtt, long error) {
         double r = seconds(rtt);
         smoothed = smoothed == 0 ? r : smoothed + (r - smoothed) * SMOOTHING;
-        long nearly = drains.base() / NEARLY_EMPTY;
+        long nearly = Math.max(drains.base() / NEARLY_EMPTY, FLOOR);
         drains.sample(now, rtt, error, nearly, nearly);
         minimum = drains.base();
         // The standing round trip looks over a whole bunch of acknowledgements.
-        long over = smoothedNanos() / 2;
+        long over = Math.max(smoothedNanos() / 2, FLOOR);
         over = Math.max(Math.max(over, Math.min(gaps.get(), smoothedNanos())), error);
         standing.insert(now, rtt, Math.min(over, MEMORY));
     }
@@ -137,6 +151,11 @@ public final class Copa extends Controller {
             leaveSlowStart(now);
         }
         advance(now, up);
+        // Up to the floor no queue says when to stop: who arrives there fast goes far beyond.
+        if (isBelowFloor()) {
+            velocity = 1;
+            same = 0;
+        }
         double room = delta * window;
         velocity = Math.min(velocity, Math.max(room, 1));
         double step = velocity / room;
