@@ -136,6 +136,7 @@ impl Others {
         let plan = Plan {
             cc,
             under: None,
+            share: false,
             stamped: false,
             enforcement,
             deployment,
