@@ -38,10 +38,6 @@ pub(crate) struct Options {
     /// How the limit is kept, see 'alcc list' [default: auto]
     #[arg(long, value_name = "E")]
     enforce: Option<String>,
-    /// Connections of a process to the same address share one allowance, as if they were one
-    /// connection; for algorithms with a window, such as budget or copa
-    #[arg(long, value_name = "WITH")]
-    share: Option<Share>,
     /// Only connections to this local port, from this address range, or from this share of the
     /// clients (10%); the others stay plain TCP; may be repeated
     #[arg(long, value_name = "PORT|CIDR")]
@@ -70,7 +66,7 @@ pub(crate) struct Chosen {
 
 impl Options {
     /// Reads the file. Options go before it; lists are added to its lists.
-    pub(crate) fn chosen(&self) -> Result<Chosen, Failure> {
+    pub(crate) fn chosen(&self, share: Option<Share>) -> Result<Chosen, Failure> {
         let registry = self.plugins.registry()?;
         let file = match &self.config {
             Some(path) => Config::read(path, &registry)?,
@@ -79,7 +75,7 @@ impl Options {
         let cc = self.cc.clone().or(file.cc);
         let cc = cc.unwrap_or_else(|| Spec::named(alcc_cc::DEFAULT));
         registry.build(&cc).map_err(Failure::usage)?;
-        let share = self.share.or(file.share).is_some();
+        let share = share.or(file.share).is_some();
         let rules = file.rules.iter().filter_map(|rule| rule.cc.as_ref());
         for cc in rules.chain([&cc]).filter(|_| share) {
             check_share(&registry, cc)?;

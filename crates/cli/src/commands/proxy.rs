@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use crate::chosen::{Chosen, Options};
+use crate::chosen::{Chosen, Options, Share};
 use crate::config::rule_orders;
 use crate::events::Follower;
 use crate::failure::Failure;
@@ -59,6 +59,10 @@ pub(crate) struct Args {
     grace: Span,
     #[command(flatten)]
     choice: Options,
+    /// Connections to the same client address share one allowance, as if they were one connection;
+    /// for algorithms with a window, such as budget or copa
+    #[arg(long, value_name = "WITH")]
+    share: Option<Share>,
     /// Bytes that may wait for the algorithm, per connection
     #[arg(long, value_name = "BYTES", default_value = "131072")]
     queue: NonZeroUsize,
@@ -87,7 +91,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let mut chosen = args.choice.chosen()?;
+    let mut chosen = args.choice.chosen(args.share)?;
     let options = args.trial.options()?;
     let plan = options
         .as_ref()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use crate::chosen::Options;
+use crate::chosen::{Options, Share};
 use crate::events::Follower;
 use crate::failure::Failure;
 use crate::http::Place;
@@ -35,6 +35,18 @@ const LIBUV_IO_URING: &str = "UV_USE_IO_URING";
 )]
 pub(crate) struct Args {
     #[command(flatten)]
+    server: Server,
+    /// Connections of a process to the same address share one allowance, as if they were one
+    /// connection; for algorithms with a window, such as budget or copa
+    #[arg(long, value_name = "WITH")]
+    share: Option<Share>,
+}
+
+// The server and what is done to it. No doc comment: it would become the command's help.
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct Server {
+    #[command(flatten)]
     choice: Options,
     /// Seed of the algorithms' generators
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -63,12 +75,16 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    serve(args, None)
+    serve(&args.server, args.share, None)
 }
 
 /// Runs the program, maybe as a trial.
-pub(crate) fn serve(args: &Args, trial: Option<&trial::Options>) -> Result<ExitCode, Failure> {
-    let mut settings = settings(args)?;
+pub(crate) fn serve(
+    args: &Server,
+    share: Option<Share>,
+    trial: Option<&trial::Options>,
+) -> Result<ExitCode, Failure> {
+    let mut settings = settings(args, share)?;
     let plan =
         trial.map(|options| Plan::divide(options, &mut settings.cc, &mut settings.selection.rules));
     let plan = plan.transpose()?;
@@ -122,8 +138,8 @@ pub(crate) fn serve(args: &Args, trial: Option<&trial::Options>) -> Result<ExitC
     Ok(ended)
 }
 
-fn settings(args: &Args) -> Result<Settings, Failure> {
-    let chosen = args.choice.chosen()?;
+fn settings(args: &Server, share: Option<Share>) -> Result<Settings, Failure> {
+    let chosen = args.choice.chosen(share)?;
     let triple = Triple::choose(
         Deployment::Preloaded,
         chosen.cc.to_string(),

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 /// have plain TCP, which is measured and never held back. Standard error shows both groups while
 /// CMD runs, with confidence intervals. If the clients under the algorithm are clearly worse off,
 /// the trial ends by itself: they have plain TCP from then on, and CMD goes on. All options of
-/// 'alcc run' work here, too.
+/// 'alcc run' except --share work here, too.
 #[derive(clap::Args)]
 #[group(skip)]
 #[command(
@@ -39,7 +39,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     transfers: Option<PathBuf>,
     #[command(flatten)]
-    run: run::Args,
+    run: run::Server,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
@@ -52,5 +52,5 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     };
     // Seen now, and not when the server ends.
     drop(Product::named(args.html.as_deref())?);
-    run::serve(&args.run, Some(&options))
+    run::serve(&args.run, None, Some(&options))
 }
