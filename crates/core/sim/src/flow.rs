@@ -6,7 +6,7 @@ use crate::host::over_tcp::OverTcpHost;
 use crate::host::udp::Udp;
 use crate::host::{Host, SenderStats, earlier};
 use crate::meter::Meter;
-use crate::network::Network;
+use crate::network::{Network, Packets};
 use crate::receiver::Receiver;
 use crate::source::AppModel;
 use crate::{FlowReport, FlowSpec, FlowStatus, Sample, Scenario, Under};
@@ -80,7 +80,7 @@ impl Flow {
         cc: Box<dyn Controller>,
         phase: Span,
         seed: u64,
-        network: &mut Network,
+        (network, packets): (&mut Network, &mut Packets),
         offered: &[Bytes],
     ) -> Self {
         let there = scenario.data_route(spec);
@@ -90,8 +90,8 @@ impl Flow {
         let access = scenario.access(spec);
         // The rest of the round trip is on the sender's side of the links, both times.
         let routes = [
-            network.route(&there, access / 2, true),
-            network.route(&back, access - access / 2, false),
+            network.route(packets, &there, access / 2, true),
+            network.route(packets, &back, access - access / 2, false),
         ];
         let directions = || there.iter().map(|index| scenario.direction(*index));
         let steady = directions()
