@@ -145,17 +145,13 @@ impl<P: Probe> Simulation<P> {
             timers.set(number, flow.start);
         }
         let first_start = flows.iter().map(|f| f.start).min().unwrap_or(Time::ZERO);
-        let mut traffic = Traffic::new(probe, flows, packets, network.links.len());
-        traffic.duration = scenario.duration;
-        traffic.end = first_start + scenario.duration;
-        traffic.series = scenario.series.filter(|every| !every.is_zero());
         Ok(Self {
             network,
             timers,
             first_start,
             max_events: scenario.max_events,
-            max_at_once: MAX_AT_ONCE + MAX_AT_ONCE_PER_FLOW * traffic.flows.len() as u64,
-            traffic,
+            max_at_once: MAX_AT_ONCE + MAX_AT_ONCE_PER_FLOW * flows.len() as u64,
+            traffic: Traffic::new(probe, flows, packets, scenario, first_start),
             instant: (Time::ZERO, 0),
             now: Time::ZERO,
             over: false,

@@ -117,6 +117,7 @@ impl Packets {
     }
 
     /// Adds a packet that a host sends, before its first hop. Its content is to be set.
+    #[inline]
     pub(crate) fn insert(&mut self, packet: InFlight) -> u32 {
         if let Some(id) = self.free.pop() {
             self.packets[id as usize] = packet;
@@ -127,28 +128,34 @@ impl Packets {
         self.packets.len() as u32 - 1
     }
 
+    #[inline]
     pub(crate) fn content_mut(&mut self, id: u32) -> &mut Content {
         &mut self.contents[id as usize]
     }
 
     /// Frees a packet that is lost or at its host. It can be read until the next insertion.
+    #[inline]
     pub(crate) fn remove(&mut self, id: u32) {
         self.free.push(id);
     }
 
+    #[inline]
     pub(crate) fn get(&self, id: u32) -> &InFlight {
         &self.packets[id as usize]
     }
 
+    #[inline]
     pub(crate) fn get_mut(&mut self, id: u32) -> &mut InFlight {
         &mut self.packets[id as usize]
     }
 
+    #[inline]
     pub(crate) fn content(&self, id: u32) -> &Content {
         &self.contents[id as usize]
     }
 
     /// A packet has left a link, perhaps with a mark.
+    #[inline]
     pub(crate) fn delivered(&mut self, packet: &Packet) {
         let id = packet.id as u32;
         self.get_mut(id).ecn = packet.ecn;
@@ -156,16 +163,19 @@ impl Packets {
     }
 
     /// One of the packets that have left a hop, in their order.
+    #[inline]
     pub(crate) fn pop_moved(&mut self) -> Option<u32> {
         self.moved.pop_front()
     }
 
     /// Direction number `link` is the last of the packet's route.
+    #[inline]
     pub(crate) fn is_last_link(&self, id: u32, link: usize) -> bool {
         self.routes[usize::from(self.get(id).route)].last == link
     }
 
     /// A packet has left its hop. Says where it stands, and whether that was the last link.
+    #[inline]
     pub(crate) fn next_hop(&mut self, id: u32) -> (Next, bool) {
         let packet = &mut self.packets[id as usize];
         let route = &self.routes[usize::from(packet.route)];
@@ -179,6 +189,7 @@ impl Packets {
     }
 
     /// Where a packet enters now.
+    #[inline]
     fn hop(&self, packet: &InFlight) -> Hop {
         self.routes[usize::from(packet.route)].hops[usize::from(packet.hop)]
     }
@@ -241,6 +252,7 @@ impl Network {
     }
 
     /// The earliest due time, and where.
+    #[inline]
     pub(crate) fn first(&self) -> (Time, usize) {
         let mut first = (Time::MAX, 0);
         for (index, at) in self.due.iter().enumerate() {
@@ -252,12 +264,7 @@ impl Network {
     }
 
     /// Lets the link or line at `index` work.
-    pub(crate) fn advance<P: Probe>(
-        &mut self,
-        now: Time,
-        index: usize,
-        traffic: &mut Traffic<P>,
-    ) {
+    pub(crate) fn advance<P: Probe>(&mut self, now: Time, index: usize, traffic: &mut Traffic<P>) {
         if let Some(link) = self.links.get_mut(index) {
             link.advance(now, &mut traffic.over(index));
             self.due[index] = link.next_event().unwrap_or(Time::MAX);
@@ -302,6 +309,7 @@ impl Network {
 }
 
 /// Which direction of which link is number `index`.
+#[inline]
 pub(crate) fn link_dir(index: usize) -> LinkDir {
     LinkDir {
         link: index / 2,

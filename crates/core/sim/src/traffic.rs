@@ -4,6 +4,7 @@
 //!
 //! The links are not in it, so that a link at work can tell what becomes of its packets as it
 //! happens.
+use crate::Scenario;
 use crate::flow::{Endpoints, Flow};
 use crate::network::{Content, LinkCounters, Packets, link_dir};
 use crate::probe::{PacketContent, PacketEvent, PacketStep, Probe};
@@ -37,18 +38,24 @@ pub(crate) struct Traffic<P> {
 
 impl<P: Probe> Traffic<P> {
     /// Before the first event.
-    pub(crate) fn new(probe: P, flows: Vec<Flow>, packets: Packets, links: usize) -> Self {
+    pub(crate) fn new(
+        probe: P,
+        flows: Vec<Flow>,
+        packets: Packets,
+        scenario: &Scenario,
+        first_start: Time,
+    ) -> Self {
         Self {
             probe,
             flows,
             packets,
-            counters: vec![LinkCounters::default(); links],
+            counters: vec![LinkCounters::default(); 2 * scenario.links.len()],
             events: 0,
             window: None,
-            duration: Span::ZERO,
-            end: Time::ZERO,
+            duration: scenario.duration,
+            end: first_start + scenario.duration,
             second: (0, Time::MAX),
-            series: None,
+            series: scenario.series.filter(|every| !every.is_zero()),
             sample_at: Time::MAX,
             sampled_at: Time::ZERO,
         }
