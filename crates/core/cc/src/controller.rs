@@ -209,6 +209,7 @@ impl Stamp {
     /// `now`, with a total of `delivered`. The interval is the longer of sending and acknowledging,
     /// so that aggregated ACKs do not look like a faster path (delivery-rate estimation draft,
     /// section 3.1).
+    #[inline]
     pub fn rate(&self, sent_at: Time, delivered: Bytes, now: Time) -> Option<Rate> {
         let span = now
             .since(self.delivered_at)

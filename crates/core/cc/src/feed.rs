@@ -158,11 +158,13 @@ impl Feed {
     }
 
     /// It has started.
+    #[inline]
     pub fn is_started(&self) -> bool {
         self.started
     }
 
     /// Advances the clock to `now`, or leaves it if it is ahead. Returns the time in force.
+    #[inline]
     pub fn advance(&mut self, now: Time) -> Time {
         if now > self.now {
             self.settle();
@@ -183,6 +185,7 @@ impl Feed {
     }
 
     /// The time of the last event.
+    #[inline]
     pub fn now(&self) -> Time {
         self.now
     }
@@ -200,6 +203,7 @@ impl Feed {
 
     /// Sending restarts with nothing in flight; the last ACK was at `heard_at`. An idle time above
     /// the smoothed RTT is reported once. True if it was.
+    #[inline]
     pub fn resume(&mut self, heard_at: Time, smoothed: Span) -> bool {
         let Some(sent_at) = self.sent_at else {
             return false;
@@ -218,6 +222,7 @@ impl Feed {
     }
 
     /// A packet is sent.
+    #[inline]
     pub fn sent(&mut self, sent: &Sent) -> Tag {
         self.settle();
         self.sent_at = Some(self.now);
@@ -274,6 +279,7 @@ impl Feed {
     }
 
     /// Reports the end of an episode, if due.
+    #[inline]
     pub fn settle(&mut self) {
         if let Some(end) = self.repaired.take() {
             self.episode = false;
@@ -305,16 +311,19 @@ impl Feed {
     }
 
     /// What limits the sender, until the next batch.
+    #[inline]
     pub fn limited(&mut self) -> &mut LimitedBy {
         &mut self.limited
     }
 
     /// Bytes with a CE mark; reported with the next batch.
+    #[inline]
     pub fn marked(&mut self, bytes: Bytes) {
         self.marked += bytes;
     }
 
     /// Packets were acknowledged. True if a round trip begins with them.
+    #[inline]
     pub fn acked(&mut self, acked: &Acked<'_>) -> bool {
         let Some(newest) = acked.packets.last() else {
             return false;
@@ -365,11 +374,13 @@ impl Feed {
     }
 
     /// The algorithm's timer is due.
+    #[inline]
     pub fn is_due(&self) -> bool {
         self.next_timer().is_some_and(|due| due <= self.now)
     }
 
     /// Ends the processing of an instant: runs the algorithm's timer if it is due.
+    #[inline]
     pub fn run_timer(&mut self) {
         self.settle();
         if self.is_due() {
@@ -379,6 +390,7 @@ impl Feed {
     }
 
     /// When [`Feed::run_timer`] is due.
+    #[inline]
     pub fn next_timer(&self) -> Option<Time> {
         self.cc.next_timer().filter(|_| self.started)
     }
@@ -389,6 +401,7 @@ impl Feed {
     }
 
     /// What may be sent now.
+    #[inline]
     pub fn allowance(&self) -> Allowance {
         self.step.set(Step::Begin);
         self.cc.allowance()
@@ -400,6 +413,7 @@ impl Feed {
     }
 
     /// The algorithm, to read its state.
+    #[inline]
     pub fn controller(&self) -> &dyn Controller {
         self.cc.as_ref()
     }

@@ -17,6 +17,7 @@ impl Range {
     }
 
     /// True if it is empty.
+    #[inline]
     pub const fn is_empty(&self) -> bool {
         self.start >= self.end
     }

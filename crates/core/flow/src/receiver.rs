@@ -165,6 +165,7 @@ impl Receiver {
     }
 
     /// The cumulative ACK.
+    #[inline]
     pub fn cumulative_ack(&self) -> u64 {
         self.cumulative_ack
     }
@@ -189,6 +190,7 @@ impl Receiver {
     }
 
     /// When [`Receiver::poll_ack`] is due.
+    #[inline]
     pub fn next_timer(&self) -> Option<Time> {
         self.due
     }

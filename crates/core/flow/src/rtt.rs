@@ -11,6 +11,7 @@ pub struct RttEstimator {
 
 impl RttEstimator {
     /// Takes a sample; zero samples are ignored.
+    #[inline]
     pub fn sample(&mut self, rtt: Span) {
         if rtt.is_zero() {
             return;
@@ -41,6 +42,7 @@ impl RttEstimator {
     }
 
     /// The estimate; all zero before the first sample.
+    #[inline]
     pub fn view(&self) -> RttView {
         self.view.unwrap_or_default()
     }

@@ -264,30 +264,24 @@ impl Scoreboard {
         Some(packet)
     }
 
-    /// Removes the oldest segment if the cumulative ACK covers it. Returns the segment, and its
-    /// packet if it had not arrived before. Call until it returns `None`.
-    pub(crate) fn pop_acked(
-        &mut self,
-        now: Time,
-        cumulative_ack: u64,
-    ) -> Option<(Segment, Option<Packet>)> {
+    /// Removes the oldest segment if the cumulative ACK covers it. Call until it returns `None`.
+    pub(crate) fn pop_acked(&mut self, now: Time, cumulative_ack: u64) -> Option<Segment> {
         if self.segments.front()?.end() > cumulative_ack {
             self.trim(now, cumulative_ack);
             return None;
         }
         let front = self.segments.pop_front()?;
         self.first += 1;
-        let (len, acked_ranges) = (u64::from(front.len), front.state == State::Arrived);
-        self.arrived -= u64::from(acked_ranges);
         if front.state == State::InFlight {
-            self.in_flight -= len;
+            self.in_flight -= u64::from(front.len);
             self.packets_in_flight -= 1;
         }
-        let packet = (!acked_ranges).then(|| front.packet());
-        if let Some(packet) = &packet {
-            self.delivery.arrived(now, packet);
+        if front.state == State::Arrived {
+            self.arrived -= 1;
+        } else {
+            self.delivery.arrived(now, &front.packet());
         }
-        Some((front, packet))
+        Some(front)
     }
 
     /// Trims the acknowledged part of the oldest segment.

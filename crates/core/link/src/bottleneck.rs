@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A queue and what serves it.
 use crate::queue::{Enqueue, Queue, Queued};
-use crate::{DropReason, Outcome, Packet, RateSpec};
+use crate::{DropReason, Outcome, Outcomes, Packet, RateSpec};
 use alcc_trace::{OPPORTUNITY, Opportunities};
 use alcc_units::{Bytes, Rate, Rng, Span, Time};
 
@@ -14,6 +14,8 @@ pub(crate) struct Bottleneck {
     /// Until then nothing is carried.
     still_until: Time,
     rng: Rng,
+    /// Those that have just left; whoever calls sends them on.
+    pub(crate) left: Vec<Queued>,
     // kept for its memory only
     drops: Vec<Packet>,
 }
@@ -110,6 +112,7 @@ impl Bottleneck {
             due: Time::MAX,
             still_until: Time::ZERO,
             rng,
+            left: Vec::new(),
             drops: Vec::new(),
         }
     }
@@ -119,6 +122,7 @@ impl Bottleneck {
     }
 
     /// How many packets are here, the one being carried included.
+    #[inline]
     pub(crate) fn inside(&self) -> usize {
         let carrying = match &self.server {
             Server::Unlimited => false,
@@ -129,12 +133,13 @@ impl Bottleneck {
     }
 
     /// Whether a packet is here.
+    #[inline]
     pub(crate) fn is_busy(&self) -> bool {
         self.inside() > 0
     }
 
     /// The rate is another one from `now` on. What is due up to `now` has been served.
-    pub(crate) fn set_rate(&mut self, now: Time, new: Rate, out: &mut Vec<Outcome>) {
+    pub(crate) fn set_rate(&mut self, now: Time, new: Rate, out: &mut impl Outcomes) {
         let now = now.max(self.still_until);
         let carried = match &mut self.server {
             Server::Unlimited => None,
@@ -182,10 +187,12 @@ impl Bottleneck {
     }
 
     /// When `serve` has something to do; [`Time::MAX`] means never.
+    #[inline]
     pub(crate) const fn next(&self) -> Time {
         self.due
     }
 
+    #[inline]
     fn update_due(&mut self) {
         self.due = match &self.server {
             Server::Fixed {
@@ -205,8 +212,8 @@ impl Bottleneck {
     }
 
     /// A packet arrives. What is due up to `now` has been served.
-    pub(crate) fn arrive(&mut self, now: Time, packet: Packet, out: &mut Vec<Outcome>) {
-        out.push(Outcome::Arrived { at: now, packet });
+    pub(crate) fn arrive(&mut self, now: Time, packet: Packet, out: &mut impl Outcomes) {
+        out.tell(Outcome::Arrived { at: now, packet });
         if let Server::Trace {
             opportunities,
             carrying: None,
@@ -222,7 +229,7 @@ impl Bottleneck {
             .queue
             .enqueue(now, packet, &mut self.rng, &mut self.drops)
         {
-            Enqueue::Refused(why) => out.push(Outcome::Dropped {
+            Enqueue::Refused(why) => out.tell(Outcome::Dropped {
                 at: now,
                 packet,
                 why,
@@ -244,12 +251,12 @@ impl Bottleneck {
     }
 
     /// Does what is due at `now`, which is [`next`](Self::next).
-    pub(crate) fn serve(&mut self, now: Time, out: &mut Vec<Outcome>) {
+    pub(crate) fn serve(&mut self, now: Time, out: &mut impl Outcomes) {
         match &mut self.server {
             Server::Unlimited => self.let_go(now, out),
             Server::Fixed { carrying, .. } => {
                 if let Some((queued, done)) = carrying.take() {
-                    depart(now, queued, out);
+                    self.depart(now, queued, out);
                     // from the exact moment, not from the nanosecond after it: back to back means
                     // no gap at all
                     self.begin(done, out);
@@ -272,7 +279,7 @@ impl Bottleneck {
                         break;
                     };
                     if left <= room {
-                        depart(now, queued, out);
+                        self.depart(now, queued, out);
                     } else {
                         current = Some((queued, left - room));
                     }
@@ -287,56 +294,62 @@ impl Bottleneck {
     }
 
     /// A link of fixed rate is free at `start`: begins with the next packet if there is one.
-    fn begin(&mut self, start: Instant, out: &mut Vec<Outcome>) {
-        let next = self.dequeue(start.time(), out);
+    #[inline]
+    fn begin(&mut self, start: Instant, out: &mut impl Outcomes) {
+        let Some(queued) = self.dequeue(start.time(), out) else {
+            return;
+        };
         if let Server::Fixed {
             rate,
             carrying,
             stalled,
         } = &mut self.server
         {
-            let still = Instant::at(self.still_until);
             let start = if start.time() < self.still_until {
-                still
+                Instant::at(self.still_until)
             } else {
                 start
             };
-            *carrying = next.map(|queued| {
-                let work = work(queued.packet.len);
-                if *rate == Rate::ZERO {
-                    *stalled = work;
-                }
-                (queued, start.after(work, *rate))
-            });
+            let work = work(queued.packet.len);
+            if *rate == Rate::ZERO {
+                *stalled = work;
+            }
+            *carrying = Some((queued, start.after(work, *rate)));
         }
     }
 
     /// Without a rate all that may leave does.
-    fn let_go(&mut self, now: Time, out: &mut Vec<Outcome>) {
+    fn let_go(&mut self, now: Time, out: &mut impl Outcomes) {
         while let Some(queued) = self.dequeue(now, out) {
-            depart(now, queued, out);
+            self.depart(now, queued, out);
         }
     }
 
-    fn dequeue(&mut self, now: Time, out: &mut Vec<Outcome>) -> Option<Queued> {
+    #[inline]
+    fn depart(&mut self, at: Time, queued: Queued, out: &mut impl Outcomes) {
+        let Queued { packet, arrived } = queued;
+        self.left.push(queued);
+        out.tell(Outcome::Departed {
+            at,
+            packet,
+            arrived,
+        });
+    }
+
+    #[inline]
+    fn dequeue(&mut self, now: Time, out: &mut impl Outcomes) -> Option<Queued> {
         let queued = self.queue.dequeue(now, &mut self.drops);
         self.tell(now, DropReason::Aqm, out);
         queued
     }
 
     /// Says which packets the queue has just discarded.
-    fn tell(&mut self, at: Time, why: DropReason, out: &mut Vec<Outcome>) {
+    #[inline]
+    fn tell(&mut self, at: Time, why: DropReason, out: &mut impl Outcomes) {
         if !self.drops.is_empty() {
-            let dropped = |packet| Outcome::Dropped { at, packet, why };
-            out.extend(self.drops.drain(..).map(dropped));
+            for packet in self.drops.drain(..) {
+                out.tell(Outcome::Dropped { at, packet, why });
+            }
         }
     }
-}
-
-fn depart(at: Time, Queued { packet, arrived }: Queued, out: &mut Vec<Outcome>) {
-    out.push(Outcome::Departed {
-        at,
-        packet,
-        arrived,
-    });
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::bottleneck::Bottleneck;
 use crate::changes::{Changes, Schedule};
+use crate::queue::Queued;
 use crate::radio::{Pause, Radio};
-use crate::{DropReason, Outcome, Packet, Queue, QueueSpec, RadioSpec};
+use crate::{DropReason, Outcome, Outcomes, Packet, Queue, QueueSpec, RadioSpec};
 use alcc_trace::{OPPORTUNITY, Trace};
 use alcc_units::{Bytes, Rate, Rng, Span, Time};
 use std::collections::VecDeque;
@@ -90,6 +91,8 @@ pub struct Direction {
     losses: Option<Schedule<f64>>,
     reorder: bool,
     clock: Time,
+    /// When something has to be done to a packet: asked for far more often than it changes.
+    due: Time,
     bottleneck: Bottleneck,
     radio: Vec<Box<dyn Radio>>,
     /// The next time at which the bottleneck has to stand still.
@@ -134,6 +137,7 @@ impl Direction {
             losses: Schedule::new(spec.loss, changes, |s| s.loss),
             reorder: changes.reorder,
             clock: Time::ZERO,
+            due: Time::MAX,
             bottleneck: Bottleneck::new(&spec.rate, spec.queue.queue(), queue_rng),
             propagating: VecDeque::new(),
             rng,
@@ -141,67 +145,79 @@ impl Direction {
     }
 
     /// A packet enters at `now`, after everything that is due up to `now`.
-    pub fn push(&mut self, now: Time, packet: Packet, out: &mut Vec<Outcome>) {
+    pub fn push(&mut self, now: Time, packet: Packet, out: &mut impl Outcomes) {
         self.advance(now, out);
         let now = self.clock;
         match self.dir {
             Dir::Down => self.travel(now, packet, now, now),
             Dir::Up => {
-                let from = out.len();
                 self.arrive(now, packet, out);
-                self.route(from, out);
+                self.route(now, out);
             }
         }
+        self.due = self.next();
         self.advance(now, out);
     }
 
     /// Everything that is due up to `now`, in the order of its times.
-    pub fn advance(&mut self, now: Time, out: &mut Vec<Outcome>) {
+    #[inline]
+    pub fn advance(&mut self, now: Time, out: &mut impl Outcomes) {
         self.clock = self.clock.max(now);
-        loop {
-            let (serve, step) = (self.bottleneck.next(), self.next_step());
-            let (landing, pause) = (self.next_landing(), self.next_pause());
-            let at = self.next_arrival().min(serve).min(step);
-            let at = at.min(landing).min(pause);
-            if at > self.clock || at == Time::MAX {
-                return;
-            }
-            // The bottleneck goes first: a packet that arrives at the moment of an opportunity has
-            // missed it.
-            let from = out.len();
-            if serve == at {
-                self.bottleneck.serve(at, out);
-                self.route(from, out);
-            } else if step == at {
-                self.step(at, out);
-                self.route(from, out);
-            } else if pause == at {
-                self.stand_still(at);
-            } else if landing == at {
-                if let Some((_, packet)) = self.on_air.pop_front() {
-                    self.land(at, packet, out);
-                }
-            } else if let Some((_, t)) = self.propagating.pop_front() {
-                if self.dir == Dir::Up {
-                    out.push(t.delivered(at));
-                } else if self.lost(at) {
-                    out.push(dropped(at, t.packet));
-                } else {
-                    self.arrive(at, t.packet, out);
-                    self.route(from, out);
-                }
-            }
+        if self.due <= self.clock {
+            self.catch_up(out);
+        }
+    }
+
+    fn catch_up(&mut self, out: &mut impl Outcomes) {
+        while self.due <= self.clock && self.due < Time::MAX {
+            self.happen(self.due, out);
+            self.due = self.next();
         }
     }
 
     /// The earliest time at which [`advance`](Self::advance) would do something to a packet; `None`
     /// if no packet is inside or none will ever get on. An idle link needs no wake-up, whatever its
     /// trace does.
+    #[inline]
     pub fn next_event(&self) -> Option<Time> {
+        Some(self.due).filter(|at| *at < Time::MAX)
+    }
+
+    /// The first of what is due at `at`.
+    #[inline]
+    fn happen(&mut self, at: Time, out: &mut impl Outcomes) {
+        // The bottleneck goes first: a packet that arrives at the moment of an opportunity has
+        // missed it.
+        if self.bottleneck.next() == at {
+            self.bottleneck.serve(at, out);
+            self.route(at, out);
+        } else if self.next_step() == at {
+            self.step(at, out);
+            self.route(at, out);
+        } else if self.next_pause() == at {
+            self.stand_still(at);
+        } else if self.next_landing() == at {
+            if let Some((_, packet)) = self.on_air.pop_front() {
+                self.land(at, packet, out);
+            }
+        } else if let Some((_, t)) = self.propagating.pop_front() {
+            if self.dir == Dir::Up {
+                out.tell(t.delivered(at));
+            } else if self.lost(at) {
+                out.tell(dropped(at, t.packet));
+            } else {
+                self.arrive(at, t.packet, out);
+                self.route(at, out);
+            }
+        }
+    }
+
+    /// When that is; [`Time::MAX`] means never.
+    #[inline]
+    fn next(&self) -> Time {
         let next = self.next_arrival().min(self.bottleneck.next());
         let next = next.min(self.next_step());
-        let next = next.min(self.next_landing()).min(self.next_pause());
-        Some(next).filter(|at| *at < Time::MAX)
+        next.min(self.next_landing()).min(self.next_pause())
     }
 
     /// What the bottleneck offers to carry after `from` and up to and including `to`: what
@@ -274,6 +290,7 @@ impl Direction {
         self.bottleneck.queue()
     }
 
+    #[inline]
     fn travel(&mut self, now: Time, packet: Packet, arrived: Time, departed: Time) {
         let propagating = InPropagation {
             packet,
@@ -294,6 +311,7 @@ impl Direction {
         }
     }
 
+    #[inline]
     fn lost(&mut self, now: Time) -> bool {
         if let Some(losses) = &mut self.losses {
             self.loss = losses.at(now);
@@ -302,7 +320,8 @@ impl Direction {
     }
 
     /// A packet reaches the bottleneck.
-    fn arrive(&mut self, now: Time, packet: Packet, out: &mut Vec<Outcome>) {
+    #[inline]
+    fn arrive(&mut self, now: Time, packet: Packet, out: &mut impl Outcomes) {
         // Steps that an idle bottleneck has slept through; a busy one has taken them at their
         // times.
         if self.rates.as_ref().is_some_and(|rates| rates.next() <= now) {
@@ -326,6 +345,7 @@ impl Direction {
     }
 
     /// When the bottleneck has to stand still with a packet in it; an idle one need not be woken.
+    #[inline]
     fn next_pause(&self) -> Time {
         match self.pause {
             Some(pause) if self.bottleneck.is_busy() => pause.begin,
@@ -334,6 +354,7 @@ impl Direction {
     }
 
     /// When the first of those on the radio link is through.
+    #[inline]
     fn next_landing(&self) -> Time {
         self.on_air.front().map_or(Time::MAX, |(due, _)| *due)
     }
@@ -352,22 +373,25 @@ impl Direction {
     }
 
     /// A packet is through the radio link.
-    fn land(&mut self, at: Time, landed: InPropagation, out: &mut Vec<Outcome>) {
+    #[inline]
+    fn land(&mut self, at: Time, landed: InPropagation, out: &mut impl Outcomes) {
         if self.dir == Dir::Down {
-            out.push(landed.delivered(at));
+            out.tell(landed.delivered(at));
         } else if self.lost(at) {
-            out.push(dropped(at, landed.packet));
+            out.tell(dropped(at, landed.packet));
         } else {
             self.travel(at, landed.packet, landed.arrived, landed.departed);
         }
     }
 
     /// When the first of those that travel is through.
+    #[inline]
     fn next_arrival(&self) -> Time {
         self.propagating.front().map_or(Time::MAX, |(due, _)| *due)
     }
 
     /// When the rate changes under a packet; an idle bottleneck need not be woken.
+    #[inline]
     fn next_step(&self) -> Time {
         match &self.rates {
             Some(rates) if self.bottleneck.is_busy() => rates.next(),
@@ -375,23 +399,17 @@ impl Direction {
         }
     }
 
-    fn step(&mut self, now: Time, out: &mut Vec<Outcome>) {
+    fn step(&mut self, now: Time, out: &mut impl Outcomes) {
         if let Some(rate) = self.rates.as_mut().and_then(|rates| rates.at(now)) {
             self.bottleneck.set_rate(now, rate, out);
         }
     }
 
-    /// Sends on what has left the bottleneck since `out` was `from` long.
-    fn route(&mut self, from: usize, out: &mut Vec<Outcome>) {
-        for i in from..out.len() {
-            let Outcome::Departed {
-                at,
-                packet,
-                arrived,
-            } = out[i]
-            else {
-                continue;
-            };
+    /// Sends on what has left the bottleneck at `at`.
+    #[inline]
+    fn route(&mut self, at: Time, out: &mut impl Outcomes) {
+        for i in 0..self.bottleneck.left.len() {
+            let Queued { packet, arrived } = self.bottleneck.left[i];
             let packet = InPropagation {
                 packet,
                 arrived,
@@ -404,6 +422,7 @@ impl Direction {
                 self.on_air.push_back((through, packet));
             }
         }
+        self.bottleneck.left.clear();
     }
 }
 

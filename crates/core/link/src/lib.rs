@@ -26,6 +26,6 @@ pub mod radio;
 
 pub use changes::{Changes, ChangesError, Step};
 pub use direction::{Dir, Direction, DirectionSpec, RateSpec};
-pub use packet::{DropReason, Ecn, Outcome, Packet};
+pub use packet::{DropReason, Ecn, Outcome, Outcomes, Packet};
 pub use queue::{Queue, QueueKind, QueueSpec};
 pub use radio::{RadioKind, RadioSpec};

@@ -110,3 +110,15 @@ pub enum Outcome {
         why: DropReason,
     },
 }
+
+/// Who is told what becomes of packets: in the order in which it happens, as it happens.
+pub trait Outcomes {
+    /// This became of a packet.
+    fn tell(&mut self, outcome: Outcome);
+}
+
+impl Outcomes for Vec<Outcome> {
+    fn tell(&mut self, outcome: Outcome) {
+        self.push(outcome);
+    }
+}

@@ -8,25 +8,22 @@ pub(crate) mod tunnel;
 
 use crate::flow::{Endpoints, Flow, phase_of};
 use crate::host::UDP_HEADER;
-use crate::network::{Content, Entered, InFlight, Network, Next, link_dir};
-use crate::probe::{FlowState, PacketContent, PacketEvent, PacketStep, Probe};
+use crate::network::{Content, InFlight, Network, Next, Packets};
+use crate::probe::{FlowState, PacketStep, Probe};
 use crate::timers::Timers;
+use crate::traffic::Traffic;
 use crate::{FlowStatus, LinkReport, Report, Scenario, SimError};
 use alcc_cc::{Header, Kind};
 use alcc_flow::{Shares, Transmit};
-use alcc_link::{Ecn, Outcome, Packet};
+use alcc_link::Ecn;
 use alcc_units::{Bytes, Rng, Span, Time};
 
-/// The first packet of this size or more begins the window: those of the papers' programs are
-/// shorter than 1500 bytes.
-const FULL_SIZE: Bytes = Bytes::new(1400);
 /// More events at one moment than this, and for each flow as many as its packets in flight can
 /// bring about, are an endless loop.
 const MAX_AT_ONCE: u64 = 1_000_000;
 const MAX_AT_ONCE_PER_FLOW: u64 = 4 * 65_536;
 /// Events between two calls of the probe's `progress`.
 const PROGRESS_INTERVAL: u64 = 1 << 16;
-const SECOND: Span = Span::from_secs(1);
 
 /// A run of a scenario, in steps as long as its user wants them. The steps have no effect on what
 /// happens.
@@ -50,27 +47,19 @@ const SECOND: Span = Span::from_secs(1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Simulation<P: Probe = ()> {
-    probe: P,
     network: Network,
+    traffic: Traffic<P>,
     timers: Timers,
-    flows: Vec<Flow>,
-    window: Option<Time>,
-    /// The second of the window, and when it ends.
-    second: (usize, Time),
-    duration: Span,
     /// Without a full-size packet the window begins with the first flow.
     first_start: Time,
-    series: Option<Span>,
-    sample_at: Time,
-    sampled_at: Time,
-    events: u64,
     max_events: u64,
+    /// So many at one moment are too many.
+    max_at_once: u64,
     /// The time of the last event, and the number of events when it began.
     instant: (Time, u64),
     /// Everything up to here has happened.
     now: Time,
     over: bool,
-    outcomes: Vec<Outcome>,
     outbox: Vec<Transmit>,
 }
 
@@ -112,6 +101,7 @@ impl<P: Probe> Simulation<P> {
         let mut seeds = Rng::new(scenario.seed);
         let mut network = Network::new(scenario, &mut seeds);
         let offered = network.offered(Time::ZERO, Time::ZERO + scenario.duration);
+        let mut packets = Packets::default();
         let mut flows: Vec<Flow> = Vec::with_capacity(scenario.flows.len());
         let mut phase = Span::ZERO;
         let mut shares = Shares::new();
@@ -132,7 +122,7 @@ impl<P: Probe> Simulation<P> {
                 cc,
                 phase,
                 seed,
-                &mut network,
+                (&mut network, &mut packets),
                 &offered,
             ));
         }
@@ -155,23 +145,15 @@ impl<P: Probe> Simulation<P> {
         }
         let first_start = flows.iter().map(|f| f.start).min().unwrap_or(Time::ZERO);
         Ok(Self {
-            probe,
             network,
             timers,
-            flows,
-            window: None,
-            second: (0, Time::MAX),
-            duration: scenario.duration,
             first_start,
-            series: scenario.series.filter(|every| !every.is_zero()),
-            sample_at: Time::MAX,
-            sampled_at: Time::ZERO,
-            events: 0,
             max_events: scenario.max_events,
+            max_at_once: MAX_AT_ONCE + MAX_AT_ONCE_PER_FLOW * flows.len() as u64,
+            traffic: Traffic::new(probe, flows, packets, scenario, first_start),
             instant: (Time::ZERO, 0),
             now: Time::ZERO,
             over: false,
-            outcomes: Vec::new(),
             outbox: Vec::new(),
         })
     }
@@ -184,12 +166,12 @@ impl<P: Probe> Simulation<P> {
     /// When the window begins: with the first full-size packet at a bottleneck, so `None` before
     /// it.
     pub fn started(&self) -> Option<Time> {
-        self.window
+        self.traffic.window
     }
 
     /// When the window ends, as far as is known: it has its length from its begin on.
     pub fn end(&self) -> Time {
-        self.window.unwrap_or(self.first_start) + self.duration
+        self.traffic.end
     }
 
     /// The window is over: nothing more will happen.
@@ -199,23 +181,24 @@ impl<P: Probe> Simulation<P> {
 
     /// How flow number `number`, from 0, stands now; `None` if there is none.
     pub fn flow(&mut self, number: usize) -> Option<FlowStatus> {
-        self.flows.get_mut(number).map(Flow::status)
+        self.traffic.flows.get_mut(number).map(Flow::status)
     }
 
     /// The figures of the window up to now. Of a run that is not over the window is as long as it
     /// has lasted.
     pub fn report(&mut self) -> Report {
-        let started = self.window.unwrap_or(self.first_start);
+        let traffic = &mut self.traffic;
+        let started = traffic.window.unwrap_or(self.first_start);
         let duration = if self.over {
-            self.duration
+            traffic.duration
         } else {
             self.now.since(started)
         };
         let offered = self.network.offered(started, started + duration);
-        let flows = self.flows.iter_mut();
+        let flows = traffic.flows.iter_mut();
         let flows = flows.map(|flow| flow.report(duration, offered[flow.bottleneck]));
         let flows = flows.collect();
-        let counters = self.network.counters.chunks_exact(2);
+        let counters = traffic.counters.chunks_exact(2);
         let links = counters.zip(offered.chunks_exact(2));
         Report {
             flows,
@@ -229,7 +212,7 @@ impl<P: Probe> Simulation<P> {
                 .collect(),
             started,
             duration,
-            events: self.events,
+            events: traffic.events,
         }
     }
 
@@ -243,13 +226,13 @@ impl<P: Probe> Simulation<P> {
         loop {
             let (network, index) = self.network.first();
             let (timer, flow) = self.timers.first().unwrap_or((Time::MAX, 0));
-            let first = network.min(timer).min(self.sample_at);
+            let first = network.min(timer).min(self.traffic.sample_at);
             // A timeout that has just become shorter may have been due already: it is late, but
             // time does not run backwards.
             let now = first.max(self.instant.0);
-            if now > self.end() || now == Time::MAX {
-                self.over |= until >= self.end();
-                self.now = self.now.max(until.min(self.end()));
+            if now > self.traffic.end || now == Time::MAX {
+                self.over |= until >= self.traffic.end;
+                self.now = self.now.max(until.min(self.traffic.end));
                 return Ok(());
             }
             if now > until {
@@ -258,15 +241,13 @@ impl<P: Probe> Simulation<P> {
             }
             self.count(now)?;
             if network == first {
-                if self.network.advance(now, index, &mut self.outcomes) {
-                    self.process_outcomes(index);
-                }
+                self.network.advance(now, index, &mut self.traffic);
             } else if timer == first {
                 self.on_timer(now, flow);
             } else {
                 self.sample(now);
             }
-            while let Some(id) = self.network.pop_moved() {
+            while let Some(id) = self.traffic.packets.pop_moved() {
                 self.count(now)?;
                 self.next_hop(now, id);
             }
@@ -275,115 +256,37 @@ impl<P: Probe> Simulation<P> {
 
     /// One more event: an error if there are too many.
     fn count(&mut self, now: Time) -> Result<(), SimError> {
-        self.events += 1;
+        self.traffic.events += 1;
+        let events = self.traffic.events;
         if now > self.instant.0 {
-            self.instant = (now, self.events);
+            self.instant = (now, events);
         }
-        let events = self.events;
         if events > self.max_events {
             return Err(SimError::Events { events, at: now });
         }
         let at_once = events - self.instant.1;
-        if at_once > MAX_AT_ONCE + MAX_AT_ONCE_PER_FLOW * self.flows.len() as u64 {
+        if at_once > self.max_at_once {
             return Err(SimError::Standstill {
                 events: at_once,
                 at: now,
             });
         }
-        if events.is_multiple_of(PROGRESS_INTERVAL) && !self.probe.progress(now, self.end()) {
+        if events.is_multiple_of(PROGRESS_INTERVAL)
+            && !self.traffic.probe.progress(now, self.traffic.end)
+        {
             return Err(SimError::Stopped { at: now });
         }
         Ok(())
     }
 
-    /// Processes what link `index` has just done, and notes when it is due next.
-    fn process_outcomes(&mut self, index: usize) {
-        let mut outcomes = std::mem::take(&mut self.outcomes);
-        for outcome in outcomes.drain(..) {
-            match outcome {
-                Outcome::Arrived { at, packet } => {
-                    self.network.counters[index].arrived += 1;
-                    if self.window.is_none() && packet.len >= FULL_SIZE {
-                        self.begin_window(at);
-                    }
-                    self.notify(at, packet.id as u32, PacketStep::Arrived(link_dir(index)));
-                }
-                Outcome::Departed {
-                    at,
-                    packet,
-                    arrived,
-                } => {
-                    let counters = &mut self.network.counters[index];
-                    counters.departed += 1;
-                    counters.bytes += packet.len;
-                    self.departed(at, index, &packet, arrived);
-                    self.notify(at, packet.id as u32, PacketStep::Departed(link_dir(index)));
-                }
-                Outcome::Dropped { at, packet, why } => {
-                    // What is lost comes to nothing later: it is counted here, or a storm of losses
-                    // would cost nothing.
-                    self.events += 1;
-                    self.network.counters[index].dropped += 1;
-                    let lost = self.network.packet(packet.id as u32);
-                    if lost.data {
-                        let meter = &mut self.flows[lost.flow as usize].meter;
-                        meter.dropped(lost.departed);
-                    }
-                    self.notify(
-                        at,
-                        packet.id as u32,
-                        PacketStep::Dropped(link_dir(index), why),
-                    );
-                    self.network.remove(packet.id as u32);
-                }
-                Outcome::Delivered { packet, .. } => self.network.delivered(&packet),
-            }
-        }
-        self.outcomes = outcomes;
-        self.network.reschedule(index);
-    }
-
-    fn begin_window(&mut self, at: Time) {
-        self.window = Some(at);
-        self.second = (0, at + SECOND);
-        self.sampled_at = at;
-        if let Some(every) = self.series {
-            self.sample_at = at + every;
-        }
-    }
-
-    /// The bottleneck of link `index` has carried a packet.
-    fn departed(&mut self, at: Time, index: usize, packet: &Packet, arrived: Time) {
-        let id = packet.id as u32;
-        self.network.packet_mut(id).queued += at.since(arrived);
-        if self.network.is_last_link(self.network.packet(id), index) {
-            self.through(at, id);
-        }
-    }
-
-    /// A packet is through its last bottleneck.
-    fn through(&mut self, at: Time, id: u32) {
-        let packet = self.network.packet_mut(id);
-        if !packet.data {
-            return;
-        }
-        packet.departed = true;
-        let carried = *packet;
-        while at >= self.second.1 {
-            self.second = (self.second.0 + 1, self.second.1 + SECOND);
-        }
-        let meter = &mut self.flows[carried.flow as usize].meter;
-        let len = Bytes::new(carried.len.into());
-        meter.delivered(at, self.second.0, len, carried.queued);
-    }
-
     /// A packet has left a hop: on to the next, or to its host.
     fn next_hop(&mut self, now: Time, id: u32) {
-        let (next, through) = self.network.next_hop(id);
-        let packet = self.network.packet(id);
+        let traffic = &mut self.traffic;
+        let (next, through) = traffic.packets.next_hop(id);
+        let packet = traffic.packets.get(id);
         let number = packet.flow as usize;
         if packet.data && through {
-            let flow = &mut self.flows[number];
+            let flow = &mut traffic.flows[number];
             if flow.propagation.is_none() {
                 flow.meter.delay.add(now.since(packet.sent));
             }
@@ -391,61 +294,70 @@ impl<P: Probe> Simulation<P> {
         match next {
             Next::Hop => self.enter(now, id),
             Next::Host => {
-                self.notify(now, id, PacketStep::Received);
-                self.network.remove(id);
-                let marked = self.network.packet(id).ecn == Ecn::Ce;
-                let content = self.network.content(id);
-                self.deliver(now, number, content, marked);
+                traffic.notify(now, id, PacketStep::Received);
+                traffic.packets.remove(id);
+                self.deliver(now, number, id);
             }
-        }
-    }
-
-    /// A packet enters its present hop.
-    fn enter(&mut self, now: Time, id: u32) {
-        match self.network.enter(now, id, &mut self.outcomes) {
-            Entered::Link(index) => self.process_outcomes(index),
-            Entered::Line => {}
-            Entered::Tunnel(outer) => self.enter_tunnel(now, outer, id),
         }
     }
 
     /// A host sends.
     fn push(&mut self, now: Time, number: usize, len: Bytes, content: Content) {
         let data = matches!(content, Content::Data(_));
-        let packet = InFlight {
+        let id = self.insert(now, number, len, data);
+        *self.traffic.packets.content_mut(id) = content;
+        self.leave(now, id);
+    }
+
+    /// Makes room for a packet that a host sends, and for its content.
+    fn insert(&mut self, now: Time, number: usize, len: Bytes, data: bool) -> u32 {
+        let flow = &self.traffic.flows[number];
+        self.traffic.packets.insert(InFlight {
             sent: now,
             queued: Span::ZERO,
             flow: number as u32,
             len: len.get() as u32,
-            route: self.flows[number].routes[usize::from(!data)],
+            route: flow.routes[usize::from(!data)],
             hop: 0,
             data,
             departed: false,
-            ecn: if data && self.flows[number].ecn {
+            ecn: if data && flow.ecn {
                 Ecn::Ect0
             } else {
                 Ecn::NotEct
             },
-        };
-        let id = self.network.insert(packet, content);
-        self.notify(now, id, PacketStep::Sent);
+        })
+    }
+
+    /// A packet leaves its host.
+    fn leave(&mut self, now: Time, id: u32) {
+        self.traffic.notify(now, id, PacketStep::Sent);
         self.enter(now, id);
     }
 
-    fn deliver(&mut self, now: Time, number: usize, content: Content, marked: bool) {
-        let flow = &mut self.flows[number];
-        match (content, &mut flow.endpoints) {
+    /// A packet enters its present hop.
+    fn enter(&mut self, now: Time, id: u32) {
+        if let Some(outer) = self.network.enter(now, id, &mut self.traffic) {
+            self.enter_tunnel(now, outer, id);
+        }
+    }
+
+    /// A packet, which is freed already, is at its host.
+    fn deliver(&mut self, now: Time, number: usize, id: u32) {
+        let Traffic { flows, packets, .. } = &mut self.traffic;
+        let flow = &mut flows[number];
+        match (packets.content(id), &mut flow.endpoints) {
             (Content::Data(data), Endpoints::Acked { host, receiver }) => {
                 let app = &flow.app;
                 let written_at = |position| {
                     let at = host.written_at(position);
                     app.written_at(position).map_or(at, |due| due.min(at))
                 };
-                if marked {
+                if packets.get(id).ecn == Ecn::Ce {
                     flow.meter.marked += 1;
-                    receiver.on_mark(&data);
+                    receiver.on_mark(data);
                 }
-                let ack = receiver.on_data(now, &data, &mut flow.meter, written_at);
+                let ack = receiver.on_data(now, data, &mut flow.meter, written_at);
                 let complete = receiver.cumulative_ack();
                 if flow.completed.is_none() && flow.app.size().is_some_and(|s| complete >= s) {
                     flow.completed = Some(now);
@@ -455,7 +367,7 @@ impl<P: Probe> Simulation<P> {
                 }
                 self.leave_tunnel(now, number);
                 self.report_back(now, number);
-                self.schedule(number);
+                self.schedule_receiver(number);
             }
             (Content::Data(data), Endpoints::Udp(udp)) => {
                 udp.arrived += data.len;
@@ -463,12 +375,12 @@ impl<P: Probe> Simulation<P> {
                 flow.meter.delivered_to_application(after);
             }
             (Content::Ack(ack), Endpoints::Acked { host, receiver }) => {
-                let arrivals = receiver.take_arrivals(&ack);
-                host.on_ack(now, &ack, &arrivals);
+                let arrivals = receiver.take_arrivals(ack);
+                host.on_ack(now, ack, &arrivals);
                 self.transmit(now, number);
             }
             (Content::Report(report), Endpoints::Acked { host, receiver }) => {
-                if let Some(report) = receiver.take_report(report) {
+                if let Some(report) = receiver.take_report(*report) {
                     host.on_feedback(now, &report);
                     self.transmit(now, number);
                 }
@@ -479,13 +391,13 @@ impl<P: Probe> Simulation<P> {
 
     /// Sends the report of the receiver module, if one is due.
     fn report_back(&mut self, now: Time, number: usize) {
-        if self.flows[number].partner.is_none() {
+        if self.traffic.flows[number].partner.is_none() {
             self.push_report(now, number);
         }
     }
 
     fn push_report(&mut self, now: Time, number: usize) {
-        if let Endpoints::Acked { receiver, .. } = &mut self.flows[number].endpoints
+        if let Endpoints::Acked { receiver, .. } = &mut self.traffic.flows[number].endpoints
             && let Some((report, len)) = receiver.report(now)
         {
             self.push(now, number, UDP_HEADER + len, Content::Report(report));
@@ -495,7 +407,7 @@ impl<P: Probe> Simulation<P> {
     /// Runs the expired timers of a flow: its start, its end, its application, its receiver, its
     /// sender.
     fn on_timer(&mut self, now: Time, number: usize) {
-        let flow = &mut self.flows[number];
+        let flow = &mut self.traffic.flows[number];
         let mut act = false;
         if !flow.started {
             flow.started = true;
@@ -534,15 +446,16 @@ impl<P: Probe> Simulation<P> {
         if act {
             self.transmit(now, number);
         }
-        let next = self.flows[number].next_timer();
+        let next = self.traffic.flows[number].next_timer();
         self.timers.set(number, next);
     }
 
     /// Lets a host send, after something happened to it.
     fn transmit(&mut self, now: Time, number: usize) {
         let mut outbox = std::mem::take(&mut self.outbox);
-        let flow = &mut self.flows[number];
-        flow.write_records(now, |id| self.network.packet(id).len);
+        let Traffic { flows, packets, .. } = &mut self.traffic;
+        let flow = &mut flows[number];
+        flow.write_records(now, |id| packets.get(id).len);
         let header = match &mut flow.endpoints {
             Endpoints::Acked { host, .. } => {
                 host.send(now, &mut outbox);
@@ -569,15 +482,18 @@ impl<P: Probe> Simulation<P> {
         if let Some(other) = flow.partner.filter(|_| !outbox.is_empty()) {
             self.push_report(now, other);
         }
-        for data in outbox.drain(..) {
+        for data in &outbox {
             let len = Bytes::new(data.len) + header;
-            self.push(now, number, len, Content::Data(data));
+            let id = self.insert(now, number, len, true);
+            *self.traffic.packets.content_mut(id) = Content::Data(*data);
+            self.leave(now, id);
         }
+        outbox.clear();
         self.outbox = outbox;
-        if self.probe.is_enabled()
-            && let Endpoints::Acked { host, .. } = &self.flows[number].endpoints
+        if self.traffic.probe.is_enabled()
+            && let Endpoints::Acked { host, .. } = &self.traffic.flows[number].endpoints
         {
-            self.probe.flow(&FlowState {
+            self.traffic.probe.flow(&FlowState {
                 at: now,
                 flow: number,
                 in_flight: host.in_flight(),
@@ -589,59 +505,48 @@ impl<P: Probe> Simulation<P> {
         self.schedule(number);
     }
 
-    /// Moves the flow's timer to an earlier time if need be. A timer that has become too early
-    /// fires and is set again then.
+    /// Moves the flow's timer to an earlier time if need be, after something happened to its
+    /// sender. A timer that has become too early fires and is set again then.
     fn schedule(&mut self, number: usize) {
-        let next = self.flows[number].next_timer();
-        if next < self.timers.at(number) {
+        let flow = &self.traffic.flows[number];
+        let next = match &flow.endpoints {
+            Endpoints::Acked { host, .. } if flow.partner.is_none() => host.next_timer(),
+            _ => Some(flow.next_timer()),
+        };
+        self.earlier(number, next);
+    }
+
+    /// The same after something happened to its receiver.
+    fn schedule_receiver(&mut self, number: usize) {
+        let flow = &self.traffic.flows[number];
+        let next = match &flow.endpoints {
+            Endpoints::Acked { receiver, .. } if flow.partner.is_none() => receiver.next_timer(),
+            _ => Some(flow.next_timer()),
+        };
+        self.earlier(number, next);
+    }
+
+    fn earlier(&mut self, number: usize, next: Option<Time>) {
+        if let Some(next) = next
+            && next < self.timers.at(number)
+        {
             self.timers.set(number, next);
         }
     }
 
-    fn notify(&mut self, at: Time, id: u32, what: PacketStep) {
-        if !self.probe.is_enabled() {
-            return;
-        }
-        let packet = self.network.packet(id);
-        let flow = packet.flow as usize;
-        let (udp, stream) = match &self.flows[flow].endpoints {
-            Endpoints::Udp(_) => (true, false),
-            Endpoints::Acked { host, .. } => (false, host.rules().is_stream()),
-        };
-        let content = match self.network.content(id) {
-            Content::Data(data) => PacketContent::Data {
-                pn: data.pn,
-                start: data.start,
-                len: data.len,
-                udp,
-                stream,
-                sent_at: data.sent_at,
-                echo: data.echo,
-            },
-            Content::Ack(ack) => PacketContent::Ack { stream, ack },
-            Content::Report(_) => PacketContent::Report,
-        };
-        self.probe.packet(&PacketEvent {
-            at,
-            flow,
-            what,
-            len: Bytes::new(packet.len.into()),
-            content,
-        });
-    }
-
     fn sample(&mut self, now: Time) {
-        let Some((every, start)) = self.series.zip(self.window) else {
-            self.sample_at = Time::MAX;
+        let traffic = &mut self.traffic;
+        let Some((every, start)) = traffic.series.zip(traffic.window) else {
+            traffic.sample_at = Time::MAX;
             return;
         };
-        let interval = now.since(self.sampled_at);
-        for flow in self.flows.iter_mut().filter(|flow| flow.started) {
+        let interval = now.since(traffic.sampled_at);
+        for flow in traffic.flows.iter_mut().filter(|flow| flow.started) {
             let link = &self.network.links[flow.bottleneck];
-            let offered = link.opportunity_bytes(self.sampled_at, now);
+            let offered = link.opportunity_bytes(traffic.sampled_at, now);
             flow.sample(now.since(start), offered, interval);
         }
-        self.sampled_at = now;
-        self.sample_at = now + every;
+        traffic.sampled_at = now;
+        traffic.sample_at = now + every;
     }
 }

@@ -7,7 +7,7 @@ use crate::host::over_tcp::OverTcpHost;
 use crate::host::udp::Udp;
 use crate::host::{Host, SenderStats, earlier};
 use crate::meter::Meter;
-use crate::network::{Hop, Network};
+use crate::network::{Hop, Network, Packets};
 use crate::receiver::Receiver;
 use crate::source::AppModel;
 use crate::{FlowReport, FlowSpec, FlowStatus, Sample, Scenario, Under};
@@ -83,7 +83,7 @@ impl Flow {
         cc: Box<dyn Controller>,
         phase: Span,
         seed: u64,
-        network: &mut Network,
+        (network, packets): (&mut Network, &mut Packets),
         offered: &[Bytes],
     ) -> Self {
         let [carrier, carrier_back] = scenario.carriers(spec);
@@ -98,8 +98,9 @@ impl Flow {
         let access = scenario.access(spec);
         // The rest of the round trip is on the sender's side of the links, both times.
         let routes = [
-            network.route(&inside(carrier, forth.collect()), access / 2, true),
+            network.route(packets, &inside(carrier, forth.collect()), access / 2, true),
             network.route(
+                packets,
                 &inside(carrier_back, back.collect()),
                 access - access / 2,
                 false,

@@ -53,6 +53,7 @@ impl Summary {
 }
 
 impl Durations {
+    #[inline]
     pub(crate) fn add(&mut self, span: Span) {
         self.count += 1;
         self.sum_ns += u128::from(span.as_nanos());

@@ -25,6 +25,7 @@ mod report;
 mod scenario;
 mod source;
 mod timers;
+mod traffic;
 
 pub use alcc_flow::{Ack, Range};
 pub use engine::{Simulation, run, run_with};

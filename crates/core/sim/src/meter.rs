@@ -45,6 +45,7 @@ pub(crate) struct IntervalStats {
 impl Meter {
     /// The last bottleneck delivered a packet of `len` bytes at `now`, in that `second` of the
     /// window, after `queueing` in all.
+    #[inline]
     pub(crate) fn delivered(&mut self, now: Time, second: usize, len: Bytes, queueing: Span) {
         self.delivered += 1;
         self.delivered_bytes += len;
@@ -60,6 +61,7 @@ impl Meter {
     }
 
     /// A packet left; `retransmission` if its data had left before.
+    #[inline]
     pub(crate) fn sent(&mut self, retransmission: bool) {
         self.sent += 1;
         let (all, runs, run) = &mut self.retransmit_runs;
@@ -73,6 +75,7 @@ impl Meter {
     }
 
     /// The path lost a packet, perhaps after the last bottleneck.
+    #[inline]
     pub(crate) fn dropped(&mut self, late: bool) {
         self.dropped += 1;
         self.dropped_late += u64::from(late);
@@ -80,6 +83,7 @@ impl Meter {
     }
 
     /// A segment reached the application in order.
+    #[inline]
     pub(crate) fn delivered_to_application(&mut self, after: Span) {
         self.app_delay.add(after);
     }
@@ -107,6 +111,7 @@ const MAX_MS: u64 = 120_000;
 const MAX_LATEST: usize = 512;
 
 impl SignalDelay {
+    #[inline]
     fn departed(&mut self, arrived: Time, departed: Time) {
         let (arrived, departed) = (
             arrived.as_nanos() / 1_000_000,

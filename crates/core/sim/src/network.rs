@@ -4,9 +4,10 @@
 //! Each direction of a link and each delay line has one entry among the due times, whatever passes
 //! through it. They are few, so they are looked through. Packets lie by value in a slab.
 use crate::Scenario;
-use crate::probe::LinkDir;
+use crate::probe::{LinkDir, Probe};
+use crate::traffic::Traffic;
 use alcc_flow::{Ack, Transmit};
-use alcc_link::{Dir, Direction, Ecn, Outcome, Packet};
+use alcc_link::{Dir, Direction, Ecn, Packet};
 use alcc_units::{Bytes, Rng, Span, Time};
 use std::collections::VecDeque;
 
@@ -49,16 +50,6 @@ pub(crate) enum Hop {
     Tunnel(usize),
 }
 
-/// What a packet has entered.
-pub(crate) enum Entered {
-    /// This direction of a link: its outcomes are known.
-    Link(usize),
-    /// A delay line.
-    Line,
-    /// The flow with this number is to carry it.
-    Tunnel(usize),
-}
-
 /// What a packet passes, in order.
 #[derive(PartialEq, Eq, Debug)]
 struct Route {
@@ -95,21 +86,121 @@ pub(crate) enum Next {
     Host,
 }
 
-#[derive(Debug)]
-pub(crate) struct Network {
-    /// Down and up of each link.
-    pub(crate) links: Vec<Direction>,
-    pub(crate) counters: Vec<LinkCounters>,
-    lines: Vec<DelayLine>,
+/// The packets on their way, and the routes that they take.
+#[derive(Debug, Default)]
+pub(crate) struct Packets {
     routes: Vec<Route>,
-    /// When each of the links has something to do, then each of the lines.
-    due: Vec<Time>,
     packets: Vec<InFlight>,
     /// What is in each of them.
     contents: Vec<Content>,
     free: Vec<u32>,
     /// Packets that have left a hop at this moment.
     moved: VecDeque<u32>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Network {
+    /// Down and up of each link.
+    pub(crate) links: Vec<Direction>,
+    lines: Vec<DelayLine>,
+    /// When each of the links has something to do, then each of the lines.
+    due: Vec<Time>,
+}
+
+impl Packets {
+    /// The number of the route over these hops; equal ones are one.
+    fn route(&mut self, route: Route) -> u16 {
+        let known = self.routes.iter().position(|r| *r == route);
+        // There are at most two for each of 10,000 flows.
+        known.unwrap_or_else(|| {
+            self.routes.push(route);
+            self.routes.len() - 1
+        }) as u16
+    }
+
+    /// Adds a packet that a host sends, before its first hop. Its content is to be set.
+    #[inline]
+    pub(crate) fn insert(&mut self, packet: InFlight) -> u32 {
+        if let Some(id) = self.free.pop() {
+            self.packets[id as usize] = packet;
+            return id;
+        }
+        self.packets.push(packet);
+        self.contents.push(Content::Report(0));
+        self.packets.len() as u32 - 1
+    }
+
+    #[inline]
+    pub(crate) fn content_mut(&mut self, id: u32) -> &mut Content {
+        &mut self.contents[id as usize]
+    }
+
+    /// Frees a packet that is lost or at its host. It can be read until the next insertion.
+    #[inline]
+    pub(crate) fn remove(&mut self, id: u32) {
+        self.free.push(id);
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, id: u32) -> &InFlight {
+        &self.packets[id as usize]
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: u32) -> &mut InFlight {
+        &mut self.packets[id as usize]
+    }
+
+    #[inline]
+    pub(crate) fn content(&self, id: u32) -> &Content {
+        &self.contents[id as usize]
+    }
+
+    /// A packet has left a link, perhaps with a mark.
+    #[inline]
+    pub(crate) fn delivered(&mut self, packet: &Packet) {
+        let id = packet.id as u32;
+        self.get_mut(id).ecn = packet.ecn;
+        self.move_on(id);
+    }
+
+    /// A packet has left a hop.
+    #[inline]
+    pub(crate) fn move_on(&mut self, id: u32) {
+        self.moved.push_back(id);
+    }
+
+    /// One of the packets that have left a hop, in their order.
+    #[inline]
+    pub(crate) fn pop_moved(&mut self) -> Option<u32> {
+        self.moved.pop_front()
+    }
+
+    /// Direction number `link` is the last of the packet's route.
+    #[inline]
+    pub(crate) fn is_last_link(&self, id: u32, link: usize) -> bool {
+        self.routes[usize::from(self.get(id).route)].last == Hop::Link(link)
+    }
+
+    /// A packet has left its hop. Says where it stands, and whether that was the last link.
+    #[inline]
+    pub(crate) fn next_hop(&mut self, id: u32) -> (Next, bool) {
+        let packet = &mut self.packets[id as usize];
+        let route = &self.routes[usize::from(packet.route)];
+        let through = route.hops[usize::from(packet.hop)] == route.last;
+        packet.hop += 1;
+        if usize::from(packet.hop) < route.hops.len() {
+            (Next::Hop, through)
+        } else {
+            (Next::Host, through)
+        }
+    }
+
+    /// Where a packet enters now.
+    #[inline]
+    fn hop(&self, packet: &InFlight) -> Hop {
+        self.routes[usize::from(packet.route)].hops[usize::from(packet.hop)]
+    }
 }
 
 impl Network {
@@ -120,15 +211,9 @@ impl Network {
             links.push(Direction::new(&link.up, Dir::Up, seeds.next_u64()));
         }
         Self {
-            counters: vec![LinkCounters::default(); links.len()],
             due: vec![Time::MAX; links.len()],
             links,
             lines: Vec::new(),
-            routes: Vec::new(),
-            packets: Vec::new(),
-            contents: Vec::new(),
-            free: Vec::new(),
-            moved: VecDeque::new(),
         }
     }
 
@@ -155,8 +240,14 @@ impl Network {
     }
 
     /// The number of the route through these, with a delay before the first or after the last of
-    /// them; equal ones are one.
-    pub(crate) fn route(&mut self, through: &[Hop], delay: Span, delay_first: bool) -> u16 {
+    /// them.
+    pub(crate) fn route(
+        &mut self,
+        packets: &mut Packets,
+        through: &[Hop],
+        delay: Span,
+        delay_first: bool,
+    ) -> u16 {
         let line = self.line(delay);
         let last = through.last().copied().unwrap_or(Hop::Link(0));
         let through = through.iter().copied();
@@ -165,16 +256,11 @@ impl Network {
         } else {
             through.chain(line).collect()
         };
-        let route = Route { hops, last };
-        let known = self.routes.iter().position(|r| *r == route);
-        // There are at most two for each of 10,000 flows.
-        known.unwrap_or_else(|| {
-            self.routes.push(route);
-            self.routes.len() - 1
-        }) as u16
+        packets.route(Route { hops, last })
     }
 
     /// The earliest due time, and where.
+    #[inline]
     pub(crate) fn first(&self) -> (Time, usize) {
         let mut first = (Time::MAX, 0);
         for (index, at) in self.due.iter().enumerate() {
@@ -185,101 +271,34 @@ impl Network {
         first
     }
 
-    /// Lets the link or line at `index` work. True if it is a link: its outcomes are in `outcomes`.
-    pub(crate) fn advance(&mut self, now: Time, index: usize, outcomes: &mut Vec<Outcome>) -> bool {
+    /// Lets the link or line at `index` work.
+    pub(crate) fn advance<P: Probe>(&mut self, now: Time, index: usize, traffic: &mut Traffic<P>) {
         if let Some(link) = self.links.get_mut(index) {
-            link.advance(now, outcomes);
-            return true;
+            link.advance(now, &mut traffic.over(index));
+            self.due[index] = link.next_event().unwrap_or(Time::MAX);
+            return;
         }
         let line = &mut self.lines[index - self.links.len()];
         while let Some((at, id)) = line.in_propagation.front().copied()
             && at <= now
         {
             line.in_propagation.pop_front();
-            self.moved.push_back(id);
+            traffic.packets.move_on(id);
         }
         let next = line.in_propagation.front();
         self.due[index] = next.map_or(Time::MAX, |(at, _)| *at);
-        false
     }
 
-    /// Sets when link `index` is due next.
-    pub(crate) fn reschedule(&mut self, index: usize) {
-        self.due[index] = self.links[index].next_event().unwrap_or(Time::MAX);
-    }
-
-    /// A packet has left a link, perhaps with a mark.
-    pub(crate) fn delivered(&mut self, packet: &Packet) {
-        let id = packet.id as u32;
-        self.packet_mut(id).ecn = packet.ecn;
-        self.move_on(id);
-    }
-
-    /// A packet has left a hop.
-    pub(crate) fn move_on(&mut self, id: u32) {
-        self.moved.push_back(id);
-    }
-
-    /// One of the packets that have left a hop, in their order.
-    pub(crate) fn pop_moved(&mut self) -> Option<u32> {
-        self.moved.pop_front()
-    }
-
-    /// Adds a packet that a host sends, before its first hop.
-    pub(crate) fn insert(&mut self, packet: InFlight, content: Content) -> u32 {
-        let id = self.free.pop().unwrap_or(self.packets.len() as u32);
-        match self.packets.get_mut(id as usize) {
-            Some(slot) => {
-                *slot = packet;
-                self.contents[id as usize] = content;
-            }
-            None => {
-                self.packets.push(packet);
-                self.contents.push(content);
-            }
-        }
-        id
-    }
-
-    /// Frees a packet that is lost or at its host. It can be read until the next insertion.
-    pub(crate) fn remove(&mut self, id: u32) {
-        self.free.push(id);
-    }
-
-    pub(crate) fn packet(&self, id: u32) -> &InFlight {
-        &self.packets[id as usize]
-    }
-
-    pub(crate) fn packet_mut(&mut self, id: u32) -> &mut InFlight {
-        &mut self.packets[id as usize]
-    }
-
-    pub(crate) fn content(&self, id: u32) -> Content {
-        self.contents[id as usize]
-    }
-
-    /// Link `index` is the last of the packet's route.
-    pub(crate) fn is_last_link(&self, packet: &InFlight, index: usize) -> bool {
-        self.routes[usize::from(packet.route)].last == Hop::Link(index)
-    }
-
-    /// A packet has left its hop. Says where it stands, and whether that was the last link.
-    pub(crate) fn next_hop(&mut self, id: u32) -> (Next, bool) {
-        let packet = &mut self.packets[id as usize];
-        let route = &self.routes[usize::from(packet.route)];
-        let through = route.hops[usize::from(packet.hop)] == route.last;
-        packet.hop += 1;
-        if usize::from(packet.hop) < route.hops.len() {
-            (Next::Hop, through)
-        } else {
-            (Next::Host, through)
-        }
-    }
-
-    /// A packet enters its present hop. What a link does at once is in `outcomes`.
-    pub(crate) fn enter(&mut self, now: Time, id: u32, outcomes: &mut Vec<Outcome>) -> Entered {
-        let packet = &self.packets[id as usize];
-        match self.routes[usize::from(packet.route)].hops[usize::from(packet.hop)] {
+    /// A packet enters its present hop. If another flow is to carry it: the number of that flow.
+    #[must_use]
+    pub(crate) fn enter<P: Probe>(
+        &mut self,
+        now: Time,
+        id: u32,
+        traffic: &mut Traffic<P>,
+    ) -> Option<usize> {
+        let packet = traffic.packets.get(id);
+        match traffic.packets.hop(packet) {
             Hop::Link(index) => {
                 let packet = Packet {
                     id: id.into(),
@@ -287,8 +306,9 @@ impl Network {
                     len: Bytes::new(packet.len.into()),
                     ecn: packet.ecn,
                 };
-                self.links[index].push(now, packet, outcomes);
-                Entered::Link(index)
+                let link = &mut self.links[index];
+                link.push(now, packet, &mut traffic.over(index));
+                self.due[index] = link.next_event().unwrap_or(Time::MAX);
             }
             Hop::Delay(line) => {
                 let index = self.links.len() + line;
@@ -297,14 +317,15 @@ impl Network {
                     self.due[index] = now + line.delay;
                 }
                 line.in_propagation.push_back((now + line.delay, id));
-                Entered::Line
             }
-            Hop::Tunnel(outer) => Entered::Tunnel(outer),
+            Hop::Tunnel(outer) => return Some(outer),
         }
+        None
     }
 }
 
 /// Which direction of which link is number `index`.
+#[inline]
 pub(crate) fn link_dir(index: usize) -> LinkDir {
     LinkDir {
         link: index / 2,

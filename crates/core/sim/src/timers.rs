@@ -25,11 +25,13 @@ impl Timers {
     }
 
     /// The earliest deadline and its slot.
+    #[inline]
     pub(crate) fn first(&self) -> Option<(Time, usize)> {
         self.heap.first().map(|(at, slot)| (*at, *slot as usize))
     }
 
     /// The deadline of `slot`; [`Time::MAX`] if it has none.
+    #[inline]
     pub(crate) fn at(&self, slot: usize) -> Time {
         match self.positions[slot] {
             ABSENT => Time::MAX,

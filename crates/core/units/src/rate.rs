@@ -29,6 +29,7 @@ impl Rate {
     }
 
     /// `bytes` in `span`; [`Rate::MAX`] if the span is empty.
+    #[inline]
     pub fn of(bytes: Bytes, span: Span) -> Self {
         if span.is_zero() {
             return Self::MAX;
@@ -57,6 +58,7 @@ impl Rate {
     }
 
     /// How many whole bytes pass in `span`.
+    #[inline]
     pub fn bytes_in(self, span: Span) -> Bytes {
         let bytes = u128::from(self.0) * u128::from(span.as_nanos()) / 8 / 1_000_000_000;
         Bytes::new(u64::try_from(bytes).unwrap_or(u64::MAX))

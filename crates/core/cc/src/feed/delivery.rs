@@ -26,22 +26,26 @@ impl Delivery {
     }
 
     /// Total delivered.
+    #[inline]
     pub const fn total(&self) -> Bytes {
         self.total
     }
 
     /// When that total was reached, or when a later flight began.
+    #[inline]
     pub const fn at(&self) -> Time {
         self.at
     }
 
     /// A packet is sent with nothing in flight: rate samples begin here, not before the idle
     /// period.
+    #[inline]
     pub fn begin_flight(&mut self, now: Time) {
         (self.at, self.first_sent_at) = (now, now);
     }
 
     /// The stamp of a packet sent now; `in_flight` includes it.
+    #[inline]
     pub const fn stamp(&self, in_flight: Bytes, app_limited: bool) -> Stamp {
         Stamp {
             delivered: self.total,
@@ -53,12 +57,14 @@ impl Delivery {
     }
 
     /// A packet arrived.
+    #[inline]
     pub fn arrived(&mut self, now: Time, packet: &Packet) {
         self.add(now, packet.len);
         self.first_sent_at = self.first_sent_at.max(packet.sent_at);
     }
 
     /// Bytes arrived.
+    #[inline]
     pub fn add(&mut self, now: Time, bytes: Bytes) {
         self.total += bytes;
         self.at = now;
@@ -70,6 +76,7 @@ impl Delivery {
     }
 
     /// Delivery rate over the flight of the newest of these packets, which have just arrived.
+    #[inline]
     pub fn rate(&self, arrived: &[Packet]) -> Option<Rate> {
         let newest = arrived.last()?;
         newest.stamp.rate(newest.sent_at, self.total, self.at)
@@ -81,6 +88,7 @@ impl Delivery {
     }
 
     /// True while packets say nothing about the capacity of the path.
+    #[inline]
     pub fn is_app_limited(&self) -> bool {
         self.total < self.app_limited_until
     }

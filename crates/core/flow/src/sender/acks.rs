@@ -147,9 +147,9 @@ impl Sender {
         if ack.cumulative_ack > self.cumulative_ack {
             outcome.advanced = true;
             self.cumulative_ack = ack.cumulative_ack;
-            while let Some((segment, packet)) = self.scoreboard.pop_acked(now, ack.cumulative_ack) {
-                if let Some(packet) = packet {
-                    self.arrived(now, &segment, packet, outcome);
+            while let Some(segment) = self.scoreboard.pop_acked(now, ack.cumulative_ack) {
+                if segment.state != State::Arrived {
+                    self.arrived(now, &segment, segment.packet(), outcome);
                 }
             }
             self.scoreboard.clean();

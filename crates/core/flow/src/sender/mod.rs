@@ -282,6 +282,7 @@ impl Sender {
     }
 
     /// What a write may bring now: free space in the send buffer, and no more unsent than the rules allow.
+    #[inline]
     pub fn free(&self) -> Bytes {
         let lowat = self.rules.notsent_lowat;
         let allowed = lowat.map_or(Bytes::MAX, |lowat| lowat.saturating_sub(self.unsent()));
@@ -305,6 +306,7 @@ impl Sender {
 
     /// A third of the send buffer is free, and less than half of what may be unsent is: the kernel would wake a waiting
     /// program.
+    #[inline]
     pub fn is_writable(&self) -> bool {
         let lowat = self.rules.notsent_lowat;
         lowat.is_none_or(|lowat| self.unsent() * 2 < lowat) && self.space().get() >= self.buffer / 3
@@ -327,11 +329,13 @@ impl Sender {
     }
 
     /// The rules of this sender.
+    #[inline]
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
 
     /// The algorithm.
+    #[inline]
     pub fn controller(&self) -> &dyn Controller {
         self.feed.controller()
     }
@@ -399,6 +403,7 @@ impl Sender {
     }
 
     /// Payload in flight.
+    #[inline]
     pub fn in_flight(&self) -> Bytes {
         self.scoreboard.in_flight()
     }
@@ -419,6 +424,7 @@ impl Sender {
     }
 
     /// RTT of the newest packet that the last ACK acknowledged.
+    #[inline]
     pub fn last_rtt(&self) -> Option<Span> {
         self.last_rtt
     }

@@ -8,6 +8,7 @@ use alcc_units::{Span, Time};
 
 impl Sender {
     /// When [`Sender::on_timer`] is due or the pacer allows another [`Sender::poll_transmit`].
+    #[inline]
     pub fn next_timer(&self) -> Option<Time> {
         earlier(self.next_deadline(), self.paced_until)
     }
@@ -18,6 +19,7 @@ impl Sender {
     }
 
     /// When [`Sender::on_timer`] is due.
+    #[inline]
     pub fn next_deadline(&self) -> Option<Time> {
         let persist = self.persist.map(|(at, _)| at);
         let retransmission_deadline =

@@ -53,25 +53,25 @@ impl Tunnel {
 impl<P: Probe> Simulation<P> {
     /// A packet comes to the device of flow `outer`.
     pub(super) fn enter_tunnel(&mut self, now: Time, outer: usize, id: u32) {
-        let tunnel = self.flows[outer].tunnel.as_mut();
+        let tunnel = self.traffic.flows[outer].tunnel.as_mut();
         if let Some(tunnel) = tunnel.filter(|tunnel| tunnel.device.len() < tunnel.limit) {
             tunnel.device.push_back((now, id));
-            if self.flows[outer].write_records(now, |id| self.network.packet(id).len) {
+            if self.traffic.flows[outer].write_records(now, |id| self.traffic.packets.get(id).len) {
                 self.transmit(now, outer);
             }
             return;
         }
-        self.events += 1;
-        let lost = self.network.packet(id);
+        self.traffic.events += 1;
+        let lost = self.traffic.packets.get(id);
         if lost.data {
-            self.flows[lost.flow as usize].meter.dropped(false);
+            self.traffic.flows[lost.flow as usize].meter.dropped(false);
         }
-        self.network.remove(id);
+        self.traffic.packets.remove(id);
     }
 
     /// Packets whose records have arrived as a whole leave the other end of flow `outer`.
     pub(super) fn leave_tunnel(&mut self, now: Time, outer: usize) {
-        let flow = &mut self.flows[outer];
+        let flow = &mut self.traffic.flows[outer];
         let (Some(tunnel), Endpoints::Acked { receiver, .. }) = (&mut flow.tunnel, &flow.endpoints)
         else {
             return;
@@ -81,9 +81,9 @@ impl<P: Probe> Simulation<P> {
         let (propagation, arrived) = (tunnel.propagation, tunnel.records.drain(..arrived));
         for (_, came, id) in arrived.collect::<Vec<_>>() {
             let queued = now.since(came).saturating_sub(propagation);
-            self.network.packet_mut(id).queued += queued;
-            self.through(now, id);
-            self.network.move_on(id);
+            self.traffic.packets.get_mut(id).queued += queued;
+            self.traffic.through(now, id);
+            self.traffic.packets.move_on(id);
         }
     }
 }

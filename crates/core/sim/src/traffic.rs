@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What crosses the links: packets in flight, the flows that they belong to, and what is counted of
+//! them.
+//!
+//! The links are not in it, so that a link at work can tell what becomes of its packets as it
+//! happens.
+use crate::Scenario;
+use crate::flow::{Endpoints, Flow};
+use crate::network::{Content, LinkCounters, Packets, link_dir};
+use crate::probe::{PacketContent, PacketEvent, PacketStep, Probe};
+use alcc_link::{Outcome, Outcomes, Packet};
+use alcc_units::{Bytes, Span, Time};
+
+/// The first packet of this size or more begins the window: those of the papers' programs are
+/// shorter than 1500 bytes.
+const FULL_SIZE: Bytes = Bytes::new(1400);
+const SECOND: Span = Span::from_secs(1);
+
+pub(crate) struct Traffic<P> {
+    pub(crate) probe: P,
+    pub(crate) flows: Vec<Flow>,
+    pub(crate) packets: Packets,
+    /// Of each direction of a link.
+    pub(crate) counters: Vec<LinkCounters>,
+    pub(crate) events: u64,
+    pub(crate) window: Option<Time>,
+    /// The window has this length.
+    pub(crate) duration: Span,
+    /// When the window ends, as far as is known: without a full-size packet it begins with the
+    /// first flow.
+    pub(crate) end: Time,
+    /// The second of the window, and when it ends.
+    second: (usize, Time),
+    pub(crate) series: Option<Span>,
+    pub(crate) sample_at: Time,
+    pub(crate) sampled_at: Time,
+}
+
+impl<P: Probe> Traffic<P> {
+    /// Before the first event.
+    pub(crate) fn new(
+        probe: P,
+        flows: Vec<Flow>,
+        packets: Packets,
+        scenario: &Scenario,
+        first_start: Time,
+    ) -> Self {
+        Self {
+            probe,
+            flows,
+            packets,
+            counters: vec![LinkCounters::default(); 2 * scenario.links.len()],
+            events: 0,
+            window: None,
+            duration: scenario.duration,
+            end: first_start + scenario.duration,
+            second: (0, Time::MAX),
+            series: scenario.series.filter(|every| !every.is_zero()),
+            sample_at: Time::MAX,
+            sampled_at: Time::ZERO,
+        }
+    }
+
+    /// Learns what becomes of packets on direction number `link`.
+    pub(crate) fn over(&mut self, link: usize) -> Over<'_, P> {
+        Over {
+            traffic: self,
+            link,
+        }
+    }
+
+    /// Something happened to a packet.
+    #[inline]
+    pub(crate) fn notify(&mut self, at: Time, id: u32, what: PacketStep) {
+        if self.probe.is_enabled() {
+            self.show(at, id, what);
+        }
+    }
+
+    fn show(&mut self, at: Time, id: u32, what: PacketStep) {
+        let packet = self.packets.get(id);
+        let flow = packet.flow as usize;
+        let (udp, stream) = match &self.flows[flow].endpoints {
+            Endpoints::Udp(_) => (true, false),
+            Endpoints::Acked { host, .. } => (false, host.rules().is_stream()),
+        };
+        let content = match self.packets.content(id) {
+            Content::Data(data) => PacketContent::Data {
+                pn: data.pn,
+                start: data.start,
+                len: data.len,
+                udp,
+                stream,
+                sent_at: data.sent_at,
+                echo: data.echo,
+            },
+            Content::Ack(ack) => PacketContent::Ack { stream, ack: *ack },
+            Content::Report(_) => PacketContent::Report,
+        };
+        self.probe.packet(&PacketEvent {
+            at,
+            flow,
+            what,
+            len: Bytes::new(packet.len.into()),
+            content,
+        });
+    }
+
+    fn begin_window(&mut self, at: Time) {
+        self.window = Some(at);
+        self.end = at + self.duration;
+        self.second = (0, at + SECOND);
+        self.sampled_at = at;
+        if let Some(every) = self.series {
+            self.sample_at = at + every;
+        }
+    }
+
+    /// The bottleneck of direction number `link` has carried a packet.
+    fn departed(&mut self, at: Time, link: usize, packet: &Packet, arrived: Time) {
+        let id = packet.id as u32;
+        self.packets.get_mut(id).queued += at.since(arrived);
+        if self.packets.is_last_link(id, link) {
+            self.through(at, id);
+        }
+    }
+
+    /// A packet is through its last bottleneck.
+    pub(crate) fn through(&mut self, at: Time, id: u32) {
+        let packet = self.packets.get_mut(id);
+        if !packet.data {
+            return;
+        }
+        packet.departed = true;
+        let (flow, len, queued) = (packet.flow, packet.len, packet.queued);
+        while at >= self.second.1 {
+            self.second = (self.second.0 + 1, self.second.1 + SECOND);
+        }
+        let meter = &mut self.flows[flow as usize].meter;
+        meter.delivered(at, self.second.0, Bytes::new(len.into()), queued);
+    }
+}
+
+/// A direction of a link with what crosses it.
+pub(crate) struct Over<'a, P> {
+    traffic: &'a mut Traffic<P>,
+    link: usize,
+}
+
+impl<P: Probe> Outcomes for Over<'_, P> {
+    // Each caller knows which outcome it is: only that branch is left there.
+    #[inline(always)]
+    fn tell(&mut self, outcome: Outcome) {
+        let (traffic, link) = (&mut *self.traffic, self.link);
+        match outcome {
+            Outcome::Arrived { at, packet } => {
+                traffic.counters[link].arrived += 1;
+                if traffic.window.is_none() && packet.len >= FULL_SIZE {
+                    traffic.begin_window(at);
+                }
+                traffic.notify(at, packet.id as u32, PacketStep::Arrived(link_dir(link)));
+            }
+            Outcome::Departed {
+                at,
+                packet,
+                arrived,
+            } => {
+                let counters = &mut traffic.counters[link];
+                counters.departed += 1;
+                counters.bytes += packet.len;
+                traffic.departed(at, link, &packet, arrived);
+                traffic.notify(at, packet.id as u32, PacketStep::Departed(link_dir(link)));
+            }
+            Outcome::Dropped { at, packet, why } => {
+                // What is lost comes to nothing later: it is counted here, or a storm of losses
+                // would cost nothing.
+                traffic.events += 1;
+                traffic.counters[link].dropped += 1;
+                let lost = traffic.packets.get(packet.id as u32);
+                if lost.data {
+                    let meter = &mut traffic.flows[lost.flow as usize].meter;
+                    meter.dropped(lost.departed);
+                }
+                let step = PacketStep::Dropped(link_dir(link), why);
+                traffic.notify(at, packet.id as u32, step);
+                traffic.packets.remove(packet.id as u32);
+            }
+            Outcome::Delivered { packet, .. } => traffic.packets.delivered(&packet),
+        }
+    }
+}
