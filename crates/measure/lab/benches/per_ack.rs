@@ -117,7 +117,7 @@ fn over_tcp(cc: Box<dyn Controller>, packets: u64) {
 
 fn link(spec: &DirectionSpec, packets: u64) {
     let mut direction = Direction::new(spec, Dir::Down, 1);
-    let mut out = Vec::new();
+    let mut out: Vec<Outcome> = Vec::new();
     for id in 0..packets {
         let packet = alcc_link::Packet {
             id,
