@@ -118,7 +118,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
         let learned = learn(args)?;
         counts.add(&learned.counts).map_err(Failure::failed)?;
         if let Some(path) = &args.page {
-            let html = page::distributions(&learned.changes, &args.grid);
+            let html =
+                page::distributions(&learned.changes, &args.grid).map_err(Failure::failed)?;
             Product::open(Some(path))?.fill(|to| to.write_all(html.as_bytes()))?;
         }
     }
