@@ -172,7 +172,7 @@ fn traces_page(traces: &[LinkTrace], bin: Span) -> Result<String, String> {
         let curves: Vec<Curve> = of_traces.iter().enumerate().map(curve).collect();
         let points = || curves.iter().flat_map(|c| &c.points);
         panels.push(Panel {
-            title: format!("{title}: share this {size} or {size}er"),
+            title: format!("{title}: share at least so {size}"),
             chart: Chart {
                 label: format!("{title}: how many per cent are at least so {size}"),
                 x_title: unit.into(),
