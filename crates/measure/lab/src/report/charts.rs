@@ -25,6 +25,8 @@ pub(super) struct Links<'a> {
     points: usize,
 }
 
+/// x and y of each.
+type Points = Vec<(f64, f64)>;
 /// A series with the number of its class.
 type Shown<'a> = (usize, &'a Series);
 
@@ -350,7 +352,7 @@ impl<'a> Links<'a> {
         let chart = |what: &str,
                      y_title: &str,
                      y: Option<Axis>,
-                     points: &dyn Fn(&[f64]) -> Vec<(f64, f64)>| {
+                     points: &dyn Fn(&[f64]) -> Points| {
             let curve = |(class, values): &(usize, Vec<f64>)| Curve {
                 class: *class,
                 shape: Shape::Line,
