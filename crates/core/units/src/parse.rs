@@ -110,6 +110,9 @@ impl FromStr for Span {
                 ("ms", 1e6),
                 ("s", 1e9),
                 ("min", 60e9),
+                // Not offered, but what many type.
+                ("m", 60e9),
+                ("h", 3600e9),
             ],
         )
         .map(Self::from_nanos)
@@ -180,6 +183,9 @@ mod tests {
         assert_eq!("1gbit".parse(), Ok(Rate::mbps(1000)));
         assert_eq!("2000000".parse(), Ok(Bytes::new(2_000_000)));
         assert_eq!("64k".parse(), Ok(Bytes::new(64_000)));
+        for (long, seconds) in [("2min", 120), ("2m", 120), ("2h", 7200)] {
+            assert_eq!(long.parse(), Ok(Span::from_secs(seconds)), "{long}");
+        }
     }
 
     #[test]

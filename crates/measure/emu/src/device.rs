@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A network device in one namespace whose packets this process reads and writes.
 use crate::netlink::Netlink;
+use crate::offload::HEADER;
 use crate::packet_socket::PacketSocket;
 use crate::store::MTU;
 use crate::{EmuError, Namespace, Subnet};
 use netlink_packet_route::link::LinkAttribute;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
@@ -156,18 +157,30 @@ impl Device {
         }
     }
 
-    /// Reads one packet; `WouldBlock` when there is none.
+    /// Reads one frame, a header and a packet or several; `WouldBlock` when there is none.
     pub(crate) fn recv(&self, into: &mut [u8]) -> io::Result<usize> {
         match &self.wire {
             Wire::Tun(tun) => (&*tun).read(into),
-            Wire::Veth(socket) => socket.recv(into),
+            Wire::Veth(socket) => {
+                let Some((header, packet)) = into.split_at_mut_checked(HEADER) else {
+                    return Ok(0);
+                };
+                header.fill(0);
+                let len = packet.len().min(MTU);
+                Ok(HEADER + socket.recv(&mut packet[..len])?)
+            }
         }
     }
 
-    pub(crate) fn send(&self, packet: &[u8]) -> io::Result<()> {
+    /// Writes one frame, of which the first part begins with the header.
+    pub(crate) fn send(&self, frame: &[IoSlice<'_>]) -> io::Result<()> {
         match &self.wire {
-            Wire::Tun(tun) => (&*tun).write(packet).map(|_| ()),
-            Wire::Veth(socket) => socket.send(packet),
+            Wire::Tun(tun) => (&*tun).write_vectored(frame).map(|_| ()),
+            // Its frames are single packets.
+            Wire::Veth(socket) => {
+                let packet = frame.first().and_then(|part| part.get(HEADER..));
+                socket.send(packet.unwrap_or_default())
+            }
         }
     }
 
@@ -228,11 +241,16 @@ fn open_tun() -> io::Result<(File, String)> {
     for (to, from) in request.ifr_name.iter_mut().zip(b"alcc%d") {
         *to = *from as libc::c_char;
     }
-    request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
+    let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+    request.ifr_ifru.ifru_flags = flags as libc::c_short;
     // SAFETY: TUNSETIFF reads and writes one ifreq.
     if unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) } != 0 {
         return Err(io::Error::last_os_error());
     }
+    // Many packets of a connection with one call. Without it, each comes by itself.
+    let offload = libc::c_ulong::from(libc::TUN_F_CSUM | libc::TUN_F_TSO4);
+    // SAFETY: TUNSETOFFLOAD takes a number.
+    unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETOFFLOAD as _, offload) };
     let name: Vec<u8> = request
         .ifr_name
         .iter()

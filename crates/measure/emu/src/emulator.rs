@@ -97,7 +97,11 @@ impl Emulator {
         let started = Instant::now();
         let models = Dir::BOTH.map(|dir| {
             let model = Changing::new(dir, spec.model(dir), spec.seed_of(dir));
-            (dir, model)
+            let of = match dir {
+                Dir::Down => &spec.down,
+                Dir::Up => &spec.up,
+            };
+            (dir, model, of)
         });
         let (tell, orders) = mpsc::channel();
         let relay = Relay::new(models, outer, inner, observer, started);

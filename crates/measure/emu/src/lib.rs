@@ -37,6 +37,7 @@ mod flow;
 mod histogram;
 mod namespace;
 mod netlink;
+mod offload;
 mod packet_log;
 mod packet_socket;
 mod privilege;

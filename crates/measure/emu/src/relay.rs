@@ -5,19 +5,20 @@ use crate::device::Device;
 use crate::ecn;
 use crate::flow::{self, FlowTable};
 use crate::histogram::Histogram;
+use crate::offload::{Bundle, Cut, FRAME, HEADER};
 use crate::report::{EmuReport, Meter};
-use crate::store::{MTU, Store};
+use crate::store::Store;
 use crate::{Dir, Observer};
-use alcc_link::{DirectionSpec, Ecn, Outcome, Packet};
+use alcc_link::{DirectionSpec, Ecn, Outcome, Packet, RateSpec};
 use alcc_units::{Bytes, Span, Time};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::{TimeSpec, TimeValLike};
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
-/// How many packets are read before deliveries are looked at again.
+/// How many packets are read before deliveries are looked at again, or as many as one frame has.
 const BATCH: usize = 64;
 
 /// Memory for packets in one direction: more than 100 s of 10 Mbit/s, so that only endless queues
@@ -36,6 +37,16 @@ struct DirectionState {
     model: Changing,
     store: Store,
     meter: Meter,
+    /// What is delivered at one moment goes to the kernel together, where it does so by itself:
+    /// a link with a rate delivers packet after packet, and a receiver is to see that.
+    joins: bool,
+}
+
+/// Nothing in the direction takes the packets of a moment apart.
+const fn joins(spec: &DirectionSpec) -> bool {
+    matches!(spec.rate, RateSpec::Unlimited)
+        && spec.changes.steps.is_empty()
+        && spec.radio.is_empty()
 }
 
 pub(crate) struct Relay {
@@ -47,19 +58,24 @@ pub(crate) struct Relay {
     lateness: Histogram,
     start: Instant,
     outcomes: Vec<Outcome>,
+    frame: Box<[u8]>,
+    /// What is handed over now: when it was due, and the packet.
+    due: Vec<(Time, Packet)>,
+    bundle: Bundle,
 }
 
 impl Relay {
     pub(crate) fn new(
-        models: [(Dir, Changing); 2],
+        models: [(Dir, Changing, &DirectionSpec); 2],
         outside: Device,
         inside: Device,
         observer: Box<dyn Observer + Send>,
         start: Instant,
     ) -> Self {
         Self {
-            halves: models.map(|(dir, model)| DirectionState {
+            halves: models.map(|(dir, model, spec)| DirectionState {
                 dir,
+                joins: joins(spec),
                 model,
                 store: Store::new(STORE_LIMIT),
                 meter: Meter::new(),
@@ -71,6 +87,9 @@ impl Relay {
             lateness: Histogram::new(),
             start,
             outcomes: Vec::with_capacity(4 * BATCH),
+            frame: vec![0; FRAME].into_boxed_slice(),
+            due: Vec::with_capacity(4 * BATCH),
+            bundle: Bundle::default(),
         }
     }
 
@@ -125,6 +144,7 @@ impl Relay {
         let now = self.now();
         if let Some(i) = self.halves.iter().position(|half| half.dir == dir) {
             self.halves[i].model.change(now, spec, &mut self.outcomes);
+            self.halves[i].joins = joins(spec);
             self.apply_outcomes(i);
         }
     }
@@ -134,40 +154,54 @@ impl Relay {
         let now = self.now();
         // What was due before these packets came happens before them.
         self.halves[i].model.advance(now, &mut self.outcomes);
-        let mut scratch = [0; MTU];
-        for _ in 0..BATCH {
+        let mut read = 0;
+        while read < BATCH {
             let direction = &mut self.halves[i];
             let from = match direction.dir {
                 Dir::Down => &self.outside,
                 Dir::Up => &self.inside,
             };
-            let (room, full) = match direction.store.room() {
-                Some(room) => (room, false),
-                None => (&mut scratch[..], true),
-            };
-            let len = match from.recv(room) {
+            let len = match from.recv(&mut self.frame) {
                 Ok(0) => break,
                 Ok(len) => len,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 Err(e) => return Err(e),
             };
-            let flow = flow::key(&room[..len], direction.dir == Dir::Down)
-                .map_or(0, |key| self.flows.number(key));
-            let ecn = ecn::of(&room[..len]);
-            direction.meter.report.read += 1;
-            direction.meter.report.read_bytes += Bytes::new(len as u64);
-            if full {
-                direction.meter.report.store_full += 1;
-                continue;
+            let frame = &self.frame[..len];
+            let cut = Cut::of(frame);
+            let packets = cut.map_or(1, Cut::packets);
+            read += packets;
+            for n in 0..packets {
+                direction.meter.report.read += 1;
+                let Some(room) = direction.store.room() else {
+                    direction.meter.report.store_full += 1;
+                    continue;
+                };
+                let len = match cut {
+                    Some(cut) => cut.write(frame, n, room),
+                    None => match room.get_mut(..len) {
+                        Some(room) => {
+                            room.copy_from_slice(frame);
+                            len
+                        }
+                        None => 0,
+                    },
+                };
+                let bytes = room.get(HEADER..len).unwrap_or_default();
+                let size = Bytes::new(bytes.len() as u64);
+                direction.meter.report.read_bytes += size;
+                let down = direction.dir == Dir::Down;
+                let flow = flow::key(bytes, down).map_or(0, |key| self.flows.number(key));
+                let ecn = ecn::of(bytes);
+                let packet = Packet {
+                    id: direction.store.keep(len),
+                    flow,
+                    len: size,
+                    ecn,
+                };
+                direction.model.push(now, packet, &mut self.outcomes);
             }
-            let packet = Packet {
-                id: direction.store.keep(len),
-                flow,
-                len: Bytes::new(len as u64),
-                ecn,
-            };
-            direction.model.push(now, packet, &mut self.outcomes);
         }
         self.apply_outcomes(i);
         Ok(())
@@ -180,23 +214,16 @@ impl Relay {
         }
         let now = self.now();
         let direction = &mut self.halves[i];
-        let to = match direction.dir {
-            Dir::Down => &self.inside,
-            Dir::Up => &self.outside,
-        };
         for outcome in &self.outcomes {
             direction.meter.count(outcome);
             match outcome {
                 Outcome::Delivered { at, packet, .. } => {
                     self.lateness.add(now.since(*at));
                     if packet.ecn == Ecn::Ce {
-                        direction.store.bytes_mut(packet.id).map(ecn::mark);
+                        let bytes = direction.store.bytes_mut(packet.id);
+                        bytes.and_then(|b| b.get_mut(HEADER..)).map(ecn::mark);
                     }
-                    let sent = direction.store.bytes(packet.id).map(|bytes| to.send(bytes));
-                    if !matches!(sent, Some(Ok(()))) {
-                        direction.meter.refused(packet.len);
-                    }
-                    direction.store.free(packet.id);
+                    self.due.push((*at, *packet));
                 }
                 Outcome::Dropped { packet, .. } => direction.store.free(packet.id),
                 Outcome::Arrived { .. } | Outcome::Departed { .. } => {}
@@ -204,6 +231,50 @@ impl Relay {
             self.observer.event(direction.dir, outcome, now);
         }
         self.outcomes.clear();
+        self.hand_over(i);
+    }
+
+    /// Gives what is due to the receiving namespace.
+    fn hand_over(&mut self, i: usize) {
+        let direction = &mut self.halves[i];
+        let to = match direction.dir {
+            Dir::Down => &self.inside,
+            Dir::Up => &self.outside,
+        };
+        let mut rest = &self.due[..];
+        while let Some(((at, first), more)) = rest.split_first() {
+            let store = &direction.store;
+            let bytes = |packet: &Packet| store.bytes(packet.id).unwrap_or_default();
+            self.bundle.begin(bytes(first));
+            if direction.joins {
+                let same = more.iter().take_while(|(due, _)| due == at);
+                for (_, packet) in same {
+                    if !self.bundle.add(bytes(packet)) {
+                        break;
+                    }
+                }
+            }
+            let (together, after) = rest.split_at(self.bundle.packets());
+            let sent = if let [(_, one)] = together {
+                to.send(&[IoSlice::new(bytes(one))])
+            } else {
+                let head = self.bundle.head_len();
+                let data = together
+                    .iter()
+                    .map(|(_, p)| bytes(p).get(head..).unwrap_or_default());
+                let parts = [self.bundle.head()].into_iter().chain(data);
+                let parts: Vec<IoSlice<'_>> = parts.map(IoSlice::new).collect();
+                to.send(&parts)
+            };
+            for (_, packet) in together {
+                if sent.is_err() {
+                    direction.meter.refused(packet.len);
+                }
+                direction.store.free(packet.id);
+            }
+            rest = after;
+        }
+        self.due.clear();
     }
 
     fn finish(self, realtime: bool) -> EmuReport {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+use crate::offload::HEADER;
 use std::collections::VecDeque;
 
 /// The largest packet that a device hands over: the MTU of the emulated link.
 pub(crate) const MTU: usize = 1500;
+/// A packet with its header.
+const SLOT: usize = HEADER + MTU;
 
 struct Entry {
     start: usize,
@@ -10,7 +13,7 @@ struct Entry {
     freed: bool,
 }
 
-/// The bytes of the packets that are inside the models, in one ring: no allocation per packet, and
+/// The bytes of the packets that are inside the models, each with its header, in one ring: no allocation per packet, and
 /// memory by the bytes that wait and not by their number. Packets leave nearly in the order in
 /// which they came; one that leaves early is reclaimed with those before it.
 pub(crate) struct Store {
@@ -45,9 +48,9 @@ impl Store {
         };
         let capacity = self.ring.len();
         let fits = if head == usize::MAX || self.tail > head {
-            if capacity - self.tail >= MTU {
+            if capacity - self.tail >= SLOT {
                 true
-            } else if head != usize::MAX && head > MTU {
+            } else if head != usize::MAX && head > SLOT {
                 self.tail = 0;
                 true
             } else {
@@ -55,18 +58,18 @@ impl Store {
             }
         } else {
             // Wrapped. One byte stays free, so that tail == head never means both full and empty.
-            head - self.tail > MTU
+            head - self.tail > SLOT
         };
         if !fits && !self.grow() {
             return None;
         }
-        Some(&mut self.ring[self.tail..self.tail + MTU])
+        Some(&mut self.ring[self.tail..self.tail + SLOT])
     }
 
     fn grow(&mut self) -> bool {
         let capacity = (self.ring.len() * 2).min(self.limit);
         let used: usize = self.entries.iter().map(|e| e.len).sum();
-        if capacity == self.ring.len() || capacity < used + MTU {
+        if capacity == self.ring.len() || capacity < used + SLOT {
             return false;
         }
         let mut ring = vec![0; capacity];
@@ -84,7 +87,7 @@ impl Store {
 
     /// Keeps the first `len` bytes of the room; returns the packet's number.
     pub(crate) fn keep(&mut self, len: usize) -> u64 {
-        let len = len.min(MTU);
+        let len = len.min(SLOT);
         self.entries.push_back(Entry {
             start: self.tail,
             len,

@@ -10,6 +10,7 @@
 //! | [`meter`] | from what happens at the bottleneck to throughput, delay and loss |
 //! | [`report`] | one self-contained HTML page |
 //! | [`picture`] | throughput against delay, SVG |
+//! | [`chart`], [`axis`] | curves on two axes, SVG for pages |
 //! | [`live`] | runs the schemes beside each other, each on an emulated link of its own |
 //! | [`applications`] | other real programs: FTP, a browser, video, a VPN |
 //! | [`simulated`] | the same rows from the simulator |
@@ -27,8 +28,10 @@
 #![forbid(unsafe_code)]
 
 pub mod applications;
+pub mod axis;
 pub mod board;
 pub mod capture;
+pub mod chart;
 mod client;
 pub mod cpu;
 mod error;

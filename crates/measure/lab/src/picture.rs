@@ -3,11 +3,11 @@
 //! logarithmic and reversed, so that up and right is better. A large mark is the median of a
 //! scheme's runs, a dot a run, an ellipse one standard deviation of the runs; with several links a
 //! panel over all (large: mean, dot: link) stands above one for each.
-mod axis;
-
+use crate::axis::Axis;
+use crate::chart::escape;
 use crate::palette;
+use crate::report::Look;
 use alcc_results::{Results, Row};
-use axis::Axis;
 use std::fmt::Write as _;
 
 const WIDTH: f64 = 1200.0;
@@ -24,6 +24,8 @@ const MARGIN: [f64; 4] = [58.0, 18.0, 34.0, 44.0];
 struct Mark<'a> {
     name: &'a str,
     colour: &'a str,
+    /// Attribute of its elements on a page, which may hide them.
+    class: String,
     /// Delay in ms, and what is carried.
     at: [f64; 2],
     dots: Vec<[f64; 2]>,
@@ -39,100 +41,187 @@ struct Panel<'a> {
     labels: bool,
 }
 
+/// Size of a panel that stands by itself on a page.
+const ALONE: [f64; 2] = [600.0, 396.0];
+/// The same for the panel over all.
+const OVERALL: [f64; 2] = [1000.0, 440.0];
+
 /// The picture; empty if there are no figures. Of twins it shows the emulated side.
 pub fn svg(results: &Results) -> String {
     let colours = colours(results);
-    let colour = |name: &str| {
+    let colour = |name: &str, _: Option<&str>| {
         let found = colours.iter().find(|(known, _)| *known == name);
-        found.map_or("#666666", |(_, colour)| *colour)
+        (
+            found.map_or("#666666", |(_, colour)| *colour),
+            String::new(),
+        )
     };
-    let is_shown = |side: &Option<String>| side.as_deref() != Some(alcc_results::SIMULATED);
-    let mut links: Vec<&str> = Vec::new();
-    for group in &results.summary.groups {
-        if !links.contains(&group.link.as_str()) {
-            links.push(&group.link);
-        }
-    }
-    let mut panels = Vec::new();
-    if links.len() > 1 {
-        let everywhere = results.summary.overall.iter().filter(|o| is_shown(&o.side));
-        let has = |field: &str| everywhere.clone().all(|o| o.fields.contains_key(field));
-        let (field, carried, factor) = if has("utilization") {
-            ("utilization", "utilization %", 100.0)
-        } else {
-            ("throughput_mbps", "Mbit/s", 1.0)
-        };
-        let marks = everywhere
-            .filter_map(|all| {
-                let of_link = |link: &&str| {
-                    let group = results.summary.groups.iter().find(|g| {
-                        g.link == *link && g.scheme == all.scheme && g.side == all.side
-                    })?;
-                    Some([
-                        group.median("delay_mean_ms")?,
-                        factor * group.median(field)?,
-                    ])
-                };
-                Some(Mark {
-                    name: &all.scheme,
-                    colour: colour(&all.scheme),
-                    at: [
-                        *all.fields.get("delay_mean_ms")?,
-                        factor * all.fields.get(field)?,
-                    ],
-                    dots: links.iter().filter_map(of_link).collect(),
-                    front: all.front,
-                })
-            })
-            .collect();
-        panels.push(Panel {
-            title: format!("all {} links: means (dots: links)", links.len()),
-            carried,
-            marks,
-            ellipses: false,
-            labels: true,
-        });
-    }
+    let links = links(results);
+    let mut panels: Vec<Panel<'_>> = over_all(results, &links, &colour).into_iter().collect();
     for link in &links {
-        let marks = results
-            .summary
-            .groups
-            .iter()
-            .filter(|g| g.link == *link && is_shown(&g.side))
-            .filter_map(|group| {
-                let of_run = |row: &Row| Some([row.delay_mean_ms?, row.throughput_mbps?]);
-                let runs = results.flows.iter().filter(|row| {
-                    row.link == *link && row.scheme == group.scheme && row.side == group.side
-                });
-                Some(Mark {
-                    name: &group.scheme,
-                    colour: colour(&group.scheme),
-                    at: [
-                        group.median("delay_mean_ms")?,
-                        group.median("throughput_mbps")?,
-                    ],
-                    dots: if group.runs > 1 {
-                        runs.filter_map(of_run).collect()
-                    } else {
-                        Vec::new()
-                    },
-                    front: group.front,
-                })
-            })
-            .collect();
-        panels.push(Panel {
-            title: (*link).to_owned(),
-            carried: "Mbit/s",
-            marks,
-            ellipses: true,
-            labels: links.len() == 1,
-        });
+        panels.push(one(results, link, links.len() == 1, &colour));
     }
     panels.retain(|panel| !panel.marks.is_empty());
     if panels.is_empty() {
         return String::new();
     }
     page(results, &panels, &colours)
+}
+
+/// The panel of a link for a page.
+pub(crate) fn of_link(results: &Results, link: &str, looks: &[Look]) -> String {
+    let panel = one(results, link, true, &|name, side| look(looks, name, side));
+    alone(&panel, ALONE)
+}
+
+/// The panel over all links for a page; empty if there is one link only.
+pub(crate) fn overall(results: &Results, looks: &[Look]) -> String {
+    let panel = over_all(results, &links(results), &|name, side| {
+        look(looks, name, side)
+    });
+    panel.map_or_else(String::new, |panel| alone(&panel, OVERALL))
+}
+
+/// Colour and class of a side of a scheme.
+fn look<'a>(looks: &[Look], scheme: &str, side: Option<&str>) -> (&'a str, String) {
+    let found = looks
+        .iter()
+        .position(|l| l.scheme == scheme && l.side.as_deref() == side);
+    let class = found.map_or_else(String::new, |n| format!(" class=\"k{n}\""));
+    let colour = found
+        .and_then(|n| looks.get(n))
+        .map_or("#666666", |l| l.colour);
+    (colour, class)
+}
+
+fn alone(panel: &Panel<'_>, [width, height]: [f64; 2]) -> String {
+    let figures = panel.marks.iter().map(|m| {
+        format!(
+            "{} {:.1} {}, {:.0} ms",
+            m.name, m.at[1], panel.carried, m.at[0]
+        )
+    });
+    let label = format!(
+        "{}: {}",
+        panel.title,
+        figures.collect::<Vec<_>>().join("; ")
+    );
+    let mut text = format!(
+        "<svg role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {width} {height}\" font-size=\"13\" fill=\"#17212b\">\n",
+        escape(&label)
+    );
+    draw(&mut text, panel, [0.0, 0.0, width, height]);
+    text.push_str("</svg>\n");
+    text
+}
+
+fn links(results: &Results) -> Vec<&str> {
+    let mut links: Vec<&str> = Vec::new();
+    for group in &results.summary.groups {
+        if !links.contains(&group.link.as_str()) {
+            links.push(&group.link);
+        }
+    }
+    links
+}
+
+fn is_shown(side: Option<&str>) -> bool {
+    side != Some(alcc_results::SIMULATED)
+}
+
+/// Colour and attribute of a side of a scheme.
+type Colours<'a, 'c> = dyn Fn(&str, Option<&str>) -> (&'a str, String) + 'c;
+
+/// The panel over several links.
+fn over_all<'a>(
+    results: &'a Results,
+    links: &[&str],
+    colour: &Colours<'a, '_>,
+) -> Option<Panel<'a>> {
+    if links.len() < 2 {
+        return None;
+    }
+    let everywhere = results
+        .summary
+        .overall
+        .iter()
+        .filter(|o| is_shown(o.side.as_deref()));
+    let has = |field: &str| everywhere.clone().all(|o| o.fields.contains_key(field));
+    let (field, carried, factor) = if has("utilization") {
+        ("utilization", "utilization %", 100.0)
+    } else {
+        ("throughput_mbps", "Mbit/s", 1.0)
+    };
+    let marks = everywhere
+        .filter_map(|all| {
+            let of_link = |link: &&str| {
+                let group =
+                    results.summary.groups.iter().find(|g| {
+                        g.link == *link && g.scheme == all.scheme && g.side == all.side
+                    })?;
+                Some([
+                    group.median("delay_mean_ms")?,
+                    factor * group.median(field)?,
+                ])
+            };
+            let (colour, class) = colour(&all.scheme, all.side.as_deref());
+            Some(Mark {
+                name: &all.scheme,
+                colour,
+                class,
+                at: [
+                    *all.fields.get("delay_mean_ms")?,
+                    factor * all.fields.get(field)?,
+                ],
+                dots: links.iter().filter_map(of_link).collect(),
+                front: all.front,
+            })
+        })
+        .collect();
+    Some(Panel {
+        title: format!("all {} links: means (dots: links)", links.len()),
+        carried,
+        marks,
+        ellipses: false,
+        labels: true,
+    })
+}
+
+/// The panel of one link.
+fn one<'a>(results: &'a Results, link: &str, labels: bool, colour: &Colours<'a, '_>) -> Panel<'a> {
+    let groups = results.summary.groups.iter();
+    let marks = groups
+        .filter(|g| g.link == link && is_shown(g.side.as_deref()))
+        .filter_map(|group| {
+            let of_run = |row: &Row| Some([row.delay_mean_ms?, row.throughput_mbps?]);
+            let runs = results.flows.iter().filter(|row| {
+                row.link == link && row.scheme == group.scheme && row.side == group.side
+            });
+            let (colour, class) = colour(&group.scheme, group.side.as_deref());
+            Some(Mark {
+                name: &group.scheme,
+                colour,
+                class,
+                at: [
+                    group.median("delay_mean_ms")?,
+                    group.median("throughput_mbps")?,
+                ],
+                dots: if group.runs > 1 {
+                    runs.filter_map(of_run).collect()
+                } else {
+                    Vec::new()
+                },
+                front: group.front,
+            })
+        })
+        .collect();
+    Panel {
+        title: link.to_owned(),
+        carried: "Mbit/s",
+        marks,
+        ellipses: true,
+        labels,
+    }
 }
 
 /// Every scheme with its colour, in order of appearance.
@@ -199,9 +288,9 @@ fn draw(text: &mut String, panel: &Panel<'_>, [left, top, width, height]: [f64; 
         marks.flat_map(|m| m.dots.iter().copied().chain([m.at]))
     };
     // More delay is further left.
-    let x = Axis::log(points().map(|p| p[0]), x1, x0);
+    let x = Axis::log(points().map(|p| p[0].max(1e-3)), x1, x0);
     let y = Axis::linear(points().map(|p| p[1]), y0, y1);
-    let place = |p: [f64; 2]| [x.place(p[0]), y.place(p[1])];
+    let place = |p: [f64; 2]| [x.place_inside(p[0]), y.place(p[1])];
     let _ = writeln!(
         text,
         "<text x=\"{x0:.1}\" y=\"{:.1}\" font-weight=\"600\">{}</text>",
@@ -249,15 +338,15 @@ fn draw(text: &mut String, panel: &Panel<'_>, [left, top, width, height]: [f64; 
             let _ = writeln!(
                 text,
                 "<ellipse cx=\"{cx:.1}\" cy=\"{cy:.1}\" rx=\"{rx:.1}\" ry=\"{ry:.1}\" transform=\"rotate({angle:.1} {cx:.1} {cy:.1})\" \
-                 fill=\"{0}\" fill-opacity=\"0.16\" stroke=\"{0}\" stroke-opacity=\"0.5\"/>",
-                mark.colour
+                 fill=\"{0}\" fill-opacity=\"0.16\" stroke=\"{0}\" stroke-opacity=\"0.5\"{1}/>",
+                mark.colour, mark.class
             );
         }
         for [cx, cy] in dots {
             let _ = writeln!(
                 text,
-                "<circle cx=\"{cx:.1}\" cy=\"{cy:.1}\" r=\"3\" fill=\"{}\" fill-opacity=\"0.4\"/>",
-                mark.colour
+                "<circle cx=\"{cx:.1}\" cy=\"{cy:.1}\" r=\"3\" fill=\"{}\" fill-opacity=\"0.4\"{}/>",
+                mark.colour, mark.class
             );
         }
     }
@@ -266,8 +355,9 @@ fn draw(text: &mut String, panel: &Panel<'_>, [left, top, width, height]: [f64; 
         let [cx, cy] = place(mark.at);
         let _ = writeln!(
             text,
-            "<circle cx=\"{cx:.1}\" cy=\"{cy:.1}\" r=\"{radius}\" fill=\"{}\" stroke=\"#ffffff\" stroke-width=\"2\"><title>{}: {:.2} {}, {:.0} ms</title></circle>",
+            "<circle cx=\"{cx:.1}\" cy=\"{cy:.1}\" r=\"{radius}\" fill=\"{}\" stroke=\"#ffffff\" stroke-width=\"2\"{}><title>{}: {:.2} {}, {:.0} ms</title></circle>",
             mark.colour,
+            mark.class,
             escape(mark.name),
             mark.at[1],
             panel.carried,
@@ -343,10 +433,11 @@ fn labels(
         taken.push(place);
         let _ = writeln!(
             text,
-            "<text x=\"{:.1}\" y=\"{:.1}\" font-weight=\"600\" fill=\"{}\">{}</text>",
+            "<text x=\"{:.1}\" y=\"{:.1}\" font-weight=\"600\" fill=\"{}\"{}>{}</text>",
             place[0],
             place[1] + 11.0,
             mark.colour,
+            mark.class,
             escape(mark.name)
         );
     }
@@ -372,13 +463,6 @@ fn ellipse(points: &[[f64; 2]]) -> Option<([f64; 2], [f64; 2], f64)> {
     let radii = [half + apart, half - apart].map(|v| v.max(0.0).sqrt());
     let angle = (2.0 * xy).atan2(xx - yy) / 2.0;
     (radii[0] >= 1.0).then(|| (mean, radii.map(|r| r.max(1.0)), angle.to_degrees()))
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
 }
 
 #[cfg(test)]

@@ -132,7 +132,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
         let learned = learn(args, grid)?;
         counts.add(&learned.counts).map_err(Failure::failed)?;
         if let Some(path) = &args.page {
-            let html = page::distributions(&learned.changes, &grid);
+            let html =
+                page::distributions(&learned.changes, &grid).map_err(Failure::failed)?;
             Product::open(Some(path))?.fill(|to| to.write_all(html.as_bytes()))?;
         }
     }

@@ -5,13 +5,11 @@ use crate::failure::Failure;
 use crate::numbers::whole_milliseconds;
 use crate::output::{Product, note};
 use crate::trace_arg::{LinkTrace, TRACE_HELP, load_link_trace};
-use alcc_lab::report::{plotting_script, style};
+use alcc_lab::axis::Axis;
+use alcc_lab::chart::{Chart, Curve, Shape};
+use alcc_lab::report::{Panel, page};
 use alcc_trace::OPPORTUNITY;
 use alcc_units::Span;
-use plotly::color::NamedColor;
-use plotly::common::{ExponentFormat, Line, LineShape, Mode, Title};
-use plotly::layout::{Axis, AxisType, Margin};
-use plotly::{Layout, Plot, Scatter};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -59,11 +57,11 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
                 )));
             }
         }
-        predict::figure(&loaded)
+        predict::page(&loaded, &sentence(&loaded))
     } else {
-        figure(&loaded, args.bin.unwrap_or_else(|| interval(&loaded)))
+        traces_page(&loaded, args.bin.unwrap_or_else(|| interval(&loaded)))
     };
-    let page = page(&figure, &sentence(&loaded));
+    let page = figure.map_err(Failure::failed)?;
     Product::open(Some(&args.output))?.fill(|to| to.write_all(page.as_bytes()))?;
     note(format_args!("written to {}", args.output.display()));
     Ok(ExitCode::SUCCESS)
@@ -73,16 +71,28 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
 const COLOURS: [&str; 6] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
 ];
-const PAPER: NamedColor = NamedColor::White;
 
-fn line(colour: &'static str) -> Line {
-    Line::new().color(colour).width(1.5)
+fn line(class: usize, points: Vec<(f64, f64)>) -> Curve {
+    Curve {
+        class,
+        shape: Shape::Line,
+        points,
+    }
 }
 
-fn axis(title: &str) -> Axis {
-    Axis::new()
-        .title(Title::with_text(title))
-        .grid_color(NamedColor::Gainsboro)
+/// An axis from zero that holds all y of the curves.
+fn from_zero(curves: &[Curve]) -> Axis {
+    let values = curves.iter().flat_map(|c| &c.points).map(|p| p.1);
+    Axis::linear(values.filter(|v| v.is_finite()).chain([0.0]), 0.0, 1.0)
+}
+
+/// As far as the points of the curves go.
+fn time_axis(curves: &[Curve]) -> Axis {
+    let times = || curves.iter().flat_map(|c| &c.points).map(|p| p.0);
+    let from = times()
+        .fold(f64::INFINITY, f64::min)
+        .min(times().fold(0.0, f64::max));
+    Axis::exactly(from, times().fold(from + 1e-3, f64::max))
 }
 
 /// More points than that are a solid block.
@@ -110,106 +120,88 @@ fn sentence(traces: &[LinkTrace]) -> String {
     traces.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;")
-}
-
-/// The page, about 5 MB, nearly all of it plotly.js; it loads nothing from anywhere.
-fn page(figure: &Plot, sentence: &str) -> String {
-    let sentence = escape(sentence);
-    // "</script>" inside a name would end the element.
-    let figure = figure.to_json().replace('<', "\\u003c");
-    format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><link rel=\"icon\" href=\"data:,\">\
-         <title>alcc: {sentence}</title>\n<style>{}</style>\n<script>{}</script></head>\n\
-         <body><main><p id=\"title\">Traces</p><h1 id=\"sentence\">{sentence}</h1>\n\
-         <section class=\"panel\"><div id=\"plot\" class=\"plot\" style=\"height:80vh\" role=\"img\" \
-         aria-label=\"{sentence}\"></div></section></main>\n\
-         <script>const figure = {figure};\n\
-         Plotly.newPlot('plot', figure.data, figure.layout, {{responsive: true, displaylogo: false, displayModeBar: 'hover'}});</script>\n\
-         </body></html>\n",
-        style(),
-        plotting_script()
-    )
-}
-
-fn figure(traces: &[LinkTrace], bin: Span) -> Plot {
-    let mut plot = Plot::new();
-    for (LinkTrace { name, trace, .. }, colour) in traces.iter().zip(COLOURS.iter().cycle()) {
-        let mbit = (OPPORTUNITY.get() * 8) as f64 / 1e6 / bin.as_secs_f64();
-        let (seconds, rates): (Vec<f64>, Vec<f64>) = trace
-            .windows(bin)
-            .enumerate()
-            .map(|(n, count)| (n as f64 * bin.as_secs_f64(), f64::from(count) * mbit))
-            .unzip();
-        let capacity = Scatter::new(seconds, rates)
-            .name(name)
-            .legend_group(name)
-            .mode(Mode::Lines)
-            .line(line(colour));
-        plot.add_trace(capacity);
-        let bursts = trace.bursts();
-        let below = [
-            (bursts.gaps, "x2", "y2"),
-            (bursts.sizes, "x3", "y3"),
-            (bursts.between, "x4", "y4"),
-        ];
-        for (numbers, x, y) in below {
-            let (values, shares) = at_least(numbers);
-            let distribution = Scatter::new(values, shares)
-                .name(name)
-                .legend_group(name)
-                .show_legend(false)
-                .mode(Mode::Lines)
-                .line(line(colour).shape(LineShape::Vh))
-                .x_axis(x)
-                .y_axis(y);
-            plot.add_trace(distribution);
-        }
+/// Capacity over time, and the distributions of gaps and bursts.
+fn traces_page(traces: &[LinkTrace], bin: Span) -> Result<String, String> {
+    let mbit = (OPPORTUNITY.get() * 8) as f64 / 1e6 / bin.as_secs_f64();
+    let capacity = |(class, LinkTrace { trace, .. }): (usize, &LinkTrace)| {
+        let windows = trace.windows(bin).enumerate();
+        let points =
+            windows.map(|(n, count)| (n as f64 * bin.as_secs_f64(), f64::from(count) * mbit));
+        line(class, points.collect())
+    };
+    let curves: Vec<Curve> = traces.iter().enumerate().map(capacity).collect();
+    let mut panels = vec![Panel {
+        title: format!("Capacity in intervals of {bin}"),
+        chart: Chart {
+            label: format!("Capacity over time. {}", sentence(traces)),
+            x_title: "s".into(),
+            y_title: "Mbit/s".into(),
+            x: time_axis(&curves),
+            y: from_zero(&curves),
+            curves,
+        },
+        is_half: false,
+    }];
+    let bursts: Vec<_> = traces.iter().map(|t| t.trace.bursts()).collect();
+    let distributions = [
+        (
+            "Gaps between opportunities",
+            "ms",
+            "long",
+            bursts.iter().map(|b| &b.gaps).collect::<Vec<_>>(),
+        ),
+        (
+            "Bursts",
+            "packets",
+            "large",
+            bursts.iter().map(|b| &b.sizes).collect(),
+        ),
+        (
+            "From burst to burst",
+            "ms",
+            "long",
+            bursts.iter().map(|b| &b.between).collect(),
+        ),
+    ];
+    for (title, unit, size, of_traces) in distributions {
+        let curve = |(class, numbers): (usize, &&Vec<u32>)| Curve {
+            class,
+            shape: Shape::Steps,
+            points: at_least((*numbers).clone()),
+        };
+        let curves: Vec<Curve> = of_traces.iter().enumerate().map(curve).collect();
+        let points = || curves.iter().flat_map(|c| &c.points);
+        panels.push(Panel {
+            title: format!("{title}: share at least so {size}"),
+            chart: Chart {
+                label: format!("{title}: how many per cent are at least so {size}"),
+                x_title: unit.into(),
+                y_title: "%".into(),
+                x: Axis::log(points().map(|p| p.0), 0.0, 1.0),
+                y: Axis::log(points().map(|p| p.1), 0.0, 1.0),
+                curves,
+            },
+            is_half: true,
+        });
     }
-    let log = |title: &str| axis(title).type_(AxisType::Log);
-    let along = |title: &str, y: &str, n: usize| {
-        let left = n as f64 * 0.35;
-        log(title).anchor(y).domain(&[left, left + 0.3])
-    };
-    let share = |title: &str, x: &str| {
-        log(title)
-            .exponent_format(ExponentFormat::Power)
-            .anchor(x)
-            .domain(&[0.0, 0.36])
-    };
-    plot.set_layout(
-        Layout::new()
-            .title(Title::with_text(format!(
-                "Capacity in intervals of {bin}, gaps and bursts"
-            )))
-            .margin(Margin::new().top(60))
-            .plot_background_color(PAPER)
-            .x_axis(axis("time, s").anchor("y"))
-            .y_axis(axis("capacity, Mbit/s").domain(&[0.48, 1.0]))
-            .x_axis2(along("gap between opportunities, ms", "y2", 0))
-            .y_axis2(share("share this long or longer", "x2"))
-            .x_axis3(along("burst, packets", "y3", 1))
-            .y_axis3(share("share this large or larger", "x3"))
-            .x_axis4(along("from burst to burst, ms", "y4", 2))
-            .y_axis4(share("", "x4")),
-    );
-    plot
+    let legend = traces.iter().zip(COLOURS.iter().cycle());
+    let legend: Vec<_> = legend
+        .map(|(t, colour)| (t.name.clone(), *colour, ""))
+        .collect();
+    page("Traces", &sentence(traces), &legend, &panels)
 }
 
-/// The complementary distribution: for each value, the share of values at least as large.
-fn at_least(mut numbers: Vec<u32>) -> (Vec<u32>, Vec<f64>) {
+/// The complementary distribution: for each value, how many per cent are at least as large.
+fn at_least(mut numbers: Vec<u32>) -> Vec<(f64, f64)> {
     numbers.sort_unstable();
     let total = numbers.len() as f64;
-    let (mut values, mut shares) = (Vec::new(), Vec::new());
-    for (n, &number) in numbers.iter().enumerate() {
-        if values.last() != Some(&number) {
-            values.push(number);
-            shares.push((total - n as f64) / total);
+    let mut points: Vec<(f64, f64)> = Vec::new();
+    for (n, number) in numbers.into_iter().map(f64::from).enumerate() {
+        if points.last().is_none_or(|last| last.0 < number) {
+            points.push((number, 100.0 * (total - n as f64) / total));
         }
     }
-    (values, shares)
+    points
 }
 
 #[cfg(test)]
@@ -218,9 +210,8 @@ mod tests {
 
     #[test]
     fn shares_of_what_is_at_least_as_large_by_hand() {
-        let (values, shares) = at_least(vec![1, 10, 1, 5]);
-        assert_eq!(values, [1, 5, 10]);
-        assert_eq!(shares, [1.0, 0.5, 0.25]);
+        let shares = at_least(vec![1, 10, 1, 5]);
+        assert_eq!(shares, [(1.0, 100.0), (5.0, 50.0), (10.0, 25.0)]);
     }
 
     #[test]
@@ -235,7 +226,7 @@ mod tests {
             said.starts_with("synth:rapid: ") && said.contains("Mbit/s on the average over"),
             "{said}"
         );
-        let page = page(&figure(&rapid, bin), &said);
+        let page = traces_page(&rapid, bin).unwrap();
         assert!(page.contains(&format!("<h1 id=\"sentence\">{said}</h1>")));
     }
 
@@ -244,10 +235,15 @@ mod tests {
         let mut odd = load_link_trace("rapid", 1).unwrap();
         odd.name = "</script><b>".to_owned();
         let odd = [odd];
-        for figure in [figure(&odd, Span::from_secs(1)), predict::figure(&odd)] {
-            let page = page(&figure, &sentence(&odd)).replace(&plotting_script(), "");
-            assert!(!page.contains("http"), "an address outside plotly.js");
-            assert_eq!(page.matches("</script>").count(), 2);
+        let said = sentence(&odd);
+        for page in [
+            traces_page(&odd, Span::from_secs(1)),
+            predict::page(&odd, &said),
+        ] {
+            let page = page.unwrap();
+            assert!(!page.contains("http"), "an address");
+            assert_eq!(page.matches("</script>").count(), 1);
+            assert!(page.matches("<polyline").count() > 4 && page.len() < 1_000_000);
         }
     }
 }

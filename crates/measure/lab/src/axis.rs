@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! An axis of a picture: from values to places, and where its ticks are.
+//! An axis of a picture or a chart: from values to places, and where its ticks are.
 
 /// Values `from` to `to` lie at the places `begin` to `end`, which may go either way.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Axis {
+pub struct Axis {
     from: f64,
     to: f64,
     begin: f64,
@@ -14,11 +14,35 @@ pub(super) struct Axis {
 
 /// What a tick may be a power of ten times of.
 const ROUND: [f64; 3] = [1.0, 2.0, 5.0];
+/// With more ticks than that, a logarithmic axis has only the powers of ten.
+const MOST_TICKS: usize = 13;
+/// The smallest value of a logarithmic axis.
+const LEAST: f64 = 1e-9;
+
+/// A round step of which there are at most six in this width.
+fn step(wide: f64) -> f64 {
+    let power = 10f64.powf((wide / 5.0).log10().floor());
+    let steps = [1.0, 2.0, 5.0, 10.0].map(|t| t * power);
+    let found = steps.into_iter().find(|s| wide / s <= 6.0);
+    found.unwrap_or(10.0 * power)
+}
 
 impl Axis {
+    /// From one value to the other at the places 0 to 1, with steps that are round.
+    pub fn exactly(from: f64, to: f64) -> Self {
+        Self {
+            from,
+            to,
+            begin: 0.0,
+            end: 1.0,
+            log: false,
+            step: step(to - from),
+        }
+    }
+
     /// For positive values, with some room on both sides.
-    pub(super) fn log(values: impl Iterator<Item = f64>, begin: f64, end: f64) -> Self {
-        let (least, most) = extremes(values.map(|v| v.max(1e-3)));
+    pub fn log(values: impl Iterator<Item = f64>, begin: f64, end: f64) -> Self {
+        let (least, most) = extremes(values.map(|v| v.max(LEAST)));
         // At least a factor of two, so that a single scheme does not look like a spread.
         let room = (most / least).powf(0.1).max(1.25);
         Self {
@@ -32,17 +56,11 @@ impl Axis {
     }
 
     /// A little more than the values on both sides, and from zero if they come near it.
-    pub(super) fn linear(values: impl Iterator<Item = f64>, begin: f64, end: f64) -> Self {
+    pub fn linear(values: impl Iterator<Item = f64>, begin: f64, end: f64) -> Self {
         let (least, most) = extremes(values);
         let low = if least < 0.4 * most { 0.0 } else { least };
         let wide = (most - low).max(0.1 * most).max(1e-9);
-        let power = 10f64.powf((wide / 5.0).log10().floor());
-        let times = [1.0, 2.0, 5.0, 10.0];
-        let step = times.into_iter().map(|t| t * power);
-        let step = step
-            .clone()
-            .find(|s| wide / s <= 6.0)
-            .unwrap_or(10.0 * power);
+        let step = step(wide);
         let room = 0.08 * wide;
         Self {
             from: if low > 0.0 {
@@ -58,24 +76,52 @@ impl Axis {
         }
     }
 
-    pub(super) fn place(&self, value: f64) -> f64 {
+    /// Where a value lies.
+    pub fn place(&self, value: f64) -> f64 {
         let part = if self.log {
-            (value.max(1e-3) / self.from).ln() / (self.to / self.from).ln()
+            (value.max(LEAST) / self.from).ln() / (self.to / self.from).ln()
         } else {
             (value - self.from) / (self.to - self.from)
         };
         self.begin + part * (self.end - self.begin)
     }
 
+    /// The place of the value, or of the end that it is beyond.
+    pub fn place_inside(&self, value: f64) -> f64 {
+        let (least, most) = (self.begin.min(self.end), self.begin.max(self.end));
+        self.place(value).clamp(least, most)
+    }
+
+    /// The smallest and the largest value.
+    pub fn values(&self) -> (f64, f64) {
+        (self.from, self.to)
+    }
+
+    /// A factor, not a difference, is the same length everywhere.
+    pub fn is_log(&self) -> bool {
+        self.log
+    }
+
     /// Values with their labels.
-    pub(super) fn ticks(&self) -> Vec<(f64, String)> {
+    pub fn ticks(&self) -> Vec<(f64, String)> {
         if self.log {
             let powers = (self.from.log10().floor() as i32)..=(self.to.log10().ceil() as i32);
-            let all = powers.flat_map(|p| ROUND.map(|r| r * 10f64.powi(p)));
-            return all
-                .filter(|v| (self.from..=self.to).contains(v))
-                .map(|v| (v, format!("{v}")))
-                .collect();
+            let of = |round: &'static [f64]| {
+                let all = powers
+                    .clone()
+                    .flat_map(|p| round.iter().map(move |r| (p, *r)));
+                all.map(|(p, r)| (r * 10f64.powi(p), p))
+                    .filter(|(v, _)| (self.from..=self.to).contains(v))
+                    .map(|(v, p)| (v, format!("{v:.0$}", usize::try_from(-p).unwrap_or(0))))
+                    .collect::<Vec<_>>()
+            };
+            // The powers alone, if there are many.
+            let all = of(&ROUND);
+            return if all.len() > MOST_TICKS {
+                of(&ROUND[..1])
+            } else {
+                all
+            };
         }
         let digits = (-self.step.log10().floor()).max(0.0) as usize;
         let first = (self.from / self.step - 1e-9).ceil();

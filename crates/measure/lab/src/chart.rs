@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Charts of pages as SVG. A curve has the class of its scheme instead of a colour, so the page
+//! says how it looks, may hide it, and reads its points.
+use crate::axis::Axis;
+use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
+use plotters::prelude::*;
+use std::fmt::Write as _;
+use std::ops::Range;
+
+/// Units of the drawing for one of the page: places are whole numbers.
+const FINE: u32 = 3;
+const FONT: u32 = 12 * FINE;
+/// The first bytes of the colours that stand for classes; the third is the curve's number.
+const CLASS: &str = "\"#0100";
+/// Number of what has no scheme: the capacity's area.
+const AREA: u8 = 255;
+/// Number of a line at a value that is no measurement.
+const RULE: u8 = 254;
+
+/// How points are drawn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shape {
+    /// From point to point; what is no number is a gap.
+    Line,
+    /// A value holds until the next one.
+    Steps,
+    /// Filled down to the axis, grey.
+    Area,
+    /// A thin line at a value, which is explained elsewhere.
+    Rule,
+}
+
+/// Points that belong together.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Curve {
+    /// The number of its class.
+    pub class: usize,
+    /// How it is drawn.
+    pub shape: Shape,
+    /// x and y.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// Two axes and curves.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Chart {
+    /// What it shows, for those who cannot see it.
+    pub label: String,
+    /// Title of the horizontal axis.
+    pub x_title: String,
+    /// Title of the vertical axis.
+    pub y_title: String,
+    /// The horizontal axis.
+    pub x: Axis,
+    /// The vertical axis.
+    pub y: Axis,
+    /// The curves, the last on top.
+    pub curves: Vec<Curve>,
+}
+
+/// An axis for the drawing library.
+struct Coordinate {
+    axis: Axis,
+    ticks: Vec<(f64, String)>,
+}
+
+impl Coordinate {
+    fn new(axis: &Axis) -> Self {
+        Self {
+            axis: *axis,
+            ticks: axis.ticks(),
+        }
+    }
+}
+
+impl Ranged for Coordinate {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, (from, to): (i32, i32)) -> i32 {
+        let place = self.axis.place_inside(*value);
+        from + (place * f64::from(to - from)).round() as i32
+    }
+
+    fn key_points<H: KeyPointHint>(&self, hint: H) -> Vec<f64> {
+        if hint.weight().allow_light_points() {
+            return Vec::new();
+        }
+        self.ticks.iter().map(|(value, _)| *value).collect()
+    }
+
+    fn range(&self) -> Range<f64> {
+        let (from, to) = self.axis.values();
+        from..to
+    }
+}
+
+impl ValueFormatter<f64> for Coordinate {
+    fn format_ext(&self, value: &f64) -> String {
+        let tick = self.ticks.iter().find(|(at, _)| at == value);
+        tick.map_or_else(String::new, |(_, text)| text.clone())
+    }
+}
+
+impl Chart {
+    /// The drawing, so many units of the page wide and high. It scales with the page.
+    ///
+    /// # Errors
+    /// The error of the drawing library.
+    pub fn svg(&self, (width, height): (u32, u32)) -> Result<String, String> {
+        let failed = |e: &dyn std::fmt::Display| format!("draw {}: {e}", self.label);
+        let mut svg = String::new();
+        let size = (width * FINE, height * FINE);
+        let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+        let (x, y) = (&self.x, &self.y);
+        let titles = [&self.x_title, &self.y_title].map(|title| u32::from(!title.is_empty()));
+        let mut chart = ChartBuilder::on(&area)
+            .margin_top(8 * FINE)
+            .margin_right(14 * FINE)
+            .x_label_area_size((24 + 18 * titles[0]) * FINE)
+            .y_label_area_size((42 + 16 * titles[1]) * FINE)
+            .build_cartesian_2d(Coordinate::new(x), Coordinate::new(y))
+            .map_err(|e| failed(&e))?;
+        let soft = RGBColor(0x5d, 0x6b, 0x78);
+        let font = ("sans-serif", FONT).into_font().color(&soft);
+        chart
+            .configure_mesh()
+            .light_line_style(TRANSPARENT)
+            .bold_line_style(RGBColor(0xe3, 0xe8, 0xed))
+            .axis_style(RGBColor(0xc9, 0xd1, 0xd9))
+            .set_all_tick_mark_size(0)
+            .label_style(font.clone())
+            .axis_desc_style(font)
+            .x_desc(self.x_title.as_str())
+            .y_desc(self.y_title.as_str())
+            .draw()
+            .map_err(|e| failed(&e))?;
+        let plotting = chart.plotting_area();
+        for curve in &self.curves {
+            for piece in curve.pieces(y) {
+                let colour = RGBColor(1, 0, curve.number());
+                let drawn = if curve.shape == Shape::Area {
+                    plotting.draw(&Polygon::new(piece, colour.filled()))
+                } else {
+                    plotting.draw(&PathElement::new(piece, colour.stroke_width(2)))
+                };
+                drawn.map_err(|e| failed(&e))?;
+            }
+        }
+        let (across, down) = plotting.get_pixel_range();
+        area.present().map_err(|e| failed(&e))?;
+        drop(chart);
+        drop(area);
+        let inside = [across.start, across.end, down.start, down.end].map(|v| v.to_string());
+        let scale = |axis: &Axis| {
+            let (from, to) = axis.values();
+            format!(
+                "{from} {to} {}",
+                if axis.is_log() { "log" } else { "linear" }
+            )
+        };
+        let mut root = format!(
+            "<svg role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {} {}\" data-inside=\"{}\" data-x=\"{}\" data-y=\"{}\" data-units=\"{}|{}\">",
+            escape(&self.label),
+            size.0,
+            size.1,
+            inside.join(" "),
+            scale(x),
+            scale(y),
+            escape(&self.x_title),
+            escape(&self.y_title),
+        );
+        let content = svg.split_once('>').map_or("", |(_, content)| content);
+        root.push_str(&classes(content));
+        Ok(root)
+    }
+}
+
+impl Curve {
+    fn number(&self) -> u8 {
+        match self.shape {
+            Shape::Area => AREA,
+            Shape::Rule => RULE,
+            Shape::Line | Shape::Steps => u8::try_from(self.class).unwrap_or(RULE - 1),
+        }
+    }
+
+    /// Its points without what is no number.
+    fn pieces(&self, y: &Axis) -> Vec<Vec<(f64, f64)>> {
+        let mut pieces = vec![Vec::new()];
+        let mut last: Option<(f64, f64)> = None;
+        for &(at, value) in &self.points {
+            if !(at.is_finite() && value.is_finite()) {
+                pieces.push(Vec::new());
+                last = None;
+                continue;
+            }
+            let place = (at, value);
+            let piece = pieces.last_mut().filter(|_| last != Some(place));
+            if let Some(piece) = piece {
+                if let (Shape::Steps, Some((_, before))) = (self.shape, last) {
+                    piece.push((place.0, before));
+                }
+                piece.push(place);
+            }
+            last = Some(place);
+        }
+        if self.shape == Shape::Area {
+            for piece in &mut pieces {
+                if let (Some(first), Some(last)) = (piece.first(), piece.last()) {
+                    let least = y.values().0;
+                    let ends = [(last.0, least), (first.0, least)];
+                    piece.extend(ends);
+                }
+            }
+        }
+        pieces.retain(|piece| piece.len() > 1);
+        pieces
+    }
+}
+
+/// What the page's style says of all charts, so that a drawing need not: half of its bytes.
+const SAID_ELSEWHERE: [&str; 6] = [
+    " opacity=\"1\"",
+    " font-family=\"sans-serif\"",
+    " font-size=\"36\"",
+    " fill=\"#5D6B78\"",
+    " stroke=\"#E3E8ED\"",
+    " stroke-width=\"1\"",
+];
+
+/// The drawing with classes in the place of the colours that stand for them.
+fn classes(svg: &str) -> String {
+    let said = SAID_ELSEWHERE.iter();
+    let svg = said.fold(svg.to_owned(), |svg, part| svg.replace(part, ""));
+    let mut parts = svg.split(CLASS);
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (number, rest) = part.split_once('"').unwrap_or((part, ""));
+        let number = u8::from_str_radix(number, 16).unwrap_or(RULE);
+        // "stroke=" or "fill=".
+        text.truncate(text.rfind(' ').map_or(0, |at| at + 1));
+        let _ = match number {
+            AREA => write!(text, "class=\"area\""),
+            RULE => write!(text, "class=\"rule\""),
+            scheme => write!(text, "class=\"k{scheme}\""),
+        };
+        text.push_str(rest);
+    }
+    text
+}
+
+pub(crate) fn escape(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chart(curves: Vec<Curve>) -> String {
+        let chart = Chart {
+            label: "a <b>".into(),
+            x_title: "s".into(),
+            y_title: "Mbit/s".into(),
+            x: Axis::exactly(0.0, 10.0),
+            y: Axis::linear([0.0, 100.0].into_iter(), 0.0, 1.0),
+            curves,
+        };
+        chart.svg((400, 200)).unwrap()
+    }
+
+    fn curve(shape: Shape, points: &[(f64, f64)]) -> Curve {
+        Curve {
+            class: 3,
+            shape,
+            points: points.to_vec(),
+        }
+    }
+
+    /// The points of the elements with this class.
+    fn points(svg: &str, class: &str) -> Vec<Vec<[i32; 2]>> {
+        let mine = svg
+            .lines()
+            .filter(|l| l.contains(&format!("class=\"{class}\"")));
+        mine.map(|line| {
+            let points = line.split_once("points=\"").unwrap().1;
+            let points = points.split('"').next().unwrap().split_whitespace();
+            points
+                .map(|p| {
+                    let (x, y) = p.split_once(',').unwrap();
+                    [x.parse().unwrap(), y.parse().unwrap()]
+                })
+                .collect()
+        })
+        .collect()
+    }
+
+    #[test]
+    fn curves_have_classes_and_gaps_and_stay_inside() {
+        let nan = f64::NAN;
+        let all = [
+            (0.0, 1.0),
+            (1.0, 50.0),
+            (2.0, nan),
+            (3.0, 50.0),
+            (4.0, 1e9),
+            (5.0, nan),
+        ];
+        let svg = chart(vec![curve(Shape::Line, &all)]);
+        let lines = points(&svg, "k3");
+        assert_eq!(lines.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
+        assert!(lines[0][1][1] < lines[0][0][1], "more is further up");
+        let inside = svg.split_once("data-inside=\"").unwrap().1;
+        let inside = inside.split('"').next().unwrap().split(' ');
+        let inside: Vec<i32> = inside.map(|v| v.parse().unwrap()).collect();
+        assert_eq!(lines[0][0][0], inside[0], "zero seconds are at the left");
+        assert_eq!(
+            lines[1][1][1], inside[2],
+            "what is too large ends at the top"
+        );
+        assert!(svg.contains("aria-label=\"a &lt;b&gt;\"") && !svg.contains("#0100"));
+        assert!(svg.ends_with("</svg>\n"), "{svg}");
+    }
+
+    #[test]
+    fn steps_hold_their_value_and_areas_reach_the_axis() {
+        let two = [(0.0, 10.0), (5.0, 90.0)];
+        let steps = points(&chart(vec![curve(Shape::Steps, &two)]), "k3");
+        let [a, b, c] = steps[0][..] else {
+            panic!("{steps:?}")
+        };
+        assert!(a[1] == b[1] && b[0] == c[0], "across, then up: {steps:?}");
+        let area = points(&chart(vec![curve(Shape::Area, &two)]), "area");
+        assert_eq!(area[0].len(), 4);
+        assert_eq!(area[0][2][1], area[0][3][1]);
+        assert_eq!(
+            points(&chart(vec![curve(Shape::Rule, &two)]), "rule").len(),
+            1
+        );
+    }
+}
