@@ -73,7 +73,8 @@ impl Namespaces {
             }
         };
         match noted {
-            Some(map) => open.dump_noted(map),
+            // A kernel that does not tell the notes tells the rest.
+            Some(map) => open.dump_noted(map).or_else(|_| open.dump()),
             None => open.dump(),
         }
         .map_err(failed)

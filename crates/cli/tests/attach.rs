@@ -141,7 +141,9 @@ fn a_static_server_behind_a_lossy_link_is_switched_while_it_runs() {
         let found = done(&format!("attach {which} --cc copa --json"));
         assert!(found.contains("\"error\":null"), "{found}");
         std::thread::sleep(Duration::from_millis(300));
-        shown(&|c| c["algorithm"] == "alcc_copa" && c["before"].is_string());
+        if !controls::slow_machine() {
+            shown(&|c| c["algorithm"] == "alcc_copa" && c["before"].is_string());
+        }
         let back = done(&format!("detach {which}"));
         assert!(back.contains("given back (was alcc_copa)"), "{back}");
         download.join().unwrap();
@@ -233,6 +235,10 @@ impl Drop for Program {
 
 #[test]
 fn an_algorithm_of_user_space_steers_and_its_death_is_harmless() {
+    if controls::slow_machine() {
+        println!("skipped: needs a machine that is not emulated");
+        return;
+    }
     if support::impossible() {
         return;
     }
@@ -285,11 +291,7 @@ fn an_algorithm_of_user_space_steers_and_its_death_is_harmless() {
         }
         began.elapsed()
     };
-    // Sprout's arithmetic alone takes longer than its time in an emulated machine.
-    let cc = match controls::slow_machine() {
-        true => "copa:delta=0.4",
-        false => "sprout",
-    };
+    let cc = "sprout";
     let during = |act: &dyn Fn()| {
         std::thread::scope(|threads| {
             let download = threads.spawn(fetch);
@@ -358,6 +360,10 @@ fn an_algorithm_of_user_space_steers_and_its_death_is_harmless() {
 /// Who closes a socket that is steered by another process is seen to close at once.
 #[test]
 fn a_steered_servers_close_is_seen_at_once() {
+    if controls::slow_machine() {
+        println!("skipped: needs a machine that is not emulated");
+        return;
+    }
     if support::impossible() {
         return;
     }
@@ -393,7 +399,7 @@ fn a_steered_servers_close_is_seen_at_once() {
         longest = longest.max(began.elapsed());
     }
     println!("end of file after {longest:?} at most");
-    assert!(longest < Duration::from_millis(200) || controls::slow_machine());
+    assert!(longest < Duration::from_millis(200));
     steering.signal(Signal::SIGINT);
     let (status, said) = steering.end();
     assert!(status.success(), "{said}");
