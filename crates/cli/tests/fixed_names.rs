@@ -149,7 +149,7 @@ algorithms/verus:profile=original algorithms/verus:r algorithms/verus:epoch
 algorithms/verus:empty_epoch algorithms/verus:delta1 algorithms/verus:delta2 algorithms/verus:refit
 algorithms/copa algorithms/copa:profile=tuned algorithms/copa:profile=paper
 algorithms/copa:profile=original algorithms/copa:profile=mvfst algorithms/copa:delta
-algorithms/copa:mode
+algorithms/copa:floor algorithms/copa:mode
 algorithms/vegas
 algorithms/bic algorithms/bic:profile=linux algorithms/bic:profile=linux-3.16
 algorithms/bic:profile=linux-2.6.24
