@@ -16,13 +16,13 @@ alcc demo
     --trace --duration --schemes --seed --out --log --json
 alcc run
     --cc --config --plugin --under --feedback --enforce --only --except --loopback --outbound
-    --seed --log --json --metrics --quiet
+    --seed --log --json --metrics --quiet --share
 alcc trial
     --share --worse --interval --html --transfers --cc --config --plugin --under --feedback --enforce
     --only --except --loopback --outbound --seed --log --json --metrics --quiet
 alcc proxy
     --listen --to --proxy-protocol --threads --backlog --connect-timeout --grace --cc --config --plugin
-    --under --feedback --enforce --only --except --loopback --outbound --queue --seed --log
+    --under --feedback --enforce --only --except --loopback --outbound --share --queue --seed --log
     --json --metrics --trial --worse --interval --html --transfers --quiet
 alcc attach
     --port --pid --cgroup --prefix --cc --future --dry-run --json --trial --worse --interval
@@ -85,7 +85,7 @@ alcc compare
     --sim --emu --traces --schemes --native --under --plugin --duration --runs --seed --rtt
     --queue --loss --loss-up --up --start --settle --jobs --out --csv --log --reference --tuned --only --json
 alcc reproduce
-    --all --traces --out --sim --emu --full --jobs --results --applications --board --live
+    --all --traces --out --sim --emu --full --cells --jobs --results --applications --board --live
     --plugin --json
 alcc sweep
     --link --delay --up --rtt --queue --queue-up --loss --loss-up --radio --radio-up --step --steps
@@ -160,7 +160,7 @@ algorithms/bbr3 algorithms/bbr3:profile=linux algorithms/bbr3:profile=draft
 algorithms/budget algorithms/budget:delay
 algorithms/ledbat
 algorithms/mdi algorithms/mdi:profile=tuned algorithms/mdi:profile=original
-algorithms/mdi:matrix
+algorithms/mdi:above algorithms/mdi:below algorithms/mdi:matrix
 algorithms/sprout algorithms/sprout:profile=tuned algorithms/sprout:profile=paper
 algorithms/sprout:profile=original algorithms/sprout:delay algorithms/sprout:confidence
 algorithms/sprout-ewma algorithms/sprout-ewma:profile=tuned algorithms/sprout-ewma:profile=paper
@@ -199,7 +199,8 @@ experiments/alcc-fig14 experiments/alcc-fig16 experiments/alcc-fig16-buffer expe
 experiments/alcc-fig17
 experiments/alcc-fig17-buffer experiments/alcc-fig18 experiments/alcc-fig18-hystart
 experiments/alcc-fig19 experiments/alcc-fig1a experiments/alcc-fig1b experiments/alcc-fig2
-experiments/alcc-fig20 experiments/alcc-fig22 experiments/alcc-fig23 experiments/alcc-fig24
+experiments/alcc-fig20 experiments/alcc-fig22 experiments/alcc-fig22-buffer
+experiments/alcc-fig23 experiments/alcc-fig24
 experiments/alcc-fig4 experiments/alcc-fig4-force experiments/alcc-fig5 experiments/alcc-fig6
 experiments/alcc-fig7 experiments/alcc-fig8 experiments/alcc-fig9
 experiments/app-ftp experiments/app-page experiments/app-video experiments/app-vpn experiments/cs244-att
@@ -208,14 +209,15 @@ experiments/cs244-highway experiments/cs244-tmobile experiments/cs244-tmobile-do
 experiments/cs244-tmobile-starts experiments/hsdpa-fig2 experiments/hsdpa-fig3
 experiments/hsdpa-fig4 experiments/hsdpa-fig5 experiments/hsdpa-fig6 experiments/hsdpa-jain
 experiments/hsdpa-table1 experiments/hsdpa-table2 experiments/hsdpa-table3 experiments/loss-tuned
-experiments/mdi-cellular experiments/mdi-force experiments/mdi-highway experiments/mdi-rapid
+experiments/mdi-cellular experiments/mdi-constants experiments/mdi-force experiments/mdi-highway
+experiments/mdi-rapid
 experiments/verus-fig1 experiments/verus-fig10-droptail experiments/verus-fig10a
 experiments/verus-fig10b experiments/verus-fig10c experiments/verus-fig11a experiments/verus-fig11b
 experiments/verus-fig12 experiments/verus-fig13 experiments/verus-fig13-queue
 experiments/share-host experiments/verus-fig15-change experiments/verus-fig3-turns
 experiments/hsdpa-table2-learned experiments/verus-fig14 experiments/verus-fig15 experiments/verus-fig2 experiments/verus-fig3
 experiments/verus-fig4a experiments/verus-fig4b experiments/verus-fig5 experiments/verus-fig7a
-experiments/verus-fig7b experiments/verus-fig8a experiments/verus-fig8b
+experiments/verus-fig7b experiments/verus-fig7b-alone experiments/verus-fig8a experiments/verus-fig8b
 experiments/verus-fig9-shared experiments/verus-fig9a experiments/verus-fig9b
 experiments/verus-sens-delta experiments/verus-sens-eps experiments/verus-sens-upd
 experiments/verus-short experiments/verus-table1

@@ -196,7 +196,7 @@ const WRONG: &[(&str, &str)] = &[
     ("reproduce --emu --cells x=1 alcc-fig5", "no axis 'x'"),
     (
         "reproduce --emu --cells trace alcc-fig5",
-        "trace=CampusWalk",
+        "trace=highwayGold",
     ),
     ("reproduce --emu --results . alcc-fig5", "add --full"),
     ("reproduce --all extra", "'--all'"),
