@@ -132,8 +132,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
         let learned = learn(args, grid)?;
         counts.add(&learned.counts).map_err(Failure::failed)?;
         if let Some(path) = &args.page {
-            let html =
-                page::distributions(&learned.changes, &grid).map_err(Failure::failed)?;
+            let html = page::distributions(&learned.changes, &grid).map_err(Failure::failed)?;
             Product::open(Some(path))?.fill(|to| to.write_all(html.as_bytes()))?;
         }
     }
