@@ -11,20 +11,40 @@ import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.InputStream;
 import java.security.SecureRandom;
+import org.alcc.record.Plan;
 import org.alcc.transfer.Resuming;
 
 /**
- * Holds the upload: the screen may be turned, closed and opened, and the service may come and go. What is needed to go
- * on after the end of the process is written down.
+ * Holds the upload and the recording: the screen may be turned, closed and opened, and the service may come and go.
+ * What an upload needs to go on after the end of the process is written down.
  */
 public final class AlccApp extends Application {
     private static final String SESSION = "session";
 
+    /** What is recorded. */
+    Plan plan = Plan.saturate(60_000, 10_000);
     private Upload upload;
+    private ChannelRecording recording;
 
     /** The upload on the screen; null: none was begun. */
     Upload upload() {
         return upload;
+    }
+
+    /** The recording on the screen; null: none was begun. */
+    ChannelRecording recording() {
+        return recording;
+    }
+
+    /** An upload and a recording would measure each other: there is one of them at a time. */
+    boolean isBusy() {
+        return upload != null && upload.isBusy() || recording != null && recording.isBusy();
+    }
+
+    /** Records in the foreground. */
+    void record(Job job) {
+        recording = new ChannelRecording(job, plan, Build.MODEL);
+        foreground();
     }
 
     /** What the user said last. */

@@ -29,6 +29,11 @@ final class Job {
      * @throws IllegalArgumentException in words for the user
      */
     static Job of(String server, String algorithm) {
+        return of(server, algorithm, PORT);
+    }
+
+    /** The same for a server that has another port unless one is said. */
+    static Job of(String server, String algorithm, int usual) {
         String text = server.trim();
         String host = text;
         String port = "";
@@ -51,7 +56,7 @@ final class Job {
             throw new IllegalArgumentException("server: a name or an address, found '" + text + "'");
         }
         controller(algorithm);
-        return new Job(host, port.isEmpty() ? PORT : number("port", port, 65_535), algorithm);
+        return new Job(host, port.isEmpty() ? usual : number("port", port, 65_535), algorithm);
     }
 
     private static int number(String what, String text, int most) {

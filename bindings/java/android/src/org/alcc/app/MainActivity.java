@@ -3,6 +3,7 @@ package org.alcc.app;
 
 import android.app.Activity;
 import android.content.ActivityNotFoundException;
+import android.content.ClipData;
 import android.content.Intent;
 import android.content.SharedPreferences;
 import android.database.Cursor;
@@ -21,7 +22,10 @@ import android.widget.Spinner;
 import android.widget.TextView;
 import java.io.IOException;
 import java.nio.charset.Charset;
+import java.util.ArrayList;
 import java.util.Arrays;
+import org.alcc.record.Recorder;
+import org.alcc.record.Recording;
 
 /** The screen: what is to be sent, and how it goes. It keeps nothing that turning the phone could lose. */
 public final class MainActivity extends Activity {
@@ -78,6 +82,16 @@ public final class MainActivity extends Activity {
         findViewById(R.id.share).setOnClickListener(new View.OnClickListener() {
             @Override public void onClick(View view) {
                 share();
+            }
+        });
+        findViewById(R.id.record).setOnClickListener(new View.OnClickListener() {
+            @Override public void onClick(View view) {
+                record();
+            }
+        });
+        findViewById(R.id.share_traces).setOnClickListener(new View.OnClickListener() {
+            @Override public void onClick(View view) {
+                shareTraces();
             }
         });
     }
@@ -197,6 +211,74 @@ public final class MainActivity extends Activity {
         }
     }
 
+    /** Begins, or stops what is being recorded. */
+    private void record() {
+        if (app.recording() != null && app.recording().isBusy()) {
+            app.recording().stop();
+            return;
+        }
+        String server = ((EditText) findViewById(R.id.server)).getText().toString();
+        Job job;
+        try {
+            job = Job.of(server, Job.ALGORITHMS[0], Recorder.PORT);
+        } catch (IllegalArgumentException e) {
+            say(e.getMessage());
+            return;
+        }
+        app.said().edit().putString(SERVER, server).apply();
+        told = "";
+        app.record(job);
+        show();
+    }
+
+    private void shareTraces() {
+        Recording got = app.recording() == null ? null : app.recording().result();
+        if (got == null) {
+            return;
+        }
+        try {
+            ArrayList<Uri> traces = new ArrayList<Uri>();
+            traces.add(ResultsProvider.put(this, "down.trace", ChannelRecording.trace(got, got.down)));
+            if (got.up != null) {
+                traces.add(ResultsProvider.put(this, "up.trace", ChannelRecording.trace(got, got.up)));
+            }
+            Intent send = new Intent(Intent.ACTION_SEND_MULTIPLE).setType("text/plain")
+                .putParcelableArrayListExtra(Intent.EXTRA_STREAM, traces)
+                .addFlags(Intent.FLAG_GRANT_READ_URI_PERMISSION);
+            // Android takes over the permission for what is in the clip only.
+            ClipData clip = ClipData.newRawUri("", traces.get(0));
+            for (int i = 1; i < traces.size(); i++) {
+                clip.addItem(new ClipData.Item(traces.get(i)));
+            }
+            send.setClipData(clip);
+            startActivity(Intent.createChooser(send, getString(R.string.share_traces)));
+        } catch (IOException e) {
+            say(getString(R.string.failed, e.getMessage()));
+        }
+    }
+
+    private void showRecording() {
+        ChannelRecording recording = app.recording();
+        boolean records = recording != null && recording.isBusy();
+        Button record = (Button) findViewById(R.id.record);
+        record.setEnabled(records || !app.isBusy());
+        record.setText(records ? R.string.stop_recording : R.string.record);
+        Recording got = recording == null ? null : recording.result();
+        findViewById(R.id.share_traces).setEnabled(got != null && got.down.count() > 0);
+        TextView words = (TextView) findViewById(R.id.recorded);
+        if (records) {
+            words.setText(getString(R.string.recording, (int) (recording.progress() * 100), recording.rate()));
+        } else if (got == null) {
+            words.setText(recording == null ? getString(R.string.record_hint)
+                : getString(R.string.failed, recording.problem()));
+        } else if (got.isComplete()) {
+            words.setText(getString(R.string.recorded, ChannelRecording.mean(got, got.down),
+                ChannelRecording.mean(got, got.up)));
+        } else {
+            words.setText(getString(R.string.recorded_part, String.valueOf(got.end), got.down.count()));
+        }
+    }
+
     private void say(String words) {
         told = words;
         show();
@@ -207,9 +289,11 @@ public final class MainActivity extends Activity {
         Upload.State state = upload == null ? Upload.State.READY : upload.state();
         boolean busy = upload != null && upload.isBusy();
         boolean canResume = state == Upload.State.PAUSED || state == Upload.State.FAILED;
-        findViewById(R.id.start).setEnabled(!busy);
+        boolean records = app.recording() != null && app.recording().isBusy();
+        showRecording();
+        findViewById(R.id.start).setEnabled(!busy && !records);
         Button pause = (Button) findViewById(R.id.pause);
-        pause.setEnabled(busy || canResume);
+        pause.setEnabled(busy || canResume && !records);
         pause.setText(canResume ? R.string.resume : R.string.pause);
         findViewById(R.id.share).setEnabled(upload != null);
         ((CurveView) findViewById(R.id.curves)).show(upload == null ? null : upload.curve());

@@ -50,7 +50,7 @@ public final class ResultsProvider extends ContentProvider {
 
     @Override
     public String getType(Uri uri) {
-        return "text/csv";
+        return String.valueOf(uri.getLastPathSegment()).endsWith(".csv") ? "text/csv" : "text/plain";
     }
 
     @Override

@@ -19,7 +19,7 @@ import android.os.IBinder;
 import android.os.Looper;
 import android.os.PowerManager;
 
-/** Keeps the process in the foreground while an upload runs, and tells the upload of another network. */
+/** Keeps the process in the foreground while an upload or a recording runs, and tells the upload of another network. */
 public final class UploadService extends Service {
     private static final int NOTIFICATION = 1;
     private static final String CHANNEL = "uploads";
@@ -60,8 +60,16 @@ public final class UploadService extends Service {
         return null;
     }
 
+    private AlccApp app() {
+        return (AlccApp) getApplication();
+    }
+
     private Upload upload() {
-        return ((AlccApp) getApplication()).upload();
+        return app().upload();
+    }
+
+    private boolean records() {
+        return app().recording() != null && app().recording().isBusy();
     }
 
     @Override
@@ -71,7 +79,7 @@ public final class UploadService extends Service {
                 new NotificationChannel(CHANNEL, getString(R.string.channel), NotificationManager.IMPORTANCE_LOW);
             ((NotificationManager) getSystemService(Context.NOTIFICATION_SERVICE)).createNotificationChannel(channel);
         }
-        if (upload() == null) {
+        if (upload() == null && app().recording() == null) {
             // The process was ended and started again without what it did.
             stopSelf();
             return START_NOT_STICKY;
@@ -117,6 +125,9 @@ public final class UploadService extends Service {
 
     private int percent() {
         Upload upload = upload();
+        if (records() || upload == null) {
+            return (int) (app().recording().progress() * 100);
+        }
         return upload.size() == 0 ? 100 : (int) (upload.acknowledged() * 100 / upload.size());
     }
 
@@ -125,19 +136,22 @@ public final class UploadService extends Service {
             Build.VERSION.SDK_INT >= 26 ? new Notification.Builder(this, CHANNEL) : new Notification.Builder(this);
         int immutable = Build.VERSION.SDK_INT >= 23 ? PendingIntent.FLAG_IMMUTABLE : 0;
         Intent screen = new Intent(this, MainActivity.class).addFlags(Intent.FLAG_ACTIVITY_NEW_TASK);
+        String words = records() || upload() == null
+            ? getString(R.string.recording_notification, app().recording().job().server(), percent)
+            : getString(R.string.notification, upload().job().server(), percent);
         return builder.setSmallIcon(R.drawable.icon).setOngoing(true)
             .setContentTitle(getString(R.string.app_name))
-            .setContentText(getString(R.string.notification, upload().job().server(), percent))
+            .setContentText(words)
             .setProgress(100, percent, false)
             .setContentIntent(PendingIntent.getActivity(this, 0, screen, immutable)).build();
     }
 
     private void look() {
         Upload upload = upload();
-        if (upload.state() == Upload.State.DONE) {
-            ((AlccApp) getApplication()).forget();
+        if (upload != null && upload.state() == Upload.State.DONE) {
+            app().forget();
         }
-        if (!upload.isBusy()) {
+        if (!app().isBusy()) {
             // Not if it was asked to start again meanwhile.
             stopSelf(newest);
             return;

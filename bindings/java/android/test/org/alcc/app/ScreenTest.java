@@ -27,9 +27,11 @@ import android.widget.TextView;
 import java.io.File;
 import java.io.InputStream;
 import java.nio.file.Files;
+import java.util.ArrayList;
 import java.util.concurrent.TimeUnit;
 import org.alcc.inband.Alcc;
 import org.alcc.inband.Relay;
+import org.alcc.record.Plan;
 import org.junit.Rule;
 import org.junit.Test;
 import org.junit.rules.TemporaryFolder;
@@ -198,6 +200,11 @@ public class ScreenTest {
         assertEquals("text/csv", send.getType());
         assertTrue((send.getFlags() & Intent.FLAG_GRANT_READ_URI_PERMISSION) != 0);
         Uri uri = send.getParcelableExtra(Intent.EXTRA_STREAM);
+        assertEquals(app().upload().curve().csv(), shared(uri));
+    }
+
+    /** As another app reads it. */
+    private static String shared(Uri uri) throws Exception {
         byte[] csv = new byte[1 << 20];
         int n = 0;
         try (InputStream in = app().getContentResolver().openInputStream(uri)) {
@@ -205,7 +212,7 @@ public class ScreenTest {
                 n += more;
             }
         }
-        assertEquals(app().upload().curve().csv(), new String(csv, 0, n, "UTF-8"));
+        return new String(csv, 0, n, "UTF-8");
     }
 
     private void drawn() {
@@ -215,6 +222,66 @@ public class ScreenTest {
         curves.draw(canvas);
         assertEquals(2, Shadows.shadowOf(canvas).getPathPaintHistoryCount());
         assertTrue(curves.getContentDescription().toString().contains("throughput"));
+    }
+
+    @Test
+    public void bothDirectionsAreRecordedAndShared() throws Exception {
+        view(R.id.record).performClick();
+        assertTrue(words(R.id.status), words(R.id.status).contains("server"));
+        assertFalse(view(R.id.share_traces).isEnabled());
+        app().plan = new Plan(Plan.Mode.CONSTANT, 1472, 28, 1_500_000_000L, 200_000_000, 4_000_000, 8_000_000, 0);
+        try (Alcc listener = new Alcc("trace", "record", "--listen", HERE + ":0", "--count", "1", "--out",
+            folder.getRoot().toString(), "--json")) {
+            String line = listener.line("listening on");
+            ((EditText) view(R.id.server)).setText(line.substring(line.indexOf(HERE)).split(";")[0]);
+            view(R.id.record).performClick();
+            ServiceController<UploadService> service = service();
+            assertNotNull(Shadows.shadowOf(service.get()).getLastForegroundNotification());
+            until(R.id.recorded, "Recording");
+            // One at a time, since they would measure each other.
+            assertFalse(view(R.id.start).isEnabled());
+            assertEquals("Stop", ((Button) view(R.id.record)).getText().toString());
+            screen.recreate();
+            until(R.id.recorded, "Recorded: down");
+            assertEquals(listener.all(), 0, listener.end());
+            for (int i = 0; i < 10 && !Shadows.shadowOf(service.get()).isStoppedBySelf(); i++) {
+                moment();
+            }
+            assertTrue(Shadows.shadowOf(service.get()).isStoppedBySelf());
+            service.destroy();
+        }
+        moment();
+        assertTrue(view(R.id.start).isEnabled());
+        view(R.id.share_traces).performClick();
+        Intent chooser = Shadows.shadowOf(screen.get()).getNextStartedActivity();
+        Intent send = chooser.getParcelableExtra(Intent.EXTRA_INTENT);
+        assertEquals(Intent.ACTION_SEND_MULTIPLE, send.getAction());
+        ArrayList<Uri> traces = send.getParcelableArrayListExtra(Intent.EXTRA_STREAM);
+        assertEquals(2, traces.size());
+        assertEquals(2, send.getClipData().getItemCount());
+        String up = shared(traces.get(1));
+        // The listener wrote the same.
+        File[] there = folder.getRoot().listFiles();
+        assertEquals(1, there.length);
+        assertEquals(new String(Files.readAllBytes(new File(there[0], "up.trace").toPath()), "UTF-8"), up);
+        for (Uri each : traces) {
+            File file = folder.newFile();
+            Files.write(file.toPath(), shared(each).getBytes("UTF-8"));
+            try (Alcc stats = new Alcc("trace", "stats", file.toString())) {
+                assertEquals(stats.all(), 0, stats.end());
+            }
+        }
+    }
+
+    @Test
+    public void aRecordingThatNobodyAnswersSaysSo() throws Exception {
+        ((EditText) view(R.id.server)).setText(HERE + ":" + Relay.freePort());
+        view(R.id.record).performClick();
+        ServiceController<UploadService> service = service();
+        until(R.id.recorded, "nobody listens");
+        assertFalse(view(R.id.share_traces).isEnabled());
+        assertEquals("Record", ((Button) view(R.id.record)).getText().toString());
+        service.destroy();
     }
 
     /** What TalkBack reads: everything that can be touched says what it is. */

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+package org.alcc.record;
+
+import java.io.IOException;
+
+/** Why a recording did not begin. The message is one line. */
+public final class RecordException extends IOException {
+    private static final long serialVersionUID = 1L;
+
+    /** What went wrong. */
+    public enum Kind {
+        /** The host's name has no address. */
+        UNKNOWN_HOST,
+        /** Nobody answered in time. */
+        NO_ANSWER,
+        /** The network says that nobody listens there. */
+        NOBODY_LISTENS,
+        /** The listener does not want to; its words are in the message. */
+        REFUSED,
+        /** It was stopped before it had begun. */
+        STOPPED,
+        /** The socket failed; the cause tells how. */
+        SOCKET
+    }
+
+    /** For programs. */
+    private final Kind kind;
+
+    RecordException(Kind kind, String message, Throwable cause) {
+        super(message, cause);
+        this.kind = kind;
+    }
+
+    /**
+     * What went wrong, for programs.
+     *
+     * @return never null
+     */
+    public Kind kind() {
+        return kind;
+    }
+}

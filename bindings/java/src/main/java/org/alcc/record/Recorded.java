@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+package org.alcc.record;
+
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+
+/**
+ * What one end knows after a recording, and its bytes. Times are nanoseconds of that end's clock; numbers are unsigned.
+ */
+public final class Recorded {
+    private static final int MAX_ARRIVALS = 1 << 24;
+    private static final int OPPORTUNITY = 1500;
+    private static final long MS = 1_000_000;
+    /** Arrivals in a piece of memory. */
+    private static final int PIECE = 8192;
+
+    /** When what counts begins. */
+    public long from;
+    /** Its end. */
+    public long to;
+    /** Packets that this end sent, with those of the warm-up. */
+    public long sent;
+    /** Packets that it left out, since it was held up. */
+    public long skipped;
+    /** Packets that came, with those of the warm-up. */
+    public long received;
+    /** Copies of such. */
+    public long copies;
+    /** Packets that were not kept for want of room. */
+    public long beyond;
+    /** Packets that the kernel lost on arrival. This library cannot know it of its own end, and says 0. */
+    public long overrun;
+    /** How late this end's packets left, nanoseconds: median, 99th percentile, latest. */
+    public final long[] late = new long[3];
+
+    private final List<long[]> pieces = new ArrayList<long[]>();
+    private int count;
+
+    void add(long seq, long left, long came) {
+        if (count % PIECE == 0) {
+            pieces.add(new long[3 * PIECE]);
+        }
+        long[] piece = pieces.get(count / PIECE);
+        int at = 3 * (count % PIECE);
+        piece[at] = seq;
+        piece[at + 1] = left;
+        piece[at + 2] = came;
+        count++;
+    }
+
+    /**
+     * How many arrivals it has, in the order of coming and all within what counts.
+     *
+     * @return from 0
+     */
+    public int count() {
+        return count;
+    }
+
+    private long field(int n, int which) {
+        if (n < 0 || n >= count) {
+            throw new IndexOutOfBoundsException("arrival " + n + " of " + count);
+        }
+        return pieces.get(n / PIECE)[3 * (n % PIECE) + which];
+    }
+
+    /**
+     * The number of a packet.
+     *
+     * @param n which arrival
+     * @return from 0
+     */
+    public long seq(int n) {
+        return field(n, 0);
+    }
+
+    /**
+     * When a packet left.
+     *
+     * @param n which arrival
+     * @return nanoseconds of its sender's clock
+     */
+    public long left(int n) {
+        return field(n, 1);
+    }
+
+    /**
+     * When a packet came.
+     *
+     * @param n which arrival
+     * @return nanoseconds of this end's clock
+     */
+    public long came(int n) {
+        return field(n, 2);
+    }
+
+    /**
+     * The times of arrival as a Mahimahi trace: a line of milliseconds for each 1500 IP bytes, in which the packet came
+     * that completes them.
+     *
+     * @param to where
+     * @param ipLength bytes of each packet with its headers: {@link Plan#ipLength}
+     * @throws IOException of what is written to
+     */
+    public void writeTrace(Appendable to, int ipLength) throws IOException {
+        long[] times = new long[count];
+        for (int i = 0; i < count; i++) {
+            times[i] = came(i) - from;
+        }
+        Arrays.sort(times);
+        long bytes = 0;
+        for (long time : times) {
+            bytes += ipLength;
+            for (; bytes >= OPPORTUNITY; bytes -= OPPORTUNITY) {
+                to.append(Long.toString(time / MS)).append('\n');
+            }
+        }
+    }
+
+    /**
+     * As bytes.
+     *
+     * @return some eight for each arrival
+     */
+    public byte[] encode() {
+        ByteArrayOutputStream out = new ByteArrayOutputStream(100 + 8 * count);
+        for (long n : new long[] {from, to, sent, skipped, received, copies, beyond, overrun, late[0], late[1],
+            late[2], count}) {
+            write(out, n);
+        }
+        long[] last = {0, 0, from};
+        for (int i = 0; i < count; i++) {
+            for (int k = 0; k < 3; k++) {
+                long step = field(i, k) - last[k];
+                write(out, step << 1 ^ step >> 63);
+                last[k] = field(i, k);
+            }
+        }
+        return out.toByteArray();
+    }
+
+    private static void write(ByteArrayOutputStream out, long n) {
+        long left = n;
+        for (; (left & ~0x7fL) != 0; left >>>= 7) {
+            out.write((int) left & 0x7f | 0x80);
+        }
+        out.write((int) left);
+    }
+
+    /**
+     * Reads what {@link #encode} writes. It takes no more memory than the bytes are worth.
+     *
+     * @param bytes all of it
+     * @return null: it is no recording
+     */
+    public static Recorded decode(byte[] bytes) {
+        Reader in = new Reader(bytes);
+        Recorded recorded = new Recorded();
+        recorded.from = in.next();
+        recorded.to = in.next();
+        recorded.sent = in.next();
+        recorded.skipped = in.next();
+        recorded.received = in.next();
+        recorded.copies = in.next();
+        recorded.beyond = in.next();
+        recorded.overrun = in.next();
+        for (int i = 0; i < 3; i++) {
+            recorded.late[i] = in.next();
+        }
+        long count = in.next();
+        // Three numbers of at least a byte each.
+        if (in.wrong || count < 0 || count > MAX_ARRIVALS || count > (bytes.length - in.at) / 3) {
+            return null;
+        }
+        long seq = 0;
+        long left = 0;
+        long came = recorded.from;
+        for (long i = 0; i < count; i++) {
+            seq += in.step();
+            left += in.step();
+            came += in.step();
+            if (in.wrong || Session.less(came, recorded.from) || !Session.less(came, recorded.to)) {
+                return null;
+            }
+            recorded.add(seq, left, came);
+        }
+        return in.at == bytes.length ? recorded : null;
+    }
+
+    /** Numbers of seven bits a byte. */
+    private static final class Reader {
+        private final byte[] bytes;
+        private int at;
+        private boolean wrong;
+
+        Reader(byte[] bytes) {
+            this.bytes = bytes;
+        }
+
+        long next() {
+            long n = 0;
+            for (int shift = 0; shift < 64 && at < bytes.length; shift += 7) {
+                long part = bytes[at] & 0x7f;
+                if (part << shift >>> shift != part) {
+                    break;
+                }
+                n |= part << shift;
+                if (bytes[at++] >= 0) {
+                    return n;
+                }
+            }
+            wrong = true;
+            return 0;
+        }
+
+        long step() {
+            long n = next();
+            return n >>> 1 ^ -(n & 1);
+        }
+    }
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+package org.alcc.record;
+
+/** What a recording gave. */
+public final class Recording {
+    /** How it ended. */
+    public enum End {
+        /** As it should. */
+        COMPLETE,
+        /** The other end fell silent. */
+        SILENT,
+        /** The other end left early. */
+        LEFT,
+        /** {@link Recorder#stop} was called. */
+        STOPPED
+    }
+
+    /** What was agreed. */
+    public final Plan plan;
+    /** How it ended. */
+    public final End end;
+    /** What came here. Its beginning and end are 0 if sending never began. */
+    public final Recorded down;
+    /** What came at the listener; null: it was not fetched whole, or is no recording. */
+    public final Recorded up;
+
+    Recording(Plan plan, End end, Recorded down, Recorded up) {
+        this.plan = plan;
+        this.end = end;
+        this.down = down;
+        this.up = up;
+    }
+
+    /**
+     * Whether all of it is there.
+     *
+     * @return false: a part may be
+     */
+    public boolean isComplete() {
+        return end == End.COMPLETE && up != null;
+    }
+
+    /**
+     * Packets that had come, but that an end had no room for: with them a trace is not faithful.
+     *
+     * @return of both directions, as far as is known
+     */
+    public long missed() {
+        return down.beyond + (up == null ? 0 : up.beyond + up.overrun);
+    }
+}
