@@ -25,7 +25,7 @@ alcc proxy
     --under --feedback --enforce --only --except --loopback --outbound --share --queue --seed --log
     --json --metrics --trial --worse --interval --html --transfers --quiet
 alcc attach
-    --port --pid --cgroup --prefix --cc --future --dry-run --json --trial --worse --interval
+    --port --pid --cgroup --prefix --cc --future --dry-run --plugin --json --trial --worse --interval
     --html --transfers --duration --metrics
 alcc detach
     --port --pid --cgroup --prefix --json
